@@ -1,0 +1,217 @@
+"""The one catalogue of errors.
+
+Every error that a client can meet is a class or a constructor here, so that the sentence, the ``type``, the ``param`` and the
+``code`` are written once. Errors are named for what happens next:
+
+* an :class:`ApiError` is answered to the caller as ``{"error": {"message", "type", "param", "code"}}``;
+* an :class:`UpstreamError` comes from a model provider; ``is_retryable`` says whether the step may ask again;
+* a :class:`SandboxError` comes from a container; ``SandboxStarting`` makes the loop wait, the others become a tool output.
+
+The client reads a calm sentence that says what to do; the log gets the cause (``raise ... from error``).
+"""
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+INVALID_REQUEST: Final = "invalid_request_error"
+
+
+class MoorageError(Exception):
+    """The root of everything raised on purpose."""
+
+
+class ApiError(MoorageError):
+    """An error with an HTTP status and OpenAI's envelope.
+
+    ``headers`` go out with the answer (``retry-after``, ``x-should-retry`` ...). The SDKs retry 408, 409, 429 and 5xx unless
+    ``x-should-retry: false`` says otherwise.
+    """
+
+    def __init__(
+        self,
+        status: int,
+        message: str,
+        *,
+        type: str = INVALID_REQUEST,
+        param: str | None = None,
+        code: str | None = None,
+        headers: Mapping[str, str] | None = None,
+    ) -> None:
+        super().__init__(message)
+        self.status = status
+        self.message = message
+        self.type = type
+        self.param = param
+        self.code = code
+        self.headers = dict(headers or {})
+
+    def envelope(self) -> dict[str, Any]:
+        """The body of the HTTP answer."""
+        return {"error": self.payload()}
+
+    def payload(self) -> dict[str, Any]:
+        """The nested error object, as it also stands in an ``error`` event."""
+        return {"message": self.message, "type": self.type, "param": self.param, "code": self.code}
+
+
+def bad_request(message: str, *, param: str | None = None, code: str | None = None) -> ApiError:
+    """400: the request can never work as it stands."""
+    return ApiError(400, message, param=param, code=code)
+
+
+def not_found(message: str, *, param: str | None = None, code: str | None = None) -> ApiError:
+    """404: unknown, deleted, or another tenant's; the three look alike on purpose."""
+    return ApiError(404, message, param=param, code=code)
+
+
+def unknown_parameter(param: str) -> ApiError:
+    return bad_request(f"Unknown parameter: '{param}'.", param=param, code="unknown_parameter")
+
+
+def unsupported_parameter(param: str, reason: str) -> ApiError:
+    return bad_request(f"Unsupported parameter: '{param}'. {reason}", param=param, code="unsupported_parameter")
+
+
+def unsupported_value(param: str, value: str, reason: str) -> ApiError:
+    return bad_request(f"Unsupported value: '{value}' for '{param}'. {reason}", param=param, code="unsupported_value")
+
+
+def invalid_type(param: str, expected: str, got: str) -> ApiError:
+    return bad_request(
+        f"Invalid type for '{param}': expected {expected}, but got {got} instead.", param=param, code="invalid_type"
+    )
+
+
+def invalid_value(param: str, message: str) -> ApiError:
+    return bad_request(f"Invalid value for '{param}': {message}", param=param, code="invalid_value")
+
+
+def missing_parameter(param: str) -> ApiError:
+    return bad_request(f"Missing required parameter: '{param}'.", param=param, code="missing_required_parameter")
+
+
+def invalid_api_key() -> ApiError:
+    return ApiError(
+        401,
+        "Incorrect API key provided. Send a key of this deployment as 'Authorization: Bearer <key>'; "
+        "'moorage keys create' makes one.",
+        code="invalid_api_key",
+    )
+
+
+def response_not_found(response_id: str) -> ApiError:
+    return not_found(f"Response with id '{response_id}' not found.")
+
+
+def previous_response_not_found(response_id: str) -> ApiError:
+    return bad_request(
+        f"Previous response with id '{response_id}' not found.",
+        param="previous_response_id",
+        code="previous_response_not_found",
+    )
+
+
+def file_not_found(file_id: str, *, param: str | None = None) -> ApiError:
+    return not_found(f"No such File object: {file_id}", param=param)
+
+
+def container_not_found(container_id: str, *, param: str | None = None) -> ApiError:
+    return not_found(f"Container with id '{container_id}' not found.", param=param)
+
+
+def container_expired() -> ApiError:
+    return bad_request("Container is expired.")
+
+
+def model_not_found(model: str) -> ApiError:
+    return not_found(
+        f"The model '{model}' does not exist or you do not have access to it. 'GET /v1/models' lists the models of this "
+        "deployment; models.toml defines them.",
+        param="model",
+        code="model_not_found",
+    )
+
+
+def body_too_large(bytes_max: int) -> ApiError:
+    return ApiError(
+        413,
+        f"The request body is larger than {bytes_max} bytes. Upload large content with /v1/files or /v1/uploads and refer to "
+        "it by id.",
+        code="request_too_large",
+    )
+
+
+def rate_limited(message: str, retry_after_seconds: float) -> ApiError:
+    return ApiError(
+        429,
+        message,
+        type="rate_limit_error",
+        code="rate_limit_exceeded",
+        headers={"retry-after": str(max(1, round(retry_after_seconds)))},
+    )
+
+
+def server_error(message: str = "The server had an error while processing your request. Please retry.") -> ApiError:
+    return ApiError(500, message, type="server_error", code="server_error")
+
+
+class UpstreamError(MoorageError):
+    """A model provider refused, failed, or broke off.
+
+    ``is_retryable`` errors before the first delta are tried again after ``retry_after_seconds`` (or a backoff); after visible
+    output the open item is closed as ``incomplete`` and the step runs again as a new attempt.
+    """
+
+    def __init__(
+        self,
+        message: str,
+        *,
+        code: str = "server_error",
+        status: int | None = None,
+        param: str | None = None,
+        is_retryable: bool,
+        retry_after_seconds: float | None = None,
+    ) -> None:
+        super().__init__(message)
+        self.message = message
+        self.code = code
+        self.status = status
+        self.param = param
+        self.is_retryable = is_retryable
+        self.retry_after_seconds = retry_after_seconds
+
+
+class SandboxError(MoorageError):
+    """A container could not do what was asked; ``message`` may be shown to the model and to the user."""
+
+    def __init__(self, message: str) -> None:
+        super().__init__(message)
+        self.message = message
+
+
+class SandboxStarting(SandboxError):
+    """The sandbox is on its way: ask again after ``retry_after_seconds``."""
+
+    def __init__(self, retry_after_seconds: float) -> None:
+        super().__init__("The container is starting.")
+        self.retry_after_seconds = retry_after_seconds
+
+
+class SandboxGone(SandboxError):
+    """The sandbox died or was stopped; what ran in it is lost, its saved files are not."""
+
+
+class SandboxCapacity(SandboxError):
+    """No sandbox can be had now (quota, capacity, memory)."""
+
+
+class Superseded(MoorageError):
+    """Another attempt of this step took over: stop, write nothing more."""
+
+
+class ConditionFailed(MoorageError):
+    """A conditional write met another state than it asked for; ``item`` is what stands there, if the table said so."""
+
+    def __init__(self, item: dict[str, Any] | None = None) -> None:
+        super().__init__("The conditional write did not apply.")
+        self.item = item

@@ -1,0 +1,169 @@
+"""What every model provider takes and gives.
+
+The canonical form of a conversation is a list of Responses items (plain JSON objects, validated at the API). A provider turns a
+:class:`ModelRequest` into its upstream's request and the upstream's stream into :data:`Delta` values. The deltas are sequential:
+at most one item is open at a time; starting another closes it. Providers know nothing of events, ids, storage or tools that run
+here: hosted and client tools that the upstream does not know natively have been lowered to functions before
+(``model/lowering.py``), and ``loop/assemble.py`` turns deltas into items and events afterwards.
+"""
+
+from collections.abc import AsyncIterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Literal, Protocol
+
+Item = dict[str, Any]
+"""One Responses item as JSON, for example ``{"type": "message", "role": "user", "content": [...]}``."""
+
+Tool = dict[str, Any]
+"""One tool definition as JSON."""
+
+
+@dataclass(frozen=True, slots=True)
+class ModelRequest:
+    """One model step's input, already resolved: no ids of ours to look up, no defaults left open."""
+
+    model: str
+    """The upstream's name of the model."""
+    items: tuple[Item, ...]
+    instructions: str | None = None
+    tools: tuple[Tool, ...] = ()
+    tool_choice: str | dict[str, Any] = "auto"
+    parallel_tool_calls: bool = True
+    text: Mapping[str, Any] | None = None
+    """``{"format": ..., "verbosity": ...}`` as on the wire."""
+    reasoning: Mapping[str, Any] | None = None
+    temperature: float | None = None
+    top_p: float | None = None
+    top_logprobs: int | None = None
+    max_output_tokens: int | None = None
+    """What is left of the response's budget, in tokens."""
+    prompt_cache_key: str | None = None
+    include: tuple[str, ...] = ()
+    extra: Mapping[str, Any] = field(default_factory=dict)
+    """Parameters that only ``openai_responses`` upstreams understand and that are passed on as they are (``service_tier``,
+    ``safety_identifier``, ``prompt_cache_options``, ``user``, ``metadata`` never)."""
+
+
+@dataclass(frozen=True, slots=True)
+class MessageStarted:
+    phase: Literal["commentary", "final_answer"] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class TextDelta:
+    text: str
+    logprobs: tuple[Mapping[str, Any], ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class RefusalDelta:
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class AnnotationAdded:
+    annotation: Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class ReasoningStarted:
+    pass
+
+
+@dataclass(frozen=True, slots=True)
+class SummaryDelta:
+    """A piece of visible reasoning summary; ``index`` numbers the summary parts of one reasoning item from 0."""
+
+    text: str
+    index: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class ReasoningTextDelta:
+    """A piece of raw reasoning text, as open models show it."""
+
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class CallStarted:
+    """A tool call opens. ``kind`` ``function`` has JSON arguments, ``custom`` has free text.
+
+    ``name`` is the name that the upstream was given; the assembler maps a lowered name back to its tool.
+    ``call_id`` is None where the upstream gives none: the assembler makes one.
+    """
+
+    name: str
+    call_id: str | None = None
+    kind: Literal["function", "custom"] = "function"
+    namespace: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class CallDelta:
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class ItemDone:
+    """Closes the open item. ``encrypted_content`` belongs to a reasoning item (opaque, must round-trip)."""
+
+    encrypted_content: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class ItemPassed:
+    """A whole item that the upstream made and that is passed on unchanged but for its id: ``shell_call``, ``apply_patch_call``,
+    ``local_shell_call``, ``computer_call``, ``tool_search_call``, ``web_search_call``, ``compaction`` ..."""
+
+    item: Item
+
+
+@dataclass(frozen=True, slots=True)
+class UsageReported:
+    """Tokens of this step. ``input_tokens`` includes the cached ones, ``output_tokens`` the reasoning ones (OpenAI's counting)."""
+
+    input_tokens: int
+    output_tokens: int
+    cached_tokens: int = 0
+    cache_write_tokens: int = 0
+    reasoning_tokens: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Finished:
+    """The upstream ended in good order. Without it the stream counts as broken."""
+
+    reason: Literal["stop", "tool_calls", "max_output_tokens", "content_filter"]
+
+
+Delta = (
+    MessageStarted
+    | TextDelta
+    | RefusalDelta
+    | AnnotationAdded
+    | ReasoningStarted
+    | SummaryDelta
+    | ReasoningTextDelta
+    | CallStarted
+    | CallDelta
+    | ItemDone
+    | ItemPassed
+    | UsageReported
+    | Finished
+)
+
+
+class Provider(Protocol):
+    """One upstream, ready to be asked. Implementations hold an ``httpx.AsyncClient`` that they were given."""
+
+    native_tools: frozenset[str]
+    """Tool types that this upstream takes as they are, ``function`` always among them."""
+
+    def stream(self, request: ModelRequest) -> AsyncIterator[Delta]:
+        """Ask, and yield deltas as they come.
+
+        Raises :class:`moorage.errors.UpstreamError` for refusals, failures, hangs (no byte for ``limits.UPSTREAM_IDLE_SECONDS``)
+        and streams that end without an end. Closing the iterator closes the connection.
+        """
+        ...

@@ -1,0 +1,90 @@
+"""The one reader of the environment.
+
+Everything that differs between a laptop, an emulator and an AWS account is a field here. boto3 reads ``AWS_ENDPOINT_URL``, region
+and credentials by itself, as everywhere.
+"""
+
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Literal, get_args
+
+ProvisionerKind = Literal["launcher", "fargate", "docker", "lambda_microvm"]
+
+
+class SettingsError(ValueError):
+    """A setting is missing or wrong; the message names the variable and what it takes."""
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    table_name: str
+    bucket_name: str
+    state_machine_arn: str | None = None
+    """None only in functions that never start the loop."""
+    models_file: str = "models.toml"
+    content_key: str | None = field(default=None, repr=False)
+    """32 bytes as hex: the key that seals ``encrypted_content`` and derives sandbox tokens. On AWS a reference
+    (``ssm:/name``) to be resolved by the runtime."""
+    provisioner: ProvisionerKind = "launcher"
+    launcher_socket: str | None = None
+    """Unix socket of the local sandbox owner (``provisioner = launcher``)."""
+    allowed_egress_domains: tuple[str, ...] = ()
+    """The operator's ceiling: exact names and ``*.example.com``. Empty means that no container may have a network."""
+    egress_proxy: str | None = None
+    """Where sandboxes reach the proxy: ``unix:/path`` locally, ``http://host:3128`` on AWS."""
+    presigned_downloads: bool = False
+    """Content downloads answer 302 to S3 (API Gateway cannot carry large bodies)."""
+    retention_seconds: int = 30 * 24 * 3600
+    log_level: str = "INFO"
+    upstream: Mapping[str, str] = field(default_factory=dict, repr=False)
+    """Model keys and endpoints by variable name: ``OPENAI_API_KEY``, ``ANTHROPIC_API_KEY``, ``MOORAGE_UPSTREAM_*`` and whatever
+    ``models.toml`` refers to as ``env:NAME``."""
+    fargate: Mapping[str, str] = field(default_factory=dict)
+    """``MOORAGE_FARGATE_*``: cluster, subnets, security groups, task definitions by memory tier."""
+
+    @classmethod
+    def from_environment(cls, environ: Mapping[str, str] | None = None) -> "Settings":
+        """Read ``MOORAGE_*`` (and the upstreams' keys) from ``environ``, by default the process's environment."""
+        env = os.environ if environ is None else environ
+        return cls(
+            table_name=_required(env, "MOORAGE_TABLE"),
+            bucket_name=_required(env, "MOORAGE_BUCKET"),
+            state_machine_arn=env.get("MOORAGE_STATE_MACHINE_ARN") or None,
+            models_file=env.get("MOORAGE_MODELS_FILE", "models.toml"),
+            content_key=env.get("MOORAGE_CONTENT_KEY") or None,
+            provisioner=_provisioner(env.get("MOORAGE_PROVISIONER", "launcher")),
+            launcher_socket=env.get("MOORAGE_LAUNCHER_SOCKET") or None,
+            allowed_egress_domains=_words(env.get("MOORAGE_ALLOWED_EGRESS_DOMAINS", "")),
+            egress_proxy=env.get("MOORAGE_EGRESS_PROXY") or None,
+            presigned_downloads=env.get("MOORAGE_PRESIGNED_DOWNLOADS", "false").lower() == "true",
+            retention_seconds=_integer(env, "MOORAGE_RETENTION_SECONDS", 30 * 24 * 3600),
+            log_level=env.get("MOORAGE_LOG_LEVEL", "INFO"),
+            upstream=dict(env),
+            fargate={k.removeprefix("MOORAGE_FARGATE_").lower(): v for k, v in env.items() if k.startswith("MOORAGE_FARGATE_")},
+        )
+
+
+def _required(env: Mapping[str, str], name: str) -> str:
+    value = env.get(name)
+    if not value:
+        raise SettingsError(f"{name} is not set. 'make up' sets it locally; the CDK app sets it on AWS.")
+    return value
+
+
+def _integer(env: Mapping[str, str], name: str, default: int) -> int:
+    try:
+        return int(env.get(name, default))
+    except ValueError as error:
+        raise SettingsError(f"{name} must be a whole number, not '{env[name]}'.") from error
+
+
+def _words(text: str) -> tuple[str, ...]:
+    return tuple(word for word in text.replace(",", " ").split() if word)
+
+
+def _provisioner(value: str) -> ProvisionerKind:
+    for kind in get_args(ProvisionerKind):
+        if value == kind:
+            return value  # type: ignore[return-value]
+    raise SettingsError(f"MOORAGE_PROVISIONER is '{value}'; it takes {', '.join(get_args(ProvisionerKind))}.")

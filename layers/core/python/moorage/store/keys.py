@@ -1,0 +1,92 @@
+"""The table's keys: the only place that knows how records are named.
+
+One table, ``PK`` and ``SK`` strings, TTL in ``ttl`` (Unix seconds), and one index ``GSI1`` (``GSI1PK``, ``GSI1SK``; keys only).
+The tenant stands in every key, so that a foreign id cannot be looked up at all.
+
+Access patterns, and the one request each costs:
+
+========================================== ==================================================== ===========================
+what                                       key                                                  request
+========================================== ==================================================== ===========================
+a response with its final batch            ``PK=T#t#R#id``, ``SK`` backwards, 2 items           Query (``META``, last ``EV#``)
+a chain of n responses                     the same, for each ancestor's id                     n parallel Queries
+events after number n                      ``SK`` backwards from ``EV#n``, then forwards        Query + Query
+output items of a running response         ``SK`` begins with ``DONE#``                         Query
+start a step or a tool call                ``SK=AT#<step>`` or ``AT#<step>#<call>``             UpdateItem
+responses that the loop still owes an end  ``GSI1PK=INFLIGHT``                                  Query on GSI1
+a file, container, conversation, upload    ``PK=T#t#<K>#id``, ``SK=META``                       GetItem
+a tenant's files, containers ...           ``GSI1PK=T#t#<K>S``, ``GSI1SK=<created>#<id>``       Query on GSI1 + BatchGet
+a container's files                        ``PK=T#t#C#id``, ``SK`` begins with ``FILE#``        Query
+containers due to expire                   ``GSI1PK=ALIVE``                                     Query on GSI1
+an API key                                 ``PK=K#<sha256>``, ``SK=META``                       GetItem
+========================================== ==================================================== ===========================
+
+``AT`` < ``BLOB`` < ``DONE`` < ``EV`` < ``META``: a backward query of a response starts with its record and its last batch.
+"""
+
+from typing import Final
+
+META: Final = "META"
+EVENT_PREFIX: Final = "EV#"
+DONE_PREFIX: Final = "DONE#"
+FILE_PREFIX: Final = "FILE#"
+INFLIGHT: Final = "INFLIGHT"
+ALIVE: Final = "ALIVE"
+
+
+def response(tenant_id: str, response_id: str) -> str:
+    return f"T#{tenant_id}#R#{response_id}"
+
+
+def event(sequence_number: int) -> str:
+    """Sort key of the batch whose first event has this number."""
+    return f"{EVENT_PREFIX}{sequence_number:012d}"
+
+
+def done(output_index: int) -> str:
+    """Sort key of a finished output item."""
+    return f"{DONE_PREFIX}{output_index:08d}"
+
+
+def attempt(step: int, call_id: str | None = None) -> str:
+    """Sort key of the record that fences one step, or one tool call of it."""
+    return f"AT#{step:06d}" if call_id is None else f"AT#{step:06d}#{call_id}"
+
+
+def attempts_of(step: int) -> str:
+    """Prefix of the records of one step's tool calls."""
+    return f"AT#{step:06d}#"
+
+
+def container(tenant_id: str, container_id: str) -> str:
+    return f"T#{tenant_id}#C#{container_id}"
+
+
+def container_file(file_id: str) -> str:
+    return f"{FILE_PREFIX}{file_id}"
+
+
+def file(tenant_id: str, file_id: str) -> str:
+    return f"T#{tenant_id}#F#{file_id}"
+
+
+def upload(tenant_id: str, upload_id: str) -> str:
+    return f"T#{tenant_id}#U#{upload_id}"
+
+
+def conversation(tenant_id: str, conversation_id: str) -> str:
+    return f"T#{tenant_id}#V#{conversation_id}"
+
+
+def api_key(key_sha256: str) -> str:
+    return f"K#{key_sha256}"
+
+
+def listing(tenant_id: str, kind: str) -> str:
+    """``GSI1PK`` of one tenant's resources of a kind: ``files``, ``containers``, ``conversations``, ``keys``."""
+    return f"T#{tenant_id}#L#{kind}"
+
+
+def listed(created_at: int, resource_id: str) -> str:
+    """``GSI1SK``: oldest first, ties by id."""
+    return f"{created_at:012d}#{resource_id}"

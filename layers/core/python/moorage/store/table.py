@@ -1,0 +1,262 @@
+"""The DynamoDB table: whole records in and out, conditions as expressions, nothing else.
+
+Records are plain dicts of str, int, float, bool, bytes, None, lists and dicts. boto3 is synchronous; each call runs on the thread
+pool that the runtime gave, so that an event loop is never blocked. All expression names are placeholders: DynamoDB reserves
+several hundred words and the emulators do not check them.
+"""
+
+import asyncio
+from collections.abc import Iterable, Mapping
+from concurrent.futures import Executor
+from decimal import Decimal
+from typing import TYPE_CHECKING, Any
+
+from botocore.exceptions import ClientError
+
+from moorage.errors import ConditionFailed
+
+if TYPE_CHECKING:
+    from mypy_boto3_dynamodb import DynamoDBClient
+
+Record = dict[str, Any]
+
+_BATCH_GET_MAX = 100
+"""BatchGetItem takes 100 keys (DynamoDB API reference)."""
+_BATCH_WRITE_MAX = 25
+"""BatchWriteItem takes 25 requests (DynamoDB API reference)."""
+
+
+class Table:
+    def __init__(self, client: "DynamoDBClient", name: str, executor: Executor) -> None:
+        self.client = client
+        self.name = name
+        self._executor = executor
+
+    async def put(self, record: Record, *, if_absent: bool = False) -> None:
+        """Write a whole record. ``if_absent`` makes it conditional; raises :class:`ConditionFailed` with what stands there."""
+        request: dict[str, Any] = {"TableName": self.name, "Item": encode(record)}
+        if if_absent:
+            request |= {
+                "ConditionExpression": "attribute_not_exists(#pk)",
+                "ExpressionAttributeNames": {"#pk": "PK"},
+                "ReturnValuesOnConditionCheckFailure": "ALL_OLD",
+            }
+        await self._call("put_item", request)
+
+    async def get(self, pk: str, sk: str, *, consistent: bool = True) -> Record | None:
+        answer = await self._call(
+            "get_item", {"TableName": self.name, "Key": _key(pk, sk), "ConsistentRead": consistent}
+        )
+        return decode(answer["Item"]) if "Item" in answer else None
+
+    async def get_many(self, keys: Iterable[tuple[str, str]]) -> list[Record]:
+        """The records that exist, in no particular order; batches of 100 in parallel."""
+        wanted = [_key(pk, sk) for pk, sk in dict.fromkeys(keys)]
+        batches = [wanted[i : i + _BATCH_GET_MAX] for i in range(0, len(wanted), _BATCH_GET_MAX)]
+        return [record for batch in await asyncio.gather(*map(self._get_batch, batches)) for record in batch]
+
+    async def _get_batch(self, keys: list[dict[str, Any]]) -> list[Record]:
+        records: list[Record] = []
+        while keys:
+            answer = await self._call("batch_get_item", {"RequestItems": {self.name: {"Keys": keys}}})
+            records += [decode(item) for item in answer["Responses"].get(self.name, [])]
+            keys = answer.get("UnprocessedKeys", {}).get(self.name, {}).get("Keys", [])
+        return records
+
+    async def update(
+        self,
+        pk: str,
+        sk: str,
+        *,
+        set: Mapping[str, Any] | None = None,
+        add: Mapping[str, int] | None = None,
+        remove: Iterable[str] = (),
+        condition: Mapping[str, Any] | None = None,
+        must_exist: bool = True,
+        absent: Iterable[str] = (),
+    ) -> Record:
+        """Change attributes and return the whole record as it is afterwards.
+
+        ``condition`` asks for equality of attributes, ``absent`` for attributes that must not be there. Raises
+        :class:`ConditionFailed` with the record that stands there.
+        """
+        names: dict[str, str] = {}
+        values: dict[str, Any] = {}
+
+        def name(attribute: str) -> str:
+            names[f"#a{len(names)}"] = attribute
+            return f"#a{len(names) - 1}"
+
+        def value(thing: Any) -> str:
+            values[f":v{len(values)}"] = encode_value(thing)
+            return f":v{len(values) - 1}"
+
+        clauses = []
+        if set:
+            clauses.append("SET " + ", ".join(f"{name(k)} = {value(v)}" for k, v in set.items()))
+        if add:
+            clauses.append("ADD " + ", ".join(f"{name(k)} {value(v)}" for k, v in add.items()))
+        removed = list(remove)
+        if removed:
+            clauses.append("REMOVE " + ", ".join(name(k) for k in removed))
+        tests = [f"{name(k)} = {value(v)}" for k, v in (condition or {}).items()]
+        tests += [f"attribute_not_exists({name(k)})" for k in absent]
+        if must_exist:
+            tests.append(f"attribute_exists({name('PK')})")
+        request: dict[str, Any] = {
+            "TableName": self.name,
+            "Key": _key(pk, sk),
+            "UpdateExpression": " ".join(clauses),
+            "ExpressionAttributeNames": names,
+            "ReturnValues": "ALL_NEW",
+        }
+        if values:
+            request["ExpressionAttributeValues"] = values
+        if tests:
+            request |= {"ConditionExpression": " AND ".join(tests), "ReturnValuesOnConditionCheckFailure": "ALL_OLD"}
+        return decode((await self._call("update_item", request))["Attributes"])
+
+    async def delete(self, pk: str, sk: str, *, condition: Mapping[str, Any] | None = None) -> Record | None:
+        """Delete a record; the answer is what stood there, None if nothing did."""
+        request: dict[str, Any] = {"TableName": self.name, "Key": _key(pk, sk), "ReturnValues": "ALL_OLD"}
+        if condition:
+            request |= {
+                "ConditionExpression": " AND ".join(f"#c{i} = :c{i}" for i in range(len(condition))),
+                "ExpressionAttributeNames": {f"#c{i}": k for i, k in enumerate(condition)},
+                "ExpressionAttributeValues": {f":c{i}": encode_value(v) for i, v in enumerate(condition.values())},
+                "ReturnValuesOnConditionCheckFailure": "ALL_OLD",
+            }
+        answer = await self._call("delete_item", request)
+        return decode(answer["Attributes"]) if answer.get("Attributes") else None
+
+    async def query(
+        self,
+        pk: str,
+        *,
+        prefix: str | None = None,
+        after: str | None = None,
+        up_to: str | None = None,
+        descending: bool = False,
+        limit: int | None = None,
+        consistent: bool = True,
+        index: str | None = None,
+    ) -> list[Record]:
+        """Records of one partition in key order: all, those whose sort key has a ``prefix``, is greater than ``after``, or is
+        at most ``up_to``; ``prefix`` with ``after`` means both. Pages are followed until ``limit`` records are there."""
+        pk_name, sk_name = ("PK", "SK") if index is None else (f"{index}PK", f"{index}SK")
+        names = {"#pk": pk_name}
+        values: dict[str, Any] = {":pk": {"S": pk}}
+        condition = "#pk = :pk"
+        if after is not None and prefix is not None:
+            # One range on the sort key is allowed: (after, last key with the prefix].
+            condition += " AND #sk BETWEEN :low AND :high"
+            values |= {":low": {"S": after + "\x00"}, ":high": {"S": prefix + "\uffff"}}
+        elif after is not None:
+            condition += " AND #sk > :low"
+            values[":low"] = {"S": after}
+        elif prefix is not None and up_to is not None:
+            condition += " AND #sk BETWEEN :low AND :high"
+            values |= {":low": {"S": prefix}, ":high": {"S": up_to}}
+        elif up_to is not None:
+            condition += " AND #sk <= :high"
+            values[":high"] = {"S": up_to}
+        elif prefix is not None:
+            condition += " AND begins_with(#sk, :low)"
+            values[":low"] = {"S": prefix}
+        if "#sk" in condition:
+            names["#sk"] = sk_name
+        request: dict[str, Any] = {
+            "TableName": self.name,
+            "KeyConditionExpression": condition,
+            "ExpressionAttributeNames": names,
+            "ExpressionAttributeValues": values,
+            "ScanIndexForward": not descending,
+        }
+        if index is None:
+            request["ConsistentRead"] = consistent
+        else:
+            request["IndexName"] = index
+        records: list[Record] = []
+        while True:
+            if limit is not None:
+                request["Limit"] = limit - len(records)
+            answer = await self._call("query", request)
+            records += [decode(item) for item in answer["Items"]]
+            last = answer.get("LastEvaluatedKey")
+            if not last or (limit is not None and len(records) >= limit):
+                return records
+            request["ExclusiveStartKey"] = last
+
+    async def write_many(self, puts: Iterable[Record] = (), deletes: Iterable[tuple[str, str]] = ()) -> None:
+        """Unconditional puts and deletes, 25 to a request; what DynamoDB leaves unprocessed is sent again."""
+        writes: list[dict[str, Any]] = [{"PutRequest": {"Item": encode(record)}} for record in puts]
+        writes += [{"DeleteRequest": {"Key": _key(pk, sk)}} for pk, sk in deletes]
+        while writes:
+            batch, writes = writes[:_BATCH_WRITE_MAX], writes[_BATCH_WRITE_MAX:]
+            answer = await self._call("batch_write_item", {"RequestItems": {self.name: batch}})
+            unprocessed = answer.get("UnprocessedItems", {}).get(self.name, [])
+            if unprocessed:
+                await asyncio.sleep(0.05)
+                writes = unprocessed + writes
+
+    async def _call(self, operation: str, request: dict[str, Any]) -> dict[str, Any]:
+        method = getattr(self.client, operation)
+        loop = asyncio.get_running_loop()
+        try:
+            answer: dict[str, Any] = await loop.run_in_executor(self._executor, lambda: method(**request))
+        except ClientError as error:
+            if error.response["Error"]["Code"] == "ConditionalCheckFailedException":
+                item = error.response.get("Item")
+                raise ConditionFailed(decode(item) if item else None) from error  # type: ignore[arg-type]
+            raise
+        return answer
+
+
+def _key(pk: str, sk: str) -> dict[str, Any]:
+    return {"PK": {"S": pk}, "SK": {"S": sk}}
+
+
+def encode(record: Record) -> dict[str, Any]:
+    """A record in DynamoDB's typed JSON."""
+    return {key: encode_value(value) for key, value in record.items()}
+
+
+def encode_value(value: Any) -> dict[str, Any]:
+    match value:
+        case str():
+            return {"S": value}
+        case bool():
+            return {"BOOL": value}
+        case int() | float() | Decimal():
+            return {"N": str(value)}
+        case bytes():
+            return {"B": value}
+        case None:
+            return {"NULL": True}
+        case list() | tuple():
+            return {"L": [encode_value(element) for element in value]}
+        case dict():
+            return {"M": {key: encode_value(element) for key, element in value.items()}}
+        case _:
+            raise TypeError(f"DynamoDB cannot hold a {type(value).__name__}")
+
+
+def decode(item: Mapping[str, Any]) -> Record:
+    return {key: _decode_value(value) for key, value in item.items()}
+
+
+def _decode_value(typed: Mapping[str, Any]) -> Any:
+    ((kind, value),) = typed.items()
+    match kind:
+        case "S" | "BOOL" | "B":
+            return value
+        case "N":
+            return int(value) if value.lstrip("-").isdigit() else float(value)
+        case "NULL":
+            return None
+        case "L":
+            return [_decode_value(element) for element in value]
+        case "M":
+            return {key: _decode_value(element) for key, element in value.items()}
+        case _:
+            raise TypeError(f"DynamoDB sent a {kind}")

@@ -1,0 +1,12 @@
+#!/bin/sh
+# Pin every environment anew, with hashes and without naming a registry.
+# dev comes first: the smaller sets are cut from it, so that one version of each package serves everywhere.
+set -eu
+cd "$(dirname "$0")/.."
+compile() {
+    uv pip compile -q --universal --python-version 3.11 --generate-hashes --no-emit-index-url --no-emit-find-links \
+        --custom-compile-command requirements/lock.sh "$@"
+}
+compile requirements/dev.in -o requirements/dev.txt
+for name in runtime local; do compile -c requirements/dev.txt "requirements/$name.in" -o "requirements/$name.txt"; done
+for name in egress toolbox; do compile "requirements/$name.in" -o "requirements/$name.txt"; done
