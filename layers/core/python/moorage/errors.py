@@ -205,6 +205,10 @@ class SandboxCapacity(SandboxError):
     """No sandbox can be had now (quota, capacity, memory)."""
 
 
+class SandboxFileMissing(SandboxError):
+    """There is no such file under /mnt/data, or it is not a regular file (a link, a device, a directory)."""
+
+
 class Superseded(MoorageError):
     """Another attempt of this step took over: stop, write nothing more."""
 
@@ -215,3 +219,78 @@ class ConditionFailed(MoorageError):
     def __init__(self, item: dict[str, Any] | None = None) -> None:
         super().__init__("The conditional write did not apply.")
         self.item = item
+
+
+def invalid_choice(param: str, value: str, supported: tuple[str, ...]) -> ApiError:
+    """400 for a closed set, naming it."""
+    return bad_request(
+        f"Invalid value: '{value}'. Supported values are: {_listed(supported)}.", param=param, code="invalid_value"
+    )
+
+
+def invalid_length(param: str, kind: str, length: int, minimum: int, maximum: int) -> ApiError:
+    """400 for a string, array or object of the wrong size; codes such as ``string_above_max_length``."""
+    unit = {"string": "length", "array": "length", "object": "number of properties"}[kind]
+    noun = {"length": "max_length", "number of properties": "max_properties"}[unit]
+    article = "a string" if kind == "string" else f"an {kind}"
+    if length > maximum:
+        return bad_request(
+            f"Invalid '{param}': {kind} too long. Expected {article} with maximum {unit} {maximum}, but got {article} with {unit} "
+            f"{length} instead.",
+            param=param,
+            code=f"{kind}_above_{noun}",
+        )
+    return bad_request(
+        f"Invalid '{param}': {kind} too short. Expected {article} with minimum {unit} {minimum}, but got {article} with {unit} "
+        f"{length} instead.",
+        param=param,
+        code=f"{kind}_below_{noun.replace('max', 'min')}",
+    )
+
+
+def invalid_pattern(param: str, value: str, pattern: str) -> ApiError:
+    return bad_request(
+        f"Invalid '{param}': string does not match pattern. Expected a string that matches the pattern '{pattern}', but got "
+        f"'{value}'.",
+        param=param,
+        code="invalid_value",
+    )
+
+
+def below_minimum(param: str, kind: str, value: float, minimum: float) -> ApiError:
+    return bad_request(
+        f"Invalid '{param}': {kind} below minimum value. Expected a value >= {minimum}, but got {value} instead.",
+        param=param,
+        code=f"{kind}_below_min_value",
+    )
+
+
+def above_maximum(param: str, kind: str, value: float, maximum: float) -> ApiError:
+    return bad_request(
+        f"Invalid '{param}': {kind} above maximum value. Expected a value <= {maximum}, but got {value} instead.",
+        param=param,
+        code=f"{kind}_above_max_value",
+    )
+
+
+def unparsable_body(reason: str) -> ApiError:
+    return bad_request(f"We could not parse the JSON body of your request: {reason}.", code="invalid_json")
+
+
+def duplicate_item(item_id: str) -> ApiError:
+    return bad_request(
+        f"Duplicate item found with id {item_id}. Remove duplicate items from your input and try again.", param="input"
+    )
+
+
+def call_without_output(kind: str, call_id: str) -> ApiError:
+    return bad_request(f"No tool output found for {kind} {call_id}.", param="input")
+
+
+def output_without_call(kind: str, call_id: str) -> ApiError:
+    return bad_request(f"No tool call found for {kind} with call_id {call_id}.", param="input")
+
+
+def _listed(words: tuple[str, ...]) -> str:
+    quoted = [f"'{word}'" for word in words]
+    return quoted[0] if len(quoted) == 1 else f"{', '.join(quoted[:-1])}, and {quoted[-1]}"

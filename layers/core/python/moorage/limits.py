@@ -126,6 +126,13 @@ CONTAINER_IDLE_MINUTES_MAX: Final = 24 * 60
 MEMORY_LIMITS: Final = {"1g": 1, "4g": 4, "16g": 16, "64g": 64}
 """``memory_limit`` in GiB."""
 
+EXEC_CONNECT_SECONDS: Final = 5
+EXEC_SILENCE_SECONDS: Final = 30
+"""The exec server sends a heartbeat every 5 s; six missing ones mean that the connection or the sandbox is dead."""
+
+SANDBOX_FILES_MAX: Final = 100_000
+"""Files that one listing of a workspace returns; with more, the listing says that it is not complete."""
+
 CONTAINER_PROCESSES_MAX: Final = 512
 CONTAINER_OPEN_FILES_MAX: Final = 4_096
 WORKSPACE_BYTES_MAX: Final = 20 * 1024 * MIB
@@ -138,8 +145,95 @@ ARTIFACTS_MAX: Final = 10_000
 CONTAINER_FILE_IDS_MAX: Final = 50
 FILE_BYTES_MAX: Final = 512 * MIB
 
+# --- Files, uploads, conversations ----------------------------------------------------------------------------------------------
+
+BLOB_PART_BYTES: Final = 8 * MIB
+"""One part of a stream to S3 (which takes 5 MiB to 5 GiB, 10,000 parts); two are in memory at a time."""
+
+BLOB_READ_BYTES: Final = 256 * KIB
+FILE_NAME_BYTES_MAX: Final = 255
+"""A file's name also names it in a container (Linux ``NAME_MAX``)."""
+
+FILE_EXPIRES_SECONDS_MIN: Final = 3600
+FILE_EXPIRES_SECONDS_MAX: Final = 30 * 24 * 3600
+"""``expires_after.seconds``. OpenAPI: ``FileExpirationAfter``."""
+
+FILES_LIST_MAX: Final = 10_000
+"""``limit`` of ``GET /v1/files``, also its default (OpenAPI)."""
+
+LIST_MAX: Final = 100
+LIST_DEFAULT: Final = 20
+GONE_SECONDS: Final = 3600
+"""How long a deleted id still marks its place for a client that pages."""
+
+UPLOAD_SECONDS: Final = 3600
+UPLOAD_PART_BYTES_MAX: Final = 64 * MIB
+UPLOAD_PARTS_MAX: Final = 10_000
+PRESIGNED_SECONDS: Final = 300
+CONVERSATION_ITEMS_PER_REQUEST_MAX: Final = 20
+"""Items of one ``POST /v1/conversations[/{id}/items]`` (OpenAPI: ``CreateConversationBody.items.maxItems``)."""
+
+CONDITIONAL_WRITES_MAX: Final = 20
+"""Tries of one read-change-write before it gives up: with 20 writers at once the last one needs 20."""
+
+INPUT_FILE_BYTES_MAX: Final = 50 * MIB
+"""One ``input_file`` or ``input_image``, given by id, data or URL, as a model gets it. ``file_data``: 73,400,320 base64 characters
+(OpenAPI) are 52.5 MiB."""
+
+FETCH_SECONDS_MAX: Final = 60
+FETCH_REDIRECTS_MAX: Final = 5
+
+# --- The life of a container ------------------------------------------------------------------------------------------------------
+
+CONTAINER_TOUCH_SECONDS: Final = 10
+"""``last_active_at`` is written at most this often; expiry counts in minutes."""
+
+CONTAINER_START_LEASE_SECONDS: Final = 60
+"""A starter that gives no sign of life for this long has died, and another may start the same sandbox."""
+
+CONTAINER_POLL_SECONDS: Final = 0.25
+"""What the others are told to wait while one of them starts the sandbox."""
+
+CONTAINER_NAME_CHARS_MAX: Final = 256
+CONTAINER_TRANSFERS_MAX: Final = 4
+"""Files of one container that are moved at once; each holds up to two parts."""
+
+DUE_BATCH: Final = 100
+"""Due records that one sweep reads at a time."""
+
+# --- The shape of requests (wire) -----------------------------------------------------------------------------------------
+
+JSON_DEPTH_MAX: Final = 100
+"""Levels of free-form JSON (a tool's ``parameters``). orjson writes at most 254, and records and events add some around it."""
+
+PARAM_NAME_CHARS_MAX: Final = 200
+"""A client's own field name, as far as an error message repeats it."""
+
+ITEM_ID_CHARS_MAX: Final = 512
+NAME_CHARS_MAX: Final = 128
+MODEL_NAME_CHARS_MAX: Final = 256
+NAMESPACE_NAME_CHARS_MAX: Final = 64
+IDENTIFIER_CHARS_MAX: Final = 1_024
+"""``user``, ``safety_identifier`` and ``prompt_cache_key``; the API's own bounds differ between its documents (64, 128, none)."""
+
+IMAGE_URL_CHARS_MAX: Final = 20_971_520
+FILE_DATA_CHARS_MAX: Final = 73_400_320
+SCHEMA_NAME_CHARS_MAX: Final = 64
+CONVERSATION_ITEMS_PER_CALL_MAX: Final = 20
+ENCRYPTED_CONTENT_CHARS_MAX: Final = 20_971_520
+ALLOWED_DOMAINS_MAX: Final = 500
+DOMAIN_SECRETS_MAX: Final = 100
+DOMAIN_SECRET_CHARS_MAX: Final = 65_536
+"""A header's worth and more; OpenAI's 10 MiB cannot be sent in a header anywhere."""
+
+GRAMMAR_CHARS_MAX: Final = 200_000
+GRAMMAR_INPUT_CHARS_MAX: Final = 1_000_000
+GRAMMAR_CHECK_SECONDS_MAX: Final = 2.0
+
 assert 11 * EXECUTION_ROUNDS_MAX + 7 * CALLS_PER_ROUND_MAX * EXECUTION_ROUNDS_MAX < 22_000
 assert TOOL_STEP_SECONDS_MAX < MODEL_STEP_SECONDS_MAX < 900
 assert ITEM_INLINE_BYTES_MAX + BATCH_EVENTS_BYTES_MAX < 400 * 1000
 assert INLINE_HEARTBEAT_SECONDS * 3 < INLINE_STALE_SECONDS
 assert INLINE_BATCH_BYTES_MAX < ITEM_INLINE_BYTES_MAX
+assert FILE_BYTES_MAX <= 10_000 * BLOB_PART_BYTES
+assert CONTAINER_TOUCH_SECONDS < 60

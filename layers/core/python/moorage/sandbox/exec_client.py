@@ -1,0 +1,303 @@
+"""The client of a sandbox's exec server (protocol 1, written down in ``functions/sandbox/README.md``).
+
+Every request may be repeated: ``exec`` and ``python`` start what is not known yet and attach to what is, so a caller that lost the
+connection (:class:`SandboxGone`) asks again with ``after`` set to the last number it has seen and gets exactly the rest.
+"""
+
+import json
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from types import TracebackType
+from typing import Any, Final, Literal, Self
+
+import httpx
+
+from moorage.errors import SandboxError, SandboxFileMissing, SandboxGone
+from moorage.limits import EXEC_CONNECT_SECONDS, EXEC_SILENCE_SECONDS, SANDBOX_FILES_MAX
+from moorage.sandbox.provisioner import Handle
+
+Stream = Literal["stdout", "stderr"]
+PROTOCOL: Final = 1
+
+
+@dataclass(frozen=True, slots=True)
+class Started:
+    n: int
+
+
+@dataclass(frozen=True, slots=True)
+class Output:
+    n: int
+    stream: Stream
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class Heartbeat:
+    """Nothing happened for some seconds; a good moment to look whether the response was cancelled."""
+
+
+@dataclass(frozen=True, slots=True)
+class Ended:
+    """The last event of an exec."""
+
+    n: int
+    outcome: Literal["exit", "timeout", "killed"]
+    exit_code: int
+    """128 + signal number where a signal ended the shell."""
+    truncated_chars: int
+    spool_path: str | None
+    """Where the full output lies inside the container, if the output was truncated."""
+
+
+@dataclass(frozen=True, slots=True)
+class PythonEnded:
+    """The last event of one run in the Python session."""
+
+    n: int
+    outcome: Literal["exit", "timeout", "killed"]
+    exit_code: int
+    """0, or 1 after an exception."""
+    truncated_chars: int
+    spool_path: str | None
+    result: str | None
+    """``repr`` of the last expression, None if there is none."""
+    images: tuple[str, ...]
+    """Paths of the figures that were drawn, under /mnt/data."""
+    session_started: bool
+    """True when this run began a new session: nothing of earlier runs is left in it."""
+
+
+ExecEvent = Started | Output | Heartbeat | Ended
+PythonEvent = Started | Output | Heartbeat | PythonEnded
+
+
+@dataclass(frozen=True, slots=True)
+class Health:
+    protocol: int
+    boot_id: str
+    """Changes with every start of the exec server: another one means that processes and execs are gone."""
+    running: int
+
+
+@dataclass(frozen=True, slots=True)
+class SandboxFile:
+    path: str
+    """Relative to the listed root."""
+    size: int
+    mtime_ns: int
+    inode: int
+    kind: Literal["file", "symlink", "other"]
+
+
+@dataclass(frozen=True, slots=True)
+class FileListing:
+    files: tuple[SandboxFile, ...]
+    is_complete: bool
+    """False when there are more files than the bound."""
+
+
+class ExecClient:
+    """One sandbox. Use as ``async with ExecClient(handle) as client`` or call :meth:`aclose`.
+
+    Raises :class:`SandboxGone` when the server cannot be reached, the connection tears, or the asked exec is unknown, and
+    :class:`SandboxError` when it refuses.
+    """
+
+    def __init__(self, handle: Handle, *, transport: httpx.AsyncBaseTransport | None = None) -> None:
+        self.handle = handle
+        if transport is None and handle.endpoint.startswith("unix:"):
+            transport = httpx.AsyncHTTPTransport(uds=handle.endpoint.removeprefix("unix:"), limits=_CONNECTIONS)
+        self._http = httpx.AsyncClient(
+            base_url="http://sandbox" if handle.endpoint.startswith("unix:") else handle.endpoint,
+            headers={"authorization": f"Bearer {handle.token}"},
+            timeout=httpx.Timeout(EXEC_SILENCE_SECONDS, connect=EXEC_CONNECT_SECONDS),
+            limits=_CONNECTIONS,
+            transport=transport,
+            trust_env=False,
+        )
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        await self.aclose()
+
+    async def aclose(self) -> None:
+        await self._http.aclose()
+
+    async def health(self) -> Health:
+        body = await self._json("GET", "/v1/health")
+        return Health(body["protocol"], body["boot_id"], body["running"])
+
+    async def exec(
+        self,
+        exec_id: str,
+        command: str,
+        *,
+        timeout_ms: int,
+        max_output_length: int,
+        env: Mapping[str, str] | None = None,
+        cwd: str | None = None,
+        has_stdin: bool = False,
+        after: int = -1,
+    ) -> AsyncIterator[ExecEvent]:
+        """Start the command, or attach to it if it was started under this id, and yield its events after number ``after``.
+
+        ``max_output_length`` is in characters, stdout and stderr together. The command runs once however often this is called.
+        """
+        body = {
+            "command": command,
+            "timeout_ms": timeout_ms,
+            "max_output_length": max_output_length,
+            "env": dict(env or {}),
+            "cwd": cwd,
+            "stdin": has_stdin,
+        }
+        async for line in self._lines("PUT", f"/v1/execs/{exec_id}", after, body):
+            yield _exec_event(line)
+
+    async def attach(self, exec_id: str, *, after: int = -1) -> AsyncIterator[ExecEvent]:
+        """The events of a known exec; :class:`SandboxGone` if the sandbox does not know it (it was started anew)."""
+        async for line in self._lines("GET", f"/v1/execs/{exec_id}", after, None):
+            yield _exec_event(line)
+
+    async def python(
+        self, exec_id: str, code: str, *, timeout_ms: int, max_output_length: int, after: int = -1
+    ) -> AsyncIterator[PythonEvent]:
+        """Run ``code`` in the container's Python session; as idempotent as :meth:`exec`. Runs queue up one after the other."""
+        body = {"code": code, "timeout_ms": timeout_ms, "max_output_length": max_output_length}
+        async for line in self._lines("PUT", f"/v1/python/{exec_id}", after, body):
+            yield _python_event(line)
+
+    async def kill(self, exec_id: str) -> bool:
+        """Kill the exec's processes; False if it had ended already or is unknown."""
+        response = await self._request("POST", f"/v1/execs/{exec_id}/kill")
+        if response.status_code == httpx.codes.NOT_FOUND:
+            return False
+        _refuse_errors(response)
+        return bool(response.json()["killed"])
+
+    async def write_stdin(self, exec_id: str, data: bytes, *, close: bool = False) -> None:
+        """Feed an exec that was started with ``has_stdin``."""
+        response = await self._request("POST", f"/v1/execs/{exec_id}/stdin", params={"close": str(close).lower()}, content=data)
+        _refuse_errors(response)
+
+    async def list_files(self, root: str = "/mnt/data") -> FileListing:
+        """All files below ``root``, without directories, links not followed; at most ``SANDBOX_FILES_MAX``."""
+        files: list[SandboxFile] = []
+        is_complete = True
+        async with self._stream("GET", "/v1/files", params={"root": root, "limit": str(SANDBOX_FILES_MAX)}) as response:
+            async for line in response.aiter_lines():
+                entry = json.loads(line)
+                if entry.get("type") == "end":
+                    return FileListing(tuple(files), entry["complete"])
+                files.append(SandboxFile(entry["path"], entry["size"], entry["mtime_ns"], entry["inode"], entry["kind"]))
+        raise SandboxGone("The container broke off in the middle of a file listing.")
+
+    async def read_file(self, path: str) -> AsyncIterator[bytes]:
+        """The bytes of a regular file; ``path`` absolute or relative to /mnt/data. Memory stays flat."""
+        async with self._stream("GET", "/v1/files/content", params={"path": path}) as response:
+            async for chunk in response.aiter_bytes():
+                yield chunk
+
+    async def write_file(self, path: str, content: AsyncIterator[bytes]) -> None:
+        """Create or replace a file (as a whole: a reader sees the old bytes or the new ones) with its parent directories."""
+        _refuse_errors(await self._request("PUT", "/v1/files/content", params={"path": path}, content=content))
+
+    async def delete_file(self, path: str) -> None:
+        """Remove a file or a link; one that is not there is no error."""
+        response = await self._request("DELETE", "/v1/files/content", params={"path": path})
+        if response.status_code != httpx.codes.NOT_FOUND:
+            _refuse_errors(response)
+
+    async def _lines(self, method: str, path: str, after: int, body: dict[str, Any] | None) -> AsyncIterator[dict[str, Any]]:
+        async with self._stream(method, path, params={"after": str(after)}, json=body) as response:
+            async for text in response.aiter_lines():
+                line = json.loads(text)
+                yield line
+                if line["type"] in _LAST:
+                    return
+        raise SandboxGone("The container broke off in the middle of a command.")
+
+    async def _json(self, method: str, path: str) -> dict[str, Any]:
+        response = await self._request(method, path)
+        _refuse_errors(response)
+        body: dict[str, Any] = response.json()
+        return body
+
+    async def _request(self, method: str, path: str, **arguments: Any) -> httpx.Response:
+        try:
+            return await self._http.request(method, path, **arguments)
+        except httpx.TransportError as error:
+            raise SandboxGone("The container does not answer.") from error
+
+    @asynccontextmanager
+    async def _stream(self, method: str, path: str, **arguments: Any) -> AsyncIterator[httpx.Response]:
+        try:
+            async with self._http.stream(method, path, **arguments) as response:
+                if response.is_error:
+                    await response.aread()
+                    _refuse_errors(response)
+                yield response
+        except httpx.TransportError as error:
+            raise SandboxGone("The container does not answer.") from error
+
+
+_CONNECTIONS: Final = httpx.Limits(max_connections=None, max_keepalive_connections=8)
+_LAST: Final = frozenset({"exit", "timeout", "killed"})
+
+
+def _exec_event(line: dict[str, Any]) -> ExecEvent:
+    match line["type"]:
+        case "exit" | "timeout" | "killed" as outcome:
+            return Ended(line["n"], outcome, line["exit_code"], line["truncated_chars"], line["spool_path"])
+        case _:
+            return _running_event(line)
+
+
+def _python_event(line: dict[str, Any]) -> PythonEvent:
+    match line["type"]:
+        case "exit" | "timeout" | "killed" as outcome:
+            return PythonEnded(
+                n=line["n"],
+                outcome=outcome,
+                exit_code=line["exit_code"],
+                truncated_chars=line["truncated_chars"],
+                spool_path=line["spool_path"],
+                result=line["result"],
+                images=tuple(line["images"]),
+                session_started=line["session_started"],
+            )
+        case _:
+            return _running_event(line)
+
+
+def _running_event(line: dict[str, Any]) -> Started | Output | Heartbeat:
+    match line["type"]:
+        case "started":
+            return Started(line["n"])
+        case "output":
+            return Output(line["n"], line["stream"], line["text"])
+        case "heartbeat":
+            return Heartbeat()
+        case other:
+            raise SandboxError(f"The container sent an unknown event '{other}'.")
+
+
+def _refuse_errors(response: httpx.Response) -> None:
+    if not response.is_error:
+        return
+    try:
+        error = response.json()["error"]
+        code, message = str(error["code"]), str(error["message"])
+    except (ValueError, KeyError, TypeError):
+        code, message = "unreadable", f"The container answered {response.status_code}."
+    match code:
+        case "unknown_exec" | "forgotten_exec":
+            raise SandboxGone(message)
+        case "no_such_file":
+            raise SandboxFileMissing(message)
+        case _:
+            raise SandboxError(message)

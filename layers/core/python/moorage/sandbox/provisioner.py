@@ -1,0 +1,73 @@
+"""Who starts and stops sandboxes.
+
+A sandbox is where one container's commands run: a bubblewrap sandbox here, a Docker container, a Fargate task on AWS. All of them
+run the same exec server (``functions/sandbox``), so that everything else talks to a :class:`Handle` through
+``sandbox/exec_client.py`` and never knows which kind it has. A sandbox serves one container of one tenant, once: a container that
+is revived gets a new sandbox with an empty workspace, and its files are staged again.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Protocol
+
+
+class SandboxStatus(StrEnum):
+    STARTING = "starting"
+    RUNNING = "running"
+    STOPPED = "stopped"
+    """Stopped, dead, or never there: the three are alike to the caller."""
+
+
+@dataclass(frozen=True, slots=True)
+class Handle:
+    """Where a sandbox's exec server listens, and the token that it takes."""
+
+    endpoint: str
+    """``unix:/absolute/path`` or ``http://10.0.0.5:8080``."""
+    token: str = field(repr=False)
+    sandbox_id: str
+
+
+@dataclass(frozen=True, slots=True)
+class EgressSpec:
+    """The only way out of a sandbox. Without one it has a loopback interface and nothing else."""
+
+    proxy: str
+    """``unix:/path/to/egress.sock`` or ``http://host:3128``. A Unix socket lies in a directory of its own: the whole directory
+    is shown to the sandbox (read-only), so that a proxy that is started again under the same name is found."""
+    username: str
+    password: str = field(repr=False)
+    """This container's credentials at the proxy. Commands can read them: they only say whose policy applies."""
+    ca_pem: str = ""
+    """The proxy's CA certificate as PEM text; it is added to the system's for every tool that runs in the sandbox."""
+
+
+@dataclass(frozen=True, slots=True)
+class SandboxSpec:
+    tenant_id: str
+    container_id: str
+    token: str = field(repr=False)
+    """The bearer token of the exec server; at least 32 characters."""
+    memory_gib: int = 1
+    env: Mapping[str, str] = field(default_factory=dict)
+    """Variables that every command sees, such as the placeholders of ``domain_secrets``."""
+    egress: EgressSpec | None = None
+
+
+class Provisioner(Protocol):
+    async def start(self, spec: SandboxSpec) -> Handle:
+        """Start the container's sandbox, or find the one that runs, and return where it listens.
+
+        Idempotent per ``container_id``, and so also the way to refresh a handle. Raises :class:`SandboxStarting` while it is on its
+        way and :class:`SandboxCapacity` when none can be had; :class:`SandboxError` when it is broken.
+        """
+        ...
+
+    async def stop(self, sandbox_id: str) -> None:
+        """End the sandbox and all that runs in it. A sandbox that is not there is no error."""
+        ...
+
+    async def describe(self, sandbox_id: str) -> SandboxStatus:
+        """What the owner of the sandbox knows of it. Compares equal to ``"starting"``, ``"running"`` and ``"stopped"``."""
+        ...
