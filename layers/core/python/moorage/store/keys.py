@@ -90,3 +90,92 @@ def listing(tenant_id: str, kind: str) -> str:
 def listed(created_at: int, resource_id: str) -> str:
     """``GSI1SK``: oldest first, ties by id."""
     return f"{created_at:012d}#{resource_id}"
+
+
+def response_blob(tenant_id: str, response_id: str, name: str) -> str:
+    """S3 key of a part of a response that is too large for the table; all share the prefix that a delete removes."""
+    return f"T/{tenant_id}/R/{response_id}/{name}"
+
+
+def response_blobs(tenant_id: str, response_id: str) -> str:
+    """Prefix of all S3 objects of a response."""
+    return f"T/{tenant_id}/R/{response_id}/"
+
+
+# --- Files, containers, conversations, uploads --------------------------------------------------------------------------------
+#
+# A deleted resource leaves ``SK=GONE`` with its place in the listing for an hour (TTL), so that a client that deletes while it
+# pages can go on after an id that no longer exists. What has an end of its own (a file with ``expires_after``, an upload, an idle
+# container) has a second record, found through the index by the time at which it is due: DynamoDB's own TTL would drop the
+# record and leave its bytes in S3.
+
+GONE: Final = "GONE"
+PURGE: Final = "PURGE"
+DUE: Final = "DUE"
+LIFE_PREFIX: Final = "LIFE#"
+PART_PREFIX: Final = "PART#"
+BATCH_PREFIX: Final = "BATCH#"
+
+
+def gone(resource_id: str) -> str:
+    """Sort key of a deleted container file's place in the listing."""
+    return f"{GONE}#{resource_id}"
+
+
+def life(incarnation: int) -> str:
+    """Sort key of the record of one sandbox of a container; it stands until that sandbox is known to be stopped."""
+    return f"{LIFE_PREFIX}{incarnation:08d}"
+
+
+def due(at: int, resource_id: str) -> str:
+    """``GSI1SK`` of a record that is due at a time (Unix seconds)."""
+    return f"{at:012d}#{resource_id}"
+
+
+def part(part_id: str) -> str:
+    """Sort key of one part of an upload."""
+    return f"{PART_PREFIX}{part_id}"
+
+
+def batch(number: int) -> str:
+    """Sort key of one atomic append to a conversation."""
+    return f"{BATCH_PREFIX}{number:010d}"
+
+
+def source(response_id: str) -> str:
+    """Sort key of the marker that a response's items have been appended to a conversation."""
+    return f"SOURCE#{response_id}"
+
+
+# --- Objects in the bucket ------------------------------------------------------------------------------------------------------
+
+
+def file_object(tenant_id: str, file_id: str) -> str:
+    return f"T/{tenant_id}/F/{file_id}"
+
+
+def container_objects(tenant_id: str, container_id: str) -> str:
+    """Prefix of everything that a container has in the bucket."""
+    return f"T/{tenant_id}/C/{container_id}/"
+
+
+def container_object(tenant_id: str, container_id: str, name: str) -> str:
+    return f"{container_objects(tenant_id, container_id)}{name}"
+
+
+def upload_objects(tenant_id: str, upload_id: str) -> str:
+    """Prefix of an upload's parts."""
+    return f"T/{tenant_id}/U/{upload_id}/"
+
+
+def upload_object(tenant_id: str, upload_id: str, part_id: str) -> str:
+    return f"{upload_objects(tenant_id, upload_id)}{part_id}"
+
+
+def conversation_objects(tenant_id: str, conversation_id: str) -> str:
+    """Prefix of a conversation's large appends."""
+    return f"T/{tenant_id}/V/{conversation_id}/"
+
+
+def conversation_object(tenant_id: str, conversation_id: str, name: str) -> str:
+    return f"{conversation_objects(tenant_id, conversation_id)}{name}"

@@ -1,0 +1,206 @@
+"""The bucket: bytes in and out under keys that begin with the tenant (``store/keys.py``), nothing else.
+
+Streams are moved in parts, so that memory stays flat whatever their length: while one part is on its way to S3, the next one
+fills. boto3 is synchronous; each call runs on the thread pool that the runtime gave.
+"""
+
+import asyncio
+import hashlib
+import secrets
+from collections.abc import AsyncIterator, Callable, Mapping
+from concurrent.futures import Executor
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, Final
+
+from botocore.exceptions import ClientError
+
+from moorage.errors import MoorageError
+from moorage.limits import BLOB_PART_BYTES, BLOB_READ_BYTES
+
+if TYPE_CHECKING:
+    from mypy_boto3_s3 import S3Client
+
+_MISSING: Final = frozenset({"NoSuchKey", "404", "NotFound"})
+_DELETE_MAX: Final = 1000
+"""DeleteObjects takes 1,000 keys (S3 API reference)."""
+
+
+class BlobNotFound(MoorageError):
+    """No object stands under this key."""
+
+
+class BlobTooLarge(MoorageError):
+    """A stream went past the size that its caller allows; nothing of it was kept."""
+
+
+@dataclass(frozen=True, slots=True)
+class Blob:
+    """What was stored: ``sha256`` as hex, ``bytes`` the length."""
+
+    key: str
+    bytes: int
+    sha256: str
+
+
+class Blobs:
+    def __init__(self, client: "S3Client", bucket: str, executor: Executor) -> None:
+        self.client = client
+        self.bucket = bucket
+        self._executor = executor
+
+    async def put_bytes(self, key: str, data: bytes) -> Blob:
+        await self._call(self.client.put_object, Key=key, Body=data)
+        return Blob(key, len(data), hashlib.sha256(data).hexdigest())
+
+    async def get_bytes(self, key: str) -> bytes:
+        """The whole object; raises :class:`BlobNotFound`."""
+        return b"".join([chunk async for chunk in self.get_stream(key)])
+
+    async def put_stream(self, key: str, chunks: AsyncIterator[bytes], *, bytes_max: int) -> Blob:
+        """Store a stream of any length up to ``bytes_max``; raises :class:`BlobTooLarge` beyond it."""
+        parts = _parts(chunks)
+        first = await anext(parts)
+        second = await anext(parts, None)
+        if second is not None:
+            return await self._put_multipart(key, first, second, parts, bytes_max)
+        _check_size(len(first), bytes_max)
+        return await self.put_bytes(key, first)
+
+    async def put_addressed(
+        self, prefix: str, chunks: AsyncIterator[bytes], *, known: Mapping[str, str], bytes_max: int
+    ) -> Blob:
+        """Store a stream under ``prefix``, unless its content is already there: ``known`` maps SHA-256 (hex) to key.
+
+        Content of one part is hashed before anything is sent and bears its hash as name. Larger content is sent while it is
+        hashed, under a random name, and dropped again if it turns out to be known.
+        """
+        parts = _parts(chunks)
+        first = await anext(parts)
+        second = await anext(parts, None)
+        if second is None:
+            _check_size(len(first), bytes_max)
+            sha256 = hashlib.sha256(first).hexdigest()
+            if sha256 in known:
+                return Blob(known[sha256], len(first), sha256)
+            return await self.put_bytes(prefix + sha256, first)
+        blob = await self._put_multipart(f"{prefix}large-{secrets.token_hex(16)}", first, second, parts, bytes_max)
+        if blob.sha256 in known:
+            await self.delete(blob.key)
+            return replace(blob, key=known[blob.sha256])
+        return blob
+
+    async def _put_multipart(
+        self, key: str, first: bytes, second: bytes, rest: AsyncIterator[bytes], bytes_max: int
+    ) -> Blob:
+        digest = hashlib.sha256(first)
+        upload_id = (await self._call(self.client.create_multipart_upload, Key=key))["UploadId"]
+        loop = asyncio.get_running_loop()
+        sent: list[dict[str, Any]] = []
+        size = len(first)
+
+        async def send(data: bytes) -> None:
+            number = len(sent) + 1
+            answer = await self._call(self.client.upload_part, Key=key, UploadId=upload_id, PartNumber=number, Body=data)
+            sent.append({"PartNumber": number, "ETag": answer["ETag"]})
+
+        sending = asyncio.ensure_future(send(first))
+        try:
+            part: bytes | None = second
+            while part:
+                size += len(part)
+                _check_size(size, bytes_max)
+                await loop.run_in_executor(self._executor, digest.update, part)
+                await sending
+                sending = asyncio.ensure_future(send(part))
+                part = await anext(rest, None)
+            await sending
+            await self._call(
+                self.client.complete_multipart_upload, Key=key, UploadId=upload_id, MultipartUpload={"Parts": sent}
+            )
+        except BaseException:
+            # Whatever broke the stream, S3 bills for the parts of an upload that nobody ends.
+            await asyncio.gather(sending, return_exceptions=True)
+            await asyncio.shield(self._call(self.client.abort_multipart_upload, Key=key, UploadId=upload_id))
+            raise
+        return Blob(key, size, digest.hexdigest())
+
+    async def get_stream(self, key: str, *, start: int = 0, end: int | None = None) -> AsyncIterator[bytes]:
+        """The object's bytes from ``start`` up to and with ``end``, in pieces; raises :class:`BlobNotFound` at the first."""
+        request: dict[str, Any] = {"Key": key}
+        if start or end is not None:
+            request["Range"] = f"bytes={start}-{'' if end is None else end}"
+        try:
+            body = (await self._call(self.client.get_object, **request))["Body"]
+        except ClientError as error:
+            if error.response["Error"]["Code"] in _MISSING:
+                raise BlobNotFound(f"No object under '{key}'.") from error
+            raise
+        loop = asyncio.get_running_loop()
+        try:
+            while chunk := await loop.run_in_executor(self._executor, body.read, BLOB_READ_BYTES):
+                yield chunk
+        finally:
+            body.close()
+
+    async def copy(self, source: str, target: str) -> None:
+        """Copy inside the bucket, on S3's side (up to 5 GB)."""
+        try:
+            await self._call(self.client.copy_object, Key=target, CopySource={"Bucket": self.bucket, "Key": source})
+        except ClientError as error:
+            if error.response["Error"]["Code"] in _MISSING:
+                raise BlobNotFound(f"No object under '{source}'.") from error
+            raise
+
+    async def delete(self, key: str) -> None:
+        """Deleting what is not there is no error."""
+        await self._call(self.client.delete_object, Key=key)
+
+    async def delete_prefix(self, prefix: str) -> int:
+        """Delete everything under a prefix; answers how many objects that were."""
+        deleted = 0
+        token: dict[str, str] = {}
+        while True:
+            page = await self._call(self.client.list_objects_v2, Prefix=prefix, MaxKeys=_DELETE_MAX, **token)
+            objects = [{"Key": entry["Key"]} for entry in page.get("Contents", [])]
+            if objects:
+                await self._call(self.client.delete_objects, Delete={"Objects": objects, "Quiet": True})
+            deleted += len(objects)
+            if not page.get("IsTruncated"):
+                return deleted
+            token = {"ContinuationToken": page["NextContinuationToken"]}
+
+    def presign_get(self, key: str, *, seconds: int, disposition: str, content_type: str) -> str:
+        """A URL that gives the object for ``seconds`` with these two headers. Signing needs no request."""
+        return self.client.generate_presigned_url(
+            "get_object",
+            Params={
+                "Bucket": self.bucket,
+                "Key": key,
+                "ResponseContentDisposition": disposition,
+                "ResponseContentType": content_type,
+            },
+            ExpiresIn=seconds,
+        )
+
+    async def _call(self, method: Callable[..., Any], **request: Any) -> Any:
+        loop = asyncio.get_running_loop()
+        return await loop.run_in_executor(self._executor, lambda: method(Bucket=self.bucket, **request))
+
+
+async def _parts(chunks: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
+    """The stream cut into parts of exactly ``BLOB_PART_BYTES``, but for the last; an empty stream is one empty part."""
+    buffer = bytearray()
+    is_first = True
+    async for chunk in chunks:
+        buffer += chunk
+        while len(buffer) >= BLOB_PART_BYTES:
+            yield bytes(buffer[:BLOB_PART_BYTES])
+            del buffer[:BLOB_PART_BYTES]
+            is_first = False
+    if buffer or is_first:
+        yield bytes(buffer)
+
+
+def _check_size(size: int, bytes_max: int) -> None:
+    if size > bytes_max:
+        raise BlobTooLarge(f"The stream is longer than {bytes_max} bytes.")

@@ -1,0 +1,41 @@
+"""A real table and a real bucket for every test, in one emulator per session."""
+
+from collections.abc import AsyncIterator, Iterator
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+from moorage.store.blobs import Blobs
+from moorage.store.table import Table
+
+from tests.ministack import AwsClients, Ministack, aws_clients, new_table_and_bucket
+from tests.unit.resources.support import Clock, Store
+
+
+@pytest.fixture(scope="session")
+def ministack() -> Iterator[Ministack]:
+    server = Ministack.start()
+    yield server
+    server.stop()
+
+
+@pytest.fixture(scope="session")
+def clients(ministack: Ministack) -> AwsClients:
+    return aws_clients(ministack.endpoint)
+
+
+@pytest.fixture(scope="session")
+def executor() -> Iterator[ThreadPoolExecutor]:
+    with ThreadPoolExecutor(16) as pool:
+        yield pool
+
+
+@pytest.fixture
+async def store(clients: AwsClients, executor: ThreadPoolExecutor) -> AsyncIterator[Store]:
+    table_name, bucket_name = new_table_and_bucket(clients)
+    yield Store(Table(clients.dynamodb, table_name, executor), Blobs(clients.s3, bucket_name, executor), clients)
+    clients.dynamodb.delete_table(TableName=table_name)
+
+
+@pytest.fixture
+def clock() -> Clock:
+    return Clock()
