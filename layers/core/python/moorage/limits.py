@@ -230,6 +230,41 @@ GRAMMAR_CHARS_MAX: Final = 200_000
 GRAMMAR_INPUT_CHARS_MAX: Final = 1_000_000
 GRAMMAR_CHECK_SECONDS_MAX: Final = 2.0
 
+# --- The way out ---------------------------------------------------------------------------------------------------------------
+
+EGRESS_POLICY_SECONDS_MAX: Final = 2.0
+"""Age at which the proxy reads a container's policy again: a revocation holds after this long at the latest."""
+
+EGRESS_CONNECTIONS_MAX: Final = 256
+"""Connections of one container to the proxy. Browsers and package managers stay below 64."""
+
+EGRESS_HELLO_BYTES_MAX: Final = 64 * KIB
+"""A TLS ClientHello; with post-quantum key shares about 2 KiB."""
+
+EGRESS_HEADER_BYTES_MAX: Final = 128 * KIB
+"""A request's line and headers, twice what common servers take."""
+
+EGRESS_HELLO_SECONDS_MAX: Final = 30
+"""A connection that has said nothing useful for this long is closed (slow clients)."""
+
+EGRESS_RESOLVE_SECONDS_MAX: Final = 5.0
+EGRESS_SCRUB_BYTES_MAX: Final = 4 * MIB
+"""A compressed body that may echo a secret is unpacked and searched up to here; plain bodies are searched whole, as they pass."""
+
+EGRESS_DENIED_BODY_BYTES_MAX: Final = 1 * MIB
+"""A refused request's body is read up to here, so that the client sees the refusal; beyond it the connection is cut."""
+
+EGRESS_LOG_SECONDS: Final = 0.2
+"""Decisions are written to the table in batches of this age."""
+
+EGRESS_LOG_ENTRIES_PER_FLUSH_MAX: Final = 100
+"""Records of one container in one batch; equal ones count as one, and what is more is counted in the last."""
+
+EGRESS_PATH_CHARS_MAX: Final = 1_024
+"""A path as the log keeps it."""
+
+assert DOMAIN_SECRET_CHARS_MAX <= EGRESS_HEADER_BYTES_MAX // 2
+
 assert 11 * EXECUTION_ROUNDS_MAX + 7 * CALLS_PER_ROUND_MAX * EXECUTION_ROUNDS_MAX < 22_000
 assert TOOL_STEP_SECONDS_MAX < MODEL_STEP_SECONDS_MAX < 900
 assert ITEM_INLINE_BYTES_MAX + BATCH_EVENTS_BYTES_MAX < 400 * 1000

@@ -1,0 +1,477 @@
+"""The tool definitions of a request.
+
+Three kinds of tools exist for us. *Client* tools (function, custom, namespace, local shell, apply_patch, computer, tool_search with
+``execution: client``) are offered to the model, and the client runs the calls. The *hosted* tool (shell in a container) is run by
+the loop. All others are refused by name; ``docs/parameters.md`` has the row and the reason of each.
+
+The values of domain secrets live in :class:`DomainSecret` alone: the canonical tool keeps domain and name only, so that whatever
+is stored, echoed or logged cannot contain them.
+"""
+
+import re
+from dataclasses import dataclass, field
+from typing import Any, Final, Literal
+
+from moorage import errors, limits
+from moorage.wire.shapes import (
+    Problem,
+    RefusedType,
+    Shape,
+    Tagged,
+    Validator,
+    array,
+    boolean,
+    choice,
+    constant,
+    free,
+    free_object,
+    integer,
+    only,
+    refused,
+    text,
+    wrong_value,
+)
+
+Tool = dict[str, Any]
+
+SKILLS_REASON: Final = "Skills are not available in this version."
+PROGRAMMATIC_REASON: Final = "Programmatic tool calling is not available in this version: only 'direct' callers are supported."
+ASYNC_REASON: Final = "Asynchronous tool outputs are not available in this version: send every output with the next request."
+WEB_SEARCH_REASON: Final = (
+    "This deployment does not search the web. Leave the tool out, send 'external_web_access': false, or give the model a shell "
+    "with a network policy."
+)
+
+REFUSED_TOOLS: Final[dict[str, str]] = {
+    "file_search": "Vector stores are not available in this version: put files into a container with the shell tool's 'file_ids'.",
+    "mcp": "Remote MCP servers are not available in this version: offer their tools as functions.",
+    "code_interpreter": "Use {'type': 'shell', 'environment': {'type': 'container_auto'}}: its containers have Python.",
+    "image_generation": "Image generation is not available in this version.",
+    "programmatic_tool_calling": "Programmatic tool calling is not available in this version.",
+}
+"""Tool types that are refused by name, with the sentence that the caller reads."""
+
+WEB_SEARCH_TOOLS: Final = ("web_search", "web_search_2025_08_26", "web_search_preview", "web_search_preview_2025_03_11")
+
+
+@dataclass(frozen=True, slots=True)
+class DomainSecret:
+    """A credential that the egress proxy puts in place of the placeholder ``$NAME`` on requests to ``domain``."""
+
+    domain: str
+    name: str
+    value: str = field(repr=False)
+
+
+@dataclass(frozen=True, slots=True)
+class NetworkPolicy:
+    type: Literal["disabled", "allowlist"]
+    allowed_domains: tuple[str, ...] = ()
+    """Lower case, IDNA; ``*.example.com`` for every subdomain."""
+    domain_secrets: tuple[DomainSecret, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class ShellEnvironment:
+    """Where the shell tool's commands run. ``local`` (also: none given) means that the client runs them."""
+
+    type: Literal["container_auto", "container_reference", "local"]
+    container_id: str | None = None
+    file_ids: tuple[str, ...] = ()
+    memory_limit: str | None = None
+    network_policy: NetworkPolicy | None = None
+
+    @property
+    def is_hosted(self) -> bool:
+        return self.type != "local"
+
+
+# --- Network policy -------------------------------------------------------------------------------------------------------
+
+_HOST: Final = re.compile(r"(\*\.)?([a-z0-9_]([a-z0-9_-]{0,61}[a-z0-9])?\.)*[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?")
+
+
+def _domain(value: Any) -> str:
+    """A host name in canonical form. Schemes, ports, paths and addresses are refused with a hint."""
+    given: str = _domain_text(value)
+    shown = given[:80]
+    name = given.strip().rstrip(".").lower()
+    if "/" in name or ":" in name:
+        raise wrong_value(f"'{shown}' is not a domain. Give the host name alone, without scheme, port or path.")
+    try:
+        name = name.encode("ascii" if name.isascii() else "idna").decode("ascii")
+    except UnicodeError as error:
+        raise wrong_value(f"'{shown}' is not a valid domain.") from error
+    if len(name) > 253 or not _HOST.fullmatch(name):
+        raise wrong_value(f"'{shown}' is not a valid domain.")
+    if name.rsplit(".", 1)[-1].isdigit():
+        raise wrong_value(f"'{shown}' is an address. Only domain names can be allowed.")
+    return name
+
+
+_domain_text: Final = text(chars_min=1, chars_max=1_000)
+
+
+def _secret_value(value: Any) -> str:
+    secret: str = _secret_text(value)
+    if any(character < " " or character == "\x7f" for character in secret):
+        raise wrong_value("a secret goes into a header and cannot contain control characters.")
+    return secret
+
+
+_secret_text: Final = text(chars_min=1, chars_max=limits.DOMAIN_SECRET_CHARS_MAX)
+
+_DOMAIN_SECRET: Final = Shape(
+    {
+        "domain": _domain,
+        "name": text(chars_min=1, chars_max=limits.NAME_CHARS_MAX, pattern="[A-Za-z_][A-Za-z0-9_]*"),
+        "value": _secret_value,
+    }
+)
+
+
+def _secrets_belong_to_allowed_domains(policy: dict[str, Any]) -> None:
+    allowed = policy["allowed_domains"]
+    names = set()
+    for index, secret in enumerate(policy.get("domain_secrets", ())):
+        if not any(_covers(pattern, secret["domain"]) for pattern in allowed):
+            raise wrong_value(
+                f"'{secret['domain']}' is not among 'allowed_domains'. A secret can only go to an allowed domain.",
+                "domain_secrets",
+                index,
+                "domain",
+            )
+        if (secret["domain"], secret["name"]) in names:
+            raise wrong_value(f"'{secret['name']}' is given twice for this domain.", "domain_secrets", index, "name")
+        names.add((secret["domain"], secret["name"]))
+
+
+def _covers(pattern: str, domain: str) -> bool:
+    return pattern == domain or (pattern.startswith("*.") and domain.endswith(pattern[1:]))
+
+
+NETWORK_POLICY: Final = Tagged(
+    {
+        "disabled": Shape({"type": constant("disabled")}),
+        "allowlist": Shape(
+            {
+                "type": constant("allowlist"),
+                "allowed_domains": array(_domain, items_min=1, items_max=limits.ALLOWED_DOMAINS_MAX),
+            },
+            {"domain_secrets": array(_DOMAIN_SECRET, items_min=1, items_max=limits.DOMAIN_SECRETS_MAX)},
+            check=_secrets_belong_to_allowed_domains,
+        ),
+    }
+)
+
+
+def parse_network_policy(value: Any, param: str) -> NetworkPolicy:
+    """``network_policy`` of a container. Raises :class:`~moorage.errors.ApiError` naming the field below ``param``."""
+    try:
+        return _network_policy(NETWORK_POLICY(value))
+    except Problem as problem:
+        raise problem.to_error(param) from None
+
+
+def _network_policy(canonical: dict[str, Any]) -> NetworkPolicy:
+    return NetworkPolicy(
+        type=canonical["type"],
+        allowed_domains=tuple(canonical.get("allowed_domains", ())),
+        domain_secrets=tuple(DomainSecret(**secret) for secret in canonical.get("domain_secrets", ())),
+    )
+
+
+# --- The shapes -------------------------------------------------------------------------------------------------------------
+
+
+def _allowed_callers(value: Any) -> list[str]:
+    callers: list[str] = _callers(value)
+    if "programmatic" in callers:
+        index = callers.index("programmatic")
+        raise Problem(lambda param: errors.unsupported_value(param, "programmatic", PROGRAMMATIC_REASON), index)
+    return callers
+
+
+_callers: Final = array(choice("direct", "programmatic"), items_min=1, items_max=2)
+_description: Final = text()
+_schema: Final = free_object
+
+_FUNCTION: Final = Shape(
+    {
+        "type": constant("function"),
+        "name": text(chars_min=1, chars_max=limits.NAME_CHARS_MAX, pattern="[a-zA-Z0-9_-]+"),
+    },
+    {
+        "description": _description,
+        "parameters": _schema,
+        "strict": boolean,
+        "output_schema": _schema,
+        "defer_loading": boolean,
+        "allowed_callers": _allowed_callers,
+        "async": only(False, ASYNC_REASON),
+        "function": refused("This is the form of chat completions: put 'name', 'description' and 'parameters' beside 'type'."),
+    },
+)
+
+_CUSTOM_FORMAT: Final = Tagged(
+    {
+        "text": Shape({"type": constant("text")}),
+        "grammar": Shape(
+            {
+                "type": constant("grammar"),
+                "syntax": choice("lark", "regex"),
+                "definition": text(chars_min=1, chars_max=limits.GRAMMAR_CHARS_MAX),
+            }
+        ),
+    }
+)
+
+_CUSTOM: Final = Shape(
+    {"type": constant("custom"), "name": text(chars_min=1, chars_max=limits.NAME_CHARS_MAX)},
+    {
+        "description": _description,
+        "format": _CUSTOM_FORMAT,
+        "defer_loading": boolean,
+        "allowed_callers": _allowed_callers,
+        "async": only(False, ASYNC_REASON),
+    },
+)
+
+
+def _names_are_unique(namespace: dict[str, Any]) -> None:
+    _refuse_duplicates([tool["name"] for tool in namespace["tools"]], "tools")
+
+
+def _refuse_duplicates(names: list[str], *steps: str) -> None:
+    seen: set[str] = set()
+    for index, name in enumerate(names):
+        if name in seen:
+            raise wrong_value(f"there is already a tool called '{name}'.", *steps, index, "name")
+        seen.add(name)
+
+
+_NAMESPACE: Final = Shape(
+    {
+        "type": constant("namespace"),
+        "name": text(chars_min=1, chars_max=limits.NAMESPACE_NAME_CHARS_MAX, pattern="[a-zA-Z0-9_-]+"),
+        "description": _description,
+        "tools": array(Tagged({"function": _FUNCTION, "custom": _CUSTOM}), items_min=1, items_max=limits.TOOLS_MAX),
+    },
+    check=_names_are_unique,
+)
+
+_CONTAINER_AUTO: Final = Shape(
+    {"type": constant("container_auto")},
+    {
+        "file_ids": array(text(chars_min=1, chars_max=limits.ITEM_ID_CHARS_MAX), items_max=limits.CONTAINER_FILE_IDS_MAX),
+        "memory_limit": choice(*limits.MEMORY_LIMITS),
+        "network_policy": NETWORK_POLICY,
+        "skills": array(refused(SKILLS_REASON)),
+    },
+)
+
+_CONTAINER_REFERENCE: Final = Shape(
+    {"type": constant("container_reference"), "container_id": text(chars_min=1, chars_max=limits.ITEM_ID_CHARS_MAX)}
+)
+
+LOCAL_SKILL: Final = Shape(
+    {"name": text(chars_min=1), "description": text(), "path": text(chars_min=1)},
+)
+
+LOCAL_ENVIRONMENT: Final = Shape({"type": constant("local")}, {"skills": array(LOCAL_SKILL, items_max=200)})
+
+
+def _shell(environments: dict[str, Validator]) -> Shape:
+    return Shape(
+        {"type": constant("shell")},
+        {"environment": Tagged(environments), "allowed_callers": _allowed_callers},
+    )
+
+
+_USER_LOCATION: Final = Shape(
+    {},
+    {
+        "type": constant("approximate"),
+        "city": text(),
+        "country": text(),
+        "region": text(),
+        "timezone": text(),
+    },
+)
+
+
+def _web_search(name: str) -> Shape:
+    """``search_content_types`` belongs to the preview types, but Codex CLI 0.169 sends it with ``web_search`` too."""
+    return Shape(
+        {"type": constant(name)},
+        {
+            "external_web_access": boolean,
+            "filters": Shape({}, {"allowed_domains": array(text())}),
+            "search_context_size": choice("low", "medium", "high"),
+            "search_content_types": array(choice("text", "image")),
+            "user_location": _USER_LOCATION,
+        },
+    )
+
+
+def _client_tool_search(tool: dict[str, Any]) -> None:
+    if tool.get("execution", "server") != "client":
+        raise Problem(
+            lambda param: errors.unsupported_value(
+                param, "server", "Tool search runs in the client only: send 'execution': 'client'."
+            ),
+            "execution",
+        )
+
+
+_TOOL_SEARCH: Final = Shape(
+    {"type": constant("tool_search")},
+    {"execution": choice("server", "client"), "description": _description, "parameters": free},
+    check=_client_tool_search,
+)
+
+_COMPUTER_USE_PREVIEW: Final = Shape(
+    {
+        "type": constant("computer_use_preview"),
+        "display_height": integer(minimum=1),
+        "display_width": integer(minimum=1),
+        "environment": choice("windows", "mac", "linux", "ubuntu", "browser"),
+    }
+)
+
+
+def _shapes(shell_environments: dict[str, Validator]) -> dict[str, Validator]:
+    return {
+        "function": _FUNCTION,
+        "custom": _CUSTOM,
+        "namespace": _NAMESPACE,
+        "shell": _shell(shell_environments),
+        "local_shell": Shape({"type": constant("local_shell")}),
+        "apply_patch": Shape({"type": constant("apply_patch")}, {"allowed_callers": _allowed_callers}),
+        "computer": Shape({"type": constant("computer")}),
+        "computer_use_preview": _COMPUTER_USE_PREVIEW,
+        "tool_search": _TOOL_SEARCH,
+        **{name: _web_search(name) for name in WEB_SEARCH_TOOLS},
+        **{name: RefusedType(reason) for name, reason in REFUSED_TOOLS.items()},
+    }
+
+
+_HOSTED_IN_ITEM: Final = "A hosted shell stands in 'tools' of the request, because its container belongs to the response."
+
+TOOL: Final = Tagged(
+    _shapes({"container_auto": _CONTAINER_AUTO, "container_reference": _CONTAINER_REFERENCE, "local": LOCAL_ENVIRONMENT})
+)
+"""A tool in ``tools`` of a request."""
+
+ITEM_TOOL: Final = Tagged(
+    _shapes(
+        {
+            "container_auto": RefusedType(_HOSTED_IN_ITEM),
+            "container_reference": RefusedType(_HOSTED_IN_ITEM),
+            "local": LOCAL_ENVIRONMENT,
+        }
+    )
+)
+"""A tool inside an ``additional_tools`` or ``tool_search_output`` item."""
+
+
+def _tools_belong_together(tools: list[Tool]) -> None:
+    _refuse_duplicates([tool.get("name", f"\0{index}") for index, tool in enumerate(tools)])
+    shells = [index for index, tool in enumerate(tools) if tool["type"] == "shell"]
+    if len(shells) > 1:
+        raise wrong_value("only one shell tool can be given.", shells[1])
+
+
+_tool_list: Final = array(TOOL, items_max=limits.TOOLS_MAX)
+
+
+def tool_list(value: Any) -> list[Tool]:
+    """``tools`` in canonical form, secrets still inside: see :func:`redacted`."""
+    tools: list[Tool] = _tool_list(value)
+    _tools_belong_together(tools)
+    return tools
+
+
+def redacted(tools: list[Tool]) -> list[Tool]:
+    """The same tools without the values of secrets, for storage and everything after it."""
+    return [_redacted(tool) for tool in tools]
+
+
+def _redacted(tool: Tool) -> Tool:
+    environment = tool.get("environment")
+    policy = environment.get("network_policy") if isinstance(environment, dict) else None
+    if environment is None or not policy or "domain_secrets" not in policy:
+        return tool
+    secrets = [{"domain": secret["domain"], "name": secret["name"]} for secret in policy["domain_secrets"]]
+    return {**tool, "environment": {**environment, "network_policy": {**policy, "domain_secrets": secrets}}}
+
+
+def shell_environment(tools: list[Tool]) -> ShellEnvironment | None:
+    """The environment of the request's shell tool, secrets included; None without a shell tool."""
+    for tool in tools:
+        if tool["type"] == "shell":
+            environment = tool.get("environment", {"type": "local"})
+            policy = environment.get("network_policy")
+            return ShellEnvironment(
+                type=environment["type"],
+                container_id=environment.get("container_id"),
+                file_ids=tuple(environment.get("file_ids", ())),
+                memory_limit=environment.get("memory_limit"),
+                network_policy=None if policy is None else _network_policy(policy),
+            )
+    return None
+
+
+# --- tool_choice -------------------------------------------------------------------------------------------------------------
+
+_NAMED: Final = {"name": text(chars_min=1, chars_max=limits.NAME_CHARS_MAX)}
+_REFUSED_CHOICES: Final = {**REFUSED_TOOLS, **dict.fromkeys(WEB_SEARCH_TOOLS, WEB_SEARCH_REASON)}
+
+_CHOICE_SHAPES: Final[dict[str, Validator]] = {
+    "function": Shape({"type": constant("function"), **_NAMED}),
+    "custom": Shape({"type": constant("custom"), **_NAMED}),
+    **{
+        name: Shape({"type": constant(name)})
+        for name in ("shell", "local_shell", "apply_patch", "computer", "computer_use_preview", "computer_use", "tool_search")
+    },
+    **{name: RefusedType(reason) for name, reason in _REFUSED_CHOICES.items()},
+}
+
+_ALLOWED_TOOL: Final = Tagged({**_CHOICE_SHAPES, "namespace": Shape({"type": constant("namespace"), **_NAMED})})
+
+TOOL_CHOICE_OBJECT: Final = Tagged(
+    {
+        **_CHOICE_SHAPES,
+        "allowed_tools": Shape(
+            {
+                "type": constant("allowed_tools"),
+                "mode": choice("auto", "required"),
+                "tools": array(_ALLOWED_TOOL, items_min=1, items_max=limits.TOOLS_MAX),
+            }
+        ),
+    }
+)
+
+_word_choice: Final = choice("none", "auto", "required")
+
+
+def tool_choice(value: Any) -> str | dict[str, Any]:
+    if type(value) is str:
+        word: str = _word_choice(value)
+        return word
+    chosen: dict[str, Any] = TOOL_CHOICE_OBJECT(value)
+    return chosen
+
+
+def is_offered(chosen: dict[str, Any], tools: list[Tool]) -> bool:
+    """Whether a chosen tool (``{"type", "name"?}``) is among ``tools``, namespaces included."""
+    wanted = (_COMPUTERS.get(chosen["type"], chosen["type"]), chosen.get("name"))
+    return any(
+        (_COMPUTERS.get(tool["type"], tool["type"]), tool.get("name") if wanted[1] is not None else None) == wanted
+        or (tool["type"] == "namespace" and is_offered(chosen, tool["tools"]))
+        for tool in tools
+    )
+
+
+_COMPUTERS: Final = {"computer_use": "computer", "computer_use_preview": "computer"}
+"""Three names for one tool in ``tool_choice``."""
