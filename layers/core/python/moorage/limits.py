@@ -198,8 +198,11 @@ CONTAINER_NAME_CHARS_MAX: Final = 256
 CONTAINER_TRANSFERS_MAX: Final = 4
 """Files of one container that are moved at once; each holds up to two parts."""
 
-DUE_BATCH: Final = 100
-"""Due records that one sweep reads at a time."""
+CONTAINER_RETRY_SECONDS: Final = 60
+"""When a sweep looks again at a sandbox that it could not stop."""
+
+CONTAINER_OBJECT_SECONDS_MIN: Final = 3600
+"""Objects of a container that no row names are collected at this age: a younger one may belong to a transfer under way."""
 
 # --- The shape of requests (wire) -----------------------------------------------------------------------------------------
 

@@ -1,0 +1,459 @@
+"""Who may be reached: one pure function over what a request says about itself.
+
+A container reaches the network only through the proxy, and the proxy asks :func:`decide` at every point where it learns something
+new: the CONNECT line or the URL (``host``, ``port``), the resolved ``address``, the TLS hello (``sni``), the request inside
+(``host_header``). What is not known yet is ``None`` and its rules are passed over; what was not sent is the empty string.
+
+The rules, in this order; the first that applies is the reason:
+
+ 1. ``network_disabled``        the container has no allowlist.
+ 2. ``invalid_host``            the host is no DNS name: empty, too long, a label that is not letters, digits, ``-`` or ``_``,
+                                non-ASCII text, a percent sign, a control character, two trailing dots.
+ 3. ``ip_literal``              the host is an address in any notation that some resolver understands: dotted, short (``127.1``),
+                                decimal, octal, hexadecimal, IPv6 with or without brackets and zone. Names only.
+ 4. ``punycode_not_listed``     only a wildcard matches a name with an ``xn--`` label: a possible look-alike must be listed exactly.
+ 5. ``domain_not_allowed``      no entry of the container's allowlist matches.
+ 6. ``outside_ceiling``         the operator's ceiling (which may have shrunk since the container was made) does not match.
+ 7. ``port_not_allowed``        another port than 80, 443 and what the operator added.
+ 8. ``address_*``               the resolved address is not a public one (the table is at :func:`classify`). The proxy connects to
+                                exactly this address, so a name cannot be bound anew between check and use.
+ 9. ``encrypted_client_hello``  the TLS hello hides its true server name.
+10. ``sni_missing``, ``sni_mismatch``                  the TLS hello must name the CONNECT host.
+11. ``host_header_missing``, ``host_header_mismatch``  and so must the request inside: no domain fronting.
+
+Everything else is allowed, as ``allowed_exact`` or ``allowed_wildcard``. A name is judged before it is resolved, so that a lookup
+of a forbidden name never leaves the machine.
+
+Names are compared as lower-case ASCII without the trailing dot. ``*.example.com`` matches every name below ``example.com`` at any
+depth, not ``example.com`` itself.
+"""
+
+import ipaddress
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from enum import StrEnum
+from functools import lru_cache
+from typing import Any, Final
+
+from moorage import limits
+from moorage.errors import bad_request, invalid_type, invalid_value, missing_parameter, unknown_parameter, unsupported_value
+
+SETTING: Final = "MOORAGE_ALLOWED_EGRESS_DOMAINS"
+PORTS: Final = (80, 443)
+
+_LABEL: Final = re.compile(r"[a-z0-9_](?:[a-z0-9_-]{0,61}[a-z0-9_])?")
+_NUMBER: Final = re.compile(r"0x[0-9a-f]*|[0-9]+")
+"""A last label of this form makes the whole host an IPv4 address (WHATWG URL, "ends in a number")."""
+_AUTHORITY_PORT: Final = re.compile(r"[0-9]{1,5}")
+_DEVIATIONS: Final = frozenset("ßς\u200c\u200d")
+"""Characters that IDNA 2003 and IDNA 2008 turn into different names (UTS 46, section 7)."""
+
+
+class Reason(StrEnum):
+    """Why a request was let through or not. The values are stored and listed: they never change their meaning."""
+
+    ALLOWED_EXACT = "allowed_exact"
+    ALLOWED_WILDCARD = "allowed_wildcard"
+
+    NETWORK_DISABLED = "network_disabled"
+    INVALID_HOST = "invalid_host"
+    IP_LITERAL = "ip_literal"
+    PUNYCODE_NOT_LISTED = "punycode_not_listed"
+    DOMAIN_NOT_ALLOWED = "domain_not_allowed"
+    OUTSIDE_CEILING = "outside_ceiling"
+    PORT_NOT_ALLOWED = "port_not_allowed"
+    ADDRESS_INVALID = "address_invalid"
+    ADDRESS_METADATA = "address_metadata"
+    ADDRESS_OWN_NETWORK = "address_own_network"
+    ADDRESS_UNSPECIFIED = "address_unspecified"
+    ADDRESS_LOOPBACK = "address_loopback"
+    ADDRESS_PRIVATE = "address_private"
+    ADDRESS_SHARED = "address_shared"
+    ADDRESS_LINK_LOCAL = "address_link_local"
+    ADDRESS_MULTICAST = "address_multicast"
+    ADDRESS_EMBEDDED_IPV4 = "address_embedded_ipv4"
+    ADDRESS_RESERVED = "address_reserved"
+    ENCRYPTED_CLIENT_HELLO = "encrypted_client_hello"
+    SNI_MISSING = "sni_missing"
+    SNI_MISMATCH = "sni_mismatch"
+    HOST_HEADER_MISSING = "host_header_missing"
+    HOST_HEADER_MISMATCH = "host_header_mismatch"
+
+    # What the proxy itself finds, outside the reach of a policy.
+    CREDENTIAL_MISSING = "credential_missing"
+    CREDENTIAL_UNKNOWN = "credential_unknown"
+    POLICY_UNAVAILABLE = "policy_unavailable"
+    REVOKED = "revoked"
+    MALFORMED = "malformed"
+    HEADERS_TOO_LARGE = "headers_too_large"
+    NOT_TLS_OR_HTTP = "not_tls_or_http"
+    TOO_MANY_CONNECTIONS = "too_many_connections"
+    UNRESOLVABLE = "unresolvable"
+
+
+@dataclass(frozen=True, slots=True)
+class Policy:
+    """What one container may reach. ``domains`` are normalised patterns; empty means no network."""
+
+    domains: tuple[str, ...] = ()
+    ceiling: tuple[str, ...] = ("*",)
+    """The operator's patterns; ``*`` is any name."""
+    ports: tuple[int, ...] = PORTS
+    own_networks: tuple[str, ...] = ()
+    """The deployment's own ranges (the VPC's), as CIDR: refused even where they are public."""
+    allowed_networks: tuple[str, ...] = ()
+    """Ranges that the operator opens although they are not public (an internal package mirror), as CIDR."""
+
+
+@dataclass(frozen=True, slots=True)
+class EgressRequest:
+    """What is known so far of one attempt to reach a host. ``None``: not known yet. ``""``: known not to have been sent."""
+
+    host: str
+    port: int
+    address: str | None = None
+    sni: str | None = None
+    has_encrypted_hello: bool = False
+    host_header: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Decision:
+    allowed: bool
+    reason: Reason
+    sentence: str
+    """For the user and the model: what was refused and how to allow it. Empty when allowed."""
+
+
+def decide(request: EgressRequest, policy: Policy) -> Decision:
+    """The decision on what is known of ``request``; the rules and their order are above."""
+    reason = _reason(request, policy)
+    if reason in (Reason.ALLOWED_EXACT, Reason.ALLOWED_WILDCARD):
+        return Decision(True, reason, "")
+    return Decision(False, reason, sentence(reason, request.host, request.port))
+
+
+def _reason(request: EgressRequest, policy: Policy) -> Reason:
+    if not policy.domains:
+        return Reason.NETWORK_DISABLED
+    host = normalise(request.host)
+    if host is None:
+        return Reason.IP_LITERAL if is_ip_literal(request.host) else Reason.INVALID_HOST
+    allowed = _match(host, policy.domains)
+    if not allowed:
+        wildcard_would = has_punycode(host) and any(_covers(entry, host) for entry in policy.domains)
+        return Reason.PUNYCODE_NOT_LISTED if wildcard_would else Reason.DOMAIN_NOT_ALLOWED
+    if not any(_covers(entry, host) for entry in policy.ceiling):
+        return Reason.OUTSIDE_CEILING
+    if request.port not in policy.ports:
+        return Reason.PORT_NOT_ALLOWED
+    if request.address is not None:
+        kind = classify(request.address, policy.own_networks, policy.allowed_networks)
+        if kind is not None:
+            return kind
+    return _name_inside(request, host) or allowed
+
+
+def _name_inside(request: EgressRequest, host: str) -> Reason | None:
+    """The names within the connection, where they are known, must be the one that was asked for."""
+    if request.has_encrypted_hello:
+        return Reason.ENCRYPTED_CLIENT_HELLO
+    if request.sni is not None and normalise(request.sni) != host:
+        return Reason.SNI_MISMATCH if request.sni else Reason.SNI_MISSING
+    if request.host_header is not None and not _is_authority_of(request.host_header, host, request.port):
+        return Reason.HOST_HEADER_MISMATCH if request.host_header else Reason.HOST_HEADER_MISSING
+    return None
+
+
+def _is_authority_of(authority: str, host: str, port: int) -> bool:
+    name, colon, suffix = authority.rpartition(":")
+    if not colon:
+        return normalise(authority) == host
+    return normalise(name) == host and _AUTHORITY_PORT.fullmatch(suffix) is not None and int(suffix) == port
+
+
+def _match(host: str, domains: Sequence[str]) -> Reason | None:
+    if host in domains:
+        return Reason.ALLOWED_EXACT
+    if not has_punycode(host) and any(_covers(entry, host) for entry in domains):
+        return Reason.ALLOWED_WILDCARD
+    return None
+
+
+def _covers(entry: str, host: str) -> bool:
+    """Does a pattern (``*``, ``*.example.com`` or a name) cover a name or a narrower pattern?"""
+    if entry == "*":
+        return True
+    if entry.startswith("*."):
+        return host.endswith(entry[1:]) and host != entry[1:]
+    return entry == host
+
+
+def has_punycode(host: str) -> bool:
+    return any(label.startswith("xn--") for label in host.split("."))
+
+
+def normalise(host: str) -> str | None:
+    """A host as compared here: lower-case ASCII, no trailing dot. None if it is no DNS name (an address is none)."""
+    if not host.isascii() or is_ip_literal(host):
+        return None
+    name = host.lower().removesuffix(".")
+    if not 1 <= len(name) <= 253 or not all(_LABEL.fullmatch(label) for label in name.split(".")):
+        return None
+    return name
+
+
+def is_ip_literal(host: str) -> bool:
+    """Would some resolver read this as an address? Decimal, octal, hexadecimal and short IPv4 forms and every IPv6 form count."""
+    bare = host.lower().removesuffix(".")
+    if ":" in bare or bare.startswith("["):
+        return True
+    return _NUMBER.fullmatch(bare.rpartition(".")[2]) is not None
+
+
+# --- Addresses --------------------------------------------------------------------------------------------------------------
+
+_METADATA: Final = (
+    "169.254.169.254",  # EC2 and most clouds
+    "169.254.169.253",  # the VPC's resolver
+    "169.254.169.123",  # Amazon Time Sync
+    "169.254.170.2",  # ECS task credentials
+    "169.254.170.23",  # EKS pod identity
+    "fd00:ec2::254",
+    "fd00:ec2::253",
+    "fd00:ec2::123",
+    "fd00:ec2::23",
+    "100.100.100.200",  # Alibaba Cloud
+    "168.63.129.16",  # Azure's wire server, a public address
+)
+"""Addresses that hand out credentials or belong to the machine's own cloud: no setting opens them."""
+
+_SPECIAL: Final = (
+    # IANA IPv4 Special-Purpose Address Registry, 2024-11.
+    ("0.0.0.0/8", Reason.ADDRESS_UNSPECIFIED),
+    ("10.0.0.0/8", Reason.ADDRESS_PRIVATE),
+    ("100.64.0.0/10", Reason.ADDRESS_SHARED),
+    ("127.0.0.0/8", Reason.ADDRESS_LOOPBACK),
+    ("169.254.0.0/16", Reason.ADDRESS_LINK_LOCAL),
+    ("172.16.0.0/12", Reason.ADDRESS_PRIVATE),
+    ("192.0.0.0/24", Reason.ADDRESS_RESERVED),
+    ("192.0.2.0/24", Reason.ADDRESS_RESERVED),
+    ("192.31.196.0/24", Reason.ADDRESS_RESERVED),
+    ("192.52.193.0/24", Reason.ADDRESS_RESERVED),
+    ("192.88.99.0/24", Reason.ADDRESS_EMBEDDED_IPV4),
+    ("192.168.0.0/16", Reason.ADDRESS_PRIVATE),
+    ("192.175.48.0/24", Reason.ADDRESS_RESERVED),
+    ("198.18.0.0/15", Reason.ADDRESS_RESERVED),
+    ("198.51.100.0/24", Reason.ADDRESS_RESERVED),
+    ("203.0.113.0/24", Reason.ADDRESS_RESERVED),
+    ("224.0.0.0/4", Reason.ADDRESS_MULTICAST),
+    ("240.0.0.0/4", Reason.ADDRESS_RESERVED),
+    # IANA IPv6 Special-Purpose Address Registry. Only 2000::/3 is handed out at all: the last line refuses the rest.
+    ("::/128", Reason.ADDRESS_UNSPECIFIED),
+    ("::1/128", Reason.ADDRESS_LOOPBACK),
+    ("::ffff:0:0/96", Reason.ADDRESS_EMBEDDED_IPV4),
+    ("::/96", Reason.ADDRESS_EMBEDDED_IPV4),
+    ("64:ff9b::/96", Reason.ADDRESS_EMBEDDED_IPV4),
+    ("64:ff9b:1::/48", Reason.ADDRESS_EMBEDDED_IPV4),
+    ("2001::/32", Reason.ADDRESS_EMBEDDED_IPV4),
+    ("2001::/23", Reason.ADDRESS_RESERVED),
+    ("2001:db8::/32", Reason.ADDRESS_RESERVED),
+    ("2002::/16", Reason.ADDRESS_EMBEDDED_IPV4),
+    ("2620:4f:8000::/48", Reason.ADDRESS_RESERVED),
+    ("3fff::/20", Reason.ADDRESS_RESERVED),
+    ("fc00::/7", Reason.ADDRESS_PRIVATE),
+    ("fe80::/10", Reason.ADDRESS_LINK_LOCAL),
+    ("fec0::/10", Reason.ADDRESS_PRIVATE),
+    ("ff00::/8", Reason.ADDRESS_MULTICAST),
+    ("2000::/3", None),
+    ("::/0", Reason.ADDRESS_RESERVED),
+)
+"""Ranges in order; the first that holds an address says what it is. None is a public address."""
+
+_Network = ipaddress.IPv4Network | ipaddress.IPv6Network
+_SPECIAL_NETWORKS: Final = tuple((ipaddress.ip_network(cidr), reason) for cidr, reason in _SPECIAL)
+_METADATA_ADDRESSES: Final = frozenset(ipaddress.ip_address(text) for text in _METADATA)
+
+
+def classify(address: str, own_networks: tuple[str, ...] = (), allowed_networks: tuple[str, ...] = ()) -> Reason | None:
+    """Why an address is refused, None if it is public or the operator opened its range.
+
+    Metadata addresses come first and are refused always; then the operator's own and opened ranges (the more specific wins, own
+    on a tie), then the registries. An IPv6 form that carries an IPv4 address (mapped, compatible, NAT64, 6to4, Teredo) is refused
+    whatever it carries: it would be judged by one and routed by the other.
+    """
+    try:
+        parsed = ipaddress.ip_address(address)
+    except ValueError:
+        return Reason.ADDRESS_INVALID
+    if isinstance(parsed, ipaddress.IPv6Address) and parsed.scope_id is not None:
+        return Reason.ADDRESS_LINK_LOCAL
+    if parsed in _METADATA_ADDRESSES or _embedded(parsed) in _METADATA_ADDRESSES:
+        return Reason.ADDRESS_METADATA
+    own, opened = _prefix_length(parsed, own_networks), _prefix_length(parsed, allowed_networks)
+    if own >= 0 and own >= opened:
+        return Reason.ADDRESS_OWN_NETWORK
+    if opened >= 0:
+        return None
+    return next((reason for network, reason in _SPECIAL_NETWORKS if parsed.version == network.version and parsed in network), None)
+
+
+def _embedded(address: ipaddress.IPv4Address | ipaddress.IPv6Address) -> ipaddress.IPv4Address | None:
+    """The IPv4 address in the low 32 bits of a mapped, compatible or NAT64 address, or inside a 6to4 one."""
+    if isinstance(address, ipaddress.IPv4Address):
+        return None
+    return address.sixtofour or ipaddress.IPv4Address(int(address) & 0xFFFFFFFF)
+
+
+def _prefix_length(address: ipaddress.IPv4Address | ipaddress.IPv6Address, networks: tuple[str, ...]) -> int:
+    """Length of the longest prefix among ``networks`` that holds the address; -1 if none does."""
+    return max((n.prefixlen for n in _parsed(networks) if n.version == address.version and address in n), default=-1)
+
+
+@lru_cache(maxsize=64)
+def _parsed(networks: tuple[str, ...]) -> tuple[_Network, ...]:
+    return tuple(ipaddress.ip_network(cidr, strict=False) for cidr in networks)
+
+
+# --- What the user reads ------------------------------------------------------------------------------------------------------
+
+
+def sentence(reason: Reason, host: str, port: int) -> str:
+    """What was refused, why, and how to allow it, in words for the model and the user."""
+    host = shown(host)
+    what = f"Network access to '{host}' was refused"
+    match reason:
+        case Reason.NETWORK_DISABLED:
+            return f"{what}: this container has no network. Create it with network_policy {_example(host)}."
+        case Reason.DOMAIN_NOT_ALLOWED | Reason.PUNYCODE_NOT_LISTED:
+            exactly = " exactly (a wildcard does not cover internationalised names)" if reason is Reason.PUNYCODE_NOT_LISTED else ""
+            return (
+                f"{what}: it is not among this container's allowed domains. To allow it, list '{host}'{exactly} in "
+                f"network_policy.allowed_domains; the operator must allow it too ({SETTING})."
+            )
+        case Reason.OUTSIDE_CEILING:
+            return f"{what}: the operator of this deployment does not allow it. {SETTING} must list it."
+        case Reason.PORT_NOT_ALLOWED:
+            return f"{what}: port {port} is closed. Use port 80 or 443, or ask the operator to add it (MOORAGE_EGRESS_PORTS)."
+        case Reason.IP_LITERAL:
+            return f"{what}: it is an address. Use the domain name and list it in network_policy.allowed_domains."
+        case Reason.INVALID_HOST:
+            return f"{what}: this is not a valid domain name."
+        case Reason.UNRESOLVABLE:
+            return f"Network access to '{host}' failed: the name could not be resolved."
+        case Reason.SNI_MISSING | Reason.SNI_MISMATCH | Reason.ENCRYPTED_CLIENT_HELLO:
+            return f"{what}: the TLS hello must name '{host}' in clear (no other name, no Encrypted Client Hello)."
+        case Reason.HOST_HEADER_MISSING | Reason.HOST_HEADER_MISMATCH:
+            return f"{what}: the Host header must be '{host}'."
+        case Reason.NOT_TLS_OR_HTTP:
+            return f"{what}: only HTTP and HTTPS can leave this container; ssh and other protocols cannot. Use https:// URLs."
+        case Reason.CREDENTIAL_MISSING | Reason.CREDENTIAL_UNKNOWN:
+            return "The proxy needs this container's credential: use HTTPS_PROXY as it is set in the environment."
+        case Reason.POLICY_UNAVAILABLE:
+            return f"{what}: the policy could not be read just now. Try again shortly."
+        case Reason.REVOKED:
+            return f"{what}: this container's network access has ended."
+        case Reason.TOO_MANY_CONNECTIONS:
+            return f"{what}: this container has too many connections open ({limits.EGRESS_CONNECTIONS_MAX})."
+        case Reason.MALFORMED | Reason.HEADERS_TOO_LARGE:
+            return f"{what}: the request is malformed or its headers are too large."
+        case Reason.ALLOWED_EXACT | Reason.ALLOWED_WILDCARD:
+            return ""
+        case _:
+            return f"{what}: it resolves to an address that is not public ({reason.removeprefix('address_').replace('_', ' ')})."
+
+
+def shown(host: str) -> str:
+    """A host as it may stand in a sentence, a header or a log, whatever a client sent."""
+    return "".join(c if c.isascii() and c.isprintable() else "\N{REPLACEMENT CHARACTER}" for c in host[:255])
+
+
+def _example(host: str) -> str:
+    return f'{{"type": "allowlist", "allowed_domains": ["{host}"]}}'
+
+
+# --- Requests -----------------------------------------------------------------------------------------------------------------
+
+
+def validate_request_policy(network_policy: Mapping[str, Any] | None, ceiling: Policy, *, param: str = "network_policy") -> Policy:
+    """The policy that a request asks for, inside the operator's ``ceiling`` (of which everything but ``domains`` is kept).
+
+    Raises :class:`ApiError` 400 that names the domain and the setting if a domain lies outside.
+    """
+    if network_policy is None:
+        return replace(ceiling, domains=())
+    if not isinstance(network_policy, Mapping):
+        raise invalid_type(param, "an object", type(network_policy).__name__)
+    kind = network_policy.get("type")
+    if kind is None:
+        raise missing_parameter(f"{param}.type")
+    if kind not in ("disabled", "allowlist"):
+        raise unsupported_value(f"{param}.type", str(kind), "Use 'disabled' or 'allowlist'.")
+    known = {"type"} if kind == "disabled" else {"type", "allowed_domains", "domain_secrets"}
+    if unknown := sorted(network_policy.keys() - known):
+        raise unknown_parameter(f"{param}.{unknown[0]}")
+    if kind == "disabled":
+        return replace(ceiling, domains=())
+    return replace(ceiling, domains=_allowed_domains(network_policy.get("allowed_domains"), ceiling, f"{param}.allowed_domains"))
+
+
+def _allowed_domains(listed: Any, ceiling: Policy, param: str) -> tuple[str, ...]:
+    if listed is None:
+        raise missing_parameter(param)
+    if not isinstance(listed, list):
+        raise invalid_type(param, "an array of strings", type(listed).__name__)
+    if not 1 <= len(listed) <= limits.ALLOWED_DOMAINS_MAX:
+        raise invalid_value(param, f"it takes 1 to {limits.ALLOWED_DOMAINS_MAX} domains, not {len(listed)}.")
+    domains = []
+    for index, entry in enumerate(listed):
+        if not isinstance(entry, str):
+            raise invalid_type(f"{param}[{index}]", "a string", type(entry).__name__)
+        pattern = normalise_pattern(entry)
+        if pattern is None or pattern == "*":
+            raise invalid_value(
+                f"{param}[{index}]",
+                f"'{entry}' is not a domain. Use a full name such as 'api.example.com' or '*.example.com', without scheme, port, "
+                "path or address; write internationalised names in their 'xn--' form.",
+            )
+        if not any(_covers(allowed, pattern) for allowed in ceiling.ceiling):
+            raise bad_request(
+                f"Domain '{entry}' in '{param}' is outside what this deployment allows. Its operator lists the domains that "
+                f"containers may reach in {SETTING}; {_listing(ceiling.ceiling)}.",
+                param=f"{param}[{index}]",
+                code="domain_not_allowed",
+            )
+        domains.append(pattern)
+    return tuple(dict.fromkeys(domains))
+
+
+def _listing(ceiling: tuple[str, ...]) -> str:
+    return f"it holds: {', '.join(ceiling)}" if ceiling else "it is empty, so no container may have a network"
+
+
+def normalise_pattern(entry: str) -> str | None:
+    """An allowlist entry in normal form: a name of two labels or more, ``*.`` before such a name, or ``*``. None if it is neither.
+
+    Internationalised names are taken where IDNA 2003 and 2008 agree on them; elsewhere the ``xn--`` form must be written.
+    """
+    text = entry.strip()
+    if text == "*":
+        return text
+    prefix, name = ("*.", text[2:]) if text.startswith("*.") else ("", text)
+    ascii_name = name if name.isascii() else _to_ascii(name)
+    host = None if ascii_name is None else normalise(ascii_name)
+    # A single label is completed from the resolver's search list, which is not what was listed. ("*.com" is the operator's affair.)
+    if host is None or ("." not in host and not prefix):
+        return None
+    return prefix + host
+
+
+def _to_ascii(name: str) -> str | None:
+    if _DEVIATIONS & set(name.lower()):
+        return None
+    try:
+        encoded = name.lower().encode("idna").decode()
+        is_stable = encoded.encode().decode("idna") == name.lower().removesuffix(".")
+    except UnicodeError:
+        return None
+    return encoded if is_stable else None

@@ -1,0 +1,412 @@
+"""The decision as tables: what a request says about itself, and the reason it gets."""
+
+import ipaddress
+import socket
+from dataclasses import replace
+
+import idna
+import pytest
+from hypothesis import assume, given
+from hypothesis import strategies as st
+from moorage.egress.policy import (
+    Decision,
+    EgressRequest,
+    Policy,
+    Reason,
+    classify,
+    decide,
+    is_ip_literal,
+    normalise,
+    normalise_pattern,
+    sentence,
+    validate_request_policy,
+)
+from moorage.errors import ApiError
+
+POLICY = Policy(
+    domains=("api.example.com", "*.pkg.example", "xn--bcher-kva.example", "*.idn.example"), own_networks=("54.12.0.0/16",)
+)
+PUBLIC = "93.184.216.34"
+
+
+def asks(host: str, port: int = 443, **known: object) -> EgressRequest:
+    return replace(EgressRequest(host, port), **known)  # type: ignore[arg-type]
+
+
+DECISIONS: dict[str, tuple[EgressRequest, Reason]] = {
+    "a listed name": (asks("api.example.com"), Reason.ALLOWED_EXACT),
+    "a listed name in capitals": (asks("API.Example.COM"), Reason.ALLOWED_EXACT),
+    "a listed name with a trailing dot": (asks("api.example.com."), Reason.ALLOWED_EXACT),
+    "a listed name on port 80": (asks("api.example.com", 80), Reason.ALLOWED_EXACT),
+    "a subdomain of a wildcard": (asks("a.pkg.example"), Reason.ALLOWED_WILDCARD),
+    "a deep subdomain of a wildcard": (asks("a.b.c.pkg.example"), Reason.ALLOWED_WILDCARD),
+    "a name with an underscore below a wildcard": (asks("my_bucket.pkg.example"), Reason.ALLOWED_WILDCARD),
+    "an internationalised name that is listed": (asks("xn--bcher-kva.example"), Reason.ALLOWED_EXACT),
+    "everything known and consistent": (
+        asks("api.example.com", address=PUBLIC, sni="API.example.com", host_header="api.example.com:443"),
+        Reason.ALLOWED_EXACT,
+    ),
+    "the base of a wildcard": (asks("pkg.example"), Reason.DOMAIN_NOT_ALLOWED),
+    "a name that ends like a wildcard": (asks("evilpkg.example"), Reason.DOMAIN_NOT_ALLOWED),
+    "a listed name as a prefix": (asks("api.example.com.evil.test"), Reason.DOMAIN_NOT_ALLOWED),
+    "a listed name as a suffix": (asks("evil-api.example.com"), Reason.DOMAIN_NOT_ALLOWED),
+    "the parent of a listed name": (asks("example.com"), Reason.DOMAIN_NOT_ALLOWED),
+    "a subdomain of an exact name": (asks("x.api.example.com"), Reason.DOMAIN_NOT_ALLOWED),
+    "another name": (asks("evil.test"), Reason.DOMAIN_NOT_ALLOWED),
+    "localhost": (asks("localhost"), Reason.DOMAIN_NOT_ALLOWED),
+    "a name that spells an address": (asks("127.0.0.1.nip.test"), Reason.DOMAIN_NOT_ALLOWED),
+    "punycode below a wildcard": (asks("xn--pi-7ka.idn.example"), Reason.PUNYCODE_NOT_LISTED),
+    "punycode in a middle label below a wildcard": (asks("a.xn--pi-7ka.idn.example"), Reason.PUNYCODE_NOT_LISTED),
+    "punycode that looks like a listed name": (asks("xn--pi-7ka.example.com"), Reason.DOMAIN_NOT_ALLOWED),
+    "a Cyrillic look-alike in raw Unicode": (asks("\u0430pi.example.com"), Reason.INVALID_HOST),
+    "full-width letters": (asks("\uff41pi.example.com"), Reason.INVALID_HOST),
+    "a Kelvin sign": (asks("\u212aube.pkg.example"), Reason.INVALID_HOST),
+    "an ideographic full stop": (asks("api\u3002example.com"), Reason.INVALID_HOST),
+    "nothing": (asks(""), Reason.INVALID_HOST),
+    "a dot": (asks("."), Reason.INVALID_HOST),
+    "two trailing dots": (asks("api.example.com.."), Reason.INVALID_HOST),
+    "a leading dot": (asks(".api.example.com"), Reason.INVALID_HOST),
+    "a NUL byte": (asks("api.example.com\0.evil.test"), Reason.INVALID_HOST),
+    "a newline": (asks("api.example.com\nevil.test"), Reason.INVALID_HOST),
+    "a newline at the end": (asks("api.example.com\n"), Reason.INVALID_HOST),
+    "a space": (asks("api.example.com evil.test"), Reason.INVALID_HOST),
+    "a percent-encoded dot": (asks("api%2eexample.com"), Reason.INVALID_HOST),
+    "user information": (asks("evil@api.example.com"), Reason.INVALID_HOST),
+    "a path": (asks("api.example.com/../evil"), Reason.INVALID_HOST),
+    "a backslash": (asks("api.example.com\\evil"), Reason.INVALID_HOST),
+    "a label of 64 characters": (asks("a" * 64 + ".pkg.example"), Reason.INVALID_HOST),
+    "a name of 254 characters": (asks("a." * 122 + "pkg.example"), Reason.INVALID_HOST),
+    "a label with a leading hyphen": (asks("-a.pkg.example"), Reason.INVALID_HOST),
+    "a dotted address": (asks("93.184.216.34"), Reason.IP_LITERAL),
+    "a dotted address with a trailing dot": (asks("93.184.216.34."), Reason.IP_LITERAL),
+    "a decimal address": (asks("2130706433"), Reason.IP_LITERAL),
+    "a hexadecimal address": (asks("0x7f000001"), Reason.IP_LITERAL),
+    "a hexadecimal address in capitals": (asks("0X7F.0.0.1"), Reason.IP_LITERAL),
+    "an octal address": (asks("0177.0.0.01"), Reason.IP_LITERAL),
+    "a short address": (asks("127.1"), Reason.IP_LITERAL),
+    "a lone zero": (asks("0"), Reason.IP_LITERAL),
+    "an address whose last part is an empty hexadecimal number": (asks("127.0.0.0x"), Reason.IP_LITERAL),
+    "an IPv6 address": (asks("::1"), Reason.IP_LITERAL),
+    "an IPv6 address in brackets": (asks("[::1]"), Reason.IP_LITERAL),
+    "an IPv6 address with a zone": (asks("fe80::1%eth0"), Reason.IP_LITERAL),
+    "a mapped address": (asks("[::ffff:169.254.169.254]"), Reason.IP_LITERAL),
+    "port 22": (asks("api.example.com", 22), Reason.PORT_NOT_ALLOWED),
+    "port 0": (asks("api.example.com", 0), Reason.PORT_NOT_ALLOWED),
+    "port 8443": (asks("api.example.com", 8443), Reason.PORT_NOT_ALLOWED),
+    "a listed name that resolves to loopback": (asks("api.example.com", address="127.0.0.1"), Reason.ADDRESS_LOOPBACK),
+    "a listed name that resolves to the VPC": (asks("api.example.com", address="54.12.3.4"), Reason.ADDRESS_OWN_NETWORK),
+    "a listed name that resolves to the metadata service": (
+        asks("api.example.com", address="169.254.169.254"),
+        Reason.ADDRESS_METADATA,
+    ),
+    "no SNI": (asks("api.example.com", address=PUBLIC, sni=""), Reason.SNI_MISSING),
+    "another SNI": (asks("api.example.com", address=PUBLIC, sni="evil.test"), Reason.SNI_MISMATCH),
+    "an SNI that is also allowed but not the same": (asks("api.example.com", sni="a.pkg.example"), Reason.SNI_MISMATCH),
+    "an address as SNI": (asks("api.example.com", sni="93.184.216.34"), Reason.SNI_MISMATCH),
+    "an encrypted hello": (asks("api.example.com", sni="api.example.com", has_encrypted_hello=True), Reason.ENCRYPTED_CLIENT_HELLO),
+    "no Host": (asks("api.example.com", host_header=""), Reason.HOST_HEADER_MISSING),
+    "another Host": (asks("api.example.com", host_header="evil.test"), Reason.HOST_HEADER_MISMATCH),
+    "another port in Host": (asks("api.example.com", host_header="api.example.com:8443"), Reason.HOST_HEADER_MISMATCH),
+    "an empty port in Host": (asks("api.example.com", host_header="api.example.com:"), Reason.HOST_HEADER_MISMATCH),
+    "two names in Host": (asks("api.example.com", host_header="api.example.com, evil.test"), Reason.HOST_HEADER_MISMATCH),
+    "user information in Host": (asks("api.example.com", host_header="x@api.example.com"), Reason.HOST_HEADER_MISMATCH),
+}
+
+
+@pytest.mark.parametrize(("request_", "reason"), DECISIONS.values(), ids=DECISIONS.keys())
+def test_each_request_gets_its_reason(request_: EgressRequest, reason: Reason) -> None:
+    is_allowed = reason in (Reason.ALLOWED_EXACT, Reason.ALLOWED_WILDCARD)
+    expected = Decision(is_allowed, reason, "" if is_allowed else sentence(reason, request_.host, request_.port))
+    assert decide(request_, POLICY) == expected
+
+
+ORDER: dict[str, tuple[EgressRequest, Policy, Reason]] = {
+    "no network comes before a bad host": (asks("::1"), Policy(), Reason.NETWORK_DISABLED),
+    "a bad host before the allowlist": (asks("::1"), Policy(domains=("a.test",)), Reason.IP_LITERAL),
+    "the allowlist before the ceiling": (asks("b.test"), Policy(("a.test",), ceiling=()), Reason.DOMAIN_NOT_ALLOWED),
+    "the ceiling before the port": (asks("a.test", 22), Policy(("a.test",), ceiling=("b.test",)), Reason.OUTSIDE_CEILING),
+    "the port before the address": (asks("a.test", 22, address="127.0.0.1"), Policy(("a.test",)), Reason.PORT_NOT_ALLOWED),
+    "the address before the hello": (asks("a.test", address="10.0.0.1", sni="b"), Policy(("a.test",)), Reason.ADDRESS_PRIVATE),
+    "the hidden hello before the SNI": (
+        asks("a.test", sni="b", has_encrypted_hello=True),
+        Policy(("a.test",)),
+        Reason.ENCRYPTED_CLIENT_HELLO,
+    ),
+    "the SNI before the Host": (asks("a.test", sni="b.test", host_header="c"), Policy(("a.test",)), Reason.SNI_MISMATCH),
+    "an operator's port": (asks("a.test", 8443), Policy(("a.test",), ports=(80, 443, 8443)), Reason.ALLOWED_EXACT),
+    "a ceiling that shrank": (asks("a.test"), Policy(("*.test", "a.test"), ceiling=("*.other",)), Reason.OUTSIDE_CEILING),
+}
+
+
+@pytest.mark.parametrize(("request_", "policy", "reason"), ORDER.values(), ids=ORDER.keys())
+def test_the_rules_apply_in_the_documented_order(request_: EgressRequest, policy: Policy, reason: Reason) -> None:
+    assert decide(request_, policy).reason == reason
+
+
+def test_every_refusal_says_something_about_the_host() -> None:
+    for reason in Reason:
+        if not reason.startswith("allowed"):
+            text = sentence(reason, "evil.test", 443)
+            assert text.endswith((".", ")."))
+            assert "evil.test" in text or reason.startswith("credential")
+
+
+def test_a_refused_domain_is_named_together_with_the_way_to_allow_it() -> None:
+    assert decide(asks("evil.test"), POLICY).sentence == (
+        "Network access to 'evil.test' was refused: it is not among this container's allowed domains. To allow it, list "
+        "'evil.test' in network_policy.allowed_domains; the operator must allow it too (MOORAGE_ALLOWED_EGRESS_DOMAINS)."
+    )
+
+
+ADDRESSES: dict[str, Reason | None] = {
+    PUBLIC: None,
+    "1.1.1.1": None,
+    "2606:4700:4700::1111": None,
+    "172.15.255.255": None,
+    "172.32.0.0": None,
+    "100.63.255.255": None,
+    "100.128.0.0": None,
+    "0.0.0.0": Reason.ADDRESS_UNSPECIFIED,
+    "0.1.2.3": Reason.ADDRESS_UNSPECIFIED,
+    "10.0.0.1": Reason.ADDRESS_PRIVATE,
+    "172.16.0.0": Reason.ADDRESS_PRIVATE,
+    "172.31.255.255": Reason.ADDRESS_PRIVATE,
+    "192.168.1.1": Reason.ADDRESS_PRIVATE,
+    "100.64.0.1": Reason.ADDRESS_SHARED,
+    "127.0.0.1": Reason.ADDRESS_LOOPBACK,
+    "127.255.255.254": Reason.ADDRESS_LOOPBACK,
+    "169.254.1.1": Reason.ADDRESS_LINK_LOCAL,
+    "169.254.169.254": Reason.ADDRESS_METADATA,
+    "169.254.170.2": Reason.ADDRESS_METADATA,
+    "fd00:ec2::254": Reason.ADDRESS_METADATA,
+    "::ffff:169.254.169.254": Reason.ADDRESS_METADATA,
+    "64:ff9b::a9fe:a9fe": Reason.ADDRESS_METADATA,
+    "2002:a9fe:a9fe::1": Reason.ADDRESS_METADATA,
+    "224.0.0.1": Reason.ADDRESS_MULTICAST,
+    "239.255.255.255": Reason.ADDRESS_MULTICAST,
+    "240.0.0.1": Reason.ADDRESS_RESERVED,
+    "255.255.255.255": Reason.ADDRESS_RESERVED,
+    "198.18.0.1": Reason.ADDRESS_RESERVED,
+    "203.0.113.1": Reason.ADDRESS_RESERVED,
+    "::": Reason.ADDRESS_UNSPECIFIED,
+    "::1": Reason.ADDRESS_LOOPBACK,
+    "::ffff:8.8.8.8": Reason.ADDRESS_EMBEDDED_IPV4,
+    "::8.8.8.8": Reason.ADDRESS_EMBEDDED_IPV4,
+    "64:ff9b::808:808": Reason.ADDRESS_EMBEDDED_IPV4,
+    "64:ff9b:1::1": Reason.ADDRESS_EMBEDDED_IPV4,
+    "2001:0:4136:e378:8000:63bf:3fff:fdd2": Reason.ADDRESS_EMBEDDED_IPV4,
+    "2002:808:808::1": Reason.ADDRESS_EMBEDDED_IPV4,
+    "192.88.99.1": Reason.ADDRESS_EMBEDDED_IPV4,
+    "2001:db8::1": Reason.ADDRESS_RESERVED,
+    "fc00::1": Reason.ADDRESS_PRIVATE,
+    "fec0::1": Reason.ADDRESS_PRIVATE,
+    "fe80::1": Reason.ADDRESS_LINK_LOCAL,
+    "2606:4700::1%eth0": Reason.ADDRESS_LINK_LOCAL,
+    "ff02::1": Reason.ADDRESS_MULTICAST,
+    "4000::1": Reason.ADDRESS_RESERVED,
+    "100::1": Reason.ADDRESS_RESERVED,
+    "127.1": Reason.ADDRESS_INVALID,
+    "api.example.com": Reason.ADDRESS_INVALID,
+}
+
+
+@pytest.mark.parametrize(("address", "kind"), ADDRESSES.items(), ids=ADDRESSES.keys())
+def test_each_address_is_classified(address: str, kind: Reason | None) -> None:
+    assert classify(address) == kind
+
+
+def test_an_opened_range_is_public_except_for_metadata_and_more_specific_own_ranges() -> None:
+    opened = ("10.1.0.0/16", "169.254.0.0/16")
+    assert {address: classify(address, ("10.1.2.0/24",), opened) for address in ("10.1.1.1", "10.1.2.1", "169.254.169.254")} == {
+        "10.1.1.1": None,
+        "10.1.2.1": Reason.ADDRESS_OWN_NETWORK,
+        "169.254.169.254": Reason.ADDRESS_METADATA,
+    }
+
+
+@given(st.ip_addresses(v=4))
+def test_every_ipv4_address_the_standard_library_calls_special_is_refused(address: ipaddress.IPv4Address) -> None:
+    if classify(str(address)) is None:
+        assert address.is_global
+        assert not address.is_multicast
+    else:
+        # Refused beyond the standard library: the ranges that it calls global and that nobody should reach.
+        beyond = ("192.31.196.0/24", "192.52.193.0/24", "192.175.48.0/24", "192.88.99.0/24", "192.0.0.0/24", "168.63.129.16/32")
+        is_special = not address.is_global or address.is_multicast
+        assert is_special or any(address in ipaddress.ip_network(cidr) for cidr in beyond)
+
+
+@given(st.ip_addresses(v=6))
+def test_every_ipv6_address_the_standard_library_calls_special_is_refused(address: ipaddress.IPv6Address) -> None:
+    if classify(str(address)) is None:
+        kinds = (address.is_multicast, address.ipv4_mapped, address.sixtofour, address.teredo, address.is_site_local)
+        assert (address.is_global, any(kinds)) == (True, False)
+
+
+@given(st.ip_addresses(v=4), st.sampled_from(["::ffff:{}", "64:ff9b::{}", "::{}"]))
+def test_no_address_hides_inside_an_ipv6_form(address: ipaddress.IPv4Address, form: str) -> None:
+    assert classify(form.format(address)) is not None
+
+
+@given(st.ip_addresses(v=4), st.integers(0, 4), st.booleans())
+def test_every_notation_that_the_c_library_reads_as_an_address_is_a_literal(
+    address: ipaddress.IPv4Address, style: int, has_dot: bool
+) -> None:
+    number, octets = int(address), list(address.packed)
+    text = [
+        str(number),
+        hex(number),
+        "0" + oct(number)[2:],
+        ".".join(hex(octet) for octet in octets),
+        f"{octets[0]}.{number & 0xFFFFFF}",
+    ][style]
+    assert socket.inet_aton(text) == address.packed
+    host = text + "." * has_dot
+    assert is_ip_literal(host)
+    assert normalise(host) is None
+
+
+@given(st.text("0123456789abcdefx.", min_size=1, max_size=20))
+def test_what_the_c_library_reads_as_an_address_is_never_a_name(text: str) -> None:
+    try:
+        socket.inet_aton(text)
+    except OSError:
+        return
+    assert normalise(text) is None
+
+
+NAMES = st.from_regex(
+    r"[a-zA-Z0-9]([a-zA-Z0-9-]{0,8}[a-zA-Z0-9])?(\.[a-zA-Z0-9]([a-zA-Z0-9-]{0,8}[a-zA-Z0-9])?){0,4}", fullmatch=True
+)
+
+
+@given(NAMES, st.booleans())
+def test_normalising_is_lowering_without_the_dot_and_happens_once(name: str, has_dot: bool) -> None:
+    result = normalise(name + "." * has_dot)
+    if result is None:
+        assert is_ip_literal(name)
+    else:
+        assert result == name.lower()
+        assert normalise(result) == result
+
+
+@given(st.text(min_size=1, max_size=40))
+def test_whatever_is_sent_as_a_host_a_name_comes_out_or_nothing(host: str) -> None:
+    name = normalise(host)
+    assert name is None or (name.isascii() and name == name.lower() and len(name) <= 253 and ".." not in name)
+
+
+@given(st.text(min_size=1, max_size=12))
+def test_an_internationalised_entry_becomes_what_the_idna_library_makes_of_it(label: str) -> None:
+    pattern = normalise_pattern(f"{label}.example")
+    assume(pattern is not None and "xn--" in pattern and "xn--" not in label.lower())
+    try:
+        independent = idna.encode(f"{label}.example", uts46=True).decode()
+    except idna.IDNAError:
+        return  # IDNA 2008 knows no such name; ours can then only be looked up and fail.
+    assert pattern == independent
+
+
+PATTERNS: dict[str, str | None] = {
+    "API.Example.com.": "api.example.com",
+    "*.Example.com": "*.example.com",
+    " api.example.com ": "api.example.com",
+    "b\u00fccher.example": "xn--bcher-kva.example",
+    "xn--bcher-kva.example": "xn--bcher-kva.example",
+    "*": "*",
+    "stra\u00dfe.example": None,
+    "https://api.example.com": None,
+    "api.example.com:443": None,
+    "api.example.com/path": None,
+    "10.0.0.1": None,
+    "0x7f000001": None,
+    "[::1]": None,
+    "localhost": None,
+    "a.*.example.com": None,
+    "*example.com": None,
+    "**.example.com": None,
+    "": None,
+    "*.": None,
+}
+
+
+@pytest.mark.parametrize(("entry", "pattern"), PATTERNS.items(), ids=PATTERNS.keys())
+def test_an_entry_is_normalised_or_refused(entry: str, pattern: str | None) -> None:
+    assert normalise_pattern(entry) == pattern
+
+
+CEILING = Policy(ceiling=("api.example.com", "*.pkg.example"), ports=(80, 443, 8443))
+
+
+def allowlist(*domains: object) -> dict[str, object]:
+    return {"type": "allowlist", "allowed_domains": list(domains)}
+
+
+ACCEPTED: dict[str, tuple[dict[str, object] | None, tuple[str, ...]]] = {
+    "no policy": (None, ()),
+    "disabled": ({"type": "disabled"}, ()),
+    "names inside the ceiling": (allowlist("API.example.com", "a.pkg.example"), ("api.example.com", "a.pkg.example")),
+    "the ceiling's own wildcard": (allowlist("*.pkg.example"), ("*.pkg.example",)),
+    "a narrower wildcard": (allowlist("*.a.pkg.example"), ("*.a.pkg.example",)),
+    "a name twice": (allowlist("api.example.com", "api.example.com."), ("api.example.com",)),
+}
+
+
+@pytest.mark.parametrize(("given_", "domains"), ACCEPTED.values(), ids=ACCEPTED.keys())
+def test_a_policy_inside_the_ceiling_is_taken(given_: dict[str, object] | None, domains: tuple[str, ...]) -> None:
+    assert validate_request_policy(given_, CEILING) == replace(CEILING, domains=domains)
+
+
+REFUSED: dict[str, tuple[object, str, str | None]] = {
+    "a domain outside": (allowlist("evil.test"), "network_policy.allowed_domains[0]", "domain_not_allowed"),
+    "the second domain outside": (
+        allowlist("api.example.com", "evil.test"),
+        "network_policy.allowed_domains[1]",
+        "domain_not_allowed",
+    ),
+    "a wider wildcard": (allowlist("*.example.com"), "network_policy.allowed_domains[0]", "domain_not_allowed"),
+    "the base of a wildcard": (allowlist("pkg.example"), "network_policy.allowed_domains[0]", "domain_not_allowed"),
+    "everything": (allowlist("*"), "network_policy.allowed_domains[0]", "invalid_value"),
+    "an address": (allowlist("10.0.0.1"), "network_policy.allowed_domains[0]", "invalid_value"),
+    "a URL": (allowlist("https://api.example.com"), "network_policy.allowed_domains[0]", "invalid_value"),
+    "a number": (allowlist(1), "network_policy.allowed_domains[0]", "invalid_type"),
+    "no domains": (allowlist(), "network_policy.allowed_domains", "invalid_value"),
+    "too many domains": (allowlist(*["api.example.com"] * 501), "network_policy.allowed_domains", "invalid_value"),
+    "a string of domains": ({"type": "allowlist", "allowed_domains": "x"}, "network_policy.allowed_domains", "invalid_type"),
+    "domains missing": ({"type": "allowlist"}, "network_policy.allowed_domains", "missing_required_parameter"),
+    "no type": ({}, "network_policy.type", "missing_required_parameter"),
+    "another type": ({"type": "open"}, "network_policy.type", "unsupported_value"),
+    "domains on disabled": (
+        {"type": "disabled", "allowed_domains": ["a"]},
+        "network_policy.allowed_domains",
+        "unknown_parameter",
+    ),
+    "an unknown field": (allowlist("api.example.com") | {"x": 1}, "network_policy.x", "unknown_parameter"),
+    "no object": ("disabled", "network_policy", "invalid_type"),
+}
+
+
+@pytest.mark.parametrize(("given_", "param", "code"), REFUSED.values(), ids=REFUSED.keys())
+def test_a_policy_outside_the_ceiling_or_out_of_shape_is_refused(given_: object, param: str, code: str | None) -> None:
+    with pytest.raises(ApiError) as caught:
+        validate_request_policy(given_, CEILING)  # type: ignore[arg-type]
+    assert (caught.value.status, caught.value.param, caught.value.code) == (400, param, code)
+
+
+def test_the_refusal_names_the_domain_and_the_setting() -> None:
+    with pytest.raises(ApiError) as caught:
+        validate_request_policy(allowlist("evil.test"), CEILING, param="tools[0].environment.network_policy")
+    assert caught.value.message == (
+        "Domain 'evil.test' in 'tools[0].environment.network_policy.allowed_domains' is outside what this deployment allows. Its "
+        "operator lists the domains that containers may reach in MOORAGE_ALLOWED_EGRESS_DOMAINS; it holds: api.example.com, "
+        "*.pkg.example."
+    )
+
+
+def test_an_empty_ceiling_allows_no_network_at_all() -> None:
+    with pytest.raises(ApiError, match="it is empty, so no container may have a network"):
+        validate_request_policy(allowlist("api.example.com"), Policy(ceiling=()))
+
+
+def test_a_ceiling_of_one_star_takes_every_name() -> None:
+    assert validate_request_policy(allowlist("any.test", "*.any.test"), Policy()).domains == ("any.test", "*.any.test")
