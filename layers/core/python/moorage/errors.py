@@ -294,3 +294,23 @@ def output_without_call(kind: str, call_id: str) -> ApiError:
 def _listed(words: tuple[str, ...]) -> str:
     quoted = [f"'{word}'" for word in words]
     return quoted[0] if len(quoted) == 1 else f"{', '.join(quoted[:-1])}, and {quoted[-1]}"
+
+
+def file_too_large(bytes_max: int) -> ApiError:
+    return ApiError(413, f"The file is larger than {bytes_max} bytes, the most that one file may have.", code="file_too_large")
+
+
+def container_file_not_found(file_id: str) -> ApiError:
+    return not_found(f"Container file with id '{file_id}' not found.")
+
+
+def upload_not_found(upload_id: str) -> ApiError:
+    return not_found(f"No such Upload object: {upload_id}")
+
+
+def conversation_not_found(conversation_id: str, *, param: str | None = None) -> ApiError:
+    return not_found(f"Conversation with id '{conversation_id}' not found.", param=param)
+
+
+def conversation_item_not_found(item_id: str) -> ApiError:
+    return not_found(f"Conversation item with id '{item_id}' not found.")

@@ -1,0 +1,408 @@
+"""Container records and the rows of their files.
+
+A container is one record; each sandbox that it has had and that may still run is one ``LIFE#`` record (found through the index
+when it is due to stop); each file is one row whose id follows from its path, so that two writers of the same path write the same
+row. Bytes lie in the bucket under their hash: rows with the same content share one object.
+"""
+
+import hashlib
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
+from typing import Any, Final, Literal
+
+from moorage import limits
+from moorage.errors import container_file_not_found, container_not_found
+from moorage.ids import new_id
+from moorage.store import keys, schema
+from moorage.store.files import Clock
+from moorage.store.listing import Cursor, gone_record, listing_attributes, read_page, unknown_after
+from moorage.store.table import Record, Table
+
+KIND: Final = "containers"
+WORKSPACE: Final = "/mnt/data/"
+Source = Literal["user", "assistant"]
+SandboxState = Literal["starting", "running", "stopping"]
+
+
+@dataclass(frozen=True, slots=True)
+class SandboxRecord:
+    """The sandbox that a container has now."""
+
+    state: SandboxState
+    claim: str
+    """Names the process that starts it; only that one may write on."""
+    claimed_until: int = 0
+    sandbox_id: str | None = None
+    endpoint: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class ContainerRecord:
+    tenant_id: str
+    id: str
+    name: str
+    created_at: int
+    last_active_at: int
+    idle_minutes: int
+    memory_limit: str
+    network_policy: Mapping[str, Any]
+    """As the wire shows it: ``type`` and ``allowed_domains``, never secrets."""
+    incarnation: int = 0
+    """How many sandboxes it has had; 0 before the first."""
+    sandbox: SandboxRecord | None = None
+    files_added: int = 0
+    """Counts files that came in through the API ..."""
+    files_staged: int = 0
+    """... and up to where they have been written into the sandbox."""
+    noted: str = ""
+    """Hash of the notes about unsaved files that the model has been given."""
+
+    @property
+    def expires_at(self) -> int:
+        """Unix seconds at which it expires if it is not used before."""
+        return self.last_active_at + self.idle_minutes * 60
+
+
+@dataclass(frozen=True, slots=True)
+class ContainerFile:
+    tenant_id: str
+    container_id: str
+    path: str
+    """Absolute, below ``/mnt/data/``."""
+    bytes: int
+    created_at: int
+    source: Source
+    sha256: str
+    key: str
+    """Where its bytes are in the bucket."""
+    staged_in: int = 0
+    """The incarnation whose sandbox has it; 0 if none has had it yet."""
+    stamp: str | None = None
+    """Time, size and inode of the file in that sandbox; a difference means that it was changed."""
+
+    @property
+    def id(self) -> str:
+        return container_file_id(self.container_id, self.path)
+
+    @property
+    def filename(self) -> str:
+        return self.path.rsplit("/", 1)[-1]
+
+
+@dataclass(frozen=True, slots=True)
+class ContainerPage:
+    containers: list[ContainerRecord]
+    has_more: bool
+
+
+@dataclass(frozen=True, slots=True)
+class ContainerFilePage:
+    files: list[ContainerFile]
+    has_more: bool
+
+
+def container_file_id(container_id: str, path: str) -> str:
+    """The same path in the same container is the same file, whoever writes its row."""
+    return "cfile_" + hashlib.sha256(f"{container_id}\0{path}".encode()).hexdigest()[:32]
+
+
+class ContainerStore:
+    def __init__(self, table: Table, *, clock: Clock, retention_seconds: int) -> None:
+        self._table = table
+        self._clock = clock
+        self._retention_seconds = retention_seconds
+
+    async def create(
+        self, tenant_id: str, *, name: str, idle_minutes: int, memory_limit: str, network_policy: Mapping[str, Any]
+    ) -> ContainerRecord:
+        now = int(self._clock())
+        record = ContainerRecord(
+            tenant_id=tenant_id,
+            id=new_id("cntr"),
+            name=name,
+            created_at=now,
+            last_active_at=now,
+            idle_minutes=idle_minutes,
+            memory_limit=memory_limit,
+            network_policy=network_policy,
+        )
+        await self._table.write_many(puts=[_container_record(record), self._purge_record(record)])
+        return record
+
+    async def get(self, tenant_id: str, container_id: str, *, param: str | None = None) -> ContainerRecord:
+        """The container; unknown, foreign and deleted ones are all 404."""
+        record = await self._table.get(keys.container(tenant_id, container_id), keys.META)
+        if record is None or record.get("is_deleted"):
+            raise container_not_found(container_id, param=param)
+        return container_of(record)
+
+    async def page(self, tenant_id: str, cursor: Cursor, *, name: str | None = None) -> ContainerPage:
+        page = await read_page(
+            self._table,
+            tenant_id,
+            KIND,
+            cursor,
+            pk_of=keys.container,
+            keep=lambda record: not record.get("is_deleted") and name in (None, record["name"]),
+        )
+        return ContainerPage([container_of(record) for record in page.records], page.has_more)
+
+    async def touch(self, container: ContainerRecord) -> ContainerRecord:
+        """Note that it is in use; writes at most every ``CONTAINER_TOUCH_SECONDS``."""
+        now = int(self._clock())
+        if now - container.last_active_at < limits.CONTAINER_TOUCH_SECONDS:
+            return container
+        return await self.change(container, set={"last_active_at": now})
+
+    async def change(
+        self,
+        container: ContainerRecord,
+        *,
+        set: Mapping[str, Any] | None = None,
+        add: Mapping[str, int] | None = None,
+        condition: Mapping[str, Any] | None = None,
+    ) -> ContainerRecord:
+        """Change attributes of the record; raises ``ConditionFailed`` if it stands otherwise than ``condition`` says."""
+        record = await self._table.update(
+            keys.container(container.tenant_id, container.id), keys.META, set=set, add=add, condition=condition
+        )
+        return container_of(record)
+
+    async def put_life(self, container: ContainerRecord, sandbox_id: str | None) -> None:
+        """Make sure that the container's present sandbox is looked after, even if everybody who knows of it dies."""
+        await self._table.put(
+            {
+                "PK": keys.container(container.tenant_id, container.id),
+                "SK": keys.life(container.incarnation),
+                "GSI1PK": keys.ALIVE,
+                "GSI1SK": keys.due(container.expires_at, container.id),
+                "tenant_id": container.tenant_id,
+                "container_id": container.id,
+                "incarnation": container.incarnation,
+                "sandbox_id": sandbox_id,
+            }
+        )
+
+    async def end_life(self, container: ContainerRecord, incarnation: int) -> None:
+        await self._table.delete(keys.container(container.tenant_id, container.id), keys.life(incarnation))
+
+    async def due(self, now: float) -> list[Record]:
+        """``LIFE#`` and ``PURGE`` records whose time has come."""
+        entries = await self._table.query(keys.ALIVE, up_to=keys.due(int(now), "~"), index=schema.INDEX)
+        return await self._table.get_many((entry["PK"], entry["SK"]) for entry in entries)
+
+    async def postpone(self, due_record: Record, until: int) -> None:
+        """Look at a due record again at ``until`` (Unix seconds), unless it has been replaced meanwhile."""
+        await self._table.update(
+            due_record["PK"],
+            due_record["SK"],
+            set={"GSI1SK": keys.due(until, due_record["container_id"])},
+            condition={"GSI1SK": due_record["GSI1SK"]},
+        )
+
+    def purge_at(self, container: ContainerRecord) -> int:
+        """Unix seconds after which nothing of an unused container is kept."""
+        return container.expires_at + self._retention_seconds
+
+    async def mark_deleted(self, container: ContainerRecord) -> None:
+        """From here on it is a 404; the sweep finishes what its deleter leaves undone."""
+        pk = keys.container(container.tenant_id, container.id)
+        await self._table.put(self._purge_record(container) | {"GSI1SK": keys.due(0, container.id)})
+        await self._table.update(pk, keys.META, set={"is_deleted": True})
+
+    async def erase(self, tenant_id: str, container_id: str) -> None:
+        """Remove every record of a container but the mark of its place in the list."""
+        pk = keys.container(tenant_id, container_id)
+        records = await self._table.query(pk)
+        marks = [
+            gone_record(pk, keys.GONE, record["created_at"], container_id, self._clock())
+            for record in records
+            if record["SK"] == keys.META
+        ]
+        # META goes last: an eraser that dies is found again by PURGE and must still see what it erases.
+        kept_to_last = (keys.META, keys.PURGE)
+        await self._table.write_many(
+            puts=marks, deletes=[(pk, record["SK"]) for record in records if record["SK"] not in kept_to_last]
+        )
+        await self._table.write_many(deletes=[(pk, keys.META)])
+        await self._table.write_many(deletes=[(pk, keys.PURGE)])
+
+    async def files(self, container: ContainerRecord) -> list[ContainerFile]:
+        """All file rows, in no particular order."""
+        pk = keys.container(container.tenant_id, container.id)
+        return [_file(record) for record in await self._table.query(pk, prefix=keys.FILE_PREFIX)]
+
+    async def file(self, container: ContainerRecord, file_id: str) -> ContainerFile:
+        pk = keys.container(container.tenant_id, container.id)
+        record = await self._table.get(pk, keys.container_file(file_id))
+        if record is None:
+            raise container_file_not_found(file_id)
+        return _file(record)
+
+    async def file_page(self, container: ContainerRecord, cursor: Cursor) -> ContainerFilePage:
+        """One page of the files by time of creation. All rows are read: a container has at most ``ARTIFACTS_MAX``."""
+        places = {keys.listed(file.created_at, file.id): file for file in await self.files(container)}
+        order = sorted(places, reverse=cursor.order == "desc")
+        if cursor.after is not None:
+            after = await self._file_place(container, cursor.after)
+            order = [place for place in order if (place < after if cursor.order == "desc" else place > after)]
+        return ContainerFilePage([places[place] for place in order[: cursor.limit]], len(order) > cursor.limit)
+
+    async def put_files(self, files: Iterable[ContainerFile]) -> None:
+        await self._table.write_many(puts=[_file_record(file) for file in files])
+
+    async def mark_staged(self, file: ContainerFile, incarnation: int, stamp: str | None) -> ContainerFile:
+        """Note that a sandbox has this very content; ``ConditionFailed`` if the row was deleted or replaced meanwhile."""
+        await self._table.update(
+            keys.container(file.tenant_id, file.container_id),
+            keys.container_file(file.id),
+            set={"staged_in": incarnation, "stamp": stamp},
+            condition={"sha256": file.sha256},
+        )
+        return replace(file, staged_in=incarnation, stamp=stamp)
+
+    async def delete_files(self, files: Iterable[ContainerFile]) -> None:
+        """Delete rows; harmless to repeat. Their places in the list stay marked for a while."""
+        doomed = list(files)
+        await self._table.write_many(
+            puts=[
+                gone_record(pk_of_file(file), keys.gone(file.id), file.created_at, file.id, self._clock()) for file in doomed
+            ],
+            deletes=[(pk_of_file(file), keys.container_file(file.id)) for file in doomed],
+        )
+
+    async def _file_place(self, container: ContainerRecord, file_id: str) -> str:
+        pk = keys.container(container.tenant_id, container.id)
+        records = await self._table.get_many([(pk, keys.container_file(file_id)), (pk, keys.gone(file_id))])
+        for record in records:
+            return keys.listed(record["created_at"], file_id)
+        raise unknown_after(file_id)
+
+    def _purge_record(self, container: ContainerRecord) -> Record:
+        return {
+            "PK": keys.container(container.tenant_id, container.id),
+            "SK": keys.PURGE,
+            "GSI1PK": keys.ALIVE,
+            "GSI1SK": keys.due(self.purge_at(container), container.id),
+            "tenant_id": container.tenant_id,
+            "container_id": container.id,
+        }
+
+
+def pk_of_file(file: ContainerFile) -> str:
+    return keys.container(file.tenant_id, file.container_id)
+
+
+def as_object(container: ContainerRecord, *, now: float) -> dict[str, Any]:
+    """The wire's Container object; ``expires_at`` is an addition of ours."""
+    return {
+        "id": container.id,
+        "object": "container",
+        "created_at": container.created_at,
+        "status": "expired" if container.expires_at <= now else "running",
+        "expires_after": {"anchor": "last_active_at", "minutes": container.idle_minutes},
+        "expires_at": container.expires_at,
+        "last_active_at": container.last_active_at,
+        "memory_limit": container.memory_limit,
+        "network_policy": dict(container.network_policy),
+        "name": container.name,
+    }
+
+
+def file_as_object(file: ContainerFile) -> dict[str, Any]:
+    """The wire's container file object."""
+    return {
+        "id": file.id,
+        "object": "container.file",
+        "bytes": file.bytes,
+        "container_id": file.container_id,
+        "created_at": file.created_at,
+        "path": file.path,
+        "source": file.source,
+    }
+
+
+def sandbox_attribute(sandbox: SandboxRecord | None) -> Record | None:
+    """The attribute ``sandbox`` of a container's record."""
+    if sandbox is None:
+        return None
+    return {
+        "state": sandbox.state,
+        "claim": sandbox.claim,
+        "claimed_until": sandbox.claimed_until,
+        "sandbox_id": sandbox.sandbox_id,
+        "endpoint": sandbox.endpoint,
+    }
+
+
+def _container_record(container: ContainerRecord) -> Record:
+    return {
+        "PK": keys.container(container.tenant_id, container.id),
+        "SK": keys.META,
+        **listing_attributes(container.tenant_id, KIND, container.created_at, container.id),
+        "tenant_id": container.tenant_id,
+        "id": container.id,
+        "name": container.name,
+        "created_at": container.created_at,
+        "last_active_at": container.last_active_at,
+        "idle_minutes": container.idle_minutes,
+        "memory_limit": container.memory_limit,
+        "network_policy": dict(container.network_policy),
+        "incarnation": container.incarnation,
+        "sandbox": sandbox_attribute(container.sandbox),
+        "files_added": container.files_added,
+        "files_staged": container.files_staged,
+        "noted": container.noted,
+    }
+
+
+def container_of(record: Record) -> ContainerRecord:
+    """The container that a ``META`` record holds."""
+    sandbox = record["sandbox"]
+    return ContainerRecord(
+        tenant_id=record["tenant_id"],
+        id=record["id"],
+        name=record["name"],
+        created_at=record["created_at"],
+        last_active_at=record["last_active_at"],
+        idle_minutes=record["idle_minutes"],
+        memory_limit=record["memory_limit"],
+        network_policy=record["network_policy"],
+        incarnation=record["incarnation"],
+        sandbox=None if sandbox is None else SandboxRecord(**sandbox),
+        files_added=record["files_added"],
+        files_staged=record["files_staged"],
+        noted=record["noted"],
+    )
+
+
+def _file_record(file: ContainerFile) -> Record:
+    return {
+        "PK": pk_of_file(file),
+        "SK": keys.container_file(file.id),
+        "tenant_id": file.tenant_id,
+        "container_id": file.container_id,
+        "path": file.path,
+        "bytes": file.bytes,
+        "created_at": file.created_at,
+        "source": file.source,
+        "sha256": file.sha256,
+        "key": file.key,
+        "staged_in": file.staged_in,
+        "stamp": file.stamp,
+    }
+
+
+def _file(record: Record) -> ContainerFile:
+    return ContainerFile(
+        tenant_id=record["tenant_id"],
+        container_id=record["container_id"],
+        path=record["path"],
+        bytes=record["bytes"],
+        created_at=record["created_at"],
+        source=record["source"],
+        sha256=record["sha256"],
+        key=record["key"],
+        staged_in=record["staged_in"],
+        stamp=record["stamp"],
+    )

@@ -1,0 +1,197 @@
+"""Files: a record in the table, its bytes in the bucket.
+
+The bytes are written before the record and deleted before it, so that a file that can be found can be read, and a deletion that
+breaks off can be repeated.
+"""
+
+from collections.abc import AsyncIterator, Callable
+from dataclasses import dataclass
+from typing import Any, Final
+
+from moorage import limits
+from moorage.errors import file_not_found, file_too_large
+from moorage.ids import new_file_id
+from moorage.store import keys, schema
+from moorage.store.blobs import BlobNotFound, Blobs, BlobTooLarge
+from moorage.store.listing import Cursor, gone_record, listing_attributes, read_page
+from moorage.store.table import Record, Table
+
+Clock = Callable[[], float]
+"""Unix seconds."""
+
+KIND: Final = "files"
+PURPOSES: Final = ("assistants", "batch", "fine-tune", "vision", "user_data", "evals")
+
+
+@dataclass(frozen=True, slots=True)
+class File:
+    tenant_id: str
+    id: str
+    filename: str
+    bytes: int
+    purpose: str
+    created_at: int
+    sha256: str
+    expires_at: int | None = None
+
+    @property
+    def key(self) -> str:
+        """Where its bytes are in the bucket."""
+        return keys.file_object(self.tenant_id, self.id)
+
+
+@dataclass(frozen=True, slots=True)
+class FilePage:
+    files: list[File]
+    has_more: bool
+
+
+class Files:
+    def __init__(self, table: Table, blobs: Blobs, *, clock: Clock) -> None:
+        self._table = table
+        self._blobs = blobs
+        self._clock = clock
+
+    async def create(
+        self,
+        tenant_id: str,
+        *,
+        filename: str,
+        purpose: str,
+        chunks: AsyncIterator[bytes],
+        expires_after_seconds: int | None = None,
+    ) -> File:
+        """Store a file from a stream; raises ``file_too_large`` past ``limits.FILE_BYTES_MAX``."""
+        file_id = new_file_id()
+        try:
+            blob = await self._blobs.put_stream(
+                keys.file_object(tenant_id, file_id), chunks, bytes_max=limits.FILE_BYTES_MAX
+            )
+        except BlobTooLarge as error:
+            raise file_too_large(limits.FILE_BYTES_MAX) from error
+        created_at = int(self._clock())
+        lifetime = expires_after_seconds or (limits.FILE_EXPIRES_SECONDS_MAX if purpose == "batch" else None)
+        file = File(
+            tenant_id=tenant_id,
+            id=file_id,
+            filename=file_name(filename),
+            bytes=blob.bytes,
+            purpose=purpose,
+            created_at=created_at,
+            sha256=blob.sha256,
+            expires_at=None if lifetime is None else created_at + lifetime,
+        )
+        await self._table.write_many(puts=_records(file))
+        return file
+
+    async def get(self, tenant_id: str, file_id: str, *, param: str | None = None) -> File:
+        """The file; unknown, foreign, deleted and expired ones are all 404."""
+        record = await self._table.get(keys.file(tenant_id, file_id), keys.META)
+        if record is None:
+            raise file_not_found(file_id, param=param)
+        file = _file(record)
+        if self._is_expired(file):
+            await self._erase(file)
+            raise file_not_found(file_id, param=param)
+        return file
+
+    async def page(self, tenant_id: str, cursor: Cursor, *, purpose: str | None = None) -> FilePage:
+        page = await read_page(
+            self._table,
+            tenant_id,
+            KIND,
+            cursor,
+            pk_of=keys.file,
+            keep=lambda record: purpose in (None, record["purpose"]) and not self._is_expired(_file(record)),
+        )
+        return FilePage([_file(record) for record in page.records], page.has_more)
+
+    async def delete(self, tenant_id: str, file_id: str) -> None:
+        await self._erase(await self.get(tenant_id, file_id))
+
+    async def content(self, file: File, *, start: int = 0, end: int | None = None) -> AsyncIterator[bytes]:
+        """The file's bytes; a file deleted in between is 404."""
+        try:
+            async for chunk in self._blobs.get_stream(file.key, start=start, end=end):
+                yield chunk
+        except BlobNotFound as error:
+            raise file_not_found(file.id) from error
+
+    async def purge_due(self, now: float) -> int:
+        """Erase every file that has expired; answers how many. Harmless to run twice, or twice at once."""
+        entries = await self._table.query(keys.DUE, up_to=keys.due(int(now), "~"), index=schema.INDEX)
+        files = [entry["PK"] for entry in entries if entry["SK"] == keys.PURGE]
+        records = await self._table.get_many((pk, keys.META) for pk in files)
+        expired = [_file(record) for record in records if record.get("GSI1PK", "").endswith(f"#{KIND}")]
+        for file in expired:
+            await self._erase(file)
+        return len(expired)
+
+    def _is_expired(self, file: File) -> bool:
+        return file.expires_at is not None and file.expires_at <= self._clock()
+
+    async def _erase(self, file: File) -> None:
+        await self._blobs.delete(file.key)
+        pk = keys.file(file.tenant_id, file.id)
+        await self._table.write_many(
+            puts=[gone_record(pk, keys.GONE, file.created_at, file.id, self._clock())],
+            deletes=[(pk, keys.PURGE), (pk, keys.META)],
+        )
+
+
+def as_object(file: File) -> dict[str, Any]:
+    """The wire's File object."""
+    shown: dict[str, Any] = {
+        "id": file.id,
+        "object": "file",
+        "bytes": file.bytes,
+        "created_at": file.created_at,
+        "filename": file.filename,
+        "purpose": file.purpose,
+        "status": "processed",
+        "status_details": None,
+        "expires_at": file.expires_at,
+    }
+    return shown
+
+
+def file_name(raw: str) -> str:
+    """A client's file name made fit to name a file: no directories, no control characters, at most 255 bytes (``NAME_MAX``)."""
+    base = raw.replace("\\", "/").rsplit("/", 1)[-1]
+    printable = "".join(character for character in base if character.isprintable()).strip()
+    if printable in ("", ".", ".."):
+        return "file"
+    return printable.encode("utf-8", "ignore")[: limits.FILE_NAME_BYTES_MAX].decode("utf-8", "ignore")
+
+
+def _records(file: File) -> list[Record]:
+    pk = keys.file(file.tenant_id, file.id)
+    record: Record = {
+        "PK": pk,
+        "SK": keys.META,
+        **listing_attributes(file.tenant_id, KIND, file.created_at, file.id),
+        "tenant_id": file.tenant_id,
+        "id": file.id,
+        "filename": file.filename,
+        "bytes": file.bytes,
+        "purpose": file.purpose,
+        "created_at": file.created_at,
+        "sha256": file.sha256,
+        "expires_at": file.expires_at,
+    }
+    if file.expires_at is None:
+        return [record]
+    return [record, {"PK": pk, "SK": keys.PURGE, "GSI1PK": keys.DUE, "GSI1SK": keys.due(file.expires_at, file.id)}]
+
+
+def _file(record: Record) -> File:
+    return File(
+        tenant_id=record["tenant_id"],
+        id=record["id"],
+        filename=record["filename"],
+        bytes=record["bytes"],
+        purpose=record["purpose"],
+        created_at=record["created_at"],
+        sha256=record["sha256"],
+        expires_at=record["expires_at"],
+    )

@@ -1,0 +1,90 @@
+"""Pages of one tenant's resources of a kind, newest or oldest first, as every list of the API gives them.
+
+The index holds keys only; the records are read in batches of a page. An id that was deleted in the meantime still marks its place
+for an hour (``keys.GONE``), because ``for file in client.files.list(): client.files.delete(file.id)`` is how people clean up.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Literal
+
+from moorage import limits
+from moorage.errors import ApiError, invalid_value
+from moorage.store import keys, schema
+from moorage.store.table import Record, Table
+
+Order = Literal["asc", "desc"]
+
+
+@dataclass(frozen=True, slots=True)
+class Cursor:
+    """``after``, ``order`` and ``limit`` of a list request."""
+
+    after: str | None = None
+    order: Order = "desc"
+    limit: int = limits.LIST_DEFAULT
+
+
+@dataclass(frozen=True, slots=True)
+class Page:
+    records: list[Record]
+    has_more: bool
+
+
+def unknown_after(after: str) -> ApiError:
+    return invalid_value("after", f"'{after}' is not in this list.")
+
+
+def listing_attributes(tenant_id: str, kind: str, created_at: int, resource_id: str) -> Record:
+    """The attributes that put a record into the list of its kind."""
+    return {"GSI1PK": keys.listing(tenant_id, kind), "GSI1SK": keys.listed(created_at, resource_id)}
+
+
+def gone_record(pk: str, sk: str, created_at: int, resource_id: str, now: float) -> Record:
+    """What marks a deleted resource's place in its list."""
+    return {
+        "PK": pk,
+        "SK": sk,
+        "created_at": created_at,
+        "place": keys.listed(created_at, resource_id),
+        schema.TTL_ATTRIBUTE: int(now) + limits.GONE_SECONDS,
+    }
+
+
+async def read_page(
+    table: Table,
+    tenant_id: str,
+    kind: str,
+    cursor: Cursor,
+    *,
+    pk_of: Callable[[str, str], str],
+    keep: Callable[[Record], bool],
+) -> Page:
+    """One page of the records that ``keep`` accepts. Raises an :class:`ApiError` if ``after`` is no id of this list."""
+    place = await _place(table, pk_of(tenant_id, cursor.after), cursor.after) if cursor.after is not None else None
+    wanted = cursor.limit + 1
+    kept: list[Record] = []
+    while len(kept) < wanted:
+        entries = await _entries(table, keys.listing(tenant_id, kind), place, cursor.order, wanted)
+        records = {record["PK"]: record for record in await table.get_many((entry["PK"], entry["SK"]) for entry in entries)}
+        kept += [records[entry["PK"]] for entry in entries if entry["PK"] in records and keep(records[entry["PK"]])]
+        if len(entries) < wanted:
+            break
+        place = entries[-1]["GSI1SK"]
+    return Page(kept[: cursor.limit], len(kept) > cursor.limit)
+
+
+async def _entries(table: Table, partition: str, place: str | None, order: Order, limit: int) -> list[Record]:
+    """Up to ``limit`` index entries beyond ``place``."""
+    if order == "asc":
+        return await table.query(partition, after=place, limit=limit, index=schema.INDEX)
+    entries = await table.query(partition, up_to=place, descending=True, limit=limit + 1, index=schema.INDEX)
+    return [entry for entry in entries if entry["GSI1SK"] != place][:limit]
+
+
+async def _place(table: Table, pk: str, after: str) -> str:
+    for record in await table.get_many([(pk, keys.META), (pk, keys.GONE)]):
+        place: str | None = record.get("place") or record.get("GSI1SK")
+        if place is not None:
+            return place
+    raise unknown_after(after)
