@@ -49,6 +49,9 @@ an execution at 25,000: with ``CALLS_PER_ROUND_MAX`` calls this stays below 22,0
 CALLS_PER_ROUND_MAX: Final = 16
 """Hosted tool calls of one model step that run; the model is told that the others were not run."""
 
+END_TRIES_MAX: Final = 100
+"""Attempts to append the end of a response from outside while its steps are still writing, each right after reading the log."""
+
 WAIT_SECONDS_MAX: Final = 60
 """The longest that one ``next: wait`` may ask for."""
 
@@ -228,6 +231,11 @@ ALLOWED_DOMAINS_MAX: Final = 500
 DOMAIN_SECRETS_MAX: Final = 100
 DOMAIN_SECRET_CHARS_MAX: Final = 65_536
 """A header's worth and more; OpenAI's 10 MiB cannot be sent in a header anywhere."""
+
+PAGE_ITEMS_DEFAULT: Final = 20
+PAGE_ITEMS_MAX: Final = 100
+QUERY_DIGITS_MAX: Final = 16
+"""Digits of a whole number in a query string."""
 
 GRAMMAR_CHARS_MAX: Final = 200_000
 GRAMMAR_INPUT_CHARS_MAX: Final = 1_000_000

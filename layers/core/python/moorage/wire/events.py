@@ -1,0 +1,142 @@
+"""The events of a response's stream: their names, their fields, and how they are written.
+
+The catalogue holds every event that this service emits. A test compares it with the union of the newest SDK, and has a reason for
+each event of the SDK that is missing here. The order of events within an item is that of recorded live streams
+(``loop/assemble.py`` produces it).
+"""
+
+import secrets
+from collections.abc import Mapping
+from typing import Any, Final
+
+import orjson
+
+Event = dict[str, Any]
+"""One event as JSON: ``type``, ``sequence_number`` and the fields of its type."""
+
+CREATED: Final = "response.created"
+QUEUED: Final = "response.queued"
+IN_PROGRESS: Final = "response.in_progress"
+COMPLETED: Final = "response.completed"
+INCOMPLETE: Final = "response.incomplete"
+FAILED: Final = "response.failed"
+ERROR: Final = "error"
+OUTPUT_ITEM_ADDED: Final = "response.output_item.added"
+OUTPUT_ITEM_DONE: Final = "response.output_item.done"
+CONTENT_PART_ADDED: Final = "response.content_part.added"
+CONTENT_PART_DONE: Final = "response.content_part.done"
+OUTPUT_TEXT_DELTA: Final = "response.output_text.delta"
+OUTPUT_TEXT_DONE: Final = "response.output_text.done"
+OUTPUT_TEXT_ANNOTATION_ADDED: Final = "response.output_text.annotation.added"
+REFUSAL_DELTA: Final = "response.refusal.delta"
+REFUSAL_DONE: Final = "response.refusal.done"
+REASONING_TEXT_DELTA: Final = "response.reasoning_text.delta"
+REASONING_TEXT_DONE: Final = "response.reasoning_text.done"
+REASONING_SUMMARY_PART_ADDED: Final = "response.reasoning_summary_part.added"
+REASONING_SUMMARY_PART_DONE: Final = "response.reasoning_summary_part.done"
+REASONING_SUMMARY_TEXT_DELTA: Final = "response.reasoning_summary_text.delta"
+REASONING_SUMMARY_TEXT_DONE: Final = "response.reasoning_summary_text.done"
+FUNCTION_CALL_ARGUMENTS_DELTA: Final = "response.function_call_arguments.delta"
+FUNCTION_CALL_ARGUMENTS_DONE: Final = "response.function_call_arguments.done"
+CUSTOM_TOOL_CALL_INPUT_DELTA: Final = "response.custom_tool_call_input.delta"
+CUSTOM_TOOL_CALL_INPUT_DONE: Final = "response.custom_tool_call_input.done"
+SHELL_CALL_COMMAND_ADDED: Final = "response.shell_call_command.added"
+SHELL_CALL_COMMAND_DELTA: Final = "response.shell_call_command.delta"
+SHELL_CALL_COMMAND_DONE: Final = "response.shell_call_command.done"
+SHELL_CALL_OUTPUT_CONTENT_DELTA: Final = "response.shell_call_output_content.delta"
+SHELL_CALL_OUTPUT_CONTENT_DONE: Final = "response.shell_call_output_content.done"
+APPLY_PATCH_DIFF_DELTA: Final = "response.apply_patch_call_operation_diff.delta"
+APPLY_PATCH_DIFF_DONE: Final = "response.apply_patch_call_operation_diff.done"
+
+_ITEM: Final = ("item_id", "output_index")
+_PART: Final = (*_ITEM, "content_index")
+_SUMMARY: Final = (*_ITEM, "summary_index")
+_COMMAND: Final = ("output_index", "command_index")
+
+CATALOGUE: Final[Mapping[str, frozenset[str]]] = {
+    name: frozenset(("sequence_number", *fields))
+    for name, fields in {
+        CREATED: ("response",),
+        QUEUED: ("response",),
+        IN_PROGRESS: ("response",),
+        COMPLETED: ("response",),
+        INCOMPLETE: ("response",),
+        FAILED: ("response",),
+        ERROR: ("error",),
+        OUTPUT_ITEM_ADDED: ("output_index", "item"),
+        OUTPUT_ITEM_DONE: ("output_index", "item"),
+        CONTENT_PART_ADDED: (*_PART, "part"),
+        CONTENT_PART_DONE: (*_PART, "part"),
+        OUTPUT_TEXT_DELTA: (*_PART, "delta", "logprobs"),
+        OUTPUT_TEXT_DONE: (*_PART, "text", "logprobs"),
+        OUTPUT_TEXT_ANNOTATION_ADDED: (*_PART, "annotation_index", "annotation"),
+        REFUSAL_DELTA: (*_PART, "delta"),
+        REFUSAL_DONE: (*_PART, "refusal"),
+        REASONING_TEXT_DELTA: (*_PART, "delta"),
+        REASONING_TEXT_DONE: (*_PART, "text"),
+        REASONING_SUMMARY_PART_ADDED: (*_SUMMARY, "part"),
+        REASONING_SUMMARY_PART_DONE: (*_SUMMARY, "part"),
+        REASONING_SUMMARY_TEXT_DELTA: (*_SUMMARY, "delta"),
+        REASONING_SUMMARY_TEXT_DONE: (*_SUMMARY, "text"),
+        FUNCTION_CALL_ARGUMENTS_DELTA: (*_ITEM, "delta"),
+        FUNCTION_CALL_ARGUMENTS_DONE: (*_ITEM, "name", "arguments"),
+        CUSTOM_TOOL_CALL_INPUT_DELTA: (*_ITEM, "delta"),
+        CUSTOM_TOOL_CALL_INPUT_DONE: (*_ITEM, "input"),
+        SHELL_CALL_COMMAND_ADDED: (*_COMMAND, "command"),
+        SHELL_CALL_COMMAND_DELTA: (*_COMMAND, "delta"),
+        SHELL_CALL_COMMAND_DONE: (*_COMMAND, "command"),
+        SHELL_CALL_OUTPUT_CONTENT_DELTA: (*_ITEM, "command_index", "delta"),
+        SHELL_CALL_OUTPUT_CONTENT_DONE: (*_ITEM, "command_index", "output"),
+        APPLY_PATCH_DIFF_DELTA: (*_ITEM, "delta"),
+        APPLY_PATCH_DIFF_DONE: (*_ITEM, "diff"),
+    }.items()
+}
+"""Every event and the fields it always has, ``type`` aside. Events of shell commands have no ``item_id`` (recorded live)."""
+
+TERMINAL: Final = frozenset({COMPLETED, INCOMPLETE, FAILED})
+"""The last event of a stream is one of these."""
+
+OBFUSCATED: Final = frozenset(
+    {
+        OUTPUT_TEXT_DELTA,
+        REFUSAL_DELTA,
+        REASONING_TEXT_DELTA,
+        REASONING_SUMMARY_TEXT_DELTA,
+        FUNCTION_CALL_ARGUMENTS_DELTA,
+        CUSTOM_TOOL_CALL_INPUT_DELTA,
+        SHELL_CALL_COMMAND_DELTA,
+        APPLY_PATCH_DIFF_DELTA,
+    }
+)
+"""Events whose length would give the model's words away to someone who sees only the encrypted stream."""
+
+_OBFUSCATION_BLOCK: Final = 16
+
+KEEP_ALIVE: Final = b": keep-alive\n\n"
+"""A comment: every SSE client ignores it, and no idle limit cuts the stream."""
+
+
+def sse(event: Event) -> bytes:
+    """The event as one chunk, blank line included: some clients lose an event that is split over two."""
+    return b"event: %b\ndata: %b\n\n" % (event["type"].encode(), orjson.dumps(event))
+
+
+def obfuscated(event: Event) -> Event:
+    """The event with an ``obfuscation`` that fills its delta up to a multiple of 16 characters; others are returned as they are.
+
+    It is added where an event is sent, never where it is stored.
+    """
+    if event["type"] not in OBFUSCATED:
+        return event
+    missing = _OBFUSCATION_BLOCK - len(event["delta"]) % _OBFUSCATION_BLOCK
+    return {**event, "obfuscation": secrets.token_urlsafe(_OBFUSCATION_BLOCK)[:missing]}
+
+
+def frame(event: Event, stream_id: str | None = None) -> bytes:
+    """The event as a WebSocket text frame; ``stream_id`` names the lane, if the client opened one."""
+    return orjson.dumps(event if stream_id is None else {**event, "stream_id": stream_id})
+
+
+def error_event(payload: Mapping[str, Any], sequence_number: int) -> Event:
+    """An ``error`` event in the nested form of the live API, which both SDKs raise from; ``response.failed`` follows it."""
+    return {"type": ERROR, "sequence_number": sequence_number, "error": dict(payload)}
