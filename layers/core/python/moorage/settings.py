@@ -4,6 +4,7 @@ Everything that differs between a laptop, an emulator and an AWS account is a fi
 and credentials by itself, as everywhere.
 """
 
+import ipaddress
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -33,6 +34,16 @@ class Settings:
     """The operator's ceiling: exact names and ``*.example.com``. Empty means that no container may have a network."""
     egress_proxy: str | None = None
     """Where sandboxes reach the proxy: ``unix:/path`` locally, ``http://host:3128`` on AWS."""
+    egress_key: str | None = None
+    """Id, alias or ARN of the KMS key that seals ``domain_secrets``. The API generates data keys under it, the proxy decrypts them."""
+    egress_ca: str | None = None
+    """The proxy's CA certificate (never its key) for the sandboxes to trust: a file's path, or the PEM text itself."""
+    egress_ports: tuple[int, ...] = (80, 443)
+    """Ports that containers may reach; ``MOORAGE_EGRESS_PORTS`` adds to 80 and 443."""
+    egress_own_networks: tuple[str, ...] = ()
+    """The deployment's own address ranges (the VPC's CIDR): never reachable, whatever a name resolves to."""
+    egress_allowed_networks: tuple[str, ...] = ()
+    """Private ranges that the operator opens to allowed names (an internal mirror). Metadata addresses stay closed."""
     presigned_downloads: bool = False
     """Content downloads answer 302 to S3 (API Gateway cannot carry large bodies)."""
     retention_seconds: int = 30 * 24 * 3600
@@ -57,6 +68,11 @@ class Settings:
             launcher_socket=env.get("MOORAGE_LAUNCHER_SOCKET") or None,
             allowed_egress_domains=_words(env.get("MOORAGE_ALLOWED_EGRESS_DOMAINS", "")),
             egress_proxy=env.get("MOORAGE_EGRESS_PROXY") or None,
+            egress_key=env.get("MOORAGE_EGRESS_KEY") or None,
+            egress_ca=env.get("MOORAGE_EGRESS_CA") or None,
+            egress_ports=_ports(env, "MOORAGE_EGRESS_PORTS"),
+            egress_own_networks=_networks(env, "MOORAGE_EGRESS_OWN_NETWORKS"),
+            egress_allowed_networks=_networks(env, "MOORAGE_EGRESS_ALLOWED_NETWORKS"),
             presigned_downloads=env.get("MOORAGE_PRESIGNED_DOWNLOADS", "false").lower() == "true",
             retention_seconds=_integer(env, "MOORAGE_RETENTION_SECONDS", 30 * 24 * 3600),
             log_level=env.get("MOORAGE_LOG_LEVEL", "INFO"),
@@ -77,6 +93,20 @@ def _integer(env: Mapping[str, str], name: str, default: int) -> int:
         return int(env.get(name, default))
     except ValueError as error:
         raise SettingsError(f"{name} must be a whole number, not '{env[name]}'.") from error
+
+
+def _ports(env: Mapping[str, str], name: str) -> tuple[int, ...]:
+    words = _words(env.get(name, ""))
+    if not all(word.isdigit() and 0 < int(word) < 65536 for word in words):
+        raise SettingsError(f"{name} takes port numbers, not '{env[name]}'.")
+    return tuple(sorted({80, 443, *map(int, words)}))
+
+
+def _networks(env: Mapping[str, str], name: str) -> tuple[str, ...]:
+    try:
+        return tuple(str(ipaddress.ip_network(word)) for word in _words(env.get(name, "")))
+    except ValueError as error:
+        raise SettingsError(f"{name} takes address ranges such as '10.0.0.0/16': {error}.") from error
 
 
 def _words(text: str) -> tuple[str, ...]:

@@ -366,7 +366,7 @@ def sentence(reason: Reason, host: str, port: int) -> str:
 
 def shown(host: str) -> str:
     """A host as it may stand in a sentence, a header or a log, whatever a client sent."""
-    return "".join(c if c.isascii() and c.isprintable() else "\N{REPLACEMENT CHARACTER}" for c in host[:255])
+    return "".join(c if c.isascii() and c.isprintable() else "?" for c in host[:255])
 
 
 def _example(host: str) -> str:

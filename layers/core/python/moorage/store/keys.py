@@ -19,6 +19,9 @@ a tenant's files, containers ...           ``GSI1PK=T#t#<K>S``, ``GSI1SK=<create
 a container's files                        ``PK=T#t#C#id``, ``SK`` begins with ``FILE#``        Query
 containers due to expire                   ``GSI1PK=ALIVE``                                     Query on GSI1
 an API key                                 ``PK=K#<sha256>``, ``SK=META``                       GetItem
+a proxy credential's container             ``PK=P#<sha256>``, ``SK=META``                       GetItem
+a container's policy and secrets           ``PK=T#t#C#id``, ``SK`` from ``EGRESS#POLICY`` on    Query
+a container's egress decisions             ``PK=T#t#C#id``, ``SK`` begins with ``EGRESS#LOG#``  Query
 ========================================== ==================================================== ===========================
 
 ``AT`` < ``BLOB`` < ``DONE`` < ``EV`` < ``META``: a backward query of a response starts with its record and its last batch.
@@ -145,6 +148,29 @@ def batch(number: int) -> str:
 def source(response_id: str) -> str:
     """Sort key of the marker that a response's items have been appended to a conversation."""
     return f"SOURCE#{response_id}"
+
+
+# --- The way out (all but the credential lie in the container's partition, and go with it) ------------------------------------
+
+EGRESS_POLICY: Final = "EGRESS#POLICY"
+EGRESS_SECRET_PREFIX: Final = "EGRESS#SECRET#"
+EGRESS_LOG_PREFIX: Final = "EGRESS#LOG#"
+EGRESS_OPERATOR_SECRETS: Final = "EGRESS#SECRETS"
+"""Partition of the operator's named secrets; the sort key is the name."""
+
+
+def egress_credential(credential_sha256: str) -> str:
+    """Partition of the record that leads from a proxy credential to its container."""
+    return f"P#{credential_sha256}"
+
+
+def egress_secret(name: str) -> str:
+    return f"{EGRESS_SECRET_PREFIX}{name}"
+
+
+def egress_entry(entry_id: str) -> str:
+    """Sort key of one decision; the id begins with its time."""
+    return f"{EGRESS_LOG_PREFIX}{entry_id}"
 
 
 # --- Objects in the bucket ------------------------------------------------------------------------------------------------------
