@@ -187,7 +187,6 @@ class ExecClient:
     async def list_files(self, root: str = "/mnt/data") -> FileListing:
         """All files below ``root``, without directories, links not followed; at most ``SANDBOX_FILES_MAX``."""
         files: list[SandboxFile] = []
-        is_complete = True
         async with self._stream("GET", "/v1/files", params={"root": root, "limit": str(SANDBOX_FILES_MAX)}) as response:
             async for line in response.aiter_lines():
                 entry = json.loads(line)
