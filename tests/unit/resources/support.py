@@ -1,8 +1,12 @@
 """What the tests of this folder share: a clock that stands still, and a look into the table and the bucket."""
 
-from dataclasses import dataclass
-from typing import Any
+from collections.abc import AsyncIterator
+from dataclasses import dataclass, field
+from typing import Any, cast
 
+from moorage.errors import SandboxError, SandboxFileMissing, SandboxGone
+from moorage.sandbox.exec_client import ExecClient, FileListing, Health, SandboxFile
+from moorage.sandbox.provisioner import Handle, SandboxSpec, SandboxStatus
 from moorage.store.blobs import Blobs
 from moorage.store.table import Table
 
@@ -35,3 +39,126 @@ class Store:
     def objects(self) -> list[str]:
         """Every key of the bucket."""
         return [entry["Key"] for entry in self.clients.s3.list_objects_v2(Bucket=self.blobs.bucket).get("Contents", [])]
+
+
+@dataclass
+class FakeSandbox:
+    """A directory in memory behind the exec client's file calls; it dies when it is told to."""
+
+    sandbox_id: str
+    token: str
+    files: dict[str, tuple[bytes, int, int]] = field(default_factory=dict)
+    """Path below /mnt/data to content, time and inode."""
+    others: dict[str, str] = field(default_factory=dict)
+    """Path to ``symlink`` or ``other``."""
+    is_alive: bool = True
+    running: int = 0
+    refused: set[str] = field(default_factory=set)
+    """Paths that it refuses to write."""
+    writes: list[str] = field(default_factory=list)
+    reads: list[str] = field(default_factory=list)
+    clock_ns: int = 0
+    inodes: int = 100
+
+    def write(self, path: str, data: bytes) -> None:
+        """What a command does when it writes a file."""
+        self.clock_ns += 1_000
+        self.inodes += 1
+        inode = self.files[path][2] if path in self.files else self.inodes
+        self.files[path] = (data, self.clock_ns, inode)
+
+    def rename(self, old: str, new: str) -> None:
+        self.files[new] = self.files.pop(old)
+
+
+class FakeClient:
+    """Stands for ExecClient."""
+
+    def __init__(self, sandbox: FakeSandbox | None, handle: Handle) -> None:
+        self.sandbox = sandbox
+        self.handle = handle
+        self.is_closed = False
+
+    def _alive(self) -> FakeSandbox:
+        assert not self.is_closed
+        if self.sandbox is None or not self.sandbox.is_alive:
+            raise SandboxGone("The container does not answer.")
+        if self.handle.token != self.sandbox.token:
+            raise SandboxError("The token is wrong.")
+        return self.sandbox
+
+    async def health(self) -> Health:
+        return Health(1, "boot", self._alive().running)
+
+    async def list_files(self, root: str = "/mnt/data") -> FileListing:
+        sandbox = self._alive()
+        regular = [
+            SandboxFile(path, len(data), mtime_ns, inode, "file") for path, (data, mtime_ns, inode) in sandbox.files.items()
+        ]
+        strange: list[Any] = [SandboxFile(path, 0, 0, 0, kind) for path, kind in sandbox.others.items()]  # type: ignore[arg-type]
+        return FileListing(tuple(regular + strange), is_complete=True)
+
+    async def read_file(self, path: str) -> AsyncIterator[bytes]:
+        sandbox = self._alive()
+        if path not in sandbox.files:
+            raise SandboxFileMissing(path)
+        sandbox.reads.append(path)
+        yield sandbox.files[path][0]
+
+    async def write_file(self, path: str, content: AsyncIterator[bytes]) -> None:
+        sandbox = self._alive()
+        data = b"".join([chunk async for chunk in content])
+        name = path.removeprefix("/mnt/data/")
+        if name in sandbox.refused:
+            raise SandboxError("No space left on device.")
+        self._alive().write(name, data)
+        sandbox.writes.append(name)
+
+    async def delete_file(self, path: str) -> None:
+        self._alive().files.pop(path.removeprefix("/mnt/data/"), None)
+
+    async def aclose(self) -> None:
+        self.is_closed = True
+
+
+class FakeProvisioner:
+    """Starts sandboxes in memory, one per container at a time, as the interface asks."""
+
+    def __init__(self) -> None:
+        self.sandboxes: dict[str, FakeSandbox] = {}
+        self.by_container: dict[str, str] = {}
+        self.starts = 0
+        self.problems: list[SandboxError] = []
+        """Raised by the next starts, one each."""
+        self.specs: list[SandboxSpec] = []
+
+    async def start(self, spec: SandboxSpec) -> Handle:
+        if self.problems:
+            raise self.problems.pop(0)
+        sandbox_id = self.by_container.get(spec.container_id)
+        if sandbox_id is None or not self.sandboxes[sandbox_id].is_alive:
+            self.starts += 1
+            sandbox_id = f"sb-{self.starts}"
+            self.sandboxes[sandbox_id] = FakeSandbox(sandbox_id, spec.token)
+            self.by_container[spec.container_id] = sandbox_id
+            self.specs.append(spec)
+        return Handle(f"fake:{sandbox_id}", spec.token, sandbox_id)
+
+    async def stop(self, sandbox_id: str) -> None:
+        self.sandboxes[sandbox_id].is_alive = False
+
+    async def describe(self, sandbox_id: str) -> SandboxStatus:
+        sandbox = self.sandboxes.get(sandbox_id)
+        return SandboxStatus.RUNNING if sandbox is not None and sandbox.is_alive else SandboxStatus.STOPPED
+
+    def connect(self, handle: Handle) -> ExecClient:
+        return cast("ExecClient", FakeClient(self.sandboxes.get(handle.endpoint.removeprefix("fake:")), handle))
+
+    def running(self) -> list[str]:
+        return [sandbox_id for sandbox_id, sandbox in self.sandboxes.items() if sandbox.is_alive]
+
+
+async def chunked(data: bytes, size: int = 100_000) -> AsyncIterator[bytes]:
+    """A stream of these bytes."""
+    for start in range(0, len(data), size):
+        yield data[start : start + size]

@@ -5,12 +5,7 @@ import pytest
 from moorage.limits import BLOB_PART_BYTES
 from moorage.store.blobs import Blob, BlobNotFound, BlobTooLarge
 
-from tests.unit.resources.support import Store
-
-
-async def chunked(data: bytes, size: int = 100_000) -> AsyncIterator[bytes]:
-    for start in range(0, len(data), size):
-        yield data[start : start + size]
+from tests.unit.resources.support import Store, chunked
 
 
 async def broken(data: bytes) -> AsyncIterator[bytes]:

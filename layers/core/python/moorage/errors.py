@@ -314,3 +314,11 @@ def conversation_not_found(conversation_id: str, *, param: str | None = None) ->
 
 def conversation_item_not_found(item_id: str) -> ApiError:
     return not_found(f"Conversation item with id '{item_id}' not found.")
+
+
+def too_many_container_files(files_max: int) -> ApiError:
+    return bad_request(f"A container holds at most {files_max} files.")
+
+
+class SettingsConflict(MoorageError):
+    """An operator's command or configuration cannot work as given; the message says what would."""

@@ -64,6 +64,11 @@ MODEL_STEP_SECONDS_MAX: Final = 840
 TOOL_STEP_SECONDS_MAX: Final = 780
 """A tool step hands over to its next run before Lambda's 900 s."""
 
+SANDBOX_WAIT_SECONDS: Final = 45
+"""How long a tool step waits for a container that starts before the state machine sends it round again."""
+
+SANDBOX_CAPACITY_RETRY_SECONDS: Final = 5.0
+
 CANCEL_POLL_SECONDS: Final = 1.0
 
 # --- The event log ----------------------------------------------------------------------------------------------------------
@@ -133,6 +138,16 @@ EXEC_CONNECT_SECONDS: Final = 5
 EXEC_SILENCE_SECONDS: Final = 30
 """The exec server sends a heartbeat every 5 s; six missing ones mean that the connection or the sandbox is dead."""
 
+SANDBOX_START_SECONDS: Final = 20
+"""From the start of a local sandbox to its first answer; it takes a tenth of a second on an idle machine."""
+
+SANDBOX_TMP_BYTES_MAX: Final = 1024 * MIB
+"""``/tmp`` of a local sandbox; it counts as memory of the container."""
+
+SANDBOX_SHM_BYTES_MAX: Final = 256 * MIB
+LOCAL_SANDBOXES_MAX: Final = 256
+"""Sandboxes of one launcher."""
+
 SANDBOX_FILES_MAX: Final = 100_000
 """Files that one listing of a workspace returns; with more, the listing says that it is not complete."""
 
@@ -198,7 +213,7 @@ CONTAINER_POLL_SECONDS: Final = 0.25
 """What the others are told to wait while one of them starts the sandbox."""
 
 CONTAINER_NAME_CHARS_MAX: Final = 256
-CONTAINER_TRANSFERS_MAX: Final = 4
+CONTAINER_TRANSFERS_MAX: Final = 8
 """Files of one container that are moved at once; each holds up to two parts."""
 
 CONTAINER_RETRY_SECONDS: Final = 60

@@ -158,15 +158,26 @@ class Blobs:
     async def delete_prefix(self, prefix: str) -> int:
         """Delete everything under a prefix; answers how many objects that were."""
         deleted = 0
+        async for page in self._pages(prefix):
+            names = [{"Key": entry["Key"]} for entry in page]
+            await self._call(self.client.delete_objects, Delete={"Objects": names, "Quiet": True})
+            deleted += len(names)
+        return deleted
+
+    async def list_prefix(self, prefix: str) -> AsyncIterator[tuple[str, float]]:
+        """Keys under a prefix with the Unix time of their last change."""
+        async for page in self._pages(prefix):
+            for entry in page:
+                yield entry["Key"], entry["LastModified"].timestamp()
+
+    async def _pages(self, prefix: str) -> AsyncIterator[list[Any]]:
         token: dict[str, str] = {}
         while True:
             page = await self._call(self.client.list_objects_v2, Prefix=prefix, MaxKeys=_DELETE_MAX, **token)
-            objects = [{"Key": entry["Key"]} for entry in page.get("Contents", [])]
-            if objects:
-                await self._call(self.client.delete_objects, Delete={"Objects": objects, "Quiet": True})
-            deleted += len(objects)
+            if page.get("Contents"):
+                yield page["Contents"]
             if not page.get("IsTruncated"):
-                return deleted
+                return
             token = {"ContinuationToken": page["NextContinuationToken"]}
 
     def presign_get(self, key: str, *, seconds: int, disposition: str, content_type: str) -> str:

@@ -7,11 +7,12 @@ row. Bytes lie in the bucket under their hash: rows with the same content share 
 
 import hashlib
 from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Any, Final, Literal
 
 from moorage import limits
-from moorage.errors import container_file_not_found, container_not_found
+from moorage.errors import ConditionFailed, container_file_not_found, container_not_found
 from moorage.ids import new_id
 from moorage.store import keys, schema
 from moorage.store.files import Clock
@@ -56,6 +57,8 @@ class ContainerRecord:
     """... and up to where they have been written into the sandbox."""
     noted: str = ""
     """Hash of the notes about unsaved files that the model has been given."""
+    is_deleted: bool = False
+    """A 404 to everybody; its eraser is not through yet."""
 
     @property
     def expires_at(self) -> int:
@@ -131,10 +134,15 @@ class ContainerStore:
 
     async def get(self, tenant_id: str, container_id: str, *, param: str | None = None) -> ContainerRecord:
         """The container; unknown, foreign and deleted ones are all 404."""
-        record = await self._table.get(keys.container(tenant_id, container_id), keys.META)
-        if record is None or record.get("is_deleted"):
+        container = await self.peek(tenant_id, container_id)
+        if container is None or container.is_deleted:
             raise container_not_found(container_id, param=param)
-        return container_of(record)
+        return container
+
+    async def peek(self, tenant_id: str, container_id: str) -> ContainerRecord | None:
+        """What stands there, a container that is being erased included."""
+        record = await self._table.get(keys.container(tenant_id, container_id), keys.META)
+        return None if record is None else container_of(record)
 
     async def page(self, tenant_id: str, cursor: Cursor, *, name: str | None = None) -> ContainerPage:
         page = await read_page(
@@ -143,7 +151,7 @@ class ContainerStore:
             KIND,
             cursor,
             pk_of=keys.container,
-            keep=lambda record: not record.get("is_deleted") and name in (None, record["name"]),
+            keep=lambda record: not record["is_deleted"] and name in (None, record["name"]),
         )
         return ContainerPage([container_of(record) for record in page.records], page.has_more)
 
@@ -183,22 +191,27 @@ class ContainerStore:
             }
         )
 
-    async def end_life(self, container: ContainerRecord, incarnation: int) -> None:
-        await self._table.delete(keys.container(container.tenant_id, container.id), keys.life(incarnation))
+    async def end_life(self, container: ContainerRecord) -> None:
+        """The container's last sandbox is known to be stopped."""
+        await self._table.delete(keys.container(container.tenant_id, container.id), keys.life(container.incarnation))
 
     async def due(self, now: float) -> list[Record]:
         """``LIFE#`` and ``PURGE`` records whose time has come."""
         entries = await self._table.query(keys.ALIVE, up_to=keys.due(int(now), "~"), index=schema.INDEX)
         return await self._table.get_many((entry["PK"], entry["SK"]) for entry in entries)
 
+    async def drop(self, due_record: Record) -> None:
+        await self._table.delete(due_record["PK"], due_record["SK"])
+
     async def postpone(self, due_record: Record, until: int) -> None:
-        """Look at a due record again at ``until`` (Unix seconds), unless it has been replaced meanwhile."""
-        await self._table.update(
-            due_record["PK"],
-            due_record["SK"],
-            set={"GSI1SK": keys.due(until, due_record["container_id"])},
-            condition={"GSI1SK": due_record["GSI1SK"]},
-        )
+        """Look at a due record again at ``until`` (Unix seconds), unless it has been changed meanwhile."""
+        with suppress(ConditionFailed):
+            await self._table.update(
+                due_record["PK"],
+                due_record["SK"],
+                set={"GSI1SK": keys.due(until, due_record["container_id"])},
+                condition={"GSI1SK": due_record["GSI1SK"]},
+            )
 
     def purge_at(self, container: ContainerRecord) -> int:
         """Unix seconds after which nothing of an unused container is kept."""
@@ -353,6 +366,7 @@ def _container_record(container: ContainerRecord) -> Record:
         "files_added": container.files_added,
         "files_staged": container.files_staged,
         "noted": container.noted,
+        "is_deleted": container.is_deleted,
     }
 
 
@@ -373,6 +387,7 @@ def container_of(record: Record) -> ContainerRecord:
         files_added=record["files_added"],
         files_staged=record["files_staged"],
         noted=record["noted"],
+        is_deleted=record["is_deleted"],
     )
 
 

@@ -1,0 +1,736 @@
+"""The life of a container: a record, its stored files, and now and then a sandbox.
+
+A container is made by a write and has no sandbox until somebody wants to run a command in it. It loses its sandbox by idleness, by
+accident or on purpose, and gets another one, with its files, under the same id. Each sandbox is one *incarnation*, counted on the
+record; it runs through
+
+    (none) -> starting -> running -> stopping -> (none)
+
+and every arrow is a conditional write, so that of many processes that want the same thing one does it:
+
+* ``starting`` carries a claim with an end. The claimant starts the sandbox and writes the files into it, renewing its claim; the
+  others are told to come back. A claim that has run out is taken over, with the same incarnation.
+* ``running`` is believed only as long as the exec server answers.
+* ``stopping`` comes before the stop, so that nobody is handed a sandbox that is being stopped; whoever meets it may finish it.
+
+Every sandbox also has a ``LIFE#`` record, from before it is started until it is known to be stopped: the sweep finds by it what the
+dead have left running.
+"""
+
+import asyncio
+import hashlib
+import hmac
+import secrets
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from types import TracebackType
+from typing import Any, Final, Protocol, Self, TypeVar
+
+from moorage import limits
+from moorage.errors import (
+    ApiError,
+    ConditionFailed,
+    SandboxError,
+    SandboxFileMissing,
+    SandboxGone,
+    SandboxStarting,
+    container_expired,
+    file_not_found,
+    file_too_large,
+    too_many_container_files,
+)
+from moorage.sandbox.exec_client import ExecClient, FileListing, Health, SandboxFile
+from moorage.sandbox.provisioner import EgressSpec, Handle, Provisioner, SandboxSpec
+from moorage.sandbox.workspace import absolute, diff, stamp_of
+from moorage.store import keys
+from moorage.store.blobs import Blob, BlobNotFound, Blobs, BlobTooLarge
+from moorage.store.containers import (
+    WORKSPACE,
+    ContainerFile,
+    ContainerFilePage,
+    ContainerPage,
+    ContainerRecord,
+    ContainerStore,
+    SandboxRecord,
+    sandbox_attribute,
+)
+from moorage.store.files import Clock, File, Files, file_name
+from moorage.store.listing import Cursor
+from moorage.store.table import Record, Table
+
+_A = TypeVar("_A")
+_T = TypeVar("_T")
+_DISABLED: Final[Mapping[str, Any]] = {"type": "disabled"}
+
+
+class Sandbox(Protocol):
+    """What is used of :class:`~moorage.sandbox.exec_client.ExecClient` here."""
+
+    async def health(self) -> Health: ...
+    async def list_files(self, root: str = "/mnt/data") -> FileListing: ...
+    def read_file(self, path: str) -> AsyncIterator[bytes]: ...
+    async def write_file(self, path: str, content: AsyncIterator[bytes]) -> None: ...
+    async def delete_file(self, path: str) -> None: ...
+    async def aclose(self) -> None: ...
+
+
+@dataclass(frozen=True, slots=True)
+class WayOut:
+    """What a container's network policy comes to in its sandbox: nothing, unless the owner of egress says otherwise."""
+
+    egress: EgressSpec | None = None
+    env: Mapping[str, str] = field(default_factory=dict)
+
+
+async def no_way_out(container: ContainerRecord) -> WayOut:
+    """Default deny."""
+    return WayOut()
+
+
+@dataclass(frozen=True, slots=True)
+class LiveContainer:
+    """A container with a sandbox that answers. Use as ``async with`` or close it."""
+
+    record: ContainerRecord
+    handle: Handle
+    client: ExecClient
+    is_revived: bool
+    """This call gave the container a new sandbox: its files are there, the processes of earlier sandboxes are not."""
+    notes: tuple[str, ...] = ()
+    """Words for the model about stored files that could not be written into the sandbox."""
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        await self.client.aclose()
+
+    async def aclose(self) -> None:
+        await self.client.aclose()
+
+
+@dataclass(frozen=True, slots=True)
+class Artifacts:
+    """What ``/mnt/data`` holds after a command."""
+
+    files: tuple[ContainerFile, ...]
+    """All stored files of the container."""
+    changed: tuple[ContainerFile, ...]
+    """Those that this call stored anew."""
+    notes: tuple[str, ...]
+    """Words for the model about what is not stored; each set of notes is given once."""
+
+
+class Containers:
+    def __init__(
+        self,
+        table: Table,
+        blobs: Blobs,
+        provisioner: Provisioner,
+        files: Files,
+        *,
+        clock: Clock,
+        content_key: bytes,
+        retention_seconds: int = limits.RETENTION_SECONDS,
+        strict_expiry: bool = False,
+        way_out: Callable[[ContainerRecord], Awaitable[WayOut]] = no_way_out,
+        connect: Callable[[Handle], ExecClient] = ExecClient,
+    ) -> None:
+        self._store = ContainerStore(table, clock=clock, retention_seconds=retention_seconds)
+        self._blobs = blobs
+        self._provisioner = provisioner
+        self._files = files
+        self._clock = clock
+        self._content_key = content_key
+        self._strict_expiry = strict_expiry
+        self._way_out = way_out
+        self._connect = connect
+
+    # --- Records -------------------------------------------------------------------------------------------------------------
+
+    async def reserve(
+        self,
+        tenant_id: str,
+        *,
+        name: str,
+        file_ids: Sequence[str] = (),
+        idle_minutes: int = limits.CONTAINER_IDLE_MINUTES_DEFAULT,
+        memory_limit: str = "1g",
+        network_policy: Mapping[str, Any] = _DISABLED,
+        param: str = "file_ids",
+    ) -> ContainerRecord:
+        """A new container without a sandbox, holding copies of these files. ``param`` names them in a 404."""
+        files = [await self._files.get(tenant_id, file_id, param=param) for file_id in dict.fromkeys(file_ids)]
+        record = await self._store.create(
+            tenant_id, name=name, idle_minutes=idle_minutes, memory_limit=memory_limit, network_policy=network_policy
+        )
+        return await self._copy_in(record, files) if files else record
+
+    async def get(self, tenant_id: str, container_id: str, *, param: str | None = None) -> ContainerRecord:
+        """The record as it stands; 404 for unknown, foreign and deleted ones."""
+        return await self._store.get(tenant_id, container_id, param=param)
+
+    async def page(self, tenant_id: str, cursor: Cursor, *, name: str | None = None) -> ContainerPage:
+        return await self._store.page(tenant_id, cursor, name=name)
+
+    async def touch(self, tenant_id: str, container_id: str, *, param: str | None = None) -> ContainerRecord:
+        """Get it and note that it is in use. An expired one stays expired: only using it again revives it."""
+        record = await self._store.get(tenant_id, container_id, param=param)
+        return record if self.is_expired(record) else await self._store.touch(record)
+
+    async def use(self, tenant_id: str, container_id: str, *, param: str | None = None) -> ContainerRecord:
+        """Get it in order to use it: an expired one comes back to life, or is refused where expiry is strict."""
+        record = await self._store.get(tenant_id, container_id, param=param)
+        if self._strict_expiry and self.is_expired(record):
+            raise container_expired()
+        return await self._store.touch(record)
+
+    def is_expired(self, record: ContainerRecord) -> bool:
+        return record.expires_at <= self._clock()
+
+    async def delete(self, tenant_id: str, container_id: str) -> None:
+        """Stop its sandbox and erase its files; a deletion that breaks off is finished by the sweep."""
+        record = await self._store.get(tenant_id, container_id)
+        await self._store.mark_deleted(record)
+        try:
+            await self._erase(record)
+        except SandboxError:
+            return  # it is out of reach already; the sweep stops its sandbox when it can
+
+    # --- Files ---------------------------------------------------------------------------------------------------------------
+
+    async def file_page(self, record: ContainerRecord, cursor: Cursor) -> ContainerFilePage:
+        return await self._store.file_page(record, cursor)
+
+    async def file(self, record: ContainerRecord, file_id: str) -> ContainerFile:
+        return await self._store.file(record, file_id)
+
+    async def content(self, file: ContainerFile) -> AsyncIterator[bytes]:
+        async for chunk in self._blobs.get_stream(file.key):
+            yield chunk
+
+    async def add_file(self, record: ContainerRecord, *, filename: str, chunks: AsyncIterator[bytes]) -> ContainerFile:
+        """Put a user's file at ``/mnt/data/<filename>``, replacing what is there; a running sandbox has it by the next command."""
+        rows = await self._store.files(record)
+        path = WORKSPACE + file_name(filename)
+        _check_room(rows, [path])
+        blob = await self._put_content(record, chunks, _known(rows), limits.FILE_BYTES_MAX)
+        file = self._row(record, path, blob)
+        await self._add_rows(record, [file])
+        return file
+
+    async def add_files(self, record: ContainerRecord, file_ids: Sequence[str], *, param: str = "file_ids") -> ContainerRecord:
+        """Put copies of files of the Files API at ``/mnt/data/<filename>``; those that are there already stay as they are."""
+        files = [await self._files.get(record.tenant_id, file_id, param=param) for file_id in dict.fromkeys(file_ids)]
+        return await self._copy_in(record, files) if files else record
+
+    async def delete_file(self, record: ContainerRecord, file_id: str) -> None:
+        """Delete a file, in the running sandbox too."""
+        file = await self._store.file(record, file_id)
+        if record.sandbox is not None and record.sandbox.state == "running":
+            client = self._connect(self._handle(record))
+            try:
+                await client.delete_file(file.path)
+            except SandboxGone:
+                pass
+            finally:
+                await client.aclose()
+        await self._store.delete_files([file])
+        if all(row.key != file.key for row in await self._store.files(record)):
+            await self._blobs.delete(file.key)
+
+    async def _copy_in(self, record: ContainerRecord, files: Sequence[File]) -> ContainerRecord:
+        rows = await self._store.files(record)
+        stored = {row.path: row.sha256 for row in rows}
+        placed: dict[str, File] = {}
+        for file in files:
+            path = WORKSPACE + file.filename
+            if stored.get(path) == file.sha256:
+                continue
+            placed[_free_path(path, placed)] = file
+        _check_room(rows, placed)
+        copies = await _bounded(lambda place: self._copy(record, *place), placed.items())
+        return await self._add_rows(record, copies) if copies else record
+
+    async def _copy(self, record: ContainerRecord, path: str, file: File) -> ContainerFile:
+        key = keys.container_object(record.tenant_id, record.id, file.sha256)
+        try:
+            await self._blobs.copy(file.key, key)
+        except BlobNotFound as error:
+            raise file_not_found(file.id) from error
+        return self._row(record, path, Blob(key, file.bytes, file.sha256))
+
+    def _row(self, record: ContainerRecord, path: str, blob: Blob) -> ContainerFile:
+        return ContainerFile(
+            tenant_id=record.tenant_id,
+            container_id=record.id,
+            path=path,
+            bytes=blob.bytes,
+            created_at=int(self._clock()),
+            source="user",
+            sha256=blob.sha256,
+            key=blob.key,
+        )
+
+    async def _add_rows(self, record: ContainerRecord, rows: Sequence[ContainerFile]) -> ContainerRecord:
+        """The rows first, then the count that makes the next command fetch them."""
+        await self._store.put_files(rows)
+        return await self._store.change(
+            record, set={"last_active_at": int(self._clock())}, add={"files_added": len(rows)}
+        )
+
+    async def _put_content(
+        self, record: ContainerRecord, chunks: AsyncIterator[bytes], known: Mapping[str, str], bytes_max: int
+    ) -> Blob:
+        try:
+            return await self._blobs.put_addressed(
+                keys.container_objects(record.tenant_id, record.id),
+                chunks,
+                known=known,
+                bytes_max=bytes_max,
+            )
+        except BlobTooLarge as error:
+            raise file_too_large(bytes_max) from error
+
+    # --- The sandbox ------------------------------------------------------------------------------------------------------------
+
+    async def ensure(self, tenant_id: str, container_id: str) -> LiveContainer:
+        """The container with a running sandbox that has all its files.
+
+        Starts or revives the sandbox. Raises :class:`SandboxStarting` while it is not there (call again), :class:`SandboxCapacity`
+        when none can be had, and ``container_expired`` in strict mode. Safe to call from anywhere at any time, and twice at once.
+        """
+        record = await self.use(tenant_id, container_id)
+        for _ in range(limits.CONDITIONAL_WRITES_MAX):
+            try:
+                return await self._advance(record)
+            except ConditionFailed:
+                record = await self._store.get(tenant_id, container_id)
+        raise SandboxStarting(limits.CONTAINER_POLL_SECONDS)
+
+    async def running(self, tenant_id: str, container_id: str) -> LiveContainer | None:
+        """The sandbox that the container has now; None if it has none that answers. Starts nothing."""
+        record = await self._store.peek(tenant_id, container_id)
+        if record is None or record.sandbox is None or record.sandbox.state != "running":
+            return None
+        return await self._attach(record)
+
+    async def files_of(self, tenant_id: str, container_id: str) -> list[ContainerFile]:
+        """All stored files; none of a container that is gone."""
+        record = await self._store.peek(tenant_id, container_id)
+        return [] if record is None else await self._store.files(record)
+
+    async def confirm_gone(self, live: LiveContainer) -> bool:
+        """After a :class:`SandboxGone`: True if the sandbox is dead (the next :meth:`ensure` revives the container), False if only
+        the connection was torn (attach again)."""
+        if await self._answers(live.client):
+            return False
+        record = await self._store.get(live.record.tenant_id, live.record.id)
+        if record.incarnation == live.record.incarnation and record.sandbox is not None:
+            await self._end(record, _sandbox_id(record))
+        return True
+
+    async def _advance(self, record: ContainerRecord) -> LiveContainer:
+        """One step towards a running sandbox; ``ConditionFailed`` if somebody else took it."""
+        match record.sandbox:
+            case None:
+                return await self._start(await self._claim(record, record.incarnation + 1))
+            case SandboxRecord(state="starting", claimed_until=until):
+                if until > self._clock():
+                    raise SandboxStarting(limits.CONTAINER_POLL_SECONDS)
+                return await self._start(await self._claim(record, record.incarnation))
+            case SandboxRecord(state="running"):
+                live = await self._attach(record)
+                if live is not None:
+                    return live
+                await self._end(record, _sandbox_id(record))
+            case SandboxRecord(state="stopping"):
+                await self._end(record, _sandbox_id(record))
+        return await self._advance(await self._store.get(record.tenant_id, record.id))
+
+    async def _claim(self, record: ContainerRecord, incarnation: int) -> ContainerRecord:
+        """Become the one who starts this incarnation; ``ConditionFailed`` if another was faster."""
+        sandbox = SandboxRecord("starting", claim=secrets.token_hex(8), claimed_until=self._lease_end())
+        claimed = await self._store.change(
+            record,
+            set={"sandbox": sandbox_attribute(sandbox), "incarnation": incarnation},
+            condition={"sandbox": sandbox_attribute(record.sandbox), "incarnation": record.incarnation},
+        )
+        await self._store.put_life(claimed, None)
+        return claimed
+
+    async def _start(self, record: ContainerRecord) -> LiveContainer:
+        """Start the claimed incarnation and give it its files. Repeating it finds the same sandbox."""
+        try:
+            handle = await self._provisioner.start(await self._spec(record))
+        except SandboxError:
+            await self._release(record)
+            raise
+        await self._store.put_life(record, handle.sandbox_id)
+        client = self._connect(handle)
+        try:
+            record, notes = await self._stage(record, client, await self._store.files(record))
+            running = SandboxRecord("running", _claim_of(record), sandbox_id=handle.sandbox_id, endpoint=handle.endpoint)
+            record = await self._write_claimed(
+                record, {"sandbox": sandbox_attribute(running), "files_staged": record.files_added}
+            )
+        except SandboxGone:
+            await client.aclose()
+            await self._end(record, handle.sandbox_id)
+            raise SandboxStarting(limits.CONTAINER_POLL_SECONDS) from None
+        except BaseException:
+            await client.aclose()
+            raise
+        return LiveContainer(record, handle, client, is_revived=record.incarnation > 1, notes=notes)
+
+    async def _attach(self, record: ContainerRecord) -> LiveContainer | None:
+        """The running sandbox, with the files that came in meanwhile; None if it does not answer."""
+        handle = self._handle(record)
+        client = self._connect(handle)
+        notes: tuple[str, ...] = ()
+        try:
+            if not await self._answers(client):
+                await client.aclose()
+                return None
+            if record.files_added > record.files_staged:
+                rows = [row for row in await self._store.files(record) if row.staged_in != record.incarnation]
+                _, notes = await self._stage(record, client, rows)
+                record = await self._store.change(
+                    record, set={"files_staged": record.files_added}, condition={"incarnation": record.incarnation}
+                )
+        except SandboxGone:
+            await client.aclose()
+            return None
+        except BaseException:
+            await client.aclose()
+            raise
+        return LiveContainer(record, handle, client, is_revived=False, notes=notes)
+
+    async def _stage(
+        self, record: ContainerRecord, client: Sandbox, rows: Sequence[ContainerFile]
+    ) -> tuple[ContainerRecord, tuple[str, ...]]:
+        """Write rows' bytes into the sandbox and note on the rows what they look like there; answers the record with its renewed
+        claim, and notes about what could not be written (those rows stay as they are)."""
+        if not rows:
+            return record, ()
+        lease = _Lease(self, record)
+        problems = await _bounded(lambda row: self._write_in(client, row, lease), rows)
+        listed = {absolute(file): stamp_of(file) for file in (await client.list_files()).files}
+        written = [row for row, problem in zip(rows, problems, strict=True) if problem is None and row.path in listed]
+        await _bounded(lambda row: self._mark_staged(client, row, record.incarnation, listed[row.path]), written)
+        return lease.record, tuple(problem for problem in problems if problem is not None)
+
+    async def _write_in(self, client: Sandbox, row: ContainerFile, lease: "_Lease") -> str | None:
+        """Write one file into the sandbox; a note if that is not possible."""
+        try:
+            await client.write_file(row.path, lease.watched(self._blobs.get_stream(row.key)))
+        except SandboxGone:
+            raise
+        except SandboxError as error:
+            return f"Note: {row.path} could not be put into the container: {error.message}"
+        except BlobNotFound:
+            return f"Note: {row.path} could not be put into the container: its stored content is lost."
+        return None
+
+    async def _mark_staged(self, client: Sandbox, row: ContainerFile, incarnation: int, stamp: str) -> None:
+        try:
+            await self._store.mark_staged(row, incarnation, stamp)
+        except ConditionFailed as error:
+            # Replaced meanwhile: the next ensure writes the new bytes. Deleted meanwhile: so it must not be there.
+            if error.item is None:
+                await client.delete_file(row.path)
+
+    async def _answers(self, client: Sandbox) -> bool:
+        try:
+            await client.health()
+        except SandboxError:
+            return False
+        return True
+
+    async def _release(self, record: ContainerRecord) -> None:
+        """Give up the claim, so that the next caller need not wait for its end."""
+        assert record.sandbox is not None
+        free = replace(record.sandbox, claimed_until=0)
+        await self._write_claimed(record, {"sandbox": sandbox_attribute(free)})
+
+    async def _write_claimed(self, record: ContainerRecord, changes: Mapping[str, Any]) -> ContainerRecord:
+        """Write as the claimant; ``ConditionFailed`` if the claim was taken over."""
+        return await self._store.change(record, set=changes, condition={"sandbox": sandbox_attribute(record.sandbox)})
+
+    async def renew_claim(self, record: ContainerRecord) -> ContainerRecord:
+        assert record.sandbox is not None
+        renewed = replace(record.sandbox, claimed_until=self._lease_end())
+        return await self._write_claimed(record, {"sandbox": sandbox_attribute(renewed)})
+
+    async def _end(self, record: ContainerRecord, sandbox_id: str | None) -> None:
+        """Stop the record's sandbox, if it is known, and forget it. The stop comes first: a new incarnation must not find it."""
+        if sandbox_id is not None:
+            await self._provisioner.stop(sandbox_id)
+        try:
+            await self._store.change(record, set={"sandbox": None}, condition={"incarnation": record.incarnation})
+        except ConditionFailed:
+            return  # a newer incarnation has begun, or the container is erased
+        await self._store.end_life(record)
+
+    def _lease_end(self) -> int:
+        return int(self._clock()) + limits.CONTAINER_START_LEASE_SECONDS
+
+    async def _spec(self, record: ContainerRecord) -> SandboxSpec:
+        way_out = await self._way_out(record)
+        return SandboxSpec(
+            tenant_id=record.tenant_id,
+            container_id=record.id,
+            token=self._token(record),
+            memory_gib=limits.MEMORY_LIMITS[record.memory_limit],
+            env=way_out.env,
+            egress=way_out.egress,
+        )
+
+    def _handle(self, record: ContainerRecord) -> Handle:
+        assert record.sandbox is not None
+        assert record.sandbox.endpoint is not None
+        assert record.sandbox.sandbox_id is not None
+        return Handle(endpoint=record.sandbox.endpoint, token=self._token(record), sandbox_id=record.sandbox.sandbox_id)
+
+    def _token(self, record: ContainerRecord) -> str:
+        """Derived, so that the table holds nothing that opens a sandbox; another one for each incarnation."""
+        message = f"sandbox\0{record.id}\0{record.incarnation}".encode()
+        return hmac.new(self._content_key, message, hashlib.sha256).hexdigest()
+
+    # --- Artifacts ---------------------------------------------------------------------------------------------------------------
+
+    async def sync_artifacts(self, live: LiveContainer) -> Artifacts:
+        """Store what changed under ``/mnt/data``; to be called after each command. Twice at once stores the same twice, harmlessly.
+
+        Raises :class:`SandboxGone` if the sandbox dies meanwhile; what was stored by then stays.
+        """
+        record = live.record
+        rows = await self._store.files(record)
+        change = diff(await live.client.list_files(), rows, record.incarnation)
+        before = {row.path: row for row in rows}
+        known = _known(rows)
+        stored = await _bounded(lambda file: self._store_artifact(live, file, before.get(absolute(file)), known), change.changed)
+        saved = [file for file, _ in stored if file is not None]
+        notes = [note for _, note in stored if note is not None]
+        now = int(self._clock())
+        saved += [
+            replace(row, path=absolute(file), created_at=now, source="assistant", stamp=stamp_of(file))
+            for row, file in change.renamed
+        ]
+        await self._store.put_files(saved)
+        await self._store.delete_files(change.removed)
+        gone = {row.path for row in change.removed}
+        files = {path: row for path, row in before.items() if path not in gone} | {file.path: file for file in saved}
+        return Artifacts(
+            files=tuple(files[path] for path in sorted(files)),
+            changed=tuple(saved),
+            notes=await self._new_notes(record, (*change.notes, *notes)),
+        )
+
+    async def _store_artifact(
+        self, live: LiveContainer, file: SandboxFile, earlier: ContainerFile | None, known: Mapping[str, str]
+    ) -> tuple[ContainerFile | None, str | None]:
+        """The row of a changed file, its bytes stored; or a note why not; or neither, if it has vanished."""
+        record, path = live.record, absolute(file)
+        try:
+            blob = await self._put_content(record, live.client.read_file(file.path), known, limits.ARTIFACT_BYTES_MAX)
+        except SandboxFileMissing:
+            return None, None  # deleted since it was listed: the next listing tells
+        except ApiError:
+            return None, f"Note: files over {limits.ARTIFACT_BYTES_MAX} bytes are not saved: {path}."
+        except SandboxGone:
+            raise
+        except SandboxError as error:
+            return None, f"Note: {path} could not be saved: {error.message}"
+        is_same = earlier is not None and earlier.sha256 == blob.sha256
+        return ContainerFile(
+            tenant_id=record.tenant_id,
+            container_id=record.id,
+            path=path,
+            bytes=blob.bytes,
+            created_at=earlier.created_at if earlier is not None else int(self._clock()),
+            source=earlier.source if earlier is not None and is_same else "assistant",
+            sha256=blob.sha256,
+            key=blob.key,
+            staged_in=record.incarnation,
+            stamp=stamp_of(file),
+        ), None
+
+    async def _new_notes(self, record: ContainerRecord, notes: tuple[str, ...]) -> tuple[str, ...]:
+        """The notes, if they are others than those that were given last."""
+        noted = hashlib.sha256("\n".join(notes).encode()).hexdigest() if notes else ""
+        current = await self._store.get(record.tenant_id, record.id)
+        if noted == current.noted:
+            return ()
+        await self._store.change(current, set={"noted": noted})
+        return notes
+
+    # --- The sweep ---------------------------------------------------------------------------------------------------------------
+
+    async def expire_due(self, now: float) -> int:
+        """Stop idle sandboxes, erase containers past their retention, finish what others left undone; answers how many were
+        settled. To be called about once a minute; harmless to run twice, or twice at once."""
+        settled = 0
+        for due in await self._store.due(now):
+            try:
+                settled += await self._settle(due, now)
+            except SandboxError:
+                await self._store.postpone(due, int(now) + limits.CONTAINER_RETRY_SECONDS)
+            except ConditionFailed:
+                continue  # somebody used it in this moment: it comes up again when it is due
+        return settled
+
+    async def _settle(self, due: Record, now: float) -> bool:
+        record = await self._store.peek(due["tenant_id"], due["container_id"])
+        if due["SK"] == keys.PURGE:
+            return await self._settle_purge(due, record, now)
+        if record is None or record.incarnation != due["incarnation"] or record.sandbox is None:
+            if due["sandbox_id"] is not None:
+                await self._provisioner.stop(due["sandbox_id"])
+            await self._store.drop(due)
+            return True
+        if record.expires_at > now:
+            await self._store.postpone(due, record.expires_at)
+            return False
+        return await self._expire(record)
+
+    async def _settle_purge(self, due: Record, record: ContainerRecord | None, now: float) -> bool:
+        if record is None:
+            await self._store.drop(due)
+        elif record.is_deleted or self._store.purge_at(record) <= now:
+            await self._erase(record)
+        else:
+            await self._store.postpone(due, self._store.purge_at(record))
+            return False
+        return True
+
+    async def _expire(self, record: ContainerRecord) -> bool:
+        """Stop an idle sandbox, unless something still runs in it."""
+        assert record.sandbox is not None
+        if record.sandbox.state == "starting":
+            # Nobody came back for it. Starting is the way to learn which sandbox it is, if there is one.
+            handle = await self._provisioner.start(await self._spec(record))
+            await self._end(record, handle.sandbox_id)
+            return True
+        if record.sandbox.state == "running" and await self._is_busy(record):
+            await self._store.change(
+                record, set={"last_active_at": int(self._clock())}, condition={"incarnation": record.incarnation}
+            )
+            return False
+        stopping = replace(record.sandbox, state="stopping")
+        record = await self._store.change(
+            record,
+            set={"sandbox": sandbox_attribute(stopping)},
+            condition={"sandbox": sandbox_attribute(record.sandbox), "last_active_at": record.last_active_at},
+        )
+        await self._end(record, _sandbox_id(record))
+        await self._collect(record)
+        return True
+
+    async def _is_busy(self, record: ContainerRecord) -> bool:
+        """Whether commands run in it; stores its files on the way, because background processes write without a command."""
+        handle = self._handle(record)
+        client = self._connect(handle)
+        try:
+            if (await client.health()).running > 0:
+                return True
+            await self.sync_artifacts(LiveContainer(record, handle, client, is_revived=False))
+        except SandboxError:
+            return False
+        finally:
+            await client.aclose()
+        return False
+
+    async def _collect(self, record: ContainerRecord) -> None:
+        """Delete objects that no row names any more. Only now, with the sandbox stopped: a command's end could name them again."""
+        prefix = keys.container_objects(record.tenant_id, record.id)
+        named = {row.key for row in await self._store.files(record)}
+        horizon = self._clock() - limits.CONTAINER_OBJECT_SECONDS_MIN
+        async for key, modified_at in self._blobs.list_prefix(prefix):
+            if key not in named and modified_at < horizon:
+                await self._blobs.delete(key)
+
+    async def _erase(self, record: ContainerRecord) -> None:
+        if record.sandbox is not None:
+            sandbox_id = record.sandbox.sandbox_id
+            if sandbox_id is None:
+                sandbox_id = (await self._provisioner.start(await self._spec(record))).sandbox_id
+            await self._end(record, sandbox_id)
+        await self._blobs.delete_prefix(keys.container_objects(record.tenant_id, record.id))
+        await self._store.erase(record.tenant_id, record.id)
+
+    def lease_left(self, record: ContainerRecord) -> float:
+        """Seconds until the claim on the record runs out."""
+        assert record.sandbox is not None
+        return record.sandbox.claimed_until - self._clock()
+
+
+class _Lease:
+    """Keeps a starter's claim alive while bytes flow."""
+
+    def __init__(self, containers: Containers, record: ContainerRecord) -> None:
+        self._containers = containers
+        self._lock = asyncio.Lock()
+        self.record = record
+
+    async def watched(self, chunks: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
+        async for chunk in chunks:
+            await self._renew_if_due()
+            yield chunk
+
+    async def _renew_if_due(self) -> None:
+        async with self._lock:
+            sandbox = self.record.sandbox
+            if sandbox is None or sandbox.state != "starting":
+                return
+            if self._containers.lease_left(self.record) < limits.CONTAINER_START_LEASE_SECONDS / 2:
+                self.record = await self._containers.renew_claim(self.record)
+
+
+def _check_room(rows: Sequence[ContainerFile], paths: Iterable[str]) -> None:
+    if len({row.path for row in rows} | set(paths)) > limits.ARTIFACTS_MAX:
+        raise too_many_container_files(limits.ARTIFACTS_MAX)
+
+
+def _free_path(path: str, taken: Mapping[str, object]) -> str:
+    """``report.csv``, or ``report-2.csv`` if another file of the same request bears that name."""
+    stem, dot, suffix = path.rpartition(".")
+    if not dot or stem.endswith("/"):
+        stem, suffix = path, ""
+    candidate, number = path, 1
+    while candidate in taken:
+        number += 1
+        candidate = f"{stem}-{number}{dot if suffix else ''}{suffix}"
+    return candidate
+
+
+def _known(rows: Sequence[ContainerFile]) -> dict[str, str]:
+    """Where content is stored already, by its SHA-256."""
+    return {row.sha256: row.key for row in rows}
+
+
+def _sandbox_id(record: ContainerRecord) -> str | None:
+    return None if record.sandbox is None else record.sandbox.sandbox_id
+
+
+def _claim_of(record: ContainerRecord) -> str:
+    assert record.sandbox is not None
+    return record.sandbox.claim
+
+
+async def _bounded(work: Callable[[_A], Awaitable[_T]], things: Iterable[_A]) -> list[_T]:
+    """Results in order, ``CONTAINER_TRANSFERS_MAX`` at a time; the first failure cancels the rest and is raised as it is."""
+    gate = asyncio.Semaphore(limits.CONTAINER_TRANSFERS_MAX)
+
+    async def one(thing: _A) -> _T:
+        async with gate:
+            return await work(thing)
+
+    tasks = [asyncio.ensure_future(one(thing)) for thing in things]
+    try:
+        return await asyncio.gather(*tasks)
+    except BaseException:
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+        raise
