@@ -35,7 +35,7 @@ class Settings:
     egress_proxy: str | None = None
     """Where sandboxes reach the proxy: ``unix:/path`` locally, ``http://host:3128`` on AWS."""
     egress_key: str | None = None
-    """Id, alias or ARN of the KMS key that seals ``domain_secrets``. The API generates data keys under it, the proxy decrypts them."""
+    """The KMS key (id, alias or ARN) that seals ``domain_secrets``: the API generates data keys, the proxy decrypts them."""
     egress_ca: str | None = None
     """The proxy's CA certificate (never its key) for the sandboxes to trust: a file's path, or the PEM text itself."""
     egress_ports: tuple[int, ...] = (80, 443)

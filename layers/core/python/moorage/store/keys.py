@@ -35,6 +35,7 @@ DONE_PREFIX: Final = "DONE#"
 FILE_PREFIX: Final = "FILE#"
 INFLIGHT: Final = "INFLIGHT"
 ALIVE: Final = "ALIVE"
+KEYS: Final = "KEYS"
 
 
 def response(tenant_id: str, response_id: str) -> str:
@@ -153,7 +154,7 @@ def source(response_id: str) -> str:
 # --- The way out (all but the credential lie in the container's partition, and go with it) ------------------------------------
 
 EGRESS_POLICY: Final = "EGRESS#POLICY"
-EGRESS_SECRET_PREFIX: Final = "EGRESS#SECRET#"
+EGRESS_SEALED_PREFIX: Final = "EGRESS#SEALED#"
 EGRESS_LOG_PREFIX: Final = "EGRESS#LOG#"
 EGRESS_OPERATOR_SECRETS: Final = "EGRESS#SECRETS"
 """Partition of the operator's named secrets; the sort key is the name."""
@@ -164,8 +165,8 @@ def egress_credential(credential_sha256: str) -> str:
     return f"P#{credential_sha256}"
 
 
-def egress_secret(name: str) -> str:
-    return f"{EGRESS_SECRET_PREFIX}{name}"
+def egress_sealed(name: str) -> str:
+    return f"{EGRESS_SEALED_PREFIX}{name}"
 
 
 def egress_entry(entry_id: str) -> str:

@@ -1,0 +1,138 @@
+"""The deployment's own certificate authority: P-256, made once, its key readable by the proxy alone.
+
+Only connections to domains that have secrets are opened with its certificates. The shape of both kinds of certificate is what the
+strictest readers ask for: Python 3.13 checks key usage and key identifiers, Go and Node read only the subject alternative name, and
+Apple's rule of at most 398 days holds for leaves.
+"""
+
+import datetime
+import os
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Final
+
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes, serialization
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
+
+CERTIFICATE_FILE: Final = "egress-ca.pem"
+KEY_FILE: Final = "egress-ca.key"
+
+_CA_LIFE: Final = datetime.timedelta(days=3650)
+_LEAF_LIFE: Final = datetime.timedelta(days=30)
+_CLOCK_SKEW: Final = datetime.timedelta(days=1)
+
+
+@dataclass(frozen=True, slots=True)
+class Authority:
+    certificate: x509.Certificate
+    key: ec.EllipticCurvePrivateKey = field(repr=False)
+
+    @property
+    def certificate_pem(self) -> str:
+        return self.certificate.public_bytes(serialization.Encoding.PEM).decode()
+
+    @property
+    def key_pem(self) -> bytes:
+        return self.key.private_bytes(serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption())
+
+
+def ensure_ca(directory: Path) -> Authority:
+    """The authority kept in ``directory``, made there if it is not (``egress-ca.key`` with mode 0600, ``egress-ca.pem``).
+
+    Two processes may do this at once: the key file is created exclusively, and the certificate is derived from it.
+    """
+    directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+    certificate_file, key_file = directory / CERTIFICATE_FILE, directory / KEY_FILE
+    if certificate_file.exists():
+        return load_ca(certificate_file.read_bytes(), key_file.read_bytes())
+    authority = new_ca()
+    try:
+        _write_new(key_file, authority.key_pem, 0o600)
+    except FileExistsError:
+        authority = _certified(_private_key(key_file.read_bytes()))
+    temporary = directory / f".{CERTIFICATE_FILE}.{os.getpid()}"
+    _write_new(temporary, authority.certificate_pem.encode(), 0o644)
+    temporary.replace(certificate_file)
+    return load_ca(certificate_file.read_bytes(), key_file.read_bytes())
+
+
+def load_ca(certificate_pem: bytes, key_pem: bytes) -> Authority:
+    """Raises :class:`ValueError` if the two do not belong together or the key is no P-256 key."""
+    certificate, key = x509.load_pem_x509_certificate(certificate_pem), _private_key(key_pem)
+    if certificate.public_key() != key.public_key():
+        raise ValueError("The egress CA's certificate and key do not belong together.")
+    return Authority(certificate, key)
+
+
+def new_ca() -> Authority:
+    return _certified(ec.generate_private_key(ec.SECP256R1()))
+
+
+def leaf(authority: Authority, host: str, key: ec.EllipticCurvePublicKey) -> x509.Certificate:
+    """A server certificate for one DNS name."""
+    now = datetime.datetime.now(datetime.UTC)
+    return (
+        x509.CertificateBuilder()
+        .subject_name(x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, host[:64])]))
+        .issuer_name(authority.certificate.subject)
+        .public_key(key)
+        .serial_number(x509.random_serial_number())
+        .not_valid_before(now - _CLOCK_SKEW)
+        .not_valid_after(min(now + _LEAF_LIFE, authority.certificate.not_valid_after_utc))
+        .add_extension(x509.SubjectAlternativeName([x509.DNSName(host)]), critical=False)
+        .add_extension(x509.BasicConstraints(ca=False, path_length=None), critical=True)
+        .add_extension(_key_usage(signs_certificates=False), critical=True)
+        .add_extension(x509.ExtendedKeyUsage([ExtendedKeyUsageOID.SERVER_AUTH]), critical=False)
+        .add_extension(x509.SubjectKeyIdentifier.from_public_key(key), critical=False)
+        .add_extension(x509.AuthorityKeyIdentifier.from_issuer_public_key(authority.key.public_key()), critical=False)
+        .sign(authority.key, hashes.SHA256())
+    )
+
+
+def _certified(key: ec.EllipticCurvePrivateKey) -> Authority:
+    now = datetime.datetime.now(datetime.UTC)
+    name = x509.Name(
+        [x509.NameAttribute(NameOID.COMMON_NAME, "moorage egress"), x509.NameAttribute(NameOID.ORGANIZATION_NAME, "moorage")]
+    )
+    certificate = (
+        x509.CertificateBuilder()
+        .subject_name(name)
+        .issuer_name(name)
+        .public_key(key.public_key())
+        .serial_number(x509.random_serial_number())
+        .not_valid_before(now - _CLOCK_SKEW)
+        .not_valid_after(now + _CA_LIFE)
+        .add_extension(x509.BasicConstraints(ca=True, path_length=0), critical=True)
+        .add_extension(_key_usage(signs_certificates=True), critical=True)
+        .add_extension(x509.SubjectKeyIdentifier.from_public_key(key.public_key()), critical=False)
+        .sign(key, hashes.SHA256())
+    )
+    return Authority(certificate, key)
+
+
+def _key_usage(*, signs_certificates: bool) -> x509.KeyUsage:
+    return x509.KeyUsage(
+        digital_signature=not signs_certificates,
+        content_commitment=False,
+        key_encipherment=False,
+        data_encipherment=False,
+        key_agreement=False,
+        key_cert_sign=signs_certificates,
+        crl_sign=signs_certificates,
+        encipher_only=False,
+        decipher_only=False,
+    )
+
+
+def _private_key(pem: bytes) -> ec.EllipticCurvePrivateKey:
+    key = serialization.load_pem_private_key(pem, password=None)
+    if not isinstance(key, ec.EllipticCurvePrivateKey) or not isinstance(key.curve, ec.SECP256R1):
+        raise ValueError("The egress CA's key is no P-256 key.")
+    return key
+
+
+def _write_new(path: Path, content: bytes, mode: int) -> None:
+    with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode), "wb") as file:
+        file.write(content)

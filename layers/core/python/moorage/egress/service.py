@@ -1,0 +1,171 @@
+"""The way out, as the API sees it: open it for a container, close it, list what happened.
+
+The proxy's side of the same records is ``grants.py``.
+"""
+
+import hashlib
+import secrets as random
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+from moorage.egress.policy import Policy, Reason, sentence, validate_request_policy
+from moorage.egress.secrets import (
+    DataKey,
+    DomainSecret,
+    KeyService,
+    OperatorSecret,
+    check_operator_secret,
+    container_context,
+    seal,
+    seal_operator_secret,
+    validate_domain_secrets,
+)
+from moorage.egress.store import EgressStore, Entry, GrantRecord
+from moorage.errors import bad_request
+from moorage.settings import Settings
+from moorage.store.table import Table
+
+
+@dataclass(frozen=True, slots=True)
+class EgressGrant:
+    """What a sandbox needs to use the proxy."""
+
+    username: str
+    """The container's id."""
+    password: str = field(repr=False)
+    """The proxy credential, 256 random bits. The container can read it; it only says whose policy applies."""
+    placeholders: Mapping[str, str]
+    """Environment variables: the secrets' names and what stands in for their values."""
+
+
+def ceiling(settings: Settings) -> Policy:
+    """The widest policy that this deployment gives to any container, without domains of its own."""
+    return Policy(
+        ceiling=settings.allowed_egress_domains,
+        ports=settings.egress_ports,
+        own_networks=settings.egress_own_networks,
+        allowed_networks=settings.egress_allowed_networks,
+    )
+
+
+def credential_sha256(password: str) -> str:
+    return hashlib.sha256(password.encode()).hexdigest()
+
+
+class Egress:
+    def __init__(self, table: Table, keys: KeyService | None, settings: Settings, clock: Callable[[], int]) -> None:
+        """``keys`` None: this deployment seals no secrets. ``clock`` gives Unix seconds."""
+        self.store = EgressStore(table)
+        self._keys = keys
+        self._settings = settings
+        self._clock = clock
+
+    def validate(
+        self, network_policy: Mapping[str, Any] | None, *, param: str = "network_policy"
+    ) -> tuple[Policy, tuple[DomainSecret, ...]]:
+        """A request's ``network_policy`` (as JSON) inside the operator's ceiling. Raises :class:`ApiError` 400."""
+        policy = validate_request_policy(network_policy, ceiling(self._settings), param=param)
+        secrets = validate_domain_secrets(network_policy, policy, param=param)
+        if policy.domains and self._settings.egress_proxy is None:
+            raise bad_request(
+                f"'{param}' asks for a network, and this deployment runs no egress proxy (MOORAGE_EGRESS_PROXY). Use "
+                "{'type': 'disabled'}, or ask the operator to start one.",
+                param=param,
+                code="network_unavailable",
+            )
+        if secrets and self._keys is None:
+            raise bad_request(
+                f"'{param}.domain_secrets' cannot be kept: this deployment has no key for them (MOORAGE_EGRESS_KEY).",
+                param=f"{param}.domain_secrets",
+                code="secrets_unavailable",
+            )
+        return policy, secrets
+
+    async def open(
+        self, tenant_id: str, container_id: str, policy: Policy, secrets: tuple[DomainSecret, ...] = ()
+    ) -> EgressGrant | None:
+        """Let a container out as far as its (validated) policy says; None if that is nowhere.
+
+        Doing it again writes everything anew with a fresh credential: the older credential ends, which harms only a sandbox that
+        nobody uses any more.
+        """
+        if not policy.domains:
+            await self.store.delete(tenant_id, container_id)
+            return None
+        for secret in secrets:
+            if secret.value is None:
+                check_operator_secret(secret, await self.store.load_operator_secret(secret.name), tenant_id)
+        context = container_context(tenant_id, container_id)
+        key: DataKey | None = None
+        if any(secret.value is not None for secret in secrets):
+            assert self._keys is not None, "secrets were validated without a key service"
+            key = await self._keys.generate(context)
+        grant = GrantRecord(
+            tenant_id=tenant_id,
+            container_id=container_id,
+            credential_sha256="",
+            domains=policy.domains,
+            version="",
+            expires_at=0,
+            wrapped_key=None if key is None else key.wrapped,
+            secrets=tuple(seal(secret, key, context) for secret in secrets),
+        )
+        return await self._issue(grant)
+
+    async def renew(self, tenant_id: str, container_id: str) -> EgressGrant | None:
+        """A fresh credential for a new sandbox of the same container, with the policy and the placeholders it had; None if it has
+        no network. The old sandbox's credential ends."""
+        grant = await self.store.load(tenant_id, container_id)
+        return None if grant is None else await self._issue(grant)
+
+    async def _issue(self, grant: GrantRecord) -> EgressGrant:
+        password = random.token_urlsafe(32)
+        issued = replace(
+            grant,
+            credential_sha256=credential_sha256(password),
+            version=random.token_hex(8),
+            expires_at=self._clock() + self._settings.retention_seconds,
+        )
+        await self.store.save(issued)
+        return EgressGrant(grant.container_id, password, {secret.name: secret.placeholder for secret in grant.secrets})
+
+    async def close(self, tenant_id: str, container_id: str) -> None:
+        """End a container's way out, within seconds also for open connections. Its log stays."""
+        await self.store.delete(tenant_id, container_id)
+
+    async def log(
+        self, tenant_id: str, container_id: str, *, after: str | None = None, descending: bool = True, limit: int = 100
+    ) -> list[Entry]:
+        """The container's decisions, newest first unless asked otherwise, beyond the entry ``after``."""
+        return await self.store.entries(tenant_id, container_id, after=after, descending=descending, limit=limit)
+
+    async def refusals_since(self, tenant_id: str, container_id: str, at_ms: int) -> str:
+        """For the end of a command's output: which hosts were refused since ``at_ms``, why, and how to allow them; often empty.
+
+        curl and git hide the body of a refused CONNECT, so that the model would otherwise only see "403".
+        """
+        entries = await self.store.entries(tenant_id, container_id, after=f"{max(0, at_ms):013d}", descending=False, limit=50)
+        refused = {(entry.host, entry.port, entry.reason): entry for entry in entries if entry.decision == "denied"}
+        return "".join(f"[egress] {entry_sentence(entry)}\n" for entry in refused.values())
+
+    def ca_pem(self) -> str:
+        """The proxy's CA certificate for the sandboxes, empty if none is configured."""
+        configured = self._settings.egress_ca or ""
+        return configured if configured.startswith("-----BEGIN") or not configured else Path(configured).read_text()
+
+    # --- The operator's named secrets ---
+
+    async def define_secret(self, name: str, domain: str, value: str, tenants: tuple[str, ...] = ()) -> OperatorSecret:
+        """Keep a credential that requests may refer to by name; one of the same name is replaced."""
+        if self._keys is None:
+            raise bad_request("This deployment has no key for secrets (MOORAGE_EGRESS_KEY).", code="secrets_unavailable")
+        secret = await seal_operator_secret(name, domain, value, tenants, self._keys)
+        await self.store.save_operator_secret(secret)
+        return secret
+
+
+def entry_sentence(entry: Entry) -> str:
+    """What the container was told, or would have been."""
+    return sentence(Reason(entry.reason), entry.host, entry.port)

@@ -1,0 +1,209 @@
+"""What the table knows of a container's way out: its policy, its sealed secrets, its proxy credential and its decisions.
+
+Everything but the credential's record lies in the container's partition, so that deleting the container takes it along; the
+credential's record only leads there and is worth nothing without the policy it leads to. The proxy believes the policy record,
+which repeats the credential's hash: an old credential ends with the next write of that record.
+"""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+from moorage.egress.secrets import OperatorSecret, SealedSecret
+from moorage.store import keys
+from moorage.store.table import Record, Table
+
+
+@dataclass(frozen=True, slots=True)
+class GrantRecord:
+    """One container's permission to use the proxy."""
+
+    tenant_id: str
+    container_id: str
+    credential_sha256: str
+    domains: tuple[str, ...]
+    version: str
+    """Changes with every write, so that the proxy knows when to open the secrets anew."""
+    expires_at: int
+    """Unix seconds; the records' TTL."""
+    wrapped_key: bytes | None = field(default=None, repr=False)
+    secrets: tuple[SealedSecret, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """One decision, as it is logged, stored and listed. It has no place for a value: paths carry no query."""
+
+    id: str
+    """``<milliseconds, 13 digits>-<8 hex digits>``: sorts by time."""
+    at_ms: int
+    tenant_id: str
+    container_id: str
+    host: str
+    port: int
+    method: str
+    path: str | None
+    """None for a tunnel: what goes through it is not opened."""
+    decision: str
+    """``allowed`` or ``denied``."""
+    reason: str
+    address: str | None = None
+    secrets: tuple[str, ...] = ()
+    """Names of the secrets that were put in."""
+    bytes_sent: int = 0
+    """From the container to the host, of the body or the tunnel."""
+    bytes_received: int = 0
+    count: int = 1
+    """Equal decisions in quick succession are kept as one."""
+    status: int | None = None
+    error: str | None = None
+    """Why an allowed request still failed (the host did not answer, its certificate did not hold)."""
+
+
+class EgressStore:
+    def __init__(self, table: Table) -> None:
+        self._table = table
+
+    async def save(self, grant: GrantRecord) -> None:
+        """Write a grant over whatever the container had. Secrets that are no longer named are removed.
+
+        The policy is written last: until then the proxy refuses the new credential, and afterwards the old one.
+        """
+        pk = keys.container(grant.tenant_id, grant.container_id)
+        stale = await self._records(pk)
+        kept = {keys.egress_sealed(secret.name) for secret in grant.secrets}
+        await self._table.write_many(
+            puts=[_secret_record(pk, secret, grant.expires_at) for secret in grant.secrets] + [_credential_record(grant)],
+            deletes=[(pk, record["SK"]) for record in stale if record["SK"] not in kept | {keys.EGRESS_POLICY}],
+        )
+        await self._table.put(_policy_record(pk, grant))
+        await self._forget_credentials(record for record in stale if record.get("credential_sha256") != grant.credential_sha256)
+
+    async def delete(self, tenant_id: str, container_id: str) -> None:
+        """End a container's permission; its log stays. The policy goes first."""
+        pk = keys.container(tenant_id, container_id)
+        stale = await self._records(pk)
+        await self._table.delete(pk, keys.EGRESS_POLICY)
+        await self._table.write_many(deletes=[(pk, record["SK"]) for record in stale if record["SK"] != keys.EGRESS_POLICY])
+        await self._forget_credentials(stale)
+
+    async def _forget_credentials(self, records: Iterable[Record]) -> None:
+        hashes = [record["credential_sha256"] for record in records if "credential_sha256" in record]
+        await self._table.write_many(deletes=[(keys.egress_credential(digest), keys.META) for digest in hashes])
+
+    async def holder(self, credential_sha256: str) -> tuple[str, str] | None:
+        """``(tenant_id, container_id)`` that a credential was made for, whether or not it still holds."""
+        record = await self._table.get(keys.egress_credential(credential_sha256), keys.META)
+        return None if record is None else (record["tenant_id"], record["container_id"])
+
+    async def load(self, tenant_id: str, container_id: str) -> GrantRecord | None:
+        records = await self._records(keys.container(tenant_id, container_id))
+        if not records or records[0]["SK"] != keys.EGRESS_POLICY:
+            return None
+        policy, *sealed = records
+        return GrantRecord(
+            tenant_id=tenant_id,
+            container_id=container_id,
+            credential_sha256=policy["credential_sha256"],
+            domains=tuple(policy["domains"]),
+            version=policy["version"],
+            expires_at=policy["ttl"],
+            wrapped_key=policy["wrapped_key"],
+            secrets=tuple(_sealed(record) for record in sealed),
+        )
+
+    async def _records(self, pk: str) -> list[Record]:
+        return await self._table.query(pk, prefix=keys.EGRESS_POLICY, up_to=keys.EGRESS_SEALED_PREFIX + "\uffff")
+
+    # --- The operator's secrets ---
+
+    async def save_operator_secret(self, secret: OperatorSecret) -> None:
+        await self._table.put({"PK": keys.EGRESS_OPERATOR_SECRETS, "SK": secret.name, **asdict(secret)})
+
+    async def load_operator_secret(self, name: str) -> OperatorSecret | None:
+        record = await self._table.get(keys.EGRESS_OPERATOR_SECRETS, name)
+        return None if record is None else _operator_secret(record)
+
+    async def list_operator_secrets(self) -> list[OperatorSecret]:
+        return [_operator_secret(record) for record in await self._table.query(keys.EGRESS_OPERATOR_SECRETS)]
+
+    async def delete_operator_secret(self, name: str) -> bool:
+        """False if there was none."""
+        return await self._table.delete(keys.EGRESS_OPERATOR_SECRETS, name) is not None
+
+    # --- The log ---
+
+    async def append(self, entries: Iterable[Entry], expires_at: int) -> None:
+        """Keep decisions; an entry that is already there (a tunnel that has ended) is written over."""
+        await self._table.write_many(puts=[_entry_record(entry, expires_at) for entry in entries])
+
+    async def entries(
+        self, tenant_id: str, container_id: str, *, after: str | None = None, descending: bool = True, limit: int = 100
+    ) -> list[Entry]:
+        """Decisions from the newest (or the oldest), beyond the one with the id ``after``."""
+        pk = keys.container(tenant_id, container_id)
+        if after is None:
+            records = await self._table.query(pk, prefix=keys.EGRESS_LOG_PREFIX, descending=descending, limit=limit)
+        elif descending:
+            # The range includes its upper end: one more is read, and the entry itself is left out.
+            upper = keys.egress_entry(after)
+            records = await self._table.query(pk, prefix=keys.EGRESS_LOG_PREFIX, up_to=upper, descending=True, limit=limit + 1)
+            records = [record for record in records if record["SK"] != upper][:limit]
+        else:
+            records = await self._table.query(
+                pk, prefix=keys.EGRESS_LOG_PREFIX, after=keys.egress_entry(after), descending=False, limit=limit
+            )
+        return [_entry(record, tenant_id, container_id) for record in records]
+
+
+def _policy_record(pk: str, grant: GrantRecord) -> Record:
+    return {
+        "PK": pk,
+        "SK": keys.EGRESS_POLICY,
+        "credential_sha256": grant.credential_sha256,
+        "domains": list(grant.domains),
+        "version": grant.version,
+        "wrapped_key": grant.wrapped_key,
+        "ttl": grant.expires_at,
+    }
+
+
+def _credential_record(grant: GrantRecord) -> Record:
+    return {
+        "PK": keys.egress_credential(grant.credential_sha256),
+        "SK": keys.META,
+        "tenant_id": grant.tenant_id,
+        "container_id": grant.container_id,
+        "ttl": grant.expires_at,
+    }
+
+
+def _secret_record(pk: str, secret: SealedSecret, expires_at: int) -> Record:
+    return {"PK": pk, "SK": keys.egress_sealed(secret.name), "ttl": expires_at, **asdict(secret)}
+
+
+def _sealed(record: Record) -> SealedSecret:
+    return SealedSecret(
+        name=record["name"],
+        domain=record["domain"],
+        placeholder=record["placeholder"],
+        methods=tuple(record["methods"]),
+        path_prefixes=tuple(record["path_prefixes"]),
+        places=tuple(record["places"]),
+        ciphertext=record["ciphertext"],
+    )
+
+
+def _operator_secret(record: Record) -> OperatorSecret:
+    return OperatorSecret(record["name"], record["domain"], tuple(record["tenants"]), record["wrapped_key"], record["ciphertext"])
+
+
+def _entry_record(entry: Entry, expires_at: int) -> Record:
+    body: dict[str, Any] = {key: value for key, value in asdict(entry).items() if key not in ("tenant_id", "container_id")}
+    pk = keys.container(entry.tenant_id, entry.container_id)
+    return {"PK": pk, "SK": keys.egress_entry(entry.id), "ttl": expires_at, **body}
+
+
+def _entry(record: Mapping[str, Any], tenant_id: str, container_id: str) -> Entry:
+    body = {key: value for key, value in record.items() if key not in ("PK", "SK", "ttl")}
+    return Entry(tenant_id=tenant_id, container_id=container_id, **body | {"secrets": tuple(body["secrets"])})
