@@ -7,7 +7,7 @@ here: hosted and client tools that the upstream does not know natively have been
 (``model/lowering.py``), and ``loop/assemble.py`` turns deltas into items and events afterwards.
 """
 
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncGenerator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal, Protocol
 
@@ -160,7 +160,7 @@ class Provider(Protocol):
     native_tools: frozenset[str]
     """Tool types that this upstream takes as they are, ``function`` always among them."""
 
-    def stream(self, request: ModelRequest) -> AsyncIterator[Delta]:
+    def stream(self, request: ModelRequest) -> AsyncGenerator[Delta, None]:
         """Ask, and yield deltas as they come.
 
         Raises :class:`moorage.errors.UpstreamError` for refusals, failures, hangs (no byte for ``limits.UPSTREAM_IDLE_SECONDS``)

@@ -1,0 +1,403 @@
+"""The scripted demo model: offline, free, and honest about being no model.
+
+It looks only at the items it is given, so that any process can play any turn. What it does, in this order:
+
+1. **A script.** If a user message holds a fenced block ``moorage-script``, it plays that JSON list, one model turn per step::
+
+       ```moorage-script
+       [{"reason": "Look first.", "shell": {"commands": ["ls -l", "df -h ."], "timeout_ms": 5000}},
+        {"say": "The listing was: {{output}}"}]
+       ```
+
+   The steps already played are the model turns after that message; later user messages go on with the script, and one with a script
+   of its own replaces it. Keys of one step combine:
+
+   ============================================== ============================================================================
+   ``{"say": "text"}``                            a message; ``{{output}}`` is the latest tool outputs' text, ``{{n}}`` the turn's
+                                                  number from 0 (both work in commands and arguments too)
+   ``{"shell": {"commands": [...], ...}}``        a shell call, with ``timeout_ms`` and ``max_output_length`` if wanted
+   ``{"shells": [{...}, {...}]}``                 several shell calls in one turn
+   ``{"python": "code"}``                         a code interpreter call
+   ``{"call": {"name": ..., "arguments": {}}}``   a call of any offered function (``"calls": [...]`` for several)
+   ``{"reason": "text"}``                         a reasoning item with this summary, before the rest
+   ``{"sleep_ms": n}``                            silence before the turn
+   ``{"delta_ms": n}``                            silence before each delta
+   ``{"fail": {"status": 429, ...}}``             the turn fails like an upstream: ``after_deltas`` (0: before the first),
+                                                  ``times`` (1: only the first time in this process; 0: always), ``retry_after`` in
+                                                  seconds
+   ``{"repeat": {"times": n, "step": {...}}}``    the step n times
+   ============================================== ============================================================================
+
+   A step with only ``sleep_ms``, ``delta_ms``, ``reason`` or ``fail`` belongs to the step after it. A script's text is said as it
+   stands; all other answers say that this is the scripted demo model.
+
+2. **The demonstration** (``demo_sales.py``), if it is asked which products declined and has a shell.
+3. **A function call**, if the message says ``call NAME with {...}``, if ``tool_choice`` demands one, or if a word of a function's
+   name stands in the message; the answer then quotes the output.
+4. **JSON**, if ``text.format`` wants it: the smallest value that fits the schema.
+5. Otherwise it echoes.
+"""
+
+import asyncio
+import re
+from collections.abc import AsyncGenerator, Awaitable, Callable
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+import orjson
+
+from moorage import limits
+from moorage.errors import UpstreamError
+from moorage.model import base, content, demo_sales, tokens
+from moorage.model.base import Delta, Item, ModelRequest, Tool
+
+INTRODUCTION: Final = "This is moorage's scripted demo model, not a real one."
+
+_SCRIPT: Final = re.compile(r"```moorage-script[ \t]*\n(.*?)```", re.DOTALL)
+_CALL: Final = re.compile(r"\bcall\s+`?([\w-]+)`?(?:\s+with\s+(\{.*\}))?", re.IGNORECASE | re.DOTALL)
+_MODIFIERS: Final = frozenset({"sleep_ms", "delta_ms", "reason", "fail"})
+_SCRIPT_STEPS_MAX: Final = limits.ROUNDS_MAX
+_SCHEMA_DEPTH_MAX: Final = 32
+
+
+@dataclass(frozen=True, slots=True)
+class Failure:
+    status: int
+    after_deltas: int = 0
+    times: int = 1
+    retry_after_seconds: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    name: str
+    arguments: str
+
+
+@dataclass(frozen=True, slots=True)
+class Turn:
+    """What the demo model says and does in one turn."""
+
+    text: str = ""
+    calls: tuple[Call, ...] = ()
+    reasoning: str = ""
+    sleep_seconds: float = 0.0
+    delta_seconds: float | None = None
+    failure: Failure | None = None
+    key: str = ""
+    """Names the step of a script, for the count of its failures."""
+
+
+@dataclass(frozen=True, slots=True)
+class Demo:
+    delta_seconds: float = 0.0
+    """Silence before each delta; for people who watch."""
+    sleep: Callable[[float], Awaitable[None]] = field(default=asyncio.sleep, repr=False)
+    native_tools: frozenset[str] = frozenset({"function"})
+    _failures: dict[str, int] = field(default_factory=dict, repr=False)
+    """How often each failing step has failed here."""
+
+    async def stream(self, request: ModelRequest) -> AsyncGenerator[Delta, None]:
+        turn = next_turn(request)
+        failure = self._failure(turn)
+        if turn.sleep_seconds:
+            await self.sleep(turn.sleep_seconds)
+        pause = self.delta_seconds if turn.delta_seconds is None else turn.delta_seconds
+        for number, delta in enumerate(_deltas(turn, request)):
+            if failure is not None and number >= failure.after_deltas:
+                raise _error(failure)
+            await self.sleep(pause)
+            yield delta
+        if failure is not None:
+            raise _error(failure)
+
+    def _failure(self, turn: Turn) -> Failure | None:
+        if turn.failure is None:
+            return None
+        count = self._failures.get(turn.key, 0)
+        if turn.failure.times and count >= turn.failure.times:
+            return None
+        self._failures[turn.key] = count + 1
+        return turn.failure
+
+
+def _error(failure: Failure) -> UpstreamError:
+    return UpstreamError(
+        f"The script asked for an upstream failure with status {failure.status}.",
+        code="rate_limit_exceeded" if failure.status == 429 else "server_error" if failure.status >= 500 else "invalid_request",
+        status=failure.status,
+        is_retryable=failure.status == 429 or failure.status >= 500,
+        retry_after_seconds=failure.retry_after_seconds,
+    )
+
+
+def _deltas(turn: Turn, request: ModelRequest) -> list[Delta]:
+    """The turn as an upstream would stream it, cut where the request's budget of tokens ends."""
+    deltas: list[Delta] = []
+    if turn.reasoning:
+        deltas += [base.ReasoningStarted(), *(base.SummaryDelta(word) for word in _words(turn.reasoning)), base.ItemDone()]
+    if turn.text:
+        deltas += [
+            base.MessageStarted("commentary" if turn.calls else None),
+            *(base.TextDelta(word) for word in _words(turn.text)),
+            base.ItemDone(),
+        ]
+    for call in turn.calls:
+        deltas += [base.CallStarted(call.name), *(base.CallDelta(piece) for piece in _pieces(call.arguments)), base.ItemDone()]
+    return _within_budget(deltas, request, "tool_calls" if turn.calls else "stop")
+
+
+def _within_budget(deltas: list[Delta], request: ModelRequest, reason: Any) -> list[Delta]:
+    chars_max = 4 * request.max_output_tokens if request.max_output_tokens is not None else None
+    kept: list[Delta] = []
+    chars = 0
+    for delta in deltas:
+        if isinstance(delta, base.TextDelta | base.SummaryDelta | base.CallDelta):
+            chars += len(delta.text)
+        if chars_max is not None and chars > chars_max:
+            chars, reason = chars_max, "max_output_tokens"
+            break
+        kept.append(delta)
+    usage = base.UsageReported(tokens.estimate_request(request), (chars + 3) // 4)
+    return [*kept, usage, base.Finished(reason)]
+
+
+def _words(text: str) -> list[str]:
+    return re.findall(r"\S+\s*|\s+", text)
+
+
+def _pieces(text: str) -> list[str]:
+    return [text[start : start + 48] for start in range(0, len(text), 48)]
+
+
+# --- what comes next ------------------------------------------------------------------------------------------------------------
+
+
+def next_turn(request: ModelRequest) -> Turn:
+    """Decide the next turn from the items alone."""
+    items = request.items
+    at = _latest(items, lambda item: _script_of(item) is not None)
+    if at is not None:
+        script = _script_of(items[at]) or ""
+        turn = _scripted(script, items[at + 1 :], request)
+        if turn is not None:
+            return turn
+    asked = _latest(items, lambda item: item.get("type", "message") == "message" and item.get("role") == "user")
+    question = content.plain_text(items[asked].get("content")) if asked is not None else ""
+    after = items[asked + 1 :] if asked is not None else items
+    shell = _shell(request.tools)
+    if shell is not None and demo_sales.is_asked(question):
+        return _demonstration(question, shell, after)
+    return _conversation(question, after, request)
+
+
+def _latest(items: tuple[Item, ...], is_meant: Callable[[Item], bool]) -> int | None:
+    return next((index for index in range(len(items) - 1, -1, -1) if is_meant(items[index])), None)
+
+
+def _script_of(item: Item) -> str | None:
+    if item.get("type", "message") != "message" or item.get("role") != "user":
+        return None
+    found = _SCRIPT.search(content.plain_text(item.get("content")))
+    return found[1] if found else None
+
+
+def _turns(items: tuple[Item, ...]) -> int:
+    """Model turns: runs of items that the model made."""
+    count, is_models = 0, False
+    for item in items:
+        was_models, is_models = is_models, _is_models(item)
+        count += is_models and not was_models
+    return count
+
+
+def _is_models(item: Item) -> bool:
+    type_ = item.get("type", "message")
+    return item.get("role") == "assistant" if type_ == "message" else type_ in ("function_call", "reasoning")
+
+
+def _outputs(items: tuple[Item, ...]) -> list[str]:
+    return [content.plain_text(item["output"]) for item in items if item.get("type") == "function_call_output"]
+
+
+def _latest_outputs(items: tuple[Item, ...]) -> str:
+    """Tool outputs since the model's last turn."""
+    last = _latest(items, _is_models)
+    return "\n".join(_outputs(items if last is None else items[last + 1 :]))
+
+
+def _shell(tools: tuple[Tool, ...]) -> str | None:
+    """The name that the shell was given: ``shell``, or another one if the user has a function of that name."""
+    return next((t["name"] for t in tools if "commands" in (t.get("parameters") or {}).get("properties", {})), None)
+
+
+def _python(tools: tuple[Tool, ...]) -> str:
+    return next((t["name"] for t in tools if t.get("name", "").startswith("python")), "python")
+
+
+# --- scripts --------------------------------------------------------------------------------------------------------------------
+
+
+def _scripted(script: str, after: tuple[Item, ...], request: ModelRequest) -> Turn | None:
+    """The script's next turn; None when it is played out."""
+    try:
+        steps = _flattened(orjson.loads(script))
+    except (ValueError, KeyError, TypeError) as error:
+        return Turn(text=f"{INTRODUCTION} Its script could not be read: {error}")
+    number = _turns(after)
+    if number >= len(steps):
+        return None
+    step = _filled(steps[number], {"output": _latest_outputs(after), "n": str(number)})
+    try:
+        return _turn_of(step, request, f"{script}\0{number}")
+    except (KeyError, TypeError, ValueError) as error:
+        return Turn(text=f"{INTRODUCTION} Step {number} of its script could not be read: {error!r}")
+
+
+def _flattened(steps: Any) -> list[dict[str, Any]]:
+    """Repeats written out, modifiers joined to the step they belong to."""
+    flat: list[dict[str, Any]] = []
+    waiting: dict[str, Any] = {}
+    for step in steps:
+        if "repeat" in step:
+            times = min(step["repeat"]["times"], _SCRIPT_STEPS_MAX)
+            flat += [waiting | step["repeat"]["step"]] + [step["repeat"]["step"]] * (times - 1) if times > 0 else []
+            waiting = {}
+        elif set(step) <= _MODIFIERS:
+            waiting |= step
+        else:
+            flat.append(waiting | step)
+            waiting = {}
+    return [*flat, waiting] if waiting else flat
+
+
+def _filled(value: Any, names: dict[str, str]) -> Any:
+    match value:
+        case str():
+            for name, text in names.items():
+                value = value.replace("{{" + name + "}}", text)
+            return value
+        case dict():
+            return {key: _filled(inner, names) for key, inner in value.items()}
+        case list():
+            return [_filled(inner, names) for inner in value]
+    return value
+
+
+def _turn_of(step: dict[str, Any], request: ModelRequest, key: str) -> Turn:
+    calls = [Call(_shell(request.tools) or "shell", _json(call)) for call in step.get("shells", [])]
+    if "shell" in step:
+        calls.append(Call(_shell(request.tools) or "shell", _json(step["shell"])))
+    if "python" in step:
+        calls.append(Call(_python(request.tools), _json({"code": step["python"]})))
+    for call in [*step.get("calls", []), *([step["call"]] if "call" in step else [])]:
+        arguments = call.get("arguments", {})
+        calls.append(Call(call["name"], arguments if isinstance(arguments, str) else _json(arguments)))
+    fail = step.get("fail")
+    return Turn(
+        text=step.get("say", ""),
+        calls=tuple(calls),
+        reasoning=step.get("reason", ""),
+        sleep_seconds=step.get("sleep_ms", 0) / 1000,
+        delta_seconds=step["delta_ms"] / 1000 if "delta_ms" in step else None,
+        failure=Failure(fail["status"], fail.get("after_deltas", 0), fail.get("times", 1), fail.get("retry_after"))
+        if fail
+        else None,
+        key=key,
+    )
+
+
+def _json(value: Any) -> str:
+    return orjson.dumps(value).decode()
+
+
+# --- the demonstration and conversation -----------------------------------------------------------------------------------------
+
+
+def _demonstration(question: str, shell: str, after: tuple[Item, ...]) -> Turn:
+    move = demo_sales.next_move(question, _turns(after), _outputs(after))
+    if not move.commands:
+        return Turn(text=f"{move.text}\n\n({INTRODUCTION} The commands and their figures are real.)")
+    return Turn(text=move.text, calls=(Call(shell, _json({"commands": list(move.commands)})),))
+
+
+def _conversation(question: str, after: tuple[Item, ...], request: ModelRequest) -> Turn:
+    outputs = _outputs(after)
+    wants_json = (request.text or {}).get("format", {}).get("type", "text")
+    if not outputs:
+        call = _wanted_call(question, request)
+        if call is not None:
+            return Turn(calls=(call,))
+    if wants_json == "json_schema":
+        return Turn(text=_json(smallest(request.text["format"]["schema"]) if request.text else {}))
+    if wants_json == "json_object":
+        return Turn(text=_json({"answer": INTRODUCTION}))
+    if outputs:
+        return Turn(text=f"{INTRODUCTION} The tool answered: {outputs[-1]}")
+    quoted = question if len(question) <= 2_000 else f"{question[:2_000]}…"
+    hint = "Set OPENAI_API_KEY or MOORAGE_UPSTREAM_URL to use a real model."
+    return Turn(text=f"{INTRODUCTION} You said: {quoted}\n\n{hint}" if quoted else f"{INTRODUCTION} {hint}")
+
+
+def _wanted_call(question: str, request: ModelRequest) -> Call | None:
+    functions = {tool["name"]: tool for tool in request.tools if tool["type"] == "function"}
+    choice = request.tool_choice
+    if not functions or choice == "none":
+        return None
+    found = _CALL.search(question)
+    if found is not None and found[1] in functions:
+        return Call(found[1], _valid_json(found[2]) or _json(smallest(functions[found[1]].get("parameters") or {})))
+    words = set(re.findall(r"[a-z]{4,}", question.lower()))
+    meant = next((name for name in functions if words & set(re.findall(r"[a-z]{4,}", name.lower()))), None)
+    if isinstance(choice, dict) and choice.get("type") == "function":
+        meant = choice["name"]
+    elif choice == "required" or (isinstance(choice, dict) and choice.get("mode") == "required"):
+        meant = meant or next(iter(functions))
+    if meant is None or meant not in functions or (meant == _shell(request.tools) and choice == "auto"):
+        return None
+    return Call(meant, _json(smallest(functions[meant].get("parameters") or {})))
+
+
+def _valid_json(text: str | None) -> str | None:
+    try:
+        return _json(orjson.loads(text)) if text else None
+    except orjson.JSONDecodeError:
+        return None
+
+
+def smallest(schema: dict[str, Any], root: dict[str, Any] | None = None, depth: int = 0) -> Any:
+    """A small value that fits a JSON schema: constants, first choices, required properties, minimal lengths."""
+    root = root or schema
+    if depth > _SCHEMA_DEPTH_MAX:
+        return None
+    if "$ref" in schema:
+        return smallest(_resolved(schema["$ref"], root), root, depth + 1)
+    for key in ("const", "default"):
+        if key in schema:
+            return schema[key]
+    if schema.get("enum"):
+        return schema["enum"][0]
+    for key in ("anyOf", "oneOf", "allOf"):
+        if schema.get(key):
+            return smallest(schema[key][0], root, depth + 1)
+    kind = schema.get("type", "object" if "properties" in schema else "string")
+    match kind[0] if isinstance(kind, list) else kind:
+        case "object":
+            properties = schema.get("properties", {})
+            return {name: smallest(properties.get(name, {}), root, depth + 1) for name in schema.get("required", [])}
+        case "array":
+            return [smallest(schema.get("items", {}), root, depth + 1)] * schema.get("minItems", 0)
+        case "integer" | "number":
+            return schema.get("minimum", 0)
+        case "boolean":
+            return True
+        case "null":
+            return None
+    return "demo".ljust(schema.get("minLength", 0), ".")
+
+
+def _resolved(reference: str, root: dict[str, Any]) -> dict[str, Any]:
+    value: Any = root
+    for step in reference.removeprefix("#").strip("/").split("/"):
+        value = value.get(step, {}) if step and isinstance(value, dict) else value
+    return value if isinstance(value, dict) else {}

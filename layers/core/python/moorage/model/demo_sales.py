@@ -1,0 +1,149 @@
+"""The demonstration that the ``demo`` provider can play: which products declined this quarter?
+
+Five model turns over ``sales.csv`` (columns ``date, product, region, units, revenue``): look, load into SQLite, query, write a
+workbook and a chart, answer. The figures in the answer are those that the commands printed.
+"""
+
+import re
+from dataclasses import dataclass
+from typing import Any, Final
+
+import orjson
+
+_QUESTION: Final = re.compile(r"\bdeclin", re.IGNORECASE)
+_CSV: Final = re.compile(r"/mnt/data/[\w./-]+\.csv")
+
+_LOAD: Final = """\
+python3 - <<'PY'
+import csv, sqlite3
+database = sqlite3.connect("/mnt/data/sales.db")
+database.execute("drop table if exists sales")
+database.execute("create table sales (date text, product text, region text, units integer, revenue real)")
+with open("{csv}", newline="") as file:
+    rows = [(r["date"], r["product"], r["region"], r["units"], r["revenue"]) for r in csv.DictReader(file)]
+database.executemany("insert into sales values (?, ?, ?, ?, ?)", rows)
+database.execute(
+    "create view if not exists quarters as select product, substr(date, 1, 4) || ' Q' || ((substr(date, 6, 2) + 2) / 3) as quarter,"
+    " sum(units) as units, sum(revenue) as revenue from sales group by 1, 2"
+)
+database.commit()
+print(len(rows), "rows,", database.execute("select count(distinct product) from sales").fetchone()[0], "products")
+PY"""
+
+_TABLE: Final = """\
+python3 - <<'PY'
+import sqlite3
+database = sqlite3.connect("/mnt/data/sales.db")
+for product, quarter, revenue in database.execute("select product, quarter, revenue from quarters order by 1, 2"):
+    print(f"{product:<24} {quarter} {revenue:>14,.2f}")
+PY"""
+
+_DECLINES: Final = """\
+python3 - <<'PY'
+import json, sqlite3
+database = sqlite3.connect("/mnt/data/sales.db")
+quarters = [q for (q,) in database.execute("select distinct quarter from quarters order by 1")]
+before, now = quarters[-2:]
+sums = {q: dict(database.execute("select product, revenue from quarters where quarter = ?", (q,))) for q in (before, now)}
+declines = [
+    {"product": p, "before": round(v, 2), "now": round(sums[now].get(p, 0), 2)}
+    for p, v in sums[before].items() if sums[now].get(p, 0) < v
+]
+declines.sort(key=lambda d: d["now"] / d["before"])
+print(json.dumps({"quarter": now, "previous": before, "products": len(sums[before]), "declines": declines}))
+PY"""
+
+_REPORT: Final = """\
+python3 - <<'PY'
+import sqlite3
+import matplotlib
+matplotlib.use("Agg")
+import matplotlib.pyplot as plt
+from openpyxl import Workbook
+from openpyxl.styles import Font
+database = sqlite3.connect("/mnt/data/sales.db")
+quarters = [q for (q,) in database.execute("select distinct quarter from quarters order by 1")]
+products = [p for (p,) in database.execute("select distinct product from quarters order by 1")]
+revenue = {(p, q): r for p, q, r in database.execute("select product, quarter, revenue from quarters")}
+book = Workbook()
+sheet = book.active
+sheet.title = "Revenue by quarter"
+sheet.append(["Product", *quarters, "Change"])
+for cell in sheet[1]:
+    cell.font = Font(bold=True)
+changes = {}
+for product in products:
+    values = [round(revenue.get((product, q), 0), 2) for q in quarters]
+    changes[product] = values[-1] / values[-2] - 1 if values[-2] else 0
+    sheet.append([product, *values, changes[product]])
+    sheet.cell(sheet.max_row, len(quarters) + 2).number_format = "+0.0%;-0.0%"
+book.save("/mnt/data/report.xlsx")
+order = sorted(products, key=changes.get, reverse=True)
+figure, axes = plt.subplots(figsize=(9, 0.45 * len(order) + 1.2))
+axes.barh(order, [100 * changes[p] for p in order], color=["#c0392b" if changes[p] < 0 else "#2e7d5b" for p in order])
+axes.axvline(0, color="black", linewidth=0.8)
+axes.set_xlabel(f"Change of revenue, {quarters[-2]} to {quarters[-1]}, in percent")
+figure.tight_layout()
+figure.savefig("/mnt/data/chart.png", dpi=120)
+PY
+ls -l /mnt/data/report.xlsx /mnt/data/chart.png"""
+
+
+@dataclass(frozen=True, slots=True)
+class Move:
+    """What the demonstration does in one turn: a remark and some commands, or the answer alone."""
+
+    text: str
+    commands: tuple[str, ...] = ()
+
+
+def is_asked(text: str) -> bool:
+    """Whether a user's message asks the demonstration's question."""
+    return _QUESTION.search(text) is not None and ("quarter" in text.lower() or _CSV.search(text) is not None)
+
+
+def next_move(question: str, turns: int, outputs: list[str]) -> Move:
+    """The turn after ``turns`` turns, whose tool outputs (as text) were ``outputs``."""
+    failed = next((output for output in outputs if _has_failed(output)), None)
+    if failed is not None:
+        return Move(f"A command failed, so I stop here. It printed:\n\n{failed}")
+    found = _CSV.search(question)
+    csv = found[0] if found else "/mnt/data/sales.csv"
+    match turns:
+        case 0:
+            return Move("I look at the file first.", (f"head -n 5 {csv}", f"wc -l {csv}"))
+        case 1:
+            return Move("I load it into SQLite.", (_LOAD.replace("{csv}", csv),))
+        case 2:
+            return Move("Now the revenue per product and quarter, and what declined.", (_TABLE, _DECLINES))
+        case 3:
+            return Move("I write the workbook and the chart.", (_REPORT,))
+    return Move(_answer(outputs))
+
+
+def _has_failed(output: str) -> bool:
+    return re.search(r"^\[(timed out|exit code (?!0\]))", output, re.MULTILINE) is not None
+
+
+def _answer(outputs: list[str]) -> str:
+    result = next((value for output in outputs for value in _json_lines(output) if "declines" in value), None)
+    if result is None:
+        return "I could not find the result of the query in what the commands printed."
+    declines = result["declines"]
+    head = f"In {result['quarter']}, {len(declines)} of {result['products']} products declined against {result['previous']}"
+    lines = [
+        f"- {d['product']}: {d['before']:,.2f} → {d['now']:,.2f} ({100 * (d['now'] / d['before'] - 1):+.1f} %)" for d in declines
+    ]
+    files = "The workbook is /mnt/data/report.xlsx, the chart /mnt/data/chart.png."
+    return "\n".join([f"{head}{':' if declines else '.'}", *lines, "", files])
+
+
+def _json_lines(output: str) -> list[dict[str, Any]]:
+    values = []
+    for line in output.splitlines():
+        if line.startswith("{"):
+            try:
+                values.append(orjson.loads(line))
+            except orjson.JSONDecodeError:
+                continue
+    return [value for value in values if isinstance(value, dict)]

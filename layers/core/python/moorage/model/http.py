@@ -1,0 +1,327 @@
+"""Asking an upstream over HTTP: retries before the first delta, time-outs, and errors that say what happened.
+
+``Upstream.stream`` is the only place where a provider touches the network; a provider gives it a body and a decoder (pure: bytes
+in, deltas out). Keys travel in headers or an ``httpx.Auth`` and never appear in a repr, an error or a log line.
+"""
+
+import asyncio
+import random
+import re
+import time
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Mapping
+from contextlib import aclosing
+from dataclasses import dataclass, field
+from email.utils import parsedate_to_datetime
+from typing import Any, Final, Protocol, TypeVar
+
+import httpx
+import orjson
+
+from moorage import limits
+from moorage.errors import UpstreamError
+from moorage.model.base import Delta
+
+_T = TypeVar("_T")
+
+_DRAIN_SECONDS: Final = 0.5
+"""After the end was said, the rest of the body is read for this long, so that the connection can be used again."""
+
+_MESSAGE_CHARS_MAX: Final = 1_000
+_ERROR_BODY_BYTES_MAX: Final = 64 * limits.KIB
+_STREAM_TYPES: Final = frozenset(
+    {"", "text/event-stream", "application/vnd.amazon.eventstream", "text/plain", "application/octet-stream"}
+)
+
+
+class Decoder(Protocol):
+    """One answer's state: bytes of a stream in, deltas out."""
+
+    is_finished: bool
+    """The upstream has said its end; nothing of worth follows."""
+
+    def feed(self, piece: bytes) -> list[Delta]: ...
+
+    def whole(self, body: dict[str, Any]) -> list[Delta]:
+        """The same out of an answer that came as one JSON body from a server that does not stream."""
+        ...
+
+    def end(self) -> list[Delta]:
+        """The body is over. Raises UpstreamError if the upstream has not said its end."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Upstream:
+    """One endpoint of one provider."""
+
+    client: httpx.AsyncClient = field(repr=False)
+    url: str
+    headers: Mapping[str, str] = field(default_factory=dict, repr=False)
+    auth: httpx.Auth | None = field(default=None, repr=False)
+    secrets: tuple[str, ...] = field(default=(), repr=False)
+    """Texts that an upstream might quote back and that no error may hold."""
+    idle_seconds: float = limits.UPSTREAM_IDLE_SECONDS
+    retries_max: int = limits.UPSTREAM_RETRIES_MAX
+    sleep: Callable[[float], Awaitable[None]] = field(default=asyncio.sleep, repr=False)
+    jitter: Callable[[], float] = field(default=random.random, repr=False)
+    """0 to 1; spreads the retries of many steps."""
+
+    async def stream(self, body: Mapping[str, Any], new_decoder: Callable[[], Decoder]) -> AsyncGenerator[Delta, None]:
+        """POST ``body`` and yield deltas. Trouble before the first delta is retried within the bounds, later it is raised."""
+        payload = orjson.dumps(body)
+        for attempt in range(self.retries_max + 1):
+            has_spoken = False
+            try:
+                async with aclosing(self._once(payload, new_decoder())) as deltas:
+                    async for delta in deltas:
+                        has_spoken = True
+                        yield delta
+                return
+            except UpstreamError as error:
+                if has_spoken or not error.is_retryable or attempt == self.retries_max:
+                    raise
+                wait = self._wait(error, attempt)
+                if wait > limits.UPSTREAM_RETRY_AFTER_SECONDS_MAX:
+                    raise
+            await self.sleep(wait)
+
+    def _wait(self, error: UpstreamError, attempt: int) -> float:
+        if error.retry_after_seconds is not None:
+            return error.retry_after_seconds
+        return limits.UPSTREAM_BACKOFF_SECONDS * 2.0**attempt * (0.75 + 0.5 * self.jitter())
+
+    async def _once(self, payload: bytes, decoder: Decoder) -> AsyncGenerator[Delta, None]:
+        headers = {
+            "content-type": "application/json",
+            "accept": "text/event-stream, application/json",
+            "accept-encoding": "identity",
+            **self.headers,
+        }
+        timeout = httpx.Timeout(self.idle_seconds, connect=limits.UPSTREAM_CONNECT_SECONDS)
+        auth = self.auth or httpx.USE_CLIENT_DEFAULT
+        try:
+            async with self.client.stream(
+                "POST", self.url, content=payload, headers=headers, auth=auth, timeout=timeout
+            ) as response:
+                if response.status_code != 200:
+                    raise await self._refusal(response)
+                async with aclosing(self._answer(response, decoder)) as deltas:
+                    async for delta in deltas:
+                        yield delta
+        except httpx.TimeoutException as error:
+            raise self._timeout(error) from error
+        except httpx.HTTPError as error:
+            raise UpstreamError(
+                f"The connection to the model upstream failed ({type(error).__name__}).", is_retryable=True
+            ) from error
+
+    async def _answer(self, response: httpx.Response, decoder: Decoder) -> AsyncGenerator[Delta, None]:
+        kind = response.headers.get("content-type", "").partition(";")[0].strip().lower()
+        if kind not in _STREAM_TYPES:
+            for delta in _decoded(decoder.whole, await self._json(response, kind)):
+                yield delta
+            return
+        pieces = response.aiter_bytes()
+        async for piece in pieces:
+            for delta in _decoded(decoder.feed, piece):
+                yield delta
+            if decoder.is_finished:
+                await _drain(pieces)
+                return
+        for delta in decoder.end():
+            yield delta
+
+    async def _json(self, response: httpx.Response, kind: str) -> dict[str, Any]:
+        """A whole body. Anything but a JSON object means that no model lives at this address."""
+        content = await _bounded(response, limits.UPSTREAM_EVENT_BYTES_MAX)
+        value = _json_value(content)
+        if not isinstance(value, dict):
+            raise UpstreamError(
+                f"The model upstream answered with something that is not a model's answer (content type '{kind}'). "
+                "Check its base URL.",
+                is_retryable=False,
+            )
+        if value.get("error"):
+            raise self.error(value["error"] if isinstance(value["error"], dict) else {"message": value["error"]})
+        return value
+
+    async def _refusal(self, response: httpx.Response) -> UpstreamError:
+        body = _json_value(await _bounded(response, _ERROR_BODY_BYTES_MAX))
+        return refusal(response.status_code, response.headers, body, secrets=self.secrets, now=time.time())
+
+    def error(self, payload: Mapping[str, Any]) -> UpstreamError:
+        """An error object that came inside an answer."""
+        return error_in_stream(payload, secrets=self.secrets)
+
+    def _timeout(self, error: httpx.TimeoutException) -> UpstreamError:
+        if isinstance(error, httpx.ConnectTimeout | httpx.PoolTimeout):
+            return UpstreamError("The model upstream could not be reached in time.", is_retryable=True)
+        return UpstreamError(f"The model upstream was silent for {self.idle_seconds:g} seconds.", is_retryable=True)
+
+
+# --- what an answer means ------------------------------------------------------------------------------------------------------
+
+
+def refusal(status: int, headers: Mapping[str, str], body: Any, *, secrets: tuple[str, ...], now: float) -> UpstreamError:
+    """The error that a status other than 200 stands for. ``now`` is Unix seconds, for Retry-After dates."""
+    found = _error_object(body)
+    code, kind = str(found.get("code") or ""), str(found.get("type") or headers.get("x-amzn-errortype", "").partition(":")[0])
+    message = _clean(str(found.get("message") or ""), secrets)
+    wait = retry_after_seconds(headers, now)
+    if status in (401, 403):
+        # The upstream's own words may quote the key.
+        return UpstreamError(
+            f"The model upstream refused this deployment's credentials (HTTP {status}). The operator has to check the key that "
+            "models.toml refers to, and the account's access to the model.",
+            code="upstream_credentials_refused",
+            status=status,
+            is_retryable=False,
+        )
+    if _is_context_length(code, kind, message) and status < 500:
+        return UpstreamError(
+            message or "The input is longer than the model's context window.",
+            code="context_length_exceeded",
+            status=status,
+            param="input",
+            is_retryable=False,
+        )
+    if code == "insufficient_quota" or kind == "insufficient_quota":
+        return UpstreamError(message, code="insufficient_quota", status=status, is_retryable=False)
+    if status == 429 or "Throttling" in kind:
+        text = message or "The model upstream is limiting the rate of requests."
+        return UpstreamError(text, code="rate_limit_exceeded", status=status, is_retryable=True, retry_after_seconds=wait)
+    if status >= 500 or status in (408, 409, 425):
+        return UpstreamError(
+            f"The model upstream failed (HTTP {status})" + (f": {message}" if message else "."),
+            status=status,
+            is_retryable=headers.get("x-should-retry") != "false",
+            retry_after_seconds=wait,
+        )
+    return UpstreamError(
+        message or f"The model upstream refused the request (HTTP {status}).",
+        code=code or ("model_not_found" if status == 404 else "invalid_request"),
+        status=status,
+        param=found.get("param") if isinstance(found.get("param"), str) else None,
+        is_retryable=False,
+    )
+
+
+def error_in_stream(payload: Mapping[str, Any], *, secrets: tuple[str, ...] = ()) -> UpstreamError:
+    """An error that came after a good status: the code says whether asking again can help."""
+    code = str(payload.get("code") or payload.get("type") or "server_error")
+    message = _clean(str(payload.get("message") or "The model upstream reported an error."), secrets)
+    if _is_context_length(code, "", message):
+        return UpstreamError(message, code="context_length_exceeded", param="input", is_retryable=False)
+    is_throttle = re.search(r"rate.?limit|throttl|too.?many|\b429\b", code, re.IGNORECASE) is not None
+    is_passing = re.search(r"server.?error|internal|overloaded|unavailable|timeout|^(error|api_error|5\d\d)$", code, re.IGNORECASE)
+    if is_throttle:
+        code = "rate_limit_exceeded"
+    elif is_passing:
+        code = "server_error"
+    param = payload.get("param")
+    return UpstreamError(
+        message, code=code, param=param if isinstance(param, str) else None, is_retryable=bool(is_throttle or is_passing)
+    )
+
+
+def broken(detail: str) -> UpstreamError:
+    """The stream ended, or went wrong, before its end was said."""
+    return UpstreamError(f"The model upstream's answer broke off: {detail}.", is_retryable=True)
+
+
+def _decoded(step: Callable[[_T], list[Delta]], value: _T) -> list[Delta]:
+    """A decoder reads the fields that the protocol promises; an answer without them is broken."""
+    try:
+        return step(value)
+    except (KeyError, TypeError, AttributeError, ValueError, IndexError) as error:
+        raise broken(f"it does not have the shape of its protocol ({type(error).__name__}: {error})") from error
+
+
+def json_event(data: str) -> dict[str, Any]:
+    """The JSON object of one event. Raises UpstreamError for anything else."""
+    try:
+        value = orjson.loads(data)
+    except orjson.JSONDecodeError as error:
+        raise broken("it sent an event that is not JSON") from error
+    if not isinstance(value, dict):
+        raise broken("it sent an event that is not a JSON object")
+    return value
+
+
+def retry_after_seconds(headers: Mapping[str, str], now: float) -> float | None:
+    """``retry-after-ms``, or ``retry-after`` in seconds or as a date (RFC 9110, section 10.2.3)."""
+    for name, scale in (("retry-after-ms", 0.001), ("retry-after", 1.0)):
+        value = headers.get(name)
+        if value is None:
+            continue
+        try:
+            return max(0.0, float(value) * scale)
+        except ValueError:
+            pass
+        try:
+            return max(0.0, parsedate_to_datetime(value).timestamp() - now)
+        except ValueError:
+            continue
+    return None
+
+
+_CONTEXT_LENGTH: Final = re.compile(
+    r"context.?length|context.?window|maximum context|prompt is too long|input is too long|too many (input )?tokens"
+    r"|exceeds? the (available )?context|reduce the length",
+    re.IGNORECASE,
+)
+
+
+def _is_context_length(code: str, kind: str, message: str) -> bool:
+    if "context_length" in code or "context_length" in kind:
+        return True
+    return _CONTEXT_LENGTH.search(message) is not None
+
+
+def _error_object(body: Any) -> dict[str, Any]:
+    """The error inside the bodies that servers answer: ``{"error": {...}}``, ``{"error": "..."}``, ``{"message": "..."}``."""
+    if isinstance(body, list) and body:
+        body = body[0]
+    if not isinstance(body, dict):
+        return {}
+    error = body.get("error", body)
+    if isinstance(error, str):
+        return {"message": error}
+    if not isinstance(error, dict):
+        return {}
+    return error if error.get("message") else {"message": error.get("Message") or error.get("detail") or "", **error}
+
+
+def _clean(message: str, secrets: tuple[str, ...]) -> str:
+    for secret in secrets:
+        if secret:
+            message = message.replace(secret, "***")
+    message = re.sub(r"[\x00-\x1f\x7f]+", " ", message).strip()
+    return message if len(message) <= _MESSAGE_CHARS_MAX else message[: _MESSAGE_CHARS_MAX - 1] + "…"
+
+
+def _json_value(content: bytes) -> Any:
+    try:
+        return orjson.loads(content)
+    except orjson.JSONDecodeError:
+        return None
+
+
+async def _bounded(response: httpx.Response, bytes_max: int) -> bytes:
+    """The body, as far as the bound; a cut body is no JSON any more, which is what its reader then says."""
+    pieces, size = [], 0
+    async for piece in response.aiter_bytes():
+        pieces.append(piece)
+        size += len(piece)
+        if size > bytes_max:
+            break
+    return b"".join(pieces)
+
+
+async def _drain(pieces: AsyncIterator[bytes]) -> None:
+    try:
+        async with asyncio.timeout(_DRAIN_SECONDS):
+            async for _ in pieces:
+                pass
+    except (TimeoutError, httpx.HTTPError):
+        return  # The connection is closed instead of kept; the answer is whole already.

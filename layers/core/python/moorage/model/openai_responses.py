@@ -1,0 +1,337 @@
+"""Upstreams that speak the Responses API: OpenAI, Bedrock (by SigV4), vLLM, and others.
+
+The translation is mostly cleaning: nothing is stored there (``store: false``), so our ids mean nothing to it and are left out; what
+it sealed into ``encrypted_content`` goes back as it came.
+"""
+
+from collections.abc import AsyncGenerator
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from moorage.model import base, reasoning
+from moorage.model.base import Delta, Item, ModelRequest
+from moorage.model.http import Upstream, broken, error_in_stream, json_event
+from moorage.model.sequence import Sequence
+from moorage.model.sse import SseParser
+
+NATIVE_TO_ALL: Final = frozenset({"function"})
+NATIVE_TO_OPENAI: Final = frozenset(
+    {
+        "function",
+        "custom",
+        "namespace",
+        "additional_tools",
+        "tool_search",
+        "shell",
+        "local_shell",
+        "apply_patch",
+        "computer",
+        "computer_use_preview",
+        "web_search",
+        "web_search_2025_08_26",
+        "web_search_preview",
+        "web_search_preview_2025_03_11",
+        "image_generation",
+        "mcp",
+    }
+)
+
+ENCRYPTED_REASONING: Final = "reasoning.encrypted_content"
+_INCLUDES_OF_OURS: Final = frozenset({"code_interpreter_call.outputs", "file_search_call.results"})
+"""``include`` values about tools that run here."""
+
+_ITEM_FIELDS_OF_OURS: Final = frozenset({"id", "status", "created_by", "container_id"})
+_ITEMS_WITH_STATUS: Final = frozenset({"apply_patch_call", "apply_patch_call_output", "local_shell_call", "computer_call"})
+"""Here ``status`` is required, or carries meaning."""
+
+_STREAMED: Final = frozenset({"message", "reasoning", "function_call", "custom_tool_call"})
+"""Items that come as deltas; all others are passed on whole."""
+
+
+@dataclass(frozen=True, slots=True)
+class OpenAIResponses:
+    upstream: Upstream
+    native_tools: frozenset[str] = NATIVE_TO_ALL
+    asks_encrypted_reasoning: bool = True
+    """Off for models that do not reason and refuse the question."""
+
+    def stream(self, request: ModelRequest) -> AsyncGenerator[Delta, None]:
+        body = request_body(request, asks_encrypted_reasoning=self.asks_encrypted_reasoning)
+        return self.upstream.stream(body, lambda: ResponsesDecoder(self.upstream.secrets))
+
+
+# --- the request ----------------------------------------------------------------------------------------------------------------
+
+
+def request_body(request: ModelRequest, *, asks_encrypted_reasoning: bool = True) -> dict[str, Any]:
+    include = [value for value in request.include if value not in _INCLUDES_OF_OURS]
+    if asks_encrypted_reasoning and ENCRYPTED_REASONING not in include:
+        include.append(ENCRYPTED_REASONING)
+    if not asks_encrypted_reasoning and ENCRYPTED_REASONING in include:
+        include.remove(ENCRYPTED_REASONING)
+    body: dict[str, Any] = {
+        **request.extra,
+        "model": request.model,
+        "input": input_items(request.items),
+        "store": False,
+        "stream": True,
+    }
+    optional = {
+        "instructions": request.instructions,
+        "text": dict(request.text) if request.text else None,
+        "reasoning": dict(request.reasoning) if request.reasoning else None,
+        "temperature": request.temperature,
+        "top_p": request.top_p,
+        "top_logprobs": request.top_logprobs,
+        "max_output_tokens": request.max_output_tokens,
+        "prompt_cache_key": request.prompt_cache_key,
+        "include": include or None,
+    }
+    body |= {key: value for key, value in optional.items() if value is not None}
+    if request.tools or any(item.get("type") == "additional_tools" for item in request.items):
+        body["tool_choice"] = request.tool_choice
+        body["parallel_tool_calls"] = request.parallel_tool_calls
+    if request.tools:
+        body["tools"] = list(request.tools)
+    return body
+
+
+def input_items(items: tuple[Item, ...]) -> list[Item]:
+    """The items as an upstream that stores nothing takes them."""
+    cleaned = []
+    for position, item in enumerate(items):
+        follower = items[position + 1] if position + 1 < len(items) else None
+        if item.get("type") == "reasoning" and not _is_useful(item, follower):
+            continue
+        cleaned.append(_cleaned(item))
+    return cleaned
+
+
+def _is_useful(item: Item, follower: Item | None) -> bool:
+    """A reasoning item is refused if it stands alone, cannot be looked up, and is useless if another kind of provider made it."""
+    if reasoning.is_packed(item) or not (item.get("encrypted_content") or item.get("content")):
+        return False
+    return follower is not None and _is_models(follower)
+
+
+def _is_models(item: Item) -> bool:
+    type_ = item.get("type", "message")
+    if type_ == "message":
+        return bool(item.get("role") == "assistant")
+    return type_ in ("reasoning", "compaction", "program") or type_.endswith("_call") or type_ == "mcp_approval_request"
+
+
+def _cleaned(item: Item) -> Item:
+    type_ = item.get("type", "message")
+    dropped = _ITEM_FIELDS_OF_OURS - {"status"} if type_ in _ITEMS_WITH_STATUS else _ITEM_FIELDS_OF_OURS
+    if type_ in ("mcp_list_tools", "mcp_call", "mcp_approval_request", "web_search_call", "image_generation_call", "program"):
+        dropped = frozenset({"created_by"})
+    clean = {key: value for key, value in item.items() if key not in dropped and value is not None}
+    match type_:
+        case "message":
+            clean["type"] = "message"
+            if isinstance(item.get("content"), list):
+                clean["content"] = [_part(part) for part in item["content"]]
+        case "reasoning":
+            clean.setdefault("summary", [])
+            if "encrypted_content" in clean:
+                clean.pop("content", None)
+        case "shell_call_output":
+            clean["output"] = [{k: v for k, v in entry.items() if k != "created_by"} for entry in item["output"]]
+    return clean
+
+
+def _part(part: dict[str, Any]) -> dict[str, Any]:
+    """Citations name files of ours; the upstream does not know them."""
+    if part.get("type") != "output_text":
+        return part
+    return {"type": "output_text", "text": part["text"], "annotations": []}
+
+
+# --- the stream -------------------------------------------------------------------------------------------------------------------
+
+
+@dataclass(slots=True)
+class _Item:
+    """An item as far as it has been passed on."""
+
+    type: str
+    text: str = ""
+    summary_chars: dict[int, int] = field(default_factory=dict)
+
+
+@dataclass(slots=True)
+class ResponsesDecoder:
+    secrets: tuple[str, ...] = field(default=(), repr=False)
+    is_finished: bool = False
+    _sse: SseParser = field(default_factory=SseParser)
+    _sequence: Sequence = field(default_factory=Sequence)
+    _items: dict[int, _Item] = field(default_factory=dict)
+    """Every item seen, by output index."""
+    _passed: set[int] = field(default_factory=set)
+    _calls: int = 0
+
+    def feed(self, piece: bytes) -> list[Delta]:
+        return self._events([event.data for event in self._sse.feed(piece)])
+
+    def end(self) -> list[Delta]:
+        deltas = self._events([event.data for event in self._sse.end()])
+        if not self.is_finished:
+            raise broken("it ended without response.completed")
+        return deltas
+
+    def whole(self, body: dict[str, Any]) -> list[Delta]:
+        return self._final(body)
+
+    def _events(self, payloads: list[str]) -> list[Delta]:
+        deltas: list[Delta] = []
+        for data in payloads:
+            if self.is_finished or data == "[DONE]":
+                break
+            deltas += self._event(json_event(data))
+        return deltas
+
+    def _event(self, event: dict[str, Any]) -> list[Delta]:
+        index = event.get("output_index", 0)
+        match event.get("type"):
+            case "response.output_item.added":
+                return self._added(index, event["item"])
+            case "response.output_item.done":
+                return self._done(index, event["item"])
+            case "response.output_text.delta":
+                logprobs = tuple(event.get("logprobs") or ())
+                return self._text(index, event["delta"], base.TextDelta(event["delta"], logprobs))
+            case "response.refusal.delta":
+                return self._text(index, event["delta"], base.RefusalDelta(event["delta"]))
+            case "response.output_text.annotation.added":
+                return self._add(index, "message", base.AnnotationAdded(event["annotation"]))
+            case "response.reasoning_summary_text.delta":
+                return self._summary(index, event.get("summary_index", 0), event["delta"])
+            case "response.reasoning_text.delta":
+                self._open_as(index, "reasoning").text += event["delta"]
+                return self._add(index, "reasoning", base.ReasoningTextDelta(event["delta"]))
+            case "response.function_call_arguments.delta" | "response.custom_tool_call_input.delta" if index in self._sequence:
+                self._items[index].text += event["delta"]
+                return self._sequence.add(index, base.CallDelta(event["delta"]))
+            case "response.completed" | "response.incomplete" | "response.failed":
+                return self._final(event["response"])
+            case "error":
+                # Live streams nest the error; the SDK's type and other servers have it flat.
+                nested = event.get("error")
+                raise error_in_stream(nested if isinstance(nested, dict) else event | {"type": ""}, secrets=self.secrets)
+        return []
+
+    def _added(self, index: int, item: Item) -> list[Delta]:
+        if index in self._items or item["type"] not in _STREAMED:
+            return []
+        self._items[index] = _Item(item["type"])
+        match item["type"]:
+            case "message":
+                return self._sequence.add(index, base.MessageStarted(item.get("phase")))
+            case "reasoning":
+                return self._sequence.add(index, base.ReasoningStarted())
+        self._calls += 1
+        kind = "custom" if item["type"] == "custom_tool_call" else "function"
+        return self._sequence.add(
+            index,
+            base.CallStarted(
+                item["name"], item.get("call_id"), "custom" if kind == "custom" else "function", item.get("namespace")
+            ),
+        )
+
+    def _open_as(self, index: int, type_: str) -> _Item:
+        return self._items.setdefault(index, _Item(type_))
+
+    def _add(self, index: int, type_: str, delta: Delta) -> list[Delta]:
+        """A delta of an item; servers that forget ``output_item.added`` are understood."""
+        opened = [] if index in self._sequence or index in self._passed else self._reopened(index, type_)
+        return opened + (self._sequence.add(index, delta) if index in self._sequence else [])
+
+    def _reopened(self, index: int, type_: str) -> list[Delta]:
+        self._open_as(index, type_)
+        return self._sequence.add(index, base.MessageStarted() if type_ == "message" else base.ReasoningStarted())
+
+    def _text(self, index: int, text: str, delta: Delta) -> list[Delta]:
+        self._open_as(index, "message").text += text
+        return self._add(index, "message", delta)
+
+    def _summary(self, index: int, part: int, text: str) -> list[Delta]:
+        seen = self._open_as(index, "reasoning").summary_chars
+        seen[part] = seen.get(part, 0) + len(text)
+        return self._add(index, "reasoning", base.SummaryDelta(text, part))
+
+    def _done(self, index: int, item: Item) -> list[Delta]:
+        """The end of an item, with whatever of it did not come as deltas."""
+        if index in self._passed:
+            return []
+        if item["type"] not in _STREAMED:
+            self._passed.add(index)
+            self._calls += item["type"].endswith("_call") and item.get("call_id") is not None
+            return self._sequence.pass_on(index, base.ItemPassed(item))
+        deltas = self._added(index, item)
+        for rest in self._rest(self._items[index], item):
+            deltas += self._sequence.add(index, rest)
+        self._passed.add(index)
+        return deltas + self._sequence.close(index, encrypted_content=item.get("encrypted_content"))
+
+    def _rest(self, seen: _Item, item: Item) -> list[Delta]:
+        match item["type"]:
+            case "message":
+                return _rest_of_message(seen, item)
+            case "reasoning":
+                rest: list[Delta] = []
+                for part, summary in enumerate(item.get("summary") or []):
+                    missing = summary.get("text", "")[seen.summary_chars.get(part, 0) :]
+                    rest += [base.SummaryDelta(missing, part)] if missing else []
+                missing = reasoning.text_of(item)[len(seen.text) :]
+                return rest + ([base.ReasoningTextDelta(missing)] if missing else [])
+        whole = item.get("input" if item["type"] == "custom_tool_call" else "arguments") or ""
+        missing = whole[len(seen.text) :] if whole.startswith(seen.text) else ""
+        return [base.CallDelta(missing)] if missing else []
+
+    def _final(self, response: dict[str, Any]) -> list[Delta]:
+        """The terminal event, or a whole body: items if none were streamed, usage, and why it ended."""
+        status = response.get("status", "completed")
+        if status == "failed" or response.get("error"):
+            raise error_in_stream(response.get("error") or {}, secrets=self.secrets)
+        if status not in ("completed", "incomplete"):
+            raise broken(f"it ended with status '{status}'")
+        deltas: list[Delta] = []
+        if not self._items and not self._passed:
+            for index, item in enumerate(response.get("output") or []):
+                deltas += self._done(index, item)
+        deltas += self._sequence.close_all()
+        usage = _usage(response.get("usage"))
+        self.is_finished = True
+        return [*deltas, *([usage] if usage else []), base.Finished(self._reason(status, response))]
+
+    def _reason(self, status: str, response: dict[str, Any]) -> Any:
+        if status == "incomplete":
+            detail = (response.get("incomplete_details") or {}).get("reason")
+            return "content_filter" if detail == "content_filter" else "max_output_tokens"
+        return "tool_calls" if self._calls else "stop"
+
+
+def _rest_of_message(seen: _Item, item: Item) -> list[Delta]:
+    """Text that came only with the whole item, part by part."""
+    skip, rest = len(seen.text), []
+    for part in item.get("content") or []:
+        text = part.get("text") or part.get("refusal") or ""
+        missing, skip = text[skip:], max(0, skip - len(text))
+        if missing:
+            rest.append(base.RefusalDelta(missing) if part.get("type") == "refusal" else base.TextDelta(missing))
+    return list(rest)
+
+
+def _usage(usage: dict[str, Any] | None) -> base.UsageReported | None:
+    if not usage:
+        return None
+    of_input = usage.get("input_tokens_details") or {}
+    of_output = usage.get("output_tokens_details") or {}
+    return base.UsageReported(
+        input_tokens=usage.get("input_tokens") or 0,
+        output_tokens=usage.get("output_tokens") or 0,
+        cached_tokens=of_input.get("cached_tokens") or 0,
+        cache_write_tokens=of_input.get("cache_write_tokens") or 0,
+        reasoning_tokens=of_output.get("reasoning_tokens") or 0,
+    )

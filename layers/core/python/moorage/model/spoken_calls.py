@@ -1,0 +1,274 @@
+"""Tool calls that a model writes as text.
+
+Small local models, and servers without a parser for their model, answer a call as a fenced JSON block, a bare JSON object, or
+between ``<tool_call>`` tags. Such text is understood as a call if it names a tool that was offered and has arguments; everything
+else is the answer's text. Text is held back only while it can still turn out to be a call: the first key of the object, or the
+name in it, settles most cases after a few characters.
+
+A fenced block within prose counts only as the last thing said, because an answer may well explain how a tool is called.
+"""
+
+import json
+import re
+from dataclasses import dataclass, field
+from typing import Any, Final, Literal
+
+import orjson
+
+_LANGUAGES: Final = ("json", "tool_call", "tool_code", "function_call")
+_FIRST_KEYS: Final = ("name", "function", "tool", "tool_name", "type", "id", "arguments", "parameters", "tool_calls")
+_CALL_KEYS: Final = frozenset({"name", "function", "tool", "tool_name", "type", "id", "arguments", "parameters"})
+_TAGS: Final = {"<tool_call>": "</tool_call>"}
+_OPENING: Final = re.compile(r"(?:^|(?<=\n))[ \t]*```|<tool_call>")
+_NAME: Final = re.compile(r'[\[\s]*\{\s*"(?:name|tool|tool_name)"\s*:\s*"([^"\\]*)"')
+_FIRST_KEY: Final = re.compile(r'[\[\s]*(?:\{\s*(?:"([^"\\]*)("?))?)?$')
+
+
+@dataclass(frozen=True, slots=True)
+class SpokenCall:
+    name: str
+    arguments: str
+    """JSON."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Block:
+    """A finished block: its value, and where the text after it begins."""
+
+    value: Any
+    end: int
+
+
+_Verdict = _Block | Literal["more", "no"]
+
+
+@dataclass(slots=True)
+class SpokenCalls:
+    """Sorts an answer's text, which comes in pieces, into text and calls."""
+
+    offered: frozenset[str]
+    _buffer: str = ""
+    """Not passed on yet."""
+    _state: Literal["start", "prose", "block", "last"] = "start"
+    """``start``: nothing but space so far, or since a call; ``block``: the buffer begins with an opening; ``last``: with a whole
+    call in a fence that counts if nothing follows."""
+    _is_in_prose: bool = False
+    _is_line_start: bool = True
+    _scan: "_Scan" = field(default_factory=lambda: _Scan())
+
+    def feed(self, text: str) -> list[str | SpokenCall]:
+        self._buffer += text
+        out: list[str | SpokenCall] = []
+        while self._step(out):
+            pass
+        return out
+
+    def end(self) -> list[str | SpokenCall]:
+        """The answer is over: what is held back is a whole call, or text after all."""
+        if self._state in ("block", "last"):
+            verdict = self._judge(is_over=True)
+            calls = _calls(verdict.value, self.offered) if isinstance(verdict, _Block) else None
+            if calls is not None:
+                self._buffer = ""
+                return list(calls)
+        rest, self._buffer = self._buffer, ""
+        return [rest] if rest and self._state != "start" else []
+
+    def _step(self, out: list[str | SpokenCall]) -> bool:
+        """One decision about the buffer; False when it needs more text."""
+        match self._state:
+            case "start":
+                return self._begin()
+            case "prose":
+                return self._read_prose(out)
+            case "block":
+                return self._read_block(out)
+            case "last":
+                return self._read_after_last()
+
+    def _begin(self) -> bool:
+        text = self._buffer.lstrip()
+        if not text:
+            return False
+        openings = ("```", "{", "[", *_TAGS)
+        if text.startswith(openings):
+            self._buffer, self._state, self._is_in_prose, self._scan = text, "block", False, _Scan()
+            return True
+        if any(opening.startswith(text) for opening in openings):
+            return False
+        self._state = "prose"
+        return True
+
+    def _read_prose(self, out: list[str | SpokenCall]) -> bool:
+        # The text before the buffer decides whether the buffer's first line is a line's start.
+        offset = 0 if self._is_line_start else 1
+        found = _OPENING.search(("" if offset == 0 else "·") + self._buffer)
+        if found is None:
+            self._say(out, len(self._buffer) - self._held_back())
+            return False
+        self._say(out, found.start() - offset)
+        self._state, self._is_in_prose, self._scan = "block", True, _Scan()
+        return True
+
+    def _held_back(self) -> int:
+        """Characters at the end that may be the beginning of an opening."""
+        line_start = self._buffer.rfind("\n") + 1
+        last_line = self._buffer[line_start:]
+        is_fresh = line_start > 0 or self._is_line_start
+        if is_fresh and re.fullmatch(r"[ \t]*`{0,2}", last_line):
+            return len(last_line)
+        return max((n for tag in _TAGS for n in range(1, len(tag)) if self._buffer.endswith(tag[:n])), default=0)
+
+    def _say(self, out: list[str | SpokenCall], count: int) -> None:
+        text, self._buffer = self._buffer[:count], self._buffer[count:]
+        if text:
+            out.append(text)
+            self._is_line_start = text.endswith("\n")
+
+    def _read_block(self, out: list[str | SpokenCall]) -> bool:
+        verdict = self._judge(is_over=False)
+        if verdict == "more":
+            return False
+        calls = _calls(verdict.value, self.offered) if isinstance(verdict, _Block) else None
+        if calls is None or not isinstance(verdict, _Block):
+            return self._was_text(out)
+        if self._is_in_prose and not self._buffer.startswith(tuple(_TAGS)):
+            self._state = "last"
+            return True
+        out.extend(calls)
+        self._buffer, self._state, self._is_line_start = self._buffer[verdict.end :], "start", True
+        return True
+
+    def _was_text(self, out: list[str | SpokenCall]) -> bool:
+        opening = re.match(r"\s*(```[^\n]*|<tool_call>|.)", self._buffer)
+        self._state = "prose"
+        self._say(out, opening.end() if opening else 1)
+        return True
+
+    def _read_after_last(self) -> bool:
+        verdict = self._judge(is_over=False)
+        if isinstance(verdict, _Block) and self._buffer[verdict.end :].strip():
+            # Prose follows, so this was an explanation; its fence is passed over.
+            self._state, self._is_line_start = "prose", False
+            return True
+        return False
+
+    def _judge(self, *, is_over: bool) -> _Verdict:
+        """What the block at the buffer's beginning is."""
+        text = self._buffer.lstrip()
+        lead = len(self._buffer) - len(text)
+        closing = ""
+        start = 0
+        for tag, end_tag in _TAGS.items():
+            if text.startswith(tag):
+                start, closing = len(tag), end_tag
+        if text.startswith("```"):
+            language, newline, _ = text[3:].partition("\n")
+            if not newline:
+                word = language.strip()
+                return "more" if not is_over and any(known.startswith(word) for known in _LANGUAGES) else "no"
+            if language.strip() not in ("", *_LANGUAGES):
+                return "no"
+            start, closing = 4 + len(language), "```"
+        verdict = self._scan.value(text, start, self.offered)
+        if not isinstance(verdict, _Block) or not closing:
+            return verdict if not isinstance(verdict, _Block) else _Block(verdict.value, lead + verdict.end)
+        after = text[verdict.end :].lstrip()
+        if after.startswith(closing):
+            return _Block(verdict.value, lead + len(text) - len(after) + len(closing))
+        if is_over:
+            return _Block(verdict.value, lead + len(text))
+        return "more" if closing.startswith(after) else "no"
+
+
+@dataclass(slots=True)
+class _Scan:
+    """Finds the end of one JSON value in growing text, each character once."""
+
+    at: int = -1
+    depth: int = 0
+    is_in_string: bool = False
+    found: _Block | None = None
+    is_settled: bool = False
+    """The value begins like a call of an offered tool."""
+
+    def value(self, text: str, start: int, offered: frozenset[str]) -> _Verdict:
+        if self.found is not None:
+            return self.found
+        body = text[start:]
+        if not self.is_settled:
+            plausible = _plausible(body, offered)
+            if plausible == "no":
+                return "no"
+            self.is_settled = plausible == "yes"
+        end = self._end(text, start)
+        if end is None:
+            return "more"
+        try:
+            self.found = _Block(json.loads(text[start:end]), end)
+        except ValueError:
+            return "no"
+        return self.found
+
+    def _end(self, text: str, start: int) -> int | None:
+        position = start if self.at < 0 else self.at
+        while position < len(text):
+            char = text[position]
+            if self.is_in_string:
+                if char == "\\":
+                    if position + 1 == len(text):
+                        break
+                    position += 1
+                elif char == '"':
+                    self.is_in_string = False
+            elif char == '"':
+                self.is_in_string = True
+            elif char in "{[":
+                self.depth += 1
+            elif char in "}]":
+                self.depth -= 1
+                if self.depth <= 0:
+                    self.at = position + 1
+                    return self.at
+            position += 1
+        self.at = position
+        return None
+
+
+def _plausible(body: str, offered: frozenset[str]) -> Literal["yes", "no", "maybe"]:
+    """Whether text that begins like this can be a call."""
+    name = _NAME.match(body)
+    if name is not None:
+        return "yes" if name[1] in offered else "no"
+    beginning = _FIRST_KEY.match(body)
+    if beginning is not None:
+        key, closed = beginning[1] or "", beginning[2] or ""
+        is_possible = key in _FIRST_KEYS if closed else any(known.startswith(key) for known in _FIRST_KEYS)
+        return "maybe" if is_possible else "no"
+    first = re.match(r'[\[\s]*\{\s*"([^"\\]*)"', body)
+    return "maybe" if first is not None and first[1] in _FIRST_KEYS else "no"
+
+
+def _calls(value: Any, offered: frozenset[str]) -> list[SpokenCall] | None:
+    """The calls that a JSON value stands for, or None if it is something else."""
+    if isinstance(value, dict) and set(value) == {"tool_calls"}:
+        value = value["tool_calls"]
+    values = value if isinstance(value, list) else [value]
+    calls = [_call(entry, offered) for entry in values]
+    whole = [call for call in calls if call is not None]
+    return whole if whole and len(whole) == len(calls) else None
+
+
+def _call(value: Any, offered: frozenset[str]) -> SpokenCall | None:
+    if not isinstance(value, dict) or not set(value) <= _CALL_KEYS:
+        return None
+    inner = value.get("function")
+    if isinstance(inner, dict):
+        return _call(inner, offered)
+    name = value.get("name") or value.get("tool") or value.get("tool_name") or inner
+    if name not in offered or not ("arguments" in value or "parameters" in value):
+        return None
+    arguments = value.get("arguments", value.get("parameters"))
+    if isinstance(arguments, str):
+        return SpokenCall(name, arguments)
+    return SpokenCall(name, orjson.dumps(arguments or {}).decode()) if isinstance(arguments, dict | None) else None

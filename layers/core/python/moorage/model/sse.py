@@ -1,0 +1,76 @@
+"""Server-sent events out of bytes, fed in pieces of any size.
+
+The format is the WHATWG one: lines end in LF, CRLF or CR; ``data:`` lines of one event are joined by LF; an empty line ends the
+event; lines that begin with a colon are comments. Event ids and ``retry:`` play no part with model upstreams.
+"""
+
+from dataclasses import dataclass, field
+
+from moorage import limits
+from moorage.errors import UpstreamError
+
+
+@dataclass(frozen=True, slots=True)
+class ServerSentEvent:
+    data: str
+    event: str = "message"
+
+
+@dataclass(slots=True)
+class SseParser:
+    bytes_max: int = limits.UPSTREAM_EVENT_BYTES_MAX
+    """Size of one event, in bytes."""
+    _tail: list[bytes] = field(default_factory=list)
+    """Pieces of a line that has not ended yet; the last byte may be a CR whose LF is still to come."""
+    _tail_size: int = 0
+    _data: list[bytes] = field(default_factory=list)
+    _event: bytes = b""
+    _size: int = 0
+
+    def feed(self, piece: bytes) -> list[ServerSentEvent]:
+        """The events that end in this piece. Raises UpstreamError for an event that outgrows ``bytes_max``."""
+        self._tail.append(piece)
+        self._tail_size += len(piece)
+        if self._size + self._tail_size > self.bytes_max + len(piece):
+            raise self._too_large()
+        if b"\n" not in piece and b"\r" not in piece and not self._ends_in_cr():
+            return []
+        whole = b"".join(self._tail)
+        held = b"\r" if whole.endswith(b"\r") else b""
+        lines = whole.removesuffix(b"\r").replace(b"\r\n", b"\n").replace(b"\r", b"\n").split(b"\n")
+        rest = lines.pop() + held
+        self._tail, self._tail_size = [rest], len(rest)
+        return [event for line in lines if (event := self._line(line)) is not None]
+
+    def _ends_in_cr(self) -> bool:
+        return any(part.endswith(b"\r") for part in self._tail[-2:])
+
+    def end(self) -> list[ServerSentEvent]:
+        """The stream is over. Some servers forget the last empty line; what they said is not lost."""
+        return self.feed(b"\n\n")
+
+    def _line(self, line: bytes) -> ServerSentEvent | None:
+        if not line:
+            return self._dispatch()
+        if line.startswith(b":"):
+            return None
+        name, _, value = line.partition(b":")
+        value = value.removeprefix(b" ")
+        if name == b"data":
+            self._size += len(value)
+            if self._size > self.bytes_max:
+                raise self._too_large()
+            self._data.append(value)
+        elif name == b"event":
+            self._event = value
+        return None
+
+    def _dispatch(self) -> ServerSentEvent | None:
+        data, event = b"\n".join(self._data), self._event or b"message"
+        self._data, self._event, self._size = [], b"", 0
+        if not data:
+            return None
+        return ServerSentEvent(data.decode(errors="replace"), event.decode(errors="replace"))
+
+    def _too_large(self) -> UpstreamError:
+        return UpstreamError(f"The model upstream sent an event of more than {self.bytes_max} bytes.", is_retryable=False)
