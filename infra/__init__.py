@@ -1,0 +1,1 @@
+"""The AWS deployment: a CDK app with one construct per capability."""

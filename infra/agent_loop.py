@@ -1,0 +1,105 @@
+"""The loop: the state machine of ``agent_loop.asl.json`` and one function per Task in it.
+
+The definition is the file, unchanged: CloudFormation puts the functions' ARNs in the place of ``${ModelStepArn}`` and its like, as
+embedded mode and tests do. A placeholder ``${XyzArn}`` is served by ``functions/steps/handler.py``'s function ``xyz``.
+"""
+
+import re
+from typing import Final
+
+import aws_cdk as cdk
+from aws_cdk import aws_iam as iam
+from aws_cdk import aws_lambda as lambda_
+from aws_cdk import aws_stepfunctions as stepfunctions
+from constructs import Construct
+
+from infra.bundling import ROOT
+from infra.config import Config
+from infra.functions import FunctionFactory, log_group
+from infra.nag import acknowledge, acknowledge_wildcard
+from infra.network import Network
+
+ASL_FILE: Final = ROOT / "infra" / "agent_loop.asl.json"
+_PLACEHOLDER: Final = re.compile(r"\$\{(\w+)Arn\}")
+_STEP_TIMEOUT: Final = cdk.Duration.minutes(15)
+"""Lambda's maximum. Steps end themselves earlier (``MODEL_STEP_SECONDS_MAX``, ``TOOL_STEP_SECONDS_MAX``)."""
+
+TOOL_MEMORY_MIB: Final = 512
+"""A tool step copies output; more memory would only cost more while a command runs."""
+
+
+def machine_name(config: Config) -> str:
+    """Fixed, so that functions can name the machine that calls them without a cycle between the two."""
+    return f"{config.name}-agent-loop"
+
+
+def machine_arn(scope: Construct, config: Config) -> str:
+    return cdk.Stack.of(scope).format_arn(
+        service="states",
+        resource="stateMachine",
+        resource_name=machine_name(config),
+        arn_format=cdk.ArnFormat.COLON_RESOURCE_NAME,
+    )
+
+
+def grant_executions(scope: Construct, config: Config, function: lambda_.Function) -> None:
+    """Start, describe and stop executions of the loop."""
+    executions = cdk.Stack.of(scope).format_arn(
+        service="states",
+        resource="execution",
+        resource_name=f"{machine_name(config)}:*",
+        arn_format=cdk.ArnFormat.COLON_RESOURCE_NAME,
+    )
+    function.add_to_role_policy(iam.PolicyStatement(actions=["states:StartExecution"], resources=[machine_arn(scope, config)]))
+    function.add_to_role_policy(
+        iam.PolicyStatement(actions=["states:StopExecution", "states:DescribeExecution"], resources=[executions])
+    )
+    assert function.role is not None
+    acknowledge_wildcard(function.role, f"Resource::{executions}", "An execution is named after its response.")
+
+
+class AgentLoop(Construct):
+    """State machine and step functions. The tool step alone lives in the sandboxes' network, where there is one."""
+
+    def __init__(
+        self, scope: Construct, construct_id: str, *, config: Config, factory: FunctionFactory, network: Network | None
+    ) -> None:
+        super().__init__(scope, construct_id)
+        definition = ASL_FILE.read_text()
+        self.steps: dict[str, lambda_.Function] = {}
+        for name in dict.fromkeys(_PLACEHOLDER.findall(definition)):
+            is_tool = name == "ToolStep"
+            self.steps[name] = factory.make(
+                name,
+                folder="steps",
+                handler=f"handler.{_snake(name)}",
+                timeout=_STEP_TIMEOUT,
+                memory_mib=TOOL_MEMORY_MIB if is_tool else config.model_memory_mib,
+                vpc=network.vpc if network and is_tool else None,
+                subnets=network.function_subnets if network and is_tool else None,
+                security_groups=[network.function_group] if network and is_tool else None,
+            )
+        logs = log_group(self, "Logs", config)
+        self.machine = stepfunctions.StateMachine(
+            self,
+            "Machine",
+            state_machine_name=machine_name(config),
+            state_machine_type=stepfunctions.StateMachineType.STANDARD,
+            definition_body=stepfunctions.DefinitionBody.from_string(definition),
+            definition_substitutions={f"{name}Arn": step.function_arn for name, step in self.steps.items()},
+            logs=stepfunctions.LogOptions(destination=logs, level=stepfunctions.LogLevel.ALL, include_execution_data=False),
+            tracing_enabled=True,
+            removal_policy=cdk.RemovalPolicy.DESTROY,
+        )
+        for step in self.steps.values():
+            # $LATEST only: no ':*', which the high-level grant would add for versions and aliases.
+            self.machine.add_to_role_policy(iam.PolicyStatement(actions=["lambda:InvokeFunction"], resources=[step.function_arn]))
+        acknowledge(
+            self.machine.role,
+            "AwsSolutions-IAM5[Resource::*]",
+            "Log delivery and X-Ray accept no resource (service authorization reference).",
+        )
+
+
+def _snake(name: str) -> str:
+    return re.sub(r"(?<!^)(?=[A-Z])", "_", name).lower()

@@ -1,0 +1,38 @@
+"""The CDK app: ``npx aws-cdk@2.1148.1 deploy --all`` runs this, as ``cdk.json`` says."""
+
+import os
+import sys
+
+import aws_cdk as cdk
+from cdk_nag import AwsSolutionsChecks
+
+from infra.config import CONTEXT_KEY, Config, ConfigError
+from infra.stacks import build
+
+
+def make_app(context: dict[str, object] | None = None, outdir: str | None = None) -> cdk.App:
+    """The whole app, checked by cdk-nag; ``context`` stands for that of ``cdk.json`` (tests)."""
+    app = cdk.App(context=context, outdir=outdir)
+    config = Config.from_context(_context(app))
+    account, region = os.environ.get("CDK_DEFAULT_ACCOUNT"), os.environ.get("CDK_DEFAULT_REGION")
+    build(app, config, env=cdk.Environment(account=account, region=region))
+    cdk.Validations.of(app).add_plugins(AwsSolutionsChecks(app, verbose=True))
+    return app
+
+
+def _context(app: cdk.App) -> dict[str, object]:
+    """What ``moorage`` and ``moorage:<name>`` hold: CDK answers only for names that one asks for."""
+    names = [CONTEXT_KEY, *(f"{CONTEXT_KEY}:{name}" for name in Config.model_fields)]
+    return {name: value for name in names if (value := app.node.try_get_context(name)) is not None}
+
+
+def main() -> None:
+    """Entry point of ``cdk``. A wrong setting ends it with one sentence instead of a trace."""
+    try:
+        make_app().synth()
+    except ConfigError as error:
+        sys.exit(str(error))
+
+
+if __name__ == "__main__":
+    main()

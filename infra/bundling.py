@@ -1,0 +1,149 @@
+"""Packages for Lambda without Docker: uv fetches wheels for the target, the rest is copied.
+
+CDK calls :class:`LocalBundling` instead of starting a container; if it fails, synthesis fails with uv's own words. An asset's
+hash is taken over what goes in (sources, lock file, target), so an unchanged package is neither built nor uploaded again.
+"""
+
+import hashlib
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import Any, Final, Literal
+
+import aws_cdk as cdk
+import jsii
+from aws_cdk import aws_lambda as lambda_
+
+from infra.config import ConfigError
+
+ROOT: Final = Path(__file__).resolve().parent.parent
+RUNTIME: Final = lambda_.Runtime.PYTHON_3_13
+_PLATFORM: Final = ("--python-platform", "aarch64-manylinux_2_28", "--python-version", "3.13", "--only-binary", ":all:")
+"""Lambda's Python 3.13 runs on Amazon Linux 2023 (glibc 2.34), so wheels of manylinux 2.28 load."""
+
+_BOTOCORE_SERVICES: Final = (
+    "bedrock-runtime",
+    "dynamodb",
+    "ecs",
+    "kms",
+    "lambda",
+    "lambda-microvms",
+    "s3",
+    "ssm",
+    "stepfunctions",
+    "sts",
+)
+"""botocore carries 27 MB of service descriptions; a package keeps those of the services that moorage calls."""
+
+_IGNORED: Final = shutil.ignore_patterns("__pycache__", "*.pyc", "*.egg-info", ".mypy_cache", ".ruff_cache")
+
+Target = Literal["lambda", "host"]
+
+
+@jsii.implements(cdk.ILocalBundling)
+class LocalBundling:
+    """Runs ``build(output directory)`` where CDK would start a container."""
+
+    def __init__(self, build: Callable[[Path], None]) -> None:
+        self._build = build
+
+    def try_bundle(self, output_dir: str, *_options: Any, **_more: Any) -> bool:
+        self._build(Path(output_dir))
+        return True
+
+
+def dependencies_layer(target: Target) -> lambda_.Code:
+    """Third-party packages at the versions and hashes of ``requirements/runtime.txt``, laid out as a layer."""
+    lock = ROOT / "requirements" / "runtime.txt"
+
+    def build(output: Path) -> None:
+        install(lock, output / "python", target)
+        slim(output / "python")
+
+    return _asset(ROOT / "requirements", _hash((lock,), target, *_BOTOCORE_SERVICES), build)
+
+
+def core_layer() -> lambda_.Code:
+    """Our own package, as it lies in the repository."""
+    source = ROOT / "layers" / "core"
+    return _asset(source, _hash(_files(source)), lambda output: _copy(source, output))
+
+
+def function_code(name: str) -> lambda_.Code:
+    """``functions/<name>`` and the model catalogue beside it: a function finds both in its working directory."""
+    source, models = ROOT / "functions" / name, ROOT / "models.toml"
+
+    def build(output: Path) -> None:
+        _copy(source, output)
+        shutil.copy(models, output)
+
+    return _asset(source, _hash([*_files(source), models]), build)
+
+
+def install(lock: Path, destination: Path, target: Target) -> None:
+    """``uv pip install`` of a lock file into ``destination``; raises :class:`ConfigError` with uv's message."""
+    uv = shutil.which("uv") or shutil.which("uv", path=str(Path(sys.executable).parent))
+    if uv is None:
+        raise ConfigError("uv is not installed; 'pip install -r requirements/dev.txt' brings it.")
+    platform = _PLATFORM if target == "lambda" else ("--python", sys.executable)
+    done = subprocess.run(
+        [uv, "pip", "install", "--quiet", "--require-hashes", "-r", str(lock), "--target", str(destination), *platform],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    if done.returncode:
+        raise ConfigError(f"uv could not install {lock.name}: {done.stderr.strip()}")
+
+
+def slim(packages: Path) -> None:
+    """Drop what no function loads: descriptions of other services, type stubs, command-line wrappers."""
+    data = packages / "botocore" / "data"
+    for service in data.iterdir():
+        if service.is_dir() and service.name not in _BOTOCORE_SERVICES:
+            shutil.rmtree(service)
+    for stub in packages.rglob("*.pyi"):
+        stub.unlink()
+    for name in ("bin", ".lock"):
+        path = packages / name
+        shutil.rmtree(path, ignore_errors=True) if path.is_dir() else path.unlink(missing_ok=True)
+
+
+def _asset(source: Path, digest: str, build: Callable[[Path], None]) -> lambda_.Code:
+    return lambda_.Code.from_asset(
+        str(source),
+        asset_hash=digest,
+        asset_hash_type=cdk.AssetHashType.CUSTOM,
+        bundling=cdk.BundlingOptions(
+            image=cdk.DockerImage.from_registry("never-pulled"),  # required by the type; local bundling answers first
+            local=LocalBundling(build),
+        ),
+    )
+
+
+def _copy(source: Path, output: Path) -> None:
+    shutil.copytree(source, output, dirs_exist_ok=True, ignore=_IGNORED)
+
+
+def _files(folder: Path) -> list[Path]:
+    skipped = {"__pycache__", ".mypy_cache", ".ruff_cache"}
+    return [
+        path
+        for path in sorted(folder.rglob("*"))
+        if path.is_file() and not any(part in skipped or part.endswith(".egg-info") for part in path.parts)
+    ]
+
+
+def _hash(files: Iterable[Path], *words: str) -> str:
+    digest = hashlib.sha256(Path(__file__).read_bytes())
+    for path in files:
+        digest.update(str(path.relative_to(ROOT)).encode() + b"\0" + path.read_bytes() + b"\0")
+    digest.update("\0".join((*words, f"{sys.version_info.major}.{sys.version_info.minor}" if "host" in words else "")).encode())
+    return digest.hexdigest()
+
+
+def source_hash(folder: Path) -> str:
+    """A hash over every file of a folder, as hex."""
+    return _hash(_files(folder))

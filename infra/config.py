@@ -1,0 +1,198 @@
+"""What an owner may choose about the deployment, in one typed model.
+
+``cdk.json`` holds the values under the context key ``moorage``; ``-c moorage:<name>=<value>`` overrides one of them for one call.
+A value that cannot work stops ``cdk synth`` with one sentence, long before CloudFormation would find it.
+"""
+
+import json
+import tomllib
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Annotated, Any, Literal, Self
+
+from moorage.limits import MEMORY_LIMITS, RETENTION_SECONDS
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, model_validator
+
+CONTEXT_KEY = "moorage"
+_PREFIX = f"{CONTEXT_KEY}:"
+
+
+class ConfigError(ValueError):
+    """A setting of the deployment is wrong; the message is one sentence that names it."""
+
+
+def _list(value: Any) -> Any:
+    """``-c`` carries text only: a comma or a space separates the elements of a list."""
+    return tuple(value.replace(",", " ").split()) if isinstance(value, str) else value
+
+
+def _tiers(value: tuple[str, ...]) -> tuple[str, ...]:
+    unknown = [tier for tier in value if tier not in MEMORY_LIMITS]
+    if unknown or not value:
+        raise ValueError(f"takes one or more of {', '.join(MEMORY_LIMITS)}")
+    return tuple(tier for tier in MEMORY_LIMITS if tier in value)
+
+
+def _domains(value: tuple[str, ...]) -> tuple[str, ...]:
+    for domain in value:
+        name = domain.removeprefix("*.")
+        if "." not in name or any(c not in "abcdefghijklmnopqrstuvwxyz0123456789-." for c in name):
+            raise ValueError(f"takes lower-case domain names such as 'pypi.org' or '*.example.com', not '{domain}'")
+    return value
+
+
+Words = Annotated[tuple[str, ...], BeforeValidator(_list)]
+
+
+class Config(BaseModel):
+    """The choices, each with its default and the reason for it."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    name: str = Field("moorage", pattern=r"^[a-z][a-z0-9-]{0,23}$")
+    """Prefix of the stacks and of everything named; two deployments in one account differ in it."""
+
+    provisioner: Literal["none", "fargate", "lambda_microvm"] = "fargate"
+    """Where sandboxes run. ``none`` deploys no VPC: hosted shells are then refused, everything else works, idle costs nothing."""
+
+    memory_tiers: Annotated[Words, AfterValidator(_tiers)] = tuple(MEMORY_LIMITS)
+    """Values of ``memory_limit`` that get a task definition. Unused ones cost nothing."""
+
+    sandbox_image: str | None = None
+    """An image that is already in a registry. None builds it in the account with CodeBuild, which needs no Docker here."""
+
+    microvm_image: str | None = None
+    """Name or ARN of the MicroVM image (``provisioner = lambda_microvm``)."""
+
+    allowed_egress_domains: Annotated[Words, AfterValidator(_domains)] = ()
+    """The operator's ceiling. Empty deploys no proxy and no way out."""
+
+    availability_zones: int = Field(1, ge=1, le=3)
+    """Each zone beyond the first adds one more hourly fee per interface endpoint."""
+
+    sandbox_logs: bool = False
+    """Whether the exec server's own lines reach CloudWatch: one more interface endpoint ($7.30 a month and zone)."""
+
+    retention_days: int = Field(RETENTION_SECONDS // 86_400, ge=1, le=3_650)
+    """How long responses and their events are kept."""
+
+    log_retention_days: Literal[1, 3, 5, 7, 14, 30, 60, 90, 180, 365] = 30
+
+    customer_managed_key: bool = False
+    """Encrypt table, bucket and logs with a key of the account ($1 a month) instead of the services' own keys."""
+
+    authorizer: bool = True
+    """Check keys at the gateway too. The API checks every key itself; emulators without authorizers turn this off."""
+
+    authorizer_cache_seconds: int = Field(300, ge=0, le=3_600)
+    """A revoked key may pass the gateway for this long; the API itself refuses it at once."""
+
+    streaming: bool = True
+    """Stream answers through API Gateway (Lambda Web Adapter). Emulators buffer, so there Mangum serves the same app."""
+
+    bundle_for: Literal["lambda", "host"] = "lambda"
+    """The platform that packages are made for: Lambda's Python 3.13 on arm64, or this machine's Python (emulators)."""
+
+    requests_per_second: int = Field(50, ge=1, le=10_000)
+    """Stage throttling: the cheapest protection of the account's Lambda concurrency."""
+
+    request_burst: int = Field(100, ge=1, le=5_000)
+
+    model_memory_mib: int = Field(1_024, ge=256, le=10_240)
+    """The API and model functions: below 1 GiB their cold start is bound by CPU."""
+
+    domain_name: str | None = Field(None, pattern=r"^[a-z0-9.-]+\.[a-z]+$")
+    """A custom domain; needs ``certificate_arn`` (ACM, same region). DNS stays with the owner: the target is an output."""
+
+    certificate_arn: str | None = Field(None, pattern=r"^arn:aws[a-z-]*:acm:")
+
+    alarm_email: str | None = Field(None, pattern=r"^[^@\s]+@[^@\s]+$")
+    """Where alarms go. None makes the alarms without a recipient."""
+
+    waf: bool = False
+    """AWS WAF with the managed reputation and bad-input rules in front of the API: $5 a month and $1 a rule."""
+
+    log_level: Literal["DEBUG", "INFO", "WARNING", "ERROR"] = "INFO"
+
+    retain: bool = True
+    """Keep table and bucket when their stack is destroyed. Tests and throw-away deployments say false."""
+
+    @model_validator(mode="after")
+    def _fits_together(self) -> Self:
+        if (self.domain_name is None) != (self.certificate_arn is None):
+            raise ValueError("domain_name and certificate_arn belong together; set both or neither")
+        if self.provisioner == "lambda_microvm" and self.microvm_image is None:
+            raise ValueError("provisioner 'lambda_microvm' needs microvm_image")
+        if self.allowed_egress_domains and self.provisioner != "fargate":
+            raise ValueError("allowed_egress_domains needs provisioner 'fargate': only there a proxy is deployed")
+        return self
+
+    @property
+    def has_fargate(self) -> bool:
+        return self.provisioner == "fargate"
+
+    @property
+    def has_egress(self) -> bool:
+        return bool(self.allowed_egress_domains)
+
+    @classmethod
+    def from_context(cls, context: Mapping[str, Any]) -> Self:
+        """Read the ``moorage`` object and the ``moorage:<name>`` overrides of a CDK context. Raises :class:`ConfigError`."""
+        values = dict(context.get(CONTEXT_KEY) or {})
+        values |= {key.removeprefix(_PREFIX): _parsed(value) for key, value in context.items() if key.startswith(_PREFIX)}
+        try:
+            return cls.model_validate(values)
+        except ValidationError as error:
+            raise ConfigError(_sentence(error)) from error
+
+
+def _parsed(value: Any) -> Any:
+    """A value of ``-c``: what JSON can read (true, 3, ["a"]) is that, everything else is text."""
+    try:
+        return json.loads(value) if isinstance(value, str) else value
+    except ValueError:
+        return value
+
+
+def _sentence(error: ValidationError) -> str:
+    first = error.errors()[0]
+    place = ".".join(map(str, first["loc"])) or "settings"
+    if first["type"] == "extra_forbidden":
+        return f"cdk.json: there is no setting '{place}'; the settings are {', '.join(Config.model_fields)}."
+    return f"cdk.json: '{place}': {first['msg'].removeprefix('Value error, ')}."
+
+
+class Models(BaseModel):
+    """What the deployment has to know of ``models.toml``: whose secrets to hand out and whether Bedrock is called."""
+
+    model_config = ConfigDict(frozen=True)
+
+    secrets: tuple[str, ...]
+    """Names of the secrets that ``models.toml`` refers to as ``env:NAME``, sorted."""
+
+    uses_bedrock: bool
+
+    @classmethod
+    def from_file(cls, path: Path) -> Self:
+        """Read the file; raises :class:`ConfigError` when it is missing or not TOML."""
+        try:
+            parsed = tomllib.loads(path.read_text())
+        except (OSError, tomllib.TOMLDecodeError) as error:
+            raise ConfigError(f"{path.name} cannot be read: {error}.") from error
+        texts = list(_texts(parsed))
+        return cls(
+            secrets=tuple(sorted({text.removeprefix("env:") for text in texts if text.startswith("env:")})),
+            uses_bedrock=any("bedrock" in text for text in texts),
+        )
+
+
+def _texts(value: Any) -> list[str]:
+    match value:
+        case str():
+            return [value]
+        case dict():
+            return [text for element in value.values() for text in _texts(element)]
+        case list():
+            return [text for element in value for text in _texts(element)]
+        case _:
+            return []

@@ -1,0 +1,128 @@
+"""One factory for every Lambda function: same runtime, layers, logs and tracing; a role and a log group of its own."""
+
+from collections.abc import Mapping
+from typing import Final
+
+import aws_cdk as cdk
+from aws_cdk import aws_ec2 as ec2
+from aws_cdk import aws_iam as iam
+from aws_cdk import aws_lambda as lambda_
+from aws_cdk import aws_logs as logs
+from constructs import Construct
+
+from infra.bundling import RUNTIME, core_layer, dependencies_layer, function_code
+from infra.config import Config
+from infra.nag import acknowledge
+
+_LOG_RETENTION: Final = {
+    1: logs.RetentionDays.ONE_DAY,
+    3: logs.RetentionDays.THREE_DAYS,
+    5: logs.RetentionDays.FIVE_DAYS,
+    7: logs.RetentionDays.ONE_WEEK,
+    14: logs.RetentionDays.TWO_WEEKS,
+    30: logs.RetentionDays.ONE_MONTH,
+    60: logs.RetentionDays.TWO_MONTHS,
+    90: logs.RetentionDays.THREE_MONTHS,
+    180: logs.RetentionDays.SIX_MONTHS,
+    365: logs.RetentionDays.ONE_YEAR,
+}
+
+_ADAPTER_ACCOUNT: Final = "753240598075"
+_ADAPTER_LAYER: Final = "LambdaAdapterLayerArm64:27"
+"""AWS Lambda Web Adapter 1.0.0 (its README names account, layer and version). It turns the runtime API into HTTP on a port."""
+
+ADAPTER_PORT: Final = 8080
+
+
+def log_group(scope: Construct, construct_id: str, config: Config) -> logs.LogGroup:
+    """Logs hold ids, counts and times, never content; they go with the stack."""
+    return logs.LogGroup(
+        scope, construct_id, retention=_LOG_RETENTION[config.log_retention_days], removal_policy=cdk.RemovalPolicy.DESTROY
+    )
+
+
+class FunctionFactory(Construct):
+    """Makes functions that share two layers: third-party packages and our own."""
+
+    def __init__(self, scope: Construct, construct_id: str, *, config: Config, environment: Mapping[str, str]) -> None:
+        super().__init__(scope, construct_id)
+        self._config = config
+        self._environment = environment
+        architectures = [lambda_.Architecture.ARM_64]
+        self._layers: list[lambda_.ILayerVersion] = [
+            lambda_.LayerVersion(
+                self,
+                layer_id,
+                code=code,
+                compatible_runtimes=[RUNTIME],
+                compatible_architectures=architectures,
+                removal_policy=cdk.RemovalPolicy.DESTROY,
+            )
+            for layer_id, code in (("Dependencies", dependencies_layer(config.bundle_for)), ("Core", core_layer()))
+        ]
+
+    def make(
+        self,
+        construct_id: str,
+        *,
+        folder: str,
+        handler: str,
+        timeout: cdk.Duration,
+        memory_mib: int,
+        environment: Mapping[str, str] | None = None,
+        vpc: ec2.IVpc | None = None,
+        subnets: ec2.SubnetSelection | None = None,
+        security_groups: list[ec2.ISecurityGroup] | None = None,
+        is_streaming: bool = False,
+    ) -> lambda_.Function:
+        """A function from ``functions/<folder>``. It may write its own logs and traces and nothing else until it is granted more.
+
+        ``is_streaming`` puts the Web Adapter in front: ``handler`` is then the start command of an HTTP server.
+        """
+        role = iam.Role(self, f"{construct_id}Role", assumed_by=iam.ServicePrincipal("lambda.amazonaws.com"))
+        group = log_group(self, f"{construct_id}Logs", self._config)
+        group.grant_write(role)
+        layers = [*self._layers, self._adapter(construct_id)] if is_streaming else self._layers
+        function = lambda_.Function(
+            self,
+            construct_id,
+            code=function_code(folder),
+            handler=handler,
+            runtime=RUNTIME,
+            architecture=lambda_.Architecture.ARM_64,
+            role=role,
+            layers=layers,
+            timeout=timeout,
+            memory_size=memory_mib,
+            log_group=group,
+            tracing=lambda_.Tracing.ACTIVE,
+            environment={**self._environment, **(_ADAPTER_ENVIRONMENT if is_streaming else {}), **(environment or {})},
+            vpc=vpc,
+            vpc_subnets=subnets,
+            security_groups=security_groups,
+        )
+        acknowledge(
+            function,
+            "AwsSolutions-L1",
+            "Python 3.13 is the newest runtime that every pinned wheel supports on arm64; it is supported until 2029.",
+        )
+        acknowledge(
+            role,
+            "AwsSolutions-IAM5[Resource::*]",
+            "X-Ray's two write actions, and the ENI actions of a function in a VPC, accept no resource (service authorization "
+            "reference).",
+        )
+        return function
+
+    def _adapter(self, construct_id: str) -> lambda_.ILayerVersion:
+        stack = cdk.Stack.of(self)
+        arn = f"arn:{stack.partition}:lambda:{stack.region}:{_ADAPTER_ACCOUNT}:layer:{_ADAPTER_LAYER}"
+        return lambda_.LayerVersion.from_layer_version_arn(self, f"{construct_id}Adapter", arn)
+
+
+_ADAPTER_ENVIRONMENT: Final = {
+    "AWS_LAMBDA_EXEC_WRAPPER": "/opt/bootstrap",
+    "AWS_LWA_INVOKE_MODE": "response_stream",
+    "AWS_LWA_PORT": str(ADAPTER_PORT),
+    "AWS_LWA_READINESS_CHECK_PATH": "/healthz",
+}

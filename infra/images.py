@@ -1,0 +1,126 @@
+"""Container images without Docker on this side: CodeBuild builds them in the account from a folder of the repository."""
+
+from pathlib import Path
+from typing import Final
+
+import aws_cdk as cdk
+from aws_cdk import aws_codebuild as codebuild
+from aws_cdk import aws_ecr as ecr
+from aws_cdk import aws_iam as iam
+from aws_cdk import aws_s3_assets as assets
+from constructs import Construct
+
+from infra.bundling import source_hash
+from infra.config import Config
+from infra.custom_resource import Hooks
+from infra.functions import log_group
+from infra.nag import acknowledge, acknowledge_wildcard
+
+
+class Image(Construct):
+    """An image: given by its URI, or built from ``source`` and tagged with the hash of what is in it."""
+
+    def __init__(
+        self, scope: Construct, construct_id: str, *, config: Config, hooks: Hooks, source: Path, given: str | None
+    ) -> None:
+        super().__init__(scope, construct_id)
+        self._repository: ecr.Repository | None = None
+        self.built: cdk.CustomResource | None = None
+        """What has to be there before a task can start; None when the image was given."""
+        if given is not None:
+            self.uri = given
+            return
+        tag = source_hash(source)[:16]
+        self._repository = ecr.Repository(
+            self,
+            "Repository",
+            image_scan_on_push=True,
+            image_tag_mutability=ecr.TagMutability.IMMUTABLE,
+            removal_policy=cdk.RemovalPolicy.DESTROY,
+            empty_on_delete=True,
+            lifecycle_rules=[ecr.LifecycleRule(max_image_count=5)],
+        )
+        self.uri = f"{self._repository.repository_uri}:{tag}"
+        project = self._project(config, source, tag)
+        self.built = hooks.image_build(f"{construct_id}Build", project.project_name, project.project_arn, tag)
+        self.built.node.add_dependency(project, self._repository)
+
+    def _project(self, config: Config, source: Path, tag: str) -> codebuild.Project:
+        assert self._repository is not None
+        uri = self._repository.repository_uri
+        sources = assets.Asset(self, "Source", path=str(source), asset_hash=tag, exclude=["__pycache__"])
+        variables = {"REPOSITORY": uri, "REGISTRY": cdk.Fn.select(0, cdk.Fn.split("/", uri))}
+        project = codebuild.Project(
+            self,
+            "Build",
+            description=f"{config.name}: builds functions/{source.name}",
+            source=codebuild.Source.s3(bucket=sources.bucket, path=sources.s3_object_key),
+            environment=codebuild.BuildEnvironment(
+                build_image=codebuild.LinuxArmBuildImage.AMAZON_LINUX_2023_STANDARD_3_0,
+                compute_type=codebuild.ComputeType.SMALL,
+                privileged=True,
+            ),
+            environment_variables={k: codebuild.BuildEnvironmentVariable(value=v) for k, v in variables.items()},
+            build_spec=codebuild.BuildSpec.from_object(_BUILD_SPEC),
+            timeout=cdk.Duration.minutes(25),
+            grant_report_group_permissions=False,
+            logging=codebuild.LoggingOptions(
+                cloud_watch=codebuild.CloudWatchLoggingOptions(log_group=log_group(self, "BuildLogs", config))
+            ),
+        )
+        self._repository.grant_pull_push(project)
+        acknowledge(project, "AwsSolutions-CB3", "docker build needs a privileged build container; it runs our Dockerfile only.")
+        acknowledge(project, "AwsSolutions-CB4", "It has no artifacts: the image goes to ECR, which encrypts it.")
+        assert project.role is not None
+        stack = cdk.Stack.of(self)
+        logical_id = stack.get_logical_id(project.node.default_child)  # type: ignore[arg-type]
+        logs = stack.format_arn(service="logs", resource="log-group", resource_name=f"/aws/codebuild/<{logical_id}>:*")
+        reasons = {
+            "Resource::*": "ecr:GetAuthorizationToken accepts no resource (service authorization reference).",
+            "Action::s3:GetBucket*": _ASSET_READ,
+            "Action::s3:GetObject*": _ASSET_READ,
+            "Action::s3:List*": _ASSET_READ,
+            f"Resource::{_colon(logs)}": "The streams of the project's own log group.",
+        }
+        for finding, reason in reasons.items():
+            acknowledge_wildcard(project.role, finding, reason)
+        return project
+
+    def grant_pull(self, role: iam.IGrantable) -> None:
+        """Let a task's execution role pull the image. A given image has to be readable by the account."""
+        if self._repository is not None:
+            self._repository.grant_pull(role)
+
+
+_ASSET_READ: Final = "CDK's grant to read one asset; it names the asset bucket and the object."
+
+
+def _colon(arn: str) -> str:
+    """Log groups are written ``log-group:name``, not ``log-group/name``."""
+    return arn.replace(":log-group/", ":log-group:")
+
+
+_ANSWER: Final = (
+    'test -z "$CFN_URL" || curl --fail --silent --show-error -X PUT -H "content-type:" '
+    '--data-binary "{\\"Status\\": \\"$STATUS\\", \\"Reason\\": \\"CodeBuild $CODEBUILD_BUILD_ID\\", '
+    '\\"PhysicalResourceId\\": \\"$CFN_LOGICAL_ID\\", \\"StackId\\": \\"$CFN_STACK_ID\\", '
+    '\\"RequestId\\": \\"$CFN_REQUEST_ID\\", \\"LogicalResourceId\\": \\"$CFN_LOGICAL_ID\\"}" "$CFN_URL"'
+)
+"""Tells CloudFormation how the build ended; ``functions/custom_resource`` passed the address on."""
+
+_BUILD_SPEC: Final = {
+    "version": "0.2",
+    "phases": {
+        "build": {
+            "commands": [
+                'aws ecr get-login-password | docker login --username AWS --password-stdin "$REGISTRY"',
+                # An immutable tag that is there already was built from the same sources.
+                'docker manifest inspect "$REPOSITORY:$IMAGE_TAG" > /dev/null 2>&1 || '
+                '(docker build --tag "$REPOSITORY:$IMAGE_TAG" . && docker push "$REPOSITORY:$IMAGE_TAG")',
+            ]
+        },
+        "post_build": {
+            "commands": ['if [ "$CODEBUILD_BUILD_SUCCEEDING" = 1 ]; then STATUS=SUCCESS; else STATUS=FAILED; fi', _ANSWER]
+        },
+    },
+}

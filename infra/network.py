@@ -1,0 +1,177 @@
+"""Where sandboxes live: a VPC without a way out.
+
+It has isolated subnets only: no internet gateway, no NAT. What Fargate itself needs (image layers from ECR and S3) comes through
+endpoints whose policies let through nothing else, and the resolver answers for those names alone, because security groups cannot
+see DNS. The optional egress proxy lives in a second VPC (``infra/egress.py``), so that no mistake in a route table of this one can
+reach the internet.
+"""
+
+from typing import Final
+
+import aws_cdk as cdk
+from aws_cdk import aws_ec2 as ec2
+from aws_cdk import aws_iam as iam
+from aws_cdk import aws_route53resolver as resolver
+from aws_cdk import aws_s3 as s3
+from constructs import Construct
+
+from infra.config import Config
+from infra.custom_resource import Hooks
+from infra.nag import acknowledge
+
+EXEC_PORT: Final = 8080
+SANDBOX_CIDR: Final = "10.42.0.0/16"
+
+_BLOCK_PRIORITY: Final = 200
+_ALLOW_PRIORITY: Final = 100
+_ASSOCIATION_PRIORITY: Final = 101
+"""Rule groups of a VPC take 101 to 8,999 (Route 53 Resolver API reference)."""
+
+
+class Network(Construct):
+    """VPC, endpoints, DNS firewall, and the security groups of sandboxes and of the function that reaches them."""
+
+    def __init__(self, scope: Construct, construct_id: str, *, config: Config, bucket: s3.IBucket, hooks: Hooks) -> None:
+        super().__init__(scope, construct_id)
+        self.vpc = ec2.Vpc(
+            self,
+            "Vpc",
+            ip_addresses=ec2.IpAddresses.cidr(SANDBOX_CIDR),
+            max_azs=config.availability_zones,
+            nat_gateways=0,
+            restrict_default_security_group=False,
+            subnet_configuration=[
+                ec2.SubnetConfiguration(name="sandbox", subnet_type=ec2.SubnetType.PRIVATE_ISOLATED, cidr_mask=20),
+                ec2.SubnetConfiguration(name="functions", subnet_type=ec2.SubnetType.PRIVATE_ISOLATED, cidr_mask=24),
+            ],
+        )
+        acknowledge(
+            self.vpc,
+            "AwsSolutions-VPC7",
+            "The VPC has no way out; what a container asks the proxy for is logged there by domain and decision. Flow logs would "
+            "bill for every packet between sandbox and function.",
+        )
+        self.sandbox_subnets = ec2.SubnetSelection(subnet_group_name="sandbox")
+        self.function_subnets = ec2.SubnetSelection(subnet_group_name="functions")
+        self.function_group = self._group("FunctionGroup", "The tool step: sandboxes, DynamoDB, S3, ECS")
+        self.sandbox_group = self._group("SandboxGroup", "A sandbox without network policy")
+        self._image_group = self._group("ImageEndpointGroup", "Endpoints that Fargate pulls images through")
+        control_group = self._group("ControlEndpointGroup", "The ECS endpoint, for the tool step only")
+
+        https = ec2.Port.tcp(443)
+        prefix_lists = hooks.prefix_lists("s3", "dynamodb")
+        self._s3 = ec2.Peer.prefix_list(prefix_lists["s3"])
+        self.admit_sandbox(self.sandbox_group)
+        self.function_group.add_egress_rule(control_group, https, "ECS")
+        control_group.add_ingress_rule(self.function_group, https, "ECS, from the tool step")
+        for peer in (self._s3, ec2.Peer.prefix_list(prefix_lists["dynamodb"])):
+            self.function_group.add_egress_rule(peer, https, "S3 and DynamoDB by their gateway endpoints")
+
+        self._gateway_endpoints(bucket)
+        interface = {
+            "EcrApi": (ec2.InterfaceVpcEndpointAwsService.ECR, self._image_group),
+            "EcrDocker": (ec2.InterfaceVpcEndpointAwsService.ECR_DOCKER, self._image_group),
+            "Ecs": (ec2.InterfaceVpcEndpointAwsService.ECS, control_group),
+        }
+        if config.sandbox_logs:
+            interface["Logs"] = (ec2.InterfaceVpcEndpointAwsService.CLOUDWATCH_LOGS, self._image_group)
+        for name, (service, group) in interface.items():
+            self._interface_endpoint(name, service, group)
+        self._dns_firewall(bucket, has_logs=config.sandbox_logs)
+
+    def admit_sandbox(self, group: ec2.ISecurityGroup) -> None:
+        """Let the tool step reach sandboxes of this group, and let Fargate pull their image.
+
+        Fargate pulls through the task's own network interface, so the group has to reach ECR and S3. A sandbox has no credentials
+        to use them with, and the endpoints' policies refuse every other account's.
+        """
+        group.add_ingress_rule(self.function_group, ec2.Port.tcp(EXEC_PORT), "the exec server, from the tool step")
+        self.function_group.add_egress_rule(group, ec2.Port.tcp(EXEC_PORT), "the exec server")
+        group.add_egress_rule(self._image_group, ec2.Port.tcp(443), "image pull: ECR")
+        group.add_egress_rule(self._s3, ec2.Port.tcp(443), "image pull: layers in S3")
+        self._image_group.add_ingress_rule(group, ec2.Port.tcp(443), "image pull")
+
+    def _group(self, name: str, description: str) -> ec2.SecurityGroup:
+        return ec2.SecurityGroup(self, name, vpc=self.vpc, allow_all_outbound=False, description=description)
+
+    def _gateway_endpoints(self, bucket: s3.IBucket) -> None:
+        """Free of charge. The S3 one opens this deployment's bucket, to this account, and the bucket of ECR's layers."""
+        stack = cdk.Stack.of(self)
+        storage = self.vpc.add_gateway_endpoint("S3", service=ec2.GatewayVpcEndpointAwsService.S3)
+        storage.add_to_policy(
+            iam.PolicyStatement(
+                principals=[iam.AnyPrincipal()],
+                actions=["s3:GetObject"],
+                resources=[f"arn:{stack.partition}:s3:::prod-{stack.region}-starport-layer-bucket/*"],
+            )
+        )
+        storage.add_to_policy(
+            iam.PolicyStatement(
+                principals=[iam.AnyPrincipal()],
+                actions=["s3:*"],
+                resources=[bucket.bucket_arn, bucket.arn_for_objects("*")],
+                conditions=self._own_account,
+            )
+        )
+        records = self.vpc.add_gateway_endpoint("DynamoDb", service=ec2.GatewayVpcEndpointAwsService.DYNAMODB)
+        records.add_to_policy(
+            iam.PolicyStatement(
+                principals=[iam.AnyPrincipal()], actions=["dynamodb:*"], resources=["*"], conditions=self._own_account
+            )
+        )
+
+    def _interface_endpoint(self, name: str, service: ec2.IInterfaceVpcEndpointService, group: ec2.ISecurityGroup) -> None:
+        endpoint = ec2.InterfaceVpcEndpoint(
+            self,
+            name,
+            vpc=self.vpc,
+            service=service,
+            subnets=self.function_subnets,
+            security_groups=[group],
+            open=False,
+            private_dns_enabled=True,
+        )
+        endpoint.add_to_policy(
+            iam.PolicyStatement(principals=[iam.AnyPrincipal()], actions=["*"], resources=["*"], conditions=self._own_account)
+        )
+
+    @property
+    def _own_account(self) -> dict[str, dict[str, str]]:
+        """Whoever comes through an endpoint must be of this account: credentials smuggled into a sandbox lead nowhere."""
+        return {"StringEquals": {"aws:PrincipalAccount": cdk.Stack.of(self).account}}
+
+    def _dns_firewall(self, bucket: s3.IBucket, *, has_logs: bool) -> None:
+        """Answer for the names that Fargate and the tool step need, for nothing else: DNS is a way out too."""
+        stack = cdk.Stack.of(self)
+        suffix = f"{stack.region}.{stack.url_suffix}"
+        names = [
+            f"api.ecr.{suffix}",
+            f"*.dkr.ecr.{suffix}",
+            f"ecs.{suffix}",
+            f"dynamodb.{suffix}",
+            f"{stack.account}.ddb.{suffix}",
+            f"prod-{stack.region}-starport-layer-bucket.s3.{suffix}",
+            f"{bucket.bucket_name}.s3.{suffix}",
+            "*.moorage.internal",
+            *([f"logs.{suffix}"] if has_logs else []),
+        ]
+        allowed = resolver.CfnFirewallDomainList(self, "AllowedNames", domains=names)
+        everything = resolver.CfnFirewallDomainList(self, "EveryName", domains=["*"])
+        rule = resolver.CfnFirewallRuleGroup.FirewallRuleProperty
+        rules = resolver.CfnFirewallRuleGroup(
+            self,
+            "DnsRules",
+            firewall_rules=[
+                rule(action="ALLOW", firewall_domain_list_id=allowed.attr_id, priority=_ALLOW_PRIORITY),
+                rule(
+                    action="BLOCK", block_response="NXDOMAIN", firewall_domain_list_id=everything.attr_id, priority=_BLOCK_PRIORITY
+                ),
+            ],
+        )
+        resolver.CfnFirewallRuleGroupAssociation(
+            self,
+            "DnsFirewall",
+            firewall_rule_group_id=rules.attr_id,
+            priority=_ASSOCIATION_PRIORITY,
+            vpc_id=self.vpc.vpc_id,
+        )

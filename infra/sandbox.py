@@ -1,0 +1,167 @@
+"""Sandboxes on Fargate: a cluster, and one task definition per memory tier.
+
+A task has no role: there is nothing to steal at its metadata address. Security group and subnet are chosen at every ``RunTask``.
+"""
+
+from typing import Final
+
+import aws_cdk as cdk
+from aws_cdk import aws_ecs as ecs
+from aws_cdk import aws_iam as iam
+from aws_cdk import aws_lambda as lambda_
+from aws_cdk.aws_logs import ILogGroup
+from constructs import Construct
+from moorage.limits import CONTAINER_OPEN_FILES_MAX, MEMORY_LIMITS
+
+from infra.bundling import ROOT
+from infra.config import Config
+from infra.custom_resource import Hooks
+from infra.functions import log_group
+from infra.images import Image
+from infra.nag import acknowledge, acknowledge_wildcard
+from infra.network import EXEC_PORT, Network
+
+CPU_UNITS: Final = {"1g": 512, "4g": 1024, "16g": 4096, "64g": 16384}
+"""Fargate pairs memory with CPU: 1 GiB takes up to 0.5 vCPU, 4 GiB 1, 16 GiB 4; 64 GiB is only to be had with 16 vCPU."""
+
+DISK_GIB: Final = 21
+"""The smallest size above Fargate's 20 GiB default, of which the image takes a part: ``WORKSPACE_BYTES_MAX`` is 20 GiB."""
+
+CONTAINER_NAME: Final = "sandbox"
+assert set(CPU_UNITS) == set(MEMORY_LIMITS)
+
+
+class Sandbox(Construct):
+    """Everything that ``sandbox/fargate.py`` names in its calls."""
+
+    def __init__(self, scope: Construct, construct_id: str, *, config: Config, network: Network, hooks: Hooks) -> None:
+        super().__init__(scope, construct_id)
+        self._config = config
+        self._network = network
+        self.cluster = ecs.Cluster(
+            self,
+            "Cluster",
+            cluster_name=config.name,
+            vpc=network.vpc,
+            enable_fargate_capacity_providers=True,
+            container_insights_v2=ecs.ContainerInsights.DISABLED,
+        )
+        acknowledge(
+            self.cluster,
+            "AwsSolutions-ECS4",
+            "Container Insights bills per task and metric; what matters of a sandbox is in the event log of its response.",
+        )
+        self._execution_role = iam.Role(self, "ExecutionRole", assumed_by=iam.ServicePrincipal("ecs-tasks.amazonaws.com"))
+        image = Image(self, "Image", config=config, hooks=hooks, source=ROOT / "functions" / "sandbox", given=config.sandbox_image)
+        image.grant_pull(self._execution_role)
+        logs = log_group(self, "Logs", config) if config.sandbox_logs else None
+        if logs:
+            logs.grant_write(self._execution_role)
+        self.task_definitions = {tier: self._task_definition(tier, image.uri, logs) for tier in config.memory_tiers}
+        if image.built:
+            for definition in self.task_definitions.values():
+                definition.node.add_dependency(image.built)
+            acknowledge(
+                self._execution_role,
+                "AwsSolutions-IAM5[Resource::*]",
+                "ecr:GetAuthorizationToken accepts no resource (service authorization reference).",
+            )
+
+    def _task_definition(self, tier: str, image: str, logs: ILogGroup | None) -> ecs.CfnTaskDefinition:
+        """The low-level resource on purpose: the high-level construct cannot make one without a task role."""
+        resource = ecs.CfnTaskDefinition
+        log_configuration = (
+            resource.LogConfigurationProperty(
+                log_driver="awslogs",
+                options={
+                    "awslogs-group": logs.log_group_name,
+                    "awslogs-region": cdk.Stack.of(self).region,
+                    "awslogs-stream-prefix": tier,
+                },
+            )
+            if logs
+            else None
+        )
+        definition = resource(
+            self,
+            f"Task{tier}",
+            family=f"{self._config.name}-sandbox-{tier}",
+            requires_compatibilities=["FARGATE"],
+            network_mode="awsvpc",
+            cpu=str(CPU_UNITS[tier]),
+            memory=str(MEMORY_LIMITS[tier] * 1024),
+            execution_role_arn=self._execution_role.role_arn,
+            ephemeral_storage=resource.EphemeralStorageProperty(size_in_gib=DISK_GIB),
+            runtime_platform=resource.RuntimePlatformProperty(cpu_architecture="ARM64", operating_system_family="LINUX"),
+            container_definitions=[
+                resource.ContainerDefinitionProperty(
+                    name=CONTAINER_NAME,
+                    image=image,
+                    essential=True,
+                    port_mappings=[resource.PortMappingProperty(container_port=EXEC_PORT, protocol="tcp")],
+                    environment=[resource.KeyValuePairProperty(name="SANDBOX_MEMORY_GIB", value=str(MEMORY_LIMITS[tier]))],
+                    linux_parameters=resource.LinuxParametersProperty(
+                        init_process_enabled=True, capabilities=resource.KernelCapabilitiesProperty(drop=_DROPPED_CAPABILITIES)
+                    ),
+                    ulimits=[
+                        resource.UlimitProperty(
+                            name="nofile", soft_limit=CONTAINER_OPEN_FILES_MAX, hard_limit=CONTAINER_OPEN_FILES_MAX
+                        )
+                    ],
+                    log_configuration=log_configuration,
+                    stop_timeout=2,
+                )
+            ],
+        )
+        acknowledge(
+            definition, "AwsSolutions-ECS2", "The only variable is the tier's memory; the token comes with each RunTask, as a hash."
+        )
+        acknowledge(
+            definition,
+            "AwsSolutions-ECS7",
+            "What a sandbox prints is its user's content and is kept in the response's event log; sandbox_logs turns on the exec "
+            "server's own lines.",
+        )
+        return definition
+
+    def grant_run(self, function: lambda_.Function) -> None:
+        """Start, describe, list and stop sandboxes of this cluster, nothing else in ECS."""
+        tasks = cdk.Stack.of(self).format_arn(service="ecs", resource="task", resource_name=f"{self._config.name}/*")
+        in_cluster = {"ArnEquals": {"ecs:cluster": self.cluster.cluster_arn}}
+        statements = [
+            iam.PolicyStatement(
+                actions=["ecs:RunTask"], resources=[d.ref for d in self.task_definitions.values()], conditions=in_cluster
+            ),
+            iam.PolicyStatement(actions=["ecs:DescribeTasks", "ecs:StopTask"], resources=[tasks], conditions=in_cluster),
+            iam.PolicyStatement(actions=["ecs:ListTasks"], resources=["*"], conditions=in_cluster),
+            iam.PolicyStatement(
+                actions=["ecs:TagResource"], resources=[tasks], conditions={"StringEquals": {"ecs:CreateAction": "RunTask"}}
+            ),
+            iam.PolicyStatement(
+                actions=["iam:PassRole"],
+                resources=[self._execution_role.role_arn],
+                conditions={"StringEquals": {"iam:PassedToService": "ecs-tasks.amazonaws.com"}},
+            ),
+        ]
+        for statement in statements:
+            function.add_to_role_policy(statement)
+        assert function.role is not None
+        acknowledge_wildcard(function.role, f"Resource::{tasks}", "A task's id is made by ECS when it starts.")
+
+    @property
+    def environment(self) -> dict[str, str]:
+        """``MOORAGE_FARGATE_*`` as ``sandbox/fargate.py`` reads them."""
+        subnets = self._network.vpc.select_subnets(subnet_group_name="sandbox").subnet_ids
+        return {
+            "MOORAGE_FARGATE_CLUSTER": self.cluster.cluster_name,
+            "MOORAGE_FARGATE_SUBNETS": ",".join(subnets),
+            "MOORAGE_FARGATE_SECURITY_GROUP": self._network.sandbox_group.security_group_id,
+            **{
+                f"MOORAGE_FARGATE_TASK_DEFINITION_{tier.upper()}": definition.ref
+                for tier, definition in self.task_definitions.items()
+            },
+        }
+
+
+_DROPPED_CAPABILITIES: Final = ["AUDIT_WRITE", "MKNOD", "NET_RAW", "SETFCAP", "SETPCAP", "SYS_CHROOT"]
+"""Docker's defaults that the exec server does not use; CHOWN, SETUID and SETGID stay, for commands run as another user."""

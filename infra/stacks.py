@@ -1,0 +1,197 @@
+"""Two stacks: ``<name>-state`` outlives what is built on it, ``<name>`` is everything else and may come and go."""
+
+from pathlib import Path
+from typing import Any, Final
+
+import aws_cdk as cdk
+from aws_cdk import aws_events as events
+from aws_cdk import aws_events_targets as targets
+from aws_cdk import aws_iam as iam
+from aws_cdk import aws_lambda as lambda_
+from constructs import Construct
+
+from infra.agent_loop import AgentLoop, grant_executions, machine_arn
+from infra.api import BUFFERED_TIMEOUT, STREAM_TIMEOUT, Api, Handlers
+from infra.bundling import ROOT
+from infra.config import Config, Models
+from infra.custom_resource import Hooks
+from infra.egress import Egress
+from infra.functions import FunctionFactory
+from infra.images import Image
+from infra.network import Network
+from infra.observability import Observability
+from infra.sandbox import Sandbox
+from infra.state import State
+
+MODELS_FILE: Final = ROOT / "models.toml"
+_REAPER_INTERVAL: Final = cdk.Duration.minutes(1)
+
+
+class StateStack(cdk.Stack):
+    """Table and bucket."""
+
+    def __init__(self, scope: Construct, construct_id: str, *, config: Config, **options: Any) -> None:
+        super().__init__(scope, construct_id, termination_protection=config.retain, **options)
+        self.state = State(self, "State", config=config)
+
+
+class ServiceStack(cdk.Stack):
+    """Network, sandboxes, loop, API and dashboard. It only connects the constructs."""
+
+    def __init__(
+        self, scope: Construct, construct_id: str, *, config: Config, models: Models, state: State, **options: Any
+    ) -> None:
+        super().__init__(scope, construct_id, **options)
+        self._config, self._models, self._state = config, models, state
+        hooks = Hooks(self, "Hooks", config=config)
+        content_key_name = f"/{config.name}/content-key"
+        hooks.content_key(content_key_name)
+        self.network = Network(self, "Network", config=config, bucket=state.bucket, hooks=hooks) if config.has_fargate else None
+        self.sandbox = Sandbox(self, "Sandbox", config=config, network=self.network, hooks=hooks) if self.network else None
+        self.egress = self._make_egress(hooks)
+        factory = FunctionFactory(self, "Functions", config=config, environment=self._environment(content_key_name))
+        self.loop = AgentLoop(self, "AgentLoop", config=config, factory=factory, network=self.network)
+        self.handlers = self._make_handlers(factory)
+        self.api = Api(self, "Api", config=config, handlers=self.handlers)
+        self.reaper = self._make_reaper(factory)
+        self._grant(content_key_name)
+        self.observability = Observability(
+            self,
+            "Observability",
+            config=config,
+            rest_api=self.api.rest_api,
+            machine=self.loop.machine,
+            table=state.table,
+            functions={"Responses": self.handlers.responses, **self.loop.steps},
+            cluster_name=self.sandbox.cluster.cluster_name if self.sandbox else None,
+        )
+        cdk.CfnOutput(self, "BaseUrl", value=self.api.base_url, description="base_url of the SDKs")
+        cdk.CfnOutput(self, "ApiId", value=self.api.rest_api.rest_api_id)
+        cdk.CfnOutput(self, "TableName", value=state.table.table_name)
+        cdk.CfnOutput(self, "BucketName", value=state.bucket.bucket_name)
+        cdk.CfnOutput(self, "StateMachineArn", value=self.loop.machine.state_machine_arn)
+
+    def _environment(self, content_key_name: str) -> dict[str, str]:
+        """What every function is told; ``moorage.settings`` reads it."""
+        config = self._config
+        return {
+            "MOORAGE_TABLE": self._state.table.table_name,
+            "MOORAGE_BUCKET": self._state.bucket.bucket_name,
+            "MOORAGE_STATE_MACHINE_ARN": machine_arn(self, config),
+            "MOORAGE_CONTENT_KEY": f"ssm:{content_key_name}",
+            "MOORAGE_PROVISIONER": config.provisioner,
+            "MOORAGE_PRESIGNED_DOWNLOADS": "true",
+            "MOORAGE_RETENTION_SECONDS": str(config.retention_days * 86_400),
+            "MOORAGE_LOG_LEVEL": config.log_level,
+            "MOORAGE_ALLOWED_EGRESS_DOMAINS": ",".join(config.allowed_egress_domains),
+            **{name: f"ssm:/{config.name}/{name}" for name in self._models.secrets},
+            **({"MOORAGE_MICROVM_IMAGE": config.microvm_image} if config.microvm_image else {}),
+            **(self.sandbox.environment if self.sandbox else {}),
+            **(self.egress.environment if self.egress else {}),
+        }
+
+    def _make_egress(self, hooks: Hooks) -> Egress | None:
+        if not (self._config.has_egress and self.network):
+            return None
+        image = Image(self, "ProxyImage", config=self._config, hooks=hooks, source=ROOT / "functions" / "egress_proxy", given=None)
+        return Egress(
+            self,
+            "Egress",
+            config=self._config,
+            network=self.network,
+            image=image,
+            table=self._state.table,
+        )
+
+    def _make_handlers(self, factory: FunctionFactory) -> Handlers:
+        config = self._config
+        return Handlers(
+            responses=factory.make(
+                "Responses",
+                folder="responses",
+                handler="run.sh" if config.streaming else "handler.handle",
+                timeout=STREAM_TIMEOUT,
+                memory_mib=config.model_memory_mib,
+                is_streaming=config.streaming,
+            ),
+            containers=factory.make(
+                "Containers", folder="containers", handler="handler.handle", timeout=BUFFERED_TIMEOUT, memory_mib=512
+            ),
+            files=factory.make("Files", folder="files", handler="handler.handle", timeout=BUFFERED_TIMEOUT, memory_mib=1_024),
+            authorizer=factory.make(
+                "Authorizer",
+                folder="authorizer",
+                handler="handler.handle",
+                timeout=cdk.Duration.seconds(5),
+                memory_mib=256,
+            )
+            if config.authorizer
+            else None,
+        )
+
+    def _make_reaper(self, factory: FunctionFactory) -> lambda_.Function:
+        reaper = factory.make("Reaper", folder="reaper", handler="handler.handle", timeout=cdk.Duration.minutes(5), memory_mib=512)
+        # One at a time: two reapers would do no harm, but twice the work.
+        events.Rule(
+            self,
+            "ReaperSchedule",
+            schedule=events.Schedule.rate(_REAPER_INTERVAL),
+            targets=[targets.LambdaFunction(reaper, retry_attempts=0)],
+        )
+        return reaper
+
+    def _grant(self, content_key_name: str) -> None:
+        """Each function's rights, in one place."""
+        state, handlers, steps = self._state, self.handlers, self.loop.steps
+        model = steps["ModelStep"]
+        with_content = [handlers.responses, handlers.containers, handlers.files, self.reaper, *steps.values()]
+        for function in with_content:
+            state.grant_all(function)
+            self._allow_parameters(function, content_key_name)
+        for function in (handlers.responses, model):
+            self._allow_parameters(function, *(f"/{self._config.name}/{name}" for name in self._models.secrets))
+            if self._models.uses_bedrock:
+                _grant_bedrock(function)
+        for function in (handlers.responses, steps["ContinueStep"], self.reaper):
+            grant_executions(self, self._config, function)
+        if self.sandbox:
+            for function in (handlers.responses, handlers.containers, model, steps["ToolStep"], self.reaper):
+                self.sandbox.grant_run(function)
+        if self.egress:
+            for function in (handlers.responses, model, self.reaper):
+                self.egress.grant_scale(function)
+            for function in (handlers.responses, handlers.containers):
+                self.egress.secrets_key.grant(function, "kms:GenerateDataKey")
+        if handlers.authorizer:
+            state.grant_key_lookup(handlers.authorizer)
+
+    def _allow_parameters(self, function: lambda_.Function, *names: str) -> None:
+        arns = [self.format_arn(service="ssm", resource="parameter", resource_name=name.removeprefix("/")) for name in names]
+        if arns:
+            function.add_to_role_policy(iam.PolicyStatement(actions=["ssm:GetParameter", "ssm:GetParameters"], resources=arns))
+
+
+def _grant_bedrock(function: lambda_.Function) -> None:
+    """Call models: foundation models, inference profiles, and the OpenAI-shaped endpoints."""
+    function.add_to_role_policy(
+        iam.PolicyStatement(
+            actions=["bedrock:InvokeModel", "bedrock:InvokeModelWithResponseStream", "bedrock-mantle:CreateInference"],
+            resources=["*"],
+        )
+    )
+    # "Resource::*" of a function's role is acknowledged by the factory; models.toml says which models are offered.
+
+
+def build(app: cdk.App, config: Config, *, models_file: Path = MODELS_FILE, **options: Any) -> ServiceStack:
+    """Put both stacks into ``app``."""
+    models = Models.from_file(models_file)
+    state = StateStack(app, f"{config.name}-state", config=config, description="moorage: table and bucket", **options)
+    return ServiceStack(
+        app,
+        config.name,
+        config=config,
+        models=models,
+        state=state.state,
+        description="moorage: the Responses API with a computer",
+        **options,
+    )

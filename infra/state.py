@@ -1,0 +1,119 @@
+"""What outlives a deployment: the table, the bucket, and the key that seals content."""
+
+from typing import Final
+
+import aws_cdk as cdk
+from aws_cdk import aws_dynamodb as dynamodb
+from aws_cdk import aws_iam as iam
+from aws_cdk import aws_kms as kms
+from aws_cdk import aws_lambda as lambda_
+from aws_cdk import aws_s3 as s3
+from constructs import Construct
+from moorage.store import schema
+
+from infra.config import Config
+from infra.nag import acknowledge, acknowledge_wildcard
+
+UPLOAD_EXPIRY_DAYS = 7
+"""A multipart upload that nobody completes is dropped by S3; the Uploads API lets one live for an hour."""
+
+
+_RECORD_ACTIONS: Final = [
+    "dynamodb:BatchGetItem",
+    "dynamodb:BatchWriteItem",
+    "dynamodb:ConditionCheckItem",
+    "dynamodb:DeleteItem",
+    "dynamodb:GetItem",
+    "dynamodb:PutItem",
+    "dynamodb:Query",
+    "dynamodb:UpdateItem",
+]
+_OBJECT_ACTIONS: Final = ["s3:AbortMultipartUpload", "s3:DeleteObject", "s3:GetObject", "s3:PutObject"]
+
+
+class State(Construct):
+    """One table and one bucket, as ``store/schema.py`` and ``store/keys.py`` describe them."""
+
+    def __init__(self, scope: Construct, construct_id: str, *, config: Config) -> None:
+        super().__init__(scope, construct_id)
+        removal = cdk.RemovalPolicy.RETAIN if config.retain else cdk.RemovalPolicy.DESTROY
+        self.key = (
+            kms.Key(self, "Key", description=f"{config.name}: table and bucket", enable_key_rotation=True, removal_policy=removal)
+            if config.customer_managed_key
+            else None
+        )
+        self.table = dynamodb.Table(
+            self,
+            "Table",
+            partition_key=dynamodb.Attribute(name=schema.PARTITION_KEY, type=dynamodb.AttributeType.STRING),
+            sort_key=dynamodb.Attribute(name=schema.SORT_KEY, type=dynamodb.AttributeType.STRING),
+            billing_mode=dynamodb.BillingMode.PAY_PER_REQUEST,
+            time_to_live_attribute=schema.TTL_ATTRIBUTE,
+            point_in_time_recovery_specification=dynamodb.PointInTimeRecoverySpecification(point_in_time_recovery_enabled=True),
+            encryption=dynamodb.TableEncryption.CUSTOMER_MANAGED if self.key else dynamodb.TableEncryption.AWS_MANAGED,
+            encryption_key=self.key,
+            deletion_protection=config.retain,
+            removal_policy=removal,
+        )
+        self.table.add_global_secondary_index(
+            index_name=schema.INDEX,
+            partition_key=dynamodb.Attribute(name=schema.INDEX_PARTITION_KEY, type=dynamodb.AttributeType.STRING),
+            sort_key=dynamodb.Attribute(name=schema.INDEX_SORT_KEY, type=dynamodb.AttributeType.STRING),
+            projection_type=dynamodb.ProjectionType.KEYS_ONLY,
+        )
+        self.bucket = s3.Bucket(
+            self,
+            "Bucket",
+            block_public_access=s3.BlockPublicAccess.BLOCK_ALL,
+            encryption=s3.BucketEncryption.KMS if self.key else s3.BucketEncryption.S3_MANAGED,
+            encryption_key=self.key,
+            bucket_key_enabled=True if self.key else None,
+            enforce_ssl=True,
+            minimum_tls_version=1.2,
+            object_ownership=s3.ObjectOwnership.BUCKET_OWNER_ENFORCED,
+            removal_policy=removal,
+            lifecycle_rules=[
+                s3.LifecycleRule(abort_incomplete_multipart_upload_after=cdk.Duration.days(UPLOAD_EXPIRY_DAYS)),
+            ],
+        )
+        acknowledge(
+            self.bucket,
+            "AwsSolutions-S1",
+            "Every object is written and read through the API, whose access log names tenant, route and status; a second bucket of "
+            "server access logs would only repeat it.",
+        )
+
+    def grant_all(self, function: lambda_.Function) -> None:
+        """Records and objects, read and write: what ``store/table.py`` and ``store/blobs.py`` ask for, no administration."""
+        table = self.table.table_arn
+        function.add_to_role_policy(
+            iam.PolicyStatement(actions=_RECORD_ACTIONS, resources=[table, f"{table}/index/{schema.INDEX}"])
+        )
+        function.add_to_role_policy(iam.PolicyStatement(actions=_OBJECT_ACTIONS, resources=[self.bucket.arn_for_objects("*")]))
+        assert function.role is not None
+        acknowledge_wildcard(
+            function.role,
+            f"Resource::{self._exported_bucket_arn}/*",
+            "Objects are named by tenant and id, so a role names them all; the application puts the tenant into every key.",
+        )
+        function.add_to_role_policy(iam.PolicyStatement(actions=["s3:ListBucket"], resources=[self.bucket.bucket_arn]))
+        if self.key:
+            self.key.grant(function, "kms:Decrypt", "kms:Encrypt", "kms:GenerateDataKey")
+
+    @property
+    def _exported_bucket_arn(self) -> str:
+        """The name under which the other stack imports the bucket's ARN: cdk-nag prints it in its place."""
+        stack = cdk.Stack.of(self)
+        name: str = stack.resolve(stack.export_value(self.bucket.bucket_arn))["Fn::ImportValue"]
+        return name
+
+    def grant_key_lookup(self, grantee: iam.IGrantable) -> None:
+        """Read API key records (``K#...``) and nothing else."""
+        iam.Grant.add_to_principal(
+            grantee=grantee,
+            actions=["dynamodb:GetItem"],
+            resource_arns=[self.table.table_arn],
+            conditions={"ForAllValues:StringLike": {"dynamodb:LeadingKeys": ["K#*"]}},
+        )
+        if self.key:
+            self.key.grant_decrypt(grantee)
