@@ -9,7 +9,7 @@ from moorage.sandbox.containers import Containers, LiveContainer
 from moorage.store import keys
 from moorage.store.containers import ContainerRecord
 from moorage.store.files import Files
-from moorage.store.listing import Cursor
+from moorage.wire.queries import Page
 
 from tests.unit.resources.support import Clock, FakeProvisioner, FakeSandbox, Store, chunked
 
@@ -34,7 +34,7 @@ class World:
     async def stored(self, record: ContainerRecord) -> dict[str, tuple[str, bytes]]:
         """What the API shows: path to source and content."""
         current = await self.containers.get("ten", record.id)
-        page = await self.containers.file_page(current, Cursor(limit=100))
+        page = await self.containers.file_page(current, Page(limit=100))
         return {
             file.path: (file.source, b"".join([chunk async for chunk in self.containers.content(file)])) for file in page.files
         }

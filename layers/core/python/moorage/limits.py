@@ -49,6 +49,12 @@ an execution at 25,000: with ``CALLS_PER_ROUND_MAX`` calls this stays below 22,0
 CALLS_PER_ROUND_MAX: Final = 16
 """Hosted tool calls of one model step that run; the model is told that the others were not run."""
 
+RECOVERY_SECONDS: Final = 10
+"""A loop that has been silent for this long and has no running execution has lost it."""
+
+RECOVERIES_MAX: Final = 20
+"""Restarts of one loop after lost executions, before the response fails."""
+
 END_TRIES_MAX: Final = 100
 """Attempts to append the end of a response from outside while its steps are still writing, each right after reading the log."""
 
@@ -179,8 +185,6 @@ FILE_EXPIRES_SECONDS_MAX: Final = 30 * 24 * 3600
 FILES_LIST_MAX: Final = 10_000
 """``limit`` of ``GET /v1/files``, also its default (OpenAPI)."""
 
-LIST_MAX: Final = 100
-LIST_DEFAULT: Final = 20
 GONE_SECONDS: Final = 3600
 """How long a deleted id still marks its place for a client that pages."""
 

@@ -55,8 +55,8 @@ from moorage.store.containers import (
     sandbox_attribute,
 )
 from moorage.store.files import Clock, File, Files, file_name
-from moorage.store.listing import Cursor
 from moorage.store.table import Record, Table
+from moorage.wire.queries import Page
 
 _A = TypeVar("_A")
 _T = TypeVar("_T")
@@ -170,8 +170,8 @@ class Containers:
         """The record as it stands; 404 for unknown, foreign and deleted ones."""
         return await self._store.get(tenant_id, container_id, param=param)
 
-    async def page(self, tenant_id: str, cursor: Cursor, *, name: str | None = None) -> ContainerPage:
-        return await self._store.page(tenant_id, cursor, name=name)
+    async def page(self, tenant_id: str, page: Page, *, name: str | None = None) -> ContainerPage:
+        return await self._store.page(tenant_id, page, name=name)
 
     async def touch(self, tenant_id: str, container_id: str, *, param: str | None = None) -> ContainerRecord:
         """Get it and note that it is in use. An expired one stays expired: only using it again revives it."""
@@ -199,8 +199,8 @@ class Containers:
 
     # --- Files ---------------------------------------------------------------------------------------------------------------
 
-    async def file_page(self, record: ContainerRecord, cursor: Cursor) -> ContainerFilePage:
-        return await self._store.file_page(record, cursor)
+    async def file_page(self, record: ContainerRecord, page: Page) -> ContainerFilePage:
+        return await self._store.file_page(record, page)
 
     async def file(self, record: ContainerRecord, file_id: str) -> ContainerFile:
         return await self._store.file(record, file_id)
@@ -275,9 +275,7 @@ class Containers:
     async def _add_rows(self, record: ContainerRecord, rows: Sequence[ContainerFile]) -> ContainerRecord:
         """The rows first, then the count that makes the next command fetch them."""
         await self._store.put_files(rows)
-        return await self._store.change(
-            record, set={"last_active_at": int(self._clock())}, add={"files_added": len(rows)}
-        )
+        return await self._store.change(record, set={"last_active_at": int(self._clock())}, add={"files_added": len(rows)})
 
     async def _put_content(
         self, record: ContainerRecord, chunks: AsyncIterator[bytes], known: Mapping[str, str], bytes_max: int
@@ -371,9 +369,7 @@ class Containers:
         try:
             record, notes = await self._stage(record, client, await self._store.files(record))
             running = SandboxRecord("running", _claim_of(record), sandbox_id=handle.sandbox_id, endpoint=handle.endpoint)
-            record = await self._write_claimed(
-                record, {"sandbox": sandbox_attribute(running), "files_staged": record.files_added}
-            )
+            record = await self._write_claimed(record, {"sandbox": sandbox_attribute(running), "files_staged": record.files_added})
         except SandboxGone:
             await client.aclose()
             await self._end(record, handle.sandbox_id)

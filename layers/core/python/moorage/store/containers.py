@@ -16,8 +16,9 @@ from moorage.errors import ConditionFailed, container_file_not_found, container_
 from moorage.ids import new_id
 from moorage.store import keys, schema
 from moorage.store.files import Clock
-from moorage.store.listing import Cursor, gone_record, listing_attributes, read_page, unknown_after
+from moorage.store.listing import gone_record, listing_attributes, read_page, unknown_after
 from moorage.store.table import Record, Table
+from moorage.wire.queries import Page
 
 KIND: Final = "containers"
 WORKSPACE: Final = "/mnt/data/"
@@ -144,16 +145,16 @@ class ContainerStore:
         record = await self._table.get(keys.container(tenant_id, container_id), keys.META)
         return None if record is None else container_of(record)
 
-    async def page(self, tenant_id: str, cursor: Cursor, *, name: str | None = None) -> ContainerPage:
-        page = await read_page(
+    async def page(self, tenant_id: str, page: Page, *, name: str | None = None) -> ContainerPage:
+        found = await read_page(
             self._table,
             tenant_id,
             KIND,
-            cursor,
+            page,
             pk_of=keys.container,
             keep=lambda record: not record["is_deleted"] and name in (None, record["name"]),
         )
-        return ContainerPage([container_of(record) for record in page.records], page.has_more)
+        return ContainerPage([container_of(record) for record in found.records], found.has_more)
 
     async def touch(self, container: ContainerRecord) -> ContainerRecord:
         """Note that it is in use; writes at most every ``CONTAINER_TOUCH_SECONDS``."""
@@ -252,14 +253,14 @@ class ContainerStore:
             raise container_file_not_found(file_id)
         return _file(record)
 
-    async def file_page(self, container: ContainerRecord, cursor: Cursor) -> ContainerFilePage:
+    async def file_page(self, container: ContainerRecord, page: Page) -> ContainerFilePage:
         """One page of the files by time of creation. All rows are read: a container has at most ``ARTIFACTS_MAX``."""
         places = {keys.listed(file.created_at, file.id): file for file in await self.files(container)}
-        order = sorted(places, reverse=cursor.order == "desc")
-        if cursor.after is not None:
-            after = await self._file_place(container, cursor.after)
-            order = [place for place in order if (place < after if cursor.order == "desc" else place > after)]
-        return ContainerFilePage([places[place] for place in order[: cursor.limit]], len(order) > cursor.limit)
+        order = sorted(places, reverse=page.order == "desc")
+        if page.after is not None:
+            after = await self._file_place(container, page.after)
+            order = [place for place in order if (place < after if page.order == "desc" else place > after)]
+        return ContainerFilePage([places[place] for place in order[: page.limit]], len(order) > page.limit)
 
     async def put_files(self, files: Iterable[ContainerFile]) -> None:
         await self._table.write_many(puts=[_file_record(file) for file in files])

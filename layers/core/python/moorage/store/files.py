@@ -13,8 +13,9 @@ from moorage.errors import file_not_found, file_too_large
 from moorage.ids import new_file_id
 from moorage.store import keys, schema
 from moorage.store.blobs import BlobNotFound, Blobs, BlobTooLarge
-from moorage.store.listing import Cursor, gone_record, listing_attributes, read_page
+from moorage.store.listing import gone_record, listing_attributes, read_page
 from moorage.store.table import Record, Table
+from moorage.wire.queries import Page
 
 Clock = Callable[[], float]
 """Unix seconds."""
@@ -95,16 +96,16 @@ class Files:
             raise file_not_found(file_id, param=param)
         return file
 
-    async def page(self, tenant_id: str, cursor: Cursor, *, purpose: str | None = None) -> FilePage:
-        page = await read_page(
+    async def page(self, tenant_id: str, page: Page, *, purpose: str | None = None) -> FilePage:
+        found = await read_page(
             self._table,
             tenant_id,
             KIND,
-            cursor,
+            page,
             pk_of=keys.file,
             keep=lambda record: purpose in (None, record["purpose"]) and not self._is_expired(_file(record)),
         )
-        return FilePage([_file(record) for record in page.records], page.has_more)
+        return FilePage([_file(record) for record in found.records], found.has_more)
 
     async def delete(self, tenant_id: str, file_id: str) -> None:
         await self._erase(await self.get(tenant_id, file_id))

@@ -6,27 +6,16 @@ for an hour (``keys.GONE``), because ``for file in client.files.list(): client.f
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Literal
 
 from moorage import limits
 from moorage.errors import ApiError, invalid_value
 from moorage.store import keys, schema
 from moorage.store.table import Record, Table
-
-Order = Literal["asc", "desc"]
-
-
-@dataclass(frozen=True, slots=True)
-class Cursor:
-    """``after``, ``order`` and ``limit`` of a list request."""
-
-    after: str | None = None
-    order: Order = "desc"
-    limit: int = limits.LIST_DEFAULT
+from moorage.wire.queries import Page
 
 
 @dataclass(frozen=True, slots=True)
-class Page:
+class Found:
     records: list[Record]
     has_more: bool
 
@@ -55,26 +44,26 @@ async def read_page(
     table: Table,
     tenant_id: str,
     kind: str,
-    cursor: Cursor,
+    page: Page,
     *,
     pk_of: Callable[[str, str], str],
     keep: Callable[[Record], bool],
-) -> Page:
+) -> Found:
     """One page of the records that ``keep`` accepts. Raises an :class:`ApiError` if ``after`` is no id of this list."""
-    place = await _place(table, pk_of(tenant_id, cursor.after), cursor.after) if cursor.after is not None else None
-    wanted = cursor.limit + 1
+    place = await _place(table, pk_of(tenant_id, page.after), page.after) if page.after is not None else None
+    wanted = page.limit + 1
     kept: list[Record] = []
     while len(kept) < wanted:
-        entries = await _entries(table, keys.listing(tenant_id, kind), place, cursor.order, wanted)
+        entries = await _entries(table, keys.listing(tenant_id, kind), place, page.order, wanted)
         records = {record["PK"]: record for record in await table.get_many((entry["PK"], entry["SK"]) for entry in entries)}
         kept += [records[entry["PK"]] for entry in entries if entry["PK"] in records and keep(records[entry["PK"]])]
         if len(entries) < wanted:
             break
         place = entries[-1]["GSI1SK"]
-    return Page(kept[: cursor.limit], len(kept) > cursor.limit)
+    return Found(kept[: page.limit], len(kept) > page.limit)
 
 
-async def _entries(table: Table, partition: str, place: str | None, order: Order, limit: int) -> list[Record]:
+async def _entries(table: Table, partition: str, place: str | None, order: str, limit: int) -> list[Record]:
     """Up to ``limit`` index entries beyond ``place``."""
     if order == "asc":
         return await table.query(partition, after=place, limit=limit, index=schema.INDEX)
