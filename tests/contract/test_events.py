@@ -1,0 +1,90 @@
+"""The catalogue of events against the newest SDK's union of stream events."""
+
+import typing
+from typing import Any
+
+import orjson
+import pytest
+from moorage.wire import events
+from openai.types.responses import ResponseStreamEvent
+from pydantic import TypeAdapter
+
+_NO_TOOL = "the tool is refused, so nothing can happen in it"
+
+NEVER_SENT = {
+    **dict.fromkeys(
+        [
+            "response.audio.delta",
+            "response.audio.done",
+            "response.audio.transcript.delta",
+            "response.audio.transcript.done",
+        ],
+        "the Responses API takes no audio parameters",
+    ),
+    **dict.fromkeys(
+        [f"response.code_interpreter_call.{word}" for word in ("in_progress", "interpreting", "completed")]
+        + [f"response.code_interpreter_call_code.{word}" for word in ("delta", "done")]
+        + [f"response.file_search_call.{word}" for word in ("in_progress", "searching", "completed")]
+        + [f"response.web_search_call.{word}" for word in ("in_progress", "searching", "completed")]
+        + [f"response.image_generation_call.{word}" for word in ("in_progress", "generating", "partial_image", "completed")]
+        + [f"response.mcp_call.{word}" for word in ("in_progress", "completed", "failed")]
+        + [f"response.mcp_call_arguments.{word}" for word in ("delta", "done")]
+        + [f"response.mcp_list_tools.{word}" for word in ("in_progress", "completed", "failed")],
+        _NO_TOOL,
+    ),
+    "response.compaction.compacting": "compaction is refused in this version",
+}
+"""Events of the SDK that this service never sends, each with its reason."""
+
+SENT_BEYOND_THE_SDK = {
+    "response.apply_patch_call_operation_diff.delta": "recorded in live streams; the SDK passes unknown events on",
+    "response.apply_patch_call_operation_diff.done": "recorded in live streams; the SDK passes unknown events on",
+}
+
+NESTED = "the live API nests the error, and both SDKs raise from that form; the SDK's type is the flat one"
+
+
+def sdk_events() -> dict[str, Any]:
+    """Event classes by ``type``."""
+    union = typing.get_args(ResponseStreamEvent)[0]
+    return {typing.get_args(cls.model_fields["type"].annotation)[0]: cls for cls in typing.get_args(union)}
+
+
+def test_the_catalogue_is_the_sdks_union_less_what_is_never_sent() -> None:
+    ours, theirs = set(events.CATALOGUE), set(sdk_events())
+    assert (theirs - ours, ours - theirs) == (set(NEVER_SENT), set(SENT_BEYOND_THE_SDK))
+
+
+@pytest.mark.parametrize("name", sorted(events.CATALOGUE.keys() - SENT_BEYOND_THE_SDK.keys() - {events.ERROR}))
+def test_an_event_has_the_fields_that_the_sdk_requires(name: str) -> None:
+    required = {field for field, info in sdk_events()[name].model_fields.items() if info.is_required()}
+    assert required - {"type"} - events.CATALOGUE[name] == set()
+    assert events.CATALOGUE[name] <= sdk_events()[name].model_fields.keys()
+
+
+def test_the_error_event_is_nested() -> None:
+    event = events.error_event({"message": "m", "type": "server_error", "param": None, "code": "c"}, 7)
+    assert event == {
+        "type": "error",
+        "sequence_number": 7,
+        "error": {"message": "m", "type": "server_error", "param": None, "code": "c"},
+    }, NESTED
+
+
+def test_obfuscated_events_still_parse_in_the_sdk() -> None:
+    event = {
+        "type": events.OUTPUT_TEXT_DELTA,
+        "sequence_number": 4,
+        "item_id": "msg_1",
+        "output_index": 0,
+        "content_index": 0,
+        "delta": "hello",
+        "logprobs": [],
+    }
+    parsed = TypeAdapter(ResponseStreamEvent).validate_json(orjson.dumps(events.obfuscated(event)), strict=True)
+    assert parsed.model_dump(exclude={"obfuscation"}) == event
+
+
+def test_every_delta_of_the_models_words_can_be_obfuscated() -> None:
+    deltas = {name for name in events.CATALOGUE if name.endswith(".delta")}
+    assert deltas - events.OBFUSCATED == {events.SHELL_CALL_OUTPUT_CONTENT_DELTA}, "a command's output is not the model's words"

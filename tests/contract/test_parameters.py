@@ -1,0 +1,218 @@
+"""The table of parameters against the newest SDK, against the parser, and against the page made from it."""
+
+import json
+import re
+from typing import Any
+
+import pytest
+from moorage.errors import ApiError
+from moorage.wire.requests import parse_create
+from openai.types.responses import ResponseInputContentParam, ResponseOutputMessageParam, ToolParam
+from openai.types.responses.response_create_params import ResponseCreateParamsStreaming
+from openai.types.responses.response_includable import ResponseIncludable
+from openai.types.responses.response_input_item_param import ResponseInputItemParam
+
+from docs import parameters
+from tests.contract import sdk_shapes
+
+TABLE = parameters.load()
+
+OURS_ALONE = {
+    "parameter": {"client_metadata": "Codex CLI sends it"},
+    "tool": {"function.function": "the nested form of chat completions, refused with a hint"},
+    "tool_choice": {
+        "local_shell": "a tool that can be offered can be chosen",
+        "tool_search": "a tool that can be offered can be chosen",
+        "web_search": "refused by name",
+        "web_search_2025_08_26": "refused by name",
+    },
+    "item": {},
+    "part": {},
+}
+"""Names that the SDK's request types do not have, each with the reason why it is in the table."""
+
+
+def names(group: str) -> set[str]:
+    return {row["name"] for row in TABLE[group]}
+
+
+def rows() -> list[Any]:
+    return [pytest.param(row, id=f"{group} {row['name']}") for group in TABLE for row in TABLE[group]]
+
+
+def refusals() -> list[Any]:
+    return [
+        pytest.param(refusal, id=f"{group} {row['name']} {number}")
+        for group in TABLE
+        for row in TABLE[group]
+        for number, refusal in enumerate(row.get("refusals", ()))
+    ]
+
+
+def covers_below(group: str, *others: str) -> sdk_shapes.Stop:
+    closed = {row["name"] for row in TABLE[group] if row["status"] != "honoured"} | set(others)
+    return lambda path: path in closed
+
+
+PARAMETERS_WITH_OWN_ROWS_ELSEWHERE = ("input", "tools", "tool_choice", "conversation", "text.format")
+
+
+def sdk_parameters() -> set[str]:
+    stop = covers_below("parameter", *PARAMETERS_WITH_OWN_ROWS_ELSEWHERE)
+    open_parents = {"stream_options", "prompt_cache_options", "image", "reasoning", "text"}
+    return sdk_shapes.paths(ResponseCreateParamsStreaming, stop=lambda path: path not in open_parents and stop(path))
+
+
+def sdk_tools() -> set[str]:
+    rows_below = ("namespace.tools", "custom.format", "shell.environment<local>.skills")
+    return sdk_shapes.paths(ToolParam, stop=covers_below("tool", *rows_below))
+
+
+def sdk_choices() -> set[str]:
+    return sdk_shapes.tags(sdk_shapes.fields(ResponseCreateParamsStreaming)["tool_choice"])
+
+
+def sdk_items() -> set[str]:
+    return sdk_shapes.tags(ResponseInputItemParam)
+
+
+def sdk_parts() -> set[str]:
+    output_parts = sdk_shapes.tags(sdk_shapes.fields(ResponseOutputMessageParam)["content"])
+    return sdk_shapes.tags(ResponseInputContentParam) | output_parts | {"prompt_cache_breakpoint"}
+
+
+@pytest.mark.parametrize(
+    ("group", "sdk_names"),
+    [
+        ("parameter", sdk_parameters()),
+        ("tool", sdk_tools()),
+        ("tool_choice", sdk_choices()),
+        ("item", sdk_items()),
+        ("part", sdk_parts()),
+    ],
+)
+def test_the_table_has_a_row_for_everything_in_the_sdk_and_for_nothing_else(group: str, sdk_names: set[str]) -> None:
+    assert (sdk_names - names(group), names(group) - sdk_names) == (set(), set(OURS_ALONE[group]))
+
+
+def test_no_row_is_there_twice() -> None:
+    for group, group_rows in TABLE.items():
+        assert len(names(group)) == len(group_rows), group
+
+
+@pytest.mark.parametrize("row", rows())
+def test_a_row_has_a_known_fate_and_a_refused_one_shows_its_error(row: dict[str, Any]) -> None:
+    assert row["status"] in ("honoured", "informational", "refused")
+    assert row.keys() <= {"name", "status", "note", "refusals"}
+    assert row["status"] != "refused" or row["refusals"]
+
+
+@pytest.mark.parametrize("refusal", refusals())
+def test_a_refused_request_gets_the_error_of_its_row(refusal: dict[str, str]) -> None:
+    body = {"model": "m", "input": "hi", **json.loads(refusal["request"])}
+
+    with pytest.raises(ApiError) as refused:
+        parse_create(json.dumps(body).encode())
+
+    error = refused.value
+    assert (error.status, error.type, error.param, error.code or "") == (
+        400,
+        "invalid_request_error",
+        refusal["param"],
+        refusal["code"],
+    )
+    assert len(error.message) > len(refusal["param"])
+
+
+# --- The parser knows every field of the SDK that is not refused -----------------------------------------------------------------
+
+
+def probe(path: str, leaf: Any) -> Any:
+    """An object in which the field at ``path`` holds ``leaf`` and every variant on the way has its ``type``."""
+    segments = re.findall(r"\.?([A-Za-z_0-9]+)|(\[\])|<([^>]+)>", path)
+    value = leaf
+    for name, is_list, tag in reversed(segments):
+        if name:
+            value = {name: value}
+        elif is_list:
+            value = [value]
+        elif isinstance(value, dict):
+            value = {"type": tag, **value}
+    return value
+
+
+def is_unknown(body: dict[str, Any]) -> bool:
+    try:
+        parse_create(body)
+    except ApiError as error:
+        return error.code == "unknown_parameter"
+    return False
+
+
+class Odd:
+    """A value that no field takes."""
+
+
+def tool_fields() -> list[str]:
+    return sorted(path for path in sdk_shapes.paths(ToolParam, stop=covers_below("tool")) if "." in path)
+
+
+def refused_items() -> set[str]:
+    return {row["name"] for row in TABLE["item"] if row["status"] == "refused"}
+
+
+def item_fields() -> list[str]:
+    tools_elsewhere = {"additional_tools.tools", "tool_search_output.tools"}
+    closed = refused_items() | tools_elsewhere
+    return sorted(path for path in sdk_shapes.paths(ResponseInputItemParam, stop=lambda path: path in closed) if "." in path)
+
+
+@pytest.mark.parametrize("path", sdk_parameters())
+def test_the_parser_knows_every_parameter_of_the_sdk(path: str) -> None:
+    assert not is_unknown({"model": "m", "input": "hi", **probe(path, Odd())})
+
+
+@pytest.mark.parametrize("path", tool_fields())
+def test_the_parser_knows_every_tool_field_of_the_sdk(path: str) -> None:
+    kind, _, rest = path.partition(".")
+    assert not is_unknown({"model": "m", "input": "hi", "tools": [{"type": kind, **probe(rest, Odd())}]})
+
+
+@pytest.mark.parametrize("path", item_fields())
+def test_the_parser_knows_every_item_field_of_the_sdk(path: str) -> None:
+    kind, _, rest = path.partition(".")
+    role = "assistant" if re.search("<(output_text|refusal)>", rest) else "user"
+    common = {"type": kind, "role": role} if kind == "message" else {"type": kind}
+    assert not is_unknown({"model": "m", "input": [{**common, **probe(rest, Odd())}]})
+
+
+def test_the_probe_finds_a_field_that_the_parser_does_not_know() -> None:
+    assert is_unknown({"model": "m", "input": "hi", **probe("text.format<json_schema>.colour", Odd())})
+    assert is_unknown({"model": "m", "input": [{"type": "message", "role": "user", **probe("content[]<input_text>.colour", 1)}]})
+
+
+def test_every_includable_value_of_the_sdk_is_accepted() -> None:
+    values = sorted(sdk_shapes.literals(ResponseIncludable))
+    assert parse_create({"model": "m", "input": "hi", "include": values}).include == tuple(values)
+
+
+ENUMS = ["reasoning.effort", "reasoning.summary", "reasoning.context", "reasoning.mode", "service_tier", "truncation"]
+
+
+@pytest.mark.parametrize("path", [*ENUMS, "prompt_cache_retention", "text.verbosity"])
+def test_every_literal_value_of_the_sdk_is_accepted(path: str) -> None:
+    annotation: Any = ResponseCreateParamsStreaming
+    for name in path.split("."):
+        typed_dict = next(v for v, _ in sdk_shapes.variants(annotation) if hasattr(v, "__required_keys__"))
+        annotation = sdk_shapes.fields(typed_dict)[name]
+    values = sdk_shapes.literals(annotation)
+    assert values
+    for value in values:
+        parse_create({"model": "m", "input": "hi", **probe(path, value)})
+
+
+# --- The page ---
+
+
+def test_the_page_is_made_from_the_table() -> None:
+    assert parameters.PAGE.read_text() == parameters.page(TABLE), "run: python docs/parameters.py"
