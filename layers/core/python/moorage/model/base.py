@@ -157,8 +157,10 @@ Delta = (
 class Provider(Protocol):
     """One upstream, ready to be asked. Implementations hold an ``httpx.AsyncClient`` that they were given."""
 
-    native_tools: frozenset[str]
-    """Tool types that this upstream takes as they are, ``function`` always among them."""
+    @property
+    def native_tools(self) -> frozenset[str]:
+        """Tool types that this upstream takes as they are, ``function`` always among them."""
+        ...
 
     def stream(self, request: ModelRequest) -> AsyncGenerator[Delta, None]:
         """Ask, and yield deltas as they come.

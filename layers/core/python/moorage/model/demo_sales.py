@@ -54,7 +54,7 @@ print(json.dumps({"quarter": now, "previous": before, "products": len(sums[befor
 PY"""
 
 _REPORT: Final = """\
-python3 - <<'PY'
+python3 - <<'PY' && ls -l /mnt/data/report.xlsx /mnt/data/chart.png
 import sqlite3
 import matplotlib
 matplotlib.use("Agg")
@@ -85,8 +85,7 @@ axes.axvline(0, color="black", linewidth=0.8)
 axes.set_xlabel(f"Change of revenue, {quarters[-2]} to {quarters[-1]}, in percent")
 figure.tight_layout()
 figure.savefig("/mnt/data/chart.png", dpi=120)
-PY
-ls -l /mnt/data/report.xlsx /mnt/data/chart.png"""
+PY"""
 
 
 @dataclass(frozen=True, slots=True)

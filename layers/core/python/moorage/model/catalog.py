@@ -1,0 +1,370 @@
+"""Which model answers to which name: ``models.toml``, or what the environment offers.
+
+An entry's ``name`` is an exact public name or a pattern (``gpt-*``); exact names win over aliases, aliases over patterns, and
+earlier entries over later ones. Where ``models.toml`` configures nothing, the first of these that is there serves every name:
+``MOORAGE_UPSTREAM_URL`` (or ``MOORAGE_UPSTREAM_KIND=bedrock_converse``), ``OPENAI_API_KEY``, ``ANTHROPIC_API_KEY``, an Ollama on
+this machine, and at last the scripted ``demo`` model.
+
+Keys are named by reference (``env:NAME``, ``ssm:/path``) and read when a provider is made; no entry holds one.
+"""
+
+import fnmatch
+import tomllib
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any, Final, Literal, get_args
+from urllib.parse import urlsplit
+
+import httpx
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from moorage import errors, limits
+from moorage.errors import SettingsConflict
+from moorage.model import openai_responses
+from moorage.model.base import Provider
+from moorage.model.chat_completions import ChatCompletions
+from moorage.model.demo import Demo
+from moorage.model.http import Upstream
+from moorage.model.openai_responses import OpenAIResponses
+
+ProviderKind = Literal["openai_responses", "chat_completions", "anthropic_messages", "bedrock_converse", "demo"]
+
+OPENAI_URL: Final = "https://api.openai.com/v1"
+ANTHROPIC_URL: Final = "https://api.anthropic.com/v1"
+OLLAMA_URL: Final = "http://127.0.0.1:11434"
+OPENAI_MODEL: Final = "gpt-5.5"
+ANTHROPIC_MODEL: Final = "claude-sonnet-4-5"
+"""What a request without a model of its own is answered by; MOORAGE_UPSTREAM_MODEL changes it."""
+
+_CONTEXT_WINDOW_TOKENS: Final = 128_000
+_WITHOUT_REASONING: Final = ("gpt-3.5*", "gpt-4*", "chatgpt-*")
+"""OpenAI's models that refuse to be asked for encrypted reasoning."""
+
+
+@dataclass(frozen=True, slots=True)
+class Price:
+    """US dollars per million tokens."""
+
+    input: float = 0.0
+    cached_input: float | None = None
+    output: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class ModelEntry:
+    """One model as requests name it."""
+
+    name: str
+    """The public name, or the pattern, until ``resolve`` has put the requested name here."""
+    provider_kind: ProviderKind
+    upstream_model: str
+    """The upstream's name; ``*`` stands for the requested name."""
+    base_url: str = ""
+    key: str | None = None
+    """A reference: ``env:NAME`` or ``ssm:/path``."""
+    aliases: tuple[str, ...] = ()
+    context_window_tokens: int = _CONTEXT_WINDOW_TOKENS
+    max_output_tokens: int | None = None
+    """The most that the model writes in one answer; Anthropic wants it said."""
+    native_tools: frozenset[str] | None = None
+    """None: what the kind of provider usually takes."""
+    dialect: Literal["generic", "openai"] | None = None
+    replays_reasoning: bool = False
+    encrypted_reasoning: bool | None = None
+    auth: Literal["bearer", "sigv4"] = "bearer"
+    region: str | None = None
+    headers: Mapping[str, str] = field(default_factory=dict)
+    idle_seconds: float = limits.UPSTREAM_IDLE_SECONDS
+    price: Price | None = None
+
+    @property
+    def is_pattern(self) -> bool:
+        return any(mark in self.name for mark in "*?[")
+
+
+class Catalog:
+    """All entries, and the providers behind them."""
+
+    def __init__(
+        self,
+        entries: tuple[ModelEntry, ...],
+        upstream: Mapping[str, str],
+        *,
+        default: str,
+        reason: str,
+        secret: Callable[[str], str] | None = None,
+    ) -> None:
+        self._entries = entries
+        self._upstream = upstream
+        self._default = default
+        self._reason = reason
+        self._secret = secret
+        self._secrets: dict[str, str] = {}
+        delta_ms = upstream.get("MOORAGE_DEMO_DELTA_MS", "0")
+        self._demo = Demo(delta_seconds=float(delta_ms) / 1000)
+
+    @classmethod
+    def load(
+        cls,
+        source: Path | str,
+        upstream: Mapping[str, str],
+        *,
+        probe: Callable[[], list[str]] = list,
+        secret: Callable[[str], str] | None = None,
+    ) -> "Catalog":
+        """Read ``models.toml`` (a path; a string with a line break, or an empty one, is the text itself).
+
+        ``upstream`` holds the environment; ``probe`` names the models of a local Ollama (``probe_ollama`` asks for them);
+        ``secret`` reads ``ssm:`` references. Raises SettingsConflict with one sentence for whatever is wrong.
+        """
+        configured, default = _parsed(_text(source))
+        for entry in configured:
+            _check(entry, upstream, has_secrets=secret is not None)
+        if configured:
+            name = default or next((e.name for e in configured if not e.is_pattern), None) or configured[0].upstream_model
+            catalog = cls(configured, upstream, default=name, reason="models.toml says so", secret=secret)
+            if not catalog._serves(name):
+                raise SettingsConflict(f"models.toml: default is '{name}', but no model there has this name.")
+            return catalog
+        entries, name, reason = _detected(upstream, probe)
+        return cls((*entries, _DEMO), upstream, default=name, reason=reason, secret=secret)
+
+    @property
+    def default_model(self) -> str:
+        """The public name that answers a request without one."""
+        return self._default
+
+    def resolve(self, model: str | None) -> ModelEntry:
+        """The entry for a public name, with ``name`` and ``upstream_model`` filled in. Raises the API's model_not_found."""
+        return self._find(model or self._default)
+
+    def _serves(self, model: str) -> bool:
+        return any(model == e.name or model in e.aliases or fnmatch.fnmatchcase(model, e.name) for e in self._entries)
+
+    def _find(self, model: str) -> ModelEntry:
+        exact = [e for e in self._entries if e.name == model]
+        aliased = [e for e in self._entries if model in e.aliases]
+        matching = [e for e in self._entries if e.is_pattern and fnmatch.fnmatchcase(model, e.name)]
+        for entry in (*exact, *aliased, *matching):
+            return replace(entry, name=model, upstream_model=entry.upstream_model.replace("*", model))
+        raise errors.model_not_found(model)
+
+    def provider(self, entry: ModelEntry, client: httpx.AsyncClient) -> Provider:
+        """The provider that serves a resolved entry."""
+        match entry.provider_kind:
+            case "demo":
+                return self._demo
+            case "openai_responses":
+                is_openai = _is_openai(entry.base_url) or entry.dialect == "openai"
+                natives = openai_responses.NATIVE_TO_OPENAI if is_openai else openai_responses.NATIVE_TO_ALL
+                asks = entry.encrypted_reasoning
+                if asks is None:
+                    asks = not any(fnmatch.fnmatchcase(entry.upstream_model, pattern) for pattern in _WITHOUT_REASONING)
+                upstream = self._over_http(entry, client, "/responses")
+                return OpenAIResponses(upstream, _natives(entry, natives), asks_encrypted_reasoning=asks)
+            case "chat_completions":
+                dialect = entry.dialect or ("openai" if _is_openai(entry.base_url) else "generic")
+                upstream = self._over_http(entry, client, "/chat/completions")
+                natives = _natives(entry, frozenset({"function"}))
+                return ChatCompletions(upstream, natives, dialect=dialect, replays_reasoning=entry.replays_reasoning)
+        raise SettingsConflict(f"No provider of kind {entry.provider_kind}.")
+
+    def _over_http(self, entry: ModelEntry, client: httpx.AsyncClient, path: str) -> Upstream:
+        key = self._key(entry)
+        headers = {**entry.headers, **({"authorization": f"Bearer {key}"} if key else {})}
+        return Upstream(
+            client,
+            f"{entry.base_url.rstrip('/')}{path}",
+            headers,
+            secrets=(key,) if key else (),
+            idle_seconds=entry.idle_seconds,
+        )
+
+    def _key(self, entry: ModelEntry) -> str | None:
+        if entry.key is None:
+            return None
+        kind, _, name = entry.key.partition(":")
+        if kind == "env":
+            return self._upstream[name]
+        assert self._secret is not None, "checked when the catalogue was loaded"
+        if name not in self._secrets:
+            self._secrets[name] = self._secret(name)
+        return self._secrets[name]
+
+    def listing(self) -> list[dict[str, Any]]:
+        """The data of ``GET /v1/models``: every exact name and alias, and the default."""
+        names = [self._default, *(n for e in self._entries for n in (e.name, *e.aliases))]
+        shown = dict.fromkeys(name for name in names if not any(mark in name for mark in "*?["))
+        return [{"id": name, "object": "model", "created": 0, "owned_by": "moorage"} for name in shown]
+
+    def describe_default(self) -> str:
+        """Which model answers by default and why, in one sentence."""
+        entry = self.resolve(None)
+        place = urlsplit(entry.base_url).netloc or {"demo": "the scripted demo model, offline"}.get(entry.provider_kind, "Bedrock")
+        upstream = "" if entry.upstream_model == entry.name else f" ({entry.upstream_model})"
+        if entry.provider_kind == "demo":
+            return f"The model is '{entry.name}', {place}, because {self._reason}."
+        return f"The model is '{entry.name}'{upstream} at {place}, because {self._reason}."
+
+
+def _natives(entry: ModelEntry, usual: frozenset[str]) -> frozenset[str]:
+    return usual if entry.native_tools is None else entry.native_tools | {"function"}
+
+
+def _is_openai(base_url: str) -> bool:
+    return urlsplit(base_url).hostname == urlsplit(OPENAI_URL).hostname
+
+
+# --- models.toml ----------------------------------------------------------------------------------------------------------------
+
+
+class _PriceTable(BaseModel):
+    model_config = ConfigDict(extra="forbid")
+    input: float
+    output: float
+    cached_input: float | None = None
+
+
+class _ModelTable(BaseModel):
+    model_config = ConfigDict(extra="forbid")
+    name: str = Field(min_length=1)
+    provider: ProviderKind
+    upstream_model: str = "*"
+    base_url: str = ""
+    key: str | None = None
+    aliases: tuple[str, ...] = ()
+    context_window_tokens: int = Field(default=_CONTEXT_WINDOW_TOKENS, ge=1_000)
+    max_output_tokens: int | None = Field(default=None, ge=16)
+    native_tools: frozenset[str] | None = None
+    dialect: Literal["generic", "openai"] | None = None
+    replays_reasoning: bool = False
+    encrypted_reasoning: bool | None = None
+    auth: Literal["bearer", "sigv4"] = "bearer"
+    region: str | None = None
+    headers: dict[str, str] = Field(default_factory=dict)
+    idle_seconds: float = Field(default=limits.UPSTREAM_IDLE_SECONDS, gt=0)
+    price: _PriceTable | None = None
+
+
+class _File(BaseModel):
+    model_config = ConfigDict(extra="forbid")
+    default: str | None = None
+    models: tuple[_ModelTable, ...] = ()
+
+
+def _text(source: Path | str) -> str:
+    if isinstance(source, str) and ("\n" in source or not source):
+        return source
+    try:
+        return Path(source).read_text(encoding="utf-8")
+    except FileNotFoundError:
+        return ""
+    except (OSError, UnicodeDecodeError) as error:
+        raise SettingsConflict(f"{source} cannot be read: {error}") from error
+
+
+def _parsed(text: str) -> tuple[tuple[ModelEntry, ...], str | None]:
+    try:
+        file = _File.model_validate(tomllib.loads(text))
+    except tomllib.TOMLDecodeError as error:
+        raise SettingsConflict(f"models.toml is not TOML: {error}.") from error
+    except ValidationError as error:
+        first = error.errors()[0]
+        place = ".".join(str(step) for step in first["loc"])
+        raise SettingsConflict(f"models.toml is wrong at '{place}': {first['msg']}.") from error
+    return tuple(_entry(table) for table in file.models), file.default
+
+
+def _entry(table: _ModelTable) -> ModelEntry:
+    urls: dict[str, str] = {"openai_responses": OPENAI_URL, "anthropic_messages": ANTHROPIC_URL}
+    fields = table.model_dump(exclude={"provider", "price"})
+    price = Price(table.price.input, table.price.cached_input, table.price.output) if table.price else None
+    fields["base_url"] = table.base_url or urls.get(table.provider, "")
+    return ModelEntry(provider_kind=table.provider, price=price, **fields)
+
+
+def _check(entry: ModelEntry, upstream: Mapping[str, str], *, has_secrets: bool) -> None:
+    """What a schema cannot say. Raises SettingsConflict."""
+    where = f"models.toml, model '{entry.name}'"
+    if entry.provider_kind == "chat_completions" and not entry.base_url:
+        raise SettingsConflict(f"{where}: chat_completions needs a base_url, such as http://127.0.0.1:8000/v1.")
+    if entry.base_url and urlsplit(entry.base_url).scheme not in ("http", "https"):
+        raise SettingsConflict(f"{where}: base_url '{entry.base_url}' is not an http or https URL.")
+    if entry.is_pattern and entry.upstream_model.count("*") > 1:
+        raise SettingsConflict(f"{where}: upstream_model may hold one '*' for the requested name.")
+    if entry.key is None:
+        return
+    kind, _, name = entry.key.partition(":")
+    if kind not in ("env", "ssm") or not name:
+        # The value is not quoted: it may be a key that somebody wrote here.
+        raise SettingsConflict(f"{where}: key must be a reference, 'env:NAME' or 'ssm:/path', never the key itself.")
+    if kind == "env" and not upstream.get(name):
+        raise SettingsConflict(f"{where}: key refers to the environment variable {name}, which is not set.")
+    if kind == "ssm" and not has_secrets:
+        raise SettingsConflict(f"{where}: key refers to SSM ({name}), which can be read only on AWS; use env:NAME here.")
+
+
+# --- without models.toml ----------------------------------------------------------------------------------------------------------
+
+_DEMO: Final = ModelEntry("demo", "demo", "demo")
+
+
+def _detected(upstream: Mapping[str, str], probe: Callable[[], list[str]]) -> tuple[tuple[ModelEntry, ...], str, str]:
+    """Entries, default name and reason, out of the environment."""
+    if upstream.get("MOORAGE_UPSTREAM_URL") or upstream.get("MOORAGE_UPSTREAM_KIND") == "bedrock_converse":
+        return _from_upstream_variables(upstream)
+    model = upstream.get("MOORAGE_UPSTREAM_MODEL")
+    if upstream.get("OPENAI_API_KEY") and not _is_our_own_key(upstream):
+        entry = ModelEntry("*", "openai_responses", "*", OPENAI_URL, "env:OPENAI_API_KEY", context_window_tokens=400_000)
+        return (entry,), model or OPENAI_MODEL, "OPENAI_API_KEY is set"
+    if upstream.get("ANTHROPIC_API_KEY"):
+        kind: ProviderKind = "anthropic_messages"
+        common = {"base_url": ANTHROPIC_URL, "key": "env:ANTHROPIC_API_KEY", "context_window_tokens": 200_000}
+        claude = ModelEntry("claude-*", kind, "*", **common)  # type: ignore[arg-type]
+        other = ModelEntry("*", kind, model or ANTHROPIC_MODEL, **common)  # type: ignore[arg-type]
+        return (claude, other), model or ANTHROPIC_MODEL, "ANTHROPIC_API_KEY is set"
+    found = probe()
+    if found:
+        model = model or found[0]
+        exact = tuple(ModelEntry(name, "chat_completions", name, f"{OLLAMA_URL}/v1") for name in found)
+        other = ModelEntry("*", "chat_completions", model, f"{OLLAMA_URL}/v1")
+        return (*exact, other), model, "an Ollama runs on this machine"
+    reason = "no model is configured: neither models.toml nor MOORAGE_UPSTREAM_URL, OPENAI_API_KEY or ANTHROPIC_API_KEY names one"
+    return (ModelEntry("*", "demo", "demo"),), "demo", reason
+
+
+def _is_our_own_key(upstream: Mapping[str, str]) -> bool:
+    """``.moorage/env`` sets OPENAI_BASE_URL and OPENAI_API_KEY for our clients; a shell that read it has no key of OpenAI's."""
+    host = urlsplit(upstream.get("OPENAI_BASE_URL", "")).hostname
+    return host is not None and host in ("127.0.0.1", "localhost", "::1")
+
+
+def _from_upstream_variables(upstream: Mapping[str, str]) -> tuple[tuple[ModelEntry, ...], str, str]:
+    kind = upstream.get("MOORAGE_UPSTREAM_KIND") or "chat_completions"
+    if kind not in get_args(ProviderKind):
+        raise SettingsConflict(f"MOORAGE_UPSTREAM_KIND is '{kind}'; it takes {', '.join(get_args(ProviderKind))}.")
+    url = upstream.get("MOORAGE_UPSTREAM_URL", "")
+    if url and urlsplit(url).scheme not in ("http", "https"):
+        raise SettingsConflict(f"MOORAGE_UPSTREAM_URL is '{url}'; it takes an http or https URL such as http://127.0.0.1:8000/v1.")
+    model = upstream.get("MOORAGE_UPSTREAM_MODEL")
+    if kind == "bedrock_converse" and not model:
+        raise SettingsConflict("MOORAGE_UPSTREAM_MODEL is not set; bedrock_converse needs a model or inference profile id.")
+    entry = ModelEntry(
+        "*",
+        kind,  # type: ignore[arg-type]
+        model or "*",
+        url,
+        "env:MOORAGE_UPSTREAM_KEY" if upstream.get("MOORAGE_UPSTREAM_KEY") else None,
+    )
+    reason = "MOORAGE_UPSTREAM_URL is set" if url else "MOORAGE_UPSTREAM_KIND is set"
+    return (entry,), model or "default", reason
+
+
+def probe_ollama() -> list[str]:
+    """Names of the models that an Ollama on this machine has; none if there is no Ollama. Takes 200 ms at most."""
+    try:
+        answer = httpx.get(f"{OLLAMA_URL}/api/tags", timeout=0.2, trust_env=False)
+        return [str(model["name"]) for model in answer.json()["models"]] if answer.status_code == 200 else []
+    except (httpx.HTTPError, ValueError, KeyError, TypeError):
+        return []
