@@ -322,3 +322,8 @@ def too_many_container_files(files_max: int) -> ApiError:
 
 class SettingsConflict(MoorageError):
     """An operator's command or configuration cannot work as given; the message says what would."""
+
+
+def conversation_busy(conversation_id: str) -> ApiError:
+    """Too many writers at once: worth a retry, and the SDKs do retry a 409."""
+    return ApiError(409, f"Conversation '{conversation_id}' is being changed by too many requests at once. Please retry.")

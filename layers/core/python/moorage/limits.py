@@ -103,6 +103,12 @@ TAIL_POLL_SECONDS_MAX: Final = 0.5
 KEEP_ALIVE_SECONDS: Final = 15
 """SSE comments while nothing else is sent. API Gateway cuts a regional stream at 5 minutes of silence."""
 
+JSON_SILENCE_SECONDS: Final = 60
+"""A non-streaming create that takes longer begins its body with white space."""
+
+ERASE_WAIT_SECONDS: Final = 30
+"""How long an erasure waits for the last writer; the reaper erases what is left."""
+
 RETENTION_SECONDS: Final = 30 * 24 * 3600
 """Responses and their events. OpenAI keeps responses for 30 days."""
 
@@ -194,6 +200,12 @@ UPLOAD_PARTS_MAX: Final = 10_000
 PRESIGNED_SECONDS: Final = 300
 CONVERSATION_ITEMS_PER_REQUEST_MAX: Final = 20
 """Items of one ``POST /v1/conversations[/{id}/items]`` (OpenAPI: ``CreateConversationBody.items.maxItems``)."""
+
+CONVERSATION_BATCH_INLINE_BYTES_MAX: Final = 100 * KIB
+"""A compressed append up to here stays in the table; a transaction costs two write units per KiB, S3 one request for any size."""
+
+CITATIONS_MAX: Final = 200
+"""Annotations of one text part."""
 
 CONDITIONAL_WRITES_MAX: Final = 20
 """Tries of one read-change-write before it gives up: with 20 writers at once the last one needs 20."""

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from botocore.exceptions import ClientError
 
+from moorage import limits
 from moorage.errors import ConditionFailed
 
 if TYPE_CHECKING:
@@ -69,13 +70,14 @@ class Table:
         sk: str,
         *,
         set: Mapping[str, Any] | None = None,
+        set_once: Mapping[str, Any] | None = None,
         add: Mapping[str, int] | None = None,
         remove: Iterable[str] = (),
         condition: Mapping[str, Any] | None = None,
         must_exist: bool = True,
         absent: Iterable[str] = (),
     ) -> Record:
-        """Change attributes and return the whole record as it is afterwards.
+        """Change attributes and return the whole record as it is afterwards; ``set_once`` keeps a value that is there already.
 
         ``condition`` asks for equality of attributes, ``absent`` for attributes that must not be there. Raises
         :class:`ConditionFailed` with the record that stands there.
@@ -92,8 +94,12 @@ class Table:
             return f":v{len(values) - 1}"
 
         clauses = []
-        if set:
-            clauses.append("SET " + ", ".join(f"{name(k)} = {value(v)}" for k, v in set.items()))
+        assignments = [f"{name(k)} = {value(v)}" for k, v in (set or {}).items()]
+        for key, thing in (set_once or {}).items():
+            attribute = name(key)
+            assignments.append(f"{attribute} = if_not_exists({attribute}, {value(thing)})")
+        if assignments:
+            clauses.append("SET " + ", ".join(assignments))
         if add:
             clauses.append("ADD " + ", ".join(f"{name(k)} {value(v)}" for k, v in add.items()))
         removed = list(remove)
@@ -198,6 +204,59 @@ class Table:
             if unprocessed:
                 await asyncio.sleep(0.05)
                 writes = unprocessed + writes
+
+    async def transact(
+        self,
+        puts: Iterable[Record],
+        *,
+        pk: str,
+        sk: str,
+        set: Mapping[str, Any],
+        condition: Mapping[str, Any],
+    ) -> tuple[int, ...]:
+        """Put records that must not be there yet and change one that is as ``condition`` says, all or nothing.
+
+        The answer is empty if it was done, else the positions of the conditions that failed (the changed record's comes last). Two
+        transactions that meet are tried again.
+        """
+        names = {f"#s{i}": key for i, key in enumerate(set)} | {f"#c{i}": key for i, key in enumerate(condition)}
+        values = {f":s{i}": value for i, value in enumerate(set.values())}
+        values |= {f":c{i}": value for i, value in enumerate(condition.values())}
+        writes: list[dict[str, Any]] = [
+            {
+                "Put": {
+                    "TableName": self.name,
+                    "Item": encode(record),
+                    "ConditionExpression": "attribute_not_exists(#pk)",
+                    "ExpressionAttributeNames": {"#pk": "PK"},
+                }
+            }
+            for record in puts
+        ]
+        change = {
+            "TableName": self.name,
+            "Key": _key(pk, sk),
+            "UpdateExpression": "SET " + ", ".join(f"#s{i} = :s{i}" for i in range(len(set))),
+            "ConditionExpression": " AND ".join(f"#c{i} = :c{i}" for i in range(len(condition))),
+            "ExpressionAttributeNames": names,
+            "ExpressionAttributeValues": {key: encode_value(value) for key, value in values.items()},
+        }
+        writes.append({"Update": change})
+        for attempt in range(limits.CONDITIONAL_WRITES_MAX):
+            try:
+                await self._call("transact_write_items", {"TransactItems": writes})
+                return ()
+            except ClientError as error:
+                if error.response["Error"]["Code"] != "TransactionCanceledException":
+                    raise
+                codes = [reason.get("Code") for reason in error.response.get("CancellationReasons", [])]
+                failed = tuple(index for index, code in enumerate(codes) if code == "ConditionalCheckFailed")
+                if failed:
+                    return failed
+                if "TransactionConflict" not in codes or attempt == limits.CONDITIONAL_WRITES_MAX - 1:
+                    raise
+                await asyncio.sleep(0.02 * (attempt + 1))
+        raise AssertionError("unreachable")
 
     async def _call(self, operation: str, request: dict[str, Any]) -> dict[str, Any]:
         method = getattr(self.client, operation)

@@ -1,0 +1,273 @@
+"""Conversations: ordered items that grow by atomic appends.
+
+An append is one numbered batch, whatever the number of its items: its bytes lie in the batch's record, or in the bucket if they are
+many, and the conversation's record counts the batches. One transaction writes the batch, the count and, for a response's items, the
+mark that this response has been appended; so an append happens wholly or not at all, two at once come one after the other, and a
+repeated one changes nothing.
+"""
+
+import asyncio
+import secrets
+import zlib
+from collections.abc import AsyncIterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+import orjson
+
+from moorage import limits
+from moorage.errors import ConditionFailed, conversation_busy, conversation_item_not_found, conversation_not_found
+from moorage.ids import new_id
+from moorage.store import keys
+from moorage.store.blobs import Blobs
+from moorage.store.files import Clock
+from moorage.store.listing import unknown_after
+from moorage.store.table import Record, Table
+from moorage.wire.queries import Page
+
+Item = dict[str, Any]
+
+_BATCHES_PER_READ: Final = 8
+_READS_AT_ONCE: Final = 16
+
+
+@dataclass(frozen=True, slots=True)
+class Conversation:
+    tenant_id: str
+    id: str
+    created_at: int
+    metadata: Mapping[str, str]
+    batches: int = 0
+    """How many appends there have been."""
+
+
+@dataclass(frozen=True, slots=True)
+class ItemPage:
+    items: list[Item]
+    has_more: bool
+
+
+@dataclass(frozen=True, slots=True)
+class _Batch:
+    record: Record
+    items: list[Item]
+    """Those that have not been deleted, in order."""
+
+    @property
+    def ids(self) -> list[str]:
+        """Ids of all items, the deleted ones too: a page may go on after them."""
+        ids: list[str] = self.record["ids"]
+        return ids
+
+
+class Conversations:
+    def __init__(self, table: Table, blobs: Blobs, *, clock: Clock) -> None:
+        self._table = table
+        self._blobs = blobs
+        self._clock = clock
+
+    async def create(self, tenant_id: str, *, metadata: Mapping[str, str], items: Sequence[Item] = ()) -> Conversation:
+        """A new conversation with these items; every item has an id."""
+        conversation = Conversation(tenant_id, new_id("conv"), int(self._clock()), dict(metadata), batches=1 if items else 0)
+        if items:
+            await self._table.put(_batch_record(conversation, 0, items, await self._body(conversation, items)))
+        # The record comes last: until it is there, nobody can see half of it.
+        await self._table.put(_record(conversation))
+        return conversation
+
+    async def get(self, tenant_id: str, conversation_id: str, *, param: str | None = None) -> Conversation:
+        record = await self._table.get(keys.conversation(tenant_id, conversation_id), keys.META)
+        if record is None:
+            raise conversation_not_found(conversation_id, param=param)
+        return _conversation(record)
+
+    async def update(self, tenant_id: str, conversation_id: str, metadata: Mapping[str, str]) -> Conversation:
+        """Replace the metadata."""
+        try:
+            record = await self._table.update(
+                keys.conversation(tenant_id, conversation_id), keys.META, set={"metadata": dict(metadata)}
+            )
+        except ConditionFailed as error:
+            raise conversation_not_found(conversation_id) from error
+        return _conversation(record)
+
+    async def delete(self, tenant_id: str, conversation_id: str) -> None:
+        """Delete it with its items. What hangs below goes first, so that a deletion that breaks off can be repeated."""
+        await self.get(tenant_id, conversation_id)
+        pk = keys.conversation(tenant_id, conversation_id)
+        await self._blobs.delete_prefix(keys.conversation_objects(tenant_id, conversation_id))
+        records = await self._table.query(pk)
+        await self._table.write_many(deletes=[(pk, record["SK"]) for record in records if record["SK"] != keys.META])
+        await self._table.write_many(deletes=[(pk, keys.META)])
+
+    async def append(
+        self, tenant_id: str, conversation_id: str, items: Sequence[Item], *, source: str | None = None
+    ) -> None:
+        """Append items that all have ids, all or nothing. With ``source`` (a response's id) a repetition changes nothing."""
+        if not items:
+            return
+        conversation = await self.get(tenant_id, conversation_id)
+        pk = keys.conversation(tenant_id, conversation_id)
+        body = await self._body(conversation, items)
+        mark = [] if source is None else [{"PK": pk, "SK": keys.source(source)}]
+        for _ in range(limits.CONDITIONAL_WRITES_MAX):
+            number = conversation.batches
+            failed = await self._table.transact(
+                [_batch_record(conversation, number, items, body), *mark],
+                pk=pk,
+                sk=keys.META,
+                set={"batches": number + 1},
+                condition={"batches": number},
+            )
+            if not failed:
+                return
+            if mark and 1 in failed:
+                await self._drop(body)
+                return
+            conversation = await self.get(tenant_id, conversation_id)
+        await self._drop(body)
+        raise conversation_busy(conversation_id)
+
+    async def load_items(self, tenant_id: str, conversation_id: str) -> list[Item]:
+        """All items in order."""
+        conversation = await self.get(tenant_id, conversation_id)
+        gate = asyncio.Semaphore(_READS_AT_ONCE)
+
+        async def opened(record: Record) -> list[Item]:
+            async with gate:
+                return (await self._open(record)).items
+
+        records = await self._table.query(
+            keys.conversation(tenant_id, conversation.id), prefix=keys.BATCH_PREFIX, up_to=_last(conversation)
+        )
+        return [item for items in await asyncio.gather(*map(opened, records)) for item in items]
+
+    async def page(self, conversation: Conversation, page: Page) -> ItemPage:
+        """One page of the items; ``after`` may name an item that was deleted."""
+        wanted = page.limit + 1
+        found: list[Item] = []
+        is_beyond = page.after is None
+        async for batch in self._batches(conversation, descending=page.order == "desc"):
+            items = {item["id"]: item for item in batch.items}
+            for item_id in reversed(batch.ids) if page.order == "desc" else batch.ids:
+                if is_beyond and item_id in items:
+                    found.append(items[item_id])
+                is_beyond = is_beyond or item_id == page.after
+            if len(found) >= wanted:
+                break
+        if not is_beyond:
+            assert page.after is not None
+            raise unknown_after(page.after)
+        return ItemPage(found[: page.limit], len(found) > page.limit)
+
+    async def item(self, conversation: Conversation, item_id: str) -> Item:
+        batch = await self._batch_of(conversation, item_id)
+        return next(item for item in batch.items if item["id"] == item_id)
+
+    async def delete_item(self, conversation: Conversation, item_id: str) -> None:
+        for _ in range(limits.CONDITIONAL_WRITES_MAX):
+            batch = await self._batch_of(conversation, item_id)
+            body = await self._body(conversation, [item for item in batch.items if item["id"] != item_id])
+            try:
+                await self._table.update(
+                    batch.record["PK"],
+                    batch.record["SK"],
+                    set={**body, "version": batch.record["version"] + 1},
+                    remove=[name for name in ("body", "blob") if name not in body],
+                    condition={"version": batch.record["version"]},
+                )
+            except ConditionFailed:
+                await self._drop(body)
+                continue
+            await self._drop(batch.record)
+            return
+        raise conversation_busy(conversation.id)
+
+    async def _batch_of(self, conversation: Conversation, item_id: str) -> _Batch:
+        async for batch in self._batches(conversation, descending=True):
+            if any(item["id"] == item_id for item in batch.items):
+                return batch
+        raise conversation_item_not_found(item_id)
+
+    async def _batches(self, conversation: Conversation, *, descending: bool) -> AsyncIterator[_Batch]:
+        pk = keys.conversation(conversation.tenant_id, conversation.id)
+        records: list[Record] = []
+        left = conversation.batches
+        while left > 0:
+            if descending:
+                records = await self._table.query(
+                    pk, prefix=keys.BATCH_PREFIX, up_to=keys.batch(left - 1), descending=True, limit=min(left, _BATCHES_PER_READ)
+                )
+            else:
+                after = records[-1]["SK"] if records else keys.BATCH_PREFIX
+                records = await self._table.query(
+                    pk, prefix=keys.BATCH_PREFIX, after=after, limit=min(left, _BATCHES_PER_READ)
+                )
+            for record in records:
+                yield await self._open(record)
+            left -= _BATCHES_PER_READ
+
+    async def _open(self, record: Record) -> _Batch:
+        packed = record["body"] if "body" in record else await self._blobs.get_bytes(record["blob"])
+        return _Batch(record, orjson.loads(zlib.decompress(packed)))
+
+    async def _body(self, conversation: Conversation, items: Sequence[Item]) -> Record:
+        """``body``, or ``blob`` with the key of an object that nobody else writes."""
+        packed = zlib.compress(orjson.dumps(list(items)), level=1)
+        if len(packed) <= limits.CONVERSATION_BATCH_INLINE_BYTES_MAX:
+            return {"body": packed}
+        key = keys.conversation_object(conversation.tenant_id, conversation.id, secrets.token_hex(16))
+        await self._blobs.put_bytes(key, packed)
+        return {"blob": key}
+
+    async def _drop(self, body: Record) -> None:
+        """Delete the object of a body that no batch has, or has any more."""
+        if "blob" in body:
+            await self._blobs.delete(body["blob"])
+
+
+def as_object(conversation: Conversation) -> dict[str, Any]:
+    """The wire's Conversation object."""
+    return {
+        "id": conversation.id,
+        "object": "conversation",
+        "created_at": conversation.created_at,
+        "metadata": dict(conversation.metadata),
+    }
+
+
+def _last(conversation: Conversation) -> str:
+    """Sort key of the last batch that is counted."""
+    return keys.batch(max(0, conversation.batches - 1))
+
+
+def _batch_record(conversation: Conversation, number: int, items: Sequence[Item], body: Record) -> Record:
+    return {
+        "PK": keys.conversation(conversation.tenant_id, conversation.id),
+        "SK": keys.batch(number),
+        "ids": [item["id"] for item in items],
+        "version": 0,
+        **body,
+    }
+
+
+def _record(conversation: Conversation) -> Record:
+    return {
+        "PK": keys.conversation(conversation.tenant_id, conversation.id),
+        "SK": keys.META,
+        "tenant_id": conversation.tenant_id,
+        "id": conversation.id,
+        "created_at": conversation.created_at,
+        "metadata": dict(conversation.metadata),
+        "batches": conversation.batches,
+    }
+
+
+def _conversation(record: Record) -> Conversation:
+    return Conversation(
+        tenant_id=record["tenant_id"],
+        id=record["id"],
+        created_at=record["created_at"],
+        metadata=record["metadata"],
+        batches=record["batches"],
+    )

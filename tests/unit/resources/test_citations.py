@@ -1,0 +1,80 @@
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from moorage.store.containers import ContainerFile
+from moorage.tools.citations import citations
+
+
+def stored(path: str, created_at: int = 0) -> ContainerFile:
+    return ContainerFile("ten", "cntr_1", f"/mnt/data/{path}", 1, created_at, "assistant", "00", "T/ten/C/cntr_1/00")
+
+
+PLOT, NESTED, BARE, SPACED = stored("plot.png"), stored("out/plot.png"), stored("Makefile"), stored("my data.csv")
+FILES = [PLOT, NESTED, BARE, SPACED, stored("data.csv")]
+
+
+def cited(text: str, files: list[ContainerFile] = FILES) -> list[tuple[str, str]]:
+    """What is cited: the words in the text, and the path of the file."""
+    paths = {file.id: file.path.removeprefix("/mnt/data/") for file in files}
+    return [(text[c["start_index"] : c["end_index"]], paths[c["file_id"]]) for c in citations(text, files)]
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    {
+        "a path": ("See /mnt/data/plot.png.", [("/mnt/data/plot.png", "plot.png")]),
+        "a path in a folder": ("See /mnt/data/out/plot.png, please", [("/mnt/data/out/plot.png", "out/plot.png")]),
+        "a link": ("[plot](sandbox:/mnt/data/plot.png)", [("sandbox:/mnt/data/plot.png", "plot.png")]),
+        "an encoded link": ("(sandbox:/mnt/data/my%20data.csv)", [("sandbox:/mnt/data/my%20data.csv", "my data.csv")]),
+        "a bare name": ("I drew `plot.png` for you.", [("plot.png", "plot.png")]),
+        "a bare name with spaces": ("Open my data.csv now", [("my data.csv", "my data.csv")]),
+        "a relative path": ("It is out/plot.png", [("out/plot.png", "out/plot.png")]),
+        "a name at the end of a sentence": ("It is plot.png. Enjoy", [("plot.png", "plot.png")]),
+        "two mentions": ("plot.png and data.csv", [("plot.png", "plot.png"), ("data.csv", "data.csv")]),
+        "a name without a dot, as a path": ("/mnt/data/Makefile", [("/mnt/data/Makefile", "Makefile")]),
+        "a name without a dot, as a word": ("The Makefile builds it", []),
+        "the end of a longer name": ("myplot.png big-plot.png ../plot.png", []),
+        "the beginning of a longer name": ("plot.png2 plot.pngs plot.png.bak /mnt/data/plot.png.bak plot.png-old", []),
+        "another folder": ("/mnt/data/other/plot.png and /srv/plot.png", []),
+        "characters beyond ASCII before it": ("Für Ihr 🙂: plot.png", [("plot.png", "plot.png")]),
+        "nothing": ("Done.", []),
+        "an empty text": ("", []),
+    }.values(),
+    ids=str,
+)
+def test_a_citation_covers_the_words_that_name_the_file(text: str, expected: list[tuple[str, str]]) -> None:
+    assert cited(text) == expected
+
+
+def test_a_citation_has_the_wires_shape() -> None:
+    expected: list[dict[str, Any]] = [
+        {
+            "type": "container_file_citation",
+            "container_id": "cntr_1",
+            "file_id": PLOT.id,
+            "filename": "plot.png",
+            "start_index": 4,
+            "end_index": 12,
+        }
+    ]
+    assert citations("See plot.png", FILES) == expected
+
+
+def test_of_files_with_the_same_name_the_one_nearest_to_the_root_is_meant() -> None:
+    assert cited("plot.png", [NESTED, PLOT]) == [("plot.png", "plot.png")]
+
+
+def test_of_equally_near_files_the_newest_is_meant() -> None:
+    files = [stored("a/plot.png", 1), stored("b/plot.png", 2), stored("c/plot.png", 1)]
+    assert cited("plot.png", files) == [("plot.png", "b/plot.png")]
+
+
+@given(before=st.text(), after=st.text())
+def test_whatever_stands_around_a_path_its_citation_covers_just_that_path(before: str, after: str) -> None:
+    text = f"{before}\n/mnt/data/plot.png\n{after}"
+    start = len(before) + 1
+    spans = [(c["start_index"], c["end_index"]) for c in citations(text, [PLOT])]
+    assert (start, start + len("/mnt/data/plot.png")) in spans
+    assert spans == sorted(spans)

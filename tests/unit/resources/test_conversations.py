@@ -1,0 +1,115 @@
+import asyncio
+import random
+from typing import Any
+
+import pytest
+from moorage.errors import ApiError
+from moorage.store.conversations import Conversation, Conversations
+from moorage.wire.queries import Page
+
+from tests.unit.resources.support import Clock, Store
+
+
+def said(text: str, number: int) -> dict[str, Any]:
+    content = [{"type": "input_text", "text": text}]
+    return {"type": "message", "id": f"msg_{number}", "role": "user", "content": content}
+
+
+def many(first: int, count: int, text: str = "hi") -> list[dict[str, Any]]:
+    return [said(text, number) for number in range(first, first + count)]
+
+
+@pytest.fixture
+def conversations(store: Store, clock: Clock) -> Conversations:
+    return Conversations(store.table, store.blobs, clock=clock)
+
+
+async def ids(conversations: Conversations, conversation: Conversation) -> list[str]:
+    return [item["id"] for item in await conversations.load_items("ten", conversation.id)]
+
+
+async def test_items_come_back_in_the_order_of_their_appends(conversations: Conversations) -> None:
+    conversation = await conversations.create("ten", metadata={"a": "b"}, items=many(0, 3))
+    await conversations.append("ten", conversation.id, many(3, 250))
+    await conversations.append("ten", conversation.id, many(253, 2))
+    assert await conversations.load_items("ten", conversation.id) == many(0, 255)
+    assert (await conversations.get("ten", conversation.id)).metadata == {"a": "b"}
+
+
+async def test_appends_too_large_for_the_table_come_back_whole(conversations: Conversations, store: Store) -> None:
+    conversation = await conversations.create("ten", metadata={})
+    texts = random.Random(1).randbytes(200_000).hex()
+    items = many(0, 2, texts)
+    await conversations.append("ten", conversation.id, items)
+    assert len(store.objects()) == 1
+    assert await conversations.load_items("ten", conversation.id) == items
+
+
+async def test_appends_at_once_all_count_and_none_is_torn(conversations: Conversations) -> None:
+    conversation = await conversations.create("ten", metadata={})
+    await asyncio.gather(*(conversations.append("ten", conversation.id, many(100 * n, 20)) for n in range(8)))
+    numbers = [int(item_id.removeprefix("msg_")) for item_id in await ids(conversations, conversation)]
+    blocks = [numbers[start : start + 20] for start in range(0, len(numbers), 20)]
+    assert sorted(block[0] for block in blocks) == [100 * n for n in range(8)]
+    assert all(block == list(range(block[0], block[0] + 20)) for block in blocks)
+
+
+async def test_a_response_is_appended_once_however_often_that_is_asked(conversations: Conversations, store: Store) -> None:
+    conversation = await conversations.create("ten", metadata={})
+    await asyncio.gather(*(conversations.append("ten", conversation.id, many(0, 2), source="resp_1") for _ in range(4)))
+    await conversations.append("ten", conversation.id, many(2, 2), source="resp_2")
+    await conversations.append("ten", conversation.id, many(0, 2), source="resp_1")
+    assert await ids(conversations, conversation) == ["msg_0", "msg_1", "msg_2", "msg_3"]
+
+
+@pytest.mark.parametrize("order", ["asc", "desc"])
+@pytest.mark.parametrize("limit", [1, 7, 100])
+async def test_pages_add_up_to_the_whole(conversations: Conversations, order: Any, limit: int) -> None:
+    conversation = await conversations.create("ten", metadata={}, items=many(0, 5))
+    for start in range(5, 40, 3):
+        await conversations.append("ten", conversation.id, many(start, 3))
+    conversation = await conversations.get("ten", conversation.id)
+    whole = await ids(conversations, conversation)
+    read: list[str] = []
+    page = await conversations.page(conversation, Page(limit=limit, order=order))
+    while True:
+        read += [item["id"] for item in page.items]
+        if not page.has_more:
+            break
+        page = await conversations.page(conversation, Page(limit=limit, order=order, after=read[-1]))
+    assert read == (whole if order == "asc" else whole[::-1])
+
+
+async def test_a_deleted_item_is_gone_but_still_marks_its_place(conversations: Conversations) -> None:
+    conversation = await conversations.create("ten", metadata={}, items=many(0, 4))
+    await conversations.delete_item(conversation, "msg_1")
+    assert await ids(conversations, conversation) == ["msg_0", "msg_2", "msg_3"]
+    page = await conversations.page(conversation, Page(order="asc", after="msg_1"))
+    assert [item["id"] for item in page.items] == ["msg_2", "msg_3"]
+    for call in (conversations.item, conversations.delete_item):
+        with pytest.raises(ApiError) as caught:
+            await call(conversation, "msg_1")
+        assert caught.value.status == 404
+
+
+async def test_deletions_at_once_all_count(conversations: Conversations) -> None:
+    conversation = await conversations.create("ten", metadata={}, items=many(0, 6))
+    await asyncio.gather(*(conversations.delete_item(conversation, f"msg_{n}") for n in range(5)))
+    assert await ids(conversations, conversation) == ["msg_5"]
+
+
+async def test_deleting_a_conversation_leaves_nothing(conversations: Conversations, store: Store) -> None:
+    conversation = await conversations.create("ten", metadata={}, items=many(0, 4))
+    await conversations.append("ten", conversation.id, many(4, 1), source="resp_1")
+    await conversations.delete("ten", conversation.id)
+    assert (store.records(), store.objects()) == ([], [])
+    with pytest.raises(ApiError) as caught:
+        await conversations.append("ten", conversation.id, many(5, 1))
+    assert caught.value.status == 404
+
+
+async def test_an_unknown_after_is_refused(conversations: Conversations) -> None:
+    conversation = await conversations.create("ten", metadata={}, items=many(0, 4))
+    with pytest.raises(ApiError) as caught:
+        await conversations.page(conversation, Page(after="msg_none"))
+    assert (caught.value.status, caught.value.param) == (400, "after")
