@@ -1,0 +1,276 @@
+"""Sandboxes on AWS Fargate: one task per incarnation of a container.
+
+Starting is safe to repeat: ``startedBy`` names container and incarnation (by a hash of its token), so that a second caller finds
+the first one's task, and ``clientToken`` makes ECS itself answer two calls at once with one task. Fargate needs 20 to 60 seconds;
+:meth:`FargateProvisioner.start` never waits for them but raises :class:`SandboxStarting` until the exec server can be reached. From
+outside the sandboxes' network (the API, the model step) that is for ever: there a start only sets things going.
+"""
+
+import asyncio
+import hashlib
+import json
+from collections.abc import Callable, Mapping
+from concurrent.futures import Executor
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final, Self
+
+from botocore.exceptions import ClientError
+
+from moorage import limits
+from moorage.errors import SandboxCapacity, SandboxError, SandboxStarting
+from moorage.sandbox.provisioner import EgressSpec, Handle, SandboxSpec, SandboxStatus
+from moorage.settings import SettingsError
+
+if TYPE_CHECKING:
+    from mypy_boto3_ecs import ECSClient
+
+CONTAINER_NAME: Final = "sandbox"
+EXEC_PORT: Final = 8080
+CONFIG_VARIABLE: Final = "MOORAGE_SANDBOX_CONFIG"
+COMMAND_UID: Final = 1000
+"""The image's unprivileged user: commands run as it, the exec server as root."""
+
+TENANT_TAG: Final = "moorage:tenant"
+CONTAINER_TAG: Final = "moorage:container"
+
+_OVERRIDES_CHARS_MAX: Final = 8_192
+"""ECS API reference, ``TaskOverride``: 8,192 characters in all."""
+
+_POLL_SECONDS: Final = 2.0
+_REACH_SECONDS: Final = 1.0
+_RUNS_MAX: Final = 3
+"""Tasks that one incarnation may use up before it counts as broken: a task can fail to pull or lose its host."""
+
+_DESCRIBE_MAX: Final = 100
+"""DescribeTasks takes 100 tasks (ECS API reference)."""
+
+_CAPACITY_CODES: Final = frozenset({"ThrottlingException", "LimitExceededException", "ServerException", "BlockedException"})
+_CAPACITY_WORDS: Final = ("capacity", "limit", "quota", "throttl", "rate exceeded")
+
+
+@dataclass(frozen=True, slots=True)
+class FargateSettings:
+    """Where tasks run, from ``MOORAGE_FARGATE_*``."""
+
+    cluster: str
+    subnets: tuple[str, ...]
+    security_group: str
+    """For sandboxes without a network."""
+    egress_security_group: str | None
+    """For sandboxes that may reach the egress proxy; None where none is deployed."""
+    task_definitions: Mapping[int, str]
+    """ARN by GiB of memory."""
+
+    @classmethod
+    def from_settings(cls, values: Mapping[str, str]) -> Self:
+        """Read ``Settings.fargate``; raises :class:`SettingsError`."""
+        try:
+            return cls(
+                cluster=values["cluster"],
+                subnets=tuple(values["subnets"].split(",")),
+                security_group=values["security_group"],
+                egress_security_group=values.get("egress_security_group"),
+                task_definitions={
+                    gib: values[name] for tier, gib in limits.MEMORY_LIMITS.items() if (name := f"task_definition_{tier}") in values
+                },
+            )
+        except KeyError as error:
+            raise SettingsError(f"MOORAGE_FARGATE_{error.args[0].upper()} is not set. The CDK app sets it.") from error
+
+
+@dataclass(frozen=True, slots=True)
+class RunningTask:
+    """A task as the reaper sees it: one without a container record that owns it is an orphan."""
+
+    sandbox_id: str
+    tenant_id: str
+    container_id: str
+    created_at: float
+    """Unix seconds."""
+
+
+class FargateProvisioner:
+    def __init__(
+        self,
+        client: "ECSClient",
+        settings: FargateSettings,
+        executor: Executor,
+        *,
+        can_reach: Callable[[str, int], Any] | None = None,
+    ) -> None:
+        """``can_reach(address, port)`` is awaited and says whether something listens there; by default a connection is tried."""
+        self._client = client
+        self._settings = settings
+        self._executor = executor
+        self._can_reach = can_reach or _listens
+
+    async def start(self, spec: SandboxSpec) -> Handle:
+        started_by = _started_by(spec)
+        tasks = await self._describe((await self._call("list_tasks", startedBy=started_by))["taskArns"])
+        alive = sorted((task for task in tasks if not _is_stopped(task)), key=lambda task: str(task["taskArn"]))
+        task = alive[0] if alive else await self._run(spec, started_by)
+        address = _address(task)
+        if task["lastStatus"] != "RUNNING" or address is None or not await self._can_reach(address, EXEC_PORT):
+            raise SandboxStarting(_POLL_SECONDS)
+        return Handle(f"http://{address}:{EXEC_PORT}", spec.token, task["taskArn"])
+
+    async def stop(self, sandbox_id: str) -> None:
+        try:
+            await self._call("stop_task", task=sandbox_id, reason="moorage: the container is idle or deleted")
+        except ClientError as error:
+            if error.response["Error"]["Code"] != "InvalidParameterException":  # ECS's word for a task it does not know
+                raise
+
+    async def describe(self, sandbox_id: str) -> SandboxStatus:
+        tasks = await self._describe([sandbox_id])
+        if not tasks or _is_stopped(tasks[0]):
+            return SandboxStatus.STOPPED
+        return SandboxStatus.RUNNING if tasks[0]["lastStatus"] == "RUNNING" else SandboxStatus.STARTING
+
+    async def running(self) -> list[RunningTask]:
+        """Every sandbox of the cluster that is not stopped, for the reaper."""
+        arns: list[str] = []
+        page: dict[str, str] = {}
+        while True:
+            answer = await self._call("list_tasks", **page)
+            arns += answer["taskArns"]
+            if not answer.get("nextToken"):
+                break
+            page = {"nextToken": answer["nextToken"]}
+        tasks = [
+            task
+            for start in range(0, len(arns), _DESCRIBE_MAX)
+            for task in await self._describe(arns[start : start + _DESCRIBE_MAX], include=["TAGS"])
+        ]
+        return [_running_task(task) for task in tasks if not _is_stopped(task)]
+
+    async def _run(self, spec: SandboxSpec, started_by: str) -> dict[str, Any]:
+        """RunTask, or the task that an earlier call with the same token made. A task that died makes way for another."""
+        request = self._request(spec, started_by)
+        for number in range(_RUNS_MAX):
+            token = hashlib.sha256(f"{started_by}/{number}".encode()).hexdigest()
+            try:
+                answer = await self._call("run_task", clientToken=token, **request)
+            except ClientError as error:
+                raise _refusal(error.response["Error"]["Code"], error.response["Error"]["Message"]) from error
+            if answer.get("failures"):
+                failure = answer["failures"][0]
+                raise _refusal(failure.get("reason", ""), failure.get("detail", failure.get("reason", "")))
+            # ECS repeats its first answer for a known token: only a description says how the task is now.
+            described = await self._describe([answer["tasks"][0]["taskArn"]])
+            task = described[0] if described else answer["tasks"][0]
+            if not _is_stopped(task):
+                return task
+        raise SandboxError(f"The container's sandbox stopped while it started: {task.get('stoppedReason', 'no reason given')}.")
+
+    def _request(self, spec: SandboxSpec, started_by: str) -> dict[str, Any]:
+        settings = self._settings
+        definition = settings.task_definitions.get(spec.memory_gib)
+        if definition is None:
+            raise SandboxError(f"This deployment has no sandboxes of {spec.memory_gib} GiB (memory_tiers in cdk.json).")
+        overrides = {
+            "containerOverrides": [
+                {
+                    "name": CONTAINER_NAME,
+                    "environment": [{"name": CONFIG_VARIABLE, "value": json.dumps(_server_config(spec), separators=(",", ":"))}],
+                }
+            ]
+        }
+        if len(json.dumps(overrides)) > _OVERRIDES_CHARS_MAX:
+            raise SandboxError("The container's variables are too long: ECS takes 8,192 characters of configuration per sandbox.")
+        return {
+            "taskDefinition": definition,
+            "launchType": "FARGATE",
+            "count": 1,
+            "startedBy": started_by,
+            "networkConfiguration": {
+                "awsvpcConfiguration": {
+                    "subnets": list(settings.subnets),
+                    "securityGroups": [self._security_group(spec.egress)],
+                    "assignPublicIp": "DISABLED",
+                }
+            },
+            "overrides": overrides,
+            "tags": [{"key": TENANT_TAG, "value": spec.tenant_id}, {"key": CONTAINER_TAG, "value": spec.container_id}],
+        }
+
+    def _security_group(self, egress: EgressSpec | None) -> str:
+        if egress is None:
+            return self._settings.security_group
+        if self._settings.egress_security_group is None:
+            raise SandboxError("This deployment has no egress proxy (allowed_egress_domains in cdk.json is empty).")
+        return self._settings.egress_security_group
+
+    async def _describe(self, arns: list[str], **more: Any) -> list[dict[str, Any]]:
+        return (await self._call("describe_tasks", tasks=arns, **more))["tasks"] if arns else []
+
+    async def _call(self, operation: str, **request: Any) -> Any:
+        method = getattr(self._client, operation)
+        loop = asyncio.get_running_loop()
+        return await loop.run_in_executor(self._executor, lambda: method(cluster=self._settings.cluster, **request))
+
+
+def _started_by(spec: SandboxSpec) -> str:
+    """Container and incarnation: every incarnation has a token of its own. ECS takes 128 letters, digits, '-', '_' and '/'."""
+    return f"{spec.container_id}/{hashlib.sha256(spec.token.encode()).hexdigest()[:16]}"
+
+
+def _server_config(spec: SandboxSpec) -> dict[str, Any]:
+    """The exec server's configuration (``functions/sandbox/README.md``)."""
+    egress = spec.egress
+    return {
+        "token": spec.token,
+        "listen": f"tcp:0.0.0.0:{EXEC_PORT}",
+        "uid": COMMAND_UID,
+        "env": dict(spec.env),
+        "egress": None
+        if egress is None
+        else {
+            "proxy_url": egress.proxy.replace("://", f"://{egress.username}:{egress.password}@", 1),
+            "ca_pem": egress.ca_pem,
+        },
+        "limits": {
+            "processes": limits.CONTAINER_PROCESSES_MAX,
+            "open_files": limits.CONTAINER_OPEN_FILES_MAX,
+            "disk_bytes": limits.WORKSPACE_BYTES_MAX,
+            "spool_bytes": limits.OUTPUT_SPOOL_BYTES_MAX,
+        },
+    }
+
+
+def _is_stopped(task: Mapping[str, Any]) -> bool:
+    """ECS stops a task in steps; one that is wanted stopped takes no work any more."""
+    return task.get("desiredStatus") == "STOPPED" or task["lastStatus"] in ("STOPPED", "STOPPING", "DEPROVISIONING")
+
+
+def _address(task: Mapping[str, Any]) -> str | None:
+    """The task's private IPv4 address, as soon as its network interface is attached."""
+    for attachment in task.get("attachments", []):
+        for detail in attachment.get("details", []):
+            if detail["name"] == "privateIPv4Address":
+                return str(detail["value"])
+    return None
+
+
+def _running_task(task: Mapping[str, Any]) -> RunningTask:
+    tags = {tag["key"]: tag["value"] for tag in task.get("tags", [])}
+    return RunningTask(task["taskArn"], tags.get(TENANT_TAG, ""), tags.get(CONTAINER_TAG, ""), task["createdAt"].timestamp())
+
+
+def _refusal(code: str, message: str) -> SandboxError:
+    """What ECS refuses for want of room may work later; everything else is broken."""
+    if code in _CAPACITY_CODES or any(word in f"{code} {message}".lower() for word in _CAPACITY_WORDS):
+        return SandboxCapacity(
+            "AWS has no room for another sandbox now (Fargate capacity or the account's vCPU quota; 'moorage doctor' shows it)."
+        )
+    return SandboxError("The container's sandbox could not be started.")
+
+
+async def _listens(address: str, port: int) -> bool:
+    try:
+        async with asyncio.timeout(_REACH_SECONDS):
+            _, writer = await asyncio.open_connection(address, port)
+    except (OSError, TimeoutError):
+        return False
+    writer.close()
+    return True

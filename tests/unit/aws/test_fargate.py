@@ -1,0 +1,298 @@
+"""The Fargate provisioner against botocore's stubber: what it asks of ECS, and what it makes of the answers."""
+
+import hashlib
+import json
+from collections.abc import AsyncIterator, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from datetime import UTC, datetime
+from typing import Any
+
+import boto3
+import pytest
+from botocore.stub import ANY, Stubber
+from moorage.errors import SandboxCapacity, SandboxError, SandboxStarting
+from moorage.sandbox.fargate import FargateProvisioner, FargateSettings, RunningTask
+from moorage.sandbox.provisioner import EgressSpec, Handle, SandboxSpec, SandboxStatus
+from moorage.settings import SettingsError
+
+TOKEN = "t" * 64
+TASK = "arn:aws:ecs:us-east-1:000000000000:task/moorage/0123456789abcdef"
+DEFINITION = "arn:aws:ecs:us-east-1:000000000000:task-definition/moorage-sandbox-4g:7"
+SETTINGS = FargateSettings(
+    cluster="moorage",
+    subnets=("subnet-1", "subnet-2"),
+    security_group="sg-closed",
+    egress_security_group="sg-proxy",
+    task_definitions={4: DEFINITION},
+)
+SPEC = SandboxSpec(tenant_id="acme", container_id="cntr_1", token=TOKEN, memory_gib=4, env={"KEY": "placeholder"})
+STARTED_BY = f"cntr_1/{hashlib.sha256(TOKEN.encode()).hexdigest()[:16]}"
+LIST = {"cluster": "moorage", "startedBy": STARTED_BY}
+DESCRIBE = {"cluster": "moorage", "tasks": [TASK]}
+RUN = {
+    "cluster": "moorage",
+    "clientToken": hashlib.sha256(f"{STARTED_BY}/0".encode()).hexdigest(),
+    "taskDefinition": DEFINITION,
+    "launchType": "FARGATE",
+    "count": 1,
+    "startedBy": STARTED_BY,
+    "networkConfiguration": {
+        "awsvpcConfiguration": {
+            "subnets": ["subnet-1", "subnet-2"],
+            "securityGroups": ["sg-closed"],
+            "assignPublicIp": "DISABLED",
+        }
+    },
+    "overrides": ANY,
+    "tags": [{"key": "moorage:tenant", "value": "acme"}, {"key": "moorage:container", "value": "cntr_1"}],
+}
+
+
+def task(status: str, *, address: str | None = None, desired: str = "RUNNING", arn: str = TASK, **more: Any) -> dict[str, Any]:
+    details = [{"name": "privateIPv4Address", "value": address}] if address else []
+    return {
+        "taskArn": arn,
+        "lastStatus": status,
+        "desiredStatus": desired,
+        "attachments": [{"type": "ElasticNetworkInterface", "details": details}],
+        **more,
+    }
+
+
+class Ecs:
+    """A stubbed ECS client, and the provisioner that speaks to it. ``listening`` are the addresses that can be reached."""
+
+    def __init__(self, executor: ThreadPoolExecutor) -> None:
+        self.client = boto3.client("ecs", region_name="us-east-1", aws_access_key_id="test", aws_secret_access_key="test")
+        self.stub = Stubber(self.client)
+        self.listening: set[str] = {"10.42.0.5"}
+        self.provisioner = FargateProvisioner(self.client, SETTINGS, executor, can_reach=self._can_reach)
+
+    async def _can_reach(self, address: str, port: int) -> bool:
+        return address in self.listening and port == 8080
+
+    def lists(self, *arns: str) -> None:
+        self.stub.add_response("list_tasks", {"taskArns": list(arns)}, LIST)
+
+    def describes(self, *tasks: dict[str, Any]) -> None:
+        self.stub.add_response("describe_tasks", {"tasks": list(tasks)}, DESCRIBE)
+
+
+@pytest.fixture(scope="module")
+def executor() -> Iterator[ThreadPoolExecutor]:
+    with ThreadPoolExecutor(1) as pool:
+        yield pool
+
+
+@pytest.fixture
+async def ecs(executor: ThreadPoolExecutor) -> AsyncIterator[Ecs]:
+    ecs = Ecs(executor)
+    with ecs.stub:
+        yield ecs
+        ecs.stub.assert_no_pending_responses()
+    ecs.client.close()
+
+
+async def test_a_first_start_runs_a_task_and_says_that_it_is_starting(ecs: Ecs) -> None:
+    ecs.lists()
+    ecs.stub.add_response("run_task", {"tasks": [task("PROVISIONING")], "failures": []}, RUN)
+    ecs.describes(task("PROVISIONING"))
+    with pytest.raises(SandboxStarting):
+        await ecs.provisioner.start(SPEC)
+
+
+async def test_a_running_task_is_found_again_and_gives_its_address(ecs: Ecs) -> None:
+    ecs.lists(TASK)
+    ecs.describes(task("RUNNING", address="10.42.0.5"))
+    assert await ecs.provisioner.start(SPEC) == Handle("http://10.42.0.5:8080", TOKEN, TASK)
+
+
+@pytest.mark.parametrize(
+    "found",
+    [
+        pytest.param(task("PENDING", address="10.42.0.5"), id="its container does not run yet"),
+        pytest.param(task("RUNNING"), id="it has no address yet"),
+        pytest.param(task("RUNNING", address="10.42.0.6"), id="its exec server cannot be reached yet, or not from here"),
+    ],
+)
+async def test_a_task_counts_as_starting_while(ecs: Ecs, found: dict[str, Any]) -> None:
+    ecs.lists(TASK)
+    ecs.describes(found)
+    with pytest.raises(SandboxStarting):
+        await ecs.provisioner.start(SPEC)
+
+
+async def test_a_task_that_died_while_starting_makes_way_for_another(ecs: Ecs) -> None:
+    second = RUN | {"clientToken": hashlib.sha256(f"{STARTED_BY}/1".encode()).hexdigest()}
+    ecs.lists()
+    ecs.stub.add_response("run_task", {"tasks": [task("PROVISIONING")]}, RUN)
+    ecs.describes(task("STOPPED", desired="STOPPED", stoppedReason="CannotPullContainerError"))
+    ecs.stub.add_response("run_task", {"tasks": [task("PROVISIONING")]}, second)
+    ecs.describes(task("PENDING"))
+    with pytest.raises(SandboxStarting):
+        await ecs.provisioner.start(SPEC)
+
+
+async def test_a_container_whose_tasks_keep_dying_is_broken_and_says_why(ecs: Ecs) -> None:
+    ecs.lists()
+    for number in range(3):
+        token = hashlib.sha256(f"{STARTED_BY}/{number}".encode()).hexdigest()
+        ecs.stub.add_response("run_task", {"tasks": [task("PROVISIONING")]}, RUN | {"clientToken": token})
+        ecs.describes(task("STOPPED", desired="STOPPED", stoppedReason="CannotPullContainerError"))
+    with pytest.raises(SandboxError, match="CannotPullContainerError"):
+        await ecs.provisioner.start(SPEC)
+
+
+@pytest.mark.parametrize(
+    ("code", "message"),
+    [
+        pytest.param("ThrottlingException", "Rate exceeded", id="too many launches a second"),
+        pytest.param(
+            "ClientException",
+            "You've reached the limit on the number of vCPUs you can run concurrently",
+            id="the account's vCPU quota is used up",
+        ),
+    ],
+)
+async def test_a_refusal_for_want_of_room_is_a_matter_of_capacity(ecs: Ecs, code: str, message: str) -> None:
+    ecs.lists()
+    ecs.stub.add_client_error("run_task", code, message, 400, expected_params=RUN)
+    with pytest.raises(SandboxCapacity, match="moorage doctor"):
+        await ecs.provisioner.start(SPEC)
+
+
+async def test_a_failure_in_the_answer_is_read_like_an_error(ecs: Ecs) -> None:
+    ecs.lists()
+    failure = {"reason": "Capacity is unavailable at this time. Please try again later"}
+    ecs.stub.add_response("run_task", {"tasks": [], "failures": [failure]}, RUN)
+    with pytest.raises(SandboxCapacity):
+        await ecs.provisioner.start(SPEC)
+
+
+async def test_any_other_refusal_is_an_error_without_aws_internals(ecs: Ecs) -> None:
+    ecs.lists()
+    ecs.stub.add_client_error(
+        "run_task", "AccessDeniedException", "User arn:aws:sts::1:assumed-role/x may not", 400, expected_params=RUN
+    )
+    with pytest.raises(SandboxError) as refused:
+        await ecs.provisioner.start(SPEC)
+    assert refused.value.message == "The container's sandbox could not be started."
+    assert not isinstance(refused.value, SandboxCapacity)
+
+
+async def test_the_exec_server_gets_its_token_and_only_the_proxys_address(executor: ThreadPoolExecutor) -> None:
+    sent: list[dict[str, Any]] = []
+
+    class Recorder:
+        def list_tasks(self, **_: Any) -> dict[str, Any]:
+            return {"taskArns": []}
+
+        def run_task(self, **request: Any) -> dict[str, Any]:
+            sent.append(request)
+            return {"tasks": [task("PENDING")]}
+
+        def describe_tasks(self, **_: Any) -> dict[str, Any]:
+            return {"tasks": [task("PENDING")]}
+
+    egress = EgressSpec("http://proxy.moorage.internal:3128", "cntr_1", "secret", "PEM")
+    spec = SandboxSpec("acme", "cntr_1", TOKEN, 4, {"KEY": "placeholder"}, egress)
+    with pytest.raises(SandboxStarting):
+        await FargateProvisioner(Recorder(), SETTINGS, executor).start(spec)  # type: ignore[arg-type]
+
+    network = sent[0]["networkConfiguration"]["awsvpcConfiguration"]
+    (override,) = sent[0]["overrides"]["containerOverrides"]
+    (variable,) = override["environment"]
+    assert network["securityGroups"] == ["sg-proxy"]
+    assert variable["name"] == "MOORAGE_SANDBOX_CONFIG"
+    assert json.loads(variable["value"]) == {
+        "token": TOKEN,
+        "listen": "tcp:0.0.0.0:8080",
+        "uid": 1000,
+        "env": {"KEY": "placeholder"},
+        "egress": {"proxy_url": "http://cntr_1:secret@proxy.moorage.internal:3128", "ca_pem": "PEM"},
+        "limits": {"processes": 512, "open_files": 4096, "disk_bytes": 20 * 1024**3, "spool_bytes": 1024**3},
+    }
+
+
+@pytest.mark.parametrize(
+    ("spec", "message"),
+    [
+        pytest.param(SandboxSpec("acme", "cntr_1", TOKEN, 64), "no sandboxes of 64 GiB", id="a memory tier that is not deployed"),
+        pytest.param(
+            SandboxSpec("acme", "cntr_1", TOKEN, 4, {"A": "x" * 9000}), "8,192 characters", id="variables beyond ECS's limit"
+        ),
+    ],
+)
+async def test_a_start_is_refused_before_ecs_is_asked_for(ecs: Ecs, spec: SandboxSpec, message: str) -> None:
+    ecs.lists()
+    with pytest.raises(SandboxError, match=message):
+        await ecs.provisioner.start(spec)
+
+
+async def test_a_network_without_a_deployed_proxy_is_refused(executor: ThreadPoolExecutor, ecs: Ecs) -> None:
+    settings = FargateSettings("moorage", ("subnet-1",), "sg-closed", None, {4: DEFINITION})
+    spec = SandboxSpec("acme", "cntr_1", TOKEN, 4, {}, EgressSpec("http://proxy:3128", "u", "p"))
+    ecs.lists()
+    with pytest.raises(SandboxError, match="no egress proxy"):
+        await FargateProvisioner(ecs.client, settings, executor).start(spec)
+
+
+async def test_stopping_a_task_that_is_not_there_is_no_error(ecs: Ecs) -> None:
+    ecs.stub.add_client_error("stop_task", "InvalidParameterException", "The referenced task was not found.", 400)
+    await ecs.provisioner.stop(TASK)
+
+
+async def test_stopping_without_the_right_to_do_so_is_an_error(ecs: Ecs) -> None:
+    ecs.stub.add_client_error("stop_task", "AccessDeniedException", "no", 400)
+    with pytest.raises(ecs.client.exceptions.ClientError):
+        await ecs.provisioner.stop(TASK)
+
+
+@pytest.mark.parametrize(
+    ("tasks", "status"),
+    [
+        pytest.param([], SandboxStatus.STOPPED, id="forgotten by ECS"),
+        pytest.param([task("STOPPED", desired="STOPPED")], SandboxStatus.STOPPED, id="stopped"),
+        pytest.param([task("RUNNING", desired="STOPPED")], SandboxStatus.STOPPED, id="on its way to stopped"),
+        pytest.param([task("PROVISIONING")], SandboxStatus.STARTING, id="provisioning"),
+        pytest.param([task("RUNNING", address="10.42.0.5")], SandboxStatus.RUNNING, id="running"),
+    ],
+)
+async def test_a_sandbox_is_described_as(ecs: Ecs, tasks: list[dict[str, Any]], status: SandboxStatus) -> None:
+    ecs.describes(*tasks)
+    assert await ecs.provisioner.describe(TASK) == status
+
+
+async def test_the_reaper_sees_every_task_that_is_not_stopped_on_all_pages(ecs: Ecs) -> None:
+    other = TASK[:-1] + "0"
+    created = datetime(2026, 1, 2, tzinfo=UTC)
+    tags = [{"key": "moorage:tenant", "value": "acme"}, {"key": "moorage:container", "value": "cntr_1"}]
+    ecs.stub.add_response("list_tasks", {"taskArns": [TASK], "nextToken": "more"}, {"cluster": "moorage"})
+    ecs.stub.add_response("list_tasks", {"taskArns": [other]}, {"cluster": "moorage", "nextToken": "more"})
+    ecs.stub.add_response(
+        "describe_tasks",
+        {
+            "tasks": [
+                task("RUNNING", address="10.42.0.5", tags=tags, createdAt=created),
+                task("STOPPED", desired="STOPPED", arn=other, tags=tags, createdAt=created),
+            ]
+        },
+        {"cluster": "moorage", "tasks": [TASK, other], "include": ["TAGS"]},
+    )
+    assert await ecs.provisioner.running() == [RunningTask(TASK, "acme", "cntr_1", created.timestamp())]
+
+
+def test_settings_come_from_the_environment_that_the_cdk_app_writes() -> None:
+    environment = {
+        "cluster": "moorage",
+        "subnets": "subnet-1,subnet-2",
+        "security_group": "sg-closed",
+        "egress_security_group": "sg-proxy",
+        "task_definition_4g": DEFINITION,
+    }
+    assert FargateSettings.from_settings(environment) == SETTINGS
+
+
+def test_a_missing_setting_is_named() -> None:
+    with pytest.raises(SettingsError, match="MOORAGE_FARGATE_CLUSTER is not set"):
+        FargateSettings.from_settings({})
