@@ -1,0 +1,79 @@
+"""Sandboxes on this machine: a client of the launcher (``localstack/launcher.py``), which owns them.
+
+Step workers come and go, and a sandbox must outlive them; so one small process holds the sandboxes, and everybody else asks it over
+a Unix socket.
+"""
+
+from types import TracebackType
+from typing import Any, Final, Self
+
+import httpx
+
+from moorage.errors import SandboxCapacity, SandboxError, SandboxGone
+from moorage.limits import EXEC_CONNECT_SECONDS, SANDBOX_START_SECONDS
+from moorage.sandbox.provisioner import Handle, SandboxSpec, SandboxStatus
+
+
+class LauncherProvisioner:
+    def __init__(self, socket_path: str, *, transport: httpx.AsyncBaseTransport | None = None) -> None:
+        self._http = httpx.AsyncClient(
+            base_url="http://launcher",
+            transport=transport or httpx.AsyncHTTPTransport(uds=socket_path, limits=_CONNECTIONS),
+            timeout=httpx.Timeout(SANDBOX_START_SECONDS + EXEC_CONNECT_SECONDS, connect=EXEC_CONNECT_SECONDS),
+            trust_env=False,
+        )
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        await self.aclose()
+
+    async def aclose(self) -> None:
+        await self._http.aclose()
+
+    async def start(self, spec: SandboxSpec) -> Handle:
+        body = await self._ask("POST", "/v1/sandboxes", json=wire_spec(spec))
+        return Handle(body["endpoint"], spec.token, body["sandbox_id"])
+
+    async def stop(self, sandbox_id: str) -> None:
+        await self._ask("DELETE", f"/v1/sandboxes/{sandbox_id}")
+
+    async def describe(self, sandbox_id: str) -> SandboxStatus:
+        return SandboxStatus((await self._ask("GET", f"/v1/sandboxes/{sandbox_id}"))["status"])
+
+    async def running(self) -> list[str]:
+        """Ids of all sandboxes that the launcher holds."""
+        return [sandbox["sandbox_id"] for sandbox in (await self._ask("GET", "/v1/sandboxes"))["data"]]
+
+    async def _ask(self, method: str, path: str, **arguments: Any) -> dict[str, Any]:
+        try:
+            response = await self._http.request(method, path, **arguments)
+        except httpx.TransportError as error:
+            raise SandboxGone("The launcher of sandboxes does not answer; is 'moorage up' running?") from error
+        body: dict[str, Any] = response.json()
+        match response.status_code:
+            case httpx.codes.OK:
+                return body
+            case httpx.codes.SERVICE_UNAVAILABLE:
+                raise SandboxCapacity(body["error"]["message"])
+            case _:
+                raise SandboxError(body["error"]["message"])
+
+
+def wire_spec(spec: SandboxSpec) -> dict[str, Any]:
+    """The spec as the launcher reads it."""
+    egress = spec.egress
+    return {
+        "tenant_id": spec.tenant_id,
+        "container_id": spec.container_id,
+        "token": spec.token,
+        "memory_gib": spec.memory_gib,
+        "env": dict(spec.env),
+        "egress": None
+        if egress is None
+        else {"proxy": egress.proxy, "username": egress.username, "password": egress.password, "ca_pem": egress.ca_pem},
+    }
+
+
+_CONNECTIONS: Final = httpx.Limits(max_connections=None, max_keepalive_connections=4)

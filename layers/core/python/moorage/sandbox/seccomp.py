@@ -1,0 +1,238 @@
+"""The system calls that a sandbox may not make, as a BPF program for ``bwrap --seccomp``.
+
+A deny list, because people run anything in a sandbox: calls that reach kernel parts no ordinary program needs (and where its holes
+have been found), calls that look into other processes, and all that would build new namespaces or mounts. They fail with EPERM, and
+calls that libraries try and fall back from with ENOSYS. The other walls (namespaces, no capabilities, no new privileges) stand
+behind it. Numbers: ``asm/unistd_64.h`` and ``asm-generic/unistd.h``.
+"""
+
+import errno
+import os
+import platform
+import struct
+from typing import Final
+
+# Calls that have the same number everywhere (from 424 on all architectures agree).
+_COMMON: Final = {
+    "io_uring_setup": 425,
+    "io_uring_enter": 426,
+    "io_uring_register": 427,
+    "open_tree": 428,
+    "move_mount": 429,
+    "fsopen": 430,
+    "fsconfig": 431,
+    "fsmount": 432,
+    "fspick": 433,
+    "pidfd_getfd": 438,
+    "process_madvise": 440,
+    "mount_setattr": 442,
+    "quotactl_fd": 443,
+    "process_mrelease": 448,
+    "open_tree_attr": 467,
+}
+_X86_64: Final = _COMMON | {
+    "ptrace": 101,
+    "syslog": 103,
+    "personality": 135,
+    "ustat": 136,
+    "sysfs": 139,
+    "vhangup": 153,
+    "modify_ldt": 154,
+    "pivot_root": 155,
+    "_sysctl": 156,
+    "adjtimex": 159,
+    "chroot": 161,
+    "acct": 163,
+    "settimeofday": 164,
+    "mount": 165,
+    "umount2": 166,
+    "swapon": 167,
+    "swapoff": 168,
+    "reboot": 169,
+    "sethostname": 170,
+    "setdomainname": 171,
+    "iopl": 172,
+    "ioperm": 173,
+    "create_module": 174,
+    "init_module": 175,
+    "delete_module": 176,
+    "get_kernel_syms": 177,
+    "query_module": 178,
+    "quotactl": 179,
+    "nfsservctl": 180,
+    "lookup_dcookie": 212,
+    "clock_settime": 227,
+    "kexec_load": 246,
+    "add_key": 248,
+    "request_key": 249,
+    "keyctl": 250,
+    "migrate_pages": 256,
+    "unshare": 272,
+    "move_pages": 279,
+    "perf_event_open": 298,
+    "fanotify_init": 300,
+    "open_by_handle_at": 304,
+    "clock_adjtime": 305,
+    "setns": 308,
+    "process_vm_readv": 310,
+    "process_vm_writev": 311,
+    "kcmp": 312,
+    "finit_module": 313,
+    "kexec_file_load": 320,
+    "bpf": 321,
+    "userfaultfd": 323,
+}
+_AARCH64: Final = _COMMON | {
+    "lookup_dcookie": 18,
+    "umount2": 39,
+    "mount": 40,
+    "pivot_root": 41,
+    "nfsservctl": 42,
+    "chroot": 51,
+    "vhangup": 58,
+    "quotactl": 60,
+    "acct": 89,
+    "personality": 92,
+    "unshare": 97,
+    "kexec_load": 104,
+    "init_module": 105,
+    "delete_module": 106,
+    "clock_settime": 112,
+    "syslog": 116,
+    "ptrace": 117,
+    "reboot": 142,
+    "sethostname": 161,
+    "setdomainname": 162,
+    "settimeofday": 170,
+    "adjtimex": 171,
+    "add_key": 217,
+    "request_key": 218,
+    "keyctl": 219,
+    "swapon": 224,
+    "swapoff": 225,
+    "migrate_pages": 238,
+    "move_pages": 239,
+    "perf_event_open": 241,
+    "fanotify_init": 262,
+    "open_by_handle_at": 265,
+    "clock_adjtime": 266,
+    "setns": 268,
+    "process_vm_readv": 270,
+    "process_vm_writev": 271,
+    "kcmp": 272,
+    "finit_module": 273,
+    "bpf": 280,
+    "userfaultfd": 282,
+    "kexec_file_load": 294,
+}
+# For each machine its AUDIT_ARCH, what is denied, and the numbers of clone, ioctl and socket.
+_MACHINES: Final = {
+    "x86_64": (0xC000003E, _X86_64, 56, 16, 41),
+    "aarch64": (0xC00000B7, _AARCH64, 220, 29, 198),
+}
+_CLONE3: Final = 435
+_X32_BIT: Final = 0x40000000
+
+# linux/sched.h: every CLONE_NEW flag that clone() takes
+_NAMESPACE_FLAGS: Final = 0x00020000 | 0x02000000 | 0x04000000 | 0x08000000 | 0x10000000 | 0x20000000 | 0x40000000
+# A terminal that one shares with somebody could be typed into. asm-generic/ioctls.h, linux/tiocl.h
+_TIOCSTI: Final = 0x5412
+_TIOCLINUX: Final = 0x541C
+# AF_UNIX, AF_INET, AF_INET6. Others are not bound to the network namespace (AF_VSOCK) or are rich in holes (AF_ALG, AF_PACKET).
+_FAMILIES: Final = (1, 2, 10)
+_AF_NETLINK: Final = 16
+_NETLINK_ROUTE: Final = 0
+
+# linux/bpf_common.h, linux/seccomp.h
+_LOAD: Final = 0x20
+_JUMP_EQUAL: Final = 0x15
+_JUMP_GREATER_EQUAL: Final = 0x35
+_JUMP_SET: Final = 0x45
+_RETURN: Final = 0x06
+_ALLOW: Final = 0x7FFF0000
+_ERRNO: Final = 0x00050000
+_NR, _ARCH, _ARGUMENTS = 0, 4, 16
+
+
+def program(machine: str = "") -> bytes:
+    """The filter as an array of ``struct sock_filter``. Raises :class:`KeyError` on a machine that has no table here."""
+    arch, denied, clone, ioctl, socket = _MACHINES[machine or platform.machine()]
+    code = [
+        _load(_ARCH),
+        *_unless(_JUMP_EQUAL, arch, errno.EPERM),
+        _load(_NR),
+        *_when(_JUMP_GREATER_EQUAL, _X32_BIT, errno.ENOSYS),
+        *_when(_JUMP_EQUAL, _CLONE3, errno.ENOSYS),
+    ]
+    for number in sorted(denied.values()):
+        code += _when(_JUMP_EQUAL, number, errno.EPERM)
+    code += _on_call(clone, [_load_argument(0), *_when(_JUMP_SET, _NAMESPACE_FLAGS, errno.EPERM), _allow()])
+    code += _on_call(
+        ioctl,
+        [
+            _load_argument(1),
+            *_when(_JUMP_EQUAL, _TIOCSTI, errno.EPERM),
+            *_when(_JUMP_EQUAL, _TIOCLINUX, errno.EPERM),
+            _allow(),
+        ],
+    )
+    families = [line for family in _FAMILIES for line in (_jump(_JUMP_EQUAL, family, 0, 1), _allow())]
+    code += _on_call(
+        socket,
+        [
+            _load_argument(0),
+            *families,
+            *_unless(_JUMP_EQUAL, _AF_NETLINK, errno.EAFNOSUPPORT),
+            _load_argument(2),
+            *_unless(_JUMP_EQUAL, _NETLINK_ROUTE, errno.EPROTONOSUPPORT),
+            _allow(),
+        ],
+    )
+    code.append(_allow())
+    return b"".join(code)
+
+
+def program_fd() -> int:
+    """A descriptor to read the filter from, for ``bwrap --seccomp``."""
+    fd = os.memfd_create("seccomp", os.MFD_CLOEXEC)
+    os.write(fd, program())
+    os.lseek(fd, 0, os.SEEK_SET)
+    return fd
+
+
+def _line(code: int, value: int, if_true: int = 0, if_false: int = 0) -> bytes:
+    return struct.pack("=HBBI", code, if_true, if_false, value)
+
+
+def _load(offset: int) -> bytes:
+    return _line(_LOAD, offset)
+
+
+def _load_argument(index: int) -> bytes:
+    """The lower 32 bits (both machines are little-endian); the upper ones of these arguments are ignored by the kernel."""
+    return _load(_ARGUMENTS + 8 * index)
+
+
+def _jump(kind: int, value: int, if_true: int, if_false: int) -> bytes:
+    return _line(kind, value, if_true, if_false)
+
+
+def _allow() -> bytes:
+    return _line(_RETURN, _ALLOW)
+
+
+def _fail(number: int) -> bytes:
+    return _line(_RETURN, _ERRNO | number)
+
+
+def _when(kind: int, value: int, error: int) -> list[bytes]:
+    return [_jump(kind, value, 0, 1), _fail(error)]
+
+
+def _unless(kind: int, value: int, error: int) -> list[bytes]:
+    return [_jump(kind, value, 1, 0), _fail(error)]
+
+
+def _on_call(number: int, body: list[bytes]) -> list[bytes]:
+    """``body`` for one system call (it must return); others skip it."""
+    return [_jump(_JUMP_EQUAL, number, 0, len(body)), *body]

@@ -1,0 +1,170 @@
+"""The launcher: owns the bubblewrap sandboxes of this machine (``moorage/sandbox/bubblewrap.py``).
+
+``python localstack/launcher.py --socket PATH --state-dir DIR [--toolbox VENV]`` serves, over a Unix socket that only its user can
+open:
+
+* ``POST /v1/sandboxes`` with a spec: start the container's sandbox or find the one that runs; ``{"sandbox_id", "endpoint"}``.
+* ``GET /v1/sandboxes``, ``GET`` and ``DELETE /v1/sandboxes/{sandbox_id}``.
+
+Sandboxes do not mind when callers come and go. When the launcher ends, the kernel ends them all, and the next launcher removes what
+a killed one left on disk.
+"""
+
+import argparse
+import asyncio
+import contextlib
+import ctypes
+import fcntl
+import logging
+import shutil
+import signal
+import socket
+import tempfile
+from collections.abc import AsyncIterator, Iterator, Sequence
+from pathlib import Path
+from typing import Final
+
+import uvicorn
+from moorage import limits
+from moorage.errors import SandboxCapacity, SandboxError
+from moorage.sandbox.bubblewrap import Bubblewrap, Site, Toolbox, has_disable_userns, may_run_as_other_users
+from moorage.sandbox.control_groups import ControlGroups
+from moorage.sandbox.provisioner import EgressSpec, SandboxSpec
+from starlette.applications import Starlette
+from starlette.requests import Request
+from starlette.responses import JSONResponse
+from starlette.routing import Route
+
+log = logging.getLogger("moorage.launcher")
+
+SERVER_DIR: Final = Path(__file__).resolve().parents[1] / "functions" / "sandbox"
+PR_SET_PDEATHSIG: Final = 1
+
+
+def application(sandboxes: Bubblewrap) -> Starlette:
+    async def start(request: Request) -> JSONResponse:
+        body = await request.json()
+        egress = EgressSpec(**body["egress"]) if body["egress"] else None
+        try:
+            sandbox = await sandboxes.start(SandboxSpec(**{**body, "egress": egress}))
+        except SandboxCapacity as error:
+            return refused(503, error)
+        except SandboxError as error:
+            return refused(500, error)
+        return JSONResponse({"sandbox_id": sandbox.sandbox_id, "endpoint": sandbox.endpoint})
+
+    async def running(request: Request) -> JSONResponse:
+        data = [{"sandbox_id": each.sandbox_id, "endpoint": each.endpoint} for each in sandboxes.running()]
+        return JSONResponse({"data": data})
+
+    async def describe(request: Request) -> JSONResponse:
+        return JSONResponse({"status": sandboxes.describe(request.path_params["sandbox_id"])})
+
+    async def stop(request: Request) -> JSONResponse:
+        await sandboxes.stop(request.path_params["sandbox_id"])
+        return JSONResponse({})
+
+    @contextlib.asynccontextmanager
+    async def lifespan(app: Starlette) -> AsyncIterator[None]:
+        yield
+        await sandboxes.stop_all()
+
+    routes = [
+        Route("/v1/sandboxes", start, methods=["POST"]),
+        Route("/v1/sandboxes", running, methods=["GET"]),
+        Route("/v1/sandboxes/{sandbox_id}", describe, methods=["GET"]),
+        Route("/v1/sandboxes/{sandbox_id}", stop, methods=["DELETE"]),
+    ]
+    return Starlette(routes=routes, lifespan=lifespan)
+
+
+def refused(status: int, error: SandboxError) -> JSONResponse:
+    log.warning("%s", error.message)
+    return JSONResponse({"error": {"message": error.message}}, status)
+
+
+def serve(options: argparse.Namespace) -> None:
+    if options.exit_with_parent:
+        ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGTERM, 0, 0, 0)
+    with only_launcher(options.state_dir), runtime_directory(options.state_dir) as runtime_dir:
+        site = prepared_site(options, runtime_dir)
+        with listening(options.socket) as listener:
+            config = uvicorn.Config(application(Bubblewrap(site)), log_level="warning", loop="asyncio", ws="none")
+            asyncio.run(uvicorn.Server(config).serve(sockets=[listener]))
+
+
+@contextlib.contextmanager
+def only_launcher(state_dir: Path) -> Iterator[None]:
+    """One launcher per state directory. The lock goes with the process, so a killed one leaves none behind."""
+    state_dir.mkdir(parents=True, exist_ok=True, mode=0o700)
+    with open(state_dir / "launcher.lock", "w") as file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise SystemExit(f"Another launcher runs in {state_dir}.") from None
+        yield
+
+
+@contextlib.contextmanager
+def runtime_directory(state_dir: Path) -> Iterator[Path]:
+    """A private directory for sockets; that of a launcher that was killed is removed."""
+    note = state_dir / "runtime-dir"
+    with contextlib.suppress(FileNotFoundError):
+        old = Path(note.read_text())
+        if old.name.startswith("moorage-"):
+            shutil.rmtree(old, ignore_errors=True)
+    directory = Path(tempfile.mkdtemp(prefix="moorage-"))
+    note.write_text(str(directory))
+    try:
+        yield directory
+    finally:
+        shutil.rmtree(directory, ignore_errors=True)
+
+
+def prepared_site(options: argparse.Namespace, runtime_dir: Path) -> Site:
+    site = Site(
+        state_dir=options.state_dir.resolve(),
+        runtime_dir=runtime_dir,
+        server_dir=SERVER_DIR,
+        toolbox=Toolbox.at(options.toolbox) if options.toolbox else None,
+        groups=ControlGroups(Path("/sys/fs/cgroup"), Path("/proc/self/cgroup").read_text()),
+        runs_as_other_users=may_run_as_other_users(),
+        has_disable_userns=has_disable_userns(),
+        disk_bytes_max=options.disk_bytes,
+        sandboxes_max=options.sandboxes_max,
+    )
+    if not site.groups.are_available:
+        log.warning("No control groups here: memory is limited per process only, and CPU not at all.")
+    site.clear_leftovers()
+    site.prepare()
+    return site
+
+
+@contextlib.contextmanager
+def listening(path: Path) -> Iterator[socket.socket]:
+    """A Unix socket that only this user can open. The lock is ours, so a socket that lies there is dead."""
+    path.unlink(missing_ok=True)
+    with socket.socket(socket.AF_UNIX) as listener:
+        listener.bind(str(path))
+        path.chmod(0o600)
+        listener.listen(1024)
+        try:
+            yield listener
+        finally:
+            path.unlink(missing_ok=True)
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    parser = argparse.ArgumentParser(description="Own the bubblewrap sandboxes of this machine.")
+    parser.add_argument("--socket", type=Path, required=True, help="Unix socket to serve")
+    parser.add_argument("--state-dir", type=Path, required=True, help="where workspaces live, such as .moorage")
+    parser.add_argument("--toolbox", type=Path, help="virtual environment that every sandbox sees (requirements/toolbox.txt)")
+    parser.add_argument("--disk-bytes", type=int, default=limits.WORKSPACE_BYTES_MAX, help="disk quota of one sandbox")
+    parser.add_argument("--sandboxes-max", type=int, default=limits.LOCAL_SANDBOXES_MAX)
+    parser.add_argument("--exit-with-parent", action="store_true", help="end when the process that started the launcher ends")
+    logging.basicConfig(level=logging.WARNING, format="%(name)s: %(message)s")
+    serve(parser.parse_args(arguments))
+
+
+if __name__ == "__main__":
+    main()
