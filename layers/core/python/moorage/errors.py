@@ -293,7 +293,9 @@ def output_without_call(kind: str, call_id: str) -> ApiError:
 
 def _listed(words: tuple[str, ...]) -> str:
     quoted = [f"'{word}'" for word in words]
-    return quoted[0] if len(quoted) == 1 else f"{', '.join(quoted[:-1])}, and {quoted[-1]}"
+    if len(quoted) <= 2:
+        return " and ".join(quoted)
+    return f"{', '.join(quoted[:-1])}, and {quoted[-1]}"
 
 
 def file_too_large(bytes_max: int) -> ApiError:

@@ -95,7 +95,7 @@ def _domain(value: Any) -> str:
     """A host name in canonical form. Schemes, ports, paths and addresses are refused with a hint."""
     given: str = _domain_text(value)
     shown = given[:80]
-    name = given.strip().rstrip(".").lower()
+    name = given.rstrip(".").lower()
     if "/" in name or ":" in name:
         raise wrong_value(f"'{shown}' is not a domain. Give the host name alone, without scheme, port or path.")
     try:

@@ -1,0 +1,41 @@
+"""How events are written to a stream."""
+
+import orjson
+from moorage.wire import events
+from moorage.wire.events import Event, error_event, frame, obfuscated, sse
+
+
+def delta(text: str) -> Event:
+    return {"type": events.OUTPUT_TEXT_DELTA, "sequence_number": 4, "delta": text}
+
+
+def test_an_event_is_one_chunk_that_ends_with_a_blank_line() -> None:
+    chunk = sse(delta("line\nbreak"))
+    name, data, *end = chunk.split(b"\n")
+    assert name == b"event: response.output_text.delta"
+    assert data == b'data: {"type":"response.output_text.delta","sequence_number":4,"delta":"line\\nbreak"}'
+    assert end == [b"", b""]
+
+
+def test_a_frame_names_its_lane_if_there_is_one() -> None:
+    assert orjson.loads(frame(delta("x"))) == delta("x")
+    assert orjson.loads(frame(delta("x"), "lane")) == {**delta("x"), "stream_id": "lane"}
+
+
+def test_obfuscation_hides_how_long_a_delta_is() -> None:
+    lengths = {len(event["delta"]) + len(event["obfuscation"]) for event in (obfuscated(delta("x" * n)) for n in range(16))}
+    assert lengths == {16}
+    assert obfuscated(delta("hello"))["obfuscation"] != obfuscated(delta("hello"))["obfuscation"]
+
+
+def test_obfuscation_changes_neither_other_events_nor_the_event_itself() -> None:
+    event = delta("x")
+    obfuscated(event)
+    assert event == delta("x")
+    done: Event = {"type": events.OUTPUT_TEXT_DONE, "text": "x"}
+    assert obfuscated(done) is done
+
+
+def test_an_error_event_carries_the_payload_nested() -> None:
+    payload = {"message": "m", "type": "server_error", "param": None, "code": "server_error"}
+    assert error_event(payload, 3) == {"type": "error", "sequence_number": 3, "error": payload}

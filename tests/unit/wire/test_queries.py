@@ -1,0 +1,71 @@
+"""Query strings of listings and retrievals."""
+
+import pytest
+from moorage.errors import ApiError
+from moorage.wire.queries import Page, Retrieval, parse_page, parse_retrieval
+
+
+def test_a_listing_has_the_defaults_of_the_api() -> None:
+    assert parse_page([]) == Page(limit=20, order="desc", after=None, include=())
+
+
+def test_includes_are_repeated_with_or_without_brackets() -> None:
+    query = [
+        ("include[]", "message.input_image.image_url"),
+        ("include[]", "reasoning.encrypted_content"),
+        ("include", "message.input_image.image_url"),
+    ]
+    assert parse_page(query).include == ("message.input_image.image_url", "reasoning.encrypted_content")
+
+
+def test_a_page_is_read_from_its_query() -> None:
+    query = [("limit", "5"), ("order", "asc"), ("after", "msg_1"), ("name", "box")]
+    assert parse_page(query, others=("name",)) == Page(limit=5, order="asc", after="msg_1")
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "code"),
+    [
+        ("limit", "0", "integer_below_min_value"),
+        ("limit", "101", "integer_above_max_value"),
+        ("limit", "many", "invalid_type"),
+        ("limit", "-1", "invalid_type"),
+        ("limit", "٣", "invalid_type"),
+        ("limit", "9" * 5000, "invalid_type"),
+        ("limit", "", "invalid_type"),
+        ("order", "up", "invalid_value"),
+        ("before", "msg_1", "unsupported_parameter"),
+        ("colour", "red", "unknown_parameter"),
+    ],
+)
+def test_a_bad_query_of_a_listing_is_refused(name: str, value: str, code: str) -> None:
+    with pytest.raises(ApiError) as refused:
+        parse_page([(name, value)])
+    assert (refused.value.status, refused.value.param, refused.value.code) == (400, name, code)
+
+
+def test_a_bad_include_is_refused_where_it_stands() -> None:
+    with pytest.raises(ApiError) as refused:
+        parse_page([("include[]", "reasoning.encrypted_content"), ("include[]", "all")])
+    assert refused.value.param == "include[1]"
+
+
+def test_a_stream_is_resumed_after_an_event() -> None:
+    assert parse_retrieval([]) == Retrieval()
+    assert parse_retrieval([("stream", "true"), ("starting_after", "0"), ("include_obfuscation", "false")]) == Retrieval(
+        stream=True, starting_after=0, include_obfuscation=False
+    )
+
+
+@pytest.mark.parametrize(
+    ("query", "param"),
+    [
+        ([("starting_after", "3")], "starting_after"),
+        ([("stream", "true"), ("starting_after", "-1")], "starting_after"),
+        ([("stream", "maybe")], "stream"),
+    ],
+)
+def test_a_bad_query_of_a_retrieval_is_refused(query: list[tuple[str, str]], param: str) -> None:
+    with pytest.raises(ApiError) as refused:
+        parse_retrieval(query)
+    assert refused.value.param == param
