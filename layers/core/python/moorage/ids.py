@@ -11,9 +11,33 @@ from typing import Final
 _BASE62: Final = string.ascii_letters + string.digits
 
 
+_UNIQUE_HEX: Final = 40
+"""Hex digits that a response and its items share (160 random bits); eight more tell the items apart."""
+
+_RESPONSE_MARK: Final = "0" * 8
+
+
 def new_id(prefix: str) -> str:
-    """A fresh id such as ``resp_<48 hex digits>``; 192 random bits, so that two never meet."""
+    """A fresh id such as ``conv_<48 hex digits>``; 192 random bits, so that two never meet."""
     return f"{prefix}_{secrets.token_hex(24)}"
+
+
+def new_response_id() -> str:
+    """A response's id; :func:`response_of` finds it again from any of its items' ids."""
+    return f"resp_{secrets.token_hex(_UNIQUE_HEX // 2)}{_RESPONSE_MARK}"
+
+
+def new_item_id(prefix: str, response_id: str) -> str:
+    """The id of an output item. It carries its response's digits, so that an ``item_reference`` needs no index."""
+    return f"{prefix}_{response_id.removeprefix('resp_')[:_UNIQUE_HEX]}{secrets.token_hex(4)}"
+
+
+def response_of(item_id: str) -> str | None:
+    """The id of the response that an output item belongs to; None for ids that were not made here."""
+    _, _, digits = item_id.rpartition("_")
+    if len(digits) != _UNIQUE_HEX + len(_RESPONSE_MARK) or not set(digits) <= set(string.hexdigits):
+        return None
+    return f"resp_{digits[:_UNIQUE_HEX]}{_RESPONSE_MARK}"
 
 
 def new_call_id() -> str:

@@ -42,6 +42,12 @@ def response(tenant_id: str, response_id: str) -> str:
     return f"T#{tenant_id}#R#{response_id}"
 
 
+def response_of(pk: str) -> tuple[str, str]:
+    """Tenant and id back from :func:`response`."""
+    _, tenant_id, _, response_id = pk.split("#")
+    return tenant_id, response_id
+
+
 def event(sequence_number: int) -> str:
     """Sort key of the batch whose first event has this number."""
     return f"{EVENT_PREFIX}{sequence_number:012d}"

@@ -1,0 +1,105 @@
+"""The HTTP surface: one ASGI application for every way of running (uvicorn, Lambda Web Adapter, Mangum)."""
+
+import logging
+import secrets
+from collections.abc import Iterable
+from typing import Any, Final
+
+from fastapi import APIRouter, FastAPI, Request
+from starlette.datastructures import Headers, MutableHeaders
+from starlette.exceptions import HTTPException
+from starlette.responses import Response
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from moorage.api.answers import JsonResponse
+from moorage.errors import ApiError, bad_request, invalid_api_key, not_found, server_error
+from moorage.runtime import Runtime
+
+_log: Final = logging.getLogger("moorage.api")
+_OPEN_PATHS: Final = frozenset({"/healthz", "/openapi.json"})
+
+
+def create_app(runtime: Runtime, routers: Iterable[APIRouter]) -> FastAPI:
+    """The application with these routers under ``/v1``. The caller owns the runtime and closes it."""
+    app = FastAPI(title="moorage", docs_url=None, redoc_url=None, openapi_url=None)
+    app.state.runtime = runtime
+    for router in routers:
+        app.include_router(router, prefix="/v1")
+    app.add_api_route("/healthz", _healthz, methods=["GET"])
+    app.add_exception_handler(ApiError, _on_api_error)
+    app.add_exception_handler(HTTPException, _on_http_error)
+    app.add_middleware(Gate, runtime=runtime)
+    return app
+
+
+async def _healthz() -> dict[str, str]:
+    return {"status": "ok"}
+
+
+async def _on_api_error(request: Request, error: Exception) -> Response:
+    assert isinstance(error, ApiError)
+    return JsonResponse(error.envelope(), status_code=error.status, headers=error.headers)
+
+
+async def _on_http_error(request: Request, error: Exception) -> Response:
+    """What the router itself refuses, in OpenAI's envelope."""
+    assert isinstance(error, HTTPException)
+    if error.status_code == 404:
+        refusal = not_found(f"Invalid URL ({request.method} {request.url.path})", code="unknown_url")
+    elif error.status_code == 405:
+        refusal = ApiError(405, f"Not allowed to {request.method} on {request.url.path}.", code="method_not_supported")
+    else:
+        refusal = bad_request(str(error.detail))
+    return JsonResponse(refusal.envelope(), status_code=error.status_code, headers=error.headers)
+
+
+class Gate:
+    """No key, no request: authenticates, names the request (``x-request-id``), and answers for what nobody foresaw.
+
+    A plain ASGI middleware, because Starlette's ``BaseHTTPMiddleware`` puts a queue between a stream and its client.
+    """
+
+    def __init__(self, app: ASGIApp, runtime: Runtime) -> None:
+        self._app = app
+        self._runtime = runtime
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] not in ("http", "websocket"):
+            await self._app(scope, receive, send)
+            return
+        request_id = f"req_{secrets.token_hex(16)}"
+        scope.setdefault("state", {})["request_id"] = request_id
+        has_started = False
+
+        async def send_named(message: Message) -> None:
+            nonlocal has_started
+            if message["type"] == "http.response.start":
+                has_started = True
+                MutableHeaders(scope=message)["x-request-id"] = request_id
+            await send(message)
+
+        try:
+            if scope["path"] not in _OPEN_PATHS:
+                scope["state"]["tenant_id"] = await self._tenant(Headers(scope=scope))
+            await self._app(scope, receive, send_named)
+        except ApiError as error:
+            await self._refuse(scope, receive, send_named, error)
+        except Exception:
+            _log.exception("unhandled error", extra={"request_id": request_id, "path": scope["path"]})
+            if has_started:
+                raise
+            await self._refuse(scope, receive, send_named, server_error())
+
+    async def _tenant(self, headers: Headers) -> str:
+        scheme, _, secret = headers.get("authorization", "").partition(" ")
+        tenant_id = await self._runtime.api_keys.tenant_of(secret.strip()) if scheme.lower() == "bearer" else None
+        if tenant_id is None:
+            raise invalid_api_key()
+        return tenant_id
+
+    async def _refuse(self, scope: Scope, receive: Receive, send: Send, error: ApiError) -> None:
+        if scope["type"] == "websocket":
+            await send({"type": "websocket.close", "code": 1008, "reason": error.message[:120]})
+            return
+        answer: Any = JsonResponse(error.envelope(), status_code=error.status, headers=error.headers)
+        await answer(scope, receive, send)

@@ -1,0 +1,282 @@
+"""``/v1/responses``: create, retrieve, delete, cancel, list input items."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import suppress
+from typing import Any, Final
+
+from fastapi import APIRouter, Request
+from starlette.responses import Response, StreamingResponse
+
+from moorage import limits
+from moorage.api import sse
+from moorage.api.answers import JsonResponse
+from moorage.api.bodies import read_body
+from moorage.errors import ApiError, MoorageError, bad_request
+from moorage.loop import finish, recover, tool_step
+from moorage.loop.create import Inline, Prepared, prepare, start_background, start_sandbox
+from moorage.runtime import Runtime
+from moorage.store.event_log import FINAL_TYPES, Event
+from moorage.store.executions import ENDED
+from moorage.store.responses import Snapshot, StoredResponse
+from moorage.wire.queries import parse_page, parse_retrieval
+from moorage.wire.requests import CreateRequest, parse_create
+from moorage.wire.responses import deleted, list_object, listed_item
+
+router = APIRouter()
+
+_STATUS_OF: Final = {
+    "rate_limit_exceeded": 429,
+    "insufficient_quota": 429,
+    "context_length_exceeded": 400,
+    "invalid_prompt": 400,
+    "model_not_found": 404,
+}
+"""HTTP status of a response that failed before it put anything out, by the error's code; the others are 502."""
+
+
+@router.post("/responses")
+async def create(request: Request) -> Response:
+    runtime: Runtime = request.app.state.runtime
+    wanted = parse_create(await read_body(request))
+    prepared = await prepare(runtime, request.state.tenant_id, wanted)
+    headers = {"x-moorage-notice": " ".join(wanted.notices)} if wanted.notices else {}
+    if wanted.background:
+        return await _create_in_background(runtime, prepared, wanted, headers)
+    run = _Foreground(runtime, prepared, wanted.include_obfuscation)
+    if wanted.stream:
+        return sse.stream(run.chunks(), headers)
+    return await run.answer(headers)
+
+
+async def _create_in_background(
+    runtime: Runtime, prepared: Prepared, wanted: CreateRequest, headers: dict[str, str]
+) -> Response:
+    queued = await start_background(runtime, prepared)
+    sandbox = start_sandbox(runtime, prepared.stored)
+    if sandbox is not None:
+        runtime.keep(sandbox)
+    if wanted.stream:
+        log = runtime.responses.log_of(prepared.stored)
+        return sse.stream(sse.tail(log, -1, include_obfuscation=wanted.include_obfuscation), headers)
+    return JsonResponse(queued, headers=headers)
+
+
+class _Foreground:
+    """One foreground response and the client that waits for it."""
+
+    def __init__(self, runtime: Runtime, prepared: Prepared, include_obfuscation: bool) -> None:
+        self._runtime = runtime
+        self._prepared = prepared
+        self._include_obfuscation = include_obfuscation
+        self._events: asyncio.Queue[Event | None] = asyncio.Queue()
+        self._inline = Inline(runtime, prepared, self._events.put_nowait)
+        self._last = -1
+
+    async def chunks(self) -> AsyncIterator[bytes]:
+        """The stream: events of this process first, then, after a hand-over, those of the log."""
+        task = self._start()
+        try:
+            is_final = False
+            while not is_final:
+                events = await self._next()
+                if events is None:
+                    break
+                if not events:
+                    yield sse.KEEP_ALIVE
+                    continue
+                self._last = events[-1]["sequence_number"]
+                is_final = events[-1]["type"] in FINAL_TYPES
+                yield sse.encode(events, include_obfuscation=self._include_obfuscation)
+            await task
+            if not is_final:
+                log = self._runtime.responses.log_of(self._prepared.stored)
+                async for chunk in sse.tail(log, self._last, include_obfuscation=self._include_obfuscation):
+                    yield chunk
+        finally:
+            self._leave(task)
+
+    async def answer(self, headers: dict[str, str]) -> Response:
+        """The response object when it has ended. After a minute of silence the body begins with white space, which JSON allows,
+        so that no idle limit on the way cuts the connection."""
+        task = asyncio.create_task(self._final())
+        done, _ = await asyncio.wait({task}, timeout=limits.JSON_SILENCE_SECONDS)
+        if not done:
+            return StreamingResponse(self._patiently(task), media_type="application/json", headers=headers)
+        response = await task
+        if response["status"] == "failed" and not response["output"]:
+            raise _as_error(response["error"])
+        return JsonResponse(response, headers=headers)
+
+    async def _patiently(self, task: asyncio.Task[dict[str, Any]]) -> AsyncIterator[bytes]:
+        try:
+            while not task.done():
+                yield b" "
+                await asyncio.wait({task}, timeout=limits.KEEP_ALIVE_SECONDS)
+            yield bytes(JsonResponse(await task).body)
+        finally:
+            task.cancel()
+
+    async def _final(self) -> dict[str, Any]:
+        task = self._start()
+        try:
+            while True:
+                events = await self._next()
+                if events is None:
+                    break
+                if events:
+                    self._last = events[-1]["sequence_number"]
+                    if events[-1]["type"] in FINAL_TYPES:
+                        final: dict[str, Any] = events[-1]["response"]
+                        return final
+            await task
+            async for batch in self._runtime.responses.log_of(self._prepared.stored).tail(self._last):
+                if batch and batch[-1]["type"] in FINAL_TYPES:
+                    ended: dict[str, Any] = batch[-1]["response"]
+                    return ended
+            raise AssertionError("a log's tail ended without a final event")
+        finally:
+            self._leave(task)
+
+    def _start(self) -> asyncio.Task[None]:
+        task = asyncio.create_task(self._inline.run())
+        task.add_done_callback(lambda _: self._events.put_nowait(None))
+        return task
+
+    async def _next(self) -> list[Event] | None:
+        """What has come, at least one event; an empty list after a silence, None when no more will come from here."""
+        try:
+            first = await asyncio.wait_for(self._events.get(), limits.KEEP_ALIVE_SECONDS)
+        except TimeoutError:
+            return []
+        if first is None:
+            return None
+        events = [first]
+        while not self._events.empty():
+            event = self._events.get_nowait()
+            if event is None:
+                self._events.put_nowait(None)
+                break
+            events.append(event)
+        return events
+
+    def _leave(self, task: asyncio.Task[None]) -> None:
+        """The stream is over or its client is gone. What has been handed over goes on; the rest is cancelled."""
+        if not task.done() and not self._inline.is_handed_over:
+            task.cancel()
+            self._runtime.keep(asyncio.create_task(self._abandon(task)))
+        elif not self._prepared.stored.is_stored and self._inline.is_handed_over:
+            self._runtime.keep(asyncio.create_task(erase(self._runtime, self._prepared.stored)))
+
+    async def _abandon(self, task: asyncio.Task[None]) -> None:
+        with suppress(asyncio.CancelledError, MoorageError):
+            await task
+        if not self._inline.is_handed_over:
+            await self._inline.abandon()
+
+
+def _as_error(error: dict[str, Any]) -> ApiError:
+    """A response that failed before it put anything out answers like a request that failed."""
+    code = error["code"]
+    status = _STATUS_OF.get(code, 502)
+    kind = {429: "rate_limit_error", 502: "server_error"}.get(status, "invalid_request_error")
+    return ApiError(status, error["message"], type=kind, code=code)
+
+
+@router.get("/responses/{response_id}")
+async def retrieve(request: Request, response_id: str) -> Response:
+    runtime: Runtime = request.app.state.runtime
+    retrieval = parse_retrieval(request.query_params.multi_items())
+    snapshot = await _snapshot(runtime, request.state.tenant_id, response_id)
+    if not retrieval.stream:
+        return JsonResponse(await current_object(runtime, snapshot))
+    after = -1 if retrieval.starting_after is None else retrieval.starting_after
+    log = runtime.responses.log_of(snapshot.stored)
+    if snapshot.last is not None and snapshot.is_final and after >= snapshot.last.following - 1:
+        raise bad_request(
+            f"The response ended with event {snapshot.last.following - 1}: nothing comes after {after}.", param="starting_after"
+        )
+    return sse.stream(sse.tail(log, after, include_obfuscation=retrieval.include_obfuscation))
+
+
+async def _snapshot(runtime: Runtime, tenant_id: str, response_id: str) -> Snapshot:
+    snapshot = await runtime.responses.snapshot(tenant_id, response_id)
+    return await recover.declare_lost(runtime, snapshot)
+
+
+async def current_object(runtime: Runtime, snapshot: Snapshot) -> dict[str, Any]:
+    """The response as it stands: the final event's object, or what its finished items come to."""
+    if snapshot.is_final:
+        return snapshot.final_object
+    stored = snapshot.stored
+    is_queued = snapshot.last is not None and snapshot.last.events[-1]["type"] == "response.queued"
+    done = await runtime.responses.done_items(stored)
+    return finish.object_of(
+        stored,
+        status="queued" if is_queued else "in_progress",
+        now=int(runtime.clock()),
+        output=[done[index] for index in sorted(done)],
+    )
+
+
+@router.delete("/responses/{response_id}")
+async def delete(request: Request, response_id: str) -> Response:
+    runtime: Runtime = request.app.state.runtime
+    tenant_id: str = request.state.tenant_id
+    snapshot = await runtime.responses.snapshot(tenant_id, response_id)
+    if not snapshot.is_final:
+        await _stop(runtime, snapshot)
+    await erase(runtime, snapshot.stored)
+    return JsonResponse(deleted(response_id, "response"))
+
+
+async def erase(runtime: Runtime, stored: StoredResponse) -> None:
+    """Remove everything of a response, once nothing can write to it any more."""
+    if stored.is_looping or not stored.is_stored:
+        deadline = asyncio.get_running_loop().time() + limits.ERASE_WAIT_SECONDS
+        while asyncio.get_running_loop().time() < deadline:
+            if await runtime.executions.status(stored.execution) in (None, *ENDED):
+                break
+            await asyncio.sleep(limits.TAIL_POLL_SECONDS_MAX)
+    await runtime.responses.delete(stored.tenant_id, stored.response_id)
+
+
+@router.post("/responses/{response_id}/cancel")
+async def cancel(request: Request, response_id: str) -> Response:
+    runtime: Runtime = request.app.state.runtime
+    snapshot = await runtime.responses.snapshot(request.state.tenant_id, response_id)
+    if not snapshot.stored.is_background:
+        raise bad_request("Cannot cancel a synchronous response.")
+    if snapshot.is_final:
+        return JsonResponse(snapshot.final_object)
+    return JsonResponse(await _stop(runtime, snapshot))
+
+
+async def _stop(runtime: Runtime, snapshot: Snapshot) -> dict[str, Any]:
+    """Flag it, kill what runs, write the end, stop the execution: each works without the next."""
+    stored = snapshot.stored
+    await runtime.responses.request_cancel(stored)
+    if snapshot.last is not None:
+        await tool_step.kill_running(runtime, stored, snapshot.last.writer.step)
+    ended = await finish.end_from_outside(runtime, stored, status="cancelled")
+    if stored.is_looping:
+        await runtime.executions.stop(stored.execution)
+    return ended
+
+
+@router.get("/responses/{response_id}/input_items")
+async def input_items(request: Request, response_id: str) -> Response:
+    """The items of the request, and those of the responses before it, newest first unless asked otherwise."""
+    runtime: Runtime = request.app.state.runtime
+    page = parse_page(request.query_params.multi_items())
+    snapshot = await runtime.responses.snapshot(request.state.tenant_id, response_id)
+    items = list(snapshot.stored.input_items)
+    if page.order == "desc":
+        items.reverse()
+    if page.after is not None:
+        at = next((i for i, item in enumerate(items) if item["id"] == page.after), None)
+        if at is None:
+            raise bad_request(f"No item with id '{page.after}' in this list.", param="after")
+        items = items[at + 1 :]
+    shown = [listed_item(item, page.include) for item in items[: page.limit]]
+    return JsonResponse(list_object(shown, has_more=len(items) > page.limit))

@@ -1,0 +1,41 @@
+"""Server-sent events: how a response's events become bytes.
+
+Events that are there together leave in one chunk, but never a part of one: parsers in the field lose an event that is cut by a chunk.
+"""
+
+import asyncio
+from collections.abc import AsyncIterator, Iterable
+from typing import Final
+
+from starlette.responses import StreamingResponse
+
+from moorage import limits
+from moorage.store.event_log import Event, EventLog
+from moorage.wire.events import obfuscated, sse
+
+KEEP_ALIVE: Final = b": keep-alive\n\n"
+_HEADERS: Final = {"cache-control": "no-cache", "x-accel-buffering": "no"}
+
+
+def stream(chunks: AsyncIterator[bytes], headers: dict[str, str] | None = None) -> StreamingResponse:
+    return StreamingResponse(chunks, media_type="text/event-stream", headers=_HEADERS | (headers or {}))
+
+
+def encode(events: Iterable[Event], *, include_obfuscation: bool) -> bytes:
+    """Whole events as one chunk."""
+    if include_obfuscation:
+        return b"".join(sse(obfuscated(event)) for event in events)
+    return b"".join(map(sse, events))
+
+
+async def tail(log: EventLog, after: int, *, include_obfuscation: bool) -> AsyncIterator[bytes]:
+    """The events after this number to the end of the log, with comments that keep the connection awake."""
+    loop = asyncio.get_running_loop()
+    quiet_since = loop.time()
+    async for events in log.tail(after):
+        if events is not None:
+            quiet_since = loop.time()
+            yield encode(events, include_obfuscation=include_obfuscation)
+        elif loop.time() - quiet_since > limits.KEEP_ALIVE_SECONDS:
+            quiet_since = loop.time()
+            yield KEEP_ALIVE

@@ -1,0 +1,393 @@
+"""Deltas in, items and events out: the one place that knows the order of a response's events.
+
+The order per item is the recorded one of the live API. At most one item is open at a time; opening another closes it. The caller
+gives the sink (which numbers and stores events) and the lowering's reverse mapping, so that a model that was offered ``shell`` as a
+function still yields ``shell_call`` items.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+import orjson
+
+from moorage import ids, limits
+from moorage.model import base
+from moorage.model.base import Delta, Item
+from moorage.model.lowering import Original
+
+Emit = Callable[[dict[str, Any]], None]
+
+_COMMAND_PIECE_CHARS = 2_000
+"""A command that arrived whole is sent in pieces of this size, so that no event grows large."""
+
+
+@dataclass(slots=True)
+class _Open:
+    item: Item
+    index: int
+    part_open: bool = False
+    original: Original | None = None
+    arguments: str = ""
+    """What a lowered call has said so far."""
+
+
+@dataclass(slots=True)
+class Assembler:
+    """Builds the output items of one model step."""
+
+    response_id: str
+    emit: Emit
+    next_index: int
+    restore: Callable[[str], Original]
+    container_id: str | None = None
+    """The container that hosted calls run in."""
+    annotate: Callable[[str], list[dict[str, Any]]] = lambda text: []
+    """Citations for a finished text."""
+    items: dict[int, Item] = field(default_factory=dict)
+    """Finished items of this step by output index."""
+    misfits: set[int] = field(default_factory=set)
+    """Output indexes of calls whose arguments did not fit their tool: the model is told, nobody else is asked."""
+    usage: base.UsageReported = field(default_factory=lambda: base.UsageReported(0, 0))
+    finished: base.Finished | None = None
+    _open: _Open | None = None
+
+    def feed(self, delta: Delta) -> None:
+        match delta:
+            case base.MessageStarted(phase):
+                self._start_message(phase)
+            case base.TextDelta(text, logprobs):
+                if text:
+                    self._text(text, [dict(entry) for entry in logprobs])
+            case base.RefusalDelta(text):
+                self._refusal(text)
+            case base.AnnotationAdded(annotation):
+                self._annotation(dict(annotation))
+            case base.ReasoningStarted():
+                self._start_reasoning()
+            case base.SummaryDelta(text, index):
+                self._summary(text, index)
+            case base.ReasoningTextDelta(text):
+                self._reasoning_text(text)
+            case base.CallStarted():
+                self._start_call(delta)
+            case base.CallDelta(text):
+                self._call(text)
+            case base.ItemDone(encrypted_content):
+                self.close(encrypted_content=encrypted_content)
+            case base.ItemPassed(item):
+                self._pass(item)
+            case base.UsageReported():
+                self.usage = delta
+            case base.Finished():
+                self.close()
+                self.finished = delta
+
+    def abandon(self) -> None:
+        """Close the open item as ``incomplete``: the upstream broke off."""
+        self.close(status="incomplete")
+
+    # --- messages ---
+
+    def _start_message(self, phase: str | None) -> None:
+        item: Item = {"id": self._id("msg"), "type": "message", "status": "in_progress", "role": "assistant", "content": []}
+        if phase is not None:
+            item["phase"] = phase
+        self._add(item)
+
+    def _message_part(self, type_: str) -> _Open:
+        """The open message with an open part of this type."""
+        if self._open is None or self._open.item["type"] != "message":
+            self._start_message(None)
+        open_ = self._open
+        assert open_ is not None
+        content = open_.item["content"]
+        if open_.part_open and content[-1]["type"] != type_:
+            self._end_part(open_)
+        if not open_.part_open:
+            part: Item = (
+                {"type": "output_text", "text": "", "annotations": [], "logprobs": []}
+                if type_ == "output_text"
+                else {"type": "refusal", "refusal": ""}
+            )
+            content.append(part)
+            open_.part_open = True
+            self._send("content_part.added", open_, content_index=len(content) - 1, part=dict(part))
+        return open_
+
+    def _text(self, text: str, logprobs: list[dict[str, Any]]) -> None:
+        open_ = self._message_part("output_text")
+        part = open_.item["content"][-1]
+        part["text"] += text
+        part["logprobs"] += logprobs
+        self._send(
+            "output_text.delta", open_, content_index=len(open_.item["content"]) - 1, delta=text, logprobs=logprobs
+        )
+
+    def _refusal(self, text: str) -> None:
+        open_ = self._message_part("refusal")
+        open_.item["content"][-1]["refusal"] += text
+        self._send("refusal.delta", open_, content_index=len(open_.item["content"]) - 1, delta=text)
+
+    def _annotation(self, annotation: dict[str, Any]) -> None:
+        open_ = self._message_part("output_text")
+        annotations = open_.item["content"][-1]["annotations"]
+        annotations.append(annotation)
+        self._send(
+            "output_text.annotation.added",
+            open_,
+            content_index=len(open_.item["content"]) - 1,
+            annotation_index=len(annotations) - 1,
+            annotation=annotation,
+        )
+
+    def _end_part(self, open_: _Open) -> None:
+        index = len(open_.item["content"]) - 1
+        part = open_.item["content"][index]
+        if part["type"] == "output_text":
+            for annotation in self.annotate(part["text"]):
+                self._annotation(annotation)
+            self._send("output_text.done", open_, content_index=index, text=part["text"], logprobs=part["logprobs"])
+        else:
+            self._send("refusal.done", open_, content_index=index, refusal=part["refusal"])
+        self._send("content_part.done", open_, content_index=index, part=part)
+        open_.part_open = False
+
+    # --- reasoning ---
+
+    def _start_reasoning(self) -> None:
+        self._add({"id": self._id("rs"), "type": "reasoning", "summary": []})
+
+    def _reasoning(self) -> _Open:
+        if self._open is None or self._open.item["type"] != "reasoning":
+            self._start_reasoning()
+        assert self._open is not None
+        return self._open
+
+    def _summary(self, text: str, index: int) -> None:
+        open_ = self._reasoning()
+        summary = open_.item["summary"]
+        while len(summary) <= index:
+            self._end_summary(open_)
+            summary.append({"type": "summary_text", "text": ""})
+            open_.part_open = True
+            self._send("reasoning_summary_part.added", open_, summary_index=len(summary) - 1, part=dict(summary[-1]))
+        summary[index]["text"] += text
+        self._send("reasoning_summary_text.delta", open_, summary_index=index, delta=text)
+
+    def _end_summary(self, open_: _Open) -> None:
+        if open_.part_open:
+            index = len(open_.item["summary"]) - 1
+            part = open_.item["summary"][index]
+            self._send("reasoning_summary_text.done", open_, summary_index=index, text=part["text"])
+            self._send("reasoning_summary_part.done", open_, summary_index=index, part=part)
+            open_.part_open = False
+
+    def _reasoning_text(self, text: str) -> None:
+        open_ = self._reasoning()
+        content = open_.item.setdefault("content", [])
+        if not content:
+            content.append({"type": "reasoning_text", "text": ""})
+        content[0]["text"] += text
+        self._send("reasoning_text.delta", open_, content_index=0, delta=text)
+
+    # --- calls ---
+
+    def _start_call(self, call: base.CallStarted) -> None:
+        original = self.restore(call.name) if call.namespace is None else Original(call.kind, call.name, call.namespace)
+        call_id = (call.call_id or ids.new_call_id())[: limits.CALL_ID_CHARS_MAX]
+        match original.type:
+            case "function":
+                item = {
+                    "id": self._id("fc"),
+                    "type": "function_call",
+                    "status": "in_progress",
+                    "call_id": call_id,
+                    "name": original.name,
+                    "arguments": "",
+                }
+            case "custom":
+                item = {
+                    "id": self._id("ctc"),
+                    "type": "custom_tool_call",
+                    "status": "in_progress",
+                    "call_id": call_id,
+                    "name": original.name,
+                    "input": "",
+                }
+            case _:
+                # The item's fields come from the arguments, which must be whole first: it is added when the call closes.
+                self.close()
+                self._open = _Open({"type": original.type, "call_id": call_id}, -1, original=original)
+                return
+        if original.namespace is not None:
+            item["namespace"] = original.namespace
+        self._add(item, original=original)
+
+    def _call(self, text: str) -> None:
+        open_ = self._open
+        assert open_ is not None, "a call's delta without a call"
+        open_.arguments += text
+        match open_.item["type"]:
+            case "function_call":
+                open_.item["arguments"] += text
+                self._send("function_call_arguments.delta", open_, delta=text)
+            case _:
+                pass
+        # A custom tool's input may be wrapped in JSON by the lowering; it is sent when it can be unwrapped, at the end.
+
+    def _end_call(self, open_: _Open) -> None:
+        item = open_.item
+        match item["type"]:
+            case "function_call":
+                self._send("function_call_arguments.done", open_, name=item["name"], arguments=item["arguments"])
+            case "custom_tool_call":
+                assert open_.original is not None
+                item["input"] = open_.original.custom_input(open_.arguments)
+                if item["input"]:
+                    self._send("custom_tool_call_input.delta", open_, delta=item["input"])
+                self._send("custom_tool_call_input.done", open_, input=item["input"])
+
+    def _restore_call(self, open_: _Open, *, status: str) -> None:
+        """A lowered call of another kind is whole: give it back in its own form."""
+        assert open_.original is not None
+        self._open = None
+        if status != "completed":
+            return  # Never shown to anyone: nothing to close.
+        item = open_.original.call_item(open_.arguments, open_.item["call_id"])
+        if item["type"] == "function_call":
+            self.misfits.add(self.next_index)
+            self._add(item | {"id": self._id("fc"), "status": "in_progress"})
+            self.close()
+        else:
+            self._pass(item)
+
+    # --- whole items ---
+
+    def _pass(self, item: Item) -> None:
+        """An item that came whole, from the upstream or from a lowered call; its events are those of its kind."""
+        self.close()
+        match item["type"]:
+            case "shell_call":
+                self._shell_call(item)
+            case "apply_patch_call":
+                self._apply_patch_call(item)
+            case "code_interpreter_call":
+                self._code_interpreter_call(item)
+            case _:
+                self._add(item | {"id": self._id(_PREFIXES.get(item["type"], "item"))})
+                self.close()
+
+    def _shell_call(self, item: Item) -> None:
+        action = item["action"]
+        environment = (
+            {"type": "container_reference", "container_id": self.container_id} if self.container_id else {"type": "local"}
+        )
+        whole = {
+            "id": self._id("sh"),
+            "type": "shell_call",
+            "status": "in_progress",
+            "call_id": item["call_id"],
+            "action": {
+                "commands": [],
+                "max_output_length": action.get("max_output_length"),
+                "timeout_ms": action.get("timeout_ms"),
+            },
+            "environment": environment,
+        }
+        open_ = self._add(whole)
+        for index, command in enumerate(action["commands"]):
+            # These three events have no item_id (recorded live streams, openai SDK types).
+            head = {"output_index": open_.index, "command_index": index}
+            self.emit({"type": "response.shell_call_command.added", "command": "", **head})
+            for start in range(0, len(command), _COMMAND_PIECE_CHARS):
+                piece = command[start : start + _COMMAND_PIECE_CHARS]
+                self.emit({"type": "response.shell_call_command.delta", "delta": piece, **head})
+            self.emit({"type": "response.shell_call_command.done", "command": command, **head})
+        whole["action"] = whole["action"] | {"commands": list(action["commands"])}
+        self.close()
+
+    def _apply_patch_call(self, item: Item) -> None:
+        operation = item["operation"]
+        diff = operation.get("diff")
+        shown = operation if diff is None else operation | {"diff": ""}
+        open_ = self._add(item | {"id": self._id("apc"), "operation": shown, "status": "in_progress"})
+        if diff is not None:
+            self._send("apply_patch_call_operation_diff.delta", open_, delta=diff)
+            self._send("apply_patch_call_operation_diff.done", open_, diff=diff)
+            open_.item["operation"] = operation
+        self.close()
+
+    def _code_interpreter_call(self, item: Item) -> None:
+        """The call's first half; ``interpreting``, ``completed`` and ``output_item.done`` belong to the tool step that runs it."""
+        whole = {
+            "id": self._id("ci"),
+            "type": "code_interpreter_call",
+            "status": "in_progress",
+            "code": "",
+            "container_id": self.container_id,
+            "outputs": None,
+        }
+        open_ = self._add(whole)
+        self._send("code_interpreter_call.in_progress", open_)
+        self._send("code_interpreter_call_code.delta", open_, delta=item["code"])
+        self._send("code_interpreter_call_code.done", open_, code=item["code"])
+        self.items[open_.index] = whole | {"code": item["code"]}
+        self._open = None
+
+    # --- the frame of every item ---
+
+    def _id(self, prefix: str) -> str:
+        return ids.new_item_id(prefix, self.response_id)
+
+    def _add(self, item: Item, *, original: Original | None = None) -> _Open:
+        self.close()
+        self._open = _Open(item, self.next_index, original=original)
+        self.next_index += 1
+        self.emit(
+            {"type": "response.output_item.added", "output_index": self._open.index, "item": orjson.loads(orjson.dumps(item))}
+        )
+        return self._open
+
+    def close(self, *, status: str = "completed", encrypted_content: str | None = None) -> None:
+        """Close the open item, if there is one."""
+        open_ = self._open
+        if open_ is None:
+            return
+        if open_.index < 0:
+            self._restore_call(open_, status=status)
+            return
+        item = open_.item
+        match item["type"]:
+            case "message" if open_.part_open:
+                self._end_part(open_)
+            case "reasoning":
+                self._end_summary(open_)
+                if item.get("content"):
+                    self._send("reasoning_text.done", open_, content_index=0, text=item["content"][0]["text"])
+                if encrypted_content is not None:
+                    item["encrypted_content"] = encrypted_content
+            case "function_call" | "custom_tool_call" if status == "completed":
+                self._end_call(open_)
+        if "status" in item or status != "completed":
+            item["status"] = status
+        self.items[open_.index] = item
+        self._open = None
+        self.emit({"type": "response.output_item.done", "output_index": open_.index, "item": item})
+
+    def _send(self, type_: str, open_: _Open, **fields: Any) -> None:
+        self.emit({"type": f"response.{type_}", "item_id": open_.item["id"], "output_index": open_.index, **fields})
+
+
+_PREFIXES = {
+    "local_shell_call": "lsh",
+    "computer_call": "cu",
+    "tool_search_call": "tsc",
+    "web_search_call": "ws",
+    "file_search_call": "fs",
+    "mcp_call": "mcp",
+    "mcp_list_tools": "mcpl",
+    "mcp_approval_request": "mcpr",
+    "image_generation_call": "ig",
+    "compaction": "cmp",
+}

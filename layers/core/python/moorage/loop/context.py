@@ -1,0 +1,113 @@
+"""The model's input: the chain's items, then this request's, then what this response has made so far.
+
+Items are only ever appended, in this order, so that the rendered input of a step is an exact prefix of the next step's: that is
+what makes prompt caching work. Items that were left open when something broke are not part of it.
+"""
+
+from collections.abc import Iterable, Mapping
+from typing import Any, Final
+
+from moorage.errors import bad_request
+from moorage.model.base import Item
+
+OUTPUT_OF: Final = {
+    "function_call": "function_call_output",
+    "custom_tool_call": "custom_tool_call_output",
+    "shell_call": "shell_call_output",
+    "local_shell_call": "local_shell_call_output",
+    "apply_patch_call": "apply_patch_call_output",
+    "computer_call": "computer_call_output",
+    "tool_search_call": "tool_search_output",
+}
+"""Which item answers which call."""
+
+_CALL_OF: Final = {output: call for call, output in OUTPUT_OF.items()}
+
+
+def output_items(output: Iterable[Item]) -> list[Item]:
+    """The items of a response that count for what comes after it: whole ones."""
+    return [item for item in output if item.get("status") not in ("incomplete", "in_progress") or item["type"] == "reasoning"]
+
+
+def own_items(done: Mapping[int, Item]) -> list[Item]:
+    """A running response's finished items, in output order."""
+    return output_items(done[index] for index in sorted(done))
+
+
+def answer_orphans(items: list[Item]) -> list[Item]:
+    """Give every hosted call that never got its output (cancelled, failed) one that says so.
+
+    A call without an output is refused by every model provider. Only calls of earlier responses can be orphans.
+    """
+    answered = {item.get("call_id") for item in items if item["type"] == "shell_call_output"}
+    repaired: list[Item] = []
+    for item in items:
+        repaired.append(item)
+        if (
+            item["type"] == "shell_call"
+            and item["call_id"] not in answered
+            and (item.get("environment") or {}).get("type") == "container_reference"
+        ):
+            repaired.append(
+                {
+                    "type": "shell_call_output",
+                    "call_id": item["call_id"],
+                    "status": "incomplete",
+                    "max_output_length": None,
+                    "output": [
+                        {
+                            "stdout": "",
+                            "stderr": "The response ended before this command did; its output was not kept.",
+                            "outcome": {"type": "timeout"},
+                        }
+                    ],
+                }
+            )
+    return repaired
+
+
+def check_calls(items: list[Item]) -> None:
+    """Calls and outputs must belong together, as the OpenAI API demands of ``input``.
+
+    Raises 400 for an output without its call, for a client's call without its output, and for two items with one id.
+    """
+    calls: dict[tuple[str, str], str] = {}
+    answered: set[tuple[str, str]] = set()
+    seen: set[str] = set()
+    for item in items:
+        type_ = item["type"]
+        identity = item.get("id")
+        if identity is not None:
+            if identity in seen:
+                raise bad_request(
+                    f"Duplicate item found with id {identity}. Remove duplicate items from your input and try again.",
+                    param="input",
+                )
+            seen.add(identity)
+        call_id = item.get("call_id")
+        if call_id is None:
+            continue
+        if type_ in OUTPUT_OF:
+            calls[(type_, call_id)] = type_
+        elif type_ in _CALL_OF:
+            key = (_CALL_OF[type_], call_id)
+            if key not in calls:
+                raise bad_request(
+                    f"No tool call found for {type_.replace('_', ' ')} with call_id {call_id}.", param="input"
+                )
+            answered.add(key)
+    for key, type_ in calls.items():
+        if key not in answered:
+            raise bad_request(f"No tool output found for {type_.replace('_', ' ')} {key[1]}.", param="input")
+
+
+def container_of(items: Iterable[Item]) -> str | None:
+    """The container that the chain used last, which ``container_auto`` goes on with."""
+    found = None
+    for item in items:
+        if item["type"] == "shell_call":
+            environment: dict[str, Any] = item.get("environment") or {}
+            found = environment.get("container_id", found)
+        elif item["type"] == "code_interpreter_call":
+            found = item.get("container_id", found)
+    return found

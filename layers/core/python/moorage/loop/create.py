@@ -1,0 +1,281 @@
+"""A request becomes a response: what it refers to is looked up, its container is reserved, and it starts to run.
+
+Foreground responses take their first step here, in the API process, and their events go straight to the client. Only when the model
+asks for hosted tools does the state machine take over. Background responses start there.
+"""
+
+import asyncio
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from typing import Any
+
+from moorage import ids, limits
+from moorage.errors import ApiError, MoorageError, SandboxError, bad_request, container_not_found
+from moorage.loop import attempts, context, finish
+from moorage.loop.model_step import Position, ask, chain_items, state_after
+from moorage.loop.sinks import InlineSink
+from moorage.loop.state import LoopState, Next, Outcome
+from moorage.model.base import Item
+from moorage.runtime import Runtime
+from moorage.store.event_log import Batch, Event, Writer
+from moorage.store.responses import Snapshot, StoredResponse
+from moorage.wire.requests import CreateRequest
+from moorage.wire.responses import echo
+from moorage.wire.tools import ShellEnvironment
+
+
+@dataclass(frozen=True, slots=True)
+class Prepared:
+    stored: StoredResponse
+    chain: list[Item]
+    """The items before this response."""
+    is_streamed: bool
+
+
+async def prepare(runtime: Runtime, tenant_id: str, request: CreateRequest) -> Prepared:
+    """Check and look up everything that the request refers to. Raises :class:`ApiError`; nothing has been written then, but for a
+    container."""
+    runtime.catalog.resolve(request.model)
+    snapshots = await _ancestors(runtime, tenant_id, request)
+    if request.conversation_id is not None:
+        chain = await runtime.conversations.load_items(tenant_id, request.conversation_id)
+    else:
+        chain = chain_items(snapshots)
+    input_items = await _resolve_references(runtime, tenant_id, request.input_items, chain)
+    context.check_calls([*chain, *input_items])
+    container_id = await _container(runtime, tenant_id, request, [*chain, *input_items])
+    response_id = ids.new_response_id()
+    stored = StoredResponse(
+        response_id=response_id,
+        tenant_id=tenant_id,
+        created_at=int(runtime.clock()),
+        request=_for_the_loop(request),
+        echo=echo(request, container_id),
+        input_items=input_items,
+        ancestors=_ancestor_ids(snapshots),
+        conversation_id=request.conversation_id,
+        container_id=container_id,
+        is_background=request.background,
+        is_streamed=request.stream,
+        is_stored=request.store,
+        expires_at=runtime.responses.expiry(is_stored=request.store),
+        is_looping=request.background,
+        execution=response_id,
+    )
+    return Prepared(stored, chain, request.stream)
+
+
+def _for_the_loop(request: CreateRequest) -> dict[str, Any]:
+    """The parameters that model steps need. ``request.tools`` holds no secrets."""
+    extra = {
+        "service_tier": request.service_tier,
+        "safety_identifier": request.safety_identifier,
+        "user": request.user,
+        "prompt_cache_options": request.prompt_cache_options,
+        "prompt_cache_retention": request.prompt_cache_retention,
+    }
+    return {
+        "model": request.model,
+        "instructions": request.instructions,
+        "tools": list(request.tools),
+        "tool_choice": request.tool_choice,
+        "parallel_tool_calls": request.parallel_tool_calls,
+        "text": request.text,
+        "reasoning": request.reasoning,
+        "temperature": request.temperature,
+        "top_p": request.top_p,
+        "top_logprobs": request.top_logprobs,
+        "max_output_tokens": request.max_output_tokens,
+        "max_tool_calls": request.max_tool_calls,
+        "prompt_cache_key": request.prompt_cache_key,
+        "include": list(request.include),
+        "truncation": request.truncation,
+        "extra": {key: value for key, value in extra.items() if value is not None},
+    }
+
+
+async def _ancestors(runtime: Runtime, tenant_id: str, request: CreateRequest) -> list[Snapshot]:
+    if request.previous_response_id is None:
+        return []
+    snapshots = await runtime.responses.chain(tenant_id, request.previous_response_id)
+    if not snapshots[-1].is_final:
+        raise bad_request(
+            f"Response '{request.previous_response_id}' is still running. Wait until it has ended, or cancel it.",
+            param="previous_response_id",
+        )
+    if len(snapshots[-1].stored.ancestors) + 1 > limits.CHAIN_RESPONSES_MAX:
+        raise bad_request(
+            f"A chain has at most {limits.CHAIN_RESPONSES_MAX} responses. Use a conversation for longer ones.",
+            param="previous_response_id",
+        )
+    return snapshots
+
+
+def _ancestor_ids(snapshots: list[Snapshot]) -> tuple[str, ...]:
+    if not snapshots:
+        return ()
+    previous = snapshots[-1].stored
+    return (*previous.ancestors, previous.response_id)
+
+
+async def _resolve_references(
+    runtime: Runtime, tenant_id: str, items: tuple[Item, ...], chain: list[Item]
+) -> list[Item]:
+    """Replace ``item_reference`` items by what they refer to: an item of the chain, or an output item of any stored response."""
+    known = {item["id"]: item for item in chain if "id" in item}
+    resolved: list[Item] = []
+    for item in items:
+        if item["type"] != "item_reference":
+            resolved.append(item)
+        elif item["id"] not in known:
+            resolved.append(await _referenced(runtime, tenant_id, item["id"]))
+    return resolved
+
+
+async def _referenced(runtime: Runtime, tenant_id: str, item_id: str) -> Item:
+    response_id = ids.response_of(item_id)
+    with suppress(ApiError):
+        if response_id is not None:
+            snapshot = await runtime.responses.snapshot(tenant_id, response_id)
+            candidates = [*snapshot.stored.input_items, *(snapshot.final_object["output"] if snapshot.is_final else [])]
+            return next(item for item in candidates if item.get("id") == item_id)
+    raise ApiError(
+        404,
+        f"Item with id '{item_id}' not found. Items are not persisted when `store` is set to false. Try again with `store` set "
+        "to true, or remove this item from your input.",
+        param="input",
+    )
+
+
+async def _container(runtime: Runtime, tenant_id: str, request: CreateRequest, items: list[Item]) -> str | None:
+    """Reserve the container that hosted calls will run in; clients read its id in ``response.created``."""
+    environment = request.shell
+    if environment is None or not environment.is_hosted:
+        return None
+    if environment.type == "container_reference":
+        assert environment.container_id is not None
+        record = await runtime.containers.use(
+            tenant_id, environment.container_id, param="tools[].environment.container_id"
+        )
+        return record.id
+    return await _auto_container(runtime, tenant_id, environment, items)
+
+
+async def _auto_container(
+    runtime: Runtime, tenant_id: str, environment: ShellEnvironment, items: list[Item]
+) -> str:
+    """The chain's container as long as it is there, otherwise a new one."""
+    last = context.container_of(items)
+    if last is not None:
+        try:
+            record = await runtime.containers.use(tenant_id, last)
+        except ApiError as error:
+            if error.status != container_not_found(last).status:
+                raise
+        else:
+            return (await runtime.containers.add_files(record, environment.file_ids)).id
+    record = await runtime.containers.reserve(
+        tenant_id,
+        name="auto",
+        file_ids=environment.file_ids,
+        memory_limit=environment.memory_limit or "1g",
+    )
+    return record.id
+
+
+def start_sandbox(runtime: Runtime, stored: StoredResponse) -> asyncio.Task[None] | None:
+    """Begin to start the container while the model thinks; a tool step finds it, or starts it again."""
+    if stored.container_id is None:
+        return None
+
+    async def start(container_id: str) -> None:
+        with suppress(SandboxError, ApiError):
+            async with await runtime.containers.ensure(stored.tenant_id, container_id):
+                pass
+
+    return asyncio.create_task(start(stored.container_id))
+
+
+async def start_background(runtime: Runtime, prepared: Prepared) -> dict[str, Any]:
+    """Store the response, open its log, start its execution. Returns the queued response object."""
+    stored = prepared.stored
+    await runtime.responses.create(stored)
+    events = finish.opening_events(stored)
+    numbered = tuple(event | {"sequence_number": i} for i, event in enumerate(events))
+    await runtime.responses.log_of(stored).append(Batch(0, numbered, Writer(-1, 1)))
+    await runtime.executions.start(
+        stored.response_id, LoopState(stored.response_id, stored.tenant_id).to_json()
+    )
+    queued: dict[str, Any] = events[-1]["response"]
+    return queued
+
+
+@dataclass(slots=True)
+class Inline:
+    """The first step of a foreground response, in this process."""
+
+    runtime: Runtime
+    prepared: Prepared
+    listener: Callable[[Event], None]
+    """Gets every event, numbered, at once."""
+    is_handed_over: bool = False
+    _meta: asyncio.Task[None] | None = None
+
+    async def run(self) -> None:
+        """Returns when the response has ended or the state machine has taken over (``is_handed_over``)."""
+        stored = self.prepared.stored
+        log = self.runtime.responses.log_of(stored)
+        if stored.is_stored:
+            self._meta = asyncio.create_task(self.runtime.responses.create(stored))
+        sink = InlineSink(log if stored.is_stored else None, self.listener, self._meta)
+        sandbox = start_sandbox(self.runtime, stored)
+        pulse = asyncio.create_task(self._pulse(sink))
+        try:
+            for event in finish.opening_events(stored):
+                sink.emit(event)
+            outcome, items = await ask(self.runtime, stored, Position(0), sink, chain=self.prepared.chain)
+            if outcome.next is not Next.DONE:
+                await self._hand_over(sink, outcome, items)
+        finally:
+            pulse.cancel()
+            if sandbox is not None and not sandbox.done() and not self.is_handed_over:
+                sandbox.cancel()
+            with suppress(asyncio.CancelledError, MoorageError):
+                await pulse
+
+    async def _hand_over(self, sink: InlineSink, outcome: Outcome, items: dict[int, Item]) -> None:
+        """The record first, the log next, the execution last: whatever is missing, the reaper can go on from there."""
+        runtime, stored = self.runtime, self.prepared.stored
+        if not stored.is_stored:
+            await runtime.responses.create(replace(stored, is_looping=True))
+            sink.log = runtime.responses.log_of(stored)
+        else:
+            assert self._meta is not None
+            await self._meta
+            await runtime.responses.hand_over(stored)
+        await sink.flush()
+        await asyncio.gather(
+            runtime.responses.put_done(stored, items), attempts.end_step(runtime.table, stored, 0, outcome)
+        )
+        state = state_after(LoopState(stored.response_id, stored.tenant_id), outcome)
+        await runtime.executions.start(stored.response_id, state.to_json())
+        self.is_handed_over = True
+
+    async def _pulse(self, sink: InlineSink) -> None:
+        """Write behind what has come, and show that this process lives."""
+        stored = self.prepared.stored
+        seconds = 0.0
+        while stored.is_stored:
+            await asyncio.sleep(limits.INLINE_BATCH_SECONDS_MAX)
+            seconds += limits.INLINE_BATCH_SECONDS_MAX
+            await sink.flush()
+            if seconds >= limits.INLINE_HEARTBEAT_SECONDS:
+                seconds = 0.0
+                await self.runtime.responses.heartbeat(stored)
+
+    async def abandon(self) -> None:
+        """The client went away before the response had ended or been handed over: it is cancelled."""
+        if self.prepared.stored.is_stored and self._meta is not None:
+            await self._meta
+            await finish.end_from_outside(self.runtime, self.prepared.stored, status="cancelled")

@@ -1,0 +1,109 @@
+"""How a response ends: one final event, whoever writes it.
+
+The final event is appended like every other, by compare-and-set, so that a response ends once: with what the step came to, with
+``cancelled``, or with ``failed`` by the reaper.
+"""
+
+from contextlib import suppress
+from typing import Any
+
+from moorage import limits
+from moorage.errors import ConditionFailed
+from moorage.loop.fold import Folded, fold
+from moorage.model.base import Item
+from moorage.runtime import Runtime
+from moorage.store.event_log import STEP_OF_THE_END, Batch, Event, Writer
+from moorage.store.responses import StoredResponse
+from moorage.wire.responses import ResponseState, Status, Usage, response_object
+
+
+def object_of(
+    stored: StoredResponse,
+    *,
+    status: Status,
+    now: int,
+    output: list[Item] | None = None,
+    usage: Usage | None = None,
+    error: dict[str, Any] | None = None,
+    incomplete_reason: str | None = None,
+) -> dict[str, Any]:
+    """The response object. ``error`` is ``{"code", "message"}``; ``now`` (Unix seconds) becomes ``completed_at`` if it completed."""
+    return response_object(
+        ResponseState(
+            id=stored.response_id,
+            created_at=stored.created_at,
+            status=status,
+            completed_at=now if status == "completed" else None,
+            error=error,
+            incomplete_reason=incomplete_reason,
+            output=output or [],
+            usage=usage,
+            echo=stored.echo,
+        )
+    )
+
+
+def opening_events(stored: StoredResponse) -> list[Event]:
+    """``response.created``, then ``queued`` in the background or ``in_progress`` in the foreground."""
+    status: Status = "queued" if stored.is_background else "in_progress"
+    response = object_of(stored, status=status, now=stored.created_at)
+    return [{"type": "response.created", "response": response}, {"type": f"response.{status}", "response": response}]
+
+
+def failure_events(response: dict[str, Any]) -> list[Event]:
+    """An ``error`` event with the nested error of live streams, then ``response.failed``."""
+    error = response["error"]
+    nested = {"type": error["code"], "code": error["code"], "message": error["message"], "param": error.get("param")}
+    return [{"type": "error", "error": nested}, {"type": "response.failed", "response": response}]
+
+
+def final_events(response: dict[str, Any]) -> list[Event]:
+    """The last event or events of a log."""
+    if response["status"] == "failed":
+        return failure_events(response)
+    return [{"type": f"response.{response['status']}", "response": response}]
+
+
+async def end_from_outside(
+    runtime: Runtime, stored: StoredResponse, *, status: Status, error: dict[str, Any] | None = None
+) -> dict[str, Any]:
+    """End a response whatever its steps are doing: cancel, and the verdict over a dead process.
+
+    Open items are closed as ``incomplete``. A step that is still running is superseded at its next write. When the response has
+    ended meanwhile, its own end stands; either way the answer is the response object of the final event.
+    """
+    log = runtime.responses.log_of(stored)
+    folded = fold(await log.read_all())
+    for _ in range(limits.END_TRIES_MAX):
+        if folded.is_final:
+            break
+        with suppress(ConditionFailed):  # A step wrote first: look again at what there is to close.
+            await log.append(_end(runtime, stored, folded, status, error))
+        folded = fold(await log.read_all())
+    await runtime.responses.settle(stored)
+    assert folded.is_final, f"{stored.response_id} was written to {limits.END_TRIES_MAX} times while it was being ended"
+    assert folded.response is not None
+    return folded.response
+
+
+def _end(runtime: Runtime, stored: StoredResponse, folded: Folded, status: Status, error: dict[str, Any] | None) -> Batch:
+    first = folded.next_number
+    events = opening_events(stored) if first == 0 else []
+    events += closing_events(folded)
+    events += final_events(object_of(stored, status=status, now=int(runtime.clock()), output=folded.output, error=error))
+    numbered = tuple(event | {"sequence_number": first + i} for i, event in enumerate(events))
+    return Batch(first, numbered, Writer(STEP_OF_THE_END, 1))
+
+
+def closing_events(folded: Folded) -> list[Event]:
+    """``output_item.done`` with status ``incomplete`` for every item that is still open; they are marked done in ``folded``."""
+    events: list[Event] = []
+    for index in folded.open:
+        item = folded.items[index]
+        item["status"] = "incomplete"
+        if item["type"] == "shell_call_output":
+            for output in item["output"]:
+                output["outcome"] = output.get("outcome") or {"type": "timeout"}
+        folded.done.add(index)
+        events.append({"type": "response.output_item.done", "output_index": index, "item": item})
+    return events

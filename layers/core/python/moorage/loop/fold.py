@@ -1,0 +1,125 @@
+"""What a log adds up to.
+
+The response object is the sum of its events. This module adds them up: for a step that takes over from a dead one (which items are
+done, which one is open), for ``GET`` on a response that is still running, and for the tests of that very claim.
+"""
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from typing import Any
+
+from moorage.store.event_log import FINAL_TYPES, Event
+
+Item = dict[str, Any]
+
+
+@dataclass(slots=True)
+class Folded:
+    """The state after some events."""
+
+    next_number: int = 0
+    response: dict[str, Any] | None = None
+    """The last whole response object that an event carried."""
+    is_final: bool = False
+    items: dict[int, Item] = field(default_factory=dict)
+    """Items by output index, as far as they have come; open ones are ``in_progress``."""
+    done: set[int] = field(default_factory=set)
+    """Output indexes whose ``response.output_item.done`` has come."""
+
+    @property
+    def open(self) -> list[int]:
+        return sorted(index for index in self.items if index not in self.done)
+
+    @property
+    def output(self) -> list[Item]:
+        """All items in output order."""
+        return [self.items[index] for index in sorted(self.items)]
+
+
+def fold(events: Iterable[Event], onto: Folded | None = None) -> Folded:
+    """Add events up, after those of ``onto``, which is changed and returned. Raises AssertionError at a gap or a repeat."""
+    state = onto or Folded()
+    for event in events:
+        number = event["sequence_number"]
+        assert number == state.next_number, f"event {number} where {state.next_number} was due"
+        state.next_number += 1
+        _apply(state, event)
+    return state
+
+
+def _apply(state: Folded, event: Event) -> None:
+    type_ = event["type"]
+    if "response" in event:
+        state.response = event["response"]
+        state.is_final = type_ in FINAL_TYPES
+        return
+    index = event.get("output_index")
+    if index is None:
+        return
+    if type_ == "response.output_item.added":
+        state.items[index] = _copy(event["item"])
+        return
+    if type_ == "response.output_item.done":
+        state.items[index] = event["item"]
+        state.done.add(index)
+        return
+    _grow(state.items[index], type_, event)
+
+
+def _copy(item: Item) -> Item:
+    """An added item that later events may grow without changing the event itself."""
+    return {
+        key: list(value) if isinstance(value, list) else dict(value) if isinstance(value, dict) else value
+        for key, value in item.items()
+    }
+
+
+def _grow(item: Item, type_: str, event: Event) -> None:
+    match type_.removeprefix("response."):
+        case "content_part.added":
+            item["content"].append(dict(event["part"]))
+        case "content_part.done":
+            item["content"][event["content_index"]] = event["part"]
+        case "output_text.delta":
+            part = item["content"][event["content_index"]]
+            part["text"] += event["delta"]
+        case "output_text.annotation.added":
+            part = item["content"][event["content_index"]]
+            part["annotations"] = [*part["annotations"], event["annotation"]]
+        case "refusal.delta":
+            item["content"][event["content_index"]]["refusal"] += event["delta"]
+        case "reasoning_summary_part.added":
+            item["summary"].append(dict(event["part"]))
+        case "reasoning_summary_text.delta":
+            item["summary"][event["summary_index"]]["text"] += event["delta"]
+        case "reasoning_text.delta":
+            item.setdefault("content", [])
+            if not item["content"]:
+                item["content"].append({"type": "reasoning_text", "text": ""})
+            item["content"][0]["text"] += event["delta"]
+        case "function_call_arguments.delta":
+            item["arguments"] += event["delta"]
+        case "custom_tool_call_input.delta":
+            item["input"] += event["delta"]
+        case "code_interpreter_call_code.delta":
+            item["code"] = (item.get("code") or "") + event["delta"]
+        case "shell_call_command.added":
+            item["action"]["commands"] = [*item["action"]["commands"], event["command"]]
+        case "shell_call_command.delta":
+            item["action"]["commands"][event["command_index"]] += event["delta"]
+        case "shell_call_output_content.delta":
+            _command(item, event["command_index"])[1].update(
+                {k: _command(item, event["command_index"])[1][k] + v for k, v in event["delta"].items() if v}
+            )
+        case "shell_call_output_content.done":
+            _command(item, event["command_index"])[0][event["command_index"]] = event["output"][0]
+        case _:
+            pass
+
+
+def _command(item: Item, index: int) -> tuple[list[Item], Item]:
+    """The outputs of a shell call, and the one of this command, made if it is new."""
+    outputs: list[Item] = item["output"]
+    while len(outputs) <= index:
+        outputs.append({"stdout": "", "stderr": "", "outcome": None})
+    return outputs, outputs[index]

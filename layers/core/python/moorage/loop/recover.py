@@ -1,0 +1,97 @@
+"""Taking up what was left lying: loops without an execution, foreground responses without their process.
+
+Called once a minute by the reaper, and at the start of a local stack, whose emulator comes back with its running executions failed.
+Every part is harmless to run twice, or by two reapers at once.
+"""
+
+from contextlib import suppress
+from dataclasses import replace
+
+from moorage import limits
+from moorage.errors import ApiError
+from moorage.loop import attempts, finish
+from moorage.loop.state import LoopState, Next
+from moorage.runtime import Runtime
+from moorage.store.executions import ENDED
+from moorage.store.responses import Snapshot, StoredResponse
+
+
+async def recover(runtime: Runtime) -> int:
+    """Settle or restart every loop that has lost its execution; answers how many were restarted."""
+    restarted = 0
+    for tenant_id, response_id in await runtime.responses.inflight():
+        with suppress(ApiError):  # Deleted meanwhile.
+            restarted += await _recover(runtime, await runtime.responses.snapshot(tenant_id, response_id))
+    return restarted
+
+
+async def _recover(runtime: Runtime, snapshot: Snapshot) -> bool:
+    stored = snapshot.stored
+    is_quiet = runtime.now_ms() - _last_sign(snapshot) > limits.RECOVERY_SECONDS * 1000
+    if snapshot.is_final:
+        if stored.is_stored:
+            await runtime.responses.settle(stored)
+        elif is_quiet:
+            await runtime.responses.delete(stored.tenant_id, stored.response_id)
+        return False
+    if not is_quiet or await runtime.executions.status(stored.execution) not in (None, *ENDED):
+        return False
+    return await restart(runtime, stored)
+
+
+def _last_sign(snapshot: Snapshot) -> int:
+    """Milliseconds of the last sign of life."""
+    return max(snapshot.stored.heartbeat_at_ms, 0 if snapshot.last is None else snapshot.last.at_ms)
+
+
+async def restart(runtime: Runtime, stored: StoredResponse) -> bool:
+    """Start a successor where the records say that the loop stood; False if somebody else did."""
+    number = int(stored.execution.rpartition("-r")[2]) + 1 if "-r" in stored.execution else 1
+    if number > limits.RECOVERIES_MAX:
+        error = {"code": "server_error", "message": "The response was interrupted too often to go on."}
+        await finish.end_from_outside(runtime, stored, status="failed", error=error)
+        return False
+    name = f"{stored.response_id}-r{number}"
+    await runtime.executions.start(name, (await _state(runtime, stored)).to_json())
+    return await runtime.responses.set_execution(stored, name, instead_of=stored.execution)
+
+
+async def _state(runtime: Runtime, stored: StoredResponse) -> LoopState:
+    step, outcome = await attempts.where(runtime.table, stored)
+    state = LoopState(stored.response_id, stored.tenant_id, step=step, from_step=step)
+    if outcome is None:
+        return state
+    if outcome.next is Next.TOOLS:
+        # An empty round: the model step that follows it looks which calls are unfinished.
+        return replace(state, next=Next.TOOLS)
+    return replace(state, step=step + 1, from_step=step + 1)
+
+
+async def continue_loop(runtime: Runtime, state: LoopState) -> LoopState:
+    """The task ``ContinueStep``: hand over to a successor before the history grows too long.
+
+    Running twice is harmless: the successor's name follows from the step.
+    """
+    name = f"{state.response_id}-c{state.step}"
+    successor = replace(state, next=Next.MODEL, calls=(), from_step=state.step)
+    await runtime.executions.start(name, successor.to_json())
+    stored = await runtime.responses.load(state.tenant_id, state.response_id)
+    await runtime.responses.set_execution(stored, name)
+    return state.done()
+
+
+async def declare_lost(runtime: Runtime, snapshot: Snapshot) -> Snapshot:
+    """A foreground response whose API process has gone silent before it handed over ends as ``failed``."""
+    stored = snapshot.stored
+    silent_ms = runtime.now_ms() - _last_sign(snapshot)
+    if snapshot.is_final or stored.is_looping or silent_ms < limits.INLINE_STALE_SECONDS * 1000:
+        return snapshot
+    error = {"code": "server_error", "message": "The process that ran this response was lost. Send the request again."}
+    await finish.end_from_outside(runtime, stored, status="failed", error=error)
+    return await runtime.responses.snapshot(stored.tenant_id, stored.response_id)
+
+async def fail_response(runtime: Runtime, state: LoopState) -> None:
+    """The task ``FailResponse``: a step could not be run at all. Harmless to run twice: a response ends once."""
+    stored = await runtime.responses.load(state.tenant_id, state.response_id)
+    error = {"code": "server_error", "message": "The response could not be completed because of an internal error."}
+    await finish.end_from_outside(runtime, stored, status="failed", error=error)

@@ -1,0 +1,131 @@
+"""Where a step's events go.
+
+``LogSink`` serves the steps of the state machine: the log comes first, and clients read the log. ``InlineSink`` serves a foreground
+response's first step inside the API process: the client comes first, and the log is written behind.
+"""
+
+import asyncio
+from collections.abc import Callable
+from contextlib import suppress
+from types import TracebackType
+from typing import Any, Final, Protocol, Self
+
+from moorage import limits
+from moorage.errors import ConditionFailed, Superseded
+from moorage.store.event_log import Batch, Event, EventLog, LogWriter, Writer
+
+_BOUNDARIES: Final = frozenset({"response.output_item.added", "response.output_item.done"})
+
+
+class Sink(Protocol):
+    def emit(self, event: Event) -> None:
+        """Take one event; it has no number yet."""
+        ...
+
+    async def flush(self) -> None:
+        """Return when everything that was emitted is in the log. Raises :class:`Superseded`."""
+        ...
+
+    async def end(self, event: Event) -> None:
+        """Take the final event. The client sees it only when it is in the log: what it asks next must find the response ended."""
+        ...
+
+
+class LogSink:
+    """Writes batches while the step goes on: at item boundaries, when enough has come, and every 80 ms.
+
+    A failure of the background writer (superseded, throttled to death) is raised by the next ``flush`` and cancels ``owner``, so
+    that a step that nobody listens to any more stops paying for its model.
+    """
+
+    def __init__(self, writer: LogWriter) -> None:
+        self.writer = writer
+        self._due = asyncio.Event()
+        self._pump: asyncio.Task[None] | None = None
+        self._owner: asyncio.Task[Any] | None = None
+        self._failure: Exception | None = None
+
+    async def __aenter__(self) -> Self:
+        self._owner = asyncio.current_task()
+        self._pump = asyncio.create_task(self._run())
+        return self
+
+    async def __aexit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        assert self._pump is not None
+        self._pump.cancel()
+        with suppress(asyncio.CancelledError):
+            await self._pump
+        if self._failure is not None and isinstance(error, asyncio.CancelledError):
+            raise self._failure from None
+
+    def emit(self, event: Event, *, offset: tuple[int, int] | None = None) -> None:
+        self.writer.add(event, offset=offset)
+        if event["type"] in _BOUNDARIES or self.writer.is_due:
+            self._due.set()
+
+    async def flush(self) -> None:
+        await self.writer.flush()
+
+    async def end(self, event: Event) -> None:
+        self.writer.add(event)
+        await self.writer.flush()
+
+    async def _run(self) -> None:
+        try:
+            while True:
+                with suppress(TimeoutError):
+                    await asyncio.wait_for(self._due.wait(), limits.BATCH_SECONDS_MAX)
+                self._due.clear()
+                await self.writer.flush()
+        except asyncio.CancelledError:
+            raise
+        except Exception as error:
+            self._failure = error
+            assert self._owner is not None
+            self._owner.cancel()
+
+
+class InlineSink:
+    """Numbers events at once, hands them to the client, and keeps them for the log.
+
+    ``ready`` writes the response's record. ``log`` is None for a response that is not stored: then nothing is ever written, unless a
+    hand-over gives it a log after all.
+    Nobody else writes before the hand-over, so a taken slot means that the reaper has declared this process dead.
+    """
+
+    def __init__(
+        self, log: EventLog | None, listener: Callable[[Event], None], ready: asyncio.Task[None] | None = None
+    ) -> None:
+        self.log = log
+        self._ready = ready
+        self.next_number = 0
+        self.pending_bytes = 0
+        self._listener = listener
+        self._pending: list[Event] = []
+        self._writer = Writer(step=0, attempt=1)
+
+    def emit(self, event: Event) -> None:
+        numbered = event | {"sequence_number": self.next_number}
+        self.next_number += 1
+        self._pending.append(numbered)
+        delta = event.get("delta")
+        self.pending_bytes += 64 + (len(delta) if isinstance(delta, str) else 0)
+        self._listener(numbered)
+
+    async def flush(self) -> None:
+        if self.log is None or not self._pending:
+            return
+        if self._ready is not None:
+            await self._ready  # The record comes before its log.
+        pending, self._pending, self.pending_bytes = self._pending, [], 0
+        try:
+            await self.log.append(Batch(pending[0]["sequence_number"], tuple(pending), self._writer))
+        except ConditionFailed as error:
+            raise Superseded("the log of a foreground response has another writer") from error
+
+    async def end(self, event: Event) -> None:
+        numbered = event | {"sequence_number": self.next_number}
+        self.next_number += 1
+        self._pending.append(numbered)
+        await self.flush()
+        self._listener(numbered)

@@ -1,0 +1,141 @@
+"""The state machine's state: ids and one word, never content (256 KiB per state, history kept for 90 days)."""
+
+from dataclasses import dataclass, replace
+from enum import StrEnum
+from typing import Any
+
+from moorage.wire.responses import Status, Usage
+
+
+class Next(StrEnum):
+    """Where ``Route`` goes."""
+
+    MODEL = "model"
+    TOOLS = "tools"
+    WAIT = "wait"
+    CONTINUE = "continue"
+    DONE = "done"
+
+
+@dataclass(frozen=True, slots=True)
+class LoopState:
+    response_id: str
+    tenant_id: str
+    step: int = 0
+    next: Next = Next.MODEL
+    calls: tuple[str, ...] = ()
+    """Ids of the tool calls of ``step`` that are to run."""
+    from_step: int = 0
+    """The step that this execution began with; a successor takes over before the history grows too long."""
+    wait_seconds: int = 0
+
+    @classmethod
+    def from_json(cls, state: dict[str, Any]) -> "LoopState":
+        return cls(
+            response_id=state["response_id"],
+            tenant_id=state["tenant_id"],
+            step=state["step"],
+            next=Next(state["next"]),
+            calls=tuple(state["calls"]),
+            from_step=state["from_step"],
+            wait_seconds=state.get("wait_seconds", 0),
+        )
+
+    def to_json(self) -> dict[str, Any]:
+        state: dict[str, Any] = {
+            "response_id": self.response_id,
+            "tenant_id": self.tenant_id,
+            "step": self.step,
+            "next": str(self.next),
+            "calls": list(self.calls),
+            "from_step": self.from_step,
+        }
+        if self.next is Next.WAIT:
+            state["wait_seconds"] = self.wait_seconds
+        return state
+
+    def done(self) -> "LoopState":
+        return replace(self, next=Next.DONE, calls=())
+
+    def waiting(self, seconds: int) -> "LoopState":
+        return replace(self, next=Next.WAIT, wait_seconds=seconds)
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """A hosted tool call that is to run."""
+
+    call_id: str
+    type: str
+    """``shell_call`` or ``code_interpreter_call``."""
+    call_index: int
+    """Output index of the call's item."""
+    output_index: int
+    """Output index of the item that the tool step fills: the call's own for ``code_interpreter_call``."""
+    output_item_id: str
+
+    def to_json(self) -> dict[str, Any]:
+        return {
+            "call_id": self.call_id,
+            "type": self.type,
+            "call_index": self.call_index,
+            "output_index": self.output_index,
+            "output_item_id": self.output_item_id,
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What a model step came to; stored with the step, so that a second run of it answers the same."""
+
+    next: Next
+    next_index: int
+    """Output index of the next item."""
+    calls: tuple[Call, ...] = ()
+    usage: Usage = Usage()
+    """Of the response so far."""
+    calls_made: int = 0
+    """Hosted calls of the response so far, for ``max_tool_calls``."""
+    is_last: bool = False
+    """The client has calls to answer too: once the hosted ones have run, the response ends."""
+    wait_seconds: int = 0
+    """If ``next`` is ``wait``. Such an outcome is not stored: the step runs again."""
+    status: Status = "completed"
+    """If ``next`` is ``done``: how the response ends."""
+    incomplete_reason: str | None = None
+
+    def to_json(self) -> dict[str, Any]:
+        return {
+            "next": str(self.next),
+            "next_index": self.next_index,
+            "calls": [call.to_json() for call in self.calls],
+            "usage": self.usage.to_json(),
+            "calls_made": self.calls_made,
+            "is_last": self.is_last,
+            "status": self.status,
+            "incomplete_reason": self.incomplete_reason,
+        }
+
+    @classmethod
+    def from_json(cls, outcome: dict[str, Any]) -> "Outcome":
+        return cls(
+            next=Next(outcome["next"]),
+            next_index=outcome["next_index"],
+            calls=tuple(Call(**call) for call in outcome["calls"]),
+            usage=_usage(outcome["usage"]),
+            calls_made=outcome["calls_made"],
+            is_last=outcome["is_last"],
+            status=outcome["status"],
+            incomplete_reason=outcome["incomplete_reason"],
+        )
+
+
+def _usage(usage: dict[str, Any]) -> Usage:
+    """A stored ``usage`` object, read back."""
+    return Usage(
+        input_tokens=usage["input_tokens"],
+        output_tokens=usage["output_tokens"],
+        cached_tokens=usage["input_tokens_details"]["cached_tokens"],
+        cache_write_tokens=usage["input_tokens_details"]["cache_write_tokens"],
+        reasoning_tokens=usage["output_tokens_details"]["reasoning_tokens"],
+    )

@@ -1,0 +1,323 @@
+"""One tool call: its commands run in the container, their output goes to the log as it appears.
+
+Running twice is harmless. A command is known to the exec server by the call's id and its number, so a second run attaches to it and
+goes on after the last exec event that is in the log. When the sandbox that the commands were started in is gone, they are not run
+again: the output says that they were lost.
+"""
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import suppress
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from moorage import limits
+from moorage.errors import ApiError, SandboxCapacity, SandboxError, SandboxGone, SandboxStarting, Superseded
+from moorage.loop import attempts
+from moorage.loop.fold import fold
+from moorage.loop.sinks import LogSink
+from moorage.loop.state import Call
+from moorage.model.base import Item
+from moorage.runtime import Runtime
+from moorage.sandbox.containers import LiveContainer
+from moorage.sandbox.exec_client import Ended, ExecEvent, Heartbeat, Output, PythonEnded, PythonEvent, Started
+from moorage.store.event_log import Batch, LogWriter, Writer
+from moorage.store.responses import StoredResponse
+from moorage.tools import interpreter, shell
+
+_LOST: Final = (
+    "The container stopped while this command was running, and the command was not run again. Its processes are gone; files that "
+    "were saved before are still in /mnt/data."
+)
+_GAVE_UP: Final = "This command could not be run: the container could not be reached."
+
+
+async def tool_step(runtime: Runtime, *, tenant_id: str, response_id: str, step: int, call_id: str) -> None:
+    """The task ``ToolStep``. Returns when the call is finished, or when another run must go on with it; the model step looks."""
+    snapshot = await runtime.responses.snapshot(tenant_id, response_id)
+    stored = snapshot.stored
+    if snapshot.is_final or stored.is_cancel_requested:
+        return
+    outcome = await attempts.outcome_of(runtime.table, stored, step)
+    assert outcome is not None, f"a tool step before the outcome of step {step} of {response_id}"
+    call = next(call for call in outcome.calls if call.call_id == call_id)
+    run = _Run(runtime, stored, step, call)
+    with suppress(Superseded):  # Another attempt goes on, or the response was ended: nothing is left to do here.
+        await run.run()
+
+
+async def kill_running(runtime: Runtime, stored: StoredResponse, step: int) -> None:
+    """Kill the commands of a step's calls: the response is being cancelled."""
+    outcome = await attempts.outcome_of(runtime.table, stored, step)
+    if outcome is None or stored.container_id is None:
+        return
+    live = await runtime.containers.running(stored.tenant_id, stored.container_id)
+    if live is None:
+        return
+    items = await runtime.responses.done_items(stored)
+    async with live:
+        for call in outcome.calls:
+            for index in range(_command_count(items[call.call_index])):
+                with suppress(SandboxError):
+                    await live.client.kill(shell.exec_id(stored.response_id, call.call_id, index))
+
+
+@dataclass(slots=True)
+class _Command:
+    """One command's output so far."""
+
+    text: dict[str, str] = field(default_factory=lambda: {"stdout": "", "stderr": ""})
+    outcome: dict[str, Any] | None = None
+    offset: int = -1
+    """Number of the last exec event that is in the log."""
+    seen: int = -1
+    """Number of the last exec event that was received."""
+    extra: dict[str, Any] = field(default_factory=dict)
+
+    @property
+    def output(self) -> dict[str, Any]:
+        return {**self.text, "outcome": self.outcome}
+
+
+@dataclass(slots=True)
+class _Run:
+    runtime: Runtime
+    stored: StoredResponse
+    step: int
+    call: Call
+    commands: list[_Command] = field(default_factory=list)
+
+    async def run(self) -> None:
+        runtime, stored = self.runtime, self.stored
+        item = (await runtime.responses.done_items(stored))[self.call.call_index]
+        try:
+            live = await self._container()
+        except SandboxStarting:
+            return  # The state machine sends the call round again.
+        except (SandboxError, ApiError) as error:
+            await self._unreachable(item, error.message)
+            return
+        attempt = await attempts.begin_call(runtime.table, stored, self.step, self.call.call_id, live.record.incarnation)
+        if attempt.is_finished:
+            return
+        is_lost = attempt.sandbox != live.record.incarnation or attempt.crashes >= limits.CALL_ATTEMPTS_MAX
+        log = runtime.responses.log_of(stored)
+        batches = await log.read_from(0) if attempt.attempt > 1 else []
+        self.commands = [_Command() for _ in range(_command_count(item))]
+        self._recall(batches)
+        last = batches[-1] if batches else await log.last_batch()
+        assert last is not None, f"{stored.response_id} runs a tool before its log begins"
+        writer = LogWriter(
+            log, Writer(self.step, attempt.attempt, self.call.call_id), last.following, on_predecessor=self._fold_in
+        )
+        async with live, LogSink(writer) as sink:
+            is_over = await self._work(sink, live, item, is_lost=is_lost)
+            await sink.flush()
+        if is_over:
+            await attempts.end_call(runtime.table, stored, self.step, self.call.call_id)
+        else:
+            await attempts.yield_call(runtime.table, stored, self.step, self.call.call_id)
+
+    async def _container(self) -> LiveContainer:
+        """The running container; waits a while for one that starts."""
+        assert self.stored.container_id is not None
+        deadline = asyncio.get_running_loop().time() + limits.SANDBOX_WAIT_SECONDS
+        while True:
+            try:
+                return await self.runtime.containers.ensure(self.stored.tenant_id, self.stored.container_id)
+            except SandboxStarting as error:
+                if asyncio.get_running_loop().time() > deadline:
+                    raise
+                await asyncio.sleep(error.retry_after_seconds)
+            except SandboxCapacity:
+                if asyncio.get_running_loop().time() > deadline:
+                    raise
+                await asyncio.sleep(limits.SANDBOX_CAPACITY_RETRY_SECONDS)
+
+    def _recall(self, batches: list[Batch]) -> None:
+        """What earlier runs of this call have put into the log."""
+        if not batches:
+            return
+        folded = fold(event for batch in batches for event in batch.events)
+        for index, output in enumerate(folded.items.get(self.call.output_index, {}).get("output") or []):
+            command = self.commands[index]
+            command.text = {"stdout": output["stdout"], "stderr": output["stderr"]}
+            command.outcome = output.get("outcome")
+        for batch in batches:
+            self._advance(batch)
+
+    def _advance(self, batch: Batch) -> None:
+        if batch.writer.step == self.step and batch.writer.call_id == self.call.call_id:
+            for index, offset in batch.offsets.items():
+                self.commands[int(index)].offset = max(self.commands[int(index)].offset, offset)
+
+    def _fold_in(
+        self, batch: Batch, pending: list[tuple[dict[str, Any], dict[str, int]]]
+    ) -> list[tuple[dict[str, Any], dict[str, int]]]:
+        """A dead predecessor wrote late: what it wrote need not be written again."""
+        return [
+            (event, offset)
+            for event, offset in pending
+            if not offset or all(n > batch.offsets.get(index, -1) for index, n in offset.items())
+        ]
+
+    async def _work(self, sink: LogSink, live: LiveContainer, item: Item, *, is_lost: bool) -> bool:
+        """Run or follow the commands; False when time is up and another run must go on."""
+        watch = asyncio.create_task(self._cancelled())
+        work = asyncio.create_task(self._commands(sink, live, item, is_lost=is_lost))
+        try:
+            await asyncio.wait({watch, work}, timeout=limits.TOOL_STEP_SECONDS_MAX, return_when=asyncio.FIRST_COMPLETED)
+            if watch.done() and not work.done():
+                await kill_running(self.runtime, self.stored, self.step)
+                raise Superseded(f"{self.stored.response_id} was cancelled")
+            if not work.done():
+                return False
+            await work
+        finally:
+            for task in (watch, work):
+                task.cancel()
+                with suppress(asyncio.CancelledError, Exception):
+                    await task
+        await self._conclude(sink, live, item)
+        return True
+
+    async def _cancelled(self) -> None:
+        while not await self.runtime.responses.is_cancel_requested(self.stored.tenant_id, self.stored.response_id):
+            await asyncio.sleep(limits.CANCEL_POLL_SECONDS)
+
+    async def _commands(self, sink: LogSink, live: LiveContainer, item: Item, *, is_lost: bool) -> None:
+        if live.is_revived and not is_lost:
+            self._note(sink, 0, f"[{shell.REVIVED}]\n")
+        await asyncio.gather(*(self._command(sink, live, item, index, is_lost=is_lost) for index in range(len(self.commands))))
+
+    async def _command(self, sink: LogSink, live: LiveContainer, item: Item, index: int, *, is_lost: bool) -> None:
+        command = self.commands[index]
+        if command.outcome is not None:
+            return
+        for _ in range(limits.CALL_ATTEMPTS_MAX):
+            if is_lost:
+                break
+            try:
+                async for event in self._events(live, item, index):
+                    self._take(sink, index, event)
+                return
+            except SandboxGone:
+                is_lost = not await self._is_alive(live)
+        self._note(sink, index, f"{'' if command.text['stderr'] in ('', None) else chr(10)}[{_LOST}]")
+        command.outcome = {"type": "exit", "exit_code": 137}
+        self._close(sink, index)
+
+    async def _is_alive(self, live: LiveContainer) -> bool:
+        """Whether it was only the connection that broke."""
+        return not await self.runtime.containers.confirm_gone(live)
+
+    def _events(self, live: LiveContainer, item: Item, index: int) -> AsyncIterator[ExecEvent | PythonEvent]:
+        """The exec's events after what is known; those that are only in memory are asked for again by number."""
+        identity = shell.exec_id(self.stored.response_id, self.call.call_id, index)
+        after = max(self.commands[index].seen, -1)
+        if item["type"] == "code_interpreter_call":
+            return interpreter.events(live.client, identity, item["code"], after)
+        return shell.events(live.client, identity, item["action"], index, after)
+
+    def _take(self, sink: LogSink, index: int, event: ExecEvent | PythonEvent) -> None:
+        command = self.commands[index]
+        match event:
+            case Heartbeat() | Started():
+                return
+            case Output(n, stream, text):
+                if n <= command.seen:
+                    return
+                command.seen = n
+                if n > command.offset:
+                    command.text[stream] += text
+                    self._delta(sink, index, stream, text, n)
+            case Ended() | PythonEnded():
+                command.outcome = shell.outcome_of(event)
+                if event.outcome == "killed":
+                    self._note(sink, index, "[The command was killed.]")
+                if isinstance(event, PythonEnded):
+                    command.extra = {"result": event.result, "images": list(event.images)}
+                self._close(sink, index)
+
+    def _note(self, sink: LogSink, index: int, text: str) -> None:
+        """A word of ours in the command's stderr."""
+        self.commands[index].text["stderr"] += text
+        self._delta(sink, index, "stderr", text, None)
+
+    def _delta(self, sink: LogSink, index: int, stream: str, text: str, n: int | None) -> None:
+        if self.call.type != "shell_call":
+            return  # The code interpreter has no output events: its outputs stand in the item.
+        event = {
+            "type": "response.shell_call_output_content.delta",
+            "item_id": self.call.output_item_id,
+            "output_index": self.call.output_index,
+            "command_index": index,
+            "delta": {stream: text},
+        }
+        sink.emit(event, offset=None if n is None else (index, n))
+
+    def _close(self, sink: LogSink, index: int) -> None:
+        if self.call.type != "shell_call":
+            return
+        sink.emit(
+            {
+                "type": "response.shell_call_output_content.done",
+                "item_id": self.call.output_item_id,
+                "output_index": self.call.output_index,
+                "command_index": index,
+                "output": [self.commands[index].output],
+            }
+        )
+
+    async def _conclude(self, sink: LogSink, live: LiveContainer, item: Item) -> None:
+        """Store what the commands left in the workspace, then close the item."""
+        notes: tuple[str, ...] = ()
+        with suppress(SandboxGone):
+            notes = (await self.runtime.containers.sync_artifacts(live)).notes
+        if item["type"] == "code_interpreter_call":
+            whole = interpreter.finished(item, self.commands[0].output, self.commands[0].extra, self.stored.request)
+            for name in ("interpreting", "completed"):
+                sink.emit(
+                    {
+                        "type": f"response.code_interpreter_call.{name}",
+                        "item_id": item["id"],
+                        "output_index": self.call.output_index,
+                    }
+                )
+        else:
+            whole = shell.finished(item, self.call.output_item_id, [command.output for command in self.commands], notes)
+        await self._done(sink, whole)
+
+    async def _done(self, sink: LogSink, whole: Item) -> None:
+        sink.emit({"type": "response.output_item.done", "output_index": self.call.output_index, "item": whole})
+        await sink.flush()
+        await self.runtime.responses.put_done(self.stored, {self.call.output_index: whole})
+
+    async def _unreachable(self, item: Item, message: str) -> None:
+        """No container can be had: the model is told, and may answer without."""
+        attempt = await attempts.begin_call(self.runtime.table, self.stored, self.step, self.call.call_id, None)
+        if attempt.is_finished:
+            return
+        log = self.runtime.responses.log_of(self.stored)
+        last = await log.last_batch()
+        assert last is not None
+        self.commands = [_Command() for _ in range(_command_count(item))]
+        async with LogSink(
+            LogWriter(log, Writer(self.step, attempt.attempt, self.call.call_id), last.following)
+        ) as sink:
+            for index, command in enumerate(self.commands):
+                self._note(sink, index, f"[{_GAVE_UP} {message}]")
+                command.outcome = {"type": "exit", "exit_code": 1}
+                self._close(sink, index)
+            outputs = [command.output for command in self.commands]
+            if item["type"] == "code_interpreter_call":
+                whole = interpreter.finished(item, outputs[0], {}, self.stored.request)
+            else:
+                whole = shell.finished(item, self.call.output_item_id, outputs, ())
+            await self._done(sink, whole)
+        await attempts.end_call(self.runtime.table, self.stored, self.step, self.call.call_id)
+
+
+def _command_count(item: Item) -> int:
+    return 1 if item["type"] == "code_interpreter_call" else len(item["action"]["commands"])
+

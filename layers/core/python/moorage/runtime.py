@@ -1,0 +1,126 @@
+"""The composition root: one runtime per process, built from the settings and passed to whoever needs it."""
+
+import asyncio
+import time
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import boto3
+import httpx
+from botocore.config import Config
+
+from moorage import limits
+from moorage.model.catalog import Catalog
+from moorage.sandbox.containers import Containers
+from moorage.sandbox.launcher_client import LauncherProvisioner
+from moorage.sandbox.provisioner import Provisioner
+from moorage.settings import Settings, SettingsError
+from moorage.store.api_keys import ApiKeys
+from moorage.store.blobs import Blobs
+from moorage.store.conversations import Conversations
+from moorage.store.executions import Executions
+from moorage.store.files import Files
+from moorage.store.responses import Responses
+from moorage.store.table import Table
+
+if TYPE_CHECKING:
+    from mypy_boto3_s3 import S3Client
+
+_CONFIG = Config(
+    retries={"mode": "standard", "total_max_attempts": 5},
+    max_pool_connections=64,
+    connect_timeout=5,
+    read_timeout=30,
+    tcp_keepalive=True,
+)
+
+
+@dataclass(slots=True)
+class Runtime:
+    settings: Settings
+    table: Table
+    blobs: Blobs
+    responses: Responses
+    files: Files
+    containers: Containers
+    conversations: Conversations
+    api_keys: ApiKeys
+    executions: Executions
+    catalog: Catalog
+    http: httpx.AsyncClient
+    clock: Callable[[], float]
+    """Unix seconds."""
+
+    tasks: set[asyncio.Task[Any]] = field(default_factory=set)
+
+    def keep(self, task: asyncio.Task[Any]) -> None:
+        """Hold a task that outlives its request; asyncio itself holds tasks only weakly."""
+        self.tasks.add(task)
+        task.add_done_callback(self.tasks.discard)
+
+    def now_ms(self) -> int:
+        return int(self.clock() * 1000)
+
+    async def aclose(self) -> None:
+        await asyncio.gather(*self.tasks, return_exceptions=True)
+        await self.http.aclose()
+
+
+def build_runtime(settings: Settings, *, clock: Callable[[], float] = time.time) -> Runtime:
+    """Everything a process of this deployment needs; nothing is contacted yet."""
+    executor = ThreadPoolExecutor(max_workers=64, thread_name_prefix="aws")
+    table = Table(boto3.client("dynamodb", config=_CONFIG), settings.table_name, executor)
+    blobs = Blobs(_s3(), settings.bucket_name, executor)
+    files = Files(table, blobs, clock=clock)
+    content_key = _content_key(settings)
+    return Runtime(
+        settings=settings,
+        table=table,
+        blobs=blobs,
+        responses=Responses(
+            table, blobs, now_ms=lambda: int(clock() * 1000), retention_seconds=settings.retention_seconds
+        ),
+        files=files,
+        containers=Containers(
+            table,
+            blobs,
+            _provisioner(settings),
+            files,
+            clock=clock,
+            content_key=content_key,
+            retention_seconds=settings.retention_seconds,
+        ),
+        conversations=Conversations(table, blobs, clock=clock),
+        api_keys=ApiKeys(table, clock=clock),
+        executions=Executions(
+            boto3.client("stepfunctions", config=_CONFIG), settings.state_machine_arn or "", executor
+        ),
+        catalog=Catalog.load(Path(settings.models_file), settings.upstream),
+        http=httpx.AsyncClient(timeout=httpx.Timeout(limits.UPSTREAM_IDLE_SECONDS, connect=limits.UPSTREAM_CONNECT_SECONDS)),
+        clock=clock,
+    )
+
+
+def _s3() -> "S3Client":
+    """Path-style addresses work on AWS and on emulators without DNS."""
+    return boto3.client("s3", config=_CONFIG.merge(Config(s3={"addressing_style": "path"})))
+
+
+def _content_key(settings: Settings) -> bytes:
+    key = bytes.fromhex(settings.content_key or "")
+    if len(key) != 32:
+        raise SettingsError("MOORAGE_CONTENT_KEY must be 32 bytes as hex. 'make up' makes one; the CDK app refers to SSM.")
+    return key
+
+
+def _provisioner(settings: Settings) -> Provisioner:
+    match settings.provisioner:
+        case "launcher":
+            if settings.launcher_socket is None:
+                raise SettingsError("MOORAGE_LAUNCHER_SOCKET is not set: the provisioner 'launcher' needs it.")
+            return LauncherProvisioner(settings.launcher_socket)
+        case kind:
+            raise SettingsError(f"The provisioner '{kind}' is not wired.")

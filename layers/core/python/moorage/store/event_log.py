@@ -1,0 +1,269 @@
+"""The event log of a response: the truth that everything else is derived from.
+
+Events are numbered 0, 1, 2 ... without gap or repeat and never edited. They are stored in batches, one record each, whose sort key
+is the number of the *first* event. Appending is compare-and-set on the next number: a put that asks for the key to be absent. Two
+writers always aim at the same slot, so one wins; keying by the last number would let batches of different length overlap.
+
+A batch names its writer, ``(step, call, attempt)``. The loser of a race reads what was written since and decides (:func:`meet`):
+
+* a later step, a final batch, or its own step and call with a higher attempt: it is superseded, and stops;
+* another call of the same step: a peer; it goes on at the new number;
+* its own step and call with a lower attempt: a dead predecessor wrote late. It folds that in, then goes on. The predecessor's next
+  put finds the slot taken, and it stops in turn.
+
+No transaction, no lock, one write for each batch.
+"""
+
+import asyncio
+import zlib
+from collections.abc import AsyncIterator, Callable, Sequence
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Any, Final
+
+import orjson
+
+from moorage import limits
+from moorage.errors import ConditionFailed, Superseded
+from moorage.store import keys
+from moorage.store.blobs import Blobs
+from moorage.store.table import Record, Table
+
+Event = dict[str, Any]
+
+FINAL_TYPES: Final = frozenset(
+    {"response.completed", "response.incomplete", "response.failed", "response.cancelled"}
+)
+"""The last event of every log is one of these. ``response.cancelled`` is our addition: the OpenAI SDKs know the status but have no
+event for it, and pass unknown events through."""
+
+STEP_OF_THE_END: Final = 1_000_000_000
+"""Cancel and the reaper write as this step: later than any of the loop's, so that every running step is superseded."""
+
+
+@dataclass(frozen=True, slots=True)
+class Writer:
+    step: int
+    attempt: int
+    call_id: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Batch:
+    first: int
+    events: tuple[Event, ...]
+    writer: Writer
+    offsets: dict[str, int] = field(default_factory=dict)
+    """Of a tool step: command index -> number of the last exec event that is in the log, this batch included."""
+    at_ms: int = 0
+
+    @property
+    def following(self) -> int:
+        """The number of the next event after this batch."""
+        return self.first + len(self.events)
+
+    @property
+    def is_final(self) -> bool:
+        return bool(self.events) and self.events[-1]["type"] in FINAL_TYPES
+
+
+class Meeting(StrEnum):
+    SUPERSEDED = "superseded"
+    PEER = "peer"
+    PREDECESSOR = "predecessor"
+    MYSELF = "myself"
+
+
+def meet(mine: Writer, other: Batch) -> Meeting:
+    """What a writer does about a batch that it did not expect."""
+    theirs = other.writer
+    if theirs == mine:
+        return Meeting.MYSELF
+    if other.is_final or theirs.step > mine.step:
+        return Meeting.SUPERSEDED
+    if theirs.step < mine.step or theirs.call_id != mine.call_id:
+        return Meeting.PEER
+    return Meeting.SUPERSEDED if theirs.attempt > mine.attempt else Meeting.PREDECESSOR
+
+
+class EventLog:
+    """One response's log."""
+
+    def __init__(
+        self, table: Table, blobs: Blobs, tenant_id: str, response_id: str, *, expires_at: int, now_ms: Callable[[], int]
+    ) -> None:
+        self._table = table
+        self._blobs = blobs
+        self._tenant_id = tenant_id
+        self._response_id = response_id
+        self._pk = keys.response(tenant_id, response_id)
+        self._expires_at = expires_at
+        self._now_ms = now_ms
+
+    async def append(self, batch: Batch) -> None:
+        """Put a batch into its slot; raises :class:`ConditionFailed` if the slot is taken."""
+        record = await self.record(batch)
+        await self._table.put(record, if_absent=True)
+
+    async def record(self, batch: Batch) -> Record:
+        """The record of a batch; a large body has gone to S3 by then."""
+        assert batch.events, f"empty batch at {batch.first}"
+        body = zlib.compress(orjson.dumps(batch.events), 1)
+        record: Record = {
+            "PK": self._pk,
+            "SK": keys.event(batch.first),
+            "count": len(batch.events),
+            "step": batch.writer.step,
+            "attempt": batch.writer.attempt,
+            "at_ms": self._now_ms(),
+            "ttl": self._expires_at,
+        }
+        if batch.writer.call_id is not None:
+            record["call"] = batch.writer.call_id
+        if batch.offsets:
+            record["offsets"] = batch.offsets
+        if len(body) > limits.ITEM_INLINE_BYTES_MAX:
+            key = keys.response_blob(self._tenant_id, self._response_id, f"ev-{batch.first}-{batch.writer.attempt}")
+            await self._blobs.put_bytes(key, body)
+            record["blob"] = key
+        else:
+            record["body"] = body
+        return record
+
+    async def read_after(self, sequence_number: int, *, limit: int | None = None) -> list[Batch]:
+        """Batches that hold events after this number (-1 for all), strongly consistent. The first may begin before it."""
+        pk = self._pk
+        start = await self._table.query(
+            pk, prefix=keys.EVENT_PREFIX, up_to=keys.event(sequence_number + 1), descending=True, limit=1
+        )
+        if not start:
+            return []
+        begin = start[0]["SK"]
+        rest = await self._table.query(pk, prefix=keys.EVENT_PREFIX, after=begin, limit=limit)
+        batches = await asyncio.gather(*map(self.batch, [start[0], *rest]))
+        return [batch for batch in batches if batch.following > sequence_number + 1]
+
+    async def read_from(self, first: int) -> list[Batch]:
+        """Batches at and after the slot ``first``; an empty list when nothing is there yet."""
+        records = await self._table.query(self._pk, prefix=keys.EVENT_PREFIX, after=keys.event(first - 1) if first else None)
+        return list(await asyncio.gather(*map(self.batch, records)))
+
+    async def read_all(self) -> list[Event]:
+        """Every event so far, in order."""
+        return [event for batch in await self.read_from(0) for event in batch.events]
+
+    async def last_batch(self) -> Batch | None:
+        records = await self._table.query(self._pk, prefix=keys.EVENT_PREFIX, descending=True, limit=1)
+        return await self.batch(records[0]) if records else None
+
+    async def batch(self, record: Record) -> Batch:
+        """A record as a batch."""
+        body = record["body"] if "body" in record else await self._blobs.get_bytes(record["blob"])
+        return Batch(
+            first=int(record["SK"].removeprefix(keys.EVENT_PREFIX)),
+            events=tuple(orjson.loads(zlib.decompress(body))),
+            writer=Writer(record["step"], record["attempt"], record.get("call")),
+            offsets=record.get("offsets", {}),
+            at_ms=record["at_ms"],
+        )
+
+    async def tail(self, after: int, *, is_alive: Callable[[], bool] = lambda: True) -> AsyncIterator[list[Event] | None]:
+        """Follow the log from the event after this number to its end.
+
+        Yields the events that have come, or None at each empty poll, so that the caller can keep its client awake. Polls every
+        20 ms while events flow and backs off to 500 ms while nothing comes. The log's continuity is verified.
+        """
+        expected = after + 1
+        pause = limits.TAIL_POLL_SECONDS_MIN
+        batches = await self.read_after(after)
+        while is_alive():
+            events: list[Event] = []
+            for batch in batches:
+                assert batch.first <= expected, f"gap in the log of {self._response_id}: {expected} to {batch.first}"
+                fresh = batch.events[expected - batch.first :]
+                events += fresh
+                expected += len(fresh)
+            if events:
+                pause = limits.TAIL_POLL_SECONDS_MIN
+                yield events
+                if events[-1]["type"] in FINAL_TYPES:
+                    return
+            else:
+                yield None
+                await asyncio.sleep(pause)
+                pause = min(pause * 1.3, limits.TAIL_POLL_SECONDS_MAX)
+            batches = await self.read_from(expected)
+
+
+class LogWriter:
+    """Appends one step's events, in batches, and deals with other writers.
+
+    Numbers are given at the flush, because a peer may take the slot first. ``on_predecessor`` is called with the late batch of a
+    dead predecessor and returns the events that are still to be written (``None`` keeps them all).
+    """
+
+    def __init__(
+        self,
+        log: EventLog,
+        writer: Writer,
+        next_number: int,
+        *,
+        on_predecessor: Callable[[Batch, list[tuple[Event, dict[str, int]]]], list[tuple[Event, dict[str, int]]]] | None = None,
+    ) -> None:
+        self._log = log
+        self.writer = writer
+        self.next_number = next_number
+        self._pending: list[tuple[Event, dict[str, int]]] = []
+        self._pending_bytes = 0
+        self._offsets: dict[str, int] = {}
+        self._on_predecessor = on_predecessor
+        self._lock = asyncio.Lock()
+
+    def add(self, event: Event, *, offset: tuple[int, int] | None = None) -> None:
+        """Queue an event; ``offset`` is (command index, exec event number) for events that stand for command output."""
+        self._pending.append((event, {} if offset is None else {str(offset[0]): offset[1]}))
+        self._pending_bytes += 64 + len(event.get("delta", "") if isinstance(event.get("delta"), str) else "")
+
+    @property
+    def is_due(self) -> bool:
+        return self._pending_bytes >= limits.BATCH_EVENTS_BYTES_MAX
+
+    async def flush(self) -> None:
+        """Write what is queued. Raises :class:`Superseded` when another attempt or step has taken over."""
+        async with self._lock:
+            while self._pending:
+                pending, self._pending, self._pending_bytes = self._pending, [], 0
+                await self._write(pending)
+
+    async def _write(self, pending: list[tuple[Event, dict[str, int]]]) -> None:
+        while pending:
+            offsets = dict(self._offsets)
+            for _, offset in pending:
+                offsets |= offset
+            events = tuple(event | {"sequence_number": self.next_number + i} for i, (event, _) in enumerate(pending))
+            try:
+                await self._log.append(Batch(self.next_number, events, self.writer, offsets))
+            except ConditionFailed:
+                pending = await self._yield_slot(pending, events)
+            else:
+                self.next_number += len(events)
+                self._offsets = offsets
+                return
+
+    async def _yield_slot(
+        self, pending: list[tuple[Event, dict[str, int]]], mine: Sequence[Event]
+    ) -> list[tuple[Event, dict[str, int]]]:
+        for batch in await self._log.read_from(self.next_number):
+            match meet(self.writer, batch):
+                case Meeting.SUPERSEDED:
+                    raise Superseded(f"{self.writer} met {batch.writer} at {batch.first}")
+                case Meeting.MYSELF:
+                    # A put that was applied although its answer was lost; the SDK sent it again.
+                    assert list(batch.events) == list(mine), f"{self.writer} found other events of its own at {batch.first}"
+                    pending = []
+                case Meeting.PREDECESSOR if self._on_predecessor is not None:
+                    pending = self._on_predecessor(batch, pending)
+                case _:
+                    pass
+            self.next_number = batch.following
+        return pending

@@ -1,0 +1,56 @@
+"""Executions of the agent loop's state machine.
+
+An execution's name is the response's id, so that a double start is free: Step Functions answers it with the running one, or, in
+emulators and for ended ones, with ``ExecutionAlreadyExists``, which means the same here.
+"""
+
+import asyncio
+from collections.abc import Callable
+from concurrent.futures import Executor
+from typing import TYPE_CHECKING, Any, Final
+
+import orjson
+from botocore.exceptions import ClientError
+
+if TYPE_CHECKING:
+    from mypy_boto3_stepfunctions import SFNClient
+
+ENDED: Final = frozenset({"SUCCEEDED", "FAILED", "TIMED_OUT", "ABORTED"})
+
+
+class Executions:
+    def __init__(self, client: "SFNClient", state_machine_arn: str, executor: Executor) -> None:
+        self._client = client
+        self._arn = state_machine_arn
+        self._executor = executor
+
+    async def start(self, name: str, state: dict[str, Any]) -> None:
+        """Start an execution; one of this name that exists already is left alone."""
+        await self._call(
+            "ExecutionAlreadyExists",
+            lambda: self._client.start_execution(
+                stateMachineArn=self._arn, name=name, input=orjson.dumps(state).decode()
+            ),
+        )
+
+    async def stop(self, name: str) -> None:
+        """Stop an execution; one that has ended or never was is no error."""
+        await self._call("ExecutionDoesNotExist", lambda: self._client.stop_execution(executionArn=self._execution(name)))
+
+    async def status(self, name: str) -> str | None:
+        """``RUNNING``, one of :data:`ENDED`, or None if there is no such execution."""
+        answer = await self._call(
+            "ExecutionDoesNotExist", lambda: self._client.describe_execution(executionArn=self._execution(name))
+        )
+        return None if answer is None else str(answer["status"])
+
+    def _execution(self, name: str) -> str:
+        return f"{self._arn.replace(':stateMachine:', ':execution:')}:{name}"
+
+    async def _call(self, tolerated: str, call: Callable[[], Any]) -> Any:
+        try:
+            return await asyncio.get_running_loop().run_in_executor(self._executor, call)
+        except ClientError as error:
+            if error.response["Error"]["Code"] != tolerated:
+                raise
+            return None

@@ -1,0 +1,287 @@
+"""Responses: the record, its items, its log, and the chain of its ancestors.
+
+``META`` holds what the request said (parameters, input items, the ancestors' ids) and is written once, at the start. What came of it
+stands in the event log: the final batch carries the whole response object. So a plain request costs two writes, and reading a
+response back is one backward query that returns ``META`` and the last batch together.
+
+``store: false`` responses that need the loop are kept under a short TTL and erased when they have ended.
+"""
+
+import asyncio
+import zlib
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, replace
+from typing import Any
+
+import orjson
+
+from moorage import limits
+from moorage.errors import ConditionFailed, previous_response_not_found, response_not_found
+from moorage.store import keys
+from moorage.store.blobs import Blobs
+from moorage.store.event_log import Batch, EventLog
+from moorage.store.table import Record, Table
+
+Item = dict[str, Any]
+
+UNSTORED_SECONDS = 600
+"""How long a ``store: false`` response that needs the loop may outlive its end, should its eraser die."""
+
+
+@dataclass(frozen=True, slots=True)
+class StoredResponse:
+    """What ``META`` holds."""
+
+    response_id: str
+    tenant_id: str
+    created_at: int
+    request: dict[str, Any]
+    """The request's parameters as the loop needs them; no secrets."""
+    echo: dict[str, Any]
+    """The request's part of the response object, computed once."""
+    input_items: list[Item]
+    ancestors: tuple[str, ...] = ()
+    """Ids of the chain before this response, oldest first."""
+    conversation_id: str | None = None
+    container_id: str | None = None
+    is_background: bool = False
+    is_streamed: bool = False
+    is_stored: bool = True
+    expires_at: int = 0
+    is_cancel_requested: bool = False
+    heartbeat_at_ms: int = 0
+    is_looping: bool = False
+    """The state machine owns it; until then the API process does."""
+    execution: str = ""
+    """Name of the execution that runs it: its id, or that of a successor."""
+
+
+@dataclass(frozen=True, slots=True)
+class Snapshot:
+    """A response as one query sees it."""
+
+    stored: StoredResponse
+    last: Batch | None
+
+    @property
+    def is_final(self) -> bool:
+        return self.last is not None and self.last.is_final
+
+    @property
+    def final_object(self) -> dict[str, Any]:
+        """The response object of the final event."""
+        assert self.last is not None
+        final: dict[str, Any] = self.last.events[-1]["response"]
+        return final
+
+
+class Responses:
+    def __init__(self, table: Table, blobs: Blobs, *, now_ms: Callable[[], int], retention_seconds: int) -> None:
+        self._table = table
+        self._blobs = blobs
+        self._now_ms = now_ms
+        self._retention_seconds = retention_seconds
+
+    def log(self, tenant_id: str, response_id: str, *, expires_at: int) -> EventLog:
+        return EventLog(self._table, self._blobs, tenant_id, response_id, expires_at=expires_at, now_ms=self._now_ms)
+
+    def log_of(self, stored: StoredResponse) -> EventLog:
+        return self.log(stored.tenant_id, stored.response_id, expires_at=stored.expires_at)
+
+    def expiry(self, *, is_stored: bool) -> int:
+        """Unix seconds after which DynamoDB removes the records by itself."""
+        seconds = self._retention_seconds if is_stored else limits.RESPONSE_SECONDS_MAX + UNSTORED_SECONDS
+        return self._now_ms() // 1000 + seconds
+
+    async def create(self, stored: StoredResponse) -> None:
+        """Write ``META``."""
+        body = orjson.dumps({"request": stored.request, "echo": stored.echo, "input": stored.input_items})
+        record: Record = {
+            "PK": keys.response(stored.tenant_id, stored.response_id),
+            "SK": keys.META,
+            "created_at": stored.created_at,
+            "ancestors": list(stored.ancestors),
+            "background": stored.is_background,
+            "stream": stored.is_streamed,
+            "store": stored.is_stored,
+            "heartbeat_at_ms": self._now_ms(),
+            "ttl": stored.expires_at,
+        }
+        if stored.conversation_id is not None:
+            record["conversation"] = stored.conversation_id
+        if stored.container_id is not None:
+            record["container"] = stored.container_id
+        if stored.is_looping:
+            record |= self._inflight(stored)
+        packed = zlib.compress(body, 1)
+        if len(packed) > limits.ITEM_INLINE_BYTES_MAX:
+            record["blob"] = keys.response_blob(stored.tenant_id, stored.response_id, "meta")
+            await self._blobs.put_bytes(record["blob"], packed)
+        else:
+            record["body"] = packed
+        await self._table.put(record, if_absent=True)
+
+    def _inflight(self, stored: StoredResponse) -> Record:
+        return {
+            "looping": True,
+            "GSI1PK": keys.INFLIGHT,
+            "GSI1SK": keys.listed(stored.created_at, stored.response_id),
+            "execution": stored.response_id,
+        }
+
+    async def hand_over(self, stored: StoredResponse) -> StoredResponse:
+        """From now on the state machine owns it."""
+        await self._table.update(
+            keys.response(stored.tenant_id, stored.response_id), keys.META, set=self._inflight(stored)
+        )
+        return replace(stored, is_looping=True)
+
+    async def settle(self, stored: StoredResponse) -> None:
+        """The loop owes it nothing more. A response that is not stored stays on the list until it is erased."""
+        if not stored.is_looping or not stored.is_stored:
+            return
+        try:
+            await self._table.update(
+                keys.response(stored.tenant_id, stored.response_id), keys.META, remove=("GSI1PK", "GSI1SK")
+            )
+        except ConditionFailed:
+            return  # Deleted meanwhile.
+
+    async def request_cancel(self, stored: StoredResponse) -> None:
+        await self._table.update(
+            keys.response(stored.tenant_id, stored.response_id), keys.META, set={"cancel_requested": True}
+        )
+
+    async def is_cancel_requested(self, tenant_id: str, response_id: str) -> bool:
+        """True also when the response is gone: nobody waits for it any more."""
+        record = await self._table.get(keys.response(tenant_id, response_id), keys.META)
+        return record is None or bool(record.get("cancel_requested"))
+
+    async def heartbeat(self, stored: StoredResponse) -> None:
+        await self._table.update(
+            keys.response(stored.tenant_id, stored.response_id), keys.META, set={"heartbeat_at_ms": self._now_ms()}
+        )
+
+    async def set_execution(self, stored: StoredResponse, name: str, *, instead_of: str | None = None) -> bool:
+        """Note the execution that runs it now. With ``instead_of`` only if that one still stands there; False otherwise."""
+        condition = {} if instead_of is None else {"execution": instead_of}
+        try:
+            await self._table.update(
+                keys.response(stored.tenant_id, stored.response_id), keys.META, set={"execution": name}, condition=condition
+            )
+        except ConditionFailed:
+            return False
+        return True
+
+    async def inflight(self) -> list[tuple[str, str]]:
+        """``(tenant_id, response_id)`` of the responses that the loop still owes an end, oldest first."""
+        records = await self._table.query(keys.INFLIGHT, index="GSI1")
+        return [keys.response_of(record["PK"]) for record in records]
+
+    async def snapshot(self, tenant_id: str, response_id: str) -> Snapshot:
+        """``META`` and the last batch, in one query. Raises 404 for unknown, deleted, expired and foreign ids."""
+        records = await self._table.query(keys.response(tenant_id, response_id), descending=True, limit=2)
+        if not records or records[0]["SK"] != keys.META or records[0]["ttl"] <= self._now_ms() // 1000:
+            raise response_not_found(response_id)
+        stored = await self._stored(tenant_id, response_id, records[0])
+        has_events = len(records) > 1 and records[1]["SK"].startswith(keys.EVENT_PREFIX)
+        last = await self.log_of(stored).batch(records[1]) if has_events else None
+        return Snapshot(stored, last)
+
+    async def load(self, tenant_id: str, response_id: str) -> StoredResponse:
+        """``META`` alone."""
+        record = await self._table.get(keys.response(tenant_id, response_id), keys.META)
+        if record is None:
+            raise response_not_found(response_id)
+        return await self._stored(tenant_id, response_id, record)
+
+    async def _stored(self, tenant_id: str, response_id: str, record: Record) -> StoredResponse:
+        packed = record["body"] if "body" in record else await self._blobs.get_bytes(record["blob"])
+        body = orjson.loads(zlib.decompress(packed))
+        return StoredResponse(
+            response_id=response_id,
+            tenant_id=tenant_id,
+            created_at=record["created_at"],
+            request=body["request"],
+            echo=body["echo"],
+            input_items=body["input"],
+            ancestors=tuple(record["ancestors"]),
+            conversation_id=record.get("conversation"),
+            container_id=record.get("container"),
+            is_background=record["background"],
+            is_streamed=record["stream"],
+            is_stored=record["store"],
+            expires_at=record["ttl"],
+            is_cancel_requested=bool(record.get("cancel_requested")),
+            heartbeat_at_ms=record["heartbeat_at_ms"],
+            is_looping=bool(record.get("looping")),
+            execution=record.get("execution", response_id),
+        )
+
+    async def chain(self, tenant_id: str, previous_response_id: str) -> list[Snapshot]:
+        """The previous response and all its ancestors, oldest first.
+
+        Two round trips whatever the length: the previous response names its ancestors, and they are read in parallel. An ancestor
+        that was deleted is left out, as in OpenAI's API.
+        """
+        try:
+            previous = await self.snapshot(tenant_id, previous_response_id)
+        except Exception as error:
+            if getattr(error, "status", None) != 404:
+                raise
+            raise previous_response_not_found(previous_response_id) from error
+        older = await self.snapshots(tenant_id, previous.stored.ancestors)
+        return [*older, previous]
+
+    async def snapshots(self, tenant_id: str, response_ids: Iterable[str]) -> list[Snapshot]:
+        """Those that exist, in the order asked for, all read at once."""
+        found = await asyncio.gather(
+            *(self.snapshot(tenant_id, response_id) for response_id in response_ids), return_exceptions=True
+        )
+        snapshots: list[Snapshot] = []
+        for result in found:
+            if isinstance(result, Snapshot):
+                snapshots.append(result)
+            elif getattr(result, "status", None) != 404:
+                raise result
+        return snapshots
+
+    # --- items of a response that is still running ---
+
+    async def put_done(self, stored: StoredResponse, items: dict[int, Item]) -> None:
+        """Keep finished output items where the next step finds them. Idempotent: the key is the output index."""
+        await asyncio.gather(*(self._put_done(stored, index, item) for index, item in items.items()))
+
+    async def _put_done(self, stored: StoredResponse, index: int, item: Item) -> None:
+        body = zlib.compress(orjson.dumps(item), 1)
+        record: Record = {
+            "PK": keys.response(stored.tenant_id, stored.response_id),
+            "SK": keys.done(index),
+            "ttl": stored.expires_at,
+        }
+        if len(body) > limits.ITEM_INLINE_BYTES_MAX:
+            record["blob"] = keys.response_blob(stored.tenant_id, stored.response_id, f"done-{index}")
+            await self._blobs.put_bytes(record["blob"], body)
+        else:
+            record["body"] = body
+        await self._table.put(record)
+
+    async def done_items(self, stored: StoredResponse) -> dict[int, Item]:
+        """Finished output items by output index."""
+        records = await self._table.query(keys.response(stored.tenant_id, stored.response_id), prefix=keys.DONE_PREFIX)
+        bodies = await asyncio.gather(*map(self._body, records))
+        return {
+            int(record["SK"].removeprefix(keys.DONE_PREFIX)): body for record, body in zip(records, bodies, strict=True)
+        }
+
+    async def _body(self, record: Record) -> Item:
+        packed = record["body"] if "body" in record else await self._blobs.get_bytes(record["blob"])
+        item: Item = orjson.loads(zlib.decompress(packed))
+        return item
+
+    async def delete(self, tenant_id: str, response_id: str) -> None:
+        """Remove every record and object of a response."""
+        pk = keys.response(tenant_id, response_id)
+        records = await self._table.query(pk)
+        await self._table.write_many(deletes=[(pk, record["SK"]) for record in records])
+        await self._blobs.delete_prefix(keys.response_blobs(tenant_id, response_id))

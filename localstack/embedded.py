@@ -1,0 +1,246 @@
+"""moorage on one machine: ``make up``.
+
+One terminal, no Docker, no Node, no account. This process serves the API; its children are ministack (DynamoDB, S3, Lambda and Step
+Functions: it runs the same state machine and the same step functions as AWS) and the launcher (which owns the sandboxes). State lies
+under ``.moorage/`` and is there at the next start. Ctrl-C and SIGTERM stop everything in order.
+"""
+
+import asyncio
+import contextlib
+import io
+import json
+import logging
+import os
+import secrets
+import signal
+import subprocess
+import sys
+import zipfile
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import boto3
+import uvicorn
+from botocore.exceptions import ClientError
+from emulator import REGION, Emulator, die_with_parent, inherited_environment, stop_process
+from moorage.api.app import create_app
+from moorage.api.routers import ROUTERS
+from moorage.loop.recover import recover
+from moorage.runtime import Runtime, build_runtime
+from moorage.settings import Settings
+from moorage.store.schema import create_table
+
+ROOT = Path(__file__).resolve().parent.parent
+TABLE = "moorage"
+BUCKET = "moorage"
+TENANT = "default"
+STATE_MACHINE = "moorage-agent-loop"
+TASKS = {
+    "ModelStepArn": "model_step",
+    "ToolStepArn": "tool_step",
+    "ContinueStepArn": "continue_step",
+    "FailResponseArn": "fail_response",
+}
+"""Placeholder in the state machine's definition -> function of ``functions/steps/handler.py``."""
+_ROLE = "arn:aws:iam::000000000000:role/moorage"
+_LAUNCHER_STOP_SECONDS_MAX = 15
+_REAPER_SECONDS = 5
+_log = logging.getLogger("moorage.embedded")
+
+
+@dataclass(frozen=True, slots=True)
+class Secrets:
+    """What the first start makes and every later one finds."""
+
+    api_key: str
+    content_key: str
+
+
+def main() -> int:
+    logging.basicConfig(level=os.environ.get("MOORAGE_LOG_LEVEL", "WARNING"), format="%(levelname)s %(name)s %(message)s")
+    state_dir = Path(os.environ.get("MOORAGE_STATE_DIR", ".moorage")).resolve()
+    port = int(os.environ.get("MOORAGE_PORT", "8080"))
+    state_dir.mkdir(mode=0o700, parents=True, exist_ok=True)
+    kept = _secrets(state_dir)
+    launcher_socket = state_dir / "launcher.sock"
+    settings_environment = {
+        "MOORAGE_TABLE": TABLE,
+        "MOORAGE_BUCKET": BUCKET,
+        "MOORAGE_MODELS_FILE": os.environ.get("MOORAGE_MODELS_FILE", str(ROOT / "models.toml")),
+        "MOORAGE_CONTENT_KEY": kept.content_key,
+        "MOORAGE_PROVISIONER": "launcher",
+        "MOORAGE_LAUNCHER_SOCKET": str(launcher_socket),
+        "MOORAGE_STATE_MACHINE_ARN": f"arn:aws:states:{REGION}:000000000000:stateMachine:{STATE_MACHINE}",
+    }
+    environment = inherited_environment() | settings_environment
+    with contextlib.ExitStack() as stack:
+        emulator = Emulator.start(state_dir / "aws", environment)
+        stack.callback(emulator.stop)
+        os.environ.update(aws_environment(emulator.endpoint))
+        provision(settings_environment)
+        launcher = start_launcher(state_dir, launcher_socket)
+        stack.callback(stop_process, launcher, _LAUNCHER_STOP_SECONDS_MAX)
+        runtime = build_runtime(Settings.from_environment(environment | aws_environment(emulator.endpoint)))
+        return asyncio.run(serve(runtime, port, state_dir, kept))
+
+
+def _secrets(state_dir: Path) -> Secrets:
+    path = state_dir / "secrets.json"
+    if not path.exists():
+        made = {"api_key": f"sk-moorage-{secrets.token_urlsafe(32)}", "content_key": secrets.token_hex(32)}
+        descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+        with os.fdopen(descriptor, "w") as file:
+            json.dump(made, file)
+    return Secrets(**json.loads(path.read_text()))
+
+
+def aws_environment(endpoint: str) -> dict[str, str]:
+    """How boto3 finds the emulator."""
+    return {
+        "AWS_ENDPOINT_URL": endpoint,
+        "AWS_ACCESS_KEY_ID": "test",
+        "AWS_SECRET_ACCESS_KEY": "test",
+        "AWS_DEFAULT_REGION": REGION,
+        "AWS_REGION": REGION,
+        "AWS_EC2_METADATA_DISABLED": "true",
+    }
+
+
+def provision(environment: dict[str, str]) -> None:
+    """Table, bucket, step functions and state machine, from the same files as on AWS. Harmless to repeat."""
+    create_table(boto3.client("dynamodb"), TABLE)
+    with contextlib.suppress(ClientError):
+        boto3.client("s3").create_bucket(Bucket=BUCKET)
+    definition = (ROOT / "infra" / "agent_loop.asl.json").read_text()
+    code = _function_zip()
+    for placeholder, function in TASKS.items():
+        definition = definition.replace(f"${{{placeholder}}}", _put_function(function, code, environment))
+    _put_state_machine(definition)
+
+
+def _function_zip() -> bytes:
+    buffer = io.BytesIO()
+    with zipfile.ZipFile(buffer, "w") as archive:
+        archive.write(ROOT / "functions" / "steps" / "handler.py", "handler.py")
+    return buffer.getvalue()
+
+
+def _put_function(name: str, code: bytes, environment: dict[str, str]) -> str:
+    """Create the function anew: code and environment may have changed since the last start."""
+    functions = boto3.client("lambda")
+    with contextlib.suppress(ClientError):
+        functions.delete_function(FunctionName=f"moorage-{name}")
+    made = functions.create_function(
+        FunctionName=f"moorage-{name}",
+        Runtime="python3.13",
+        Role=_ROLE,
+        Handler=f"handler.{name}",
+        Code={"ZipFile": code},
+        Timeout=900,
+        MemorySize=1024,
+        Environment={"Variables": environment},
+    )
+    return str(made["FunctionArn"])
+
+
+def _put_state_machine(definition: str) -> None:
+    machines = boto3.client("stepfunctions")
+    arn = f"arn:aws:states:{REGION}:000000000000:stateMachine:{STATE_MACHINE}"
+    try:
+        machines.update_state_machine(stateMachineArn=arn, definition=definition, roleArn=_ROLE)
+    except ClientError:
+        machines.create_state_machine(name=STATE_MACHINE, definition=definition, roleArn=_ROLE)
+
+
+def start_launcher(state_dir: Path, launcher_socket: Path) -> "subprocess.Popen[bytes]":
+    """The owner of the sandboxes."""
+    toolbox = Path(os.environ.get("MOORAGE_TOOLBOX", str(ROOT / ".venv-toolbox")))
+    command = [sys.executable, str(ROOT / "localstack" / "launcher.py"), "--socket", str(launcher_socket)]
+    command += ["--state-dir", str(state_dir / "sandboxes")]
+    if toolbox.exists():
+        command += ["--toolbox", str(toolbox)]
+    with (state_dir / "launcher.log").open("ab") as log:
+        return subprocess.Popen(
+            command, stdout=log, stderr=log, stdin=subprocess.DEVNULL, start_new_session=True, preexec_fn=die_with_parent
+        )
+
+
+async def serve(runtime: Runtime, port: int, state_dir: Path, kept: Secrets) -> int:
+    """Serve until a signal comes."""
+    if await runtime.api_keys.tenant_of(kept.api_key) is None:
+        await runtime.api_keys.create(TENANT, name="made at the first start", key=kept.api_key)
+    server = _Server(
+        uvicorn.Config(
+            create_app(runtime, ROUTERS),
+            host="127.0.0.1",
+            port=port,
+            log_level="warning",
+            access_log=False,
+            lifespan="off",
+            timeout_graceful_shutdown=5,
+        ),
+        on_started=lambda actual_port: announce(runtime, actual_port, state_dir, kept),
+    )
+    reaper = asyncio.create_task(_reap(runtime))
+    try:
+        await server.serve()
+    finally:
+        reaper.cancel()
+        with contextlib.suppress(asyncio.CancelledError):
+            await reaper
+        await runtime.aclose()
+    return 0 if server.started else 1
+
+
+class _Server(uvicorn.Server):
+    """Says where it listens once it does, and returns from a signal instead of raising it again."""
+
+    def __init__(self, config: uvicorn.Config, on_started: Any) -> None:
+        super().__init__(config)
+        self._on_started = on_started
+
+    async def startup(self, sockets: Any = None) -> None:
+        await super().startup(sockets)
+        if self.started:
+            self._on_started(self.servers[0].sockets[0].getsockname()[1])
+
+    @contextlib.contextmanager
+    def capture_signals(self) -> Any:
+        loop = asyncio.get_running_loop()
+        for number in (signal.SIGINT, signal.SIGTERM):
+            loop.add_signal_handler(number, self.handle_exit, number, None)
+        yield
+
+
+async def _reap(runtime: Runtime) -> None:
+    """What the reaper function does on AWS once a minute."""
+    while True:
+        try:
+            await recover(runtime)
+            await runtime.containers.expire_due(runtime.clock())
+        except Exception:  # one bad round must not end the rounds
+            _log.exception("the reaper stumbled")
+        await asyncio.sleep(_REAPER_SECONDS)
+
+
+def announce(runtime: Runtime, port: int, state_dir: Path, kept: Secrets) -> None:
+    """Tell the user, and scripts by ``.moorage/env``, how to reach it."""
+    url = f"http://127.0.0.1:{port}/v1"
+    model = runtime.catalog.default_model
+    path = state_dir / "env"
+    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+    with os.fdopen(descriptor, "w") as file:
+        file.write(f"OPENAI_BASE_URL={url}\nOPENAI_API_KEY={kept.api_key}\nMOORAGE_MODEL={model}\n")
+    print(
+        f"moorage is up.\n  URL    {url}\n  key    {kept.api_key}\n  model  {model}: {runtime.catalog.describe_default()}\n"
+        f"  try    set -a; . {os.path.relpath(path)}; set +a; "
+        f"curl $OPENAI_BASE_URL/responses -H \"Authorization: Bearer $OPENAI_API_KEY\" -H 'Content-Type: application/json' "
+        f'-d \'{{"model": "{model}", "input": "hello"}}\'\n'
+        "Ctrl-C stops it; what it stored is there at the next start.",
+        flush=True,
+    )
+
+
+if __name__ == "__main__":
+    sys.exit(main())
