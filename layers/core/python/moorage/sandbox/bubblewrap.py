@@ -32,6 +32,7 @@ from moorage.sandbox.exec_client import ExecClient
 from moorage.sandbox.provisioner import EgressSpec, Handle, SandboxSpec, SandboxStatus
 
 SERVER: Final = "/opt/moorage"
+COMPILED_SERVER: Final = "/opt/exec_server.pyc"
 TOOLBOX: Final = "/opt/toolbox"
 EGRESS: Final = "/run/egress"
 LISTENING_FD: Final = 3
@@ -44,6 +45,8 @@ SANDBOX_UID: Final = 1000
 HOST_UIDS_FROM: Final = 1_900_000_000
 """Users for the sandboxes of a root launcher; above everything that systemd or subuid ranges hand out."""
 
+_PYTHON: Final = "/usr/bin/python3"
+_SERVER_FILE: Final = "exec_server.py"
 _SYSTEM_PATH: Final = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 # The part of /etc that programs need and that says nothing about this machine.
 _ETC: Final = (
@@ -138,10 +141,19 @@ class Site:
         (self.state_dir / "etc").mkdir(parents=True, exist_ok=True)
         for name, content in _ETC_FILES.items():
             (self.state_dir / "etc" / name).write_text(content)
+        # Compiled once and not at every start, which would take half of the time.
+        compile_server = (
+            f"import py_compile; py_compile.compile({str(self.server_dir / _SERVER_FILE)!r}, {str(self.server)!r}, doraise=True)"
+        )
+        subprocess.run([_PYTHON, "-I", "-S", "-c", compile_server], check=True)
         if self.runs_as_other_users:
             # The sandboxes' users go through these, and may not list them; the sockets in it are ours alone.
             os.chmod(self.runtime_dir, 0o711)  # noqa: S103
             (self.runtime_dir / "stage").mkdir(mode=0o711)
+
+    @property
+    def server(self) -> Path:
+        return self.state_dir / "etc" / "exec_server.pyc"
 
     def clear_leftovers(self) -> None:
         """After an owner was killed: its sandboxes died with it, their files and groups did not."""
@@ -176,7 +188,7 @@ def binds(site: Site, directory: Path, egress: EgressSpec | None) -> list[Bind]:
     """What a sandbox sees of this machine beside ``/usr`` and some of ``/etc``."""
     toolbox = site.toolbox
     seen = [Bind(str(site.state_dir / "etc" / name), f"/etc/{name}") for name in _ETC_FILES]
-    seen.append(Bind(str(site.server_dir), SERVER))
+    seen += [Bind(str(site.server_dir), SERVER), Bind(str(site.server), COMPILED_SERVER)]
     if toolbox is not None:
         seen += [Bind(prefix, prefix) for prefix in toolbox.interpreter_prefixes]
         seen.append(Bind(str(toolbox.venv), TOOLBOX))
@@ -202,7 +214,7 @@ def bwrap_arguments(site: Site, visible: Sequence[Bind]) -> list[str]:
     arguments += ["--proc", "/proc", *_closed_proc(), "--dev", "/dev"]
     for path, size in _SCRATCH.items():
         arguments += ["--perms", "1777", "--size", str(size), "--tmpfs", path]
-    arguments += ["--symlink", "/tmp", "/var/tmp", "--symlink", "/usr/bin/python3", f"{FALLBACK}/python"]  # noqa: S108
+    arguments += ["--symlink", "/tmp", "/var/tmp", "--symlink", _PYTHON, f"{FALLBACK}/python"]  # noqa: S108
     for bind in visible:
         arguments += ["--bind" if bind.is_writable else "--ro-bind", bind.source, bind.target]
     return [*arguments, "--remount-ro", "/dev", "--remount-ro", "/", "--chdir", "/mnt/data"]
@@ -236,7 +248,8 @@ def server_config(site: Site, spec: SandboxSpec) -> dict[str, Any]:
         "listen": f"fd:{LISTENING_FD}",
         "env": {**toolbox, **spec.env},
         "path": ":".join([f"{SERVER}/bin", *([f"{TOOLBOX}/bin"] if site.toolbox else []), _SYSTEM_PATH, FALLBACK]),
-        "python": f"{TOOLBOX}/bin/python" if site.toolbox else "python3",
+        "python": f"{TOOLBOX}/bin/python" if site.toolbox else _PYTHON,
+        "python_session": f"{SERVER}/python_session.py",
         "egress": _egress_config(spec.egress) if spec.egress else None,
         "limits": {
             "processes": limits.CONTAINER_PROCESSES_MAX,
@@ -398,7 +411,7 @@ def spawn(
     config_fd, filter_fd = _memory_file(config), _memory_file(seccomp.program())
     arguments = bwrap_arguments(site, sources)
     arguments += ["--seccomp", str(SECCOMP_FD), "--info-fd", str(info_writing)]
-    arguments += ["/usr/bin/python3", "-I", "-S", f"{SERVER}/exec_server.py", "--config-fd", "0"]
+    arguments += [_PYTHON, "-I", "-S", COMPILED_SERVER, "--config-fd", "0"]
     try:
         with _listen(endpoint) as listener, open(directory / "sandbox.log", "wb") as output:
 

@@ -35,8 +35,8 @@ class EgressSpec:
 
     proxy: str
     """``unix:/path/to/egress.sock`` or ``http://host:3128``. A Unix socket lies in a directory of its own: the whole directory
-    is shown to the sandbox (read-only), so that a proxy that is started again under the same name is found. The proxy makes it with mode 0666 (in a directory that
-    only its user may enter): where the launcher is root, sandboxes are other users."""
+    is shown to the sandbox (read-only), so that a proxy that is started again under the same name is found. The proxy makes it
+    with mode 0666, in a directory that only its user may enter: where the launcher is root, sandboxes are other users."""
     username: str
     password: str = field(repr=False)
     """This container's credentials at the proxy. Commands can read them: they only say whose policy applies."""
