@@ -125,9 +125,7 @@ class Api(Construct):
         )
         acknowledge(method, "AwsSolutions-COG4", "Callers are programs with keys of this deployment, not users of a Cognito pool.")
         if self._authorizer is None:
-            acknowledge(
-                method, "AwsSolutions-APIG4", "authorizer: false is for emulators; the application checks every key itself."
-            )
+            acknowledge(method, "AwsSolutions-APIG4", "authorizer: false is for emulators; the application checks every key itself.")
 
     def _make_authorizer(self, function: lambda_.Function | None) -> apigateway.RequestAuthorizer | None:
         if function is None:

@@ -51,9 +51,7 @@ class Hooks(Construct):
             "ec2:DescribeManagedPrefixLists accepts no resource (service authorization reference).",
         )
         region = cdk.Stack.of(self).region
-        lists = self._resource(
-            "PrefixLists", "Custom::PrefixLists", {"Names": {s: f"com.amazonaws.{region}.{s}" for s in services}}
-        )
+        lists = self._resource("PrefixLists", "Custom::PrefixLists", {"Names": {s: f"com.amazonaws.{region}.{s}" for s in services}})
         return {service: lists.get_att_string(service) for service in services}
 
     def content_key(self, parameter_name: str) -> cdk.CustomResource:

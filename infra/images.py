@@ -20,9 +20,7 @@ from infra.nag import acknowledge, acknowledge_wildcard
 class Image(Construct):
     """An image: given by its URI, or built from ``source`` and tagged with the hash of what is in it."""
 
-    def __init__(
-        self, scope: Construct, construct_id: str, *, config: Config, hooks: Hooks, source: Path, given: str | None
-    ) -> None:
+    def __init__(self, scope: Construct, construct_id: str, *, config: Config, hooks: Hooks, source: Path, given: str | None) -> None:
         super().__init__(scope, construct_id)
         self._repository: ecr.Repository | None = None
         self.built: cdk.CustomResource | None = None
@@ -119,8 +117,6 @@ _BUILD_SPEC: Final = {
                 '(docker build --tag "$REPOSITORY:$IMAGE_TAG" . && docker push "$REPOSITORY:$IMAGE_TAG")',
             ]
         },
-        "post_build": {
-            "commands": ['if [ "$CODEBUILD_BUILD_SUCCEEDING" = 1 ]; then STATUS=SUCCESS; else STATUS=FAILED; fi', _ANSWER]
-        },
+        "post_build": {"commands": ['if [ "$CODEBUILD_BUILD_SUCCEEDING" = 1 ]; then STATUS=SUCCESS; else STATUS=FAILED; fi', _ANSWER]},
     },
 }

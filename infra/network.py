@@ -115,9 +115,7 @@ class Network(Construct):
         )
         records = self.vpc.add_gateway_endpoint("DynamoDb", service=ec2.GatewayVpcEndpointAwsService.DYNAMODB)
         records.add_to_policy(
-            iam.PolicyStatement(
-                principals=[iam.AnyPrincipal()], actions=["dynamodb:*"], resources=["*"], conditions=self._own_account
-            )
+            iam.PolicyStatement(principals=[iam.AnyPrincipal()], actions=["dynamodb:*"], resources=["*"], conditions=self._own_account)
         )
 
     def _interface_endpoint(self, name: str, service: ec2.IInterfaceVpcEndpointService, group: ec2.ISecurityGroup) -> None:
@@ -163,9 +161,7 @@ class Network(Construct):
             "DnsRules",
             firewall_rules=[
                 rule(action="ALLOW", firewall_domain_list_id=allowed.attr_id, priority=_ALLOW_PRIORITY),
-                rule(
-                    action="BLOCK", block_response="NXDOMAIN", firewall_domain_list_id=everything.attr_id, priority=_BLOCK_PRIORITY
-                ),
+                rule(action="BLOCK", block_response="NXDOMAIN", firewall_domain_list_id=everything.attr_id, priority=_BLOCK_PRIORITY),
             ],
         )
         resolver.CfnFirewallRuleGroupAssociation(

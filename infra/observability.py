@@ -39,22 +39,13 @@ class Observability(Construct):
         self._alarm("LoopFailed", machine.metric_failed(period=_PERIOD), 1, "A response's execution failed: see its events.")
         self._alarm("LoopTimedOut", machine.metric_timed_out(period=_PERIOD), 1, "A response's execution ran out of time.")
         self._alarm("ApiErrors", rest_api.metric_server_error(period=_PERIOD, statistic="Sum"), 5, "The API answers 5xx.")
-        throttles = {f"m{n}": f.metric_throttles(period=_PERIOD) for n, f in enumerate(functions.values())}
-        self._alarm(
-            "Throttled",
-            cloudwatch.MathExpression(expression="+".join(throttles), using_metrics=throttles, period=_PERIOD),
-            1,
-            "Lambda concurrency is used up: ask for a higher quota ('moorage doctor' shows it).",
-        )
-        dashboard = cloudwatch.Dashboard(
-            self, "Dashboard", dashboard_name=config.name, period_override=cloudwatch.PeriodOverride.AUTO
-        )
+        throttles = cloudwatch.Metric(namespace="AWS/Lambda", metric_name="Throttles", statistic="Sum", period=_PERIOD)
+        self._alarm("Throttled", throttles, 1, "The account's Lambda concurrency is used up ('moorage doctor' shows the quota).")
+        dashboard = cloudwatch.Dashboard(self, "Dashboard", dashboard_name=config.name, period_override=cloudwatch.PeriodOverride.AUTO)
         graph = self._graph
         dashboard.add_widgets(
             graph("Requests", rest_api.metric_count(), rest_api.metric_client_error(), rest_api.metric_server_error()),
-            graph(
-                "Latency of the gateway (ms)", rest_api.metric_latency(statistic="p50"), rest_api.metric_latency(statistic="p99")
-            ),
+            graph("Latency of the gateway (ms)", rest_api.metric_latency(statistic="p50"), rest_api.metric_latency(statistic="p99")),
             graph("Time to first token (ms)", self._own("TimeToFirstToken", "p50"), self._own("TimeToFirstToken", "p99")),
         )
         dashboard.add_widgets(

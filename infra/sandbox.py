@@ -43,7 +43,6 @@ class Sandbox(Construct):
             "Cluster",
             cluster_name=config.name,
             vpc=network.vpc,
-            enable_fargate_capacity_providers=True,
             container_insights_v2=ecs.ContainerInsights.DISABLED,
         )
         acknowledge(
@@ -104,9 +103,7 @@ class Sandbox(Construct):
                         init_process_enabled=True, capabilities=resource.KernelCapabilitiesProperty(drop=_DROPPED_CAPABILITIES)
                     ),
                     ulimits=[
-                        resource.UlimitProperty(
-                            name="nofile", soft_limit=CONTAINER_OPEN_FILES_MAX, hard_limit=CONTAINER_OPEN_FILES_MAX
-                        )
+                        resource.UlimitProperty(name="nofile", soft_limit=CONTAINER_OPEN_FILES_MAX, hard_limit=CONTAINER_OPEN_FILES_MAX)
                     ],
                     log_configuration=log_configuration,
                     stop_timeout=2,
@@ -156,10 +153,7 @@ class Sandbox(Construct):
             "MOORAGE_FARGATE_CLUSTER": self.cluster.cluster_name,
             "MOORAGE_FARGATE_SUBNETS": ",".join(subnets),
             "MOORAGE_FARGATE_SECURITY_GROUP": self._network.sandbox_group.security_group_id,
-            **{
-                f"MOORAGE_FARGATE_TASK_DEFINITION_{tier.upper()}": definition.ref
-                for tier, definition in self.task_definitions.items()
-            },
+            **{f"MOORAGE_FARGATE_TASK_DEFINITION_{tier.upper()}": definition.ref for tier, definition in self.task_definitions.items()},
         }
 
 

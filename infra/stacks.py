@@ -38,9 +38,7 @@ class StateStack(cdk.Stack):
 class ServiceStack(cdk.Stack):
     """Network, sandboxes, loop, API and dashboard. It only connects the constructs."""
 
-    def __init__(
-        self, scope: Construct, construct_id: str, *, config: Config, models: Models, state: State, **options: Any
-    ) -> None:
+    def __init__(self, scope: Construct, construct_id: str, *, config: Config, models: Models, state: State, **options: Any) -> None:
         super().__init__(scope, construct_id, **options)
         self._config, self._models, self._state = config, models, state
         hooks = Hooks(self, "Hooks", config=config)

@@ -86,9 +86,7 @@ class State(Construct):
     def grant_all(self, function: lambda_.Function) -> None:
         """Records and objects, read and write: what ``store/table.py`` and ``store/blobs.py`` ask for, no administration."""
         table = self.table.table_arn
-        function.add_to_role_policy(
-            iam.PolicyStatement(actions=_RECORD_ACTIONS, resources=[table, f"{table}/index/{schema.INDEX}"])
-        )
+        function.add_to_role_policy(iam.PolicyStatement(actions=_RECORD_ACTIONS, resources=[table, f"{table}/index/{schema.INDEX}"]))
         function.add_to_role_policy(iam.PolicyStatement(actions=_OBJECT_ACTIONS, resources=[self.bucket.arn_for_objects("*")]))
         assert function.role is not None
         acknowledge_wildcard(
