@@ -278,9 +278,7 @@ CLIENT_REQUESTS: dict[str, dict[str, Any]] = {
             {"type": "web_search", "external_web_access": False},
         ]
     ),
-    "Codex CLI with full access": codex(
-        tools=[codex_function("exec_command"), {"type": "web_search", "external_web_access": True}]
-    ),
+    "Codex CLI with full access": codex(tools=[codex_function("exec_command"), {"type": "web_search", "external_web_access": True}]),
     "Codex CLI with gpt-5.5": codex(
         text={"verbosity": "low"},
         reasoning={"effort": "medium"},

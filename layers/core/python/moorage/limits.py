@@ -197,10 +197,15 @@ GONE_SECONDS: Final = 3600
 UPLOAD_SECONDS: Final = 3600
 UPLOAD_PART_BYTES_MAX: Final = 64 * MIB
 UPLOAD_PARTS_MAX: Final = 10_000
-PRESIGNED_SECONDS: Final = 300
-CONVERSATION_ITEMS_PER_REQUEST_MAX: Final = 20
-"""Items of one ``POST /v1/conversations[/{id}/items]`` (OpenAPI: ``CreateConversationBody.items.maxItems``)."""
+UPLOAD_KEPT_SECONDS: Final = 24 * 3600
+"""How long the record of an upload stays after its end."""
 
+FORM_FIELD_BYTES_MAX: Final = 16 * KIB
+FORM_PARTS_MAX: Final = 20
+FORM_OVERHEAD_BYTES_MAX: Final = 64 * KIB
+"""What boundaries, headers and short fields may add to a file in a multipart body."""
+
+PRESIGNED_SECONDS: Final = 300
 CONVERSATION_BATCH_INLINE_BYTES_MAX: Final = 100 * KIB
 """A compressed append up to here stays in the table; a transaction costs two write units per KiB, S3 one request for any size."""
 
@@ -271,6 +276,15 @@ QUERY_DIGITS_MAX: Final = 16
 GRAMMAR_CHARS_MAX: Final = 200_000
 GRAMMAR_INPUT_CHARS_MAX: Final = 1_000_000
 GRAMMAR_CHECK_SECONDS_MAX: Final = 2.0
+GRAMMAR_START_SECONDS_MAX: Final = 5.0
+"""For the checking process to start; a busy machine needs more than the usual 0.1 s."""
+
+GRAMMAR_EARLEY_CHARS_MAX: Final = 20_000
+"""Earley parsing is slow; beyond this the verdict of LALR stands."""
+
+GRAMMAR_MEMORY_BYTES_MAX: Final = 512 * MIB
+GRAMMAR_EXPECTED_MAX: Final = 8
+"""Terminals that an error message names."""
 
 # --- The way out ---------------------------------------------------------------------------------------------------------------
 

@@ -475,9 +475,7 @@ _TOOL_SEARCH_OUTPUT: Final = Shape(
     check=_searched_by_client,
 )
 
-_ADDITIONAL_TOOLS: Final = Shape(
-    {"type": constant("additional_tools"), "role": constant("developer"), "tools": _item_tools}, _COMMON
-)
+_ADDITIONAL_TOOLS: Final = Shape({"type": constant("additional_tools"), "role": constant("developer"), "tools": _item_tools}, _COMMON)
 
 _ITEM_REFERENCE: Final = Shape({"id": _id}, {"type": constant("item_reference")})
 

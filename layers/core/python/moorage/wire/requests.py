@@ -220,9 +220,7 @@ def _create(fields: dict[str, Any], web_search: WebSearchMode) -> CreateRequest:
     ignores_web_search = web_search == "ignore" or "client_metadata" in fields
     notices: list[str] = []
     tools = _without_web_search(fields.get("tools", []), "tools", ignores_web_search, notices)
-    items = tuple(
-        _item_without_web_search(item, at, ignores_web_search, notices) for at, item in enumerate(fields.get("input", ()))
-    )
+    items = tuple(_item_without_web_search(item, at, ignores_web_search, notices) for at, item in enumerate(fields.get("input", ())))
     _check_together(fields, tools, items)
     return CreateRequest(
         **{
@@ -287,9 +285,7 @@ def _check_choice(chosen: str | dict[str, Any], tools: list[Tool], items: tuple[
     """A chosen tool must be offered; earlier turns may have offered more (``additional_tools``), so a chain is not judged here."""
     if chosen in ("auto", "none") or has_context:
         return
-    offered = tools + [
-        tool for item in items if item["type"] in ("additional_tools", "tool_search_output") for tool in item["tools"]
-    ]
+    offered = tools + [tool for item in items if item["type"] in ("additional_tools", "tool_search_output") for tool in item["tools"]]
     if isinstance(chosen, str):
         if not offered:
             raise errors.invalid_value("tool_choice", f"'{chosen}' needs at least one tool in 'tools'.")
@@ -483,9 +479,7 @@ def _conversation_items(minimum: int) -> Validator:
         checked: list[Item] = items(value)
         for index, item in enumerate(checked):
             if item["type"] == "item_reference":
-                raise Problem(
-                    lambda param: errors.unsupported_value(param, "item_reference", "Give the item itself."), index, "type"
-                )
+                raise Problem(lambda param: errors.unsupported_value(param, "item_reference", "Give the item itself."), index, "type")
         return checked
 
     return check

@@ -317,9 +317,7 @@ def _web_search(name: str) -> Shape:
 def _client_tool_search(tool: dict[str, Any]) -> None:
     if tool.get("execution", "server") != "client":
         raise Problem(
-            lambda param: errors.unsupported_value(
-                param, "server", "Tool search runs in the client only: send 'execution': 'client'."
-            ),
+            lambda param: errors.unsupported_value(param, "server", "Tool search runs in the client only: send 'execution': 'client'."),
             "execution",
         )
 
