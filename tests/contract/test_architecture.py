@@ -1,0 +1,199 @@
+"""The rules that the code is laid out by, held as tests: imports go one way, and each outside thing has one door."""
+
+import ast
+import sys
+from collections.abc import Iterator
+from functools import cache
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+CORE = ROOT / "layers" / "core" / "python"
+
+RANKS: list[tuple[str, tuple[str, ...]]] = [
+    ("the ground", ("limits", "errors", "ids", "settings")),
+    ("the wire", ("wire",)),
+    (
+        "pure modules",
+        (
+            "loop.state",
+            "loop.decide",
+            "loop.assemble",
+            "loop.context",
+            "egress.policy",
+            "egress.client_hello",
+            "egress.trust",
+            "model.base",
+            "model.content",
+            "model.lowering",
+            "model.lowered_tools",
+            "model.sequence",
+            "model.tokens",
+        ),
+    ),
+    ("stores, model clients, sandboxes, egress", ("store", "model", "sandbox", "egress")),
+    ("hosted tools", ("tools",)),
+    ("the runtime", ("runtime",)),
+    ("the loop", ("loop",)),
+    ("the API", ("api",)),
+    ("the command line", ("cli",)),
+]
+"""From the bottom up. A module belongs to the entry that names it most exactly, and imports nothing from above its own rank."""
+
+INFRA_MAY_IMPORT = ("moorage.settings", "moorage.limits", "moorage.errors", "moorage.store.keys", "moorage.store.schema")
+"""The CDK app shares constants and sentences with the code, and no behaviour."""
+
+CLIENTS = {"boto3", "botocore", "httpx", "fastapi", "starlette"}
+"""What a pure module has no use for."""
+
+
+def module_name(path: Path) -> str:
+    return ".".join(path.relative_to(CORE).with_suffix("").parts).removesuffix(".__init__")
+
+
+@cache
+def tree(path: Path) -> ast.Module:
+    return ast.parse(path.read_text(), str(path))
+
+
+@cache
+def core_files() -> list[Path]:
+    return sorted((CORE / "moorage").rglob("*.py"))
+
+
+@cache
+def modules() -> dict[str, Path]:
+    return {module_name(path): path for path in core_files()}
+
+
+def imports(path: Path) -> Iterator[str]:
+    """Every module that a file imports, those inside functions included; ``from package import module`` gives the module."""
+    known = modules()
+    for node in ast.walk(tree(path)):
+        if isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom) and node.module and not node.level:
+            for alias in node.names:
+                inner = f"{node.module}.{alias.name}"
+                yield inner if inner in known else node.module
+
+
+def rank(module: str) -> int:
+    """The rank of the entry with the longest name that covers the module."""
+    local = module.removeprefix("moorage.")
+    matches = [
+        (len(entry), number)
+        for number, (_, entries) in enumerate(RANKS)
+        for entry in entries
+        if local == entry or local.startswith(entry + ".")
+    ]
+    assert matches, f"{module} has no rank: add it to RANKS and to ARCHITECTURE.md"
+    return max(matches)[1]
+
+
+def is_package(path: Path) -> bool:
+    return path.name == "__init__.py"
+
+
+def test_imports_go_one_way() -> None:
+    wrong = [
+        f"{importer} ({RANKS[rank(importer)][0]}) imports {imported} ({RANKS[rank(imported)][0]})"
+        for importer, path in modules().items()
+        if not is_package(path)
+        for imported in imports(path)
+        if imported.startswith("moorage.") and rank(imported) > rank(importer)
+    ]
+    assert wrong == []
+
+
+def test_no_module_imports_itself_through_others() -> None:
+    graph = {name: {other for other in imports(path) if other in modules()} for name, path in modules().items()}
+    finished: set[str] = set()
+
+    def visit(name: str, way: tuple[str, ...]) -> None:
+        assert name not in way, " -> ".join((*way, name))
+        if name not in finished:
+            for other in sorted(graph[name]):
+                visit(other, (*way, name))
+            finished.add(name)
+
+    for name in sorted(graph):
+        visit(name, ())
+
+
+def test_pure_modules_know_no_clients() -> None:
+    pure = [path for name, path in modules().items() if not is_package(path) and rank(name) in (1, 2)]
+    assert [(str(path), name) for path in pure for name in imports(path) if name.split(".")[0] in CLIENTS] == []
+
+
+def test_infra_shares_constants_only() -> None:
+    wrong = [
+        f"{path.name} imports {name}"
+        for path in sorted((ROOT / "infra").rglob("*.py"))
+        for name in imports(path)
+        if name.startswith("moorage") and not name.startswith(INFRA_MAY_IMPORT)
+    ]
+    assert wrong == []
+
+
+@pytest.mark.parametrize("folder", ["infra", "functions", "localstack", "tests"])
+def test_the_library_imports_nothing_that_is_built_on_it(folder: str) -> None:
+    assert [name for path in core_files() for name in imports(path) if name.split(".")[0] == folder] == []
+
+
+def test_what_runs_inside_a_sandbox_needs_nothing_but_python() -> None:
+    folder = ROOT / "functions" / "sandbox"
+    own = {path.stem for path in folder.rglob("*.py")} | {"functions"}
+    foreign = {
+        f"{path.name} imports {name}"
+        for path in sorted(folder.rglob("*.py"))
+        for name in imports(path)
+        if name.split(".")[0] not in own | sys.stdlib_module_names
+    }
+    assert foreign == set()
+
+
+def reads_environment(node: ast.AST) -> bool:
+    if isinstance(node, ast.Attribute):
+        return node.attr in ("environ", "getenv", "environb") and isinstance(node.value, ast.Name) and node.value.id == "os"
+    return isinstance(node, ast.ImportFrom) and node.module == "os" and any(a.name in ("environ", "getenv") for a in node.names)
+
+
+def test_the_environment_has_one_reader() -> None:
+    readers = {
+        f"{module_name(path)}:{getattr(node, 'lineno', 0)}"
+        for path in core_files()
+        for node in ast.walk(tree(path))
+        if reads_environment(node)
+    }
+    assert {reader for reader in readers if not reader.startswith("moorage.settings:")} == set()
+
+
+def names_in(node: ast.AST) -> set[str]:
+    return {inner.id for inner in ast.walk(node) if isinstance(inner, ast.Name)} | {
+        inner.attr for inner in ast.walk(node) if isinstance(inner, ast.Attribute)
+    }
+
+
+def test_no_code_asks_where_it_runs() -> None:
+    """One code path: endpoints and the provisioner differ between a laptop and AWS, and nothing else."""
+    asks = {
+        f"{path.relative_to(ROOT)}:{node.lineno}"
+        for path in [*core_files(), *sorted((ROOT / "functions").rglob("*.py"))]
+        for node in ast.walk(tree(path))
+        if isinstance(node, ast.If | ast.IfExp)
+        and names_in(node.test) & {"local", "is_local", "LOCAL", "is_aws", "on_aws", "is_lambda", "embedded", "is_embedded"}
+    }
+    assert asks == set()
+
+
+def test_the_library_prints_nothing() -> None:
+    prints = [
+        f"{module_name(path)}:{node.lineno}"
+        for path in core_files()
+        if "/cli/" not in path.as_posix()
+        for node in ast.walk(tree(path))
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "print"
+    ]
+    assert prints == []
