@@ -23,9 +23,7 @@ from moorage.egress.policy import (
 )
 from moorage.errors import ApiError
 
-POLICY = Policy(
-    domains=("api.example.com", "*.pkg.example", "xn--bcher-kva.example", "*.idn.example"), own_networks=("54.12.0.0/16",)
-)
+POLICY = Policy(domains=("api.example.com", "*.pkg.example", "xn--bcher-kva.example", "*.idn.example"), own_networks=("54.12.0.0/16",))
 PUBLIC = "93.184.216.34"
 
 
@@ -275,9 +273,7 @@ def test_what_the_c_library_reads_as_an_address_is_never_a_name(text: str) -> No
     assert normalise(text) is None
 
 
-NAMES = st.from_regex(
-    r"[a-zA-Z0-9]([a-zA-Z0-9-]{0,8}[a-zA-Z0-9])?(\.[a-zA-Z0-9]([a-zA-Z0-9-]{0,8}[a-zA-Z0-9])?){0,4}", fullmatch=True
-)
+NAMES = st.from_regex(r"[a-zA-Z0-9]([a-zA-Z0-9-]{0,8}[a-zA-Z0-9])?(\.[a-zA-Z0-9]([a-zA-Z0-9-]{0,8}[a-zA-Z0-9])?){0,4}", fullmatch=True)
 
 
 @given(NAMES, st.booleans())

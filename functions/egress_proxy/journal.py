@@ -1,0 +1,87 @@
+"""Every decision on one line of standard output and, if its container is known, in the table.
+
+The line is canonical JSON: sorted keys, no spaces, ASCII. A refusal is written at once; what was allowed is written when it has
+ended, with its bytes, and stands in the table from the beginning, so that a crash loses no decision. Writing never waits for the
+table: entries are flushed in batches, equal ones as one, and a container that floods the log is counted rather than stored.
+"""
+
+import asyncio
+import json
+import secrets
+import sys
+from collections import defaultdict
+from collections.abc import Callable
+from dataclasses import asdict, replace
+
+from moorage import limits
+from moorage.egress.store import EgressStore, Entry
+
+_PENDING_MAX = 20_000
+"""Entries that wait for the table; what is more only goes to standard output."""
+
+
+def new_entry_id(at_ms: int) -> str:
+    return f"{at_ms:013d}-{secrets.token_hex(4)}"
+
+
+class Journal:
+    def __init__(self, store: EgressStore, retention_seconds: int, now_ms: Callable[[], int]) -> None:
+        self._store = store
+        self._retention_seconds = retention_seconds
+        self._now_ms = now_ms
+        self._pending: dict[str, Entry] = {}
+        self._wakeup = asyncio.Event()
+
+    def began(self, entry: Entry) -> None:
+        """Something was allowed and goes on."""
+        self._keep(entry)
+
+    def ended(self, entry: Entry) -> None:
+        """A refusal, or the end of what was allowed."""
+        self._keep(entry)
+        fields = {key: value for key, value in asdict(entry).items() if value not in (None, ())}
+        write_line({"event": "egress", **fields})
+
+    def _keep(self, entry: Entry) -> None:
+        if entry.container_id and (len(self._pending) < _PENDING_MAX or entry.id in self._pending):
+            self._pending[entry.id] = entry
+            self._wakeup.set()
+
+    async def run(self) -> None:
+        """Flush until cancelled; the last entries are flushed by :meth:`flush`."""
+        while True:
+            await self._wakeup.wait()
+            await asyncio.sleep(limits.EGRESS_LOG_SECONDS)
+            await self.flush()
+
+    async def flush(self) -> None:
+        self._wakeup.clear()
+        pending, self._pending = self._pending, {}
+        try:
+            await self._store.append(_bounded(list(pending.values())), self._now_ms() // 1000 + self._retention_seconds)
+        except Exception as error:  # The log must not stop the proxy; the lines on standard output are there already.
+            write_line({"event": "egress_log_failed", "entries": len(pending), "error": type(error).__name__})
+
+
+def _bounded(entries: list[Entry]) -> list[Entry]:
+    """Equal refusals as one, and a bounded number per container."""
+    merged: dict[tuple[object, ...], Entry] = {}
+    for entry in entries:
+        key: tuple[object, ...] = (entry.id,)
+        if entry.decision == "denied":
+            key = (entry.tenant_id, entry.container_id, entry.host, entry.port, entry.method, entry.path, entry.reason)
+        before = merged.get(key)
+        merged[key] = entry if before is None else replace(before, count=before.count + entry.count)
+    kept: dict[str, list[Entry]] = defaultdict(list)
+    for entry in merged.values():
+        of_container = kept[entry.container_id]
+        if len(of_container) < limits.EGRESS_LOG_ENTRIES_PER_FLUSH_MAX or entry.decision == "allowed":
+            of_container.append(entry)
+        else:
+            of_container[-1] = replace(of_container[-1], count=of_container[-1].count + entry.count)
+    return [entry for of_container in kept.values() for entry in of_container]
+
+
+def write_line(fields: dict[str, object]) -> None:
+    sys.stdout.write(json.dumps(fields, sort_keys=True, separators=(",", ":")) + "\n")
+    sys.stdout.flush()

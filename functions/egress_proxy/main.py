@@ -1,0 +1,181 @@
+"""The egress proxy: mitmproxy's engine, our gate, one process.
+
+    python -m functions.egress_proxy.main --listen unix:/run/egress/proxy.sock --ca-dir .moorage/egress
+
+It takes the deployment's settings from the environment like every other process (``MOORAGE_TABLE``, ``MOORAGE_EGRESS_KEY``,
+``MOORAGE_ALLOWED_EGRESS_DOMAINS`` ...), prints one JSON line when it listens, one per decision, and ends on SIGTERM with its log
+written. It runs in an environment of its own (``requirements/egress.txt``).
+"""
+
+import argparse
+import asyncio
+import contextlib
+import ctypes
+import json
+import logging
+import resource
+import signal
+import socket
+import sys
+import time
+import traceback
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import boto3
+from botocore.config import Config
+from mitmproxy import options
+from mitmproxy.addons import disable_h2c, proxyserver
+from mitmproxy.master import Master
+from mitmproxy.proxy.mode_servers import ServerInstance
+from moorage.egress.ca import Authority, ensure_ca, load_ca
+from moorage.egress.grants import Grants
+from moorage.egress.secrets import KmsKeys
+from moorage.egress.service import ceiling
+from moorage.egress.store import EgressStore
+from moorage.settings import Settings
+from moorage.store.table import Table
+
+from functions.egress_proxy.addon import Gate
+from functions.egress_proxy.certificates import DeploymentCertificates
+from functions.egress_proxy.journal import Journal, write_line
+from functions.egress_proxy.resolver import Resolver
+
+_AWS_CONFIG = Config(connect_timeout=1, read_timeout=2, retries={"mode": "standard", "total_max_attempts": 2}, max_pool_connections=16)
+"""A policy that cannot be read within a few seconds is a policy that says no; waiting longer helps nobody."""
+
+_PR_SET_DUMPABLE = 4
+_BACKLOG = 512
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    chosen = _parse(arguments)
+    _keep_memory_private()
+    logging.basicConfig(handlers=[_ErrorLines()], level=logging.ERROR, force=True)
+    asyncio.run(_serve(chosen, Settings.from_environment()))
+
+
+def _parse(arguments: Sequence[str] | None) -> argparse.Namespace:
+    parser = argparse.ArgumentParser(prog="egress_proxy", description="The egress proxy of a moorage deployment.")
+    parser.add_argument("--listen", action="append", required=True, metavar="unix:PATH|HOST:PORT", help="may be repeated")
+    parser.add_argument("--ca-dir", type=Path, help="where the CA is kept and made, unless MOORAGE_EGRESS_CA_KEY holds its key")
+    parser.add_argument("--hosts", type=Path, metavar="FILE", help="names with fixed addresses, as in /etc/hosts; read when changed")
+    parser.add_argument(
+        "--upstream-ca", type=Path, metavar="FILE", help="CAs that hosts are checked against, instead of the public ones"
+    )
+    return parser.parse_args(arguments)
+
+
+def _keep_memory_private() -> None:
+    """Opened secrets live in this process: no core dump, and no other process of the same user may look into it."""
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+    ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_DUMPABLE, 0, 0, 0, 0)
+
+
+async def _serve(chosen: argparse.Namespace, settings: Settings) -> None:
+    authority = _authority(chosen, settings)
+    executor = ThreadPoolExecutor(max_workers=16, thread_name_prefix="aws")
+    table = Table(boto3.client("dynamodb", config=_AWS_CONFIG), settings.table_name, executor)
+    store = EgressStore(table)
+    keys = None
+    if settings.egress_key:
+        keys = KmsKeys(boto3.client("kms", config=_AWS_CONFIG), settings.egress_key, executor)
+    grants = Grants(store, keys, ceiling(settings), time.monotonic)
+    journal = Journal(store, settings.retention_seconds, lambda: time.time_ns() // 1_000_000)
+
+    master = Master(options.Options())
+    server = proxyserver.Proxyserver()
+    gate = Gate(grants, Resolver(chosen.hosts), journal, server)
+    master.addons.add(server, disable_h2c.DisableH2C(), gate, DeploymentCertificates(authority))
+    master.options.update(
+        server=False,  # It listens here, since mitmproxy knows no Unix sockets.
+        connection_strategy="eager",  # A host that does not answer is then told in the answer to CONNECT.
+        rawtcp=False,
+        upstream_cert=False,
+        ssl_verify_upstream_trusted_ca=None if chosen.upstream_ca is None else str(chosen.upstream_ca),
+    )
+    instance: ServerInstance[Any] = ServerInstance.make("regular", server)
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, master.shutdown)
+    listeners = [await _listen(address, instance) for address in chosen.listen]
+    background = [asyncio.create_task(journal.run()), asyncio.create_task(gate.sweep())]
+    write_line({"event": "egress_ready", "listen": [_name(listener) for listener in listeners]})
+    try:
+        await master.run()
+    finally:
+        for listener in listeners:
+            listener.close()
+        for task in background:
+            task.cancel()
+        await journal.flush()
+
+
+def _authority(chosen: argparse.Namespace, settings: Settings) -> Authority:
+    if settings.egress_ca_key:
+        certificate = settings.egress_ca or ""
+        pem = certificate.encode() if certificate.startswith("-----BEGIN") else Path(certificate).read_bytes()
+        return load_ca(pem, settings.egress_ca_key.encode())
+    if chosen.ca_dir is None:
+        raise SystemExit("The proxy needs its CA: give --ca-dir, or MOORAGE_EGRESS_CA and MOORAGE_EGRESS_CA_KEY.")
+    return ensure_ca(chosen.ca_dir)
+
+
+async def _listen(address: str, instance: ServerInstance[Any]) -> asyncio.Server:
+    if not address.startswith("unix:"):
+        host, _, port = address.rpartition(":")
+        return await asyncio.start_server(instance.handle_stream, host, int(port), backlog=_BACKLOG)
+
+    async def handle(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await instance.handle_stream(reader, _NamedWriter(writer))  # type: ignore[arg-type]
+
+    return await asyncio.start_unix_server(handle, sock=_bound(Path(address.removeprefix("unix:"))), backlog=_BACKLOG)
+
+
+def _bound(path: Path) -> socket.socket:
+    """A Unix socket at ``path``, in place of one that an earlier proxy left there."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.unlink(missing_ok=True)
+    bound = socket.socket(socket.AF_UNIX)
+    bound.bind(str(path))
+    # Whoever reaches the socket still needs a credential; sandboxes run as other users.
+    path.chmod(0o666)
+    return bound
+
+
+class _NamedWriter:
+    """A Unix connection for mitmproxy, which asks every connection for an address and a port."""
+
+    def __init__(self, writer: asyncio.StreamWriter) -> None:
+        self._writer = writer
+
+    def get_extra_info(self, name: str, default: Any = None) -> Any:
+        return ("unix", 0) if name in ("peername", "sockname") else self._writer.get_extra_info(name, default)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._writer, name)
+
+
+def _name(listener: asyncio.Server) -> str:
+    sock = listener.sockets[0]
+    return f"unix:{sock.getsockname()}" if sock.family == socket.AF_UNIX else "{}:{}".format(*sock.getsockname()[:2])
+
+
+class _ErrorLines(logging.Handler):
+    """What goes wrong inside mitmproxy, as a line without the message: messages may quote requests and answers."""
+
+    def emit(self, record: logging.LogRecord) -> None:
+        fields: dict[str, object] = {"event": "egress_error", "logger": record.name, "level": record.levelname}
+        if record.exc_info and record.exc_info[0] is not None:
+            frames = traceback.extract_tb(record.exc_info[2])[-3:]
+            where = [f"{Path(frame.filename).name}:{frame.lineno}:{frame.name}" for frame in frames]
+            fields |= {"error": record.exc_info[0].__name__, "where": where}
+        with contextlib.suppress(ValueError):
+            sys.stdout.write(json.dumps(fields, sort_keys=True, separators=(",", ":")) + "\n")
+            sys.stdout.flush()
+
+
+if __name__ == "__main__":
+    main()
