@@ -16,17 +16,21 @@ from pathlib import Path
 from typing import Any, Final, Literal, get_args
 from urllib.parse import urlsplit
 
+import botocore.session
 import httpx
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from moorage import errors, limits
 from moorage.errors import SettingsConflict
-from moorage.model import openai_responses
+from moorage.model import anthropic_messages, openai_responses
+from moorage.model.anthropic_messages import AnthropicMessages
 from moorage.model.base import Provider
+from moorage.model.bedrock_converse import BedrockConverse
 from moorage.model.chat_completions import ChatCompletions
 from moorage.model.demo import Demo
 from moorage.model.http import Upstream
 from moorage.model.openai_responses import OpenAIResponses
+from moorage.model.sigv4 import AwsAuth
 
 ProviderKind = Literal["openai_responses", "chat_completions", "anthropic_messages", "bedrock_converse", "demo"]
 
@@ -34,7 +38,7 @@ OPENAI_URL: Final = "https://api.openai.com/v1"
 ANTHROPIC_URL: Final = "https://api.anthropic.com/v1"
 OLLAMA_URL: Final = "http://127.0.0.1:11434"
 OPENAI_MODEL: Final = "gpt-5.5"
-ANTHROPIC_MODEL: Final = "claude-sonnet-4-5"
+ANTHROPIC_MODEL: Final = "claude-sonnet-5"
 """What a request without a model of its own is answered by; MOORAGE_UPSTREAM_MODEL changes it."""
 
 _CONTEXT_WINDOW_TOKENS: Final = 128_000
@@ -101,6 +105,7 @@ class Catalog:
         self._reason = reason
         self._secret = secret
         self._secrets: dict[str, str] = {}
+        self._aws_session: botocore.session.Session | None = None
         delta_ms = upstream.get("MOORAGE_DEMO_DELTA_MS", "0")
         self._demo = Demo(delta_seconds=float(delta_ms) / 1000)
 
@@ -168,18 +173,46 @@ class Catalog:
                 upstream = self._over_http(entry, client, "/chat/completions")
                 natives = _natives(entry, frozenset({"function"}))
                 return ChatCompletions(upstream, natives, dialect=dialect, replays_reasoning=entry.replays_reasoning)
-        raise SettingsConflict(f"No provider of kind {entry.provider_kind}.")
+            case "anthropic_messages":
+                bound = entry.max_output_tokens or anthropic_messages.OUTPUT_TOKENS_DEFAULT
+                upstream = self._over_http(entry, client, "/messages", key_header="x-api-key")
+                return AnthropicMessages(upstream, output_tokens_max=bound)
+            case "bedrock_converse":
+                url = entry.base_url or f"https://bedrock-runtime.{self._region(entry)}.amazonaws.com"
+                upstream = self._over_http(replace(entry, base_url=url, auth="bearer" if entry.key else "sigv4"), client, "")
+                return BedrockConverse(upstream, output_tokens_max=entry.max_output_tokens)
 
-    def _over_http(self, entry: ModelEntry, client: httpx.AsyncClient, path: str) -> Upstream:
+    def _over_http(self, entry: ModelEntry, client: httpx.AsyncClient, path: str, *, key_header: str = "authorization") -> Upstream:
         key = self._key(entry)
-        headers = {**entry.headers, **({"authorization": f"Bearer {key}"} if key else {})}
+        headers = dict(entry.headers)
+        if key_header == "x-api-key":
+            headers.setdefault("anthropic-version", anthropic_messages.VERSION)
+        if key:
+            headers[key_header] = key if key_header == "x-api-key" else f"Bearer {key}"
         return Upstream(
             client,
             f"{entry.base_url.rstrip('/')}{path}",
             headers,
+            auth=self._aws_auth(entry) if entry.auth == "sigv4" else None,
             secrets=(key,) if key else (),
             idle_seconds=entry.idle_seconds,
         )
+
+    def _aws_auth(self, entry: ModelEntry) -> AwsAuth:
+        host = urlsplit(entry.base_url).hostname or ""
+        return AwsAuth(self._aws_credentials, "bedrock-mantle" if "bedrock-mantle" in host else "bedrock", self._region(entry))
+
+    def _region(self, entry: ModelEntry) -> str:
+        region = entry.region or self._upstream.get("AWS_REGION") or self._upstream.get("AWS_DEFAULT_REGION")
+        if not region:
+            raise SettingsConflict(f"Model '{entry.name}' needs a region: set 'region' in models.toml or AWS_REGION.")
+        return region
+
+    def _aws_credentials(self) -> Any:
+        """IAM credentials as botocore finds them. The embedded stack's own are no good at Bedrock: a profile takes their place."""
+        if self._aws_session is None:
+            self._aws_session = botocore.session.Session(profile=self._upstream.get("MOORAGE_UPSTREAM_AWS_PROFILE"))
+        return self._aws_session.get_credentials()
 
     def _key(self, entry: ModelEntry) -> str | None:
         if entry.key is None:

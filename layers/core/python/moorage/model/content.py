@@ -1,5 +1,6 @@
 """Message parts, read for upstreams that have their own forms for them."""
 
+import base64
 import re
 from dataclasses import dataclass
 from typing import Any, Final
@@ -73,3 +74,11 @@ def _shown(part: dict[str, Any]) -> str:
 
 def role_of(item: Item) -> str:
     return str(item.get("role", "user"))
+
+
+def text_of_data(data: Data) -> str:
+    """The text of an inline text file."""
+    try:
+        return base64.b64decode(data.base64).decode(errors="replace")
+    except ValueError:
+        return ""

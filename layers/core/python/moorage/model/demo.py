@@ -300,9 +300,7 @@ def _turn_of(step: dict[str, Any], request: ModelRequest, key: str) -> Turn:
         reasoning=step.get("reason", ""),
         sleep_seconds=step.get("sleep_ms", 0) / 1000,
         delta_seconds=step["delta_ms"] / 1000 if "delta_ms" in step else None,
-        failure=Failure(fail["status"], fail.get("after_deltas", 0), fail.get("times", 1), fail.get("retry_after"))
-        if fail
-        else None,
+        failure=Failure(fail["status"], fail.get("after_deltas", 0), fail.get("times", 1), fail.get("retry_after")) if fail else None,
         key=key,
     )
 

@@ -130,9 +130,7 @@ def _answer(outputs: list[str]) -> str:
         return "I could not find the result of the query in what the commands printed."
     declines = result["declines"]
     head = f"In {result['quarter']}, {len(declines)} of {result['products']} products declined against {result['previous']}"
-    lines = [
-        f"- {d['product']}: {d['before']:,.2f} → {d['now']:,.2f} ({100 * (d['now'] / d['before'] - 1):+.1f} %)" for d in declines
-    ]
+    lines = [f"- {d['product']}: {d['before']:,.2f} → {d['now']:,.2f} ({100 * (d['now'] / d['before'] - 1):+.1f} %)" for d in declines]
     files = "The workbook is /mnt/data/report.xlsx, the chart /mnt/data/chart.png."
     return "\n".join([f"{head}{':' if declines else '.'}", *lines, "", files])
 

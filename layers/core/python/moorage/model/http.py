@@ -100,9 +100,7 @@ class Upstream:
         timeout = httpx.Timeout(self.idle_seconds, connect=limits.UPSTREAM_CONNECT_SECONDS)
         auth = self.auth or httpx.USE_CLIENT_DEFAULT
         try:
-            async with self.client.stream(
-                "POST", self.url, content=payload, headers=headers, auth=auth, timeout=timeout
-            ) as response:
+            async with self.client.stream("POST", self.url, content=payload, headers=headers, auth=auth, timeout=timeout) as response:
                 if response.status_code != 200:
                     raise await self._refusal(response)
                 async with aclosing(self._answer(response, decoder)) as deltas:
@@ -111,9 +109,7 @@ class Upstream:
         except httpx.TimeoutException as error:
             raise self._timeout(error) from error
         except httpx.HTTPError as error:
-            raise UpstreamError(
-                f"The connection to the model upstream failed ({type(error).__name__}).", is_retryable=True
-            ) from error
+            raise UpstreamError(f"The connection to the model upstream failed ({type(error).__name__}).", is_retryable=True) from error
 
     async def _answer(self, response: httpx.Response, decoder: Decoder) -> AsyncGenerator[Delta, None]:
         kind = response.headers.get("content-type", "").partition(";")[0].strip().lower()
@@ -137,8 +133,7 @@ class Upstream:
         value = _json_value(content)
         if not isinstance(value, dict):
             raise UpstreamError(
-                f"The model upstream answered with something that is not a model's answer (content type '{kind}'). "
-                "Check its base URL.",
+                f"The model upstream answered with something that is not a model's answer (content type '{kind}'). Check its base URL.",
                 is_retryable=False,
             )
         if value.get("error"):

@@ -122,9 +122,7 @@ def custom(name: str, tool: Tool) -> Tool:
 
 
 def tool_search(name: str, tool: Tool) -> Tool:
-    text = (
-        tool.get("description") or "Search for further tools by what they should do. Tools that are found can be called afterwards."
-    )
+    text = tool.get("description") or "Search for further tools by what they should do. Tools that are found can be called afterwards."
     made = function(name, text, {"query": {"type": "string"}}, ["query"])
     parameters = tool.get("parameters")
     return made | {"parameters": parameters} if parameters else made

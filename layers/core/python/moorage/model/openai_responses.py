@@ -234,9 +234,7 @@ class ResponsesDecoder:
         kind = "custom" if item["type"] == "custom_tool_call" else "function"
         return self._sequence.add(
             index,
-            base.CallStarted(
-                item["name"], item.get("call_id"), "custom" if kind == "custom" else "function", item.get("namespace")
-            ),
+            base.CallStarted(item["name"], item.get("call_id"), "custom" if kind == "custom" else "function", item.get("namespace")),
         )
 
     def _open_as(self, index: int, type_: str) -> _Item:

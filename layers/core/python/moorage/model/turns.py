@@ -1,0 +1,160 @@
+"""Items as turns of blocks, for upstreams whose messages alternate between user and assistant (Anthropic, Converse).
+
+The first turn is the user's. Consecutive items of one side share a turn, and a turn's tool results stand before its other blocks, as
+both upstreams demand. Blocks are only ever added at the end of the last turn, so what was rendered for an earlier step stays as it
+was.
+"""
+
+from dataclasses import dataclass, field
+from typing import Any, Final, Literal
+
+import orjson
+
+from moorage.model import content, reasoning
+from moorage.model.base import Item, Tool
+
+THINKING: Final = "thinking"
+"""The kind of packed reasoning: blocks of Claude's, whose signatures hold on Anthropic's API and on Bedrock alike."""
+
+
+@dataclass(frozen=True, slots=True)
+class Text:
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class Image:
+    url: str
+
+
+@dataclass(frozen=True, slots=True)
+class File:
+    name: str
+    source: str
+    """A data URL, bare base64 or a URL."""
+
+
+@dataclass(frozen=True, slots=True)
+class Use:
+    call_id: str
+    name: str
+    input: dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Result:
+    call_id: str
+    parts: tuple[Text | Image | File, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Thought:
+    block: dict[str, Any]
+    """As Anthropic writes it: ``thinking`` with ``signature``, or ``redacted_thinking`` with ``data``."""
+
+
+Block = Text | Image | File | Use | Result | Thought
+
+
+@dataclass(slots=True)
+class Turn:
+    role: Literal["user", "assistant"]
+    blocks: list[Block] = field(default_factory=list)
+
+
+@dataclass(slots=True)
+class Turns:
+    system: list[str] = field(default_factory=list)
+    """Instructions, and the developer's messages before the first turn."""
+    turns: list[Turn] = field(default_factory=list)
+
+    @classmethod
+    def of(cls, instructions: str | None, items: tuple[Item, ...]) -> "Turns":
+        turns = cls([instructions] if instructions else [])
+        for item in items:
+            turns._add(item)
+        if not turns.turns or turns.turns[0].role == "assistant":
+            turns.turns.insert(0, Turn("user", [Text("(The conversation begins.)")]))
+        return turns
+
+    def stand_ins(self) -> list[Tool]:
+        """Tools that earlier calls used, for a request that offers none: a conversation with calls has to name some."""
+        names = dict.fromkeys(block.name for turn in self.turns for block in turn.blocks if isinstance(block, Use))
+        return [{"type": "function", "name": name} for name in names]
+
+    @property
+    def lacks_thought(self) -> bool:
+        """A tool call of the turn that is going on was made without thinking: Claude then refuses to think on."""
+        last = self.turns[-1] if self.turns else None
+        if last is None or last.role != "user" or not isinstance(last.blocks[0], Result) or len(self.turns) < 2:
+            return False
+        return not isinstance(self.turns[-2].blocks[0], Thought)
+
+    def _add(self, item: Item) -> None:
+        match item.get("type", "message"):
+            case "message":
+                self._message(item)
+            case "function_call":
+                self._append("assistant", Use(item["call_id"], item["name"], _object(item.get("arguments"))))
+            case "function_call_output":
+                self._result(Result(item["call_id"], tuple(_parts(item.get("output")))))
+            case "reasoning":
+                thought = reasoning.unpack(THINKING, item)
+                if thought is not None:
+                    self._append("assistant", Thought(thought))
+
+    def _message(self, item: Item) -> None:
+        role = content.role_of(item)
+        parts = _parts(item.get("content"))
+        if role == "assistant":
+            self._append("assistant", *(part for part in parts if isinstance(part, Text)))
+        elif role in ("system", "developer"):
+            self._developer("\n\n".join(part.text for part in parts if isinstance(part, Text)))
+        else:
+            self._append("user", *parts)
+
+    def _developer(self, text: str) -> None:
+        """Later messages of the developer keep their place; the upstream has no role for them there."""
+        if not self.turns:
+            self.system.append(text)
+        else:
+            self._append("user", Text(f"<developer_message>\n{text}\n</developer_message>"))
+
+    def _append(self, role: Literal["user", "assistant"], *blocks: Block) -> None:
+        if not blocks:
+            return
+        if not self.turns or self.turns[-1].role != role:
+            self.turns.append(Turn(role))
+        self.turns[-1].blocks.extend(blocks)
+
+    def _result(self, result: Result) -> None:
+        if not self.turns or self.turns[-1].role != "user":
+            self.turns.append(Turn("user"))
+        blocks = self.turns[-1].blocks
+        results = sum(isinstance(block, Result) for block in blocks)
+        blocks.insert(results, result)
+
+
+def _parts(value: Any) -> list[Text | Image | File]:
+    """Blocks of content; text without a visible character is left out, because upstreams refuse it."""
+    blocks: list[Text | Image | File] = []
+    for part in content.parts_of(value):
+        text, url, file = content.text_of(part), content.image_url_of(part), content.file_of(part)
+        if text is not None:
+            blocks += [Text(text)] if text.strip() else []
+        elif url:
+            blocks.append(Image(url))
+        elif file is not None:
+            blocks.append(File(*file))
+        else:
+            blocks.append(Text(content.plain_text([part])))
+    return blocks
+
+
+def _object(arguments: str | None) -> dict[str, Any]:
+    """Arguments as an object; a call that was malformed is shown as it was."""
+    try:
+        value = orjson.loads(arguments or "{}")
+    except orjson.JSONDecodeError:
+        return {"malformed_arguments": arguments}
+    return value if isinstance(value, dict) else {"value": value}
