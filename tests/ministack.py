@@ -120,10 +120,12 @@ def aws_clients(endpoint: str) -> AwsClients:
     session = boto3.Session(
         aws_access_key_id=ACCESS_KEY_ID, aws_secret_access_key=SECRET_ACCESS_KEY, region_name=REGION
     )
-    config = Config(max_pool_connections=50, s3={"addressing_style": "path"})
+    config = Config(max_pool_connections=50)
+    # boto3 still presigns with version 2 for some endpoints, and version 2 knows no response headers.
+    s3_config = config.merge(Config(signature_version="s3v4", s3={"addressing_style": "path"}))
     return AwsClients(
         dynamodb=session.client("dynamodb", endpoint_url=endpoint, config=config),
-        s3=session.client("s3", endpoint_url=endpoint, config=config),
+        s3=session.client("s3", endpoint_url=endpoint, config=s3_config),
         stepfunctions=session.client("stepfunctions", endpoint_url=endpoint, config=config),
         lambda_=session.client("lambda", endpoint_url=endpoint, config=config),
     )

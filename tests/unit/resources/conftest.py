@@ -8,6 +8,7 @@ from moorage.store.blobs import Blobs
 from moorage.store.table import Table
 
 from tests.ministack import AwsClients, Ministack, aws_clients, new_table_and_bucket
+from tests.unit.resources.service import Service, build_service
 from tests.unit.resources.support import Clock, Store
 
 
@@ -39,3 +40,12 @@ async def store(clients: AwsClients, executor: ThreadPoolExecutor) -> AsyncItera
 @pytest.fixture
 def clock() -> Clock:
     return Clock()
+
+
+@pytest.fixture
+async def service(store: Store, clock: Clock) -> AsyncIterator[Service]:
+    built = build_service(store, clock)
+    yield built
+    await built.http.aclose()
+    await built.sdk.close()
+    await built.stranger.close()

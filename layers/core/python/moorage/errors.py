@@ -329,3 +329,12 @@ class SettingsConflict(MoorageError):
 def conversation_busy(conversation_id: str) -> ApiError:
     """Too many writers at once: worth a retry, and the SDKs do retry a 409."""
     return ApiError(409, f"Conversation '{conversation_id}' is being changed by too many requests at once. Please retry.")
+
+
+def network_unavailable(param: str) -> ApiError:
+    return bad_request(
+        f"'{param}' asks for a network, and this deployment runs no egress proxy. Use {{'type': 'disabled'}}, or ask the operator "
+        "to start one.",
+        param=param,
+        code="network_unavailable",
+    )

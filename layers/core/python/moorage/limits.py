@@ -109,6 +109,9 @@ JSON_SILENCE_SECONDS: Final = 60
 ERASE_WAIT_SECONDS: Final = 30
 """How long an erasure waits for the last writer; the reaper erases what is left."""
 
+KNOWN_RESPONSES_MAX: Final = 8
+"""Running responses whose finished items a step worker keeps in memory between steps."""
+
 RETENTION_SECONDS: Final = 30 * 24 * 3600
 """Responses and their events. OpenAI keeps responses for 30 days."""
 

@@ -22,11 +22,14 @@ import hashlib
 import hmac
 import secrets
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from types import TracebackType
-from typing import Any, Final, Protocol, Self, TypeVar
+from typing import Any, Protocol, Self, TypeVar
 
 from moorage import limits
+from moorage.egress.policy import Policy
+from moorage.egress.secrets import DomainSecret
+from moorage.egress.service import Egress
 from moorage.errors import (
     ApiError,
     ConditionFailed,
@@ -35,8 +38,10 @@ from moorage.errors import (
     SandboxGone,
     SandboxStarting,
     container_expired,
+    container_file_not_found,
     file_not_found,
     file_too_large,
+    network_unavailable,
     too_many_container_files,
 )
 from moorage.sandbox.exec_client import ExecClient, FileListing, Health, SandboxFile
@@ -57,10 +62,10 @@ from moorage.store.containers import (
 from moorage.store.files import Clock, File, Files, file_name
 from moorage.store.table import Record, Table
 from moorage.wire.queries import Page
+from moorage.wire.tools import NetworkPolicy
 
 _A = TypeVar("_A")
 _T = TypeVar("_T")
-_DISABLED: Final[Mapping[str, Any]] = {"type": "disabled"}
 
 
 class Sandbox(Protocol):
@@ -72,19 +77,6 @@ class Sandbox(Protocol):
     async def write_file(self, path: str, content: AsyncIterator[bytes]) -> None: ...
     async def delete_file(self, path: str) -> None: ...
     async def aclose(self) -> None: ...
-
-
-@dataclass(frozen=True, slots=True)
-class WayOut:
-    """What a container's network policy comes to in its sandbox: nothing, unless the owner of egress says otherwise."""
-
-    egress: EgressSpec | None = None
-    env: Mapping[str, str] = field(default_factory=dict)
-
-
-async def no_way_out(container: ContainerRecord) -> WayOut:
-    """Default deny."""
-    return WayOut()
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,7 +125,8 @@ class Containers:
         content_key: bytes,
         retention_seconds: int = limits.RETENTION_SECONDS,
         strict_expiry: bool = False,
-        way_out: Callable[[ContainerRecord], Awaitable[WayOut]] = no_way_out,
+        egress: Egress | None = None,
+        egress_proxy: str | None = None,
         connect: Callable[[Handle], ExecClient] = ExecClient,
     ) -> None:
         self._store = ContainerStore(table, clock=clock, retention_seconds=retention_seconds)
@@ -143,7 +136,8 @@ class Containers:
         self._clock = clock
         self._content_key = content_key
         self._strict_expiry = strict_expiry
-        self._way_out = way_out
+        self._egress = egress
+        self._egress_proxy = egress_proxy
         self._connect = connect
 
     # --- Records -------------------------------------------------------------------------------------------------------------
@@ -156,15 +150,33 @@ class Containers:
         file_ids: Sequence[str] = (),
         idle_minutes: int = limits.CONTAINER_IDLE_MINUTES_DEFAULT,
         memory_limit: str = "1g",
-        network_policy: Mapping[str, Any] = _DISABLED,
-        param: str = "file_ids",
+        network_policy: NetworkPolicy | None = None,
+        param: str = "",
     ) -> ContainerRecord:
-        """A new container without a sandbox, holding copies of these files. ``param`` names them in a 404."""
-        files = [await self._files.get(tenant_id, file_id, param=param) for file_id in dict.fromkeys(file_ids)]
+        """A new container without a sandbox, holding copies of these files. ``param`` is the place of these options in the
+        request, such as ``tools[0].environment.``; errors name it."""
+        policy, domain_secrets = self._checked_policy(network_policy, f"{param}network_policy")
+        files = [await self._files.get(tenant_id, file_id, param=f"{param}file_ids") for file_id in dict.fromkeys(file_ids)]
         record = await self._store.create(
-            tenant_id, name=name, idle_minutes=idle_minutes, memory_limit=memory_limit, network_policy=network_policy
+            tenant_id,
+            name=name,
+            idle_minutes=idle_minutes,
+            memory_limit=memory_limit,
+            network_policy=_shown(network_policy),
         )
+        if self._egress is not None and policy is not None:
+            await self._egress.open(tenant_id, record.id, policy, domain_secrets)
         return await self._copy_in(record, files) if files else record
+
+    def _checked_policy(
+        self, network_policy: NetworkPolicy | None, param: str
+    ) -> tuple[Policy | None, tuple[DomainSecret, ...]]:
+        """The policy inside the operator's ceiling; None for no network at all."""
+        if network_policy is None or network_policy.type == "disabled":
+            return None, ()
+        if self._egress is None:
+            raise network_unavailable(param)
+        return self._egress.validate(_as_json(network_policy), param=param)
 
     async def get(self, tenant_id: str, container_id: str, *, param: str | None = None) -> ContainerRecord:
         """The record as it stands; 404 for unknown, foreign and deleted ones."""
@@ -205,9 +217,13 @@ class Containers:
     async def file(self, record: ContainerRecord, file_id: str) -> ContainerFile:
         return await self._store.file(record, file_id)
 
-    async def content(self, file: ContainerFile) -> AsyncIterator[bytes]:
-        async for chunk in self._blobs.get_stream(file.key):
-            yield chunk
+    async def content(self, file: ContainerFile, *, start: int = 0, end: int | None = None) -> AsyncIterator[bytes]:
+        """The file's stored bytes from ``start`` up to and with ``end``; 404 if it was deleted or replaced in between."""
+        try:
+            async for chunk in self._blobs.get_stream(file.key, start=start, end=end):
+                yield chunk
+        except BlobNotFound as error:
+            raise container_file_not_found(file.id) from error
 
     async def add_file(self, record: ContainerRecord, *, filename: str, chunks: AsyncIterator[bytes]) -> ContainerFile:
         """Put a user's file at ``/mnt/data/<filename>``, replacing what is there; a running sandbox has it by the next command."""
@@ -223,6 +239,15 @@ class Containers:
         """Put copies of files of the Files API at ``/mnt/data/<filename>``; those that are there already stay as they are."""
         files = [await self._files.get(record.tenant_id, file_id, param=param) for file_id in dict.fromkeys(file_ids)]
         return await self._copy_in(record, files) if files else record
+
+    async def add_file_of(self, record: ContainerRecord, file_id: str) -> ContainerFile:
+        """Put a copy of a file of the Files API at ``/mnt/data/<filename>``, replacing what is there."""
+        file = await self._files.get(record.tenant_id, file_id, param="file_id")
+        path = WORKSPACE + file.filename
+        _check_room(await self._store.files(record), [path])
+        row = await self._copy(record, path, file)
+        await self._add_rows(record, [row])
+        return row
 
     async def delete_file(self, record: ContainerRecord, file_id: str) -> None:
         """Delete a file, in the running sandbox too."""
@@ -472,15 +497,25 @@ class Containers:
         return int(self._clock()) + limits.CONTAINER_START_LEASE_SECONDS
 
     async def _spec(self, record: ContainerRecord) -> SandboxSpec:
-        way_out = await self._way_out(record)
+        egress, env = await self._way_out(record)
         return SandboxSpec(
             tenant_id=record.tenant_id,
             container_id=record.id,
             token=self._token(record),
             memory_gib=limits.MEMORY_LIMITS[record.memory_limit],
-            env=way_out.env,
-            egress=way_out.egress,
+            env=env,
+            egress=egress,
         )
+
+    async def _way_out(self, record: ContainerRecord) -> tuple[EgressSpec | None, Mapping[str, str]]:
+        """The proxy as this sandbox may use it, and the placeholders of its secrets; nothing by default."""
+        if self._egress is None or self._egress_proxy is None or record.network_policy["type"] == "disabled":
+            return None, {}
+        grant = await self._egress.renew(record.tenant_id, record.id)
+        if grant is None:
+            return None, {}
+        spec = EgressSpec(self._egress_proxy, grant.username, grant.password, self._egress.ca_pem())
+        return spec, grant.placeholders
 
     def _handle(self, record: ContainerRecord) -> Handle:
         assert record.sandbox is not None
@@ -652,6 +687,8 @@ class Containers:
             if sandbox_id is None:
                 sandbox_id = (await self._provisioner.start(await self._spec(record))).sandbox_id
             await self._end(record, sandbox_id)
+        if self._egress is not None:
+            await self._egress.close(record.tenant_id, record.id)
         await self._blobs.delete_prefix(keys.container_objects(record.tenant_id, record.id))
         await self._store.erase(record.tenant_id, record.id)
 
@@ -681,6 +718,20 @@ class _Lease:
                 return
             if self._containers.lease_left(self.record) < limits.CONTAINER_START_LEASE_SECONDS / 2:
                 self.record = await self._containers.renew_claim(self.record)
+
+
+def _as_json(policy: NetworkPolicy) -> dict[str, Any]:
+    """A policy as the request had it, secrets included."""
+    secrets_given = [{"domain": each.domain, "name": each.name, "value": each.value} for each in policy.domain_secrets]
+    given: dict[str, Any] = {"type": policy.type, "allowed_domains": list(policy.allowed_domains)}
+    return given | ({"domain_secrets": secrets_given} if secrets_given else {})
+
+
+def _shown(policy: NetworkPolicy | None) -> dict[str, Any]:
+    """A policy as the container shows it: no secrets."""
+    if policy is None or policy.type == "disabled":
+        return {"type": "disabled"}
+    return {"type": policy.type, "allowed_domains": list(policy.allowed_domains)}
 
 
 def _check_room(rows: Sequence[ContainerFile], paths: Iterable[str]) -> None:

@@ -42,6 +42,16 @@ class File:
 
 
 @dataclass(frozen=True, slots=True)
+class Content:
+    """Bytes that are stored under a file's id but are no file yet."""
+
+    tenant_id: str
+    file_id: str
+    bytes: int
+    sha256: str
+
+
+@dataclass(frozen=True, slots=True)
 class FilePage:
     files: list[File]
     has_more: bool
@@ -63,23 +73,38 @@ class Files:
         expires_after_seconds: int | None = None,
     ) -> File:
         """Store a file from a stream; raises ``file_too_large`` past ``limits.FILE_BYTES_MAX``."""
-        file_id = new_file_id()
+        content = await self.receive(tenant_id, new_file_id(), chunks)
+        return await self.add(
+            content, filename=filename, purpose=purpose, expires_after_seconds=expires_after_seconds
+        )
+
+    async def receive(self, tenant_id: str, file_id: str, chunks: AsyncIterator[bytes]) -> Content:
+        """Store a file's bytes before the rest is known; :meth:`add` makes a file of them, :meth:`drop` undoes it."""
         try:
             blob = await self._blobs.put_stream(
                 keys.file_object(tenant_id, file_id), chunks, bytes_max=limits.FILE_BYTES_MAX
             )
         except BlobTooLarge as error:
             raise file_too_large(limits.FILE_BYTES_MAX) from error
+        return Content(tenant_id, file_id, blob.bytes, blob.sha256)
+
+    async def drop(self, content: Content) -> None:
+        await self._blobs.delete(keys.file_object(content.tenant_id, content.file_id))
+
+    async def add(
+        self, content: Content, *, filename: str, purpose: str, expires_after_seconds: int | None = None
+    ) -> File:
+        """Make a file of received bytes. Doing it again writes the same record."""
         created_at = int(self._clock())
         lifetime = expires_after_seconds or (limits.FILE_EXPIRES_SECONDS_MAX if purpose == "batch" else None)
         file = File(
-            tenant_id=tenant_id,
-            id=file_id,
+            tenant_id=content.tenant_id,
+            id=content.file_id,
             filename=file_name(filename),
-            bytes=blob.bytes,
+            bytes=content.bytes,
             purpose=purpose,
             created_at=created_at,
-            sha256=blob.sha256,
+            sha256=content.sha256,
             expires_at=None if lifetime is None else created_at + lifetime,
         )
         await self._table.write_many(puts=_records(file))
@@ -120,13 +145,11 @@ class Files:
 
     async def purge_due(self, now: float) -> int:
         """Erase every file that has expired; answers how many. Harmless to run twice, or twice at once."""
-        entries = await self._table.query(keys.DUE, up_to=keys.due(int(now), "~"), index=schema.INDEX)
-        files = [entry["PK"] for entry in entries if entry["SK"] == keys.PURGE]
-        records = await self._table.get_many((pk, keys.META) for pk in files)
-        expired = [_file(record) for record in records if record.get("GSI1PK", "").endswith(f"#{KIND}")]
-        for file in expired:
-            await self._erase(file)
-        return len(expired)
+        entries = await self._table.query(keys.due_list(KIND), up_to=keys.due(int(now), "~"), index=schema.INDEX)
+        records = await self._table.get_many((entry["PK"], keys.META) for entry in entries)
+        for record in records:
+            await self._erase(_file(record))
+        return len(records)
 
     def _is_expired(self, file: File) -> bool:
         return file.expires_at is not None and file.expires_at <= self._clock()
@@ -182,7 +205,7 @@ def _records(file: File) -> list[Record]:
     }
     if file.expires_at is None:
         return [record]
-    return [record, {"PK": pk, "SK": keys.PURGE, "GSI1PK": keys.DUE, "GSI1SK": keys.due(file.expires_at, file.id)}]
+    return [record, {"PK": pk, "SK": keys.PURGE, "GSI1PK": keys.due_list(KIND), "GSI1SK": keys.due(file.expires_at, file.id)}]
 
 
 def _file(record: Record) -> File:

@@ -9,7 +9,7 @@ Access patterns, and the one request each costs:
 what                                       key                                                  request
 ========================================== ==================================================== ===========================
 a response with its final batch            ``PK=T#t#R#id``, ``SK`` backwards, 2 items           Query (``META``, last ``EV#``)
-a chain of n responses                     the same, for each ancestor's id                     n parallel Queries
+a chain of n responses                     ``META`` and final ``EV#`` of each ancestor          n / 50 BatchGets at once
 events after number n                      ``SK`` backwards from ``EV#n``, then forwards        Query + Query
 output items of a running response         ``SK`` begins with ``DONE#``                         Query
 start a step or a tool call                ``SK=AT#<step>`` or ``AT#<step>#<call>``             UpdateItem
@@ -121,7 +121,6 @@ def response_blobs(tenant_id: str, response_id: str) -> str:
 
 GONE: Final = "GONE"
 PURGE: Final = "PURGE"
-DUE: Final = "DUE"
 LIFE_PREFIX: Final = "LIFE#"
 PART_PREFIX: Final = "PART#"
 BATCH_PREFIX: Final = "BATCH#"
@@ -130,6 +129,11 @@ BATCH_PREFIX: Final = "BATCH#"
 def gone(resource_id: str) -> str:
     """Sort key of a deleted container file's place in the listing."""
     return f"{GONE}#{resource_id}"
+
+
+def due_list(kind: str) -> str:
+    """``GSI1PK`` of everything of a kind that ends by itself: ``files``, ``uploads``."""
+    return f"DUE#{kind}"
 
 
 def life(incarnation: int) -> str:

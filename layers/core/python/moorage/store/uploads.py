@@ -1,0 +1,244 @@
+"""Uploads: a file that comes in parts, in any order, and is put together at the end.
+
+The file's id is chosen when the upload is created, so that completing it twice, or twice at once, makes one file.
+"""
+
+import asyncio
+import hashlib
+from collections.abc import AsyncIterator, Sequence
+from dataclasses import dataclass
+from typing import Any, Final, Literal
+
+from moorage import limits
+from moorage.errors import ConditionFailed, bad_request, file_too_large, invalid_value, upload_not_found
+from moorage.ids import new_file_id, new_id
+from moorage.store import files as file_store
+from moorage.store import keys, schema
+from moorage.store.blobs import BlobNotFound, Blobs, BlobTooLarge
+from moorage.store.files import Clock, File, Files
+from moorage.store.table import Record, Table
+
+KIND: Final = "uploads"
+Status = Literal["pending", "completed", "cancelled", "expired"]
+
+
+@dataclass(frozen=True, slots=True)
+class Upload:
+    tenant_id: str
+    id: str
+    file_id: str
+    filename: str
+    bytes: int
+    """The size that the client has announced."""
+    purpose: str
+    mime_type: str
+    created_at: int
+    expires_after_seconds: int | None
+    """Lifetime of the file that comes of it."""
+    status: Status = "pending"
+    part_ids: tuple[str, ...] = ()
+    """Of a completed upload: what it was put together from."""
+    received: int = 0
+    """Bytes of all parts that have come in."""
+
+    @property
+    def expires_at(self) -> int:
+        return self.created_at + limits.UPLOAD_SECONDS
+
+
+@dataclass(frozen=True, slots=True)
+class UploadPart:
+    upload_id: str
+    id: str
+    created_at: int
+
+
+class Uploads:
+    def __init__(self, table: Table, blobs: Blobs, files: Files, *, clock: Clock) -> None:
+        self._table = table
+        self._blobs = blobs
+        self._files = files
+        self._clock = clock
+
+    async def create(
+        self,
+        tenant_id: str,
+        *,
+        filename: str,
+        size: int,
+        purpose: str,
+        mime_type: str,
+        expires_after_seconds: int | None = None,
+    ) -> Upload:
+        upload = Upload(
+            tenant_id=tenant_id,
+            id=new_id("upload"),
+            file_id=new_file_id(),
+            filename=filename,
+            bytes=size,
+            purpose=purpose,
+            mime_type=mime_type,
+            created_at=int(self._clock()),
+            expires_after_seconds=expires_after_seconds,
+        )
+        await self._table.write_many(puts=_records(upload))
+        return upload
+
+    async def get(self, tenant_id: str, upload_id: str) -> Upload:
+        record = await self._table.get(keys.upload(tenant_id, upload_id), keys.META)
+        if record is None:
+            raise upload_not_found(upload_id)
+        return self._seen_now(_upload(record))
+
+    async def add_part(self, tenant_id: str, upload_id: str, chunks: AsyncIterator[bytes]) -> UploadPart:
+        """Store one part of up to ``limits.UPLOAD_PART_BYTES_MAX``."""
+        upload = await self.get(tenant_id, upload_id)
+        _refuse_unless_pending(upload)
+        part = UploadPart(upload_id, new_id("part"), int(self._clock()))
+        key = keys.upload_object(tenant_id, upload_id, part.id)
+        try:
+            blob = await self._blobs.put_stream(key, chunks, bytes_max=limits.UPLOAD_PART_BYTES_MAX)
+        except BlobTooLarge as error:
+            raise file_too_large(limits.UPLOAD_PART_BYTES_MAX) from error
+        # Parts that are sent again because their answer was lost count too, so the sum may exceed the size, within reason.
+        if upload.received + blob.bytes > 2 * upload.bytes + limits.UPLOAD_PART_BYTES_MAX:
+            await self._blobs.delete(key)
+            raise bad_request(f"The parts of upload '{upload_id}' are larger than the {upload.bytes} bytes announced.")
+        pk = keys.upload(tenant_id, upload_id)
+        await self._table.put({"PK": pk, "SK": keys.part(part.id), "bytes": blob.bytes, schema.TTL_ATTRIBUTE: _kept_until(upload)})
+        await self._table.update(pk, keys.META, add={"received": blob.bytes})
+        return part
+
+    async def complete(
+        self, tenant_id: str, upload_id: str, part_ids: Sequence[str], *, md5: str | None = None
+    ) -> tuple[Upload, File]:
+        """Put the parts together in this order. The bytes must be as many as announced and have the MD5, if one is given (hex)."""
+        upload = await self.get(tenant_id, upload_id)
+        if upload.status == "completed" and upload.part_ids == tuple(part_ids):
+            return upload, await self._files.get(tenant_id, upload.file_id)
+        _refuse_unless_pending(upload)
+        await self._check_parts(upload, part_ids)
+        digest = hashlib.md5(usedforsecurity=False)
+        content = await self._files.receive(tenant_id, upload.file_id, self._joined(upload, part_ids, digest))
+        if md5 is not None and digest.hexdigest() != md5.lower():
+            await self._files.drop(content)
+            raise invalid_value("md5", f"the parts' checksum is {digest.hexdigest()}, not {md5}.")
+        file = await self._files.add(
+            content,
+            filename=upload.filename,
+            purpose=upload.purpose,
+            expires_after_seconds=upload.expires_after_seconds,
+        )
+        ended = await self._end(upload, "completed", part_ids)
+        return ended, file
+
+    async def cancel(self, tenant_id: str, upload_id: str) -> Upload:
+        upload = await self.get(tenant_id, upload_id)
+        if upload.status == "cancelled":
+            return upload
+        _refuse_unless_pending(upload)
+        return await self._end(upload, "cancelled", ())
+
+    async def purge_due(self, now: float) -> int:
+        """Delete the parts of uploads that have expired; answers how many uploads. Harmless to repeat."""
+        entries = await self._table.query(keys.due_list(KIND), up_to=keys.due(int(now), "~"), index=schema.INDEX)
+        records = await self._table.get_many((entry["PK"], keys.META) for entry in entries)
+        for record in records:
+            upload = _upload(record)
+            if upload.status == "pending":
+                await self._end(upload, "expired", ())
+            else:
+                await self._drop_parts(upload)
+        return len(records)
+
+    async def _check_parts(self, upload: Upload, part_ids: Sequence[str]) -> None:
+        pk = keys.upload(upload.tenant_id, upload.id)
+        sizes: dict[str, int] = {}
+        for record in await self._table.query(pk, prefix=keys.PART_PREFIX):
+            sizes[record["SK"].removeprefix(keys.PART_PREFIX)] = record["bytes"]
+        for index, part_id in enumerate(part_ids):
+            if part_id not in sizes:
+                raise invalid_value(f"part_ids[{index}]", f"'{part_id[:80]}' is no part of this upload.")
+        size = sum(sizes[part_id] for part_id in part_ids)
+        if size != upload.bytes:
+            raise bad_request(f"The parts have {size} bytes, but the upload was announced with {upload.bytes} bytes.", param="part_ids")
+
+    async def _joined(self, upload: Upload, part_ids: Sequence[str], digest: Any) -> AsyncIterator[bytes]:
+        for part_id in part_ids:
+            try:
+                async for chunk in self._blobs.get_stream(keys.upload_object(upload.tenant_id, upload.id, part_id)):
+                    await asyncio.to_thread(digest.update, chunk)
+                    yield chunk
+            except BlobNotFound as error:
+                raise bad_request(f"Upload '{upload.id}' has been ended by another request.") from error
+
+    async def _end(self, upload: Upload, status: Status, part_ids: Sequence[str]) -> Upload:
+        try:
+            record = await self._table.update(
+                keys.upload(upload.tenant_id, upload.id),
+                keys.META,
+                set={"status": status, "part_ids": list(part_ids)},
+                condition={"status": "pending"},
+            )
+        except ConditionFailed:
+            return await self.get(upload.tenant_id, upload.id)
+        await self._drop_parts(upload)
+        return _upload(record)
+
+    async def _drop_parts(self, upload: Upload) -> None:
+        await self._blobs.delete_prefix(keys.upload_objects(upload.tenant_id, upload.id))
+        pk = keys.upload(upload.tenant_id, upload.id)
+        parts = await self._table.query(pk, prefix=keys.PART_PREFIX)
+        await self._table.write_many(deletes=[(pk, record["SK"]) for record in parts] + [(pk, keys.PURGE)])
+
+    def _seen_now(self, upload: Upload) -> Upload:
+        """An upload whose hour is over is expired, even before the sweep has come."""
+        if upload.status == "pending" and upload.expires_at <= self._clock():
+            return Upload(**{**_fields(upload), "status": "expired"})
+        return upload
+
+
+def as_object(upload: Upload, file: File | None = None) -> dict[str, Any]:
+    """The wire's Upload object."""
+    return {
+        "id": upload.id,
+        "object": "upload",
+        "bytes": upload.bytes,
+        "created_at": upload.created_at,
+        "filename": upload.filename,
+        "purpose": upload.purpose,
+        "status": upload.status,
+        "expires_at": upload.expires_at,
+        "file": None if file is None else file_store.as_object(file),
+    }
+
+
+def part_as_object(part: UploadPart) -> dict[str, Any]:
+    """The wire's UploadPart object."""
+    return {"id": part.id, "object": "upload.part", "created_at": part.created_at, "upload_id": part.upload_id}
+
+
+def _refuse_unless_pending(upload: Upload) -> None:
+    if upload.status != "pending":
+        raise bad_request(f"Upload '{upload.id}' is {upload.status}.")
+
+
+def _kept_until(upload: Upload) -> int:
+    return upload.expires_at + limits.UPLOAD_KEPT_SECONDS
+
+
+def _fields(upload: Upload) -> Record:
+    return {name: getattr(upload, name) for name in Upload.__dataclass_fields__}
+
+
+def _records(upload: Upload) -> list[Record]:
+    pk = keys.upload(upload.tenant_id, upload.id)
+    return [
+        {"PK": pk, "SK": keys.META, schema.TTL_ATTRIBUTE: _kept_until(upload), **_fields(upload)},
+        {"PK": pk, "SK": keys.PURGE, "GSI1PK": keys.due_list(KIND), "GSI1SK": keys.due(upload.expires_at, upload.id)},
+    ]
+
+
+def _upload(record: Record) -> Upload:
+    fields = {name: record[name] for name in Upload.__dataclass_fields__}
+    return Upload(**(fields | {"part_ids": tuple(record["part_ids"])}))

@@ -1,0 +1,91 @@
+"""The resources' routes in the real application, without the loop: two tenants, an SDK client for each."""
+
+from dataclasses import dataclass
+from types import SimpleNamespace
+from typing import Any, cast
+
+import httpx
+import httpx2
+from fastapi import FastAPI
+from moorage.api import containers, conversations, files, uploads
+from moorage.api.app import create_app
+from moorage.runtime import Runtime
+from moorage.sandbox.containers import Containers
+from moorage.settings import Settings
+from moorage.store.conversations import Conversations
+from moorage.store.files import Files
+from moorage.store.uploads import Uploads
+from openai import AsyncOpenAI
+
+from tests.unit.resources.support import Clock, FakeProvisioner, Store
+
+TENANTS = {"key-a": "ten_a", "key-b": "ten_b"}
+
+
+class _Keys:
+    async def tenant_of(self, secret: str) -> str | None:
+        return TENANTS.get(secret)
+
+
+@dataclass(frozen=True)
+class Service:
+    app: FastAPI
+    runtime: Any
+    store: Store
+    clock: Clock
+    provisioner: FakeProvisioner
+    uploads: Uploads
+    http: httpx.AsyncClient
+    """Speaks as tenant a."""
+    sdk: AsyncOpenAI
+    """Speaks as tenant a."""
+    stranger: AsyncOpenAI
+    """Speaks as tenant b."""
+
+
+def build_app(store: Store, clock: Clock, provisioner: FakeProvisioner, *, presigned_downloads: bool = False) -> FastAPI:
+    store_files = Files(store.table, store.blobs, clock=clock)
+    runtime = SimpleNamespace(
+        settings=Settings(store.table.name, store.blobs.bucket, presigned_downloads=presigned_downloads),
+        table=store.table,
+        blobs=store.blobs,
+        files=store_files,
+        containers=Containers(
+            store.table,
+            store.blobs,
+            provisioner,
+            store_files,
+            clock=clock,
+            content_key=b"k" * 32,
+            connect=provisioner.connect,
+        ),
+        conversations=Conversations(store.table, store.blobs, clock=clock),
+        api_keys=_Keys(),
+        clock=clock,
+    )
+    routers = (files.router, uploads.router, containers.router, conversations.router)
+    return create_app(cast("Runtime", runtime), routers)
+
+
+def build_service(store: Store, clock: Clock, *, presigned_downloads: bool = False) -> Service:
+    provisioner = FakeProvisioner()
+    app = build_app(store, clock, provisioner, presigned_downloads=presigned_downloads)
+
+    def sdk(key: str) -> AsyncOpenAI:
+        # The SDK brings its own successor of httpx.
+        client = httpx2.AsyncClient(transport=httpx2.ASGITransport(app))
+        return AsyncOpenAI(api_key=key, base_url="http://api/v1", http_client=client, max_retries=0)
+
+    return Service(
+        app=app,
+        runtime=app.state.runtime,
+        store=store,
+        clock=clock,
+        provisioner=provisioner,
+        uploads=Uploads(store.table, store.blobs, app.state.runtime.files, clock=clock),
+        http=httpx.AsyncClient(
+            transport=httpx.ASGITransport(app), base_url="http://api/v1", headers={"authorization": "Bearer key-a"}
+        ),
+        sdk=sdk("key-a"),
+        stranger=sdk("key-b"),
+    )
