@@ -77,6 +77,7 @@ def main() -> int:
     with contextlib.ExitStack() as stack:
         emulator = Emulator.start(state_dir / "aws", environment)
         stack.callback(emulator.stop)
+        (state_dir / "aws" / "endpoint").write_text(emulator.endpoint)
         os.environ.update(aws_environment(emulator.endpoint))
         provision(settings_environment)
         launcher = start_launcher(state_dir, launcher_socket)

@@ -25,6 +25,7 @@ from moorage.store.executions import Executions
 from moorage.store.files import Files
 from moorage.store.responses import Responses
 from moorage.store.table import Table
+from moorage.store.uploads import Uploads
 
 if TYPE_CHECKING:
     from mypy_boto3_s3 import S3Client
@@ -45,6 +46,7 @@ class Runtime:
     blobs: Blobs
     responses: Responses
     files: Files
+    uploads: Uploads
     containers: Containers
     conversations: Conversations
     api_keys: ApiKeys
@@ -84,6 +86,7 @@ def build_runtime(settings: Settings, *, clock: Callable[[], float] = time.time)
             table, blobs, now_ms=lambda: int(clock() * 1000), retention_seconds=settings.retention_seconds
         ),
         files=files,
+        uploads=Uploads(table, blobs, files, clock=clock),
         containers=Containers(
             table,
             blobs,

@@ -19,7 +19,7 @@ from moorage.loop.state import LoopState, Next, Outcome
 from moorage.model.base import Item
 from moorage.runtime import Runtime
 from moorage.store.event_log import Batch, Event, Writer
-from moorage.store.responses import Snapshot, StoredResponse
+from moorage.store.responses import Ancestor, Snapshot, StoredResponse
 from moorage.wire.requests import CreateRequest
 from moorage.wire.responses import echo
 from moorage.wire.tools import ShellEnvironment
@@ -53,7 +53,7 @@ async def prepare(runtime: Runtime, tenant_id: str, request: CreateRequest) -> P
         request=_for_the_loop(request),
         echo=echo(request, container_id),
         input_items=input_items,
-        ancestors=_ancestor_ids(snapshots),
+        ancestors=_links(snapshots),
         conversation_id=request.conversation_id,
         container_id=container_id,
         is_background=request.background,
@@ -112,11 +112,12 @@ async def _ancestors(runtime: Runtime, tenant_id: str, request: CreateRequest) -
     return snapshots
 
 
-def _ancestor_ids(snapshots: list[Snapshot]) -> tuple[str, ...]:
+def _links(snapshots: list[Snapshot]) -> tuple[Ancestor, ...]:
     if not snapshots:
         return ()
-    previous = snapshots[-1].stored
-    return (*previous.ancestors, previous.response_id)
+    previous = snapshots[-1]
+    assert previous.last is not None
+    return (*previous.stored.ancestors, Ancestor(previous.stored.response_id, previous.last.first))
 
 
 async def _resolve_references(

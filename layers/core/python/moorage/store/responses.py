@@ -9,14 +9,14 @@ response back is one backward query that returns ``META`` and the last batch tog
 
 import asyncio
 import zlib
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
 import orjson
 
 from moorage import limits
-from moorage.errors import ConditionFailed, previous_response_not_found, response_not_found
+from moorage.errors import ApiError, ConditionFailed, previous_response_not_found, response_not_found
 from moorage.store import keys
 from moorage.store.blobs import Blobs
 from moorage.store.event_log import Batch, EventLog
@@ -26,6 +26,15 @@ Item = dict[str, Any]
 
 UNSTORED_SECONDS = 600
 """How long a ``store: false`` response that needs the loop may outlive its end, should its eraser die."""
+
+
+@dataclass(frozen=True, slots=True)
+class Ancestor:
+    """A link of a chain: enough to read the response without a query."""
+
+    response_id: str
+    final_number: int
+    """Number of the first event of its final batch."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,8 +49,8 @@ class StoredResponse:
     echo: dict[str, Any]
     """The request's part of the response object, computed once."""
     input_items: list[Item]
-    ancestors: tuple[str, ...] = ()
-    """Ids of the chain before this response, oldest first."""
+    ancestors: tuple["Ancestor", ...] = ()
+    """The chain before this response, oldest first."""
     conversation_id: str | None = None
     container_id: str | None = None
     is_background: bool = False
@@ -81,6 +90,7 @@ class Responses:
         self._blobs = blobs
         self._now_ms = now_ms
         self._retention_seconds = retention_seconds
+        self._known_items: dict[str, dict[int, Item]] = {}
 
     def log(self, tenant_id: str, response_id: str, *, expires_at: int) -> EventLog:
         return EventLog(self._table, self._blobs, tenant_id, response_id, expires_at=expires_at, now_ms=self._now_ms)
@@ -100,7 +110,7 @@ class Responses:
             "PK": keys.response(stored.tenant_id, stored.response_id),
             "SK": keys.META,
             "created_at": stored.created_at,
-            "ancestors": list(stored.ancestors),
+            "ancestors": [f"{link.response_id}#{link.final_number}" for link in stored.ancestors],
             "background": stored.is_background,
             "stream": stored.is_streamed,
             "store": stored.is_stored,
@@ -205,7 +215,7 @@ class Responses:
             request=body["request"],
             echo=body["echo"],
             input_items=body["input"],
-            ancestors=tuple(record["ancestors"]),
+            ancestors=tuple(map(_ancestor, record["ancestors"])),
             conversation_id=record.get("conversation"),
             container_id=record.get("container"),
             is_background=record["background"],
@@ -221,30 +231,31 @@ class Responses:
     async def chain(self, tenant_id: str, previous_response_id: str) -> list[Snapshot]:
         """The previous response and all its ancestors, oldest first.
 
-        Two round trips whatever the length: the previous response names its ancestors, and they are read in parallel. An ancestor
-        that was deleted is left out, as in OpenAI's API.
+        Two round trips whatever the length: the previous response names its ancestors with the keys of their records, and those
+        are read side by side, fifty ancestors a request. An ancestor that was deleted is left out, as in OpenAI's API.
         """
         try:
             previous = await self.snapshot(tenant_id, previous_response_id)
-        except Exception as error:
-            if getattr(error, "status", None) != 404:
-                raise
+        except ApiError as error:
             raise previous_response_not_found(previous_response_id) from error
         older = await self.snapshots(tenant_id, previous.stored.ancestors)
         return [*older, previous]
 
-    async def snapshots(self, tenant_id: str, response_ids: Iterable[str]) -> list[Snapshot]:
-        """Those that exist, in the order asked for, all read at once."""
-        found = await asyncio.gather(
-            *(self.snapshot(tenant_id, response_id) for response_id in response_ids), return_exceptions=True
-        )
-        snapshots: list[Snapshot] = []
-        for result in found:
-            if isinstance(result, Snapshot):
-                snapshots.append(result)
-            elif getattr(result, "status", None) != 404:
-                raise result
-        return snapshots
+    async def snapshots(self, tenant_id: str, ancestors: Sequence[Ancestor]) -> list[Snapshot]:
+        """Those that still exist, in the order asked for."""
+        wanted = [
+            (keys.response(tenant_id, link.response_id), sort_key)
+            for link in ancestors
+            for sort_key in (keys.META, keys.event(link.final_number))
+        ]
+        records = {(record["PK"], record["SK"]): record for record in await self._table.get_many(wanted)}
+        there = [link for link in ancestors if _is_whole(tenant_id, link, records)]
+        return list(await asyncio.gather(*(self._link(tenant_id, link, records) for link in there)))
+
+    async def _link(self, tenant_id: str, link: Ancestor, records: dict[tuple[str, str], Record]) -> Snapshot:
+        pk = keys.response(tenant_id, link.response_id)
+        stored = await self._stored(tenant_id, link.response_id, records[pk, keys.META])
+        return Snapshot(stored, await self.log_of(stored).batch(records[pk, keys.event(link.final_number)]))
 
     # --- items of a response that is still running ---
 
@@ -267,12 +278,28 @@ class Responses:
         await self._table.put(record)
 
     async def done_items(self, stored: StoredResponse) -> dict[int, Item]:
-        """Finished output items by output index."""
-        records = await self._table.query(keys.response(stored.tenant_id, stored.response_id), prefix=keys.DONE_PREFIX)
+        """Finished output items by output index.
+
+        A process that has just run an earlier step of the same response reads only what is new: a finished item never changes.
+        """
+        pk = keys.response(stored.tenant_id, stored.response_id)
+        known = self._known_items.get(pk, {})
+        after = keys.done(len(known) - 1) if known else None
+        records = await self._table.query(pk, prefix=keys.DONE_PREFIX, after=after)
         bodies = await asyncio.gather(*map(self._body, records))
-        return {
-            int(record["SK"].removeprefix(keys.DONE_PREFIX)): body for record, body in zip(records, bodies, strict=True)
-        }
+        fresh = {int(record["SK"].removeprefix(keys.DONE_PREFIX)): body for record, body in zip(records, bodies, strict=True)}
+        self._remember(pk, known, fresh)
+        return known | fresh
+
+    def _remember(self, pk: str, known: dict[int, Item], fresh: dict[int, Item]) -> None:
+        """Keep the items up to the first that is missing or still open: side by side tool calls finish in any order."""
+        kept = dict(known)
+        while (item := fresh.get(len(kept))) is not None and item.get("status") != "in_progress":
+            kept[len(kept)] = item
+        self._known_items.pop(pk, None)
+        self._known_items[pk] = kept
+        while len(self._known_items) > limits.KNOWN_RESPONSES_MAX:
+            self._known_items.pop(next(iter(self._known_items)))
 
     async def _body(self, record: Record) -> Item:
         packed = record["body"] if "body" in record else await self._blobs.get_bytes(record["blob"])
@@ -282,6 +309,17 @@ class Responses:
     async def delete(self, tenant_id: str, response_id: str) -> None:
         """Remove every record and object of a response."""
         pk = keys.response(tenant_id, response_id)
+        self._known_items.pop(pk, None)
         records = await self._table.query(pk)
         await self._table.write_many(deletes=[(pk, record["SK"]) for record in records])
         await self._blobs.delete_prefix(keys.response_blobs(tenant_id, response_id))
+
+
+def _ancestor(text: str) -> Ancestor:
+    response_id, _, number = text.partition("#")
+    return Ancestor(response_id, int(number))
+
+
+def _is_whole(tenant_id: str, link: Ancestor, records: dict[tuple[str, str], Record]) -> bool:
+    pk = keys.response(tenant_id, link.response_id)
+    return (pk, keys.META) in records and (pk, keys.event(link.final_number)) in records

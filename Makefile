@@ -1,0 +1,68 @@
+# make demo   set up, start the embedded stack, run the demonstration, leave its artifacts here
+# make up     set up and keep serving on http://127.0.0.1:8080/v1 (MOORAGE_PORT changes it)
+# make test   set up and run every test that needs no account
+
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+UV := $(BIN)/uv
+
+.DEFAULT_GOAL := help
+.PHONY: help setup setup-dev demo up test lint test-egress bench lock clean
+
+help:
+	@sed -n 's/^# //p' Makefile
+
+$(UV): requirements/uv.txt
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "moorage needs Python 3.11 or newer; PYTHON=... chooses one.")'
+	@$(PYTHON) -m venv $(VENV)
+	@$(BIN)/python -m pip install --quiet --require-hashes -r requirements/uv.txt
+	@touch $@
+
+$(VENV)/.local: $(UV) requirements/local.txt pyproject.toml
+	@$(UV) pip install --quiet --python $(BIN)/python --require-hashes -r requirements/local.txt
+	@$(UV) pip install --quiet --python $(BIN)/python --no-deps --editable .
+	@touch $@
+
+$(VENV)/.dev: $(VENV)/.local requirements/dev.txt
+	@$(UV) pip install --quiet --python $(BIN)/python --require-hashes -r requirements/dev.txt
+	@touch $@
+
+# What every sandbox offers beside the standard library.
+.venv-toolbox/.done: $(UV) requirements/toolbox.txt
+	@$(UV) venv --quiet --clear --python $(BIN)/python .venv-toolbox
+	@$(UV) pip install --quiet --python .venv-toolbox/bin/python --require-hashes -r requirements/toolbox.txt
+	@touch $@
+
+# The egress proxy; mitmproxy pins much of what it uses.
+.venv-egress/.done: $(UV) requirements/egress.txt
+	@$(UV) venv --quiet --clear --python $(BIN)/python .venv-egress
+	@$(UV) pip install --quiet --python .venv-egress/bin/python --require-hashes -r requirements/egress.txt
+	@touch $@
+
+setup: $(VENV)/.local .venv-toolbox/.done .venv-egress/.done
+	@sh localstack/system_packages.sh bubblewrap:bwrap
+
+setup-dev: setup $(VENV)/.dev
+
+demo: setup
+	@$(BIN)/python localstack/demo.py
+
+up: setup
+	@exec $(BIN)/python localstack/embedded.py
+
+lint: setup-dev
+	$(BIN)/ruff check .
+	$(BIN)/mypy
+
+test: lint
+	$(BIN)/python -m pytest -n 2 --dist loadscope
+
+test-egress: setup-dev
+	$(BIN)/python -m pytest tests/egress
+
+lock:
+	PATH="$(BIN):$$PATH" sh requirements/lock.sh
+
+clean:
+	rm -rf $(VENV) .venv-toolbox .venv-egress .build cdk.out

@@ -1,0 +1,246 @@
+"""The demonstration: ``make demo``.
+
+An agent run through the OpenAI SDK, against the embedded stack that this program starts: a table of sales is uploaded, the model is
+asked which products declined this quarter, it works on the table by shell, and the artifacts it makes are downloaded into the current
+folder. With ``OPENAI_API_KEY`` or ``MOORAGE_UPSTREAM_URL`` a real model does the work; without, the scripted demo model.
+"""
+
+import contextlib
+import csv
+import io
+import os
+import queue
+import random
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from openai import OpenAI
+from openai.types.responses import Response
+
+ROOT = Path(__file__).resolve().parent.parent
+QUESTION = (
+    "The file /mnt/data/sales.csv holds our sales (columns: date, product, region, units, revenue). Which products declined this "
+    "quarter, compared with the one before? Load the file into a SQLite database and query that. Then write /mnt/data/report.xlsx "
+    "with the revenue of each product by quarter, and a chart of it as /mnt/data/chart.png. Answer with the declining products and "
+    "their figures, and name the files."
+)
+ARTIFACTS = ("report.xlsx", "chart.png")
+_START_SECONDS_MAX = 60
+_STOP_SECONDS_MAX = 30
+_OUTPUT_LINES_MAX = 12
+
+
+def main() -> int:
+    folder = Path.cwd()
+    with embedded_stack() as environment:
+        client = OpenAI(base_url=environment["OPENAI_BASE_URL"], api_key=environment["OPENAI_API_KEY"], timeout=900)
+        model = environment["MOORAGE_MODEL"]
+        say(f"Model: {model}" + (" (scripted, offline; OPENAI_API_KEY chooses a real one)" if model == "demo" else ""))
+        table, rows = sales()
+        uploaded = client.files.create(file=("sales.csv", table), purpose="user_data")
+        say(f"Uploaded sales.csv: {rows} rows, {uploaded.bytes} bytes, as {uploaded.id}")
+        say(f"Question: {QUESTION}\n")
+        response = watch(client, model, uploaded.id)
+        if response is None:
+            return 1
+        return download(client, response, folder)
+
+
+@contextlib.contextmanager
+def embedded_stack() -> Iterator[dict[str, str]]:
+    """The stack of ``make up`` on a free port, with state of its own that goes when the demonstration ends."""
+    with tempfile.TemporaryDirectory(prefix="moorage-demo-") as state_dir:
+        say("Starting the embedded stack ...")
+        process = subprocess.Popen(
+            [sys.executable, str(ROOT / "localstack" / "embedded.py")],
+            env=os.environ | {"MOORAGE_STATE_DIR": state_dir, "MOORAGE_PORT": "0"},
+            stdout=subprocess.DEVNULL,
+            start_new_session=True,
+        )
+        try:
+            yield _await_environment(process, Path(state_dir) / "env")
+        finally:
+            process.terminate()
+            process.wait(_STOP_SECONDS_MAX)
+
+
+def _await_environment(process: "subprocess.Popen[bytes]", path: Path) -> dict[str, str]:
+    deadline = time.monotonic() + _START_SECONDS_MAX
+    while time.monotonic() < deadline:
+        if process.poll() is not None:
+            raise SystemExit("The embedded stack did not start; its words are above.")
+        if path.exists() and (text := path.read_text()).endswith("\n"):
+            return dict(line.split("=", 1) for line in text.splitlines())
+        time.sleep(0.05)
+    raise SystemExit("The embedded stack did not start in time.")
+
+
+def sales() -> tuple[bytes, int]:
+    """Two years of invented sales, the same at every run; three products decline in the last quarter."""
+    chance = random.Random(20261121)
+    products = ["Anchor", "Bollard", "Capstan", "Davit", "Fender", "Halyard", "Kedge", "Lanyard", "Mooring line", "Shackle"]
+    trend = {"Capstan": 0.62, "Kedge": 0.81, "Shackle": 0.93}
+    price = {product: round(chance.uniform(12, 240), 2) for product in products}
+    buffer = io.StringIO()
+    writer = csv.writer(buffer)
+    writer.writerow(["date", "product", "region", "units", "revenue"])
+    rows = 0
+    for month in range(24):
+        year, number = 2024 + month // 12, month % 12 + 1
+        for product in products:
+            level = (1 + month // 3 * 0.03) * (trend.get(product, 1.0) if month >= 21 else 1.0)
+            for region in ("North", "South", "East", "West"):
+                for day in (4, 9, 16, 23):
+                    units = max(1, round(chance.gauss(40, 4) * level))
+                    writer.writerow([f"{year}-{number:02d}-{day:02d}", product, region, units, round(units * price[product], 2)])
+                    rows += 1
+    return buffer.getvalue().encode(), rows
+
+
+def watch(client: OpenAI, model: str, file_id: str) -> Response | None:
+    """Run the response and show what happens; None if it did not complete."""
+    stream = client.responses.create(
+        model=model,
+        input=QUESTION,
+        tools=[{"type": "shell", "environment": {"type": "container_auto", "file_ids": [file_id]}}],
+        stream=True,
+    )
+    screen = Screen()
+    for event in with_pulse(stream):
+        if event is None:
+            screen.wait()
+        else:
+            screen.show(event)
+    screen.end()
+    if screen.final is None or screen.final.status != "completed":
+        say(f"The response did not complete: {screen.final.error if screen.final else 'the stream broke off'}")
+        return None
+    return screen.final
+
+
+def with_pulse(stream: Any) -> Iterator[Any]:
+    """The stream's events, and None for every half second without one."""
+    events: queue.Queue[Any] = queue.Queue()
+
+    def read() -> None:
+        try:
+            for event in stream:
+                events.put(event)
+        except Exception as error:
+            events.put(error)
+        events.put(StopIteration)
+
+    threading.Thread(target=read, daemon=True).start()
+    while True:
+        try:
+            event = events.get(timeout=0.5)
+        except queue.Empty:
+            yield None
+            continue
+        if event is StopIteration:
+            return
+        if isinstance(event, Exception):
+            raise event
+        yield event
+
+
+class Screen:
+    """Prints a run as it goes."""
+
+    def __init__(self) -> None:
+        self.final: Response | None = None
+        self._started = time.monotonic()
+        self._step = 0
+        self._lines: dict[int, int] = {}
+        self._is_waiting = False
+        self._awaits = "the model"
+
+    def show(self, event: Any) -> None:
+        self._clear()
+        match event.type:
+            case "response.created":
+                tool = event.response.tools[0]
+                say(f"{event.response.id} runs in {tool.environment.container_id}")
+            case "response.output_item.added" if event.item.type == "shell_call":
+                self._step += 1
+                say(f"\n[{self._seconds()}] step {self._step}: the model asks for commands")
+            case "response.shell_call_command.done":
+                say("  $ " + event.command.strip().replace("\n", "\n    "))
+                self._awaits = "the commands"
+            case "response.shell_call_output_content.delta":
+                self._output(event.command_index, (event.delta.stdout or "") + (event.delta.stderr or ""))
+            case "response.shell_call_output_content.done":
+                self._outcome(event.output[0].outcome)
+            case "response.output_item.done" if event.item.type == "shell_call_output":
+                self._lines.clear()
+                self._awaits = "the model"
+            case "response.output_item.added" if event.item.type == "message":
+                say(f"\n[{self._seconds()}] answer:")
+            case "response.output_text.delta":
+                print(event.delta, end="", flush=True)
+            case "response.output_text.done":
+                print(flush=True)
+            case "response.completed" | "response.incomplete" | "response.failed":
+                self.final = event.response
+
+    def _output(self, index: int, text: str) -> None:
+        for line in text.splitlines():
+            self._lines[index] = self._lines.get(index, 0) + 1
+            if self._lines[index] <= _OUTPUT_LINES_MAX:
+                say(f"  | {line}")
+            elif self._lines[index] == _OUTPUT_LINES_MAX + 1:
+                say("  | ...")
+
+    def _outcome(self, outcome: Any) -> None:
+        if outcome.type == "timeout":
+            say("  (timed out)")
+        elif outcome.exit_code:
+            say(f"  (exit code {outcome.exit_code})")
+
+    def wait(self) -> None:
+        if sys.stdout.isatty():
+            print(f"\r[{self._seconds()}] waiting for {self._awaits} ...", end="", flush=True)
+            self._is_waiting = True
+
+    def _clear(self) -> None:
+        if self._is_waiting:
+            print("\r\033[K", end="", flush=True)
+            self._is_waiting = False
+
+    def end(self) -> None:
+        self._clear()
+        if self.final is not None and self.final.usage is not None:
+            usage = self.final.usage
+            say(f"\n[{self._seconds()}] {self.final.status}; {usage.input_tokens} tokens in, {usage.output_tokens} out")
+
+    def _seconds(self) -> str:
+        return f"{time.monotonic() - self._started:5.1f} s"
+
+
+def download(client: OpenAI, response: Response, folder: Path) -> int:
+    """Fetch the artifacts from the response's container."""
+    container_id = response.tools[0].environment.container_id  # type: ignore[union-attr]
+    files = {file.path.rsplit("/", 1)[-1]: file for file in client.containers.files.list(container_id)}
+    for name in ARTIFACTS:
+        if name not in files:
+            say(f"The model made no {name}.")
+            return 1
+        content = client.containers.files.content.retrieve(files[name].id, container_id=container_id)
+        path = folder / name
+        path.write_bytes(content.read())
+        say(f"Downloaded {os.path.relpath(path)} ({path.stat().st_size} bytes)")
+    return 0
+
+
+def say(text: str) -> None:
+    print(text, flush=True)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

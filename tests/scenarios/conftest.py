@@ -1,0 +1,20 @@
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from openai import OpenAI
+
+from tests.stack import Stack
+
+
+@pytest.fixture(scope="session")
+def stack(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stack]:
+    """One embedded stack for all scenarios of this process."""
+    running = Stack(Path(tmp_path_factory.mktemp("stack"))).start()
+    yield running
+    assert running.stop() == 0
+
+
+@pytest.fixture
+def client(stack: Stack) -> OpenAI:
+    return stack.client()

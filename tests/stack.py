@@ -1,0 +1,132 @@
+"""``make up`` for tests: the embedded stack as a child process, on a free port, with state in a folder of the test's own."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import httpx
+from openai import OpenAI
+
+ROOT = Path(__file__).resolve().parent.parent
+_START_SECONDS_MAX = 60
+_STOP_SECONDS_MAX = 40
+
+
+@dataclass(slots=True)
+class Stack:
+    state_dir: Path
+    environment: Mapping[str, str] = field(default_factory=dict)
+    process: "subprocess.Popen[bytes] | None" = None
+    url: str = ""
+    key: str = ""
+
+    def start(self) -> "Stack":
+        """Start it and return when it serves. A second start finds the state of the first."""
+        path = self.state_dir / "env"
+        path.unlink(missing_ok=True)
+        self.state_dir.mkdir(parents=True, exist_ok=True)
+        with (self.state_dir / "up.log").open("ab") as log:
+            self.process = subprocess.Popen(
+                [sys.executable, str(ROOT / "localstack" / "embedded.py")],
+                env=_clean_environment()
+                | {"MOORAGE_STATE_DIR": str(self.state_dir), "MOORAGE_PORT": "0", "PYTHONWARNINGS": "default"}
+                | dict(self.environment),
+                stdout=log,
+                stderr=log,
+                start_new_session=True,
+            )
+        deadline = time.monotonic() + _START_SECONDS_MAX
+        while time.monotonic() < deadline and self.process.poll() is None:
+            if path.exists() and (text := path.read_text()).endswith("\n"):
+                values = dict(line.split("=", 1) for line in text.splitlines())
+                self.url, self.key = values["OPENAI_BASE_URL"], values["OPENAI_API_KEY"]
+                return self
+            time.sleep(0.02)
+        raise RuntimeError(f"The stack did not start:\n{(self.state_dir / 'up.log').read_text()[-4000:]}")
+
+    def stop(self, number: int = signal.SIGTERM) -> int:
+        """Send a signal and return the exit code."""
+        assert self.process is not None
+        if self.process.poll() is None:
+            self.process.send_signal(number)
+        return self.process.wait(_STOP_SECONDS_MAX)
+
+    def client(self, key: str | None = None) -> OpenAI:
+        return OpenAI(base_url=self.url, api_key=key or self.key, max_retries=0, timeout=120)
+
+    def http(self, key: str | None = None) -> httpx.Client:
+        return httpx.Client(base_url=self.url, headers={"authorization": f"Bearer {key or self.key}"}, timeout=120)
+
+    def emulator_endpoint(self) -> str:
+        """Where the stack's AWS emulator answers."""
+        return (self.state_dir / "aws" / "endpoint").read_text().strip()
+
+
+def _clean_environment() -> dict[str, str]:
+    """Without anything that would choose a real model or a real account."""
+    return {
+        key: value
+        for key, value in os.environ.items()
+        if not key.startswith(("AWS_", "OPENAI_", "ANTHROPIC_", "MOORAGE_"))
+    }
+
+
+# --- inputs -----------------------------------------------------------------------------------------------------------------
+
+SHELL: dict[str, Any] = {"type": "shell", "environment": {"type": "container_auto"}}
+
+
+def script(*steps: Mapping[str, Any]) -> str:
+    """A user message that makes the demo model play these steps, one model turn each."""
+    return f"```moorage-script\n{json.dumps(list(steps))}\n```"
+
+
+def shell(*commands: str, **options: Any) -> dict[str, Any]:
+    """A step: the model asks for commands, which run side by side."""
+    return {"shell": {"commands": list(commands), **options}}
+
+
+def say(text: str) -> dict[str, Any]:
+    return {"say": text}
+
+
+def outputs(items: Sequence[Any]) -> list[list[tuple[str, str, Any]]]:
+    """Per shell_call_output the (stdout, stderr, exit code or "timeout") of its commands."""
+    return [
+        [
+            (one.stdout, one.stderr, "timeout" if one.outcome.type == "timeout" else one.outcome.exit_code)
+            for one in item.output
+        ]
+        for item in items
+        if item.type == "shell_call_output"
+    ]
+
+
+def assert_well_formed(events: Sequence[dict[str, Any]]) -> None:
+    """The invariants of every log: numbers without gap, opening, end, items opened and closed once, and the sum of it all."""
+    assert [event["sequence_number"] for event in events] == list(range(len(events)))
+    assert events[0]["type"] == "response.created"
+    assert events[1]["type"] in ("response.queued", "response.in_progress")
+    finals = [event for event in events if event["type"] in _FINALS]
+    assert finals == [events[-1]]
+    added = [event["output_index"] for event in events if event["type"] == "response.output_item.added"]
+    done = {event["output_index"]: event["item"] for event in events if event["type"] == "response.output_item.done"}
+    assert added == list(range(len(added)))
+    assert sorted(done) == added
+    assert [done[index] for index in added] == events[-1]["response"]["output"]
+    assert len({event["response"]["id"] for event in events if "response" in event}) == 1
+
+
+_FINALS = ("response.completed", "response.incomplete", "response.failed", "response.cancelled")
+
+
+def raw_events(lines: Any) -> list[dict[str, Any]]:
+    """The events of an SSE stream, from its lines."""
+    return [json.loads(line.removeprefix("data: ")) for line in lines if line.startswith("data: ")]
