@@ -18,10 +18,12 @@ from moorage.wire.shapes import (
     boolean,
     choice,
     constant,
+    described,
     dropped,
     free,
     integer,
     number,
+    schema_of,
     supported,
     text,
     wrong_choice,
@@ -105,6 +107,7 @@ def _one_source(*names: str) -> Any:
     return check
 
 
+@described({"type": "string", "maxLength": limits.IMAGE_URL_CHARS_MAX, "pattern": "^(data:image/|https?://)"})
 def _image_url(value: Any) -> str:
     url: str = _image_url_text(value)
     if not url.startswith(("data:image/", "https://", "http://")):
@@ -115,6 +118,7 @@ def _image_url(value: Any) -> str:
 _image_url_text: Final = text(chars_min=1, chars_max=limits.IMAGE_URL_CHARS_MAX)
 
 
+@described({"type": "string", "maxLength": 8192, "pattern": "^https?://"})
 def _file_url(value: Any) -> str:
     url: str = _file_url_text(value)
     if not url.startswith(("https://", "http://")):
@@ -138,6 +142,7 @@ _INPUT_IMAGE_SHAPE: Final = Shape(
 )
 
 
+@described(_INPUT_IMAGE_SHAPE.schema)
 def _input_image(value: Any) -> dict[str, Any]:
     part = _INPUT_IMAGE_SHAPE(value)
     part.setdefault("detail", "auto")
@@ -192,12 +197,14 @@ _OUTPUT_TEXT_SHAPE: Final = Shape(
 )
 
 
+@described(_OUTPUT_TEXT_SHAPE.schema)
 def _output_text(value: Any) -> dict[str, Any]:
     part = _OUTPUT_TEXT_SHAPE(value)
     part.setdefault("annotations", [])
     return part
 
 
+@described(_INPUT_TEXT.schema)
 def _said_by_assistant(value: Any) -> dict[str, Any]:
     """Easy messages may bring an assistant's earlier words as ``input_text``; a model's words are ``output_text``."""
     return {"type": "output_text", "text": _INPUT_TEXT(value)["text"], "annotations": []}
@@ -225,6 +232,10 @@ _COMMON: Final[dict[str, Validator]] = {
 """Fields that any item may have. The last one is Codex CLI's; both have no effect here."""
 
 
+_PARTS_SCHEMA: Final = {"anyOf": [{"$ref": f"#/components/schemas/{name}"} for name in ("InputContent", "OutputContent")]}
+
+
+@described({"anyOf": [{"type": "string"}, {"type": "array", "items": _PARTS_SCHEMA}]})
 def _content(value: Any) -> Any:
     """Checked with the role, in :func:`_message`."""
     if type(value) is not str and type(value) is not list:
@@ -243,6 +254,7 @@ _MESSAGE_SHAPE: Final = Shape(
 )
 
 
+@described(_MESSAGE_SHAPE.schema)
 def _message(value: Any) -> Item:
     message = _MESSAGE_SHAPE(value)
     is_assistant = message["role"] == "assistant"
@@ -268,15 +280,19 @@ def content_parts(content: Any, *, is_assistant: bool) -> list[dict[str, Any]]:
 # --- Calls and their outputs ----------------------------------------------------------------------------------------------
 
 
+_CALLER: Final = Tagged({"direct": Shape({"type": constant("direct")}), "program": RefusedType(PROGRAMMATIC_REASON)})
+
+
+@described(_CALLER.schema)
 def _direct_caller(value: Any) -> dict[str, Any]:
     caller: dict[str, Any] = _CALLER(value)
     return caller
 
 
-_CALLER: Final = Tagged({"direct": Shape({"type": constant("direct")}), "program": RefusedType(PROGRAMMATIC_REASON)})
 _CALL: Final[dict[str, Validator]] = {**_COMMON, "status": _status, "caller": _direct_caller}
 
 
+@described({"anyOf": [{"type": "string"}, {"type": "array", "items": {"$ref": "#/components/schemas/InputContent"}}]})
 def _output(value: Any) -> Any:
     """A tool's output: text, or parts of text, image and file."""
     if type(value) is str:
@@ -505,6 +521,7 @@ SHAPES: Final[dict[str, Validator]] = {
 _SUPPORTED: Final = supported(SHAPES)
 
 
+@described({"$ref": "#/components/schemas/InputItem"})
 def item(value: Any) -> Item:
     """One input item in canonical form. Easy messages have no ``type``, and an object with an ``id`` alone is a reference."""
     if type(value) is not dict:
@@ -529,6 +546,7 @@ def item(value: Any) -> Item:
 _items: Final = array(item)
 
 
+@described({"anyOf": [{"type": "string"}, {"type": "array", "items": {"$ref": "#/components/schemas/InputItem"}}]})
 def input_items(value: Any) -> list[Item]:
     """``input`` of a request: text is one message of the user."""
     if type(value) is str:
@@ -545,6 +563,7 @@ def item_list(*, items_max: int, items_min: int = 0) -> Validator:
     """A list of items elsewhere than in ``input``."""
     bounded = array(item, items_max=items_max, items_min=items_min)
 
+    @described(schema_of(bounded) or {})
     def check(value: Any) -> list[Item]:
         items: list[Item] = bounded(value)
         _check_ids(items)

@@ -22,12 +22,14 @@ from moorage.wire.shapes import (
     boolean,
     choice,
     constant,
+    described,
     dropped,
     free_object,
     integer,
     number,
     only,
     refused,
+    schema_of,
     text,
     wrong_type,
     wrong_value,
@@ -172,19 +174,19 @@ def parse_input_tokens(body: bytes | dict[str, Any]) -> CountRequest:
 
 def parse_conversation_create(body: bytes | dict[str, Any]) -> ConversationCreateRequest:
     """Check ``POST /v1/conversations``; an empty body is an empty conversation."""
-    fields = _checked(_object(body or b"{}"), _CONVERSATION_CREATE)
+    fields = _checked(_object(body or b"{}"), CONVERSATION_CREATE)
     return ConversationCreateRequest(items=tuple(fields.get("items", ())), metadata=fields.get("metadata", {}))
 
 
 def parse_conversation_update(body: bytes | dict[str, Any]) -> dict[str, str]:
     """The new metadata of ``POST /v1/conversations/{id}``."""
-    metadata: dict[str, str] = _checked(_object(body), _CONVERSATION_UPDATE)["metadata"] or {}
+    metadata: dict[str, str] = _checked(_object(body), CONVERSATION_UPDATE)["metadata"]
     return metadata
 
 
 def parse_conversation_items(body: bytes | dict[str, Any]) -> tuple[Item, ...]:
     """The items of ``POST /v1/conversations/{id}/items``."""
-    return tuple(_checked(_object(body), _CONVERSATION_ITEMS)["items"])
+    return tuple(_checked(_object(body), CONVERSATION_ITEMS)["items"])
 
 
 # --- From body to fields -----------------------------------------------------------------------------------------------------
@@ -304,6 +306,14 @@ _identifier: Final = text(chars_max=limits.IDENTIFIER_CHARS_MAX)
 _id: Final = text(chars_min=1, chars_max=limits.ITEM_ID_CHARS_MAX)
 
 
+@described(
+    {
+        "type": "object",
+        "maxProperties": limits.METADATA_PAIRS_MAX,
+        "propertyNames": {"maxLength": limits.METADATA_KEY_CHARS_MAX},
+        "additionalProperties": {"type": "string", "maxLength": limits.METADATA_VALUE_CHARS_MAX},
+    }
+)
 def _metadata(value: Any) -> dict[str, str]:
     if type(value) is not dict:
         raise wrong_type("an object", value)
@@ -324,6 +334,9 @@ def _metadata(value: Any) -> dict[str, str]:
 _metadata_value: Final = text(chars_max=limits.METADATA_VALUE_CHARS_MAX)
 
 
+@described(
+    {"anyOf": [{"type": "string", "minLength": 1}, {"type": "object", "required": ["id"], "properties": {"id": {"type": "string"}}}]}
+)
 def _conversation(value: Any) -> str:
     """The id, given as such or in an object."""
     if type(value) is str:
@@ -366,6 +379,7 @@ _REASONING: Final = Shape(
 )
 
 
+@described(_REASONING.schema)
 def _reasoning(value: Any) -> dict[str, Any]:
     """``generate_summary`` is the old name of ``summary``."""
     reasoning = _REASONING(value)
@@ -389,6 +403,10 @@ _PROMPT_CACHE_OPTIONS: Final = Shape(
 )
 
 
+_IMAGE: Final = Shape({}, {"context_compression": choice("auto", "enabled", "disabled")})
+
+
+@described(Shape({}, {"context_compression": choice("auto", "disabled")}).schema)
 def _image(value: Any) -> dict[str, Any]:
     image = _IMAGE(value)
     if image.get("context_compression") == "enabled":
@@ -398,8 +416,6 @@ def _image(value: Any) -> dict[str, Any]:
         )
     return image
 
-
-_IMAGE: Final = Shape({}, {"context_compression": choice("auto", "enabled", "disabled")})
 
 _FIELDS: Final[dict[str, Validator]] = {
     "input": item_shapes.input_items,
@@ -459,6 +475,7 @@ COUNT: Final = Shape(
 """``POST /v1/responses/input_tokens``."""
 
 
+@described({"type": "string", "minLength": 1, "maxLength": 256, "pattern": "^[A-Za-z0-9_.-]+$"})
 def _stream_id(value: Any) -> str:
     try:
         stream_id: str = _stream_id_text(value)
@@ -475,6 +492,7 @@ _EVENT: Final = Shape({}, {"stream_id": _stream_id, "generate": boolean})
 def _conversation_items(minimum: int) -> Validator:
     items = item_shapes.item_list(items_max=limits.CONVERSATION_ITEMS_PER_CALL_MAX, items_min=minimum)
 
+    @described(schema_of(items) or {})
     def check(value: Any) -> list[Item]:
         checked: list[Item] = items(value)
         for index, item in enumerate(checked):
@@ -485,6 +503,14 @@ def _conversation_items(minimum: int) -> Validator:
     return check
 
 
-_CONVERSATION_CREATE: Final = Shape({}, {"items": _conversation_items(0), "metadata": _metadata})
-_CONVERSATION_UPDATE: Final = Shape({"metadata": lambda value: None if value is None else _metadata(value)})
-_CONVERSATION_ITEMS: Final = Shape({"items": _conversation_items(1)})
+CONVERSATION_CREATE: Final = Shape({}, {"items": _conversation_items(0), "metadata": _metadata})
+
+
+@described({"anyOf": [schema_of(_metadata), {"type": "null"}]})
+def _new_metadata(value: Any) -> dict[str, str]:
+    """Null takes all metadata away."""
+    return {} if value is None else _metadata(value)
+
+
+CONVERSATION_UPDATE: Final = Shape({"metadata": _new_metadata})
+CONVERSATION_ITEMS: Final = Shape({"items": _conversation_items(1)})

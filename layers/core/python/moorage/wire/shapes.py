@@ -6,18 +6,22 @@ never builds a path at all. At the rim it becomes an :class:`~moorage.errors.Api
 (``input[3].content[0].type``).
 
 Canonical form: unknown fields are refused, optional fields that are null are left out, the order of fields is the client's.
+
+Every validator can say what it takes as JSON Schema (:func:`schema_of`): the OpenAPI document is made from what is really checked.
 """
 
 import math
 import re
 from collections.abc import Callable, Mapping
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 from moorage import errors, limits
 from moorage.errors import ApiError
 
 Validator = Callable[[Any], Any]
+JsonSchema = dict[str, Any]
 
+_V = TypeVar("_V", bound=Validator)
 _DROPPED: Final = object()
 
 
@@ -78,10 +82,32 @@ def wrong_value(message: str, *steps: str | int) -> Problem:
     return Problem(lambda param: errors.invalid_value(param, message), *steps)
 
 
+def described(schema: JsonSchema) -> Callable[[_V], _V]:
+    """Decorates a validator with the JSON Schema of what it takes."""
+
+    def decorate(validate: _V) -> _V:
+        vars(validate)["schema"] = schema
+        return validate
+
+    return decorate
+
+
+def schema_of(validate: Validator) -> JsonSchema | None:
+    """What a validator takes, as JSON Schema; None if it takes nothing (a refused field or variant)."""
+    schema: JsonSchema | None = getattr(validate, "schema", None)
+    return schema
+
+
+def _bounds(**bounds: Any) -> JsonSchema:
+    return {name: value for name, value in bounds.items() if value is not None}
+
+
 def text(*, chars_max: int = limits.TEXT_CHARS_MAX, chars_min: int = 0, pattern: str | None = None) -> Validator:
     """A string, bounded in characters."""
     compiled = re.compile(pattern) if pattern is not None else None
+    anchored = None if pattern is None else f"^(?:{pattern})$"
 
+    @described({"type": "string", "maxLength": chars_max, **_bounds(minLength=chars_min or None, pattern=anchored)})
     def check(value: Any) -> str:
         if type(value) is not str:
             raise wrong_type("a string", value)
@@ -96,6 +122,7 @@ def text(*, chars_max: int = limits.TEXT_CHARS_MAX, chars_min: int = 0, pattern:
     return check
 
 
+@described({"type": "boolean"})
 def boolean(value: Any) -> bool:
     if type(value) is not bool:
         raise wrong_type("a boolean", value)
@@ -103,6 +130,7 @@ def boolean(value: Any) -> bool:
 
 
 def integer(*, minimum: int | None = None, maximum: int | None = None) -> Validator:
+    @described({"type": "integer", **_bounds(minimum=minimum, maximum=maximum)})
     def check(value: Any) -> int:
         if type(value) is not int:
             raise wrong_type("an integer", value)
@@ -115,6 +143,7 @@ def integer(*, minimum: int | None = None, maximum: int | None = None) -> Valida
 def number(*, minimum: float | None = None, maximum: float | None = None) -> Validator:
     """A finite number."""
 
+    @described({"type": "number", **_bounds(minimum=minimum, maximum=maximum)})
     def check(value: Any) -> float:
         if type(value) is not float and type(value) is not int:
             raise wrong_type("a number", value)
@@ -136,6 +165,7 @@ def _check_range(kind: str, value: float, minimum: float | None, maximum: float 
 def choice(*supported: str) -> Validator:
     allowed = frozenset(supported)
 
+    @described({"type": "string", "enum": list(supported)})
     def check(value: Any) -> str:
         if type(value) is not str:
             raise wrong_type("a string", value)
@@ -147,6 +177,10 @@ def choice(*supported: str) -> Validator:
 
 
 def array(of: Validator, *, items_max: int = limits.INPUT_ITEMS_MAX, items_min: int = 0) -> Validator:
+    entries = schema_of(of)
+    bounds = {"maxItems": items_max if entries is not None else 0, **_bounds(minItems=items_min or None)}
+
+    @described({"type": "array", "items": entries if entries is not None else {}, **bounds})
     def check(value: Any) -> list[Any]:
         if type(value) is not list:
             raise wrong_type("an array", value)
@@ -184,8 +218,21 @@ class Shape:
 
     @property
     def fields(self) -> frozenset[str]:
-        """All field names, for the table of parameters."""
         return frozenset(self._fields)
+
+    @property
+    def schema(self) -> JsonSchema:
+        properties: JsonSchema = {}
+        for name, validate in self._fields.items():
+            taken = schema_of(validate)
+            if taken is not None:
+                properties[name] = {"anyOf": [taken, {"type": "null"}]} if name in self._optional else taken
+        return {
+            "type": "object",
+            "properties": properties,
+            "additionalProperties": False,
+            **({"required": list(self.required)} if self.required else {}),
+        }
 
     def __call__(self, value: Any) -> dict[str, Any]:
         if type(value) is not dict:
@@ -222,6 +269,11 @@ class Tagged:
         self.shapes = dict(shapes)
         self.supported = supported(shapes)
 
+    @property
+    def schema(self) -> JsonSchema:
+        variants = [schema for schema in map(schema_of, self.shapes.values()) if schema is not None]
+        return {"oneOf": variants}
+
     def __call__(self, value: Any) -> Any:
         if type(value) is not dict:
             raise wrong_type("an object", value)
@@ -241,6 +293,7 @@ def supported(shapes: Mapping[str, Validator]) -> tuple[str, ...]:
     return tuple(tag for tag, shape in shapes.items() if not isinstance(shape, RefusedType))
 
 
+@described({})
 def free(value: Any) -> Any:
     """Any JSON, passed on as it is, but not nested too deep: what is stored and sent on gets more levels around it."""
     if not _is_shallow(value, limits.JSON_DEPTH_MAX):
@@ -248,6 +301,7 @@ def free(value: Any) -> Any:
     return value
 
 
+@described({"type": "object"})
 def free_object(value: Any) -> dict[str, Any]:
     if type(value) is not dict:
         raise wrong_type("an object", value)
@@ -268,6 +322,7 @@ def _is_shallow(value: Any, levels: int) -> bool:
 def dropped(validate: Validator) -> Validator:
     """Validated, then left out: it has no effect here and must not be stored."""
 
+    @described(schema_of(validate) or {})
     def check(value: Any) -> object:
         validate(value)
         return _DROPPED
@@ -303,6 +358,7 @@ class RefusedType:
 def only(supported: Any, reason: str) -> Validator:
     """Exactly one value is honoured, the others are refused with a sentence."""
 
+    @described({"enum": [supported]})
     def check(value: Any) -> Any:
         if type(value) is not type(supported):
             raise wrong_type(type_name(supported), value)
@@ -315,4 +371,5 @@ def only(supported: Any, reason: str) -> Validator:
 
 
 def constant(value: str) -> Validator:
+    """A ``type`` that is known already."""
     return choice(value)

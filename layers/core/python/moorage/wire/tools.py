@@ -23,6 +23,7 @@ from moorage.wire.shapes import (
     boolean,
     choice,
     constant,
+    described,
     free,
     free_object,
     integer,
@@ -91,6 +92,7 @@ class ShellEnvironment:
 _HOST: Final = re.compile(r"(\*\.)?([a-z0-9_]([a-z0-9_-]{0,61}[a-z0-9])?\.)*[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?")
 
 
+@described({"type": "string", "minLength": 1, "maxLength": 253})
 def _domain(value: Any) -> str:
     """A host name in canonical form. Schemes, ports, paths and addresses are refused with a hint."""
     given: str = _domain_text(value)
@@ -112,6 +114,7 @@ def _domain(value: Any) -> str:
 _domain_text: Final = text(chars_min=1, chars_max=1_000)
 
 
+@described({"type": "string", "minLength": 1, "maxLength": limits.DOMAIN_SECRET_CHARS_MAX})
 def _secret_value(value: Any) -> str:
     secret: str = _secret_text(value)
     if any(character < " " or character == "\x7f" for character in secret):
@@ -184,6 +187,7 @@ def _network_policy(canonical: dict[str, Any]) -> NetworkPolicy:
 # --- The shapes -------------------------------------------------------------------------------------------------------------
 
 
+@described({"type": "array", "items": {"const": "direct"}, "minItems": 1, "maxItems": 2})
 def _allowed_callers(value: Any) -> list[str]:
     callers: list[str] = _callers(value)
     if "programmatic" in callers:
@@ -383,6 +387,7 @@ def _tools_belong_together(tools: list[Tool]) -> None:
 _tool_list: Final = array(TOOL, items_max=limits.TOOLS_MAX)
 
 
+@described({"type": "array", "items": {"$ref": "#/components/schemas/Tool"}, "maxItems": limits.TOOLS_MAX})
 def tool_list(value: Any) -> list[Tool]:
     """``tools`` in canonical form, secrets still inside: see :func:`redacted`."""
     tools: list[Tool] = _tool_list(value)
@@ -453,6 +458,7 @@ TOOL_CHOICE_OBJECT: Final = Tagged(
 _word_choice: Final = choice("none", "auto", "required")
 
 
+@described({"$ref": "#/components/schemas/ToolChoice"})
 def tool_choice(value: Any) -> str | dict[str, Any]:
     if type(value) is str:
         word: str = _word_choice(value)
