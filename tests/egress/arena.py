@@ -28,12 +28,12 @@ from typing import Any
 import boto3
 from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric import ec
-
 from moorage.egress.ca import Authority, leaf, new_ca
 from moorage.egress.secrets import KmsKeys
 from moorage.egress.service import Egress
 from moorage.settings import Settings
 from moorage.store.table import Table
+
 from tests.ministack import ACCESS_KEY_ID, REGION, SECRET_ACCESS_KEY, Ministack, aws_clients, new_table_and_bucket
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -49,7 +49,7 @@ ADDRESSES = (
 HOSTS = f"""\
 {ALLOWED} allowed.example a.pkg.example deep.a.pkg.example xn--bcher-kva.example port.example
 {ECHO} echo.example basic.example query.example scoped.example named.example badcert.example selfsigned.example
-{FORBIDDEN} forbidden.example evil.example pkg.example xn--llowed-wqf.example xn--pkg-7ka.pkg.example localtest.example
+{FORBIDDEN} forbidden.example evil.example pkg.example xn--llowed-hta.example xn--pg-via.pkg.example localtest.example
 {REDIRECT} redirect.example
 {TWIN} twin.example
 10.0.0.5 private.example
@@ -95,7 +95,7 @@ class Internet:
         context = self._context("allowed.example")
         context.sni_callback = self._choose
         for port in PORTS_TLS:
-            await asyncio.start_server(self._serve, None, port, ssl=context)
+            await asyncio.start_server(lambda reader, writer: self._serve(reader, writer, context), None, port)
         await asyncio.start_server(self._greet, None, PORT_BANNER)
 
     def _context(self, host: str) -> ssl.SSLContext:
@@ -127,9 +127,11 @@ class Internet:
         self.seen.append(note)
         return note
 
-    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, context: ssl.SSLContext | None = None) -> None:
         note = self._note(writer, {"raw": ""})
         try:
+            if context is not None:
+                await writer.start_tls(context)
             while True:
                 head = await reader.readuntil(b"\r\n\r\n")
                 note["raw"] += head.decode("latin-1")
@@ -205,9 +207,8 @@ class Internet:
     ) -> None:
         digest = hashlib.sha1(fields["sec-websocket-key"].encode() + b"258EAFA5-E914-47DA-95CA-C5AB0DC85B11").digest()
         accept = base64.b64encode(digest).decode()
-        writer.write(
-            f"HTTP/1.1 101 Switching Protocols\r\nUpgrade: websocket\r\nConnection: Upgrade\r\nSec-WebSocket-Accept: {accept}\r\n\r\n".encode()
-        )
+        lines = ["HTTP/1.1 101 Switching Protocols", "Upgrade: websocket", "Connection: Upgrade", f"Sec-WebSocket-Accept: {accept}"]
+        writer.write("\r\n".join(lines).encode() + b"\r\n\r\n")
         text = fields.get("authorization", "none").encode()
         writer.write(b"\x81" + bytes([len(text)]) + text)
         await writer.drain()

@@ -1,0 +1,197 @@
+"""The arena (servers, table, proxy: ``arena.py``) and a real bubblewrap sandbox whose only way out is the proxy's socket."""
+
+import base64
+import json
+import os
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import pytest
+from moorage.egress.trust import combined_bundle, environment, proxy_url
+
+ROOT = Path(__file__).resolve().parents[2]
+TENANT = "tenant-1"
+_WAIT_SECONDS_MAX = 10.0
+
+
+@dataclass(frozen=True)
+class Opened:
+    """A container's grant, and what its commands see of it."""
+
+    container_id: str
+    username: str
+    password: str
+    placeholders: dict[str, str]
+
+    @property
+    def basic(self) -> str:
+        return base64.b64encode(f"{self.username}:{self.password}".encode()).decode()
+
+    @property
+    def environment(self) -> dict[str, str]:
+        return environment(proxy_url("127.0.0.1:3128", self.username, self.password), "/run/ca/bundle.pem") | self.placeholders
+
+
+class ArenaClient:
+    def __init__(self, directory: Path) -> None:
+        self.directory = directory
+        self._socket = socket.socket(socket.AF_UNIX)
+        self._socket.connect(str(directory / "control.sock"))
+        self._file = self._socket.makefile("rw")
+        self._containers = 0
+
+    def __call__(self, operation: str, /, **argument: Any) -> Any:
+        self._file.write(json.dumps([operation, argument]) + "\n")
+        self._file.flush()
+        answer = json.loads(self._file.readline())
+        assert "ok" in answer, answer
+        return answer["ok"]
+
+    def close(self) -> None:
+        self._file.close()
+        self._socket.close()
+
+    def open(self, *domains: str, secrets: list[dict[str, Any]] | None = None, container: str | None = None) -> Opened:
+        self._containers += 1
+        container = container or f"cntr_{self._containers}"
+        policy: dict[str, Any] = {"type": "allowlist", "allowed_domains": list(domains)}
+        if secrets:
+            policy["domain_secrets"] = secrets
+        grant = self("open", tenant=TENANT, container=container, network_policy=policy)
+        return Opened(container, grant["username"], grant["password"], grant["placeholders"])
+
+    @property
+    def log_file(self) -> Path:
+        return self.directory / "proxy.log"
+
+    def lines_since(self, offset: int) -> list[dict[str, Any]]:
+        with self.log_file.open("rb") as log:
+            log.seek(offset)
+            return [json.loads(line) for line in log.read().splitlines() if line.startswith(b"{")]
+
+    def wait_for_line(self, offset: int, is_it: Callable[[dict[str, Any]], bool]) -> dict[str, Any]:
+        """The first line of the proxy's log after ``offset`` that is the one."""
+        wait_until(lambda: any(map(is_it, self.lines_since(offset))), self.log_file.read_text()[-1500:])
+        return next(filter(is_it, self.lines_since(offset)))
+
+
+def wait_until(is_so: Callable[[], bool], what: str = "it never came true") -> None:
+    deadline = time.monotonic() + _WAIT_SECONDS_MAX
+    while not is_so():
+        assert time.monotonic() < deadline, what
+        time.sleep(0.02)
+
+
+@dataclass
+class Sandbox:
+    process: "subprocess.Popen[str]"
+    tools: dict[str, str] = field(default_factory=dict)
+
+    def order(self, what: str, **details: Any) -> Any:
+        assert self.process.stdin is not None
+        assert self.process.stdout is not None
+        self.process.stdin.write(json.dumps({"do": what, **details}) + "\n")
+        self.process.stdin.flush()
+        line = self.process.stdout.readline()
+        assert line, "the sandbox died"
+        return json.loads(line)
+
+    def talk(self, *steps: list[Any], seconds: float = 5) -> list[tuple[str, str]]:
+        return [(text, state) for text, state in self.order("steps", steps=list(steps), seconds=seconds)]
+
+    def shell(self, command: str, env: dict[str, str], seconds: float = 40) -> dict[str, Any]:
+        answer: dict[str, Any] = self.order("shell", command=command, env=env, seconds=seconds)
+        return answer
+
+    @cached_property
+    def pids(self) -> list[int]:
+        """All processes of the sandbox, as the machine numbers them."""
+        children = subprocess.run(["ps", "-e", "-o", "pid=,ppid="], capture_output=True, text=True, check=True).stdout
+        parents = {int(pid): int(parent) for pid, parent in (line.split() for line in children.splitlines())}
+        found = [self.process.pid]
+        for pid in found:
+            found += [child for child, parent in parents.items() if parent == pid]
+        return found
+
+
+def why_no_arena() -> str | None:
+    """Why this machine cannot run the arena; None if it can."""
+    if not (ROOT / ".venv-egress" / "bin" / "python").exists():
+        return "the egress proxy's environment is missing: make it from requirements/egress.txt as .venv-egress"
+    for tool in ("bwrap", "unshare", "ip"):
+        if shutil.which(tool) is None:
+            return f"'{tool}' is not installed"
+    for attempt in (["unshare", "--user", "--map-root-user", "--net", "ip", "link", "set", "lo", "up"], ["bwrap", *_WALLS, "true"]):
+        done = subprocess.run(attempt, capture_output=True, text=True, check=False)
+        if done.returncode:
+            return f"'{attempt[0]}' cannot make namespaces here: {done.stderr.strip()}"
+    return None
+
+
+_WALLS = [
+    *("--unshare-all", "--die-with-parent", "--new-session", "--clearenv", "--cap-drop", "ALL"),
+    *("--ro-bind", "/usr", "/usr", "--symlink", "usr/bin", "/bin", "--symlink", "usr/sbin", "/sbin"),
+    *("--symlink", "usr/lib", "/lib", "--symlink", "usr/lib64", "/lib64", "--proc", "/proc", "--dev", "/dev", "--tmpfs", "/tmp"),
+]
+
+
+@pytest.fixture(scope="session")
+def arena(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ArenaClient]:
+    reason = why_no_arena()
+    if reason is not None:
+        print(f"egress: no attack can be run here, since {reason}")
+        pytest.skip(reason)
+    directory = tmp_path_factory.mktemp("arena")
+    process = subprocess.Popen(
+        ["unshare", "--user", "--map-root-user", "--net", sys.executable, "-m", "tests.egress.arena", str(directory)],
+        cwd=ROOT,
+        env=os.environ | {"PYTHONPATH": f"{ROOT / 'layers/core/python'}:{ROOT}"},
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+    assert process.stdout is not None
+    try:
+        assert process.stdout.readline() == "ready\n", "the arena did not start"
+        client = ArenaClient(directory)
+        yield client
+        client.close()
+    finally:
+        process.send_signal(signal.SIGTERM)
+        process.wait(30)
+        process.stdout.close()
+
+
+@pytest.fixture(scope="session")
+def sandbox(arena: ArenaClient, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Sandbox]:
+    certificates = tmp_path_factory.mktemp("certificates")
+    ca = (arena.directory / "ca" / "egress-ca.pem").read_text()
+    upstream = (arena.directory / "upstream-ca.pem").read_text()
+    (certificates / "bundle.pem").write_text(combined_bundle(ca, upstream))
+    binds = [str(path) for path in (ROOT / ".venv", Path(sys.base_prefix), Path("/etc/ssl"), Path("/etc/alternatives"))]
+    command = ["bwrap", *_WALLS, "--tmpfs", "/root", "--tmpfs", "/home"]
+    for path in binds:
+        command += ["--ro-bind-try", path, path]
+    command += ["--bind", str(arena.directory / "proxy"), "/run/egress", "--ro-bind", str(certificates), "/run/ca"]
+    command += ["--ro-bind", str(Path(__file__).with_name("puppet.py")), "/run/puppet.py", "--chdir", "/tmp"]
+    command += ["--setenv", "PATH", "/usr/bin:/bin:/usr/sbin", "--setenv", "HOME", "/tmp", "--setenv", "LC_ALL", "C.UTF-8"]
+    command += ["/usr/bin/python3", "/run/puppet.py"]
+    process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+    assert process.stdin is not None
+    assert process.stdout is not None
+    try:
+        assert json.loads(process.stdout.readline()) == "ready"
+        yield Sandbox(process)
+    finally:
+        process.stdin.close()
+        process.kill()
+        process.wait(10)
+        process.stdout.close()

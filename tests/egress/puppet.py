@@ -1,0 +1,183 @@
+"""What runs inside the sandbox of the egress tests: it does as it is told, and has only the standard library.
+
+It brings the way out with it, as the real sandbox does: 127.0.0.1:3128 leads to the proxy's Unix socket. One JSON line per order on
+standard input, one per report on standard output.
+"""
+
+import base64
+import contextlib
+import json
+import os
+import socket
+import ssl
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable
+from typing import Any
+
+Order = dict[str, Any]
+
+PROXY_SOCKET = "/run/egress/egress.sock"
+BUNDLE = "/run/ca/bundle.pem"
+
+
+def forward(near: socket.socket) -> None:
+    far = socket.socket(socket.AF_UNIX)
+    try:
+        far.connect(PROXY_SOCKET)
+    except OSError:
+        near.close()
+        return
+    for source, target in ((near, far), (far, near)):
+        threading.Thread(target=pump, args=(source, target), daemon=True).start()
+
+
+def pump(source: socket.socket, target: socket.socket) -> None:
+    try:
+        while data := source.recv(65536):
+            target.sendall(data)
+    except OSError:
+        pass
+    for end in (source, target):
+        with contextlib.suppress(OSError):
+            end.shutdown(socket.SHUT_RDWR)
+
+
+def serve_forwarder() -> None:
+    listener = socket.create_server(("127.0.0.1", 3128), backlog=256)
+    while True:
+        near, _ = listener.accept()
+        threading.Thread(target=forward, args=(near,), daemon=True).start()
+
+
+def read_all(connection: socket.socket, seconds: float, enough: bytes | None = None) -> tuple[bytes, str]:
+    connection.settimeout(seconds)
+    data = b""
+    try:
+        while enough is None or enough not in data:
+            piece = connection.recv(65536)
+            if not piece:
+                return data, "closed"
+            data += piece
+    except TimeoutError:
+        return data, "open"
+    except OSError as error:
+        return data, f"{type(error).__name__}: {error}"
+    return data, "open"
+
+
+def steps(order: Order) -> list[list[str]]:
+    """A conversation on one connection: send, read, start TLS; the report is what came back, piece by piece."""
+    connection: socket.socket = socket.create_connection(("127.0.0.1", 3128))
+    heard: list[list[str]] = []
+    for step in order["steps"]:
+        kind, argument = step[0], step[1:]
+        try:
+            if kind == "send":
+                connection.sendall(argument[0].encode("latin-1"))
+            elif kind == "send64":
+                connection.sendall(base64.b64decode(argument[0]))
+            elif kind == "head":
+                data, state = read_all(connection, order.get("seconds", 5), b"\r\n\r\n")
+                heard.append([data.decode("latin-1"), state])
+                if not data.startswith((b"HTTP/1.1 200", b"HTTP/1.0 200")):
+                    break
+            elif kind == "read":
+                data, state = read_all(connection, argument[0] if argument else order.get("seconds", 5))
+                heard.append([data.decode("latin-1"), state])
+            elif kind == "until":
+                data, state = read_all(connection, order.get("seconds", 5), argument[0].encode("latin-1"))
+                heard.append([data.decode("latin-1"), state])
+            elif kind == "tls":
+                context = ssl.create_default_context(cafile=BUNDLE)
+                context.check_hostname = False
+                if len(argument) > 1:
+                    context.set_alpn_protocols(argument[1])
+                connection.settimeout(5)
+                secured = context.wrap_socket(connection, server_hostname=argument[0] or None)
+                certificate: Any = secured.getpeercert()
+                names = ",".join(value for _, value in certificate["subjectAltName"])
+                heard.append([f"tls {names} {secured.selected_alpn_protocol()}", "open"])
+                connection = secured
+            elif kind == "sleep":
+                time.sleep(argument[0])
+            elif kind == "eof":
+                connection.shutdown(socket.SHUT_WR)
+        except OSError as error:
+            heard.append([f"{type(error).__name__}: {error}", "failed"])
+            break
+    connection.close()
+    return heard
+
+
+RUNNING: dict[str, tuple[threading.Thread, list[Any]]] = {}
+
+
+def start(order: Order) -> None:
+    """The same, going on while other orders come."""
+    report: list[Any] = []
+    thread = threading.Thread(target=lambda: report.append(steps(order)), daemon=True)
+    thread.start()
+    RUNNING[order["name"]] = (thread, report)
+
+
+def finish(order: Order) -> Any:
+    thread, report = RUNNING.pop(order["name"])
+    thread.join(order.get("seconds", 20))
+    return report[0] if report else None
+
+
+def direct(order: Order) -> str:
+    """An attempt to leave without the proxy; the report is what the kernel says."""
+    kinds = {"tcp": socket.SOCK_STREAM, "udp": socket.SOCK_DGRAM, "raw": socket.SOCK_RAW}
+    family = socket.AF_INET6 if ":" in order["address"] else socket.AF_INET
+    try:
+        with socket.socket(family, kinds[order["kind"]], socket.IPPROTO_ICMP if order["kind"] == "raw" else 0) as attempt:
+            attempt.settimeout(2)
+            attempt.connect((order["address"], order["port"]))
+            attempt.send(b"x")
+            return "sent"
+    except OSError as error:
+        return os.strerror(error.errno) if error.errno else type(error).__name__
+
+
+def shell(order: Order) -> dict[str, Any]:
+    started = time.monotonic()
+    done = subprocess.run(
+        ["bash", "-c", order["command"]], env={**os.environ, **order["env"]}, capture_output=True, timeout=order.get("seconds", 40)
+    )
+    return {
+        "exit_code": done.returncode,
+        "stdout": done.stdout.decode("utf-8", "replace"),
+        "stderr": done.stderr.decode("utf-8", "replace"),
+        "seconds": time.monotonic() - started,
+    }
+
+
+def resolve(order: Order) -> Any:
+    try:
+        return [entry[4][0] for entry in socket.getaddrinfo(order["host"], 443)]
+    except OSError as error:
+        return str(error)
+
+
+def main() -> None:
+    threading.Thread(target=serve_forwarder, daemon=True).start()
+    orders: dict[str, Callable[[Order], Any]] = {
+        "steps": steps,
+        "start": start,
+        "finish": finish,
+        "direct": direct,
+        "shell": shell,
+        "resolve": resolve,
+    }
+    print(json.dumps("ready"), flush=True)
+    for line in sys.stdin:
+        order = json.loads(line)
+        print(json.dumps(orders[order["do"]](order)), flush=True)
+
+
+if __name__ == "__main__":
+    main()
