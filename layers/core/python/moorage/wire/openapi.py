@@ -1,0 +1,536 @@
+"""This service's own OpenAPI 3.1 document, served at ``/openapi.json``.
+
+Request schemas come from the validators that check the requests (``shapes.schema_of``), so the document cannot promise what is
+refused. Answers are described by hand, and a test compares the routes with those of the application.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Final, Literal
+
+from moorage import limits
+from moorage.wire import items, requests, tools
+from moorage.wire.shapes import JsonSchema, Shape, array, choice, constant, integer, schema_of, text
+
+Method = Literal["get", "post", "delete"]
+
+JSON: Final = "application/json"
+EVENTS: Final = "text/event-stream"
+BINARY: Final = "application/octet-stream"
+FORM: Final = "multipart/form-data"
+
+
+def ref(name: str) -> JsonSchema:
+    return {"$ref": f"#/components/schemas/{name}"}
+
+
+@dataclass(frozen=True, slots=True)
+class Route:
+    """One operation: what it takes and what it answers when all goes well."""
+
+    method: Method
+    path: str
+    operation_id: str
+    summary: str
+    answers: Mapping[str, JsonSchema]
+    """Schema by media type."""
+    body: Mapping[str, JsonSchema] = field(default_factory=dict)
+    """Schema by media type; none for a request without a body."""
+    query: tuple[tuple[str, JsonSchema], ...] = ()
+    also: tuple[int, ...] = ()
+    """Statuses beside 200 and those that every route of its kind has."""
+
+    def to_json(self) -> JsonSchema:
+        operation: JsonSchema = {
+            "operationId": self.operation_id,
+            "summary": self.summary,
+            "tags": [self.path.split("/")[2]],
+            "parameters": [*self._path_parameters(), *self._query_parameters()],
+            "responses": {str(status): self._answer(status) for status in self._statuses()},
+        }
+        if self.body:
+            content = {media_type: {"schema": schema} for media_type, schema in self.body.items()}
+            operation["requestBody"] = {"required": True, "content": content}
+        return operation
+
+    def _names(self) -> list[str]:
+        return [part.strip("{}") for part in self.path.split("/") if part.startswith("{")]
+
+    def _path_parameters(self) -> list[JsonSchema]:
+        return [{"name": name, "in": "path", "required": True, "schema": {"type": "string"}} for name in self._names()]
+
+    def _query_parameters(self) -> list[JsonSchema]:
+        return [{"name": name, "in": "query", "required": False, "schema": schema} for name, schema in self.query]
+
+    def _statuses(self) -> list[int]:
+        statuses = {200, 400, 401, 429, 500, *self.also}
+        if self._names():
+            statuses.add(404)
+        if self.body:
+            statuses.add(413)
+        return sorted(statuses)
+
+    def _answer(self, status: int) -> JsonSchema:
+        if status in (200, 206):
+            content = {media_type: {"schema": schema} for media_type, schema in self.answers.items()}
+            return {"description": "OK", "content": content}
+        if status == 302:
+            return {"description": "The content lies behind this address.", "headers": {"location": {"schema": {"type": "string"}}}}
+        return {"$ref": "#/components/responses/Error"}
+
+
+# --- Pieces ------------------------------------------------------------------------------------------------------------
+
+_STRING: Final[JsonSchema] = {"type": "string"}
+_INTEGER: Final[JsonSchema] = {"type": "integer"}
+_BOOLEAN: Final[JsonSchema] = {"type": "boolean"}
+_NUMBER: Final[JsonSchema] = {"type": "number"}
+_OBJECT: Final[JsonSchema] = {"type": "object"}
+_METADATA: Final[JsonSchema] = {"type": "object", "additionalProperties": _STRING}
+
+
+def _nullable(schema: JsonSchema) -> JsonSchema:
+    return {"anyOf": [schema, {"type": "null"}]}
+
+
+def _record(**properties: JsonSchema) -> JsonSchema:
+    """An answer: every field is always there, and more may come with a new version."""
+    return {"type": "object", "properties": properties, "required": list(properties)}
+
+
+def _list_of(name: str) -> JsonSchema:
+    return _record(
+        object={"const": "list"},
+        data={"type": "array", "items": ref(name)},
+        first_id=_nullable(_STRING),
+        last_id=_nullable(_STRING),
+        has_more=_BOOLEAN,
+    )
+
+
+def _deleted(kind: str) -> JsonSchema:
+    return _record(id=_STRING, object={"const": kind}, deleted={"const": True})
+
+
+_ORDER: Final = ("order", {"type": "string", "enum": ["asc", "desc"], "default": "desc"})
+_AFTER: Final = ("after", _STRING)
+_INCLUDE: Final = ("include[]", {"type": "array", "items": {"type": "string", "enum": list(requests.INCLUDABLE)}})
+
+
+def _limit(maximum: int = limits.PAGE_ITEMS_MAX, default: int = limits.PAGE_ITEMS_DEFAULT) -> tuple[str, JsonSchema]:
+    return ("limit", {"type": "integer", "minimum": 1, "maximum": maximum, "default": default})
+
+
+_PAGE: Final = (_limit(), _ORDER, _AFTER)
+
+_EXPIRES_AFTER_CREATION: Final = Shape(
+    {
+        "anchor": constant("created_at"),
+        "seconds": integer(minimum=limits.FILE_EXPIRES_SECONDS_MIN, maximum=limits.FILE_EXPIRES_SECONDS_MAX),
+    }
+)
+_name: Final = text(chars_min=1, chars_max=limits.NAME_CHARS_MAX)
+FILE_PURPOSES: Final = ("assistants", "batch", "fine-tune", "vision", "user_data", "evals")
+
+CONTAINER_CREATE: Final = Shape(
+    {"name": text(chars_min=1, chars_max=limits.CONTAINER_NAME_CHARS_MAX)},
+    {
+        "file_ids": array(_name, items_max=limits.CONTAINER_FILE_IDS_MAX),
+        "expires_after": Shape(
+            {
+                "anchor": constant("last_active_at"),
+                "minutes": integer(minimum=1, maximum=limits.CONTAINER_IDLE_MINUTES_MAX),
+            }
+        ),
+        "memory_limit": choice(*limits.MEMORY_LIMITS),
+        "network_policy": tools.NETWORK_POLICY,
+    },
+)
+UPLOAD_CREATE: Final = Shape(
+    {
+        "filename": text(chars_min=1, chars_max=limits.FILE_NAME_BYTES_MAX),
+        "bytes": integer(minimum=1, maximum=limits.FILE_BYTES_MAX),
+        "purpose": choice(*FILE_PURPOSES),
+        "mime_type": _name,
+    },
+    {"expires_after": _EXPIRES_AFTER_CREATION},
+)
+UPLOAD_COMPLETE: Final = Shape(
+    {"part_ids": array(text(chars_max=limits.NAME_CHARS_MAX), items_min=1, items_max=limits.UPLOAD_PARTS_MAX)},
+    {"md5": text(chars_min=32, chars_max=32, pattern="[0-9a-fA-F]{32}")},
+)
+
+
+def _components() -> JsonSchema:
+    return {
+        "CreateResponse": requests.CREATE.schema,
+        "Tool": tools.TOOL.schema,
+        "ToolChoice": {"anyOf": [{"type": "string", "enum": ["none", "auto", "required"]}, tools.TOOL_CHOICE_OBJECT.schema]},
+        "InputItem": {"anyOf": [schema for schema in map(schema_of, items.SHAPES.values()) if schema is not None]},
+        "InputContent": items.INPUT_PARTS.schema,
+        "OutputContent": items.OUTPUT_PARTS.schema,
+        "Item": {"type": "object", "properties": {"type": _STRING, "id": _STRING}, "required": ["type", "id"]},
+        "Event": {
+            "type": "object",
+            "properties": {"type": _STRING, "sequence_number": _INTEGER},
+            "required": ["type", "sequence_number"],
+        },
+        "Usage": _record(
+            input_tokens=_INTEGER,
+            input_tokens_details=_record(cached_tokens=_INTEGER, cache_write_tokens=_INTEGER),
+            output_tokens=_INTEGER,
+            output_tokens_details=_record(reasoning_tokens=_INTEGER),
+            total_tokens=_INTEGER,
+        ),
+        "Response": _response(),
+        "Error": _record(
+            error=_record(message=_STRING, type=_STRING, param=_nullable(_STRING), code=_nullable(_STRING)),
+        ),
+        "Conversation": _record(id=_STRING, object={"const": "conversation"}, created_at=_INTEGER, metadata=_METADATA),
+        "Model": _record(id=_STRING, object={"const": "model"}, created=_INTEGER, owned_by=_STRING),
+        "File": _record(
+            id=_STRING,
+            object={"const": "file"},
+            bytes=_INTEGER,
+            created_at=_INTEGER,
+            filename=_STRING,
+            purpose=_STRING,
+            status=_STRING,
+            expires_at=_nullable(_INTEGER),
+        ),
+        "Upload": _record(
+            id=_STRING,
+            object={"const": "upload"},
+            bytes=_INTEGER,
+            created_at=_INTEGER,
+            filename=_STRING,
+            purpose=_STRING,
+            status={"type": "string", "enum": ["pending", "completed", "cancelled", "expired"]},
+            expires_at=_INTEGER,
+            file=_nullable(ref("File")),
+        ),
+        "UploadPart": _record(id=_STRING, object={"const": "upload.part"}, created_at=_INTEGER, upload_id=_STRING),
+        "Container": _record(
+            id=_STRING,
+            object={"const": "container"},
+            created_at=_INTEGER,
+            status={"type": "string", "enum": ["running", "expired"]},
+            expires_after=_record(anchor={"const": "last_active_at"}, minutes=_INTEGER),
+            last_active_at=_INTEGER,
+            memory_limit={"type": "string", "enum": list(limits.MEMORY_LIMITS)},
+            network_policy=_OBJECT,
+            name=_STRING,
+        ),
+        "ContainerFile": _record(
+            id=_STRING,
+            object={"const": "container.file"},
+            bytes=_INTEGER,
+            container_id=_STRING,
+            created_at=_INTEGER,
+            path=_STRING,
+            source={"type": "string", "enum": ["user", "assistant"]},
+        ),
+    }
+
+
+def _response() -> JsonSchema:
+    return _record(
+        id=_STRING,
+        object={"const": "response"},
+        created_at=_INTEGER,
+        status={"type": "string", "enum": ["queued", "in_progress", "completed", "incomplete", "failed", "cancelled"]},
+        completed_at=_nullable(_INTEGER),
+        error=_nullable(_record(code=_STRING, message=_STRING)),
+        incomplete_details=_nullable(_record(reason=_STRING)),
+        output={"type": "array", "items": ref("Item")},
+        usage=_nullable(ref("Usage")),
+        background=_BOOLEAN,
+        frequency_penalty=_NUMBER,
+        instructions=_nullable(_STRING),
+        max_output_tokens=_nullable(_INTEGER),
+        max_tool_calls=_nullable(_INTEGER),
+        metadata=_METADATA,
+        model=_STRING,
+        parallel_tool_calls=_BOOLEAN,
+        presence_penalty=_NUMBER,
+        previous_response_id=_nullable(_STRING),
+        prompt_cache_key=_nullable(_STRING),
+        prompt_cache_retention=_nullable(_STRING),
+        reasoning=_OBJECT,
+        safety_identifier=_nullable(_STRING),
+        service_tier=_STRING,
+        store=_BOOLEAN,
+        temperature=_NUMBER,
+        text=_OBJECT,
+        tool_choice={"anyOf": [_STRING, _OBJECT]},
+        tools={"type": "array", "items": _OBJECT},
+        top_logprobs=_INTEGER,
+        top_p=_NUMBER,
+        truncation={"type": "string", "enum": ["auto", "disabled"]},
+        user=_nullable(_STRING),
+    )
+
+
+# --- Routes ------------------------------------------------------------------------------------------------------------
+
+_UPLOADED: Final[JsonSchema] = {"type": "string", "contentMediaType": BINARY}
+
+_FILE_FORM: Final[JsonSchema] = {
+    "type": "object",
+    "properties": {
+        "file": _UPLOADED,
+        "purpose": {"type": "string", "enum": list(FILE_PURPOSES)},
+        "expires_after[anchor]": {"const": "created_at"},
+        "expires_after[seconds]": schema_of(integer(minimum=limits.FILE_EXPIRES_SECONDS_MIN, maximum=limits.FILE_EXPIRES_SECONDS_MAX)),
+    },
+    "required": ["file", "purpose"],
+    "additionalProperties": False,
+}
+
+
+def _form(name: str) -> JsonSchema:
+    return {"type": "object", "properties": {name: _UPLOADED}, "required": [name], "additionalProperties": False}
+
+
+ROUTES: Final = (
+    Route(
+        "post",
+        "/v1/responses",
+        "createResponse",
+        "Ask a model, with or without a computer",
+        {JSON: ref("Response"), EVENTS: ref("Event")},
+        {JSON: ref("CreateResponse")},
+        also=(404, 502, 503),
+    ),
+    Route(
+        "get",
+        "/v1/responses/{response_id}",
+        "retrieveResponse",
+        "A stored response, or its stream from an event on",
+        {JSON: ref("Response"), EVENTS: ref("Event")},
+        query=(
+            ("stream", _BOOLEAN),
+            ("starting_after", {"type": "integer", "minimum": 0}),
+            ("include_obfuscation", _BOOLEAN),
+            _INCLUDE,
+        ),
+    ),
+    Route("delete", "/v1/responses/{response_id}", "deleteResponse", "Delete a response", {JSON: _deleted("response")}),
+    Route("post", "/v1/responses/{response_id}/cancel", "cancelResponse", "Stop a background response", {JSON: ref("Response")}),
+    Route(
+        "get",
+        "/v1/responses/{response_id}/input_items",
+        "listInputItems",
+        "What a response was asked",
+        {JSON: _list_of("Item")},
+        query=(*_PAGE, _INCLUDE),
+    ),
+    Route(
+        "post",
+        "/v1/conversations",
+        "createConversation",
+        "Begin a conversation",
+        {JSON: ref("Conversation")},
+        {JSON: requests.CONVERSATION_CREATE.schema},
+    ),
+    Route("get", "/v1/conversations/{conversation_id}", "retrieveConversation", "A conversation", {JSON: ref("Conversation")}),
+    Route(
+        "post",
+        "/v1/conversations/{conversation_id}",
+        "updateConversation",
+        "Replace a conversation's metadata",
+        {JSON: ref("Conversation")},
+        {JSON: requests.CONVERSATION_UPDATE.schema},
+        also=(409,),
+    ),
+    Route(
+        "delete",
+        "/v1/conversations/{conversation_id}",
+        "deleteConversation",
+        "Delete a conversation",
+        {JSON: _deleted("conversation.deleted")},
+    ),
+    Route(
+        "post",
+        "/v1/conversations/{conversation_id}/items",
+        "createConversationItems",
+        "Add items to a conversation",
+        {JSON: _list_of("Item")},
+        {JSON: requests.CONVERSATION_ITEMS.schema},
+        query=(_INCLUDE,),
+        also=(409,),
+    ),
+    Route(
+        "get",
+        "/v1/conversations/{conversation_id}/items",
+        "listConversationItems",
+        "The items of a conversation",
+        {JSON: _list_of("Item")},
+        query=(*_PAGE, _INCLUDE),
+    ),
+    Route(
+        "get",
+        "/v1/conversations/{conversation_id}/items/{item_id}",
+        "retrieveConversationItem",
+        "One item",
+        {JSON: ref("Item")},
+        query=(_INCLUDE,),
+    ),
+    Route(
+        "delete",
+        "/v1/conversations/{conversation_id}/items/{item_id}",
+        "deleteConversationItem",
+        "Remove an item; answers the conversation",
+        {JSON: ref("Conversation")},
+        also=(409,),
+    ),
+    Route(
+        "get",
+        "/v1/models",
+        "listModels",
+        "The models of this deployment",
+        {JSON: _record(object={"const": "list"}, data={"type": "array", "items": ref("Model")})},
+    ),
+    Route("get", "/v1/models/{model}", "retrieveModel", "One model", {JSON: ref("Model")}),
+    Route("post", "/v1/files", "createFile", "Upload a file", {JSON: ref("File")}, {FORM: _FILE_FORM}),
+    Route(
+        "get",
+        "/v1/files",
+        "listFiles",
+        "All files",
+        {JSON: _list_of("File")},
+        query=(_limit(limits.FILES_LIST_MAX, limits.FILES_LIST_MAX), _ORDER, _AFTER, ("purpose", _STRING)),
+    ),
+    Route("get", "/v1/files/{file_id}", "retrieveFile", "A file", {JSON: ref("File")}),
+    Route("delete", "/v1/files/{file_id}", "deleteFile", "Delete a file", {JSON: _deleted("file")}),
+    Route(
+        "get",
+        "/v1/files/{file_id}/content",
+        "downloadFile",
+        "A file's content",
+        {BINARY: {}},
+        also=(206, 302, 416),
+    ),
+    Route(
+        "post",
+        "/v1/uploads",
+        "createUpload",
+        "Begin a file in parts",
+        {JSON: ref("Upload")},
+        {JSON: UPLOAD_CREATE.schema},
+    ),
+    Route(
+        "post",
+        "/v1/uploads/{upload_id}/parts",
+        "addUploadPart",
+        "Add a part",
+        {JSON: ref("UploadPart")},
+        {FORM: _form("data")},
+    ),
+    Route(
+        "post",
+        "/v1/uploads/{upload_id}/complete",
+        "completeUpload",
+        "Make the file out of its parts",
+        {JSON: ref("Upload")},
+        {JSON: UPLOAD_COMPLETE.schema},
+        also=(409,),
+    ),
+    Route("post", "/v1/uploads/{upload_id}/cancel", "cancelUpload", "Drop the parts", {JSON: ref("Upload")}, also=(409,)),
+    Route(
+        "post",
+        "/v1/containers",
+        "createContainer",
+        "Reserve a container",
+        {JSON: ref("Container")},
+        {JSON: CONTAINER_CREATE.schema},
+        also=(404,),
+    ),
+    Route(
+        "get",
+        "/v1/containers",
+        "listContainers",
+        "All containers",
+        {JSON: _list_of("Container")},
+        query=(*_PAGE, ("name", _STRING)),
+    ),
+    Route("get", "/v1/containers/{container_id}", "retrieveContainer", "A container", {JSON: ref("Container")}),
+    Route(
+        "delete",
+        "/v1/containers/{container_id}",
+        "deleteContainer",
+        "Stop and delete a container",
+        {JSON: _deleted("container.deleted")},
+    ),
+    Route(
+        "post",
+        "/v1/containers/{container_id}/files",
+        "createContainerFile",
+        "Put a file into a container",
+        {JSON: ref("ContainerFile")},
+        {
+            FORM: _form("file"),
+            JSON: Shape({"file_id": _name}).schema,
+        },
+    ),
+    Route(
+        "get",
+        "/v1/containers/{container_id}/files",
+        "listContainerFiles",
+        "The files of a container",
+        {JSON: _list_of("ContainerFile")},
+        query=_PAGE,
+    ),
+    Route(
+        "get",
+        "/v1/containers/{container_id}/files/{file_id}",
+        "retrieveContainerFile",
+        "A file of a container",
+        {JSON: ref("ContainerFile")},
+    ),
+    Route(
+        "delete",
+        "/v1/containers/{container_id}/files/{file_id}",
+        "deleteContainerFile",
+        "Delete a file of a container",
+        {JSON: _deleted("container.file.deleted")},
+    ),
+    Route(
+        "get",
+        "/v1/containers/{container_id}/files/{file_id}/content",
+        "downloadContainerFile",
+        "What a file of a container holds",
+        {BINARY: {}},
+        also=(206, 302, 416),
+    ),
+)
+"""Every operation below ``/v1``."""
+
+
+def document(version: str) -> JsonSchema:
+    """The OpenAPI document; ``version`` is the package's."""
+    paths: dict[str, JsonSchema] = {}
+    for route in ROUTES:
+        paths.setdefault(route.path, {})[route.method] = route.to_json()
+    return {
+        "openapi": "3.1.0",
+        "info": {
+            "title": "moorage",
+            "version": version,
+            "description": "A self-hosted Responses API with a computer.",
+            "license": {"name": "Apache-2.0", "identifier": "Apache-2.0"},
+        },
+        "security": [{"key": []}],
+        "paths": paths,
+        "components": {
+            "schemas": _components(),
+            "responses": {
+                "Error": {
+                    "description": "Refused or failed; the error names the field where there is one.",
+                    "headers": {"x-request-id": {"schema": _STRING}},
+                    "content": {JSON: {"schema": ref("Error")}},
+                }
+            },
+            "securitySchemes": {"key": {"type": "http", "scheme": "bearer"}},
+        },
+    }

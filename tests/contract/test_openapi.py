@@ -1,0 +1,112 @@
+"""The OpenAPI document against the application's routes, its own references, and the table of parameters."""
+
+import re
+from collections.abc import Iterator
+from typing import Any
+
+import orjson
+import pytest
+from moorage.api import containers, uploads
+from moorage.api.routers import ROUTERS
+from moorage.errors import ApiError
+from moorage.wire import openapi
+from moorage.wire.queries import parse_page, parse_retrieval
+from moorage.wire.shapes import Shape
+
+from docs import parameters
+
+DOCUMENT = openapi.document("0.0.0")
+
+
+def documented() -> set[tuple[str, str]]:
+    return {(method.upper(), path) for path, operations in DOCUMENT["paths"].items() for method in operations}
+
+
+def served() -> set[tuple[str, str]]:
+    return {
+        (method, "/v1" + re.sub(r":path}", "}", route.path))  # type: ignore[attr-defined]
+        for router in ROUTERS
+        for route in router.routes
+        for method in route.methods - {"HEAD"}  # type: ignore[attr-defined]
+    }
+
+
+def nodes(value: Any) -> Iterator[dict[str, Any]]:
+    if isinstance(value, dict):
+        yield value
+        for inner in value.values():
+            yield from nodes(inner)
+    elif isinstance(value, list):
+        for inner in value:
+            yield from nodes(inner)
+
+
+def test_what_is_served_is_documented_and_what_is_documented_is_served() -> None:
+    assert (served() - documented(), documented() - served()) == (set(), set())
+
+
+def test_every_reference_leads_somewhere() -> None:
+    for node in nodes(DOCUMENT):
+        if "$ref" in node:
+            place: Any = DOCUMENT
+            for part in node["$ref"].removeprefix("#/").split("/"):
+                place = place[part]
+
+
+def test_every_schema_of_the_components_is_used() -> None:
+    used = {node["$ref"].rsplit("/", 1)[1] for node in nodes(DOCUMENT) if "$ref" in node}
+    assert DOCUMENT["components"]["schemas"].keys() - used == set()
+
+
+def test_operations_have_names_of_their_own_and_say_what_can_go_wrong() -> None:
+    operations = [operation for path in DOCUMENT["paths"].values() for operation in path.values()]
+    assert len({operation["operationId"] for operation in operations}) == len(operations)
+    assert all({"200", "400", "401", "429", "500"} <= operation["responses"].keys() for operation in operations)
+
+
+def test_the_document_is_json() -> None:
+    assert orjson.loads(orjson.dumps(DOCUMENT)) == DOCUMENT
+
+
+def test_the_create_request_has_the_parameters_of_the_table_that_are_not_refused() -> None:
+    rows = {row["name"]: row["status"] for row in parameters.load()["parameter"] if "." not in row["name"]}
+    accepted = {name for name, status in rows.items() if status != "refused"}
+    assert DOCUMENT["components"]["schemas"]["CreateResponse"]["properties"].keys() == accepted
+
+
+def test_the_tools_are_those_of_the_table_that_are_not_refused() -> None:
+    rows = {row["name"]: row["status"] for row in parameters.load()["tool"] if "." not in row["name"]}
+    variants = DOCUMENT["components"]["schemas"]["Tool"]["oneOf"]
+    assert {variant["properties"]["type"]["enum"][0] for variant in variants} == {
+        name for name, status in rows.items() if status != "refused"
+    }
+
+
+@pytest.mark.parametrize(
+    ("described", "checked", "refused"),
+    [
+        (openapi.CONTAINER_CREATE, containers._CREATE, {"skills"}),
+        (openapi.UPLOAD_CREATE, uploads._CREATE, set()),
+        (openapi.UPLOAD_COMPLETE, uploads._COMPLETE, set()),
+    ],
+)
+def test_bodies_of_other_resources_are_described_as_they_are_checked(described: Shape, checked: Shape, refused: set[str]) -> None:
+    left, right = described.schema, checked.schema
+    for schema in (left, right):
+        schema["properties"].pop("network_policy", None)
+    assert left == right
+    assert checked.fields - described.fields == refused
+
+
+@pytest.mark.parametrize("route", [route for route in openapi.ROUTES if route.query], ids=lambda route: route.operation_id)
+def test_a_documented_query_is_understood(route: openapi.Route) -> None:
+    values = {"stream": "true", "starting_after": "1", "include_obfuscation": "false", "limit": "1", "order": "asc"}
+    include = ("include[]", "reasoning.encrypted_content")
+    query = [include if name == "include[]" else (name, values.get(name, "x")) for name, _ in route.query]
+    try:
+        if route.operation_id == "retrieveResponse":
+            parse_retrieval(query)
+        else:
+            parse_page(query, others=("name", "purpose"))
+    except ApiError as error:
+        pytest.fail(f"{error.param}: {error.message}")
