@@ -70,6 +70,8 @@ class Request:
     path: str
     headers: Mapping[str, str]
     body: dict[str, Any]
+    client_port: int
+    """Names the connection."""
 
 
 # --- constructors that read like a transcript ------------------------------------------------------------------------------------
@@ -178,7 +180,7 @@ class MockUpstream:
             await _answer(send, 404, {}, b'{"error": {"message": "no such path", "type": "invalid_request_error"}}')
             return
         headers = {name.decode(): value.decode() for name, value in scope["headers"]}
-        request = Request(path, headers, json.loads(body))
+        request = Request(path, headers, json.loads(body), scope["client"][1])
         if self._records:
             self.requests.append(request)
         reply = self._next(request.body.get("model", ""))

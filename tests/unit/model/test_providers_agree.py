@@ -1,0 +1,53 @@
+"""Five providers, one table: whatever the upstream's words, the same answer is understood."""
+
+from typing import get_args
+
+import pytest
+from moorage.model.catalog import ProviderKind
+
+from tests.unit.model.encodings import (
+    ALL,
+    ANTHROPIC,
+    CHAT,
+    CONVERSE,
+    DEMO,
+    RESPONSES,
+    Answer,
+    Called,
+    Kind,
+    Said,
+    Thought,
+    answer,
+    expected,
+    understood,
+)
+
+ANSWERS: dict[str, Answer] = {
+    "a message": answer(Said(("Hello", " there."))),
+    "a message of other scripts and emoji": answer(Said(("Grüße, ", "你好", " 🚢⚓"))),
+    "a message with line breaks and quotes": answer(Said(('one\n\ntwo "three"', "\r\n\\four\\"))),
+    "a call": answer(Called("get_weather", ('{"city":', '"Oslo"}'))),
+    "a call without arguments": answer(Called("now", ())),
+    "a message, then a call": answer(Said(("I look.",)), Called("look", ('{"at":1}',))),
+    "three parallel calls": answer(*(Called("look", (f'{{"at":{n}', "}"), f"call_{n}") for n in range(3))),
+    "reasoning, then a message": answer(Thought(("Let me ", "think.")), Said(("Done.",))),
+    "reasoning, then parallel calls": answer(Thought(("Hm.",)), Called("a", ("{}",), "call_a"), Called("b", ("{}",), "call_b")),
+}
+
+
+@pytest.mark.parametrize("said", ANSWERS.values(), ids=ANSWERS.keys())
+@pytest.mark.parametrize("kind", ALL, ids=[kind.name for kind in ALL])
+async def test_every_provider_understands(kind: Kind, said: Answer) -> None:
+    assert await understood(kind, said) == expected(said, kind)
+
+
+@pytest.mark.parametrize("kind", [RESPONSES, CHAT, ANTHROPIC, CONVERSE], ids=lambda kind: kind.name)
+@pytest.mark.parametrize("finish", ["max_output_tokens", "content_filter"])
+async def test_every_provider_says_why_an_answer_was_cut(kind: Kind, finish: str) -> None:
+    said = answer(Said(("It goes on and",)), finish=finish)
+    assert await understood(kind, said) == expected(said, kind)
+
+
+async def test_the_table_covers_every_kind_of_provider() -> None:
+    assert {kind.name for kind in ALL} == set(get_args(ProviderKind))
+    assert DEMO in ALL

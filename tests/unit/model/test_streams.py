@@ -1,0 +1,447 @@
+"""Streams as networks deliver them: cut into any pieces, cut short, damaged, silent."""
+
+import json
+from collections.abc import AsyncIterator
+from itertools import pairwise
+from typing import Any
+
+import httpx
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from moorage.errors import UpstreamError
+from moorage.model import base
+from moorage.model.anthropic_messages import MessagesDecoder
+from moorage.model.bedrock_converse import ConverseDecoder
+from moorage.model.chat_completions import ChatDecoder
+from moorage.model.http import Decoder
+from moorage.model.openai_responses import ResponsesDecoder
+from moorage.model.sse import ServerSentEvent, SseParser
+
+from tests.unit.model.encodings import (
+    ANTHROPIC,
+    CHAT,
+    CONVERSE,
+    OVER_HTTP,
+    RESPONSES,
+    Called,
+    Kind,
+    Pieces,
+    Said,
+    Thought,
+    answer,
+    aws_frame,
+    folded,
+    hello,
+    provider,
+    replies,
+    sse,
+    understood,
+)
+
+DECODERS: dict[str, type[Decoder]] = {
+    RESPONSES.name: ResponsesDecoder,
+    CHAT.name: ChatDecoder,
+    ANTHROPIC.name: MessagesDecoder,
+    CONVERSE.name: ConverseDecoder,
+}
+RICH = answer(
+    Thought(("Grü", "ße ⚓")), Said(("One ", "你好.")), Called("a", ('{"x":', '"é"}'), "call_a"), Called("b", ("{}",), "call_b")
+)
+kinds = pytest.mark.parametrize("kind", OVER_HTTP, ids=lambda kind: kind.name)
+
+
+def decoded(kind: Kind, pieces: list[bytes]) -> list[base.Delta]:
+    decoder = DECODERS[kind.name]()
+    deltas = [delta for piece in pieces for delta in decoder.feed(piece)]
+    return deltas if decoder.is_finished else deltas + decoder.end()
+
+
+async def list_of(stream: AsyncIterator[base.Delta]) -> list[base.Delta]:
+    return [delta async for delta in stream]
+
+
+def cut(data: bytes, cuts: list[int]) -> list[bytes]:
+    places = [0, *sorted(place % (len(data) + 1) for place in cuts), len(data)]
+    return [data[start:end] for start, end in pairwise(places)]
+
+
+@kinds
+@given(cuts=st.lists(st.integers(0, 10_000), max_size=12))
+@settings(max_examples=60, deadline=None)
+def test_a_stream_means_the_same_wherever_it_is_cut(kind: Kind, cuts: list[int]) -> None:
+    data = kind.encode(RICH)
+    assert decoded(kind, cut(data, cuts)) == decoded(kind, [data])
+
+
+@kinds
+def test_a_stream_means_the_same_byte_by_byte(kind: Kind) -> None:
+    data = kind.encode(RICH)
+    assert decoded(kind, [bytes([byte]) for byte in data]) == decoded(kind, [data])
+
+
+@kinds
+def test_a_stream_that_ends_early_is_broken_or_whole_but_never_half(kind: Kind) -> None:
+    """Whole from the event on that says the end: what follows it cannot change the answer."""
+    data = kind.encode(RICH)
+    whole = folded(decoded(kind, [data])).items
+    outcomes = [_items_or_broken(kind, data[:length]) for length in (*range(0, len(data), 7), len(data))]
+    assert set(outcomes) == {"broken", whole}
+    assert outcomes[: len(outcomes) // 2] == ["broken"] * (len(outcomes) // 2)
+
+
+def _items_or_broken(kind: Kind, data: bytes) -> object:
+    try:
+        return folded(decoded(kind, [data])).items
+    except UpstreamError as error:
+        return "broken" if error.is_retryable else "refused"
+
+
+@pytest.mark.parametrize("newline", ["\n", "\r\n", "\r"], ids=["LF", "CRLF", "CR"])
+@given(cuts=st.lists(st.integers(0, 400), max_size=8))
+@settings(max_examples=60, deadline=None)
+def test_events_are_read_with_every_line_ending(newline: str, cuts: list[int]) -> None:
+    text = newline.join([": a comment", "event: first", "data: one", "data:two", "id: 7", "retry: 10", "", "data: {}", "", ""])
+    parser = SseParser()
+    pieces = cut(text.encode(), cuts)
+    events = [event for piece in pieces for event in parser.feed(piece)] + parser.end()
+    assert events == [ServerSentEvent("one\ntwo", "first"), ServerSentEvent("{}")]
+
+
+def test_an_event_that_outgrows_its_bound_is_refused() -> None:
+    parser = SseParser(bytes_max=100)
+    with pytest.raises(UpstreamError, match="more than 100 bytes"):
+        [parser.feed(b"data: 1234567890") for _ in range(30)]
+
+
+def test_comments_without_end_cost_no_memory() -> None:
+    parser = SseParser(bytes_max=1_000)
+    for _ in range(500):
+        assert parser.feed(b": keep-alive\n\n") == []
+
+
+@kinds
+@pytest.mark.parametrize(
+    "garbage",
+    [b"data: {not json\n\n", b'data: "a string"\n\n', b"\x00\xff\xfe garbage" * 3, b'data: {"type":"response.output_text.delta"}\n\n'],
+    ids=["broken JSON", "a JSON string", "binary", "fields missing"],
+)
+async def test_garbage_in_a_stream_breaks_it(kind: Kind, garbage: bytes) -> None:
+    served = provider(kind, lambda _: replies(kind, garbage))
+    with pytest.raises(UpstreamError) as raised:
+        [delta async for delta in served.stream(hello())]
+    assert raised.value.is_retryable
+    assert "sk-secret" not in str(raised.value)
+
+
+@kinds
+async def test_a_connection_that_breaks_is_an_upstream_error(kind: Kind) -> None:
+    half = kind.encode(RICH)[: len(kind.encode(RICH)) // 2]
+    body = Pieces(half, failure=httpx.ReadError("connection reset"))
+    served = provider(kind, lambda _: httpx.Response(200, headers={"content-type": kind.content_type}, stream=body))
+    stream = served.stream(hello())
+    assert await anext(stream)
+    with pytest.raises(UpstreamError, match="connection to the model upstream failed") as raised:
+        await list_of(stream)
+    assert raised.value.is_retryable
+    assert body.is_closed
+
+
+@kinds
+async def test_closing_the_iterator_closes_the_connection(kind: Kind) -> None:
+    body = Pieces(*[kind.encode(RICH)[start : start + 50] for start in range(0, len(kind.encode(RICH)), 50)])
+    served = provider(kind, lambda _: httpx.Response(200, headers={"content-type": kind.content_type}, stream=body))
+    stream = served.stream(hello())
+    await anext(stream)
+    assert not body.is_closed
+    await stream.aclose()
+    assert body.is_closed
+
+
+ERRORS_IN_STREAMS: dict[str, tuple[Kind, bytes, str, bool]] = {
+    "nested, as the live Responses API sends it": (
+        RESPONSES,
+        sse(
+            [
+                (
+                    "error",
+                    json.dumps({"type": "error", "error": {"type": "rate_limit_error", "code": "rate_limit_exceeded", "message": "m"}}),
+                )
+            ]
+        ),
+        "rate_limit_exceeded",
+        True,
+    ),
+    "flat, as the SDK types it": (
+        RESPONSES,
+        sse([("error", json.dumps({"type": "error", "code": "server_error", "message": "m", "param": None}))]),
+        "server_error",
+        True,
+    ),
+    "a failed response": (
+        RESPONSES,
+        sse(
+            [
+                (
+                    "x",
+                    json.dumps(
+                        {
+                            "type": "response.failed",
+                            "response": {"status": "failed", "error": {"code": "invalid_prompt", "message": "m"}},
+                        }
+                    ),
+                )
+            ]
+        ),
+        "invalid_prompt",
+        False,
+    ),
+    "a failed response whose input was too long": (
+        RESPONSES,
+        sse(
+            [
+                (
+                    "x",
+                    json.dumps(
+                        {
+                            "type": "response.failed",
+                            "response": {"status": "failed", "error": {"code": "context_length_exceeded", "message": "m"}},
+                        }
+                    ),
+                )
+            ]
+        ),
+        "context_length_exceeded",
+        False,
+    ),
+    "an error in a chat chunk": (CHAT, sse([(None, json.dumps({"error": {"message": "m", "code": 500}}))]), "server_error", True),
+    "an error text in a chat chunk": (CHAT, sse([(None, json.dumps({"error": "m"}))]), "server_error", True),
+    "Anthropic overloaded": (
+        ANTHROPIC,
+        sse([("error", json.dumps({"type": "error", "error": {"type": "overloaded_error", "message": "m"}}))]),
+        "server_error",
+        True,
+    ),
+    "Anthropic invalid": (
+        ANTHROPIC,
+        sse([("error", json.dumps({"type": "error", "error": {"type": "invalid_request_error", "message": "m"}}))]),
+        "invalid_request_error",
+        False,
+    ),
+    "Bedrock throttles": (
+        CONVERSE,
+        aws_frame({"message": "m"}, message_type="exception", exception_type="throttlingException"),
+        "rate_limit_exceeded",
+        True,
+    ),
+    "Bedrock's model fails": (
+        CONVERSE,
+        aws_frame({"message": "m"}, message_type="exception", exception_type="modelStreamErrorException"),
+        "server_error",
+        True,
+    ),
+    "Bedrock refuses": (
+        CONVERSE,
+        aws_frame({"message": "m"}, message_type="exception", exception_type="validationException"),
+        "validationException",
+        False,
+    ),
+}
+
+
+@pytest.mark.parametrize(("kind", "body", "code", "is_retryable"), ERRORS_IN_STREAMS.values(), ids=ERRORS_IN_STREAMS.keys())
+async def test_an_error_inside_a_stream_keeps_its_meaning(kind: Kind, body: bytes, code: str, is_retryable: bool) -> None:
+    served = provider(kind, lambda _: replies(kind, body))
+    with pytest.raises(UpstreamError) as raised:
+        [delta async for delta in served.stream(hello())]
+    assert (raised.value.code, raised.value.is_retryable, raised.value.message) == (code, is_retryable, "m")
+
+
+def chunk(**delta: object) -> str:
+    return json.dumps({"choices": [{"index": 0, "delta": delta, "finish_reason": None}]})
+
+
+def finish(reason: str = "stop", **fields: object) -> str:
+    return json.dumps({"choices": [{"index": 0, "delta": {}, "finish_reason": reason}]} | fields)
+
+
+def call(index: int | None, arguments: str, *, name: str | None = None, call_id: str | None = None) -> dict[str, object]:
+    function = {"arguments": arguments} | ({"name": name} if name else {})
+    made: dict[str, object] = {"function": function} | ({"id": call_id} if call_id else {})
+    return made | ({"index": index} if index is not None else {})
+
+
+CHAT_ODDITIES: dict[str, tuple[list[str], tuple[tuple[str, ...], ...], str]] = {
+    "parallel calls whose pieces interleave": (
+        [
+            chunk(tool_calls=[call(0, '{"a"', name="f", call_id="c0")]),
+            chunk(tool_calls=[call(1, '{"b"', name="g", call_id="c1")]),
+            chunk(tool_calls=[call(0, ":1}"), call(1, ":2}")]),
+            finish("tool_calls"),
+        ],
+        (("call", "f", "c0", '{"a":1}'), ("call", "g", "c1", '{"b":2}')),
+        "tool_calls",
+    ),
+    "whole calls without index or id": (
+        [chunk(tool_calls=[call(None, '{"a":1}', name="f"), call(None, '{"b":2}', name="g")]), finish("tool_calls")],
+        (("call", "f", "", '{"a":1}'), ("call", "g", "", '{"b":2}')),
+        "tool_calls",
+    ),
+    "every call numbered 0": (
+        [
+            chunk(tool_calls=[call(0, '{"a":1}', name="f", call_id="c0")]),
+            chunk(tool_calls=[call(0, '{"b":2}', name="g", call_id="c1")]),
+            finish("tool_calls"),
+        ],
+        (("call", "f", "c0", '{"a":1}'), ("call", "g", "c1", '{"b":2}')),
+        "tool_calls",
+    ),
+    "calls that end with stop": (
+        [chunk(tool_calls=[call(0, "{}", name="f", call_id="c")]), finish()],
+        (("call", "f", "c", "{}"),),
+        "tool_calls",
+    ),
+    "reasoning under another name": (
+        [chunk(reasoning="Hm"), chunk(reasoning="."), chunk(content="Yes."), finish()],
+        (("reasoning", "Hm."), ("message", "Yes.")),
+        "stop",
+    ),
+    "a refusal": ([chunk(refusal="I will not."), finish()], (("message", "[refusal]I will not."),), "stop"),
+    "content in parts": ([chunk(content=[{"type": "text", "text": "Hi"}]), finish()], (("message", "Hi"),), "stop"),
+    "no finish reason but an end": ([chunk(content="Hi")], (("message", "Hi"),), "stop"),
+    "nothing said": ([finish()], (), "stop"),
+}
+
+
+@pytest.mark.parametrize(("chunks", "items", "reason"), CHAT_ODDITIES.values(), ids=CHAT_ODDITIES.keys())
+async def test_chat_servers_that_differ_are_understood(chunks: list[str], items: tuple[tuple[str, ...], ...], reason: str) -> None:
+    served = provider(CHAT, lambda _: replies(CHAT, sse([(None, data) for data in [*chunks, "[DONE]"]])))
+    result = folded([delta async for delta in served.stream(hello())])
+    assert (result.items, result.finish) == (items, reason)
+
+
+async def test_usage_is_estimated_where_a_chat_server_reports_none() -> None:
+    served = provider(CHAT, lambda _: replies(CHAT, sse([(None, chunk(content="x" * 40)), (None, finish()), (None, "[DONE]")])))
+    result = folded([delta async for delta in served.stream(hello())])
+    assert result.usage is not None
+    assert result.usage.output_tokens == 10
+    assert result.usage.input_tokens > 0
+
+
+WHOLE_BODIES: dict[str, tuple[Kind, dict[str, Any]]] = {
+    "Chat Completions": (
+        CHAT,
+        {
+            "choices": [
+                {
+                    "index": 0,
+                    "message": {"content": "Hi", "tool_calls": [{"id": "c", "function": {"name": "f", "arguments": "{}"}}]},
+                    "finish_reason": "tool_calls",
+                }
+            ],
+            "usage": {"prompt_tokens": 5, "completion_tokens": 2},
+        },
+    ),
+    "Responses": (
+        RESPONSES,
+        {
+            "status": "completed",
+            "output": [
+                {"type": "message", "role": "assistant", "content": [{"type": "output_text", "text": "Hi"}]},
+                {"type": "function_call", "name": "f", "call_id": "c", "arguments": "{}"},
+            ],
+            "usage": {"input_tokens": 5, "output_tokens": 2},
+        },
+    ),
+    "Messages": (
+        ANTHROPIC,
+        {
+            "content": [{"type": "text", "text": "Hi"}, {"type": "tool_use", "id": "c", "name": "f", "input": {}}],
+            "stop_reason": "tool_use",
+            "usage": {"input_tokens": 5, "output_tokens": 2},
+        },
+    ),
+    "Converse": (
+        CONVERSE,
+        {
+            "output": {"message": {"content": [{"text": "Hi"}, {"toolUse": {"toolUseId": "c", "name": "f", "input": {}}}]}},
+            "stopReason": "tool_use",
+            "usage": {"inputTokens": 5, "outputTokens": 2},
+        },
+    ),
+}
+
+
+@pytest.mark.parametrize(("kind", "body"), WHOLE_BODIES.values(), ids=WHOLE_BODIES.keys())
+async def test_a_server_that_does_not_stream_is_understood(kind: Kind, body: dict[str, Any]) -> None:
+    served = provider(kind, lambda _: httpx.Response(200, json=body))
+    result = folded([delta async for delta in served.stream(hello())])
+    assert result.items == (("message", "Hi"), ("call", "f", "c", "{}"))
+    assert (result.usage, result.finish) == (base.UsageReported(5, 2), "tool_calls")
+
+
+async def test_items_that_the_upstream_made_itself_are_passed_on_whole_and_in_order() -> None:
+    shell: dict[str, Any] = {"id": "sh_1", "type": "shell_call", "call_id": "c", "action": {"commands": ["ls"]}, "status": "completed"}
+    message: dict[str, Any] = {"type": "message", "role": "assistant", "content": [{"type": "output_text", "text": "I look."}]}
+    events: list[dict[str, Any]] = [
+        {"type": "response.output_item.added", "output_index": 0, "item": message | {"content": []}},
+        {"type": "response.output_text.delta", "output_index": 0, "delta": "I look."},
+        {"type": "response.output_item.added", "output_index": 1, "item": shell | {"action": {"commands": []}}},
+        {"type": "response.output_item.done", "output_index": 1, "item": shell},
+        {"type": "response.output_item.done", "output_index": 0, "item": message},
+        {"type": "response.completed", "response": {"status": "completed", "output": [message, shell], "usage": None}},
+    ]
+    served = provider(RESPONSES, lambda _: replies(RESPONSES, sse([(str(e["type"]), json.dumps(e)) for e in events])))
+    assert [delta async for delta in served.stream(hello())] == [
+        base.MessageStarted(),
+        base.TextDelta("I look."),
+        base.ItemDone(),
+        base.ItemPassed(shell),
+        base.Finished("tool_calls"),
+    ]
+
+
+async def test_custom_calls_phases_annotations_and_unknown_events_of_responses() -> None:
+    citation = {"type": "url_citation", "url": "https://a.example", "start_index": 0, "end_index": 1, "title": "A"}
+    events: list[dict[str, Any]] = [
+        {"type": "response.brand_new_event", "anything": 1},
+        {"type": "response.output_item.added", "output_index": 0, "item": {"type": "message", "phase": "commentary", "content": []}},
+        {"type": "response.output_text.delta", "output_index": 0, "delta": "A", "logprobs": [{"token": "A", "logprob": -0.1}]},
+        {"type": "response.output_text.annotation.added", "output_index": 0, "annotation": citation},
+        {
+            "type": "response.output_item.done",
+            "output_index": 0,
+            "item": {"type": "message", "content": [{"type": "output_text", "text": "A"}]},
+        },
+        {
+            "type": "response.output_item.added",
+            "output_index": 1,
+            "item": {"type": "custom_tool_call", "name": "exec", "call_id": "c", "namespace": "functions", "input": ""},
+        },
+        {"type": "response.custom_tool_call_input.delta", "output_index": 1, "delta": "ls"},
+        {
+            "type": "response.output_item.done",
+            "output_index": 1,
+            "item": {"type": "custom_tool_call", "name": "exec", "call_id": "c", "input": "ls -l"},
+        },
+        {"type": "response.completed", "response": {"status": "completed", "output": []}},
+    ]
+    served = provider(RESPONSES, lambda _: replies(RESPONSES, sse([(str(e["type"]), json.dumps(e)) for e in events])))
+    assert [delta async for delta in served.stream(hello())] == [
+        base.MessageStarted("commentary"),
+        base.TextDelta("A", ({"token": "A", "logprob": -0.1},)),
+        base.AnnotationAdded(citation),
+        base.ItemDone(),
+        base.CallStarted("exec", "c", "custom", "functions"),
+        base.CallDelta("ls"),
+        base.CallDelta(" -l"),
+        base.ItemDone(),
+        base.Finished("tool_calls"),
+    ]
+
+
+async def test_reasoning_keeps_what_the_upstream_sealed() -> None:
+    said = answer(Thought(("Hm.",), "sealed"), Said(("Yes.",)))
+    served = provider(RESPONSES, lambda _: replies(RESPONSES, RESPONSES.encode(said)))
+    assert base.ItemDone("sealed") in [delta async for delta in served.stream(hello())]
+    assert (await understood(RESPONSES, said)).finish == "stop"
