@@ -1,0 +1,54 @@
+"""``/v1/containers/{id}/egress``: what a container tried to reach, and what came of it. An extension of ours."""
+
+from typing import Any, Final
+
+from fastapi import APIRouter, Request
+
+from moorage.api.listings import page_of
+from moorage.egress.service import Egress, entry_sentence
+from moorage.egress.store import Entry
+from moorage.wire.responses import list_object
+
+router = APIRouter()
+
+_ID_PREFIX: Final = "egress_"
+
+
+@router.get("/containers/{container_id}/egress")
+async def list_egress(request: Request, container_id: str) -> dict[str, Any]:
+    """The container's decisions, newest first. Looking does not count as use: it must not keep an idle container alive."""
+    tenant_id: str = request.state.tenant_id
+    egress: Egress = request.app.state.runtime.egress
+    page = page_of(request)
+    await request.app.state.runtime.containers.get(tenant_id, container_id)
+    entries = await egress.log(
+        tenant_id,
+        container_id,
+        after=None if page.after is None else page.after.removeprefix(_ID_PREFIX),
+        descending=page.order == "desc",
+        limit=page.limit + 1,
+    )
+    return list_object([as_object(entry) for entry in entries[: page.limit]], has_more=len(entries) > page.limit)
+
+
+def as_object(entry: Entry) -> dict[str, Any]:
+    return {
+        "id": _ID_PREFIX + entry.id,
+        "object": "container.egress",
+        "created_at": entry.at_ms // 1000,
+        "container_id": entry.container_id,
+        "decision": entry.decision,
+        "reason": entry.reason,
+        "message": entry_sentence(entry) or None,
+        "host": entry.host,
+        "port": entry.port,
+        "method": entry.method,
+        "path": entry.path,
+        "address": entry.address,
+        "secrets": list(entry.secrets),
+        "bytes_sent": entry.bytes_sent,
+        "bytes_received": entry.bytes_received,
+        "status": entry.status,
+        "error": entry.error,
+        "count": entry.count,
+    }

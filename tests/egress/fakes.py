@@ -1,0 +1,84 @@
+"""Stand-ins: a table in memory and a key service that keeps its word about contexts."""
+
+import os
+from collections.abc import Iterable, Mapping
+from typing import Any, cast
+
+from moorage.egress.secrets import DataKey
+from moorage.store.table import Record, Table
+
+
+class MemoryTable:
+    """As much of :class:`Table` as the egress store uses."""
+
+    def __init__(self) -> None:
+        self.records: dict[tuple[str, str], Record] = {}
+        self.reads = 0
+        self.is_down = False
+
+    def as_table(self) -> Table:
+        return cast("Table", self)
+
+    def _check(self) -> None:
+        if self.is_down:
+            raise ConnectionError("the table does not answer")
+        self.reads += 1
+
+    async def put(self, record: Record, *, if_absent: bool = False) -> None:
+        self._check()
+        self.records[record["PK"], record["SK"]] = dict(record)
+
+    async def get(self, pk: str, sk: str, *, consistent: bool = True) -> Record | None:
+        self._check()
+        return self.records.get((pk, sk))
+
+    async def delete(self, pk: str, sk: str, *, condition: Mapping[str, Any] | None = None) -> Record | None:
+        self._check()
+        return self.records.pop((pk, sk), None)
+
+    async def write_many(self, puts: Iterable[Record] = (), deletes: Iterable[tuple[str, str]] = ()) -> None:
+        self._check()
+        for record in puts:
+            self.records[record["PK"], record["SK"]] = dict(record)
+        for key in deletes:
+            self.records.pop(key, None)
+
+    async def query(
+        self,
+        pk: str,
+        *,
+        prefix: str = "",
+        after: str | None = None,
+        up_to: str | None = None,
+        descending: bool = False,
+        limit: int | None = None,
+    ) -> list[Record]:
+        self._check()
+        found = [
+            record
+            for (partition, sort), record in sorted(self.records.items(), reverse=descending)
+            if partition == pk
+            and (sort.startswith(prefix) if up_to is None else prefix <= sort <= up_to)
+            and (after is None or sort > after)
+        ]
+        return found[:limit]
+
+
+class FakeKeys:
+    """A key service whose wrapped keys open only under the context they were made for."""
+
+    def __init__(self) -> None:
+        self._made: dict[bytes, tuple[bytes, dict[str, str]]] = {}
+        self.unwrapped = 0
+
+    async def generate(self, context: Mapping[str, str]) -> DataKey:
+        key = DataKey(os.urandom(32), os.urandom(16))
+        self._made[key.wrapped] = (key.plaintext, dict(context))
+        return key
+
+    async def unwrap(self, wrapped: bytes, context: Mapping[str, str]) -> bytes:
+        self.unwrapped += 1
+        plaintext, made_for = self._made[wrapped]
+        if made_for != dict(context):
+            raise PermissionError("the encryption context does not match")
+        return plaintext

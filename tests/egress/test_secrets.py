@@ -1,0 +1,259 @@
+"""Domain secrets: what is taken, how values are kept, and where they go."""
+
+import base64
+import gzip
+import json
+from collections.abc import Callable
+from dataclasses import replace
+from urllib.parse import quote
+
+import pytest
+from cryptography.exceptions import InvalidTag
+from hypothesis import given
+from hypothesis import strategies as st
+from moorage.egress.policy import Policy
+from moorage.egress.secrets import (
+    DataKey,
+    DomainSecret,
+    OpenSecret,
+    container_context,
+    is_plain_path,
+    seal,
+    unseal,
+    validate_domain_secrets,
+)
+from moorage.egress.substitution import Headers, Scrubber, Substituted, substitute
+from moorage.errors import ApiError
+
+VALUE = "sk-live-0123456789"
+POLICY = Policy(domains=("api.example.com", "*.pkg.example"))
+CONTEXT = container_context("tenant-1", "cntr_1")
+KEY = DataKey(b"k" * 32, b"wrapped")
+
+
+def secret(**changes: object) -> dict[str, object]:
+    return {"domain": "api.example.com", "name": "API_KEY", "value": VALUE} | changes
+
+
+def listed(*secrets: object) -> dict[str, object]:
+    return {"type": "allowlist", "allowed_domains": ["api.example.com"], "domain_secrets": list(secrets)}
+
+
+def test_a_secret_is_taken_with_its_scope() -> None:
+    given_ = listed(secret(domain="API.example.com.", methods=["GET", "POST"], path_prefixes=["/v1"], places=["headers", "query"]))
+    assert validate_domain_secrets(given_, POLICY) == (
+        DomainSecret("API_KEY", "api.example.com", VALUE, ("GET", "POST"), ("/v1",), ("headers", "query")),
+    )
+
+
+def test_a_secret_without_value_refers_to_the_operators() -> None:
+    assert validate_domain_secrets(listed({"domain": "a.pkg.example", "name": "N"}), POLICY) == (DomainSecret("N", "a.pkg.example"),)
+
+
+REFUSED: dict[str, tuple[object, str]] = {
+    "another domain": (secret(domain="evil.test"), "network_policy.domain_secrets[0].domain"),
+    "a wildcard": (secret(domain="*.pkg.example"), "network_policy.domain_secrets[0].domain"),
+    "an address": (secret(domain="10.0.0.1"), "network_policy.domain_secrets[0].domain"),
+    "no domain": ({"name": "N", "value": "v"}, "network_policy.domain_secrets[0].domain"),
+    "no name": ({"domain": "api.example.com", "value": "v"}, "network_policy.domain_secrets[0].name"),
+    "a name with a hyphen": (secret(name="API-KEY"), "network_policy.domain_secrets[0].name"),
+    "a name with a newline": (secret(name="API_KEY\n"), "network_policy.domain_secrets[0].name"),
+    "a name that steers the loader": (secret(name="LD_PRELOAD"), "network_policy.domain_secrets[0].name"),
+    "a name that is the path": (secret(name="path"), "network_policy.domain_secrets[0].name"),
+    "a name that is the proxy": (secret(name="https_proxy"), "network_policy.domain_secrets[0].name"),
+    "a name that is the bundle": (secret(name="SSL_CERT_FILE"), "network_policy.domain_secrets[0].name"),
+    "a value with a line break": (secret(value="a\r\nX: y"), "network_policy.domain_secrets[0].value"),
+    "a value beyond ASCII": (secret(value="s\u00e9cret"), "network_policy.domain_secrets[0].value"),
+    "an empty value": (secret(value=""), "network_policy.domain_secrets[0].value"),
+    "a value too long": (secret(value="x" * 65537), "network_policy.domain_secrets[0].value"),
+    "a value that is a number": (secret(value=5), "network_policy.domain_secrets[0].value"),
+    "a method in small letters": (secret(methods=["get"]), "network_policy.domain_secrets[0].methods[0]"),
+    "a path with dots": (secret(path_prefixes=["/v1/../"]), "network_policy.domain_secrets[0].path_prefixes[0]"),
+    "a place that is none": (secret(places=["body"]), "network_policy.domain_secrets[0].places[0]"),
+    "an unknown field": (secret(note="x"), "network_policy.domain_secrets[0].note"),
+    "no object": ("API_KEY", "network_policy.domain_secrets[0]"),
+}
+
+
+@pytest.mark.parametrize(("entry", "param"), REFUSED.values(), ids=REFUSED.keys())
+def test_what_cannot_be_a_secret_is_refused_without_repeating_it(entry: object, param: str) -> None:
+    with pytest.raises(ApiError) as caught:
+        validate_domain_secrets(listed(entry), POLICY)
+    assert (caught.value.status, caught.value.param) == (400, param)
+    assert VALUE not in caught.value.message
+
+
+def test_one_name_is_one_variable() -> None:
+    with pytest.raises(ApiError, match="'API_KEY' is given twice"):
+        validate_domain_secrets(listed(secret(), secret(domain="a.pkg.example")), POLICY)
+
+
+def test_a_value_is_in_no_representation() -> None:
+    plain = DomainSecret("API_KEY", "api.example.com", VALUE)
+    sealed = seal(plain, KEY, CONTEXT)
+    opened = unseal(sealed, KEY.plaintext, CONTEXT)
+    swapped = substitute([opened], "api.example.com", "GET", "/", ((b"x", sealed.placeholder.encode()),))
+    shown = "".join(map(repr, (plain, sealed, opened, swapped, KEY, Scrubber([opened]))))
+    assert VALUE not in shown
+    assert "wrapped" not in shown.replace("wrapped=", "")
+
+
+def test_what_is_sealed_opens_only_where_it_belongs() -> None:
+    sealed = seal(DomainSecret("API_KEY", "api.example.com", VALUE), KEY, CONTEXT)
+    assert unseal(sealed, KEY.plaintext, CONTEXT).value == VALUE
+    assert VALUE.encode() not in (sealed.ciphertext or b"")
+    moved = (
+        (sealed, container_context("tenant-1", "cntr_2")),
+        (sealed, container_context("tenant-2", "cntr_1")),
+        (replace(sealed, domain="evil.test"), CONTEXT),
+        (replace(sealed, name="OTHER"), CONTEXT),
+    )
+    for record, context in moved:
+        with pytest.raises(InvalidTag):
+            unseal(record, KEY.plaintext, context)
+
+
+def test_no_two_placeholders_and_ciphertexts_are_alike() -> None:
+    sealed = [seal(DomainSecret("API_KEY", "api.example.com", VALUE), KEY, CONTEXT) for _ in range(50)]
+    assert len({one.placeholder for one in sealed}) == len({one.ciphertext for one in sealed}) == 50
+    assert all(one.placeholder.startswith("MOORAGE_SECRET_API_KEY_") for one in sealed)
+
+
+# --- Substitution ---------------------------------------------------------------------------------------------------------------
+
+TOKEN = "MOORAGE_SECRET_API_KEY_00112233445566778899aabbccddeeff"
+OPEN = OpenSecret("API_KEY", "api.example.com", TOKEN, VALUE)
+AUTH = ((b"Authorization", f"Bearer {TOKEN}".encode()),)
+SWAPPED = ((b"Authorization", f"Bearer {VALUE}".encode()),)
+BASIC = base64.b64encode(f"user:{TOKEN}".encode())
+BASIC_SWAPPED = base64.b64encode(f"user:{VALUE}".encode())
+
+SUBSTITUTIONS: dict[str, tuple[OpenSecret, tuple[str, str, str, Headers], Substituted]] = {
+    "in a header": (OPEN, ("api.example.com", "GET", "/", AUTH), Substituted(SWAPPED, "/", ("API_KEY",), ())),
+    "nowhere": (OPEN, ("api.example.com", "GET", "/", ()), Substituted((), "/", (), ())),
+    "at another host": (OPEN, ("evil.test", "GET", "/", AUTH), Substituted(AUTH, "/", (), ())),
+    "at a subdomain": (OPEN, ("x.api.example.com", "GET", "/", AUTH), Substituted(AUTH, "/", (), ())),
+    "by TRACE": (OPEN, ("api.example.com", "TRACE", "/", AUTH), Substituted(AUTH, "/", (), ())),
+    "in the query without leave": (OPEN, ("api.example.com", "GET", f"/?k={TOKEN}", ()), Substituted((), f"/?k={TOKEN}", (), ())),
+    "in the query": (
+        replace(OPEN, places=("query",), value="a&b c/d"),
+        ("api.example.com", "GET", f"/p/{TOKEN}?k={TOKEN}", AUTH),
+        Substituted(AUTH, f"/p/{TOKEN}?k=a%26b%20c%2Fd", ("API_KEY",), ()),
+    ),
+    "in Basic without leave": (
+        OPEN,
+        ("api.example.com", "GET", "/", ((b"Authorization", b"Basic " + BASIC),)),
+        Substituted(((b"Authorization", b"Basic " + BASIC),), "/", (), ()),
+    ),
+    "in Basic": (
+        replace(OPEN, places=("basic_auth",)),
+        ("api.example.com", "GET", "/", ((b"authorization", b"basic " + BASIC),)),
+        Substituted(((b"authorization", b"basic " + BASIC_SWAPPED),), "/", ("API_KEY",), (BASIC_SWAPPED,)),
+    ),
+    "in broken Basic": (
+        replace(OPEN, places=("basic_auth",)),
+        ("api.example.com", "GET", "/", ((b"Authorization", b"Basic ???"),)),
+        Substituted(((b"Authorization", b"Basic ???"),), "/", (), ()),
+    ),
+    "in the Referer": (
+        OPEN,
+        ("api.example.com", "GET", "/", ((b"Referer", TOKEN.encode()),)),
+        Substituted(((b"Referer", TOKEN.encode()),), "/", (), ()),
+    ),
+    "by another method": (
+        replace(OPEN, methods=("POST",)),
+        ("api.example.com", "GET", "/", AUTH),
+        Substituted(AUTH, "/", (), ()),
+    ),
+    "below a prefix": (
+        replace(OPEN, path_prefixes=("/v1/",)),
+        ("api.example.com", "GET", "/v1/x?q=../", AUTH),
+        Substituted(SWAPPED, "/v1/x?q=../", ("API_KEY",), ()),
+    ),
+    "beside a prefix": (
+        replace(OPEN, path_prefixes=("/v1",)),
+        ("api.example.com", "GET", "/v10", AUTH),
+        Substituted(AUTH, "/v10", (), ()),
+    ),
+}
+
+
+@pytest.mark.parametrize(("opened", "request_", "expected"), SUBSTITUTIONS.values(), ids=SUBSTITUTIONS.keys())
+def test_a_placeholder_is_swapped(opened: OpenSecret, request_: tuple[str, str, str, Headers], expected: Substituted) -> None:
+    assert substitute([opened], *request_) == expected
+
+
+TRICKS = (
+    "/a/../b",
+    "/a/./b",
+    "//a",
+    "/a//b",
+    "/a\\b",
+    "/a/%2e%2e/b",
+    "/a%2fb",
+    "/a%5Cb",
+    "/a;x/b",
+    "/a%252e",
+    "a",
+    "",
+    "/\u00e9",
+    "/a\n",
+)
+
+
+@pytest.mark.parametrize("path", TRICKS)
+def test_a_path_that_can_be_read_in_two_ways_is_not_plain(path: str) -> None:
+    assert not is_plain_path(path)
+
+
+# --- Scrubbing ------------------------------------------------------------------------------------------------------------------
+
+ECHOES: dict[str, Callable[[str], str]] = {
+    "plain": lambda value: value,
+    "in JSON": json.dumps,
+    "percent-encoded": lambda value: quote(value, safe=""),
+    "percent-encoded in small letters": lambda value: quote(value, safe="").lower() if "%" in quote(value, safe="") else value,
+    "base64": lambda value: base64.b64encode(value.encode()).decode(),
+    "base64 for URLs": lambda value: base64.urlsafe_b64encode(value.encode()).decode(),
+    "base64 behind one byte": lambda value: base64.b64encode(b"x" + value.encode() + b"yz").decode(),
+    "base64 behind two bytes": lambda value: base64.b64encode(b"xy" + value.encode() + b"z").decode(),
+}
+VALUES = st.text(st.characters(min_codepoint=33, max_codepoint=126), min_size=12, max_size=60)
+
+
+@given(VALUES, st.sampled_from(sorted(ECHOES)), st.lists(st.integers(1, 9), max_size=30))
+def test_an_echo_is_masked_however_it_is_cut(value: str, how: str, cuts: list[int]) -> None:
+    scrubber = Scrubber([replace(OPEN, value=value)])
+    body = f"before {ECHOES[how](value)} after".encode()
+    passed, at = b"", 0
+    for cut in cuts:
+        passed += scrubber.chunk(body[at : at + cut])
+        at += cut
+    passed += (scrubber.chunk(body[at:]) if at < len(body) else b"") + scrubber.chunk(b"")
+    assert scrubber.masked
+    assert len(passed) == len(body)
+    assert passed.startswith(b"before ")
+    assert passed.endswith(b" after")
+    assert value.encode() not in passed
+    assert _longest_common(passed, ECHOES[how](value).encode()) < 8
+
+
+def _longest_common(left: bytes, right: bytes) -> int:
+    return max((n for n in range(1, len(right) + 1) for at in range(len(right) - n + 1) if right[at : at + n] in left), default=0)
+
+
+@given(st.lists(st.binary(max_size=40), max_size=20))
+def test_what_is_no_echo_passes_unchanged(pieces: list[bytes]) -> None:
+    scrubber = Scrubber([OPEN])
+    assert b"".join([*map(scrubber.chunk, filter(None, pieces)), scrubber.chunk(b"")]) == b"".join(pieces)
+
+
+def test_a_value_too_short_to_be_a_secret_masks_nothing() -> None:
+    scrubber = Scrubber([replace(OPEN, value="admin")])
+    assert not scrubber
+    assert scrubber.text(b"admin") == b"admin"
+
+
+def test_a_packed_echo_is_not_seen_by_the_scrubber_alone() -> None:
+    packed = gzip.compress(VALUE.encode() * 3)
+    assert Scrubber([OPEN]).text(packed) == packed

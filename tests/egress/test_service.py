@@ -1,0 +1,227 @@
+"""Opening, renewing and closing a container's way out, and the proxy's view of it."""
+
+from dataclasses import asdict, replace
+
+import pytest
+from moorage.egress.grants import Grant, Grants, PolicyUnavailable
+from moorage.egress.policy import Policy
+from moorage.egress.secrets import DomainSecret
+from moorage.egress.service import Egress, ceiling
+from moorage.egress.store import EgressStore, Entry
+from moorage.errors import ApiError
+from moorage.settings import Settings
+
+from tests.egress.fakes import FakeKeys, MemoryTable
+
+SETTINGS = Settings(table_name="t", bucket_name="b", allowed_egress_domains=("*.example.com",), egress_proxy="unix:/p/s")
+SECRET = DomainSecret("API_KEY", "api.example.com", "sk-live-0123456789")
+POLICY = replace(ceiling(SETTINGS), domains=("api.example.com",))
+
+
+class World:
+    def __init__(self) -> None:
+        self.table = MemoryTable()
+        self.keys = FakeKeys()
+        self.seconds = 1000.0
+        self.egress = Egress(self.table.as_table(), self.keys, SETTINGS, lambda: int(self.seconds))
+        self.grants = Grants(EgressStore(self.table.as_table()), self.keys, ceiling(SETTINGS), lambda: self.seconds)
+
+    async def seen_by_proxy(self, username: str, password: str) -> Grant | None:
+        self.seconds += 3
+        return await self.grants.find(username, password)
+
+
+async def test_what_is_opened_is_what_the_proxy_finds() -> None:
+    world = World()
+    grant = await world.egress.open("t1", "cntr_1", POLICY, (SECRET,))
+    assert grant is not None
+    found = await world.seen_by_proxy(grant.username, grant.password)
+    assert found is not None
+    assert (found.tenant_id, found.container_id, found.policy) == ("t1", "cntr_1", POLICY)
+    (opened,) = found.secrets_for("api.example.com")
+    assert (opened.value, {opened.name: opened.placeholder}) == (SECRET.value, grant.placeholders)
+    assert found.secrets_for("other.example.com") == ()
+
+
+async def test_neither_value_nor_credential_is_in_the_table() -> None:
+    world = World()
+    grant = await world.egress.open("t1", "cntr_1", POLICY, (SECRET,))
+    assert grant is not None
+    stored = repr(world.table.records)
+    assert "sk-live" not in stored
+    assert grant.password not in stored
+    assert grant.password not in repr(grant)
+
+
+async def test_a_container_without_domains_has_no_grant() -> None:
+    world = World()
+    assert await world.egress.open("t1", "cntr_1", ceiling(SETTINGS)) is None
+    assert await world.egress.renew("t1", "cntr_1") is None
+    assert world.table.records == {}
+
+
+async def test_renewing_keeps_the_placeholders_and_ends_the_old_credential() -> None:
+    world = World()
+    old = await world.egress.open("t1", "cntr_1", POLICY, (SECRET,))
+    new = await world.egress.renew("t1", "cntr_1")
+    assert old is not None
+    assert new is not None
+    assert (new.placeholders, new.password != old.password) == (old.placeholders, True)
+    assert await world.seen_by_proxy("cntr_1", old.password) is None
+    assert await world.seen_by_proxy("cntr_1", new.password) is not None
+
+
+async def test_closing_leaves_nothing_but_the_log() -> None:
+    world = World()
+    grant = await world.egress.open("t1", "cntr_1", POLICY, (SECRET,))
+    assert grant is not None
+    await world.egress.store.append([entry("1")], expires_at=9)
+    await world.egress.close("t1", "cntr_1")
+    assert await world.seen_by_proxy("cntr_1", grant.password) is None
+    assert [key[1] for key in world.table.records] == ["EGRESS#LOG#1"]
+
+
+async def test_a_narrower_policy_drops_the_secrets_that_are_no_longer_named() -> None:
+    world = World()
+    await world.egress.open("t1", "cntr_1", POLICY, (SECRET, replace(SECRET, name="SECOND")))
+    grant = await world.egress.open("t1", "cntr_1", POLICY, (SECRET,))
+    assert grant is not None
+    found = await world.seen_by_proxy("cntr_1", grant.password)
+    assert found is not None
+    assert [secret.name for secret in found.secrets] == ["API_KEY"]
+
+
+async def test_the_proxy_asks_the_table_once_in_two_seconds() -> None:
+    world = World()
+    grant = await world.egress.open("t1", "cntr_1", POLICY)
+    assert grant is not None
+    await world.seen_by_proxy("cntr_1", grant.password)
+    before = world.table.reads
+    for _ in range(10):
+        await world.grants.find("cntr_1", grant.password)
+    assert world.table.reads == before
+    await world.egress.close("t1", "cntr_1")
+    world.seconds += 2
+    assert await world.grants.find("cntr_1", grant.password) is None
+
+
+async def test_values_are_opened_once_and_not_at_every_reading() -> None:
+    world = World()
+    grant = await world.egress.open("t1", "cntr_1", POLICY, (SECRET,))
+    assert grant is not None
+    for _ in range(5):
+        await world.seen_by_proxy("cntr_1", grant.password)
+    assert world.keys.unwrapped == 1
+
+
+async def test_a_table_that_does_not_answer_is_a_no() -> None:
+    world = World()
+    grant = await world.egress.open("t1", "cntr_1", POLICY)
+    assert grant is not None
+    await world.seen_by_proxy("cntr_1", grant.password)
+    world.table.is_down = True
+    with pytest.raises(PolicyUnavailable):
+        await world.seen_by_proxy("cntr_1", grant.password)
+    world.table.is_down = False
+    assert await world.seen_by_proxy("cntr_1", grant.password) is not None
+
+
+async def test_a_record_that_was_tampered_with_is_a_no() -> None:
+    world = World()
+    grant = await world.egress.open("t1", "cntr_1", POLICY, (SECRET,))
+    assert grant is not None
+    record = next(record for (_, sort), record in world.table.records.items() if sort.startswith("EGRESS#SEALED#"))
+    record["domain"] = "evil.example.com"
+    with pytest.raises(PolicyUnavailable):
+        await world.seen_by_proxy("cntr_1", grant.password)
+
+
+async def test_a_ceiling_that_shrank_binds_containers_that_were_opened_before() -> None:
+    world = World()
+    grant = await world.egress.open("t1", "cntr_1", POLICY)
+    assert grant is not None
+    shrunk = replace(ceiling(SETTINGS), ceiling=("other.example.com",))
+    grants = Grants(EgressStore(world.table.as_table()), world.keys, shrunk, lambda: 0.0)
+    found = await grants.find("cntr_1", grant.password)
+    assert found is not None
+    assert found.policy == Policy(domains=("api.example.com",), ceiling=("other.example.com",))
+
+
+async def test_an_operators_secret_is_used_by_name_within_its_domain_and_tenants() -> None:
+    world = World()
+    await world.egress.define_secret("SHARED", "api.example.com", "operator-value-1", tenants=("t1",))
+    named = DomainSecret("SHARED", "api.example.com")
+    grant = await world.egress.open("t1", "cntr_1", POLICY, (named,))
+    assert grant is not None
+    found = await world.seen_by_proxy("cntr_1", grant.password)
+    assert found is not None
+    assert [secret.value for secret in found.secrets] == ["operator-value-1"]
+    for tenant, wrong in (("t2", named), ("t1", replace(named, name="OTHER")), ("t1", replace(named, domain="b.example.com"))):
+        with pytest.raises(ApiError) as caught:
+            await world.egress.open(tenant, "cntr_2", POLICY, (wrong,))
+        assert caught.value.code == "secret_not_found"
+
+
+async def test_an_operators_secret_rotates_and_ends_without_the_container() -> None:
+    world = World()
+    await world.egress.define_secret("SHARED", "api.example.com", "operator-value-1")
+    grant = await world.egress.open("t1", "cntr_1", POLICY, (DomainSecret("SHARED", "api.example.com"),))
+    assert grant is not None
+    values = []
+    for value in ("operator-value-1", "operator-value-2"):
+        await world.egress.define_secret("SHARED", "api.example.com", value)
+        found = await world.seen_by_proxy("cntr_1", grant.password)
+        assert found is not None
+        values += [secret.value for secret in found.secrets]
+    assert await world.egress.store.delete_operator_secret("SHARED")
+    found = await world.seen_by_proxy("cntr_1", grant.password)
+    assert found is not None
+    assert (values, found.secrets) == (["operator-value-1", "operator-value-2"], ())
+
+
+def validated(settings: Settings, policy: dict[str, object], keys: FakeKeys | None) -> ApiError:
+    with pytest.raises(ApiError) as caught:
+        Egress(MemoryTable().as_table(), keys, settings, lambda: 0).validate(policy)
+    return caught.value
+
+
+def test_a_network_needs_a_proxy_and_a_secret_needs_a_key() -> None:
+    allowlist: dict[str, object] = {"type": "allowlist", "allowed_domains": ["api.example.com"]}
+    with_secret = allowlist | {"domain_secrets": [{"domain": "api.example.com", "name": "N", "value": "v"}]}
+    no_proxy = validated(replace(SETTINGS, egress_proxy=None), allowlist, FakeKeys())
+    no_key = validated(SETTINGS, with_secret, None)
+    assert [(error.status, error.code) for error in (no_proxy, no_key)] == [(400, "network_unavailable"), (400, "secrets_unavailable")]
+
+
+def entry(entry_id: str, **changes: object) -> Entry:
+    made = Entry(entry_id, 5, "t1", "cntr_1", "h.example.com", 443, "GET", "/", "denied", "domain_not_allowed")
+    return replace(made, **changes)  # type: ignore[arg-type]
+
+
+async def test_the_log_is_paged_from_either_end() -> None:
+    world = World()
+    entries = [entry(f"{n:013d}-0") for n in range(7)]
+    await world.egress.store.append(entries, expires_at=9)
+    newest = await world.egress.log("t1", "cntr_1", limit=3)
+    next_page = await world.egress.log("t1", "cntr_1", after=newest[-1].id, limit=3)
+    oldest = await world.egress.log("t1", "cntr_1", descending=False, limit=3)
+    after_oldest = await world.egress.log("t1", "cntr_1", descending=False, after=oldest[-1].id, limit=9)
+    assert [*newest, *next_page] == entries[:0:-1]
+    assert [*oldest, *after_oldest] == entries
+    assert await world.egress.log("t2", "cntr_1") == []
+
+
+async def test_an_entry_comes_back_as_it_was_kept() -> None:
+    world = World()
+    kept = entry("x", path=None, secrets=("A", "B"), bytes_sent=1, bytes_received=2, status=200, error="e", address="1.2.3.4", count=3)
+    await world.egress.store.append([kept], expires_at=9)
+    assert [asdict(found) for found in await world.egress.log("t1", "cntr_1")] == [asdict(kept)]
+
+
+async def test_refusals_are_told_once_each() -> None:
+    world = World()
+    refused = [entry(f"{n:013d}-0", host=host) for n, host in enumerate(("a.test", "b.test", "a.test"), start=100)]
+    await world.egress.store.append([*refused, entry("0000000000001-0", host="long.ago")], expires_at=9)
+    told = await world.egress.refusals_since("t1", "cntr_1", 100)
+    assert [line.split("'")[1] for line in told.splitlines()] == ["a.test", "b.test"]
+    assert told.startswith("[egress] Network access to 'a.test' was refused")
