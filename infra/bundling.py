@@ -71,15 +71,15 @@ def core_layer() -> lambda_.Code:
     return _asset(source, _hash(_files(source)), lambda output: _copy(source, output))
 
 
-def function_code(name: str) -> lambda_.Code:
+def function_code(name: str, models: str) -> lambda_.Code:
     """``functions/<name>`` and the model catalogue beside it: a function finds both in its working directory."""
-    source, models = ROOT / "functions" / name, ROOT / "models.toml"
+    source = ROOT / "functions" / name
 
     def build(output: Path) -> None:
         _copy(source, output)
-        shutil.copy(models, output)
+        (output / "models.toml").write_text(models)
 
-    return _asset(source, _hash([*_files(source), models]), build)
+    return _asset(source, _hash(_files(source), models), build)
 
 
 def install(lock: Path, destination: Path, target: Target) -> None:

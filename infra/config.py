@@ -5,6 +5,7 @@ A value that cannot work stops ``cdk synth`` with one sentence, long before Clou
 """
 
 import json
+import re
 import tomllib
 from collections.abc import Mapping
 from pathlib import Path
@@ -49,7 +50,7 @@ class Config(BaseModel):
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
-    name: str = Field("moorage", pattern=r"^[a-z][a-z0-9-]{0,23}$")
+    name: str = Field(default="moorage", pattern=r"^[a-z][a-z0-9-]{0,23}$")
     """Prefix of the stacks and of everything named; two deployments in one account differ in it."""
 
     provisioner: Literal["none", "fargate", "lambda_microvm"] = "fargate"
@@ -67,13 +68,13 @@ class Config(BaseModel):
     allowed_egress_domains: Annotated[Words, AfterValidator(_domains)] = ()
     """The operator's ceiling. Empty deploys no proxy and no way out."""
 
-    availability_zones: int = Field(1, ge=1, le=3)
+    availability_zones: int = Field(default=1, ge=1, le=3)
     """Each zone beyond the first adds one more hourly fee per interface endpoint."""
 
     sandbox_logs: bool = False
     """Whether the exec server's own lines reach CloudWatch: one more interface endpoint ($7.30 a month and zone)."""
 
-    retention_days: int = Field(RETENTION_SECONDS // 86_400, ge=1, le=3_650)
+    retention_days: int = Field(default=RETENTION_SECONDS // 86_400, ge=1, le=3_650)
     """How long responses and their events are kept."""
 
     log_retention_days: Literal[1, 3, 5, 7, 14, 30, 60, 90, 180, 365] = 30
@@ -84,7 +85,7 @@ class Config(BaseModel):
     authorizer: bool = True
     """Check keys at the gateway too. The API checks every key itself; emulators without authorizers turn this off."""
 
-    authorizer_cache_seconds: int = Field(300, ge=0, le=3_600)
+    authorizer_cache_seconds: int = Field(default=300, ge=0, le=3_600)
     """A revoked key may pass the gateway for this long; the API itself refuses it at once."""
 
     streaming: bool = True
@@ -93,20 +94,20 @@ class Config(BaseModel):
     bundle_for: Literal["lambda", "host"] = "lambda"
     """The platform that packages are made for: Lambda's Python 3.13 on arm64, or this machine's Python (emulators)."""
 
-    requests_per_second: int = Field(50, ge=1, le=10_000)
+    requests_per_second: int = Field(default=50, ge=1, le=10_000)
     """Stage throttling: the cheapest protection of the account's Lambda concurrency."""
 
-    request_burst: int = Field(100, ge=1, le=5_000)
+    request_burst: int = Field(default=100, ge=1, le=5_000)
 
-    model_memory_mib: int = Field(1_024, ge=256, le=10_240)
+    model_memory_mib: int = Field(default=1_024, ge=256, le=10_240)
     """The API and model functions: below 1 GiB their cold start is bound by CPU."""
 
-    domain_name: str | None = Field(None, pattern=r"^[a-z0-9.-]+\.[a-z]+$")
+    domain_name: str | None = Field(default=None, pattern=r"^[a-z0-9.-]+\.[a-z]+$")
     """A custom domain; needs ``certificate_arn`` (ACM, same region). DNS stays with the owner: the target is an output."""
 
-    certificate_arn: str | None = Field(None, pattern=r"^arn:aws[a-z-]*:acm:")
+    certificate_arn: str | None = Field(default=None, pattern=r"^arn:aws[a-z-]*:acm:")
 
-    alarm_email: str | None = Field(None, pattern=r"^[^@\s]+@[^@\s]+$")
+    alarm_email: str | None = Field(default=None, pattern=r"^[^@\s]+@[^@\s]+$")
     """Where alarms go. None makes the alarms without a recipient."""
 
     waf: bool = False
@@ -163,25 +164,29 @@ def _sentence(error: ValidationError) -> str:
 
 
 class Models(BaseModel):
-    """What the deployment has to know of ``models.toml``: whose secrets to hand out and whether Bedrock is called."""
+    """``models.toml`` as it is deployed, and the rights that it needs.
+
+    ``env:NAME`` names a variable on a laptop; on AWS it becomes ``ssm:/<deployment>/NAME``, so that one file serves both.
+    """
 
     model_config = ConfigDict(frozen=True)
 
-    secrets: tuple[str, ...]
-    """Names of the secrets that ``models.toml`` refers to as ``env:NAME``, sorted."""
-
+    text: str
+    parameters: tuple[str, ...]
+    """SSM parameters that the file refers to, sorted."""
     uses_bedrock: bool
 
     @classmethod
-    def from_file(cls, path: Path) -> Self:
+    def from_file(cls, path: Path, config: Config) -> Self:
         """Read the file; raises :class:`ConfigError` when it is missing or not TOML."""
         try:
-            parsed = tomllib.loads(path.read_text())
+            text = re.sub(r"([\"'])env:(\w+)\1", rf'"ssm:/{config.name}/\2"', path.read_text())
+            texts = _texts(tomllib.loads(text))
         except (OSError, tomllib.TOMLDecodeError) as error:
             raise ConfigError(f"{path.name} cannot be read: {error}.") from error
-        texts = list(_texts(parsed))
         return cls(
-            secrets=tuple(sorted({text.removeprefix("env:") for text in texts if text.startswith("env:")})),
+            text=text,
+            parameters=tuple(sorted({text.removeprefix("ssm:") for text in texts if text.startswith("ssm:")})),
             uses_bedrock=any("bedrock" in text for text in texts),
         )
 

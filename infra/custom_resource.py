@@ -1,6 +1,6 @@
-"""What CloudFormation cannot do by itself: read prefix lists, make a secret that it never sees, run an image build.
+"""What CloudFormation cannot do by itself: read prefix lists, run an image build.
 
-One small function (``functions/custom_resource``) answers all three; CloudFormation waits for its answer, or for the build's.
+One small function (``functions/custom_resource``) answers both; CloudFormation waits for its answer, or for the build's.
 """
 
 from collections.abc import Sequence
@@ -53,13 +53,6 @@ class Hooks(Construct):
         region = cdk.Stack.of(self).region
         lists = self._resource("PrefixLists", "Custom::PrefixLists", {"Names": {s: f"com.amazonaws.{region}.{s}" for s in services}})
         return {service: lists.get_att_string(service) for service in services}
-
-    def content_key(self, parameter_name: str) -> cdk.CustomResource:
-        """32 random bytes as a SecureString; made once, kept when the stack goes (old content would be lost with it)."""
-        stack = cdk.Stack.of(self)
-        arn = stack.format_arn(service="ssm", resource="parameter", resource_name=parameter_name.removeprefix("/"))
-        self._allow(["ssm:PutParameter"], [arn])
-        return self._resource("ContentKey", "Custom::ContentKey", {"Name": parameter_name})
 
     def image_build(self, construct_id: str, project_name: str, project_arn: str, tag: str) -> cdk.CustomResource:
         """Run the CodeBuild project; the stack goes on when the build has ended well."""

@@ -11,7 +11,7 @@ from aws_cdk import aws_logs as logs
 from constructs import Construct
 
 from infra.bundling import RUNTIME, core_layer, dependencies_layer, function_code
-from infra.config import Config
+from infra.config import Config, Models
 from infra.nag import acknowledge
 
 _LOG_RETENTION: Final = {
@@ -44,8 +44,9 @@ def log_group(scope: Construct, construct_id: str, config: Config) -> logs.LogGr
 class FunctionFactory(Construct):
     """Makes functions that share two layers: third-party packages and our own."""
 
-    def __init__(self, scope: Construct, construct_id: str, *, config: Config, environment: Mapping[str, str]) -> None:
+    def __init__(self, scope: Construct, construct_id: str, *, config: Config, models: Models, environment: Mapping[str, str]) -> None:
         super().__init__(scope, construct_id)
+        self._models = models
         self._config = config
         self._environment = environment
         architectures = [lambda_.Architecture.ARM_64]
@@ -86,7 +87,7 @@ class FunctionFactory(Construct):
         function = lambda_.Function(
             self,
             construct_id,
-            code=function_code(folder),
+            code=function_code(folder, self._models.text),
             handler=handler,
             runtime=RUNTIME,
             architecture=lambda_.Architecture.ARM_64,

@@ -149,7 +149,7 @@ class Network(Construct):
             f"dynamodb.{suffix}",
             f"{stack.account}.ddb.{suffix}",
             f"prod-{stack.region}-starport-layer-bucket.s3.{suffix}",
-            f"{bucket.bucket_name}.s3.{suffix}",
+            f"s3.{suffix}",  # the bucket by path
             "*.moorage.internal",
             *([f"logs.{suffix}"] if has_logs else []),
         ]

@@ -42,17 +42,15 @@ class ServiceStack(cdk.Stack):
         super().__init__(scope, construct_id, **options)
         self._config, self._models, self._state = config, models, state
         hooks = Hooks(self, "Hooks", config=config)
-        content_key_name = f"/{config.name}/content-key"
-        hooks.content_key(content_key_name)
         self.network = Network(self, "Network", config=config, bucket=state.bucket, hooks=hooks) if config.has_fargate else None
         self.sandbox = Sandbox(self, "Sandbox", config=config, network=self.network, hooks=hooks) if self.network else None
         self.egress = self._make_egress(hooks)
-        factory = FunctionFactory(self, "Functions", config=config, environment=self._environment(content_key_name))
+        factory = FunctionFactory(self, "Functions", config=config, models=models, environment=self._environment())
         self.loop = AgentLoop(self, "AgentLoop", config=config, factory=factory, network=self.network)
         self.handlers = self._make_handlers(factory)
         self.api = Api(self, "Api", config=config, handlers=self.handlers)
-        self.reaper = self._make_reaper(factory)
-        self._grant(content_key_name)
+        self.reapers = self._make_reapers(factory)
+        self._grant()
         self.observability = Observability(
             self,
             "Observability",
@@ -69,20 +67,18 @@ class ServiceStack(cdk.Stack):
         cdk.CfnOutput(self, "BucketName", value=state.bucket.bucket_name)
         cdk.CfnOutput(self, "StateMachineArn", value=self.loop.machine.state_machine_arn)
 
-    def _environment(self, content_key_name: str) -> dict[str, str]:
+    def _environment(self) -> dict[str, str]:
         """What every function is told; ``moorage.settings`` reads it."""
         config = self._config
         return {
             "MOORAGE_TABLE": self._state.table.table_name,
             "MOORAGE_BUCKET": self._state.bucket.bucket_name,
             "MOORAGE_STATE_MACHINE_ARN": machine_arn(self, config),
-            "MOORAGE_CONTENT_KEY": f"ssm:{content_key_name}",
             "MOORAGE_PROVISIONER": config.provisioner,
             "MOORAGE_PRESIGNED_DOWNLOADS": "true",
             "MOORAGE_RETENTION_SECONDS": str(config.retention_days * 86_400),
             "MOORAGE_LOG_LEVEL": config.log_level,
             "MOORAGE_ALLOWED_EGRESS_DOMAINS": ",".join(config.allowed_egress_domains),
-            **{name: f"ssm:/{config.name}/{name}" for name in self._models.secrets},
             **({"MOORAGE_MICROVM_IMAGE": config.microvm_image} if config.microvm_image else {}),
             **(self.sandbox.environment if self.sandbox else {}),
             **(self.egress.environment if self.egress else {}),
@@ -107,7 +103,7 @@ class ServiceStack(cdk.Stack):
             responses=factory.make(
                 "Responses",
                 folder="responses",
-                handler="run.sh" if config.streaming else "handler.handle",
+                handler="run.sh" if config.streaming else "app.handle",
                 timeout=STREAM_TIMEOUT,
                 memory_mib=config.model_memory_mib,
                 is_streaming=config.streaming,
@@ -127,46 +123,64 @@ class ServiceStack(cdk.Stack):
             else None,
         )
 
-    def _make_reaper(self, factory: FunctionFactory) -> lambda_.Function:
-        reaper = factory.make("Reaper", folder="reaper", handler="handler.handle", timeout=cdk.Duration.minutes(5), memory_mib=512)
-        # One at a time: two reapers would do no harm, but twice the work.
+    def _make_reapers(self, factory: FunctionFactory) -> dict[str, lambda_.Function]:
+        """Every minute: responses that lost their process, and containers that nobody uses. Only the latter need the network."""
+        network = self.network
+        recovery = factory.make(
+            "Recovery",
+            folder="reaper",
+            handler="handler.recover_responses",
+            timeout=cdk.Duration.minutes(5),
+            memory_mib=512,
+        )
+        expiry = factory.make(
+            "Expiry",
+            folder="reaper",
+            handler="handler.expire_containers",
+            timeout=cdk.Duration.minutes(5),
+            memory_mib=512,
+            vpc=network.vpc if network else None,
+            subnets=network.function_subnets if network else None,
+            security_groups=[network.function_group] if network else None,
+        )
         events.Rule(
             self,
-            "ReaperSchedule",
+            "EveryMinute",
             schedule=events.Schedule.rate(_REAPER_INTERVAL),
-            targets=[targets.LambdaFunction(reaper, retry_attempts=0)],
+            targets=[targets.LambdaFunction(function, retry_attempts=0) for function in (recovery, expiry)],
         )
-        return reaper
+        return {"Recovery": recovery, "Expiry": expiry}
 
-    def _grant(self, content_key_name: str) -> None:
+    def _grant(self) -> None:
         """Each function's rights, in one place."""
         state, handlers, steps = self._state, self.handlers, self.loop.steps
-        model = steps["ModelStep"]
-        with_content = [handlers.responses, handlers.containers, handlers.files, self.reaper, *steps.values()]
+        model, recovery, expiry = steps["ModelStep"], self.reapers["Recovery"], self.reapers["Expiry"]
+        with_content = [handlers.responses, handlers.containers, handlers.files, recovery, expiry, *steps.values()]
         for function in with_content:
             state.grant_all(function)
-            self._allow_parameters(function, content_key_name)
+            function.add_environment("MOORAGE_CONTENT_KEY", state.content_key_value)
         for function in (handlers.responses, model):
-            self._allow_parameters(function, *(f"/{self._config.name}/{name}" for name in self._models.secrets))
+            self._allow_parameters(function, self._models.parameters)
             if self._models.uses_bedrock:
                 _grant_bedrock(function)
-        for function in (handlers.responses, steps["ContinueStep"], self.reaper):
+        for function in (handlers.responses, steps["ContinueStep"], recovery):
             grant_executions(self, self._config, function)
         if self.sandbox:
-            for function in (handlers.responses, handlers.containers, model, steps["ToolStep"], self.reaper):
+            for function in (handlers.responses, handlers.containers, model, steps["ToolStep"], expiry):
                 self.sandbox.grant_run(function)
         if self.egress:
-            for function in (handlers.responses, model, self.reaper):
+            for function in (handlers.responses, model, recovery):
                 self.egress.grant_scale(function)
             for function in (handlers.responses, handlers.containers):
                 self.egress.secrets_key.grant(function, "kms:GenerateDataKey")
         if handlers.authorizer:
             state.grant_key_lookup(handlers.authorizer)
 
-    def _allow_parameters(self, function: lambda_.Function, *names: str) -> None:
+    def _allow_parameters(self, function: lambda_.Function, names: tuple[str, ...]) -> None:
+        """Read the model keys that ``models.toml`` names, and no other parameter."""
         arns = [self.format_arn(service="ssm", resource="parameter", resource_name=name.removeprefix("/")) for name in names]
         if arns:
-            function.add_to_role_policy(iam.PolicyStatement(actions=["ssm:GetParameter", "ssm:GetParameters"], resources=arns))
+            function.add_to_role_policy(iam.PolicyStatement(actions=["ssm:GetParameter"], resources=arns))
 
 
 def _grant_bedrock(function: lambda_.Function) -> None:
@@ -182,7 +196,7 @@ def _grant_bedrock(function: lambda_.Function) -> None:
 
 def build(app: cdk.App, config: Config, *, models_file: Path = MODELS_FILE, **options: Any) -> ServiceStack:
     """Put both stacks into ``app``."""
-    models = Models.from_file(models_file)
+    models = Models.from_file(models_file, config)
     state = StateStack(app, f"{config.name}-state", config=config, description="moorage: table and bucket", **options)
     return ServiceStack(
         app,

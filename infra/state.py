@@ -8,6 +8,7 @@ from aws_cdk import aws_iam as iam
 from aws_cdk import aws_kms as kms
 from aws_cdk import aws_lambda as lambda_
 from aws_cdk import aws_s3 as s3
+from aws_cdk import aws_secretsmanager as secrets
 from constructs import Construct
 from moorage.store import schema
 
@@ -82,6 +83,33 @@ class State(Construct):
             "Every object is written and read through the API, whose access log names tenant, route and status; a second bucket of "
             "server access logs would only repeat it.",
         )
+
+        self.content_key = secrets.Secret(
+            self,
+            "ContentKey",
+            description=f"{config.name}: seals encrypted_content and names sandboxes' tokens; losing it makes both unreadable",
+            encryption_key=self.key,
+            generate_secret_string=secrets.SecretStringGenerator(
+                password_length=64,
+                exclude_uppercase=True,
+                exclude_punctuation=True,
+                exclude_characters="ghijklmnopqrstuvwxyz",
+                require_each_included_type=False,
+            ),
+            removal_policy=removal,
+        )
+        acknowledge(
+            self.content_key, "AwsSolutions-SMG4", "A rotated key could not open what clients already hold, sealed with the old one."
+        )
+
+    @property
+    def content_key_value(self) -> str:
+        """32 bytes as hex, put in by CloudFormation. The template has only the reference ``{{resolve:secretsmanager:...}}``.
+
+        The functions get the value as an encrypted variable, because the tool step has no way to Secrets Manager: an interface
+        endpoint would cost $7.30 a month and zone.
+        """
+        return self.content_key.secret_value.unsafe_unwrap()
 
     def grant_all(self, function: lambda_.Function) -> None:
         """Records and objects, read and write: what ``store/table.py`` and ``store/blobs.py`` ask for, no administration."""

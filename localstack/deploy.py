@@ -17,12 +17,9 @@ import zipfile
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 import boto3
-
-if TYPE_CHECKING:
-    from botocore.client import BaseClient
 
 LEFT_OUT: Final = (
     "AWS::EC2::SecurityGroupEgress",
@@ -113,7 +110,7 @@ class Deployer:
             cloudformation.delete_stack(StackName=stack.name)
             self._wait(stack.name)
 
-    def client(self, service: str) -> "BaseClient | Any":
+    def client(self, service: str) -> Any:
         return self.session.client(service, endpoint_url=self.endpoint)  # type: ignore[call-overload]
 
     def _upload(self, assembly: Path, stack: StackArtifact) -> None:

@@ -5,13 +5,11 @@ the build itself (``post_build`` of its buildspec), so that no function waits fo
 """
 
 import json
-import secrets
 import urllib.request
 from collections.abc import Mapping
 from typing import Any
 
 import boto3
-from botocore.exceptions import ClientError
 
 Event = Mapping[str, Any]
 
@@ -33,27 +31,11 @@ def handle(event: Event, _context: object) -> None:
 
 def prefix_lists(event: Event) -> dict[str, str]:
     names: dict[str, str] = event["ResourceProperties"]["Names"]
-    lists = boto3.client("ec2").describe_managed_prefix_lists(
-        Filters=[{"Name": "prefix-list-name", "Values": list(names.values())}]
-    )["PrefixLists"]
+    lists = boto3.client("ec2").describe_managed_prefix_lists(Filters=[{"Name": "prefix-list-name", "Values": list(names.values())}])[
+        "PrefixLists"
+    ]
     ids = {found["PrefixListName"]: found["PrefixListId"] for found in lists}
     return {service: ids[name] for service, name in names.items()}
-
-
-def content_key(event: Event) -> dict[str, str]:
-    """Make the secret if it is not there. Its value goes to the parameter store and nowhere else."""
-    try:
-        boto3.client("ssm").put_parameter(
-            Name=event["ResourceProperties"]["Name"],
-            Description="moorage: seals encrypted_content. Losing it makes stored compactions unreadable.",
-            Value=secrets.token_hex(32),
-            Type="SecureString",
-            Overwrite=False,
-        )
-    except ClientError as error:
-        if error.response["Error"]["Code"] != "ParameterAlreadyExists":
-            raise
-    return {}
 
 
 def image_build(event: Event) -> None:
@@ -72,7 +54,7 @@ def image_build(event: Event) -> None:
     )
 
 
-_ACTIONS: Mapping[str, Any] = {"PrefixLists": prefix_lists, "ContentKey": content_key, "ImageBuild": image_build}
+_ACTIONS: Mapping[str, Any] = {"PrefixLists": prefix_lists, "ImageBuild": image_build}
 
 
 def answer(event: Event, status: str, reason: str, data: Mapping[str, str]) -> None:

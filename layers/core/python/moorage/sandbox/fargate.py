@@ -14,6 +14,8 @@ from concurrent.futures import Executor
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, Self
 
+import boto3
+from botocore.config import Config
 from botocore.exceptions import ClientError
 
 from moorage import limits
@@ -36,6 +38,7 @@ CONTAINER_TAG: Final = "moorage:container"
 _OVERRIDES_CHARS_MAX: Final = 8_192
 """ECS API reference, ``TaskOverride``: 8,192 characters in all."""
 
+_CONFIG: Final = Config(retries={"mode": "standard", "total_max_attempts": 3}, connect_timeout=5, read_timeout=15)
 _POLL_SECONDS: Final = 2.0
 _REACH_SECONDS: Final = 1.0
 _RUNS_MAX: Final = 3
@@ -103,6 +106,11 @@ class FargateProvisioner:
         self._settings = settings
         self._executor = executor
         self._can_reach = can_reach or _listens
+
+    @classmethod
+    def from_settings(cls, values: Mapping[str, str], executor: Executor) -> Self:
+        """For the runtime: ``values`` is ``Settings.fargate``. Raises :class:`SettingsError`."""
+        return cls(boto3.client("ecs", config=_CONFIG), FargateSettings.from_settings(values), executor)
 
     async def start(self, spec: SandboxSpec) -> Handle:
         started_by = _started_by(spec)

@@ -1,0 +1,50 @@
+"""The gateway's own check of a key, before any other function is paid for.
+
+It looks up the key's hash and lets the caller into the whole stage: API Gateway keeps the answer for a while and uses it for every
+route. The application checks the key again; this function only keeps strangers off the other functions.
+"""
+
+import asyncio
+import time
+from concurrent.futures import ThreadPoolExecutor
+from functools import cache
+from typing import Any
+
+import boto3
+from moorage.settings import Settings
+from moorage.store.api_keys import ApiKeys
+from moorage.store.table import Table
+
+
+@cache
+def _keys() -> ApiKeys:
+    settings = Settings.from_environment()
+    return ApiKeys(Table(boto3.client("dynamodb"), settings.table_name, ThreadPoolExecutor(1)), clock=time.time)
+
+
+@cache
+def _loop() -> asyncio.AbstractEventLoop:
+    return asyncio.new_event_loop()
+
+
+def handle(event: dict[str, Any], _context: object) -> dict[str, Any]:
+    """Entry point of the function. Raises ``Unauthorized``, which API Gateway answers with 401."""
+    headers = {name.lower(): value for name, value in (event.get("headers") or {}).items()}
+    scheme, _, key = headers.get("authorization", "").partition(" ")
+    tenant_id = _loop().run_until_complete(_keys().tenant_of(key.strip())) if scheme.lower() == "bearer" else None
+    if tenant_id is None:
+        raise PermissionError("Unauthorized")
+    return allow(tenant_id, event["methodArn"])
+
+
+def allow(tenant_id: str, method_arn: str) -> dict[str, Any]:
+    """A policy for every method of the stage: a cached one for a single method would refuse all others."""
+    api, stage = method_arn.split("/")[:2]
+    return {
+        "principalId": tenant_id,
+        "policyDocument": {
+            "Version": "2012-10-17",
+            "Statement": [{"Action": "execute-api:Invoke", "Effect": "Allow", "Resource": f"{api}/{stage}/*"}],
+        },
+        "context": {"tenantId": tenant_id},
+    }

@@ -1,0 +1,39 @@
+"""Once a minute: take up responses whose process died, and end what nobody uses any more.
+
+Two functions, because they live in different places: Step Functions is reached from outside the sandboxes' network, sandboxes only
+from inside it. Both are harmless to run twice, or twice at once.
+"""
+
+import asyncio
+import time
+from functools import cache
+from typing import Any, Final
+
+from aws_lambda_powertools import Logger
+from moorage.loop.recover import recover
+from moorage.runtime import Runtime, build_runtime
+from moorage.settings import Settings
+
+_log: Final = Logger(service="moorage-reaper")
+
+
+@cache
+def _loop() -> asyncio.AbstractEventLoop:
+    return asyncio.new_event_loop()
+
+
+@cache
+def _runtime() -> Runtime:
+    return build_runtime(Settings.from_environment())
+
+
+def recover_responses(_event: Any, _context: object) -> None:
+    """Entry point: loops without an execution, foreground responses without their process."""
+    restarted = _loop().run_until_complete(recover(_runtime()))
+    _log.info("recovered", restarted=restarted)
+
+
+def expire_containers(_event: Any, _context: object) -> None:
+    """Entry point: idle sandboxes, containers past their retention."""
+    settled = _loop().run_until_complete(_runtime().containers.expire_due(time.time()))
+    _log.info("expired", settled=settled)

@@ -1,0 +1,31 @@
+"""The streaming function: an HTTP server behind the Lambda Web Adapter (``run.sh``).
+
+The adapter turns each invocation into a request to ``AWS_LWA_PORT`` and passes the answer on while it is written. A managed Python
+runtime that streams would replace ``run.sh`` and this file, and nothing else. Where the gateway does not stream (emulators),
+``handle`` serves the same application in one piece.
+"""
+
+from functools import cache
+from typing import Any
+
+from fastapi import FastAPI
+from mangum import Mangum
+from moorage.api.app import create_app
+from moorage.api.routers import ROUTERS
+from moorage.runtime import build_runtime
+from moorage.settings import Settings
+
+
+def make_app() -> FastAPI:
+    """What uvicorn serves (``--factory``)."""
+    return create_app(build_runtime(Settings.from_environment()), ROUTERS)
+
+
+@cache
+def _adapter() -> Mangum:
+    return Mangum(make_app(), lifespan="off")
+
+
+def handle(event: dict[str, Any], context: Any) -> dict[str, Any]:
+    """Entry point without the adapter."""
+    return _adapter()(event, context)

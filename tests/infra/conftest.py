@@ -1,0 +1,130 @@
+"""The synthesised templates, made once per session. Synthesis needs Node; without it these tests are skipped and say so."""
+
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+DEFAULT: dict[str, Any] = {}
+EVERYTHING = {
+    "allowed_egress_domains": ["pypi.org", "*.pythonhosted.org"],
+    "alarm_email": "owner@example.com",
+    "availability_zones": 2,
+    "certificate_arn": "arn:aws:acm:us-east-1:000000000000:certificate/00000000-0000-0000-0000-000000000000",
+    "customer_managed_key": True,
+    "domain_name": "api.example.com",
+    "sandbox_logs": True,
+    "waf": True,
+}
+"""Every option that adds resources."""
+
+
+@dataclass(frozen=True)
+class Stacks:
+    """Both templates, and what cdk-nag found in them."""
+
+    state: dict[str, Any]
+    service: dict[str, Any]
+    findings: list[str]
+
+    @property
+    def resources(self) -> dict[str, Any]:
+        return {**self.state["Resources"], **self.service["Resources"]}
+
+    def of_type(self, kind: str) -> dict[str, dict[str, Any]]:
+        """Properties by logical id."""
+        return {name: r.get("Properties", {}) for name, r in self.resources.items() if r["Type"] == kind}
+
+    def one(self, kind: str, containing: str = "") -> dict[str, Any]:
+        """The properties of the only resource of a kind whose logical id contains some text."""
+        (found,) = [p for name, p in self.of_type(kind).items() if containing in name]
+        return found
+
+
+Synthesise = Callable[[dict[str, Any]], subprocess.CompletedProcess[str]]
+
+
+def synthesise(settings: dict[str, Any], output: Path) -> "subprocess.CompletedProcess[str]":
+    """Run the app as ``cdk synth`` does, without bundling: packages are another test's matter."""
+    context = {**json.loads((ROOT / "cdk.json").read_text())["context"], "moorage": settings, "aws:cdk:bundling-stacks": []}
+    environment = {name: value for name, value in os.environ.items() if not name.startswith(("AWS_", "CDK_"))}
+    return subprocess.run(
+        [sys.executable, "-m", "infra.app"],
+        cwd=ROOT,
+        env=environment
+        | {
+            "CDK_OUTDIR": str(output),
+            "CDK_CONTEXT_JSON": json.dumps(context),
+            "CDK_DEFAULT_REGION": "us-east-1",
+            "JSII_SILENCE_WARNING_END_OF_LIFE_NODE_VERSION": "1",
+            "JSII_SILENCE_WARNING_DEPRECATED_NODE_VERSION": "1",
+        },
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=150,
+    )
+
+
+def load(output: Path) -> Stacks:
+    findings = _findings(json.loads((output / "validation-report.json").read_text()))
+    state, service = (json.loads((output / f"{name}.template.json").read_text()) for name in ("moorage-state", "moorage"))
+    return Stacks(state, service, findings)
+
+
+def _findings(report: dict[str, Any]) -> list[str]:
+    return [
+        f"{violation['ruleName']} at {', '.join(c.get('constructPath', '?') for c in violation['violatingConstructs'])}"
+        for plugin in report["pluginReports"]
+        for violation in plugin["violations"]
+    ]
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--record-templates", action="store_true", help="write the templates that tests/infra compares with")
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _node() -> None:
+    if shutil.which("node") is None:
+        pytest.skip("Node is not installed: the CDK app cannot be synthesised here.")
+
+
+def _stacks(settings: dict[str, Any], factory: pytest.TempPathFactory) -> Stacks:
+    output = factory.mktemp("assembly")
+    done = synthesise(settings, output)
+    assert done.returncode == 0, done.stderr[-4000:]
+    return load(output)
+
+
+@pytest.fixture(scope="session")
+def stacks(tmp_path_factory: pytest.TempPathFactory) -> Stacks:
+    """The default deployment."""
+    return _stacks(DEFAULT, tmp_path_factory)
+
+
+@pytest.fixture(scope="session")
+def everything(tmp_path_factory: pytest.TempPathFactory) -> Stacks:
+    """A deployment with every option turned on."""
+    return _stacks(EVERYTHING, tmp_path_factory)
+
+
+def masked(template: dict[str, Any]) -> str:
+    """A template without what every change of code changes: hashes of assets, and the loop's definition (it has its own file)."""
+    for resource in template["Resources"].values():
+        if "DefinitionString" in resource.get("Properties", {}):
+            resource["Properties"]["DefinitionString"] = "agent_loop.asl.json"
+    text = json.dumps(template, indent=1, sort_keys=True)
+    text = re.sub(r"\b[0-9a-f]{64}\b", "<hash>", text)
+    text = re.sub(r'(:|"Tag": ")[0-9a-f]{16}"', r'\1<hash>"', text)
+    text = re.sub(r"(ApiRestApiDeployment[0-9A-F]{8})[0-9a-f]{32}", r"\1<hash>", text)
+    return re.sub(r"(Functions(?:Dependencies|Core)[0-9A-F]{8})[0-9a-f]{10,64}", r"\1<hash>", text)

@@ -1,0 +1,172 @@
+"""What the templates deploy: streaming, times, the loop, configuration."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from moorage import limits
+
+from infra.config import Config, ConfigError, Models
+from tests.infra.conftest import ROOT, Stacks, masked, synthesise
+
+SNAPSHOTS = Path(__file__).parent / "snapshots"
+
+
+def methods(stacks: Stacks) -> dict[str, dict[str, Any]]:
+    """API methods by path."""
+    resources = stacks.of_type("AWS::ApiGateway::Resource")
+
+    def path(reference: dict[str, Any]) -> str:
+        resource = resources.get(reference.get("Ref", ""))
+        return f"{path(resource['ParentId'])}/{resource['PathPart']}" if resource else ""
+
+    return {path(m["ResourceId"]): m for m in stacks.of_type("AWS::ApiGateway::Method").values()}
+
+
+def function(stacks: Stacks, name: str) -> dict[str, Any]:
+    (found,) = [f for key, f in stacks.of_type("AWS::Lambda::Function").items() if key.startswith(f"Functions{name}")]
+    return found
+
+
+def test_responses_are_streamed_for_as_long_as_lambda_lives(stacks: Stacks) -> None:
+    integration = methods(stacks)["/v1/{proxy+}"]["Integration"]
+    assert integration["ResponseTransferMode"] == "STREAM"
+    assert integration["TimeoutInMillis"] == 900_000
+    assert "/response-streaming-invocations" in json.dumps(integration["Uri"])
+
+
+@pytest.mark.parametrize("path", ["containers", "files", "uploads", "skills"])
+def test_resources_are_answered_in_one_piece(stacks: Stacks, path: str) -> None:
+    for method in (methods(stacks)[f"/v1/{path}"], methods(stacks)[f"/v1/{path}/{{proxy+}}"]):
+        assert "ResponseTransferMode" not in method["Integration"]
+        assert method["Integration"]["TimeoutInMillis"] == 29_000
+
+
+def test_every_method_asks_the_authorizer(stacks: Stacks) -> None:
+    assert {m["AuthorizationType"] for m in methods(stacks).values()} == {"CUSTOM"}
+    authorizer = stacks.one("AWS::ApiGateway::Authorizer")
+    assert (authorizer["Type"], authorizer["IdentitySource"]) == ("REQUEST", "method.request.header.Authorization")
+    assert authorizer["AuthorizerResultTtlInSeconds"] == 300
+
+
+def test_the_api_is_regional_because_edge_cuts_silent_streams(stacks: Stacks) -> None:
+    assert stacks.one("AWS::ApiGateway::RestApi")["EndpointConfiguration"] == {"Types": ["REGIONAL"]}
+
+
+def test_the_gateways_own_errors_look_like_openais(stacks: Stacks) -> None:
+    for answer in stacks.of_type("AWS::ApiGateway::GatewayResponse").values():
+        error = json.loads(answer["ResponseTemplates"]["application/json"])["error"]
+        assert set(error) == {"message", "type", "param", "code"}
+
+
+def test_the_responses_function_is_a_server_behind_the_web_adapter(stacks: Stacks) -> None:
+    found = function(stacks, "Responses")
+    variables = found["Environment"]["Variables"]
+    assert found["Handler"] == "run.sh"
+    assert (ROOT / "functions" / "responses" / "run.sh").stat().st_mode & 0o111
+    assert {name: value for name, value in variables.items() if name.startswith("AWS_L")} == {
+        "AWS_LAMBDA_EXEC_WRAPPER": "/opt/bootstrap",
+        "AWS_LWA_INVOKE_MODE": "response_stream",
+        "AWS_LWA_PORT": "8080",
+        "AWS_LWA_READINESS_CHECK_PATH": "/healthz",
+    }
+    assert "LambdaAdapterLayerArm64" in json.dumps(found["Layers"])
+
+
+def test_every_function_is_python_3_13_on_arm64_and_outlives_its_step(stacks: Stacks) -> None:
+    functions = stacks.of_type("AWS::Lambda::Function")
+    assert {(f["Runtime"], *f["Architectures"]) for f in functions.values()} == {("python3.13", "arm64")}
+    for name, seconds in (("ModelStep", limits.MODEL_STEP_SECONDS_MAX), ("ToolStep", limits.TOOL_STEP_SECONDS_MAX)):
+        assert function(stacks, name)["Timeout"] == 900 > seconds
+
+
+def test_only_what_speaks_to_sandboxes_lives_in_their_network(stacks: Stacks) -> None:
+    inside = {name for name, f in stacks.of_type("AWS::Lambda::Function").items() if "VpcConfig" in f}
+    assert sorted(name.removeprefix("Functions")[:-8] for name in inside) == ["Expiry", "ToolStep"]
+
+
+def test_the_loop_is_the_asl_file_with_functions_in_its_placeholders(stacks: Stacks) -> None:
+    machine = json.loads((ROOT / "infra" / "agent_loop.asl.json").read_text())
+    deployed = stacks.one("AWS::StepFunctions::StateMachine")
+    assert json.loads(deployed["DefinitionString"]) == machine
+    placeholders = {name.split("${")[1].split("}")[0] for name in json.dumps(machine).split('"') if "${" in name}
+    assert set(deployed["DefinitionSubstitutions"]) == placeholders
+    assert deployed["StateMachineType"] == "STANDARD"
+
+
+def test_a_failed_execution_raises_an_alarm(everything: Stacks) -> None:
+    alarms = everything.of_type("AWS::CloudWatch::Alarm")
+    (failed,) = [alarm for alarm in alarms.values() if alarm["MetricName"] == "ExecutionsFailed"]
+    assert failed["Threshold"] == 1
+    assert all(alarm["AlarmActions"] for alarm in alarms.values())
+
+
+@pytest.mark.parametrize("which", ["stacks", "everything"])
+@pytest.mark.parametrize("stack", ["state", "service"])
+def test_the_template_is_the_recorded_one(which: str, stack: str, request: pytest.FixtureRequest, pytestconfig: pytest.Config) -> None:
+    """``pytest tests/infra --record-templates`` records anew; the difference then shows in review."""
+    found: Stacks = request.getfixturevalue(which)
+    text = masked(json.loads(json.dumps(getattr(found, stack)))) + "\n"
+    file = SNAPSHOTS / f"{'default' if which == 'stacks' else 'everything'}-{stack}.json"
+    if pytestconfig.getoption("record_templates", default=False):
+        file.parent.mkdir(exist_ok=True)
+        file.write_text(text)
+    assert text == file.read_text(), f"{file.name} differs; 'pytest tests/infra --record-templates' records it anew."
+
+
+WRONG = {
+    "an unknown setting": ({"provisoner": "fargate"}, "there is no setting 'provisoner'"),
+    "a value outside a closed set": ({"provisioner": "ec2"}, "'provisioner'"),
+    "a memory tier that does not exist": ({"memory_tiers": ["2g"]}, "'memory_tiers': takes one or more of 1g, 4g, 16g, 64g"),
+    "a URL where a domain is wanted": ({"allowed_egress_domains": ["https://pypi.org"]}, "takes lower-case domain names"),
+    "a domain without its certificate": ({"domain_name": "api.example.com"}, "belong together"),
+    "a proxy without Fargate": ({"provisioner": "none", "allowed_egress_domains": ["pypi.org"]}, "needs provisioner 'fargate'"),
+    "MicroVMs without an image": ({"provisioner": "lambda_microvm"}, "needs microvm_image"),
+    "a retention of no days": ({"retention_days": 0}, "'retention_days'"),
+}
+
+
+@pytest.mark.parametrize(("settings", "message"), WRONG.values(), ids=WRONG.keys())
+def test_a_wrong_setting_is_refused_with_one_sentence(settings: dict[str, Any], message: str) -> None:
+    with pytest.raises(ConfigError) as refused:
+        Config.from_context({"moorage": settings})
+    assert message in str(refused.value)
+    assert "\n" not in str(refused.value)
+
+
+def test_the_command_line_overrides_cdk_json() -> None:
+    context = {
+        "moorage": {"retention_days": 7, "memory_tiers": ["1g"]},
+        "moorage:retention_days": "90",
+        "moorage:memory_tiers": "4g,1g",
+        "moorage:waf": "true",
+    }
+    config = Config.from_context(context)
+    assert (config.retention_days, config.memory_tiers, config.waf) == (90, ("1g", "4g"), True)
+
+
+def test_synthesis_stops_at_a_wrong_setting_with_a_sentence_and_no_trace(tmp_path: Path) -> None:
+    done = synthesise({"provisioner": "ec2"}, tmp_path)
+    assert done.returncode == 1
+    assert "cdk.json: 'provisioner': Input should be 'none', 'fargate' or 'lambda_microvm'." in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def test_model_keys_of_the_environment_become_parameters_on_aws(tmp_path: Path) -> None:
+    file = tmp_path / "models.toml"
+    file.write_text(
+        '[[models]]\nkey = "env:OPENAI_API_KEY"\n[[models]]\nkey = "ssm:/elsewhere/key"\n[[models]]\nprovider = "bedrock_converse"\n'
+    )
+    models = Models.from_file(file, Config(name="mine"))
+    assert models.parameters == ("/elsewhere/key", "/mine/OPENAI_API_KEY")
+    assert '"ssm:/mine/OPENAI_API_KEY"' in models.text
+    assert "env:" not in models.text
+    assert models.uses_bedrock
+
+
+def test_a_model_file_that_is_no_toml_is_named(tmp_path: Path) -> None:
+    file = tmp_path / "models.toml"
+    file.write_text("[[models]\n")
+    with pytest.raises(ConfigError, match=r"models\.toml cannot be read"):
+        Models.from_file(file, Config())

@@ -1,0 +1,307 @@
+"""What the templates promise about security, read from the templates themselves."""
+
+import json
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from tests.infra.conftest import Stacks
+
+
+def both(stacks: Stacks, everything: Stacks) -> list[Stacks]:
+    return [stacks, everything]
+
+
+def sandbox_groups(stacks: Stacks) -> dict[str, dict[str, Any]]:
+    """Security groups that a sandbox can be given."""
+    return {name: group for name, group in stacks.of_type("AWS::EC2::SecurityGroup").items() if "SandboxGroup" in name}
+
+
+def egress_of(stacks: Stacks, group: str) -> list[dict[str, Any]]:
+    """Every outbound rule of a group, inline or as a resource of its own."""
+    inline = stacks.of_type("AWS::EC2::SecurityGroup")[group].get("SecurityGroupEgress", [])
+    separate = [
+        rule
+        for rule in stacks.of_type("AWS::EC2::SecurityGroupEgress").values()
+        if rule["GroupId"] == {"Fn::GetAtt": [group, "GroupId"]}
+    ]
+    return [*inline, *separate]
+
+
+def statements(stacks: Stacks) -> Iterator[tuple[str, dict[str, Any]]]:
+    """Every statement of every identity policy, with the policy's logical id."""
+    for name, policy in stacks.of_type("AWS::IAM::Policy").items():
+        for statement in policy["PolicyDocument"]["Statement"]:
+            yield name, statement
+
+
+def listed(value: Any) -> list[Any]:
+    return value if isinstance(value, list) else [value]
+
+
+def test_a_sandbox_task_has_no_role(stacks: Stacks, everything: Stacks) -> None:
+    for each in both(stacks, everything):
+        tasks = {n: t for n, t in each.of_type("AWS::ECS::TaskDefinition").items() if n.startswith("SandboxTask")}
+        assert len(tasks) == 4
+        assert not any("TaskRoleArn" in task for task in tasks.values())
+
+
+def test_a_sandbox_task_carries_no_secret_and_cannot_gain_capabilities(stacks: Stacks) -> None:
+    for task in stacks.of_type("AWS::ECS::TaskDefinition").values():
+        (container,) = task["ContainerDefinitions"]
+        assert [variable["Name"] for variable in container["Environment"]] == ["SANDBOX_MEMORY_GIB"]
+        assert "Secrets" not in container
+        assert not container.get("Privileged", False)
+        assert "Add" not in container["LinuxParameters"]["Capabilities"]
+        assert "NET_RAW" in container["LinuxParameters"]["Capabilities"]["Drop"]
+
+
+def test_the_sandboxes_network_has_no_way_to_the_internet(stacks: Stacks, everything: Stacks) -> None:
+    assert stacks.of_type("AWS::EC2::InternetGateway") == {}
+    for each in both(stacks, everything):
+        assert each.of_type("AWS::EC2::NatGateway") == {}
+        subnets = {n: s for n, s in each.of_type("AWS::EC2::Subnet").items() if n.startswith("Network")}
+        assert subnets
+        assert not any(subnet.get("MapPublicIpOnLaunch") for subnet in subnets.values())
+        gateways = [a["VpcId"] for a in each.of_type("AWS::EC2::VPCGatewayAttachment").values()]
+        assert not any("Network" in json.dumps(vpc) for vpc in gateways)
+        defaults = [n for n, r in each.of_type("AWS::EC2::Route").items() if r.get("DestinationCidrBlock") == "0.0.0.0/0"]
+        assert not any(name.startswith("Network") for name in defaults)
+
+
+def test_a_sandbox_without_a_policy_reaches_nothing_but_what_its_image_is_pulled_through(stacks: Stacks) -> None:
+    (group,) = sandbox_groups(stacks)
+    rules = egress_of(stacks, group)
+    assert not any("CidrIp" in rule and rule["CidrIp"] != "255.255.255.255/32" for rule in rules)
+    assert sorted(rule["Description"] for rule in rules) == ["image pull: ECR", "image pull: layers in S3"]
+
+
+def test_a_sandbox_with_a_policy_reaches_the_proxys_port_besides(everything: Stacks) -> None:
+    (group,) = [name for name in sandbox_groups(everything) if name.startswith("Egress")]
+    ways = {(rule.get("CidrIp"), rule["FromPort"], rule["ToPort"], rule["Description"]) for rule in egress_of(everything, group)}
+    assert ways == {
+        ("10.43.0.0/24", 3128, 3128, "the egress proxy"),
+        (None, 443, 443, "image pull: ECR"),
+        (None, 443, 443, "image pull: layers in S3"),
+    }
+
+
+def test_no_sandbox_may_speak_to_the_whole_world(stacks: Stacks, everything: Stacks) -> None:
+    for each in both(stacks, everything):
+        for group in sandbox_groups(each):
+            assert "0.0.0.0/0" not in json.dumps(egress_of(each, group))
+            assert "::/0" not in json.dumps(egress_of(each, group))
+
+
+def test_only_the_tool_steps_group_may_open_a_connection_to_a_sandbox(everything: Stacks) -> None:
+    for group in sandbox_groups(everything):
+        incoming = [
+            rule
+            for rule in everything.of_type("AWS::EC2::SecurityGroupIngress").values()
+            if rule["GroupId"] == {"Fn::GetAtt": [group, "GroupId"]}
+        ]
+        assert "SecurityGroupIngress" not in everything.of_type("AWS::EC2::SecurityGroup")[group]
+        assert [(rule["FromPort"], rule["ToPort"]) for rule in incoming] == [(8080, 8080)]
+        assert "NetworkFunctionGroup" in json.dumps(incoming[0]["SourceSecurityGroupId"])
+
+
+def test_endpoints_refuse_credentials_of_other_accounts(stacks: Stacks) -> None:
+    own = {"StringEquals": {"aws:PrincipalAccount": {"Ref": "AWS::AccountId"}}}
+    layers = {"Fn::Join": ["", ["arn:", {"Ref": "AWS::Partition"}, ":s3:::prod-us-east-1-starport-layer-bucket/*"]]}
+    endpoints = stacks.of_type("AWS::EC2::VPCEndpoint")
+    assert len(endpoints) == 5
+    for name, endpoint in endpoints.items():
+        for statement in endpoint["PolicyDocument"]["Statement"]:
+            is_layers = json.dumps(statement["Resource"]).endswith('starport-layer-bucket/*"]]}') or (
+                statement["Resource"] in (layers, "arn:aws:s3:::prod-us-east-1-starport-layer-bucket/*")
+            )
+            assert statement.get("Condition") == own or (is_layers and statement["Action"] == "s3:GetObject"), name
+
+
+def test_the_resolver_answers_for_named_services_only(stacks: Stacks) -> None:
+    group = stacks.one("AWS::Route53Resolver::FirewallRuleGroup")
+    rules = sorted(group["FirewallRules"], key=lambda rule: rule["Priority"])
+    lists = stacks.of_type("AWS::Route53Resolver::FirewallDomainList")
+    domains = [lists[rule["FirewallDomainListId"]["Fn::GetAtt"][0]]["Domains"] for rule in rules]
+    assert [rule["Action"] for rule in rules] == ["ALLOW", "BLOCK"]
+    assert domains[1] == ["*"]
+    assert "*" not in domains[0]
+    assert len(stacks.of_type("AWS::Route53Resolver::FirewallRuleGroupAssociation")) == 1
+
+
+def test_the_table_is_encrypted_recoverable_and_kept(stacks: Stacks) -> None:
+    (name,) = stacks.of_type("AWS::DynamoDB::Table")
+    table = stacks.resources[name]
+    assert table["DeletionPolicy"] == table["UpdateReplacePolicy"] == "Retain"
+    assert {key: table["Properties"][key] for key in _TABLE} == _TABLE
+
+
+_TABLE = {
+    "BillingMode": "PAY_PER_REQUEST",
+    "DeletionProtectionEnabled": True,
+    "GlobalSecondaryIndexes": [
+        {
+            "IndexName": "GSI1",
+            "KeySchema": [
+                {"AttributeName": "GSI1PK", "KeyType": "HASH"},
+                {"AttributeName": "GSI1SK", "KeyType": "RANGE"},
+            ],
+            "Projection": {"ProjectionType": "KEYS_ONLY"},
+        }
+    ],
+    "KeySchema": [{"AttributeName": "PK", "KeyType": "HASH"}, {"AttributeName": "SK", "KeyType": "RANGE"}],
+    "PointInTimeRecoverySpecification": {"PointInTimeRecoveryEnabled": True},
+    "SSESpecification": {"SSEEnabled": True},
+    "TimeToLiveSpecification": {"AttributeName": "ttl", "Enabled": True},
+}
+
+
+def test_the_bucket_is_private_encrypted_and_kept(stacks: Stacks) -> None:
+    (name,) = stacks.of_type("AWS::S3::Bucket")
+    bucket = stacks.resources[name]
+    policy = json.dumps(stacks.one("AWS::S3::BucketPolicy"))
+    assert bucket["DeletionPolicy"] == "Retain"
+    assert bucket["Properties"] == {
+        "BucketEncryption": {"ServerSideEncryptionConfiguration": [{"ServerSideEncryptionByDefault": {"SSEAlgorithm": "AES256"}}]},
+        "LifecycleConfiguration": {"Rules": [{"AbortIncompleteMultipartUpload": {"DaysAfterInitiation": 7}, "Status": "Enabled"}]},
+        "OwnershipControls": {"Rules": [{"ObjectOwnership": "BucketOwnerEnforced"}]},
+        "PublicAccessBlockConfiguration": {
+            "BlockPublicAcls": True,
+            "BlockPublicPolicy": True,
+            "IgnorePublicAcls": True,
+            "RestrictPublicBuckets": True,
+        },
+    }
+    assert '"aws:SecureTransport": "false"' in policy
+
+
+def test_a_customer_key_encrypts_table_bucket_and_secret(everything: Stacks) -> None:
+    rule = everything.one("AWS::S3::Bucket")["BucketEncryption"]["ServerSideEncryptionConfiguration"][0]
+    assert rule["ServerSideEncryptionByDefault"]["SSEAlgorithm"] == "aws:kms"
+    assert everything.one("AWS::DynamoDB::Table")["SSESpecification"]["SSEType"] == "KMS"
+    assert "KmsKeyId" in everything.one("AWS::SecretsManager::Secret")
+    assert all(key["EnableKeyRotation"] for key in everything.of_type("AWS::KMS::Key").values())
+
+
+def test_only_the_egress_proxy_may_decrypt_domain_secrets(everything: Stacks) -> None:
+    (secrets_key,) = [name for name in everything.of_type("AWS::KMS::Key") if name.startswith("EgressSecretsKey")]
+    may_decrypt = [
+        name
+        for name, statement in statements(everything)
+        if secrets_key in json.dumps(statement["Resource"]) and any("Decrypt" in a for a in listed(statement["Action"]))
+    ]
+    may_encrypt = {
+        name
+        for name, statement in statements(everything)
+        if secrets_key in json.dumps(statement["Resource"]) and "kms:GenerateDataKey" in listed(statement["Action"])
+    }
+    assert [name.startswith("EgressTaskTaskRole") for name in may_decrypt] == [True]
+    assert {name[:26] for name in may_encrypt} == {"FunctionsResponsesRoleDefa", "FunctionsContainersRoleDef"}
+
+
+def test_the_content_key_is_a_reference_in_the_template_and_only_where_it_is_needed(stacks: Stacks) -> None:
+    holders = {
+        name: function["Environment"]["Variables"]["MOORAGE_CONTENT_KEY"]
+        for name, function in stacks.of_type("AWS::Lambda::Function").items()
+        if "MOORAGE_CONTENT_KEY" in function.get("Environment", {}).get("Variables", {})
+    }
+    assert all("{{resolve:secretsmanager:" in json.dumps(value) for value in holders.values())
+    assert not any("Authorizer" in name or "Hooks" in name for name in holders)
+
+
+def test_the_authorizer_reads_key_records_and_nothing_else(stacks: Stacks) -> None:
+    mine = [statement for name, statement in statements(stacks) if "AuthorizerRole" in name]
+    actions = {action for statement in mine for action in listed(statement["Action"])}
+    (lookup,) = [statement for statement in mine if "dynamodb:GetItem" in listed(statement["Action"])]
+    assert actions == {
+        "dynamodb:GetItem",
+        "logs:CreateLogStream",
+        "logs:PutLogEvents",
+        "xray:PutTelemetryRecords",
+        "xray:PutTraceSegments",
+    }
+    assert lookup["Condition"] == {"ForAllValues:StringLike": {"dynamodb:LeadingKeys": ["K#*"]}}
+
+
+def test_only_the_api_and_the_model_step_read_model_keys(everything: Stacks, stacks: Stacks) -> None:
+    for each in both(stacks, everything):
+        readers = {name for name, statement in statements(each) if "ssm:GetParameter" in listed(statement["Action"])}
+        assert all("ResponsesRole" in name or "ModelStepRole" in name for name in readers)
+
+
+_WITHOUT_RESOURCE = {
+    "ec2:AssignPrivateIpAddresses",
+    "ec2:CreateNetworkInterface",
+    "ec2:DeleteNetworkInterface",
+    "ec2:DescribeManagedPrefixLists",
+    "ec2:DescribeNetworkInterfaces",
+    "ec2:DescribeSubnets",
+    "ec2:UnassignPrivateIpAddresses",
+    "ecr:GetAuthorizationToken",
+    "logs:CreateLogDelivery",
+    "logs:DeleteLogDelivery",
+    "logs:DescribeLogGroups",
+    "logs:DescribeResourcePolicies",
+    "logs:GetLogDelivery",
+    "logs:ListLogDeliveries",
+    "logs:PutResourcePolicy",
+    "logs:UpdateLogDelivery",
+    "xray:GetSamplingRules",
+    "xray:GetSamplingTargets",
+    "xray:PutTelemetryRecords",
+    "xray:PutTraceSegments",
+}
+"""Actions that take no resource (service authorization reference)."""
+
+
+def test_a_star_for_a_resource_stands_only_where_the_action_takes_none(stacks: Stacks, everything: Stacks) -> None:
+    for each in both(stacks, everything):
+        for name, statement in statements(each):
+            if "*" not in listed(statement["Resource"]) or statement["Effect"] == "Deny":
+                continue
+            actions = set(listed(statement["Action"]))
+            is_bound = actions == {"ecs:ListTasks"} and "ecs:cluster" in json.dumps(statement["Condition"])
+            assert is_bound or actions <= _WITHOUT_RESOURCE, (name, actions - _WITHOUT_RESOURCE)
+
+
+def test_no_role_may_do_everything_in_a_service(stacks: Stacks, everything: Stacks) -> None:
+    for each in both(stacks, everything):
+        for name, statement in statements(each):
+            wide = [a for a in listed(statement["Action"]) if a == "*" or a.endswith(":*")]
+            assert wide == [], name
+
+
+def test_functions_may_run_only_the_task_definitions_of_this_deployment(stacks: Stacks) -> None:
+    runs = [statement for _, statement in statements(stacks) if "ecs:RunTask" in listed(statement["Action"])]
+    definitions = {name for name in stacks.of_type("AWS::ECS::TaskDefinition") if name.startswith("SandboxTask")}
+    assert runs
+    for statement in runs:
+        assert {resource["Ref"] for resource in statement["Resource"]} == definitions
+        assert "ecs:cluster" in json.dumps(statement["Condition"])
+
+
+def test_logs_hold_no_content(stacks: Stacks) -> None:
+    machine = stacks.one("AWS::StepFunctions::StateMachine")
+    stage = stacks.one("AWS::ApiGateway::Stage")
+    assert machine["LoggingConfiguration"]["IncludeExecutionData"] is False
+    assert [setting["DataTraceEnabled"] for setting in stage["MethodSettings"]] == [False]
+    assert not any(word in stage["AccessLogSetting"]["Format"] for word in ("Authorization", "requestBody", "querystring"))
+
+
+def test_every_log_group_forgets(stacks: Stacks, everything: Stacks) -> None:
+    for each in both(stacks, everything):
+        assert all(group["RetentionInDays"] == 30 for group in each.of_type("AWS::Logs::LogGroup").values())
+
+
+def test_cdk_nag_has_no_finding_without_a_reason(stacks: Stacks, everything: Stacks) -> None:
+    assert (stacks.findings, everything.findings) == ([], [])
+
+
+@pytest.mark.parametrize("kind", ["AWS::ECS::Service"])
+def test_without_egress_no_proxy_is_deployed(stacks: Stacks, kind: str) -> None:
+    assert stacks.of_type(kind) == {}
+
+
+def test_the_proxy_is_scaled_to_zero_at_rest(everything: Stacks) -> None:
+    assert everything.one("AWS::ECS::Service")["DesiredCount"] == 0
