@@ -875,7 +875,6 @@ def base_environment(config: Config) -> Dict[str, str]:
         "PYTHONUNBUFFERED": "1",
         "MPLBACKEND": "Agg",
         "PIP_DISABLE_PIP_VERSION_CHECK": "1",
-        **config.env,
     }
     proxy_url = config.egress.get("proxy_url")
     if proxy_url:
@@ -886,7 +885,7 @@ def base_environment(config: Config) -> Dict[str, str]:
     bundle = certificate_bundle(config)
     if bundle:
         environment.update(dict.fromkeys(CA_VARIABLES, bundle))
-    return environment
+    return {**environment, **config.env}
 
 
 CA_VARIABLES = (

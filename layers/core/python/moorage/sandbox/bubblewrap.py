@@ -25,6 +25,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from moorage import limits
+from moorage.egress import trust
 from moorage.errors import SandboxCapacity, SandboxError, SandboxGone
 from moorage.sandbox import seccomp
 from moorage.sandbox.control_groups import ControlGroups
@@ -37,6 +38,8 @@ TOOLBOX: Final = "/opt/toolbox"
 EGRESS: Final = "/run/egress"
 LISTENING_FD: Final = 3
 SECCOMP_FD: Final = 4
+CA_BUNDLE: Final = "/tmp/.exec/ca-certificates.crt"  # noqa: S108
+"""Written by the exec server: the system's certificates and the proxy's."""
 FALLBACK: Final = "/opt/fallback"
 """Last on the PATH: ``python``, where neither the toolbox nor the system has it under this name."""
 
@@ -243,10 +246,11 @@ def _closed_proc() -> list[str]:
 def server_config(site: Site, spec: SandboxSpec) -> dict[str, Any]:
     """What the exec server reads from its stdin."""
     toolbox = {"VIRTUAL_ENV": TOOLBOX} if site.toolbox else {}
+    egress = trust.environment(_proxy_url(spec.egress), CA_BUNDLE) if spec.egress else {}
     return {
         "token": spec.token,
         "listen": f"fd:{LISTENING_FD}",
-        "env": {**toolbox, **spec.env},
+        "env": {**toolbox, **egress, **spec.env},
         "path": ":".join([f"{SERVER}/bin", *([f"{TOOLBOX}/bin"] if site.toolbox else []), _SYSTEM_PATH, FALLBACK]),
         "python": f"{TOOLBOX}/bin/python" if site.toolbox else _PYTHON,
         "python_session": f"{SERVER}/python_session.py",
@@ -261,9 +265,13 @@ def server_config(site: Site, spec: SandboxSpec) -> dict[str, Any]:
     }
 
 
+def _proxy_url(egress: EgressSpec) -> str:
+    return trust.proxy_url(FORWARDER, egress.username, egress.password)
+
+
 def _egress_config(egress: EgressSpec) -> dict[str, str]:
     return {
-        "proxy_url": f"http://{egress.username}:{egress.password}@{FORWARDER}",
+        "proxy_url": _proxy_url(egress),
         "socket": f"{EGRESS}/{_socket_of(egress).name}",
         "ca_pem": egress.ca_pem,
     }

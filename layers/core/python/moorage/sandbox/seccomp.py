@@ -125,10 +125,10 @@ _AARCH64: Final = _COMMON | {
     "userfaultfd": 282,
     "kexec_file_load": 294,
 }
-# For each machine its AUDIT_ARCH, what is denied, and the numbers of clone, ioctl and socket.
+# For each machine its AUDIT_ARCH, what is denied, and the numbers of clone, ioctl, socket and prlimit64.
 _MACHINES: Final = {
-    "x86_64": (0xC000003E, _X86_64, 56, 16, 41),
-    "aarch64": (0xC00000B7, _AARCH64, 220, 29, 198),
+    "x86_64": (0xC000003E, _X86_64, 56, 16, 41, 302),
+    "aarch64": (0xC00000B7, _AARCH64, 220, 29, 198, 261),
 }
 _CLONE3: Final = 435
 _X32_BIT: Final = 0x40000000
@@ -156,7 +156,7 @@ _NR, _ARCH, _ARGUMENTS = 0, 4, 16
 
 def program(machine: str = "") -> bytes:
     """The filter as an array of ``struct sock_filter``. Raises :class:`KeyError` on a machine that has no table here."""
-    arch, denied, clone, ioctl, socket = _MACHINES[machine or platform.machine()]
+    arch, denied, clone, ioctl, socket, prlimit = _MACHINES[machine or platform.machine()]
     code = [
         _load(_ARCH),
         *_unless(_JUMP_EQUAL, arch, errno.EPERM),
@@ -176,6 +176,8 @@ def program(machine: str = "") -> bytes:
             _allow(),
         ],
     )
+    # Of another process of the same user, such as the exec server, anybody may change the limits; nobody may here.
+    code += _on_call(prlimit, [_load_argument(0), *_unless(_JUMP_EQUAL, 0, errno.EPERM), _allow()])
     families = [line for family in _FAMILIES for line in (_jump(_JUMP_EQUAL, family, 0, 1), _allow())]
     code += _on_call(
         socket,

@@ -1,0 +1,121 @@
+"""An exec server or a launcher as a process, and short ways to run commands through them."""
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import AsyncIterator, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from moorage.sandbox.exec_client import Ended, ExecClient, ExecEvent, Heartbeat, Output, Stream
+from moorage.sandbox.provisioner import Handle
+
+ROOT = Path(__file__).resolve().parents[3]
+EXEC_SERVER = ROOT / "functions" / "sandbox" / "exec_server.py"
+LAUNCHER = ROOT / "localstack" / "launcher.py"
+TOKEN = "a-token-of-at-least-32-characters"
+
+
+@dataclass(frozen=True)
+class Result:
+    stdout: str
+    stderr: str
+    outcome: str
+    exit_code: int
+
+    @property
+    def text(self) -> str:
+        return self.stdout + self.stderr
+
+
+async def run(client: ExecClient, command: str, *, timeout_ms: int = 20_000, chars: int = 20_000, **more: Any) -> Result:
+    """Run a command under a fresh id to its end."""
+    return result_of([event async for event in execute(client, command, timeout_ms=timeout_ms, chars=chars, **more)])
+
+
+def execute(
+    client: ExecClient, command: str, *, timeout_ms: int = 20_000, chars: int = 20_000, **more: Any
+) -> AsyncIterator[ExecEvent]:
+    return client.exec(new_id(), command, timeout_ms=timeout_ms, max_output_length=chars, **more)
+
+
+def new_id() -> str:
+    return f"exec_{os.urandom(8).hex()}"
+
+
+def text_of(events: list[ExecEvent], stream: Stream) -> str:
+    return "".join(event.text for event in events if isinstance(event, Output) and event.stream == stream)
+
+
+def result_of(events: list[ExecEvent]) -> Result:
+    last = events[-1]
+    assert isinstance(last, Ended)
+    return Result(text_of(events, "stdout"), text_of(events, "stderr"), last.outcome, last.exit_code)
+
+
+async def collect(events: AsyncIterator[ExecEvent]) -> list[ExecEvent]:
+    """All events but heartbeats, which come when they like."""
+    return [event async for event in events if not isinstance(event, Heartbeat)]
+
+
+@dataclass(frozen=True)
+class ServerProcess:
+    handle: Handle
+    workspace: Path
+    pid: int
+
+
+@contextmanager
+def exec_server(directory: Path, **config: Any) -> Iterator[ServerProcess]:
+    """A bare exec server, without a sandbox around it."""
+    socket, ready = directory / "exec.sock", directory / "log"
+    values = {
+        "token": TOKEN,
+        "listen": f"unix:{socket}",
+        "workspace": str(directory / "data"),
+        "home": str(directory / "home"),
+        "spool_dir": str(directory / "spool"),
+        "path": os.environ["PATH"],
+        "python": sys.executable,
+        **config,
+    }
+    reading, writing = os.pipe()
+    os.write(writing, json.dumps(values).encode())
+    os.close(writing)
+    with open(ready, "wb") as log:
+        command = [sys.executable, "-I", str(EXEC_SERVER), "--config-fd", str(reading)]
+        process = subprocess.Popen(command, pass_fds=(reading,), stdin=subprocess.DEVNULL, stdout=log, stderr=log)
+    os.close(reading)
+    try:
+        yield ServerProcess(Handle(f"unix:{socket}", TOKEN, "sbx_bare"), directory / "data", process.pid)
+    finally:
+        process.kill()
+        process.wait()
+
+
+@contextmanager
+def launcher(directory: Path, *options: str) -> Iterator[Path]:
+    """A launcher process; yields its socket."""
+    socket = directory / "launcher.sock"
+    command = [sys.executable, str(LAUNCHER), "--socket", str(socket), "--state-dir", str(directory / "state"), *options]
+    with open(directory / "launcher.log", "wb") as log:
+        process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=log, stderr=log)
+    try:
+        wait_for(socket.exists, process)
+        yield socket
+    finally:
+        process.terminate()
+        process.wait()
+
+
+def wait_for(condition: Any, process: subprocess.Popen[bytes]) -> None:
+    """Until the process has done it; fails when the process ends first."""
+    while not condition():
+        try:
+            process.wait(0.01)
+        except subprocess.TimeoutExpired:
+            continue
+        raise AssertionError(f"the process ended with {process.returncode}")

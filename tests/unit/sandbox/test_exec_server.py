@@ -1,0 +1,425 @@
+"""The exec protocol from outside: what a caller sees, whatever happens to its connection, the command or the server's patience."""
+
+import asyncio
+import json
+import os
+import signal
+from pathlib import Path
+
+import httpx
+import pytest
+from moorage.errors import SandboxError, SandboxFileMissing, SandboxGone
+from moorage.sandbox.exec_client import Ended, ExecClient, Health, Output, PythonEnded, SandboxFile, Started
+from moorage.sandbox.provisioner import Handle
+
+from tests.unit.sandbox.conftest import until_up
+from tests.unit.sandbox.support import (
+    TOKEN,
+    Result,
+    ServerProcess,
+    collect,
+    exec_server,
+    execute,
+    new_id,
+    result_of,
+    run,
+    text_of,
+)
+
+
+async def test_a_command_reports_both_streams_and_its_exit_code(client: ExecClient) -> None:
+    events = await collect(execute(client, "echo out; sleep 0.1; echo err >&2; exit 3"))
+    assert events == [Started(0), Output(1, "stdout", "out\n"), Output(2, "stderr", "err\n"), Ended(3, "exit", 3, 0, None)]
+
+
+async def test_a_command_sees_the_workspace_a_home_and_its_own_variables_only(client: ExecClient, server: ServerProcess) -> None:
+    result = await run(client, 'pwd; echo "$HOME" "$GREETING"; env | grep -ci token', env={"GREETING": "hello"})
+    assert result.stdout == f"{server.workspace}\n{server.workspace.parent}/home hello\n0\n"
+
+
+async def test_a_command_has_no_stdin_and_no_terminal(client: ExecClient) -> None:
+    assert await run(client, "cat; test -t 0 || test -t 1 || echo none") == Result("none\n", "", "exit", 0)
+
+
+async def test_a_command_reads_what_is_fed_to_it(client: ExecClient) -> None:
+    exec_id = new_id()
+    events = client.exec(exec_id, "wc -c", timeout_ms=5_000, max_output_length=100, has_stdin=True)
+    assert await anext(events) == Started(0)
+    await client.write_stdin(exec_id, b"x" * 200_000)
+    await client.write_stdin(exec_id, b"y", close=True)
+    assert text_of(await collect(events), "stdout") == "200001\n"
+
+
+async def test_a_command_without_stdin_takes_none(client: ExecClient) -> None:
+    exec_id = new_id()
+    await collect(client.exec(exec_id, "true", timeout_ms=5_000, max_output_length=100))
+    with pytest.raises(SandboxError, match="without stdin"):
+        await client.write_stdin(exec_id, b"x")
+
+
+async def test_a_long_command_goes_to_the_shell_as_well(client: ExecClient) -> None:
+    result = await run(client, "true " + "x" * 200_000 + "\necho $?; echo done")
+    assert result == Result("0\ndone\n", "", "exit", 0)
+
+
+async def test_an_id_runs_once_however_often_it_is_started(client: ExecClient, server: ServerProcess) -> None:
+    exec_id = new_id()
+    command = "echo run >> runs; sleep 0.2; cat runs"
+    streams = [client.exec(exec_id, command, timeout_ms=5_000, max_output_length=100) for _ in range(5)]
+    every = await asyncio.gather(*map(collect, streams))
+    assert all(events == [Started(0), Output(1, "stdout", "run\n"), Ended(2, "exit", 0, 0, None)] for events in every)
+
+
+async def test_an_id_belongs_to_one_command(client: ExecClient) -> None:
+    exec_id = new_id()
+    await collect(client.exec(exec_id, "true", timeout_ms=5_000, max_output_length=100))
+    with pytest.raises(SandboxError, match="another command"):
+        await collect(client.exec(exec_id, "false", timeout_ms=5_000, max_output_length=100))
+
+
+async def test_attaching_after_any_event_gives_exactly_the_rest(client: ExecClient) -> None:
+    exec_id = new_id()
+    command = "for i in 1 2 3 4 5; do echo $i; echo e$i >&2; sleep 0.05; done"
+    whole = await collect(client.exec(exec_id, command, timeout_ms=5_000, max_output_length=1_000))
+    for number in range(-1, len(whole) + 1):
+        assert await collect(client.attach(exec_id, after=number)) == whole[number + 1 :]
+
+
+async def test_a_connection_torn_at_any_event_loses_nothing(client: ExecClient) -> None:
+    command = "for i in 1 2 3 4 5 6; do echo $i; sleep 0.04; done; exit 7"
+    for torn_after in range(8):
+        exec_id, seen = new_id(), []
+        while not seen or not isinstance(seen[-1], Ended):
+            after = seen[-1].n if seen else -1
+            async with ExecClient(client.handle) as other:
+                events = other.exec(exec_id, command, timeout_ms=5_000, max_output_length=1_000, after=after)
+                async for event in events:
+                    seen.append(event)
+                    if len(seen) % (torn_after + 1) == 0:
+                        break
+                await events.aclose()
+        assert [event.n for event in seen] == list(range(len(seen)))
+        assert result_of(seen) == Result("1\n2\n3\n4\n5\n6\n", "", "exit", 7)
+
+
+async def test_an_unknown_id_is_a_sandbox_that_is_gone(client: ExecClient) -> None:
+    with pytest.raises(SandboxGone, match="started anew"):
+        await collect(client.attach("exec_never"))
+
+
+async def test_a_server_that_dies_in_the_middle_is_a_sandbox_that_is_gone(tmp_path: Path) -> None:
+    with exec_server(tmp_path) as process:
+        async with ExecClient(process.handle) as client:
+            await until_up(client)
+            events = execute(client, "sleep 60")
+            assert await anext(events) == Started(0)
+            os.kill(process.pid, signal.SIGKILL)
+            with pytest.raises(SandboxGone):
+                await collect(events)
+
+
+async def test_a_wrong_token_is_refused_everywhere(server: ServerProcess, client: ExecClient) -> None:
+    async with ExecClient(Handle(server.handle.endpoint, "x" * 32, "sbx")) as stranger:
+        with pytest.raises(SandboxError, match="token"):
+            await stranger.health()
+        with pytest.raises(SandboxError, match="token"):
+            await collect(execute(stranger, "echo hi"))
+        with pytest.raises(SandboxError, match="token"):
+            await stranger.list_files(str(server.workspace))
+
+
+async def test_health_names_the_protocol_and_counts_what_runs(client: ExecClient) -> None:
+    before = await client.health()
+    events = execute(client, "sleep 60")
+    assert await anext(events) == Started(0)
+    assert await client.health() == Health(1, before.boot_id, before.running + 1)
+    await events.aclose()
+
+
+async def test_the_last_words_before_a_time_out_are_kept(client: ExecClient) -> None:
+    result = await run(client, "echo started; sleep 60; echo never", timeout_ms=300)
+    assert result == Result("started\n", "", "timeout", 137)
+
+
+async def test_a_time_out_ends_the_whole_family(client: ExecClient, server: ServerProcess) -> None:
+    """Children in the background, and one that made itself a session of its own but kept the output."""
+    command = "sleep 61 & setsid sleep 62 & (setsid bash -c 'sleep 63' &) ; echo $$; wait; sleep 64"
+    result = await run(client, command, timeout_ms=400)
+    assert result.outcome == "timeout"
+    assert [line for line in sleeping() if line in {"61", "62", "63", "64"}] == []
+
+
+async def test_a_kill_ends_a_command_once(client: ExecClient) -> None:
+    exec_id = new_id()
+    events = client.exec(exec_id, "echo ready; sleep 65", timeout_ms=20_000, max_output_length=100)
+    assert [await anext(events), await anext(events)] == [Started(0), Output(1, "stdout", "ready\n")]
+    assert await client.kill(exec_id) is True
+    assert await collect(events) == [Ended(2, "killed", 137, 0, None)]
+    assert await client.kill(exec_id) is False
+    assert await client.kill("exec_never") is False
+
+
+async def test_a_background_service_lives_on_and_answers_the_next_command(client: ExecClient) -> None:
+    code = """
+import socket
+server = socket.create_server(("127.0.0.1", 0))
+print(server.getsockname()[1], flush=True)
+while True:
+    print("waiting", flush=True)  # to an output that nobody reads any more
+    connection, _ = server.accept()
+    connection.sendall(b"hello")
+    connection.close()
+"""
+    service = f"cat > service.py <<'PY'\n{code}\nPY\npython3 service.py & echo $!; sleep 0.5"
+    started = await run(client, service, timeout_ms=10_000)
+    pid, port, _ = started.stdout.split()
+    for _ in range(3):
+        answer = await run(client, f"exec 3<>/dev/tcp/127.0.0.1/{port}; cat <&3")
+        assert answer == Result("hello", "", "exit", 0)
+    await run(client, f"kill {pid}")
+
+
+async def test_a_command_that_kills_its_parent_and_itself_harms_nobody(client: ExecClient) -> None:
+    result = await run(client, "echo before; kill -9 $$")
+    assert result == Result("before\n", "", "exit", 137)
+    assert (await run(client, "echo after")).stdout == "after\n"
+
+
+async def test_a_command_that_deletes_its_working_directory_leaves_the_next_one_a_new_one(
+    client: ExecClient, server: ServerProcess
+) -> None:
+    await run(client, 'rm -rf "$PWD"')
+    assert not server.workspace.exists()
+    assert await run(client, "pwd; ls -A") == Result(f"{server.workspace}\n", "", "exit", 0)
+
+
+async def test_many_commands_run_at_the_same_time(client: ExecClient) -> None:
+    results = await asyncio.gather(*(run(client, f"sleep 0.3; echo {number}") for number in range(40)))
+    assert [result.stdout for result in results] == [f"{number}\n" for number in range(40)]
+
+
+async def test_silence_is_filled_with_heartbeats(server: ServerProcess, client: ExecClient) -> None:
+    async with raw_http(server) as http:
+        body = {"command": "sleep 5.5", "timeout_ms": 9_000, "max_output_length": 10}
+        response = await http.put(f"/v1/execs/{new_id()}", json=body, timeout=20)
+    assert [json.loads(line)["type"] for line in response.text.splitlines()] == ["started", "heartbeat", "exit"]
+
+
+async def test_a_slow_reader_costs_no_memory_and_holds_up_nobody(client: ExecClient, server: ServerProcess) -> None:
+    exec_id = new_id()
+    slow = client.exec(exec_id, "yes | head -c 300000000", timeout_ms=60_000, max_output_length=1_000_000)
+    assert await anext(slow) == Started(0)
+    await collect(client.attach(exec_id))
+    assert (await run(client, "echo free")).stdout == "free\n"
+    assert resident_mib(server.pid) < 80
+    assert len(text_of(await collect(slow), "stdout")) > 1_000_000
+
+
+async def test_a_hundred_megabytes_are_cut_and_kept_on_disk(client: ExecClient, server: ServerProcess) -> None:
+    before = resident_mib(server.pid)
+    events = await collect(execute(client, "head -c 100000000 /dev/zero | tr '\\0' x", timeout_ms=60_000, chars=100))
+    last = events[-1]
+    assert isinstance(last, Ended)
+    assert last.truncated_chars == 100_000_000 - 100
+    assert last.spool_path is not None
+    assert Path(last.spool_path).stat().st_size == 100_000_000
+    marker = f"\n… 99999900 chars truncated; full output: {last.spool_path} …\n"
+    assert text_of(events, "stdout") == "x" * 50 + marker + "x" * 50
+    assert resident_mib(server.pid) - before < 20
+
+
+async def test_bytes_that_are_not_utf_8_do_no_harm(client: ExecClient) -> None:
+    result = await run(client, r"printf 'a\xff\xfe\xc3'; sleep 0.1; printf '\xa9b\xe2\x82'; exit 0")
+    assert result.stdout == "a\ufffd\ufffdéb\ufffd"
+
+
+async def test_a_fork_bomb_ends_with_its_time_out(sandbox: ExecClient) -> None:
+    """In a sandbox: the limits on processes are per user, and here we are root."""
+    result = await run(sandbox, ":(){ :|:& };:; sleep 60", timeout_ms=1_500, chars=1_000)
+    assert result.outcome == "timeout"
+    assert (await run(sandbox, "echo alive")).stdout == "alive\n"
+
+
+async def test_a_command_that_cannot_be_started_says_so(client: ExecClient) -> None:
+    assert (await run(client, "/nowhere/program")).exit_code == 127
+    with pytest.raises(SandboxError, match="null byte"):
+        await run(client, "echo \0")
+
+
+@pytest.mark.parametrize(
+    ("body", "code"),
+    [
+        ({}, "invalid_request"),
+        ({"command": 3, "timeout_ms": 1, "max_output_length": 1}, "invalid_request"),
+        ({"command": "true", "timeout_ms": 0, "max_output_length": 1}, "invalid_request"),
+        ({"command": "true", "timeout_ms": True, "max_output_length": 1}, "invalid_request"),
+        ({"command": "true", "timeout_ms": 1, "max_output_length": -1}, "invalid_request"),
+    ],
+)
+async def test_a_request_that_makes_no_sense_is_refused(
+    client: ExecClient, server: ServerProcess, body: dict[str, object], code: str
+) -> None:
+    async with raw_http(server) as http:
+        response = await http.put(f"/v1/execs/{new_id()}", json=body)
+    assert (response.status_code, response.json()["error"]["code"]) == (400, code)
+
+
+async def test_what_is_not_http_is_dropped(client: ExecClient, server: ServerProcess) -> None:
+    reader, writer = await asyncio.open_unix_connection(server.handle.endpoint.removeprefix("unix:"))
+    writer.write(b"\x00\x01nonsense\r\n\r\n")
+    assert await reader.read() == b""
+    writer.close()
+    await writer.wait_closed()
+    await client.health()
+
+
+class TestFiles:
+    async def test_files_are_written_listed_read_and_deleted(self, client: ExecClient, server: ServerProcess) -> None:
+        await client.write_file("deep/er/data.bin", pieces(b"\x00\xff" * 100_000, b"end"))
+        await run(client, "cd deep && ln -s /etc/passwd link && mkfifo pipe && ln -s er er-link")
+        listing = await client.list_files(str(server.workspace))
+        found = {file.path: file for file in listing.files if file.path.startswith("deep/")}
+        assert {path: (file.kind, file.size) for path, file in found.items() if file.kind == "file"} == {
+            "deep/er/data.bin": ("file", 200_003)
+        }
+        assert {path: file.kind for path, file in found.items() if file.kind != "file"} == {
+            "deep/link": "symlink",
+            "deep/pipe": "other",
+            "deep/er-link": "symlink",
+        }
+        assert listing.is_complete
+        assert isinstance(found["deep/er/data.bin"], SandboxFile)
+        assert b"".join([piece async for piece in client.read_file("deep/er/data.bin")]) == b"\x00\xff" * 100_000 + b"end"
+        await client.delete_file("deep/er/data.bin")
+        await client.delete_file("deep/er/data.bin")
+        with pytest.raises(SandboxFileMissing):
+            await collect_bytes(client, "deep/er/data.bin")
+
+    @pytest.mark.parametrize("path", ["../log", "/etc/passwd", "a/../../log", "", "/", "."])
+    async def test_a_path_outside_is_refused(self, client: ExecClient, path: str) -> None:
+        with pytest.raises(SandboxError, match="not a path below"):
+            await collect_bytes(client, path)
+        with pytest.raises(SandboxError, match="not a path below"):
+            await client.write_file(path, pieces(b"x"))
+
+    async def test_no_link_leads_outside(self, client: ExecClient, server: ServerProcess) -> None:
+        await run(client, "mkdir -p links; cd links; ln -sfn /etc etc; ln -sf /etc/passwd passwd; mkfifo -m 666 fifo")
+        for path in ("links/etc/passwd", "links/passwd", "links/fifo", "links", "links/none"):
+            with pytest.raises(SandboxFileMissing):
+                await collect_bytes(client, path)
+        with pytest.raises(SandboxError, match="cannot be written"):
+            await client.write_file("links/etc/new", pieces(b"x"))
+        await client.write_file("links/passwd", pieces(b"replaced"))
+        assert (await run(client, "cat links/passwd; test -L links/passwd || echo file")).stdout == "replacedfile\n"
+        assert "root:" in Path("/etc/passwd").read_text()
+
+    async def test_an_upload_that_breaks_off_leaves_the_old_file(self, client: ExecClient, server: ServerProcess) -> None:
+        await client.write_file("kept.txt", pieces(b"old"))
+
+        async def broken() -> object:
+            yield b"new"
+            raise OSError("torn")
+
+        with pytest.raises(OSError, match="torn"):
+            await client.write_file("kept.txt", broken())  # type: ignore[arg-type]
+        assert await collect_bytes(client, "kept.txt") == b"old"
+        assert [f.path for f in (await client.list_files(str(server.workspace))).files if "upload" in f.path] == []
+
+    async def test_a_name_that_is_not_utf_8_is_listed_as_something_else(self, client: ExecClient, server: ServerProcess) -> None:
+        await run(client, r"mkdir -p odd; touch odd/$(printf '\xff') 'odd/new'$'\n''line'")
+        files = {f.path: f.kind for f in (await client.list_files(str(server.workspace))).files if f.path.startswith("odd/")}
+        assert files == {"odd/\ufffd": "other", "odd/new\nline": "file"}
+
+    async def test_a_tree_that_is_too_deep_makes_the_listing_incomplete(self, tmp_path: Path) -> None:
+        with exec_server(tmp_path) as process:
+            async with ExecClient(process.handle) as client:
+                await until_up(client)
+                await run(client, "for i in $(seq 300); do mkdir d && cd d && touch f; done")
+                listing = await client.list_files(str(process.workspace))
+                assert (len(listing.files), listing.is_complete) == (99, False)
+
+
+class TestPython:
+    async def test_variables_live_on_and_the_last_value_is_the_result(self, client: ExecClient) -> None:
+        await python(client, "import math\nx = 20")
+        output, ended = await python(client, "print('got', x)\nx + math.floor(1.5)")
+        assert output == ("got 20\n", "")
+        assert (ended.outcome, ended.exit_code, ended.result, ended.session_started) == ("exit", 0, "21", False)
+
+    async def test_an_exception_is_a_traceback_of_the_users_code_only(self, client: ExecClient) -> None:
+        output, ended = await python(client, "def f():\n    return 1 / 0\nf()")
+        assert "ZeroDivisionError: division by zero" in output[1]
+        assert "return 1 / 0" in output[1]
+        assert "python_session" not in output[1]
+        assert ended.exit_code == 1
+
+    async def test_a_time_out_ends_the_session_and_the_next_run_says_so(self, client: ExecClient) -> None:
+        await python(client, "y = 1")
+        output, ended = await python(client, "print('on it')\nwhile True: pass", timeout_ms=500)
+        assert (output[0], ended.outcome) == ("on it\n", "timeout")
+        output, ended = await python(client, "'y' in globals()")
+        assert (ended.result, ended.session_started) == ("False", True)
+
+    async def test_runs_wait_for_each_other_and_repeat_nothing(self, client: ExecClient) -> None:
+        await python(client, "log = []")
+        ids = [new_id() for _ in range(4)] * 2
+        code = "import time; time.sleep(0.1); log.append(1)"
+        await asyncio.gather(*(python(client, code, exec_id=exec_id) for exec_id in ids))
+        assert (await python(client, "len(log)"))[1].result == "4"
+
+    async def test_code_that_meddles_with_the_session_only_loses_it(self, client: ExecClient) -> None:
+        meddling = "import os\nfor fd in range(3, 64):\n    try: os.write(fd, b'garbage\\n' * 3)\n    except OSError: pass"
+        await python(client, meddling, timeout_ms=2_000)
+        await python(client, "import os; os._exit(3)")
+        assert (await python(client, "1 + 1"))[1].result == "2"
+        assert (await run(client, "echo alive")).stdout == "alive\n"
+
+    async def test_large_code_and_large_output_pass(self, client: ExecClient) -> None:
+        output, ended = await python(client, f"s = {'z' * 300_000!r}\nprint(s)\nlen(s)", chars=100)
+        assert ended.result == "300000"
+        assert ended.truncated_chars == 300_001 - 100
+        assert output[0].startswith("z" * 50 + "\n… 299901 chars truncated")
+
+
+async def python(
+    client: ExecClient, code: str, *, timeout_ms: int = 20_000, chars: int = 10_000, exec_id: str | None = None
+) -> tuple[tuple[str, str], PythonEnded]:
+    events = [event async for event in client.python(exec_id or new_id(), code, timeout_ms=timeout_ms, max_output_length=chars)]
+    last = events[-1]
+    assert isinstance(last, PythonEnded)
+    texts = {stream: "".join(e.text for e in events if isinstance(e, Output) and e.stream == stream) for stream in ("stdout", "stderr")}
+    return (texts["stdout"], texts["stderr"]), last
+
+
+def raw_http(server: ServerProcess) -> httpx.AsyncClient:
+    transport = httpx.AsyncHTTPTransport(uds=server.handle.endpoint.removeprefix("unix:"))
+    return httpx.AsyncClient(transport=transport, base_url="http://sandbox", headers={"authorization": f"Bearer {TOKEN}"})
+
+
+async def pieces(*data: bytes):  # type: ignore[no-untyped-def]
+    for piece in data:
+        yield piece
+
+
+async def collect_bytes(client: ExecClient, path: str) -> bytes:
+    return b"".join([piece async for piece in client.read_file(path)])
+
+
+def sleeping() -> list[str]:
+    """The arguments of all running ``sleep`` processes."""
+    found = []
+    for entry in Path("/proc").glob("[0-9]*/cmdline"):
+        try:
+            words = entry.read_bytes().split(b"\0")
+        except OSError:
+            continue
+        if words[0].endswith(b"sleep") and len(words) > 1:
+            found.append(words[1].decode())
+    return found
+
+
+def resident_mib(pid: int) -> float:
+    for line in Path(f"/proc/{pid}/status").read_text().splitlines():
+        if line.startswith("VmRSS"):
+            return int(line.split()[1]) / 1024
+    raise AssertionError("the server has gone")
