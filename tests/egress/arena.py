@@ -12,6 +12,7 @@ import asyncio
 import base64
 import gzip
 import hashlib
+import io
 import json
 import os
 import signal
@@ -19,6 +20,7 @@ import ssl
 import subprocess
 import sys
 import time
+import zipfile
 import zlib
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict
@@ -163,7 +165,7 @@ class Internet:
         host = next((line[6:] for line in head.decode("latin-1").split("\r\n") if line.lower().startswith("host: ")), "")
         kind, _, argument = path[1:].partition("?")
         extra = []
-        content = f"hello from {host}\n".encode()
+        content, media = f"hello from {host}\n".encode(), "text/plain"
         match kind.split("/")[0]:
             case "echo":
                 content = head + body
@@ -183,11 +185,31 @@ class Internet:
                 content = b"x" * int(argument)
             case "redirect":
                 extra.append(f"Location: {argument}")
+            case "simple":
+                content = b'<a href="/files/tiny-1.0-py3-none-any.whl">tiny-1.0-py3-none-any.whl</a>' if "tiny" in path else b""
+                media = "text/html"
+            case "files":
+                content, media = _wheel(), "application/octet-stream"
+            case "npm":
+                version = {
+                    "name": "tiny",
+                    "version": "1.2.3",
+                    "dist": {"tarball": f"https://{host}/files/tiny.tgz", "shasum": "0" * 40},
+                }
+                content = json.dumps({"name": "tiny", "dist-tags": {"latest": "1.2.3"}, "versions": {"1.2.3": version}}).encode()
+                media = "application/json"
+            case "git":
+                content = b"0123456789012345678901234567890123456789\trefs/heads/main\n"
+            case "cargo":
+                content = json.dumps({"dl": f"https://{host}/cargo/dl", "api": f"https://{host}/crates"}).encode()
+            case "crates":
+                crate = {"name": "tiny", "max_version": "1.2.3", "description": "small"}
+                content = json.dumps({"crates": [crate], "meta": {"total": 1}}).encode()
             case "pieces":
                 await self._in_pieces(writer, head)
                 return
         status = "302 Found" if kind == "redirect" else "200 OK"
-        lines = [f"HTTP/1.1 {status}", "Content-Type: text/plain", f"Content-Length: {len(content)}", *extra]
+        lines = [f"HTTP/1.1 {status}", f"Content-Type: {media}", f"Content-Length: {len(content)}", *extra]
         writer.write("\r\n".join(lines).encode("latin-1") + b"\r\n\r\n" + (b"" if method == "HEAD" else content))
         await writer.drain()
 
@@ -214,6 +236,21 @@ class Internet:
         await writer.drain()
         frame = await reader.read(1000)
         note["raw"] += f"frame of {len(frame)} bytes"
+
+
+def _wheel() -> bytes:
+    """The smallest package that pip and uv install."""
+    files = {
+        "tiny.py": "VALUE = 1\n",
+        "tiny-1.0.dist-info/METADATA": "Metadata-Version: 2.1\nName: tiny\nVersion: 1.0\n",
+        "tiny-1.0.dist-info/WHEEL": "Wheel-Version: 1.0\nGenerator: tests\nRoot-Is-Purelib: true\nTag: py3-none-any\n",
+    }
+    record = "".join(f"{name},,\n" for name in [*files, "tiny-1.0.dist-info/RECORD"])
+    buffer = io.BytesIO()
+    with zipfile.ZipFile(buffer, "w") as wheel:
+        for name, text in {**files, "tiny-1.0.dist-info/RECORD": record}.items():
+            wheel.writestr(name, text)
+    return buffer.getvalue()
 
 
 class Arena:

@@ -10,7 +10,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -21,6 +21,11 @@ from moorage.egress.trust import combined_bundle, environment, proxy_url
 ROOT = Path(__file__).resolve().parents[2]
 TENANT = "tenant-1"
 _WAIT_SECONDS_MAX = 10.0
+
+
+_ELSEWHERE = {"uv": shutil.which("uv"), "cargo": os.path.expanduser("~/.cargo"), "rustup": os.path.expanduser("~/.rustup")}
+TOOLS = {name: Path(found).resolve() for name, found in _ELSEWHERE.items() if found and Path(found).exists()}
+"""Tools that live outside /usr."""
 
 
 @dataclass(frozen=True)
@@ -94,7 +99,6 @@ def wait_until(is_so: Callable[[], bool], what: str = "it never came true") -> N
 @dataclass
 class Sandbox:
     process: "subprocess.Popen[str]"
-    tools: dict[str, str] = field(default_factory=dict)
 
     def order(self, what: str, **details: Any) -> Any:
         assert self.process.stdin is not None
@@ -176,10 +180,19 @@ def sandbox(arena: ArenaClient, tmp_path_factory: pytest.TempPathFactory) -> Ite
     ca = (arena.directory / "ca" / "egress-ca.pem").read_text()
     upstream = (arena.directory / "upstream-ca.pem").read_text()
     (certificates / "bundle.pem").write_text(combined_bundle(ca, upstream))
-    binds = [str(path) for path in (ROOT / ".venv", Path(sys.base_prefix), Path("/etc/ssl"), Path("/etc/alternatives"))]
+    binds = [
+        ROOT / ".venv",
+        ROOT / ".venv-toolbox",
+        Path(sys.base_prefix),
+        Path("/etc/ssl"),
+        Path("/etc/alternatives"),
+        *TOOLS.values(),
+    ]
     command = ["bwrap", *_WALLS, "--tmpfs", "/root", "--tmpfs", "/home"]
     for path in binds:
-        command += ["--ro-bind-try", path, path]
+        command += ["--ro-bind-try", str(path), str(path)]
+    # wget and other users of GnuTLS read no variable: they find the bundle in the system's place.
+    command += ["--ro-bind", str(certificates / "bundle.pem"), "/etc/ssl/certs/ca-certificates.crt"]
     command += ["--bind", str(arena.directory / "proxy"), "/run/egress", "--ro-bind", str(certificates), "/run/ca"]
     command += ["--ro-bind", str(Path(__file__).with_name("puppet.py")), "/run/puppet.py", "--chdir", "/tmp"]
     command += ["--setenv", "PATH", "/usr/bin:/bin:/usr/sbin", "--setenv", "HOME", "/tmp", "--setenv", "LC_ALL", "C.UTF-8"]

@@ -3,12 +3,15 @@
 Two rules of thumb decide between the many variables. Those that *replace* a program's own CAs must name the whole bundle (the
 system's and the proxy's), or tunnelled connections to ordinary hosts would fail; those that *add* to them take the same bundle
 without harm. And every spelling is set, since programs differ in which they read: curl takes ``http_proxy`` in lower case only,
-Go and Node either, Java none of them.
+Go and Node either.
+
+Java reads none of these: it has trust stores in a format of its own and takes proxy credentials only from a program's code. Node
+before 22.21 reads the proxy only in npm. ``docs/egress.md`` says how to help both.
 """
 
 from pathlib import Path
 from typing import Final
-from urllib.parse import quote, urlsplit
+from urllib.parse import quote
 
 NO_PROXY: Final = "localhost,127.0.0.1,::1"
 """Servers that the commands start themselves."""
@@ -27,12 +30,6 @@ def proxy_url(address: str, username: str, password: str) -> str:
 
 def environment(proxy: str, ca_bundle: str) -> dict[str, str]:
     """The variables of every command in a sandbox whose proxy is ``proxy`` and whose bundle of CAs lies at ``ca_bundle``."""
-    parts = urlsplit(proxy)
-    java = " ".join(
-        f"-D{scheme}.proxyHost={parts.hostname} -D{scheme}.proxyPort={parts.port} -D{scheme}.proxyUser={parts.username} "
-        f"-D{scheme}.proxyPassword={parts.password}"
-        for scheme in ("http", "https")
-    )
     return {
         **dict.fromkeys(("HTTP_PROXY", "HTTPS_PROXY", "http_proxy", "https_proxy", "ALL_PROXY", "all_proxy"), proxy),
         **dict.fromkeys(("NO_PROXY", "no_proxy"), NO_PROXY),
@@ -57,8 +54,6 @@ def environment(proxy: str, ca_bundle: str) -> dict[str, str]:
         "UV_NATIVE_TLS": "1",
         "UV_SYSTEM_CERTS": "1",
         "RUSTUP_USE_CURL": "1",
-        # Java reads neither; an empty disabledSchemes allows a password on CONNECT. The trust store is a PEM file's neighbour.
-        "JAVA_TOOL_OPTIONS": f"{java} -Djdk.http.auth.tunneling.disabledSchemes= -Djava.net.useSystemProxies=false",
     }
 
 
