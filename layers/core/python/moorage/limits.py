@@ -85,6 +85,9 @@ BATCH_EVENTS_BYTES_MAX: Final = 4 * KIB
 BATCH_SECONDS_MAX: Final = 0.08
 """... or at this age, while a client reads along through the log."""
 
+BATCH_GATHER_SECONDS: Final = 0.005
+"""A due flush waits this long, because items end and begin in bursts: one write instead of three."""
+
 INLINE_BATCH_SECONDS_MAX: Final = 5.0
 """The same for a step whose client is fed directly: the log only has to bound what a crash loses."""
 
@@ -221,6 +224,9 @@ CONDITIONAL_WRITES_MAX: Final = 20
 INPUT_FILE_BYTES_MAX: Final = 50 * MIB
 """One ``input_file`` or ``input_image``, given by id, data or URL, as a model gets it. ``file_data``: 73,400,320 base64 characters
 (OpenAPI) are 52.5 MiB."""
+
+INPUT_INLINE_BYTES_MAX: Final = 1 * MIB
+"""A longer file is only named to a model that has it in its container: it reads there what it needs."""
 
 FETCH_SECONDS_MAX: Final = 60
 FETCH_REDIRECTS_MAX: Final = 5

@@ -59,7 +59,7 @@ from moorage.store.containers import (
     SandboxRecord,
     sandbox_attribute,
 )
-from moorage.store.files import Clock, File, Files, file_name
+from moorage.store.files import Clock, File, Files, file_name, free_name
 from moorage.store.table import Record, Table
 from moorage.wire.queries import Page
 from moorage.wire.tools import NetworkPolicy
@@ -99,6 +99,15 @@ class LiveContainer:
 
     async def aclose(self) -> None:
         await self.client.aclose()
+
+
+@dataclass(frozen=True, slots=True)
+class Incoming:
+    """A file on its way into a container."""
+
+    filename: str
+    """Its name under ``/mnt/data``."""
+    chunks: Callable[[], AsyncIterator[bytes]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -264,17 +273,30 @@ class Containers:
         if all(row.key != file.key for row in await self._store.files(record)):
             await self._blobs.delete(file.key)
 
+    async def put_inputs(self, record: ContainerRecord, inputs: Sequence[Incoming]) -> ContainerRecord:
+        """Put the files of a request's input at ``/mnt/data/<filename>``. One that was put there before stays as it is now, changed
+        or not: clients without state send their whole history every time."""
+        rows = await self._store.files(record)
+        before = {row.path: row for row in rows}
+        _check_room(rows, [WORKSPACE + each.filename for each in inputs])
+        known = _known(rows)
+        blobs = await _bounded(lambda each: self._put_content(record, each.chunks(), known, limits.FILE_BYTES_MAX), inputs)
+        new = {
+            WORKSPACE + each.filename: self._row(record, WORKSPACE + each.filename, blob)
+            for each, blob in zip(inputs, blobs, strict=True)
+            if not _has(before.get(WORKSPACE + each.filename), blob.sha256)
+        }
+        return await self._add_rows(record, list(new.values())) if new else record
+
     async def _copy_in(self, record: ContainerRecord, files: Sequence[File]) -> ContainerRecord:
         rows = await self._store.files(record)
-        stored = {row.path: row.sha256 for row in rows}
+        before = {row.path: row for row in rows}
         placed: dict[str, File] = {}
         for file in files:
-            path = WORKSPACE + file.filename
-            if stored.get(path) == file.sha256:
-                continue
-            placed[_free_path(path, placed)] = file
-        _check_room(rows, placed)
-        copies = await _bounded(lambda place: self._copy(record, *place), placed.items())
+            placed[free_name(file.filename, placed)] = file
+        new = {WORKSPACE + name: file for name, file in placed.items() if not _has(before.get(WORKSPACE + name), file.sha256)}
+        _check_room(rows, new)
+        copies = await _bounded(lambda place: self._copy(record, *place), new.items())
         return await self._add_rows(record, copies) if copies else record
 
     async def _copy(self, record: ContainerRecord, path: str, file: File) -> ContainerFile:
@@ -295,6 +317,7 @@ class Containers:
             source="user",
             sha256=blob.sha256,
             key=blob.key,
+            origin=blob.sha256,
         )
 
     async def _add_rows(self, record: ContainerRecord, rows: Sequence[ContainerFile]) -> ContainerRecord:
@@ -342,6 +365,17 @@ class Containers:
         """All stored files; none of a container that is gone."""
         record = await self._store.peek(tenant_id, container_id)
         return [] if record is None else await self._store.files(record)
+
+    async def is_news(self, live: LiveContainer) -> bool:
+        """Whether the model has still to be told that the container has been revived; True once for each incarnation."""
+        record = live.record
+        if record.incarnation == 1 or record.told >= record.incarnation:
+            return False
+        try:
+            await self._store.change(record, set={"told": record.incarnation}, condition={"told": record.told})
+        except ConditionFailed:
+            return False
+        return True
 
     async def confirm_gone(self, live: LiveContainer) -> bool:
         """After a :class:`SandboxGone`: True if the sandbox is dead (the next :meth:`ensure` revives the container), False if only
@@ -545,7 +579,7 @@ class Containers:
         notes = [note for _, note in stored if note is not None]
         now = int(self._clock())
         saved += [
-            replace(row, path=absolute(file), created_at=now, source="assistant", stamp=stamp_of(file))
+            replace(row, path=absolute(file), created_at=now, source="assistant", stamp=stamp_of(file), origin=None)
             for row, file in change.renamed
         ]
         await self._store.put_files(saved)
@@ -585,10 +619,13 @@ class Containers:
             key=blob.key,
             staged_in=record.incarnation,
             stamp=stamp_of(file),
+            origin=earlier.origin if earlier is not None else None,
         ), None
 
     async def _new_notes(self, record: ContainerRecord, notes: tuple[str, ...]) -> tuple[str, ...]:
         """The notes, if they are others than those that were given last."""
+        if not notes and not record.noted:
+            return ()
         noted = hashlib.sha256("\n".join(notes).encode()).hexdigest() if notes else ""
         current = await self._store.get(record.tenant_id, record.id)
         if noted == current.noted:
@@ -739,16 +776,9 @@ def _check_room(rows: Sequence[ContainerFile], paths: Iterable[str]) -> None:
         raise too_many_container_files(limits.ARTIFACTS_MAX)
 
 
-def _free_path(path: str, taken: Mapping[str, object]) -> str:
-    """``report.csv``, or ``report-2.csv`` if another file of the same request bears that name."""
-    stem, dot, suffix = path.rpartition(".")
-    if not dot or stem.endswith("/"):
-        stem, suffix = path, ""
-    candidate, number = path, 1
-    while candidate in taken:
-        number += 1
-        candidate = f"{stem}-{number}{dot if suffix else ''}{suffix}"
-    return candidate
+def _has(row: ContainerFile | None, sha256: str) -> bool:
+    """Whether this content was put there before, or is there now."""
+    return row is not None and sha256 in (row.origin, row.sha256)
 
 
 def _known(rows: Sequence[ContainerFile]) -> dict[str, str]:

@@ -56,6 +56,8 @@ class ContainerRecord:
     """Counts files that came in through the API ..."""
     files_staged: int = 0
     """... and up to where they have been written into the sandbox."""
+    told: int = 0
+    """The incarnation that the model has been told of."""
     noted: str = ""
     """Hash of the notes about unsaved files that the model has been given."""
     is_deleted: bool = False
@@ -83,6 +85,9 @@ class ContainerFile:
     """The incarnation whose sandbox has it; 0 if none has had it yet."""
     stamp: str | None = None
     """Time, size and inode of the file in that sandbox; a difference means that it was changed."""
+
+    origin: str | None = None
+    """SHA-256 of what the user put there, even if it has been changed since: giving the same again changes nothing."""
 
     @property
     def id(self) -> str:
@@ -366,6 +371,7 @@ def _container_record(container: ContainerRecord) -> Record:
         "sandbox": sandbox_attribute(container.sandbox),
         "files_added": container.files_added,
         "files_staged": container.files_staged,
+        "told": container.told,
         "noted": container.noted,
         "is_deleted": container.is_deleted,
     }
@@ -387,6 +393,7 @@ def container_of(record: Record) -> ContainerRecord:
         sandbox=None if sandbox is None else SandboxRecord(**sandbox),
         files_added=record["files_added"],
         files_staged=record["files_staged"],
+        told=record["told"],
         noted=record["noted"],
         is_deleted=record["is_deleted"],
     )
@@ -406,6 +413,7 @@ def _file_record(file: ContainerFile) -> Record:
         "key": file.key,
         "staged_in": file.staged_in,
         "stamp": file.stamp,
+        "origin": file.origin,
     }
 
 
@@ -421,4 +429,5 @@ def _file(record: Record) -> ContainerFile:
         key=record["key"],
         staged_in=record["staged_in"],
         stamp=record["stamp"],
+        origin=record["origin"],
     )

@@ -4,7 +4,7 @@ The bytes are written before the record and deleted before it, so that a file th
 breaks off can be repeated.
 """
 
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Container
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -186,6 +186,18 @@ def file_name(raw: str) -> str:
     if printable in ("", ".", ".."):
         return "file"
     return printable.encode("utf-8", "ignore")[: limits.FILE_NAME_BYTES_MAX].decode("utf-8", "ignore")
+
+
+def free_name(name: str, taken: Container[str]) -> str:
+    """``report.csv``, or ``report-2.csv`` if that name is taken."""
+    stem, dot, suffix = name.rpartition(".")
+    if not stem:
+        stem, dot, suffix = name, "", ""
+    candidate, number = name, 1
+    while candidate in taken:
+        number += 1
+        candidate = f"{stem}-{number}{dot}{suffix}"
+    return candidate
 
 
 def _records(file: File) -> list[Record]:

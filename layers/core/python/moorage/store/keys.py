@@ -216,3 +216,13 @@ def conversation_objects(tenant_id: str, conversation_id: str) -> str:
 
 def conversation_object(tenant_id: str, conversation_id: str, name: str) -> str:
     return f"{conversation_objects(tenant_id, conversation_id)}{name}"
+
+
+def input_item(tenant_id: str, item_id: str) -> str:
+    """What the URLs of an input item gave is kept under the item's id."""
+    return f"T#{tenant_id}#I#{item_id}"
+
+
+def input_objects(tenant_id: str, item_id: str) -> str:
+    """Prefix of what the URLs of an input item gave."""
+    return f"T/{tenant_id}/I/{item_id}/"

@@ -1,0 +1,167 @@
+"""Fetch a URL that a user gave, without becoming their way into private networks.
+
+The name is resolved once, every address it has is judged, and the connection goes to a judged address with the name as SNI and
+``Host``: what a second lookup would say (DNS rebinding) never matters. Redirects are judged anew, hop by hop. No cookies, no
+credentials, no proxy of the environment. The ranges are those of the egress proxy (``egress/policy.py``).
+"""
+
+import asyncio
+import socket
+import ssl
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import dataclass, field
+from typing import Final
+from urllib.parse import unquote
+
+import httpx
+
+from moorage import limits
+from moorage.egress.policy import classify
+from moorage.errors import MoorageError
+
+_REDIRECTS: Final = frozenset({301, 302, 303, 307, 308})
+_ADDRESSES_TRIED_MAX: Final = 3
+
+
+class FetchError(MoorageError):
+    """The URL was refused or could not be fetched; the message may be shown to the user."""
+
+
+async def system_addresses(host: str, port: int) -> list[str]:
+    """The addresses that the system's resolver gives."""
+    loop = asyncio.get_running_loop()
+    try:
+        found = await loop.getaddrinfo(host, port, type=socket.SOCK_STREAM)
+    except (OSError, UnicodeError) as error:
+        raise FetchError("its host has no address") from error
+    return list(dict.fromkeys(str(entry[4][0]) for entry in found))
+
+
+@dataclass(frozen=True, slots=True)
+class Download:
+    """An answer that has begun."""
+
+    url: str
+    """Where it came from in the end."""
+    media_type: str
+    filename: str
+    """The last segment of the path; empty if there is none."""
+    chunks: AsyncIterator[bytes]
+    """Raises :class:`FetchError` when it gets too long or breaks off."""
+
+
+@dataclass(frozen=True, slots=True)
+class Fetcher:
+    own_networks: tuple[str, ...] = ()
+    """The deployment's own ranges: refused although they may be public."""
+    allowed_networks: tuple[str, ...] = ()
+    """Private ranges that the operator has opened."""
+    ports: tuple[int, ...] = (80, 443)
+    addresses: Callable[[str, int], Awaitable[list[str]]] = system_addresses
+    tls: Callable[[], ssl.SSLContext] = field(default=ssl.create_default_context)
+
+    @asynccontextmanager
+    async def open(self, url: str, *, bytes_max: int) -> AsyncIterator[Download]:
+        """Fetch an http(s) URL; use as ``async with``. Raises :class:`FetchError`."""
+        try:
+            async with asyncio.timeout(limits.FETCH_SECONDS_MAX), AsyncExitStack() as stack:
+                place, response = await self._follow(stack, url)
+                _check(response, bytes_max)
+                media_type = response.headers.get("content-type", "").partition(";")[0].strip().lower()
+                filename = unquote(place.path.rsplit("/", 1)[-1])
+                yield Download(str(place), media_type, filename, _bounded(response, bytes_max))
+        except TimeoutError as error:
+            raise FetchError(f"it took longer than {limits.FETCH_SECONDS_MAX} seconds") from error
+
+    async def _follow(self, stack: AsyncExitStack, url: str) -> tuple[httpx.URL, httpx.Response]:
+        """The first answer that is no redirect, and where it stands."""
+        place = _parsed(url)
+        for _ in range(limits.FETCH_REDIRECTS_MAX + 1):
+            response = await self._ask(stack, place)
+            if response.status_code not in _REDIRECTS:
+                return place, response
+            location = response.headers.get("location", "")
+            target = _parsed(str(place.join(location)) if location else "")
+            if place.scheme == "https" and target.scheme != "https":
+                raise FetchError("it redirects from https to http")
+            place = target
+        raise FetchError(f"it redirects more than {limits.FETCH_REDIRECTS_MAX} times")
+
+    async def _ask(self, stack: AsyncExitStack, place: httpx.URL) -> httpx.Response:
+        host = place.raw_host.decode("ascii")
+        port = place.port or (443 if place.scheme == "https" else 80)
+        if port not in self.ports:
+            raise FetchError(f"port {port} is not allowed")
+        addresses = await self._judged(host, port)
+        # The context loads every certificate of the system: only where it is needed.
+        verify: ssl.SSLContext | bool = self.tls() if place.scheme == "https" else False
+        client = await stack.enter_async_context(httpx.AsyncClient(verify=verify, trust_env=False, follow_redirects=False))
+        headers = {
+            "host": place.netloc.decode("ascii"),
+            "user-agent": "moorage",
+            "accept": "*/*",
+            # A compressed answer could grow without bound after it was counted.
+            "accept-encoding": "identity",
+        }
+        problem: httpx.HTTPError | None = None
+        for address in addresses[:_ADDRESSES_TRIED_MAX]:
+            request = client.build_request(
+                "GET", place.copy_with(host=address), headers=headers, extensions={"sni_hostname": host}
+            )
+            try:
+                response = await client.send(request, stream=True)
+            except httpx.ConnectError as error:
+                problem = error
+                continue
+            except (httpx.HTTPError, httpx.InvalidURL) as error:
+                raise FetchError("the server did not answer") from error
+            stack.push_async_callback(response.aclose)
+            return response
+        raise FetchError("the server cannot be reached") from problem
+
+    async def _judged(self, host: str, port: int) -> list[str]:
+        """The host's addresses. One that is refused refuses the name: an honest one has no private addresses beside public ones."""
+        addresses = await self.addresses(host, port)
+        for address in addresses:
+            if classify(address, self.own_networks, self.allowed_networks) is not None:
+                raise FetchError("its host is not a public address")
+        if not addresses:
+            raise FetchError("its host has no address")
+        return addresses
+
+
+def _parsed(url: str) -> httpx.URL:
+    try:
+        place = httpx.URL(url)
+    except (httpx.InvalidURL, ValueError) as error:
+        raise FetchError("it is not a valid URL") from error
+    if place.scheme not in ("http", "https"):
+        raise FetchError("only http and https are allowed")
+    if not place.raw_host:
+        raise FetchError("it names no host")
+    if place.userinfo:
+        raise FetchError("it must not hold a user name or password")
+    return place.copy_with(fragment=None)
+
+
+def _check(response: httpx.Response, bytes_max: int) -> None:
+    if response.status_code != httpx.codes.OK:
+        raise FetchError(f"the server answered {response.status_code}")
+    if response.headers.get("content-encoding", "identity").lower() != "identity":
+        raise FetchError("the server sent it compressed without being asked")
+    length = response.headers.get("content-length", "")
+    if length.isdigit() and int(length) > bytes_max:
+        raise FetchError(f"it is larger than {bytes_max} bytes")
+
+
+async def _bounded(response: httpx.Response, bytes_max: int) -> AsyncIterator[bytes]:
+    size = 0
+    try:
+        async for chunk in response.aiter_raw():
+            size += len(chunk)
+            if size > bytes_max:
+                raise FetchError(f"it is larger than {bytes_max} bytes")
+            yield chunk
+    except httpx.HTTPError as error:
+        raise FetchError("the server broke off") from error

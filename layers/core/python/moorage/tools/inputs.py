@@ -1,0 +1,303 @@
+"""Files and images in the input: for the model they become data, for the container they become files under ``/mnt/data``.
+
+``input_file`` comes as ``file_id``, ``file_data`` or ``file_url``, ``input_image`` as ``file_id`` or ``image_url``. What a URL gave is
+kept under the id of its item for as long as responses are: every later step and turn sees the same bytes (a prompt that changed
+would lose its cache), and the server is asked once. An image's URL is left to the model's provider.
+"""
+
+import base64
+import binascii
+import hashlib
+import mimetypes
+import re
+from collections.abc import AsyncIterator, Callable, Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any, Final, Protocol
+from urllib.parse import unquote, urlsplit
+
+from moorage import limits
+from moorage.errors import ApiError, bad_request
+from moorage.sandbox.containers import Incoming
+from moorage.store import keys, schema
+from moorage.store.blobs import Blobs
+from moorage.store.containers import WORKSPACE
+from moorage.store.files import Clock, Files, file_name, free_name
+from moorage.store.table import Table
+from moorage.tools.fetch import Fetcher, FetchError
+
+Item = dict[str, Any]
+Part = dict[str, Any]
+
+KIND: Final = "inputs"
+_DATA_URL: Final = re.compile(r"data:([\w.+/-]*)(?:;[\w=.+-]+)*?;base64,", re.ASCII)
+_MAGIC: Final = (
+    (b"\x89PNG\r\n", "image/png"),
+    (b"\xff\xd8\xff", "image/jpeg"),
+    (b"GIF8", "image/gif"),
+    (b"RIFF", "image/webp"),
+    (b"%PDF-", "application/pdf"),
+)
+"""What content begins with, and its type: a file's name may lie, and a model refuses an image under a wrong type."""
+
+_SHOWN_WITH_CONTAINER: Final = ("application/pdf", "text/")
+"""Types that a model gets to read although the file is in its container too."""
+
+
+class Resources(Protocol):
+    """What of the runtime is needed here."""
+
+    @property
+    def table(self) -> Table: ...
+    @property
+    def blobs(self) -> Blobs: ...
+    @property
+    def files(self) -> Files: ...
+    @property
+    def clock(self) -> Clock: ...
+    @property
+    def settings(self) -> "Networks": ...
+
+
+class Networks(Protocol):
+    """The settings that say what may be fetched."""
+
+    @property
+    def egress_own_networks(self) -> tuple[str, ...]: ...
+    @property
+    def egress_allowed_networks(self) -> tuple[str, ...]: ...
+    @property
+    def egress_ports(self) -> tuple[int, ...]: ...
+    @property
+    def retention_seconds(self) -> int: ...
+
+
+async def resolve_inputs(
+    resources: Resources, tenant_id: str, items: Sequence[Item], *, has_container: bool = False
+) -> list[Item]:
+    """The items with the content of their files and images as data URLs, as every provider takes them.
+
+    With a container a file is also named by its path there, and one that a model cannot read (or that is longer than
+    ``limits.INPUT_INLINE_BYTES_MAX``) is only named. Raises :class:`ApiError` for what cannot be had.
+    """
+    return await _inputs(resources).resolve(tenant_id, items, has_container=has_container)
+
+
+async def admit_inputs(resources: Resources, tenant_id: str, items: Sequence[Item]) -> None:
+    """Look up the files and fetch the URLs of a new request's items, so that it fails at once if it must."""
+    await _inputs(resources).admit(tenant_id, items)
+
+
+async def files_to_stage(resources: Resources, tenant_id: str, items: Iterable[Item]) -> list[Incoming]:
+    """The ``input_file`` parts of the items, for ``Containers.put_inputs``."""
+    return await _inputs(resources).to_stage(tenant_id, items)
+
+
+async def forget_inputs(resources: Resources, tenant_id: str, items: Iterable[Item]) -> None:
+    """Erase what the items' URLs gave: the response was deleted, or was not to be stored."""
+    await _inputs(resources).forget(tenant_id, items)
+
+
+async def purge_inputs(resources: Resources, now: float) -> int:
+    """Erase what has been kept for the whole retention; answers of how many items. Harmless to repeat."""
+    return await _inputs(resources).purge_due(now)
+
+
+def _inputs(resources: Resources) -> "Inputs":
+    settings = resources.settings
+    return Inputs(
+        resources.table,
+        resources.blobs,
+        resources.files,
+        Fetcher(settings.egress_own_networks, settings.egress_allowed_networks, settings.egress_ports),
+        clock=resources.clock,
+        retention_seconds=settings.retention_seconds,
+    )
+
+
+class Inputs:
+    def __init__(
+        self, table: Table, blobs: Blobs, files: Files, fetcher: Fetcher, *, clock: Clock, retention_seconds: int
+    ) -> None:
+        self._table = table
+        self._blobs = blobs
+        self._files = files
+        self._fetcher = fetcher
+        self._clock = clock
+        self._retention_seconds = retention_seconds
+
+    async def resolve(self, tenant_id: str, items: Sequence[Item], *, has_container: bool) -> list[Item]:
+        return [await self._resolved(tenant_id, item, has_container) if _media(item) else item for item in items]
+
+    async def admit(self, tenant_id: str, items: Iterable[Item]) -> None:
+        for item in items:
+            for part in _media(item):
+                await self._source(tenant_id, item, part)
+
+    async def to_stage(self, tenant_id: str, items: Iterable[Item]) -> list[Incoming]:
+        staged: list[Incoming] = []
+        for item in items:
+            taken: set[str] = set()
+            for part in _media(item):
+                if part["type"] == "input_file":
+                    source = await self._source(tenant_id, item, part)
+                    staged.append(Incoming(_free(source.filename, taken), source.chunks))
+        return staged
+
+    async def forget(self, tenant_id: str, items: Iterable[Item]) -> None:
+        for item in items:
+            if any("file_url" in part for part in _media(item)):
+                await self._blobs.delete_prefix(keys.input_objects(tenant_id, item["id"]))
+                await self._table.delete(keys.input_item(tenant_id, item["id"]), keys.PURGE)
+
+    async def purge_due(self, now: float) -> int:
+        entries = await self._table.query(keys.due_list(KIND), up_to=keys.due(int(now), "~"), index=schema.INDEX)
+        records = await self._table.get_many((entry["PK"], entry["SK"]) for entry in entries)
+        for record in records:
+            await self._blobs.delete_prefix(keys.input_objects(record["tenant_id"], record["item_id"]))
+            await self._table.delete(record["PK"], record["SK"])
+        return len(records)
+
+    async def _resolved(self, tenant_id: str, item: Item, has_container: bool) -> Item:
+        field = _field(item)
+        parts: list[Part] = []
+        taken: set[str] = set()
+        for part in item[field]:
+            if not _is_media(part):
+                parts.append(part)
+                continue
+            try:
+                source = await self._source(tenant_id, item, part)
+            except ApiError as error:
+                # It was there when the item came in. An old file that is gone must not end the conversation that spoke of it.
+                parts.append(_note(f"[{part['type'].removeprefix('input_')} not available: {error.message}]"))
+                continue
+            if part["type"] == "input_image":
+                parts.append(await _shown_image(part, source))
+            else:
+                parts += await _shown_file(part, source, _free(source.filename, taken), has_container)
+        return {**item, field: parts}
+
+    async def _source(self, tenant_id: str, item: Item, part: Part) -> "_Source":
+        """Where the content of a part is. Raises :class:`ApiError` if it cannot be had."""
+        filename = part.get("filename")
+        if "file_id" in part:
+            file = await self._files.get(tenant_id, part["file_id"], param="input")
+            return _Source(filename or file.filename, file.bytes, lambda: self._files.content(file))
+        if "file_url" in part:
+            url = part["file_url"]
+            key, size = await self._fetched(tenant_id, item["id"], url)
+            name = filename or unquote(urlsplit(url).path.rsplit("/", 1)[-1])
+            return _Source(name or "file", size, lambda: self._blobs.get_stream(key))
+        content, media_type = _decoded(part["file_data"])
+        return _Source(filename or "file", len(content), lambda: _once(content), media_type)
+
+    async def _fetched(self, tenant_id: str, item_id: str, url: str) -> tuple[str, int]:
+        """Where the URL's content lies, and its size; it is fetched if it does not lie there yet."""
+        key = keys.input_objects(tenant_id, item_id) + hashlib.sha256(url.encode()).hexdigest()[:32]
+        size = await self._blobs.size(key)
+        if size is not None:
+            return key, size
+        due_at = int(self._clock()) + self._retention_seconds
+        await self._table.put(
+            {
+                "PK": keys.input_item(tenant_id, item_id),
+                "SK": keys.PURGE,
+                "GSI1PK": keys.due_list(KIND),
+                "GSI1SK": keys.due(due_at, item_id),
+                "tenant_id": tenant_id,
+                "item_id": item_id,
+            }
+        )
+        try:
+            async with self._fetcher.open(url, bytes_max=limits.INPUT_FILE_BYTES_MAX) as download:
+                blob = await self._blobs.put_stream(key, download.chunks, bytes_max=limits.INPUT_FILE_BYTES_MAX)
+        except FetchError as error:
+            raise bad_request(f"Could not fetch '{url[:200]}': {error}.", param="input", code="invalid_file_url") from error
+        return key, blob.bytes
+
+
+@dataclass(frozen=True, slots=True)
+class _Source:
+    filename: str
+    size: int
+    chunks: Callable[[], AsyncIterator[bytes]]
+    media_type: str = ""
+    """As the client gave it; empty if it gave none."""
+
+    async def data_url(self) -> str:
+        content = b"".join([chunk async for chunk in self.chunks()])
+        return f"data:{_media_type(self, content)};base64,{base64.b64encode(content).decode()}"
+
+
+async def _shown_image(part: Part, source: _Source) -> Part:
+    if source.size > limits.INPUT_FILE_BYTES_MAX:
+        return _note(f"[image {source.filename}: {source.size} bytes are too many to show]")
+    rest = {key: value for key, value in part.items() if key != "file_id"}
+    return {**rest, "image_url": await source.data_url()}
+
+
+async def _shown_file(part: Part, source: _Source, name: str, has_container: bool) -> list[Part]:
+    """The file as data, or a note of it, or both."""
+    notes = [_note(f"[The file {source.filename} ({source.size} bytes) is at {WORKSPACE}{name}]")] if has_container else []
+    kind = source.media_type or mimetypes.guess_type(source.filename)[0] or ""
+    if has_container and (source.size > limits.INPUT_INLINE_BYTES_MAX or not kind.startswith(_SHOWN_WITH_CONTAINER)):
+        return notes
+    if source.size > limits.INPUT_FILE_BYTES_MAX:
+        return [_note(f"[file {source.filename}: {source.size} bytes are too many to show]")]
+    rest = {key: value for key, value in part.items() if key not in ("file_id", "file_url")}
+    return [*notes, {**rest, "filename": source.filename, "file_data": await source.data_url()}]
+
+
+def _media_type(source: _Source, content: bytes) -> str:
+    for beginning, media_type in _MAGIC:
+        if content.startswith(beginning):
+            return media_type
+    return source.media_type or mimetypes.guess_type(source.filename)[0] or "application/octet-stream"
+
+
+def _field(item: Item) -> str:
+    """Where an item's parts stand."""
+    return "content" if item.get("type") == "message" else "output"
+
+
+def _media(item: Item) -> list[Part]:
+    """The file and image parts of a message or a tool's output whose content is not in them as a provider wants it."""
+    parts = item.get(_field(item))
+    return [part for part in parts if _is_media(part)] if isinstance(parts, list) else []
+
+
+def _is_media(part: Any) -> bool:
+    match part:
+        case {"type": "input_file"}:
+            return True
+        case {"type": "input_image", "file_id": _}:
+            return True
+        case _:
+            return False
+
+
+def _decoded(data: str) -> tuple[bytes, str]:
+    """The bytes of ``file_data`` (a data URL, or bare base64) and their type, empty if it names none."""
+    match = _DATA_URL.match(data)
+    try:
+        return base64.b64decode(data[match.end() :] if match else data, validate=True), match[1] if match else ""
+    except (binascii.Error, ValueError) as error:
+        raise bad_request(
+            "'file_data' must be base64, or a data URL with base64 ('data:application/pdf;base64,...').",
+            param="input",
+            code="invalid_file_data",
+        ) from error
+
+
+def _free(filename: str, taken: set[str]) -> str:
+    name = free_name(file_name(filename), taken)
+    taken.add(name)
+    return name
+
+
+def _note(text: str) -> Part:
+    return {"type": "input_text", "text": text}
+
+
+async def _once(content: bytes) -> AsyncIterator[bytes]:
+    yield content
