@@ -2,8 +2,8 @@
 
 import asyncio
 from collections.abc import AsyncIterator
-from contextlib import suppress
-from typing import Any, Final
+from contextlib import aclosing
+from typing import Any
 
 from fastapi import APIRouter, Request
 from starlette.responses import Response, StreamingResponse
@@ -12,28 +12,17 @@ from moorage import limits
 from moorage.api import sse
 from moorage.api.answers import JsonResponse
 from moorage.api.bodies import read_body
-from moorage.errors import ApiError, MoorageError, bad_request
+from moorage.api.foreground import Foreground, erase, status_of
+from moorage.errors import ApiError, bad_request
 from moorage.loop import finish, recover, tool_step
-from moorage.loop.create import Inline, Prepared, prepare, start_background, start_sandbox
+from moorage.loop.create import Prepared, prepare, start_background, start_sandbox
 from moorage.runtime import Runtime
-from moorage.store.event_log import FINAL_TYPES, Event
-from moorage.store.executions import ENDED
-from moorage.store.responses import Snapshot, StoredResponse
+from moorage.store.responses import Snapshot
 from moorage.wire.queries import parse_page, parse_retrieval
 from moorage.wire.requests import CreateRequest, parse_create
 from moorage.wire.responses import deleted, list_object, listed_item
 
 router = APIRouter()
-
-_STATUS_OF: Final = {
-    "rate_limit_exceeded": 429,
-    "insufficient_quota": 429,
-    "context_length_exceeded": 400,
-    "invalid_prompt": 400,
-    "model_not_found": 404,
-}
-"""HTTP status of a response that failed before it put anything out, by the error's code; the others are 502."""
-
 
 @router.post("/responses")
 async def create(request: Request) -> Response:
@@ -43,10 +32,10 @@ async def create(request: Request) -> Response:
     headers = {"x-moorage-notice": " ".join(wanted.notices)} if wanted.notices else {}
     if wanted.background:
         return await _create_in_background(runtime, prepared, wanted, headers)
-    run = _Foreground(runtime, prepared, wanted.include_obfuscation)
+    run = Foreground(runtime, prepared)
     if wanted.stream:
-        return sse.stream(run.chunks(), headers)
-    return await run.answer(headers)
+        return sse.stream(_chunks(run, include_obfuscation=wanted.include_obfuscation), headers)
+    return await _answer(run, headers)
 
 
 async def _create_in_background(
@@ -62,123 +51,39 @@ async def _create_in_background(
     return JsonResponse(queued, headers=headers)
 
 
-class _Foreground:
-    """One foreground response and the client that waits for it."""
+async def _chunks(run: Foreground, *, include_obfuscation: bool) -> AsyncIterator[bytes]:
+    async with aclosing(run.batches()) as batches:
+        async for events in batches:
+            yield sse.encode(events, include_obfuscation=include_obfuscation) if events else sse.KEEP_ALIVE
 
-    def __init__(self, runtime: Runtime, prepared: Prepared, include_obfuscation: bool) -> None:
-        self._runtime = runtime
-        self._prepared = prepared
-        self._include_obfuscation = include_obfuscation
-        self._events: asyncio.Queue[Event | None] = asyncio.Queue()
-        self._inline = Inline(runtime, prepared, self._events.put_nowait)
-        self._last = -1
 
-    async def chunks(self) -> AsyncIterator[bytes]:
-        """The stream: events of this process first, then, after a hand-over, those of the log."""
-        task = self._start()
-        try:
-            is_final = False
-            while not is_final:
-                events = await self._next()
-                if events is None:
-                    break
-                if not events:
-                    yield sse.KEEP_ALIVE
-                    continue
-                self._last = events[-1]["sequence_number"]
-                is_final = events[-1]["type"] in FINAL_TYPES
-                yield sse.encode(events, include_obfuscation=self._include_obfuscation)
-            await task
-            if not is_final:
-                log = self._runtime.responses.log_of(self._prepared.stored)
-                async for chunk in sse.tail(log, self._last, include_obfuscation=self._include_obfuscation):
-                    yield chunk
-        finally:
-            self._leave(task)
+async def _answer(run: Foreground, headers: dict[str, str]) -> Response:
+    """The response object when it has ended. After a minute of silence the body begins with white space, which JSON allows, so that
+    no idle limit on the way cuts the connection."""
+    task = asyncio.create_task(run.final())
+    done, _ = await asyncio.wait({task}, timeout=limits.JSON_SILENCE_SECONDS)
+    if not done:
+        return StreamingResponse(_patiently(task), media_type="application/json", headers=headers)
+    response = await task
+    if response["status"] == "failed" and not response["output"]:
+        raise _as_error(response["error"])
+    return JsonResponse(response, headers=headers)
 
-    async def answer(self, headers: dict[str, str]) -> Response:
-        """The response object when it has ended. After a minute of silence the body begins with white space, which JSON allows,
-        so that no idle limit on the way cuts the connection."""
-        task = asyncio.create_task(self._final())
-        done, _ = await asyncio.wait({task}, timeout=limits.JSON_SILENCE_SECONDS)
-        if not done:
-            return StreamingResponse(self._patiently(task), media_type="application/json", headers=headers)
-        response = await task
-        if response["status"] == "failed" and not response["output"]:
-            raise _as_error(response["error"])
-        return JsonResponse(response, headers=headers)
 
-    async def _patiently(self, task: asyncio.Task[dict[str, Any]]) -> AsyncIterator[bytes]:
-        try:
-            while not task.done():
-                yield b" "
-                await asyncio.wait({task}, timeout=limits.KEEP_ALIVE_SECONDS)
-            yield bytes(JsonResponse(await task).body)
-        finally:
-            task.cancel()
-
-    async def _final(self) -> dict[str, Any]:
-        task = self._start()
-        try:
-            while True:
-                events = await self._next()
-                if events is None:
-                    break
-                if events:
-                    self._last = events[-1]["sequence_number"]
-                    if events[-1]["type"] in FINAL_TYPES:
-                        final: dict[str, Any] = events[-1]["response"]
-                        return final
-            await task
-            async for batch in self._runtime.responses.log_of(self._prepared.stored).tail(self._last):
-                if batch and batch[-1]["type"] in FINAL_TYPES:
-                    ended: dict[str, Any] = batch[-1]["response"]
-                    return ended
-            raise AssertionError("a log's tail ended without a final event")
-        finally:
-            self._leave(task)
-
-    def _start(self) -> asyncio.Task[None]:
-        task = asyncio.create_task(self._inline.run())
-        task.add_done_callback(lambda _: self._events.put_nowait(None))
-        return task
-
-    async def _next(self) -> list[Event] | None:
-        """What has come, at least one event; an empty list after a silence, None when no more will come from here."""
-        try:
-            first = await asyncio.wait_for(self._events.get(), limits.KEEP_ALIVE_SECONDS)
-        except TimeoutError:
-            return []
-        if first is None:
-            return None
-        events = [first]
-        while not self._events.empty():
-            event = self._events.get_nowait()
-            if event is None:
-                self._events.put_nowait(None)
-                break
-            events.append(event)
-        return events
-
-    def _leave(self, task: asyncio.Task[None]) -> None:
-        """The stream is over or its client is gone. What has been handed over goes on; the rest is cancelled."""
-        if not task.done() and not self._inline.is_handed_over:
-            task.cancel()
-            self._runtime.keep(asyncio.create_task(self._abandon(task)))
-        elif not self._prepared.stored.is_stored and self._inline.is_handed_over:
-            self._runtime.keep(asyncio.create_task(erase(self._runtime, self._prepared.stored)))
-
-    async def _abandon(self, task: asyncio.Task[None]) -> None:
-        with suppress(asyncio.CancelledError, MoorageError):
-            await task
-        if not self._inline.is_handed_over:
-            await self._inline.abandon()
+async def _patiently(task: asyncio.Task[dict[str, Any]]) -> AsyncIterator[bytes]:
+    try:
+        while not task.done():
+            yield b" "
+            await asyncio.wait({task}, timeout=limits.KEEP_ALIVE_SECONDS)
+        yield bytes(JsonResponse(await task).body)
+    finally:
+        task.cancel()
 
 
 def _as_error(error: dict[str, Any]) -> ApiError:
     """A response that failed before it put anything out answers like a request that failed."""
     code = error["code"]
-    status = _STATUS_OF.get(code, 502)
+    status = status_of(code)
     kind = {429: "rate_limit_error", 502: "server_error"}.get(status, "invalid_request_error")
     return ApiError(status, error["message"], type=kind, code=code)
 
@@ -228,17 +133,6 @@ async def delete(request: Request, response_id: str) -> Response:
         await _stop(runtime, snapshot)
     await erase(runtime, snapshot.stored)
     return JsonResponse(deleted(response_id, "response"))
-
-
-async def erase(runtime: Runtime, stored: StoredResponse) -> None:
-    """Remove everything of a response, once nothing can write to it any more."""
-    if stored.is_looping or not stored.is_stored:
-        deadline = asyncio.get_running_loop().time() + limits.ERASE_WAIT_SECONDS
-        while asyncio.get_running_loop().time() < deadline:
-            if await runtime.executions.status(stored.execution) in (None, *ENDED):
-                break
-            await asyncio.sleep(limits.TAIL_POLL_SECONDS_MAX)
-    await runtime.responses.delete(stored.tenant_id, stored.response_id)
 
 
 @router.post("/responses/{response_id}/cancel")
