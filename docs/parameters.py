@@ -14,6 +14,7 @@ HEADINGS = {
     "item": "Input items",
     "item_field": "Fields of items that are treated specially",
     "part": "Content parts",
+    "route": "Routes",
 }
 
 INTRODUCTION = """\
@@ -24,6 +25,8 @@ Every parameter of `POST /v1/responses`, every tool with its fields, every input
 silently. Anything that is not in these tables is refused with the code `unknown_parameter` or `invalid_value`.
 
 A row covers what lies below it, unless that has a row of its own. `[]` stands for the entries of a list, `<type>` for a variant.
+The last table holds the routes that the openai SDK has for these resources.
+
 This page is made from `docs/parameters.toml` by `docs/parameters.py`; tests compare the table with the newest openai SDK and send
 every refused request.
 """

@@ -2,8 +2,10 @@
 
 import re
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
+import openai
 import orjson
 import pytest
 from moorage.api import containers, uploads
@@ -29,6 +31,36 @@ def served() -> set[tuple[str, str]]:
         for route in router.routes
         for method in route.methods - {"HEAD"}  # type: ignore[attr-defined]
     }
+
+
+_CALL = re.compile(
+    r'self\._(?P<kind>get|post|delete|get_api_list)\(\s*(?:path_template\()?\s*f?"(?P<path>[^"]+)"(?P<rest>.*?)\n        \)', re.DOTALL
+)
+SDK_RESOURCES = ("responses", "conversations", "containers", "files", "uploads", "models", "skills", "vector_stores", "webhooks")
+
+
+def called_by_the_sdk() -> set[tuple[str, str]]:
+    """Methods and paths that the SDK's resources call, read from its source."""
+    folder = Path(openai.__file__).parent / "resources"
+    files = [path for name in SDK_RESOURCES for path in [folder / f"{name}.py", *(folder / name).rglob("*.py")] if path.exists()]
+    calls = [call for path in files for call in _CALL.finditer(path.read_text())]
+    return {(_method(call), "/v1" + re.sub(r"\{[^}]*?(\w+)[^\w}]*\}", r"{\1}", call["path"])) for call in calls}
+
+
+def _method(call: re.Match[str]) -> str:
+    if call["kind"] != "get_api_list":
+        return call["kind"].upper()
+    return "POST" if 'method="post"' in call["rest"] else "GET"
+
+
+def test_every_route_that_the_sdk_calls_is_served_or_refused_in_the_table() -> None:
+    rows = {row["name"]: row["status"] for row in parameters.load()["route"]}
+    refused = {name for name, status in rows.items() if status == "refused"}
+    calls = {f"{method} {path}" for method, path in called_by_the_sdk()}
+    assert len(calls) > 60
+    honoured = {call for call in calls if not any(call == row or call.split()[1].startswith(row) for row in refused)}
+    assert honoured == {name for name, status in rows.items() if status == "honoured"}
+    assert honoured == {f"{method} {path}" for method, path in documented()}
 
 
 def nodes(value: Any) -> Iterator[dict[str, Any]]:

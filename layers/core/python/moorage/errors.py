@@ -277,9 +277,9 @@ def unparsable_body(reason: str) -> ApiError:
     return bad_request(f"We could not parse the JSON body of your request: {reason}.", code="invalid_json")
 
 
-def duplicate_item(item_id: str) -> ApiError:
+def duplicate_item(param: str, item_id: str) -> ApiError:
     return bad_request(
-        f"Duplicate item found with id {item_id}. Remove duplicate items from your input and try again.", param="input"
+        f"Duplicate item found with id {item_id}. Remove duplicate items from your input and try again.", param=param
     )
 
 

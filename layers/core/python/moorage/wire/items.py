@@ -30,7 +30,7 @@ from moorage.wire.shapes import (
     wrong_type,
     wrong_value,
 )
-from moorage.wire.tools import ITEM_TOOL, LOCAL_ENVIRONMENT, PROGRAMMATIC_REASON
+from moorage.wire.tools import ITEM_TOOL, LOCAL_ENVIRONMENT, PROGRAMMATIC_REASON, client_execution
 
 Item = dict[str, Any]
 
@@ -472,23 +472,16 @@ _COMPUTER_CALL_OUTPUT: Final = Shape(
 )
 
 
-def _searched_by_client(item: Item) -> None:
-    if item.get("execution", "client") != "client":
-        raise Problem(lambda param: errors.unsupported_value(param, "server", "Tool search runs in the client only."), "execution")
-
-
 _TOOL_SEARCH_CALL: Final = Shape(
     {"type": constant("tool_search_call"), "call_id": _call_id, "arguments": free},
-    {**_COMMON, "status": _status, "execution": choice("server", "client")},
-    check=_searched_by_client,
+    {**_COMMON, "status": _status, "execution": client_execution},
 )
 
 _item_tools: Final = array(ITEM_TOOL, items_max=limits.TOOLS_MAX)
 
 _TOOL_SEARCH_OUTPUT: Final = Shape(
     {"type": constant("tool_search_output"), "call_id": _call_id, "tools": _item_tools},
-    {**_COMMON, "status": _status, "execution": choice("server", "client")},
-    check=_searched_by_client,
+    {**_COMMON, "status": _status, "execution": client_execution},
 )
 
 _ADDITIONAL_TOOLS: Final = Shape({"type": constant("additional_tools"), "role": constant("developer"), "tools": _item_tools}, _COMMON)
@@ -577,7 +570,7 @@ def _check_ids(items: list[Item]) -> None:
     for entry in items:
         item_id = entry["id"]
         if item_id in seen and entry["type"] != "local_shell_call_output":
-            raise Problem(lambda param, item_id=item_id: errors.duplicate_item(item_id))  # type: ignore[misc]
+            raise Problem(lambda param, item_id=item_id: errors.duplicate_item(param, item_id))  # type: ignore[misc]
         seen.add(item_id)
 
 

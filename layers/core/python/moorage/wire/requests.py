@@ -334,17 +334,16 @@ def _metadata(value: Any) -> dict[str, str]:
 _metadata_value: Final = text(chars_max=limits.METADATA_VALUE_CHARS_MAX)
 
 
-@described(
-    {"anyOf": [{"type": "string", "minLength": 1}, {"type": "object", "required": ["id"], "properties": {"id": {"type": "string"}}}]}
-)
+_CONVERSATION: Final = Shape({"id": _id})
+
+
+@described({"anyOf": [schema_of(_id), _CONVERSATION.schema]})
 def _conversation(value: Any) -> str:
     """The id, given as such or in an object."""
     if type(value) is str:
         return str(_id(value))
     return str(_CONVERSATION(value)["id"])
 
-
-_CONVERSATION: Final = Shape({"id": _id})
 
 _TEXT: Final = Shape(
     {},

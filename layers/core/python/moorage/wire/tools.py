@@ -318,18 +318,30 @@ def _web_search(name: str) -> Shape:
     )
 
 
-def _client_tool_search(tool: dict[str, Any]) -> None:
-    if tool.get("execution", "server") != "client":
-        raise Problem(
-            lambda param: errors.unsupported_value(param, "server", "Tool search runs in the client only: send 'execution': 'client'."),
-            "execution",
-        )
+_SERVER_SEARCH_REASON: Final = "Tool search runs in the client only: send 'execution': 'client'."
+
+
+@described({"const": "client"})
+def client_execution(value: Any) -> str:
+    execution: str = _executions(value)
+    if execution != "client":
+        raise Problem(lambda param: errors.unsupported_value(param, "server", _SERVER_SEARCH_REASON))
+    return execution
+
+
+_executions: Final = choice("server", "client")
+
+
+def _says_where_it_runs(tool: dict[str, Any]) -> None:
+    """The API's default is ``server``."""
+    if "execution" not in tool:
+        raise Problem(lambda param: errors.unsupported_value(param, "server", _SERVER_SEARCH_REASON), "execution")
 
 
 _TOOL_SEARCH: Final = Shape(
     {"type": constant("tool_search")},
-    {"execution": choice("server", "client"), "description": _description, "parameters": free},
-    check=_client_tool_search,
+    {"execution": client_execution, "description": _description, "parameters": free},
+    check=_says_where_it_runs,
 )
 
 _COMPUTER_USE_PREVIEW: Final = Shape(
