@@ -4,7 +4,7 @@ import json
 import os
 import subprocess
 import sys
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncGenerator, AsyncIterator, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -38,7 +38,7 @@ async def run(client: ExecClient, command: str, *, timeout_ms: int = 20_000, cha
 
 def execute(
     client: ExecClient, command: str, *, timeout_ms: int = 20_000, chars: int = 20_000, **more: Any
-) -> AsyncIterator[ExecEvent]:
+) -> AsyncGenerator[ExecEvent, None]:
     return client.exec(new_id(), command, timeout_ms=timeout_ms, max_output_length=chars, **more)
 
 

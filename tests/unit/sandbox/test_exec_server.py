@@ -9,7 +9,7 @@ from pathlib import Path
 import httpx
 import pytest
 from moorage.errors import SandboxError, SandboxFileMissing, SandboxGone
-from moorage.sandbox.exec_client import Ended, ExecClient, Health, Output, PythonEnded, SandboxFile, Started
+from moorage.sandbox.exec_client import Ended, ExecClient, Health, Heartbeat, Output, PythonEnded, SandboxFile, Started
 from moorage.sandbox.provisioner import Handle
 
 from tests.unit.sandbox.conftest import until_up
@@ -88,18 +88,20 @@ async def test_attaching_after_any_event_gives_exactly_the_rest(client: ExecClie
 async def test_a_connection_torn_at_any_event_loses_nothing(client: ExecClient) -> None:
     command = "for i in 1 2 3 4 5 6; do echo $i; sleep 0.04; done; exit 7"
     for torn_after in range(8):
-        exec_id, seen = new_id(), []
+        exec_id = new_id()
+        seen: list[Started | Output | Ended] = []
         while not seen or not isinstance(seen[-1], Ended):
             after = seen[-1].n if seen else -1
             async with ExecClient(client.handle) as other:
                 events = other.exec(exec_id, command, timeout_ms=5_000, max_output_length=1_000, after=after)
                 async for event in events:
+                    assert not isinstance(event, Heartbeat)
                     seen.append(event)
                     if len(seen) % (torn_after + 1) == 0:
                         break
                 await events.aclose()
         assert [event.n for event in seen] == list(range(len(seen)))
-        assert result_of(seen) == Result("1\n2\n3\n4\n5\n6\n", "", "exit", 7)
+        assert result_of([*seen]) == Result("1\n2\n3\n4\n5\n6\n", "", "exit", 7)
 
 
 async def test_an_unknown_id_is_a_sandbox_that_is_gone(client: ExecClient) -> None:

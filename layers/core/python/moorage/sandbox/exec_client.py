@@ -6,7 +6,7 @@ connection (:class:`SandboxGone`) asks again with ``after`` set to the last numb
 
 import json
 import ssl
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncGenerator, AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from types import TracebackType
@@ -144,7 +144,7 @@ class ExecClient:
         cwd: str | None = None,
         has_stdin: bool = False,
         after: int = -1,
-    ) -> AsyncIterator[ExecEvent]:
+    ) -> AsyncGenerator[ExecEvent, None]:
         """Start the command, or attach to it if it was started under this id, and yield its events after number ``after``.
 
         ``max_output_length`` is in characters, stdout and stderr together. The command runs once however often this is called.
@@ -160,14 +160,14 @@ class ExecClient:
         async for line in self._lines("PUT", f"/v1/execs/{exec_id}", after, body):
             yield _exec_event(line)
 
-    async def attach(self, exec_id: str, *, after: int = -1) -> AsyncIterator[ExecEvent]:
+    async def attach(self, exec_id: str, *, after: int = -1) -> AsyncGenerator[ExecEvent, None]:
         """The events of a known exec; :class:`SandboxGone` if the sandbox does not know it (it was started anew)."""
         async for line in self._lines("GET", f"/v1/execs/{exec_id}", after, None):
             yield _exec_event(line)
 
     async def python(
         self, exec_id: str, code: str, *, timeout_ms: int, max_output_length: int, after: int = -1
-    ) -> AsyncIterator[PythonEvent]:
+    ) -> AsyncGenerator[PythonEvent, None]:
         """Run ``code`` in the container's Python session; as idempotent as :meth:`exec`. Runs queue up one after the other."""
         body = {"code": code, "timeout_ms": timeout_ms, "max_output_length": max_output_length}
         async for line in self._lines("PUT", f"/v1/python/{exec_id}", after, body):
@@ -197,7 +197,7 @@ class ExecClient:
                 files.append(SandboxFile(entry["path"], entry["size"], entry["mtime_ns"], entry["inode"], entry["kind"]))
         raise SandboxGone("The container broke off in the middle of a file listing.")
 
-    async def read_file(self, path: str) -> AsyncIterator[bytes]:
+    async def read_file(self, path: str) -> AsyncGenerator[bytes, None]:
         """The bytes of a regular file; ``path`` absolute or relative to /mnt/data. Memory stays flat."""
         async with self._stream("GET", "/v1/files/content", params={"path": path}) as response:
             async for chunk in response.aiter_bytes():
