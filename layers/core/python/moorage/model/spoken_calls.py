@@ -72,7 +72,7 @@ class SpokenCalls:
                 self._buffer = ""
                 return list(calls)
         rest, self._buffer = self._buffer, ""
-        return [rest] if rest and self._state != "start" else []
+        return [rest] if rest.strip() or (rest and self._state != "start") else []
 
     def _step(self, out: list[str | SpokenCall]) -> bool:
         """One decision about the buffer; False when it needs more text."""
