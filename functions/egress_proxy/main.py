@@ -30,7 +30,7 @@ from mitmproxy import options
 from mitmproxy.addons import disable_h2c, proxyserver
 from mitmproxy.master import Master
 from mitmproxy.proxy.mode_servers import ServerInstance
-from moorage.egress.ca import Authority, ensure_ca, load_ca
+from moorage.egress.ca import Authority, ensure_ca, ensure_sealed_ca, open_ca
 from moorage.egress.grants import Grants
 from moorage.egress.secrets import KmsKeys
 from moorage.egress.service import ceiling
@@ -60,7 +60,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
 def _parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="egress_proxy", description="The egress proxy of a moorage deployment.")
     parser.add_argument("--listen", action="append", required=True, metavar="unix:PATH|HOST:PORT", help="may be repeated")
-    parser.add_argument("--ca-dir", type=Path, help="where the CA is kept and made, unless MOORAGE_EGRESS_CA_KEY holds its key")
+    parser.add_argument("--ca-dir", type=Path, help="keep the CA there rather than sealed in the table")
     parser.add_argument("--hosts", type=Path, metavar="FILE", help="names with fixed addresses, as in /etc/hosts; read when changed")
     parser.add_argument(
         "--upstream-ca", type=Path, metavar="FILE", help="CAs that hosts are checked against, instead of the public ones"
@@ -75,13 +75,13 @@ def _keep_memory_private() -> None:
 
 
 async def _serve(chosen: argparse.Namespace, settings: Settings) -> None:
-    authority = _authority(chosen, settings)
     executor = ThreadPoolExecutor(max_workers=16, thread_name_prefix="aws")
     table = Table(boto3.client("dynamodb", config=_AWS_CONFIG), settings.table_name, executor)
     store = EgressStore(table)
     keys = None
     if settings.egress_key:
         keys = KmsKeys(boto3.client("kms", config=_AWS_CONFIG), settings.egress_key, executor)
+    authority = await _authority(chosen.ca_dir, store, keys)
     grants = Grants(store, keys, ceiling(settings), time.monotonic)
     journal = Journal(store, settings.retention_seconds, lambda: time.time_ns() // 1_000_000)
 
@@ -113,14 +113,12 @@ async def _serve(chosen: argparse.Namespace, settings: Settings) -> None:
         await journal.flush()
 
 
-def _authority(chosen: argparse.Namespace, settings: Settings) -> Authority:
-    if settings.egress_ca_key:
-        certificate = settings.egress_ca or ""
-        pem = certificate.encode() if certificate.startswith("-----BEGIN") else Path(certificate).read_bytes()
-        return load_ca(pem, settings.egress_ca_key.encode())
-    if chosen.ca_dir is None:
-        raise SystemExit("The proxy needs its CA: give --ca-dir, or MOORAGE_EGRESS_CA and MOORAGE_EGRESS_CA_KEY.")
-    return ensure_ca(chosen.ca_dir)
+async def _authority(ca_dir: Path | None, store: EgressStore, keys: KmsKeys | None) -> Authority:
+    if ca_dir is not None:
+        return ensure_ca(ca_dir)
+    if keys is None:
+        raise SystemExit("The proxy needs a place for its CA: give --ca-dir, or MOORAGE_EGRESS_KEY to keep it sealed in the table.")
+    return await open_ca(await ensure_sealed_ca(store, keys), keys)
 
 
 async def _listen(address: str, instance: ServerInstance[Any]) -> asyncio.Server:

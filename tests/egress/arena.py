@@ -298,7 +298,7 @@ class Arena:
         started = time.monotonic()
         with (self.directory / "proxy.log").open("ab") as log:
             at = log.tell()
-            command = [str(PROXY_PYTHON), "-m", "functions.egress_proxy.main", "--ca-dir", str(self.directory / "ca")]
+            command = [str(PROXY_PYTHON), "-m", "functions.egress_proxy.main"]
             command += ["--listen", f"unix:{self.directory / 'proxy' / 'egress.sock'}", "--listen", "127.0.0.1:0"]
             command += ["--hosts", str(self.directory / "hosts"), "--upstream-ca", str(self.directory / "upstream-ca.pem")]
             self.proxy = subprocess.Popen(command, env=self.environment, cwd=ROOT, stdout=log, stderr=log)
@@ -319,6 +319,7 @@ class Arena:
                 policy, secrets = self.egress.validate(argument["network_policy"])
                 grant = await self.egress.open(argument["tenant"], argument["container"], policy, secrets)
                 assert grant is not None
+                (self.directory / "egress-ca.pem").write_text(self.egress.ca_pem())
                 return asdict(grant)
             case "close":
                 await self.egress.close(argument["tenant"], argument["container"])

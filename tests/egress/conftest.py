@@ -177,7 +177,8 @@ def arena(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ArenaClient]:
 @pytest.fixture(scope="session")
 def sandbox(arena: ArenaClient, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Sandbox]:
     certificates = tmp_path_factory.mktemp("certificates")
-    ca = (arena.directory / "ca" / "egress-ca.pem").read_text()
+    arena.open("any.example")
+    ca = (arena.directory / "egress-ca.pem").read_text()
     upstream = (arena.directory / "upstream-ca.pem").read_text()
     (certificates / "bundle.pem").write_text(combined_bundle(ca, upstream))
     binds = [

@@ -5,6 +5,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any, cast
 
 from moorage.egress.secrets import DataKey
+from moorage.errors import ConditionFailed
 from moorage.store.table import Record, Table
 
 
@@ -26,6 +27,8 @@ class MemoryTable:
 
     async def put(self, record: Record, *, if_absent: bool = False) -> None:
         self._check()
+        if if_absent and (record["PK"], record["SK"]) in self.records:
+            raise ConditionFailed(self.records[record["PK"], record["SK"]])
         self.records[record["PK"], record["SK"]] = dict(record)
 
     async def get(self, pk: str, sk: str, *, consistent: bool = True) -> Record | None:

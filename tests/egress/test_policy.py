@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import idna
 import pytest
-from hypothesis import given
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from moorage.egress.policy import (
     Decision,
@@ -292,6 +292,8 @@ def test_whatever_is_sent_as_a_host_a_name_comes_out_or_nothing(host: str) -> No
     assert name is None or (name.isascii() and name == name.lower() and len(name) <= 253 and ".." not in name)
 
 
+@settings(max_examples=500)
+@example("\U0001ee00")
 @given(st.text(st.characters(categories=("Ll", "Lu", "Lo", "Mn", "Nd")), min_size=1, max_size=12))
 def test_an_internationalised_entry_becomes_what_the_idna_library_makes_of_it(label: str) -> None:
     pattern = normalise_pattern(f"{label}.example")

@@ -1,8 +1,11 @@
 """Opening, renewing and closing a container's way out, and the proxy's view of it."""
 
+import asyncio
 from dataclasses import asdict, replace
+from pathlib import Path
 
 import pytest
+from moorage.egress.ca import CERTIFICATE_FILE, ensure_ca, ensure_sealed_ca, open_ca
 from moorage.egress.grants import Grant, Grants, PolicyUnavailable
 from moorage.egress.policy import Policy
 from moorage.egress.secrets import DomainSecret
@@ -60,6 +63,23 @@ async def test_a_container_without_domains_has_no_grant() -> None:
     assert world.table.records == {}
 
 
+async def test_the_ca_is_made_once_and_only_the_proxy_can_open_its_key() -> None:
+    world = World()
+    await world.egress.open("t1", "cntr_1", POLICY)
+    first, second = await asyncio.gather(*(ensure_sealed_ca(world.egress.store, world.keys) for _ in range(2)))
+    authority = await open_ca(first, world.keys)
+    assert world.egress.ca_pem() == first.certificate_pem == second.certificate_pem == authority.certificate_pem
+    assert "PRIVATE" not in repr(world.table.records) + repr(authority) + repr(first)
+
+
+async def test_a_ca_in_a_file_is_the_ca(tmp_path: Path) -> None:
+    made = ensure_ca(tmp_path)
+    settings = replace(SETTINGS, egress_ca=str(tmp_path / CERTIFICATE_FILE))
+    egress = Egress(MemoryTable().as_table(), FakeKeys(), settings, lambda: 0)
+    await egress.open("t1", "cntr_1", POLICY)
+    assert egress.ca_pem() == made.certificate_pem
+
+
 async def test_renewing_keeps_the_placeholders_and_ends_the_old_credential() -> None:
     world = World()
     old = await world.egress.open("t1", "cntr_1", POLICY, (SECRET,))
@@ -78,7 +98,7 @@ async def test_closing_leaves_nothing_but_the_log() -> None:
     await world.egress.store.append([entry("1")], expires_at=9)
     await world.egress.close("t1", "cntr_1")
     assert await world.seen_by_proxy("cntr_1", grant.password) is None
-    assert [key[1] for key in world.table.records] == ["EGRESS#LOG#1"]
+    assert sorted(world.table.records) == [("EGRESS#CA", "META"), ("T#t1#C#cntr_1", "EGRESS#LOG#1")]
 
 
 async def test_a_narrower_policy_drops_the_secrets_that_are_no_longer_named() -> None:

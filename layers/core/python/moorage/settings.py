@@ -37,9 +37,8 @@ class Settings:
     egress_key: str | None = None
     """The KMS key (id, alias or ARN) that seals ``domain_secrets``: the API generates data keys, the proxy decrypts them."""
     egress_ca: str | None = None
-    """The proxy's CA certificate (never its key) for the sandboxes to trust: a file's path, or the PEM text itself."""
-    egress_ca_key: str | None = field(default=None, repr=False)
-    """The CA's private key as PEM text: in the proxy's task on AWS only. Locally the proxy keeps it in a directory of its own."""
+    """A file with the proxy's CA certificate, for the sandboxes to trust. None: the CA is kept in the table, sealed under
+    ``egress_key``, and made there when it is first needed."""
     egress_ports: tuple[int, ...] = (80, 443)
     """Ports that containers may reach; ``MOORAGE_EGRESS_PORTS`` adds to 80 and 443."""
     egress_own_networks: tuple[str, ...] = ()
@@ -72,7 +71,6 @@ class Settings:
             egress_proxy=env.get("MOORAGE_EGRESS_PROXY") or None,
             egress_key=env.get("MOORAGE_EGRESS_KEY") or None,
             egress_ca=env.get("MOORAGE_EGRESS_CA") or None,
-            egress_ca_key=env.get("MOORAGE_EGRESS_CA_KEY") or None,
             egress_ports=_ports(env, "MOORAGE_EGRESS_PORTS"),
             egress_own_networks=_networks(env, "MOORAGE_EGRESS_OWN_NETWORKS"),
             egress_allowed_networks=_networks(env, "MOORAGE_EGRESS_ALLOWED_NETWORKS"),

@@ -1,5 +1,8 @@
 """The deployment's own certificate authority: P-256, made once, its key readable by the proxy alone.
 
+It is kept in a directory (``ensure_ca``), or in the table with its key sealed under the deployment's KMS key (``ensure_sealed_ca``):
+then whoever needs it first makes it, the API may read the certificate, and only the proxy can open the key.
+
 Only connections to domains that have secrets are opened with its certificates. The shape of both kinds of certificate is what the
 strictest readers ask for: Python 3.13 checks key usage and key identifiers, Go and Node read only the subject alternative name, and
 Apple's rule of at most 398 days holds for leaves.
@@ -16,9 +19,14 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
+from moorage.egress.secrets import KeyService, decrypt, encrypt
+from moorage.egress.store import EgressStore, SealedAuthority
+
 CERTIFICATE_FILE: Final = "egress-ca.pem"
 KEY_FILE: Final = "egress-ca.key"
 
+_CONTEXT: Final = {"ca": "egress"}
+"""KMS encryption context of the sealed key."""
 _CA_LIFE: Final = datetime.timedelta(days=3650)
 _LEAF_LIFE: Final = datetime.timedelta(days=30)
 _CLOCK_SKEW: Final = datetime.timedelta(days=1)
@@ -56,6 +64,23 @@ def ensure_ca(directory: Path) -> Authority:
     _write_new(temporary, authority.certificate_pem.encode(), 0o644)
     temporary.replace(certificate_file)
     return load_ca(certificate_file.read_bytes(), key_file.read_bytes())
+
+
+async def ensure_sealed_ca(store: EgressStore, keys: KeyService) -> SealedAuthority:
+    """The authority kept in the table, made there if it is not. Doing it twice at once is harmless: the first one stays."""
+    kept = await store.load_ca()
+    if kept is not None:
+        return kept
+    authority = new_ca()
+    data_key = await keys.generate(_CONTEXT)
+    ciphertext = encrypt(authority.key_pem.decode(), data_key.plaintext, authority.certificate_pem.encode())
+    return await store.save_ca(SealedAuthority(authority.certificate_pem, data_key.wrapped, ciphertext))
+
+
+async def open_ca(sealed: SealedAuthority, keys: KeyService) -> Authority:
+    data_key = await keys.unwrap(sealed.wrapped_key, _CONTEXT)
+    key_pem = decrypt(sealed.ciphertext, data_key, sealed.certificate_pem.encode())
+    return load_ca(sealed.certificate_pem.encode(), key_pem.encode())
 
 
 def load_ca(certificate_pem: bytes, key_pem: bytes) -> Authority:

@@ -30,6 +30,7 @@ depth, not ``example.com`` itself.
 
 import ipaddress
 import re
+import unicodedata
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
@@ -449,11 +450,15 @@ def normalise_pattern(entry: str) -> str | None:
 
 
 def _to_ascii(name: str) -> str | None:
-    if _DEVIATIONS & set(name.lower()):
+    """IDNA 2003 (which the standard library has), for names on which IDNA 2008 agrees: characters that Unicode 3.2 knew, in their
+    compatibility form already, without the four deviations."""
+    lowered = name.lower()
+    is_old = all(unicodedata.ucd_3_2_0.category(character) != "Cn" for character in lowered)
+    if _DEVIATIONS & set(lowered) or not is_old or unicodedata.normalize("NFKC", lowered) != lowered:
         return None
     try:
-        encoded = name.lower().encode("idna").decode()
-        is_stable = encoded.encode().decode("idna") == name.lower().removesuffix(".")
+        encoded = lowered.encode("idna").decode()
+        is_stable = encoded.encode().decode("idna") == lowered.removesuffix(".")
     except UnicodeError:
         return None
     return encoded if is_stable else None

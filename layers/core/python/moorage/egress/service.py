@@ -3,6 +3,7 @@
 The proxy's side of the same records is ``grants.py``.
 """
 
+import asyncio
 import hashlib
 import secrets as random
 from collections.abc import Callable, Mapping
@@ -10,6 +11,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+from moorage.egress.ca import ensure_sealed_ca
 from moorage.egress.policy import Policy, Reason, sentence, validate_request_policy
 from moorage.egress.secrets import (
     DataKey,
@@ -61,6 +63,7 @@ class Egress:
         self._keys = keys
         self._settings = settings
         self._clock = clock
+        self._ca_pem = ""
 
     def validate(
         self, network_policy: Mapping[str, Any] | None, *, param: str = "network_policy"
@@ -128,6 +131,7 @@ class Egress:
             version=random.token_hex(8),
             expires_at=self._clock() + self._settings.retention_seconds,
         )
+        await self._learn_ca()
         await self.store.save(issued)
         return EgressGrant(grant.container_id, password, {secret.name: secret.placeholder for secret in grant.secrets})
 
@@ -151,9 +155,16 @@ class Egress:
         return "".join(f"[egress] {entry_sentence(entry)}\n" for entry in refused.values())
 
     def ca_pem(self) -> str:
-        """The proxy's CA certificate for the sandboxes, empty if none is configured."""
-        configured = self._settings.egress_ca or ""
-        return configured if configured.startswith("-----BEGIN") or not configured else Path(configured).read_text()
+        """The proxy's CA certificate for the sandboxes; known once a grant has been made or renewed."""
+        return self._ca_pem
+
+    async def _learn_ca(self) -> None:
+        if self._ca_pem:
+            return
+        if self._settings.egress_ca is not None:
+            self._ca_pem = await asyncio.to_thread(Path(self._settings.egress_ca).read_text)
+        elif self._keys is not None:
+            self._ca_pem = (await ensure_sealed_ca(self.store, self._keys)).certificate_pem
 
     # --- The operator's named secrets ---
 

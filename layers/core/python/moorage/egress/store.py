@@ -10,6 +10,7 @@ from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from moorage.egress.secrets import OperatorSecret, SealedSecret
+from moorage.errors import ConditionFailed
 from moorage.store import keys
 from moorage.store.table import Record, Table
 
@@ -28,6 +29,15 @@ class GrantRecord:
     """Unix seconds; the records' TTL."""
     wrapped_key: bytes | None = field(default=None, repr=False)
     secrets: tuple[SealedSecret, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class SealedAuthority:
+    """The deployment's CA as the table holds it."""
+
+    certificate_pem: str
+    wrapped_key: bytes = field(repr=False)
+    ciphertext: bytes = field(repr=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,6 +141,22 @@ class EgressStore:
         """False if there was none."""
         return await self._table.delete(keys.EGRESS_OPERATOR_SECRETS, name) is not None
 
+    # --- The CA ---
+
+    async def load_ca(self) -> SealedAuthority | None:
+        record = await self._table.get(keys.EGRESS_CA, keys.META)
+        return None if record is None else _authority(record)
+
+    async def save_ca(self, authority: SealedAuthority) -> SealedAuthority:
+        """Keep it unless another was first; the answer is the one that is kept."""
+        try:
+            await self._table.put({"PK": keys.EGRESS_CA, "SK": keys.META, **asdict(authority)}, if_absent=True)
+        except ConditionFailed:
+            kept = await self.load_ca()
+            assert kept is not None, "the CA's record is never deleted"
+            return kept
+        return authority
+
     # --- The log ---
 
     async def append(self, entries: Iterable[Entry], expires_at: int) -> None:
@@ -196,6 +222,10 @@ def _sealed(record: Record) -> SealedSecret:
 
 def _operator_secret(record: Record) -> OperatorSecret:
     return OperatorSecret(record["name"], record["domain"], tuple(record["tenants"]), record["wrapped_key"], record["ciphertext"])
+
+
+def _authority(record: Record) -> SealedAuthority:
+    return SealedAuthority(record["certificate_pem"], record["wrapped_key"], record["ciphertext"])
 
 
 def _entry_record(entry: Entry, expires_at: int) -> Record:

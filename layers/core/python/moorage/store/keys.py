@@ -168,6 +168,8 @@ EGRESS_SEALED_PREFIX: Final = "EGRESS#SEALED#"
 EGRESS_LOG_PREFIX: Final = "EGRESS#LOG#"
 EGRESS_OPERATOR_SECRETS: Final = "EGRESS#SECRETS"
 """Partition of the operator's named secrets; the sort key is the name."""
+EGRESS_CA: Final = "EGRESS#CA"
+"""Partition of the deployment's CA (``SK=META``): the certificate in clear, its key sealed."""
 
 
 def egress_credential(credential_sha256: str) -> str:
