@@ -71,6 +71,8 @@ def main() -> int:
         "MOORAGE_CONTENT_KEY": kept.content_key,
         "MOORAGE_PROVISIONER": "launcher",
         "MOORAGE_LAUNCHER_SOCKET": str(launcher_socket),
+        # The emulator waits 50 ms for a word from a function that says nothing.
+        "POWERTOOLS_LOG_LEVEL": "INFO",
         "MOORAGE_STATE_MACHINE_ARN": f"arn:aws:states:{REGION}:000000000000:stateMachine:{STATE_MACHINE}",
     }
     environment = inherited_environment() | settings_environment

@@ -47,6 +47,9 @@ class Emulator:
                 "S3_DATA_DIR": str(state_dir / "s3"),
                 "TMPDIR": str(_directory(state_dir / "tmp")),
                 "LOG_LEVEL": "WARNING",
+                # Listeners for services that are not used here; they would bind every interface.
+                "IOT_MTLS_ENABLED": "0",
+                "SFTP_ENABLED": "0",
                 "SERVICES": "dynamodb,s3,stepfunctions,lambda,iam,sts,logs,kms",
             },
             stdout=log,

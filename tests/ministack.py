@@ -63,6 +63,8 @@ class Ministack:
             "PERSIST_STATE": "0" if state_dir is None else "1",
             "S3_PERSIST": "0" if state_dir is None else "1",
             "LOG_LEVEL": "WARNING",
+            "IOT_MTLS_ENABLED": "0",
+            "SFTP_ENABLED": "0",
         }
         with log_file.open("ab") as log:
             process = subprocess.Popen(

@@ -328,6 +328,27 @@ EGRESS_LOG_ENTRIES_PER_FLUSH_MAX: Final = 100
 EGRESS_PATH_CHARS_MAX: Final = 1_024
 """A path as the log keeps it."""
 
+# --- WebSocket ---------------------------------------------------------------------------------------------------------------
+
+WEBSOCKET_SECONDS_MAX: Final = 60 * 60
+"""Life of one connection, as at OpenAI: a deployment can be drained in an hour."""
+
+WEBSOCKET_ACTIVE_MAX: Final = 16
+"""Responses of one connection that run side by side, as at OpenAI."""
+
+WEBSOCKET_STREAM_IDS_MAX: Final = 32
+"""Named lanes of one connection, as at OpenAI."""
+
+WEBSOCKET_WAITING_MAX: Final = 64
+"""Frames of one lane that wait for those before them."""
+
+WEBSOCKET_RECENT_MAX: Final = 64
+"""Unstored responses of one connection that can be continued; at least one for each lane."""
+
+WEBSOCKET_RECENT_BYTES_MAX: Final = 64 * MIB
+"""What they may hold in memory, counted as JSON without what they share."""
+
+assert WEBSOCKET_RECENT_MAX > WEBSOCKET_STREAM_IDS_MAX
 assert DOMAIN_SECRET_CHARS_MAX <= EGRESS_HEADER_BYTES_MAX // 2
 
 assert 11 * EXECUTION_ROUNDS_MAX + 7 * CALLS_PER_ROUND_MAX * EXECUTION_ROUNDS_MAX < 22_000

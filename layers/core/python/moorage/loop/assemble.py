@@ -42,7 +42,7 @@ class Assembler:
     restore: Callable[[str], Original]
     container_id: str | None = None
     """The container that hosted calls run in."""
-    annotate: Callable[[str], list[dict[str, Any]]] = lambda text: []
+    annotate: Callable[[str], list[dict[str, Any]]] | None = None
     """Citations for a finished text."""
     items: dict[int, Item] = field(default_factory=dict)
     """Finished items of this step by output index."""
@@ -145,7 +145,7 @@ class Assembler:
         index = len(open_.item["content"]) - 1
         part = open_.item["content"][index]
         if part["type"] == "output_text":
-            for annotation in self.annotate(part["text"]):
+            for annotation in self.annotate(part["text"]) if self.annotate is not None else ():
                 self._annotation(annotation)
             self._send("output_text.done", open_, content_index=index, text=part["text"], logprobs=part["logprobs"])
         else:

@@ -18,10 +18,12 @@ from moorage.loop.sinks import InlineSink
 from moorage.loop.state import LoopState, Next, Outcome
 from moorage.model.base import Item
 from moorage.runtime import Runtime
+from moorage.store.containers import ContainerRecord
 from moorage.store.event_log import Batch, Event, Writer
 from moorage.store.responses import Ancestor, Snapshot, StoredResponse
+from moorage.tools.inputs import admit_inputs, files_to_stage
 from moorage.wire.requests import CreateRequest
-from moorage.wire.responses import echo
+from moorage.wire.responses import Usage, echo
 from moorage.wire.tools import ShellEnvironment
 
 
@@ -33,17 +35,24 @@ class Prepared:
     is_streamed: bool
 
 
-async def prepare(runtime: Runtime, tenant_id: str, request: CreateRequest) -> Prepared:
+async def prepare(
+    runtime: Runtime, tenant_id: str, request: CreateRequest, *, recent: list[Item] | None = None
+) -> Prepared:
     """Check and look up everything that the request refers to. Raises :class:`ApiError`; nothing has been written then, but for a
-    container."""
+    container.
+
+    ``recent`` are the items up to the previous response where only the client's connection knows them. They become input of this
+    response, so that whatever runs it or goes on from it finds them.
+    """
     runtime.catalog.resolve(request.model)
-    snapshots = await _ancestors(runtime, tenant_id, request)
+    snapshots = await _ancestors(runtime, tenant_id, request) if recent is None else []
     if request.conversation_id is not None:
         chain = await runtime.conversations.load_items(tenant_id, request.conversation_id)
     else:
-        chain = chain_items(snapshots)
+        chain = recent if recent is not None else chain_items(snapshots)
     input_items = await _resolve_references(runtime, tenant_id, request.input_items, chain)
     context.check_calls([*chain, *input_items])
+    await admit_inputs(runtime, tenant_id, input_items)
     container_id = await _container(runtime, tenant_id, request, [*chain, *input_items])
     response_id = ids.new_response_id()
     stored = StoredResponse(
@@ -52,7 +61,7 @@ async def prepare(runtime: Runtime, tenant_id: str, request: CreateRequest) -> P
         created_at=int(runtime.clock()),
         request=_for_the_loop(request),
         echo=echo(request, container_id),
-        input_items=input_items,
+        input_items=[*(recent or ()), *input_items],
         ancestors=_links(snapshots),
         conversation_id=request.conversation_id,
         container_id=container_id,
@@ -63,7 +72,7 @@ async def prepare(runtime: Runtime, tenant_id: str, request: CreateRequest) -> P
         is_looping=request.background,
         execution=response_id,
     )
-    return Prepared(stored, chain, request.stream)
+    return Prepared(stored, chain if recent is None else [], request.stream)
 
 
 def _for_the_loop(request: CreateRequest) -> dict[str, Any]:
@@ -159,13 +168,17 @@ async def _container(runtime: Runtime, tenant_id: str, request: CreateRequest, i
         record = await runtime.containers.use(
             tenant_id, environment.container_id, param="tools[].environment.container_id"
         )
-        return record.id
-    return await _auto_container(runtime, tenant_id, environment, items)
+    else:
+        record = await _auto_container(runtime, tenant_id, environment, items)
+    inputs = await files_to_stage(runtime, tenant_id, items)
+    if inputs:
+        await runtime.containers.put_inputs(record, inputs)
+    return record.id
 
 
 async def _auto_container(
     runtime: Runtime, tenant_id: str, environment: ShellEnvironment, items: list[Item]
-) -> str:
+) -> ContainerRecord:
     """The chain's container as long as it is there, otherwise a new one."""
     last = context.container_of(items)
     if last is not None:
@@ -175,14 +188,13 @@ async def _auto_container(
             if error.status != container_not_found(last).status:
                 raise
         else:
-            return (await runtime.containers.add_files(record, environment.file_ids)).id
-    record = await runtime.containers.reserve(
+            return await runtime.containers.add_files(record, environment.file_ids)
+    return await runtime.containers.reserve(
         tenant_id,
         name="auto",
         file_ids=environment.file_ids,
         memory_limit=environment.memory_limit or "1g",
     )
-    return record.id
 
 
 def start_sandbox(runtime: Runtime, stored: StoredResponse) -> asyncio.Task[None] | None:
@@ -210,6 +222,18 @@ async def start_background(runtime: Runtime, prepared: Prepared) -> dict[str, An
     )
     queued: dict[str, Any] = events[-1]["response"]
     return queued
+
+
+async def warm_up(runtime: Runtime, prepared: Prepared) -> list[Event]:
+    """The events of a response that asks no model: its input, ready to be continued."""
+    stored = prepared.stored
+    response = finish.object_of(stored, status="completed", now=int(runtime.clock()), usage=Usage())
+    unnumbered = [*finish.opening_events(stored), *finish.final_events(response)]
+    events = [event | {"sequence_number": i} for i, event in enumerate(unnumbered)]
+    if stored.is_stored:
+        await runtime.responses.create(stored)
+        await runtime.responses.log_of(stored).append(Batch(0, tuple(events), Writer(0, 1)))
+    return events
 
 
 @dataclass(slots=True)

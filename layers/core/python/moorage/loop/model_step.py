@@ -8,8 +8,8 @@ predecessor's next write finds the slot taken.
 """
 
 import asyncio
-from collections.abc import AsyncIterator, Callable
-from contextlib import aclosing, asynccontextmanager, suppress
+from collections.abc import Callable
+from contextlib import aclosing, suppress
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -20,11 +20,11 @@ from moorage.loop.assemble import Assembler
 from moorage.loop.fold import Folded, fold
 from moorage.loop.sinks import LogSink, Sink
 from moorage.loop.state import Call, LoopState, Next, Outcome
-from moorage.model.base import Item, ModelRequest, UsageReported
+from moorage.model.base import Item, ModelRequest, TextDelta, UsageReported
 from moorage.model.lowering import lower
 from moorage.runtime import Runtime
 from moorage.store.event_log import LogWriter, Writer
-from moorage.store.responses import StoredResponse
+from moorage.store.responses import Snapshot, StoredResponse
 from moorage.tools.citations import citations
 from moorage.tools.inputs import resolve_inputs
 from moorage.wire.responses import Usage
@@ -55,32 +55,37 @@ async def model_step(runtime: Runtime, state: LoopState) -> LoopState:
         await finish.end_from_outside(runtime, stored, status="cancelled")
         return state.done()
     if state.next is Next.TOOLS:
-        return await _after_tools(runtime, stored, state)
-    return await _run(runtime, stored, state)
+        return await _after_tools(runtime, snapshot, state)
+    previous = await attempts.outcome_of(runtime.table, stored, state.step - 1) if state.step else None
+    return await _run(runtime, snapshot, state, previous)
 
 
-async def _after_tools(runtime: Runtime, stored: StoredResponse, state: LoopState) -> LoopState:
+async def _after_tools(runtime: Runtime, snapshot: Snapshot, state: LoopState) -> LoopState:
     """The calls of ``state.step`` have been sent round: send the unfinished ones again, or go on to the next step."""
-    outcome = await attempts.outcome_of(runtime.table, stored, state.step)
+    stored = snapshot.stored
+    outcome, calls = await asyncio.gather(
+        attempts.outcome_of(runtime.table, stored, state.step), attempts.calls_of(runtime.table, stored, state.step)
+    )
     assert outcome is not None, f"step {state.step} of {stored.response_id} has calls but no outcome"
-    calls = await attempts.calls_of(runtime.table, stored, state.step)
     unfinished = [call.call_id for call in outcome.calls if not (call.call_id in calls and calls[call.call_id].is_finished)]
     if unfinished:
         return replace(state, next=Next.TOOLS, calls=tuple(unfinished))
     if outcome.is_last:
-        return await _end(runtime, stored, replace(state, step=state.step + 1), outcome)
-    return await _run(runtime, stored, replace(state, step=state.step + 1, next=Next.MODEL, calls=()))
+        return await _end(runtime, snapshot, replace(state, step=state.step + 1), outcome)
+    return await _run(runtime, snapshot, replace(state, step=state.step + 1, next=Next.MODEL, calls=()), outcome)
 
 
-async def _end(runtime: Runtime, stored: StoredResponse, state: LoopState, outcome: Outcome) -> LoopState:
+async def _end(runtime: Runtime, snapshot: Snapshot, state: LoopState, outcome: Outcome) -> LoopState:
     """The response ends although no model was asked: the client has calls to answer."""
-    attempt = await attempts.begin_step(runtime.table, stored, state.step)
-    async with _sink(runtime, stored, state.step, attempt.attempt) as (sink, _):
-        await conclude(runtime, stored, sink, outcome, {})
+    attempt = await attempts.begin_step(runtime.table, snapshot.stored, state.step)
+    async with _sink(runtime, snapshot, state.step, attempt.attempt) as sink:
+        await conclude(runtime, snapshot.stored, sink, outcome, {})
     return state.done()
 
 
-async def _run(runtime: Runtime, stored: StoredResponse, state: LoopState) -> LoopState:
+async def _run(runtime: Runtime, snapshot: Snapshot, state: LoopState, previous: Outcome | None) -> LoopState:
+    """``previous`` is the outcome of the step before, None for the first."""
+    stored = snapshot.stored
     if state.step - state.from_step >= limits.EXECUTION_ROUNDS_MAX:
         return replace(state, next=Next.CONTINUE, calls=())
     attempt = await attempts.begin_step(runtime.table, stored, state.step)
@@ -91,7 +96,7 @@ async def _run(runtime: Runtime, stored: StoredResponse, state: LoopState) -> Lo
         await finish.end_from_outside(runtime, stored, status="failed", error=refusal)
         return state.done()
     try:
-        return await _attempt(runtime, stored, state, attempt.attempt)
+        return await _attempt(runtime, snapshot, state, attempt.attempt, previous)
     except Superseded:
         return await _superseded(runtime, stored, state)
 
@@ -118,23 +123,19 @@ async def _superseded(runtime: Runtime, stored: StoredResponse, state: LoopState
     raise Superseded(f"step {state.step} of {stored.response_id} is being run by a later attempt")
 
 
-@asynccontextmanager
-async def _sink(
-    runtime: Runtime, stored: StoredResponse, step: int, attempt: int
-) -> AsyncIterator[tuple[LogSink, int]]:
-    """A sink at the end of the log, and the number of its first event."""
-    log = runtime.responses.log_of(stored)
-    last = await log.last_batch()
-    first = 0 if last is None else last.following
-    async with LogSink(LogWriter(log, Writer(step, attempt), first)) as sink:
-        yield sink, first
+def _sink(runtime: Runtime, snapshot: Snapshot, step: int, attempt: int) -> LogSink:
+    """A sink at the end of the log as the snapshot saw it; if the log has grown since, the first write finds out."""
+    log = runtime.responses.log_of(snapshot.stored)
+    return LogSink(LogWriter(log, Writer(step, attempt), 0 if snapshot.last is None else snapshot.last.following))
 
 
-async def _attempt(runtime: Runtime, stored: StoredResponse, state: LoopState, attempt: int) -> LoopState:
-    previous = await attempts.outcome_of(runtime.table, stored, state.step - 1) if state.step else None
+async def _attempt(
+    runtime: Runtime, snapshot: Snapshot, state: LoopState, attempt: int, previous: Outcome | None
+) -> LoopState:
+    stored = snapshot.stored
     position = Position(0) if previous is None else Position.after(previous, state.step)
-    async with _sink(runtime, stored, state.step, attempt) as (sink, first):
-        if first == 0:
+    async with _sink(runtime, snapshot, state.step, attempt) as sink:
+        if snapshot.last is None:
             for event in finish.opening_events(stored):
                 sink.emit(event)
         if state.step == 0 and attempt == 1 and stored.is_background:
@@ -159,6 +160,7 @@ async def _attempt(runtime: Runtime, stored: StoredResponse, state: LoopState, a
 def _cancel_watch(runtime: Runtime, stored: StoredResponse) -> Callable[[], Any]:
     async def watch() -> None:
         """Returns when somebody asked for the end of this response; polls once a second (one read unit)."""
+        await asyncio.sleep(limits.CANCEL_POLL_SECONDS)
         while not await runtime.responses.is_cancel_requested(stored.tenant_id, stored.response_id):
             await asyncio.sleep(limits.CANCEL_POLL_SECONDS)
 
@@ -230,9 +232,6 @@ async def ask(
     request = stored.request
     older = chain if chain is not None else await load_chain(runtime, stored)
     done = await runtime.responses.done_items(stored) if position.step or made else {}
-    files = (
-        await runtime.containers.files_of(stored.tenant_id, stored.container_id) if stored.container_id is not None else []
-    )
     items: dict[int, Item] = dict(made or {})
     usage, next_index = position.usage, position.next_index
     for _ in range(limits.STEP_ATTEMPTS_MAX):
@@ -246,7 +245,7 @@ async def ask(
         before = [*older, *stored.input_items, *context.own_items(done | items)]
         turn = _Turn(runtime, stored, replace(position, next_index=next_index, usage=usage), sink)
         try:
-            assembler = await turn.run(before, lambda text: citations(text, files), cancelled)
+            assembler = await turn.run(before, cancelled)
         except UpstreamError as error:
             return await _refused(runtime, stored, sink, replace(position, next_index=next_index, usage=usage), error, items)
         items |= assembler.items
@@ -303,9 +302,7 @@ class _Turn:
     position: Position
     sink: Sink
 
-    async def run(
-        self, before: list[Item], annotate: Callable[[str], list[dict[str, Any]]], cancelled: Callable[[], Any] | None
-    ) -> Assembler:
+    async def run(self, before: list[Item], cancelled: Callable[[], Any] | None) -> Assembler:
         """The finished or abandoned assembler. Raises :class:`UpstreamError` when nothing visible had come."""
         request = self.stored.request
         entry = self.runtime.catalog.resolve(request["model"])
@@ -316,7 +313,9 @@ class _Turn:
             calls_made=self.position.calls_made,
             max_tool_calls=request.get("max_tool_calls"),
         )
-        resolved = await resolve_inputs(self.runtime, self.stored.tenant_id, before)
+        resolved = await resolve_inputs(
+            self.runtime, self.stored.tenant_id, before, has_container=self.stored.container_id is not None
+        )
         lowered = lower(tuple(resolved), tuple(request["tools"]), choice, provider.native_tools)
         ceiling = request.get("max_output_tokens")
         model_request = ModelRequest(
@@ -342,12 +341,13 @@ class _Turn:
             self.position.next_index,
             lowered.restore,
             container_id=self.stored.container_id,
-            annotate=annotate,
         )
         watch = None if cancelled is None else asyncio.create_task(_cancel(cancelled, asyncio.current_task()))
         try:
             async with aclosing(provider.stream(model_request)) as deltas:
                 async for delta in deltas:
+                    if isinstance(delta, TextDelta) and assembler.annotate is None:
+                        assembler.annotate = await self._annotate()
                     assembler.feed(delta)
         except UpstreamError as error:
             assembler.abandon()
@@ -357,6 +357,14 @@ class _Turn:
             if watch is not None:
                 watch.cancel()
         return assembler
+
+
+    async def _annotate(self) -> Callable[[str], list[dict[str, Any]]]:
+        """Citations of the container's files; these are only looked up when there is a text that may name them."""
+        if self.stored.container_id is None:
+            return lambda text: []
+        files = await self.runtime.containers.files_of(self.stored.tenant_id, self.stored.container_id)
+        return lambda text: citations(text, files)
 
 
 async def _cancel(cancelled: Callable[[], Any], step: asyncio.Task[Any] | None) -> None:

@@ -75,6 +75,7 @@ class LogSink:
             while True:
                 with suppress(TimeoutError):
                     await asyncio.wait_for(self._due.wait(), limits.BATCH_SECONDS_MAX)
+                    await asyncio.sleep(limits.BATCH_GATHER_SECONDS)
                 self._due.clear()
                 await self.writer.flush()
         except asyncio.CancelledError:

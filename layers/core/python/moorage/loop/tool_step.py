@@ -22,7 +22,7 @@ from moorage.runtime import Runtime
 from moorage.sandbox.containers import LiveContainer
 from moorage.sandbox.exec_client import Ended, ExecEvent, Heartbeat, Output, PythonEnded, PythonEvent, Started
 from moorage.store.event_log import Batch, LogWriter, Writer
-from moorage.store.responses import StoredResponse
+from moorage.store.responses import Snapshot, StoredResponse
 from moorage.tools import interpreter, shell
 
 _LOST: Final = (
@@ -41,7 +41,7 @@ async def tool_step(runtime: Runtime, *, tenant_id: str, response_id: str, step:
     outcome = await attempts.outcome_of(runtime.table, stored, step)
     assert outcome is not None, f"a tool step before the outcome of step {step} of {response_id}"
     call = next(call for call in outcome.calls if call.call_id == call_id)
-    run = _Run(runtime, stored, step, call)
+    run = _Run(runtime, snapshot, step, call)
     with suppress(Superseded):  # Another attempt goes on, or the response was ended: nothing is left to do here.
         await run.run()
 
@@ -82,20 +82,23 @@ class _Command:
 @dataclass(slots=True)
 class _Run:
     runtime: Runtime
-    stored: StoredResponse
+    snapshot: Snapshot
     step: int
     call: Call
     commands: list[_Command] = field(default_factory=list)
 
+    @property
+    def stored(self) -> StoredResponse:
+        return self.snapshot.stored
+
     async def run(self) -> None:
         runtime, stored = self.runtime, self.stored
-        item = (await runtime.responses.done_items(stored))[self.call.call_index]
         try:
-            live = await self._container()
+            item, live = await asyncio.gather(runtime.responses.done_item(stored, self.call.call_index), self._container())
         except SandboxStarting:
             return  # The state machine sends the call round again.
         except (SandboxError, ApiError) as error:
-            await self._unreachable(item, error.message)
+            await self._unreachable(await runtime.responses.done_item(stored, self.call.call_index), error.message)
             return
         attempt = await attempts.begin_call(runtime.table, stored, self.step, self.call.call_id, live.record.incarnation)
         if attempt.is_finished:
@@ -105,7 +108,7 @@ class _Run:
         batches = await log.read_from(0) if attempt.attempt > 1 else []
         self.commands = [_Command() for _ in range(_command_count(item))]
         self._recall(batches)
-        last = batches[-1] if batches else await log.last_batch()
+        last = batches[-1] if batches else self.snapshot.last
         assert last is not None, f"{stored.response_id} runs a tool before its log begins"
         writer = LogWriter(
             log, Writer(self.step, attempt.attempt, self.call.call_id), last.following, on_predecessor=self._fold_in
@@ -182,11 +185,12 @@ class _Run:
         return True
 
     async def _cancelled(self) -> None:
+        await asyncio.sleep(limits.CANCEL_POLL_SECONDS)
         while not await self.runtime.responses.is_cancel_requested(self.stored.tenant_id, self.stored.response_id):
             await asyncio.sleep(limits.CANCEL_POLL_SECONDS)
 
     async def _commands(self, sink: LogSink, live: LiveContainer, item: Item, *, is_lost: bool) -> None:
-        if live.is_revived and not is_lost:
+        if await self.runtime.containers.is_news(live) and not is_lost:
             self._note(sink, 0, f"[{shell.REVIVED}]\n")
         await asyncio.gather(*(self._command(sink, live, item, index, is_lost=is_lost) for index in range(len(self.commands))))
 
@@ -271,9 +275,9 @@ class _Run:
 
     async def _conclude(self, sink: LogSink, live: LiveContainer, item: Item) -> None:
         """Store what the commands left in the workspace, then close the item."""
-        notes: tuple[str, ...] = ()
+        notes = live.notes
         with suppress(SandboxGone):
-            notes = (await self.runtime.containers.sync_artifacts(live)).notes
+            notes += (await self.runtime.containers.sync_artifacts(live)).notes
         if item["type"] == "code_interpreter_call":
             whole = interpreter.finished(item, self.commands[0].output, self.commands[0].extra, self.stored.request)
             for name in ("interpreting", "completed"):
@@ -299,7 +303,7 @@ class _Run:
         if attempt.is_finished:
             return
         log = self.runtime.responses.log_of(self.stored)
-        last = await log.last_batch()
+        last = self.snapshot.last
         assert last is not None
         self.commands = [_Command() for _ in range(_command_count(item))]
         async with LogSink(

@@ -261,9 +261,13 @@ class Responses:
 
     async def put_done(self, stored: StoredResponse, items: dict[int, Item]) -> None:
         """Keep finished output items where the next step finds them. Idempotent: the key is the output index."""
-        await asyncio.gather(*(self._put_done(stored, index, item) for index, item in items.items()))
+        records = await asyncio.gather(*(self._done_record(stored, index, item) for index, item in items.items()))
+        if len(records) == 1:
+            await self._table.put(records[0])
+        else:
+            await self._table.write_many(records)
 
-    async def _put_done(self, stored: StoredResponse, index: int, item: Item) -> None:
+    async def _done_record(self, stored: StoredResponse, index: int, item: Item) -> Record:
         body = zlib.compress(orjson.dumps(item), 1)
         record: Record = {
             "PK": keys.response(stored.tenant_id, stored.response_id),
@@ -275,7 +279,13 @@ class Responses:
             await self._blobs.put_bytes(record["blob"], body)
         else:
             record["body"] = body
-        await self._table.put(record)
+        return record
+
+    async def done_item(self, stored: StoredResponse, index: int) -> Item:
+        """One finished output item."""
+        record = await self._table.get(keys.response(stored.tenant_id, stored.response_id), keys.done(index))
+        assert record is not None, f"{stored.response_id} has no item {index}"
+        return await self._body(record)
 
     async def done_items(self, stored: StoredResponse) -> dict[int, Item]:
         """Finished output items by output index.

@@ -8,8 +8,8 @@ from moorage.model.base import Item
 from moorage.sandbox.exec_client import Ended, ExecClient, ExecEvent, PythonEnded
 
 REVIVED: Final = (
-    "The container was stopped while it was idle and has been started again: the files in /mnt/data are as you left them, "
-    "processes that ran before are gone."
+    "The container has been started again since it was last used: the files in /mnt/data are as they were saved, processes that ran "
+    "before are gone."
 )
 
 

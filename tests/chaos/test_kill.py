@@ -1,0 +1,144 @@
+"""Processes are killed in the middle of a background run; the invariants must hold.
+
+The response ends in a final status, its log has neither gap nor repeat, and no command ran twice unless its output says so.
+"""
+
+import signal
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+from openai import OpenAI
+
+from tests.processes import descendants, kill_all
+from tests.stack import SHELL, Stack, assert_well_formed, outputs, raw_events, say, script, shell
+
+TOOLS: Any = [SHELL]
+COUNTED = "echo ran >> count; echo begun; sleep 3; echo ended"
+"""A command that leaves a trace of every run of it."""
+
+
+@pytest.fixture(scope="module")
+def stack(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stack]:
+    running = Stack(Path(tmp_path_factory.mktemp("chaos"))).start()
+    yield running
+    assert running.stop() == 0
+
+
+def begin(stack: Stack, *steps: dict[str, Any], until: str = "begun") -> str:
+    """Start a background run and return its id when a command has said ``until``."""
+    stream = stack.client().responses.create(
+        model="demo", input=script(*steps), tools=TOOLS, background=True, stream=True
+    )
+    response_id = ""
+    for event in stream:
+        if event.type == "response.created":
+            response_id = event.response.id
+        if event.type == "response.shell_call_output_content.delta" and until in (event.delta.stdout or ""):
+            return response_id
+    raise AssertionError(f"the run ended before it said {until!r}")
+
+
+def ended(stack: Stack, response_id: str) -> list[dict[str, Any]]:
+    """The whole log, once it has its end."""
+    with httpx.Client(base_url=stack.url, headers={"authorization": f"Bearer {stack.key}"}, timeout=90) as http:
+        params = {"stream": "true", "include_obfuscation": "false"}
+        with http.stream("GET", f"/responses/{response_id}", params=params) as answer:
+            events = raw_events(answer.iter_lines())
+    assert_well_formed(events)
+    return events
+
+
+def runs(client: OpenAI, response_id: str) -> str:
+    """How often the counted command has run in the response's container."""
+    after = client.responses.create(
+        model="demo", input=script(shell("wc -l < count"), say("x")), tools=TOOLS, previous_response_id=response_id
+    )
+    return str(outputs(after.output)[0][0][0]).strip()
+
+
+def test_a_killed_tool_worker_loses_and_repeats_nothing(stack: Stack) -> None:
+    response_id = begin(stack, shell(COUNTED), say("The end."))
+    assert stack.process is not None
+    assert kill_all(stack.process.pid, lambda line: "_worker.py" in line and "tool_step" in line)
+    events = ended(stack, response_id)
+    response = stack.client().responses.retrieve(response_id)
+    assert (response.status, response.output_text) == ("completed", "The end.")
+    assert outputs(response.output) == [[("begun\nended\n", "", 0)]]
+    assert "".join(event["delta"]["stdout"] for event in events if event["type"].endswith("output_content.delta")) == "begun\nended\n"
+    assert runs(stack.client(), response_id) == "1"
+
+
+def test_a_killed_model_worker_leaves_an_incomplete_item_and_the_step_runs_again(stack: Stack) -> None:
+    stream = stack.client().responses.create(
+        model="demo", input=script({"delta_ms": 60, "say": "word " * 40}), background=True, stream=True
+    )
+    response_id = ""
+    for event in stream:
+        if event.type == "response.created":
+            response_id = event.response.id
+        if event.type == "response.output_text.delta" and event.sequence_number > 10:
+            break
+    assert stack.process is not None
+    assert kill_all(stack.process.pid, lambda line: "_worker.py" in line and "model_step" in line)
+    ended(stack, response_id)
+    response = stack.client().responses.retrieve(response_id)
+    assert response.status == "completed"
+    assert [item.status for item in response.output if item.type == "message"] == ["incomplete", "completed"]
+
+
+def test_a_killed_sandbox_is_told_once_and_the_loop_goes_on_in_a_revived_container(stack: Stack) -> None:
+    response_id = begin(stack, shell(COUNTED), shell("cat count; echo alive"), say("The end."))
+    assert stack.process is not None
+    assert kill_all(stack.process.pid, lambda line: "exec_server" in line)
+    ended(stack, response_id)
+    response = stack.client().responses.retrieve(response_id)
+    first, second = outputs(response.output)
+    assert (first[0][0], first[0][2]) == ("begun\n", 137)
+    assert first[0][1].count("The container stopped while this command was running") == 1
+    assert second[0][0].endswith("alive\n")
+    assert (response.status, response.output_text) == ("completed", "The end.")
+
+
+def test_killing_everything_and_starting_again_finishes_the_run(tmp_path: Path) -> None:
+    """SIGKILL to the process that serves the API: its emulator saves its state, and the next start takes the loop up."""
+    stack = Stack(tmp_path / "state").start()
+    response_id = begin(stack, shell(COUNTED), shell("echo alive"), say("The end."))
+    assert stack.process is not None
+    below = descendants(stack.process.pid)
+    stack.stop(signal.SIGKILL)
+    deadline = time.monotonic() + 30
+    while any(Path(f"/proc/{pid}").exists() for pid, line in below.items() if "ministack" in line) and time.monotonic() < deadline:
+        time.sleep(0.05)
+    stack.start()
+    try:
+        ended(stack, response_id)
+        response = stack.client().responses.retrieve(response_id)
+        first, second = outputs(response.output)
+        assert "was not run again" in first[0][1]
+        assert (second[0][0][-6:], response.status) == ("alive\n", "completed")
+    finally:
+        assert stack.stop() == 0
+
+
+def test_a_foreground_client_that_goes_away_cancels_its_response(stack: Stack) -> None:
+    body = {"model": "demo", "input": script({"delta_ms": 100, "say": "word " * 300}), "stream": True}
+    with stack.http() as http:
+        with http.stream("POST", "/responses", json=body) as answer:
+            response_id = next(iter(raw_events(_first_lines(answer))))["response"]["id"]
+        deadline = time.monotonic() + 20
+        while (response := http.get(f"/responses/{response_id}").json())["status"] == "in_progress" and time.monotonic() < deadline:
+            time.sleep(0.05)
+    assert response["status"] == "cancelled"
+
+
+def _first_lines(answer: httpx.Response) -> list[str]:
+    lines = []
+    for line in answer.iter_lines():
+        lines.append(line)
+        if line.startswith("data: "):
+            break
+    return lines

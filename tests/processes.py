@@ -1,0 +1,39 @@
+"""The processes below a process, from /proc: what the kill tests aim at."""
+
+import os
+import signal
+from collections.abc import Callable
+from pathlib import Path
+
+
+def descendants(pid: int) -> dict[int, str]:
+    """Every process below ``pid`` with its command line."""
+    parents: dict[int, int] = {}
+    for entry in Path("/proc").iterdir():
+        if entry.name.isdigit():
+            try:
+                stat = (entry / "stat").read_text()
+            except OSError:
+                continue
+            parents[int(entry.name)] = int(stat.rpartition(")")[2].split()[1])
+    found: dict[int, str] = {}
+    front = {pid}
+    while front:
+        front = {child for child, parent in parents.items() if parent in front}
+        found |= {child: _command_line(child) for child in front}
+    return found
+
+
+def _command_line(pid: int) -> str:
+    try:
+        return Path(f"/proc/{pid}/cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace")
+    except OSError:
+        return ""
+
+
+def kill_all(below: int, chosen: Callable[[str], bool]) -> list[int]:
+    """SIGKILL the descendants whose command line is chosen."""
+    killed = [pid for pid, line in descendants(below).items() if chosen(line)]
+    for pid in killed:
+        os.kill(pid, signal.SIGKILL)
+    return killed
