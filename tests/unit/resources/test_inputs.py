@@ -1,0 +1,210 @@
+import base64
+from collections.abc import AsyncIterator
+from typing import Any
+
+import pytest
+from moorage import limits
+from moorage.errors import ApiError
+from moorage.sandbox.containers import Containers
+from moorage.store.files import Files
+from moorage.tools.fetch import Fetcher
+from moorage.tools.inputs import Inputs
+
+from tests.unit.resources.support import Clock, FakeProvisioner, Store, chunked
+from tests.unit.resources.web import Web, serving
+
+PNG = b"\x89PNG\r\n\x1a\n picture"
+PDF = b"%PDF-1.7 paper"
+
+
+@pytest.fixture
+async def web() -> AsyncIterator[Web]:
+    async with serving(Web()) as served:
+        yield served
+
+
+@pytest.fixture
+def files(store: Store, clock: Clock) -> Files:
+    return Files(store.table, store.blobs, clock=clock)
+
+
+@pytest.fixture
+def inputs(store: Store, clock: Clock, files: Files, web: Web) -> Inputs:
+    async def resolve(host: str, port: int) -> list[str]:
+        return ["127.0.0.1"]
+
+    fetcher = Fetcher(allowed_networks=("127.0.0.0/8",), ports=(web.port,), addresses=resolve)
+    return Inputs(store.table, store.blobs, files, fetcher, clock=clock, retention_seconds=1000)
+
+
+def said(*parts: dict[str, Any], item_id: str = "msg_1") -> dict[str, Any]:
+    return {"type": "message", "id": item_id, "role": "user", "content": list(parts)}
+
+
+def data_url(content: bytes, media_type: str) -> str:
+    return f"data:{media_type};base64,{base64.b64encode(content).decode()}"
+
+
+async def resolved(inputs: Inputs, *items: dict[str, Any], has_container: bool = False) -> list[list[dict[str, Any]]]:
+    found = await inputs.resolve("ten", items, has_container=has_container)
+    return [item.get("content") or item["output"] for item in found]
+
+
+async def refusal(inputs: Inputs, *parts: dict[str, Any]) -> ApiError:
+    with pytest.raises(ApiError) as caught:
+        await inputs.admit("ten", [said(*parts)])
+    return caught.value
+
+
+async def test_items_without_files_pass_as_they_are(inputs: Inputs) -> None:
+    items = [
+        said({"type": "input_text", "text": "hi"}, {"type": "input_image", "image_url": "https://a.example/x.png"}),
+        {"type": "function_call", "id": "fc_1", "call_id": "c", "name": "f", "arguments": "{}"},
+        {"type": "function_call_output", "id": "fco_1", "call_id": "c", "output": "text"},
+    ]
+    assert await inputs.resolve("ten", items, has_container=True) == items
+
+
+async def test_a_file_and_an_image_by_id_become_data(inputs: Inputs, files: Files) -> None:
+    paper = await files.create("ten", filename="paper.pdf", purpose="user_data", chunks=chunked(PDF))
+    picture = await files.create("ten", filename="lies.txt", purpose="vision", chunks=chunked(PNG))
+    message = said(
+        {"type": "input_file", "file_id": paper.id, "detail": "high"},
+        {"type": "input_image", "file_id": picture.id, "detail": "low"},
+    )
+    assert await resolved(inputs, message) == [
+        [
+            {
+                "type": "input_file",
+                "filename": "paper.pdf",
+                "file_data": data_url(PDF, "application/pdf"),
+                "detail": "high",
+            },
+            {"type": "input_image", "image_url": data_url(PNG, "image/png"), "detail": "low"},
+        ]
+    ]
+
+
+async def test_files_in_a_tools_output_become_data_too(inputs: Inputs, files: Files) -> None:
+    picture = await files.create("ten", filename="p.png", purpose="vision", chunks=chunked(PNG))
+    output = {
+        "type": "function_call_output",
+        "id": "fco_1",
+        "call_id": "c",
+        "output": [{"type": "input_image", "file_id": picture.id}],
+    }
+    assert await resolved(inputs, output) == [[{"type": "input_image", "image_url": data_url(PNG, "image/png")}]]
+
+
+@pytest.mark.parametrize("data", [data_url(b"a,b", "text/csv"), base64.b64encode(b"a,b").decode()])
+async def test_inline_data_comes_as_a_data_url_however_it_was_given(inputs: Inputs, data: str) -> None:
+    part = {"type": "input_file", "filename": "a.csv", "file_data": data}
+    assert await resolved(inputs, said(part)) == [[part | {"file_data": data_url(b"a,b", "text/csv")}]]
+
+
+async def test_a_url_is_fetched_once_and_gives_the_same_bytes_ever_after(inputs: Inputs, web: Web) -> None:
+    web.page("/a/data.csv", b"first")
+    message = said({"type": "input_file", "file_url": f"http://files.example:{web.port}/a/data.csv"})
+    await inputs.admit("ten", [message])
+    web.page("/a/data.csv", b"second")
+    expected = [{"type": "input_file", "filename": "data.csv", "file_data": data_url(b"first", "text/csv")}]
+    assert await resolved(inputs, message) == [expected]
+    assert await resolved(inputs, message) == [expected]
+    assert len(web.asked) == 1
+
+
+async def test_what_a_url_gave_is_forgotten_on_request_and_after_its_time(
+    inputs: Inputs, web: Web, store: Store, clock: Clock
+) -> None:
+    web.page("/x", b"x")
+    first, second = [
+        said({"type": "input_file", "file_url": f"http://files.example:{web.port}/x"}, item_id=name) for name in ("msg_1", "msg_2")
+    ]
+    await inputs.admit("ten", [first, second])
+    await inputs.forget("ten", [first])
+    assert len(store.objects()) == 1
+    assert await inputs.purge_due(clock()) == 0
+    clock.advance(1000)
+    assert await inputs.purge_due(clock()) == 1
+    assert (store.objects(), store.records()) == ([], [])
+
+
+async def test_what_cannot_be_had_is_refused_at_once_and_named_later(inputs: Inputs, files: Files, web: Web) -> None:
+    file = await files.create("ten", filename="a.pdf", purpose="user_data", chunks=chunked(PDF))
+    part = {"type": "input_file", "file_id": file.id}
+    await inputs.admit("ten", [said(part)])
+    await files.delete("ten", file.id)
+    error = await refusal(inputs, part)
+    assert (error.status, error.param) == (404, "input")
+    assert await resolved(inputs, said(part)) == [
+        [{"type": "input_text", "text": f"[file not available: No such File object: {file.id}]"}]
+    ]
+
+
+@pytest.mark.parametrize(
+    ("part", "code"),
+    [
+        ({"type": "input_file", "file_data": "&&&"}, "invalid_file_data"),
+        ({"type": "input_file", "file_data": "data:text/plain,hello"}, "invalid_file_data"),
+        ({"type": "input_file", "file_url": "http://files.example:1/x"}, "invalid_file_url"),
+    ],
+)
+async def test_a_wrong_source_is_refused_with_a_code(inputs: Inputs, part: dict[str, Any], code: str) -> None:
+    error = await refusal(inputs, part)
+    assert (error.status, error.param, error.code) == (400, "input", code)
+
+
+async def test_another_tenants_file_is_a_404(inputs: Inputs, files: Files) -> None:
+    file = await files.create("other", filename="a.pdf", purpose="user_data", chunks=chunked(PDF))
+    assert (await refusal(inputs, {"type": "input_file", "file_id": file.id})).status == 404
+
+
+async def test_with_a_container_the_model_is_told_where_a_file_lies(inputs: Inputs) -> None:
+    big = b"x" * (limits.INPUT_INLINE_BYTES_MAX + 1)
+    message = said(
+        {"type": "input_file", "filename": "a.pdf", "file_data": data_url(PDF, "application/pdf")},
+        {"type": "input_file", "filename": "a.pdf", "file_data": data_url(b"%PDF-2", "application/pdf")},
+        {"type": "input_file", "filename": "a.zip", "file_data": data_url(b"PK", "application/zip")},
+        {"type": "input_file", "filename": "big.txt", "file_data": data_url(big, "text/plain")},
+    )
+    (parts,) = await resolved(inputs, message, has_container=True)
+    assert [part.get("text", part.get("filename")) for part in parts] == [
+        "[The file a.pdf (14 bytes) is at /mnt/data/a.pdf]",
+        "a.pdf",
+        "[The file a.pdf (6 bytes) is at /mnt/data/a-2.pdf]",
+        "a.pdf",
+        "[The file a.zip (2 bytes) is at /mnt/data/a.zip]",
+        f"[The file big.txt ({len(big)} bytes) is at /mnt/data/big.txt]",
+    ]
+    assert [each.filename for each in await inputs.to_stage("ten", [message])] == ["a.pdf", "a-2.pdf", "a.zip", "big.txt"]
+
+
+async def test_files_of_the_input_are_put_into_the_container_once(
+    inputs: Inputs, files: Files, store: Store, clock: Clock, web: Web
+) -> None:
+    provisioner = FakeProvisioner()
+    containers = Containers(
+        store.table, store.blobs, provisioner, files, clock=clock, content_key=b"k" * 32, connect=provisioner.connect
+    )
+    web.page("/c.txt", b"c")
+    file = await files.create("ten", filename="a.txt", purpose="user_data", chunks=chunked(b"a"))
+    message = said(
+        {"type": "input_file", "file_id": file.id},
+        {"type": "input_file", "filename": "b.txt", "file_data": data_url(b"b", "text/plain")},
+        {"type": "input_file", "file_url": f"http://files.example:{web.port}/c.txt"},
+        {"type": "input_image", "file_id": file.id},
+    )
+    record = await containers.reserve("ten", name="c")
+    record = await containers.put_inputs(record, await inputs.to_stage("ten", [message]))
+    live = await containers.ensure("ten", record.id)
+    sandbox = provisioner.sandboxes[live.handle.sandbox_id]
+    assert {path: data for path, (data, _, _) in sandbox.files.items()} == {"a.txt": b"a", "b.txt": b"b", "c.txt": b"c"}
+    sandbox.write("a.txt", b"changed by the model")
+    await containers.sync_artifacts(live)
+    await containers.put_inputs(live.record, await inputs.to_stage("ten", [message]))
+    live = await containers.ensure("ten", record.id)
+    assert sandbox.files["a.txt"][0] == b"changed by the model"
+    replaced = said({"type": "input_file", "filename": "a.txt", "file_data": data_url(b"new", "text/plain")})
+    await containers.put_inputs(live.record, await inputs.to_stage("ten", [replaced]))
+    await containers.ensure("ten", record.id)
+    assert sandbox.files["a.txt"][0] == b"new"
