@@ -92,7 +92,7 @@ class SpokenCalls:
             return False
         openings = ("```", "{", "[", *_TAGS)
         if text.startswith(openings):
-            self._buffer, self._state, self._is_in_prose, self._scan = text, "block", False, _Scan()
+            self._state, self._is_in_prose, self._scan = "block", False, _Scan()
             return True
         if any(opening.startswith(text) for opening in openings):
             return False
