@@ -17,9 +17,16 @@ from tests.contract import sdk_shapes
 
 TABLE = parameters.load()
 
+DOMAIN_SECRETS = "shell.environment<container_auto>.network_policy<allowlist>.domain_secrets[]"
+
 OURS_ALONE = {
     "parameter": {"client_metadata": "Codex CLI sends it"},
-    "tool": {"function.function": "the nested form of chat completions, refused with a hint"},
+    "tool": {
+        "function.function": "the nested form of chat completions, refused with a hint",
+        f"{DOMAIN_SECRETS}.methods": "an extension",
+        f"{DOMAIN_SECRETS}.path_prefixes": "an extension",
+        f"{DOMAIN_SECRETS}.places": "an extension",
+    },
     "tool_choice": {
         "local_shell": "a tool that can be offered can be chosen",
         "tool_search": "a tool that can be offered can be chosen",

@@ -111,7 +111,7 @@ BAD_SECRETS: dict[str, tuple[dict[str, str], str]] = {
     "a name that no variable can have": ({"domain": "a.example", "name": "MY-TOKEN", "value": "v"}, "name"),
     "a line break in the value": ({"domain": "a.example", "name": "T", "value": "v\r\nx-evil: 1"}, "value"),
     "an empty value": ({"domain": "a.example", "name": "T", "value": ""}, "value"),
-    "no value": ({"domain": "a.example", "name": "T"}, "value"),
+    "narrowing that is no list": ({"domain": "a.example", "name": "T", "value": "v", "methods": "GET"}, "methods"),
 }
 
 
@@ -121,6 +121,22 @@ def test_a_bad_secret_is_refused_without_repeating_its_value(secret: dict[str, s
         parse_network_policy(allowlist("a.example", domain_secrets=[secret]), "p")
     assert refused.value.param == f"p.domain_secrets[0].{field}"
     assert "evil" not in refused.value.message
+
+
+def test_a_secret_may_be_narrowed_or_be_the_operators() -> None:
+    given = allowlist(
+        "a.example",
+        domain_secrets=[
+            {"domain": "a.example", "name": "T", "value": "v", "methods": ["GET"], "path_prefixes": ["/v1"], "places": ["query"]},
+            {"domain": "a.example", "name": "OURS"},
+        ],
+    )
+    policy = parse_network_policy(given, "p")
+    assert policy.domain_secrets == (
+        DomainSecret("a.example", "T", "v", methods=("GET",), path_prefixes=("/v1",), places=("query",)),
+        DomainSecret("a.example", "OURS"),
+    )
+    assert policy.to_json() == given
 
 
 def test_a_wildcard_covers_its_subdomains_secrets_but_not_the_domain_itself() -> None:

@@ -57,11 +57,18 @@ WEB_SEARCH_TOOLS: Final = ("web_search", "web_search_2025_08_26", "web_search_pr
 
 @dataclass(frozen=True, slots=True)
 class DomainSecret:
-    """A credential that the egress proxy puts in place of the placeholder ``$NAME`` on requests to ``domain``."""
+    """A credential that the egress proxy puts in place of the placeholder ``$NAME`` on requests to ``domain``.
+
+    The last four are extensions of this service; ``egress/secrets.py`` says what they take.
+    """
 
     domain: str
     name: str
-    value: str = field(repr=False)
+    value: str | None = field(default=None, repr=False)
+    """None refers to the operator's secret of that name."""
+    methods: tuple[str, ...] = ()
+    path_prefixes: tuple[str, ...] = ()
+    places: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,6 +77,19 @@ class NetworkPolicy:
     allowed_domains: tuple[str, ...] = ()
     """Lower case, IDNA; ``*.example.com`` for every subdomain."""
     domain_secrets: tuple[DomainSecret, ...] = ()
+
+    def to_json(self) -> dict[str, Any]:
+        """The policy in canonical form, values of secrets included: for the egress check and nothing else."""
+        if self.type == "disabled":
+            return {"type": "disabled"}
+        secrets = [_secret_to_json(secret) for secret in self.domain_secrets]
+        policy = {"type": "allowlist", "allowed_domains": list(self.allowed_domains)}
+        return policy | ({"domain_secrets": secrets} if secrets else {})
+
+
+def _secret_to_json(secret: DomainSecret) -> dict[str, Any]:
+    fields = {name: getattr(secret, name) for name in DomainSecret.__dataclass_fields__}
+    return {name: list(value) if isinstance(value, tuple) else value for name, value in fields.items() if value}
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,12 +144,14 @@ def _secret_value(value: Any) -> str:
 
 _secret_text: Final = text(chars_min=1, chars_max=limits.DOMAIN_SECRET_CHARS_MAX)
 
+_words: Final = array(text(chars_min=1, chars_max=limits.IDENTIFIER_CHARS_MAX), items_max=limits.DOMAIN_SECRETS_MAX)
+
 _DOMAIN_SECRET: Final = Shape(
     {
         "domain": _domain,
         "name": text(chars_min=1, chars_max=limits.NAME_CHARS_MAX, pattern="[A-Za-z_][A-Za-z0-9_]*"),
-        "value": _secret_value,
-    }
+    },
+    {"value": _secret_value, "methods": _words, "path_prefixes": _words, "places": _words},
 )
 
 
@@ -180,7 +202,18 @@ def _network_policy(canonical: dict[str, Any]) -> NetworkPolicy:
     return NetworkPolicy(
         type=canonical["type"],
         allowed_domains=tuple(canonical.get("allowed_domains", ())),
-        domain_secrets=tuple(DomainSecret(**secret) for secret in canonical.get("domain_secrets", ())),
+        domain_secrets=tuple(_domain_secret(secret) for secret in canonical.get("domain_secrets", ())),
+    )
+
+
+def _domain_secret(canonical: dict[str, Any]) -> DomainSecret:
+    return DomainSecret(
+        domain=canonical["domain"],
+        name=canonical["name"],
+        value=canonical.get("value"),
+        methods=tuple(canonical.get("methods", ())),
+        path_prefixes=tuple(canonical.get("path_prefixes", ())),
+        places=tuple(canonical.get("places", ())),
     )
 
 
@@ -417,7 +450,7 @@ def _redacted(tool: Tool) -> Tool:
     policy = environment.get("network_policy") if isinstance(environment, dict) else None
     if environment is None or not policy or "domain_secrets" not in policy:
         return tool
-    secrets = [{"domain": secret["domain"], "name": secret["name"]} for secret in policy["domain_secrets"]]
+    secrets = [{name: value for name, value in secret.items() if name != "value"} for secret in policy["domain_secrets"]]
     return {**tool, "environment": {**environment, "network_policy": {**policy, "domain_secrets": secrets}}}
 
 
