@@ -28,7 +28,7 @@ def documented() -> set[tuple[str, str]]:
 def served() -> set[tuple[str, str]]:
     """HTTP routes; the WebSocket transport has no place in an OpenAPI document."""
     routes = [route for router in ROUTERS for route in router.routes if isinstance(route, APIRoute)]
-    return {(method, "/v1" + route.path.replace(":path}", "}")) for route in routes for method in route.methods - {"HEAD"}}
+    return {(method, "/v1" + route.path.replace(":path}", "}")) for route in routes for method in (route.methods or set()) - {"HEAD"}}
 
 
 _CALL = re.compile(
@@ -57,8 +57,9 @@ def test_every_route_that_the_sdk_calls_is_served_or_refused_in_the_table() -> N
     calls = {f"{method} {path}" for method, path in called_by_the_sdk()}
     assert len(calls) > 60
     honoured = {call for call in calls if not any(call == row or call.split()[1].startswith(row) for row in refused)}
-    assert honoured == {name for name, status in rows.items() if status == "honoured"}
-    assert honoured == {f"{method} {path}" for method, path in documented()}
+    upgrade = {"GET /v1/responses"}
+    assert honoured | upgrade == {name for name, status in rows.items() if status == "honoured"}
+    assert honoured | upgrade == {f"{method} {path}" for method, path in documented()}
 
 
 def nodes(value: Any) -> Iterator[dict[str, Any]]:
@@ -91,7 +92,7 @@ def test_every_schema_of_the_components_is_used() -> None:
 def test_operations_have_names_of_their_own_and_say_what_can_go_wrong() -> None:
     operations = [operation for path in DOCUMENT["paths"].values() for operation in path.values()]
     assert len({operation["operationId"] for operation in operations}) == len(operations)
-    assert all({"200", "400", "401", "429", "500"} <= operation["responses"].keys() for operation in operations)
+    assert all({"400", "401", "429", "500"} <= operation["responses"].keys() for operation in operations)
 
 
 def test_the_document_is_json() -> None:

@@ -33,7 +33,7 @@ class Route:
     operation_id: str
     summary: str
     answers: Mapping[str, JsonSchema]
-    """Schema by media type."""
+    """Schema by media type; none where success is not an HTTP answer."""
     body: Mapping[str, JsonSchema] = field(default_factory=dict)
     """Schema by media type; none for a request without a body."""
     query: tuple[tuple[str, JsonSchema], ...] = ()
@@ -63,7 +63,9 @@ class Route:
         return [{"name": name, "in": "query", "required": False, "schema": schema} for name, schema in self.query]
 
     def _statuses(self) -> list[int]:
-        statuses = {200, 400, 401, 429, 500, *self.also}
+        statuses = {400, 401, 429, 500, *self.also}
+        if self.answers:
+            statuses.add(200)
         if self._names():
             statuses.add(404)
         if self.body:
@@ -74,6 +76,8 @@ class Route:
         if status in (200, 206):
             content = {media_type: {"schema": schema} for media_type, schema in self.answers.items()}
             return {"description": "OK", "content": content}
+        if status == 101:
+            return {"description": "A WebSocket: frames are `response.create` requests and the events of their responses."}
         if status == 302:
             return {"description": "The content lies behind this address.", "headers": {"location": {"schema": {"type": "string"}}}}
         return {"$ref": "#/components/responses/Error"}
@@ -302,6 +306,7 @@ ROUTES: Final = (
         {JSON: ref("CreateResponse")},
         also=(404, 502, 503),
     ),
+    Route("get", "/v1/responses", "connect", "Open a WebSocket; 426 without an upgrade", {}, also=(101, 426)),
     Route(
         "get",
         "/v1/responses/{response_id}",
