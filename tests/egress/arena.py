@@ -374,7 +374,7 @@ class Arena:
         writer.close()
 
 
-def _bring_up_network() -> None:
+def bring_up_network() -> None:
     subprocess.run(["ip", "link", "set", "lo", "up"], check=True)
     for address in ADDRESSES:
         plain = ["ip", "addr", "add", f"{address}/{128 if ':' in address else 32}", "dev", "lo"]
@@ -383,7 +383,7 @@ def _bring_up_network() -> None:
 
 async def _main(directory: Path) -> None:
     os.chdir(directory)
-    _bring_up_network()
+    bring_up_network()
     arena = Arena(directory)
     arena.start_world()
     await arena.internet.start()
