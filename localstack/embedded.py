@@ -24,6 +24,7 @@ import boto3
 import uvicorn
 from botocore.exceptions import ClientError
 from emulator import REGION, Emulator, die_with_parent, inherited_environment, stop_process
+from moorage import limits
 from moorage.api.app import create_app
 from moorage.api.routers import ROUTERS
 from moorage.loop.recover import recover
@@ -182,6 +183,7 @@ async def serve(runtime: Runtime, port: int, state_dir: Path, kept: Secrets) -> 
             access_log=False,
             lifespan="off",
             timeout_graceful_shutdown=5,
+            ws_max_size=limits.REQUEST_BODY_BYTES_MAX,
         ),
         on_started=lambda actual_port: announce(runtime, actual_port, state_dir, kept),
     )

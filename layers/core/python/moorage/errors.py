@@ -338,3 +338,18 @@ def network_unavailable(param: str) -> ApiError:
         param=param,
         code="network_unavailable",
     )
+
+
+def upgrade_required() -> ApiError:
+    """426: the address speaks WebSocket to those who ask for it, and otherwise takes POST only."""
+    return ApiError(
+        426,
+        "This address answers GET with a WebSocket only, and none was asked for or none can pass here. Use POST /v1/responses.",
+        code="upgrade_required",
+        headers={"upgrade": "websocket"},
+    )
+
+
+def too_many_streams(message: str) -> ApiError:
+    """429 of the WebSocket transport: lanes, or what waits in one."""
+    return ApiError(429, message, type="rate_limit_error", code="websocket_stream_limit_reached")

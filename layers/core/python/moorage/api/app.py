@@ -16,6 +16,7 @@ from moorage.errors import ApiError, bad_request, invalid_api_key, not_found, se
 from moorage.runtime import Runtime
 
 _log: Final = logging.getLogger("moorage.api")
+_STARTS: Final = frozenset({"http.response.start", "websocket.accept", "websocket.http.response.start"})
 _OPEN_PATHS: Final = frozenset({"/healthz", "/openapi.json"})
 
 
@@ -73,7 +74,7 @@ class Gate:
 
         async def send_named(message: Message) -> None:
             nonlocal has_started
-            if message["type"] == "http.response.start":
+            if message["type"] in _STARTS:
                 has_started = True
                 MutableHeaders(scope=message)["x-request-id"] = request_id
             await send(message)
@@ -98,7 +99,7 @@ class Gate:
         return tenant_id
 
     async def _refuse(self, scope: Scope, receive: Receive, send: Send, error: ApiError) -> None:
-        if scope["type"] == "websocket":
+        if scope["type"] == "websocket" and "websocket.http.response" not in scope.get("extensions", {}):
             await send({"type": "websocket.close", "code": 1008, "reason": error.message[:120]})
             return
         answer: Any = JsonResponse(error.envelope(), status_code=error.status, headers=error.headers)

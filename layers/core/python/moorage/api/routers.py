@@ -1,9 +1,10 @@
 """All routes, for the ways of running that serve everything from one process."""
 
-from moorage.api import containers, conversations, files, models, responses, uploads
+from moorage.api import containers, conversations, files, models, responses, uploads, websocket
 
 ROUTERS = (
     responses.router,
+    websocket.router,
     conversations.router,
     models.router,
     files.router,

@@ -1,0 +1,241 @@
+"""The WebSocket transport of ``/v1/responses``: the same requests and events, one JSON object a frame.
+
+One connection carries many responses. Frames of one lane (``stream_id``; without it the unnamed one) are answered one after another,
+lanes side by side. What was made with ``store: false`` can be continued on its connection only, from memory; a continuation that
+fails in the parent's lane makes the parent forgotten, as clients expect that then start again with their whole input.
+"""
+
+import asyncio
+import logging
+from collections import deque
+from contextlib import aclosing, suppress
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+import orjson
+from fastapi import APIRouter, Request, WebSocket
+from starlette.responses import Response
+from starlette.websockets import WebSocketDisconnect
+
+from moorage import limits
+from moorage.api.foreground import Foreground, status_of
+from moorage.errors import ApiError, bad_request, body_too_large, server_error, too_many_streams, unparsable_body, upgrade_required
+from moorage.loop import context
+from moorage.loop.create import Prepared, prepare, warm_up
+from moorage.model.base import Item
+from moorage.runtime import Runtime
+from moorage.store.event_log import FINAL_TYPES, Event
+from moorage.wire.events import frame as encoded
+from moorage.wire.events import obfuscated
+from moorage.wire.requests import CreateEvent, parse_create_event
+
+router = APIRouter()
+_log: Final = logging.getLogger("moorage.api.websocket")
+_NORMAL: Final = 1000
+"""Close code, RFC 6455 section 7.4.1."""
+
+
+@router.websocket("/responses")
+async def connect(socket: WebSocket) -> None:
+    await socket.accept()
+    await Connection(socket.app.state.runtime, socket.state.tenant_id, socket).serve()
+
+
+@router.get("/responses")
+async def refuse(request: Request) -> Response:
+    """What arrives here is no WebSocket, either by its client's choice or because something on the way cannot carry one. Codex goes
+    on over HTTP at once after a 426, and after several seconds of retries otherwise."""
+    raise upgrade_required()
+
+
+@dataclass(frozen=True, slots=True)
+class _Frame:
+    body: bytes
+    stream_id: str | None
+    parent: str | None
+    """``previous_response_id``."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Kept:
+    """An unstored response: the items up to its end, and the lane that it ran in."""
+
+    items: list[Item]
+    stream_id: str | None
+    own_bytes: int
+
+
+@dataclass(slots=True)
+class Recent:
+    """The unstored responses of one connection, those not used for longest first."""
+
+    kept: dict[str, _Kept] = field(default_factory=dict)
+    bytes_total: int = 0
+
+    def items(self, response_id: str | None) -> list[Item] | None:
+        if response_id is None or response_id not in self.kept:
+            return None
+        self.kept[response_id] = self.kept.pop(response_id)
+        return self.kept[response_id].items
+
+    def remember(self, response_id: str, kept: _Kept) -> None:
+        self.kept[response_id] = kept
+        self.bytes_total += kept.own_bytes
+        while len(self.kept) > limits.WEBSOCKET_RECENT_MAX or self.bytes_total > limits.WEBSOCKET_RECENT_BYTES_MAX:
+            self._forget(next(iter(self.kept)))
+
+    def fail(self, response_id: str | None, stream_id: str | None) -> None:
+        """A continuation of this response failed in this lane."""
+        if response_id is not None and response_id in self.kept and self.kept[response_id].stream_id == stream_id:
+            self._forget(response_id)
+
+    def _forget(self, response_id: str) -> None:
+        self.bytes_total -= self.kept.pop(response_id).own_bytes
+
+
+class Connection:
+    def __init__(
+        self, runtime: Runtime, tenant_id: str, socket: WebSocket, *, seconds_max: float = limits.WEBSOCKET_SECONDS_MAX
+    ) -> None:
+        self._runtime = runtime
+        self._tenant_id = tenant_id
+        self._socket = socket
+        self._seconds_max = seconds_max
+        self._recent = Recent()
+        self._waiting: dict[str | None, deque[_Frame]] = {}
+        """By lane; a lane is here as long as it is busy."""
+        self._stream_ids: set[str] = set()
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    async def serve(self) -> None:
+        """Answer frames until the client goes away or its time is over. What still runs then is cancelled, unless the state machine
+        has it: the same as for a client that drops an HTTP stream."""
+        try:
+            async with asyncio.timeout(self._seconds_max):
+                await self._receive()
+        except TimeoutError:
+            await self._close()
+        finally:
+            for task in self._tasks:
+                task.cancel()
+            await asyncio.gather(*self._tasks, return_exceptions=True)
+
+    async def _receive(self) -> None:
+        while (message := await self._socket.receive())["type"] == "websocket.receive":
+            text = message.get("text")
+            body = message["bytes"] if text is None else text.encode()
+            try:
+                frame = _frame(body)
+            except ApiError as error:
+                await self._refuse(error, None)
+                continue
+            try:
+                self._enqueue(frame)
+            except ApiError as error:
+                await self._refuse(error, frame.stream_id)
+
+    def _enqueue(self, frame: _Frame) -> None:
+        waiting = self._waiting.get(frame.stream_id)
+        if frame.stream_id is not None and frame.stream_id not in self._stream_ids:
+            if len(self._stream_ids) >= limits.WEBSOCKET_STREAM_IDS_MAX:
+                raise too_many_streams(f"A connection has at most {limits.WEBSOCKET_STREAM_IDS_MAX} stream ids. Use one of them again.")
+            self._stream_ids.add(frame.stream_id)
+        if waiting is not None:
+            if len(waiting) >= limits.WEBSOCKET_WAITING_MAX:
+                raise too_many_streams(f"At most {limits.WEBSOCKET_WAITING_MAX} requests of a stream may wait. Retry when one has ended.")
+            waiting.append(frame)
+            return
+        if len(self._waiting) >= limits.WEBSOCKET_ACTIVE_MAX:
+            raise too_many_streams(
+                f"A connection runs at most {limits.WEBSOCKET_ACTIVE_MAX} responses at once. Retry when one has ended, or open another."
+            )
+        self._waiting[frame.stream_id] = deque([frame])
+        task = asyncio.create_task(self._work(frame.stream_id))
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    async def _work(self, stream_id: str | None) -> None:
+        """One lane, until nothing waits in it."""
+        waiting = self._waiting[stream_id]
+        with suppress(WebSocketDisconnect):  # The receiving side notices too, and ends the connection.
+            while waiting:
+                await self._answer(waiting.popleft())
+        del self._waiting[stream_id]
+
+    async def _answer(self, frame: _Frame) -> None:
+        try:
+            event = parse_create_event(frame.body)
+            recent = self._recent.items(frame.parent)
+            prepared = await prepare(self._runtime, self._tenant_id, event.request, recent=recent)
+            response = await self._run(event, prepared)
+        except WebSocketDisconnect:
+            raise
+        except ApiError as error:
+            self._recent.fail(frame.parent, frame.stream_id)
+            await self._refuse(error, frame.stream_id)
+        except Exception:
+            _log.exception("unhandled error", extra={"tenant_id": self._tenant_id})
+            self._recent.fail(frame.parent, frame.stream_id)
+            await self._refuse(server_error(), frame.stream_id)
+        else:
+            self._conclude(frame, prepared, response)
+
+    async def _run(self, event: CreateEvent, prepared: Prepared) -> dict[str, Any]:
+        """Send the events; the response object of the last one."""
+        if not event.generate:
+            return await self._send_all(await warm_up(self._runtime, prepared), event) or {}
+        async with aclosing(Foreground(self._runtime, prepared).batches()) as batches:
+            async for events in batches:
+                response = await self._send_all(events, event)
+                if response is not None:
+                    return response
+        raise AssertionError("a response's events ended without a final one")
+
+    async def _send_all(self, events: list[Event], event: CreateEvent) -> dict[str, Any] | None:
+        for one in events:
+            shown = obfuscated(one) if event.request.include_obfuscation else one
+            if one["type"] == "error":
+                shown = one | {"status": status_of(one["error"]["code"])}
+            await self._send(shown, event.stream_id)
+            if one["type"] in FINAL_TYPES:
+                response: dict[str, Any] = one["response"]
+                return response
+        return None
+
+    def _conclude(self, frame: _Frame, prepared: Prepared, response: dict[str, Any]) -> None:
+        if response["status"] == "failed":
+            self._recent.fail(frame.parent, frame.stream_id)
+        elif not prepared.stored.is_stored:
+            items = [*prepared.chain, *prepared.stored.input_items, *context.output_items(response["output"])]
+            own_bytes = len(frame.body) + len(orjson.dumps(response["output"]))
+            self._recent.remember(response["id"], _Kept(context.answer_orphans(items), frame.stream_id, own_bytes))
+
+    async def _refuse(self, error: ApiError, stream_id: str | None) -> None:
+        with suppress(WebSocketDisconnect):
+            await self._send({"type": "error", "status": error.status, "error": error.payload()}, stream_id)
+
+    async def _send(self, event: Event, stream_id: str | None) -> None:
+        await self._socket.send_text(encoded(event, stream_id).decode())
+
+    async def _close(self) -> None:
+        minutes = limits.WEBSOCKET_SECONDS_MAX // 60
+        error = bad_request(
+            f"A WebSocket connection lives for {minutes} minutes. Open a new one to go on.", code="websocket_connection_limit_reached"
+        )
+        await self._refuse(error, None)
+        with suppress(WebSocketDisconnect, RuntimeError):
+            await self._socket.close(_NORMAL)
+
+
+def _frame(body: bytes) -> _Frame:
+    """What must be known of a frame before its turn comes; the rest is checked then. Raises :class:`ApiError`."""
+    if len(body) > limits.REQUEST_BODY_BYTES_MAX:
+        raise body_too_large(limits.REQUEST_BODY_BYTES_MAX)
+    try:
+        value = orjson.loads(body)
+    except orjson.JSONDecodeError as error:
+        raise unparsable_body(str(error)) from error
+    if not isinstance(value, dict):
+        raise unparsable_body("it must be a JSON object")
+    stream_id, parent = value.get("stream_id"), value.get("previous_response_id")
+    return _Frame(body, stream_id if isinstance(stream_id, str) else None, parent if isinstance(parent, str) else None)

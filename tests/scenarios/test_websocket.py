@@ -1,0 +1,269 @@
+"""The WebSocket transport: the same responses, many on one connection."""
+
+import asyncio
+import json
+from collections.abc import Iterator
+from typing import Any
+
+import httpx
+import pytest
+from moorage import limits
+from moorage.api.websocket import Connection
+from openai import OpenAI
+from starlette.websockets import WebSocket, WebSocketState
+from websockets.exceptions import InvalidStatus
+from websockets.sync.client import ClientConnection, connect
+
+from tests.stack import SHELL, Stack, assert_well_formed, say, script, shell
+
+Event = dict[str, Any]
+_FINALS = ("response.completed", "response.incomplete", "response.failed", "error")
+
+
+@pytest.fixture
+def socket(stack: Stack) -> Iterator[ClientConnection]:
+    with open_socket(stack) as connection:
+        yield connection
+
+
+def open_socket(stack: Stack) -> ClientConnection:
+    url = stack.url.replace("http", "ws", 1) + "/responses"
+    return connect(url, additional_headers={"authorization": f"Bearer {stack.key}"}, max_size=None)
+
+
+def create(text: str = "hello", **more: Any) -> str:
+    return json.dumps({"type": "response.create", "model": "demo", "input": text, **more})
+
+
+def turn(socket: ClientConnection, frame: str) -> list[Event]:
+    """Send one frame and read to the end of what it caused."""
+    socket.send(frame)
+    events: list[Event] = []
+    while not events or events[-1]["type"] not in _FINALS:
+        events.append(json.loads(socket.recv(30)))
+    if events[-1]["type"] == "error" and len(events) > 1:  # A response that failed: its last event follows.
+        events.append(json.loads(socket.recv(30)))
+    return events
+
+
+def said(event: Event) -> str:
+    return "".join(
+        part["text"] for item in event["response"]["output"] if item["type"] == "message" for part in item["content"]
+    )
+
+
+def error_of(events: list[Event]) -> tuple[int, str | None]:
+    (error,) = events
+    assert error["type"] == "error"
+    assert set(error["error"]) == {"message", "type", "param", "code"}
+    return error["status"], error["error"]["code"]
+
+
+def test_a_response_comes_as_the_same_events_as_over_http(stack: Stack, socket: ClientConnection) -> None:
+    events = turn(socket, create(script(say("one two"))))
+    assert_well_formed(events)
+    with stack.http() as http:
+        assert http.get(f"/responses/{events[0]['response']['id']}").json() == events[-1]["response"]
+
+
+def test_two_responses_follow_each_other_on_one_connection(socket: ClientConnection) -> None:
+    socket.send(create(script(say("first"))))
+    socket.send(create(script(say("second"))))
+    finals: list[Event] = []
+    while len(finals) < 2:
+        event = json.loads(socket.recv(30))
+        if event["type"] == "response.completed":
+            finals.append(event)
+    assert [said(final) for final in finals] == ["first", "second"]
+
+
+def test_an_unstored_response_is_continued_on_its_connection_only(stack: Stack, socket: ClientConnection) -> None:
+    words = script(say("one"), say("two"), say("three"))
+    first = turn(socket, create(words, store=False))[-1]["response"]["id"]
+    second = turn(socket, create("go on", store=False, previous_response_id=first))[-1]
+    third = turn(socket, create("go on", store=False, previous_response_id=second["response"]["id"]))[-1]
+    assert [said(second), said(third)] == ["two", "three"]
+    assert second["response"]["previous_response_id"] == first
+    with open_socket(stack) as other:
+        assert error_of(turn(other, create("go on", store=False, previous_response_id=first))) == (400, "previous_response_not_found")
+    with stack.http() as http:
+        assert http.get(f"/responses/{first}").status_code == 404
+
+
+def test_a_stored_response_may_continue_an_unstored_one(client: OpenAI, socket: ClientConnection) -> None:
+    first = turn(socket, create(script(say("one"), say("two"), say("three")), store=False))[-1]["response"]["id"]
+    second = turn(socket, create("go on", previous_response_id=first))[-1]["response"]["id"]
+    assert client.responses.create(model="demo", input="go on", previous_response_id=second).output_text == "three"
+
+
+def test_a_stored_response_is_continued_over_either_transport(client: OpenAI, socket: ClientConnection) -> None:
+    first = client.responses.create(model="demo", input=script(say("one"), say("two"), say("three")))
+    second = turn(socket, create("go on", previous_response_id=first.id))[-1]
+    assert said(second) == "two"
+    third = client.responses.create(model="demo", input="go on", previous_response_id=second["response"]["id"])
+    assert third.output_text == "three"
+
+
+def test_a_failed_continuation_makes_its_parent_forgotten(socket: ClientConnection) -> None:
+    first = turn(socket, create(store=False))[-1]["response"]["id"]
+    orphan = [{"type": "function_call_output", "call_id": "call_missing", "output": "x"}]
+    refused = {"type": "response.create", "model": "demo", "store": False, "previous_response_id": first, "input": orphan}
+    assert error_of(turn(socket, json.dumps(refused))) == (400, None)
+    assert error_of(turn(socket, create(store=False, previous_response_id=first))) == (400, "previous_response_not_found")
+
+
+def test_a_continuation_that_fails_in_another_lane_leaves_the_parent_alone(socket: ClientConnection) -> None:
+    first = turn(socket, create(store=False))[-1]["response"]["id"]
+    refused = create(store=False, previous_response_id=first, stream_id="b", temperature=7)
+    assert error_of(turn(socket, refused))[0] == 400
+    assert turn(socket, create(store=False, previous_response_id=first))[-1]["type"] == "response.completed"
+
+
+def test_a_warm_up_asks_no_model_and_can_be_continued(socket: ClientConnection) -> None:
+    for store in (False, True):
+        words = script(say("one"))
+        warm = turn(socket, create(words, store=store, generate=False))
+        assert [event["type"] for event in warm] == ["response.created", "response.in_progress", "response.completed"]
+        final = warm[-1]["response"]
+        assert (final["output"], final["usage"]["total_tokens"]) == ([], 0)
+        assert said(turn(socket, create("go", store=store, previous_response_id=final["id"]))[-1]) == "one"
+
+
+def test_the_loop_runs_for_an_unstored_continuation_too(socket: ClientConnection) -> None:
+    words = script(say("ready"), shell("echo from the shell"), say("It said: {{output}}"))
+    first = turn(socket, create(words, store=False))[-1]["response"]["id"]
+    events = turn(socket, create("run it", store=False, previous_response_id=first, tools=[SHELL]))
+    assert_well_formed(events)
+    assert "from the shell" in said(events[-1])
+    third = turn(socket, create("and now?", store=False, previous_response_id=events[-1]["response"]["id"]))
+    assert third[-1]["type"] == "response.completed"
+
+
+def test_lanes_run_side_by_side_and_each_in_order(socket: ClientConnection) -> None:
+    socket.send(create(script({"sleep_ms": 1500}, say("slow"), say("after slow")), stream_id="slow"))
+    socket.send(create(script(say("after it")), stream_id="slow"))
+    socket.send(create(script(say("quick")), stream_id="quick"))
+    finals: list[tuple[str, str]] = []
+    while len(finals) < 3:
+        event = json.loads(socket.recv(30))
+        if event["type"] == "response.completed":
+            finals.append((event["stream_id"], said(event)))
+    assert finals == [("quick", "quick"), ("slow", "slow"), ("slow", "after it")]
+
+
+def test_a_connection_has_a_bounded_number_of_active_responses(socket: ClientConnection) -> None:
+    waiting = script({"sleep_ms": 3000}, say("done"))
+    for number in range(limits.WEBSOCKET_ACTIVE_MAX):
+        socket.send(create(waiting, stream_id=f"lane-{number}"))
+    socket.send(create(stream_id="one-too-many"))
+    event = json.loads(socket.recv(30))
+    while event["type"] != "error":
+        event = json.loads(socket.recv(30))
+    assert (event["stream_id"], event["status"], event["error"]["code"]) == ("one-too-many", 429, "websocket_stream_limit_reached")
+
+
+def test_a_connection_has_a_bounded_number_of_stream_ids(socket: ClientConnection) -> None:
+    for number in range(limits.WEBSOCKET_STREAM_IDS_MAX):
+        turn(socket, create(stream_id=f"lane-{number}", generate=False, store=False))
+    assert error_of(turn(socket, create(stream_id="one-too-many"))) == (429, "websocket_stream_limit_reached")
+    assert turn(socket, create(stream_id="lane-0"))[-1]["type"] == "response.completed"
+
+
+@pytest.mark.parametrize(
+    ("what", "frame", "status", "code"),
+    [
+        ("no JSON", "{", 400, "invalid_json"),
+        ("not an object", "[]", 400, "invalid_json"),
+        ("another type", '{"type": "response.steer"}', 400, "invalid_value"),
+        ("a bad stream id", create(stream_id="a b"), 400, "invalid_stream_id"),
+        ("an unknown parameter", create(colour="red"), 400, "unknown_parameter"),
+        ("an unknown previous response", create(previous_response_id="resp_0"), 400, "previous_response_not_found"),
+    ],
+)
+def test_a_bad_frame_is_refused_and_the_connection_goes_on(
+    socket: ClientConnection, what: str, frame: str, status: int, code: str
+) -> None:
+    assert error_of(turn(socket, frame)) == (status, code), what
+    assert turn(socket, create())[-1]["type"] == "response.completed"
+
+
+def test_a_response_that_fails_says_so_with_a_status(socket: ClientConnection) -> None:
+    events = turn(socket, create(script({"fail": {"status": 429, "times": 0}}, say("never"))))
+    assert [event["type"] for event in events[-2:]] == ["error", "response.failed"]
+    assert (events[-2]["status"], events[-2]["error"]["code"]) == (429, "rate_limit_exceeded")
+
+
+def test_a_client_that_goes_away_cancels_its_response(stack: Stack, client: OpenAI) -> None:
+    with open_socket(stack) as connection:
+        connection.send(create(script({"delta_ms": 300}, say("word " * 100))))
+        response_id = json.loads(connection.recv(30))["response"]["id"]
+        while json.loads(connection.recv(30))["type"] != "response.output_text.delta":
+            pass
+    status = "in_progress"
+    for _ in range(100):
+        status = str(client.responses.retrieve(response_id).status)
+        if status != "in_progress":
+            break
+    assert status == "cancelled"
+
+
+def test_no_key_no_connection(stack: Stack) -> None:
+    url = stack.url.replace("http", "ws", 1) + "/responses"
+    with pytest.raises(InvalidStatus) as refusal, connect(url, additional_headers={"authorization": "Bearer sk-wrong"}):
+        pass
+    answer = refusal.value.response
+    assert (answer.status_code, json.loads(answer.body or b"{}")["error"]["code"]) == (401, "invalid_api_key")
+
+
+def test_a_get_without_an_upgrade_is_told_so(stack: Stack) -> None:
+    with stack.http() as http:
+        answer = http.get("/responses")
+    assert (answer.status_code, answer.headers["upgrade"], answer.json()["error"]["code"]) == (426, "websocket", "upgrade_required")
+
+
+@pytest.mark.filterwarnings("ignore:connect\\(\\) must be used as a context manager:DeprecationWarning")  # the SDK's own use
+def test_the_openai_sdk_speaks_it(stack: Stack) -> None:
+    client = stack.client()
+    with client.responses.connect() as connection:
+        connection.response.create(model="demo", input=script(say("through the SDK")))
+        texts = [event.text for event in _until_completed(connection) if event.type == "response.output_text.done"]
+    assert texts == ["through the SDK"]
+
+
+def _until_completed(connection: Any) -> Iterator[Any]:
+    for event in connection:
+        yield event
+        if event.type == "response.completed":
+            return
+
+
+async def test_a_connection_ends_after_its_hour() -> None:
+    sent: list[dict[str, Any]] = []
+
+    async def receive() -> dict[str, Any]:
+        await asyncio.Event().wait()
+        raise AssertionError
+
+    async def send(message: Any) -> None:
+        sent.append(message)
+
+    socket = WebSocket({"type": "websocket", "headers": [], "path": "/v1/responses"}, receive, send)
+    connected = asyncio.create_task(Connection(None, "default", _accepted(socket), seconds_max=0.01).serve())  # type: ignore[arg-type]
+    await connected
+    error = json.loads(sent[0]["text"])
+    assert (error["type"], error["status"], error["error"]["code"]) == ("error", 400, "websocket_connection_limit_reached")
+    assert sent[1]["type"] == "websocket.close"
+
+
+def _accepted(socket: WebSocket) -> WebSocket:
+    socket.client_state = socket.application_state = WebSocketState.CONNECTED
+    return socket
+
+
+def test_plain_http_upgrades_elsewhere_are_not_found(stack: Stack) -> None:
+    with pytest.raises(InvalidStatus) as refusal, connect(
+        stack.url.replace("http", "ws", 1) + "/nothing", additional_headers={"authorization": f"Bearer {stack.key}"}
+    ):
+        pass
+    assert refusal.value.response.status_code in (403, 404)
+    assert httpx.get(f"{stack.url}/nothing", headers={"authorization": f"Bearer {stack.key}"}).status_code == 404
