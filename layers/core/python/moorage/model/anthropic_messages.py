@@ -66,7 +66,7 @@ def request_body(request: ModelRequest, *, output_tokens_max: int = OUTPUT_TOKEN
     if format_.get("type") == "json_schema":
         body["output_config"] = {"format": {"type": "json_schema", "schema": format_["schema"]}}
     if not thinking:
-        # A thinking model takes neither.
+        # A thinking model takes neither; Anthropic's scale of temperature ends at 1, OpenAI's at 2.
         sampling = {"temperature": request.temperature, "top_p": request.top_p}
         body |= {key: min(value, 1.0) for key, value in sampling.items() if value is not None}
     user = request.extra.get("safety_identifier") or request.extra.get("user")

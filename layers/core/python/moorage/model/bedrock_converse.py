@@ -62,10 +62,11 @@ def request_body(request: ModelRequest, *, output_tokens_max: int | None = None)
         bound = _OUTPUT_TOKENS_THINKING
     inference = {
         "maxTokens": bound,
-        "temperature": None if thinking else request.temperature,
+        # Converse's scale ends at 1, OpenAI's at 2.
+        "temperature": None if thinking or request.temperature is None else min(request.temperature, 1.0),
         "topP": None if thinking else request.top_p,
     }
-    body: dict[str, Any] = {"messages": [{"role": turn.role, "content": [_block(b) for b in turn.blocks]} for turn in turns.turns]}
+    body: dict[str, Any] = {"messages": _messages(turns, is_claude=is_claude)}
     if has_cache:
         for message in [m for m in body["messages"] if m["role"] == "user"][-2:]:
             message["content"].append(_CACHE_POINT)
@@ -79,6 +80,16 @@ def request_body(request: ModelRequest, *, output_tokens_max: int | None = None)
     if thinking:
         body["additionalModelRequestFields"] = thinking
     return body | _tools(request, turns, is_thinking=bool(thinking))
+
+
+def _messages(turns: Turns, *, is_claude: bool) -> list[dict[str, Any]]:
+    """Thinking goes back to the models that signed it; to the others it is not theirs."""
+    messages = []
+    for turn in turns.turns:
+        blocks = [_block(block) for block in turn.blocks if is_claude or not isinstance(block, Thought)]
+        if blocks:
+            messages.append({"role": turn.role, "content": blocks})
+    return messages
 
 
 def _tools(request: ModelRequest, turns: Turns, *, is_thinking: bool) -> dict[str, Any]:
