@@ -26,6 +26,7 @@ class Stack:
     process: "subprocess.Popen[bytes] | None" = None
     url: str = ""
     key: str = ""
+    _clients: dict[tuple[str, str], OpenAI] = field(default_factory=dict)
 
     def start(self) -> "Stack":
         """Start it and return when it serves. A second start finds the state of the first."""
@@ -54,12 +55,19 @@ class Stack:
     def stop(self, number: int = signal.SIGTERM) -> int:
         """Send a signal and return the exit code."""
         assert self.process is not None
+        for client in self._clients.values():
+            client.close()
+        self._clients.clear()
         if self.process.poll() is None:
             self.process.send_signal(number)
         return self.process.wait(_STOP_SECONDS_MAX)
 
     def client(self, key: str | None = None) -> OpenAI:
-        return OpenAI(base_url=self.url, api_key=key or self.key, max_retries=0, timeout=120)
+        """The SDK's client; one for each key, closed when the stack stops."""
+        identity = (self.url, key or self.key)
+        if identity not in self._clients:
+            self._clients[identity] = OpenAI(base_url=self.url, api_key=identity[1], max_retries=0, timeout=120)
+        return self._clients[identity]
 
     def http(self, key: str | None = None) -> httpx.Client:
         return httpx.Client(base_url=self.url, headers={"authorization": f"Bearer {key or self.key}"}, timeout=120)

@@ -2,6 +2,7 @@
 
 import secrets
 import time
+import zlib
 from typing import Any
 
 import boto3
@@ -17,8 +18,6 @@ TOOLS: Any = [SHELL]
 
 def everything(stack: Stack) -> bytes:
     """All that the table and the bucket hold, with what is compressed opened."""
-    import zlib
-
     endpoint = stack.emulator_endpoint()
     session = boto3.Session(aws_access_key_id="test", aws_secret_access_key="test", region_name="us-east-1")
     table = session.client("dynamodb", endpoint_url=endpoint)
@@ -36,6 +35,8 @@ def everything(stack: Stack) -> bytes:
     for page in bucket.get_paginator("list_objects_v2").paginate(Bucket="moorage"):
         for entry in page.get("Contents", []):
             found += entry["Key"].encode() + bucket.get_object(Bucket="moorage", Key=entry["Key"])["Body"].read()
+    table.close()
+    bucket.close()
     return bytes(found)
 
 

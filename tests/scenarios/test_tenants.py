@@ -1,0 +1,143 @@
+"""Tenants never meet: what one has made is unknown to the other, on every route."""
+
+import asyncio
+import time
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
+from typing import Any
+
+import boto3
+import pytest
+from moorage.api.routers import ROUTERS
+from moorage.store.api_keys import ApiKeys
+from moorage.store.table import Table
+
+from tests.stack import SHELL, Stack, say, script, shell
+
+
+@pytest.fixture(scope="module")
+def other_key(stack: Stack) -> str:
+    """A key of another tenant, made as the operator would."""
+    return make_key(stack, "other")
+
+
+def make_key(stack: Stack, tenant_id: str) -> str:
+    client = boto3.client(
+        "dynamodb",
+        endpoint_url=stack.emulator_endpoint(),
+        region_name="us-east-1",
+        aws_access_key_id="test",
+        aws_secret_access_key="test",
+    )
+    with closing(client), ThreadPoolExecutor() as executor:
+        keys = ApiKeys(Table(client, "moorage", executor), clock=time.time)
+        _, secret = asyncio.run(keys.create(tenant_id))
+    return secret
+
+
+def belongings(stack: Stack) -> dict[str, str]:
+    """One of everything, made by the first tenant; ids by the name that the paths below use."""
+    client = stack.client()
+    tools: Any = [SHELL]
+    ran = client.responses.create(model="demo", input=script(shell("echo x > file.txt"), say("file.txt")), tools=tools)
+    queued = client.responses.create(model="demo", input=script(say("x")), background=True)
+    container_id = ran.tools[0].environment.container_id  # type: ignore[union-attr]
+    conversation = client.conversations.create(items=[{"role": "user", "content": "hello"}])
+    upload = client.uploads.create(bytes=3, filename="x.txt", mime_type="text/plain", purpose="user_data")
+    return {
+        "response": ran.id,
+        "background": queued.id,
+        "item": ran.output[-1].id or "",
+        "container": container_id,
+        "container_file": next(iter(client.containers.files.list(container_id))).id,
+        "file": client.files.create(file=("a.txt", b"abc"), purpose="user_data").id,
+        "conversation": conversation.id,
+        "conversation_item": client.conversations.items.list(conversation.id).data[0].id or "",
+        "upload": upload.id,
+    }
+
+
+ROUTES = [
+    ("GET", "/responses/{response}", None),
+    ("GET", "/responses/{response}?stream=true", None),
+    ("GET", "/responses/{response}/input_items", None),
+    ("POST", "/responses/{background}/cancel", None),
+    ("DELETE", "/responses/{response}", None),
+    ("GET", "/containers/{container}", None),
+    ("GET", "/containers/{container}/files", None),
+    ("GET", "/containers/{container}/files/{container_file}", None),
+    ("GET", "/containers/{container}/files/{container_file}/content", None),
+    ("POST", "/containers/{container}/files", {"file_id": "{file}"}),
+    ("DELETE", "/containers/{container}/files/{container_file}", None),
+    ("DELETE", "/containers/{container}", None),
+    ("GET", "/files/{file}", None),
+    ("GET", "/files/{file}/content", None),
+    ("DELETE", "/files/{file}", None),
+    ("GET", "/conversations/{conversation}", None),
+    ("POST", "/conversations/{conversation}", {"metadata": {}}),
+    ("GET", "/conversations/{conversation}/items", None),
+    ("POST", "/conversations/{conversation}/items", {"items": [{"role": "user", "content": "x"}]}),
+    ("GET", "/conversations/{conversation}/items/{conversation_item}", None),
+    ("DELETE", "/conversations/{conversation}/items/{conversation_item}", None),
+    ("DELETE", "/conversations/{conversation}", None),
+    ("POST", "/uploads/{upload}/cancel", None),
+    ("POST", "/uploads/{upload}/complete", {"part_ids": ["part_0"]}),
+]
+
+REFERENCES = [
+    ("previous_response_id", {"previous_response_id": "{response}"}, 400),
+    ("conversation", {"conversation": "{conversation}"}, 404),
+    ("item_reference", {"input": [{"type": "item_reference", "id": "{item}"}]}, 404),
+    (
+        "container_reference",
+        {"tools": [{"type": "shell", "environment": {"type": "container_reference", "container_id": "{container}"}}]},
+        404,
+    ),
+    ("file_ids", {"tools": [{"type": "shell", "environment": {"type": "container_auto", "file_ids": ["{file}"]}}]}, 404),
+    (
+        "input_file",
+        {"input": [{"role": "user", "content": [{"type": "input_file", "file_id": "{file}"}]}]},
+        404,
+    ),
+]
+
+
+def filled(value: Any, ids: dict[str, str]) -> Any:
+    match value:
+        case str():
+            return value.format(**ids) if "{" in value else value
+        case dict():
+            return {key: filled(inner, ids) for key, inner in value.items()}
+        case list():
+            return [filled(inner, ids) for inner in value]
+        case _:
+            return value
+
+
+def test_a_foreign_id_is_unknown_on_every_route(stack: Stack, other_key: str) -> None:
+    ids = belongings(stack)
+    with stack.http(other_key) as http:
+        for method, path, body in ROUTES:
+            answer = http.request(method, filled(path, ids), json=filled(body, ids))
+            assert answer.status_code == 404, f"{method} {path}: {answer.status_code} {answer.text}"
+            assert set(answer.json()["error"]) == {"message", "type", "param", "code"}, path
+        for what, reference, status in REFERENCES:
+            answer = http.post("/responses", json={"model": "demo", "input": "x", **filled(reference, ids)})
+            assert answer.status_code == status, f"{what}: {answer.status_code} {answer.text}"
+        for path in ("/files", "/containers"):
+            assert http.get(path).json()["data"] == [], path
+    with stack.http() as http:
+        for path in ("/responses/{response}", "/containers/{container}", "/files/{file}", "/conversations/{conversation}"):
+            assert http.get(filled(path, ids)).status_code == 200, f"{path} is still its owner's"
+
+
+def test_every_route_with_an_id_is_in_the_matrix() -> None:
+    tried = {(method, path.partition("?")[0].count("/"), path.split("/")[1]) for method, path, _ in ROUTES}
+    for router in ROUTERS:
+        for route in router.routes:
+            path, methods = route.path, getattr(route, "methods", None) or set()
+            if "{" not in path or path.startswith("/models"):
+                continue
+            for method in methods - {"HEAD"}:
+                assert (method, path.count("/"), path.split("/")[1]) in tried, f"{method} {path}"
+
