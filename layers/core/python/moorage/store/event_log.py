@@ -195,6 +195,12 @@ class EventLog:
             batches = await self.read_from(expected)
 
 
+def weight(event: Event) -> int:
+    """About how many bytes an event adds to a batch: those of its delta (text, or a command's output by stream) and its frame."""
+    delta = event.get("delta", "")
+    return 64 + (len(delta) if isinstance(delta, str) else sum(map(len, delta.values())))
+
+
 class LogWriter:
     """Appends one step's events, in batches, and deals with other writers.
 
@@ -222,7 +228,7 @@ class LogWriter:
     def add(self, event: Event, *, offset: tuple[int, int] | None = None) -> None:
         """Queue an event; ``offset`` is (command index, exec event number) for events that stand for command output."""
         self._pending.append((event, {} if offset is None else {str(offset[0]): offset[1]}))
-        self._pending_bytes += 64 + len(event.get("delta", "") if isinstance(event.get("delta"), str) else "")
+        self._pending_bytes += weight(event)
 
     @property
     def is_due(self) -> bool:

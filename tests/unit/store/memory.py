@@ -1,0 +1,129 @@
+"""The table and the bucket in memory, for tests of what is written in which order.
+
+``MemoryTable`` keeps records as DynamoDB would: conditions are checked against what stands there, queries are in key order. A test
+can step in front of every put (``before_put``) to let another writer go first, or lose its answer (``lose_answers``).
+"""
+
+import copy
+from collections.abc import Awaitable, Callable, Iterable, Mapping
+from typing import Any, cast
+
+from moorage.errors import ConditionFailed
+from moorage.store.blobs import Blob, Blobs
+from moorage.store.table import Record, Table, decode, encode
+
+Key = tuple[str, str]
+
+
+class MemoryTable(Table):
+    def __init__(self) -> None:
+        super().__init__(cast("Any", None), "memory", cast("Any", None))
+        self.records: dict[Key, Record] = {}
+        self.before_put: Callable[[Record], Awaitable[None]] | None = None
+        """Called before each put takes effect; a test writes something else first there."""
+        self.lose_answers = 0
+        """So many puts take effect and are then sent again by the SDK, which never saw the answer."""
+        self.writes = 0
+
+    async def put(self, record: Record, *, if_absent: bool = False) -> None:
+        if self.before_put is not None:
+            await self.before_put(record)
+        self.writes += 1
+        key = (record["PK"], record["SK"])
+        if if_absent and key in self.records:
+            raise ConditionFailed(copy.deepcopy(self.records[key]))
+        self.records[key] = _as_stored(record)
+        if self.lose_answers and if_absent:
+            self.lose_answers -= 1
+            raise ConditionFailed(copy.deepcopy(self.records[key]))
+
+    async def get(self, pk: str, sk: str, *, consistent: bool = True) -> Record | None:
+        return copy.deepcopy(self.records.get((pk, sk)))
+
+    async def get_many(self, keys: Iterable[Key]) -> list[Record]:
+        return [copy.deepcopy(self.records[key]) for key in dict.fromkeys(keys) if key in self.records]
+
+    async def update(
+        self,
+        pk: str,
+        sk: str,
+        *,
+        set: Mapping[str, Any] | None = None,
+        set_once: Mapping[str, Any] | None = None,
+        add: Mapping[str, int] | None = None,
+        remove: Iterable[str] = (),
+        condition: Mapping[str, Any] | None = None,
+        must_exist: bool = True,
+        absent: Iterable[str] = (),
+    ) -> Record:
+        self.writes += 1
+        record = self.records.get((pk, sk))
+        refused = (must_exist and record is None) or any(name in (record or {}) for name in absent)
+        if refused or any((record or {}).get(name) != value for name, value in (condition or {}).items()):
+            raise ConditionFailed(copy.deepcopy(record))
+        changed = dict(record or {"PK": pk, "SK": sk}) | dict(set or {})
+        changed |= {name: value for name, value in (set_once or {}).items() if name not in changed}
+        changed |= {name: changed.get(name, 0) + number for name, number in (add or {}).items()}
+        self.records[pk, sk] = _as_stored({name: value for name, value in changed.items() if name not in tuple(remove)})
+        return copy.deepcopy(self.records[pk, sk])
+
+    async def delete(self, pk: str, sk: str, *, condition: Mapping[str, Any] | None = None) -> Record | None:
+        self.writes += 1
+        record = self.records.get((pk, sk))
+        if condition and any((record or {}).get(name) != value for name, value in condition.items()):
+            raise ConditionFailed(copy.deepcopy(record))
+        return self.records.pop((pk, sk), None)
+
+    async def query(
+        self,
+        pk: str,
+        *,
+        prefix: str | None = None,
+        after: str | None = None,
+        up_to: str | None = None,
+        descending: bool = False,
+        limit: int | None = None,
+        consistent: bool = True,
+        index: str | None = None,
+    ) -> list[Record]:
+        pk_name, sk_name = ("PK", "SK") if index is None else (f"{index}PK", f"{index}SK")
+        found = [
+            copy.deepcopy(record)
+            for record in self.records.values()
+            if record.get(pk_name) == pk
+            and record[sk_name].startswith(prefix or "")
+            and (after is None or record[sk_name] > after)
+            and (up_to is None or record[sk_name] <= up_to)
+        ]
+        found.sort(key=lambda record: str(record[sk_name]), reverse=descending)
+        return found[:limit]
+
+    async def write_many(self, puts: Iterable[Record] = (), deletes: Iterable[Key] = ()) -> None:
+        for record in puts:
+            await self.put(record)
+        for key in deletes:
+            self.records.pop(key, None)
+
+
+class MemoryBlobs(Blobs):
+    def __init__(self) -> None:
+        super().__init__(cast("Any", None), "memory", cast("Any", None))
+        self.objects: dict[str, bytes] = {}
+
+    async def put_bytes(self, key: str, data: bytes) -> Blob:
+        self.objects[key] = data
+        return Blob(key, len(data), "")
+
+    async def get_bytes(self, key: str) -> bytes:
+        return self.objects[key]
+
+    async def delete_prefix(self, prefix: str) -> int:
+        doomed = [key for key in self.objects if key.startswith(prefix)]
+        for key in doomed:
+            del self.objects[key]
+        return len(doomed)
+
+
+def _as_stored(record: Record) -> Record:
+    """What comes back: through DynamoDB's types, so that nothing passes here that would not pass there."""
+    return decode(encode(record))
