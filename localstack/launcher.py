@@ -54,7 +54,15 @@ def application(sandboxes: Bubblewrap) -> Starlette:
         return JSONResponse({"sandbox_id": sandbox.sandbox_id, "endpoint": sandbox.endpoint})
 
     async def running(request: Request) -> JSONResponse:
-        data = [{"sandbox_id": each.sandbox_id, "endpoint": each.endpoint} for each in sandboxes.running()]
+        data = [
+            {
+                "sandbox_id": each.sandbox_id,
+                "tenant_id": each.tenant_id,
+                "container_id": each.container_id,
+                "pid": each.first_process,
+            }
+            for each in sandboxes.running()
+        ]
         return JSONResponse({"data": data})
 
     async def describe(request: Request) -> JSONResponse:
@@ -86,6 +94,9 @@ def refused(status: int, error: SandboxError) -> JSONResponse:
 def serve(options: argparse.Namespace) -> None:
     if options.exit_with_parent:
         ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGTERM, 0, 0, 0)
+    # uvicorn ends at a signal and then raises it again for the handler that was there before: this one, so that the rest is done.
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, lambda number, frame: None)
     with only_launcher(options.state_dir), runtime_directory(options.state_dir) as runtime_dir:
         site = prepared_site(options, runtime_dir)
         with listening(options.socket) as listener:

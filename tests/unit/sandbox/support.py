@@ -2,8 +2,10 @@
 
 import json
 import os
+import socket
 import subprocess
 import sys
+import time
 from collections.abc import AsyncGenerator, AsyncIterator, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -71,10 +73,10 @@ class ServerProcess:
 @contextmanager
 def exec_server(directory: Path, **config: Any) -> Iterator[ServerProcess]:
     """A bare exec server, without a sandbox around it."""
-    socket, ready = directory / "exec.sock", directory / "log"
+    endpoint = f"unix:{directory / 'exec.sock'}"
     values = {
         "token": TOKEN,
-        "listen": f"unix:{socket}",
+        "listen": endpoint,
         "workspace": str(directory / "data"),
         "home": str(directory / "home"),
         "spool_dir": str(directory / "spool"),
@@ -85,12 +87,12 @@ def exec_server(directory: Path, **config: Any) -> Iterator[ServerProcess]:
     reading, writing = os.pipe()
     os.write(writing, json.dumps(values).encode())
     os.close(writing)
-    with open(ready, "wb") as log:
+    with open(directory / "log", "wb") as log:
         command = [sys.executable, "-I", str(EXEC_SERVER), "--config-fd", str(reading)]
         process = subprocess.Popen(command, pass_fds=(reading,), stdin=subprocess.DEVNULL, stdout=log, stderr=log)
     os.close(reading)
     try:
-        yield ServerProcess(Handle(f"unix:{socket}", TOKEN, "sbx_bare"), directory / "data", process.pid)
+        yield ServerProcess(Handle(endpoint, TOKEN, "sbx_bare"), directory / "data", process.pid)
     finally:
         process.kill()
         process.wait()
@@ -98,24 +100,29 @@ def exec_server(directory: Path, **config: Any) -> Iterator[ServerProcess]:
 
 @contextmanager
 def launcher(directory: Path, *options: str) -> Iterator[Path]:
-    """A launcher process; yields its socket."""
-    socket = directory / "launcher.sock"
-    command = [sys.executable, str(LAUNCHER), "--socket", str(socket), "--state-dir", str(directory / "state"), *options]
-    with open(directory / "launcher.log", "wb") as log:
+    """A launcher that is up; yields its socket."""
+    with launcher_process(directory, *options) as (process, path):
+        assert process.poll() is None, (directory / "launcher.log").read_text()
+        yield path
+
+
+@contextmanager
+def launcher_process(directory: Path, *options: str) -> Iterator[tuple["subprocess.Popen[bytes]", Path]]:
+    """A launcher and the socket that it will make."""
+    path = directory / "launcher.sock"
+    command = [sys.executable, str(LAUNCHER), "--socket", str(path), "--state-dir", str(directory / "state"), *options]
+    with open(directory / "launcher.log", "ab") as log:
         process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=log, stderr=log)
     try:
-        wait_for(socket.exists, process)
-        yield socket
+        while not answers(path) and process.poll() is None:
+            time.sleep(0.005)
+        yield process, path
     finally:
         process.terminate()
         process.wait()
 
 
-def wait_for(condition: Any, process: subprocess.Popen[bytes]) -> None:
-    """Until the process has done it; fails when the process ends first."""
-    while not condition():
-        try:
-            process.wait(0.01)
-        except subprocess.TimeoutExpired:
-            continue
-        raise AssertionError(f"the process ended with {process.returncode}")
+def answers(path: Path) -> bool:
+    """Whether somebody listens there; a launcher that was killed leaves its socket behind."""
+    with socket.socket(socket.AF_UNIX) as connection:
+        return connection.connect_ex(str(path)) == 0

@@ -286,6 +286,8 @@ def _socket_of(egress: EgressSpec) -> Path:
 @dataclass(slots=True, eq=False)
 class Sandbox:
     sandbox_id: str
+    tenant_id: str
+    container_id: str
     directory: Path
     endpoint: str
     process: subprocess.Popen[bytes]
@@ -341,7 +343,7 @@ class Bubblewrap:
     async def _start(self, key: tuple[str, str], spec: SandboxSpec) -> Sandbox:
         sandbox = self._spawn(spec)
         self._by_id[sandbox.sandbox_id] = sandbox
-        self._watch(key, sandbox)
+        self._watch(sandbox)
         try:
             await self._until_healthy(sandbox, spec.token)
         except BaseException:
@@ -372,7 +374,7 @@ class Bubblewrap:
         except BaseException:
             self._remove(sandbox_id)
             raise
-        return Sandbox(sandbox_id, directory, f"unix:{endpoint}", process, first_process, uid)
+        return Sandbox(sandbox_id, spec.tenant_id, spec.container_id, directory, f"unix:{endpoint}", process, first_process, uid)
 
     def _free_uid(self) -> int:
         if not self._site.runs_as_other_users:
@@ -380,7 +382,7 @@ class Bubblewrap:
         taken = {sandbox.uid for sandbox in self._by_id.values()}
         return next(uid for uid in range(HOST_UIDS_FROM, HOST_UIDS_FROM + len(taken) + 1) if uid not in taken)
 
-    def _watch(self, key: tuple[str, str], sandbox: Sandbox) -> None:
+    def _watch(self, sandbox: Sandbox) -> None:
         """Notice the end of a sandbox, whoever brought it about, and clear it away."""
         loop, pidfd = asyncio.get_running_loop(), os.pidfd_open(sandbox.process.pid)
 
@@ -389,6 +391,7 @@ class Bubblewrap:
             os.close(pidfd)
             sandbox.process.wait()
             del self._by_id[sandbox.sandbox_id]
+            key = (sandbox.tenant_id, sandbox.container_id)
             if self._by_container.get(key) is sandbox:
                 del self._by_container[key]
             self._remove(sandbox.sandbox_id)

@@ -5,6 +5,7 @@ a Unix socket.
 """
 
 import ssl
+from dataclasses import dataclass
 from types import TracebackType
 from typing import Any, Final, Self
 
@@ -13,6 +14,15 @@ import httpx
 from moorage.errors import SandboxCapacity, SandboxError, SandboxGone
 from moorage.limits import EXEC_CONNECT_SECONDS, SANDBOX_START_SECONDS
 from moorage.sandbox.provisioner import Handle, SandboxSpec, SandboxStatus
+
+
+@dataclass(frozen=True, slots=True)
+class RunningSandbox:
+    sandbox_id: str
+    tenant_id: str
+    container_id: str
+    pid: int
+    """Process id, on this machine, of the first process in the sandbox: killing it kills the sandbox."""
 
 
 class LauncherProvisioner:
@@ -43,9 +53,9 @@ class LauncherProvisioner:
     async def describe(self, sandbox_id: str) -> SandboxStatus:
         return SandboxStatus((await self._ask("GET", f"/v1/sandboxes/{sandbox_id}"))["status"])
 
-    async def running(self) -> list[str]:
-        """Ids of all sandboxes that the launcher holds."""
-        return [sandbox["sandbox_id"] for sandbox in (await self._ask("GET", "/v1/sandboxes"))["data"]]
+    async def running(self) -> list[RunningSandbox]:
+        """All sandboxes that the launcher holds."""
+        return [RunningSandbox(**sandbox) for sandbox in (await self._ask("GET", "/v1/sandboxes"))["data"]]
 
     async def _ask(self, method: str, path: str, **arguments: Any) -> dict[str, Any]:
         try:

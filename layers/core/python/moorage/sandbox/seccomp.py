@@ -7,7 +7,6 @@ behind it. Numbers: ``asm/unistd_64.h`` and ``asm-generic/unistd.h``.
 """
 
 import errno
-import os
 import platform
 import struct
 from typing import Final
@@ -192,14 +191,6 @@ def program(machine: str = "") -> bytes:
     )
     code.append(_allow())
     return b"".join(code)
-
-
-def program_fd() -> int:
-    """A descriptor to read the filter from, for ``bwrap --seccomp``."""
-    fd = os.memfd_create("seccomp", os.MFD_CLOEXEC)
-    os.write(fd, program())
-    os.lseek(fd, 0, os.SEEK_SET)
-    return fd
 
 
 def _line(code: int, value: int, if_true: int = 0, if_false: int = 0) -> bytes:

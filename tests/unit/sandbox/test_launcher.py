@@ -1,0 +1,264 @@
+"""The life of local sandboxes: who starts them, what they outlive, and what ends them."""
+
+import asyncio
+import os
+import select
+import signal
+import socket
+import stat
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+from moorage.errors import SandboxCapacity, SandboxError, SandboxGone
+from moorage.sandbox.bubblewrap import Toolbox
+from moorage.sandbox.control_groups import ControlGroups
+from moorage.sandbox.exec_client import ExecClient, Started
+from moorage.sandbox.launcher_client import LauncherProvisioner
+from moorage.sandbox.provisioner import EgressSpec, Handle, SandboxSpec, SandboxStatus
+
+from tests.unit.sandbox.support import TOKEN, collect, execute, launcher, launcher_process, new_id, run
+
+
+def spec(container_id: str, *, tenant_id: str = "acme", egress: EgressSpec | None = None) -> SandboxSpec:
+    return SandboxSpec(tenant_id, container_id, TOKEN, env={"API_KEY": "placeholder"}, egress=egress)
+
+
+async def test_a_container_has_one_sandbox_however_often_it_is_started(provisioner: LauncherProvisioner) -> None:
+    container = new_id()
+    handles = await asyncio.gather(*(provisioner.start(spec(container)) for _ in range(5)))
+    assert len(set(handles)) == 1
+    await provisioner.stop(handles[0].sandbox_id)
+
+
+async def test_containers_of_two_tenants_are_two_sandboxes_whatever_their_ids(provisioner: LauncherProvisioner) -> None:
+    container = new_id()
+    one, other = [await provisioner.start(spec(container, tenant_id=tenant)) for tenant in ("acme", "umbrella")]
+    assert one.sandbox_id != other.sandbox_id
+    for handle in (one, other):
+        await provisioner.stop(handle.sandbox_id)
+
+
+async def test_a_sandbox_outlives_its_callers(launcher_socket: Path) -> None:
+    container = new_id()
+    async with LauncherProvisioner(str(launcher_socket)) as first:
+        handle = await first.start(spec(container))
+        async with ExecClient(handle) as client:
+            await run(client, "echo kept > /mnt/data/file; sleep 300 >/dev/null 2>&1 &")
+    async with LauncherProvisioner(str(launcher_socket)) as second, ExecClient(await second.start(spec(container))) as client:
+        assert (await run(client, "cat file; pgrep -c sleep")).stdout == "kept\n1\n"
+        await second.stop(handle.sandbox_id)
+
+
+async def test_a_stopped_sandbox_is_gone_with_its_files_and_the_next_one_is_empty(provisioner: LauncherProvisioner) -> None:
+    container = new_id()
+    handle = await provisioner.start(spec(container))
+    async with ExecClient(handle) as client:
+        await run(client, "mkdir -p locked/in && touch locked/in/file && chmod 000 locked/in locked; echo x > ~/file")
+        events = execute(client, "sleep 60")
+        assert await anext(events) == Started(0)
+        assert await provisioner.describe(handle.sandbox_id) == SandboxStatus.RUNNING
+        await provisioner.stop(handle.sandbox_id)
+        with pytest.raises(SandboxGone):
+            await collect(events)
+    assert await provisioner.describe(handle.sandbox_id) == "stopped"
+    await provisioner.stop(handle.sandbox_id)
+    again = await provisioner.start(spec(container))
+    assert again.sandbox_id != handle.sandbox_id
+    async with ExecClient(again) as client:
+        assert (await run(client, "ls -A /mnt/data ~")).stdout == "/home/user:\n\n/mnt/data:\n"
+    await provisioner.stop(again.sandbox_id)
+
+
+async def test_a_sandbox_whose_first_process_is_killed_is_stopped_and_started_anew(provisioner: LauncherProvisioner) -> None:
+    container = new_id()
+    handle = await provisioner.start(spec(container))
+    (sandbox,) = [each for each in await provisioner.running() if each.container_id == container]
+    async with ExecClient(handle) as client:
+        events = execute(client, "sleep 60")
+        assert await anext(events) == Started(0)
+        before = await client.health()
+        os.kill(sandbox.pid, signal.SIGKILL)
+        with pytest.raises(SandboxGone):
+            await collect(events)
+    while await provisioner.describe(handle.sandbox_id) == "running":
+        await asyncio.sleep(0.01)
+    again = await provisioner.start(spec(container))
+    async with ExecClient(again) as client:
+        assert (await client.health()).boot_id != before.boot_id
+    await provisioner.stop(again.sandbox_id)
+
+
+async def test_a_killed_launcher_takes_its_sandboxes_along_and_the_next_one_clears_away(tmp_path: Path) -> None:
+    with launcher_process(tmp_path) as (process, path):
+        async with LauncherProvisioner(str(path)) as provisioner:
+            handle = await provisioner.start(spec("cntr_1"))
+            (sandbox,) = await provisioner.running()
+            first_process = os.pidfd_open(sandbox.pid)
+            process.kill()
+            process.wait()
+            ended, _, _ = select.select([first_process], [], [], 10)
+            os.close(first_process)
+            assert ended
+            with pytest.raises(SandboxGone, match="launcher"):
+                await provisioner.describe(handle.sandbox_id)
+    left = tmp_path / "state" / "sandboxes" / handle.sandbox_id
+    assert left.exists()
+    with launcher(tmp_path) as path:
+        assert not left.exists()
+        assert not Path(handle.endpoint.removeprefix("unix:")).exists()
+        async with LauncherProvisioner(str(path)) as provisioner:
+            assert await provisioner.describe(handle.sandbox_id) == "stopped"
+            assert await provisioner.running() == []
+
+
+async def test_a_launcher_that_ends_leaves_nothing(tmp_path: Path) -> None:
+    with launcher(tmp_path) as path:
+        async with LauncherProvisioner(str(path)) as provisioner:
+            handle = await provisioner.start(spec("cntr_1"))
+    assert os.listdir(tmp_path / "state" / "sandboxes") == []
+    assert not Path(handle.endpoint.removeprefix("unix:")).parent.exists()
+    assert not path.exists()
+
+
+async def test_there_is_one_launcher_for_a_state_directory(tmp_path: Path) -> None:
+    with launcher(tmp_path), launcher_process(tmp_path) as (second, _):
+        assert second.wait(10) == 1
+        assert "Another launcher runs" in (tmp_path / "launcher.log").read_text()
+
+
+async def test_a_full_launcher_says_so(tmp_path: Path) -> None:
+    with launcher(tmp_path, "--sandboxes-max", "1") as path:
+        async with LauncherProvisioner(str(path)) as provisioner:
+            await provisioner.start(spec("cntr_1"))
+            with pytest.raises(SandboxCapacity, match="1 sandboxes"):
+                await provisioner.start(spec("cntr_2"))
+
+
+async def test_a_start_that_cannot_work_is_an_error_and_leaves_nothing(tmp_path: Path) -> None:
+    with launcher(tmp_path) as path:
+        async with LauncherProvisioner(str(path)) as provisioner:
+            with pytest.raises(SandboxError, match="bubblewrap"):
+                await provisioner.start(spec("cntr_1", egress=EgressSpec("unix:/nowhere/proxy.sock", "u", "p")))
+            with pytest.raises(SandboxError, match="Unix socket"):
+                await provisioner.start(spec("cntr_1", egress=EgressSpec("http://proxy:3128", "u", "p")))
+            with pytest.raises(SandboxError, match="did not come up"):
+                await provisioner.start(SandboxSpec("acme", "cntr_1", "short"))
+            assert await provisioner.running() == []
+    assert os.listdir(tmp_path / "state" / "sandboxes") == []
+
+
+async def test_only_its_user_can_talk_to_a_launcher_and_its_sandboxes(provisioner: LauncherProvisioner, launcher_socket: Path) -> None:
+    handle = await provisioner.start(spec(new_id()))
+    endpoint = Path(handle.endpoint.removeprefix("unix:"))
+    assert {stat.S_IMODE(path.stat().st_mode) for path in (launcher_socket, endpoint)} == {0o600}
+    assert stat.S_IMODE(endpoint.parent.stat().st_mode) in (0o700, 0o711)
+    async with ExecClient(Handle(handle.endpoint, "another-token-of-32-characters-or-more", "sbx")) as stranger:
+        with pytest.raises(SandboxError, match="token"):
+            await stranger.health()
+    await provisioner.stop(handle.sandbox_id)
+
+
+class TestEgress:
+    async def test_the_proxy_is_reached_through_the_forwarder_and_nothing_else_is(
+        self, provisioner: LauncherProvisioner, tmp_path: Path
+    ) -> None:
+        with echo_proxy(tmp_path / "proxy") as path:
+            egress = EgressSpec(f"unix:{path}", "cntr_1", "pass/word", "-----PROXY CA-----\n")
+            handle = await provisioner.start(spec(new_id(), egress=egress))
+            async with ExecClient(handle) as client:
+                result = await run(client, "exec 3<>/dev/tcp/127.0.0.1/3128; echo 'CONNECT a:443' >&3; head -c 24 <&3")
+                assert result.stdout == "proxy got: CONNECT a:443"
+                result = await run(client, 'echo "$HTTPS_PROXY $https_proxy $NO_PROXY"; tail -n 2 "$SSL_CERT_FILE"; echo "$API_KEY"')
+                url = "http://cntr_1:pass%2Fword@127.0.0.1:3128"
+                expected = f"{url} {url} localhost,127.0.0.1,::1\n-----PROXY CA-----\n\nplaceholder\n"
+                assert result.stdout == expected
+                assert "unreachable" in (await run(client, "</dev/tcp/192.0.2.1/443")).stderr
+            await provisioner.stop(handle.sandbox_id)
+
+    async def test_a_proxy_that_is_started_again_is_found(self, provisioner: LauncherProvisioner, tmp_path: Path) -> None:
+        command = "exec 3<>/dev/tcp/127.0.0.1/3128; echo x >&3; head -c 12 <&3"
+        with echo_proxy(tmp_path / "proxy") as path:
+            handle = await provisioner.start(spec(new_id(), egress=EgressSpec(f"unix:{path}", "u", "p")))
+        async with ExecClient(handle) as client:
+            assert (await run(client, command)).stdout == ""
+            with echo_proxy(tmp_path / "proxy"):
+                assert (await run(client, command)).stdout == "proxy got: x"
+        await provisioner.stop(handle.sandbox_id)
+
+    async def test_without_a_policy_there_is_no_forwarder(self, sandbox: ExecClient) -> None:
+        result = await run(sandbox, "</dev/tcp/127.0.0.1/3128; env | grep -ci proxy")
+        assert "refused" in result.stderr
+        assert result.stdout == "0\n"
+
+
+@contextmanager
+def echo_proxy(directory: Path) -> Iterator[Path]:
+    """A Unix socket that says back what it was told."""
+    directory.mkdir(exist_ok=True)
+    path = directory / "egress.sock"
+    path.unlink(missing_ok=True)
+    with socket.socket(socket.AF_UNIX) as listener:
+        listener.bind(str(path))
+        path.chmod(0o666)
+        listener.listen()
+        thread = threading.Thread(target=_answer, args=(listener,))
+        thread.start()
+        try:
+            yield path
+        finally:
+            listener.shutdown(socket.SHUT_RDWR)
+            thread.join()
+
+
+def _answer(listener: socket.socket) -> None:
+    while True:
+        try:
+            connection, _ = listener.accept()
+        except OSError:
+            return
+        with connection:
+            connection.sendall(b"proxy got: " + connection.recv(1024))
+
+
+def test_a_toolbox_names_every_directory_that_its_python_goes_through(tmp_path: Path) -> None:
+    for name in ("real/bin", "alias", "venv/bin"):
+        (tmp_path / name).mkdir(parents=True)
+    (tmp_path / "real" / "bin" / "python3.11").touch()
+    (tmp_path / "alias" / "bin").symlink_to("../real/bin")
+    (tmp_path / "venv" / "bin" / "python3").symlink_to(tmp_path / "alias" / "bin" / "python3.11")
+    (tmp_path / "venv" / "bin" / "python").symlink_to("python3")
+    prefixes = (str(tmp_path / "alias"), str(tmp_path / "real"))
+    assert Toolbox.at(tmp_path / "venv") == Toolbox(tmp_path / "venv", prefixes)
+    with pytest.raises(SandboxError, match="not a virtual environment"):
+        Toolbox.at(tmp_path / "none")
+
+
+class TestControlGroups:
+    def test_version_2_uses_the_nearest_group_that_is_delegated(self, tmp_path: Path) -> None:
+        session = tmp_path / "user.slice" / "session.scope"
+        session.mkdir(parents=True)
+        for directory, controllers in ((tmp_path, "cpu memory pids"), (tmp_path / "user.slice", "memory pids"), (session, "")):
+            (directory / "cgroup.subtree_control").write_text(controllers)
+            (directory / "cgroup.procs").touch()
+        groups = ControlGroups(tmp_path, "0::/user.slice/session.scope\n")
+        assert groups.are_available
+        group = tmp_path / "user.slice" / "moorage-sbx_1"
+        assert groups.create("sbx_1", 4) == [group / "cgroup.procs"]
+        assert (group / "memory.max").read_text() == str(4 * 1024**3)
+        assert (group / "memory.swap.max").read_text() == "0"
+
+    def test_version_1_uses_our_own_group_of_each_controller(self, tmp_path: Path) -> None:
+        for controller in ("memory", "pids", "cpu"):
+            (tmp_path / controller / "own").mkdir(parents=True)
+            (tmp_path / controller / "own" / "cgroup.procs").touch()
+        groups = ControlGroups(tmp_path, "3:memory:/own\n2:pids:/own\n1:cpu:/own\n0::/\n")
+        joins = {str(path.relative_to(tmp_path)) for path in groups.create("sbx_1", 1)}
+        assert joins == {f"{controller}/own/moorage-sbx_1/cgroup.procs" for controller in ("memory", "pids", "cpu")}
+        assert (tmp_path / "memory/own/moorage-sbx_1/memory.limit_in_bytes").read_text() == str(1024**3)
+
+    def test_where_nothing_may_be_made_there_are_none(self, tmp_path: Path) -> None:
+        groups = ControlGroups(tmp_path, "0::/\n")
+        assert (groups.are_available, groups.create("sbx_1", 1)) == (False, [])
