@@ -41,8 +41,6 @@ SENT_BEYOND_THE_SDK = {
     "response.apply_patch_call_operation_diff.done": "recorded in live streams; the SDK passes unknown events on",
 }
 
-NESTED = "the live API nests the error, and both SDKs raise from that form; the SDK's type is the flat one"
-
 
 def sdk_events() -> dict[str, Any]:
     """Event classes by ``type``."""
@@ -60,15 +58,6 @@ def test_an_event_has_the_fields_that_the_sdk_requires(name: str) -> None:
     required = {field for field, info in sdk_events()[name].model_fields.items() if info.is_required()}
     assert required - {"type"} - events.CATALOGUE[name] == set()
     assert events.CATALOGUE[name] <= sdk_events()[name].model_fields.keys()
-
-
-def test_the_error_event_is_nested() -> None:
-    event = events.error_event({"message": "m", "type": "server_error", "param": None, "code": "c"}, 7)
-    assert event == {
-        "type": "error",
-        "sequence_number": 7,
-        "error": {"message": "m", "type": "server_error", "param": None, "code": "c"},
-    }, NESTED
 
 
 def test_obfuscated_events_still_parse_in_the_sdk() -> None:

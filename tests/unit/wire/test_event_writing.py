@@ -2,7 +2,7 @@
 
 import orjson
 from moorage.wire import events
-from moorage.wire.events import Event, error_event, frame, obfuscated, sse
+from moorage.wire.events import Event, frame, obfuscated, sse
 
 
 def delta(text: str) -> Event:
@@ -34,8 +34,3 @@ def test_obfuscation_changes_neither_other_events_nor_the_event_itself() -> None
     assert event == delta("x")
     done: Event = {"type": events.OUTPUT_TEXT_DONE, "text": "x"}
     assert obfuscated(done) is done
-
-
-def test_an_error_event_carries_the_payload_nested() -> None:
-    payload = {"message": "m", "type": "server_error", "param": None, "code": "server_error"}
-    assert error_event(payload, 3) == {"type": "error", "sequence_number": 3, "error": payload}

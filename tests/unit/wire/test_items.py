@@ -1,10 +1,9 @@
-"""The canonical form of items, and which calls belong to which outputs."""
+"""The canonical form of items."""
 
 from typing import Any
 
 import pytest
-from moorage.errors import ApiError
-from moorage.wire.items import ID_PREFIXES, check_calls
+from moorage.wire.items import ID_PREFIXES
 from moorage.wire.requests import parse_create
 
 
@@ -66,51 +65,3 @@ def test_an_id_of_the_client_is_kept_and_a_missing_one_tells_the_type() -> None:
     assert canonical({"role": "user", "content": "x", "id": "anything"})["id"] == "anything"
     call = {"type": "function_call", "call_id": "call_1", "name": "f", "arguments": ""}
     assert canonical(call)["id"].startswith(ID_PREFIXES["function_call"] + "_")
-
-
-def called(call_id: str, kind: str = "function_call", **fields: Any) -> dict[str, Any]:
-    return {"type": kind, "call_id": call_id, **fields}
-
-
-def answered(call_id: str, kind: str = "function_call_output") -> dict[str, Any]:
-    return {"type": kind, "call_id": call_id, "output": "x"}
-
-
-HOSTED = {"environment": {"type": "container_reference", "container_id": "cntr_1"}}
-
-ORDERLY: dict[str, tuple[list[Any], list[Any]]] = {
-    "a call answered in the same input": ([], [called("a"), answered("a")]),
-    "calls of the context answered now": ([called("a"), called("b")], [answered("b"), answered("a")]),
-    "calls answered long ago": ([called("a"), answered("a")], [{"type": "message"}]),
-    "a hosted call that was cut off": ([called("a", "shell_call", **HOSTED)], [{"type": "message"}]),
-    "an output that is repeated": ([called("a"), answered("a")], [answered("a")]),
-}
-
-
-@pytest.mark.parametrize(("context", "items"), ORDERLY.values(), ids=ORDERLY.keys())
-def test_calls_and_outputs_belong_together(context: list[Any], items: list[Any]) -> None:
-    check_calls(context, items)
-
-
-DISORDERLY: dict[str, tuple[list[Any], list[Any], str]] = {
-    "an output of no call": ([], [answered("a")], "No tool call found for function call output with call_id a."),
-    "an output before its call": (
-        [],
-        [answered("a"), called("a")],
-        "No tool call found for function call output with call_id a.",
-    ),
-    "an output of another kind of call": (
-        [called("a")],
-        [answered("a", "shell_call_output")],
-        "No tool call found for shell call output with call_id a.",
-    ),
-    "a call of the context that stays open": ([called("a")], [{"type": "message"}], "No tool output found for function call a."),
-    "a call that stays open": ([], [called("a", "custom_tool_call")], "No tool output found for custom tool call a."),
-}
-
-
-@pytest.mark.parametrize(("context", "items", "message"), DISORDERLY.values(), ids=DISORDERLY.keys())
-def test_what_does_not_belong_together_is_refused(context: list[Any], items: list[Any], message: str) -> None:
-    with pytest.raises(ApiError) as refused:
-        check_calls(context, items)
-    assert refused.value.payload() == {"message": message, "type": "invalid_request_error", "param": "input", "code": None}

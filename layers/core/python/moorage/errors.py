@@ -283,14 +283,6 @@ def duplicate_item(param: str, item_id: str) -> ApiError:
     )
 
 
-def call_without_output(kind: str, call_id: str) -> ApiError:
-    return bad_request(f"No tool output found for {kind} {call_id}.", param="input")
-
-
-def output_without_call(kind: str, call_id: str) -> ApiError:
-    return bad_request(f"No tool call found for {kind} with call_id {call_id}.", param="input")
-
-
 def _listed(words: tuple[str, ...]) -> str:
     quoted = [f"'{word}'" for word in words]
     if len(quoted) <= 2:
@@ -353,3 +345,15 @@ def upgrade_required() -> ApiError:
 def too_many_streams(message: str) -> ApiError:
     """429 of the WebSocket transport: lanes, or what waits in one."""
     return ApiError(429, message, type="rate_limit_error", code="websocket_stream_limit_reached")
+
+
+def context_length_exceeded(window_tokens: int, input_tokens: int) -> UpstreamError:
+    """The input cannot fit the model. The response fails with it; before any output that is a 400."""
+    return UpstreamError(
+        f"Your input exceeds the context window of this model: it takes {window_tokens} tokens, and the input has about "
+        f"{input_tokens}. Shorten it, or set 'truncation' to 'auto' to leave out what is oldest.",
+        code="context_length_exceeded",
+        status=400,
+        param="input",
+        is_retryable=False,
+    )

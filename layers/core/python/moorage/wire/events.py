@@ -62,6 +62,7 @@ CATALOGUE: Final[Mapping[str, frozenset[str]]] = {
         COMPLETED: ("response",),
         INCOMPLETE: ("response",),
         FAILED: ("response",),
+        # Nested, as the live API sends it: both SDKs raise from that form. The SDK's own type is the flat one.
         ERROR: ("error",),
         OUTPUT_ITEM_ADDED: ("output_index", "item"),
         OUTPUT_ITEM_DONE: ("output_index", "item"),
@@ -93,9 +94,6 @@ CATALOGUE: Final[Mapping[str, frozenset[str]]] = {
 }
 """Every event and the fields it always has, ``type`` aside. Events of shell commands have no ``item_id`` (recorded live)."""
 
-TERMINAL: Final = frozenset({COMPLETED, INCOMPLETE, FAILED})
-"""The last event of a stream is one of these."""
-
 OBFUSCATED: Final = frozenset(
     {
         OUTPUT_TEXT_DELTA,
@@ -111,9 +109,6 @@ OBFUSCATED: Final = frozenset(
 """Events whose length would give the model's words away to someone who sees only the encrypted stream."""
 
 _OBFUSCATION_BLOCK: Final = 16
-
-KEEP_ALIVE: Final = b": keep-alive\n\n"
-"""A comment: every SSE client ignores it, and no idle limit cuts the stream."""
 
 
 def sse(event: Event) -> bytes:
@@ -135,8 +130,3 @@ def obfuscated(event: Event) -> Event:
 def frame(event: Event, stream_id: str | None = None) -> bytes:
     """The event as a WebSocket text frame; ``stream_id`` names the lane, if the client opened one."""
     return orjson.dumps(event if stream_id is None else {**event, "stream_id": stream_id})
-
-
-def error_event(payload: Mapping[str, Any], sequence_number: int) -> Event:
-    """An ``error`` event in the nested form of the live API, which both SDKs raise from; ``response.failed`` follows it."""
-    return {"type": ERROR, "sequence_number": sequence_number, "error": dict(payload)}

@@ -4,7 +4,6 @@ Canonical form: every item has a ``type`` and an ``id``, a message's content is 
 fields that are null are left out. Ids made by clients are kept as they are.
 """
 
-from collections.abc import Iterable
 from typing import Any, Final
 
 from moorage import errors, ids, limits
@@ -76,17 +75,6 @@ ID_PREFIXES: Final = {
     "tool_search_output": "tso",
     "additional_tools": "at",
 }
-
-OUTPUTS_OF: Final = {
-    "function_call": "function_call_output",
-    "custom_tool_call": "custom_tool_call_output",
-    "shell_call": "shell_call_output",
-    "local_shell_call": "local_shell_call_output",
-    "apply_patch_call": "apply_patch_call_output",
-    "computer_call": "computer_call_output",
-    "tool_search_call": "tool_search_output",
-}
-"""Which item answers which call."""
 
 # --- Content parts --------------------------------------------------------------------------------------------------------
 
@@ -572,38 +560,3 @@ def _check_ids(items: list[Item]) -> None:
         if item_id in seen and entry["type"] != "local_shell_call_output":
             raise Problem(lambda param, item_id=item_id: errors.duplicate_item(param, item_id))  # type: ignore[misc]
         seen.add(item_id)
-
-
-def check_calls(context: Iterable[Item], items: Iterable[Item]) -> None:
-    """Every output answers a call before it, and every call is answered.
-
-    ``context`` is what the model sees before ``items`` (previous responses, a conversation); both in canonical form, item
-    references already resolved. Hosted calls that were cut off before their output are the loop's business, so only calls that
-    a client has to answer count. Raises :class:`~moorage.errors.ApiError` 400 in the API's words.
-    """
-    open_calls: dict[tuple[str, str], None] = {}
-    known: set[tuple[str, str]] = set()
-    for entry in context:
-        _follow(entry, open_calls, known)
-    for entry in items:
-        kind = entry["type"]
-        if kind in _OUTPUT_TYPES and (kind, entry["call_id"]) not in known:
-            raise errors.output_without_call(kind.replace("_", " "), entry["call_id"])
-        _follow(entry, open_calls, known)
-    for kind, call_id in open_calls:
-        raise errors.call_without_output(_CALL_NAMES[kind], call_id)
-
-
-_OUTPUT_TYPES: Final = frozenset(OUTPUTS_OF.values())
-_CALL_NAMES: Final = {output: call.replace("_", " ") for call, output in OUTPUTS_OF.items()}
-
-
-def _follow(entry: Item, open_calls: dict[tuple[str, str], None], known: set[tuple[str, str]]) -> None:
-    kind = entry["type"]
-    answer = OUTPUTS_OF.get(kind)
-    if answer is not None:
-        known.add((answer, entry["call_id"]))
-        if (entry.get("environment") or {}).get("type") != "container_reference":
-            open_calls[(answer, entry["call_id"])] = None
-    elif kind in _OUTPUT_TYPES:
-        open_calls.pop((kind, entry["call_id"]), None)

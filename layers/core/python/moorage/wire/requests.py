@@ -224,8 +224,6 @@ def _create(fields: dict[str, Any], web_search: WebSearchMode) -> CreateRequest:
     tools = _without_web_search(fields.get("tools", []), "tools", ignores_web_search, notices)
     items = tuple(_item_without_web_search(item, at, ignores_web_search, notices) for at, item in enumerate(fields.get("input", ())))
     _check_together(fields, tools, items)
-    if fields.get("truncation") == "auto":
-        notices.append("truncation: nothing is dropped; an input beyond the model's window gets the model's error.")
     return CreateRequest(
         **{
             **_without(fields, *_REWRITTEN),
