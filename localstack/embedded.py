@@ -46,6 +46,7 @@ TASKS = {
 """Placeholder in the state machine's definition -> function of ``functions/steps/handler.py``."""
 _ROLE = "arn:aws:iam::000000000000:role/moorage"
 _LAUNCHER_STOP_SECONDS_MAX = 15
+_PROXY_STOP_SECONDS_MAX = 10
 _REAPER_SECONDS = 5
 _log = logging.getLogger("moorage.embedded")
 
@@ -82,6 +83,11 @@ def main() -> int:
         stack.callback(emulator.stop)
         (state_dir / "aws" / "endpoint").write_text(emulator.endpoint)
         os.environ.update(aws_environment(emulator.endpoint))
+        if os.environ.get("MOORAGE_ALLOWED_EGRESS_DOMAINS"):
+            proxy_environment, proxy = start_egress_proxy(state_dir, environment | aws_environment(emulator.endpoint))
+            settings_environment |= proxy_environment
+            environment |= proxy_environment
+            stack.callback(stop_process, proxy, _PROXY_STOP_SECONDS_MAX)
         provision(settings_environment)
         launcher = start_launcher(state_dir, launcher_socket)
         stack.callback(stop_process, launcher, _LAUNCHER_STOP_SECONDS_MAX)
@@ -168,6 +174,44 @@ def start_launcher(state_dir: Path, launcher_socket: Path) -> "subprocess.Popen[
         return subprocess.Popen(
             command, stdout=log, stderr=log, stdin=subprocess.DEVNULL, start_new_session=True, preexec_fn=die_with_parent
         )
+
+
+def start_egress_proxy(state_dir: Path, environment: dict[str, str]) -> tuple[dict[str, str], "subprocess.Popen[bytes]"]:
+    """The way out of the sandboxes, and the settings that tell the others of it. It runs only where the operator allows domains."""
+    interpreter = ROOT / ".venv-egress" / "bin" / "python"
+    if not interpreter.exists():
+        raise SystemExit("MOORAGE_ALLOWED_EGRESS_DOMAINS needs the egress proxy: 'make setup' installs it into .venv-egress.")
+    listen = state_dir / "egress" / "proxy.sock"
+    settings = {
+        "MOORAGE_ALLOWED_EGRESS_DOMAINS": environment["MOORAGE_ALLOWED_EGRESS_DOMAINS"],
+        "MOORAGE_EGRESS_PROXY": f"unix:{listen}",
+        "MOORAGE_EGRESS_KEY": _egress_key(state_dir),
+    }
+    command = [str(interpreter), "-m", "functions.egress_proxy.main", "--listen", f"unix:{listen}"]
+    for option in ("hosts", "upstream-ca"):
+        value = environment.get(f"MOORAGE_EGRESS_{option.upper().replace('-', '_')}")
+        command += [f"--{option}", value] if value else []
+    with (state_dir / "egress.log").open("ab") as log:
+        create_table(boto3.client("dynamodb"), TABLE)
+        process = subprocess.Popen(
+            command,
+            env=environment | settings | {"PYTHONPATH": f"{ROOT}:{ROOT / 'layers' / 'core' / 'python'}"},
+            cwd=ROOT,
+            stdout=log,
+            stderr=log,
+            stdin=subprocess.DEVNULL,
+            start_new_session=True,
+            preexec_fn=die_with_parent,
+        )
+    return settings, process
+
+
+def _egress_key(state_dir: Path) -> str:
+    """The KMS key that seals domain secrets; made once."""
+    path = state_dir / "egress-key"
+    if not path.exists():
+        path.write_text(str(boto3.client("kms").create_key(Description="moorage egress")["KeyMetadata"]["KeyId"]))
+    return path.read_text()
 
 
 async def serve(runtime: Runtime, port: int, state_dir: Path, kept: Secrets) -> int:

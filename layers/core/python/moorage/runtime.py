@@ -3,7 +3,7 @@
 import asyncio
 import time
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Executor, ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -13,8 +13,11 @@ import httpx
 from botocore.config import Config
 
 from moorage import limits
+from moorage.egress.secrets import KmsKeys
+from moorage.egress.service import Egress
 from moorage.model.catalog import Catalog
 from moorage.sandbox.containers import Containers
+from moorage.sandbox.fargate import FargateProvisioner, FargateSettings
 from moorage.sandbox.launcher_client import LauncherProvisioner
 from moorage.sandbox.provisioner import Provisioner
 from moorage.settings import Settings, SettingsError
@@ -48,6 +51,7 @@ class Runtime:
     files: Files
     uploads: Uploads
     containers: Containers
+    egress: Egress
     conversations: Conversations
     api_keys: ApiKeys
     executions: Executions
@@ -77,6 +81,7 @@ def build_runtime(settings: Settings, *, clock: Callable[[], float] = time.time)
     table = Table(boto3.client("dynamodb", config=_CONFIG), settings.table_name, executor)
     blobs = Blobs(_s3(), settings.bucket_name, executor)
     files = Files(table, blobs, clock=clock)
+    egress = Egress(table, _egress_keys(settings, executor), settings, lambda: int(clock()))
     content_key = _content_key(settings)
     return Runtime(
         settings=settings,
@@ -90,12 +95,16 @@ def build_runtime(settings: Settings, *, clock: Callable[[], float] = time.time)
         containers=Containers(
             table,
             blobs,
-            _provisioner(settings),
+            _provisioner(settings, executor),
             files,
             clock=clock,
             content_key=content_key,
             retention_seconds=settings.retention_seconds,
+            strict_expiry=settings.strict_expiry,
+            egress=egress,
+            egress_proxy=settings.egress_proxy,
         ),
+        egress=egress,
         conversations=Conversations(table, blobs, clock=clock),
         api_keys=ApiKeys(table, clock=clock),
         executions=Executions(
@@ -119,11 +128,20 @@ def _content_key(settings: Settings) -> bytes:
     return key
 
 
-def _provisioner(settings: Settings) -> Provisioner:
+def _egress_keys(settings: Settings, executor: Executor) -> KmsKeys | None:
+    """The key service that seals domain secrets; without one, requests that carry secrets are refused."""
+    if settings.egress_key is None:
+        return None
+    return KmsKeys(boto3.client("kms", config=_CONFIG), settings.egress_key, executor)
+
+
+def _provisioner(settings: Settings, executor: Executor) -> Provisioner:
     match settings.provisioner:
         case "launcher":
             if settings.launcher_socket is None:
                 raise SettingsError("MOORAGE_LAUNCHER_SOCKET is not set: the provisioner 'launcher' needs it.")
             return LauncherProvisioner(settings.launcher_socket)
+        case "fargate":
+            return FargateProvisioner(boto3.client("ecs", config=_CONFIG), FargateSettings.from_settings(settings.fargate), executor)
         case kind:
             raise SettingsError(f"The provisioner '{kind}' is not wired.")

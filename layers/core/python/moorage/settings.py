@@ -30,6 +30,8 @@ class Settings:
     provisioner: ProvisionerKind = "launcher"
     launcher_socket: str | None = None
     """Unix socket of the local sandbox owner (``provisioner = launcher``)."""
+    strict_expiry: bool = False
+    """An expired container is refused with OpenAI's error instead of being revived."""
     allowed_egress_domains: tuple[str, ...] = ()
     """The operator's ceiling: exact names and ``*.example.com``. Empty means that no container may have a network."""
     egress_proxy: str | None = None
@@ -67,6 +69,7 @@ class Settings:
             content_key=env.get("MOORAGE_CONTENT_KEY") or None,
             provisioner=_provisioner(env.get("MOORAGE_PROVISIONER", "launcher")),
             launcher_socket=env.get("MOORAGE_LAUNCHER_SOCKET") or None,
+            strict_expiry=env.get("MOORAGE_STRICT_EXPIRY", "false").lower() == "true",
             allowed_egress_domains=_words(env.get("MOORAGE_ALLOWED_EGRESS_DOMAINS", "")),
             egress_proxy=env.get("MOORAGE_EGRESS_PROXY") or None,
             egress_key=env.get("MOORAGE_EGRESS_KEY") or None,

@@ -1,14 +1,16 @@
 """All routes, for the ways of running that serve everything from one process."""
 
-from moorage.api import containers, conversations, files, models, responses, uploads, websocket
+from moorage.api import containers, conversations, egress, files, input_tokens, models, responses, uploads, websocket
 
 ROUTERS = (
     responses.router,
     websocket.router,
+    input_tokens.router,
     conversations.router,
     models.router,
     files.router,
     uploads.router,
     containers.router,
+    egress.router,
 )
 """In order of match."""

@@ -24,7 +24,7 @@ from moorage.store.responses import Ancestor, Snapshot, StoredResponse
 from moorage.tools.inputs import admit_inputs, files_to_stage
 from moorage.wire.requests import CreateRequest
 from moorage.wire.responses import Usage, echo
-from moorage.wire.tools import ShellEnvironment
+from moorage.wire.tools import NetworkPolicy, ShellEnvironment
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,12 +45,12 @@ async def prepare(
     response, so that whatever runs it or goes on from it finds them.
     """
     runtime.catalog.resolve(request.model)
-    snapshots = await _ancestors(runtime, tenant_id, request) if recent is None else []
+    snapshots = await ancestors(runtime, tenant_id, request.previous_response_id) if recent is None else []
     if request.conversation_id is not None:
         chain = await runtime.conversations.load_items(tenant_id, request.conversation_id)
     else:
         chain = recent if recent is not None else chain_items(snapshots)
-    input_items = await _resolve_references(runtime, tenant_id, request.input_items, chain)
+    input_items = await resolve_references(runtime, tenant_id, request.input_items, chain)
     context.check_calls([*chain, *input_items])
     await admit_inputs(runtime, tenant_id, input_items)
     container_id = await _container(runtime, tenant_id, request, [*chain, *input_items])
@@ -104,13 +104,14 @@ def _for_the_loop(request: CreateRequest) -> dict[str, Any]:
     }
 
 
-async def _ancestors(runtime: Runtime, tenant_id: str, request: CreateRequest) -> list[Snapshot]:
-    if request.previous_response_id is None:
+async def ancestors(runtime: Runtime, tenant_id: str, previous_response_id: str | None) -> list[Snapshot]:
+    """The chain that a request goes on from, oldest first. Raises :class:`ApiError`."""
+    if previous_response_id is None:
         return []
-    snapshots = await runtime.responses.chain(tenant_id, request.previous_response_id)
+    snapshots = await runtime.responses.chain(tenant_id, previous_response_id)
     if not snapshots[-1].is_final:
         raise bad_request(
-            f"Response '{request.previous_response_id}' is still running. Wait until it has ended, or cancel it.",
+            f"Response '{previous_response_id}' is still running. Wait until it has ended, or cancel it.",
             param="previous_response_id",
         )
     if len(snapshots[-1].stored.ancestors) + 1 > limits.CHAIN_RESPONSES_MAX:
@@ -129,7 +130,7 @@ def _links(snapshots: list[Snapshot]) -> tuple[Ancestor, ...]:
     return (*previous.stored.ancestors, Ancestor(previous.stored.response_id, previous.last.first))
 
 
-async def _resolve_references(
+async def resolve_references(
     runtime: Runtime, tenant_id: str, items: tuple[Item, ...], chain: list[Item]
 ) -> list[Item]:
     """Replace ``item_reference`` items by what they refer to: an item of the chain, or an output item of any stored response."""
@@ -188,13 +189,25 @@ async def _auto_container(
             if error.status != container_not_found(last).status:
                 raise
         else:
-            return await runtime.containers.add_files(record, environment.file_ids)
+            if _has_policy(record, environment.network_policy):
+                return await runtime.containers.add_files(record, environment.file_ids)
     return await runtime.containers.reserve(
         tenant_id,
         name="auto",
         file_ids=environment.file_ids,
         memory_limit=environment.memory_limit or "1g",
+        network_policy=environment.network_policy,
     )
+
+
+def _has_policy(record: ContainerRecord, asked: NetworkPolicy | None) -> bool:
+    """Whether a container reaches just what is asked for. A policy is fixed for a container's life: another one takes another
+    container, because what ran under the old policy may still be there."""
+    if asked is None:
+        return True
+    if asked.type == "disabled":
+        return bool(record.network_policy["type"] == "disabled")
+    return set(record.network_policy.get("allowed_domains", ())) == set(asked.allowed_domains)
 
 
 def start_sandbox(runtime: Runtime, stored: StoredResponse) -> asyncio.Task[None] | None:

@@ -15,13 +15,14 @@ from typing import Any
 
 from moorage import ids, limits
 from moorage.errors import Superseded, UpstreamError
-from moorage.loop import attempts, context, decide, finish
+from moorage.loop import attempts, context, decide, finish, truncate
 from moorage.loop.assemble import Assembler
 from moorage.loop.fold import Folded, fold
 from moorage.loop.sinks import LogSink, Sink
 from moorage.loop.state import Call, LoopState, Next, Outcome
 from moorage.model.base import Item, ModelRequest, TextDelta, UsageReported
 from moorage.model.lowering import lower
+from moorage.model.tokens import estimate_frame
 from moorage.runtime import Runtime
 from moorage.store.event_log import LogWriter, Writer
 from moorage.store.responses import Snapshot, StoredResponse
@@ -316,8 +317,15 @@ class _Turn:
         resolved = await resolve_inputs(
             self.runtime, self.stored.tenant_id, before, has_container=self.stored.container_id is not None
         )
-        lowered = lower(tuple(resolved), tuple(request["tools"]), choice, provider.native_tools)
         ceiling = request.get("max_output_tokens")
+        fitting = truncate.fit(
+            resolved,
+            frame_tokens=estimate_frame(request.get("instructions"), request["tools"]),
+            window_tokens=entry.context_window_tokens,
+            output_tokens=ceiling,
+            is_auto=request.get("truncation") == "auto",
+        )
+        lowered = lower(tuple(fitting), tuple(request["tools"]), choice, provider.native_tools)
         model_request = ModelRequest(
             model=entry.upstream_model,
             items=lowered.items,

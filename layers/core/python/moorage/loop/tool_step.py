@@ -41,7 +41,7 @@ async def tool_step(runtime: Runtime, *, tenant_id: str, response_id: str, step:
     outcome = await attempts.outcome_of(runtime.table, stored, step)
     assert outcome is not None, f"a tool step before the outcome of step {step} of {response_id}"
     call = next(call for call in outcome.calls if call.call_id == call_id)
-    run = _Run(runtime, snapshot, step, call)
+    run = _Run(runtime, snapshot, step, call, runtime.now_ms())
     with suppress(Superseded):  # Another attempt goes on, or the response was ended: nothing is left to do here.
         await run.run()
 
@@ -85,6 +85,7 @@ class _Run:
     snapshot: Snapshot
     step: int
     call: Call
+    began_at_ms: int
     commands: list[_Command] = field(default_factory=list)
 
     @property
@@ -278,6 +279,7 @@ class _Run:
         notes = live.notes
         with suppress(SandboxGone):
             notes += (await self.runtime.containers.sync_artifacts(live)).notes
+        notes += await self._refusals(live)
         if item["type"] == "code_interpreter_call":
             whole = interpreter.finished(item, self.commands[0].output, self.commands[0].extra, self.stored.request)
             for name in ("interpreting", "completed"):
@@ -291,6 +293,14 @@ class _Run:
         else:
             whole = shell.finished(item, self.call.output_item_id, [command.output for command in self.commands], notes)
         await self._done(sink, whole)
+
+    async def _refusals(self, live: LiveContainer) -> tuple[str, ...]:
+        """What the egress proxy refused meanwhile, and how to allow it: many tools hide the proxy's own words."""
+        if live.record.network_policy["type"] == "disabled":
+            return ()
+        await asyncio.sleep(2 * limits.EGRESS_LOG_SECONDS)  # The proxy writes its log behind.
+        said = await self.runtime.egress.refusals_since(self.stored.tenant_id, live.record.id, self.began_at_ms)
+        return tuple(said.splitlines())
 
     async def _done(self, sink: LogSink, whole: Item) -> None:
         sink.emit({"type": "response.output_item.done", "output_index": self.call.output_index, "item": whole})

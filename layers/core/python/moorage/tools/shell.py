@@ -42,7 +42,7 @@ def finished(call: Item, output_item_id: str, outputs: list[dict[str, Any]], not
     """The whole ``shell_call_output``. ``notes`` (files that could not be kept) go to the last command's stderr."""
     if notes and outputs:
         last = outputs[-1]
-        said = "\n".join(f"[{note}]" for note in notes)
+        said = "\n".join(note if note.startswith("[") else f"[{note}]" for note in notes)
         outputs = [*outputs[:-1], last | {"stderr": f"{last['stderr']}\n{said}" if last["stderr"] else said}]
     return {
         "id": output_item_id,

@@ -1,0 +1,62 @@
+"""``truncation``: what happens to an input that is longer than the model's context window.
+
+``disabled`` refuses it with both numbers, ``auto`` leaves out the oldest items. Never left out: system and developer messages, the
+last user message and what follows it; and a call is never parted from its output, nor reasoning from what it led to. The count is
+an estimate (``model/tokens.py``), so a refusal wants a clear excess: what is only a little over is left to the model's provider,
+who counts exactly.
+"""
+
+from collections.abc import Sequence
+from typing import Final
+
+from moorage import limits
+from moorage.errors import context_length_exceeded
+from moorage.loop.context import OUTPUT_OF
+from moorage.model.base import Item
+from moorage.model.tokens import estimate_item
+
+_OUTPUTS: Final = frozenset(OUTPUT_OF.values())
+
+
+def fit(items: Sequence[Item], *, frame_tokens: int, window_tokens: int, output_tokens: int | None, is_auto: bool) -> list[Item]:
+    """The items that go to the model. Raises :class:`~moorage.errors.UpstreamError` (``context_length_exceeded``) when they are
+    too many and none may be left out.
+
+    ``frame_tokens`` are those of instructions and tools, ``output_tokens`` those that the answer may take; without a number a
+    quarter of the window is kept free for it.
+    """
+    costs = [estimate_item(item) for item in items]
+    total = frame_tokens + sum(costs)
+    if not is_auto:
+        if total > window_tokens * limits.TRUNCATION_EXCESS:
+            raise context_length_exceeded(window_tokens, total)
+        return list(items)
+    quarter = window_tokens // 4
+    room = window_tokens - min(quarter if output_tokens is None else output_tokens, quarter)
+    if total <= room:
+        return list(items)
+    for cut in _cuts(items):
+        left = [item for item in items[:cut] if _stays(item)]
+        shortened = frame_tokens + sum(map(estimate_item, left)) + sum(costs[cut:])
+        if shortened <= room:
+            return [*left, *items[cut:]]
+    raise context_length_exceeded(window_tokens, total)
+
+
+def _stays(item: Item) -> bool:
+    return item["type"] in ("additional_tools", "compaction") or item.get("role") in ("system", "developer")
+
+
+def _cuts(items: Sequence[Item]) -> list[int]:
+    """Where the beginning may be cut off, the shortest beginning first."""
+    last_user = max((i for i, item in enumerate(items) if item.get("role") == "user"), default=0)
+    cuts: list[int] = []
+    unanswered: set[str] = set()
+    for index, item in enumerate(items[:last_user]):
+        if item["type"] in OUTPUT_OF:
+            unanswered.add(item["call_id"])
+        elif item["type"] in _OUTPUTS:
+            unanswered.discard(item["call_id"])
+        if not unanswered and item["type"] != "reasoning":
+            cuts.append(index + 1)
+    return cuts

@@ -1,0 +1,82 @@
+"""The way out, through the API: a policy on the shell tool, the operator's ceiling, and the list of decisions."""
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import openai
+import pytest
+
+from tests.stack import SHELL, Stack, outputs, say, script, shell
+
+
+def allowing(*domains: str) -> Any:
+    policy = {"type": "allowlist", "allowed_domains": list(domains)}
+    return [{"type": "shell", "environment": {"type": "container_auto", "network_policy": policy}}]
+
+
+@pytest.fixture(scope="module")
+def open_stack(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stack]:
+    environment = {"MOORAGE_ALLOWED_EGRESS_DOMAINS": "api.example.com *.files.example.com"}
+    running = Stack(Path(tmp_path_factory.mktemp("egress")), environment).start()
+    yield running
+    assert running.stop() == 0
+
+
+def test_without_a_policy_there_is_no_network(stack: Stack) -> None:
+    response = stack.client().responses.create(
+        model="demo", input=script(shell("ls /sys/class/net; echo ${HTTPS_PROXY:-none}"), say("x")), tools=[SHELL]  # type: ignore[list-item]
+    )
+    assert outputs(response.output)[0][0][0] == "none\n" or outputs(response.output)[0][0][0] == "lo\nnone\n"
+
+
+def test_a_domain_outside_the_ceiling_is_refused_by_name(open_stack: Stack) -> None:
+    with pytest.raises(openai.BadRequestError, match=r"evil\.example\.org.*MOORAGE_ALLOWED_EGRESS_DOMAINS"):
+        open_stack.client().responses.create(model="demo", input="x", tools=allowing("evil.example.org"))
+
+
+def test_a_refused_host_is_told_to_the_model_and_listed(open_stack: Stack) -> None:
+    client = open_stack.client()
+    fetch = "python3 -c \"import urllib.request as u; u.urlopen('https://forbidden.example.org/')\" 2>/dev/null; echo code $?"
+    response = client.responses.create(
+        model="demo", input=script(shell(fetch), say("x")), tools=allowing("api.example.com")
+    )
+    ((stdout, stderr, _),) = outputs(response.output)[0]
+    assert stdout == "code 1\n"
+    assert "forbidden.example.org" in stderr
+    container_id = response.tools[0].environment.container_id  # type: ignore[union-attr]
+    with open_stack.http() as http:
+        (entry,) = http.get(f"/containers/{container_id}/egress").json()["data"]
+    assert (entry["decision"], entry["host"], entry["port"]) == ("denied", "forbidden.example.org", 443)
+    shown = client.containers.retrieve(container_id)
+    assert shown.network_policy is not None
+    assert (shown.network_policy.type, shown.network_policy.allowed_domains) == ("allowlist", ["api.example.com"])
+
+
+def test_the_value_of_a_secret_is_nowhere_in_the_container(open_stack: Stack) -> None:
+    policy = {
+        "type": "allowlist",
+        "allowed_domains": ["api.example.com"],
+        "domain_secrets": [{"domain": "api.example.com", "name": "API_KEY", "value": "very-secret-value"}],
+    }
+    tools: Any = [{"type": "shell", "environment": {"type": "container_auto", "network_policy": policy}}]
+    response = open_stack.client().responses.create(
+        model="demo",
+        input=script(shell("echo $API_KEY", "env | grep -c very-[s]ecret; cat /proc/*/environ 2>/dev/null | grep -c very-[s]ecret"), say("x")),
+        tools=tools,
+    )
+    placeholder, found = outputs(response.output)[0]
+    assert placeholder[0].strip() not in ("", "very-secret-value")
+    assert found[0] == "0\n0\n"
+    assert "very-secret-value" not in response.model_dump_json()
+
+
+def test_another_policy_takes_another_container(open_stack: Stack) -> None:
+    client = open_stack.client()
+    first = client.responses.create(model="demo", input=script(shell("true"), say("x")), tools=allowing("api.example.com"))
+    second = client.responses.create(
+        model="demo", input="x", tools=allowing("data.files.example.com"), previous_response_id=first.id
+    )
+    third = client.responses.create(model="demo", input="x", tools=allowing("api.example.com"), previous_response_id=first.id)
+    containers = [response.tools[0].environment.container_id for response in (first, second, third)]  # type: ignore[union-attr]
+    assert containers[0] == containers[2] != containers[1]
