@@ -84,19 +84,18 @@ MARKER = "\n… {count} chars truncated; full output: {path} …\n"
 
 
 class Config:
-    """What the owner of the sandbox decides. Every field but ``token`` and ``listen`` has a default."""
+    """What the owner of the sandbox decides. Every field but the token (or its hash) and ``listen`` has a default."""
 
     def __init__(self, values: Dict[str, Any]) -> None:
-        self.token: str = values["token"]
-        if len(self.token) < 32:
-            raise ValueError("the token must have at least 32 characters")
+        self.token_sha256: str = values.get("token_sha256") or hashed(values["token"])
+        """Of the token only the hash is kept, and only the hash need be given."""
         self.listen: str = values["listen"]
         """``fd:3`` (a listening socket that was inherited), ``unix:/path`` or ``tcp:0.0.0.0:8080``."""
         self.workspace: str = values.get("workspace", "/mnt/data")
         self.home: str = values.get("home", "/home/user")
         self.spool_dir: str = values.get("spool_dir", "/tmp/.exec")
         self.env: Dict[str, str] = values.get("env", {})
-        self.path: str = values.get("path", os.defpath)
+        self.path: str = values.get("path") or os.environ.get("PATH", os.defpath)
         self.uid: Optional[int] = values.get("uid")
         """The user of the commands; only for a server that runs as root."""
         self.egress: Dict[str, str] = values.get("egress") or {}
@@ -113,6 +112,12 @@ class Config:
         self.disk_bytes_max: int = limits.get("disk_bytes", 20 * 1024**3)
         self.disk_entries_max: int = limits.get("disk_entries", 1_000_000)
         self.spool_bytes_max: int = limits.get("spool_bytes", 1024**3)
+
+
+def hashed(token: str) -> str:
+    if len(token) < 32:
+        raise ValueError("the token must have at least 32 characters")
+    return hashlib.sha256(token.encode()).hexdigest()
 
 
 # --- Events and truncation ------------------------------------------------------------------------------------------------
@@ -298,9 +303,11 @@ class Processes:
         self._config = config
         self._waiting: Dict[int, Callable[[int], None]] = {}
         self.shell = shutil.which("bash", path=config.path) or shutil.which("sh", path=config.path) or "/bin/sh"
+        self.other_uid = config.uid if os.geteuid() == 0 else None
+        """The commands' user, if it is not ours."""
         self._drop: Dict[str, Any] = {}
-        if config.uid is not None and os.geteuid() == 0:
-            self._drop = {"user": config.uid, "group": config.uid, "extra_groups": []}
+        if self.other_uid is not None:
+            self._drop = {"user": self.other_uid, "group": self.other_uid, "extra_groups": []}
 
     def spawn(
         self,
@@ -370,7 +377,7 @@ def set_limit(which: int, value: int) -> None:
     resource.setrlimit(which, (bound, bound))
 
 
-def kill_session(leader: int, pipe_inodes: Tuple[int, ...]) -> None:
+def kill_session(leader: int, pipe_inodes: Tuple[int, ...], uid: Optional[int]) -> None:
     """Kill a process group and session, and whatever left them but still holds the exec's output pipes.
 
     New processes may appear while we look, so look again until nothing is left. A service that made a session of its own and
@@ -379,7 +386,7 @@ def kill_session(leader: int, pipe_inodes: Tuple[int, ...]) -> None:
     for _ in range(KILL_ROUNDS_MAX):
         with contextlib.suppress(ProcessLookupError, PermissionError):
             os.killpg(leader, signal.SIGKILL)
-        strays = [pid for pid in running_pids() if _belongs(pid, leader, pipe_inodes)]
+        strays = members(leader, pipe_inodes) if uid is None else members_as(uid, leader, pipe_inodes)
         if not strays:
             return
         for pid in strays:
@@ -387,9 +394,29 @@ def kill_session(leader: int, pipe_inodes: Tuple[int, ...]) -> None:
                 os.kill(pid, signal.SIGKILL)
 
 
-def running_pids() -> List[int]:
-    """Process ids but our own."""
-    return [int(name) for name in os.listdir("/proc") if name.isdigit() and int(name) != os.getpid()]
+def members(leader: int, pipe_inodes: Tuple[int, ...]) -> List[int]:
+    pids = [int(name) for name in os.listdir("/proc") if name.isdigit() and int(name) != os.getpid()]
+    return [pid for pid in pids if _belongs(pid, leader, pipe_inodes)]
+
+
+def members_as(uid: int, leader: int, pipe_inodes: Tuple[int, ...]) -> List[int]:
+    """The same, seen by the commands' user: without CAP_SYS_PTRACE even root may not look at others' descriptors."""
+    reading, writing = os.pipe()
+    child = os.fork()
+    if child == 0:
+        try:
+            os.setgroups([])
+            os.setresgid(uid, uid, uid)
+            os.setresuid(uid, uid, uid)
+            os.write(writing, " ".join(map(str, members(leader, pipe_inodes))).encode())
+        finally:
+            os._exit(0)
+    os.close(writing)
+    with os.fdopen(reading, "rb") as file:
+        found = [int(word) for word in file.read().split()]
+    with contextlib.suppress(ChildProcessError):
+        os.waitpid(child, 0)
+    return [pid for pid in found if pid != child]
 
 
 def _belongs(pid: int, leader: int, pipe_inodes: Tuple[int, ...]) -> bool:
@@ -552,6 +579,7 @@ class ShellRun:
 
     def __init__(self, execs: Execs, record: Exec, command: str, cwd: str, env: Dict[str, str], has_stdin: bool) -> None:
         self._loop = execs.loop
+        self._processes = execs.processes
         self._exec = record
         self._exit_code: Optional[int] = None
         self._pipes = [
@@ -562,7 +590,7 @@ class ShellRun:
         record.begin(self._kill, execs.finished)
         self._pid: Optional[int] = None
         try:
-            self._pid = self._spawn(execs.processes, command, cwd, env)
+            self._pid = self._spawn(command, cwd, env)
         except OSError as error:
             record.output("stderr", f"The command could not be started: {error.strerror}.\n".encode())
             self._exit_code = 126
@@ -572,14 +600,14 @@ class ShellRun:
             if record.stdin is not None:
                 os.close(record.stdin.reading_fd)
 
-    def _spawn(self, processes: Processes, command: str, cwd: str, env: Dict[str, str]) -> int:
+    def _spawn(self, command: str, cwd: str, env: Dict[str, str]) -> int:
         stdin = self._exec.stdin.reading_fd if self._exec.stdin else os.open(os.devnull, os.O_RDONLY)
-        arguments, script = [processes.shell, "-c", command], None
+        arguments, script = [self._processes.shell, "-c", command], None
         if len(command.encode()) > ARGUMENT_BYTES_MAX:
             script = memory_file(command.encode())
-            arguments = [processes.shell, f"/dev/fd/{script}"]
+            arguments = [self._processes.shell, f"/dev/fd/{script}"]
         try:
-            return processes.spawn(
+            return self._processes.spawn(
                 arguments,
                 self._shell_ended,
                 cwd=cwd,
@@ -597,7 +625,7 @@ class ShellRun:
 
     def _kill(self) -> None:
         if self._pid is not None and self._exit_code is None:
-            kill_session(self._pid, tuple(pipe.inode for pipe in self._pipes))
+            kill_session(self._pid, tuple(pipe.inode for pipe in self._pipes), self._processes.other_uid)
 
     def _shell_ended(self, exit_code: int) -> None:
         self._exit_code = exit_code
@@ -638,6 +666,7 @@ class PythonSession:
         self._is_new = False
         self._pipes: List[Pipe] = []
         self._requests: Optional[int] = None
+        self._request_path = ""
         self._answers = b""
 
     def run(self, record: Exec, code: str) -> None:
@@ -695,7 +724,7 @@ class PythonSession:
     def _send(self, code: str) -> None:
         """Hand over the code as a file: its name always fits into the pipe, so a session that reads no more cannot hold us up."""
         assert self._requests is not None
-        path = os.path.join(self._config.spool_dir, f"python-{secrets.token_hex(8)}.json")
+        path = self._request_path = os.path.join(self._config.spool_dir, f"python-{secrets.token_hex(8)}.json")
         os.makedirs(self._config.spool_dir, 0o755, exist_ok=True)
         with open(path, "x", encoding="utf-8") as file:
             json.dump({"code": code, "workspace": self._config.workspace, "result_chars_max": RESULT_CHARS_MAX}, file)
@@ -736,10 +765,12 @@ class PythonSession:
 
     def _kill(self) -> None:
         if self._pid is not None:
-            kill_session(self._pid, tuple(pipe.inode for pipe in self._pipes))
+            kill_session(self._pid, tuple(pipe.inode for pipe in self._pipes), self._execs.processes.other_uid)
 
     def _finished(self) -> None:
         self._current = None
+        with contextlib.suppress(OSError):
+            os.unlink(self._request_path)
         self._execs.finished()
         self._execs.loop.call_soon(self._next)
 
@@ -768,6 +799,8 @@ class Execs:
         self._session = PythonSession(self, config)
         self._base_environment = base_environment(config)
         self.activity = asyncio.Event()
+        for directory in (config.workspace, config.home):
+            self.existing(directory)
 
     @property
     def running(self) -> int:
@@ -802,11 +835,13 @@ class Execs:
         return {**self._base_environment, **{str(name): str(value) for name, value in extra.items()}}
 
     def existing(self, directory: str) -> str:
-        """The directory, made again if a command has removed it."""
+        """The directory; the workspace and the home are made again if a command has removed them, and others are not."""
+        if directory not in (self._config.workspace, self._config.home):
+            return directory
         try:
             os.makedirs(directory, exist_ok=True)
-            if self._config.uid is not None and os.geteuid() == 0 and os.stat(directory).st_uid == 0:
-                os.chown(directory, self._config.uid, self._config.uid)
+            if self.processes.other_uid is not None:
+                os.chown(directory, self.processes.other_uid, self.processes.other_uid, follow_symlinks=False)
         except OSError:
             return "/"
         return directory
@@ -1214,7 +1249,7 @@ class Server:
     """Reads requests and answers them; knows the protocol and nothing else."""
 
     def __init__(self, config: Config, loop: asyncio.AbstractEventLoop) -> None:
-        self._token = config.token.encode()
+        self._token_sha256 = config.token_sha256
         self._execs = Execs(config, loop)
         self._workspace = Workspace(config)
         self.quota = DiskQuota(config, self._execs)
@@ -1260,7 +1295,9 @@ class Server:
         return request.is_body_read and request.headers.get("connection", "").lower() != "close"
 
     def _authorize(self, request: Request) -> None:
-        if not hmac.compare_digest(request.headers.get("authorization", "").encode(), b"Bearer " + self._token):
+        scheme, _, token = request.headers.get("authorization", "").partition(" ")
+        presented = hashlib.sha256(token.encode("latin-1")).hexdigest()
+        if scheme.lower() != "bearer" or not hmac.compare_digest(presented, self._token_sha256):
             raise Refusal(401, "unauthorized", "The token is missing or wrong.")
 
     async def _route(self, request: Request, response: Response) -> None:
@@ -1448,8 +1485,7 @@ def protect() -> None:
 
 
 async def serve(config: Config, loop: asyncio.AbstractEventLoop) -> None:
-    for directory in (config.workspace, config.home, config.spool_dir):
-        os.makedirs(directory, exist_ok=True)
+    os.makedirs(config.spool_dir, exist_ok=True)
     server = Server(config, loop)
     stopping = asyncio.Event()
     loop.add_signal_handler(signal.SIGCHLD, server.reap)

@@ -29,8 +29,6 @@ def main() -> None:
         for number, line in enumerate(requests, 1):
             with open(line.strip(), encoding="utf-8") as file:
                 request = json.load(file)
-            with contextlib.suppress(OSError):
-                os.unlink(line.strip())
             exit_code, result = run(request["code"], f"<cell {number}>", module.__dict__)
             images = saved_figures(request["workspace"]) + saved_image(result, request["workspace"])
             text = None if result is None else shown(result, request["result_chars_max"])

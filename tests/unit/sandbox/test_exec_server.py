@@ -1,9 +1,14 @@
 """The exec protocol from outside: what a caller sees, whatever happens to its connection, the command or the server's patience."""
 
 import asyncio
+import hashlib
 import json
 import os
 import signal
+import subprocess
+import sys
+import tempfile
+from collections.abc import AsyncIterator
 from pathlib import Path
 
 import httpx
@@ -14,6 +19,7 @@ from moorage.sandbox.provisioner import Handle
 
 from tests.unit.sandbox.conftest import until_up
 from tests.unit.sandbox.support import (
+    EXEC_SERVER,
     TOKEN,
     Result,
     ServerProcess,
@@ -381,6 +387,75 @@ class TestPython:
         assert ended.result == "300000"
         assert ended.truncated_chars == 300_001 - 100
         assert output[0].startswith("z" * 50 + "\n… 299901 chars truncated")
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can start commands as another user")
+class TestAsRoot:
+    """As in Docker and on Fargate: the server is root, the commands are not."""
+
+    UID = 61_234
+
+    @pytest.fixture
+    async def other(self) -> AsyncIterator[tuple[ExecClient, ServerProcess]]:
+        with tempfile.TemporaryDirectory() as name:
+            os.chmod(name, 0o755)
+            with exec_server(Path(name), uid=self.UID, python="/usr/bin/python3") as process:
+                async with ExecClient(process.handle) as client:
+                    await until_up(client)
+                    yield client, process
+
+    async def test_commands_are_somebody_else_and_cannot_harm_the_server(self, other: tuple[ExecClient, ServerProcess]) -> None:
+        client, process = other
+        result = await run(
+            client, f"id -u; id -G; touch f ~/g; stat -c %u . ~ f; kill -9 {process.pid}; cat /proc/{process.pid}/environ"
+        )
+        assert result.stdout == f"{self.UID}\n{self.UID}\n" + f"{self.UID}\n" * 3
+        assert "Operation not permitted" in result.stderr
+        assert "Permission denied" in result.stderr
+        assert (await python(client, "import os; os.getuid()"))[1].result == str(self.UID)
+
+    async def test_a_time_out_finds_the_whole_family_of_the_other_user(self, other: tuple[ExecClient, ServerProcess]) -> None:
+        client, _ = other
+        result = await run(client, "setsid sleep 71 & (setsid bash -c 'sleep 72' &); sleep 73", timeout_ms=400)
+        assert result.outcome == "timeout"
+        assert {"71", "72", "73"} & set(sleeping()) == set()
+
+    async def test_files_belong_to_the_commands(self, other: tuple[ExecClient, ServerProcess]) -> None:
+        client, _ = other
+        await client.write_file("a/b", pieces(b"x"))
+        assert (await run(client, "stat -c %u a a/b; echo more >> a/b; rm -r a")).stdout == f"{self.UID}\n" * 2
+        await run(client, "mkdir -m 700 p; echo secret > p/f; chmod 600 p/f")
+        assert await collect_bytes(client, "p/f") == b"secret\n"
+
+    async def test_no_directory_is_given_away_because_it_was_asked_for(self, other: tuple[ExecClient, ServerProcess]) -> None:
+        client, process = other
+        owned = process.workspace.parent / "roots"
+        owned.mkdir()
+        await run(client, "pwd", cwd=str(owned))
+        assert owned.stat().st_uid == 0
+        assert (await run(client, "true", cwd=f"{owned}/none")).exit_code == 126
+
+
+async def test_the_configuration_is_taken_from_the_environment_and_out_of_it(tmp_path: Path) -> None:
+    socket = tmp_path / "exec.sock"
+    config = {
+        "token_sha256": hashlib.sha256(TOKEN.encode()).hexdigest(),
+        "listen": f"unix:{socket}",
+        "workspace": str(tmp_path / "data"),
+        "home": str(tmp_path / "home"),
+        "spool_dir": str(tmp_path / "spool"),
+    }
+    env = {"PATH": os.environ["PATH"], "MOORAGE_SANDBOX_CONFIG": json.dumps(config)}
+    process = subprocess.Popen([sys.executable, "-I", str(EXEC_SERVER)], env=env, stdin=subprocess.DEVNULL)
+    try:
+        async with ExecClient(Handle(f"unix:{socket}", TOKEN, "sbx")) as client:
+            await until_up(client)
+            environ = Path(f"/proc/{process.pid}/environ").read_bytes() if os.geteuid() == 0 else b""
+            assert b"MOORAGE" not in environ
+            assert (await run(client, "env | grep -c MOORAGE")).stdout == "0\n"
+    finally:
+        process.kill()
+        process.wait()
 
 
 async def python(
