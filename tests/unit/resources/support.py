@@ -130,9 +130,13 @@ class FakeProvisioner:
         self.starts = 0
         self.problems: list[SandboxError] = []
         """Raised by the next starts, one each."""
+        self.asked: list[SandboxSpec] = []
+        """What every call of start was given ..."""
         self.specs: list[SandboxSpec] = []
+        """... and those that sandboxes were started with."""
 
     async def start(self, spec: SandboxSpec) -> Handle:
+        self.asked.append(spec)
         if self.problems:
             raise self.problems.pop(0)
         sandbox_id = self.by_container.get(spec.container_id)

@@ -30,8 +30,8 @@ def launcher_socket(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
 async def provisioner(launcher_socket: Path) -> AsyncIterator[LauncherProvisioner]:
     async with LauncherProvisioner(str(launcher_socket)) as client:
         yield client
-        for sandbox_id in await client.running():
-            await client.stop(sandbox_id)
+        for sandbox in await client.running():
+            await client.stop(sandbox.sandbox_id)
 
 
 @pytest.fixture

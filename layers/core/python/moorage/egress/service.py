@@ -117,14 +117,17 @@ class Egress:
         )
         return await self._issue(grant)
 
-    async def renew(self, tenant_id: str, container_id: str) -> EgressGrant | None:
+    async def renew(self, tenant_id: str, container_id: str, *, password: str | None = None) -> EgressGrant | None:
         """A fresh credential for a new sandbox of the same container, with the policy and the placeholders it had; None if it has
-        no network. The old sandbox's credential ends."""
-        grant = await self.store.load(tenant_id, container_id)
-        return None if grant is None else await self._issue(grant)
+        no network. The old sandbox's credential ends.
 
-    async def _issue(self, grant: GrantRecord) -> EgressGrant:
-        password = random.token_urlsafe(32)
+        ``password`` is for a start that may have to be repeated: with the same one, a sandbox that is on its way keeps its own.
+        """
+        grant = await self.store.load(tenant_id, container_id)
+        return None if grant is None else await self._issue(grant, password)
+
+    async def _issue(self, grant: GrantRecord, password: str | None = None) -> EgressGrant:
+        password = password or random.token_urlsafe(32)
         issued = replace(
             grant,
             credential_sha256=credential_sha256(password),

@@ -545,7 +545,7 @@ class Containers:
         """The proxy as this sandbox may use it, and the placeholders of its secrets; nothing by default."""
         if self._egress is None or self._egress_proxy is None or record.network_policy["type"] == "disabled":
             return None, {}
-        grant = await self._egress.renew(record.tenant_id, record.id)
+        grant = await self._egress.renew(record.tenant_id, record.id, password=self._derived("egress", record))
         if grant is None:
             return None, {}
         spec = EgressSpec(self._egress_proxy, grant.username, grant.password, self._egress.ca_pem())
@@ -558,8 +558,12 @@ class Containers:
         return Handle(endpoint=record.sandbox.endpoint, token=self._token(record), sandbox_id=record.sandbox.sandbox_id)
 
     def _token(self, record: ContainerRecord) -> str:
-        """Derived, so that the table holds nothing that opens a sandbox; another one for each incarnation."""
-        message = f"sandbox\0{record.id}\0{record.incarnation}".encode()
+        """Derived, so that the table holds nothing that opens a sandbox."""
+        return self._derived("sandbox", record)
+
+    def _derived(self, purpose: str, record: ContainerRecord) -> str:
+        """A secret of this incarnation: the same however often its start is repeated, another one for the next."""
+        message = f"{purpose}\0{record.id}\0{record.incarnation}".encode()
         return hmac.new(self._content_key, message, hashlib.sha256).hexdigest()
 
     # --- Artifacts ---------------------------------------------------------------------------------------------------------------
