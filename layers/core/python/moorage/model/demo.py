@@ -242,7 +242,7 @@ def _scripted(script: str, after: tuple[Item, ...], request: ModelRequest) -> Tu
     """The script's next turn; None when it is played out."""
     try:
         steps = _flattened(orjson.loads(script))
-    except (ValueError, KeyError, TypeError) as error:
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
         return Turn(text=f"{INTRODUCTION} Its script could not be read: {error}")
     number = _turns(after)
     if number >= len(steps):
@@ -250,7 +250,7 @@ def _scripted(script: str, after: tuple[Item, ...], request: ModelRequest) -> Tu
     step = _filled(steps[number], {"output": _latest_outputs(after), "n": str(number)})
     try:
         return _turn_of(step, request, f"{script}\0{number}")
-    except (KeyError, TypeError, ValueError) as error:
+    except (KeyError, TypeError, ValueError, AttributeError) as error:
         return Turn(text=f"{INTRODUCTION} Step {number} of its script could not be read: {error!r}")
 
 
@@ -293,16 +293,19 @@ def _turn_of(step: dict[str, Any], request: ModelRequest, key: str) -> Turn:
     for call in [*step.get("calls", []), *([step["call"]] if "call" in step else [])]:
         arguments = call.get("arguments", {})
         calls.append(Call(call["name"], arguments if isinstance(arguments, str) else _json(arguments)))
-    fail = step.get("fail")
     return Turn(
         text=step.get("say", ""),
         calls=tuple(calls),
         reasoning=step.get("reason", ""),
         sleep_seconds=step.get("sleep_ms", 0) / 1000,
         delta_seconds=step["delta_ms"] / 1000 if "delta_ms" in step else None,
-        failure=Failure(fail["status"], fail.get("after_deltas", 0), fail.get("times", 1), fail.get("retry_after")) if fail else None,
+        failure=_failure_of(step["fail"]) if "fail" in step else None,
         key=key,
     )
+
+
+def _failure_of(fail: dict[str, Any]) -> Failure:
+    return Failure(fail["status"], fail.get("after_deltas", 0), fail.get("times", 1), fail.get("retry_after"))
 
 
 def _json(value: Any) -> str:

@@ -1,7 +1,9 @@
-"""A rough count of tokens, for upstreams that report none.
+"""A rough count of tokens, where there is nothing better: upstreams that report none, ``/v1/responses/input_tokens``, truncation.
 
-Four characters of JSON or English a token is the usual rule of thumb; it is an estimate and is only used where there is nothing
-better.
+The heuristic: four ASCII characters a token, the usual rule of thumb for English and JSON; each UTF-8 byte beyond the first of a
+character counts three eighths more, which makes a CJK character about one token, an accented letter 0.6 and an emoji 1.4. Against
+the tokenizers of common models it is right within about a quarter, and it costs no vocabulary and next to no time. A picture
+counts 800, a file one token for 16 characters of its data (at most 20,000), and every item 3 for its frame.
 """
 
 from typing import Any, Final
@@ -9,27 +11,46 @@ from typing import Any, Final
 from moorage.model.base import Item, ModelRequest
 
 _CHARS_PER_TOKEN: Final = 4
+_MORE_BYTES_PER_TOKEN: Final = 8 / 3
 _IMAGE_TOKENS: Final = 800
 """A middling picture; the data of its URL says nothing about its cost."""
 
+_FILE_CHARS_PER_TOKEN: Final = 16
+_FILE_TOKENS_MAX: Final = 20_000
+_ITEM_TOKENS: Final = 3
+
 
 def estimate_text(text: str) -> int:
-    return (len(text) + _CHARS_PER_TOKEN - 1) // _CHARS_PER_TOKEN
+    whole = (len(text) + _CHARS_PER_TOKEN - 1) // _CHARS_PER_TOKEN
+    if text.isascii():
+        return whole
+    return whole + round((len(text.encode("utf-8", "surrogatepass")) - len(text)) / _MORE_BYTES_PER_TOKEN)
 
 
 def estimate_request(request: ModelRequest) -> int:
     """Tokens of a whole prompt: instructions, tools and items."""
-    return estimate_text(request.instructions or "") + _estimate(list(request.tools)) + estimate_items(request.items)
+    return estimate_frame(request.instructions, request.tools) + estimate_items(request.items)
+
+
+def estimate_frame(instructions: str | None, tools: tuple[dict[str, Any], ...] | list[dict[str, Any]]) -> int:
+    """What stands around the items."""
+    return estimate_text(instructions or "") + _estimate(list(tools))
 
 
 def estimate_items(items: tuple[Item, ...] | list[Item]) -> int:
-    return sum(_estimate(item) + 3 for item in items)
+    return sum(map(estimate_item, items))
+
+
+def estimate_item(item: Item) -> int:
+    return _estimate(item) + _ITEM_TOKENS
 
 
 def _estimate(value: Any) -> int:
     match value:
-        case {"type": "input_image"}:
+        case {"type": "input_image" | "computer_screenshot"}:
             return _IMAGE_TOKENS
+        case {"type": "input_file", "file_data": str(data)}:
+            return min(len(data) // _FILE_CHARS_PER_TOKEN, _FILE_TOKENS_MAX)
         case str():
             return estimate_text(value)
         case dict():

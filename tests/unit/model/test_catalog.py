@@ -1,0 +1,292 @@
+"""Which model answers to which name."""
+
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+from moorage.errors import ApiError, SettingsConflict
+from moorage.model.anthropic_messages import AnthropicMessages
+from moorage.model.bedrock_converse import BedrockConverse
+from moorage.model.catalog import Catalog
+from moorage.model.chat_completions import ChatCompletions
+from moorage.model.demo import Demo
+from moorage.model.openai_responses import NATIVE_TO_OPENAI, OpenAIResponses
+from moorage.model.sigv4 import AwsAuth
+
+FILE = """
+default = "house"
+
+[[models]]
+name = "gpt-*"
+provider = "openai_responses"
+key = "env:MY_KEY"
+context_window_tokens = 400_000
+price = { input = 1.25, cached_input = 0.125, output = 10 }
+
+[[models]]
+name = "gpt-tiny"
+provider = "demo"
+
+[[models]]
+name = "house"
+aliases = ["gpt-4o-mini", "fast"]
+provider = "chat_completions"
+base_url = "http://127.0.0.1:8000/v1/"
+upstream_model = "qwen3-32b"
+
+[[models]]
+name = "bedrock/*"
+provider = "openai_responses"
+base_url = "https://bedrock-runtime.eu-north-1.amazonaws.com/openai/v1"
+upstream_model = "us.openai.*"
+auth = "sigv4"
+region = "eu-north-1"
+"""
+
+
+def loaded(text: str = FILE, **environ: str) -> Catalog:
+    return Catalog.load(text, {"MY_KEY": "sk-mine"} | environ)
+
+
+RESOLVED: dict[str, tuple[str | None, tuple[str, str, str]]] = {
+    "a pattern": ("gpt-6", ("gpt-6", "openai_responses", "gpt-6")),
+    "an exact name before a pattern": ("gpt-tiny", ("gpt-tiny", "demo", "gpt-tiny")),
+    "an alias before a pattern": ("gpt-4o-mini", ("gpt-4o-mini", "chat_completions", "qwen3-32b")),
+    "an alias": ("fast", ("fast", "chat_completions", "qwen3-32b")),
+    "a part of the name": ("bedrock/*", ("bedrock/*", "openai_responses", "us.openai.bedrock/*")),
+    "no name": (None, ("house", "chat_completions", "qwen3-32b")),
+}
+
+
+@pytest.mark.parametrize(("name", "found"), RESOLVED.values(), ids=RESOLVED.keys())
+def test_a_name_finds_its_model(name: str | None, found: tuple[str, str, str]) -> None:
+    entry = loaded().resolve(name)
+    assert (entry.name, entry.provider_kind, entry.upstream_model) == found
+
+
+def test_an_unknown_name_is_the_apis_error() -> None:
+    with pytest.raises(ApiError) as raised:
+        loaded().resolve("claude-5")
+    assert (raised.value.status, raised.value.code) == (404, "model_not_found")
+
+
+def test_what_the_file_says_of_a_model_is_on_its_entry() -> None:
+    entry = loaded().resolve("gpt-6")
+    assert entry.context_window_tokens == 400_000
+    assert entry.price is not None
+    assert (entry.price.input, entry.price.cached_input, entry.price.output) == (1.25, 0.125, 10)
+
+
+def test_the_list_names_every_exact_name_and_alias() -> None:
+    assert [model["id"] for model in loaded().listing()] == ["house", "gpt-tiny", "gpt-4o-mini", "fast"]
+    assert loaded().listing()[0] == {"id": "house", "object": "model", "created": 0, "owned_by": "moorage"}
+
+
+WRONG: dict[str, tuple[str, str]] = {
+    "no TOML": ("[[models]\n", "models.toml is not TOML: "),
+    "an unknown provider": ("[[models]]\nname='a'\nprovider='x'\n", "models.toml is wrong at 'models.0.provider': "),
+    "an unknown field": ("[[models]]\nname='a'\nprovider='demo'\nurl='x'\n", "models.toml is wrong at 'models.0.url': "),
+    "no name": ("[[models]]\nprovider='demo'\n", "models.toml is wrong at 'models.0.name': "),
+    "a key instead of a reference": (
+        "[[models]]\nname='a'\nprovider='demo'\nkey='sk-123'\n",
+        "models.toml, model 'a': key must be a reference, 'env:NAME' or 'ssm:/path', never the key itself.",
+    ),
+    "a key that is not set": (
+        "[[models]]\nname='a'\nprovider='demo'\nkey='env:NOPE'\n",
+        "models.toml, model 'a': key refers to the environment variable NOPE, which is not set.",
+    ),
+    "an SSM key off AWS": ("[[models]]\nname='a'\nprovider='demo'\nkey='ssm:/k'\n", "models.toml, model 'a': key refers to SSM (/k)"),
+    "no address": ("[[models]]\nname='a'\nprovider='chat_completions'\n", "models.toml, model 'a': chat_completions needs a base_url"),
+    "no URL": (
+        "[[models]]\nname='a'\nprovider='chat_completions'\nbase_url='localhost:8000'\n",
+        "models.toml, model 'a': base_url 'localhost:8000' is not an http or https URL.",
+    ),
+    "a default that is not there": (
+        "default='b'\n[[models]]\nname='a'\nprovider='demo'\n",
+        "models.toml: default is 'b', but no model there has this name.",
+    ),
+}
+
+
+@pytest.mark.parametrize(("text", "sentence"), WRONG.values(), ids=WRONG.keys())
+def test_a_wrong_file_is_one_clear_sentence(text: str, sentence: str) -> None:
+    with pytest.raises(SettingsConflict) as raised:
+        Catalog.load(text, {})
+    assert str(raised.value).startswith(sentence)
+    assert "sk-123" not in str(raised.value)
+
+
+def test_the_repositorys_own_file_configures_nothing() -> None:
+    path = Path(__file__).parents[3] / "models.toml"
+    assert Catalog.load(path, {}).resolve(None).provider_kind == "demo"
+    examples = "\n".join(line.removeprefix("# ") for line in path.read_text().splitlines()[3:])
+    assert loaded(examples, OPENAI_API_KEY="sk-x").resolve("gpt-6").provider_kind == "openai_responses"
+
+
+def test_a_missing_file_configures_nothing(tmp_path: Path) -> None:
+    assert Catalog.load(tmp_path / "none.toml", {}).default_model == "demo"
+
+
+DETECTED: dict[str, tuple[dict[str, str], list[str], str]] = {
+    "nothing": (
+        {},
+        [],
+        "The model is 'demo', the scripted demo model, offline, because no model is configured: neither models.toml nor "
+        "MOORAGE_UPSTREAM_URL, OPENAI_API_KEY or ANTHROPIC_API_KEY names one.",
+    ),
+    "an upstream first": (
+        {"MOORAGE_UPSTREAM_URL": "http://127.0.0.1:8000/v1", "MOORAGE_UPSTREAM_MODEL": "qwen", "OPENAI_API_KEY": "k"},
+        ["llama"],
+        "The model is 'qwen' at 127.0.0.1:8000, because MOORAGE_UPSTREAM_URL is set.",
+    ),
+    "then OpenAI": (
+        {"OPENAI_API_KEY": "k", "ANTHROPIC_API_KEY": "k"},
+        ["llama"],
+        "The model is 'gpt-5.5' at api.openai.com, because OPENAI_API_KEY is set.",
+    ),
+    "another model of OpenAI's": (
+        {"OPENAI_API_KEY": "k", "MOORAGE_UPSTREAM_MODEL": "gpt-9"},
+        [],
+        "The model is 'gpt-9' at api.openai.com, because OPENAI_API_KEY is set.",
+    ),
+    "then Anthropic": (
+        {"ANTHROPIC_API_KEY": "k"},
+        ["llama"],
+        "The model is 'claude-sonnet-5' at api.anthropic.com, because ANTHROPIC_API_KEY is set.",
+    ),
+    "then Ollama": ({}, ["llama3:8b"], "The model is 'llama3:8b' at 127.0.0.1:11434, because an Ollama runs on this machine."),
+    "Bedrock only when it is named": (
+        {"MOORAGE_UPSTREAM_KIND": "bedrock_converse", "MOORAGE_UPSTREAM_MODEL": "us.amazon.nova-2", "AWS_REGION": "eu-west-1"},
+        [],
+        "The model is 'us.amazon.nova-2' at Bedrock, because MOORAGE_UPSTREAM_KIND is set.",
+    ),
+    "AWS credentials alone say nothing": (
+        {"AWS_ACCESS_KEY_ID": "x", "AWS_SECRET_ACCESS_KEY": "y", "AWS_REGION": "eu-west-1"},
+        ["llama"],
+        "The model is 'llama' at 127.0.0.1:11434, because an Ollama runs on this machine.",
+    ),
+    "a key of ours is not OpenAI's": (
+        {"OPENAI_API_KEY": "sk-ours", "OPENAI_BASE_URL": "http://127.0.0.1:8080/v1"},
+        ["llama"],
+        "The model is 'llama' at 127.0.0.1:11434, because an Ollama runs on this machine.",
+    ),
+}
+
+
+@pytest.mark.parametrize(("environ", "ollama", "sentence"), DETECTED.values(), ids=DETECTED.keys())
+def test_without_a_file_the_environment_decides_and_says_why(environ: dict[str, str], ollama: list[str], sentence: str) -> None:
+    catalog = Catalog.load("", environ, probe=lambda: ollama)
+    assert catalog.describe_default() == sentence
+    assert catalog.resolve("any-name-at-all").provider_kind == catalog.resolve(None).provider_kind
+    assert catalog.resolve("demo").provider_kind == "demo"
+
+
+def test_ollama_is_not_looked_for_when_a_model_is_known() -> None:
+    def probe() -> list[str]:
+        raise AssertionError("looked for Ollama")
+
+    Catalog.load("", {"OPENAI_API_KEY": "k"}, probe=probe)
+    Catalog.load(FILE, {"MY_KEY": "k"}, probe=probe)
+
+
+BAD_ENVIRONMENTS: dict[str, tuple[dict[str, str], str]] = {
+    "an unknown kind": (
+        {"MOORAGE_UPSTREAM_URL": "http://a", "MOORAGE_UPSTREAM_KIND": "grpc"},
+        "MOORAGE_UPSTREAM_KIND is 'grpc'; it takes openai_responses, chat_completions, ",
+    ),
+    "no URL": ({"MOORAGE_UPSTREAM_URL": "localhost:11434"}, "MOORAGE_UPSTREAM_URL is 'localhost:11434'; it takes an http or https URL"),
+    "Bedrock without a model": (
+        {"MOORAGE_UPSTREAM_KIND": "bedrock_converse"},
+        "MOORAGE_UPSTREAM_MODEL is not set; bedrock_converse needs",
+    ),
+}
+
+
+@pytest.mark.parametrize(("environ", "sentence"), BAD_ENVIRONMENTS.values(), ids=BAD_ENVIRONMENTS.keys())
+def test_a_wrong_environment_is_one_clear_sentence(environ: dict[str, str], sentence: str) -> None:
+    with pytest.raises(SettingsConflict) as raised:
+        Catalog.load("", environ)
+    assert str(raised.value).startswith(sentence)
+
+
+# --- providers ----------------------------------------------------------------------------------------------------------------------
+
+
+def provider(text: str, model: str, **environ: str) -> Any:
+    catalog = Catalog.load(text, environ, secret=lambda name: f"secret of {name}")
+    return catalog.provider(catalog.resolve(model), httpx.AsyncClient())
+
+
+def entry(kind: str, **fields: Any) -> str:
+    lines = [f"{key} = {value!r}" if not isinstance(value, bool) else f"{key} = {str(value).lower()}" for key, value in fields.items()]
+    return "\n".join(["[[models]]", "name = 'm'", f"provider = '{kind}'", *lines, ""])
+
+
+def test_each_kind_of_entry_makes_its_provider() -> None:
+    openai = provider(entry("openai_responses", key="env:K", upstream_model="gpt-6"), "m", K="sk-1")
+    assert isinstance(openai, OpenAIResponses)
+    assert (openai.upstream.url, openai.upstream.headers) == ("https://api.openai.com/v1/responses", {"authorization": "Bearer sk-1"})
+    assert (openai.native_tools, openai.asks_encrypted_reasoning) == (NATIVE_TO_OPENAI, True)
+
+    chat = provider(entry("chat_completions", base_url="http://127.0.0.1:1/v1/"), "m")
+    assert isinstance(chat, ChatCompletions)
+    assert (chat.upstream.url, dict(chat.upstream.headers)) == ("http://127.0.0.1:1/v1/chat/completions", {})
+    assert (chat.dialect, chat.native_tools) == ("generic", frozenset({"function"}))
+
+    claude = provider(entry("anthropic_messages", key="ssm:/keys/a", max_output_tokens=64_000), "m")
+    assert isinstance(claude, AnthropicMessages)
+    assert claude.upstream.url == "https://api.anthropic.com/v1/messages"
+    assert claude.upstream.headers == {"anthropic-version": "2023-06-01", "x-api-key": "secret of /keys/a"}
+    assert claude.output_tokens_max == 64_000
+
+    nova = provider(entry("bedrock_converse", region="eu-west-1"), "m")
+    assert isinstance(nova, BedrockConverse)
+    assert isinstance(nova.upstream.auth, AwsAuth)
+    assert (nova.upstream.url, nova.upstream.auth.service, nova.upstream.auth.region) == (
+        "https://bedrock-runtime.eu-west-1.amazonaws.com",
+        "bedrock",
+        "eu-west-1",
+    )
+    assert isinstance(provider(entry("demo"), "m"), Demo)
+
+
+def test_bedrock_takes_a_bearer_key_too() -> None:
+    nova = provider(
+        entry("bedrock_converse", region="eu-west-1", key="env:AWS_BEARER_TOKEN_BEDROCK"), "m", AWS_BEARER_TOKEN_BEDROCK="b"
+    )
+    assert (nova.upstream.auth, nova.upstream.headers) == (None, {"authorization": "Bearer b"})
+
+
+def test_bedrocks_own_responses_api_is_signed() -> None:
+    catalog = loaded()
+    served: Any = catalog.provider(catalog.resolve("bedrock/gpt-oss"), httpx.AsyncClient())
+    assert served.upstream.url == "https://bedrock-runtime.eu-north-1.amazonaws.com/openai/v1/responses"
+    assert (served.upstream.auth.service, served.upstream.auth.region) == ("bedrock", "eu-north-1")
+    assert served.native_tools == frozenset({"function"})
+
+
+def test_a_region_must_be_known() -> None:
+    with pytest.raises(SettingsConflict, match="needs a region"):
+        provider(entry("bedrock_converse"), "m")
+
+
+def test_options_of_an_entry_reach_the_provider() -> None:
+    text = entry("chat_completions", base_url="http://127.0.0.1:1", dialect="openai", replays_reasoning=True, idle_seconds=7.5)
+    chat = provider(text + "headers = { x-team = 'a' }\nnative_tools = ['custom']\n", "m")
+    assert (chat.dialect, chat.replays_reasoning, chat.upstream.idle_seconds) == ("openai", True, 7.5)
+    assert (chat.upstream.headers, chat.native_tools) == ({"x-team": "a"}, frozenset({"function", "custom"}))
+
+
+@pytest.mark.parametrize(("model", "asks"), [("gpt-4o", False), ("gpt-4.1-mini", False), ("gpt-5.5", True), ("o3", True)])
+def test_models_that_do_not_reason_are_not_asked_for_reasoning(model: str, asks: bool) -> None:
+    assert provider(entry("openai_responses", upstream_model=model), "m").asks_encrypted_reasoning is asks
+
+
+def test_the_demo_model_keeps_its_count_of_failures_and_its_pace() -> None:
+    catalog = Catalog.load("", {"MOORAGE_DEMO_DELTA_MS": "4"})
+    client = httpx.AsyncClient()
+    first, second = (catalog.provider(catalog.resolve("demo"), client) for _ in range(2))
+    assert first is second
+    assert isinstance(first, Demo)
+    assert first.delta_seconds == 0.004
