@@ -57,9 +57,12 @@ def test_every_route_that_the_sdk_calls_is_served_or_refused_in_the_table() -> N
     calls = {f"{method} {path}" for method, path in called_by_the_sdk()}
     assert len(calls) > 60
     honoured = {call for call in calls if not any(call == row or call.split()[1].startswith(row) for row in refused)}
-    upgrade = {"GET /v1/responses"}
-    assert honoured | upgrade == {name for name, status in rows.items() if status == "honoured"}
-    assert honoured | upgrade == {f"{method} {path}" for method, path in documented()}
+    ours = {
+        "GET /v1/responses": "the address of the WebSocket",
+        "GET /v1/containers/{container_id}/egress": "an extension",
+    }
+    assert honoured | ours.keys() == {name for name, status in rows.items() if status == "honoured"}
+    assert honoured | ours.keys() == {f"{method} {path}" for method, path in documented()}
 
 
 def nodes(value: Any) -> Iterator[dict[str, Any]]:

@@ -439,13 +439,6 @@ def test_web_search_in_an_item_is_treated_alike() -> None:
     assert refusal(request(input=[item])).param == "input[0].tools[0].type"
 
 
-def test_what_has_no_effect_is_said() -> None:
-    assert parsed(truncation="auto").notices == (
-        "truncation: nothing is dropped; an input beyond the model's window gets the model's error.",
-    )
-    assert parsed(truncation="disabled").notices == ()
-
-
 # --- The other requests ---
 
 

@@ -168,6 +168,7 @@ UPLOAD_COMPLETE: Final = Shape(
 def _components() -> JsonSchema:
     return {
         "CreateResponse": requests.CREATE.schema,
+        "CountInputTokens": requests.COUNT.schema,
         "Tool": tools.TOOL.schema,
         "ToolChoice": {"anyOf": [{"type": "string", "enum": ["none", "auto", "required"]}, tools.TOOL_CHOICE_OBJECT.schema]},
         "InputItem": {"anyOf": [schema for schema in map(schema_of, items.SHAPES.values()) if schema is not None]},
@@ -233,6 +234,17 @@ def _components() -> JsonSchema:
             created_at=_INTEGER,
             path=_STRING,
             source={"type": "string", "enum": ["user", "assistant"]},
+        ),
+        "EgressEntry": _record(
+            id=_STRING,
+            object={"const": "container.egress"},
+            created_at=_INTEGER,
+            container_id=_STRING,
+            decision=_STRING,
+            reason=_STRING,
+            message=_nullable(_STRING),
+            host=_nullable(_STRING),
+            port=_nullable(_INTEGER),
         ),
     }
 
@@ -329,6 +341,15 @@ ROUTES: Final = (
         "What a response was asked",
         {JSON: _list_of("Item")},
         query=(*_PAGE, _INCLUDE),
+    ),
+    Route(
+        "post",
+        "/v1/responses/input_tokens",
+        "countInputTokens",
+        "How long a prompt would be, by estimate",
+        {JSON: _record(object={"const": "response.input_tokens"}, input_tokens=_INTEGER)},
+        {JSON: ref("CountInputTokens")},
+        also=(404,),
     ),
     Route(
         "post",
@@ -507,6 +528,14 @@ ROUTES: Final = (
         "What a file of a container holds",
         {BINARY: {}},
         also=(206, 302, 416),
+    ),
+    Route(
+        "get",
+        "/v1/containers/{container_id}/egress",
+        "listContainerEgress",
+        "What a container tried to reach, and what came of it",
+        {JSON: _list_of("EgressEntry")},
+        query=_PAGE,
     ),
 )
 """Every operation below ``/v1``."""
