@@ -328,6 +328,11 @@ EGRESS_LOG_ENTRIES_PER_FLUSH_MAX: Final = 100
 EGRESS_PATH_CHARS_MAX: Final = 1_024
 """A path as the log keeps it."""
 
+# --- Truncation ----------------------------------------------------------------------------------------------------------
+
+TRUNCATION_EXCESS: Final = 1.25
+"""An input is refused as too long when its estimate is this many times the window: the estimate may be a quarter too high."""
+
 # --- WebSocket ---------------------------------------------------------------------------------------------------------------
 
 WEBSOCKET_SECONDS_MAX: Final = 60 * 60

@@ -142,7 +142,7 @@ class Connection:
             self._stream_ids.add(frame.stream_id)
         if waiting is not None:
             if len(waiting) >= limits.WEBSOCKET_WAITING_MAX:
-                raise too_many_streams(f"At most {limits.WEBSOCKET_WAITING_MAX} requests of a stream may wait. Retry when one has ended.")
+                raise too_many_streams(f"At most {limits.WEBSOCKET_WAITING_MAX} requests of a stream may wait. Retry when one ended.")
             waiting.append(frame)
             return
         if len(self._waiting) >= limits.WEBSOCKET_ACTIVE_MAX:

@@ -1,0 +1,42 @@
+"""``POST /v1/responses/input_tokens``: how long a request's input would be, by the estimate of ``model/tokens.py``."""
+
+from fastapi import APIRouter, Request
+from starlette.responses import Response
+
+from moorage.api.answers import JsonResponse
+from moorage.api.bodies import read_body
+from moorage.loop.create import ancestors, resolve_references
+from moorage.loop.model_step import chain_items
+from moorage.model.base import ModelRequest
+from moorage.model.lowering import lower
+from moorage.model.tokens import estimate_request, estimate_text
+from moorage.runtime import Runtime
+from moorage.tools.inputs import admit_inputs, resolve_inputs
+from moorage.wire.requests import CountRequest, parse_input_tokens
+from moorage.wire.responses import input_tokens_object
+
+router = APIRouter()
+
+
+@router.post("/responses/input_tokens")
+async def count(request: Request) -> Response:
+    runtime: Runtime = request.app.state.runtime
+    wanted = parse_input_tokens(await read_body(request))
+    return JsonResponse(input_tokens_object(await input_tokens(runtime, request.state.tenant_id, wanted)))
+
+
+async def input_tokens(runtime: Runtime, tenant_id: str, wanted: CountRequest) -> int:
+    """Of the prompt as the model of this request would get it, with everything that it refers to. Raises :class:`ApiError`."""
+    entry = runtime.catalog.resolve(wanted.model)
+    if wanted.conversation_id is not None:
+        earlier = await runtime.conversations.load_items(tenant_id, wanted.conversation_id)
+    else:
+        earlier = chain_items(await ancestors(runtime, tenant_id, wanted.previous_response_id))
+    items = await resolve_references(runtime, tenant_id, wanted.input_items, earlier)
+    await admit_inputs(runtime, tenant_id, items)
+    resolved = await resolve_inputs(runtime, tenant_id, [*earlier, *items])
+    native_tools = runtime.catalog.provider(entry, runtime.http).native_tools
+    lowered = lower(tuple(resolved), wanted.tools, wanted.tool_choice, native_tools)
+    prompt = ModelRequest(model=entry.upstream_model, items=lowered.items, instructions=wanted.instructions, tools=lowered.tools)
+    schema = ((wanted.text or {}).get("format") or {}).get("schema")
+    return estimate_request(prompt) + (0 if schema is None else estimate_text(str(schema)))
