@@ -54,6 +54,7 @@ up: setup
 lint: setup-dev
 	$(BIN)/ruff check .
 	$(BIN)/mypy
+	$(BIN)/mypy --config-file functions/egress_proxy/mypy.ini --python-executable .venv-egress/bin/python functions/egress_proxy
 
 test: lint
 	$(BIN)/python -m pytest -n 2 --dist loadscope

@@ -50,7 +50,7 @@ def test_a_stream_cut_at_any_event_goes_on_where_it_was_cut(stack: Stack, client
 
 
 def _until_blank(answer: httpx.Response) -> list[str]:
-    lines = []
+    lines: list[str] = []
     for line in answer.iter_lines():
         if not line and lines:
             break
@@ -59,7 +59,7 @@ def _until_blank(answer: httpx.Response) -> list[str]:
 
 
 def _replay(http: httpx.Client, response_id: str, **query: int) -> list[dict[str, Any]]:
-    params = {"stream": "true", "include_obfuscation": "false", **query}
+    params: dict[str, str | int] = {"stream": "true", "include_obfuscation": "false", **query}
     with http.stream("GET", f"/responses/{response_id}", params=params) as answer:
         assert answer.status_code == 200, answer.read()
         return raw_events(answer.iter_lines())

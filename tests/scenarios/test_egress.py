@@ -62,12 +62,12 @@ def test_the_value_of_a_secret_is_nowhere_in_the_container(open_stack: Stack) ->
     tools: Any = [{"type": "shell", "environment": {"type": "container_auto", "network_policy": policy}}]
     response = open_stack.client().responses.create(
         model="demo",
-        input=script(shell("echo $API_KEY", "env | grep -c very-[s]ecret; cat /proc/*/environ 2>/dev/null | grep -c very-[s]ecret"), say("x")),
+        input=script(shell("echo $API_KEY", "(env; cat /proc/*/environ) 2>/dev/null | grep -ac very-[s]ecret"), say("x")),
         tools=tools,
     )
     placeholder, found = outputs(response.output)[0]
     assert placeholder[0].strip() not in ("", "very-secret-value")
-    assert found[0] == "0\n0\n"
+    assert found[0] == "0\n"
     assert "very-secret-value" not in response.model_dump_json()
 
 

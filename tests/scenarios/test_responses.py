@@ -138,10 +138,8 @@ def test_a_deleted_response_is_gone(client: OpenAI) -> None:
 def test_an_item_reference_finds_an_item_of_an_earlier_response(client: OpenAI) -> None:
     first = client.responses.create(model="demo", input=script(say("The word is capstan.")))
     plain = client.responses.create(model="demo", input="hello")
-    with_item = client.responses.create(
-        model="demo",
-        input=[{"type": "item_reference", "id": first.output[0].id}, {"role": "user", "content": "hello"}],  # type: ignore[union-attr, list-item]
-    )
+    referring: Any = [{"type": "item_reference", "id": first.output[0].id}, {"role": "user", "content": "hello"}]
+    with_item = client.responses.create(model="demo", input=referring)
     assert plain.usage is not None
     assert with_item.usage is not None
     assert with_item.usage.input_tokens > plain.usage.input_tokens

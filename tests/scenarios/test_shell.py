@@ -90,8 +90,8 @@ def test_an_artifact_is_cited_and_downloaded(client: OpenAI) -> None:
         input=script(shell("printf 'x,y\\n1,2\\n' > table.csv"), say("The table is in /mnt/data/table.csv.")),
         tools=TOOLS,
     )
-    text = response.output[-1].content[0]  # type: ignore[union-attr, index]
-    (citation,) = text.annotations  # type: ignore[union-attr]
+    answer: Any = response.output[-1]
+    (citation,) = answer.content[0].annotations
     assert (citation.type, citation.filename) == ("container_file_citation", "table.csv")
     assert response.output_text[citation.start_index : citation.end_index] == "/mnt/data/table.csv"
     content = client.containers.files.content.retrieve(citation.file_id, container_id=citation.container_id)

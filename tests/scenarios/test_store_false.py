@@ -32,8 +32,8 @@ def everything(stack: Stack) -> bytes:
                     except zlib.error:
                         found += value["B"]
     bucket = session.client("s3", endpoint_url=endpoint, config=Config(s3={"addressing_style": "path"}))
-    for page in bucket.get_paginator("list_objects_v2").paginate(Bucket="moorage"):
-        for entry in page.get("Contents", []):
+    for listed in bucket.get_paginator("list_objects_v2").paginate(Bucket="moorage"):
+        for entry in listed.get("Contents", []):
             found += entry["Key"].encode() + bucket.get_object(Bucket="moorage", Key=entry["Key"])["Body"].read()
     table.close()
     bucket.close()

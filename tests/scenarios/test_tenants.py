@@ -57,7 +57,7 @@ def belongings(stack: Stack) -> dict[str, str]:
     }
 
 
-ROUTES = [
+ROUTES: list[tuple[str, str, Any]] = [
     ("GET", "/responses/{response}", None),
     ("GET", "/responses/{response}?stream=true", None),
     ("GET", "/responses/{response}/input_items", None),
@@ -84,7 +84,7 @@ ROUTES = [
     ("POST", "/uploads/{upload}/complete", {"part_ids": ["part_0"]}),
 ]
 
-REFERENCES = [
+REFERENCES: list[tuple[str, dict[str, Any], int]] = [
     ("previous_response_id", {"previous_response_id": "{response}"}, 400),
     ("conversation", {"conversation": "{conversation}"}, 404),
     ("item_reference", {"input": [{"type": "item_reference", "id": "{item}"}]}, 404),
@@ -135,7 +135,7 @@ def test_every_route_with_an_id_is_in_the_matrix() -> None:
     tried = {(method, path.partition("?")[0].count("/"), path.split("/")[1]) for method, path, _ in ROUTES}
     for router in ROUTERS:
         for route in router.routes:
-            path, methods = route.path, getattr(route, "methods", None) or set()
+            path, methods = getattr(route, "path", ""), getattr(route, "methods", None) or set()
             if "{" not in path or path.startswith("/models"):
                 continue
             for method in methods - {"HEAD"}:
