@@ -118,9 +118,10 @@ def leaf(authority: Authority, host: str, key: ec.EllipticCurvePublicKey) -> x50
 
 def _certified(key: ec.EllipticCurvePrivateKey) -> Authority:
     now = datetime.datetime.now(datetime.UTC)
-    name = x509.Name(
-        [x509.NameAttribute(NameOID.COMMON_NAME, "moorage egress"), x509.NameAttribute(NameOID.ORGANIZATION_NAME, "moorage")]
-    )
+    identifier = x509.SubjectKeyIdentifier.from_public_key(key.public_key())
+    # GnuTLS tells issuers apart by name alone: two deployments' CAs in one bundle must not bear the same.
+    common_name = f"moorage egress {identifier.digest.hex()[:12]}"
+    name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, common_name), x509.NameAttribute(NameOID.ORGANIZATION_NAME, "moorage")])
     certificate = (
         x509.CertificateBuilder()
         .subject_name(name)
@@ -131,7 +132,7 @@ def _certified(key: ec.EllipticCurvePrivateKey) -> Authority:
         .not_valid_after(now + _CA_LIFE)
         .add_extension(x509.BasicConstraints(ca=True, path_length=0), critical=True)
         .add_extension(_key_usage(signs_certificates=True), critical=True)
-        .add_extension(x509.SubjectKeyIdentifier.from_public_key(key.public_key()), critical=False)
+        .add_extension(identifier, critical=False)
         .sign(key, hashes.SHA256())
     )
     return Authority(certificate, key)
