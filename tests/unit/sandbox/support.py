@@ -1,5 +1,6 @@
 """An exec server or a launcher as a process, and short ways to run commands through them."""
 
+import hashlib
 import json
 import os
 import socket
@@ -73,10 +74,9 @@ class ServerProcess:
 @contextmanager
 def exec_server(directory: Path, **config: Any) -> Iterator[ServerProcess]:
     """A bare exec server, without a sandbox around it."""
-    endpoint = f"unix:{directory / 'exec.sock'}"
     values = {
-        "token": TOKEN,
-        "listen": endpoint,
+        "token_sha256": hashlib.sha256(TOKEN.encode()).hexdigest(),
+        "listen": f"unix:{directory / 'exec.sock'}",
         "workspace": str(directory / "data"),
         "home": str(directory / "home"),
         "spool_dir": str(directory / "spool"),
@@ -92,7 +92,7 @@ def exec_server(directory: Path, **config: Any) -> Iterator[ServerProcess]:
         process = subprocess.Popen(command, pass_fds=(reading,), stdin=subprocess.DEVNULL, stdout=log, stderr=log)
     os.close(reading)
     try:
-        yield ServerProcess(Handle(endpoint, TOKEN, "sbx_bare"), directory / "data", process.pid)
+        yield ServerProcess(Handle(values["listen"], TOKEN, "sbx_bare"), directory / "data", process.pid)
     finally:
         process.kill()
         process.wait()
