@@ -176,6 +176,9 @@ class MockUpstream:
         if scope["method"] == "GET" and path == "/models":
             await _answer(send, 200, {}, json.dumps({"object": "list", "data": [{"id": "mock", "object": "model"}]}).encode())
             return
+        if scope["method"] == "GET" and path == "/api/tags":
+            await _answer(send, 200, {}, b'{"models": [{"name": "mock:8b"}]}')  # As Ollama lists its models.
+            return
         if path not in ("/chat/completions", "/responses"):
             await _answer(send, 404, {}, b'{"error": {"message": "no such path", "type": "invalid_request_error"}}')
             return

@@ -1,5 +1,6 @@
 """Which model answers to which name."""
 
+import re
 from pathlib import Path
 from typing import Any
 
@@ -8,11 +9,12 @@ import pytest
 from moorage.errors import ApiError, SettingsConflict
 from moorage.model.anthropic_messages import AnthropicMessages
 from moorage.model.bedrock_converse import BedrockConverse
-from moorage.model.catalog import Catalog
+from moorage.model.catalog import Catalog, probe_ollama
 from moorage.model.chat_completions import ChatCompletions
 from moorage.model.demo import Demo
 from moorage.model.openai_responses import NATIVE_TO_OPENAI, OpenAIResponses
 from moorage.model.sigv4 import AwsAuth
+from tests.upstream import MockUpstream
 
 FILE = """
 default = "house"
@@ -176,18 +178,26 @@ DETECTED: dict[str, tuple[dict[str, str], list[str], str]] = {
 
 @pytest.mark.parametrize(("environ", "ollama", "sentence"), DETECTED.values(), ids=DETECTED.keys())
 def test_without_a_file_the_environment_decides_and_says_why(environ: dict[str, str], ollama: list[str], sentence: str) -> None:
-    catalog = Catalog.load("", environ, probe=lambda: ollama)
+    catalog = Catalog.load("", environ | {"MOORAGE_OLLAMA_MODELS": " ".join(ollama)})
     assert catalog.describe_default() == sentence
     assert catalog.resolve("any-name-at-all").provider_kind == catalog.resolve(None).provider_kind
     assert catalog.resolve("demo").provider_kind == "demo"
 
 
-def test_ollama_is_not_looked_for_when_a_model_is_known() -> None:
-    def probe() -> list[str]:
-        raise AssertionError("looked for Ollama")
+def test_an_ollama_is_asked_for_its_models() -> None:
+    with MockUpstream() as upstream:
+        url = upstream.url.removesuffix("/v1")
+        assert probe_ollama(url) == ["mock:8b"]
+    assert probe_ollama(url) == []
 
-    Catalog.load("", {"OPENAI_API_KEY": "k"}, probe=probe)
-    Catalog.load(FILE, {"MY_KEY": "k"}, probe=probe)
+
+def test_every_example_of_the_guide_can_be_loaded() -> None:
+    guide = (Path(__file__).parents[3] / "docs" / "models.md").read_text()
+    examples = re.findall(r"```toml\n(.*?)```", guide, re.DOTALL)
+    assert len(examples) > 3
+    for example in examples:
+        environ = {name: "key" for name in re.findall(r"env:(\w+)", example)}
+        Catalog.load(example, environ, secret=lambda name: "secret").resolve(None)
 
 
 BAD_ENVIRONMENTS: dict[str, tuple[dict[str, str], str]] = {

@@ -431,3 +431,14 @@ RESTORED: dict[str, tuple[Original, str, Item]] = {
 @pytest.mark.parametrize(("original", "arguments", "item"), RESTORED.values(), ids=RESTORED.keys())
 def test_a_call_is_given_back_in_its_own_form(original: Original, arguments: str, item: Item) -> None:
     assert original.call_item(arguments, "c") == item
+
+
+def test_a_call_that_does_not_fit_its_tool_is_answered_here() -> None:
+    result = lowered(tools=[HOSTED_SHELL, {"type": "function", "name": "f"}])
+    malformed = result.restore("shell").call_item('{"commands": []}', "c")
+    complaint = result.complaint(malformed)
+    assert complaint is not None
+    assert complaint.startswith("The arguments do not fit the tool 'shell'. Its parameters are: {")
+    assert result.complaint(result.restore("shell").call_item('{"commands": ["ls"]}', "c")) is None
+    assert result.complaint(called("f", {})) is None
+    assert result.complaint(called("made_up", {})) is None

@@ -310,6 +310,13 @@ CHAT_ODDITIES: dict[str, tuple[list[str], tuple[tuple[str, ...], ...], str]] = {
     "content in parts": ([chunk(content=[{"type": "text", "text": "Hi"}]), finish()], (("message", "Hi"),), "stop"),
     "no finish reason but an end": ([chunk(content="Hi")], (("message", "Hi"),), "stop"),
     "nothing said": ([finish()], (), "stop"),
+    "reasoning between tags": (
+        [chunk(content=piece) for piece in ("\n<th", "ink>\nHm", " < 3</thi", "nk>\n\n", "Yes", " <think>.")] + [finish()],
+        (("reasoning", "Hm < 3"), ("message", "Yes <think>.")),
+        "stop",
+    ),
+    "reasoning that is never closed": ([chunk(content="<think>Hm</"), finish("length")], (("reasoning", "Hm</"),), "max_output_tokens"),
+    "an answer that begins like a tag": ([chunk(content="<thi"), finish()], (("message", "<thi"),), "stop"),
 }
 
 

@@ -115,13 +115,13 @@ class Catalog:
         source: Path | str,
         upstream: Mapping[str, str],
         *,
-        probe: Callable[[], list[str]] = list,
         secret: Callable[[str], str] | None = None,
     ) -> "Catalog":
         """Read ``models.toml`` (a path; a string with a line break, or an empty one, is the text itself).
 
-        ``upstream`` holds the environment; ``probe`` names the models of a local Ollama (``probe_ollama`` asks for them);
-        ``secret`` reads ``ssm:`` references. Raises SettingsConflict with one sentence for whatever is wrong.
+        ``upstream`` holds the environment, with the models of a local Ollama in ``MOORAGE_OLLAMA_MODELS`` (what starts the local
+        stack asks for them once, by ``probe_ollama``); ``secret`` reads ``ssm:`` references. Nothing is asked over the network
+        here. Raises SettingsConflict with one sentence for whatever is wrong.
         """
         configured, default = _parsed(_text(source))
         for entry in configured:
@@ -132,7 +132,7 @@ class Catalog:
             if not catalog._serves(name):
                 raise SettingsConflict(f"models.toml: default is '{name}', but no model there has this name.")
             return catalog
-        entries, name, reason = _detected(upstream, probe)
+        entries, name, reason = _detected(upstream)
         return cls((*entries, _DEMO), upstream, default=name, reason=reason, secret=secret)
 
     @property
@@ -343,7 +343,7 @@ def _check(entry: ModelEntry, upstream: Mapping[str, str], *, has_secrets: bool)
 _DEMO: Final = ModelEntry("demo", "demo", "demo")
 
 
-def _detected(upstream: Mapping[str, str], probe: Callable[[], list[str]]) -> tuple[tuple[ModelEntry, ...], str, str]:
+def _detected(upstream: Mapping[str, str]) -> tuple[tuple[ModelEntry, ...], str, str]:
     """Entries, default name and reason, out of the environment."""
     if upstream.get("MOORAGE_UPSTREAM_URL") or upstream.get("MOORAGE_UPSTREAM_KIND") == "bedrock_converse":
         return _from_upstream_variables(upstream)
@@ -357,7 +357,7 @@ def _detected(upstream: Mapping[str, str], probe: Callable[[], list[str]]) -> tu
         claude = ModelEntry("claude-*", kind, "*", **common)  # type: ignore[arg-type]
         other = ModelEntry("*", kind, model or ANTHROPIC_MODEL, **common)  # type: ignore[arg-type]
         return (claude, other), model or ANTHROPIC_MODEL, "ANTHROPIC_API_KEY is set"
-    found = probe()
+    found = upstream.get("MOORAGE_OLLAMA_MODELS", "").split()
     if found:
         model = model or found[0]
         exact = tuple(ModelEntry(name, "chat_completions", name, f"{OLLAMA_URL}/v1") for name in found)
@@ -394,10 +394,10 @@ def _from_upstream_variables(upstream: Mapping[str, str]) -> tuple[tuple[ModelEn
     return (entry,), model or "default", reason
 
 
-def probe_ollama() -> list[str]:
+def probe_ollama(url: str = OLLAMA_URL) -> list[str]:
     """Names of the models that an Ollama on this machine has; none if there is no Ollama. Takes 200 ms at most."""
     try:
-        answer = httpx.get(f"{OLLAMA_URL}/api/tags", timeout=0.2, trust_env=False)
+        answer = httpx.get(f"{url}/api/tags", timeout=0.2, trust_env=False)
         return [str(model["name"]) for model in answer.json()["models"]] if answer.status_code == 200 else []
     except (httpx.HTTPError, ValueError, KeyError, TypeError):
         return []

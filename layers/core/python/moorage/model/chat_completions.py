@@ -1,7 +1,7 @@
 """Upstreams that speak Chat Completions: Ollama, LM Studio, vLLM, LiteLLM, llama.cpp, and OpenAI's own.
 
 Servers differ, so the request says no more than it must, and the reading forgives what is missing: ids, indexes, usage, streaming
-itself, and tool calls that come as text (``spoken_calls.py``).
+itself, and tool calls and reasoning that come as text (``spoken_calls.py``, ``thinking_tags.py``).
 
 Assistant messages hold the calls of one turn, each followed by its ``tool`` message, as strict servers demand. Rendering goes
 through the items once; a turn that is complete is never rendered differently later.
@@ -19,6 +19,7 @@ from moorage.model.http import Upstream, broken, error_in_stream, json_event
 from moorage.model.sequence import Sequence
 from moorage.model.spoken_calls import SpokenCall, SpokenCalls
 from moorage.model.sse import SseParser
+from moorage.model.thinking_tags import Kind, ThinkingTags
 
 Dialect = Literal["generic", "openai"]
 """``openai``: knows the ``developer`` role, ``max_completion_tokens``, ``prompt_cache_key`` and ``verbosity``."""
@@ -48,7 +49,7 @@ def request_body(request: ModelRequest, *, dialect: Dialect = "generic", replays
     optional = {
         "temperature": request.temperature,
         "top_p": request.top_p,
-        "logprobs": True if request.top_logprobs is not None else None,
+        "logprobs": True if request.top_logprobs is not None or "message.output_text.logprobs" in request.include else None,
         "top_logprobs": request.top_logprobs,
         "max_completion_tokens" if is_openai else "max_tokens": request.max_output_tokens,
         "reasoning_effort": (request.reasoning or {}).get("effort"),
@@ -231,6 +232,7 @@ class ChatDecoder:
     """An estimate, for servers that report no usage."""
     is_finished: bool = False
     _sse: SseParser = field(default_factory=SseParser)
+    _tags: ThinkingTags = field(default_factory=ThinkingTags)
     _sequence: Sequence = field(default_factory=Sequence)
     _arguments: dict[int, str] = field(default_factory=dict)
     """Arguments so far, by index of the tool call."""
@@ -295,7 +297,7 @@ class ChatDecoder:
         if text:
             self._output_chars += len(text)
             logprobs = tuple((choice.get("logprobs") or {}).get("content") or ())
-            deltas += self._heard(self.spoken.feed(text)) if self.spoken else self._say("message", base.TextDelta(text, logprobs))
+            deltas += self._sorted(self._tags.feed(text), logprobs)
         if said.get("refusal"):
             deltas += self._say("message", base.RefusalDelta(said["refusal"]))
         for position, call in enumerate(said.get("tool_calls") or []):
@@ -305,6 +307,22 @@ class ChatDecoder:
         if choice.get("finish_reason"):
             self._reason = choice["finish_reason"]
         return deltas
+
+    def _sorted(self, pieces: list[tuple[Kind, str]], logprobs: tuple[Any, ...] = ()) -> list[Delta]:
+        """Text, less the reasoning and the calls that a model wrote into it."""
+        deltas: list[Delta] = []
+        for kind, text in pieces:
+            if kind == "reasoning":
+                deltas += self._say("reasoning", base.ReasoningTextDelta(text))
+            elif self.spoken:
+                deltas += self._heard(self.spoken.feed(text))
+            else:
+                deltas += self._say("message", base.TextDelta(text, logprobs))
+        return deltas
+
+    def _text_over(self) -> list[Delta]:
+        """What was held back, because it might have become a tag or a call, did not."""
+        return self._sorted(self._tags.end()) + (self._heard(self.spoken.end()) if self.spoken else [])
 
     def _say(self, kind: str, delta: Delta) -> list[Delta]:
         """Text of a message or of reasoning; a change between the two closes the one and opens the other."""
@@ -329,9 +347,7 @@ class ChatDecoder:
         index = self._index(call, position)
         deltas: list[Delta] = []
         if index not in self._arguments:
-            if self.spoken:
-                deltas += self._heard(self.spoken.end())
-            deltas += self._close_text() + self._close_complete()
+            deltas += self._text_over() + self._close_text() + self._close_complete()
             self._arguments[index] = ""
             deltas += self._sequence.add(("call", index), base.CallStarted(function["name"], call.get("id") or None))
         if text and ("call", index) in self._sequence:
@@ -375,8 +391,7 @@ class ChatDecoder:
         return deltas
 
     def _finish(self) -> list[Delta]:
-        deltas = self._heard(self.spoken.end()) if self.spoken else []
-        deltas += self._sequence.close_all()
+        deltas = self._text_over() + self._sequence.close_all()
         self.is_finished = True
         output_tokens = (self._output_chars + 3) // 4
         usage = self._usage or base.UsageReported(self.prompt_tokens, output_tokens)

@@ -126,6 +126,20 @@ class Lowered:
         """The tool behind a name; a name that was never offered is taken for a function of the client's."""
         return self.names.get(name) or Original("function", name)
 
+    def complaint(self, item: Item) -> str | None:
+        """What to tell the model about a call whose arguments do not fit their tool, or None if there is nothing to tell.
+
+        ``Original.call_item`` leaves such a call a ``function_call`` under the tool's lowered name. No client has a function for
+        it, so it is answered here, with a ``function_call_output``.
+        """
+        if item["type"] != "function_call" or item.get("namespace") is not None:
+            return None
+        original = self.names.get(item["name"])
+        if original is None or original.type == "function":
+            return None
+        tool = next(tool for tool in self.tools if tool.get("name") == item["name"])
+        return f"The arguments do not fit the tool '{item['name']}'. Its parameters are: {compact_json(tool['parameters'])}"
+
 
 def lower(
     items: tuple[Item, ...] | list[Item],

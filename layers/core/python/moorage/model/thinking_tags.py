@@ -1,0 +1,60 @@
+"""Reasoning that a model writes into its answer, between ``<think>`` tags at the beginning.
+
+Servers with a parser for their model send it apart; the others leave it in the text, where nobody wants to read it.
+"""
+
+from dataclasses import dataclass
+from typing import Final, Literal
+
+_OPEN: Final = "<think>"
+_CLOSE: Final = "</think>"
+
+Kind = Literal["reasoning", "text"]
+
+
+@dataclass(slots=True)
+class ThinkingTags:
+    """Sorts an answer's text, which comes in pieces, into reasoning and text."""
+
+    _buffer: str = ""
+    _state: Literal["start", "inside", "after", "text"] = "start"
+
+    def feed(self, piece: str) -> list[tuple[Kind, str]]:
+        self._buffer += piece
+        out: list[tuple[Kind, str]] = []
+        if self._state == "start":
+            self._begin()
+        if self._state == "inside":
+            out += self._think()
+        if self._state == "after":
+            # The space between the tag and the answer belongs to neither.
+            self._buffer = self._buffer.lstrip()
+            self._state = "text" if self._buffer else "after"
+        if self._state == "text" and self._buffer:
+            out.append(("text", self._buffer))
+            self._buffer = ""
+        return out
+
+    def end(self) -> list[tuple[Kind, str]]:
+        """The answer is over: what was held back was no tag."""
+        rest, self._buffer = self._buffer, ""
+        if not rest or self._state == "after":
+            return []
+        return [("reasoning" if self._state == "inside" else "text", rest)]
+
+    def _begin(self) -> None:
+        text = self._buffer.lstrip()
+        if text.startswith(_OPEN):
+            self._buffer, self._state = text[len(_OPEN) :].lstrip("\n"), "inside"
+        elif not _OPEN.startswith(text):
+            self._state = "text"
+
+    def _think(self) -> list[tuple[Kind, str]]:
+        thought, closed, rest = self._buffer.partition(_CLOSE)
+        if closed:
+            self._buffer, self._state = rest, "after"
+        else:
+            held = max((n for n in range(1, len(_CLOSE)) if thought.endswith(_CLOSE[:n])), default=0)
+            cut = len(thought) - held
+            thought, self._buffer = thought[:cut], thought[cut:]
+        return [("reasoning", thought)] if thought else []
