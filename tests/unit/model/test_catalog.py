@@ -14,6 +14,7 @@ from moorage.model.chat_completions import ChatCompletions
 from moorage.model.demo import Demo
 from moorage.model.openai_responses import NATIVE_TO_OPENAI, OpenAIResponses
 from moorage.model.sigv4 import AwsAuth
+
 from tests.upstream import MockUpstream
 
 FILE = """
@@ -104,6 +105,7 @@ WRONG: dict[str, tuple[str, str]] = {
         "[[models]]\nname='a'\nprovider='chat_completions'\nbase_url='localhost:8000'\n",
         "models.toml, model 'a': base_url 'localhost:8000' is not an http or https URL.",
     ),
+    "only patterns": ("[[models]]\nname='a*'\nprovider='demo'\n", "models.toml holds only patterns: name the model of requests"),
     "a default that is not there": (
         "default='b'\n[[models]]\nname='a'\nprovider='demo'\n",
         "models.toml: default is 'b', but no model there has this name.",
@@ -196,7 +198,7 @@ def test_every_example_of_the_guide_can_be_loaded() -> None:
     examples = re.findall(r"```toml\n(.*?)```", guide, re.DOTALL)
     assert len(examples) > 3
     for example in examples:
-        environ = {name: "key" for name in re.findall(r"env:(\w+)", example)}
+        environ = dict.fromkeys(re.findall(r"env:(\w+)", example), "key")
         Catalog.load(example, environ, secret=lambda name: "secret").resolve(None)
 
 

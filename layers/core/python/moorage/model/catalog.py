@@ -127,7 +127,9 @@ class Catalog:
         for entry in configured:
             _check(entry, upstream, has_secrets=secret is not None)
         if configured:
-            name = default or next((e.name for e in configured if not e.is_pattern), None) or configured[0].upstream_model
+            name = default or next((e.name for e in configured if not e.is_pattern), None)
+            if name is None:
+                raise SettingsConflict('models.toml holds only patterns: name the model of requests without one by default = "...".')
             catalog = cls(configured, upstream, default=name, reason="models.toml says so", secret=secret)
             if not catalog._serves(name):
                 raise SettingsConflict(f"models.toml: default is '{name}', but no model there has this name.")
