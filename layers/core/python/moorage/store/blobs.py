@@ -59,12 +59,11 @@ class Blobs:
     async def put_stream(self, key: str, chunks: AsyncIterator[bytes], *, bytes_max: int) -> Blob:
         """Store a stream of any length up to ``bytes_max``; raises :class:`BlobTooLarge` beyond it."""
         parts = _parts(chunks)
-        first = await anext(parts)
-        second = await anext(parts, None)
-        if second is not None:
-            return await self._put_multipart(key, first, second, parts, bytes_max)
-        _check_size(len(first), bytes_max)
-        return await self.put_bytes(key, first)
+        held = await _two(parts)
+        if len(held) > 1:
+            return await self._put_multipart(key, held, parts, bytes_max)
+        _check_size(len(held[0]), bytes_max)
+        return await self.put_bytes(key, held[0])
 
     async def put_addressed(
         self, prefix: str, chunks: AsyncIterator[bytes], *, known: Mapping[str, str], bytes_max: int
@@ -75,51 +74,52 @@ class Blobs:
         hashed, under a random name, and dropped again if it turns out to be known.
         """
         parts = _parts(chunks)
-        first = await anext(parts)
-        second = await anext(parts, None)
-        if second is None:
-            _check_size(len(first), bytes_max)
-            sha256 = hashlib.sha256(first).hexdigest()
+        held = await _two(parts)
+        if len(held) == 1:
+            size = len(held[0])
+            _check_size(size, bytes_max)
+            sha256 = hashlib.sha256(held[0]).hexdigest()
             if sha256 in known:
-                return Blob(known[sha256], len(first), sha256)
-            return await self.put_bytes(prefix + sha256, first)
-        blob = await self._put_multipart(f"{prefix}large-{secrets.token_hex(16)}", first, second, parts, bytes_max)
+                return Blob(known[sha256], size, sha256)
+            return await self.put_bytes(prefix + sha256, held[0])
+        blob = await self._put_multipart(f"{prefix}large-{secrets.token_hex(16)}", held, parts, bytes_max)
         if blob.sha256 in known:
             await self.delete(blob.key)
             return replace(blob, key=known[blob.sha256])
         return blob
 
-    async def _put_multipart(
-        self, key: str, first: bytes, second: bytes, rest: AsyncIterator[bytes], bytes_max: int
-    ) -> Blob:
-        digest = hashlib.sha256(first)
+    async def _put_multipart(self, key: str, held: list[bytes], rest: AsyncIterator[bytes], bytes_max: int) -> Blob:
+        """Send the parts that are held already (taken out of the list, so that they are freed) and the rest."""
         upload_id = (await self._call(self.client.create_multipart_upload, Key=key))["UploadId"]
         loop = asyncio.get_running_loop()
+        digest = hashlib.sha256()
         sent: list[dict[str, Any]] = []
-        size = len(first)
+        size = 0
+        sending: asyncio.Future[None] | None = None
 
         async def send(data: bytes) -> None:
             number = len(sent) + 1
             answer = await self._call(self.client.upload_part, Key=key, UploadId=upload_id, PartNumber=number, Body=data)
             sent.append({"PartNumber": number, "ETag": answer["ETag"]})
 
-        sending = asyncio.ensure_future(send(first))
         try:
-            part: bytes | None = second
-            while part:
+            while part := held.pop(0) if held else await anext(rest, None):
                 size += len(part)
                 _check_size(size, bytes_max)
                 await loop.run_in_executor(self._executor, digest.update, part)
-                await sending
+                if sending is not None:
+                    await sending
                 sending = asyncio.ensure_future(send(part))
-                part = await anext(rest, None)
-            await sending
+                del part
+            if sending is not None:
+                await sending
             await self._call(
                 self.client.complete_multipart_upload, Key=key, UploadId=upload_id, MultipartUpload={"Parts": sent}
             )
         except BaseException:
             # Whatever broke the stream, S3 bills for the parts of an upload that nobody ends.
-            await asyncio.gather(sending, return_exceptions=True)
+            if sending is not None:
+                await asyncio.gather(sending, return_exceptions=True)
             await asyncio.shield(self._call(self.client.abort_multipart_upload, Key=key, UploadId=upload_id))
             raise
         return Blob(key, size, digest.hexdigest())
@@ -210,16 +210,30 @@ class Blobs:
 
 async def _parts(chunks: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
     """The stream cut into parts of exactly ``BLOB_PART_BYTES``, but for the last; an empty stream is one empty part."""
-    buffer = bytearray()
+    held: list[bytes] = []
+    missing = BLOB_PART_BYTES
     is_first = True
     async for chunk in chunks:
-        buffer += chunk
-        while len(buffer) >= BLOB_PART_BYTES:
-            yield bytes(buffer[:BLOB_PART_BYTES])
-            del buffer[:BLOB_PART_BYTES]
-            is_first = False
-    if buffer or is_first:
-        yield bytes(buffer)
+        while len(chunk) >= missing:
+            held.append(chunk[:missing])
+            chunk = chunk[missing:]
+            part = b"".join(held)
+            held.clear()
+            yield part
+            del part
+            missing, is_first = BLOB_PART_BYTES, False
+        if chunk:
+            held.append(chunk)
+            missing -= len(chunk)
+    if held or is_first:
+        yield b"".join(held)
+
+
+async def _two(parts: AsyncIterator[bytes]) -> list[bytes]:
+    """The first part and, if there is one, the second: only then is it known whether one request will do."""
+    held = [await anext(parts)]
+    second = await anext(parts, None)
+    return held if second is None else [*held, second]
 
 
 def _check_size(size: int, bytes_max: int) -> None:

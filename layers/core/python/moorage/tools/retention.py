@@ -1,0 +1,23 @@
+"""What ends by itself: files with ``expires_after``, uploads, fetched inputs. (Containers have ``Containers.expire_due``.)"""
+
+from typing import Protocol
+
+from moorage.store.files import Files
+from moorage.store.uploads import Uploads
+from moorage.tools.inputs import Resources, purge_inputs
+
+
+class Perishables(Resources, Protocol):
+    """What of the runtime is needed here."""
+
+    @property
+    def uploads(self) -> Uploads: ...
+
+
+async def purge_expired(resources: Perishables, now: float) -> int:
+    """Erase everything whose time has come, with its bytes; answers how much that was. Harmless to run twice, or twice at once.
+
+    DynamoDB's own TTL would drop the records and leave the bytes in S3. To be called about once a minute.
+    """
+    files: Files = resources.files
+    return await files.purge_due(now) + await resources.uploads.purge_due(now) + await purge_inputs(resources, now)
