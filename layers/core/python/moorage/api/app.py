@@ -11,9 +11,11 @@ from starlette.exceptions import HTTPException
 from starlette.responses import Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from moorage import __version__
 from moorage.api.answers import JsonResponse
 from moorage.errors import ApiError, bad_request, invalid_api_key, not_found, server_error
 from moorage.runtime import Runtime
+from moorage.wire.openapi import document
 
 _log: Final = logging.getLogger("moorage.api")
 _STARTS: Final = frozenset({"http.response.start", "websocket.accept", "websocket.http.response.start"})
@@ -27,6 +29,7 @@ def create_app(runtime: Runtime, routers: Iterable[APIRouter]) -> FastAPI:
     for router in routers:
         app.include_router(router, prefix="/v1")
     app.add_api_route("/healthz", _healthz, methods=["GET"])
+    app.add_api_route("/openapi.json", _openapi, methods=["GET"])
     app.add_exception_handler(ApiError, _on_api_error)
     app.add_exception_handler(HTTPException, _on_http_error)
     app.add_middleware(Gate, runtime=runtime)
@@ -35,6 +38,10 @@ def create_app(runtime: Runtime, routers: Iterable[APIRouter]) -> FastAPI:
 
 async def _healthz() -> dict[str, str]:
     return {"status": "ok"}
+
+
+async def _openapi() -> Response:
+    return JsonResponse(document(__version__))
 
 
 async def _on_api_error(request: Request, error: Exception) -> Response:

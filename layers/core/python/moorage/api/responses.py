@@ -13,13 +13,14 @@ from moorage.api import sse
 from moorage.api.answers import JsonResponse
 from moorage.api.bodies import read_body
 from moorage.api.foreground import Foreground, erase, status_of
+from moorage.api.view import View
 from moorage.errors import ApiError, bad_request
 from moorage.loop import finish, recover, tool_step
 from moorage.loop.create import Prepared, prepare, start_background, start_sandbox
 from moorage.runtime import Runtime
 from moorage.store.responses import Snapshot
 from moorage.wire.queries import parse_page, parse_retrieval
-from moorage.wire.requests import CreateRequest, parse_create
+from moorage.wire.requests import parse_create
 from moorage.wire.responses import deleted, list_object, listed_item
 
 router = APIRouter()
@@ -30,52 +31,53 @@ async def create(request: Request) -> Response:
     wanted = parse_create(await read_body(request))
     prepared = await prepare(runtime, request.state.tenant_id, wanted)
     headers = {"x-moorage-notice": " ".join(wanted.notices)} if wanted.notices else {}
+    view = View.of(wanted.include, include_obfuscation=wanted.include_obfuscation)
     if wanted.background:
-        return await _create_in_background(runtime, prepared, wanted, headers)
+        return await _create_in_background(runtime, prepared, view, headers)
     run = Foreground(runtime, prepared)
     if wanted.stream:
-        return sse.stream(_chunks(run, include_obfuscation=wanted.include_obfuscation), headers)
-    return await _answer(run, headers)
+        return sse.stream(_chunks(run, view), headers)
+    return await _answer(run, view, headers)
 
 
 async def _create_in_background(
-    runtime: Runtime, prepared: Prepared, wanted: CreateRequest, headers: dict[str, str]
+    runtime: Runtime, prepared: Prepared, view: View, headers: dict[str, str]
 ) -> Response:
     queued = await start_background(runtime, prepared)
     sandbox = start_sandbox(runtime, prepared.stored)
     if sandbox is not None:
         runtime.keep(sandbox)
-    if wanted.stream:
+    if prepared.is_streamed:
         log = runtime.responses.log_of(prepared.stored)
-        return sse.stream(sse.tail(log, -1, include_obfuscation=wanted.include_obfuscation), headers)
+        return sse.stream(sse.tail(log, -1, view), headers)
     return JsonResponse(queued, headers=headers)
 
 
-async def _chunks(run: Foreground, *, include_obfuscation: bool) -> AsyncIterator[bytes]:
+async def _chunks(run: Foreground, view: View) -> AsyncIterator[bytes]:
     async with aclosing(run.batches()) as batches:
         async for events in batches:
-            yield sse.encode(events, include_obfuscation=include_obfuscation) if events else sse.KEEP_ALIVE
+            yield sse.encode(events, view) if events else sse.KEEP_ALIVE
 
 
-async def _answer(run: Foreground, headers: dict[str, str]) -> Response:
+async def _answer(run: Foreground, view: View, headers: dict[str, str]) -> Response:
     """The response object when it has ended. After a minute of silence the body begins with white space, which JSON allows, so that
     no idle limit on the way cuts the connection."""
     task = asyncio.create_task(run.final())
     done, _ = await asyncio.wait({task}, timeout=limits.JSON_SILENCE_SECONDS)
     if not done:
-        return StreamingResponse(_patiently(task), media_type="application/json", headers=headers)
+        return StreamingResponse(_patiently(task, view), media_type="application/json", headers=headers)
     response = await task
     if response["status"] == "failed" and not response["output"]:
         raise _as_error(response["error"])
-    return JsonResponse(response, headers=headers)
+    return JsonResponse(view.response(response), headers=headers)
 
 
-async def _patiently(task: asyncio.Task[dict[str, Any]]) -> AsyncIterator[bytes]:
+async def _patiently(task: asyncio.Task[dict[str, Any]], view: View) -> AsyncIterator[bytes]:
     try:
         while not task.done():
             yield b" "
             await asyncio.wait({task}, timeout=limits.KEEP_ALIVE_SECONDS)
-        yield bytes(JsonResponse(await task).body)
+        yield bytes(JsonResponse(view.response(await task)).body)
     finally:
         task.cancel()
 
@@ -93,15 +95,18 @@ async def retrieve(request: Request, response_id: str) -> Response:
     runtime: Runtime = request.app.state.runtime
     retrieval = parse_retrieval(request.query_params.multi_items())
     snapshot = await _snapshot(runtime, request.state.tenant_id, response_id)
+    view = View.of(
+        (*retrieval.include, *snapshot.stored.request["include"]), include_obfuscation=retrieval.include_obfuscation
+    )
     if not retrieval.stream:
-        return JsonResponse(await current_object(runtime, snapshot))
+        return JsonResponse(view.response(await current_object(runtime, snapshot)))
     after = -1 if retrieval.starting_after is None else retrieval.starting_after
     log = runtime.responses.log_of(snapshot.stored)
     if snapshot.last is not None and snapshot.is_final and after >= snapshot.last.following - 1:
         raise bad_request(
             f"The response ended with event {snapshot.last.following - 1}: nothing comes after {after}.", param="starting_after"
         )
-    return sse.stream(sse.tail(log, after, include_obfuscation=retrieval.include_obfuscation))
+    return sse.stream(sse.tail(log, after, view))
 
 
 async def _snapshot(runtime: Runtime, tenant_id: str, response_id: str) -> Snapshot:
@@ -141,9 +146,10 @@ async def cancel(request: Request, response_id: str) -> Response:
     snapshot = await runtime.responses.snapshot(request.state.tenant_id, response_id)
     if not snapshot.stored.is_background:
         raise bad_request("Cannot cancel a synchronous response.")
+    view = View.of(snapshot.stored.request["include"])
     if snapshot.is_final:
-        return JsonResponse(snapshot.final_object)
-    return JsonResponse(await _stop(runtime, snapshot))
+        return JsonResponse(view.response(snapshot.final_object))
+    return JsonResponse(view.response(await _stop(runtime, snapshot)))
 
 
 async def _stop(runtime: Runtime, snapshot: Snapshot) -> dict[str, Any]:

@@ -10,8 +10,9 @@ from typing import Final
 from starlette.responses import StreamingResponse
 
 from moorage import limits
+from moorage.api.view import View
 from moorage.store.event_log import Event, EventLog
-from moorage.wire.events import obfuscated, sse
+from moorage.wire.events import sse
 
 KEEP_ALIVE: Final = b": keep-alive\n\n"
 _HEADERS: Final = {"cache-control": "no-cache", "x-accel-buffering": "no"}
@@ -21,21 +22,19 @@ def stream(chunks: AsyncIterator[bytes], headers: dict[str, str] | None = None) 
     return StreamingResponse(chunks, media_type="text/event-stream", headers=_HEADERS | (headers or {}))
 
 
-def encode(events: Iterable[Event], *, include_obfuscation: bool) -> bytes:
+def encode(events: Iterable[Event], view: View) -> bytes:
     """Whole events as one chunk."""
-    if include_obfuscation:
-        return b"".join(sse(obfuscated(event)) for event in events)
-    return b"".join(map(sse, events))
+    return b"".join(sse(view.event(event)) for event in events)
 
 
-async def tail(log: EventLog, after: int, *, include_obfuscation: bool) -> AsyncIterator[bytes]:
+async def tail(log: EventLog, after: int, view: View) -> AsyncIterator[bytes]:
     """The events after this number to the end of the log, with comments that keep the connection awake."""
     loop = asyncio.get_running_loop()
     quiet_since = loop.time()
     async for events in log.tail(after):
         if events is not None:
             quiet_since = loop.time()
-            yield encode(events, include_obfuscation=include_obfuscation)
+            yield encode(events, view)
         elif loop.time() - quiet_since > limits.KEEP_ALIVE_SECONDS:
             quiet_since = loop.time()
             yield KEEP_ALIVE

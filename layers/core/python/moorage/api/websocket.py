@@ -19,6 +19,7 @@ from starlette.websockets import WebSocketDisconnect
 
 from moorage import limits
 from moorage.api.foreground import Foreground, status_of
+from moorage.api.view import View
 from moorage.errors import ApiError, bad_request, body_too_large, server_error, too_many_streams, unparsable_body, upgrade_required
 from moorage.loop import context
 from moorage.loop.create import Prepared, prepare, warm_up
@@ -26,7 +27,6 @@ from moorage.model.base import Item
 from moorage.runtime import Runtime
 from moorage.store.event_log import FINAL_TYPES, Event
 from moorage.wire.events import frame as encoded
-from moorage.wire.events import obfuscated
 from moorage.wire.requests import CreateEvent, parse_create_event
 
 router = APIRouter()
@@ -192,8 +192,9 @@ class Connection:
         raise AssertionError("a response's events ended without a final one")
 
     async def _send_all(self, events: list[Event], event: CreateEvent) -> dict[str, Any] | None:
+        view = View.of(event.request.include, include_obfuscation=event.request.include_obfuscation)
         for one in events:
-            shown = obfuscated(one) if event.request.include_obfuscation else one
+            shown = view.event(one)
             if one["type"] == "error":
                 shown = one | {"status": status_of(one["error"]["code"])}
             await self._send(shown, event.stream_id)

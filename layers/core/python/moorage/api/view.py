@@ -1,0 +1,41 @@
+"""What of a response a client gets to see.
+
+The log and the model's context hold everything; ``include`` and ``stream_options`` decide what is sent. So one log serves a client
+that asked for the outputs of its code interpreter and one that did not.
+"""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any, Final
+
+from moorage.store.event_log import Event
+from moorage.wire.events import obfuscated
+from moorage.wire.items import Item
+
+_OUTPUTS: Final = "code_interpreter_call.outputs"
+
+
+@dataclass(frozen=True, slots=True)
+class View:
+    include: frozenset[str]
+    include_obfuscation: bool = True
+
+    @classmethod
+    def of(cls, include: Iterable[str], *, include_obfuscation: bool = True) -> "View":
+        return cls(frozenset(include), include_obfuscation)
+
+    def event(self, event: Event) -> Event:
+        """An event as it is sent."""
+        if "item" in event:
+            event = event | {"item": self.item(event["item"])}
+        elif "response" in event:
+            event = event | {"response": self.response(event["response"])}
+        return obfuscated(event) if self.include_obfuscation else event
+
+    def response(self, response: dict[str, Any]) -> dict[str, Any]:
+        return response | {"output": [self.item(item) for item in response["output"]]}
+
+    def item(self, item: Item) -> Item:
+        if item["type"] == "code_interpreter_call" and _OUTPUTS not in self.include:
+            return item | {"outputs": None}
+        return item

@@ -1,0 +1,28 @@
+"""What ``include`` shows of a response."""
+
+from typing import Any
+
+from moorage.api.view import View
+
+CALL: dict[str, Any] = {"type": "code_interpreter_call", "id": "ci_1", "code": "1", "outputs": [{"type": "logs", "logs": "1"}]}
+DONE: dict[str, Any] = {"type": "response.output_item.done", "output_index": 0, "item": CALL}
+ENDED: dict[str, Any] = {"type": "response.completed", "response": {"id": "resp_1", "output": [CALL]}}
+
+
+def test_outputs_of_the_code_interpreter_are_shown_to_those_who_ask() -> None:
+    asked = View.of(["code_interpreter_call.outputs"])
+    assert [asked.event(event) for event in (DONE, ENDED)] == [DONE, ENDED]
+
+
+def test_others_get_none_and_the_log_keeps_them() -> None:
+    view = View.of(["reasoning.encrypted_content"])
+    without = CALL | {"outputs": None}
+    assert view.event(DONE) == DONE | {"item": without}
+    assert view.event(ENDED) == ENDED | {"response": {"id": "resp_1", "output": [without]}}
+    assert CALL["outputs"] == [{"type": "logs", "logs": "1"}]
+
+
+def test_deltas_are_padded_unless_declined() -> None:
+    delta = {"type": "response.output_text.delta", "delta": "four"}
+    assert len(View.of([]).event(delta)["obfuscation"]) == 12
+    assert View.of([], include_obfuscation=False).event(delta) == delta
