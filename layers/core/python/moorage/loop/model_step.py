@@ -11,7 +11,7 @@ import asyncio
 from collections.abc import Callable
 from contextlib import aclosing, suppress
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, Final
 
 from moorage import ids, limits
 from moorage.errors import Superseded, UpstreamError
@@ -28,7 +28,10 @@ from moorage.store.event_log import LogWriter, Writer
 from moorage.store.responses import Snapshot, StoredResponse
 from moorage.tools.citations import citations
 from moorage.tools.inputs import resolve_inputs
+from moorage.wire import grammar
 from moorage.wire.responses import Usage
+
+_MISFIT: Final = "The arguments do not fit this tool's parameters. Read its description and call it again."
 
 
 @dataclass(frozen=True, slots=True)
@@ -236,7 +239,7 @@ async def ask(
     items: dict[int, Item] = dict(made or {})
     usage, next_index = position.usage, position.next_index
     for _ in range(limits.STEP_ATTEMPTS_MAX):
-        finished, misfits = None, set[int]()
+        finished, misfits = None, dict[int, str]()
         if items:
             decision = decide.after_model(
                 items, None, calls_made=position.calls_made, max_tool_calls=request.get("max_tool_calls")
@@ -252,7 +255,8 @@ async def ask(
         items |= assembler.items
         next_index = assembler.next_index
         usage += _tokens(assembler.usage)
-        finished, misfits = assembler.finished, assembler.misfits
+        finished = assembler.finished
+        misfits = dict.fromkeys(assembler.misfits, _MISFIT) | await turn.offences(assembler.items, done)
         if finished is not None:
             break
     decision = decide.after_model(
@@ -367,12 +371,35 @@ class _Turn:
         return assembler
 
 
+    async def offences(self, items: dict[int, Item], done: dict[int, Item]) -> dict[int, str]:
+        """Inputs of custom tools that break the tool's grammar, with what the model should read, where the upstream does not enforce
+        grammars itself. One repair: what is still wrong at the second try goes to the client."""
+        calls = {index: item for index, item in items.items() if item["type"] == "custom_tool_call"}
+        provider = self.runtime.catalog.provider(self.runtime.catalog.resolve(self.stored.request["model"]), self.runtime.http)
+        if not calls or "custom" in provider.native_tools or any(item["type"] == "custom_tool_call_output" for item in done.values()):
+            return {}
+        formats = {tool["name"]: tool.get("format") or {} for tool in _custom_tools(self.stored.request["tools"])}
+        found: dict[int, str] = {}
+        for index, item in calls.items():
+            wanted = formats.get(item["name"], {})
+            if wanted.get("type") == "grammar":
+                verdict = await grammar.check(wanted, item["input"])
+                if verdict.outcome == "invalid":
+                    found[index] = verdict.message
+        return found
+
     async def _annotate(self) -> Callable[[str], list[dict[str, Any]]]:
         """Citations of the container's files; these are only looked up when there is a text that may name them."""
         if self.stored.container_id is None:
             return lambda text: []
         files = await self.runtime.containers.files_of(self.stored.tenant_id, self.stored.container_id)
         return lambda text: citations(text, files)
+
+
+def _custom_tools(tools: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Custom tools, those in namespaces too."""
+    flat = [inner for tool in tools for inner in (tool["tools"] if tool["type"] == "namespace" else [tool])]
+    return [tool for tool in flat if tool["type"] == "custom"]
 
 
 async def _cancel(cancelled: Callable[[], Any], step: asyncio.Task[Any] | None) -> None:
@@ -418,16 +445,19 @@ class _HandOver:
             output = self._output(item, [outcome for _ in item["action"]["commands"]])
             self._whole(output)
 
-    def correct(self, indexes: set[int]) -> None:
-        """Calls whose arguments did not fit get an output that says what would."""
-        for index in sorted(indexes):
+    def correct(self, misfits: dict[int, str]) -> None:
+        """Calls that did not fit their tool get an output that says what would: the model calls again, the client sees no call."""
+        for index in sorted(misfits):
+            call = self.items[index]
+            output_type = context.OUTPUT_OF[call["type"]]
+            prefix = "fco" if output_type == "function_call_output" else "cto"
             self._whole(
                 {
-                    "id": ids.new_item_id("fco", self.stored.response_id),
-                    "type": "function_call_output",
-                    "call_id": self.items[index]["call_id"],
+                    "id": ids.new_item_id(prefix, self.stored.response_id),
+                    "type": output_type,
+                    "call_id": call["call_id"],
                     "status": "completed",
-                    "output": "The arguments do not fit this tool's parameters. Read its description and call it again.",
+                    "output": misfits[index],
                 }
             )
 

@@ -442,7 +442,7 @@ def spawn(
                 stdin=config_fd,
                 stdout=output,
                 stderr=output,
-                env={"PATH": os.environ.get("PATH", os.defpath)},
+                env={"PATH": os.defpath},
                 close_fds=False,
                 cwd="/",
                 preexec_fn=become_bwrap,

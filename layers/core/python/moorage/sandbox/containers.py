@@ -185,7 +185,7 @@ class Containers:
             return None, ()
         if self._egress is None:
             raise network_unavailable(param)
-        return self._egress.validate(_as_json(network_policy), param=param)
+        return self._egress.validate(network_policy.to_json(), param=param)
 
     async def get(self, tenant_id: str, container_id: str, *, param: str | None = None) -> ContainerRecord:
         """The record as it stands; 404 for unknown, foreign and deleted ones."""
@@ -759,13 +759,6 @@ class _Lease:
                 return
             if self._containers.lease_left(self.record) < limits.CONTAINER_START_LEASE_SECONDS / 2:
                 self.record = await self._containers.renew_claim(self.record)
-
-
-def _as_json(policy: NetworkPolicy) -> dict[str, Any]:
-    """A policy as the request had it, secrets included."""
-    secrets_given = [{"domain": each.domain, "name": each.name, "value": each.value} for each in policy.domain_secrets]
-    given: dict[str, Any] = {"type": policy.type, "allowed_domains": list(policy.allowed_domains)}
-    return given | ({"domain_secrets": secrets_given} if secrets_given else {})
 
 
 def _shown(policy: NetworkPolicy | None) -> dict[str, Any]:
