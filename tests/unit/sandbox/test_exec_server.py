@@ -1,5 +1,6 @@
 """The exec protocol from outside: what a caller sees, whatever happens to its connection, the command or the server's patience."""
 
+import ast
 import asyncio
 import hashlib
 import json
@@ -456,6 +457,15 @@ async def test_the_configuration_is_taken_from_the_environment_and_out_of_it(tmp
     finally:
         process.kill()
         process.wait()
+
+
+@pytest.mark.parametrize("name", ["exec_server.py", "python_session.py", "bin/apply_patch"])
+def test_the_programs_of_the_sandbox_use_the_standard_library_and_the_syntax_of_python_3_9(name: str) -> None:
+    tree = ast.parse((EXEC_SERVER.parent / name).read_text(), feature_version=(3, 9))
+    imported = {alias.name.partition(".")[0] for node in ast.walk(tree) if isinstance(node, ast.Import) for alias in node.names} | {
+        str(node.module).partition(".")[0] for node in ast.walk(tree) if isinstance(node, ast.ImportFrom)
+    }
+    assert imported <= sys.stdlib_module_names
 
 
 async def python(

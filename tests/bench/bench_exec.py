@@ -1,0 +1,162 @@
+"""Local sandboxes in figures: start, round trip, a gigabyte of output, memory of idle ones.
+
+    python -m tests.bench.bench_exec [--starts 20] [--round-trips 200] [--idle 20] [--toolbox .venv-toolbox]
+
+Everything goes the way of a tool step: launcher, bubblewrap, exec server, exec client. Prints a table.
+"""
+
+import argparse
+import asyncio
+import resource
+import statistics
+import tempfile
+import time
+from collections.abc import AsyncIterator, Sequence
+from pathlib import Path
+
+from moorage.sandbox.exec_client import Ended, ExecClient
+from moorage.sandbox.launcher_client import LauncherProvisioner
+from moorage.sandbox.provisioner import Handle, SandboxSpec
+
+from tests.unit.sandbox.support import TOKEN, execute, launcher, new_id, run
+
+Row = tuple[str, str]
+GIGABYTE = 1_000_000_000
+
+
+async def measure(options: argparse.Namespace) -> list[Row]:
+    extra = ("--toolbox", options.toolbox) if options.toolbox else ()
+    with tempfile.TemporaryDirectory() as directory, launcher(Path(directory), *extra) as socket:
+        async with LauncherProvisioner(str(socket)) as provisioner:
+            rows = [await starts(provisioner, options.starts)]
+            handle = await provisioner.start(SandboxSpec("bench", new_id(), TOKEN))
+            (sandbox,) = await provisioner.running()
+            async with ExecClient(handle) as client:
+                rows.append(await round_trips(client, options.round_trips))
+                rows.append(await python_round_trips(client, options.round_trips))
+                rows += await gigabyte(client, sandbox.pid)
+            rows += await artifact(handle)
+            await provisioner.stop(handle.sandbox_id)
+            rows.append(await idle(provisioner, options.idle))
+            return rows
+
+
+async def starts(provisioner: LauncherProvisioner, count: int) -> Row:
+    seconds = []
+    for _ in range(count):
+        began = time.perf_counter()
+        handle = await provisioner.start(SandboxSpec("bench", new_id(), TOKEN))
+        seconds.append(time.perf_counter() - began)
+        await provisioner.stop(handle.sandbox_id)
+    return "start to healthy", percentiles(seconds)
+
+
+async def round_trips(client: ExecClient, count: int) -> Row:
+    seconds = []
+    for _ in range(count):
+        began = time.perf_counter()
+        await run(client, "echo hello")
+        seconds.append(time.perf_counter() - began)
+    return "exec round trip ('echo hello')", percentiles(seconds)
+
+
+async def python_round_trips(client: ExecClient, count: int) -> Row:
+    seconds = []
+    for _ in range(count):
+        began = time.perf_counter()
+        async for _ in client.python(new_id(), "1 + 1", timeout_ms=10_000, max_output_length=100):
+            pass
+        seconds.append(time.perf_counter() - began)
+    return "Python session round trip ('1 + 1')", percentiles(seconds)
+
+
+async def gigabyte(client: ExecClient, server: int) -> list[Row]:
+    before = status_mib(server, "VmRSS")
+    began = time.perf_counter()
+    events = [event async for event in execute(client, f"head -c {GIGABYTE} /dev/zero | tr '\\0' x", timeout_ms=120_000)]
+    seconds = time.perf_counter() - began
+    last = events[-1]
+    assert isinstance(last, Ended)
+    assert last.truncated_chars == GIGABYTE - 20_000
+    return [
+        ("1 GB of output, read to its end", f"{seconds:.1f} s"),
+        ("peak memory of the exec server at it", f"{status_mib(server, 'VmHWM'):.1f} MiB (before: {before:.1f} MiB)"),
+    ]
+
+
+async def artifact(handle: Handle) -> list[Row]:
+    """500 MB up and down through the exec server, as artifacts are staged and stored."""
+    size, piece = 500 * 1024 * 1024, bytes(1024 * 1024)
+
+    async def content() -> AsyncIterator[bytes]:
+        for _ in range(size // len(piece)):
+            yield piece
+
+    async with ExecClient(handle) as client:
+        before, began = own_peak_mib(), time.perf_counter()
+        await client.write_file("big.bin", content())
+        up, began = time.perf_counter() - began, time.perf_counter()
+        received = 0
+        async for data in client.read_file("big.bin"):
+            received += len(data)
+        assert received == size
+        down = time.perf_counter() - began
+    growth = own_peak_mib() - before
+    return [("500 MiB file up / down", f"{up:.1f} s / {down:.1f} s, client's peak memory + {growth:.1f} MiB")]
+
+
+async def idle(provisioner: LauncherProvisioner, count: int) -> Row:
+    handles = [await provisioner.start(SandboxSpec("bench", new_id(), TOKEN)) for _ in range(count)]
+    resident, shared_out = [], []
+    for sandbox in await provisioner.running():
+        processes = (sandbox.pid, parent(sandbox.pid))
+        resident.append(sum(status_mib(pid, "VmRSS") for pid in processes))
+        shared_out.append(sum(proportional_mib(pid) for pid in processes))
+    for handle in handles:
+        await provisioner.stop(handle.sandbox_id)
+    text = f"{statistics.mean(resident):.1f} MiB RSS, {statistics.mean(shared_out):.1f} MiB without what is shared"
+    return f"memory of an idle sandbox ({count} at once)", text
+
+
+def percentiles(seconds: Sequence[float]) -> str:
+    cuts = statistics.quantiles(seconds, n=20, method="inclusive")
+    return f"p50 {cuts[9] * 1000:.1f} ms, p95 {cuts[18] * 1000:.1f} ms, n={len(seconds)}"
+
+
+def own_peak_mib() -> float:
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+
+
+def status_mib(pid: int, field: str) -> float:
+    for line in Path(f"/proc/{pid}/status").read_text().splitlines():
+        if line.startswith(f"{field}:"):
+            return int(line.split()[1]) / 1024
+    raise AssertionError(f"{pid} has no {field}")
+
+
+def proportional_mib(pid: int) -> float:
+    """PSS; of the exec server only root may read it."""
+    for line in Path(f"/proc/{pid}/smaps_rollup").read_text().splitlines():
+        if line.startswith("Pss:"):
+            return int(line.split()[1]) / 1024
+    raise AssertionError(f"{pid} has no PSS")
+
+
+def parent(pid: int) -> int:
+    return int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1])
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    parser = argparse.ArgumentParser(description="Measure local sandboxes.")
+    parser.add_argument("--starts", type=int, default=20)
+    parser.add_argument("--round-trips", type=int, default=200)
+    parser.add_argument("--idle", type=int, default=20)
+    parser.add_argument("--toolbox", help="virtual environment to show to the sandboxes")
+    rows = asyncio.run(measure(parser.parse_args(arguments)))
+    width = max(len(name) for name, _ in rows)
+    for name, value in rows:
+        print(f"{name:<{width}}  {value}")
+
+
+if __name__ == "__main__":
+    main()
