@@ -57,7 +57,7 @@ COMMANDS = {
         "python3 -c 'import urllib.request as r; print(r.urlopen(\"https://echo.example/\").read())'",
         "hello from echo.example",
     ),
-    "wget": ("wget -qO- https://echo.example/", "hello from echo.example"),
+    "wget": ("wget -qO- --ca-certificate=$SSL_CERT_FILE https://echo.example/", "hello from echo.example"),
     "a forbidden host": ("curl -sS https://forbidden.example/", "403"),
     "ssh": ("timeout 5 bash -c 'exec 3<>/dev/tcp/93.184.216.34/22'", "Network is unreachable"),
     "the metadata service": ("curl -sS --noproxy '*' -m 5 http://169.254.169.254/", "curl: (7)"),
@@ -79,7 +79,7 @@ async def test_the_value_arrives_at_its_host(arena: ArenaClient, container: Cont
 
 async def test_the_value_is_nowhere_in_the_container(container: Container) -> None:
     await container.says('curl -sS -H "X-Key: $API_KEY" https://echo.example/echo > /mnt/data/out')
-    needle = VALUE[:9] + '""' + VALUE[9:]  # The command line must not be found itself.
+    needle = f"[{VALUE[0]}]{VALUE[1:]}"  # The search must not find itself.
     found = await container.says(
         f'cat /proc/[0-9]*/environ /proc/[0-9]*/cmdline 2>/dev/null | grep -c "{needle}"; '
         f'grep -rl "{needle}" /mnt /tmp /home /run /etc 2>/dev/null; env | grep -c MOORAGE_SECRET_API_KEY'
