@@ -208,3 +208,7 @@ async def test_files_of_the_input_are_put_into_the_container_once(
     await containers.put_inputs(live.record, await inputs.to_stage("ten", [replaced]))
     await containers.ensure("ten", record.id)
     assert sandbox.files["a.txt"][0] == b"new"
+    history = [message, replaced | {"id": "msg_2"}]
+    await containers.put_inputs(live.record, await inputs.to_stage("ten", history))
+    await containers.ensure("ten", record.id)
+    assert sandbox.files["a.txt"][0] == b"new"

@@ -107,6 +107,8 @@ class Incoming:
 
     filename: str
     """Its name under ``/mnt/data``."""
+    sha256: str
+    """Of its content: what is there already need not be read."""
     chunks: Callable[[], AsyncIterator[bytes]]
 
 
@@ -278,15 +280,16 @@ class Containers:
         or not: clients without state send their whole history every time."""
         rows = await self._store.files(record)
         before = {row.path: row for row in rows}
-        _check_room(rows, [WORKSPACE + each.filename for each in inputs])
+        # Of files with the same name the latest counts, and it alone: an earlier one must not come back over it.
+        latest = {WORKSPACE + each.filename: each for each in inputs}
+        new = [(path, each) for path, each in latest.items() if not _has(before.get(path), each.sha256)]
+        _check_room(rows, [path for path, _ in new])
         known = _known(rows)
-        blobs = await _bounded(lambda each: self._put_content(record, each.chunks(), known, limits.FILE_BYTES_MAX), inputs)
-        new = {
-            WORKSPACE + each.filename: self._row(record, WORKSPACE + each.filename, blob)
-            for each, blob in zip(inputs, blobs, strict=True)
-            if not _has(before.get(WORKSPACE + each.filename), blob.sha256)
-        }
-        return await self._add_rows(record, list(new.values())) if new else record
+        added = await _bounded(lambda place: self._take_in(record, *place, known), new)
+        return await self._add_rows(record, added) if added else record
+
+    async def _take_in(self, record: ContainerRecord, path: str, incoming: Incoming, known: Mapping[str, str]) -> ContainerFile:
+        return self._row(record, path, await self._put_content(record, incoming.chunks(), known, limits.FILE_BYTES_MAX))
 
     async def _copy_in(self, record: ContainerRecord, files: Sequence[File]) -> ContainerRecord:
         rows = await self._store.files(record)

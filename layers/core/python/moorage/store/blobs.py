@@ -142,16 +142,6 @@ class Blobs:
         finally:
             body.close()
 
-    async def size(self, key: str) -> int | None:
-        """The object's length in bytes; None if there is none."""
-        try:
-            length: int = (await self._call(self.client.head_object, Key=key))["ContentLength"]
-        except ClientError as error:
-            if error.response["Error"]["Code"] in _MISSING:
-                return None
-            raise
-        return length
-
     async def copy(self, source: str, target: str) -> None:
         """Copy inside the bucket, on S3's side (up to 5 GB)."""
         try:

@@ -15,9 +15,13 @@ output items of a running response         ``SK`` begins with ``DONE#``         
 start a step or a tool call                ``SK=AT#<step>`` or ``AT#<step>#<call>``             UpdateItem
 responses that the loop still owes an end  ``GSI1PK=INFLIGHT``                                  Query on GSI1
 a file, container, conversation, upload    ``PK=T#t#<K>#id``, ``SK=META``                       GetItem
-a tenant's files, containers ...           ``GSI1PK=T#t#<K>S``, ``GSI1SK=<created>#<id>``       Query on GSI1 + BatchGet
+a tenant's files, containers ...           ``GSI1PK=T#t#L#<kind>``, ``GSI1SK=<created>#<id>``   Query on GSI1 + BatchGet
 a container's files                        ``PK=T#t#C#id``, ``SK`` begins with ``FILE#``        Query
-containers due to expire                   ``GSI1PK=ALIVE``                                     Query on GSI1
+containers due to expire                   ``GSI1PK=ALIVE``, ``GSI1SK`` up to now               Query on GSI1 + BatchGet
+files, uploads, inputs due to end          ``GSI1PK=DUE#<kind>``, ``GSI1SK`` up to now          Query on GSI1 + BatchGet
+a conversation's items                     ``PK=T#t#V#id``, ``SK`` begins with ``BATCH#``       Query
+append to a conversation                   ``SK=BATCH#n``, ``META`` counts n, ``SOURCE#resp``   TransactWriteItems
+what an input item's URL gave              ``PK=T#t#I#id``, ``SK=URL#<hash>``                   GetItem
 an API key                                 ``PK=K#<sha256>``, ``SK=META``                       GetItem
 a proxy credential's container             ``PK=P#<sha256>``, ``SK=META``                       GetItem
 a container's policy and secrets           ``PK=T#t#C#id``, ``SK`` from ``EGRESS#POLICY`` on    Query
@@ -223,6 +227,11 @@ def conversation_object(tenant_id: str, conversation_id: str, name: str) -> str:
 def input_item(tenant_id: str, item_id: str) -> str:
     """What the URLs of an input item gave is kept under the item's id."""
     return f"T#{tenant_id}#I#{item_id}"
+
+
+def input_url(name: str) -> str:
+    """Sort key of what one URL of an input item gave."""
+    return f"URL#{name}"
 
 
 def input_objects(tenant_id: str, item_id: str) -> str:

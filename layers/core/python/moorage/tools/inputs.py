@@ -19,7 +19,7 @@ from moorage import limits
 from moorage.errors import ApiError, bad_request
 from moorage.sandbox.containers import Incoming
 from moorage.store import keys, schema
-from moorage.store.blobs import Blobs
+from moorage.store.blobs import Blob, Blobs
 from moorage.store.containers import WORKSPACE
 from moorage.store.files import Clock, Files, file_name, free_name
 from moorage.store.table import Table
@@ -140,22 +140,25 @@ class Inputs:
             for part in _media(item):
                 if part["type"] == "input_file":
                     source = await self._source(tenant_id, item, part)
-                    staged.append(Incoming(_free(source.filename, taken), source.chunks))
+                    staged.append(Incoming(_free(source.filename, taken), source.sha256, source.chunks))
         return staged
 
     async def forget(self, tenant_id: str, items: Iterable[Item]) -> None:
         for item in items:
             if any("file_url" in part for part in _media(item)):
-                await self._blobs.delete_prefix(keys.input_objects(tenant_id, item["id"]))
-                await self._table.delete(keys.input_item(tenant_id, item["id"]), keys.PURGE)
+                await self._erase(tenant_id, item["id"])
 
     async def purge_due(self, now: float) -> int:
         entries = await self._table.query(keys.due_list(KIND), up_to=keys.due(int(now), "~"), index=schema.INDEX)
         records = await self._table.get_many((entry["PK"], entry["SK"]) for entry in entries)
         for record in records:
-            await self._blobs.delete_prefix(keys.input_objects(record["tenant_id"], record["item_id"]))
-            await self._table.delete(record["PK"], record["SK"])
+            await self._erase(record["tenant_id"], record["item_id"])
         return len(records)
+
+    async def _erase(self, tenant_id: str, item_id: str) -> None:
+        await self._blobs.delete_prefix(keys.input_objects(tenant_id, item_id))
+        pk = keys.input_item(tenant_id, item_id)
+        await self._table.write_many(deletes=[(pk, record["SK"]) for record in await self._table.query(pk)])
 
     async def _resolved(self, tenant_id: str, item: Item, has_container: bool) -> Item:
         field = _field(item)
@@ -182,25 +185,27 @@ class Inputs:
         filename = part.get("filename")
         if "file_id" in part:
             file = await self._files.get(tenant_id, part["file_id"], param="input")
-            return _Source(filename or file.filename, file.bytes, lambda: self._files.content(file))
+            return _Source(filename or file.filename, file.bytes, file.sha256, lambda: self._files.content(file))
         if "file_url" in part:
             url = part["file_url"]
-            key, size = await self._fetched(tenant_id, item["id"], url)
+            blob = await self._fetched(tenant_id, item["id"], url)
             name = filename or unquote(urlsplit(url).path.rsplit("/", 1)[-1])
-            return _Source(name or "file", size, lambda: self._blobs.get_stream(key))
+            return _Source(name or "file", blob.bytes, blob.sha256, lambda: self._blobs.get_stream(blob.key))
         content, media_type = _decoded(part["file_data"])
-        return _Source(filename or "file", len(content), lambda: _once(content), media_type)
+        sha256 = hashlib.sha256(content).hexdigest()
+        return _Source(filename or "file", len(content), sha256, lambda: _once(content), media_type)
 
-    async def _fetched(self, tenant_id: str, item_id: str, url: str) -> tuple[str, int]:
-        """Where the URL's content lies, and its size; it is fetched if it does not lie there yet."""
-        key = keys.input_objects(tenant_id, item_id) + hashlib.sha256(url.encode()).hexdigest()[:32]
-        size = await self._blobs.size(key)
-        if size is not None:
-            return key, size
+    async def _fetched(self, tenant_id: str, item_id: str, url: str) -> Blob:
+        """What the URL gave; it is fetched if that was not done for this item yet."""
+        pk, name = keys.input_item(tenant_id, item_id), hashlib.sha256(url.encode()).hexdigest()[:32]
+        key = keys.input_objects(tenant_id, item_id) + name
+        record = await self._table.get(pk, keys.input_url(name))
+        if record is not None:
+            return Blob(key, record["bytes"], record["sha256"])
         due_at = int(self._clock()) + self._retention_seconds
         await self._table.put(
             {
-                "PK": keys.input_item(tenant_id, item_id),
+                "PK": pk,
                 "SK": keys.PURGE,
                 "GSI1PK": keys.due_list(KIND),
                 "GSI1SK": keys.due(due_at, item_id),
@@ -213,13 +218,15 @@ class Inputs:
                 blob = await self._blobs.put_stream(key, download.chunks, bytes_max=limits.INPUT_FILE_BYTES_MAX)
         except FetchError as error:
             raise bad_request(f"Could not fetch '{url[:200]}': {error}.", param="input", code="invalid_file_url") from error
-        return key, blob.bytes
+        await self._table.put({"PK": pk, "SK": keys.input_url(name), "bytes": blob.bytes, "sha256": blob.sha256})
+        return blob
 
 
 @dataclass(frozen=True, slots=True)
 class _Source:
     filename: str
     size: int
+    sha256: str
     chunks: Callable[[], AsyncIterator[bytes]]
     media_type: str = ""
     """As the client gave it; empty if it gave none."""
