@@ -225,7 +225,7 @@ ERRORS_IN_STREAMS: dict[str, tuple[Kind, bytes, str, bool]] = {
     "Anthropic invalid": (
         ANTHROPIC,
         sse([("error", json.dumps({"type": "error", "error": {"type": "invalid_request_error", "message": "m"}}))]),
-        "invalid_request_error",
+        "invalid_prompt",
         False,
     ),
     "Bedrock throttles": (
@@ -243,7 +243,7 @@ ERRORS_IN_STREAMS: dict[str, tuple[Kind, bytes, str, bool]] = {
     "Bedrock refuses": (
         CONVERSE,
         aws_frame({"message": "m"}, message_type="exception", exception_type="validationException"),
-        "validationException",
+        "invalid_prompt",
         False,
     ),
 }

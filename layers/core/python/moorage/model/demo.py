@@ -124,7 +124,7 @@ class Demo:
 def _error(failure: Failure) -> UpstreamError:
     return UpstreamError(
         f"The script asked for an upstream failure with status {failure.status}.",
-        code="rate_limit_exceeded" if failure.status == 429 else "server_error" if failure.status >= 500 else "invalid_request",
+        code="rate_limit_exceeded" if failure.status == 429 else "server_error" if failure.status >= 500 else "invalid_prompt",
         status=failure.status,
         is_retryable=failure.status == 429 or failure.status >= 500,
         retry_after_seconds=failure.retry_after_seconds,

@@ -168,7 +168,6 @@ def refusal(status: int, headers: Mapping[str, str], body: Any, *, secrets: tupl
         return UpstreamError(
             f"The model upstream refused this deployment's credentials (HTTP {status}). The operator has to check the key that "
             "models.toml refers to, and the account's access to the model.",
-            code="upstream_credentials_refused",
             status=status,
             is_retryable=False,
         )
@@ -194,7 +193,7 @@ def refusal(status: int, headers: Mapping[str, str], body: Any, *, secrets: tupl
         )
     return UpstreamError(
         message or f"The model upstream refused the request (HTTP {status}).",
-        code=code or ("model_not_found" if status == 404 else "invalid_request"),
+        code=_published(code, "model_not_found" if status == 404 else "invalid_prompt"),
         status=status,
         param=found.get("param") if isinstance(found.get("param"), str) else None,
         is_retryable=False,
@@ -213,10 +212,47 @@ def error_in_stream(payload: Mapping[str, Any], *, secrets: tuple[str, ...] = ()
         code = "rate_limit_exceeded"
     elif is_passing:
         code = "server_error"
+    else:
+        code = _published(code, "invalid_prompt")
     param = payload.get("param")
     return UpstreamError(
         message, code=code, param=param if isinstance(param, str) else None, is_retryable=bool(is_throttle or is_passing)
     )
+
+
+_CODES: Final = frozenset(
+    {
+        "server_error",
+        "rate_limit_exceeded",
+        "invalid_prompt",
+        "insufficient_quota",
+        "context_length_exceeded",
+        "model_not_found",
+        "data_residency_mismatch",
+        "bio_policy",
+        "misalignment_policy_violation",
+        "invalid_image",
+        "invalid_image_format",
+        "invalid_base64_image",
+        "invalid_image_url",
+        "image_too_large",
+        "image_too_small",
+        "image_parse_error",
+        "image_content_policy_violation",
+        "invalid_image_mode",
+        "image_file_too_large",
+        "unsupported_image_media_type",
+        "empty_image_file",
+        "failed_to_download_image",
+        "image_file_not_found",
+    }
+)
+"""``response.error.code``: the SDK's ``ResponseError``, and three that the live API uses besides."""
+
+
+def _published(code: str, otherwise: str) -> str:
+    """Upstreams have codes of their own; clients parse the published ones. The upstream's message says the rest."""
+    return code if code in _CODES else otherwise
 
 
 def broken(detail: str) -> UpstreamError:
