@@ -145,6 +145,10 @@ class MockUpstream:
         """Queue replies, for one model or for all."""
         self._replies.setdefault(model, deque()).extend(replies)
 
+    def forget(self) -> None:
+        """Drop the replies that are still queued."""
+        self._replies.clear()
+
     def __enter__(self) -> "MockUpstream":
         self._thread.start()
         while not self._server.started:  # The socket listens as soon as this is set; it takes milliseconds.

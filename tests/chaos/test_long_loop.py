@@ -1,0 +1,55 @@
+"""Two thousand rounds: the loop continues in successor executions before a history grows too long, and loses nothing."""
+
+import time
+from pathlib import Path
+from typing import Any
+
+import boto3
+import pytest
+
+from moorage import limits
+from tests.stack import SHELL, Stack, assert_well_formed, raw_events, say, script
+
+ROUNDS = 2_000
+MISFIT = {"call": {"name": "shell", "arguments": {"commands": 7}}}
+"""A call that the loop itself answers: a round without a container, so that the loop alone is driven."""
+
+
+@pytest.mark.timeout(1500)
+def test_two_thousand_rounds_end_well(tmp_path: Path) -> None:
+    stack = Stack(tmp_path / "state").start()
+    try:
+        tools: Any = [SHELL]
+        client = stack.client()
+        queued = client.responses.create(
+            model="demo", input=script({"repeat": {"times": ROUNDS, "step": MISFIT}}, say("The end.")), tools=tools, background=True
+        )
+        while (ended := client.responses.retrieve(queued.id)).status in ("queued", "in_progress"):
+            time.sleep(2)
+        assert (ended.status, ended.output_text, len(ended.output)) == ("completed", "The end.", 2 * ROUNDS + 1)
+        with stack.http() as http, http.stream(
+            "GET", f"/responses/{queued.id}", params={"stream": "true", "include_obfuscation": "false"}
+        ) as answer:
+            assert_well_formed(raw_events(answer.iter_lines()))
+        assert executions_of(stack, queued.id) == -(-(ROUNDS + 1) // limits.EXECUTION_ROUNDS_MAX)
+    finally:
+        assert stack.stop() == 0
+
+
+def executions_of(stack: Stack, response_id: str) -> int:
+    """How many executions ran the response."""
+    machines = boto3.client(
+        "stepfunctions",
+        endpoint_url=stack.emulator_endpoint(),
+        region_name="us-east-1",
+        aws_access_key_id="test",
+        aws_secret_access_key="test",
+    )
+    arn = "arn:aws:states:us-east-1:000000000000:stateMachine:moorage-agent-loop"
+    names = [
+        execution["name"]
+        for page in machines.get_paginator("list_executions").paginate(stateMachineArn=arn)
+        for execution in page["executions"]
+    ]
+    machines.close()
+    return sum(name.startswith(response_id) for name in names)

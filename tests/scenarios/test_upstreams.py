@@ -1,0 +1,109 @@
+"""A model provider that refuses, is down, hangs, answers garbage or stops: what the client gets, and what stays undisturbed."""
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import openai
+import pytest
+
+from tests.stack import SHELL, Stack, assert_well_formed, outputs, raw_events
+from tests.upstream import MockUpstream, Reply, broken, called_shell, garbage, hung, refused, said
+
+TOOLS: Any = [SHELL]
+
+
+@pytest.fixture(scope="module")
+def upstream() -> Iterator[MockUpstream]:
+    with MockUpstream() as running:
+        yield running
+
+
+@pytest.fixture(scope="module", params=["chat_completions", "openai_responses"])
+def real_stack(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory, upstream: MockUpstream
+) -> Iterator[Stack]:
+    """A stack whose model is the mock upstream, set up as a user would: by variables alone."""
+    state_dir = Path(tmp_path_factory.mktemp(request.param))
+    models = state_dir / "models.toml"
+    models.write_text(
+        f"""
+[[models]]
+name = "served"
+provider = "{request.param}"
+base_url = "{upstream.url}"
+idle_seconds = 0.5
+"""
+    )
+    running = Stack(state_dir, {"MOORAGE_MODELS_FILE": str(models)}).start()
+    yield running
+    assert running.stop() == 0
+
+
+def test_the_shell_loop_runs_on_a_real_protocol(real_stack: Stack, upstream: MockUpstream) -> None:
+    upstream.plays(called_shell("echo from the shell"), said("Done."))
+    response = real_stack.client().responses.create(model="served", input="go", tools=TOOLS)
+    assert outputs(response.output) == [[("from the shell\n", "", 0)]]
+    assert (response.output_text, response.status) == ("Done.", "completed")
+    assert response.usage is not None
+    assert (response.usage.input_tokens, response.usage.output_tokens) == (22, 14), "two steps add up"
+
+
+def test_a_busy_upstream_is_asked_again_after_the_time_it_names(real_stack: Stack, upstream: MockUpstream) -> None:
+    upstream.plays(refused(429, "slow down", retry_after=0.2), said("Now."))
+    assert real_stack.client().responses.create(model="served", input="go").output_text == "Now."
+
+
+def test_an_upstream_that_refuses_for_good_gives_its_reason(real_stack: Stack, upstream: MockUpstream) -> None:
+    upstream.plays(refused(400, "This model's maximum context length is 10 tokens.", code="context_length_exceeded"))
+    with pytest.raises(openai.BadRequestError, match="maximum context length") as refusal:
+        real_stack.client().responses.create(model="served", input="go")
+    assert refusal.value.code == "context_length_exceeded"
+
+
+@pytest.mark.parametrize(
+    ("what", "replies"),
+    [
+        ("garbage", [garbage()] * 8),
+        ("errors without end", [refused(500)] * 8),
+        ("silence", [hung()] * 8),
+    ],
+)
+def test_an_upstream_that_fails_ends_the_stream_with_an_error_and_a_failed_response(
+    real_stack: Stack, upstream: MockUpstream, what: str, replies: list[Reply]
+) -> None:
+    upstream.plays(*replies)
+    body = {"model": "served", "input": "go", "stream": True}
+    with real_stack.http() as http, http.stream("POST", "/responses", json=body) as answer:
+        events = raw_events(answer.iter_lines())
+    assert [event["type"] for event in events[-2:]] == ["error", "response.failed"], what
+    assert events[-1]["response"]["error"]["message"] == events[-2]["error"]["message"]
+    assert_well_formed(events)
+    with real_stack.http() as http:
+        assert http.get(f"/responses/{events[0]['response']['id']}").json()["status"] == "failed"
+    upstream.forget()
+    upstream.plays(said("Fine again."))
+    assert real_stack.client().responses.create(model="served", input="go").output_text == "Fine again."
+
+
+def test_a_stream_that_breaks_in_the_middle_is_closed_and_asked_again(real_stack: Stack, upstream: MockUpstream) -> None:
+    upstream.plays(broken(after=7), said("Whole."))
+    body = {"model": "served", "input": "go", "stream": True}
+    with real_stack.http() as http, http.stream("POST", "/responses", json=body) as answer:
+        events = raw_events(answer.iter_lines())
+    assert_well_formed(events)
+    output = events[-1]["response"]["output"]
+    assert [(item["status"], item["content"][0]["text"]) for item in output][-1] == ("completed", "Whole.")
+    assert [item["status"] for item in output] == ["incomplete", "completed"]
+    second = upstream.requests[-1].body
+    assert "cut off" not in str(second), "what was left open is not shown to the model"
+
+
+def test_an_upstream_that_is_down_is_a_server_error(stack: Stack, tmp_path: Path) -> None:
+    down = Stack(tmp_path / "down", {"MOORAGE_UPSTREAM_URL": "http://127.0.0.1:9/v1", "MOORAGE_UPSTREAM_MODEL": "m"}).start()
+    try:
+        with pytest.raises(openai.InternalServerError) as failure:
+            down.client().responses.create(model="m", input="go")
+        assert failure.value.status_code == 502
+    finally:
+        assert down.stop() == 0
