@@ -39,6 +39,23 @@ class MemoryTable:
         self._check()
         return self.records.pop((pk, sk), None)
 
+    async def update(
+        self,
+        pk: str,
+        sk: str,
+        *,
+        set: Mapping[str, Any],
+        remove: Iterable[str] = (),
+        condition: Mapping[str, Any],
+    ) -> Record:
+        self._check()
+        record = self.records.get((pk, sk))
+        if record is None or any(record.get(key) != value for key, value in condition.items()):
+            raise ConditionFailed(record)
+        kept = {key: value for key, value in record.items() if key not in tuple(remove)}
+        self.records[pk, sk] = {**kept, **set}
+        return self.records[pk, sk]
+
     async def write_many(self, puts: Iterable[Record] = (), deletes: Iterable[tuple[str, str]] = ()) -> None:
         self._check()
         for record in puts:
@@ -55,8 +72,11 @@ class MemoryTable:
         up_to: str | None = None,
         descending: bool = False,
         limit: int | None = None,
+        index: str | None = None,
     ) -> list[Record]:
         self._check()
+        if index is not None:
+            return [record for record in self.records.values() if record.get("GSI1PK") == pk][:limit]
         found = [
             record
             for (partition, sort), record in sorted(self.records.items(), reverse=descending)
@@ -85,3 +105,19 @@ class FakeKeys:
         if made_for != dict(context):
             raise PermissionError("the encryption context does not match")
         return plaintext
+
+
+class FakeEcs:
+    """One service's desired count, and how often it was set."""
+
+    def __init__(self) -> None:
+        self.desired = 0
+        self.updates: list[int] = []
+
+    def describe_services(self, *, cluster: str, services: list[str]) -> dict[str, Any]:
+        assert (cluster, services) == ("cluster", ["proxy"])
+        return {"services": [{"desiredCount": self.desired}]}
+
+    def update_service(self, *, cluster: str, service: str, desiredCount: int) -> None:
+        self.desired = desiredCount
+        self.updates.append(desiredCount)

@@ -1,11 +1,14 @@
 """Opening, renewing and closing a container's way out, and the proxy's view of it."""
 
 import asyncio
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, replace
 from pathlib import Path
+from typing import TYPE_CHECKING, cast
 
 import pytest
 from moorage.egress.ca import CERTIFICATE_FILE, ensure_ca, ensure_sealed_ca, open_ca
+from moorage.egress.fleet import ProxyFleet
 from moorage.egress.grants import Grant, Grants, PolicyUnavailable
 from moorage.egress.policy import Policy
 from moorage.egress.secrets import DomainSecret
@@ -14,7 +17,10 @@ from moorage.egress.store import EgressStore, Entry
 from moorage.errors import ApiError
 from moorage.settings import Settings
 
-from tests.egress.fakes import FakeKeys, MemoryTable
+from tests.egress.fakes import FakeEcs, FakeKeys, MemoryTable
+
+if TYPE_CHECKING:
+    from mypy_boto3_ecs import ECSClient
 
 SETTINGS = Settings(table_name="t", bucket_name="b", allowed_egress_domains=("*.example.com",), egress_proxy="unix:/p/s")
 SECRET = DomainSecret("API_KEY", "api.example.com", "sk-live-0123456789")
@@ -26,7 +32,9 @@ class World:
         self.table = MemoryTable()
         self.keys = FakeKeys()
         self.seconds = 1000.0
-        self.egress = Egress(self.table.as_table(), self.keys, SETTINGS, lambda: int(self.seconds))
+        self.ecs = FakeEcs()
+        fleet = ProxyFleet(cast("ECSClient", self.ecs), "cluster/proxy", ThreadPoolExecutor(1))
+        self.egress = Egress(self.table.as_table(), self.keys, SETTINGS, lambda: int(self.seconds), fleet)
         self.grants = Grants(EgressStore(self.table.as_table()), self.keys, ceiling(SETTINGS), lambda: self.seconds)
 
     async def seen_by_proxy(self, username: str, password: str) -> Grant | None:
@@ -89,6 +97,40 @@ async def test_renewing_keeps_the_placeholders_and_ends_the_old_credential() -> 
     assert (new.placeholders, new.password != old.password) == (old.placeholders, True)
     assert await world.seen_by_proxy("cntr_1", old.password) is None
     assert await world.seen_by_proxy("cntr_1", new.password) is not None
+
+
+async def test_a_paused_container_loses_its_credential_and_nothing_else() -> None:
+    world = World()
+    opened = await world.egress.open("t1", "cntr_1", POLICY, (SECRET,))
+    running = await world.egress.renew("t1", "cntr_1")
+    assert opened is not None
+    assert running is not None
+    await world.egress.pause("t1", "cntr_1")
+    await world.egress.pause("t1", "cntr_1")
+    assert await world.seen_by_proxy("cntr_1", running.password) is None
+    assert await world.seen_by_proxy("cntr_1", "") is None
+    again = await world.egress.renew("t1", "cntr_1")
+    assert again is not None
+    assert again.placeholders == opened.placeholders
+    assert await world.seen_by_proxy("cntr_1", again.password) is not None
+
+
+async def test_the_proxy_runs_while_a_sandbox_may_use_it() -> None:
+    world = World()
+    await world.egress.open("t1", "cntr_1", POLICY)
+    await world.egress.settle_fleet()
+    assert world.ecs.updates == []
+    for container in ("cntr_1", "cntr_1"):
+        await world.egress.renew("t1", container)
+    await world.egress.settle_fleet()
+    assert world.ecs.updates == [1]
+    await world.egress.pause("t1", "cntr_1")
+    await world.egress.settle_fleet()
+    assert world.ecs.updates == [1, 0]
+    await world.egress.renew("t1", "cntr_1")
+    await world.egress.close("t1", "cntr_1")
+    await world.egress.settle_fleet()
+    assert world.ecs.updates == [1, 0, 1, 0]
 
 
 async def test_closing_leaves_nothing_but_the_log() -> None:

@@ -41,6 +41,8 @@ class Settings:
     egress_ca: str | None = None
     """A file with the proxy's CA certificate, for the sandboxes to trust. None: the CA is kept in the table, sealed under
     ``egress_key``, and made there when it is first needed."""
+    egress_service: str | None = None
+    """``<cluster>/<service>`` of the proxy on ECS, which is started and stopped as sandboxes need it. None: it always runs."""
     egress_ports: tuple[int, ...] = (80, 443)
     """Ports that containers may reach; ``MOORAGE_EGRESS_PORTS`` adds to 80 and 443."""
     egress_own_networks: tuple[str, ...] = ()
@@ -74,6 +76,7 @@ class Settings:
             egress_proxy=env.get("MOORAGE_EGRESS_PROXY") or None,
             egress_key=env.get("MOORAGE_EGRESS_KEY") or None,
             egress_ca=env.get("MOORAGE_EGRESS_CA") or None,
+            egress_service=env.get("MOORAGE_EGRESS_SERVICE") or None,
             egress_ports=_ports(env, "MOORAGE_EGRESS_PORTS"),
             egress_own_networks=_networks(env, "MOORAGE_EGRESS_OWN_NETWORKS"),
             egress_allowed_networks=_networks(env, "MOORAGE_EGRESS_ALLOWED_NETWORKS"),

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from moorage.egress.ca import ensure_sealed_ca
+from moorage.egress.fleet import ProxyFleet
 from moorage.egress.policy import Policy, Reason, sentence, validate_request_policy
 from moorage.egress.secrets import (
     DataKey,
@@ -57,12 +58,20 @@ def credential_sha256(password: str) -> str:
 
 
 class Egress:
-    def __init__(self, table: Table, keys: KeyService | None, settings: Settings, clock: Callable[[], int]) -> None:
-        """``keys`` None: this deployment seals no secrets. ``clock`` gives Unix seconds."""
+    def __init__(
+        self,
+        table: Table,
+        keys: KeyService | None,
+        settings: Settings,
+        clock: Callable[[], int],
+        fleet: ProxyFleet | None = None,
+    ) -> None:
+        """``keys`` None: this deployment seals no secrets. ``clock`` gives Unix seconds. ``fleet`` None: the proxy always runs."""
         self.store = EgressStore(table)
         self._keys = keys
         self._settings = settings
         self._clock = clock
+        self._fleet = fleet
         self._ca_pem = ""
 
     def validate(
@@ -119,12 +128,29 @@ class Egress:
 
     async def renew(self, tenant_id: str, container_id: str, *, password: str | None = None) -> EgressGrant | None:
         """A fresh credential for a new sandbox of the same container, with the policy and the placeholders it had; None if it has
-        no network. The old sandbox's credential ends.
+        no network. The old sandbox's credential ends. The proxy is started if it rests.
 
         ``password`` is for a start that may have to be repeated: with the same one, a sandbox that is on its way keeps its own.
         """
         grant = await self.store.load(tenant_id, container_id)
-        return None if grant is None else await self._issue(grant, password)
+        if grant is None:
+            return None
+        issued = await self._issue(replace(grant, is_live=True), password)
+        if self._fleet is not None:
+            await self._fleet.set_wanted(True)
+        return issued
+
+    async def pause(self, tenant_id: str, container_id: str) -> None:
+        """The container's sandbox has stopped: its credential ends, its policy and its placeholders stay for :meth:`renew`."""
+        await self.store.pause(tenant_id, container_id)
+
+    async def settle_fleet(self) -> None:
+        """Have the proxy run or rest as the running sandboxes need it. To be called about once a minute.
+
+        A sandbox that starts just as the proxy is put to rest wakes it again by itself or, at the latest, by the next call.
+        """
+        if self._fleet is not None:
+            await self._fleet.set_wanted(await self.store.is_any_live())
 
     async def _issue(self, grant: GrantRecord, password: str | None = None) -> EgressGrant:
         password = password or random.token_urlsafe(32)

@@ -6,6 +6,7 @@ which repeats the credential's hash: an old credential ends with the next write 
 """
 
 from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
@@ -29,6 +30,8 @@ class GrantRecord:
     """Unix seconds; the records' TTL."""
     wrapped_key: bytes | None = field(default=None, repr=False)
     secrets: tuple[SealedSecret, ...] = ()
+    is_live: bool = False
+    """A sandbox may use it now."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,6 +92,26 @@ class EgressStore:
         await self._table.put(_policy_record(pk, grant))
         await self._forget_credentials(record for record in stale if record.get("credential_sha256") != grant.credential_sha256)
 
+    async def pause(self, tenant_id: str, container_id: str) -> None:
+        """End the credential and keep the rest, for a sandbox that has stopped; harmless where there is none."""
+        pk = keys.container(tenant_id, container_id)
+        stale = await self._table.get(pk, keys.EGRESS_POLICY)
+        if stale is None or not stale["credential_sha256"]:
+            return
+        with suppress(ConditionFailed):  # Somebody renewed it in this moment: then it is not ours to end.
+            await self._table.update(
+                pk,
+                keys.EGRESS_POLICY,
+                set={"credential_sha256": ""},
+                remove=("GSI1PK", "GSI1SK"),
+                condition={"version": stale["version"]},
+            )
+            await self._forget_credentials([stale])
+
+    async def is_any_live(self) -> bool:
+        """May any sandbox of this deployment use the proxy now?"""
+        return bool(await self._table.query(keys.EGRESS_LIVE, index="GSI1", limit=1))
+
     async def delete(self, tenant_id: str, container_id: str) -> None:
         """End a container's permission; its log stays. The policy goes first."""
         pk = keys.container(tenant_id, container_id)
@@ -98,7 +121,7 @@ class EgressStore:
         await self._forget_credentials(stale)
 
     async def _forget_credentials(self, records: Iterable[Record]) -> None:
-        hashes = [record["credential_sha256"] for record in records if "credential_sha256" in record]
+        hashes = [record["credential_sha256"] for record in records if record.get("credential_sha256")]
         await self._table.write_many(deletes=[(keys.egress_credential(digest), keys.META) for digest in hashes])
 
     async def holder(self, credential_sha256: str) -> tuple[str, str] | None:
@@ -120,6 +143,7 @@ class EgressStore:
             expires_at=policy["ttl"],
             wrapped_key=policy["wrapped_key"],
             secrets=tuple(_sealed(record) for record in sealed),
+            is_live="GSI1PK" in policy,
         )
 
     async def _records(self, pk: str) -> list[Record]:
@@ -183,7 +207,9 @@ class EgressStore:
 
 
 def _policy_record(pk: str, grant: GrantRecord) -> Record:
+    live = {"GSI1PK": keys.EGRESS_LIVE, "GSI1SK": pk} if grant.is_live else {}
     return {
+        **live,
         "PK": pk,
         "SK": keys.EGRESS_POLICY,
         "credential_sha256": grant.credential_sha256,

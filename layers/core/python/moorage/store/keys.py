@@ -172,6 +172,8 @@ EGRESS_SEALED_PREFIX: Final = "EGRESS#SEALED#"
 EGRESS_LOG_PREFIX: Final = "EGRESS#LOG#"
 EGRESS_OPERATOR_SECRETS: Final = "EGRESS#SECRETS"
 """Partition of the operator's named secrets; the sort key is the name."""
+EGRESS_LIVE: Final = "EGRESS"
+"""``GSI1PK`` of the policies that a running sandbox may use."""
 EGRESS_CA: Final = "EGRESS#CA"
 """Partition of the deployment's CA (``SK=META``): the certificate in clear, its key sealed."""
 
