@@ -79,7 +79,7 @@ TREE_DEPTH_MAX = 100
 UPLOAD_PREFIX = ".moorage-upload-"
 RESULT_CHARS_MAX = 100_000
 
-EXEC_ID = re.compile(r"[A-Za-z0-9_.:-]{1,200}\Z")
+EXEC_ID = re.compile(r"[^\x00-\x1f\x7f]{1,200}\Z")
 MARKER = "\n… {count} chars truncated; full output: {path} …\n"
 
 
@@ -261,8 +261,7 @@ class Spool:
 
     def __init__(self, directory: str, name: str, bytes_max: int) -> None:
         self._directory = directory
-        self._name = name.replace(":", "_") + ".log"
-        self.path = os.path.join(directory, self._name)
+        self.path = os.path.join(directory, f"{file_name(name)}.log")
         self._left = bytes_max
         self._fd: Optional[int] = None
 
@@ -291,6 +290,12 @@ class Spool:
             self.remove()
             self._fd = os.open(self.path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o644)
         return self._fd
+
+
+def file_name(exec_id: str) -> str:
+    """The id itself if it can be a file's name, else one that no other id has."""
+    plain = re.sub(r"[^A-Za-z0-9_-]", "_", exec_id)
+    return plain if plain == exec_id else f"{plain[:100]}-{hashlib.sha256(exec_id.encode()).hexdigest()[:12]}"
 
 
 # --- Processes --------------------------------------------------------------------------------------------------------------
@@ -401,6 +406,21 @@ def members(leader: int, pipe_inodes: Tuple[int, ...]) -> List[int]:
 
 def members_as(uid: int, leader: int, pipe_inodes: Tuple[int, ...]) -> List[int]:
     """The same, seen by the commands' user: without CAP_SYS_PTRACE even root may not look at others' descriptors."""
+    return [int(word) for word in done_as(uid, lambda: " ".join(map(str, members(leader, pipe_inodes)))).split()]
+
+
+def kill_all_of(uid: int) -> None:
+    """Kill every process that this user may kill: its own."""
+
+    def kill() -> str:
+        os.kill(-1, signal.SIGKILL)
+        return ""
+
+    done_as(uid, kill)
+
+
+def done_as(uid: int, action: Callable[[], str]) -> str:
+    """What ``action`` returns when a child of ours does it as another user; empty if it fails."""
     reading, writing = os.pipe()
     child = os.fork()
     if child == 0:
@@ -408,15 +428,15 @@ def members_as(uid: int, leader: int, pipe_inodes: Tuple[int, ...]) -> List[int]
             os.setgroups([])
             os.setresgid(uid, uid, uid)
             os.setresuid(uid, uid, uid)
-            os.write(writing, " ".join(map(str, members(leader, pipe_inodes))).encode())
+            os.write(writing, action().encode())
         finally:
             os._exit(0)
     os.close(writing)
     with os.fdopen(reading, "rb") as file:
-        found = [int(word) for word in file.read().split()]
+        answer = file.read().decode()
     with contextlib.suppress(ChildProcessError):
         os.waitpid(child, 0)
-    return [pid for pid in found if pid != child]
+    return answer
 
 
 def _belongs(pid: int, leader: int, pipe_inodes: Tuple[int, ...]) -> bool:
@@ -492,6 +512,7 @@ class Exec:
         self._flush_timer: Optional[asyncio.TimerHandle] = None
         self._timeout_timer: Optional[asyncio.TimerHandle] = None
         self._killed_as: Optional[str] = None
+        self._is_settled = False
         self._on_finished: Callable[[], None] = lambda: None
         self._kill: Callable[[], None] = lambda: None
         self.stdin: Optional[Stdin] = None
@@ -510,9 +531,13 @@ class Exec:
         self.transcript.started()
         self._timeout_timer = self._loop.call_later(self._timeout_ms / 1000, self.kill, "timeout")
 
+    def settle(self) -> None:
+        """Its process has ended; only output is still awaited. From now on it can be neither killed nor timed out."""
+        self._is_settled = True
+
     def kill(self, outcome: str) -> bool:
         """End it early as ``timeout`` or ``killed``; False if it has ended."""
-        if self.is_finished:
+        if self._is_settled or self.is_finished:
             return False
         if self._killed_as is None:
             self._killed_as = outcome
@@ -629,6 +654,7 @@ class ShellRun:
 
     def _shell_ended(self, exit_code: int) -> None:
         self._exit_code = exit_code
+        self._exec.settle()
         for pipe in self._pipes:
             pipe.drain()
         self._maybe_finish()
@@ -852,7 +878,9 @@ class Execs:
             if not record.is_finished:
                 record.output("stderr", notice.encode())
                 record.kill("killed")
-        if os.getpid() == 1:
+        if self.processes.other_uid is not None:
+            kill_all_of(self.processes.other_uid)
+        elif os.getpid() == 1:
             with contextlib.suppress(ProcessLookupError):
                 os.kill(-1, signal.SIGKILL)
 

@@ -111,6 +111,22 @@ async def test_a_connection_torn_at_any_event_loses_nothing(client: ExecClient) 
         assert result_of([*seen]) == Result("1\n2\n3\n4\n5\n6\n", "", "exit", 7)
 
 
+async def test_any_text_can_be_an_id(client: ExecClient) -> None:
+    for exec_id in ("resp_1-call_2|fc_3/4?5#6 é%2F-0", "resp_1-call_2|fc_3/4?5#6 é%2F-1", "a:b"):
+        command = f"printf '%s' '{exec_id}' 0123456789"
+        events = await collect(client.exec(exec_id, command, timeout_ms=5_000, max_output_length=4))
+        assert await collect(client.attach(exec_id)) == events
+        last = events[-1]
+        assert isinstance(last, Ended)
+        assert Path(str(last.spool_path)).read_text() == f"{exec_id}0123456789"
+
+
+async def test_a_command_whose_shell_has_ended_can_no_longer_time_out(client: ExecClient) -> None:
+    """While the server waits for late output of a background process."""
+    result = await run(client, "sleep 5 & sleep 0.25; echo done", timeout_ms=300)
+    assert result == Result("done\n", "", "exit", 0)
+
+
 async def test_an_unknown_id_is_a_sandbox_that_is_gone(client: ExecClient) -> None:
     with pytest.raises(SandboxGone, match="started anew"):
         await collect(client.attach("exec_never"))
@@ -427,6 +443,19 @@ class TestAsRoot:
         assert (await run(client, "stat -c %u a a/b; echo more >> a/b; rm -r a")).stdout == f"{self.UID}\n" * 2
         await run(client, "mkdir -m 700 p; echo secret > p/f; chmod 600 p/f")
         assert await collect_bytes(client, "p/f") == b"secret\n"
+
+    async def test_a_full_disk_ends_background_processes_too(self) -> None:
+        with tempfile.TemporaryDirectory() as name:
+            os.chmod(name, 0o755)
+            with exec_server(Path(name), uid=self.UID, limits={"disk_bytes": 4_000_000}) as process:
+                async with ExecClient(process.handle) as client:
+                    await until_up(client)
+                    await run(client, "setsid sleep 81 >/dev/null 2>&1 &")
+                    result = await run(client, "for i in 1 2 3; do head -c 3M /dev/zero > f$i; done; sleep 30")
+                    assert (result.outcome, "81" in sleeping()) == ("killed", False)
+                    with pytest.raises(SandboxError, match="full"):
+                        await client.write_file("more", pieces(b"x"))
+                    await run(client, "rm f*")
 
     async def test_no_directory_is_given_away_because_it_was_asked_for(self, other: tuple[ExecClient, ServerProcess]) -> None:
         client, process = other

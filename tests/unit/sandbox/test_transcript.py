@@ -100,7 +100,7 @@ def test_a_reader_that_attaches_anywhere_gets_the_rest(arrivals: list[tuple[str,
 
 
 def test_a_spool_stops_at_its_bound_and_the_count_goes_on(tmp_path: Path) -> None:
-    transcript = exec_server.Transcript(10, exec_server.Spool(str(tmp_path), "exec:1", 1_000))
+    transcript = exec_server.Transcript(10, exec_server.Spool(str(tmp_path), "exec_1", 1_000))
     for _ in range(100):
         transcript.feed("stdout", b"x" * 100)
     transcript.finish("exit", 0)

@@ -11,6 +11,7 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from types import TracebackType
 from typing import Any, Final, Literal, Self
+from urllib.parse import quote
 
 import httpx
 
@@ -157,12 +158,12 @@ class ExecClient:
             "cwd": cwd,
             "stdin": has_stdin,
         }
-        async for line in self._lines("PUT", f"/v1/execs/{exec_id}", after, body):
+        async for line in self._lines("PUT", f"/v1/execs/{quote(exec_id, safe='')}", after, body):
             yield _exec_event(line)
 
     async def attach(self, exec_id: str, *, after: int = -1) -> AsyncGenerator[ExecEvent, None]:
         """The events of a known exec; :class:`SandboxGone` if the sandbox does not know it (it was started anew)."""
-        async for line in self._lines("GET", f"/v1/execs/{exec_id}", after, None):
+        async for line in self._lines("GET", f"/v1/execs/{quote(exec_id, safe='')}", after, None):
             yield _exec_event(line)
 
     async def python(
@@ -170,12 +171,12 @@ class ExecClient:
     ) -> AsyncGenerator[PythonEvent, None]:
         """Run ``code`` in the container's Python session; as idempotent as :meth:`exec`. Runs queue up one after the other."""
         body = {"code": code, "timeout_ms": timeout_ms, "max_output_length": max_output_length}
-        async for line in self._lines("PUT", f"/v1/python/{exec_id}", after, body):
+        async for line in self._lines("PUT", f"/v1/python/{quote(exec_id, safe='')}", after, body):
             yield _python_event(line)
 
     async def kill(self, exec_id: str) -> bool:
         """Kill the exec's processes; False if it had ended already or is unknown."""
-        response = await self._request("POST", f"/v1/execs/{exec_id}/kill")
+        response = await self._request("POST", f"/v1/execs/{quote(exec_id, safe='')}/kill")
         if response.status_code == httpx.codes.NOT_FOUND:
             return False
         _refuse_errors(response)
@@ -183,7 +184,9 @@ class ExecClient:
 
     async def write_stdin(self, exec_id: str, data: bytes, *, close: bool = False) -> None:
         """Feed an exec that was started with ``has_stdin``."""
-        response = await self._request("POST", f"/v1/execs/{exec_id}/stdin", params={"close": str(close).lower()}, content=data)
+        response = await self._request(
+            "POST", f"/v1/execs/{quote(exec_id, safe='')}/stdin", params={"close": str(close).lower()}, content=data
+        )
         _refuse_errors(response)
 
     async def list_files(self, root: str = "/mnt/data") -> FileListing:
