@@ -249,6 +249,9 @@ CONTAINER_TRANSFERS_MAX: Final = 8
 CONTAINER_RETRY_SECONDS: Final = 60
 """When a sweep looks again at a sandbox that it could not stop."""
 
+CONTAINER_ERASE_AGAIN_SECONDS: Final = 1_000
+"""After a deletion a step may go on writing until it meets the end of its process (Lambda: 900 s); then everything is erased again."""
+
 CONTAINER_OBJECT_SECONDS_MIN: Final = 3600
 """Objects of a container that no row names are collected at this age: a younger one may belong to a transfer under way."""
 

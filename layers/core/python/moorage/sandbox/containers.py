@@ -216,7 +216,7 @@ class Containers:
         record = await self._store.get(tenant_id, container_id)
         await self._store.mark_deleted(record)
         try:
-            await self._erase(record)
+            await self._erase(tenant_id, container_id)
         except SandboxError:
             return  # it is out of reach already; the sweep stops its sandbox when it can
 
@@ -429,10 +429,12 @@ class Containers:
         await self._store.put_life(record, handle.sandbox_id)
         client = self._connect(handle)
         try:
+            # It may be one that a starter of an earlier incarnation left behind, with another token: that one must go.
+            await client.health()
             record, notes = await self._stage(record, client, await self._store.files(record))
             running = SandboxRecord("running", _claim_of(record), sandbox_id=handle.sandbox_id, endpoint=handle.endpoint)
             record = await self._write_claimed(record, {"sandbox": sandbox_attribute(running), "files_staged": record.files_added})
-        except SandboxGone:
+        except SandboxError:
             await client.aclose()
             await self._end(record, handle.sandbox_id)
             raise SandboxStarting(limits.CONTAINER_POLL_SECONDS) from None
@@ -548,7 +550,7 @@ class Containers:
         """The proxy as this sandbox may use it, and the placeholders of its secrets; nothing by default."""
         if self._egress is None or self._egress_proxy is None or record.network_policy["type"] == "disabled":
             return None, {}
-        grant = await self._egress.renew(record.tenant_id, record.id, password=self._derived("egress", record))
+        grant = await self._egress.renew(record.tenant_id, record.id, password=self._derived("egress", record.id, record.incarnation))
         if grant is None:
             return None, {}
         spec = EgressSpec(self._egress_proxy, grant.username, grant.password, self._egress.ca_pem())
@@ -562,11 +564,11 @@ class Containers:
 
     def _token(self, record: ContainerRecord) -> str:
         """Derived, so that the table holds nothing that opens a sandbox."""
-        return self._derived("sandbox", record)
+        return self._derived("sandbox", record.id, record.incarnation)
 
-    def _derived(self, purpose: str, record: ContainerRecord) -> str:
-        """A secret of this incarnation: the same however often its start is repeated, another one for the next."""
-        message = f"{purpose}\0{record.id}\0{record.incarnation}".encode()
+    def _derived(self, purpose: str, container_id: str, incarnation: int) -> str:
+        """A secret of one incarnation: the same however often its start is repeated, another one for the next."""
+        message = f"{purpose}\0{container_id}\0{incarnation}".encode()
         return hmac.new(self._content_key, message, hashlib.sha256).hexdigest()
 
     # --- Artifacts ---------------------------------------------------------------------------------------------------------------
@@ -659,7 +661,10 @@ class Containers:
         record = await self._store.peek(due["tenant_id"], due["container_id"])
         if due["SK"] == keys.PURGE:
             return await self._settle_purge(due, record, now)
-        if record is None or record.incarnation != due["incarnation"] or record.sandbox is None:
+        if record is None or record.is_deleted:
+            await self._stop_orphan(due)
+            return True
+        if record.incarnation != due["incarnation"] or record.sandbox is None:
             if due["sandbox_id"] is not None:
                 await self._provisioner.stop(due["sandbox_id"])
             await self._store.drop(due)
@@ -670,14 +675,24 @@ class Containers:
         return await self._expire(record)
 
     async def _settle_purge(self, due: Record, record: ContainerRecord | None, now: float) -> bool:
-        if record is None:
-            await self._store.drop(due)
-        elif record.is_deleted or self._store.purge_at(record) <= now:
-            await self._erase(record)
-        else:
+        if record is not None and not record.is_deleted and self._store.purge_at(record) > now:
             await self._store.postpone(due, self._store.purge_at(record))
             return False
+        if record is not None and not record.is_deleted:
+            await self._store.mark_deleted(record)
+        await self._erase(due["tenant_id"], due["container_id"])
         return True
+
+    async def _stop_orphan(self, life: Record) -> None:
+        """Stop a sandbox of a container that is deleted. If its starter never said which one it is, starting it is the way to
+        learn that."""
+        sandbox_id = life["sandbox_id"]
+        if sandbox_id is None:
+            token = self._derived("sandbox", life["container_id"], life["incarnation"])
+            spec = SandboxSpec(tenant_id=life["tenant_id"], container_id=life["container_id"], token=token)
+            sandbox_id = (await self._provisioner.start(spec)).sandbox_id
+        await self._provisioner.stop(sandbox_id)
+        await self._store.drop(life)
 
     async def _expire(self, record: ContainerRecord) -> bool:
         """Stop an idle sandbox, unless something still runs in it."""
@@ -725,16 +740,19 @@ class Containers:
             if key not in named and modified_at < horizon:
                 await self._blobs.delete(key)
 
-    async def _erase(self, record: ContainerRecord) -> None:
-        if record.sandbox is not None:
-            sandbox_id = record.sandbox.sandbox_id
-            if sandbox_id is None:
-                sandbox_id = (await self._provisioner.start(await self._spec(record))).sandbox_id
-            await self._end(record, sandbox_id)
+    async def _erase(self, tenant_id: str, container_id: str) -> None:
+        """Stop what runs and erase what is stored of a container that is marked as deleted."""
+        for life in await self._store.lives(tenant_id, container_id):
+            if life["sandbox_id"] is None:
+                # Somebody is starting it just now, or died over it: the sweep looks when that must be over.
+                await self._store.postpone(life, int(self._clock()) + limits.CONTAINER_START_LEASE_SECONDS)
+            else:
+                await self._provisioner.stop(life["sandbox_id"])
+                await self._store.drop(life)
         if self._egress is not None:
-            await self._egress.close(record.tenant_id, record.id)
-        await self._blobs.delete_prefix(keys.container_objects(record.tenant_id, record.id))
-        await self._store.erase(record.tenant_id, record.id)
+            await self._egress.close(tenant_id, container_id)
+        await self._blobs.delete_prefix(keys.container_objects(tenant_id, container_id))
+        await self._store.erase(tenant_id, container_id)
 
     def lease_left(self, record: ContainerRecord) -> float:
         """Seconds until the claim on the record runs out."""

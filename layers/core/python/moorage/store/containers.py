@@ -206,8 +206,15 @@ class ContainerStore:
         entries = await self._table.query(keys.ALIVE, up_to=keys.due(int(now), "~"), index=schema.INDEX)
         return await self._table.get_many((entry["PK"], entry["SK"]) for entry in entries)
 
+    async def lives(self, tenant_id: str, container_id: str) -> list[Record]:
+        """The ``LIFE#`` records of a container: sandboxes that run, or may run."""
+        return await self._table.query(keys.container(tenant_id, container_id), prefix=keys.LIFE_PREFIX)
+
     async def drop(self, due_record: Record) -> None:
-        await self._table.delete(due_record["PK"], due_record["SK"])
+        """Delete a due record, unless it has been changed meanwhile: a starter may just have learnt which sandbox it has."""
+        seen = {name: value for name, value in due_record.items() if name in ("GSI1SK", "sandbox_id")}
+        with suppress(ConditionFailed):
+            await self._table.delete(due_record["PK"], due_record["SK"], condition=seen)
 
     async def postpone(self, due_record: Record, until: int) -> None:
         """Look at a due record again at ``until`` (Unix seconds), unless it has been changed meanwhile."""
@@ -230,21 +237,23 @@ class ContainerStore:
         await self._table.update(pk, keys.META, set={"is_deleted": True})
 
     async def erase(self, tenant_id: str, container_id: str) -> None:
-        """Remove every record of a container but the mark of its place in the list."""
+        """Remove the records of a container but for those of its sandboxes and the mark of its place in the list.
+
+        ``PURGE`` stays for another round: a step that began before the deletion may still write what it has in hand.
+        """
         pk = keys.container(tenant_id, container_id)
-        records = await self._table.query(pk)
-        marks = [
-            gone_record(pk, keys.GONE, record["created_at"], container_id, self._clock())
-            for record in records
-            if record["SK"] == keys.META
-        ]
-        # META goes last: an eraser that dies is found again by PURGE and must still see what it erases.
-        kept_to_last = (keys.META, keys.PURGE)
-        await self._table.write_many(
-            puts=marks, deletes=[(pk, record["SK"]) for record in records if record["SK"] not in kept_to_last]
-        )
-        await self._table.write_many(deletes=[(pk, keys.META)])
-        await self._table.write_many(deletes=[(pk, keys.PURGE)])
+        records = {record["SK"]: record for record in await self._table.query(pk)}
+        meta, purge = records.pop(keys.META, None), records.pop(keys.PURGE, None)
+        deletes = [(pk, sk) for sk in records if not sk.startswith((keys.LIFE_PREFIX, keys.GONE))]
+        marks = [] if meta is None else [gone_record(pk, keys.GONE, meta["created_at"], container_id, self._clock())]
+        await self._table.write_many(puts=marks, deletes=deletes)
+        if meta is not None:
+            # META goes after all else: an eraser that dies is found again by PURGE, and the container is deleted until then.
+            if purge is not None:
+                await self.postpone(purge, int(self._clock()) + limits.CONTAINER_ERASE_AGAIN_SECONDS)
+            await self._table.delete(pk, keys.META)
+        elif purge is not None:
+            await self._table.delete(pk, keys.PURGE)
 
     async def files(self, container: ContainerRecord) -> list[ContainerFile]:
         """All file rows, in no particular order."""
