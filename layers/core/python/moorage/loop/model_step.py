@@ -24,7 +24,7 @@ from moorage.model.base import Item, ModelRequest, TextDelta, UsageReported
 from moorage.model.lowering import lower
 from moorage.model.tokens import estimate_frame
 from moorage.runtime import Runtime
-from moorage.store.event_log import LogWriter, Writer
+from moorage.store.event_log import Batch, LogWriter, Writer
 from moorage.store.responses import Snapshot, StoredResponse
 from moorage.tools.citations import citations
 from moorage.tools.inputs import resolve_inputs
@@ -130,7 +130,13 @@ async def _superseded(runtime: Runtime, stored: StoredResponse, state: LoopState
 def _sink(runtime: Runtime, snapshot: Snapshot, step: int, attempt: int) -> LogSink:
     """A sink at the end of the log as the snapshot saw it; if the log has grown since, the first write finds out."""
     log = runtime.responses.log_of(snapshot.stored)
-    return LogSink(LogWriter(log, Writer(step, attempt), 0 if snapshot.last is None else snapshot.last.following))
+    following = 0 if snapshot.last is None else snapshot.last.following
+    return LogSink(LogWriter(log, Writer(step, attempt), following, on_predecessor=_look_again))
+
+
+def _look_again(late: Batch, pending: Any) -> Any:
+    """A run that was taken for dead wrote after this one had looked: its items are not known here, and theirs are the next indexes."""
+    raise Superseded(f"{late.writer} wrote late, at {late.first}: the next attempt takes that up")
 
 
 async def _attempt(
@@ -172,7 +178,7 @@ def _cancel_watch(runtime: Runtime, stored: StoredResponse) -> Callable[[], Any]
 
 
 async def _take_over(
-    runtime: Runtime, stored: StoredResponse, sink: Sink, position: Position
+    runtime: Runtime, stored: StoredResponse, sink: LogSink, position: Position
 ) -> tuple[dict[int, Item], dict[str, Item], Position]:
     """Pick up what a dead predecessor left: its finished items count, its open one is closed as ``incomplete``.
 
@@ -180,6 +186,7 @@ async def _take_over(
     """
     log = runtime.responses.log_of(stored)
     folded = fold(await log.read_all())
+    sink.writer.next_number = max(sink.writer.next_number, folded.next_number)
     outputs: dict[str, Item] = {
         str(folded.items[index].get("call_id", folded.items[index]["id"])): folded.items[index] | {"output_index": index}
         for index in folded.open

@@ -73,8 +73,10 @@ class LogSink:
     async def _run(self) -> None:
         try:
             while True:
+                # Not wait_for: before Python 3.12 it swallows a cancellation that comes together with the event.
                 with suppress(TimeoutError):
-                    await asyncio.wait_for(self._due.wait(), limits.BATCH_SECONDS_MAX)
+                    async with asyncio.timeout(limits.BATCH_SECONDS_MAX):
+                        await self._due.wait()
                     await asyncio.sleep(limits.BATCH_GATHER_SECONDS)
                 self._due.clear()
                 await self.writer.flush()

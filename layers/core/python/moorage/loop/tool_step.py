@@ -108,7 +108,11 @@ class _Run:
         log = runtime.responses.log_of(stored)
         batches = await log.read_from(0) if attempt.attempt > 1 else []
         self.commands = [_Command() for _ in range(_command_count(item))]
-        self._recall(batches)
+        closed = self._recall(batches)
+        if closed is not None:  # The run before this one died when all but the record of its end was written.
+            await runtime.responses.put_done(stored, {self.call.output_index: closed})
+            await attempts.end_call(runtime.table, stored, self.step, self.call.call_id)
+            return
         last = batches[-1] if batches else self.snapshot.last
         assert last is not None, f"{stored.response_id} runs a tool before its log begins"
         writer = LogWriter(
@@ -138,17 +142,20 @@ class _Run:
                     raise
                 await asyncio.sleep(limits.SANDBOX_CAPACITY_RETRY_SECONDS)
 
-    def _recall(self, batches: list[Batch]) -> None:
-        """What earlier runs of this call have put into the log."""
+    def _recall(self, batches: list[Batch]) -> Item | None:
+        """What earlier runs of this call have put into the log; the whole item if they have closed it."""
         if not batches:
-            return
+            return None
         folded = fold(event for batch in batches for event in batch.events)
+        if self.call.output_index in folded.done:
+            return folded.items[self.call.output_index]
         for index, output in enumerate(folded.items.get(self.call.output_index, {}).get("output") or []):
             command = self.commands[index]
             command.text = {"stdout": output["stdout"], "stderr": output["stderr"]}
             command.outcome = output.get("outcome")
         for batch in batches:
             self._advance(batch)
+        return None
 
     def _advance(self, batch: Batch) -> None:
         if batch.writer.step == self.step and batch.writer.call_id == self.call.call_id:
@@ -159,10 +166,11 @@ class _Run:
         self, batch: Batch, pending: list[tuple[dict[str, Any], dict[str, int]]]
     ) -> list[tuple[dict[str, Any], dict[str, int]]]:
         """A dead predecessor wrote late: what it wrote need not be written again."""
+        ended = {_end_of(event) for event in batch.events} - {None}
         return [
             (event, offset)
             for event, offset in pending
-            if not offset or all(n > batch.offsets.get(index, -1) for index, n in offset.items())
+            if _end_of(event) not in ended and all(n > batch.offsets.get(index, -1) for index, n in offset.items())
         ]
 
     async def _work(self, sink: LogSink, live: LiveContainer, item: Item, *, is_lost: bool) -> bool:
@@ -330,6 +338,12 @@ class _Run:
                 whole = shell.finished(item, self.call.output_item_id, outputs, ())
             await self._done(sink, whole)
         await attempts.end_call(self.runtime.table, self.stored, self.step, self.call.call_id)
+
+
+def _end_of(event: dict[str, Any]) -> tuple[str, int | None] | None:
+    """What an event closes: a command of the call, or its item. Each is closed once."""
+    is_end = event["type"] in ("response.shell_call_output_content.done", "response.output_item.done")
+    return (event["type"], event.get("command_index")) if is_end else None
 
 
 def _command_count(item: Item) -> int:

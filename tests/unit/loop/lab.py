@@ -1,0 +1,240 @@
+"""The loop in one process: the real steps, with a table, a bucket, a model and a container in memory.
+
+    lab = Lab(say("done"))                  # what the model will say, one turn each
+    stored = await lab.background("list the files")
+    await lab.run(stored)                   # as the state machine would: Route, ModelStep, RunTools, ...
+    assert lab.object_of(stored)["status"] == "completed"
+"""
+
+from collections.abc import AsyncGenerator, AsyncIterator, Callable
+from dataclasses import dataclass, field
+from types import SimpleNamespace
+from typing import Any, cast
+
+import httpx
+from moorage import ids
+from moorage.errors import UpstreamError
+from moorage.loop.create import start_background
+from moorage.loop.model_step import model_step
+from moorage.loop.state import LoopState, Next
+from moorage.loop.tool_step import tool_step
+from moorage.model.base import (
+    CallDelta,
+    CallStarted,
+    Delta,
+    Finished,
+    Item,
+    MessageStarted,
+    ModelRequest,
+    TextDelta,
+    UsageReported,
+)
+from moorage.runtime import Runtime
+from moorage.sandbox.exec_client import Ended, Output, Started
+from moorage.settings import Settings
+from moorage.store.event_log import Event
+from moorage.store.responses import Responses, StoredResponse
+
+from tests.unit.store.memory import MemoryBlobs, MemoryTable
+
+TENANT = "t"
+CONTAINER = "cntr_1"
+SHELL_TOOL: dict[str, Any] = {"type": "shell", "environment": {"type": "container_auto"}}
+FUNCTION_ONLY = frozenset({"function"})
+
+Turn = list[Delta | UpstreamError]
+
+
+def say(text: str) -> Turn:
+    return [MessageStarted(), TextDelta(text), UsageReported(10, 2), Finished("stop")]
+
+
+def call(name: str, arguments: str, call_id: str = "call_1") -> Turn:
+    return [CallStarted(name, call_id), CallDelta(arguments), UsageReported(10, 2), Finished("tool_calls")]
+
+
+def shell(*commands: str, call_id: str = "call_1") -> Turn:
+    listed = ", ".join(f'"{command}"' for command in commands)
+    return call("shell", f'{{"commands": [{listed}]}}', call_id)
+
+
+def broken(text: str) -> Turn:
+    """A turn that stops in the middle of its text."""
+    return [MessageStarted(), TextDelta(text), UpstreamError("gone", is_retryable=True)]
+
+
+@dataclass
+class FakeModel:
+    turns: list[Turn]
+    native_tools: frozenset[str] = FUNCTION_ONLY
+    requests: list[ModelRequest] = field(default_factory=list)
+    before_answer: Callable[[], Any] | None = None
+    """Called when it is asked, once; a test lets somebody else write then."""
+
+    async def stream(self, request: ModelRequest) -> AsyncGenerator[Delta, None]:
+        self.requests.append(request)
+        hook, self.before_answer = self.before_answer, None
+        if hook is not None:
+            await hook()
+        for delta in self.turns.pop(0):
+            if isinstance(delta, UpstreamError):
+                raise delta
+            yield delta
+
+
+@dataclass
+class FakeContainers:
+    """One container, always running, whose commands print their own text."""
+
+    executed: list[str] = field(default_factory=list)
+    incarnation: int = 1
+
+    async def ensure(self, tenant_id: str, container_id: str) -> Any:
+        return _Live(self, SimpleNamespace(incarnation=self.incarnation, network_policy={"type": "disabled"}))
+
+    async def running(self, tenant_id: str, container_id: str) -> Any:
+        return None
+
+    async def files_of(self, tenant_id: str, container_id: str) -> list[Any]:
+        return []
+
+    async def is_news(self, live: Any) -> bool:
+        return False
+
+    async def confirm_gone(self, live: Any) -> bool:
+        return True
+
+    async def sync_artifacts(self, live: Any) -> Any:
+        return SimpleNamespace(notes=())
+
+
+@dataclass
+class _Live:
+    containers: FakeContainers
+    record: Any
+    notes: tuple[str, ...] = ()
+
+    @property
+    def client(self) -> "_Live":
+        return self
+
+    async def __aenter__(self) -> "_Live":
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        return None
+
+    async def exec(self, identity: str, command: str, **options: Any) -> AsyncIterator[Any]:
+        """An exec is known by its id: the same one gives the same events again."""
+        if identity not in self.containers.executed:
+            self.containers.executed.append(identity)
+        after = options["after"]
+        for event in (Started(0), Output(1, "stdout", f"{command}\n"), Output(2, "stderr", "!\n"), Ended(3, "exit", 0, 0, None)):
+            if event.n > after:
+                yield event
+
+
+@dataclass
+class FakeExecutions:
+    started: dict[str, dict[str, Any]] = field(default_factory=dict)
+    states: dict[str, str] = field(default_factory=dict)
+
+    async def start(self, name: str, state: dict[str, Any]) -> None:
+        self.started.setdefault(name, state)
+        self.states.setdefault(name, "RUNNING")
+
+    async def stop(self, name: str) -> None:
+        self.states[name] = "ABORTED"
+
+    async def status(self, name: str) -> str | None:
+        return self.states.get(name)
+
+
+class Lab:
+    def __init__(self, *turns: Turn, native_tools: frozenset[str] = FUNCTION_ONLY) -> None:
+        self.now = 1_800_000_000.0
+        self.table, self.blobs = MemoryTable(), MemoryBlobs()
+        self.model = FakeModel(list(turns), native_tools)
+        self.containers, self.executions = FakeContainers(), FakeExecutions()
+        self.responses = Responses(
+            self.table, self.blobs, now_ms=lambda: int(self.now * 1000), retention_seconds=30 * 24 * 3600
+        )
+        entry = SimpleNamespace(upstream_model="m", context_window_tokens=400_000, max_output_tokens=None, price=None)
+        catalog = SimpleNamespace(resolve=lambda name: entry, provider=lambda found, http: self.model)
+        self.runtime = Runtime(
+            **{
+                name: cast("Any", None)
+                for name in Runtime.__dataclass_fields__
+                if name in ("files", "uploads", "egress", "conversations", "api_keys")
+            },
+            settings=Settings("memory", "memory"),
+            table=self.table,
+            blobs=self.blobs,
+            responses=self.responses,
+            containers=cast("Any", self.containers),
+            executions=cast("Any", self.executions),
+            catalog=cast("Any", catalog),
+            http=httpx.AsyncClient(),
+            clock=lambda: self.now,
+        )
+
+    def stored(self, text: str = "go", **changes: Any) -> StoredResponse:
+        response_id = ids.new_response_id()
+        tools = changes.pop("tools", [SHELL_TOOL])
+        request = {
+            "model": "m",
+            "instructions": "Be brief.",
+            "tools": tools,
+            "tool_choice": "auto",
+            "parallel_tool_calls": True,
+            **changes.pop("request", {}),
+        }
+        fields: dict[str, Any] = {
+            "response_id": response_id,
+            "tenant_id": TENANT,
+            "created_at": int(self.now),
+            "request": request,
+            "echo": {"model": "m"},
+            "input_items": [{"id": "msg_in", "type": "message", "role": "user", "content": text}],
+            "container_id": CONTAINER,
+            "is_background": True,
+            "is_looping": True,
+            "expires_at": self.responses.expiry(is_stored=True),
+            "execution": response_id,
+        }
+        return StoredResponse(**(fields | changes))
+
+    async def background(self, text: str = "go", **changes: Any) -> StoredResponse:
+        """A response in the background, whose execution has been started."""
+        stored = self.stored(text, **changes)
+        await start_background(self.runtime, cast("Any", SimpleNamespace(stored=stored)))
+        return stored
+
+    async def step(self, state: LoopState) -> LoopState:
+        """One task of the state machine."""
+        return await model_step(self.runtime, state)
+
+    async def tools(self, state: LoopState) -> None:
+        for call_id in state.calls:
+            await tool_step(
+                self.runtime, tenant_id=TENANT, response_id=state.response_id, step=state.step, call_id=call_id
+            )
+
+    async def run(self, stored: StoredResponse, state: LoopState | None = None) -> LoopState:
+        """The state machine, from this state to its end."""
+        state = state or LoopState(stored.response_id, TENANT)
+        while state.next is not Next.DONE:
+            if state.next is Next.TOOLS:
+                await self.tools(state)
+            state = await self.step(state)
+        return state
+
+    async def events(self, stored: StoredResponse) -> list[Event]:
+        return await self.responses.log_of(stored).read_all()
+
+    async def object_of(self, stored: StoredResponse) -> dict[str, Any]:
+        return (await self.responses.snapshot(TENANT, stored.response_id)).final_object
+
+
+def texts(items: list[Item]) -> list[str]:
+    return [part["text"] for item in items if item["type"] == "message" for part in item["content"]]
