@@ -1,6 +1,9 @@
 # make demo   set up, start the embedded stack, run the demonstration, leave its artifacts here
 # make up     set up and keep serving on http://127.0.0.1:8080/v1 (MOORAGE_PORT changes it)
 # make test   set up and run every test that needs no account
+# make clients      have other people's clients do real tasks here (docs/clients.md)
+# make conformance  run the public conformance suites of the protocol
+# make fuzz         send 10,000 generated requests and compare the answers with the OpenAPI document
 
 PYTHON ?= python3
 VENV := .venv
@@ -8,7 +11,7 @@ BIN := $(VENV)/bin
 UV := $(BIN)/uv
 
 .DEFAULT_GOAL := help
-.PHONY: help setup setup-dev demo up test lint test-egress bench lock clean
+.PHONY: help setup setup-dev demo up test lint test-egress bench clients conformance fuzz lock clean
 
 help:
 	@sed -n 's/^# //p' Makefile
@@ -61,6 +64,38 @@ test: lint
 
 test-egress: setup-dev
 	$(BIN)/python -m pytest tests/egress
+
+# Installing needs a network; without one the programs say what they skip.
+.build/clients/python/.done: $(UV) tests/clients/requirements.txt
+	@mkdir -p .build/clients
+	@$(UV) venv --quiet --clear --python $(BIN)/python .build/clients/python
+	@$(UV) pip install --quiet --python .build/clients/python/bin/python --require-hashes -r tests/clients/requirements.txt && touch $@ \
+		|| echo "The Python clients could not be installed."
+
+.build/clients/node/.done: tests/clients/package-lock.json
+	@mkdir -p .build/clients/node
+	@cp tests/clients/package.json tests/clients/package-lock.json .build/clients/node/
+	@cd .build/clients/node && npm ci --silent --no-audit --no-fund && touch .done || echo "The Node clients could not be installed."
+
+clients: setup .build/clients/python/.done .build/clients/node/.done
+	$(BIN)/python tests/clients/run.py --docs
+
+.build/conformance/python/.done: $(UV) tests/conformance/requirements.txt
+	@mkdir -p .build/conformance
+	@$(UV) venv --quiet --clear --python $(BIN)/python .build/conformance/python
+	@$(UV) pip install --quiet --python .build/conformance/python/bin/python --require-hashes -r tests/conformance/requirements.txt \
+		&& touch $@ || echo "llm-comply could not be installed."
+
+conformance: setup .build/conformance/python/.done
+	$(BIN)/python tests/conformance/run.py
+
+.build/fuzz/.done: $(UV) tests/fuzz/requirements.txt
+	@mkdir -p .build
+	@$(UV) venv --quiet --clear --python $(BIN)/python .build/fuzz
+	@$(UV) pip install --quiet --python .build/fuzz/bin/python --require-hashes -r tests/fuzz/requirements.txt && touch $@
+
+fuzz: setup .build/fuzz/.done
+	$(BIN)/python tests/fuzz/run.py
 
 lock:
 	PATH="$(BIN):$$PATH" sh requirements/lock.sh

@@ -1,0 +1,38 @@
+// openai (Node): plain, streamed, a function's round trip, the hosted shell, a conversation.
+import OpenAI from "openai";
+import { MODEL, call, expect, say, script, shell } from "./moorage_script.mjs";
+
+const client = new OpenAI({ maxRetries: 0 });
+const answered = await client.responses.create({ model: MODEL, input: script(say("forty-two")) });
+expect(answered.output_text, "forty-two");
+expect((await client.responses.retrieve(answered.id)).output_text, "forty-two");
+
+const stream = client.responses.stream({ model: MODEL, input: script(say("one two three")) });
+let text = "";
+stream.on("response.output_text.delta", (event) => (text += event.delta));
+expect((await stream.finalResponse()).output_text, "one two three");
+expect(text, "one two three");
+
+const tools = [{ type: "function", name: "get_weather", strict: true, parameters: {
+  type: "object", properties: { city: { type: "string" } }, required: ["city"], additionalProperties: false } }];
+const first = await client.responses.create({
+  model: MODEL, tools, input: script(call("get_weather", { city: "Bergen" }), say("It says: {{output}}")) });
+const asked = first.output.find((item) => item.type === "function_call");
+const second = await client.responses.create({ model: MODEL, tools, previous_response_id: first.id,
+  input: [{ type: "function_call_output", call_id: asked.call_id, output: "rain" }] });
+expect(second.output_text, "It says: rain");
+
+const ran = await client.responses.create({
+  model: MODEL, tools: [{ type: "shell", environment: { type: "container_auto" } }],
+  input: script(shell("echo hosted > /mnt/data/a.txt; cat /mnt/data/a.txt"), say("done")) });
+expect(ran.output.find((item) => item.type === "shell_call_output").output[0].stdout, "hosted\n");
+const container = ran.output.find((item) => item.type === "shell_call").environment.container_id;
+const files = [];
+for await (const file of client.containers.files.list(container)) files.push(file);
+expect(files.map((file) => file.path), ["/mnt/data/a.txt"]);
+
+const conversation = await client.conversations.create({});
+await client.responses.create({ model: MODEL, input: "hello", conversation: conversation.id });
+const roles = [];
+for await (const item of client.conversations.items.list(conversation.id, { order: "asc" })) roles.push(item.role);
+expect(roles, ["user", "assistant"]);

@@ -1,0 +1,26 @@
+// @openai/agents: a function tool, the hosted shell, a shell that runs here, and a stream.
+import { execSync } from "node:child_process";
+import OpenAI from "openai";
+import { Agent, OpenAIResponsesModel, run, setTracingDisabled, shellTool, tool } from "@openai/agents";
+import { z } from "zod";
+import { MODEL, call, expect, say, script, shell } from "./moorage_script.mjs";
+
+setTracingDisabled(true);
+const model = new OpenAIResponsesModel(new OpenAI({ maxRetries: 0 }), MODEL);
+const agent = (...tools) => new Agent({ name: "tester", instructions: "Do it.", model, tools });
+const weather = tool({ name: "get_weather", description: "The weather.", parameters: z.object({ city: z.string() }),
+  execute: async ({ city }) => `rain in ${city}` });
+const words = script(call("get_weather", { city: "Bergen" }), say("It says: {{output}}"));
+expect((await run(agent(weather), words)).finalOutput, "It says: rain in Bergen");
+
+const streamed = await run(agent(weather), words, { stream: true });
+for await (const _ of streamed);
+await streamed.completed;
+expect(streamed.finalOutput, "It says: rain in Bergen");
+
+const hosted = shellTool({ environment: { type: "container_auto" } });
+expect((await run(agent(hosted), script(shell("echo hosted"), say("It says: {{output}}")))).finalOutput.includes("hosted"), true);
+
+const here = shellTool({ shell: { run: async (action) => ({ output: action.commands.map((command) => ({
+  stdout: execSync(command).toString(), stderr: "", outcome: { type: "exit", exitCode: 0 } })) }) } });
+expect((await run(agent(here), script(shell("echo $((6 * 7))"), say("It says: {{output}}")))).finalOutput.includes("42"), true);

@@ -1,0 +1,159 @@
+"""``make clients``: programs that people already have, each at a real task against the embedded stack.
+
+Each program under ``programs/`` is one client; it exits with 0 when its task came out right. A client that is not installed is
+skipped with the reason. The table goes to standard output, and into ``docs/clients.md`` with ``--docs``.
+"""
+
+import argparse
+import json
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[2]
+sys.path.insert(0, str(ROOT))
+
+from tests.stack import Stack  # noqa: E402  (the folder of the tests is no package of this environment)
+
+PROGRAMS = Path(__file__).resolve().parent / "programs"
+BUILD = ROOT / ".build" / "clients"
+PYTHON = BUILD / "python" / "bin" / "python"
+NODE = BUILD / "node"
+DOCS = ROOT / "docs" / "clients.md"
+_SECONDS_MAX = 300
+_BEGIN, _END = "<!-- made by make clients -->\n", "<!-- end -->\n"
+
+
+@dataclass(frozen=True, slots=True)
+class Client:
+    package: str
+    program: str
+    task: str
+    is_node: bool = False
+    binary: str | None = None
+    """A command of the package, given to its program."""
+
+
+CLIENTS = (
+    Client(
+        "openai",
+        "use_openai.py",
+        "create, retrieve, chain, stream, parse, function, hosted shell with a file, background, conversation, WebSocket, async",
+    ),
+    Client("openai-agents", "use_openai_agents.py", "function tool (plain, streamed, WebSocket), hosted shell, local shell"),
+    Client(
+        "@openai/codex", "use_codex.py", "`codex exec` edits a file over SSE and WebSocket: shell and apply_patch", True, "codex"
+    ),
+    Client("pydantic-ai-slim", "use_pydantic_ai.py", "tool, typed answer, stream"),
+    Client("langchain-openai", "use_langchain_openai.py", "tool, stream"),
+    Client("llm", "use_llm.py", "a question from the command line"),
+    Client("openai", "use_openai.mjs", "create, retrieve, stream, function, hosted shell with a file, conversation", True),
+    Client("@openai/agents", "use_openai_agents.mjs", "function tool (plain, streamed), hosted shell, local shell", True),
+    Client("@ai-sdk/openai", "use_ai_sdk.mjs", "tool loop, stream", True),
+    Client("@langchain/openai", "use_langchain_openai.mjs", "tool, stream", True),
+    Client("@mariozechner/pi-coding-agent", "use_pi.py", "`pi -p` edits a file with its bash tool", True, "pi"),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Result:
+    client: Client
+    version: str | None
+    outcome: str
+    """``passed``, ``skipped: <reason>`` or ``failed``."""
+    output: str = ""
+
+
+def main(arguments: Sequence[str]) -> int:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--docs", action="store_true", help="write the table into docs/clients.md")
+    parser.add_argument("only", nargs="*", help="names of programs")
+    options = parser.parse_args(arguments)
+    chosen = [client for client in CLIENTS if not options.only or client.program in options.only]
+    with tempfile.TemporaryDirectory(prefix="moorage-clients-") as folder:
+        stack = Stack(Path(folder) / "state").start()
+        try:
+            results = [_report(run(client, stack, Path(folder))) for client in chosen]
+        finally:
+            stack.stop()
+    if options.docs:
+        write_table(results)
+    return 1 if any(result.outcome == "failed" for result in results) else 0
+
+
+def run(client: Client, stack: Stack, folder: Path) -> Result:
+    version = _node_version(client.package) if client.is_node else _python_version(client.package)
+    if version is None:
+        return Result(client, None, f"skipped: {client.package} is not installed; 'make clients' installs it where the network allows")
+    if client.is_node and shutil.which("node") is None:
+        return Result(client, version, "skipped: there is no node")
+    environment = {
+        **{key: value for key, value in os.environ.items() if not key.startswith(("OPENAI_", "MOORAGE_"))},
+        "OPENAI_BASE_URL": stack.url,
+        "OPENAI_API_KEY": stack.key,
+        "OPENAI_AGENTS_DISABLE_TRACING": "1",
+        "MOORAGE_CLIENTS_DIR": str(folder),
+    }
+    try:
+        done = subprocess.run(
+            _command(client), env=environment, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=_SECONDS_MAX
+        )
+    except subprocess.TimeoutExpired:
+        return Result(client, version, "failed", f"It took more than {_SECONDS_MAX} seconds.")
+    return Result(client, version, "failed" if done.returncode else "passed", done.stdout + done.stderr)
+
+
+def _command(client: Client) -> list[str]:
+    if client.program.endswith(".py"):
+        python = str(PYTHON) if PYTHON.exists() else sys.executable
+        binary = [] if client.binary is None else [str(NODE / "node_modules" / ".bin" / client.binary)]
+        return [python, str(PROGRAMS / client.program), *binary]
+    for name in (client.program, "moorage_script.mjs"):  # Node looks for packages beside the program.
+        shutil.copy(PROGRAMS / name, NODE / name)
+    return ["node", str(NODE / client.program)]
+
+
+def _python_version(package: str) -> str | None:
+    if not PYTHON.exists():
+        return None
+    code = "import importlib.metadata, sys; print(importlib.metadata.version(sys.argv[1]))"
+    done = subprocess.run([str(PYTHON), "-c", code, package], capture_output=True, text=True)
+    return done.stdout.strip() or None
+
+
+def _node_version(package: str) -> str | None:
+    path = NODE / "node_modules" / package / "package.json"
+    return str(json.loads(path.read_text())["version"]) if path.exists() else None
+
+
+def _report(result: Result) -> Result:
+    kind = "npm" if result.client.is_node else "PyPI"
+    print(f"{result.outcome.split(':')[0]:8}{result.client.package} {result.version or '-'} ({kind}): {result.client.task}", flush=True)
+    if result.outcome.startswith("skipped"):
+        print(f"        {result.outcome}")
+    if result.outcome == "failed":
+        print("        " + "\n        ".join(result.output.splitlines()[-20:]))
+    return result
+
+
+def write_table(results: Sequence[Result]) -> None:
+    """Put what passed, with its versions, between the marks in docs/clients.md."""
+    rows = ["| client | version | what it does in the test | result |", "|---|---|---|---|"]
+    for result in results:
+        kind = "npm" if result.client.is_node else "PyPI"
+        version = result.version or "not installed"
+        rows.append(f"| {result.client.package} ({kind}) | {version} | {result.client.task} | {result.outcome.split(':')[0]} |")
+    before, _, rest = DOCS.read_text().partition(_BEGIN)
+    _, _, after = rest.partition(_END)
+    stamp = time.strftime("%d %B %Y", time.gmtime())
+    DOCS.write_text(f"{before}{_BEGIN}" + "\n".join(rows) + f"\n\nMade on {stamp}.\n{_END}{after}")
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

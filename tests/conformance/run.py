@@ -1,0 +1,127 @@
+"""``make conformance``: the public suites of the protocol against the embedded stack and its demo model.
+
+* **Open Responses** (openresponses.org), from a checkout that OPENRESPONSES_SUITE names: it is on no registry. It runs under Bun,
+  which comes from npm, because Node's older releases have no WebSocket.
+* **llm-comply** (PyPI), which carries its own copy of the specification.
+
+A suite that is not there is skipped with the reason. Nothing of them is kept here: they run under ``.build/``.
+"""
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections import Counter
+from dataclasses import dataclass
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[2]
+sys.path.insert(0, str(ROOT))
+
+from tests.stack import Stack  # noqa: E402  (the folder of the tests is no package of this environment)
+
+HERE = Path(__file__).resolve().parent
+BUILD = ROOT / ".build" / "conformance"
+SUITE = "OPENRESPONSES_SUITE"
+_SECONDS_MAX = 300
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    suite: str
+    passed: int = 0
+    skipped: int = 0
+    failures: tuple[str, ...] = ()
+    reason: str = ""
+    """Why the suite did not run."""
+
+
+def main() -> int:
+    with tempfile.TemporaryDirectory(prefix="moorage-conformance-") as folder:
+        stack = Stack(Path(folder)).start()
+        try:
+            verdicts = [_report(run(stack)) for run in SUITES]
+        finally:
+            stack.stop()
+    return 1 if any(verdict.failures for verdict in verdicts) else 0
+
+
+def open_responses(stack: Stack) -> Verdict:
+    name = "Open Responses"
+    checkout = Path(os.environ.get(SUITE, ""))
+    if not os.environ.get(SUITE):
+        return Verdict(name, reason=f"{SUITE} names no checkout of openresponses/openresponses")
+    if not (checkout / "bin" / "compliance-test.ts").exists():
+        return Verdict(name, reason=f"{checkout} has no bin/compliance-test.ts")
+    suite = BUILD / "openresponses"
+    bun = _install_bun(suite)
+    if bun is None:
+        return Verdict(name, reason="Bun could not be installed from npm")
+    for part in ("bin", "src"):
+        shutil.rmtree(suite / part, ignore_errors=True)
+    (suite / "bin").mkdir()
+    shutil.copy(checkout / "bin" / "compliance-test.ts", suite / "bin")
+    for part in ("lib", "generated"):
+        shutil.copytree(checkout / "src" / part, suite / "src" / part)
+    shutil.copy(checkout / "tsconfig.json", suite)
+    command = [str(bun), "run", "bin/compliance-test.ts", "-u", stack.url, "-k", stack.key, "-m", "demo", "--json"]
+    done = subprocess.run(command, cwd=suite, capture_output=True, text=True, timeout=_SECONDS_MAX)
+    return _verdict(name, done)
+
+
+def _install_bun(suite: Path) -> Path | None:
+    suite.mkdir(parents=True, exist_ok=True)
+    bun = suite / "node_modules" / ".bin" / "bun"
+    if bun.exists() and subprocess.run([str(bun), "--version"], capture_output=True).returncode == 0:
+        return bun
+    for name in ("package.json", "package-lock.json"):
+        shutil.copy(HERE / name, suite)
+    try:
+        subprocess.run(["npm", "ci", "--silent", "--no-audit", "--no-fund"], cwd=suite, check=True, timeout=_SECONDS_MAX)
+        # npm may hold install scripts back; this one only puts the right binary in place.
+        subprocess.run(["node", "node_modules/bun/install.js"], cwd=suite, capture_output=True, timeout=_SECONDS_MAX)
+        subprocess.run([str(bun), "--version"], check=True, capture_output=True, timeout=_SECONDS_MAX)
+    except (OSError, subprocess.SubprocessError):
+        return None
+    return bun
+
+
+def llm_comply(stack: Stack) -> Verdict:
+    program = BUILD / "python" / "bin" / "llm-comply"
+    if not program.exists():
+        return Verdict("llm-comply", reason="it is not installed; 'make conformance' installs it where the network allows")
+    command = [str(program), "-u", stack.url, "-k", stack.key, "-m", "demo", "--json"]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=_SECONDS_MAX)
+    return _verdict("llm-comply", done)
+
+
+def _verdict(name: str, done: "subprocess.CompletedProcess[str]") -> Verdict:
+    """Both suites print their results in the same form."""
+    try:
+        results = json.loads(done.stdout)["results"]
+    except (ValueError, KeyError) as error:
+        return Verdict(name, failures=(f"no results ({error}): {(done.stdout + done.stderr)[-2000:]}",))
+    counts = Counter(result["status"] for result in results)
+    failures = [
+        f"{result['id']}: {'; '.join(map(str, result.get('errors') or ()))}" for result in results if result["status"] == "failed"
+    ]
+    return Verdict(name, passed=counts["passed"], skipped=counts["skipped"], failures=tuple(failures))
+
+
+def _report(verdict: Verdict) -> Verdict:
+    if verdict.reason:
+        print(f"{verdict.suite}: skipped, {verdict.reason}.", flush=True)
+        return verdict
+    print(f"{verdict.suite}: {verdict.passed} passed, {len(verdict.failures)} failed, {verdict.skipped} skipped.", flush=True)
+    for failure in verdict.failures:
+        print(f"  {failure}", flush=True)
+    return verdict
+
+
+SUITES = (open_responses, llm_comply)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
