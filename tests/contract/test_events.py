@@ -22,9 +22,7 @@ NEVER_SENT = {
         "the Responses API takes no audio parameters",
     ),
     **dict.fromkeys(
-        [f"response.code_interpreter_call.{word}" for word in ("in_progress", "interpreting", "completed")]
-        + [f"response.code_interpreter_call_code.{word}" for word in ("delta", "done")]
-        + [f"response.file_search_call.{word}" for word in ("in_progress", "searching", "completed")]
+        [f"response.file_search_call.{word}" for word in ("in_progress", "searching", "completed")]
         + [f"response.web_search_call.{word}" for word in ("in_progress", "searching", "completed")]
         + [f"response.image_generation_call.{word}" for word in ("in_progress", "generating", "partial_image", "completed")]
         + [f"response.mcp_call.{word}" for word in ("in_progress", "completed", "failed")]

@@ -17,15 +17,18 @@ from tests.contract import sdk_shapes
 
 TABLE = parameters.load()
 
-DOMAIN_SECRETS = "shell.environment<container_auto>.network_policy<allowlist>.domain_secrets[]"
+DOMAIN_SECRETS = "network_policy<allowlist>.domain_secrets[]"
+SECRETS_OF_CONTAINERS = (f"shell.environment<container_auto>.{DOMAIN_SECRETS}", f"code_interpreter.container<auto>.{DOMAIN_SECRETS}")
 
 OURS_ALONE = {
     "parameter": {"client_metadata": "Codex CLI sends it"},
     "tool": {
         "function.function": "the nested form of chat completions, refused with a hint",
-        f"{DOMAIN_SECRETS}.methods": "an extension",
-        f"{DOMAIN_SECRETS}.path_prefixes": "an extension",
-        f"{DOMAIN_SECRETS}.places": "an extension",
+        **{
+            f"{secrets}.{field}": "an extension"
+            for secrets in SECRETS_OF_CONTAINERS
+            for field in ("methods", "path_prefixes", "places")
+        },
     },
     "tool_choice": {
         "local_shell": "a tool that can be offered can be chosen",
@@ -175,7 +178,7 @@ def item_fields() -> list[str]:
     return sorted(path for path in sdk_shapes.paths(ResponseInputItemParam, stop=lambda path: path in closed) if "." in path)
 
 
-@pytest.mark.parametrize("path", sdk_parameters())
+@pytest.mark.parametrize("path", sorted(sdk_parameters()))
 def test_the_parser_knows_every_parameter_of_the_sdk(path: str) -> None:
     assert not is_unknown({"model": "m", "input": "hi", **probe(path, Odd())})
 

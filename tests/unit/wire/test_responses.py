@@ -208,6 +208,15 @@ INPUTS: list[dict[str, Any]] = [
     {"type": "tool_search_call", "call_id": "c7", "arguments": {}},
     {"type": "tool_search_output", "call_id": "c7", "tools": [{"type": "function", "name": "f"}]},
     {"type": "additional_tools", "role": "developer", "tools": [{"type": "function", "name": "f"}]},
+    {
+        "type": "code_interpreter_call",
+        "id": "ci_1",
+        "status": "completed",
+        "container_id": "cntr_1",
+        "code": "1",
+        "outputs": [{"type": "logs", "logs": "1"}, {"type": "image", "url": "data:image/png;base64,AA=="}],
+    },
+    {"type": "code_interpreter_call", "id": "ci_2", "container_id": "cntr_1", "code": None, "outputs": None},
 ]
 
 
@@ -224,6 +233,13 @@ def test_urls_of_images_are_listed_only_if_asked_for() -> None:
     assert listed_item(output)["output"]["image_url"] is None
     assert listed_item(message, ["message.input_image.image_url"])["content"][1]["image_url"] == "https://a.example/i.png"
     assert listed_item(output, ["computer_call_output.output.image_url"])["output"] == output["output"]
+
+
+def test_outputs_of_the_code_interpreter_are_listed_only_if_asked_for() -> None:
+    whole, bare = parse_create({"model": "m", "input": INPUTS[-2:]}).input_items
+    assert listed_item(whole) == INPUTS[-2] | {"outputs": None}
+    assert listed_item(whole, ["code_interpreter_call.outputs"]) == INPUTS[-2]
+    assert listed_item(bare, ["code_interpreter_call.outputs"]) == INPUTS[-1] | {"status": "completed"}
 
 
 def test_a_page_names_its_ends() -> None:

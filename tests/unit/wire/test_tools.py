@@ -7,7 +7,7 @@ import pytest
 from moorage.errors import ApiError
 from moorage.wire.requests import CreateRequest, parse_create
 from moorage.wire.responses import echo
-from moorage.wire.tools import DomainSecret, NetworkPolicy, ShellEnvironment, parse_network_policy
+from moorage.wire.tools import DomainSecret, Environment, NetworkPolicy, parse_network_policy
 
 SECRET = "s3cr3t-value"
 
@@ -27,7 +27,7 @@ def hosted_with_secret() -> CreateRequest:
 
 
 def test_a_hosted_shell_has_its_policy_with_secrets_in_one_place() -> None:
-    assert hosted_with_secret().shell == ShellEnvironment(
+    assert hosted_with_secret().environment == Environment(
         type="container_auto",
         file_ids=("file-1",),
         memory_limit="4g",
@@ -47,23 +47,103 @@ def test_a_secret_is_neither_in_the_tools_nor_in_the_echo_nor_in_a_repr() -> Non
 @pytest.mark.parametrize(
     ("environment", "expected"),
     [
-        (None, ShellEnvironment("local")),
-        ({"type": "local", "skills": []}, ShellEnvironment("local")),
-        ({"type": "container_auto"}, ShellEnvironment("container_auto")),
+        (None, Environment("local")),
+        ({"type": "local", "skills": []}, Environment("local")),
+        ({"type": "container_auto"}, Environment("container_auto")),
         (
             {"type": "container_reference", "container_id": "cntr_1"},
-            ShellEnvironment("container_reference", container_id="cntr_1"),
+            Environment("container_reference", container_id="cntr_1", param="tools[0].environment.container_id"),
         ),
     ],
 )
-def test_where_the_commands_run(environment: Any, expected: ShellEnvironment) -> None:
+def test_where_the_commands_run(environment: Any, expected: Environment) -> None:
     request = with_shell(environment)
-    assert request.shell == expected
+    assert request.environment == expected
     assert request.is_hosted == (expected.type != "local")
 
 
 def test_without_a_shell_nothing_is_hosted() -> None:
     assert not parse_create({"model": "m", "input": "x", "tools": [{"type": "apply_patch"}]}).is_hosted
+
+
+POLICY: dict[str, Any] = {"type": "allowlist", "allowed_domains": ["a.example"]}
+
+
+def interpreter(container: Any) -> dict[str, Any]:
+    return {"type": "code_interpreter", "container": container}
+
+
+def shell(**environment: Any) -> dict[str, Any]:
+    return {"type": "shell", "environment": environment}
+
+
+SHARED: dict[str, tuple[list[Any], Environment]] = {
+    "a code interpreter alone": ([interpreter({"type": "auto"})], Environment("container_auto")),
+    "a code interpreter in a container of its own choice": (
+        [interpreter("cntr_1")],
+        Environment("container_reference", "cntr_1", "tools[0].container"),
+    ),
+    "a shell of the client beside it": ([{"type": "shell"}, interpreter({"type": "auto"})], Environment("container_auto")),
+    "files of both": (
+        [shell(type="container_auto", file_ids=["file-1"]), interpreter({"type": "auto", "file_ids": ["file-2", "file-1"]})],
+        Environment("container_auto", file_ids=("file-1", "file-2")),
+    ),
+    "the one's memory and the other's network": (
+        [interpreter({"type": "auto", "memory_limit": "4g"}), shell(type="container_auto", network_policy=POLICY)],
+        Environment("container_auto", memory_limit="4g", network_policy=NetworkPolicy("allowlist", ("a.example",))),
+    ),
+    "auto beside a container that is named": (
+        [interpreter({"type": "auto", "file_ids": ["file-1"]}), shell(type="container_reference", container_id="cntr_1")],
+        Environment("container_reference", "cntr_1", "tools[1].environment.container_id", file_ids=("file-1",)),
+    ),
+}
+
+
+@pytest.mark.parametrize(("tools", "expected"), SHARED.values(), ids=SHARED.keys())
+def test_shell_and_code_interpreter_share_one_container(tools: list[Any], expected: Environment) -> None:
+    request = parse_create({"model": "m", "input": "x", "tools": tools})
+    assert request.environment == expected
+    assert request.is_hosted
+
+
+AT_ODDS: dict[str, tuple[list[Any], str]] = {
+    "two containers": (
+        [shell(type="container_reference", container_id="cntr_1"), interpreter("cntr_2")],
+        "tools[1].container",
+    ),
+    "two containers, the other way round": (
+        [interpreter("cntr_2"), shell(type="container_reference", container_id="cntr_1")],
+        "tools[1].environment.container_id",
+    ),
+    "two memory limits": (
+        [shell(type="container_auto", memory_limit="1g"), interpreter({"type": "auto", "memory_limit": "4g"})],
+        "tools[1].container.memory_limit",
+    ),
+    "two policies": (
+        [shell(type="container_auto", network_policy=POLICY), interpreter({"type": "auto", "network_policy": {"type": "disabled"}})],
+        "tools[1].container.network_policy",
+    ),
+    "a policy for a container that is named": (
+        [interpreter({"type": "auto", "network_policy": POLICY}), shell(type="container_reference", container_id="cntr_1")],
+        "tools[0].container.network_policy",
+    ),
+    "two code interpreters": ([interpreter("cntr_1"), interpreter("cntr_1")], "tools[1]"),
+}
+
+
+@pytest.mark.parametrize(("tools", "param"), AT_ODDS.values(), ids=AT_ODDS.keys())
+def test_tools_that_want_different_containers_are_refused(tools: list[Any], param: str) -> None:
+    with pytest.raises(ApiError) as refused:
+        parse_create({"model": "m", "input": "x", "tools": tools})
+    assert (refused.value.status, refused.value.param) == (400, param)
+
+
+def test_the_secrets_of_a_code_interpreter_stay_out_of_tools_and_echo() -> None:
+    secrets = [{"domain": "a.example", "name": "TOKEN", "value": SECRET}]
+    container = {"type": "auto", "file_ids": ["file-1"], "network_policy": {**POLICY, "domain_secrets": secrets}}
+    request = parse_create({"model": "m", "input": "x", "tools": [interpreter(container)]})
+    assert SECRET.encode() not in orjson.dumps(request.tools)
+    assert echo(request, "cntr_1")["tools"] == [interpreter({"type": "auto"})]
 
 
 DOMAINS = {
@@ -162,6 +242,7 @@ CHOICES: dict[str, tuple[Any, list[Any]]] = {
         [{"type": "namespace", "name": "n", "description": "", "tools": [{"type": "function", "name": "f"}]}],
     ),
     "the shell": ({"type": "shell"}, [{"type": "shell"}]),
+    "the code interpreter": ({"type": "code_interpreter"}, [interpreter("cntr_1")]),
     "the computer by its other name": ({"type": "computer_use"}, [{"type": "computer"}]),
     "some of the tools": (
         {"type": "allowed_tools", "mode": "required", "tools": [{"type": "custom", "name": "c"}, {"type": "apply_patch"}]},

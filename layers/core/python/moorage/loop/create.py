@@ -24,7 +24,7 @@ from moorage.store.responses import Ancestor, Snapshot, StoredResponse
 from moorage.tools.inputs import admit_inputs, files_to_stage
 from moorage.wire.requests import CreateRequest
 from moorage.wire.responses import Usage, echo
-from moorage.wire.tools import NetworkPolicy, ShellEnvironment
+from moorage.wire.tools import Environment, NetworkPolicy
 
 
 @dataclass(frozen=True, slots=True)
@@ -161,14 +161,13 @@ async def _referenced(runtime: Runtime, tenant_id: str, item_id: str) -> Item:
 
 async def _container(runtime: Runtime, tenant_id: str, request: CreateRequest, items: list[Item]) -> str | None:
     """Reserve the container that hosted calls will run in; clients read its id in ``response.created``."""
-    environment = request.shell
+    environment = request.environment
     if environment is None or not environment.is_hosted:
         return None
     if environment.type == "container_reference":
         assert environment.container_id is not None
-        record = await runtime.containers.use(
-            tenant_id, environment.container_id, param="tools[].environment.container_id"
-        )
+        record = await runtime.containers.use(tenant_id, environment.container_id, param=environment.param)
+        record = await runtime.containers.add_files(record, environment.file_ids)
     else:
         record = await _auto_container(runtime, tenant_id, environment, items)
     inputs = await files_to_stage(runtime, tenant_id, items)
@@ -178,7 +177,7 @@ async def _container(runtime: Runtime, tenant_id: str, request: CreateRequest, i
 
 
 async def _auto_container(
-    runtime: Runtime, tenant_id: str, environment: ShellEnvironment, items: list[Item]
+    runtime: Runtime, tenant_id: str, environment: Environment, items: list[Item]
 ) -> ContainerRecord:
     """The chain's container as long as it is there, otherwise a new one."""
     last = context.container_of(items)

@@ -45,6 +45,11 @@ SHELL_CALL_COMMAND_DELTA: Final = "response.shell_call_command.delta"
 SHELL_CALL_COMMAND_DONE: Final = "response.shell_call_command.done"
 SHELL_CALL_OUTPUT_CONTENT_DELTA: Final = "response.shell_call_output_content.delta"
 SHELL_CALL_OUTPUT_CONTENT_DONE: Final = "response.shell_call_output_content.done"
+CODE_INTERPRETER_IN_PROGRESS: Final = "response.code_interpreter_call.in_progress"
+CODE_INTERPRETER_INTERPRETING: Final = "response.code_interpreter_call.interpreting"
+CODE_INTERPRETER_COMPLETED: Final = "response.code_interpreter_call.completed"
+CODE_INTERPRETER_CODE_DELTA: Final = "response.code_interpreter_call_code.delta"
+CODE_INTERPRETER_CODE_DONE: Final = "response.code_interpreter_call_code.done"
 APPLY_PATCH_DIFF_DELTA: Final = "response.apply_patch_call_operation_diff.delta"
 APPLY_PATCH_DIFF_DONE: Final = "response.apply_patch_call_operation_diff.done"
 
@@ -88,6 +93,11 @@ CATALOGUE: Final[Mapping[str, frozenset[str]]] = {
         SHELL_CALL_COMMAND_DONE: (*_COMMAND, "command"),
         SHELL_CALL_OUTPUT_CONTENT_DELTA: (*_ITEM, "command_index", "delta"),
         SHELL_CALL_OUTPUT_CONTENT_DONE: (*_ITEM, "command_index", "output"),
+        CODE_INTERPRETER_IN_PROGRESS: _ITEM,
+        CODE_INTERPRETER_INTERPRETING: _ITEM,
+        CODE_INTERPRETER_COMPLETED: _ITEM,
+        CODE_INTERPRETER_CODE_DELTA: (*_ITEM, "delta"),
+        CODE_INTERPRETER_CODE_DONE: (*_ITEM, "code"),
         APPLY_PATCH_DIFF_DELTA: (*_ITEM, "delta"),
         APPLY_PATCH_DIFF_DONE: (*_ITEM, "diff"),
     }.items()
@@ -103,6 +113,7 @@ OBFUSCATED: Final = frozenset(
         FUNCTION_CALL_ARGUMENTS_DELTA,
         CUSTOM_TOOL_CALL_INPUT_DELTA,
         SHELL_CALL_COMMAND_DELTA,
+        CODE_INTERPRETER_CODE_DELTA,
         APPLY_PATCH_DIFF_DELTA,
     }
 )

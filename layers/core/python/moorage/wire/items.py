@@ -48,7 +48,6 @@ REFUSED_ITEMS: Final[dict[str, tuple[str, str]]] = {
     "file_search_call": ("unsupported_value", _NOT_HOSTED),
     "web_search_call": ("unsupported_value", _NOT_HOSTED),
     "image_generation_call": ("unsupported_value", _NOT_HOSTED),
-    "code_interpreter_call": ("unsupported_value", _NOT_HOSTED),
     "mcp_list_tools": ("unsupported_value", _NOT_HOSTED),
     "mcp_call": ("unsupported_value", _NOT_HOSTED),
     "mcp_approval_request": ("unsupported_value", _NOT_HOSTED),
@@ -65,6 +64,7 @@ ID_PREFIXES: Final = {
     "reasoning": "rs",
     "shell_call": "sh",
     "shell_call_output": "sho",
+    "code_interpreter_call": "ci",
     "local_shell_call": "lsh",
     "local_shell_call_output": "lsho",
     "apply_patch_call": "apc",
@@ -360,6 +360,23 @@ _SHELL_CALL_OUTPUT: Final = Shape(
     {**_CALL, "max_output_length": integer(minimum=0)},
 )
 
+_CODE_INTERPRETER_CALL: Final = Shape(
+    {"type": constant("code_interpreter_call"), "container_id": _id},
+    {
+        **_COMMON,
+        "status": choice("in_progress", "completed", "incomplete", "interpreting", "failed"),
+        "code": _text,
+        "outputs": array(
+            Tagged(
+                {
+                    "logs": Shape({"type": constant("logs"), "logs": _text}),
+                    "image": Shape({"type": constant("image"), "url": text(chars_max=limits.IMAGE_URL_CHARS_MAX)}),
+                }
+            )
+        ),
+    },
+)
+
 _LOCAL_SHELL_CALL: Final = Shape(
     {
         "type": constant("local_shell_call"),
@@ -485,6 +502,7 @@ SHAPES: Final[dict[str, Validator]] = {
     "reasoning": _REASONING,
     "shell_call": _SHELL_CALL,
     "shell_call_output": _SHELL_CALL_OUTPUT,
+    "code_interpreter_call": _CODE_INTERPRETER_CALL,
     "local_shell_call": _LOCAL_SHELL_CALL,
     "local_shell_call_output": _LOCAL_SHELL_CALL_OUTPUT,
     "apply_patch_call": _APPLY_PATCH_CALL,

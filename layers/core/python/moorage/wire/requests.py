@@ -34,7 +34,7 @@ from moorage.wire.shapes import (
     wrong_type,
     wrong_value,
 )
-from moorage.wire.tools import ShellEnvironment, Tool
+from moorage.wire.tools import Environment, Tool
 
 WebSearchMode = Literal["refuse", "ignore"]
 """What happens to a ``web_search`` tool that wants the live web: 400, or left out with a notice (the operator's choice)."""
@@ -70,8 +70,8 @@ class CreateRequest:
     include: tuple[str, ...] = ()
     tools: tuple[Tool, ...] = ()
     """Canonical tools without the values of secrets: safe to store, to echo and to send to the model."""
-    shell: ShellEnvironment | None = None
-    """The shell tool's environment. The only place that holds secret values; never store it as it is."""
+    environment: Environment | None = None
+    """Where shell and code interpreter run. The only place that holds secret values; never store it as it is."""
     tool_choice: str | dict[str, Any] = "auto"
     parallel_tool_calls: bool = True
     max_output_tokens: int | None = None
@@ -95,7 +95,7 @@ class CreateRequest:
     @property
     def is_hosted(self) -> bool:
         """Whether calls of the model may run here."""
-        return self.shell is not None and self.shell.is_hosted
+        return self.environment is not None and self.environment.is_hosted
 
 
 @dataclass(frozen=True, slots=True)
@@ -232,7 +232,7 @@ def _create(fields: dict[str, Any], web_search: WebSearchMode) -> CreateRequest:
             "include": tuple(dict.fromkeys(fields.get("include", ()))),
             "include_obfuscation": fields.get("stream_options", {}).get("include_obfuscation", True),
             "tools": tuple(tool_shapes.redacted(tools)),
-            "shell": tool_shapes.shell_environment(tools),
+            "environment": tool_shapes.environment(tools),
             "notices": tuple(notices),
         }
     )

@@ -91,7 +91,8 @@ def echo(request: CreateRequest, container_id: str | None = None) -> dict[str, A
     """The keys of the Response object that repeat the request, with the API's defaults filled in.
 
     ``container_id`` is the container that the hosted shell got: ``container_auto`` is answered as a reference to it, already in
-    ``response.created``, and so files, policies and secrets never appear in a response.
+    ``response.created``, and so files, policies and secrets never appear in a response. A code interpreter's ``auto`` stays ``auto``
+    (recorded live), without them.
     """
     echoed: dict[str, Any] = {
         "background": request.background,
@@ -137,6 +138,8 @@ def echoed_tool(tool: Tool, container_id: str | None = None) -> Tool:
             return {**tool, "tools": [echoed_tool(inner) for inner in tool["tools"]]}
         case "shell":
             return {**tool, "environment": _echoed_environment(tool.get("environment"), container_id)}
+        case "code_interpreter" if not isinstance(tool["container"], str):
+            return {**tool, "container": {"type": "auto"}}
         case _:
             return tool
 
@@ -157,6 +160,7 @@ _LISTED_DEFAULTS: Final[Mapping[str, Mapping[str, Any]]] = {
     "custom_tool_call_output": {"status": "completed"},
     "shell_call": {"status": "completed", "environment": None},
     "shell_call_output": {"status": "completed", "max_output_length": None},
+    "code_interpreter_call": {"status": "completed", "code": None, "outputs": None},
     "local_shell_call": {"status": "completed"},
     "apply_patch_call": {"status": "completed"},
     "computer_call": {"status": "completed", "pending_safety_checks": []},
@@ -168,13 +172,16 @@ _LISTED_DEFAULTS: Final[Mapping[str, Mapping[str, Any]]] = {
 
 
 def listed_item(item: Item, include: Iterable[str] = ()) -> Item:
-    """An item as ``input_items`` and conversations list it: complete, and URLs of images only if ``include`` asks for them."""
+    """An item as ``input_items`` and conversations list it: complete, but with URLs of images and outputs of the code interpreter
+    only if ``include`` asks for them."""
     listed = {**item, **{key: value for key, value in _LISTED_DEFAULTS.get(item["type"], {}).items() if key not in item}}
     wanted = frozenset(include)
     if item["type"] == "message" and "message.input_image.image_url" not in wanted:
         listed["content"] = [_without_url(part) if part["type"] == "input_image" else part for part in item["content"]]
     if item["type"] == "computer_call_output" and "computer_call_output.output.image_url" not in wanted:
         listed["output"] = _without_url(item["output"])
+    if item["type"] == "code_interpreter_call" and "code_interpreter_call.outputs" not in wanted:
+        listed["outputs"] = None
     return listed
 
 

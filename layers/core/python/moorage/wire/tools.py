@@ -1,13 +1,15 @@
 """The tool definitions of a request.
 
 Three kinds of tools exist for us. *Client* tools (function, custom, namespace, local shell, apply_patch, computer, tool_search with
-``execution: client``) are offered to the model, and the client runs the calls. The *hosted* tool (shell in a container) is run by
-the loop. All others are refused by name; ``docs/parameters.md`` has the row and the reason of each.
+``execution: client``) are offered to the model, and the client runs the calls. The *hosted* tools (shell in a container, code
+interpreter) are run by the loop, all in the response's one container. All others are refused by name; ``docs/parameters.md`` has the
+row and the reason of each.
 
 The values of domain secrets live in :class:`DomainSecret` alone: the canonical tool keeps domain and name only, so that whatever
 is stored, echoed or logged cannot contain them.
 """
 
+import itertools
 import re
 from dataclasses import dataclass, field
 from typing import Any, Final, Literal
@@ -29,7 +31,9 @@ from moorage.wire.shapes import (
     integer,
     only,
     refused,
+    schema_of,
     text,
+    wrong_type,
     wrong_value,
 )
 
@@ -46,7 +50,6 @@ WEB_SEARCH_REASON: Final = (
 REFUSED_TOOLS: Final[dict[str, str]] = {
     "file_search": "Vector stores are not available in this version: put files into a container with the shell tool's 'file_ids'.",
     "mcp": "Remote MCP servers are not available in this version: offer their tools as functions.",
-    "code_interpreter": "Use {'type': 'shell', 'environment': {'type': 'container_auto'}}: its containers have Python.",
     "image_generation": "Image generation is not available in this version.",
     "programmatic_tool_calling": "Programmatic tool calling is not available in this version.",
 }
@@ -93,11 +96,14 @@ def _secret_to_json(secret: DomainSecret) -> dict[str, Any]:
 
 
 @dataclass(frozen=True, slots=True)
-class ShellEnvironment:
-    """Where the shell tool's commands run. ``local`` (also: none given) means that the client runs them."""
+class Environment:
+    """Where the calls of the shell and of the code interpreter run: one container for both. ``local`` (also: a shell without an
+    environment) means that the client runs them."""
 
     type: Literal["container_auto", "container_reference", "local"]
     container_id: str | None = None
+    param: str = "tools"
+    """The field that names the container, for errors about it."""
     file_ids: tuple[str, ...] = ()
     memory_limit: str | None = None
     network_policy: NetworkPolicy | None = None
@@ -297,18 +303,32 @@ _NAMESPACE: Final = Shape(
     check=_names_are_unique,
 )
 
+_container_id: Final = text(chars_min=1, chars_max=limits.ITEM_ID_CHARS_MAX)
+_NEW_CONTAINER: Final[dict[str, Validator]] = {
+    "file_ids": array(text(chars_min=1, chars_max=limits.ITEM_ID_CHARS_MAX), items_max=limits.CONTAINER_FILE_IDS_MAX),
+    "memory_limit": choice(*limits.MEMORY_LIMITS),
+    "network_policy": NETWORK_POLICY,
+}
 _CONTAINER_AUTO: Final = Shape(
     {"type": constant("container_auto")},
-    {
-        "file_ids": array(text(chars_min=1, chars_max=limits.ITEM_ID_CHARS_MAX), items_max=limits.CONTAINER_FILE_IDS_MAX),
-        "memory_limit": choice(*limits.MEMORY_LIMITS),
-        "network_policy": NETWORK_POLICY,
-        "skills": array(refused(SKILLS_REASON)),
-    },
+    {**_NEW_CONTAINER, "skills": array(refused(SKILLS_REASON))},
 )
+_CONTAINER_REFERENCE: Final = Shape({"type": constant("container_reference"), "container_id": _container_id})
+_AUTO: Final = Shape({"type": constant("auto")}, _NEW_CONTAINER)
 
-_CONTAINER_REFERENCE: Final = Shape(
-    {"type": constant("container_reference"), "container_id": text(chars_min=1, chars_max=limits.ITEM_ID_CHARS_MAX)}
+
+@described({"anyOf": [schema_of(_container_id), _AUTO.schema]})
+def _container(value: Any) -> Any:
+    """The code interpreter's container: an id, or ``auto``."""
+    if type(value) is str:
+        return _container_id(value)
+    if type(value) is not dict:
+        raise wrong_type("a string or an object", value)
+    return _AUTO(value)
+
+
+_CODE_INTERPRETER: Final = Shape(
+    {"type": constant("code_interpreter"), "container": _container}, {"allowed_callers": _allowed_callers}
 )
 
 LOCAL_SKILL: Final = Shape(
@@ -387,12 +407,13 @@ _COMPUTER_USE_PREVIEW: Final = Shape(
 )
 
 
-def _shapes(shell_environments: dict[str, Validator]) -> dict[str, Validator]:
+def _shapes(shell_environments: dict[str, Validator], code_interpreter: Validator) -> dict[str, Validator]:
     return {
         "function": _FUNCTION,
         "custom": _CUSTOM,
         "namespace": _NAMESPACE,
         "shell": _shell(shell_environments),
+        "code_interpreter": code_interpreter,
         "local_shell": Shape({"type": constant("local_shell")}),
         "apply_patch": Shape({"type": constant("apply_patch")}, {"allowed_callers": _allowed_callers}),
         "computer": Shape({"type": constant("computer")}),
@@ -403,10 +424,13 @@ def _shapes(shell_environments: dict[str, Validator]) -> dict[str, Validator]:
     }
 
 
-_HOSTED_IN_ITEM: Final = "A hosted shell stands in 'tools' of the request, because its container belongs to the response."
+_HOSTED_IN_ITEM: Final = "A hosted tool stands in 'tools' of the request, because its container belongs to the response."
 
 TOOL: Final = Tagged(
-    _shapes({"container_auto": _CONTAINER_AUTO, "container_reference": _CONTAINER_REFERENCE, "local": LOCAL_ENVIRONMENT})
+    _shapes(
+        {"container_auto": _CONTAINER_AUTO, "container_reference": _CONTAINER_REFERENCE, "local": LOCAL_ENVIRONMENT},
+        _CODE_INTERPRETER,
+    )
 )
 """A tool in ``tools`` of a request."""
 
@@ -416,7 +440,8 @@ ITEM_TOOL: Final = Tagged(
             "container_auto": RefusedType(_HOSTED_IN_ITEM),
             "container_reference": RefusedType(_HOSTED_IN_ITEM),
             "local": LOCAL_ENVIRONMENT,
-        }
+        },
+        RefusedType(_HOSTED_IN_ITEM),
     )
 )
 """A tool inside an ``additional_tools`` or ``tool_search_output`` item."""
@@ -424,9 +449,62 @@ ITEM_TOOL: Final = Tagged(
 
 def _tools_belong_together(tools: list[Tool]) -> None:
     _refuse_duplicates([tool.get("name", f"\0{index}") for index, tool in enumerate(tools)])
-    shells = [index for index, tool in enumerate(tools) if tool["type"] == "shell"]
-    if len(shells) > 1:
-        raise wrong_value("only one shell tool can be given.", shells[1])
+    for kind in ("shell", "code_interpreter"):
+        given = [index for index, tool in enumerate(tools) if tool["type"] == kind]
+        if len(given) > 1:
+            raise wrong_value(f"only one {kind} tool can be given.", given[1])
+    _one_container_fits_all(_containers(tools))
+
+
+@dataclass(frozen=True, slots=True)
+class _Asked:
+    """What one tool wants of the response's container."""
+
+    index: int
+    place: str
+    """The field that holds it."""
+    fields: dict[str, Any]
+    """As in the shell's environment."""
+
+    @property
+    def param(self) -> str:
+        """The field that names the container."""
+        return f"tools[{self.index}].{self.place}" + (".container_id" if self.place == "environment" else "")
+
+    def path(self, name: str) -> tuple[int | str, ...]:
+        is_bare = self.place == "container" and name == "container_id"
+        return (self.index, self.place) if is_bare else (self.index, self.place, name)
+
+
+def _containers(tools: list[Tool]) -> list[_Asked]:
+    asked = []
+    for index, tool in enumerate(tools):
+        match tool:
+            case {"type": "shell", "environment": {"type": "container_auto" | "container_reference"} as environment}:
+                asked.append(_Asked(index, "environment", environment))
+            case {"type": "code_interpreter", "container": str(container_id)}:
+                asked.append(_Asked(index, "container", {"container_id": container_id}))
+            case {"type": "code_interpreter", "container": container}:
+                asked.append(_Asked(index, "container", container))
+    return asked
+
+
+def _one_container_fits_all(asked: list[_Asked]) -> None:
+    """Shell and code interpreter run in one container, so that they see the same files: they cannot ask for different ones."""
+    for first, second in itertools.pairwise(asked):
+        other = f"'tools[{first.index}]'"
+        for name in ("container_id", "memory_limit", "network_policy"):
+            if name in first.fields and name in second.fields and first.fields[name] != second.fields[name]:
+                raise wrong_value(
+                    f"shell and code interpreter share one container, and {other} asks for another '{name}'.", *second.path(name)
+                )
+        for fixed, new in ((first, second), (second, first)):
+            for name in ("memory_limit", "network_policy"):
+                if "container_id" in fixed.fields and name in new.fields:
+                    raise wrong_value(
+                        f"shell and code interpreter share the container that 'tools[{fixed.index}]' names, and its '{name}' is fixed.",
+                        *new.path(name),
+                    )
 
 
 _tool_list: Final = array(TOOL, items_max=limits.TOOLS_MAX)
@@ -446,28 +524,32 @@ def redacted(tools: list[Tool]) -> list[Tool]:
 
 
 def _redacted(tool: Tool) -> Tool:
-    environment = tool.get("environment")
+    place = "container" if tool["type"] == "code_interpreter" else "environment"
+    environment = tool.get(place)
     policy = environment.get("network_policy") if isinstance(environment, dict) else None
     if environment is None or not policy or "domain_secrets" not in policy:
         return tool
     secrets = [{name: value for name, value in secret.items() if name != "value"} for secret in policy["domain_secrets"]]
-    return {**tool, "environment": {**environment, "network_policy": {**policy, "domain_secrets": secrets}}}
+    return {**tool, place: {**environment, "network_policy": {**policy, "domain_secrets": secrets}}}
 
 
-def shell_environment(tools: list[Tool]) -> ShellEnvironment | None:
-    """The environment of the request's shell tool, secrets included; None without a shell tool."""
-    for tool in tools:
-        if tool["type"] == "shell":
-            environment = tool.get("environment", {"type": "local"})
-            policy = environment.get("network_policy")
-            return ShellEnvironment(
-                type=environment["type"],
-                container_id=environment.get("container_id"),
-                file_ids=tuple(environment.get("file_ids", ())),
-                memory_limit=environment.get("memory_limit"),
-                network_policy=None if policy is None else _network_policy(policy),
-            )
-    return None
+def environment(tools: list[Tool]) -> Environment | None:
+    """Where the calls of shell and code interpreter run, secrets included; None without either of them."""
+    asked = _containers(tools)
+    if not asked:
+        return Environment("local") if any(tool["type"] == "shell" for tool in tools) else None
+    fields = {name: value for one in asked for name, value in one.fields.items()}
+    naming = next((one for one in asked if "container_id" in one.fields), None)
+    file_ids = dict.fromkeys(file_id for one in asked for file_id in one.fields.get("file_ids", ()))
+    policy = fields.get("network_policy")
+    return Environment(
+        type="container_auto" if naming is None else "container_reference",
+        container_id=fields.get("container_id"),
+        param="tools" if naming is None else naming.param,
+        file_ids=tuple(file_ids),
+        memory_limit=fields.get("memory_limit"),
+        network_policy=None if policy is None else _network_policy(policy),
+    )
 
 
 # --- tool_choice -------------------------------------------------------------------------------------------------------------
@@ -480,7 +562,16 @@ _CHOICE_SHAPES: Final[dict[str, Validator]] = {
     "custom": Shape({"type": constant("custom"), **_NAMED}),
     **{
         name: Shape({"type": constant(name)})
-        for name in ("shell", "local_shell", "apply_patch", "computer", "computer_use_preview", "computer_use", "tool_search")
+        for name in (
+            "shell",
+            "code_interpreter",
+            "local_shell",
+            "apply_patch",
+            "computer",
+            "computer_use_preview",
+            "computer_use",
+            "tool_search",
+        )
     },
     **{name: RefusedType(reason) for name, reason in _REFUSED_CHOICES.items()},
 }
