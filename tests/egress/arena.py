@@ -25,11 +25,14 @@ import zlib
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import boto3
 from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric import ec
+from h2.config import H2Configuration
+from h2.connection import H2Connection
+from h2.events import RequestReceived
 from moorage.egress.ca import Authority, leaf, new_ca
 from moorage.egress.secrets import KmsKeys
 from moorage.egress.service import Egress
@@ -50,7 +53,7 @@ ADDRESSES = (
 )
 HOSTS = f"""\
 {ALLOWED} allowed.example a.pkg.example deep.a.pkg.example xn--bcher-kva.example port.example
-{ECHO} echo.example basic.example query.example scoped.example named.example badcert.example selfsigned.example
+{ECHO} echo.example basic.example query.example scoped.example named.example h2.example badcert.example selfsigned.example
 {FORBIDDEN} forbidden.example evil.example pkg.example xn--llowed-hta.example xn--pg-via.pkg.example localtest.example
 {REDIRECT} redirect.example
 {TWIN} twin.example
@@ -110,7 +113,7 @@ class Internet:
             file.write_bytes(pem + key)
             context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
             context.load_cert_chain(file)
-            context.set_alpn_protocols(["http/1.1"])
+            context.set_alpn_protocols(["h2", "http/1.1"] if host == "h2.example" else ["http/1.1"])
             self._contexts[host] = context
         return self._contexts[host]
 
@@ -134,6 +137,9 @@ class Internet:
         try:
             if context is not None:
                 await writer.start_tls(context)
+                if writer.get_extra_info("ssl_object").selected_alpn_protocol() == "h2":
+                    await self._serve_http2(reader, writer, note)
+                    return
             while True:
                 head = await reader.readuntil(b"\r\n\r\n")
                 note["raw"] += head.decode("latin-1")
@@ -151,6 +157,21 @@ class Internet:
             pass
         finally:
             writer.close()
+
+    async def _serve_http2(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, note: dict[str, Any]) -> None:
+        """Answers every stream with the headers that it came with."""
+        http2 = H2Connection(H2Configuration(client_side=False, header_encoding="utf-8"))
+        http2.initiate_connection()
+        writer.write(http2.data_to_send())
+        while data := await reader.read(65536):
+            for event in http2.receive_data(data):
+                if isinstance(event, RequestReceived):
+                    content = "".join(f"{name}: {value}\n" for name, value in cast("list[tuple[str, str]]", event.headers)).encode()
+                    note["raw"] += content.decode()
+                    http2.send_headers(event.stream_id, [(":status", "200"), ("content-length", str(len(content)))])
+                    http2.send_data(event.stream_id, content, end_stream=True)
+            writer.write(http2.data_to_send())
+            await writer.drain()
 
     async def _body(self, reader: asyncio.StreamReader, fields: dict[str, str]) -> bytes:
         if "chunked" in fields.get("transfer-encoding", ""):
@@ -327,6 +348,10 @@ class Arena:
                 grant = await self.egress.renew(argument["tenant"], argument["container"])
                 assert grant is not None
                 return asdict(grant)
+            case "pause":
+                await self.egress.pause(argument["tenant"], argument["container"])
+            case "live":
+                return await self.egress.store.is_any_live()
             case "define":
                 await self.egress.define_secret(**argument)
             case "log":

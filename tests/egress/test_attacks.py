@@ -731,6 +731,31 @@ def test_a_renewed_credential_ends_the_old_one(arena: ArenaClient, sandbox: Sand
     assert steps == ["407", "200"]
 
 
+def test_a_paused_container_is_cut_off_until_it_is_renewed(arena: ArenaClient, sandbox: Sandbox) -> None:
+    box = arena.open("allowed.example")
+    connects = []
+    for step in ("renew", "pause", "renew"):
+        grant = arena(step, tenant=TENANT, container=box.container_id)
+        if grant is not None:
+            box = Opened(box.container_id, grant["username"], grant["password"], grant["placeholders"])
+            connects.append(sandbox.talk(["send", connect_line(box, "allowed.example:443")], ["head"])[0][0].split(" ")[1])
+    paused = Opened(box.container_id, box.username, "", {})
+    connects.append(sandbox.talk(["send", connect_line(paused, "allowed.example:443")], ["head"])[0][0].split(" ")[1])
+    assert connects == ["200", "200", "407"]
+    assert arena("live")
+
+
+def test_http2_is_opened_decided_and_masked_like_the_rest(arena: ArenaClient, sandbox: Sandbox) -> None:
+    box = arena.open("h2.example", secrets=[{"domain": "h2.example", "name": "H2_KEY", "value": "h2-value-0123456789"}])
+    arena("clear")
+    curl = "curl -sS --http2 -w '%{http_version} %{http_code}\\n'"
+    answer = sandbox.shell(f'{curl} -H "X-Key: $H2_KEY" https://h2.example/one https://h2.example/two', box.environment)["stdout"]
+    fronted = sandbox.shell(f"{curl} -o /dev/null -H 'Host: forbidden.example' https://h2.example/", box.environment)["stdout"]
+    assert (answer.count("x-key: ***"), answer.count("2 200"), fronted) == (2, 2, "2 403\n")
+    assert "h2-value" not in answer
+    assert "".join(note["raw"] for note in arena("seen")).count("h2-value-0123456789") == 2
+
+
 def test_a_narrower_policy_holds_within_seconds(arena: ArenaClient, sandbox: Sandbox) -> None:
     box = arena.open("allowed.example", "twin.example")
     narrower = arena.open("twin.example", container=box.container_id)
