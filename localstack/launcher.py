@@ -174,7 +174,10 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--sandboxes-max", type=int, default=limits.LOCAL_SANDBOXES_MAX)
     parser.add_argument("--exit-with-parent", action="store_true", help="end when the process that started the launcher ends")
     logging.basicConfig(level=logging.WARNING, format="%(name)s: %(message)s")
-    serve(parser.parse_args(arguments))
+    try:
+        serve(parser.parse_args(arguments))
+    except SandboxError as error:
+        raise SystemExit(error.message) from error
 
 
 if __name__ == "__main__":

@@ -150,6 +150,12 @@ async def test_a_start_that_cannot_work_is_an_error_and_leaves_nothing(tmp_path:
     assert os.listdir(tmp_path / "state" / "sandboxes") == []
 
 
+async def test_a_toolbox_that_is_none_is_refused_at_the_start(tmp_path: Path) -> None:
+    with launcher_process(tmp_path, "--toolbox", str(tmp_path / "none")) as (process, _):
+        assert process.wait(10) == 1
+        assert "is not a virtual environment" in (tmp_path / "launcher.log").read_text()
+
+
 async def test_only_its_user_can_talk_to_a_launcher_and_its_sandboxes(provisioner: LauncherProvisioner, launcher_socket: Path) -> None:
     handle = await provisioner.start(spec(new_id()))
     endpoint = Path(handle.endpoint.removeprefix("unix:"))
@@ -231,7 +237,8 @@ def test_a_toolbox_names_every_directory_that_its_python_goes_through(tmp_path: 
     (tmp_path / "venv" / "bin" / "python3").symlink_to(tmp_path / "alias" / "bin" / "python3.11")
     (tmp_path / "venv" / "bin" / "python").symlink_to("python3")
     prefixes = (str(tmp_path / "alias"), str(tmp_path / "real"))
-    assert Toolbox.at(tmp_path / "venv") == Toolbox(tmp_path / "venv", prefixes)
+    interpreter = str(tmp_path / "real" / "bin" / "python3.11")
+    assert Toolbox.at(tmp_path / "venv") == Toolbox(tmp_path / "venv", prefixes, interpreter)
     with pytest.raises(SandboxError, match="not a virtual environment"):
         Toolbox.at(tmp_path / "none")
 

@@ -11,15 +11,15 @@ belong to root, ``/proc/sys`` above all. The walls and their reasons are in ``do
 import asyncio
 import contextlib
 import ctypes
+import itertools
 import json
 import os
 import secrets
 import shutil
 import signal
 import socket
-import stat
 import subprocess
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
@@ -46,9 +46,11 @@ FALLBACK: Final = "/opt/fallback"
 FORWARDER: Final = "127.0.0.1:3128"
 SANDBOX_UID: Final = 1000
 HOST_UIDS_FROM: Final = 1_900_000_000
+HOST_UIDS: Final = 100_000
 """Users for the sandboxes of a root launcher; above everything that systemd or subuid ranges hand out."""
 
-_PYTHON: Final = "/usr/bin/python3"
+_GROUP_REMOVALS_MAX: Final = 100
+_SYSTEM_PYTHON: Final = "/usr/bin/python3"
 _SERVER_FILE: Final = "exec_server.py"
 _SYSTEM_PATH: Final = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 # The part of /etc that programs need and that says nothing about this machine.
@@ -101,6 +103,8 @@ class Toolbox:
 
     venv: Path
     interpreter_prefixes: tuple[str, ...]
+    interpreter: str
+    """The Python under it, with all links followed."""
 
     @classmethod
     def at(cls, venv: Path) -> "Toolbox":
@@ -112,6 +116,7 @@ class Toolbox:
         return cls(
             venv.resolve(),
             tuple(prefix for prefix in prefixes if prefix != str(venv.resolve()) and not Path(prefix).is_relative_to("/usr")),
+            os.path.realpath(python),
         )
 
 
@@ -148,11 +153,16 @@ class Site:
         compile_server = (
             f"import py_compile; py_compile.compile({str(self.server_dir / _SERVER_FILE)!r}, {str(self.server)!r}, doraise=True)"
         )
-        subprocess.run([_PYTHON, "-I", "-S", "-c", compile_server], check=True)
+        subprocess.run([self.python, "-I", "-S", "-c", compile_server], check=True)
         if self.runs_as_other_users:
             # The sandboxes' users go through these, and may not list them; the sockets in it are ours alone.
             os.chmod(self.runtime_dir, 0o711)  # noqa: S103
             (self.runtime_dir / "stage").mkdir(mode=0o711)
+
+    @property
+    def python(self) -> str:
+        """The interpreter of the exec server, at the same place inside and outside."""
+        return _SYSTEM_PYTHON if self.toolbox is None or os.path.exists(_SYSTEM_PYTHON) else self.toolbox.interpreter
 
     @property
     def server(self) -> Path:
@@ -162,7 +172,7 @@ class Site:
         """After an owner was killed: its sandboxes died with it, their files and groups did not."""
         for directory in (self.state_dir / "sandboxes").glob("sbx_*"):
             self.groups.remove(directory.name)
-            remove_tree(directory)
+            start_removing(directory).wait()
 
 
 def may_run_as_other_users() -> bool:
@@ -177,6 +187,9 @@ def may_run_as_other_users() -> bool:
 
 
 def has_disable_userns() -> bool:
+    """Whether this bubblewrap (0.8 or newer) can forbid nested user namespaces. Raises :class:`SandboxError` where there is none."""
+    if shutil.which("bwrap") is None:
+        raise SandboxError("bubblewrap is not installed ('apt install bubblewrap'): there can be no sandboxes.")
     return "--disable-userns" in subprocess.run(["bwrap", "--help"], capture_output=True, text=True).stdout
 
 
@@ -217,7 +230,7 @@ def bwrap_arguments(site: Site, visible: Sequence[Bind]) -> list[str]:
     arguments += ["--proc", "/proc", *_closed_proc(), "--dev", "/dev"]
     for path, size in _SCRATCH.items():
         arguments += ["--perms", "1777", "--size", str(size), "--tmpfs", path]
-    arguments += ["--symlink", "/tmp", "/var/tmp", "--symlink", _PYTHON, f"{FALLBACK}/python"]  # noqa: S108
+    arguments += ["--symlink", "/tmp", "/var/tmp", "--symlink", site.python, f"{FALLBACK}/python"]  # noqa: S108
     for bind in visible:
         arguments += ["--bind" if bind.is_writable else "--ro-bind", bind.source, bind.target]
     return [*arguments, "--remount-ro", "/dev", "--remount-ro", "/", "--chdir", "/mnt/data"]
@@ -252,7 +265,7 @@ def server_config(site: Site, spec: SandboxSpec) -> dict[str, Any]:
         "listen": f"fd:{LISTENING_FD}",
         "env": {**toolbox, **egress, **spec.env},
         "path": ":".join([f"{SERVER}/bin", *([f"{TOOLBOX}/bin"] if site.toolbox else []), _SYSTEM_PATH, FALLBACK]),
-        "python": f"{TOOLBOX}/bin/python" if site.toolbox else _PYTHON,
+        "python": f"{TOOLBOX}/bin/python" if site.toolbox else site.python,
         "python_session": f"{SERVER}/python_session.py",
         "egress": _egress_config(spec.egress) if spec.egress else None,
         "limits": {
@@ -305,6 +318,8 @@ class Bubblewrap:
         self._by_id: dict[str, Sandbox] = {}
         self._by_container: dict[tuple[str, str], Sandbox] = {}
         self._locks: dict[tuple[str, str], asyncio.Lock] = {}
+        self._watches: set[asyncio.Task[None]] = set()
+        self._uids = itertools.cycle(range(HOST_UIDS_FROM, HOST_UIDS_FROM + HOST_UIDS))
         self._starting = 0
 
     async def start(self, spec: SandboxSpec) -> Sandbox:
@@ -372,7 +387,9 @@ class Bubblewrap:
             joins = self._site.groups.create(sandbox_id, spec.memory_gib)
             process, first_process = spawn(self._site, directory, endpoint, visible, config, joins, uid)
         except BaseException:
-            self._remove(sandbox_id)
+            endpoint.unlink(missing_ok=True)
+            self._site.groups.remove(sandbox_id)
+            shutil.rmtree(directory, ignore_errors=True)
             raise
         return Sandbox(sandbox_id, spec.tenant_id, spec.container_id, directory, f"unix:{endpoint}", process, first_process, uid)
 
@@ -380,24 +397,30 @@ class Bubblewrap:
         if not self._site.runs_as_other_users:
             return os.geteuid()
         taken = {sandbox.uid for sandbox in self._by_id.values()}
-        return next(uid for uid in range(HOST_UIDS_FROM, HOST_UIDS_FROM + len(taken) + 1) if uid not in taken)
+        return next(uid for uid in self._uids if uid not in taken)
 
     def _watch(self, sandbox: Sandbox) -> None:
+        task = asyncio.create_task(self._until_ended(sandbox))
+        self._watches.add(task)
+        task.add_done_callback(self._watches.discard)
+
+    async def _until_ended(self, sandbox: Sandbox) -> None:
         """Notice the end of a sandbox, whoever brought it about, and clear it away."""
-        loop, pidfd = asyncio.get_running_loop(), os.pidfd_open(sandbox.process.pid)
+        await ended(sandbox.process)
+        self._forget(sandbox)
+        await ended(start_removing(sandbox.directory))
+        for _ in range(_GROUP_REMOVALS_MAX):
+            if self._site.groups.remove(sandbox.sandbox_id):
+                break
+            await asyncio.sleep(0.05)  # processes that are on their way out still hold it
+        sandbox.ended.set()
 
-        def ended() -> None:
-            loop.remove_reader(pidfd)
-            os.close(pidfd)
-            sandbox.process.wait()
-            del self._by_id[sandbox.sandbox_id]
-            key = (sandbox.tenant_id, sandbox.container_id)
-            if self._by_container.get(key) is sandbox:
-                del self._by_container[key]
-            self._remove(sandbox.sandbox_id)
-            sandbox.ended.set()
-
-        loop.add_reader(pidfd, ended)
+    def _forget(self, sandbox: Sandbox) -> None:
+        del self._by_id[sandbox.sandbox_id]
+        key = (sandbox.tenant_id, sandbox.container_id)
+        if self._by_container.get(key) is sandbox:
+            del self._by_container[key]
+        Path(sandbox.endpoint.removeprefix("unix:")).unlink(missing_ok=True)
 
     async def _until_healthy(self, sandbox: Sandbox, token: str) -> None:
         async with ExecClient(Handle(sandbox.endpoint, token, sandbox.sandbox_id)) as client:
@@ -405,11 +428,6 @@ class Bubblewrap:
                 await asyncio.wait_for(client.health(), limits.SANDBOX_START_SECONDS)
             except (SandboxGone, TimeoutError) as error:
                 raise SandboxError(f"The sandbox did not come up. {_last_words(sandbox.directory)}") from error
-
-    def _remove(self, sandbox_id: str) -> None:
-        (self._site.runtime_dir / f"{sandbox_id}.sock").unlink(missing_ok=True)
-        self._site.groups.remove(sandbox_id)
-        remove_tree(self._site.state_dir / "sandboxes" / sandbox_id)
 
 
 def spawn(
@@ -422,7 +440,7 @@ def spawn(
     config_fd, filter_fd = _memory_file(config), _memory_file(seccomp.program())
     arguments = bwrap_arguments(site, sources)
     arguments += ["--seccomp", str(SECCOMP_FD), "--info-fd", str(info_writing)]
-    arguments += [_PYTHON, "-I", "-S", COMPILED_SERVER, "--config-fd", "0"]
+    arguments += [site.python, "-I", "-S", COMPILED_SERVER, "--config-fd", "0"]
     try:
         with _listen(endpoint) as listener, open(directory / "sandbox.log", "wb") as output:
 
@@ -529,16 +547,20 @@ def _listen(path: Path) -> socket.socket:
     return listener
 
 
-def remove_tree(path: Path) -> None:
-    """Remove a directory although its owner may have taken the permissions away."""
+async def ended(process: subprocess.Popen[bytes]) -> None:
+    """Wait for a child without a thread: a process with threads should not fork."""
+    loop, pidfd = asyncio.get_running_loop(), os.pidfd_open(process.pid)
+    has_ended = asyncio.Event()
+    loop.add_reader(pidfd, has_ended.set)
+    try:
+        await has_ended.wait()
+    finally:
+        loop.remove_reader(pidfd)
+        os.close(pidfd)
+    process.wait()
 
-    def retry(function: Callable[..., Any], name: str, error: Any) -> None:
-        with contextlib.suppress(OSError):
-            os.chmod(os.path.dirname(name), stat.S_IRWXU)
-            if os.path.isdir(name) and not os.path.islink(name):
-                os.chmod(name, stat.S_IRWXU)
-                shutil.rmtree(name, ignore_errors=True)
-            else:
-                os.unlink(name)
 
-    shutil.rmtree(path, onerror=retry)
+def start_removing(path: Path) -> subprocess.Popen[bytes]:
+    """Remove a directory although its owner may have taken the permissions away. Another process, for there may be 100,000 files."""
+    script = 'chmod -R u+rwX "$0" 2>/dev/null; exec rm -rf "$0"'
+    return subprocess.Popen(["/bin/sh", "-c", script, str(path)], stdin=subprocess.DEVNULL)

@@ -36,10 +36,17 @@ class ControlGroups:
             joins.append(group / "cgroup.procs")
         return joins
 
-    def remove(self, name: str) -> None:
+    def remove(self, name: str) -> bool:
+        """False while there are processes in it."""
+        is_removed = True
         for parent in self.parents.values():
-            with contextlib.suppress(OSError):
+            try:
                 (parent / f"moorage-{name}").rmdir()
+            except FileNotFoundError:
+                continue
+            except OSError:
+                is_removed = False
+        return is_removed
 
 
 def _v2_parent(root: Path, own: str) -> dict[str, Path]:
