@@ -85,7 +85,7 @@ async def test_workers_at_once_lose_no_file_and_leave_no_sandbox(store: Store, c
     assert [item["SK"]["S"] for item in store.records() if item["SK"]["S"].startswith("LIFE")] == []
 
 
-@pytest.mark.parametrize("seed", range(12))
+@pytest.mark.parametrize("seed", range(6))
 async def test_a_deletion_among_users_leaves_nothing(store: Store, clock: Clock, seed: int) -> None:
     dice = random.Random(seed)
     provisioner = Dying(dice, clock)

@@ -636,6 +636,8 @@ class Containers:
         if not notes and not record.noted:
             return ()
         noted = hashlib.sha256("\n".join(notes).encode()).hexdigest() if notes else ""
+        if noted == record.noted == "":
+            return ()
         current = await self._store.get(record.tenant_id, record.id)
         if noted == current.noted:
             return ()

@@ -149,6 +149,8 @@ class Files:
         records = await self._table.get_many((entry["PK"], keys.META) for entry in entries)
         for record in records:
             await self._erase(_file(record))
+        found = {record["PK"] for record in records}
+        await self._table.write_many(deletes=[(entry["PK"], entry["SK"]) for entry in entries if entry["PK"] not in found])
         return len(records)
 
     def _is_expired(self, file: File) -> bool:

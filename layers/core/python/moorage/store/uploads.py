@@ -149,6 +149,8 @@ class Uploads:
                 await self._end(upload, "expired", ())
             else:
                 await self._drop_parts(upload)
+        found = {record["PK"] for record in records}
+        await self._table.write_many(deletes=[(entry["PK"], entry["SK"]) for entry in entries if entry["PK"] not in found])
         return len(records)
 
     async def _check_parts(self, upload: Upload, part_ids: Sequence[str]) -> None:
