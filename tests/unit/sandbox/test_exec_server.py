@@ -399,6 +399,28 @@ class TestPython:
         assert (await python(client, "1 + 1"))[1].result == "2"
         assert (await run(client, "echo alive")).stdout == "alive\n"
 
+    async def test_open_figures_and_results_that_are_images_are_saved_and_named(
+        self, client: ExecClient, server: ServerProcess
+    ) -> None:
+        """With a stand-in for matplotlib in the working directory: what counts is which of its functions are called."""
+        pyplot = """
+figures = {1: b"first", 2: b"second"}
+class Figure:
+    def __init__(self, number): self.number = number
+    def savefig(self, path, **options): open(path, "wb").write(figures[self.number])
+def get_fignums(): return sorted(figures)
+def figure(number): return Figure(number)
+def close(which): figures.clear()
+"""
+        await client.write_file("matplotlib/__init__.py", pieces(b""))
+        await client.write_file("matplotlib/pyplot.py", pieces(pyplot.encode()))
+        _, ended = await python(client, "import matplotlib.pyplot")
+        assert ended.images == (f"{server.workspace}/figure-1.png", f"{server.workspace}/figure-2.png")
+        assert await collect_bytes(client, "figure-2.png") == b"second"
+        _, ended = await python(client, "class Image:\n    def _repr_png_(self): return b'image'\nImage()")
+        assert ended.images == (f"{server.workspace}/figure-3.png",)
+        assert (await python(client, "1"))[1].images == ()
+
     async def test_large_code_and_large_output_pass(self, client: ExecClient) -> None:
         output, ended = await python(client, f"s = {'z' * 300_000!r}\nprint(s)\nlen(s)", chars=100)
         assert ended.result == "300000"

@@ -15,11 +15,11 @@ import pytest
 from moorage.errors import SandboxCapacity, SandboxError, SandboxGone
 from moorage.sandbox.bubblewrap import Toolbox
 from moorage.sandbox.control_groups import ControlGroups
-from moorage.sandbox.exec_client import ExecClient, Started
+from moorage.sandbox.exec_client import ExecClient, PythonEnded, Started
 from moorage.sandbox.launcher_client import LauncherProvisioner
 from moorage.sandbox.provisioner import EgressSpec, Handle, SandboxSpec, SandboxStatus
 
-from tests.unit.sandbox.support import TOKEN, collect, execute, launcher, launcher_process, new_id, run
+from tests.unit.sandbox.support import ROOT, TOKEN, collect, execute, launcher, launcher_process, new_id, run
 
 
 def spec(container_id: str, *, tenant_id: str = "acme", egress: EgressSpec | None = None) -> SandboxSpec:
@@ -165,6 +165,19 @@ async def test_only_its_user_can_talk_to_a_launcher_and_its_sandboxes(provisione
         with pytest.raises(SandboxError, match="token"):
             await stranger.health()
     await provisioner.stop(handle.sandbox_id)
+
+
+@pytest.mark.skipif(not (ROOT / ".venv-toolbox" / "bin" / "python").exists(), reason="'make setup' builds the toolbox")
+async def test_the_toolbox_comes_first_on_the_path_and_draws(tmp_path: Path) -> None:
+    with launcher(tmp_path, "--toolbox", str(ROOT / ".venv-toolbox")) as path:
+        async with LauncherProvisioner(str(path)) as provisioner, ExecClient(await provisioner.start(spec("cntr_1"))) as client:
+            assert (await run(client, "which python python3")).stdout == "/opt/toolbox/bin/python\n/opt/toolbox/bin/python3\n"
+            assert (await run(client, "python -c 'import openpyxl, pandas, requests'", timeout_ms=60_000)).exit_code == 0
+            code = "import matplotlib.pyplot as plt\nplt.plot([1, 2])\nplt.show()"
+            events = [event async for event in client.python(new_id(), code, timeout_ms=60_000, max_output_length=1_000)]
+            last = events[-1]
+            assert isinstance(last, PythonEnded)
+            assert (last.images, events[1:-1]) == (("/mnt/data/figure-1.png",), [])
 
 
 class TestEgress:
