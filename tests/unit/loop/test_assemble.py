@@ -1,0 +1,225 @@
+"""The order of events, item by item: what goes in stands beside what comes out."""
+
+from typing import Any
+
+import pytest
+from moorage.loop.assemble import Assembler
+from moorage.model import base
+from moorage.model.base import Delta
+from moorage.model.lowering import Original
+from moorage.store.event_log import Event
+
+RESP = "resp_" + "a" * 48
+DONE = base.Finished("stop")
+SHELL_CALL = base.ItemPassed({"type": "shell_call", "call_id": "c", "action": {"commands": ["ls", "pwd"]}})
+
+
+def played(*deltas: Delta, container_id: str | None = "cntr_1") -> tuple[list[Event], Assembler]:
+    events: list[Event] = []
+    names = {"shell": Original("shell", "shell"), "grammar": Original("custom", "grammar")}
+    assembler = Assembler(
+        RESP, events.append, 0, lambda name: names.get(name) or Original("function", name), container_id=container_id
+    )
+    for delta in deltas:
+        assembler.feed(delta)
+    return events, assembler
+
+
+def order(events: list[Event]) -> list[str]:
+    return [f"{event['output_index']} {event['type'].removeprefix('response.')}" for event in events]
+
+
+@pytest.mark.parametrize(
+    ("kind", "deltas", "expected"),
+    [
+        (
+            "a message",
+            [base.MessageStarted(), base.TextDelta("a"), base.TextDelta(""), base.TextDelta("b")],
+            [
+                "0 output_item.added",
+                "0 content_part.added",
+                "0 output_text.delta",
+                "0 output_text.delta",
+                "0 output_text.done",
+                "0 content_part.done",
+                "0 output_item.done",
+            ],
+        ),
+        ("a message without a word", [base.MessageStarted()], ["0 output_item.added", "0 output_item.done"]),
+        (
+            "text that turns into a refusal",
+            [base.TextDelta("a"), base.RefusalDelta("no")],
+            [
+                "0 output_item.added",
+                "0 content_part.added",
+                "0 output_text.delta",
+                "0 output_text.done",
+                "0 content_part.done",
+                "0 content_part.added",
+                "0 refusal.delta",
+                "0 refusal.done",
+                "0 content_part.done",
+                "0 output_item.done",
+            ],
+        ),
+        (
+            "thoughts in two parts, then an answer",
+            [base.SummaryDelta("a"), base.SummaryDelta("b", 1), base.TextDelta("c")],
+            [
+                "0 output_item.added",
+                "0 reasoning_summary_part.added",
+                "0 reasoning_summary_text.delta",
+                "0 reasoning_summary_text.done",
+                "0 reasoning_summary_part.done",
+                "0 reasoning_summary_part.added",
+                "0 reasoning_summary_text.delta",
+                "0 reasoning_summary_text.done",
+                "0 reasoning_summary_part.done",
+                "0 output_item.done",
+                "1 output_item.added",
+                "1 content_part.added",
+                "1 output_text.delta",
+                "1 output_text.done",
+                "1 content_part.done",
+                "1 output_item.done",
+            ],
+        ),
+        (
+            "raw thoughts",
+            [base.ReasoningTextDelta("a"), base.ItemDone("sealed")],
+            ["0 output_item.added", "0 reasoning_text.delta", "0 reasoning_text.done", "0 output_item.done"],
+        ),
+        (
+            "a function call",
+            [base.CallStarted("f"), base.CallDelta("{"), base.CallDelta("}")],
+            [
+                "0 output_item.added",
+                "0 function_call_arguments.delta",
+                "0 function_call_arguments.delta",
+                "0 function_call_arguments.done",
+                "0 output_item.done",
+            ],
+        ),
+        (
+            "a custom tool call",
+            [base.CallStarted("grammar", None, "custom"), base.CallDelta("a"), base.CallDelta("b")],
+            [
+                "0 output_item.added",
+                "0 custom_tool_call_input.delta",
+                "0 custom_tool_call_input.done",
+                "0 output_item.done",
+            ],
+        ),
+        (
+            "two commands of one shell call",
+            [SHELL_CALL],
+            [
+                "0 output_item.added",
+                "0 shell_call_command.added",
+                "0 shell_call_command.delta",
+                "0 shell_call_command.done",
+                "0 shell_call_command.added",
+                "0 shell_call_command.delta",
+                "0 shell_call_command.done",
+                "0 output_item.done",
+            ],
+        ),
+        (
+            "a code interpreter call stays open for the tool step",
+            [base.ItemPassed({"type": "code_interpreter_call", "code": "1"})],
+            [
+                "0 output_item.added",
+                "0 code_interpreter_call.in_progress",
+                "0 code_interpreter_call_code.delta",
+                "0 code_interpreter_call_code.done",
+            ],
+        ),
+        (
+            "a patch",
+            [base.ItemPassed({"type": "apply_patch_call", "call_id": "c", "operation": {"type": "update_file", "diff": "d"}})],
+            [
+                "0 output_item.added",
+                "0 apply_patch_call_operation_diff.delta",
+                "0 apply_patch_call_operation_diff.done",
+                "0 output_item.done",
+            ],
+        ),
+        (
+            "an item of a kind without events of its own",
+            [base.ItemPassed({"type": "web_search_call", "status": "completed"})],
+            ["0 output_item.added", "0 output_item.done"],
+        ),
+    ],
+)
+def test_the_events_of_an_item_come_in_the_recorded_order(kind: str, deltas: list[Delta], expected: list[str]) -> None:
+    events, _ = played(*deltas, DONE)
+    assert order(events) == expected, kind
+
+
+def test_a_function_that_stands_for_the_shell_is_given_back_as_a_shell_call() -> None:
+    pieces = ['{"comm', 'ands": ["ls", "pwd"]}']
+    lowered, spoken = played(base.CallStarted("shell", "c"), *map(base.CallDelta, pieces), DONE)
+    native, _ = played(SHELL_CALL, DONE)
+    assert _without_ids(lowered) == _without_ids(native)
+    assert (spoken.items[0]["type"], spoken.items[0]["action"]["commands"]) == ("shell_call", ["ls", "pwd"])
+
+
+def test_without_a_container_a_shell_call_is_for_the_client() -> None:
+    _, assembler = played(SHELL_CALL, DONE, container_id=None)
+    assert assembler.items[0]["environment"] == {"type": "local"}
+
+
+def test_a_long_command_is_sent_in_pieces() -> None:
+    command = "x" * 4_500
+    events, _ = played(base.ItemPassed({"type": "shell_call", "call_id": "c", "action": {"commands": [command]}}), DONE)
+    pieces = [event["delta"] for event in events if event["type"] == "response.shell_call_command.delta"]
+    assert ([len(piece) for piece in pieces], "".join(pieces)) == ([2_000, 2_000, 500], command)
+
+
+def test_a_call_whose_arguments_never_came_whole_is_shown_to_nobody() -> None:
+    events, assembler = played(base.TextDelta("let me see"), base.CallStarted("shell"), base.CallDelta('{"com'))
+    assembler.abandon()
+    assert (list(assembler.items), order(events)[-1]) == ([0], "0 output_item.done")
+
+
+def test_what_is_open_when_the_stream_breaks_is_incomplete() -> None:
+    _, assembler = played(base.TextDelta("half"))
+    assembler.abandon()
+    assert (assembler.items[0]["status"], assembler.finished) == ("incomplete", None)
+
+
+def test_arguments_that_do_not_fit_are_a_misfit_and_not_the_clients_call() -> None:
+    _, assembler = played(base.CallStarted("shell"), base.CallDelta('{"commands": 7}'), DONE)
+    assert (assembler.misfits, assembler.items[0]["type"]) == ({0}, "function_call")
+
+
+def test_what_a_reasoning_item_must_carry_to_the_next_turn_is_kept() -> None:
+    _, assembler = played(base.ReasoningStarted(), base.ItemDone("sealed"), DONE)
+    assert assembler.items[0]["encrypted_content"] == "sealed"
+
+
+def test_citations_come_before_the_text_is_done() -> None:
+    events: list[Event] = []
+    cited: dict[str, Any] = {"type": "container_file_citation", "file_id": "cfile_1"}
+    assembler = Assembler(
+        RESP, events.append, 0, lambda name: Original("function", name), annotate=lambda text: [cited] if text == "ab" else []
+    )
+    for delta in (base.TextDelta("a"), base.TextDelta("b"), DONE):
+        assembler.feed(delta)
+    assert order(events)[4:6] == ["0 output_text.annotation.added", "0 output_text.done"]
+    assert assembler.items[0]["content"][0]["annotations"] == [cited]
+
+
+def test_ids_made_here_lead_back_to_their_response() -> None:
+    _, assembler = played(base.TextDelta("a"), base.CallStarted("f"), DONE)
+    assert [item["id"].split("_")[0] for item in assembler.items.values()] == ["msg", "fc"]
+    assert all(item["id"].split("_")[1].startswith("a" * 40) for item in assembler.items.values())
+
+
+def _without_ids(events: list[Event]) -> list[Any]:
+    def strip(value: Any) -> Any:
+        if isinstance(value, dict):
+            return {key: strip(one) for key, one in value.items() if key not in ("id", "item_id", "call_id")}
+        return [strip(one) for one in value] if isinstance(value, list) else value
+
+    return [strip(event) for event in events]

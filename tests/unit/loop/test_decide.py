@@ -1,0 +1,114 @@
+from typing import Any
+
+import pytest
+from moorage import limits
+from moorage.loop.decide import Decision, after_model, is_for_client, is_hosted, tool_choice_of
+from moorage.loop.state import Next
+from moorage.model.base import Finished, Item
+
+STOP = Finished("stop")
+MESSAGE: Item = {"type": "message", "status": "completed"}
+COMMENTARY: Item = {"type": "message", "status": "completed", "phase": "commentary"}
+HALF: Item = {"type": "message", "status": "incomplete"}
+REASONING: Item = {"type": "reasoning"}
+HOSTED: Item = {"type": "shell_call", "environment": {"type": "container_reference", "container_id": "cntr_1"}}
+LOCAL: Item = {"type": "shell_call", "environment": {"type": "local"}}
+FUNCTION: Item = {"type": "function_call"}
+PYTHON: Item = {"type": "code_interpreter_call"}
+DONE = Decision(Next.DONE)
+AGAIN = Decision(Next.MODEL)
+
+
+def cut(reason: Any) -> Finished:
+    return Finished(reason)
+
+
+@pytest.mark.parametrize(
+    ("situation", "items", "finished", "made", "maximum", "expected"),
+    [
+        ("an answer ends it", [MESSAGE], STOP, 0, None, DONE),
+        ("an answer after thinking ends it", [REASONING, MESSAGE], STOP, 0, None, DONE),
+        ("nothing at all ends it", [], STOP, 0, None, DONE),
+        ("a shell call runs", [HOSTED], STOP, 0, None, Decision(Next.TOOLS, hosted=(0,))),
+        ("calls run in order", [MESSAGE, HOSTED, PYTHON], STOP, 0, None, Decision(Next.TOOLS, hosted=(1, 2))),
+        ("a local shell call is the client's", [LOCAL], STOP, 0, None, DONE),
+        ("a function call is the client's", [FUNCTION], STOP, 0, None, DONE),
+        ("both kinds at once", [HOSTED, FUNCTION], STOP, 0, None, Decision(Next.TOOLS, hosted=(0,), is_last=True)),
+        ("the budget runs out in the middle", [HOSTED, HOSTED], STOP, 2, 3, Decision(Next.TOOLS, hosted=(0,), refused=(1,))),
+        ("the budget is spent: the model is told", [HOSTED], STOP, 3, 3, Decision(Next.MODEL, refused=(0,))),
+        ("spent, and the client has a call", [HOSTED, FUNCTION], STOP, 3, 3, Decision(Next.DONE, refused=(0,))),
+        (
+            "cut off by the output limit",
+            [HOSTED],
+            cut("max_output_tokens"),
+            0,
+            None,
+            Decision(Next.DONE, refused=(0,), status="incomplete", incomplete_reason="max_output_tokens"),
+        ),
+        (
+            "stopped by a filter",
+            [MESSAGE],
+            cut("content_filter"),
+            0,
+            None,
+            Decision(Next.DONE, status="incomplete", incomplete_reason="content_filter"),
+        ),
+        ("broken off with nothing", [], None, 0, None, AGAIN),
+        ("broken off in mid-answer", [HALF], None, 0, None, AGAIN),
+        ("broken off while thinking", [REASONING], None, 0, None, AGAIN),
+        ("broken off after a word in between", [COMMENTARY], None, 0, None, AGAIN),
+        ("broken off after the answer was whole", [MESSAGE], None, 0, None, DONE),
+        ("broken off after a call was whole", [HOSTED, HALF], None, 0, None, Decision(Next.TOOLS, hosted=(0,))),
+        ("broken off after the client's call was whole", [FUNCTION], None, 0, None, DONE),
+    ],
+)
+def test_what_follows_a_model_step(
+    situation: str, items: list[Item], finished: Finished | None, made: int, maximum: int | None, expected: Decision
+) -> None:
+    decided = after_model(dict(enumerate(items)), finished, calls_made=made, max_tool_calls=maximum)
+    assert decided == expected, situation
+
+
+def test_calls_over_the_bound_of_a_round_are_refused() -> None:
+    count = limits.CALLS_PER_ROUND_MAX + 3
+    decision = after_model(dict.fromkeys(range(count), HOSTED), STOP, calls_made=0, max_tool_calls=None)
+    assert (len(decision.hosted), decision.refused) == (limits.CALLS_PER_ROUND_MAX, tuple(range(count - 3, count)))
+
+
+@pytest.mark.parametrize(
+    ("item", "hosted", "client"),
+    [
+        (HOSTED, True, False),
+        (PYTHON, True, False),
+        (LOCAL, False, True),
+        ({"type": "shell_call"}, False, True),
+        (FUNCTION, False, True),
+        ({"type": "custom_tool_call"}, False, True),
+        ({"type": "mcp_call"}, False, False),
+        (MESSAGE, False, False),
+    ],
+)
+def test_every_call_has_one_who_answers_it(item: Item, hosted: bool, client: bool) -> None:
+    assert (is_hosted(item), is_for_client(item)) == (hosted, client)
+
+
+ALLOWED = {"type": "allowed_tools", "mode": "required", "tools": [{"type": "shell"}]}
+
+
+@pytest.mark.parametrize(
+    ("situation", "requested", "step", "made", "maximum", "expected"),
+    [
+        ("auto stays", "auto", 3, 0, None, "auto"),
+        ("none stays", "none", 3, 0, None, "none"),
+        ("required holds once", "required", 0, 0, None, "required"),
+        ("required would never end", "required", 1, 1, None, "auto"),
+        ("a named tool holds once", {"type": "shell"}, 0, 0, None, {"type": "shell"}),
+        ("a named tool is free afterwards", {"type": "shell"}, 2, 2, None, "auto"),
+        ("allowed tools stay allowed", ALLOWED, 1, 1, None, ALLOWED | {"mode": "auto"}),
+        ("no calls are left", "required", 4, 4, 4, "none"),
+    ],
+)
+def test_a_forced_choice_holds_for_the_first_step(
+    situation: str, requested: Any, step: int, made: int, maximum: int | None, expected: Any
+) -> None:
+    assert tool_choice_of(requested, step=step, calls_made=made, max_tool_calls=maximum) == expected, situation

@@ -1,0 +1,111 @@
+import asyncio
+
+import pytest
+from moorage import limits
+from moorage.errors import Superseded
+from moorage.loop.sinks import InlineSink, LogSink
+from moorage.store.event_log import Batch, Event, EventLog, LogWriter, Writer
+
+from tests.unit.store.memory import MemoryBlobs, MemoryTable
+
+
+def text(words: str) -> Event:
+    return {"type": "response.output_text.delta", "delta": words}
+
+
+def new_log() -> tuple[MemoryTable, EventLog]:
+    table = MemoryTable()
+    return table, EventLog(table, MemoryBlobs(), "t", "resp_1", expires_at=1, now_ms=lambda: 0)
+
+
+async def until_written(table: MemoryTable) -> None:
+    while not table.writes:
+        await asyncio.sleep(0.001)
+
+
+async def test_a_step_of_the_loop_writes_at_the_end_of_an_item_without_being_asked() -> None:
+    table, log = new_log()
+    async with LogSink(LogWriter(log, Writer(0, 1), 0)) as sink:
+        sink.emit({"type": "response.output_item.done", "output_index": 0, "item": {}})
+        await asyncio.wait_for(until_written(table), 5)
+    assert len(await log.read_all()) == 1
+
+
+async def test_a_step_whose_successor_has_taken_over_is_stopped_while_it_waits() -> None:
+    _, log = new_log()
+    await log.append(Batch(0, (text("new") | {"sequence_number": 0},), Writer(0, 2)))
+
+    async def work_on() -> None:
+        async with LogSink(LogWriter(log, Writer(0, 1), 0)) as sink:
+            sink.emit(text("old"))
+            await asyncio.sleep(60)
+
+    with pytest.raises(Superseded):
+        await work_on()
+
+
+async def test_leaving_a_sink_that_has_just_been_woken_does_not_hang() -> None:
+    """Python before 3.12 loses a cancellation in wait_for when its event is set at the same moment."""
+    _, log = new_log()
+
+    async def leave() -> None:
+        async with LogSink(LogWriter(log, Writer(0, 1), 0)) as sink:
+            await asyncio.sleep(0)
+            sink.emit(text("x" * limits.BATCH_EVENTS_BYTES_MAX))
+
+    await asyncio.wait_for(leave(), 5)
+
+
+async def test_an_inline_step_tells_its_client_at_once_and_writes_when_asked() -> None:
+    table, log = new_log()
+    heard: list[Event] = []
+    sink = InlineSink(log, heard.append)
+    for words in "ab":
+        sink.emit(text(words))
+    assert (heard, table.writes) == ([text("a") | {"sequence_number": 0}, text("b") | {"sequence_number": 1}], 0)
+    await sink.flush()
+    assert (await log.read_all(), table.writes) == (heard, 1)
+
+
+async def test_the_client_hears_of_the_end_only_when_it_is_in_the_log() -> None:
+    table, log = new_log()
+    written_when_heard: list[int] = []
+    sink = InlineSink(log, lambda event: written_when_heard.append(table.writes))
+    sink.emit(text("a"))
+    await sink.end({"type": "response.completed", "response": {}})
+    assert written_when_heard == [0, 1]
+
+
+async def test_the_log_begins_after_the_record() -> None:
+    table, log = new_log()
+    gate = asyncio.Event()
+
+    async def record() -> None:
+        await gate.wait()
+        await table.put({"PK": "x", "SK": "META"})
+
+    sink = InlineSink(log, lambda event: None, asyncio.create_task(record()))
+    sink.emit(text("a"))
+    flushing = asyncio.create_task(sink.flush())
+    await asyncio.sleep(0)
+    assert table.writes == 0
+    gate.set()
+    await flushing
+    assert [key[1] for key in table.records] == ["META", "EV#000000000000"]
+
+
+async def test_a_response_that_is_not_stored_leaves_nothing() -> None:
+    heard: list[Event] = []
+    sink = InlineSink(None, heard.append)
+    sink.emit(text("a"))
+    await sink.end({"type": "response.completed", "response": {}})
+    assert [event["sequence_number"] for event in heard] == [0, 1]
+
+
+async def test_an_inline_step_that_was_declared_dead_stops() -> None:
+    _, log = new_log()
+    sink = InlineSink(log, lambda event: None)
+    await log.append(Batch(0, (text("verdict") | {"sequence_number": 0},), Writer(1_000_000_000, 1)))
+    sink.emit(text("late"))
+    with pytest.raises(Superseded):
+        await sink.flush()

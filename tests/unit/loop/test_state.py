@@ -1,0 +1,41 @@
+import json
+from typing import Any
+
+import pytest
+from moorage.loop.state import Call, LoopState, Next, Outcome
+from moorage.wire.responses import Usage
+
+STATE = LoopState("resp_1", "t", 3, Next.TOOLS, ("call_1", "call_2"), 1)
+OUTCOME = Outcome(
+    Next.TOOLS,
+    7,
+    (Call("call_1", "shell_call", 2, 4, "sho_1"),),
+    Usage(input_tokens=100, output_tokens=20, cached_tokens=60, cache_write_tokens=5, reasoning_tokens=9),
+    3,
+    is_last=True,
+)
+
+
+@pytest.mark.parametrize("state", [STATE, STATE.done(), STATE.waiting(4), LoopState("resp_1", "t")])
+def test_a_state_comes_back_from_the_state_machine_as_it_went_in(state: LoopState) -> None:
+    assert LoopState.from_json(json.loads(json.dumps(state.to_json()))) == state
+
+
+@pytest.mark.parametrize(
+    "outcome", [OUTCOME, Outcome(Next.MODEL, 1), Outcome(Next.DONE, 1, status="incomplete", incomplete_reason="x")]
+)
+def test_an_outcome_comes_back_from_the_table_as_it_went_in(outcome: Outcome) -> None:
+    assert Outcome.from_json(json.loads(json.dumps(outcome.to_json()))) == outcome
+
+
+def test_the_state_machine_sees_ids_and_one_word() -> None:
+    def leaves(value: Any) -> list[Any]:
+        nested = value.values() if isinstance(value, dict) else value if isinstance(value, list) else None
+        return [value] if nested is None else [leaf for one in nested for leaf in leaves(one)]
+
+    assert sorted(STATE.to_json()) == ["calls", "from_step", "next", "response_id", "step", "tenant_id"]
+    assert all(isinstance(leaf, int) or len(leaf) < 80 for leaf in leaves(STATE.to_json()))
+
+
+def test_only_a_waiting_state_says_for_how_long() -> None:
+    assert ("wait_seconds" in STATE.to_json(), STATE.waiting(4).to_json()["wait_seconds"]) == (False, 4)
