@@ -379,10 +379,12 @@ class Arena:
                 assert self.proxy is not None
                 status = Path(f"/proc/{self.proxy.pid}/status").read_text()
                 rss = next(line for line in status.splitlines() if line.startswith("VmRSS"))
+                bounds = Path(f"/proc/{self.proxy.pid}/limits").read_text()
+                core = next(line for line in bounds.splitlines() if line.startswith("Max core file size")).split()[4]
                 tcp = next(
                     json.loads(line) for line in (self.directory / "proxy.log").read_text().splitlines() if "egress_ready" in line
                 )
-                return {"pid": self.proxy.pid, "rss_kib": int(rss.split()[1]), "listen": tcp["listen"]}
+                return {"pid": self.proxy.pid, "rss_kib": int(rss.split()[1]), "core_bytes_max": core, "listen": tcp["listen"]}
             case _:
                 raise AssertionError(name)
         return None

@@ -129,6 +129,22 @@ def finish(order: Order) -> Any:
     return report[0] if report else None
 
 
+def flood(order: Order) -> list[str]:
+    """Many connections at once, all kept open until the last has been answered; the report is their first lines."""
+    connections = []
+    answers = []
+    for _ in range(order["count"]):
+        connection = socket.create_connection(("127.0.0.1", 3128))
+        connection.sendall(order["head"].encode())
+        connections.append(connection)
+    for connection in connections:
+        data, _ = read_all(connection, 20, b"\r\n\r\n")
+        answers.append(data.decode("latin-1").split(" ")[1] if b" " in data else "closed")
+    for connection in connections:
+        connection.close()
+    return answers
+
+
 def direct(order: Order) -> str:
     """An attempt to leave without the proxy; the report is what the kernel says."""
     kinds = {"tcp": socket.SOCK_STREAM, "udp": socket.SOCK_DGRAM, "raw": socket.SOCK_RAW}
@@ -172,6 +188,7 @@ def main() -> None:
         "direct": direct,
         "shell": shell,
         "resolve": resolve,
+        "flood": flood,
     }
     print(json.dumps("ready"), flush=True)
     for line in sys.stdin:

@@ -6,6 +6,7 @@ must have been seen by nobody but their own hosts.
 """
 
 import base64
+import os
 import struct
 import time
 from collections.abc import Callable
@@ -13,6 +14,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 import pytest
+from moorage import limits
 from moorage.egress.policy import Reason
 
 from tests.egress.arena import ALLOWED, ECHO, HOSTS, REDIRECT, TWIN, V6
@@ -729,6 +731,19 @@ def test_a_renewed_credential_ends_the_old_one(arena: ArenaClient, sandbox: Sand
     fresh = Opened(box.container_id, grant["username"], grant["password"], grant["placeholders"])
     steps = [sandbox.talk(["send", connect_line(one, "allowed.example:443")], ["head"])[0][0].split(" ")[1] for one in (box, fresh)]
     assert steps == ["407", "200"]
+
+
+def test_a_container_has_a_bounded_number_of_connections(arena: ArenaClient, sandbox: Sandbox) -> None:
+    box, other = arena.open("allowed.example"), arena.open("allowed.example")
+    answers = sandbox.order("flood", count=limits.EGRESS_CONNECTIONS_MAX + 20, head=connect_line(box, "allowed.example:443"))
+    assert {status: answers.count(status) for status in set(answers)} == {"200": limits.EGRESS_CONNECTIONS_MAX, "429": 20}
+    assert sandbox.talk(["send", connect_line(other, "allowed.example:443")], ["head"])[0][0].startswith("HTTP/1.1 200")
+
+
+def test_the_proxy_leaves_no_core_and_lets_nobody_look_into_it(arena: ArenaClient) -> None:
+    proxy = arena("proxy")
+    assert proxy["core_bytes_max"] == "0"
+    assert not os.access(f"/proc/{proxy['pid']}/mem", os.R_OK) or os.stat(f"/proc/{proxy['pid']}/mem").st_uid == 0
 
 
 def test_a_paused_container_is_cut_off_until_it_is_renewed(arena: ArenaClient, sandbox: Sandbox) -> None:
