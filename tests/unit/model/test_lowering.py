@@ -386,6 +386,7 @@ RESTORED: dict[str, tuple[Original, str, Item]] = {
         '{"command": ["ls"], "working_directory": "/tmp"}',
         {
             "type": "local_shell_call",
+            "status": "completed",
             "call_id": "c",
             "action": {"type": "exec", "command": ["ls"], "env": {}, "working_directory": "/tmp"},
         },
@@ -408,17 +409,23 @@ RESTORED: dict[str, tuple[Original, str, Item]] = {
     "computer": (
         Original("computer", "computer"),
         '{"actions": [{"type": "screenshot"}]}',
-        {"type": "computer_call", "call_id": "c", "actions": [{"type": "screenshot"}], "pending_safety_checks": []},
+        {
+            "type": "computer_call",
+            "status": "completed",
+            "call_id": "c",
+            "actions": [{"type": "screenshot"}],
+            "pending_safety_checks": [],
+        },
     ),
     "computer preview": (
         Original("computer_use_preview", "computer"),
         '{"actions": [{"type": "screenshot"}]}',
-        {"type": "computer_call", "call_id": "c", "action": {"type": "screenshot"}, "pending_safety_checks": []},
+        {"type": "computer_call", "status": "completed", "call_id": "c", "action": {"type": "screenshot"}, "pending_safety_checks": []},
     ),
     "tool search": (
         Original("tool_search", "tool_search"),
         '{"query": "mail"}',
-        {"type": "tool_search_call", "call_id": "c", "execution": "client", "arguments": {"query": "mail"}},
+        {"type": "tool_search_call", "status": "completed", "call_id": "c", "execution": "client", "arguments": {"query": "mail"}},
     ),
     "a function of a namespace": (
         Original("function", "get", "crm"),

@@ -378,7 +378,7 @@ PARAMETERS: dict[str, tuple[dict[str, Any], Bodies]] = {
         {"include": ("message.output_text.logprobs", "code_interpreter_call.outputs")},
         {
             "responses": {"include": ["message.output_text.logprobs", "reasoning.encrypted_content"]},
-            "chat": {},
+            "chat": {"logprobs": True},
             "anthropic": {},
             "converse": {},
         },

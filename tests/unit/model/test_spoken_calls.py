@@ -7,9 +7,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from moorage.model.base import Tool
+from moorage.model.openai_responses import NATIVE_TO_OPENAI, OpenAIResponses
 from moorage.model.spoken_calls import SpokenCall, SpokenCalls
 
-from tests.unit.model.encodings import CHAT, Said, answer, folded, hello, provider, replies
+from tests.unit.model.encodings import CHAT, RESPONSES, Kind, Said, Understood, answer, folded, hello, provider, replies
 
 OFFERED = frozenset({"get_weather", "shell"})
 CALL = SpokenCall("get_weather", '{"city":"Oslo"}')
@@ -118,14 +119,38 @@ def test_an_object_is_let_go_as_soon_as_it_cannot_be_a_call() -> None:
 TOOL: Tool = {"type": "function", "name": "get_weather", "parameters": {"type": "object", "properties": {}}}
 
 
-async def asked(said: str, **fields: Any) -> tuple[tuple[str, ...], ...]:
+local = pytest.mark.parametrize("kind", [CHAT, RESPONSES], ids=lambda kind: kind.name)
+
+
+async def asked(kind: Kind, said: str, **fields: Any) -> Understood:
     pieces = tuple(said[start : start + 5] for start in range(0, len(said), 5))
-    served = provider(CHAT, lambda _: replies(CHAT, CHAT.encode(answer(Said(pieces)))))
-    return folded([delta async for delta in served.stream(hello(tools=(TOOL,), **fields))]).items
+    served = provider(kind, lambda _: replies(kind, kind.encode(answer(Said(pieces)))))
+    return folded([delta async for delta in served.stream(hello(tools=(TOOL,), **fields))])
 
 
-async def test_a_chat_model_that_writes_its_call_has_called() -> None:
-    assert await asked(f"```json\n{OBJECT}\n```") == (("call", "get_weather", "", '{"city":"Oslo"}'),)
+@local
+async def test_a_model_that_writes_its_call_has_called(kind: Kind) -> None:
+    result = await asked(kind, f"```json\n{OBJECT}\n```")
+    assert (result.items, result.finish) == ((("call", "get_weather", "", '{"city":"Oslo"}'),), "tool_calls")
+
+
+@local
+async def test_a_model_that_speaks_and_writes_its_call_has_done_both(kind: Kind) -> None:
+    result = await asked(kind, f"I look.\n<tool_call>{OBJECT}</tool_call>\nDone?")
+    call = ("call", "get_weather", "", '{"city":"Oslo"}')
+    assert result.items == (("message", "I look.\n"), call, ("message", "\nDone?"))
+
+
+@local
+async def test_an_ordinary_answer_is_an_answer(kind: Kind) -> None:
+    result = await asked(kind, "It is {fine}.")
+    assert (result.items, result.finish) == ((("message", "It is {fine}."),), "stop")
+
+
+async def test_openais_own_models_are_taken_at_their_word() -> None:
+    served = provider(RESPONSES, lambda _: replies(RESPONSES, RESPONSES.encode(answer(Said((OBJECT,))))))
+    openai = OpenAIResponses(served.upstream, NATIVE_TO_OPENAI)  # type: ignore[attr-defined]
+    assert folded([delta async for delta in openai.stream(hello(tools=(TOOL,)))]).items == (("message", OBJECT),)
 
 
 JSON_WANTED = {"format": {"type": "json_schema", "name": "s", "schema": {}}}
@@ -134,4 +159,4 @@ DEAF: dict[str, dict[str, Any]] = {"no tool may be called": {"tool_choice": "non
 
 @pytest.mark.parametrize("fields", DEAF.values(), ids=DEAF.keys())
 async def test_an_answer_that_only_looks_like_a_call_stays_text(fields: dict[str, Any]) -> None:
-    assert await asked(OBJECT, **fields) == (("message", OBJECT),)
+    assert (await asked(CHAT, OBJECT, **fields)).items == (("message", OBJECT),)

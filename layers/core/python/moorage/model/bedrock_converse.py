@@ -18,8 +18,8 @@ from moorage.errors import UpstreamError
 from moorage.model import base, content, reasoning
 from moorage.model.anthropic_messages import finish_reason, thinking_fields, tool_id
 from moorage.model.base import Delta, ModelRequest
-from moorage.model.chat_completions import chosen_tools
 from moorage.model.http import Upstream, broken, error_in_stream
+from moorage.model.spoken_calls import chosen_tools
 from moorage.model.turns import THINKING, Block, File, Image, Result, Text, Thought, Turns, Use
 
 _IMAGE_FORMATS: Final = {"image/png": "png", "image/jpeg": "jpeg", "image/gif": "gif", "image/webp": "webp"}

@@ -15,9 +15,9 @@ import orjson
 
 from moorage.model import base, content, reasoning, tokens
 from moorage.model.base import Delta, Item, ModelRequest, Tool
-from moorage.model.http import Upstream, broken, error_in_stream, json_event
+from moorage.model.http import Decoder, Upstream, broken, error_in_stream, json_event
 from moorage.model.sequence import Sequence
-from moorage.model.spoken_calls import SpokenCall, SpokenCalls
+from moorage.model.spoken_calls import chosen_tools, listening
 from moorage.model.sse import SseParser
 from moorage.model.thinking_tags import Kind, ThinkingTags
 
@@ -77,18 +77,6 @@ def _tools(request: ModelRequest) -> dict[str, Any]:
     if not request.parallel_tool_calls:
         body["parallel_tool_calls"] = False
     return body
-
-
-def chosen_tools(request: ModelRequest) -> tuple[list[Tool], str | dict[str, Any]]:
-    """Function tools and the choice among them, for upstreams that cannot be told of ``allowed_tools``."""
-    tools = [tool for tool in request.tools if tool["type"] == "function"]
-    choice = request.tool_choice
-    if isinstance(choice, str):
-        return tools, choice
-    if choice.get("type") == "allowed_tools":
-        allowed = {tool.get("name") for tool in choice.get("tools", [])}
-        return [tool for tool in tools if tool["name"] in allowed], str(choice.get("mode", "auto"))
-    return tools, choice if choice.get("type") == "function" else "auto"
 
 
 def _tool(tool: Tool) -> dict[str, Any]:
@@ -214,20 +202,13 @@ def _part(part: dict[str, Any]) -> dict[str, Any]:
 # --- the stream -------------------------------------------------------------------------------------------------------------------
 
 
-def decoder_for(request: ModelRequest, secrets: tuple[str, ...] = ()) -> "ChatDecoder":
-    tools, choice = chosen_tools(request)
-    wants_json = (request.text or {}).get("format", {}).get("type", "text") != "text"
-    is_listening = choice != "none" and not (wants_json and choice == "auto")
-    offered = frozenset(tool["name"] for tool in tools) if is_listening else frozenset()
-    return ChatDecoder(
-        secrets=secrets, spoken=SpokenCalls(offered) if offered else None, prompt_tokens=tokens.estimate_request(request)
-    )
+def decoder_for(request: ModelRequest, secrets: tuple[str, ...] = ()) -> Decoder:
+    return listening(ChatDecoder(secrets, tokens.estimate_request(request)), request)
 
 
 @dataclass(slots=True)
 class ChatDecoder:
     secrets: tuple[str, ...] = field(default=(), repr=False)
-    spoken: SpokenCalls | None = None
     prompt_tokens: int = 0
     """An estimate, for servers that report no usage."""
     is_finished: bool = False
@@ -239,7 +220,6 @@ class ChatDecoder:
     _texts: int = 0
     """Messages and reasoning items so far; the number is part of their key."""
     _open_text: tuple[str, int] | None = None
-    _spoken_count: int = 0
     _reason: str | None = None
     _usage: base.UsageReported | None = None
     _output_chars: int = 0
@@ -309,20 +289,14 @@ class ChatDecoder:
         return deltas
 
     def _sorted(self, pieces: list[tuple[Kind, str]], logprobs: tuple[Any, ...] = ()) -> list[Delta]:
-        """Text, less the reasoning and the calls that a model wrote into it."""
+        """Text, less the reasoning that a model wrote into it."""
         deltas: list[Delta] = []
         for kind, text in pieces:
-            if kind == "reasoning":
-                deltas += self._say("reasoning", base.ReasoningTextDelta(text))
-            elif self.spoken:
-                deltas += self._heard(self.spoken.feed(text))
-            else:
-                deltas += self._say("message", base.TextDelta(text, logprobs))
+            is_text = kind == "text"
+            deltas += self._say(
+                "message" if is_text else "reasoning", base.TextDelta(text, logprobs) if is_text else base.ReasoningTextDelta(text)
+            )
         return deltas
-
-    def _text_over(self) -> list[Delta]:
-        """What was held back, because it might have become a tag or a call, did not."""
-        return self._sorted(self._tags.end()) + (self._heard(self.spoken.end()) if self.spoken else [])
 
     def _say(self, kind: str, delta: Delta) -> list[Delta]:
         """Text of a message or of reasoning; a change between the two closes the one and opens the other."""
@@ -347,7 +321,7 @@ class ChatDecoder:
         index = self._index(call, position)
         deltas: list[Delta] = []
         if index not in self._arguments:
-            deltas += self._text_over() + self._close_text() + self._close_complete()
+            deltas += self._sorted(self._tags.end()) + self._close_text() + self._close_complete()
             self._arguments[index] = ""
             deltas += self._sequence.add(("call", index), base.CallStarted(function["name"], call.get("id") or None))
         if text and ("call", index) in self._sequence:
@@ -377,21 +351,8 @@ class ChatDecoder:
         """A call whose arguments are whole can go before the others end."""
         return [delta for index in self._arguments if self._is_complete(index) for delta in self._sequence.close(("call", index))]
 
-    def _heard(self, pieces: list[str | SpokenCall]) -> list[Delta]:
-        deltas: list[Delta] = []
-        for piece in pieces:
-            if isinstance(piece, str):
-                deltas += self._say("message", base.TextDelta(piece))
-                continue
-            deltas += self._close_text()
-            self._spoken_count += 1
-            key = ("spoken", self._spoken_count)
-            deltas += self._sequence.add(key, base.CallStarted(piece.name), base.CallDelta(piece.arguments))
-            deltas += self._sequence.close(key)
-        return deltas
-
     def _finish(self) -> list[Delta]:
-        deltas = self._text_over() + self._sequence.close_all()
+        deltas = self._sorted(self._tags.end()) + self._sequence.close_all()
         self.is_finished = True
         output_tokens = (self._output_chars + 3) // 4
         usage = self._usage or base.UsageReported(self.prompt_tokens, output_tokens)
@@ -403,7 +364,7 @@ class ChatDecoder:
                 return "max_output_tokens"
             case "content_filter":
                 return "content_filter"
-        return "tool_calls" if self._arguments or self._spoken_count else "stop"
+        return "tool_calls" if self._arguments else "stop"
 
 
 def _text(value: Any) -> str:

@@ -36,8 +36,10 @@ _STREAM_TYPES: Final = frozenset(
 class Decoder(Protocol):
     """One answer's state: bytes of a stream in, deltas out."""
 
-    is_finished: bool
-    """The upstream has said its end; nothing of worth follows."""
+    @property
+    def is_finished(self) -> bool:
+        """The upstream has said its end; nothing of worth follows."""
+        ...
 
     def feed(self, piece: bytes) -> list[Delta]: ...
 

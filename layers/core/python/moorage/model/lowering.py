@@ -78,7 +78,7 @@ class Original:
         return value if isinstance(value, str) else arguments
 
     def call_item(self, arguments: str, call_id: str) -> Item:
-        """The call in the tool's own form, without ``id`` and ``status``.
+        """The call in the tool's own form, without ``id``, and without ``status`` where its events tell that.
 
         Arguments that do not fit the tool give a ``function_call`` with the raw arguments instead: the model can then be told
         what was wrong, under the name that it used.
@@ -102,7 +102,7 @@ class Original:
             case "apply_patch":
                 return _apply_patch_call(value)
             case "tool_search":
-                return {"type": "tool_search_call", "execution": "client", "arguments": value}
+                return {"type": "tool_search_call", "status": "completed", "execution": "client", "arguments": value}
             case "custom":
                 return {"type": "custom_tool_call", "name": self.name, "input": self.custom_input(arguments)} | (
                     {} if self.namespace is None else {"namespace": self.namespace}
@@ -533,7 +533,7 @@ def _local_shell_call(value: dict[str, Any]) -> Item | None:
     for key in ("timeout_ms", "user", "working_directory"):
         if value.get(key) is not None:
             action[key] = value[key]
-    return {"type": "local_shell_call", "action": action}
+    return {"type": "local_shell_call", "status": "completed", "action": action}
 
 
 def _apply_patch_call(value: dict[str, Any]) -> Item | None:
@@ -555,4 +555,4 @@ def _computer_call(value: dict[str, Any], tool_type: str) -> Item | None:
     if not isinstance(actions, list) or not all(isinstance(a, dict) and "type" in a for a in actions) or not actions:
         return None
     shape: Item = {"actions": actions} if tool_type == "computer" else {"action": actions[0]}
-    return {"type": "computer_call", "pending_safety_checks": []} | shape
+    return {"type": "computer_call", "status": "completed", "pending_safety_checks": []} | shape

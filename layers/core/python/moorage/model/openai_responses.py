@@ -10,8 +10,9 @@ from typing import Any, Final
 
 from moorage.model import base, reasoning
 from moorage.model.base import Delta, Item, ModelRequest
-from moorage.model.http import Upstream, broken, error_in_stream, json_event
+from moorage.model.http import Decoder, Upstream, broken, error_in_stream, json_event
 from moorage.model.sequence import Sequence
+from moorage.model.spoken_calls import listening
 from moorage.model.sse import SseParser
 
 NATIVE_TO_ALL: Final = frozenset({"function"})
@@ -57,7 +58,12 @@ class OpenAIResponses:
 
     def stream(self, request: ModelRequest) -> AsyncGenerator[Delta, None]:
         body = request_body(request, asks_encrypted_reasoning=self.asks_encrypted_reasoning)
-        return self.upstream.stream(body, lambda: ResponsesDecoder(self.upstream.secrets))
+        return self.upstream.stream(body, lambda: self._decoder(request))
+
+    def _decoder(self, request: ModelRequest) -> Decoder:
+        """OpenAI's own models call; the small ones behind other servers may only write that they do."""
+        decoder = ResponsesDecoder(self.upstream.secrets)
+        return decoder if "custom" in self.native_tools else listening(decoder, request)
 
 
 # --- the request ----------------------------------------------------------------------------------------------------------------

@@ -6,6 +6,8 @@ else is the answer's text. Text is held back only while it can still turn out to
 name in it, settles most cases after a few characters.
 
 A fenced block within prose counts only as the last thing said, because an answer may well explain how a tool is called.
+
+``Listener`` stands around a provider's decoder and does this to its deltas; ``SpokenCalls`` does it to text.
 """
 
 import json
@@ -14,6 +16,10 @@ from dataclasses import dataclass, field
 from typing import Any, Final, Literal
 
 import orjson
+
+from moorage.model import base
+from moorage.model.base import Delta, ModelRequest, Tool
+from moorage.model.http import Decoder
 
 _LANGUAGES: Final = ("json", "tool_call", "tool_code", "function_call")
 _FIRST_KEYS: Final = ("name", "function", "tool", "tool_name", "type", "id", "arguments", "parameters", "tool_calls")
@@ -233,6 +239,96 @@ class _Scan:
             position += 1
         self.at = position
         return None
+
+
+class Listener:
+    """A decoder whose messages are listened to for calls."""
+
+    def __init__(self, decoder: Decoder, offered: frozenset[str]) -> None:
+        self._decoder = decoder
+        self._offered = offered
+        self._spoken = SpokenCalls(offered)
+        self._started: base.MessageStarted | None = None
+        """The open message, as long as none of its text went out."""
+        self._is_in_message = False
+        self._is_open = False
+        """The message's start has gone out."""
+        self._has_called = False
+
+    @property
+    def is_finished(self) -> bool:
+        return self._decoder.is_finished
+
+    def feed(self, piece: bytes) -> list[Delta]:
+        return self._heard(self._decoder.feed(piece))
+
+    def whole(self, body: dict[str, Any]) -> list[Delta]:
+        return self._heard(self._decoder.whole(body))
+
+    def end(self) -> list[Delta]:
+        return self._heard(self._decoder.end())
+
+    def _heard(self, deltas: list[Delta]) -> list[Delta]:
+        return [result for delta in deltas for result in self._delta(delta)]
+
+    def _delta(self, delta: Delta) -> list[Delta]:
+        match delta:
+            case base.MessageStarted():
+                self._started, self._spoken = delta, SpokenCalls(self._offered)
+                self._is_in_message, self._is_open = True, False
+                return []
+            case base.TextDelta(text):
+                pieces = self._spoken.feed(text)
+                return [*self._open(), delta] if pieces == [text] else self._pieces(pieces)
+            case base.ItemDone() if self._is_in_message:
+                rest = self._pieces(self._spoken.end())
+                # A message without any text is still a message, unless it was nothing but calls.
+                opened = [] if self._is_open or self._has_called else self._open()
+                self._is_in_message = False
+                return [*rest, *opened, *([delta] if self._is_open else [])]
+            case base.Finished("stop") if self._has_called:
+                return [base.Finished("tool_calls")]
+            case base.AnnotationAdded() | base.RefusalDelta() if self._is_in_message:
+                return [*self._open(), delta]
+        return [delta]
+
+    def _open(self) -> list[Delta]:
+        if self._is_open:
+            return []
+        self._is_open = True
+        return [self._started or base.MessageStarted()]
+
+    def _pieces(self, pieces: list[str | SpokenCall]) -> list[Delta]:
+        deltas: list[Delta] = []
+        for piece in pieces:
+            if isinstance(piece, str):
+                deltas += [*self._open(), base.TextDelta(piece)]
+                continue
+            deltas += [base.ItemDone()] if self._is_open else []
+            deltas += [base.CallStarted(piece.name), base.CallDelta(piece.arguments), base.ItemDone()]
+            self._is_open, self._has_called = False, True
+        return deltas
+
+
+def listening(decoder: Decoder, request: ModelRequest) -> Decoder:
+    """The decoder of an upstream whose models may write their calls as text; the decoder itself where no call can come."""
+    tools, choice = chosen_tools(request)
+    wants_json = (request.text or {}).get("format", {}).get("type", "text") != "text"
+    if not tools or choice == "none" or (wants_json and choice == "auto"):
+        return decoder
+    return Listener(decoder, frozenset(tool["name"] for tool in tools))
+
+
+def chosen_tools(request: ModelRequest) -> tuple[list[Tool], str | dict[str, Any]]:
+    """Function tools and the choice among them, for upstreams that cannot be told of ``allowed_tools``."""
+    tools = [tool for tool in request.tools if tool["type"] == "function"]
+    choice = request.tool_choice
+    if isinstance(choice, str):
+        return tools, choice
+    if choice.get("type") == "allowed_tools":
+        allowed = {tool.get("name") for tool in choice.get("tools", [])}
+        return [tool for tool in tools if tool["name"] in allowed], str(choice.get("mode", "auto"))
+    return tools, choice if choice.get("type") == "function" else "auto"
 
 
 def _plausible(body: str, offered: frozenset[str]) -> Literal["yes", "no", "maybe"]:
