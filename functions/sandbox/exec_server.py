@@ -17,7 +17,6 @@ server then starts itself anew without that variable, so that no command finds i
 
 from __future__ import annotations
 
-import argparse
 import asyncio
 import codecs
 import collections
@@ -31,7 +30,6 @@ import os
 import re
 import resource
 import secrets
-import shutil
 import signal
 import socket
 import stat
@@ -307,7 +305,7 @@ class Processes:
     def __init__(self, config: Config) -> None:
         self._config = config
         self._waiting: Dict[int, Callable[[int], None]] = {}
-        self.shell = shutil.which("bash", path=config.path) or shutil.which("sh", path=config.path) or "/bin/sh"
+        self.shell = found("bash", config.path) or found("sh", config.path) or "/bin/sh"
         self.other_uid = config.uid if os.geteuid() == 0 else None
         """The commands' user, if it is not ours."""
         self._drop: Dict[str, Any] = {}
@@ -373,6 +371,11 @@ class Processes:
         set_limit(resource.RLIMIT_FSIZE, self._config.disk_bytes_max)
         if self._config.process_bytes_max:
             set_limit(resource.RLIMIT_DATA, self._config.process_bytes_max)
+
+
+def found(program: str, path: str) -> Optional[str]:
+    candidates = [os.path.join(directory, program) for directory in path.split(":")]
+    return next((candidate for candidate in candidates if os.access(candidate, os.X_OK)), None)
 
 
 def set_limit(which: int, value: int) -> None:
@@ -1481,9 +1484,9 @@ def main() -> None:
 def read_config() -> Config:
     if CONFIG_VARIABLE in os.environ:
         start_anew_without_config_in_environment()
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--config-fd", type=int, required=True)
-    with os.fdopen(parser.parse_args().config_fd, "rb") as file:
+    if len(sys.argv) != 3 or sys.argv[1] != "--config-fd":
+        raise SystemExit(f"Usage: exec_server.py --config-fd N, or the configuration in {CONFIG_VARIABLE}")
+    with os.fdopen(int(sys.argv[2]), "rb") as file:
         values = json.loads(file.read())
     null = os.open(os.devnull, os.O_RDONLY)
     os.dup2(null, 0)
