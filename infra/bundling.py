@@ -8,7 +8,7 @@ import hashlib
 import shutil
 import subprocess
 import sys
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any, Final, Literal
 
@@ -86,7 +86,7 @@ def install(lock: Path, destination: Path, target: Target) -> None:
     """``uv pip install`` of a lock file into ``destination``; raises :class:`ConfigError` with uv's message."""
     uv = shutil.which("uv") or shutil.which("uv", path=str(Path(sys.executable).parent))
     if uv is None:
-        raise ConfigError("uv is not installed; 'pip install -r requirements/dev.txt' brings it.")
+        raise ConfigError("uv is not installed; 'make setup' brings it.")
     platform = _PLATFORM if target == "lambda" else ("--python", sys.executable)
     done = subprocess.run(
         [uv, "pip", "install", "--quiet", "--require-hashes", "-r", str(lock), "--target", str(destination), *platform],
@@ -116,10 +116,15 @@ def _asset(source: Path, digest: str, build: Callable[[Path], None]) -> lambda_.
         str(source),
         asset_hash=digest,
         asset_hash_type=cdk.AssetHashType.CUSTOM,
-        bundling=cdk.BundlingOptions(
-            image=cdk.DockerImage.from_registry("never-pulled"),  # required by the type; local bundling answers first
-            local=LocalBundling(build),
-        ),
+        bundling=local_bundling(build),
+    )
+
+
+def local_bundling(build: Callable[[Path], None]) -> cdk.BundlingOptions:
+    """Options that let ``build(output directory)`` make an asset."""
+    return cdk.BundlingOptions(
+        image=cdk.DockerImage.from_registry("never-pulled"),  # required by the type; local bundling answers first
+        local=LocalBundling(build),
     )
 
 
@@ -144,6 +149,17 @@ def _hash(files: Iterable[Path], *words: str) -> str:
     return digest.hexdigest()
 
 
-def source_hash(folder: Path) -> str:
-    """A hash over every file of a folder, as hex."""
-    return _hash(_files(folder))
+def context_hash(context: Mapping[str, Path]) -> str:
+    """A hash over every file of a build context, as hex."""
+    return _hash([file for path in context.values() for file in (_files(path) if path.is_dir() else [path])], *context)
+
+
+def copy_context(context: Mapping[str, Path], output: Path) -> None:
+    """Lay a build context out as a folder."""
+    for place, source in context.items():
+        target = output / place
+        target.parent.mkdir(parents=True, exist_ok=True)
+        if source.is_dir():
+            _copy(source, target)
+        else:
+            shutil.copy(source, target)

@@ -27,6 +27,14 @@ PROXY_CIDR: Final = "10.43.0.0/24"
 PROXY_NAME: Final = "proxy"
 ZONE_NAME: Final = "moorage.internal"
 
+_RECORD_ACTIONS: Final = [
+    "dynamodb:BatchWriteItem",
+    "dynamodb:GetItem",
+    "dynamodb:PutItem",
+    "dynamodb:Query",
+    "dynamodb:UpdateItem",
+]
+
 
 class Egress(Construct):
     """Proxy service, its network, its name, and the key of the domain secrets."""
@@ -127,9 +135,9 @@ class Egress(Construct):
             environment={
                 "MOORAGE_TABLE": table.table_name,
                 "MOORAGE_ALLOWED_EGRESS_DOMAINS": ",".join(config.allowed_egress_domains),
-                "MOORAGE_EGRESS_LISTEN": f"0.0.0.0:{PROXY_PORT}",
-                "MOORAGE_EGRESS_REFUSED_NETWORKS": f"{SANDBOX_CIDR},{PROXY_CIDR}",
-                "MOORAGE_SECRETS_KEY_ARN": self.secrets_key.key_arn,
+                "MOORAGE_BUCKET": "none",  # the settings want one; the proxy has no right to any
+                "MOORAGE_EGRESS_OWN_NETWORKS": f"{SANDBOX_CIDR},{PROXY_CIDR}",
+                "MOORAGE_EGRESS_KEY": self.secrets_key.key_arn,
             },
         )
         acknowledge(definition, "AwsSolutions-ECS2", "Names and numbers only; secrets are read from the table and decrypted.")
@@ -141,11 +149,11 @@ class Egress(Construct):
         # Policies, secrets and the log of decisions of every tenant: the proxy serves them all.
         definition.add_to_task_role_policy(
             iam.PolicyStatement(
-                actions=["dynamodb:GetItem", "dynamodb:PutItem", "dynamodb:Query", "dynamodb:UpdateItem"],
+                actions=_RECORD_ACTIONS,
                 resources=[table.table_arn],
             )
         )
-        self.secrets_key.grant_decrypt(definition.task_role)
+        self.secrets_key.grant(definition.task_role, "kms:Decrypt", "kms:GenerateDataKey")
         namespace = discovery.PrivateDnsNamespace(self, "Zone", name=ZONE_NAME, vpc=network.vpc)
         return ecs.FargateService(
             self,
@@ -180,6 +188,6 @@ class Egress(Construct):
         return {
             "MOORAGE_EGRESS_PROXY": f"http://{PROXY_NAME}.{ZONE_NAME}:{PROXY_PORT}",
             "MOORAGE_EGRESS_SERVICE": f"{self._cluster.cluster_name}/{self._service.service_name}",
-            "MOORAGE_SECRETS_KEY_ARN": self.secrets_key.key_arn,
+            "MOORAGE_EGRESS_KEY": self.secrets_key.key_arn,
             "MOORAGE_FARGATE_EGRESS_SECURITY_GROUP": self.sandbox_group.security_group_id,
         }

@@ -1,5 +1,6 @@
 """Container images without Docker on this side: CodeBuild builds them in the account from a folder of the repository."""
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Final
 
@@ -10,7 +11,7 @@ from aws_cdk import aws_iam as iam
 from aws_cdk import aws_s3_assets as assets
 from constructs import Construct
 
-from infra.bundling import source_hash
+from infra.bundling import ROOT, context_hash, copy_context, local_bundling
 from infra.config import Config
 from infra.custom_resource import Hooks
 from infra.functions import log_group
@@ -18,9 +19,19 @@ from infra.nag import acknowledge, acknowledge_wildcard
 
 
 class Image(Construct):
-    """An image: given by its URI, or built from ``source`` and tagged with the hash of what is in it."""
+    """An image: given by its URI, or built from ``context`` and tagged with the hash of what is in it."""
 
-    def __init__(self, scope: Construct, construct_id: str, *, config: Config, hooks: Hooks, source: Path, given: str | None) -> None:
+    def __init__(
+        self,
+        scope: Construct,
+        construct_id: str,
+        *,
+        config: Config,
+        hooks: Hooks,
+        context: Mapping[str, Path],
+        given: str | None = None,
+    ) -> None:
+        """``context`` is what ``docker build`` sees: files and folders of the repository by their place in it."""
         super().__init__(scope, construct_id)
         self._repository: ecr.Repository | None = None
         self.built: cdk.CustomResource | None = None
@@ -28,7 +39,7 @@ class Image(Construct):
         if given is not None:
             self.uri = given
             return
-        tag = source_hash(source)[:16]
+        tag = context_hash(context)[:16]
         self._repository = ecr.Repository(
             self,
             "Repository",
@@ -39,19 +50,26 @@ class Image(Construct):
             lifecycle_rules=[ecr.LifecycleRule(max_image_count=5)],
         )
         self.uri = f"{self._repository.repository_uri}:{tag}"
-        project = self._project(config, source, tag)
+        project = self._project(config, context, tag)
         self.built = hooks.image_build(f"{construct_id}Build", project.project_name, project.project_arn, tag)
         self.built.node.add_dependency(project, self._repository)
 
-    def _project(self, config: Config, source: Path, tag: str) -> codebuild.Project:
+    def _project(self, config: Config, context: Mapping[str, Path], tag: str) -> codebuild.Project:
         assert self._repository is not None
         uri = self._repository.repository_uri
-        sources = assets.Asset(self, "Source", path=str(source), asset_hash=tag, exclude=["__pycache__"])
+        sources = assets.Asset(
+            self,
+            "Source",
+            path=str(ROOT / "functions"),
+            asset_hash=tag,
+            asset_hash_type=cdk.AssetHashType.CUSTOM,
+            bundling=local_bundling(lambda output: copy_context(context, output)),
+        )
         variables = {"REPOSITORY": uri, "REGISTRY": cdk.Fn.select(0, cdk.Fn.split("/", uri))}
         project = codebuild.Project(
             self,
             "Build",
-            description=f"{config.name}: builds functions/{source.name}",
+            description=f"{config.name}: builds {self.node.path}",
             source=codebuild.Source.s3(bucket=sources.bucket, path=sources.s3_object_key),
             environment=codebuild.BuildEnvironment(
                 build_image=codebuild.LinuxArmBuildImage.AMAZON_LINUX_2023_STANDARD_3_0,

@@ -51,7 +51,9 @@ class Sandbox(Construct):
             "Container Insights bills per task and metric; what matters of a sandbox is in the event log of its response.",
         )
         self._execution_role = iam.Role(self, "ExecutionRole", assumed_by=iam.ServicePrincipal("ecs-tasks.amazonaws.com"))
-        image = Image(self, "Image", config=config, hooks=hooks, source=ROOT / "functions" / "sandbox", given=config.sandbox_image)
+        image = Image(
+            self, "Image", config=config, hooks=hooks, context={".": ROOT / "functions" / "sandbox"}, given=config.sandbox_image
+        )
         image.grant_pull(self._execution_role)
         logs = log_group(self, "Logs", config) if config.sandbox_logs else None
         if logs:

@@ -24,6 +24,14 @@ from infra.sandbox import Sandbox
 from infra.state import State
 
 MODELS_FILE: Final = ROOT / "models.toml"
+_PROXY_CONTEXT: Final = {
+    "Dockerfile": ROOT / "functions" / "egress_proxy" / "Dockerfile",
+    "requirements/egress.txt": ROOT / "requirements" / "egress.txt",
+    "layers/core/python/moorage": ROOT / "layers" / "core" / "python" / "moorage",
+    "functions/egress_proxy": ROOT / "functions" / "egress_proxy",
+}
+"""What ``functions/egress_proxy/Dockerfile`` copies."""
+
 _REAPER_INTERVAL: Final = cdk.Duration.minutes(1)
 
 
@@ -87,7 +95,7 @@ class ServiceStack(cdk.Stack):
     def _make_egress(self, hooks: Hooks) -> Egress | None:
         if not (self._config.has_egress and self.network):
             return None
-        image = Image(self, "ProxyImage", config=self._config, hooks=hooks, source=ROOT / "functions" / "egress_proxy", given=None)
+        image = Image(self, "ProxyImage", config=self._config, hooks=hooks, context=_PROXY_CONTEXT)
         return Egress(
             self,
             "Egress",
@@ -169,7 +177,7 @@ class ServiceStack(cdk.Stack):
             for function in (handlers.responses, handlers.containers, model, steps["ToolStep"], expiry):
                 self.sandbox.grant_run(function)
         if self.egress:
-            for function in (handlers.responses, model, recovery):
+            for function in (handlers.responses, steps["ToolStep"], expiry):
                 self.egress.grant_scale(function)
             for function in (handlers.responses, handlers.containers):
                 self.egress.secrets_key.grant(function, "kms:GenerateDataKey")

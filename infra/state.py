@@ -1,5 +1,6 @@
 """What outlives a deployment: the table, the bucket, and the key that seals content."""
 
+import string
 from typing import Final
 
 import aws_cdk as cdk
@@ -91,9 +92,7 @@ class State(Construct):
             encryption_key=self.key,
             generate_secret_string=secrets.SecretStringGenerator(
                 password_length=64,
-                exclude_uppercase=True,
-                exclude_punctuation=True,
-                exclude_characters="ghijklmnopqrstuvwxyz",
+                exclude_characters="".join(c for c in string.ascii_letters + string.punctuation if c not in string.hexdigits.lower()),
                 require_each_included_type=False,
             ),
             removal_policy=removal,

@@ -82,12 +82,18 @@ def _stack(assembly: Path, name: str, artifact: dict[str, Any], left_out: tuple[
     return StackArtifact(artifact["properties"].get("stackName", name), template, assets, tuple(sorted(set(dropped.values()))))
 
 
-@dataclass(frozen=True)
 class Deployer:
-    """Puts assemblies onto one endpoint, with the credentials and region that boto3 finds."""
+    """Puts assemblies onto one endpoint, with the credentials and region of a session."""
 
-    session: boto3.Session
-    endpoint: str
+    def __init__(self, session: boto3.Session, endpoint: str) -> None:
+        self.session = session
+        self.endpoint = endpoint
+        self._clients: dict[str, Any] = {}
+
+    def close(self) -> None:
+        """Close the connections to the emulator."""
+        for client in self._clients.values():
+            client.close()
 
     def deploy(self, assembly: Path) -> dict[str, dict[str, str]]:
         """Create or update every stack; returns the outputs by stack. Raises :class:`DeployError`."""
@@ -111,7 +117,10 @@ class Deployer:
             self._wait(stack.name)
 
     def client(self, service: str) -> Any:
-        return self.session.client(service, endpoint_url=self.endpoint)  # type: ignore[call-overload]
+        """The one client for a service."""
+        if service not in self._clients:
+            self._clients[service] = self.session.client(service, endpoint_url=self.endpoint)  # type: ignore[call-overload]
+        return self._clients[service]
 
     def _upload(self, assembly: Path, stack: StackArtifact) -> None:
         account = self.client("sts").get_caller_identity()["Account"]

@@ -5,7 +5,6 @@ from inside it. Both are harmless to run twice, or twice at once.
 """
 
 import asyncio
-import time
 from functools import cache
 from typing import Any, Final
 
@@ -34,6 +33,12 @@ def recover_responses(_event: Any, _context: object) -> None:
 
 
 def expire_containers(_event: Any, _context: object) -> None:
-    """Entry point: idle sandboxes, containers past their retention."""
-    settled = _loop().run_until_complete(_runtime().containers.expire_due(time.time()))
+    """Entry point: idle sandboxes, containers past their retention, and a proxy that nobody needs any more."""
+    settled = _loop().run_until_complete(_expire(_runtime()))
     _log.info("expired", settled=settled)
+
+
+async def _expire(runtime: Runtime) -> int:
+    settled = await runtime.containers.expire_due(runtime.clock())
+    await runtime.egress.settle_fleet()
+    return settled

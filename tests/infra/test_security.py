@@ -197,7 +197,11 @@ def test_only_the_egress_proxy_may_decrypt_domain_secrets(everything: Stacks) ->
         if secrets_key in json.dumps(statement["Resource"]) and "kms:GenerateDataKey" in listed(statement["Action"])
     }
     assert [name.startswith("EgressTaskTaskRole") for name in may_decrypt] == [True]
-    assert {name[:26] for name in may_encrypt} == {"FunctionsResponsesRoleDefa", "FunctionsContainersRoleDef"}
+    assert {name[:26] for name in may_encrypt} == {
+        "FunctionsResponsesRoleDefa",
+        "FunctionsContainersRoleDef",
+        "EgressTaskTaskRoleDefaultP",
+    }
 
 
 def test_the_content_key_is_a_reference_in_the_template_and_only_where_it_is_needed(stacks: Stacks) -> None:

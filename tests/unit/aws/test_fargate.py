@@ -180,7 +180,7 @@ async def test_any_other_refusal_is_an_error_without_aws_internals(ecs: Ecs) -> 
     assert not isinstance(refused.value, SandboxCapacity)
 
 
-async def test_the_exec_server_gets_its_token_and_only_the_proxys_address(executor: ThreadPoolExecutor) -> None:
+async def test_the_exec_server_gets_its_tokens_hash_and_only_the_proxys_address(executor: ThreadPoolExecutor) -> None:
     sent: list[dict[str, Any]] = []
 
     class Recorder:
@@ -205,7 +205,7 @@ async def test_the_exec_server_gets_its_token_and_only_the_proxys_address(execut
     assert network["securityGroups"] == ["sg-proxy"]
     assert variable["name"] == "MOORAGE_SANDBOX_CONFIG"
     assert json.loads(variable["value"]) == {
-        "token": TOKEN,
+        "token_sha256": hashlib.sha256(TOKEN.encode()).hexdigest(),
         "listen": "tcp:0.0.0.0:8080",
         "uid": 1000,
         "env": {"KEY": "placeholder"},
@@ -218,9 +218,7 @@ async def test_the_exec_server_gets_its_token_and_only_the_proxys_address(execut
     ("spec", "message"),
     [
         pytest.param(SandboxSpec("acme", "cntr_1", TOKEN, 64), "no sandboxes of 64 GiB", id="a memory tier that is not deployed"),
-        pytest.param(
-            SandboxSpec("acme", "cntr_1", TOKEN, 4, {"A": "x" * 9000}), "8,192 characters", id="variables beyond ECS's limit"
-        ),
+        pytest.param(SandboxSpec("acme", "cntr_1", TOKEN, 4, {"A": "x" * 9000}), "8,192 characters", id="variables beyond ECS's limit"),
     ],
 )
 async def test_a_start_is_refused_before_ecs_is_asked_for(ecs: Ecs, spec: SandboxSpec, message: str) -> None:

@@ -14,8 +14,6 @@ from concurrent.futures import Executor
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, Self
 
-import boto3
-from botocore.config import Config
 from botocore.exceptions import ClientError
 
 from moorage import limits
@@ -38,7 +36,6 @@ CONTAINER_TAG: Final = "moorage:container"
 _OVERRIDES_CHARS_MAX: Final = 8_192
 """ECS API reference, ``TaskOverride``: 8,192 characters in all."""
 
-_CONFIG: Final = Config(retries={"mode": "standard", "total_max_attempts": 3}, connect_timeout=5, read_timeout=15)
 _POLL_SECONDS: Final = 2.0
 _REACH_SECONDS: Final = 1.0
 _RUNS_MAX: Final = 3
@@ -106,11 +103,6 @@ class FargateProvisioner:
         self._settings = settings
         self._executor = executor
         self._can_reach = can_reach or _listens
-
-    @classmethod
-    def from_settings(cls, values: Mapping[str, str], executor: Executor) -> Self:
-        """For the runtime: ``values`` is ``Settings.fargate``. Raises :class:`SettingsError`."""
-        return cls(boto3.client("ecs", config=_CONFIG), FargateSettings.from_settings(values), executor)
 
     async def start(self, spec: SandboxSpec) -> Handle:
         started_by = _started_by(spec)
@@ -224,10 +216,13 @@ def _started_by(spec: SandboxSpec) -> str:
 
 
 def _server_config(spec: SandboxSpec) -> dict[str, Any]:
-    """The exec server's configuration (``functions/sandbox/README.md``)."""
+    """The exec server's configuration (``functions/sandbox/README.md``).
+
+    ECS shows it to whoever may describe tasks, so it bears only the token's hash.
+    """
     egress = spec.egress
     return {
-        "token": spec.token,
+        "token_sha256": hashlib.sha256(spec.token.encode()).hexdigest(),
         "listen": f"tcp:0.0.0.0:{EXEC_PORT}",
         "uid": COMMAND_UID,
         "env": dict(spec.env),

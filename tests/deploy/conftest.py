@@ -1,0 +1,153 @@
+"""One deployed stack per session and mode: synthesised once, put onto an emulator with and without IAM enforcement.
+
+Two settings differ from a real deployment: answers are buffered (no emulator streams), and packages are bundled for this machine's
+Python. A third stands for what no emulator has: the sandbox image is a name, and its tasks are processes (``emulator.py``).
+"""
+
+import asyncio
+import contextlib
+import json
+import os
+import secrets
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import time
+import urllib.request
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import boto3
+import pytest
+from moorage.store.api_keys import ApiKeys
+from moorage.store.table import Table
+
+from localstack.deploy import Deployer
+
+ROOT = Path(__file__).resolve().parents[2]
+REGION = "us-east-1"
+SETTINGS: dict[str, Any] = {
+    "streaming": False,
+    "bundle_for": "host",
+    "sandbox_image": "local/sandbox",
+    "memory_tiers": ["1g", "4g"],
+    "retain": False,
+}
+_START_SECONDS_MAX = 30
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Say why nothing runs where something is missing."""
+    missing = [program for program in ("node", "bwrap") if shutil.which(program) is None]
+    for item in items:
+        if missing and "tests/deploy" in str(item.path):
+            item.add_marker(pytest.mark.skip(reason=f"the deployment ring needs {' and '.join(missing)}"))
+
+
+@dataclass(frozen=True)
+class Deployment:
+    """A deployed stack and how to call it."""
+
+    deployer: Deployer
+    outputs: dict[str, str]
+    api_key: str
+
+    @property
+    def base_url(self) -> str:
+        """The REST API by the emulator's own address; AWS's host name does not lead here."""
+        return f"{self.deployer.endpoint}/_aws/execute-api/{self.outputs['ApiId']}/api/v1"
+
+    def client(self, service: str) -> Any:
+        return self.deployer.client(service)
+
+
+@pytest.fixture(scope="session")
+def assembly(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """``cdk synth``, with bundling."""
+    return synthesise(tmp_path_factory.mktemp("assembly"), SETTINGS)
+
+
+def synthesise(output: Path, settings: dict[str, Any]) -> Path:
+    context = json.loads((ROOT / "cdk.json").read_text())["context"] | {"moorage": settings}
+    environment = {name: value for name, value in os.environ.items() if not name.startswith(("AWS_", "CDK_"))}
+    environment |= {
+        "CDK_OUTDIR": str(output),
+        "CDK_CONTEXT_JSON": json.dumps(context),
+        "CDK_DEFAULT_REGION": REGION,
+        "JSII_SILENCE_WARNING_END_OF_LIFE_NODE_VERSION": "1",
+    }
+    done = subprocess.run([sys.executable, "-m", "infra.app"], cwd=ROOT, env=environment, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr[-4000:]
+    return output
+
+
+@pytest.fixture(scope="session", params=["open", "iam enforced"])
+def deployment(request: pytest.FixtureRequest, assembly: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Deployment]:
+    """The stack on an emulator of its own; ``iam enforced`` makes the emulator check every call against our policies."""
+    is_enforced = request.param == "iam enforced"
+    with running_emulator(tmp_path_factory.mktemp("emulator"), enforce_iam=is_enforced) as endpoint:
+        deployer = Deployer(boto3.Session("test", "test", region_name=REGION), endpoint)
+        outputs = deployer.deploy(assembly)["moorage"]
+        yield Deployment(deployer, outputs, make_key(deployer, outputs["TableName"]))
+        deployer.close()
+
+
+def make_key(deployer: Deployer, table_name: str) -> str:
+    with ThreadPoolExecutor(1) as executor:
+        table = Table(deployer.client("dynamodb"), table_name, executor)
+        _, secret = asyncio.run(ApiKeys(table, clock=time.time).create("acme", name="deploy"))
+        return secret
+
+
+@contextlib.contextmanager
+def running_emulator(home: Path, *, enforce_iam: bool) -> Iterator[str]:
+    """ministack with the ECS stand-in, on a free port of 127.0.0.1."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port = probe.getsockname()[1]
+    environment = {name: value for name, value in os.environ.items() if not name.startswith(("AWS_", "CDK_", "MOORAGE_"))}
+    environment |= {
+        "GATEWAY_PORT": str(port),
+        "BIND_HOST": "127.0.0.1",
+        "MINISTACK_HOST": "127.0.0.1",
+        "AUTH": str(enforce_iam).lower(),
+        "LOG_LEVEL": "WARNING",
+        "TMPDIR": str(home),
+        "MINISTACK_INSTANCE": secrets.token_hex(4),
+    }
+    log = home / "emulator.log"
+    with log.open("wb") as words:
+        process = subprocess.Popen(
+            [sys.executable, "-m", "tests.deploy.emulator"],
+            cwd=ROOT,
+            env=environment,
+            stdin=subprocess.DEVNULL,
+            stdout=words,
+            stderr=words,
+            start_new_session=True,
+        )
+    endpoint = f"http://127.0.0.1:{port}"
+    try:
+        _await_answer(endpoint, process, log)
+        yield endpoint
+    finally:
+        process.terminate()
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            process.wait(20)
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGKILL)
+        process.wait()
+
+
+def _await_answer(endpoint: str, process: "subprocess.Popen[bytes]", log: Path) -> None:
+    deadline = time.monotonic() + _START_SECONDS_MAX
+    while time.monotonic() < deadline and process.poll() is None:
+        with contextlib.suppress(OSError), urllib.request.urlopen(f"{endpoint}/_ministack/health", timeout=2):
+            return
+        time.sleep(0.05)
+    raise RuntimeError(f"The emulator did not start:\n{log.read_text(errors='replace')[-4000:]}")

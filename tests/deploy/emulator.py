@@ -1,0 +1,159 @@
+"""ministack whose ECS really runs sandboxes: ``python -m tests.deploy.emulator``.
+
+ministack's ECS speaks to a Docker client object. In its place stands one that starts the exec server of each task as a process of
+this machine, inside bubblewrap, on a loopback address of its own, which becomes the task's private address. So ``RunTask``,
+``DescribeTasks`` and ``StopTask`` behave, and the same ``FargateProvisioner`` finds the same exec server behind them.
+"""
+
+import contextlib
+import itertools
+import json
+import os
+import secrets
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator
+from contextvars import ContextVar
+from pathlib import Path
+from typing import Any
+
+from ministack.core import iam_actions, iam_evaluator
+from ministack.services import ecs
+
+EXEC_SERVER = Path(__file__).resolve().parents[2] / "functions" / "sandbox"
+CONFIG_VARIABLE = "MOORAGE_SANDBOX_CONFIG"
+
+
+def addresses() -> Iterator[str]:
+    """Loopback addresses; two emulators on one machine start in different networks."""
+    network = 2 + os.getpid() % 250
+    return (f"127.77.{network}.{host}" for host in itertools.count(1))
+
+
+class LocalContainer:
+    """One task's process, with what ministack reads of a Docker container."""
+
+    def __init__(self, address: str, config: dict[str, Any]) -> None:
+        self.id = secrets.token_hex(32)
+        self.attrs = {"NetworkSettings": {"Networks": {"local": {"IPAddress": address}}}}
+        self._home = Path(tempfile.mkdtemp(prefix="moorage-task-"))
+        config = config | {"listen": config["listen"].replace("0.0.0.0", address)}
+        config.pop("uid", None)  # bubblewrap gives the process one user
+        self._process = subprocess.Popen(
+            _sandboxed(self._home),
+            env={"PATH": os.defpath, CONFIG_VARIABLE: json.dumps(config)},
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+            start_new_session=True,
+        )
+
+    @property
+    def status(self) -> str:
+        return "running" if self._process.poll() is None else "exited"
+
+    def reload(self) -> None:
+        """``status`` is always fresh."""
+
+    def wait(self, **_options: Any) -> dict[str, int]:
+        return {"StatusCode": self._process.wait()}
+
+    def stop(self, **_options: Any) -> None:
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(self._process.pid, signal.SIGKILL)
+        self._process.wait()
+
+    def remove(self, **_options: Any) -> None:
+        self.stop()
+        shutil.rmtree(self._home, ignore_errors=True)
+
+    def logs(self, **_options: Any) -> bytes:
+        return b""
+
+
+def _sandboxed(home: Path) -> list[str]:
+    return [
+        *("bwrap", "--ro-bind", "/", "/", "--dev", "/dev", "--proc", "/proc", "--unshare-pid", "--as-pid-1", "--die-with-parent"),
+        *("--tmpfs", "/tmp", "--tmpfs", "/home", "--tmpfs", "/mnt", "--bind", str(home), "/mnt/data", "--chdir", "/mnt/data"),
+        *("--ro-bind", str(EXEC_SERVER), "/mnt/server", "python3", "-I", "/mnt/server/exec_server.py"),
+    ]
+
+
+class LocalContainers:
+    """``docker.from_env()`` as far as ministack's ECS uses it."""
+
+    def __init__(self) -> None:
+        self._by_id: dict[str, LocalContainer] = {}
+        self._addresses = addresses()
+
+    @property
+    def containers(self) -> "LocalContainers":
+        return self
+
+    def run(self, image: str, *, environment: dict[str, str], **_options: Any) -> LocalContainer:
+        container = LocalContainer(next(self._addresses), json.loads(environment[CONFIG_VARIABLE]))
+        self._by_id[container.id] = container
+        return container
+
+    def get(self, container_id: str) -> LocalContainer:
+        return self._by_id[container_id]
+
+    def list(self, **_options: Any) -> list[LocalContainer]:
+        return list(self._by_id.values())
+
+    def stop_all(self) -> None:
+        for container in self._by_id.values():
+            container.remove()
+
+
+_cluster: ContextVar[str | None] = ContextVar("cluster", default=None)
+
+
+def check_as_aws_does() -> None:
+    """Two differences from AWS that would hide what ``AUTH=true`` is to show.
+
+    ministack 1.5.33 takes the cluster for the resource of every ECS call and does not know ``ecs:cluster``.
+
+    AWS checks RunTask against the task definition, DescribeTasks and StopTask against the task, ListTasks against ``*``, and all of
+    them with the condition key ``ecs:cluster`` (service authorization reference). And it speaks plain HTTP, which our bucket refuses:
+    here every call counts as TLS.
+    """
+    resource_of, key_of = iam_actions.extract_resource_arn, iam_evaluator._resolve_condition_key
+
+    def resource(service: str, method: str, path: str, *more: Any, **named: Any) -> str:
+        if service != "ecs":
+            return str(resource_of(service, method, path, *more, **named))
+        body = json.loads(next(value for value in (*more, *named.values()) if isinstance(value, bytes)) or b"{}")
+        _cluster.set(resource_of(service, method, path, *more, **named))
+        task = body.get("task") or next(iter(body.get("tasks", [])), None)
+        return str(task or body.get("taskDefinition") or "*")
+
+    def key(name: str, context: Any) -> Any:
+        match name.lower():
+            case "ecs:cluster":
+                return _cluster.get()
+            case "aws:securetransport":
+                return "true"
+        return key_of(name, context)
+
+    iam_actions.extract_resource_arn, iam_evaluator._resolve_condition_key = resource, key
+
+
+def main() -> None:
+    """Run the emulator until it is told to stop."""
+    containers = LocalContainers()
+    ecs._docker = containers
+    check_as_aws_does()
+    from ministack.app import main as serve
+
+    sys.argv[1:] = []
+    try:
+        serve()
+    finally:
+        containers.stop_all()
+
+
+if __name__ == "__main__":
+    main()

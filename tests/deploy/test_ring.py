@@ -1,0 +1,143 @@
+"""The deployed stack, called as a client calls it: gateway, authorizer, functions, state machine, ECS task, bucket."""
+
+import json
+import time
+from collections.abc import Iterator
+from typing import Any
+
+import httpx
+import pytest
+
+from tests.deploy.conftest import SETTINGS, Deployment, synthesise
+
+_RESPONSE_SECONDS_MAX = 90
+_DEMO = {"model": "demo"}
+
+
+@pytest.fixture
+def api(deployment: Deployment) -> Iterator[httpx.Client]:
+    headers = {"authorization": f"Bearer {deployment.api_key}"}
+    with httpx.Client(base_url=f"{deployment.base_url}/", headers=headers, timeout=60, trust_env=False) as client:
+        yield client
+
+
+def script(*steps: dict[str, Any]) -> str:
+    """What makes the demo model play these steps."""
+    return f"```moorage-script\n{json.dumps(steps)}\n```"
+
+
+def ended(api: httpx.Client, response_id: str) -> dict[str, Any]:
+    """The response when it has come to its end."""
+    deadline = time.monotonic() + _RESPONSE_SECONDS_MAX
+    while True:
+        response: dict[str, Any] = api.get(f"responses/{response_id}").raise_for_status().json()
+        if response["status"] not in ("queued", "in_progress"):
+            return response
+        assert time.monotonic() < deadline, f"still {response['status']}: {json.dumps(response)[:1000]}"
+        time.sleep(0.2)
+
+
+def shell(*commands: str, **more: Any) -> dict[str, Any]:
+    return {"shell": {"commands": list(commands), **more}}
+
+
+def in_background(api: httpx.Client, text: str, **more: Any) -> dict[str, Any]:
+    """Create a background response with a shell and wait for its end."""
+    tools = [{"type": "shell", "environment": {"type": "container_auto"}}]
+    request = {**_DEMO, "input": text, "background": True, "tools": tools, **more}
+    created = api.post("responses", json=request).raise_for_status().json()
+    assert created["status"] == "queued"
+    return ended(api, created["id"])
+
+
+@pytest.mark.parametrize("headers", [{}, {"authorization": "Bearer sk-moorage-unknown"}, {"authorization": "Basic x"}])
+def test_a_stranger_is_turned_away_in_openais_words(deployment: Deployment, headers: dict[str, str]) -> None:
+    answer = httpx.get(f"{deployment.base_url}/models", headers=headers, timeout=60, trust_env=False)
+    assert answer.status_code == 401
+    assert answer.json()["error"]["code"] == "invalid_api_key"
+
+
+def test_a_foreground_response_is_answered_by_the_function_alone(deployment: Deployment, api: httpx.Client) -> None:
+    response = api.post("responses", json={**_DEMO, "input": "hello"}).raise_for_status().json()
+    executions = deployment.client("stepfunctions").list_executions(stateMachineArn=deployment.outputs["StateMachineArn"])
+    assert response["status"] == "completed"
+    assert response["id"] not in [execution["name"] for execution in executions["executions"]]
+
+
+def test_a_background_shell_runs_in_an_ecs_task_and_leaves_its_file(deployment: Deployment, api: httpx.Client) -> None:
+    response = in_background(
+        api, script(shell("echo 42 > /mnt/data/answer.txt && cat /mnt/data/answer.txt"), {"say": "It was {{output}}"})
+    )
+    call, output, message = response["output"]
+    container_id = call["environment"]["container_id"]
+    (file,) = api.get(f"containers/{container_id}/files").raise_for_status().json()["data"]
+    content = api.get(f"containers/{container_id}/files/{file['id']}/content")
+    executions = deployment.client("stepfunctions").list_executions(stateMachineArn=deployment.outputs["StateMachineArn"])
+    assert response["status"] == "completed"
+    assert output["output"] == [{"stdout": "42\n", "stderr": "", "outcome": {"type": "exit", "exit_code": 0}}]
+    assert "42" in message["content"][0]["text"]
+    assert file["path"] == "/mnt/data/answer.txt"
+    assert content.status_code == 302
+    assert httpx.get(content.headers["location"], trust_env=False).text == "42\n"
+    assert response["id"] in [execution["name"] for execution in executions["executions"]]
+
+
+def test_a_container_keeps_its_task_over_two_responses(deployment: Deployment, api: httpx.Client) -> None:
+    first = in_background(api, script(shell("echo kept > /tmp/note"), {"say": "ok"}))
+    container_id = first["output"][0]["environment"]["container_id"]
+    tools = [{"type": "shell", "environment": {"type": "container_reference", "container_id": container_id}}]
+    second = in_background(api, script(shell("cat /tmp/note"), {"say": "ok"}), tools=tools)
+    started_by = [
+        task["startedBy"].split("/")[0]
+        for arn in deployment.client("ecs").list_tasks(cluster="moorage")["taskArns"]
+        for task in deployment.client("ecs").describe_tasks(cluster="moorage", tasks=[arn])["tasks"]
+    ]
+    assert second["output"][1]["output"][0]["stdout"] == "kept\n"
+    assert started_by.count(container_id) == 1
+
+
+def test_a_task_is_given_no_role_no_public_address_and_the_closed_group(deployment: Deployment, api: httpx.Client) -> None:
+    in_background(api, script(shell("true"), {"say": "ok"}))
+    functions = deployment.client("lambda").list_functions()["Functions"]
+    (tool_step,) = [f for f in functions if "FunctionsToolStep" in f["FunctionName"]]
+    variables = tool_step["Environment"]["Variables"]
+    definition = deployment.client("ecs").describe_task_definition(taskDefinition=variables["MOORAGE_FARGATE_TASK_DEFINITION_1G"])[
+        "taskDefinition"
+    ]
+    group = deployment.client("ec2").describe_security_groups(GroupIds=[variables["MOORAGE_FARGATE_SECURITY_GROUP"]])
+    assert not definition.get("taskRoleArn")
+    assert "sandbox without network" in group["SecurityGroups"][0]["Description"]
+
+
+def test_a_file_goes_through_the_gateway_and_back(api: httpx.Client) -> None:
+    data = bytes(range(256)) * 100
+    made = api.post("files", files={"file": ("data.bin", data)}, data={"purpose": "user_data"}).raise_for_status().json()
+    content = api.get(f"files/{made['id']}/content")
+    assert (made["bytes"], content.status_code) == (len(data), 302)
+    assert httpx.get(content.headers["location"], trust_env=False).content == data
+
+
+def test_a_foreign_response_is_not_found(api: httpx.Client) -> None:
+    answer = api.get("responses/resp_" + "0" * 48)
+    assert (answer.status_code, answer.json()["error"]["type"]) == (404, "invalid_request_error")
+
+
+@pytest.mark.parametrize("deployment", ["open"], indirect=True)
+def test_the_stack_is_updated_in_place_and_destroyed(deployment: Deployment, tmp_path_factory: pytest.TempPathFactory) -> None:
+    """Runs last in its file: afterwards nothing is left to call."""
+    deployer = deployment.deployer
+    changed = synthesise(tmp_path_factory.mktemp("changed"), SETTINGS | {"retention_days": 7, "log_level": "DEBUG"})
+    outputs = deployer.deploy(changed)["moorage"]
+    functions = deployment.client("lambda").list_functions()["Functions"]
+    variables = [f["Environment"]["Variables"] for f in functions if "Environment" in f]
+    retention = {v["MOORAGE_RETENTION_SECONDS"] for v in variables if "MOORAGE_TABLE" in v}
+    assert outputs["ApiId"] == deployment.outputs["ApiId"]
+    assert retention == {str(7 * 86_400)}
+
+    storage = deployment.client("s3")
+    for entry in storage.list_objects_v2(Bucket=outputs["BucketName"]).get("Contents", []):
+        storage.delete_object(Bucket=outputs["BucketName"], Key=entry["Key"])
+    deployer.destroy(changed)
+    left = [s["StackName"] for s in deployment.client("cloudformation").describe_stacks()["Stacks"]]
+    assert left == []
+    assert deployment.client("lambda").list_functions()["Functions"] == []
