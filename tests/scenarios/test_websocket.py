@@ -248,7 +248,7 @@ async def test_a_connection_ends_after_its_hour() -> None:
         sent.append(message)
 
     socket = WebSocket({"type": "websocket", "headers": [], "path": "/v1/responses"}, receive, send)
-    connected = asyncio.create_task(Connection(None, "default", _accepted(socket), seconds_max=0.01).serve())  # type: ignore[arg-type]
+    connected = asyncio.create_task(Connection(None, "default", _accepted(socket), admit=len, seconds_max=0.01).serve())  # type: ignore[arg-type]
     await connected
     error = json.loads(sent[0]["text"])
     assert (error["type"], error["status"], error["error"]["code"]) == ("error", 400, "websocket_connection_limit_reached")

@@ -151,8 +151,11 @@ def rate_limited(message: str, retry_after_seconds: float) -> ApiError:
     )
 
 
-def server_error(message: str = "The server had an error while processing your request. Please retry.") -> ApiError:
-    return ApiError(500, message, type="server_error", code="server_error")
+def server_error(
+    message: str = "The server had an error while processing your request. Please retry.", *, is_retryable: bool = True
+) -> ApiError:
+    headers = None if is_retryable else {"x-should-retry": "false"}
+    return ApiError(500, message, type="server_error", code="server_error", headers=headers)
 
 
 class UpstreamError(MoorageError):

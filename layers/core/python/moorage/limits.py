@@ -91,8 +91,6 @@ BATCH_GATHER_SECONDS: Final = 0.005
 INLINE_BATCH_SECONDS_MAX: Final = 5.0
 """The same for a step whose client is fed directly: the log only has to bound what a crash loses."""
 
-INLINE_BATCH_BYTES_MAX: Final = 256 * KIB
-
 ITEM_INLINE_BYTES_MAX: Final = 300 * KIB
 """A record's body up to here stays in DynamoDB (whose limit is 400 KB an item); larger ones go to S3 with a pointer."""
 
@@ -151,6 +149,13 @@ CONTAINER_IDLE_MINUTES_DEFAULT: Final = 20
 CONTAINER_IDLE_MINUTES_MAX: Final = 24 * 60
 MEMORY_LIMITS: Final = {"1g": 1, "4g": 4, "16g": 16, "64g": 64}
 """``memory_limit`` in GiB."""
+
+CODE_SECONDS_MAX: Final = 120
+"""One run of the code interpreter, unless the operator says otherwise: its calls have no field for a time-out."""
+
+FIGURES_MAX: Final = 20
+FIGURE_BYTES_MAX: Final = 4 * MIB
+"""Figures of one code interpreter call that stand in its outputs; others are only named."""
 
 EXEC_CONNECT_SECONDS: Final = 5
 EXEC_SILENCE_SECONDS: Final = 30
@@ -331,6 +336,9 @@ EGRESS_LOG_ENTRIES_PER_FLUSH_MAX: Final = 100
 EGRESS_PATH_CHARS_MAX: Final = 1_024
 """A path as the log keeps it."""
 
+RATE_LIMITED_KEYS_MAX: Final = 10_000
+"""API keys whose rate one process counts; beyond it the one seen first starts anew."""
+
 # --- Truncation ----------------------------------------------------------------------------------------------------------
 
 TRUNCATION_EXCESS: Final = 1.25
@@ -363,6 +371,5 @@ assert 11 * EXECUTION_ROUNDS_MAX + 7 * CALLS_PER_ROUND_MAX * EXECUTION_ROUNDS_MA
 assert TOOL_STEP_SECONDS_MAX < MODEL_STEP_SECONDS_MAX < 900
 assert ITEM_INLINE_BYTES_MAX + BATCH_EVENTS_BYTES_MAX < 400 * 1000
 assert INLINE_HEARTBEAT_SECONDS * 3 < INLINE_STALE_SECONDS
-assert INLINE_BATCH_BYTES_MAX < ITEM_INLINE_BYTES_MAX
 assert FILE_BYTES_MAX <= 10_000 * BLOB_PART_BYTES
 assert CONTAINER_TOUCH_SECONDS < 60

@@ -10,6 +10,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Literal, get_args
 
+from moorage.limits import CODE_SECONDS_MAX
+
 ProvisionerKind = Literal["launcher", "fargate", "docker", "lambda_microvm"]
 
 
@@ -30,6 +32,10 @@ class Settings:
     provisioner: ProvisionerKind = "launcher"
     launcher_socket: str | None = None
     """Unix socket of the local sandbox owner (``provisioner = launcher``)."""
+    web_search: Literal["refuse", "ignore"] = "refuse"
+    """What becomes of a ``web_search`` tool that wants the live web: 400, or left out with a notice."""
+    code_seconds_max: int = CODE_SECONDS_MAX
+    """How long one run of the code interpreter may take."""
     strict_expiry: bool = False
     """An expired container is refused with OpenAI's error instead of being revived."""
     allowed_egress_domains: tuple[str, ...] = ()
@@ -52,6 +58,10 @@ class Settings:
     presigned_downloads: bool = False
     """Content downloads answer 302 to S3 (API Gateway cannot carry large bodies)."""
     retention_seconds: int = 30 * 24 * 3600
+    requests_per_minute: int = 0
+    """Of one API key, in each API process; 0 is no limit."""
+    tokens_per_minute: int = 0
+    """The same for input tokens, by estimate."""
     log_level: str = "INFO"
     upstream: Mapping[str, str] = field(default_factory=dict, repr=False)
     """Model keys and endpoints by variable name: ``OPENAI_API_KEY``, ``ANTHROPIC_API_KEY``, ``MOORAGE_UPSTREAM_*`` and whatever
@@ -71,6 +81,8 @@ class Settings:
             content_key=env.get("MOORAGE_CONTENT_KEY") or None,
             provisioner=_provisioner(env.get("MOORAGE_PROVISIONER", "launcher")),
             launcher_socket=env.get("MOORAGE_LAUNCHER_SOCKET") or None,
+            web_search=_web_search(env.get("MOORAGE_WEB_SEARCH", "refuse")),
+            code_seconds_max=_integer(env, "MOORAGE_CODE_SECONDS_MAX", CODE_SECONDS_MAX),
             strict_expiry=env.get("MOORAGE_STRICT_EXPIRY", "false").lower() == "true",
             allowed_egress_domains=_words(env.get("MOORAGE_ALLOWED_EGRESS_DOMAINS", "")),
             egress_proxy=env.get("MOORAGE_EGRESS_PROXY") or None,
@@ -82,10 +94,17 @@ class Settings:
             egress_allowed_networks=_networks(env, "MOORAGE_EGRESS_ALLOWED_NETWORKS"),
             presigned_downloads=env.get("MOORAGE_PRESIGNED_DOWNLOADS", "false").lower() == "true",
             retention_seconds=_integer(env, "MOORAGE_RETENTION_SECONDS", 30 * 24 * 3600),
+            requests_per_minute=_integer(env, "MOORAGE_REQUESTS_PER_MINUTE", 0),
+            tokens_per_minute=_integer(env, "MOORAGE_TOKENS_PER_MINUTE", 0),
             log_level=env.get("MOORAGE_LOG_LEVEL", "INFO"),
             upstream=dict(env),
             fargate={k.removeprefix("MOORAGE_FARGATE_").lower(): v for k, v in env.items() if k.startswith("MOORAGE_FARGATE_")},
         )
+
+
+def environment() -> Mapping[str, str]:
+    """The process's environment, for the command line, which looks for a deployment before it has settings."""
+    return os.environ
 
 
 def _required(env: Mapping[str, str], name: str) -> str:
@@ -118,6 +137,14 @@ def _networks(env: Mapping[str, str], name: str) -> tuple[str, ...]:
 
 def _words(text: str) -> tuple[str, ...]:
     return tuple(word for word in text.replace(",", " ").split() if word)
+
+
+def _web_search(value: str) -> Literal["refuse", "ignore"]:
+    match value:
+        case "refuse" | "ignore":
+            return value
+        case _:
+            raise SettingsError(f"MOORAGE_WEB_SEARCH is '{value}'; it takes 'refuse' or 'ignore'.")
 
 
 def _provisioner(value: str) -> ProvisionerKind:

@@ -2,6 +2,7 @@
 
 import logging
 import secrets
+import time
 from collections.abc import Iterable
 from typing import Any, Final
 
@@ -13,12 +14,17 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from moorage import __version__
 from moorage.api.answers import JsonResponse
+from moorage.api.rate_limits import RateLimiter, RateLimits
 from moorage.errors import ApiError, bad_request, invalid_api_key, not_found, server_error
 from moorage.runtime import Runtime
+from moorage.store.api_keys import hash_of
 from moorage.wire.openapi import document
 
 _log: Final = logging.getLogger("moorage.api")
 _STARTS: Final = frozenset({"http.response.start", "websocket.accept", "websocket.http.response.start"})
+_API_VERSION: Final = "2020-10-01"
+"""What OpenAI has sent as ``openai-version`` ever since."""
+
 _OPEN_PATHS: Final = frozenset({"/healthz", "/openapi.json"})
 
 
@@ -32,6 +38,9 @@ def create_app(runtime: Runtime, routers: Iterable[APIRouter]) -> FastAPI:
     app.add_api_route("/openapi.json", _openapi, methods=["GET"])
     app.add_exception_handler(ApiError, _on_api_error)
     app.add_exception_handler(HTTPException, _on_http_error)
+    settings = runtime.settings
+    app.state.rate_limits = RateLimits(settings.requests_per_minute, settings.tokens_per_minute)
+    app.add_middleware(RateLimiter, rate_limits=app.state.rate_limits)
     app.add_middleware(Gate, runtime=runtime)
     return app
 
@@ -78,17 +87,23 @@ class Gate:
         request_id = f"req_{secrets.token_hex(16)}"
         scope.setdefault("state", {})["request_id"] = request_id
         has_started = False
+        began = time.perf_counter()
 
         async def send_named(message: Message) -> None:
             nonlocal has_started
             if message["type"] in _STARTS:
                 has_started = True
-                MutableHeaders(scope=message)["x-request-id"] = request_id
+                headers = MutableHeaders(scope=message)
+                headers["x-request-id"] = request_id
+                headers["openai-processing-ms"] = str(round((time.perf_counter() - began) * 1000))
+                headers["openai-version"] = _API_VERSION
             await send(message)
 
         try:
             if scope["path"] not in _OPEN_PATHS:
-                scope["state"]["tenant_id"] = await self._tenant(Headers(scope=scope))
+                secret = _secret(Headers(scope=scope))
+                scope["state"]["tenant_id"] = await self._tenant(secret)
+                scope["state"]["key_digest"] = hash_of(secret)
             await self._app(scope, receive, send_named)
         except ApiError as error:
             await self._refuse(scope, receive, send_named, error)
@@ -98,9 +113,8 @@ class Gate:
                 raise
             await self._refuse(scope, receive, send_named, server_error())
 
-    async def _tenant(self, headers: Headers) -> str:
-        scheme, _, secret = headers.get("authorization", "").partition(" ")
-        tenant_id = await self._runtime.api_keys.tenant_of(secret.strip()) if scheme.lower() == "bearer" else None
+    async def _tenant(self, secret: str) -> str:
+        tenant_id = await self._runtime.api_keys.tenant_of(secret) if secret else None
         if tenant_id is None:
             raise invalid_api_key()
         return tenant_id
@@ -111,3 +125,9 @@ class Gate:
             return
         answer: Any = JsonResponse(error.envelope(), status_code=error.status, headers=error.headers)
         await answer(scope, receive, send)
+
+
+def _secret(headers: Headers) -> str:
+    """The API key; empty without one."""
+    scheme, _, secret = headers.get("authorization", "").partition(" ")
+    return secret.strip() if scheme.lower() == "bearer" else ""

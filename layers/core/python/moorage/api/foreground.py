@@ -40,6 +40,11 @@ class Foreground:
         self._last = -1
         self._has_ended = False
 
+    @property
+    def is_handed_over(self) -> bool:
+        """The state machine has it: commands may have run, and it goes on whatever happens here."""
+        return self._inline.is_handed_over
+
     async def batches(self) -> AsyncGenerator[list[Event], None]:
         """Runs the response. Yields the events that have come, an empty list after each silence of ``KEEP_ALIVE_SECONDS``.
 

@@ -14,7 +14,7 @@ from moorage.api.answers import JsonResponse
 from moorage.api.bodies import read_body
 from moorage.api.foreground import Foreground, erase, status_of
 from moorage.api.view import View
-from moorage.errors import ApiError, bad_request
+from moorage.errors import ApiError, bad_request, server_error
 from moorage.loop import finish, recover, tool_step
 from moorage.loop.create import Prepared, prepare, start_background, start_sandbox
 from moorage.runtime import Runtime
@@ -66,7 +66,13 @@ async def _answer(run: Foreground, view: View, headers: dict[str, str]) -> Respo
     done, _ = await asyncio.wait({task}, timeout=limits.JSON_SILENCE_SECONDS)
     if not done:
         return StreamingResponse(_patiently(task, view), media_type="application/json", headers=headers)
-    response = await task
+    try:
+        response = await task
+    except Exception as error:
+        if run.is_handed_over:
+            # The SDKs send a request that met a 500 again. This one goes on by itself, and its commands must not run twice.
+            raise server_error("The connection to the running response was lost.", is_retryable=False) from error
+        raise
     if response["status"] == "failed" and not response["output"]:
         raise _as_error(response["error"])
     return JsonResponse(view.response(response), headers=headers)

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from moorage.store.event_log import Event
-from moorage.wire.events import obfuscated
+from moorage.wire.events import OUTPUT_ITEM_ADDED, obfuscated
 from moorage.wire.items import Item
 
 _OUTPUTS: Final = "code_interpreter_call.outputs"
@@ -25,8 +25,8 @@ class View:
         return cls(frozenset(include), include_obfuscation)
 
     def event(self, event: Event) -> Event:
-        """An event as it is sent."""
-        if "item" in event:
+        """An event as it is sent. An item that was only added holds nothing yet that could be hidden."""
+        if "item" in event and event["type"] != OUTPUT_ITEM_ADDED:
             event = event | {"item": self.item(event["item"])}
         elif "response" in event:
             event = event | {"response": self.response(event["response"])}

@@ -8,8 +8,10 @@ fails in the parent's lane makes the parent forgotten, as clients expect that th
 import asyncio
 import logging
 from collections import deque
+from collections.abc import Callable
 from contextlib import aclosing, suppress
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any, Final
 
 import orjson
@@ -38,7 +40,9 @@ _NORMAL: Final = 1000
 @router.websocket("/responses")
 async def connect(socket: WebSocket) -> None:
     await socket.accept()
-    await Connection(socket.app.state.runtime, socket.state.tenant_id, socket).serve()
+    state = socket.app.state
+    admit = partial(state.rate_limits.admit, socket.state.key_digest)
+    await Connection(state.runtime, socket.state.tenant_id, socket, admit=admit).serve()
 
 
 @router.get("/responses")
@@ -95,11 +99,19 @@ class Recent:
 
 class Connection:
     def __init__(
-        self, runtime: Runtime, tenant_id: str, socket: WebSocket, *, seconds_max: float = limits.WEBSOCKET_SECONDS_MAX
+        self,
+        runtime: Runtime,
+        tenant_id: str,
+        socket: WebSocket,
+        *,
+        admit: Callable[[int], object],
+        seconds_max: float = limits.WEBSOCKET_SECONDS_MAX,
     ) -> None:
+        """``admit`` is told the bytes of each frame and raises :class:`ApiError` when the key's rate is used up."""
         self._runtime = runtime
         self._tenant_id = tenant_id
         self._socket = socket
+        self._admit = admit
         self._seconds_max = seconds_max
         self._recent = Recent()
         self._waiting: dict[str | None, deque[_Frame]] = {}
@@ -130,6 +142,7 @@ class Connection:
                 await self._refuse(error, None)
                 continue
             try:
+                self._admit(len(body))
                 self._enqueue(frame)
             except ApiError as error:
                 await self._refuse(error, frame.stream_id)
