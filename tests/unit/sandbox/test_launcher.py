@@ -167,7 +167,7 @@ async def test_only_its_user_can_talk_to_a_launcher_and_its_sandboxes(provisione
     await provisioner.stop(handle.sandbox_id)
 
 
-@pytest.mark.skipif(not (ROOT / ".venv-toolbox" / "bin" / "python").exists(), reason="'make setup' builds the toolbox")
+@pytest.mark.skipif(not os.access(ROOT / ".venv-toolbox" / "bin" / "python", os.X_OK), reason="'make setup' builds the toolbox")
 async def test_the_toolbox_comes_first_on_the_path_and_draws(tmp_path: Path) -> None:
     with launcher(tmp_path, "--toolbox", str(ROOT / ".venv-toolbox")) as path:
         async with LauncherProvisioner(str(path)) as provisioner, ExecClient(await provisioner.start(spec("cntr_1"))) as client:
@@ -245,7 +245,7 @@ def _answer(listener: socket.socket) -> None:
 def test_a_toolbox_names_every_directory_that_its_python_goes_through(tmp_path: Path) -> None:
     for name in ("real/bin", "alias", "venv/bin"):
         (tmp_path / name).mkdir(parents=True)
-    (tmp_path / "real" / "bin" / "python3.11").touch()
+    (tmp_path / "real" / "bin" / "python3.11").touch(0o755)
     (tmp_path / "alias" / "bin").symlink_to("../real/bin")
     (tmp_path / "venv" / "bin" / "python3").symlink_to(tmp_path / "alias" / "bin" / "python3.11")
     (tmp_path / "venv" / "bin" / "python").symlink_to("python3")

@@ -110,8 +110,8 @@ class Toolbox:
     def at(cls, venv: Path) -> "Toolbox":
         """Raises :class:`SandboxError` when there is no Python in it."""
         python = venv.resolve() / "bin" / "python"
-        if not python.exists():
-            raise SandboxError(f"{venv} is not a virtual environment: it has no bin/python.")
+        if not os.access(python, os.X_OK):
+            raise SandboxError(f"{venv} is not a virtual environment: it has no bin/python that this user can run.")
         prefixes = dict.fromkeys(str(Path(link).parent.parent) for link in _links(python))
         return cls(
             venv.resolve(),
