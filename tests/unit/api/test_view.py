@@ -22,6 +22,11 @@ def test_others_get_none_and_the_log_keeps_them() -> None:
     assert CALL["outputs"] == [{"type": "logs", "logs": "1"}]
 
 
+def test_an_item_that_was_only_added_shows_that_nothing_has_come_yet() -> None:
+    added = {"type": "response.output_item.added", "output_index": 0, "item": CALL | {"code": "", "outputs": []}}
+    assert View.of([]).event(added) == added
+
+
 def test_deltas_are_padded_unless_declined() -> None:
     delta = {"type": "response.output_text.delta", "delta": "four"}
     assert len(View.of([]).event(delta)["obfuscation"]) == 12

@@ -177,7 +177,7 @@ class Connection:
 
     async def _answer(self, frame: _Frame) -> None:
         try:
-            event = parse_create_event(frame.body)
+            event = parse_create_event(frame.body, web_search=self._runtime.settings.web_search)
             recent = self._recent.items(frame.parent)
             prepared = await prepare(self._runtime, self._tenant_id, event.request, recent=recent)
             response = await self._run(event, prepared)

@@ -18,8 +18,8 @@ from moorage.model.lowering import Original
 
 Emit = Callable[[dict[str, Any]], None]
 
-_COMMAND_PIECE_CHARS = 2_000
-"""A command that arrived whole is sent in pieces of this size, so that no event grows large."""
+_PIECE_CHARS = 2_000
+"""A command or code that arrived whole is sent in pieces of this size, so that no event grows large."""
 
 
 @dataclass(slots=True)
@@ -42,6 +42,8 @@ class Assembler:
     restore: Callable[[str], Original]
     container_id: str | None = None
     """The container that hosted calls run in."""
+    is_shell_hosted: bool = True
+    """False where only the code interpreter runs in the container, and the shell is the client's."""
     annotate: Callable[[str], list[dict[str, Any]]] | None = None
     """Citations for a finished text."""
     items: dict[int, Item] = field(default_factory=dict)
@@ -281,7 +283,9 @@ class Assembler:
     def _shell_call(self, item: Item) -> None:
         action = item["action"]
         environment = (
-            {"type": "container_reference", "container_id": self.container_id} if self.container_id else {"type": "local"}
+            {"type": "container_reference", "container_id": self.container_id}
+            if self.container_id is not None and self.is_shell_hosted
+            else {"type": "local"}
         )
         whole = {
             "id": self._id("sh"),
@@ -300,8 +304,8 @@ class Assembler:
             # These three events have no item_id (recorded live streams, openai SDK types).
             head = {"output_index": open_.index, "command_index": index}
             self.emit({"type": "response.shell_call_command.added", "command": "", **head})
-            for start in range(0, len(command), _COMMAND_PIECE_CHARS):
-                piece = command[start : start + _COMMAND_PIECE_CHARS]
+            for start in range(0, len(command), _PIECE_CHARS):
+                piece = command[start : start + _PIECE_CHARS]
                 self.emit({"type": "response.shell_call_command.delta", "delta": piece, **head})
             self.emit({"type": "response.shell_call_command.done", "command": command, **head})
         whole["action"] = whole["action"] | {"commands": list(action["commands"])}
@@ -320,19 +324,21 @@ class Assembler:
 
     def _code_interpreter_call(self, item: Item) -> None:
         """The call's first half; ``interpreting``, ``completed`` and ``output_item.done`` belong to the tool step that runs it."""
-        whole = {
+        whole: Item = {
             "id": self._id("ci"),
             "type": "code_interpreter_call",
             "status": "in_progress",
             "code": "",
             "container_id": self.container_id,
-            "outputs": None,
+            "outputs": [],
         }
         open_ = self._add(whole)
         self._send("code_interpreter_call.in_progress", open_)
-        self._send("code_interpreter_call_code.delta", open_, delta=item["code"])
-        self._send("code_interpreter_call_code.done", open_, code=item["code"])
-        self.items[open_.index] = whole | {"code": item["code"]}
+        code = item["code"]
+        for start in range(0, len(code), _PIECE_CHARS):
+            self._send("code_interpreter_call_code.delta", open_, delta=code[start : start + _PIECE_CHARS])
+        self._send("code_interpreter_call_code.done", open_, code=code)
+        self.items[open_.index] = whole | {"code": code}
         self._open = None
 
     # --- the frame of every item ---

@@ -21,12 +21,15 @@ OUTPUT_OF: Final = {
 }
 """Which item answers which call."""
 
+_OPEN: Final = ("incomplete", "in_progress", "interpreting")
+"""Statuses of items that are not whole."""
+
 _CALL_OF: Final = {output: call for call, output in OUTPUT_OF.items()}
 
 
 def output_items(output: Iterable[Item]) -> list[Item]:
     """The items of a response that count for what comes after it: whole ones."""
-    return [item for item in output if item.get("status") not in ("incomplete", "in_progress") or item["type"] == "reasoning"]
+    return [item for item in output if item.get("status") not in _OPEN or item["type"] == "reasoning"]
 
 
 def own_items(done: Mapping[int, Item]) -> list[Item]:

@@ -103,6 +103,8 @@ def _grow(item: Item, type_: str, event: Event) -> None:
             item["input"] += event["delta"]
         case "code_interpreter_call_code.delta":
             item["code"] = (item.get("code") or "") + event["delta"]
+        case "code_interpreter_call.interpreting":
+            item["status"] = "interpreting"
         case "shell_call_command.added":
             item["action"]["commands"] = [*item["action"]["commands"], event["command"]]
         case "shell_call_command.delta":

@@ -21,7 +21,7 @@ from moorage.loop.fold import Folded, fold
 from moorage.loop.sinks import LogSink, Sink
 from moorage.loop.state import Call, LoopState, Next, Outcome
 from moorage.model.base import Item, ModelRequest, TextDelta, UsageReported
-from moorage.model.lowering import lower
+from moorage.model.lowering import is_hosted, lower
 from moorage.model.tokens import estimate_frame
 from moorage.runtime import Runtime
 from moorage.store.event_log import Batch, LogWriter, Writer
@@ -360,6 +360,7 @@ class _Turn:
             self.position.next_index,
             lowered.restore,
             container_id=self.stored.container_id,
+            is_shell_hosted=any(tool["type"] == "shell" and is_hosted(tool) for tool in request["tools"]),
         )
         watch = None if cancelled is None else asyncio.create_task(_cancel(cancelled, asyncio.current_task()))
         try:
@@ -443,11 +444,11 @@ class _HandOver:
         """Hosted calls over a bound get an output that says that they were not run."""
         for index in indexes:
             item = self.items[index]
+            said = "This call was not run: the limit of tool calls is reached. Answer with what you have."
             if item["type"] == "code_interpreter_call":
-                self.items[index] = item | {"status": "incomplete"}
+                self.items[index] = item | {"status": "failed", "outputs": [{"type": "logs", "logs": said}]}
                 self._done(index)
                 continue
-            said = "This call was not run: the limit of tool calls is reached. Answer with what you have."
             outcome = {"stdout": "", "stderr": said, "outcome": {"type": "exit", "exit_code": 1}}
             output = self._output(item, [outcome for _ in item["action"]["commands"]])
             self._whole(output)

@@ -15,6 +15,7 @@ from moorage import limits
 from moorage.errors import ApiError, SandboxCapacity, SandboxError, SandboxGone, SandboxStarting, Superseded
 from moorage.loop import attempts
 from moorage.loop.fold import fold
+from moorage.loop.model_step import load_chain
 from moorage.loop.sinks import LogSink
 from moorage.loop.state import Call
 from moorage.model.base import Item
@@ -41,7 +42,8 @@ async def tool_step(runtime: Runtime, *, tenant_id: str, response_id: str, step:
     outcome = await attempts.outcome_of(runtime.table, stored, step)
     assert outcome is not None, f"a tool step before the outcome of step {step} of {response_id}"
     call = next(call for call in outcome.calls if call.call_id == call_id)
-    run = _Run(runtime, snapshot, step, call, runtime.now_ms())
+    first = min(one.call_index for one in outcome.calls)
+    run = _Run(runtime, snapshot, step, call, first, runtime.now_ms())
     with suppress(Superseded):  # Another attempt goes on, or the response was ended: nothing is left to do here.
         await run.run()
 
@@ -72,7 +74,8 @@ class _Command:
     """Number of the last exec event that is in the log."""
     seen: int = -1
     """Number of the last exec event that was received."""
-    extra: dict[str, Any] = field(default_factory=dict)
+    ended: PythonEnded | None = None
+    """How a run of the code interpreter ended; None as long as it has not, and if it was lost."""
 
     @property
     def output(self) -> dict[str, Any]:
@@ -85,7 +88,11 @@ class _Run:
     snapshot: Snapshot
     step: int
     call: Call
+    first_index: int
+    """Output index of the step's first call: what lies before it had ended when the step began."""
     began_at_ms: int
+    is_interpreting: bool = False
+    """The log says so already."""
     commands: list[_Command] = field(default_factory=list)
 
     @property
@@ -109,9 +116,8 @@ class _Run:
         batches = await log.read_from(0) if attempt.attempt > 1 else []
         self.commands = [_Command() for _ in range(_command_count(item))]
         closed = self._recall(batches)
-        if closed is not None:  # The run before this one died when all but the record of its end was written.
-            await runtime.responses.put_done(stored, {self.call.output_index: closed})
-            await attempts.end_call(runtime.table, stored, self.step, self.call.call_id)
+        if closed is not None:
+            await self._note_end(closed)
             return
         last = batches[-1] if batches else self.snapshot.last
         assert last is not None, f"{stored.response_id} runs a tool before its log begins"
@@ -125,6 +131,11 @@ class _Run:
             await attempts.end_call(runtime.table, stored, self.step, self.call.call_id)
         else:
             await attempts.yield_call(runtime.table, stored, self.step, self.call.call_id)
+
+    async def _note_end(self, closed: Item) -> None:
+        """The run before this one died when all but the record of its end was written."""
+        await self.runtime.responses.put_done(self.stored, {self.call.output_index: closed})
+        await attempts.end_call(self.runtime.table, self.stored, self.step, self.call.call_id)
 
     async def _container(self) -> LiveContainer:
         """The running container; waits a while for one that starts."""
@@ -149,6 +160,7 @@ class _Run:
         folded = fold(event for batch in batches for event in batch.events)
         if self.call.output_index in folded.done:
             return folded.items[self.call.output_index]
+        self.is_interpreting = folded.items.get(self.call.output_index, {}).get("status") == "interpreting"
         for index, output in enumerate(folded.items.get(self.call.output_index, {}).get("output") or []):
             command = self.commands[index]
             command.text = {"stdout": output["stdout"], "stderr": output["stderr"]}
@@ -199,6 +211,8 @@ class _Run:
             await asyncio.sleep(limits.CANCEL_POLL_SECONDS)
 
     async def _commands(self, sink: LogSink, live: LiveContainer, item: Item, *, is_lost: bool) -> None:
+        if self.call.type == "code_interpreter_call" and not self.is_interpreting:
+            self._tell(sink, "interpreting")
         if await self.runtime.containers.is_news(live) and not is_lost:
             self._note(sink, 0, f"[{shell.REVIVED}]\n")
         await asyncio.gather(*(self._command(sink, live, item, index, is_lost=is_lost) for index in range(len(self.commands))))
@@ -229,7 +243,9 @@ class _Run:
         identity = shell.exec_id(self.stored.response_id, self.call.call_id, index)
         after = max(self.commands[index].seen, -1)
         if item["type"] == "code_interpreter_call":
-            return interpreter.events(live.client, identity, item["code"], after)
+            return interpreter.events(
+                live.client, identity, item["code"], after, seconds_max=self.runtime.settings.code_seconds_max
+            )
         return shell.events(live.client, identity, item["action"], index, after)
 
     def _take(self, sink: LogSink, index: int, event: ExecEvent | PythonEvent) -> None:
@@ -249,7 +265,7 @@ class _Run:
                 if event.outcome == "killed":
                     self._note(sink, index, "[The command was killed.]")
                 if isinstance(event, PythonEnded):
-                    command.extra = {"result": event.result, "images": list(event.images)}
+                    command.ended = event
                 self._close(sink, index)
 
     def _note(self, sink: LogSink, index: int, text: str) -> None:
@@ -289,18 +305,40 @@ class _Run:
             notes += (await self.runtime.containers.sync_artifacts(live)).notes
         notes += await self._refusals(live)
         if item["type"] == "code_interpreter_call":
-            whole = interpreter.finished(item, self.commands[0].output, self.commands[0].extra, self.stored.request)
-            for name in ("interpreting", "completed"):
-                sink.emit(
-                    {
-                        "type": f"response.code_interpreter_call.{name}",
-                        "item_id": item["id"],
-                        "output_index": self.call.output_index,
-                    }
-                )
+            whole = await self._interpreted(live, item, notes)
+            self._tell(sink, "completed")
         else:
             whole = shell.finished(item, self.call.output_item_id, [command.output for command in self.commands], notes)
         await self._done(sink, whole)
+
+    def _tell(self, sink: LogSink, name: str) -> None:
+        """An event of the code interpreter."""
+        sink.emit(
+            {
+                "type": f"response.code_interpreter_call.{name}",
+                "item_id": self.call.output_item_id,
+                "output_index": self.call.output_index,
+            }
+        )
+
+    async def _interpreted(self, live: LiveContainer, item: Item, notes: tuple[str, ...]) -> Item:
+        command = self.commands[0]
+        ended = command.ended
+        if ended is not None and ended.session_started and await self._had_session():
+            notes = (interpreter.NEW_SESSION, *notes)
+        drawn = [] if ended is None else await interpreter.figures(live.client, ended.images)
+        return interpreter.finished(item, command.output, ended, drawn, notes)
+
+    async def _had_session(self) -> bool:
+        """Whether the model has used a Python session of this container before this step, so that it counts on its variables."""
+        done = await self.runtime.responses.done_items(self.stored)
+        earlier = [item for index, item in done.items() if index < self.first_index]
+        if not any(map(self._is_run_here, earlier)):
+            earlier = [*await load_chain(self.runtime, self.stored), *self.stored.input_items]
+        return any(map(self._is_run_here, earlier))
+
+    def _is_run_here(self, item: Item) -> bool:
+        return item["type"] == "code_interpreter_call" and item.get("container_id") == self.stored.container_id
 
     async def _refusals(self, live: LiveContainer) -> tuple[str, ...]:
         """What the egress proxy refused meanwhile, and how to allow it: many tools hide the proxy's own words."""
@@ -324,25 +362,41 @@ class _Run:
         last = self.snapshot.last
         assert last is not None
         self.commands = [_Command() for _ in range(_command_count(item))]
+        closed = self._recall(await log.read_from(0) if attempt.attempt > 1 else [])
+        if closed is not None:
+            await self._note_end(closed)
+            return
         async with LogSink(
             LogWriter(log, Writer(self.step, attempt.attempt, self.call.call_id), last.following)
         ) as sink:
+            if item["type"] == "code_interpreter_call" and not self.is_interpreting:
+                self._tell(sink, "interpreting")
             for index, command in enumerate(self.commands):
-                self._note(sink, index, f"[{_GAVE_UP} {message}]")
-                command.outcome = {"type": "exit", "exit_code": 1}
-                self._close(sink, index)
+                if command.outcome is None:
+                    self._note(sink, index, f"[{_GAVE_UP} {message}]")
+                    command.outcome = {"type": "exit", "exit_code": 1}
+                    self._close(sink, index)
             outputs = [command.output for command in self.commands]
             if item["type"] == "code_interpreter_call":
-                whole = interpreter.finished(item, outputs[0], {}, self.stored.request)
+                whole = interpreter.finished(item, outputs[0], None, [], ())
+                self._tell(sink, "completed")
             else:
                 whole = shell.finished(item, self.call.output_item_id, outputs, ())
             await self._done(sink, whole)
         await attempts.end_call(self.runtime.table, self.stored, self.step, self.call.call_id)
 
 
+_SAID_ONCE: Final = (
+    "response.shell_call_output_content.done",
+    "response.code_interpreter_call.interpreting",
+    "response.code_interpreter_call.completed",
+    "response.output_item.done",
+)
+
+
 def _end_of(event: dict[str, Any]) -> tuple[str, int | None] | None:
-    """What an event closes: a command of the call, or its item. Each is closed once."""
-    is_end = event["type"] in ("response.shell_call_output_content.done", "response.output_item.done")
+    """What an event says once of a command or of the call: that it ended, that the code interpreter has begun or ended."""
+    is_end = event["type"] in _SAID_ONCE
     return (event["type"], event.get("command_index")) if is_end else None
 
 
