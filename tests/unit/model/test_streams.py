@@ -158,6 +158,34 @@ async def test_closing_the_iterator_closes_the_connection(kind: Kind) -> None:
     assert body.is_closed
 
 
+values = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.text(max_size=3),
+    lambda inner: st.lists(inner, max_size=2) | st.dictionaries(st.sampled_from(["type", "index", "name", "text"]), inner, max_size=2),
+    max_leaves=4,
+)
+
+
+@kinds
+@given(data=st.data())
+@settings(max_examples=80, deadline=None)
+async def test_an_event_with_any_field_of_the_wrong_kind_is_understood_or_is_an_upstream_error(kind: Kind, data: st.DataObject) -> None:
+    """One field of one event of a good stream is replaced by anything."""
+    if kind is CONVERSE:
+        body = aws_frame({"delta": data.draw(values), "start": data.draw(values)}, event_type="contentBlockDelta")
+    else:
+        events = [line for line in kind.encode(RICH).decode().split("\n") if line.startswith("data: {")]
+        chosen = data.draw(st.integers(0, len(events) - 1))
+        event = json.loads(events[chosen].removeprefix("data: "))
+        event[data.draw(st.sampled_from(sorted(event)))] = data.draw(values)
+        events[chosen] = f"data: {json.dumps(event)}"
+        body = "\n\n".join([*events, ""]).encode()
+    served = provider(kind, lambda _: replies(kind, body))
+    try:
+        assert await list_of(served.stream(hello()))
+    except UpstreamError:
+        return
+
+
 ERRORS_IN_STREAMS: dict[str, tuple[Kind, bytes, str, bool]] = {
     "nested, as the live Responses API sends it": (
         RESPONSES,

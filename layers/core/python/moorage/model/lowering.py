@@ -51,17 +51,6 @@ def is_hosted(tool: Tool) -> bool:
     return bool(tool["type"] == "code_interpreter")
 
 
-def can_lower(tool: Tool) -> bool:
-    """Whether a tool can be offered to an upstream that knows only functions."""
-    return tool["type"] in _LOWERABLE
-
-
-_LOWERABLE: Final = (
-    frozenset({"function", "shell", "local_shell", "code_interpreter", "apply_patch", "custom", "namespace", "tool_search"})
-    | _COMPUTER_TYPES
-)
-
-
 @dataclass(frozen=True, slots=True)
 class Original:
     """The tool behind a function's name. ``name`` is the tool's own name, or the function's name for tools that have none."""
@@ -125,20 +114,6 @@ class Lowered:
     def restore(self, name: str) -> Original:
         """The tool behind a name; a name that was never offered is taken for a function of the client's."""
         return self.names.get(name) or Original("function", name)
-
-    def complaint(self, item: Item) -> str | None:
-        """What to tell the model about a call whose arguments do not fit their tool, or None if there is nothing to tell.
-
-        ``Original.call_item`` leaves such a call a ``function_call`` under the tool's lowered name. No client has a function for
-        it, so it is answered here, with a ``function_call_output``.
-        """
-        if item["type"] != "function_call" or item.get("namespace") is not None:
-            return None
-        original = self.names.get(item["name"])
-        if original is None or original.type == "function":
-            return None
-        tool = next(tool for tool in self.tools if tool.get("name") == item["name"])
-        return f"The arguments do not fit the tool '{item['name']}'. Its parameters are: {compact_json(tool['parameters'])}"
 
 
 def lower(
