@@ -35,6 +35,7 @@ from moorage.loop.recover import recover
 from moorage.runtime import Runtime, build_runtime
 from moorage.settings import Settings
 from moorage.store.schema import create_table
+from moorage.tools.retention import purge_expired
 
 ROOT = Path(__file__).resolve().parent.parent
 REGION = "us-east-1"
@@ -372,6 +373,7 @@ async def _reap(runtime: Runtime) -> None:
         try:
             await recover(runtime)
             await runtime.containers.expire_due(runtime.clock())
+            await purge_expired(runtime, runtime.clock())
         except Exception:  # one bad round must not end the rounds
             _log.exception("the reaper stumbled")
         await asyncio.sleep(_REAPER_SECONDS)

@@ -12,6 +12,7 @@ from aws_lambda_powertools import Logger
 from moorage.loop.recover import recover
 from moorage.runtime import Runtime, build_runtime
 from moorage.settings import Settings
+from moorage.tools.retention import purge_expired
 
 _log: Final = Logger(service="moorage-reaper")
 
@@ -33,12 +34,13 @@ def recover_responses(_event: Any, _context: object) -> None:
 
 
 def expire_containers(_event: Any, _context: object) -> None:
-    """Entry point: idle sandboxes, containers past their retention, and a proxy that nobody needs any more."""
+    """Entry point: idle sandboxes, what is past its retention, and a proxy that nobody needs any more."""
     settled = _loop().run_until_complete(_expire(_runtime()))
     _log.info("expired", settled=settled)
 
 
 async def _expire(runtime: Runtime) -> int:
     settled = await runtime.containers.expire_due(runtime.clock())
+    settled += await purge_expired(runtime, runtime.clock())
     await runtime.egress.settle_fleet()
     return settled

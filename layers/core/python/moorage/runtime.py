@@ -118,7 +118,7 @@ def build_runtime(settings: Settings, *, clock: Callable[[], float] = time.time)
 
 def _s3() -> "S3Client":
     """Path-style addresses work on AWS and on emulators without DNS."""
-    return boto3.client("s3", config=_CONFIG.merge(Config(s3={"addressing_style": "path"})))
+    return boto3.client("s3", config=_CONFIG.merge(Config(signature_version="s3v4", s3={"addressing_style": "path"})))
 
 
 def _content_key(settings: Settings) -> bytes:

@@ -16,6 +16,7 @@ from moorage.runtime import Runtime
 from moorage.store.event_log import FINAL_TYPES, Event
 from moorage.store.executions import ENDED
 from moorage.store.responses import StoredResponse
+from moorage.tools.inputs import forget_inputs
 
 _STATUS_OF: Final = {
     "rate_limit_exceeded": 429,
@@ -107,13 +108,17 @@ class Foreground:
 
     def _leave(self, task: asyncio.Task[None]) -> None:
         """The stream is over or its client is gone. What has been handed over goes on; the rest is cancelled."""
+        stored = self._prepared.stored
         if self._has_ended:
             self._runtime.keep(task)
+            if not stored.is_stored:
+                forgetting = forget_inputs(self._runtime, stored.tenant_id, stored.input_items)
+                self._runtime.keep(asyncio.create_task(forgetting))
         elif not task.done() and not self._inline.is_handed_over:
             task.cancel()
             self._runtime.keep(asyncio.create_task(self._abandon(task)))
-        elif not self._prepared.stored.is_stored and self._inline.is_handed_over:
-            self._runtime.keep(asyncio.create_task(erase(self._runtime, self._prepared.stored)))
+        elif not stored.is_stored and self._inline.is_handed_over:
+            self._runtime.keep(asyncio.create_task(erase(self._runtime, stored)))
 
     async def _abandon(self, task: asyncio.Task[None]) -> None:
         with suppress(asyncio.CancelledError, MoorageError):
@@ -131,3 +136,5 @@ async def erase(runtime: Runtime, stored: StoredResponse) -> None:
                 break
             await asyncio.sleep(limits.TAIL_POLL_SECONDS_MAX)
     await runtime.responses.delete(stored.tenant_id, stored.response_id)
+    if stored.conversation_id is None:  # A conversation still shows the items to its model.
+        await forget_inputs(runtime, stored.tenant_id, stored.input_items)

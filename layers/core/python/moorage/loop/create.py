@@ -5,14 +5,16 @@ asks for hosted tools does the state machine take over. Background responses sta
 """
 
 import asyncio
+import logging
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, Final
 
 from moorage import ids, limits
-from moorage.errors import ApiError, MoorageError, SandboxError, bad_request, container_not_found
+from moorage.errors import ApiError, MoorageError, SandboxError, Superseded, bad_request, container_expired, container_not_found
 from moorage.loop import attempts, context, finish
+from moorage.loop.fold import fold
 from moorage.loop.model_step import Position, ask, chain_items, state_after
 from moorage.loop.sinks import InlineSink
 from moorage.loop.state import LoopState, Next, Outcome
@@ -25,6 +27,8 @@ from moorage.tools.inputs import admit_inputs, files_to_stage
 from moorage.wire.requests import CreateRequest
 from moorage.wire.responses import Usage, echo
 from moorage.wire.tools import Environment, NetworkPolicy
+
+_log: Final = logging.getLogger("moorage.loop")
 
 
 @dataclass(frozen=True, slots=True)
@@ -179,13 +183,13 @@ async def _container(runtime: Runtime, tenant_id: str, request: CreateRequest, i
 async def _auto_container(
     runtime: Runtime, tenant_id: str, environment: Environment, items: list[Item]
 ) -> ContainerRecord:
-    """The chain's container as long as it is there, otherwise a new one."""
+    """The chain's container as long as it can be used, otherwise a new one."""
     last = context.container_of(items)
     if last is not None:
         try:
             record = await runtime.containers.use(tenant_id, last)
         except ApiError as error:
-            if error.status != container_not_found(last).status:
+            if error.message not in (container_not_found(last).message, container_expired().message):
                 raise
         else:
             if _has_policy(record, environment.network_policy):
@@ -274,12 +278,35 @@ class Inline:
             outcome, items = await ask(self.runtime, stored, Position(0), sink, chain=self.prepared.chain)
             if outcome.next is not Next.DONE:
                 await self._hand_over(sink, outcome, items)
+        except Superseded:
+            raise
+        except Exception as error:  # The rim of a response: whatever went wrong, its log gets an end.
+            await self._fail(sink, error)
         finally:
             pulse.cancel()
-            if sandbox is not None and not sandbox.done() and not self.is_handed_over:
-                sandbox.cancel()
+            if sandbox is not None:
+                self.runtime.keep(sandbox)
             with suppress(asyncio.CancelledError, MoorageError):
                 await pulse
+
+    async def _fail(self, sink: InlineSink, error: Exception) -> None:
+        """End the response as ``failed``. What is stored is ended in the log, where the client goes on reading; what is not, here."""
+        stored = self.prepared.stored
+        reason = finish.error_of(error)
+        if reason["code"] == "server_error":
+            _log.error("a response failed", exc_info=error, extra={"response_id": stored.response_id})
+        if stored.is_stored:
+            await sink.flush()
+            await finish.end_from_outside(self.runtime, stored, status="failed", error=reason)
+            return
+        folded = fold(sink.unwritten)
+        for event in finish.closing_events(folded):
+            sink.emit(event)
+        now = int(self.runtime.clock())
+        events = finish.final_events(finish.object_of(stored, status="failed", now=now, output=folded.output, error=reason))
+        for event in events[:-1]:
+            sink.emit(event)
+        await sink.end(events[-1])
 
     async def _hand_over(self, sink: InlineSink, outcome: Outcome, items: dict[int, Item]) -> None:
         """The record first, the log next, the execution last: whatever is missing, the reaper can go on from there."""

@@ -8,7 +8,7 @@ from contextlib import suppress
 from typing import Any
 
 from moorage import limits
-from moorage.errors import ConditionFailed
+from moorage.errors import ApiError, ConditionFailed
 from moorage.loop.fold import Folded, fold
 from moorage.model.base import Item
 from moorage.runtime import Runtime
@@ -62,6 +62,13 @@ def final_events(response: dict[str, Any]) -> list[Event]:
     if response["status"] == "failed":
         return failure_events(response)
     return [{"type": f"response.{response['status']}", "response": response}]
+
+
+def error_of(error: Exception) -> dict[str, Any]:
+    """What a response says of the error that ended it: the API's own words, or a calm sentence."""
+    if isinstance(error, ApiError):
+        return {"code": error.code or error.type, "message": error.message}
+    return {"code": "server_error", "message": "The response could not be completed because of an internal error."}
 
 
 async def end_from_outside(

@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 from typing import Any, Final
 
 from moorage import ids, limits
-from moorage.errors import Superseded, UpstreamError
+from moorage.errors import ApiError, Superseded, UpstreamError
 from moorage.loop import attempts, context, decide, finish, truncate
 from moorage.loop.assemble import Assembler
 from moorage.loop.fold import Folded, fold
@@ -103,6 +103,9 @@ async def _run(runtime: Runtime, snapshot: Snapshot, state: LoopState, previous:
         return await _attempt(runtime, snapshot, state, attempt.attempt, previous)
     except Superseded:
         return await _superseded(runtime, stored, state)
+    except ApiError as error:  # What the request refers to is gone: no retry will mend that.
+        await finish.end_from_outside(runtime, stored, status="failed", error=finish.error_of(error))
+        return state.done()
 
 
 def _bound(runtime: Runtime, stored: StoredResponse, step: int, attempt: attempts.StepAttempt) -> dict[str, Any] | None:
@@ -560,7 +563,10 @@ async def conclude(
     )
     if stored.conversation_id is not None and outcome.status != "failed":
         await runtime.conversations.append(
-            stored.tenant_id, stored.conversation_id, [*stored.input_items, *context.own_items(items)]
+            stored.tenant_id,
+            stored.conversation_id,
+            [*stored.input_items, *context.own_items(items)],
+            source=stored.response_id,
         )
     events = finish.final_events(response)
     if error is not None:

@@ -93,5 +93,5 @@ async def declare_lost(runtime: Runtime, snapshot: Snapshot) -> Snapshot:
 async def fail_response(runtime: Runtime, state: LoopState) -> None:
     """The task ``FailResponse``: a step could not be run at all. Harmless to run twice: a response ends once."""
     stored = await runtime.responses.load(state.tenant_id, state.response_id)
-    error = {"code": "server_error", "message": "The response could not be completed because of an internal error."}
+    error = finish.error_of(RuntimeError("a step could not be run"))
     await finish.end_from_outside(runtime, stored, status="failed", error=error)

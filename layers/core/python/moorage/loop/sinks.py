@@ -92,8 +92,8 @@ class InlineSink:
     """Numbers events at once, hands them to the client, and keeps them for the log.
 
     ``ready`` writes the response's record. ``log`` is None for a response that is not stored: then nothing is ever written, unless a
-    hand-over gives it a log after all.
-    Nobody else writes before the hand-over, so a taken slot means that the reaper has declared this process dead.
+    hand-over gives it a log after all. Nobody else writes before the hand-over, so a taken slot means that the reaper has declared
+    this process dead.
     """
 
     def __init__(
@@ -102,7 +102,6 @@ class InlineSink:
         self.log = log
         self._ready = ready
         self.next_number = 0
-        self.pending_bytes = 0
         self._listener = listener
         self._pending: list[Event] = []
         self._writer = Writer(step=0, attempt=1)
@@ -111,16 +110,19 @@ class InlineSink:
         numbered = event | {"sequence_number": self.next_number}
         self.next_number += 1
         self._pending.append(numbered)
-        delta = event.get("delta")
-        self.pending_bytes += 64 + (len(delta) if isinstance(delta, str) else 0)
         self._listener(numbered)
+
+    @property
+    def unwritten(self) -> tuple[Event, ...]:
+        """Events that are in no log: all of them, if there is none."""
+        return tuple(self._pending)
 
     async def flush(self) -> None:
         if self.log is None or not self._pending:
             return
         if self._ready is not None:
             await self._ready  # The record comes before its log.
-        pending, self._pending, self.pending_bytes = self._pending, [], 0
+        pending, self._pending = self._pending, []
         try:
             await self.log.append(Batch(pending[0]["sequence_number"], tuple(pending), self._writer))
         except ConditionFailed as error:
