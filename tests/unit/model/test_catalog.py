@@ -295,6 +295,27 @@ def test_models_that_do_not_reason_are_not_asked_for_reasoning(model: str, asks:
     assert provider(entry("openai_responses", upstream_model=model), "m").asks_encrypted_reasoning is asks
 
 
+NATIVES: dict[str, tuple[set[str], set[str]]] = {
+    "gpt-4o": ({"function", "web_search", "mcp"}, {"custom", "shell"}),
+    "o3": ({"function", "web_search", "mcp"}, {"custom", "shell"}),
+    "gpt-5-mini": ({"custom"}, {"shell", "apply_patch"}),
+    "gpt-5.1-codex": ({"custom", "shell", "apply_patch"}, {"namespace", "tool_search"}),
+    "gpt-5.5": ({"shell", "namespace", "tool_search", "additional_tools", "computer"}, {"local_shell", "code_interpreter"}),
+    "gpt-6": ({"shell", "namespace"}, {"local_shell", "code_interpreter"}),
+    "codex-mini-latest": ({"local_shell"}, {"shell"}),
+    "computer-use-preview": ({"computer_use_preview"}, {"shell"}),
+}
+
+
+@pytest.mark.parametrize("model", NATIVES)
+def test_a_model_of_openais_is_given_the_tools_of_its_generation(model: str) -> None:
+    known, unknown = NATIVES[model]
+    natives = provider(entry("openai_responses", upstream_model=model), "m").native_tools
+    assert known <= natives
+    assert not unknown & natives
+    assert "function" in natives
+
+
 def test_the_demo_model_keeps_its_count_of_failures_and_its_pace() -> None:
     catalog = Catalog.load("", {"MOORAGE_DEMO_DELTA_MS": "4"})
     client = httpx.AsyncClient()

@@ -42,7 +42,7 @@ ANTHROPIC_MODEL: Final = "claude-sonnet-5"
 """What a request without a model of its own is answered by; MOORAGE_UPSTREAM_MODEL changes it."""
 
 _CONTEXT_WINDOW_TOKENS: Final = 128_000
-_WITHOUT_REASONING: Final = ("gpt-3.5*", "gpt-4*", "chatgpt-*")
+_WITHOUT_REASONING: Final = ("gpt-3.5*", "gpt-4*", "gpt-5-chat*", "chatgpt-*")
 """OpenAI's models that refuse to be asked for encrypted reasoning."""
 
 
@@ -164,7 +164,7 @@ class Catalog:
                 return self._demo
             case "openai_responses":
                 is_openai = _is_openai(entry.base_url) or entry.dialect == "openai"
-                natives = openai_responses.NATIVE_TO_OPENAI if is_openai else openai_responses.NATIVE_TO_ALL
+                natives = openai_responses.native_to_openai(entry.upstream_model) if is_openai else openai_responses.NATIVE_TO_ALL
                 asks = entry.encrypted_reasoning
                 if asks is None:
                     asks = not any(fnmatch.fnmatchcase(entry.upstream_model, pattern) for pattern in _WITHOUT_REASONING)

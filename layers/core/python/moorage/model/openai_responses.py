@@ -4,6 +4,7 @@ The translation is mostly cleaning: nothing is stored there (``store: false``), 
 it sealed into ``encrypted_content`` goes back as it came.
 """
 
+import re
 from collections.abc import AsyncGenerator
 from dataclasses import dataclass, field
 from typing import Any, Final
@@ -16,26 +17,43 @@ from moorage.model.spoken_calls import listening
 from moorage.model.sse import SseParser
 
 NATIVE_TO_ALL: Final = frozenset({"function"})
-NATIVE_TO_OPENAI: Final = frozenset(
-    {
-        "function",
-        "custom",
-        "namespace",
-        "additional_tools",
-        "tool_search",
-        "shell",
-        "local_shell",
-        "apply_patch",
-        "computer",
-        "computer_use_preview",
-        "web_search",
-        "web_search_2025_08_26",
-        "web_search_preview",
-        "web_search_preview_2025_03_11",
-        "image_generation",
-        "mcp",
-    }
+_NATIVE_SINCE: Final[tuple[tuple[tuple[int, int], frozenset[str]], ...]] = (
+    (
+        (4, 0),
+        frozenset(
+            {
+                "function",
+                "web_search",
+                "web_search_2025_08_26",
+                "web_search_preview",
+                "web_search_preview_2025_03_11",
+                "image_generation",
+                "mcp",
+            }
+        ),
+    ),
+    ((5, 0), frozenset({"custom"})),
+    ((5, 1), frozenset({"shell", "apply_patch"})),
+    ((5, 4), frozenset({"namespace", "additional_tools", "tool_search", "computer"})),
 )
+"""What each generation of OpenAI's models was trained on; an older one refuses the tool by name."""
+
+NATIVE_TO_OPENAI: Final = frozenset().union(*(types for _, types in _NATIVE_SINCE))
+"""What the newest of them take."""
+
+_VERSION: Final = re.compile(r"(?:ft:)?gpt-(\d+)(?:\.(\d+))?")
+
+
+def native_to_openai(model: str) -> frozenset[str]:
+    """The tool types that a model on OpenAI's own API takes. One whose name tells no generation gets those that all have."""
+    if model.startswith("codex-mini"):
+        return _NATIVE_SINCE[0][1] | {"local_shell"}
+    if model.startswith("computer-use-preview"):
+        return frozenset({"function", "computer_use_preview"})
+    found = _VERSION.match(model)
+    version = (int(found[1]), int(found[2] or 0)) if found else (4, 0)
+    return frozenset().union(*(types for since, types in _NATIVE_SINCE if since <= max(version, (4, 0))))
+
 
 ENCRYPTED_REASONING: Final = "reasoning.encrypted_content"
 _INCLUDES_OF_OURS: Final = frozenset({"code_interpreter_call.outputs", "file_search_call.results"})
@@ -63,7 +81,7 @@ class OpenAIResponses:
     def _decoder(self, request: ModelRequest) -> Decoder:
         """OpenAI's own models call; the small ones behind other servers may only write that they do."""
         decoder = ResponsesDecoder(self.upstream.secrets)
-        return decoder if "custom" in self.native_tools else listening(decoder, request)
+        return listening(decoder, request) if self.native_tools == NATIVE_TO_ALL else decoder
 
 
 # --- the request ----------------------------------------------------------------------------------------------------------------
