@@ -1,0 +1,34 @@
+"""``moorage up``: the local stack in this terminal."""
+
+import argparse
+import os
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from moorage.cli.target import TargetError
+
+ROOT = Path(__file__).resolve().parents[5]
+"""Of a checkout; an installed package has no local stack."""
+
+
+def add_to(commands: Any) -> None:
+    parser = commands.add_parser("up", help="start the local stack and keep serving (Ctrl-C stops it)")
+    parser.add_argument("--port", type=int, help="of the API; by default MOORAGE_PORT or 8080")
+    parser.add_argument("--state-dir", type=Path, help="where its state lies; by default .moorage")
+    parser.set_defaults(run=run)
+
+
+def run(options: argparse.Namespace, environ: Mapping[str, str]) -> int:
+    """Becomes the stack: signals, output and exit code are its own."""
+    script = ROOT / "localstack" / "embedded.py"
+    if not script.exists():
+        raise TargetError(f"'moorage up' runs from a checkout; there is no {script}.")
+    chosen = dict(environ)
+    if options.port is not None:
+        chosen["MOORAGE_PORT"] = str(options.port)
+    if options.state_dir is not None:
+        chosen["MOORAGE_STATE_DIR"] = str(options.state_dir)
+    sys.stdout.flush()
+    os.execve(sys.executable, [sys.executable, str(script)], chosen)  # noqa: S606

@@ -1,0 +1,100 @@
+"""The command line against a real stack: what an operator types, and what it answers."""
+
+import os
+import re
+import subprocess
+import sys
+from collections.abc import Sequence
+
+import openai
+import pytest
+from openai import OpenAI
+
+from tests.scenarios.test_shell import TOOLS
+from tests.stack import Stack, say, script, shell
+
+
+def moorage(stack: Stack, *arguments: str) -> "subprocess.CompletedProcess[str]":
+    """One command, as a process of its own that finds the stack by its state."""
+    return subprocess.run(
+        [sys.executable, "-m", "moorage.cli.main", *arguments],
+        env={"PATH": os.environ["PATH"], "MOORAGE_STATE_DIR": str(stack.state_dir), "MOORAGE_PORT": stack.url.split(":")[2][:-3]},
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+
+
+def lines(stack: Stack, arguments: Sequence[str]) -> list[str]:
+    done = moorage(stack, *arguments)
+    assert (done.returncode, done.stderr) == (0, "")
+    return done.stdout.splitlines()
+
+
+def test_a_key_is_made_used_listed_and_revoked(stack: Stack) -> None:
+    made = lines(stack, ["keys", "create", "--tenant", "acme", "--name", "laptop"])
+    secret, key_id = made[0], made[2].split()[0]
+    assert stack.client(secret).responses.create(model="demo", input=script(say("hello"))).output_text == "hello"
+    listed = [re.split(r"  +", line) for line in lines(stack, ["keys", "list"])]
+    assert listed[0] == ["KEY", "TENANT", "CREATED", "NAME"]
+    assert [(row[0], row[1], row[3]) for row in listed if row[0] == key_id] == [(key_id, "acme", "laptop")]
+    assert not any(secret in line for line in lines(stack, ["keys", "list"]))
+    assert lines(stack, ["keys", "revoke", key_id]) == [f"{key_id} is revoked."]
+    assert key_id not in "\n".join(lines(stack, ["keys", "list"]))
+
+
+def test_a_revoked_key_opens_nothing(stack: Stack) -> None:
+    made = lines(stack, ["keys", "create", "--tenant", "gone"])
+    lines(stack, ["keys", "revoke", made[2].split()[0]])
+    with pytest.raises(openai.AuthenticationError):
+        stack.client(made[0]).models.list()
+
+
+def test_the_models_are_listed(stack: Stack) -> None:
+    assert [line.split() for line in lines(stack, ["models"])] == [["MODEL", "OWNER"], ["demo", "moorage"]]
+
+
+def test_a_response_is_watched_from_its_start_and_from_any_event(stack: Stack, client: OpenAI) -> None:
+    response = client.responses.create(
+        model="demo",
+        input=script(shell("echo out; echo err >&2; exit 3"), say("It failed.")),
+        tools=TOOLS,
+        background=True,
+    )
+    shown = lines(stack, ["tail", response.id])
+    assert shown[0] == f"[0] {response.id} created"
+    assert "$ echo out; echo err >&2; exit 3" in shown
+    assert [word for word in ("out", "err", "[exit 3]", "It failed.") if word in shown] == ["out", "err", "[exit 3]", "It failed."]
+    assert re.fullmatch(r"\[\d+\] completed, \d+ tokens in, \d+ out", shown[-1])
+    raw = lines(stack, ["tail", response.id, "--json"])
+    assert lines(stack, ["tail", response.id, "--json", "--from", "5"]) == raw[5:]
+
+
+def test_containers_and_their_decisions_are_listed(stack: Stack, client: OpenAI) -> None:
+    container = client.containers.create(name="for the list")
+    row = next(line for line in lines(stack, ["containers"]) if container.id in line)
+    assert row.endswith("for the list")
+    assert lines(stack, ["containers", "egress", container.id]) == ["TIME  DECISION  HOST  REASON  COUNT"]
+
+
+def test_the_doctor_finds_a_running_stack_well(stack: Stack) -> None:
+    done = moorage(stack, "doctor")
+    said = done.stdout
+    assert done.returncode == 0, said + done.stderr
+    assert "ok    a sandbox started, ran a command and answered" in said
+    assert "ok    a sandbox without a policy cannot get out" in said
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["tail", "resp_" + "0" * 48], "moorage: Response with id 'resp_" + "0" * 48 + "' not found."),
+        (["keys", "create", "--tenant", "No Spaces"], "moorage: A tenant is named with a-z, 0-9 and '-'"),
+        (["keys", "revoke", "key_none"], "moorage: There is no key 'key_none'."),
+        (["containers", "egress", "cntr_" + "0" * 48], "moorage: Container with id"),
+    ],
+)
+def test_what_cannot_be_done_is_said_in_a_sentence(stack: Stack, arguments: list[str], said: str) -> None:
+    done = moorage(stack, *arguments)
+    assert (done.returncode, done.stdout, done.stderr.startswith(said)) == (1, "", True), done.stderr
