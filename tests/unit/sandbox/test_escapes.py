@@ -10,7 +10,7 @@ from moorage.sandbox.exec_client import ExecClient
 from moorage.sandbox.launcher_client import LauncherProvisioner
 from moorage.sandbox.provisioner import SandboxSpec
 
-from tests.unit.sandbox.support import ROOT, TOKEN, new_id, run
+from tests.unit.sandbox.support import ROOT, TOKEN, Result, new_id, run
 
 PYTHON_CALL = """python3 - <<'PY'
 import ctypes, os, sys
@@ -152,11 +152,24 @@ async def test_processes_beyond_the_limit_are_refused(sandbox: ExecClient) -> No
     assert (await run(sandbox, "echo alive")).stdout == "alive\n"
 
 
-async def test_a_full_disk_stops_the_writers_and_says_why(sandbox: ExecClient) -> None:
-    result = await run(sandbox, "for i in 1 2 3 4 5; do head -c 30M /dev/zero > f$i; done; sleep 30; echo DONE", timeout_ms=30_000)
-    assert result.outcome == "killed"
+FILLINGS = {
+    "files": "for i in 1 2 3 4; do head -c 30M /dev/zero > f$i; done",
+    "the home directory": "for i in 1 2 3 4; do head -c 30M /dev/zero > ~/f$i; done",
+    "the spools": "for i in 1 2 3 4; do head -c 30M /dev/zero > /tmp/.exec/f$i; done",
+    "a closed directory": "mkdir d; for i in 1 2 3 4; do head -c 30M /dev/zero > d/f$i; done; chmod 000 d",
+    "deleted files": 'for i in 3 4 5 6; do eval "exec $i>x"; rm x; head -c 30M /dev/zero >&$i; done',
+    "a tree too deep to measure": "for i in $(seq 30); do mkdir $(printf '%0200d' 1) && cd $(printf '%0200d' 1); done",
+}
+
+
+@pytest.mark.parametrize("way", FILLINGS)
+async def test_a_full_disk_stops_the_writers_and_says_why(way: str, sandbox: ExecClient) -> None:
+    result = await run(sandbox, f"{FILLINGS[way]}; sleep 15; echo DONE", timeout_ms=30_000)
+    assert (result.outcome, result.stdout) == ("killed", "")
     assert "The disk of the container is full" in result.stderr
-    assert (await run(sandbox, "rm f*; echo gone")).stdout == "gone\n"
+    cleaning = "chmod -R u+rwx /mnt/data; rm -rf /mnt/data/* ~/* /tmp/.exec/f*; echo gone"
+    assert (await run(sandbox, cleaning)).stdout == "gone\n"
+    assert await run(sandbox, "sleep 1.2; echo fine") == Result("fine\n", "", "exit", 0)
 
 
 @pytest.fixture(scope="module")

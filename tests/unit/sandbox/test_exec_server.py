@@ -363,6 +363,12 @@ class TestFiles:
                 listing = await client.list_files(str(process.workspace))
                 assert (len(listing.files), listing.is_complete) == (99, False)
 
+    async def test_a_closed_directory_makes_the_listing_incomplete(self, sandbox: ExecClient) -> None:
+        """In a sandbox: nothing is closed to root."""
+        await run(sandbox, "mkdir closed; touch seen closed/unseen; chmod 000 closed")
+        listing = await sandbox.list_files()
+        assert ([file.path for file in listing.files], listing.is_complete) == (["seen"], False)
+
 
 class TestPython:
     async def test_variables_live_on_and_the_last_value_is_the_result(self, client: ExecClient) -> None:

@@ -140,7 +140,7 @@ async def test_a_full_launcher_says_so(tmp_path: Path) -> None:
 async def test_a_start_that_cannot_work_is_an_error_and_leaves_nothing(tmp_path: Path) -> None:
     with launcher(tmp_path) as path:
         async with LauncherProvisioner(str(path)) as provisioner:
-            with pytest.raises(SandboxError, match="bubblewrap"):
+            with pytest.raises(SandboxError, match="/nowhere does not exist"):
                 await provisioner.start(spec("cntr_1", egress=EgressSpec("unix:/nowhere/proxy.sock", "u", "p")))
             with pytest.raises(SandboxError, match="Unix socket"):
                 await provisioner.start(spec("cntr_1", egress=EgressSpec("http://proxy:3128", "u", "p")))

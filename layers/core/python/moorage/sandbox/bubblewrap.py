@@ -377,6 +377,9 @@ class Bubblewrap:
             if bind.is_writable:
                 os.makedirs(bind.source, mode=0o755)
                 os.chown(bind.source, uid, uid if self._site.runs_as_other_users else -1)
+            elif not os.path.exists(bind.source):
+                shutil.rmtree(directory, ignore_errors=True)
+                raise SandboxError(f"{bind.source} does not exist, which the sandbox should see as {bind.target}.")
         if spec.egress is not None and self._site.runs_as_other_users:
             # Connecting takes the right to write. Only those who see the directory get this far.
             with contextlib.suppress(FileNotFoundError):
