@@ -23,6 +23,7 @@ from botocore.exceptions import BotoCoreError, ClientError
 from moorage.cli.show import paint
 from moorage.cli.target import Target, TargetError, find
 from moorage.cli.up import ROOT
+from moorage.errors import SettingsConflict
 from moorage.model.catalog import Catalog
 from moorage.settings import SettingsError
 
@@ -182,7 +183,7 @@ def model_finding(environ: Mapping[str, str]) -> Finding:
     try:
         catalog = Catalog.load(Path(models_file), environ)
         entry = catalog.resolve(None)
-    except (SettingsError, ValueError) as error:
+    except (SettingsError, SettingsConflict) as error:
         return fail(f"models: {error}", f"Correct {models_file} or the variable that it names.")
     said = catalog.describe_default()
     if entry.provider_kind == "demo":
