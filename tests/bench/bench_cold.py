@@ -3,13 +3,12 @@
     python -m tests.bench.bench_cold [--runs 5]
 
 Sizes are those of the packages for Lambda (arm64), imports are timed on this machine with the same packages for its own Python: a
-fresh process each, with byte code compiled, as Lambda's file system finds it after the first start.
+fresh process each, the fastest of some runs, with byte code compiled, as Lambda's file system finds it after the first start.
 """
 
 import argparse
 import compileall
 import os
-import statistics
 import subprocess
 import sys
 import tempfile
@@ -50,14 +49,14 @@ class Row:
 
 def measure(runs: int, folder: Path) -> Iterator[Row]:
     for target in ("lambda", "host"):
-        bundling.install(_LOCK, folder / target, target)  # type: ignore[arg-type]
+        bundling.install(_LOCK, folder / target, target)
         bundling.slim(folder / target)
     size = _megabytes(folder / "lambda") + _megabytes(_CORE / "python" / "moorage")
     compileall.compile_dir(folder / "host", quiet=2)
     for function, module in _MODULES.items():
         source = bundling.ROOT / "functions" / function
         times = [_import_ms(folder / "host", source, module) for _ in range(runs + 1)][1:]  # the first one reads the disk
-        yield Row(function, size + _megabytes(source), statistics.median(times))
+        yield Row(function, size + _megabytes(source), min(times))
 
 
 def _import_ms(packages: Path, source: Path, module: str) -> float:
