@@ -96,4 +96,4 @@ def test_only_whole_items_count_for_what_comes_after() -> None:
         {"type": "message", "status": "completed"},
         {"type": "function_call", "status": "in_progress"},
     ]
-    assert output_items(items) == [items[0], items[2]]
+    assert output_items(items) == [items[2]]

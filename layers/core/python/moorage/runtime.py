@@ -13,6 +13,7 @@ import httpx
 from botocore.config import Config
 
 from moorage import limits
+from moorage.egress.fleet import ProxyFleet
 from moorage.egress.secrets import KmsKeys
 from moorage.egress.service import Egress
 from moorage.model.catalog import Catalog
@@ -27,6 +28,7 @@ from moorage.store.conversations import Conversations
 from moorage.store.executions import Executions
 from moorage.store.files import Files
 from moorage.store.responses import Responses
+from moorage.store.sealed import Sealer
 from moorage.store.table import Table
 from moorage.store.uploads import Uploads
 
@@ -67,6 +69,10 @@ class Runtime:
         self.tasks.add(task)
         task.add_done_callback(self.tasks.discard)
 
+    @property
+    def sealer(self) -> Sealer:
+        return Sealer(_content_key(self.settings))
+
     def now_ms(self) -> int:
         return int(self.clock() * 1000)
 
@@ -81,7 +87,9 @@ def build_runtime(settings: Settings, *, clock: Callable[[], float] = time.time)
     table = Table(boto3.client("dynamodb", config=_CONFIG), settings.table_name, executor)
     blobs = Blobs(_s3(), settings.bucket_name, executor)
     files = Files(table, blobs, clock=clock)
-    egress = Egress(table, _egress_keys(settings, executor), settings, lambda: int(clock()))
+    egress = Egress(
+        table, _egress_keys(settings, executor), settings, lambda: int(clock()), fleet=_egress_fleet(settings, executor)
+    )
     content_key = _content_key(settings)
     return Runtime(
         settings=settings,
@@ -133,6 +141,13 @@ def _egress_keys(settings: Settings, executor: Executor) -> KmsKeys | None:
     if settings.egress_key is None:
         return None
     return KmsKeys(boto3.client("kms", config=_CONFIG), settings.egress_key, executor)
+
+
+def _egress_fleet(settings: Settings, executor: Executor) -> ProxyFleet | None:
+    """The ECS service of the proxy, which runs only while a container may use it; None where the proxy always runs."""
+    if settings.egress_service is None:
+        return None
+    return ProxyFleet(boto3.client("ecs", config=_CONFIG), settings.egress_service, executor)
 
 
 def _provisioner(settings: Settings, executor: Executor) -> Provisioner:

@@ -29,7 +29,7 @@ _CALL_OF: Final = {output: call for call, output in OUTPUT_OF.items()}
 
 def output_items(output: Iterable[Item]) -> list[Item]:
     """The items of a response that count for what comes after it: whole ones."""
-    return [item for item in output if item.get("status") not in _OPEN or item["type"] == "reasoning"]
+    return [item for item in output if item.get("status") not in _OPEN]
 
 
 def own_items(done: Mapping[int, Item]) -> list[Item]:
@@ -102,6 +102,11 @@ def check_calls(items: list[Item]) -> None:
     for key, type_ in calls.items():
         if key not in answered:
             raise bad_request(f"No tool output found for {type_.replace('_', ' ')} {key[1]}.", param="input")
+
+
+def tools_of(items: Iterable[Item]) -> list[dict[str, Any]]:
+    """Tools that joined the conversation on the way."""
+    return [tool for item in items if item["type"] in ("additional_tools", "tool_search_output") for tool in item.get("tools") or ()]
 
 
 def container_of(items: Iterable[Item]) -> str | None:

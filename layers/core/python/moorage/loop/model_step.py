@@ -17,6 +17,7 @@ from moorage import ids, limits
 from moorage.errors import ApiError, Superseded, UpstreamError
 from moorage.loop import attempts, context, decide, finish, truncate
 from moorage.loop.assemble import Assembler
+from moorage.loop.compact import opener
 from moorage.loop.fold import Folded, fold
 from moorage.loop.sinks import LogSink, Sink
 from moorage.loop.state import Call, LoopState, Next, Outcome
@@ -103,6 +104,12 @@ async def _run(runtime: Runtime, snapshot: Snapshot, state: LoopState, previous:
         return await _attempt(runtime, snapshot, state, attempt.attempt, previous)
     except Superseded:
         return await _superseded(runtime, stored, state)
+    except asyncio.CancelledError:  # The watch saw that the response was cancelled.
+        task = asyncio.current_task()
+        assert task is not None
+        task.uncancel()
+        await finish.end_from_outside(runtime, stored, status="cancelled")
+        return state.done()
     except ApiError as error:  # What the request refers to is gone: no retry will mend that.
         await finish.end_from_outside(runtime, stored, status="failed", error=finish.error_of(error))
         return state.done()
@@ -248,26 +255,31 @@ async def ask(
     done = await runtime.responses.done_items(stored) if position.step or made else {}
     items: dict[int, Item] = dict(made or {})
     usage, next_index = position.usage, position.next_index
-    for _ in range(limits.STEP_ATTEMPTS_MAX):
+    repairs: list[Item] = []
+    for tries_left in reversed(range(limits.STEP_ATTEMPTS_MAX)):
         finished, misfits = None, dict[int, str]()
-        if items:
+        if items and not repairs:
             decision = decide.after_model(
                 items, None, calls_made=position.calls_made, max_tool_calls=request.get("max_tool_calls")
             )
             if decision.next is not Next.MODEL or decision.refused:
                 break
-        before = [*older, *stored.input_items, *context.own_items(done | items)]
+        before = [*older, *stored.input_items, *context.own_items(done | items), *repairs]
         turn = _Turn(runtime, stored, replace(position, next_index=next_index, usage=usage), sink)
-        try:
-            assembler = await turn.run(before, cancelled)
-        except UpstreamError as error:
-            return await _refused(runtime, stored, sink, replace(position, next_index=next_index, usage=usage), error, items)
+        assembler, error = await turn.run(before, cancelled)
+        repair = await turn.repair(assembler, before) if tries_left and not repairs else []
+        if not repair:
+            assembler.release()
+        is_visible = assembler.next_index > next_index
         items |= assembler.items
         next_index = assembler.next_index
+        if error is not None and not (error.is_retryable and is_visible):
+            return await _refused(runtime, stored, sink, replace(position, next_index=next_index, usage=usage), error, items)
         usage += _tokens(assembler.usage)
         finished = assembler.finished
-        misfits = dict.fromkeys(assembler.misfits, _MISFIT) | await turn.offences(assembler.items, done)
-        if finished is not None:
+        misfits = dict.fromkeys(assembler.misfits, _MISFIT)
+        repairs = repair or repairs
+        if finished is not None and not repair:
             break
     decision = decide.after_model(
         {index: item for index, item in items.items() if index not in misfits},
@@ -278,7 +290,8 @@ async def ask(
     if decision.next is Next.MODEL and finished is None and not decision.refused:
         broken = UpstreamError("The model's stream broke off again and again.", is_retryable=False)
         return await _refused(runtime, stored, sink, replace(position, next_index=next_index, usage=usage), broken, items)
-    if misfits and decision.next is Next.DONE:
+    has_client_calls = any(decide.is_for_client(item) for index, item in items.items() if index not in misfits)
+    if misfits and decision.next is Next.DONE and decision.status == "completed" and not has_client_calls:
         decision = replace(decision, next=Next.MODEL)
     hand = _HandOver(stored, sink, next_index, outputs or {}, items)
     hand.refuse(decision.refused)
@@ -317,8 +330,10 @@ class _Turn:
     position: Position
     sink: Sink
 
-    async def run(self, before: list[Item], cancelled: Callable[[], Any] | None) -> Assembler:
-        """The finished or abandoned assembler. Raises :class:`UpstreamError` when nothing visible had come."""
+    async def run(
+        self, before: list[Item], cancelled: Callable[[], Any] | None
+    ) -> tuple[Assembler, UpstreamError | None]:
+        """What the model made of it, and the error that broke it off, if one did: the open item is ``incomplete`` then."""
         request = self.stored.request
         entry = self.runtime.catalog.resolve(request["model"])
         provider = self.runtime.catalog.provider(entry, self.runtime.http)
@@ -339,7 +354,13 @@ class _Turn:
             output_tokens=ceiling,
             is_auto=request.get("truncation") == "auto",
         )
-        lowered = lower(tuple(fitting), tuple(request["tools"]), choice, provider.native_tools)
+        lowered = lower(
+            tuple(fitting),
+            tuple(request["tools"]),
+            choice,
+            provider.native_tools,
+            compaction_text=opener(self.runtime, self.stored.tenant_id),
+        )
         model_request = ModelRequest(
             model=entry.upstream_model,
             items=lowered.items,
@@ -357,6 +378,7 @@ class _Turn:
             include=tuple(request.get("include") or ()),
             extra=request.get("extra") or {},
         )
+        grammars = {} if "custom" in provider.native_tools else _grammars([*request["tools"], *context.tools_of(before)])
         assembler = Assembler(
             self.stored.response_id,
             self.sink.emit,
@@ -364,6 +386,7 @@ class _Turn:
             lowered.restore,
             container_id=self.stored.container_id,
             is_shell_hosted=any(tool["type"] == "shell" and is_hosted(tool) for tool in request["tools"]),
+            holds=lambda original: (original.namespace, original.name) in grammars,
         )
         watch = None if cancelled is None else asyncio.create_task(_cancel(cancelled, asyncio.current_task()))
         try:
@@ -374,30 +397,42 @@ class _Turn:
                     assembler.feed(delta)
         except UpstreamError as error:
             assembler.abandon()
-            if assembler.next_index == self.position.next_index or not error.is_retryable:
-                raise
+            return assembler, error
         finally:
             if watch is not None:
                 watch.cancel()
-        return assembler
+        return assembler, None
 
 
-    async def offences(self, items: dict[int, Item], done: dict[int, Item]) -> dict[int, str]:
-        """Inputs of custom tools that break the tool's grammar, with what the model should read, where the upstream does not enforce
-        grammars itself. One repair: what is still wrong at the second try goes to the client."""
-        calls = {index: item for index, item in items.items() if item["type"] == "custom_tool_call"}
-        provider = self.runtime.catalog.provider(self.runtime.catalog.resolve(self.stored.request["model"]), self.runtime.http)
-        if not calls or "custom" in provider.native_tools or any(item["type"] == "custom_tool_call_output" for item in done.values()):
-            return {}
-        formats = {tool["name"]: tool.get("format") or {} for tool in _custom_tools(self.stored.request["tools"])}
-        found: dict[int, str] = {}
-        for index, item in calls.items():
-            wanted = formats.get(item["name"], {})
-            if wanted.get("type") == "grammar":
-                verdict = await grammar.check(wanted, item["input"])
-                if verdict.outcome == "invalid":
-                    found[index] = verdict.message
-        return found
+    async def repair(self, assembler: Assembler, before: list[Item]) -> list[Item]:
+        """Custom calls whose inputs break their tool's grammar, each with an output that says where: what the model reads before it
+        tries again. Only upstreams that enforce grammars themselves make no such calls.
+
+        Empty if there is nothing to repair, and also if the client has to answer, or the loop to run, another call of this turn: no
+        model can be asked again before that has been done.
+        """
+        finished = assembler.finished
+        is_whole = finished is not None and finished.reason not in ("max_output_tokens", "content_filter")
+        others = any(decide.is_hosted(item) or decide.is_for_client(item) for item in assembler.items.values())
+        if not assembler.held or not is_whole or others:
+            return []
+        grammars = _grammars([*self.stored.request["tools"], *context.tools_of(before)])
+        calls, outputs = [], []
+        for held in assembler.held:
+            verdict = await grammar.check(grammars[held.original.namespace, held.original.name], held.input)
+            if verdict.outcome != "invalid":
+                return []
+            call = held.item(ids.new_item_id("ctc", self.stored.response_id))
+            calls.append(call | {"status": "completed", "input": held.input})
+            outputs.append(
+                {
+                    "id": ids.new_item_id("ctco", self.stored.response_id),
+                    "type": "custom_tool_call_output",
+                    "call_id": held.call_id,
+                    "output": verdict.message,
+                }
+            )
+        return [*calls, *outputs]
 
     async def _annotate(self) -> Callable[[str], list[dict[str, Any]]]:
         """Citations of the container's files; these are only looked up when there is a text that may name them."""
@@ -407,10 +442,20 @@ class _Turn:
         return lambda text: citations(text, files)
 
 
-def _custom_tools(tools: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Custom tools, those in namespaces too."""
-    flat = [inner for tool in tools for inner in (tool["tools"] if tool["type"] == "namespace" else [tool])]
-    return [tool for tool in flat if tool["type"] == "custom"]
+def _grammars(tools: list[dict[str, Any]]) -> dict[tuple[str | None, str], dict[str, Any]]:
+    """The formats of custom tools that have a grammar, by namespace and name."""
+    named = [
+        (namespace, tool)
+        for outer in tools
+        for namespace, tool in (
+            [(outer["name"], inner) for inner in outer["tools"]] if outer["type"] == "namespace" else [(None, outer)]
+        )
+    ]
+    return {
+        (namespace, tool["name"]): tool["format"]
+        for namespace, tool in named
+        if tool["type"] == "custom" and (tool.get("format") or {}).get("type") == "grammar"
+    }
 
 
 async def _cancel(cancelled: Callable[[], Any], step: asyncio.Task[Any] | None) -> None:
@@ -459,14 +504,11 @@ class _HandOver:
     def correct(self, misfits: dict[int, str]) -> None:
         """Calls that did not fit their tool get an output that says what would: the model calls again, the client sees no call."""
         for index in sorted(misfits):
-            call = self.items[index]
-            output_type = context.OUTPUT_OF[call["type"]]
-            prefix = "fco" if output_type == "function_call_output" else "cto"
             self._whole(
                 {
-                    "id": ids.new_item_id(prefix, self.stored.response_id),
-                    "type": output_type,
-                    "call_id": call["call_id"],
+                    "id": ids.new_item_id("fco", self.stored.response_id),
+                    "type": "function_call_output",
+                    "call_id": self.items[index]["call_id"],
                     "status": "completed",
                     "output": misfits[index],
                 }

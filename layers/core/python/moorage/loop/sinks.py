@@ -56,6 +56,8 @@ class LogSink:
         with suppress(asyncio.CancelledError):
             await self._pump
         if self._failure is not None and isinstance(error, asyncio.CancelledError):
+            assert self._owner is not None
+            self._owner.uncancel()
             raise self._failure from None
 
     def emit(self, event: Event, *, offset: tuple[int, int] | None = None) -> None:

@@ -526,6 +526,8 @@ class Containers:
         """Stop the record's sandbox, if it is known, and forget it. The stop comes first: a new incarnation must not find it."""
         if sandbox_id is not None:
             await self._provisioner.stop(sandbox_id)
+        if self._egress is not None and record.network_policy["type"] != "disabled":
+            await self._egress.pause(record.tenant_id, record.id)
         try:
             await self._store.change(record, set={"sandbox": None}, condition={"incarnation": record.incarnation})
         except ConditionFailed:
