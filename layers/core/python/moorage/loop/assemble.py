@@ -32,6 +32,30 @@ class _Open:
     """What a lowered call has said so far."""
 
 
+@dataclass(frozen=True, slots=True)
+class Held:
+    """A call that is whole, and that nobody has seen yet."""
+
+    call_id: str
+    original: Original
+    arguments: str
+
+    @property
+    def input(self) -> str:
+        return self.original.custom_input(self.arguments)
+
+    def item(self, item_id: str) -> Item:
+        namespace = {} if self.original.namespace is None else {"namespace": self.original.namespace}
+        return {
+            "id": item_id,
+            "type": "custom_tool_call",
+            "status": "in_progress",
+            "call_id": self.call_id,
+            "name": self.original.name,
+            "input": "",
+        } | namespace
+
+
 @dataclass(slots=True)
 class Assembler:
     """Builds the output items of one model step."""
@@ -46,6 +70,9 @@ class Assembler:
     """False where only the code interpreter runs in the container, and the shell is the client's."""
     annotate: Callable[[str], list[dict[str, Any]]] | None = None
     """Citations for a finished text."""
+    holds: Callable[[Original], bool] = lambda original: False
+    """Says which custom tools' calls are kept back until :meth:`release`, to be looked at first."""
+    held: list[Held] = field(default_factory=list)
     items: dict[int, Item] = field(default_factory=dict)
     """Finished items of this step by output index."""
     misfits: set[int] = field(default_factory=set)
@@ -84,6 +111,13 @@ class Assembler:
             case base.Finished():
                 self.close()
                 self.finished = delta
+
+    def release(self) -> None:
+        """Show the calls that were kept back; they come after all other items."""
+        for held in self.held:
+            self._add(held.item(self._id("ctc")), original=held.original).arguments = held.arguments
+            self.close()
+        self.held.clear()
 
     def abandon(self) -> None:
         """Close the open item as ``incomplete``: the upstream broke off."""
@@ -208,15 +242,8 @@ class Assembler:
                     "name": original.name,
                     "arguments": "",
                 }
-            case "custom":
-                item = {
-                    "id": self._id("ctc"),
-                    "type": "custom_tool_call",
-                    "status": "in_progress",
-                    "call_id": call_id,
-                    "name": original.name,
-                    "input": "",
-                }
+            case "custom" if not self.holds(original):
+                item = Held(call_id, original, "").item(self._id("ctc"))
             case _:
                 # The item's fields come from the arguments, which must be whole first: it is added when the call closes.
                 self.close()
@@ -256,6 +283,9 @@ class Assembler:
         self._open = None
         if status != "completed":
             return  # Never shown to anyone: nothing to close.
+        if open_.original.type == "custom":
+            self.held.append(Held(open_.item["call_id"], open_.original, open_.arguments))
+            return
         item = open_.original.call_item(open_.arguments, open_.item["call_id"])
         if item["type"] == "function_call":
             self.misfits.add(self.next_index)
