@@ -360,3 +360,12 @@ def context_length_exceeded(window_tokens: int, input_tokens: int) -> UpstreamEr
         param="input",
         is_retryable=False,
     )
+
+
+def invalid_encrypted_content(param: str) -> ApiError:
+    return bad_request(
+        f"The content of '{param}' cannot be read: it was sealed by another deployment or for another tenant, or it is damaged. Pass "
+        "compaction items on exactly as they came.",
+        param=param,
+        code="invalid_encrypted_content",
+    )

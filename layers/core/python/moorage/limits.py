@@ -344,6 +344,11 @@ RATE_LIMITED_KEYS_MAX: Final = 10_000
 TRUNCATION_EXCESS: Final = 1.25
 """An input is refused as too long when its estimate is this many times the window: the estimate may be a quarter too high."""
 
+# --- Compaction ----------------------------------------------------------------------------------------------------------
+
+COMPACTION_KEPT_TOKENS: Final = 20_000
+"""The user's latest messages that stay as they are beside the summary, by estimate."""
+
 # --- WebSocket ---------------------------------------------------------------------------------------------------------------
 
 WEBSOCKET_SECONDS_MAX: Final = 60 * 60

@@ -10,7 +10,7 @@ from contextlib import aclosing, suppress
 from typing import Any, Final
 
 from moorage import limits
-from moorage.errors import MoorageError
+from moorage.errors import ApiError, MoorageError
 from moorage.loop.create import Inline, Prepared
 from moorage.runtime import Runtime
 from moorage.store.event_log import FINAL_TYPES, Event
@@ -30,6 +30,13 @@ _STATUS_OF: Final = {
 def status_of(code: str) -> int:
     """The HTTP status of a response that failed, by its error's code."""
     return _STATUS_OF.get(code, 502)
+
+
+def failure(code: str, message: str) -> ApiError:
+    """What failed before it put anything out is answered like a request that failed."""
+    status = status_of(code)
+    kind = {429: "rate_limit_error", 502: "server_error"}.get(status, "invalid_request_error")
+    return ApiError(status, message, type=kind, code=code)
 
 
 class Foreground:

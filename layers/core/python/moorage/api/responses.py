@@ -12,9 +12,9 @@ from moorage import limits
 from moorage.api import sse
 from moorage.api.answers import JsonResponse
 from moorage.api.bodies import read_body
-from moorage.api.foreground import Foreground, erase, status_of
+from moorage.api.foreground import Foreground, erase, failure
 from moorage.api.view import View
-from moorage.errors import ApiError, bad_request, server_error
+from moorage.errors import bad_request, server_error
 from moorage.loop import finish, recover, tool_step
 from moorage.loop.create import Prepared, prepare, start_background, start_sandbox
 from moorage.runtime import Runtime
@@ -74,7 +74,7 @@ async def _answer(run: Foreground, view: View, headers: dict[str, str]) -> Respo
             raise server_error("The connection to the running response was lost.", is_retryable=False) from error
         raise
     if response["status"] == "failed" and not response["output"]:
-        raise _as_error(response["error"])
+        raise failure(response["error"]["code"], response["error"]["message"])
     return JsonResponse(view.response(response), headers=headers)
 
 
@@ -86,14 +86,6 @@ async def _patiently(task: asyncio.Task[dict[str, Any]], view: View) -> AsyncIte
         yield bytes(JsonResponse(view.response(await task)).body)
     finally:
         task.cancel()
-
-
-def _as_error(error: dict[str, Any]) -> ApiError:
-    """A response that failed before it put anything out answers like a request that failed."""
-    code = error["code"]
-    status = status_of(code)
-    kind = {429: "rate_limit_error", 502: "server_error"}.get(status, "invalid_request_error")
-    return ApiError(status, error["message"], type=kind, code=code)
 
 
 @router.get("/responses/{response_id}")

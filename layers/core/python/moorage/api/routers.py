@@ -1,11 +1,12 @@
 """All routes, for the ways of running that serve everything from one process."""
 
-from moorage.api import containers, conversations, egress, files, input_tokens, models, responses, uploads, websocket
+from moorage.api import compact, containers, conversations, egress, files, input_tokens, models, responses, uploads, websocket
 
 ROUTERS = (
     responses.router,
     websocket.router,
     input_tokens.router,
+    compact.router,
     conversations.router,
     models.router,
     files.router,

@@ -14,6 +14,7 @@ from typing import Any, Final
 from moorage import ids, limits
 from moorage.errors import ApiError, MoorageError, SandboxError, Superseded, bad_request, container_expired, container_not_found
 from moorage.loop import attempts, context, finish
+from moorage.loop.compact import check_readable
 from moorage.loop.fold import fold
 from moorage.loop.model_step import Position, ask, chain_items, state_after
 from moorage.loop.sinks import InlineSink
@@ -48,7 +49,7 @@ async def prepare(
     ``recent`` are the items up to the previous response where only the client's connection knows them. They become input of this
     response, so that whatever runs it or goes on from it finds them.
     """
-    runtime.catalog.resolve(request.model)
+    entry = runtime.catalog.resolve(request.model)
     snapshots = await ancestors(runtime, tenant_id, request.previous_response_id) if recent is None else []
     if request.conversation_id is not None:
         chain = await runtime.conversations.load_items(tenant_id, request.conversation_id)
@@ -56,6 +57,7 @@ async def prepare(
         chain = recent if recent is not None else chain_items(snapshots)
     input_items = await resolve_references(runtime, tenant_id, request.input_items, chain)
     context.check_calls([*chain, *input_items])
+    check_readable(runtime, tenant_id, input_items, runtime.catalog.provider(entry, runtime.http).native_tools)
     await admit_inputs(runtime, tenant_id, input_items)
     container_id = await _container(runtime, tenant_id, request, [*chain, *input_items])
     response_id = ids.new_response_id()

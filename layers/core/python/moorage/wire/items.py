@@ -33,11 +33,10 @@ from moorage.wire.tools import ITEM_TOOL, LOCAL_ENVIRONMENT, PROGRAMMATIC_REASON
 
 Item = dict[str, Any]
 
-COMPACTION_REASON: Final = "Compaction is not available in this version: shorten the input, or use a model with a larger context."
+COMPACTION_REASON: Final = "There is no compaction inside a response in this version: use POST /v1/responses/compact first."
 _NOT_HOSTED: Final = "This deployment does not have the tool that made this item: leave the item out."
 
 REFUSED_ITEMS: Final[dict[str, tuple[str, str]]] = {
-    "compaction": ("unsupported_parameter", COMPACTION_REASON),
     "compaction_trigger": ("unsupported_parameter", COMPACTION_REASON),
     "configuration_update": (
         "unsupported_parameter",
@@ -74,6 +73,7 @@ ID_PREFIXES: Final = {
     "tool_search_call": "tsc",
     "tool_search_output": "tso",
     "additional_tools": "at",
+    "compaction": "cmp",
 }
 
 # --- Content parts --------------------------------------------------------------------------------------------------------
@@ -323,6 +323,11 @@ _REASONING: Final = Shape(
     },
 )
 
+_COMPACTION: Final = Shape(
+    {"type": constant("compaction"), "encrypted_content": text(chars_max=limits.ENCRYPTED_CONTENT_CHARS_MAX)},
+    _COMMON,
+)
+
 _SHELL_ACTION: Final = Shape(
     {"commands": array(_text, items_max=limits.COMMANDS_PER_CALL_MAX)},
     {"timeout_ms": integer(minimum=0), "max_output_length": integer(minimum=0)},
@@ -500,6 +505,7 @@ SHAPES: Final[dict[str, Validator]] = {
     "custom_tool_call": _CUSTOM_CALL,
     "custom_tool_call_output": _CUSTOM_CALL_OUTPUT,
     "reasoning": _REASONING,
+    "compaction": _COMPACTION,
     "shell_call": _SHELL_CALL,
     "shell_call_output": _SHELL_CALL_OUTPUT,
     "code_interpreter_call": _CODE_INTERPRETER_CALL,

@@ -169,6 +169,7 @@ def _components() -> JsonSchema:
     return {
         "CreateResponse": requests.CREATE.schema,
         "CountInputTokens": requests.COUNT.schema,
+        "CompactResponse": requests.COMPACT.schema,
         "Tool": tools.TOOL.schema,
         "ToolChoice": {"anyOf": [{"type": "string", "enum": ["none", "auto", "required"]}, tools.TOOL_CHOICE_OBJECT.schema]},
         "InputItem": {"anyOf": [schema for schema in map(schema_of, items.SHAPES.values()) if schema is not None]},
@@ -341,6 +342,23 @@ ROUTES: Final = (
         "What a response was asked",
         {JSON: _list_of("Item")},
         query=(*_PAGE, _INCLUDE),
+    ),
+    Route(
+        "post",
+        "/v1/responses/compact",
+        "compactResponse",
+        "Make a shorter input to go on with",
+        {
+            JSON: _record(
+                id=_STRING,
+                object={"const": "response.compaction"},
+                created_at=_INTEGER,
+                output={"type": "array", "items": _OBJECT},
+                usage=ref("Usage"),
+            )
+        },
+        {JSON: ref("CompactResponse")},
+        also=(404, 502),
     ),
     Route(
         "post",

@@ -126,6 +126,16 @@ class CountRequest:
 
 
 @dataclass(frozen=True, slots=True)
+class CompactRequest:
+    """One ``POST /v1/responses/compact``."""
+
+    model: str
+    input_items: tuple[Item, ...] = ()
+    instructions: str | None = None
+    previous_response_id: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class ConversationCreateRequest:
     """One ``POST /v1/conversations``."""
 
@@ -169,6 +179,23 @@ def parse_input_tokens(body: bytes | dict[str, Any]) -> CountRequest:
             "conversation_id": fields.get("conversation"),
             "tools": tuple(tool_shapes.redacted(tools)),
         }
+    )
+
+
+def parse_compact(body: bytes | dict[str, Any]) -> CompactRequest:
+    """Check a compaction request. Raises :class:`~moorage.errors.ApiError`."""
+    fields = _checked(_object(body), COMPACT)
+    if not fields.get("input") and "previous_response_id" not in fields:
+        raise errors.bad_request(
+            "Missing required parameter: 'input'. One of 'input' and 'previous_response_id' must be given.",
+            param="input",
+            code="missing_required_parameter",
+        )
+    return CompactRequest(
+        model=fields["model"],
+        input_items=tuple(fields.get("input", ())),
+        instructions=fields.get("instructions"),
+        previous_response_id=fields.get("previous_response_id"),
     )
 
 
@@ -472,6 +499,20 @@ COUNT: Final = Shape(
     },
 )
 """``POST /v1/responses/input_tokens``."""
+
+
+COMPACT: Final = Shape(
+    {"model": _model},
+    {
+        **{name: _FIELDS[name] for name in ("input", "instructions", "previous_response_id")},
+        "prompt_cache_key": _identifier,
+        "prompt_cache_options": _PROMPT_CACHE_OPTIONS,
+        "prompt_cache_retention": choice("in_memory", "24h"),
+        "service_tier": choice(*SERVICE_TIERS),
+        "image": dropped(_image),
+    },
+)
+"""``POST /v1/responses/compact``. The hints about caches and tiers have no effect: the summary is one short request."""
 
 
 @described({"type": "string", "minLength": 1, "maxLength": 256, "pattern": "^[A-Za-z0-9_.-]+$"})

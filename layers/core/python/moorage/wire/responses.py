@@ -207,3 +207,14 @@ def deleted(resource_id: str, kind: str) -> dict[str, Any]:
 
 def input_tokens_object(input_tokens: int) -> dict[str, Any]:
     return {"object": "response.input_tokens", "input_tokens": input_tokens}
+
+
+def compaction_object(response_id: str, created_at: int, output: Sequence[Item], usage: Usage) -> dict[str, Any]:
+    """The answer of ``POST /v1/responses/compact``; its id leads nowhere."""
+    return {
+        "id": response_id,
+        "object": "response.compaction",
+        "created_at": created_at,
+        "output": list(output),
+        "usage": usage.to_json(),
+    }
