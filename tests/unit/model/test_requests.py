@@ -2,12 +2,16 @@
 
 from collections.abc import Callable
 from dataclasses import replace
-from typing import Any
+from typing import Any, cast, get_type_hints
 
+import botocore.session
+import botocore.validate
 import pytest
 from moorage.model import anthropic_messages, bedrock_converse, chat_completions, openai_responses, reasoning
 from moorage.model.base import Item, ModelRequest
 from moorage.model.turns import THINKING
+from openai.types.chat.completion_create_params import CompletionCreateParamsStreaming
+from pydantic import TypeAdapter
 
 PNG = "data:image/png;base64,iVBORw0KGgo="
 PDF = "data:application/pdf;base64,JVBERi0="
@@ -436,6 +440,28 @@ def test_reasoning_that_lost_what_it_led_to_is_left_out() -> None:
     said: Item = {"role": "user", "content": "hi"}
     assert openai_responses.input_items((said, sealed, said)) == [said | {"type": "message"}] * 2
     assert openai_responses.input_items((said, sealed)) == [said | {"type": "message"}]
+
+
+# --- the upstreams' own schemas -----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("fields", [{}, *(fields for fields, _ in PARAMETERS.values())], ids=["the conversation", *PARAMETERS])
+def test_converse_is_asked_what_its_own_model_describes(fields: dict[str, Any]) -> None:
+    body = bedrock_converse.request_body(replace(REQUEST, model="us.anthropic.claude-sonnet-5", **fields))
+    shape = botocore.session.get_session().get_service_model("bedrock-runtime").operation_model("ConverseStream").input_shape
+    assert shape is not None
+    report = botocore.validate.ParamValidator().validate({"modelId": "m", **body}, shape)
+    assert report.generate_report() == ""
+
+
+@pytest.mark.parametrize("fields", [{}, *(fields for fields, _ in PARAMETERS.values())], ids=["the conversation", *PARAMETERS])
+@pytest.mark.parametrize("dialect", ["generic", "openai"])
+def test_chat_completions_is_asked_what_the_sdk_describes(fields: dict[str, Any], dialect: chat_completions.Dialect) -> None:
+    body = chat_completions.request_body(replace(REQUEST, **fields), dialect=dialect)
+    validated = TypeAdapter(CompletionCreateParamsStreaming).validate_python(body)
+    assert set(body) <= set(get_type_hints(CompletionCreateParamsStreaming))
+    for key in ("messages", "tools"):
+        list(cast("Any", validated).get(key, []))  # pydantic looks at the members of an Iterable only when they are taken
 
 
 # --- Claude's rules -----------------------------------------------------------------------------------------------------------------
