@@ -84,7 +84,7 @@ def test_nothing_comes_after_the_last_event(stack: Stack, client: OpenAI) -> Non
 def test_cancelling_kills_the_command_and_keeps_what_it_said(stack: Stack, client: OpenAI) -> None:
     stream = client.responses.create(
         model="demo",
-        input=script(shell("echo begun; sleep 600 & echo $! > pid; wait"), say("never")),
+        input=script(shell("sleep 600 & echo $! > pid; echo begun; wait"), say("never")),
         tools=TOOLS,
         background=True,
         stream=True,
