@@ -24,7 +24,9 @@ def add_to(commands: Any) -> None:
 
 
 def _run(options: argparse.Namespace, environ: Mapping[str, str]) -> int:
-    query: dict[str, Any] = {"stream": "true", "include_obfuscation": "false"} | ({"starting_after": options.start - 1} if options.start > 0 else {})
+    query: dict[str, Any] = {"stream": "true", "include_obfuscation": "false"}
+    if options.start > 0:
+        query["starting_after"] = options.start - 1
     with find(environ).http() as http, http.stream(
         "GET", f"/responses/{options.response_id}", params=query, timeout=httpx.Timeout(30, read=None)
     ) as answer:
