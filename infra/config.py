@@ -37,8 +37,10 @@ def _tiers(value: tuple[str, ...]) -> tuple[str, ...]:
 def _domains(value: tuple[str, ...]) -> tuple[str, ...]:
     for domain in value:
         name = domain.removeprefix("*.")
+        if domain == "*":
+            continue
         if "." not in name or any(c not in "abcdefghijklmnopqrstuvwxyz0123456789-." for c in name):
-            raise ValueError(f"takes lower-case domain names such as 'pypi.org' or '*.example.com', not '{domain}'")
+            raise ValueError(f"takes lower-case domain names such as 'pypi.org', '*.example.com', or '*' for any, not '{domain}'")
     return value
 
 

@@ -105,8 +105,8 @@ def make_key(deployer: Deployer, table_name: str) -> str:
 
 
 @contextlib.contextmanager
-def running_emulator(home: Path, *, enforce_iam: bool) -> Iterator[str]:
-    """ministack with the ECS stand-in, on a free port of 127.0.0.1."""
+def running_emulator(home: Path, *, enforce_iam: bool = False, seen_by_functions: str | None = None) -> Iterator[str]:
+    """ministack with the ECS stand-in, on a free port of 127.0.0.1; its functions may be given another address of it."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         port = probe.getsockname()[1]
@@ -120,6 +120,8 @@ def running_emulator(home: Path, *, enforce_iam: bool) -> Iterator[str]:
         "TMPDIR": str(home),
         "MINISTACK_INSTANCE": secrets.token_hex(4),
     }
+    if seen_by_functions is not None:
+        environment["AWS_ENDPOINT_URL"] = seen_by_functions
     log = home / "emulator.log"
     with log.open("wb") as words:
         process = subprocess.Popen(

@@ -1,0 +1,349 @@
+"""What a turn costs: ``make cost`` (``python -m tests.bench.cost``).
+
+Counts are taken from a run: the synthesised stack is deployed onto the emulator, and every call of its functions to AWS passes a
+proxy that counts it. DynamoDB's units are computed from the items in those calls by DynamoDB's own rules. Times are assumptions,
+because an emulator's mean nothing: ``--model-seconds`` per model call, ``--command-seconds`` per command, 0.3 s per hop.
+
+Prices are list prices of autumn 2026 without the free tier; model tokens are not counted.
+"""
+
+import argparse
+import http.client
+import json
+import tempfile
+import threading
+import time
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from math import ceil
+from pathlib import Path
+from typing import Any, ClassVar
+from urllib.parse import urlsplit
+
+import boto3
+import httpx
+from moorage import limits
+
+from infra.agent_loop import TOOL_MEMORY_MIB
+from infra.config import Config
+from infra.sandbox import CPU_UNITS
+from localstack.deploy import Deployer
+from tests.deploy.conftest import REGION, SETTINGS, Deployment, make_key, running_emulator, synthesise
+from tests.deploy.test_ring import in_background, script, shell
+
+HOP_SECONDS = 0.3
+_SETTLE_SECONDS = 2.0
+
+
+@dataclass(frozen=True)
+class Prices:
+    """Dollars."""
+
+    api_request: float
+    lambda_gb_second: float
+    lambda_request: float
+    transition: float
+    write_unit: float
+    read_unit: float
+    s3_put: float
+    s3_get: float
+    fargate_vcpu_second: float
+    fargate_gb_second: float
+    endpoint_month: float
+
+
+PRICES = {
+    "us-east-1": Prices(
+        api_request=3.5e-6,
+        lambda_gb_second=1.33334e-5,
+        lambda_request=2e-7,
+        transition=2.5e-5,
+        write_unit=6.25e-7,
+        read_unit=1.25e-7,
+        s3_put=5e-6,
+        s3_get=4e-7,
+        fargate_vcpu_second=8.9944e-6,
+        fargate_gb_second=9.889e-7,
+        endpoint_month=7.30,
+    )
+}
+"""By region. Another region's row goes beside it, from its price pages."""
+
+
+@dataclass
+class Counts:
+    """What a turn made its functions ask of AWS."""
+
+    write_units: float = 0
+    read_units: float = 0
+    calls: Counter[str] = field(default_factory=Counter)
+
+    def add(self, service: str, operation: str, request: bytes, answer: bytes) -> None:
+        self.calls[f"{service}:{operation}"] += 1
+        if service == "dynamodb":
+            self._add_units(operation, json.loads(request or b"{}"), json.loads(answer or b"{}"))
+
+    def _add_units(self, operation: str, request: dict[str, Any], answer: dict[str, Any]) -> None:
+        match operation:
+            case "PutItem":
+                self.write_units += written(request["Item"])
+            case "UpdateItem" | "DeleteItem":
+                self.write_units += written(answer.get("Attributes") or request["Key"])
+            case "BatchWriteItem":
+                for writes in request["RequestItems"].values():
+                    self.write_units += sum(written(w["PutRequest"]["Item"]) if "PutRequest" in w else 1 for w in writes)
+            case "GetItem":
+                self.read_units += read([answer.get("Item", {})], consistent=request.get("ConsistentRead", False))
+            case "Query":
+                self.read_units += read(answer["Items"], consistent=request.get("ConsistentRead", False))
+            case "BatchGetItem":
+                for items in answer["Responses"].values():
+                    self.read_units += sum(read([item], consistent=False) for item in items)
+
+    @property
+    def s3_puts(self) -> int:
+        return sum(self.calls[f"s3:{method}"] for method in ("PUT", "POST"))
+
+    @property
+    def s3_gets(self) -> int:
+        return self.calls["s3:GET"] + self.calls["s3:HEAD"]
+
+
+def size_of(value: Any) -> int:
+    """Bytes of an attribute by DynamoDB's rules (developer guide, "Item sizes and formats")."""
+    ((kind, content),) = value.items()
+    match kind:
+        case "S":
+            return len(content.encode())
+        case "N":
+            return len(content) // 2 + 1
+        case "B":
+            return len(content) * 3 // 4
+        case "M":
+            return 3 + sum(1 + len(k.encode()) + size_of(v) for k, v in content.items())
+        case "L":
+            return 3 + sum(1 + size_of(v) for v in content)
+        case _:
+            return 1
+
+
+def item_size(item: dict[str, Any]) -> int:
+    return sum(len(name.encode()) + size_of(value) for name, value in item.items())
+
+
+def written(item: dict[str, Any]) -> int:
+    """Write units of an item: one per KiB, and one more where it stands in the keys-only index."""
+    return ceil(max(1, item_size(item)) / 1024) + ("GSI1PK" in item)
+
+
+def read(items: list[dict[str, Any]], *, consistent: bool) -> float:
+    """Read units of one request: one per 4 KiB, half of it where an older state is good enough."""
+    units = ceil(max(1, sum(map(item_size, items))) / 4096)
+    return units if consistent else units / 2
+
+
+class CountingProxy:
+    """Passes AWS calls on to the emulator and counts them."""
+
+    def __init__(self) -> None:
+        self.counts = Counts()
+        self.target = ""
+        self._lock = threading.Lock()
+
+    def count(self, service: str, operation: str, request: bytes, answer: bytes) -> None:
+        with self._lock:
+            self.counts.add(service, operation, request, answer)
+
+    def taken(self) -> Counts:
+        """The counts so far; counting begins anew."""
+        with self._lock:
+            counts, self.counts = self.counts, Counts()
+            return counts
+
+
+@contextmanager
+def counting_proxy() -> Iterator[tuple[CountingProxy, str]]:
+    proxy = CountingProxy()
+
+    class Handler(BaseHTTPRequestHandler):
+        protocol_version = "HTTP/1.1"
+        served_by: ClassVar[CountingProxy] = proxy
+
+        def forward(self) -> None:
+            body = self.rfile.read(int(self.headers.get("content-length") or 0))
+            connection = http.client.HTTPConnection(urlsplit(self.served_by.target).netloc, timeout=120)
+            connection.request(self.command, self.path, body, dict(self.headers))
+            answer = connection.getresponse()
+            content = answer.read()
+            connection.close()
+            scope = self.headers.get("authorization", "").partition("Credential=")[2].split("/")
+            service = scope[3] if len(scope) > 3 else "?"
+            operation = self.headers.get("x-amz-target", "").rpartition(".")[2] or self.command
+            if answer.status < 300:
+                self.served_by.count(service, operation, body, content)
+            self.send_response(answer.status)
+            for name, value in answer.getheaders():
+                if name.lower() not in ("transfer-encoding", "content-length", "connection"):
+                    self.send_header(name, value)
+            length = answer.getheader("content-length") if self.command == "HEAD" else str(len(content))
+            self.send_header("content-length", length or "0")
+            self.end_headers()
+            if self.command != "HEAD":
+                self.wfile.write(content)
+
+        do_GET = do_PUT = do_POST = do_DELETE = do_HEAD = forward
+
+        def log_message(self, format: str, *arguments: Any) -> None:
+            """Nothing: the counts are the log."""
+
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    thread = threading.Thread(target=server.serve_forever, daemon=True)
+    thread.start()
+    try:
+        yield proxy, f"http://127.0.0.1:{server.server_port}"
+    finally:
+        server.shutdown()
+        thread.join()
+        server.server_close()
+
+
+@dataclass(frozen=True)
+class Turn:
+    """A measured turn and the times that are assumed for it."""
+
+    name: str
+    counts: Counts
+    transitions: int
+    model_calls: int
+    commands: int
+    is_background: bool
+    command_seconds: float
+    model_seconds: float
+
+    @property
+    def wall_seconds(self) -> float:
+        return self.model_calls * (self.model_seconds + HOP_SECONDS) + self.commands * (self.command_seconds + HOP_SECONDS)
+
+    def dollars(self, prices: Prices, config: Config) -> dict[str, float]:
+        model_gib, tool_gib = config.model_memory_mib / 1024, TOOL_MEMORY_MIB / 1024
+        is_inline = self.transitions == 0
+        api_seconds = 1.0 if self.is_background else self.wall_seconds + 1
+        # The first model step of a foreground turn runs inside the API function.
+        model_seconds = 0 if is_inline else (self.model_calls - (not self.is_background)) * (self.model_seconds + HOP_SECONDS)
+        tool_seconds = self.commands * (self.command_seconds + HOP_SECONDS)
+        invocations = 2 + (0 if is_inline else self.model_calls + self.commands)
+        gb_seconds = model_gib * (api_seconds + model_seconds) + tool_gib * tool_seconds
+        sandbox_seconds = self.wall_seconds + limits.CONTAINER_IDLE_MINUTES_DEFAULT * 60 if self.commands else 0
+        vcpu = CPU_UNITS["1g"] / 1024
+        return {
+            "API Gateway": prices.api_request,
+            "Lambda": gb_seconds * prices.lambda_gb_second + invocations * prices.lambda_request,
+            "Step Functions": self.transitions * prices.transition,
+            "DynamoDB": self.counts.write_units * prices.write_unit + self.counts.read_units * prices.read_unit,
+            "S3": self.counts.s3_puts * prices.s3_put + self.counts.s3_gets * prices.s3_get,
+            "sandbox": sandbox_seconds * (vcpu * prices.fargate_vcpu_second + prices.fargate_gb_second),
+        }
+
+
+class Meter:
+    """Runs turns on the deployed stack and measures each."""
+
+    def __init__(self, deployment: Deployment, api: httpx.Client, proxy: CountingProxy, options: argparse.Namespace) -> None:
+        self._deployment, self._api, self._proxy, self._options = deployment, api, proxy, options
+
+    def foreground(self) -> Turn:
+        self._proxy.taken()
+        response = self._api.post("responses", json={"model": "demo", "input": "Say something."}).raise_for_status().json()
+        return self._turn("1 model call, no tools", response["id"], model_calls=1, commands=0, is_background=False)
+
+    def shell_calls(self, calls: int, *, command_seconds: float, name: str) -> Turn:
+        self._proxy.taken()
+        steps = [shell(f"echo {number}") for number in range(calls)]
+        response = in_background(self._api, script(*steps, {"say": "done"}))
+        return self._turn(
+            name, response["id"], model_calls=calls + 1, commands=calls, is_background=True, command_seconds=command_seconds
+        )
+
+    def _turn(self, name: str, response_id: str, *, command_seconds: float | None = None, **more: Any) -> Turn:
+        time.sleep(_SETTLE_SECONDS)  # what runs after the answer counts too
+        seconds = self._options.command_seconds if command_seconds is None else command_seconds
+        return Turn(
+            name,
+            self._proxy.taken(),
+            self._transitions(response_id),
+            command_seconds=seconds,
+            model_seconds=self._options.model_seconds,
+            **more,
+        )
+
+    def _transitions(self, response_id: str) -> int:
+        """States entered, over all executions of a response: what Standard workflows are billed by."""
+        client = self._deployment.client("stepfunctions")
+        machine = self._deployment.outputs["StateMachineArn"]
+        total = 0
+        for execution in client.list_executions(stateMachineArn=machine)["executions"]:
+            if execution["name"].startswith(response_id):
+                pages = client.get_paginator("get_execution_history").paginate(executionArn=execution["executionArn"])
+                total += sum(event["type"].endswith("StateEntered") for page in pages for event in page["events"])
+        return total
+
+
+def idle_dollars(prices: Prices) -> dict[str, float]:
+    """A month without a request: see docs/aws.md for what each part is."""
+    fixed = 0.40 + 0.40
+    return {"without containers": fixed, "with Fargate": fixed + 3 * prices.endpoint_month + 0.11}
+
+
+def measure(options: argparse.Namespace) -> list[Turn]:
+    with tempfile.TemporaryDirectory() as folder, counting_proxy() as (proxy, address):
+        home = Path(folder)
+        assembly = synthesise(home / "assembly", SETTINGS)
+        (home / "emulator").mkdir()
+        with running_emulator(home / "emulator", seen_by_functions=address) as endpoint:
+            proxy.target = endpoint
+            deployer = Deployer(boto3.Session("test", "test", region_name=REGION), endpoint)
+            outputs = deployer.deploy(assembly)["moorage"]
+            deployment = Deployment(deployer, outputs, make_key(deployer, outputs["TableName"]))
+            headers = {"authorization": f"Bearer {deployment.api_key}"}
+            with httpx.Client(base_url=f"{deployment.base_url}/", headers=headers, timeout=120, trust_env=False) as api:
+                meter = Meter(deployment, api, proxy, options)
+                meter.foreground()  # warms the functions
+                turns = [
+                    meter.foreground(),
+                    meter.shell_calls(9, command_seconds=options.command_seconds, name="10 model calls, 9 shell calls"),
+                    meter.shell_calls(1, command_seconds=3600, name="1 hour of background work in one command"),
+                ]
+            deployer.close()
+            return turns
+
+
+def main() -> None:
+    """Print what was counted, and dollars per 1,000 turns."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--model-seconds", type=float, default=8.0)
+    parser.add_argument("--command-seconds", type=float, default=3.0)
+    parser.add_argument("--region", choices=PRICES, default="us-east-1")
+    options = parser.parse_args()
+    prices, config = PRICES[options.region], Config()
+    for turn in measure(options):
+        print(f"\n{turn.name} ({'background' if turn.is_background else 'foreground'}, {turn.wall_seconds:.0f} s)")
+        counts = turn.counts
+        print(
+            f"  {turn.transitions} transitions, {counts.write_units:.0f} write units, {counts.read_units:.1f} read units, "
+            f"{counts.s3_puts} S3 puts, {counts.s3_gets} S3 gets"
+        )
+        print(f"  calls: {', '.join(f'{name} {number}' for name, number in sorted(counts.calls.items()))}")
+        dollars = turn.dollars(prices, config)
+        for part, each in dollars.items():
+            print(f"  {part:16} {1000 * each:10.3f}")
+        whole = sum(dollars.values())
+        print(f"  {'without sandbox':16} {1000 * (whole - dollars['sandbox']):10.3f} $ per 1,000 turns")
+        print(f"  {'all':16} {1000 * whole:10.3f} $ per 1,000 turns")
+    print("\nidle, $ a month: " + ", ".join(f"{name} {value:.2f}" for name, value in idle_dollars(prices).items()))
+
+
+if __name__ == "__main__":
+    main()
