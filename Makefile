@@ -1,7 +1,8 @@
 # make demo   set up, start the embedded stack, run the demonstration, leave its artifacts here
 # make up     set up and keep serving on http://127.0.0.1:8080/v1 (MOORAGE_PORT changes it)
 # make test   set up and run every test that needs no account
-# make clients      have other people's clients do real tasks here (docs/clients.md)
+# make deploy synthesise the CDK app and deploy it with the credentials of this shell
+# make clients      have other people's clients do real tasks here (DOCS=--docs rewrites the table of docs/clients.md)
 # make conformance  run the public conformance suites of the protocol
 # make fuzz         send 10,000 generated requests and compare the answers with the OpenAPI document
 
@@ -11,7 +12,7 @@ BIN := $(VENV)/bin
 UV := $(BIN)/uv
 
 .DEFAULT_GOAL := help
-.PHONY: help setup setup-dev demo up test lint test-egress bench clients conformance fuzz lock clean
+.PHONY: help setup setup-dev demo up test lint test-egress test-deploy synth deploy destroy clients conformance fuzz lock clean
 
 help:
 	@sed -n 's/^# //p' Makefile
@@ -34,7 +35,8 @@ $(VENV)/.dev: $(VENV)/.local requirements/dev.txt
 # What every sandbox offers beside the standard library.
 .venv-toolbox/.done: $(UV) requirements/toolbox.txt
 	@$(UV) venv --quiet --clear --python $(BIN)/python .venv-toolbox
-	@$(UV) pip install --quiet --python .venv-toolbox/bin/python --require-hashes -r requirements/toolbox.txt
+	@$(UV) pip install --quiet --python .venv-toolbox/bin/python --compile-bytecode --require-hashes \
+		-r requirements/toolbox.txt
 	@touch $@
 
 # The egress proxy; mitmproxy pins much of what it uses.
@@ -47,6 +49,7 @@ setup: $(VENV)/.local .venv-toolbox/.done .venv-egress/.done
 	@sh localstack/system_packages.sh bubblewrap:bwrap
 
 setup-dev: setup $(VENV)/.dev
+	@sh localstack/system_packages.sh iproute2:ip curl:curl git:git || echo "Tests that need them are skipped."
 
 demo: setup
 	@$(BIN)/python localstack/demo.py
@@ -65,6 +68,22 @@ test: lint
 test-egress: setup-dev
 	$(BIN)/python -m pytest tests/egress
 
+# The synthesised template on an emulator, called through its gateway; part of 'make test' too.
+test-deploy: setup-dev
+	$(BIN)/python -m pytest tests/deploy
+
+# npm's 'latest' tag of the CDK is a stray build; this is the version for aws-cdk-lib of requirements/dev.txt.
+CDK := PATH="$(abspath $(BIN)):$$PATH" npx --yes aws-cdk@2.1148.1
+
+synth: setup-dev
+	$(CDK) synth --quiet
+
+deploy: setup-dev
+	$(CDK) deploy --all
+
+destroy: setup-dev
+	$(CDK) destroy --all
+
 # Installing needs a network; without one the programs say what they skip.
 .build/clients/python/.done: $(UV) tests/clients/requirements.txt
 	@mkdir -p .build/clients
@@ -78,7 +97,7 @@ test-egress: setup-dev
 	@cd .build/clients/node && npm ci --silent --no-audit --no-fund && touch .done || echo "The Node clients could not be installed."
 
 clients: setup .build/clients/python/.done .build/clients/node/.done
-	$(BIN)/python tests/clients/run.py --docs
+	$(BIN)/python tests/clients/run.py $(DOCS)
 
 .build/conformance/python/.done: $(UV) tests/conformance/requirements.txt
 	@mkdir -p .build/conformance

@@ -1,7 +1,7 @@
-// @openai/agents: a function tool, the hosted shell, a shell that runs here, and a stream.
+// @openai/agents: a function tool, the hosted shell, a shell that runs here, apply_patch, and a stream.
 import { execSync } from "node:child_process";
 import OpenAI from "openai";
-import { Agent, OpenAIResponsesModel, run, setTracingDisabled, shellTool, tool } from "@openai/agents";
+import { Agent, OpenAIResponsesModel, applyDiff, applyPatchTool, run, setTracingDisabled, shellTool, tool } from "@openai/agents";
 import { z } from "zod";
 import { MODEL, call, expect, say, script, shell } from "./moorage_script.mjs";
 
@@ -24,3 +24,10 @@ expect((await run(agent(hosted), script(shell("echo hosted"), say("It says: {{ou
 const here = shellTool({ shell: { run: async (action) => ({ output: action.commands.map((command) => ({
   stdout: execSync(command).toString(), stderr: "", outcome: { type: "exit", exitCode: 0 } })) }) } });
 expect((await run(agent(here), script(shell("echo $((6 * 7))"), say("It says: {{output}}")))).finalOutput.includes("42"), true);
+
+let made = "";
+const editor = { createFile: async ({ diff }) => { made = applyDiff("", diff, "create"); return { output: "created" }; },
+  updateFile: async () => ({ status: "failed" }), deleteFile: async () => ({ status: "failed" }) };
+const operation = { type: "create_file", path: "notes.txt", diff: "+hello\n" };
+await run(agent(applyPatchTool({ editor })), script(call("apply_patch", operation), say("done")));
+expect(made.trim(), "hello");

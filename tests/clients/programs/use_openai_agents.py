@@ -2,17 +2,24 @@
 
 import asyncio
 import subprocess
+import tempfile
+from pathlib import Path
 
 from agents import (
     Agent,
+    ApplyPatchTool,
     ModelSettings,
+    OpenAIResponsesCompactionSession,
     OpenAIResponsesModel,
     Runner,
     ShellTool,
+    SQLiteSession,
+    apply_diff,
     function_tool,
     responses_websocket_session,
     set_tracing_disabled,
 )
+from agents.editor import ApplyPatchOperation, ApplyPatchResult
 from agents.tool import ShellCallOutcome, ShellCommandOutput, ShellCommandRequest, ShellResult
 from moorage_script import MODEL, call, expect, say, script, shell
 from openai import AsyncOpenAI
@@ -31,6 +38,26 @@ async def run_here(request: ShellCommandRequest) -> ShellResult:
         outcome = ShellCallOutcome(type="exit", exit_code=done.returncode)
         outputs.append(ShellCommandOutput(command=command, stdout=done.stdout, stderr=done.stderr, outcome=outcome))
     return ShellResult(output=outputs)
+
+
+class Editor:
+    """The files that ``apply_patch`` may change."""
+
+    def __init__(self, root: Path) -> None:
+        self._root = root
+
+    def create_file(self, operation: ApplyPatchOperation) -> ApplyPatchResult:
+        (self._root / operation.path).write_text(apply_diff("", operation.diff or "", mode="create"))
+        return ApplyPatchResult(output="created")
+
+    def update_file(self, operation: ApplyPatchOperation) -> ApplyPatchResult:
+        path = self._root / operation.path
+        path.write_text(apply_diff(path.read_text(), operation.diff or ""))
+        return ApplyPatchResult(output="updated")
+
+    def delete_file(self, operation: ApplyPatchOperation) -> ApplyPatchResult:
+        (self._root / operation.path).unlink()
+        return ApplyPatchResult(output="deleted")
 
 
 async def main() -> None:
@@ -61,6 +88,24 @@ async def main() -> None:
     here = ShellTool(executor=run_here)
     result = await Runner.run(agent(here), script(shell("echo $((6 * 7))"), say("It says: {{output}}")))
     expect("42" in result.final_output, True)
+
+    with tempfile.TemporaryDirectory() as folder:
+        editor = Editor(Path(folder))
+        operation = {"type": "create_file", "path": "notes.txt", "diff": "+hello\n"}
+        await Runner.run(agent(ApplyPatchTool(editor=editor)), script(call("apply_patch", **operation), say("done")))
+        expect((Path(folder) / "notes.txt").read_text().strip(), "hello")
+
+    compacting = OpenAIResponsesCompactionSession(
+        session_id="s",
+        underlying_session=SQLiteSession("s"),
+        client=model._client,
+        model="gpt-5.5",
+        should_trigger_compaction=lambda context: len(context["compaction_candidate_items"]) >= 2,
+    )
+    for number in range(4):
+        result = await Runner.run(agent(), script(say(f"answer {number}")), session=compacting)
+        expect(result.final_output, f"answer {number}")
+    expect("compaction" in {item.get("type") for item in await compacting.get_items()}, True)
 
 
 asyncio.run(main())
