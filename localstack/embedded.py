@@ -21,6 +21,7 @@ import time
 import urllib.error
 import urllib.request
 import zipfile
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -32,6 +33,7 @@ from moorage import limits
 from moorage.api.app import create_app
 from moorage.api.routers import ROUTERS
 from moorage.loop.recover import recover
+from moorage.model.catalog import probe_ollama
 from moorage.runtime import Runtime, build_runtime
 from moorage.settings import Settings
 from moorage.store.schema import create_table
@@ -182,6 +184,8 @@ def main() -> int:
         "POWERTOOLS_LOG_LEVEL": "INFO",
         "MOORAGE_STATE_MACHINE_ARN": f"arn:aws:states:{REGION}:000000000000:stateMachine:{STATE_MACHINE}",
     }
+    if not has_model(os.environ):
+        settings_environment["MOORAGE_OLLAMA_MODELS"] = " ".join(probe_ollama())
     environment = inherited_environment() | settings_environment
     with contextlib.ExitStack() as stack:
         emulator = Emulator.start(state_dir / "aws", environment)
@@ -198,6 +202,11 @@ def main() -> int:
         stack.callback(stop_process, launcher, _LAUNCHER_STOP_SECONDS_MAX)
         runtime = build_runtime(Settings.from_environment(environment | aws_environment(emulator.endpoint)))
         return asyncio.run(serve(runtime, port, state_dir, kept))
+
+
+def has_model(environ: Mapping[str, str]) -> bool:
+    """Whether the environment names a model; only otherwise is this machine asked for an Ollama."""
+    return any(environ.get(name) for name in ("MOORAGE_UPSTREAM_URL", "OPENAI_API_KEY", "ANTHROPIC_API_KEY"))
 
 
 def _secrets(state_dir: Path) -> Secrets:

@@ -953,6 +953,7 @@ def base_environment(config: Config) -> Dict[str, str]:
     bundle = certificate_bundle(config)
     if bundle:
         environment.update(dict.fromkeys(CA_VARIABLES, bundle))
+        environment["WGETRC"] = os.path.join(os.path.dirname(bundle), "wgetrc")  # wget reads no variable for its certificates
     return {**environment, **config.env}
 
 
@@ -984,6 +985,8 @@ def certificate_bundle(config: Config) -> Optional[str]:
     path = os.path.join(config.spool_dir, "ca-certificates.crt")
     with open(path, "wb") as file:
         file.write(system + b"\n" + own.encode() + b"\n")
+    with open(os.path.join(config.spool_dir, "wgetrc"), "w", encoding="utf-8") as file:
+        file.write("ca_certificate = %s\n" % path)
     return path
 
 

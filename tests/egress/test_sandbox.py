@@ -57,7 +57,7 @@ COMMANDS = {
         "python3 -c 'import urllib.request as r; print(r.urlopen(\"https://echo.example/\").read())'",
         "hello from echo.example",
     ),
-    "wget": ("wget -qO- --ca-certificate=$SSL_CERT_FILE https://echo.example/", "hello from echo.example"),
+    "wget": ("wget -qO- https://echo.example/", "hello from echo.example"),
     "a forbidden host": ("curl -sS https://forbidden.example/", "403"),
     "ssh": ("timeout 5 bash -c 'exec 3<>/dev/tcp/93.184.216.34/22'", "Network is unreachable"),
     "the metadata service": ("curl -sS --noproxy '*' -m 5 http://169.254.169.254/", "curl: (7)"),

@@ -18,6 +18,7 @@ from moorage.egress.secrets import KmsKeys
 from moorage.egress.service import Egress
 from moorage.model.catalog import Catalog
 from moorage.sandbox.containers import Containers
+from moorage.sandbox.docker import DockerProvisioner
 from moorage.sandbox.fargate import FargateProvisioner, FargateSettings
 from moorage.sandbox.launcher_client import LauncherProvisioner
 from moorage.sandbox.provisioner import Provisioner
@@ -118,7 +119,7 @@ def build_runtime(settings: Settings, *, clock: Callable[[], float] = time.time)
         executions=Executions(
             boto3.client("stepfunctions", config=_CONFIG), settings.state_machine_arn or "", executor
         ),
-        catalog=Catalog.load(Path(settings.models_file), settings.upstream),
+        catalog=Catalog.load(Path(settings.models_file), settings.upstream, secret=_parameter),
         http=httpx.AsyncClient(timeout=httpx.Timeout(limits.UPSTREAM_IDLE_SECONDS, connect=limits.UPSTREAM_CONNECT_SECONDS)),
         clock=clock,
     )
@@ -134,6 +135,12 @@ def _content_key(settings: Settings) -> bytes:
     if len(key) != 32:
         raise SettingsError("MOORAGE_CONTENT_KEY must be 32 bytes as hex. 'make up' makes one; the CDK app refers to SSM.")
     return key
+
+
+def _parameter(name: str) -> str:
+    """A SecureString of the Parameter Store: what ``ssm:`` references in ``models.toml`` stand for."""
+    value: str = boto3.client("ssm", config=_CONFIG).get_parameter(Name=name, WithDecryption=True)["Parameter"]["Value"]
+    return value
 
 
 def _egress_keys(settings: Settings, executor: Executor) -> KmsKeys | None:
@@ -156,6 +163,12 @@ def _provisioner(settings: Settings, executor: Executor) -> Provisioner:
             if settings.launcher_socket is None:
                 raise SettingsError("MOORAGE_LAUNCHER_SOCKET is not set: the provisioner 'launcher' needs it.")
             return LauncherProvisioner(settings.launcher_socket)
+        case "docker":
+            return DockerProvisioner(
+                Path(settings.docker.get("runtime_dir", "/run/moorage")),
+                image=settings.docker.get("image", "moorage-sandbox"),
+                engine_socket=settings.docker.get("socket", "/var/run/docker.sock"),
+            )
         case "fargate":
             return FargateProvisioner(boto3.client("ecs", config=_CONFIG), FargateSettings.from_settings(settings.fargate), executor)
         case kind:

@@ -66,6 +66,8 @@ class Settings:
     upstream: Mapping[str, str] = field(default_factory=dict, repr=False)
     """Model keys and endpoints by variable name: ``OPENAI_API_KEY``, ``ANTHROPIC_API_KEY``, ``MOORAGE_UPSTREAM_*`` and whatever
     ``models.toml`` refers to as ``env:NAME``."""
+    docker: Mapping[str, str] = field(default_factory=dict)
+    """``MOORAGE_DOCKER_*``: ``image``, ``socket`` of the engine, ``runtime_dir`` for the exec servers' sockets."""
     fargate: Mapping[str, str] = field(default_factory=dict)
     """``MOORAGE_FARGATE_*``: cluster, subnets, security groups, task definitions by memory tier."""
 
@@ -98,6 +100,7 @@ class Settings:
             tokens_per_minute=_integer(env, "MOORAGE_TOKENS_PER_MINUTE", 0),
             log_level=env.get("MOORAGE_LOG_LEVEL", "INFO"),
             upstream=dict(env),
+            docker={k.removeprefix("MOORAGE_DOCKER_").lower(): v for k, v in env.items() if k.startswith("MOORAGE_DOCKER_")},
             fargate={k.removeprefix("MOORAGE_FARGATE_").lower(): v for k, v in env.items() if k.startswith("MOORAGE_FARGATE_")},
         )
 

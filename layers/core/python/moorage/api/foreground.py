@@ -21,15 +21,16 @@ from moorage.tools.inputs import forget_inputs
 _STATUS_OF: Final = {
     "rate_limit_exceeded": 429,
     "insufficient_quota": 429,
-    "context_length_exceeded": 400,
-    "invalid_prompt": 400,
     "model_not_found": 404,
+    "server_error": 502,
+    "loop_limit_exceeded": 502,
 }
 
 
 def status_of(code: str) -> int:
-    """The HTTP status of a response that failed, by its error's code."""
-    return _STATUS_OF.get(code, 502)
+    """The HTTP status of a response that failed, by its error's code. What is neither ours nor passing lies in the request: the SDKs
+    would repeat a 5xx, which helps nobody there."""
+    return _STATUS_OF.get(code, 400)
 
 
 def failure(code: str, message: str) -> ApiError:

@@ -22,7 +22,8 @@ Run shell commands (bash) in a Linux container and read what they print.
 - There is no terminal and no sudo, and no network unless the user was granted some.
 - Long output is cut: head and tail are kept, and a marker between them names the file that holds all of it.
 - A command that runs longer than timeout_ms is killed; what it printed until then is returned.
-- Start services with `nohup ... &`; they live on between calls."""
+- Start services and jobs that take long with `setsid nohup ... >log 2>&1 &`; they live on between calls, and a later call reads the \
+log."""
 
 _SHELL_PROPERTIES: dict[str, Any] = {
     "commands": {
