@@ -1,5 +1,7 @@
 """``apply_patch`` as a command of the container, for models that were trained on the V4A format."""
 
+from typing import Any
+
 from openai import OpenAI
 
 from tests.stack import SHELL, outputs, say, script, shell
@@ -70,7 +72,8 @@ def test_a_patched_file_is_a_file_of_the_container(client: OpenAI) -> None:
     response = client.responses.create(
         model="demo", input=script(shell(CREATE), say("See old.txt.")), tools=[SHELL]  # type: ignore[list-item]
     )
-    (citation,) = response.output[-1].content[0].annotations  # type: ignore[union-attr]
+    answer: Any = response.output[-1]
+    (citation,) = answer.content[0].annotations
     assert citation.type == "container_file_citation"
     content = client.containers.files.content.retrieve(citation.file_id, container_id=citation.container_id)
     assert content.read() == b"one line\n"

@@ -9,6 +9,7 @@ import openai
 import pytest
 from openai import OpenAI
 
+from tests.processes import kill_all
 from tests.stack import SHELL, Stack, assert_well_formed, outputs, raw_events, say, script, shell
 
 AUTO: Any = {"type": "code_interpreter", "container": {"type": "auto"}}
@@ -206,15 +207,15 @@ def test_a_container_that_is_not_there_is_a_404(client: OpenAI) -> None:
 
 
 @pytest.fixture(scope="module")
-def hasty(tmp_path_factory: pytest.TempPathFactory) -> Iterator[OpenAI]:
+def hasty(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stack]:
     running = Stack(Path(tmp_path_factory.mktemp("hasty")), {"MOORAGE_CODE_SECONDS_MAX": "2", "MOORAGE_WEB_SEARCH": "ignore"}).start()
-    yield running.client()
+    yield running
     assert running.stop() == 0
 
 
-def test_code_over_its_time_is_stopped_and_the_session_begins_anew(hasty: OpenAI) -> None:
+def test_code_over_its_time_is_stopped_and_the_session_begins_anew(hasty: Stack) -> None:
     response = ask(
-        hasty,
+        hasty.client(),
         python("kept = 1\nprint('before', flush=True)\nimport time; time.sleep(600)"),
         python("'kept' in globals()"),
         python("'kept' in globals()"),
@@ -230,9 +231,24 @@ def test_code_over_its_time_is_stopped_and_the_session_begins_anew(hasty: OpenAI
     assert [call.status for call in calls(response)] == ["failed", "completed", "completed"]
 
 
-def test_an_operator_can_have_web_search_left_out(hasty: OpenAI, client: OpenAI) -> None:
+def test_a_revived_container_has_its_files_but_not_the_variables_and_says_so(hasty: Stack) -> None:
+    client = hasty.client()
+    first = ask(client, python("v = 1; open('kept.txt', 'w').write('kept')"), say("end"))
+    assert hasty.process is not None
+    assert kill_all(hasty.process.pid, lambda line: "exec_server" in line)
+    look = "'v' in globals(), open('kept.txt').read()"
+    second = ask(client, python(look), python(look), say("end"), previous_response_id=first.id)
+    told, after = logs(second)
+    assert told.startswith("[The container has been started again since it was last used: the files in /mnt/data are as they were")
+    assert told.endswith(
+        "(False, 'kept')\n[The Python session was started anew: variables and imports of earlier calls are gone.]"
+    )
+    assert after == "(False, 'kept')"
+
+
+def test_an_operator_can_have_web_search_left_out(hasty: Stack, client: OpenAI) -> None:
     tools: Any = [{"type": "web_search"}]
-    answer = hasty.responses.with_raw_response.create(model="demo", input=script(say("ok")), tools=tools)
+    answer = hasty.client().responses.with_raw_response.create(model="demo", input=script(say("ok")), tools=tools)
     assert "'web_search' was left out" in answer.headers["x-moorage-notice"]
     assert answer.parse().tools == []
     with pytest.raises(openai.BadRequestError, match="does not search the web"):
