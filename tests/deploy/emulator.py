@@ -16,6 +16,7 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextvars import ContextVar
 from pathlib import Path
 from typing import Any
@@ -87,13 +88,16 @@ class LocalContainers:
     def __init__(self) -> None:
         self._by_id: dict[str, LocalContainer] = {}
         self._addresses = addresses()
+        # --die-with-parent means the thread that started the process, so this one has to stay.
+        self._starter = ThreadPoolExecutor(1)
 
     @property
     def containers(self) -> "LocalContainers":
         return self
 
     def run(self, image: str, *, environment: dict[str, str], **_options: Any) -> LocalContainer:
-        container = LocalContainer(next(self._addresses), json.loads(environment[CONFIG_VARIABLE]))
+        config = json.loads(environment[CONFIG_VARIABLE])
+        container = self._starter.submit(LocalContainer, next(self._addresses), config).result()
         self._by_id[container.id] = container
         return container
 
