@@ -53,11 +53,15 @@ _SHELL_PROPERTIES_OF_CLIENT: dict[str, Any] = {
 
 
 def python(name: str, tool: Tool) -> Tool:
-    text = (
-        "Run Python code in a Linux container and read what it prints. It starts in /mnt/data; files there are kept and can be "
-        "downloaded by the user. Print what you want to see. No network unless the user was granted some."
-    )
-    return function(name, text, {"code": {"type": "string", "description": "Python source code."}}, ["code"])
+    return function(name, _PYTHON_DESCRIPTION, {"code": {"type": "string", "description": "Python source code."}}, ["code"])
+
+
+_PYTHON_DESCRIPTION = """\
+Run Python code in a Linux container and read what it prints, and the value of a last expression.
+- Variables and imports are kept from call to call; you are told when they are gone.
+- It starts in /mnt/data. Files there are kept; the user can download those that you name in your answer.
+- matplotlib figures that are left open are saved there, and shown to the user.
+- Code that runs for minutes is stopped, and its variables are lost. No network unless the user was granted some."""
 
 
 def local_shell(name: str, tool: Tool) -> Tool:
