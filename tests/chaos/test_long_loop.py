@@ -6,8 +6,8 @@ from typing import Any
 
 import boto3
 import pytest
-
 from moorage import limits
+
 from tests.stack import SHELL, Stack, assert_well_formed, raw_events, say, script
 
 ROUNDS = 2_000
