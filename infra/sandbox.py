@@ -123,15 +123,14 @@ class Sandbox(Construct):
         )
         return definition
 
-    def grant_run(self, function: lambda_.Function) -> None:
-        """Start, describe, list and stop sandboxes of this cluster, nothing else in ECS."""
-        tasks = cdk.Stack.of(self).format_arn(service="ecs", resource="task", resource_name=f"{self._config.name}/*")
-        in_cluster = {"ArnEquals": {"ecs:cluster": self.cluster.cluster_arn}}
+    def grant_start(self, function: lambda_.Function) -> None:
+        """Start, describe and list sandboxes of this cluster, nothing else in ECS."""
+        tasks, in_cluster = self._tasks, self._in_cluster
         statements = [
             iam.PolicyStatement(
                 actions=["ecs:RunTask"], resources=[d.ref for d in self.task_definitions.values()], conditions=in_cluster
             ),
-            iam.PolicyStatement(actions=["ecs:DescribeTasks", "ecs:StopTask"], resources=[tasks], conditions=in_cluster),
+            iam.PolicyStatement(actions=["ecs:DescribeTasks"], resources=[tasks], conditions=in_cluster),
             iam.PolicyStatement(actions=["ecs:ListTasks"], resources=["*"], conditions=in_cluster),
             iam.PolicyStatement(
                 actions=["ecs:TagResource"], resources=[tasks], conditions={"StringEquals": {"ecs:CreateAction": "RunTask"}}
@@ -146,6 +145,20 @@ class Sandbox(Construct):
             function.add_to_role_policy(statement)
         assert function.role is not None
         acknowledge_wildcard(function.role, f"Resource::{tasks}", "A task's id is made by ECS when it starts.")
+
+    def grant_stop(self, function: lambda_.Function) -> None:
+        """Stop sandboxes, for the functions that can see whether one is dead, and for a container's deletion."""
+        function.add_to_role_policy(iam.PolicyStatement(actions=["ecs:StopTask"], resources=[self._tasks], conditions=self._in_cluster))
+        assert function.role is not None
+        acknowledge_wildcard(function.role, f"Resource::{self._tasks}", "A task's id is made by ECS when it starts.")
+
+    @property
+    def _tasks(self) -> str:
+        return cdk.Stack.of(self).format_arn(service="ecs", resource="task", resource_name=f"{self._config.name}/*")
+
+    @property
+    def _in_cluster(self) -> dict[str, dict[str, str]]:
+        return {"ArnEquals": {"ecs:cluster": self.cluster.cluster_arn}}
 
     @property
     def environment(self) -> dict[str, str]:

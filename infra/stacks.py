@@ -174,8 +174,11 @@ class ServiceStack(cdk.Stack):
         for function in (handlers.responses, steps["ContinueStep"], recovery):
             grant_executions(self, self._config, function)
         if self.sandbox:
-            for function in (handlers.responses, handlers.containers, model, steps["ToolStep"], expiry):
-                self.sandbox.grant_run(function)
+            for function in (handlers.responses, steps["ToolStep"], expiry):
+                self.sandbox.grant_start(function)
+            # Not the API: from outside the sandboxes' network a healthy one looks dead.
+            for function in (handlers.containers, steps["ToolStep"], expiry):
+                self.sandbox.grant_stop(function)
         if self.egress:
             for function in (handlers.responses, steps["ToolStep"], expiry):
                 self.egress.grant_scale(function)

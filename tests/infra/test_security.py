@@ -285,6 +285,11 @@ def test_functions_may_run_only_the_task_definitions_of_this_deployment(stacks: 
         assert "ecs:cluster" in json.dumps(statement["Condition"])
 
 
+def test_only_who_can_see_whether_a_sandbox_is_dead_may_stop_it(stacks: Stacks) -> None:
+    stoppers = {name.split("Role")[0] for name, statement in statements(stacks) if "ecs:StopTask" in listed(statement["Action"])}
+    assert stoppers == {"FunctionsToolStep", "FunctionsExpiry", "FunctionsContainers"}
+
+
 def test_logs_hold_no_content(stacks: Stacks) -> None:
     machine = stacks.one("AWS::StepFunctions::StateMachine")
     stage = stacks.one("AWS::ApiGateway::Stage")

@@ -240,9 +240,9 @@ async def test_stopping_a_task_that_is_not_there_is_no_error(ecs: Ecs) -> None:
     await ecs.provisioner.stop(TASK)
 
 
-async def test_stopping_without_the_right_to_do_so_is_an_error(ecs: Ecs) -> None:
+async def test_a_function_without_the_right_to_stop_a_task_leaves_it_alone(ecs: Ecs) -> None:
     ecs.stub.add_client_error("stop_task", "AccessDeniedException", "no", 400)
-    with pytest.raises(ecs.client.exceptions.ClientError):
+    with pytest.raises(SandboxError, match="cannot be stopped from here"):
         await ecs.provisioner.stop(TASK)
 
 

@@ -118,8 +118,13 @@ class FargateProvisioner:
         try:
             await self._call("stop_task", task=sandbox_id, reason="moorage: the container is idle or deleted")
         except ClientError as error:
-            if error.response["Error"]["Code"] != "InvalidParameterException":  # ECS's word for a task it does not know
-                raise
+            match error.response["Error"]["Code"]:
+                case "InvalidParameterException":  # ECS's word for a task it does not know
+                    return
+                case "AccessDeniedException":
+                    # The API may start sandboxes but not stop them: from outside their network a healthy one looks dead.
+                    raise SandboxError("The container's sandbox cannot be stopped from here.") from error
+            raise
 
     async def describe(self, sandbox_id: str) -> SandboxStatus:
         tasks = await self._describe([sandbox_id])

@@ -1,0 +1,182 @@
+"""Sandboxes as Lambda MicroVMs: one Firecracker VM per incarnation of a container. **Not yet run on AWS**; botocore's model is the
+contract.
+
+A VM starts in seconds, sleeps with memory and disk when nothing speaks to it, and wakes at the next request, so that a container
+costs little between two turns. Its endpoint is public HTTPS and takes, beside the exec server's token, a token of AWS's own that is
+bound to this VM and port and lives for an hour at most: :class:`MicrovmAuth` adds and renews it. The exec server's configuration
+comes by the run hook; without an execution role the VM holds no AWS credentials at all.
+"""
+
+import asyncio
+import hashlib
+import json
+from collections.abc import AsyncGenerator, Callable, Mapping
+from concurrent.futures import Executor
+from dataclasses import dataclass
+from typing import Any, Final, Self
+
+import httpx
+from botocore.exceptions import ClientError
+
+from moorage import limits
+from moorage.errors import SandboxCapacity, SandboxError, SandboxStarting
+from moorage.sandbox.provisioner import Handle, SandboxSpec, SandboxStatus
+from moorage.settings import SettingsError
+
+EXEC_PORT: Final = 8080
+LIFE_SECONDS: Final = 8 * 3600
+"""The longest that a VM may live, asleep or awake (``RunMicrovm``)."""
+
+IDLE_SECONDS: Final = 120
+"""Without traffic for this long a VM goes to sleep. The exec server's heartbeats keep it awake while somebody reads."""
+
+HOOK_PAYLOAD_BYTES_MAX: Final = 4_096
+TOKEN_MINUTES: Final = 60
+_TOKEN_RENEWED_SECONDS: Final = 50 * 60
+_POLL_SECONDS: Final = 1.0
+_RUNS_MAX: Final = 3
+_GONE: Final = frozenset({"TERMINATING", "TERMINATED"})
+_CAPACITY_CODES: Final = frozenset({"InsufficientCapacityException", "ServiceQuotaExceededException", "ThrottlingException"})
+
+
+@dataclass(frozen=True, slots=True)
+class MicrovmSettings:
+    """Which images there are and how VMs are connected, from ``MOORAGE_MICROVM_*``."""
+
+    images: Mapping[int, str]
+    """Name or ARN by GiB of memory: a VM's size is its image's."""
+    egress_connector: str
+    """A network connector into isolated subnets. AWS's default is the public internet, so there is none here."""
+
+    @classmethod
+    def from_settings(cls, values: Mapping[str, str]) -> Self:
+        """Read ``image_1g`` ... and ``egress_connector``; raises :class:`SettingsError`."""
+        images = {gib: values[f"image_{tier}"] for tier, gib in limits.MEMORY_LIMITS.items() if f"image_{tier}" in values}
+        if not images or "egress_connector" not in values:
+            raise SettingsError("MOORAGE_MICROVM_IMAGE_1G (or another tier) and MOORAGE_MICROVM_EGRESS_CONNECTOR must be set.")
+        return cls(images, values["egress_connector"])
+
+
+class LambdaMicrovmProvisioner:
+    def __init__(self, client: Any, settings: MicrovmSettings, executor: Executor) -> None:
+        """``client`` is boto3's ``lambda-microvms``."""
+        self._client = client
+        self._settings = settings
+        self._executor = executor
+
+    async def start(self, spec: SandboxSpec) -> Handle:
+        """Idempotent by the client token, which names container and incarnation. A VM that sleeps is woken."""
+        vm = await self._run(spec)
+        if vm["state"] == "SUSPENDED":
+            await self._call("resume_microvm", microvmIdentifier=vm["microvmId"])
+        if vm["state"] != "RUNNING":
+            raise SandboxStarting(_POLL_SECONDS)
+        return Handle(_url(vm["endpoint"]), spec.token, vm["microvmId"])
+
+    async def stop(self, sandbox_id: str) -> None:
+        try:
+            await self._call("terminate_microvm", microvmIdentifier=sandbox_id)
+        except ClientError as error:
+            if error.response["Error"]["Code"] != "ResourceNotFoundException":
+                raise
+
+    async def describe(self, sandbox_id: str) -> SandboxStatus:
+        try:
+            vm = await self._call("get_microvm", microvmIdentifier=sandbox_id)
+        except ClientError as error:
+            if error.response["Error"]["Code"] == "ResourceNotFoundException":
+                return SandboxStatus.STOPPED
+            raise
+        if vm["state"] in _GONE:
+            return SandboxStatus.STOPPED
+        # A sleeping VM wakes at the next request: to the caller it runs.
+        return SandboxStatus.STARTING if vm["state"] == "PENDING" else SandboxStatus.RUNNING
+
+    async def proxy_token(self, sandbox_id: str) -> str:
+        """A token for the VM's endpoint and the exec server's port, good for an hour."""
+        answer = await self._call(
+            "create_microvm_auth_token",
+            microvmIdentifier=sandbox_id,
+            expirationInMinutes=TOKEN_MINUTES,
+            allowedPorts=[{"port": EXEC_PORT}],
+        )
+        token: str = answer["authToken"]["X-aws-proxy-auth"]
+        return token
+
+    async def _run(self, spec: SandboxSpec) -> dict[str, Any]:
+        request = self._request(spec)
+        name = f"{spec.container_id}/{hashlib.sha256(spec.token.encode()).hexdigest()}"
+        for number in range(_RUNS_MAX):
+            token = hashlib.sha256(f"{name}/{number}".encode()).hexdigest()
+            try:
+                started = await self._call("run_microvm", clientToken=token, **request)
+            except ClientError as error:
+                raise _refusal(error.response["Error"]["Code"]) from error
+            # A repeated call may be answered with what was true at the first one.
+            vm: dict[str, Any] = await self._call("get_microvm", microvmIdentifier=started["microvmId"])
+            if vm["state"] not in _GONE:
+                return vm
+        raise SandboxError(f"The container's sandbox ended while it started: {vm.get('stateReason', 'no reason given')}.")
+
+    def _request(self, spec: SandboxSpec) -> dict[str, Any]:
+        image = self._settings.images.get(spec.memory_gib)
+        if image is None:
+            raise SandboxError(f"This deployment has no sandboxes of {spec.memory_gib} GiB.")
+        if spec.egress is not None:
+            raise SandboxError("Network policies need provisioner 'fargate': MicroVMs have no egress proxy here.")
+        payload = json.dumps(_server_config(spec), separators=(",", ":"))
+        if len(payload) > HOOK_PAYLOAD_BYTES_MAX:
+            raise SandboxError("The container's variables are too long: a MicroVM takes 4,096 bytes of configuration.")
+        return {
+            "imageIdentifier": image,
+            "egressNetworkConnectors": [self._settings.egress_connector],
+            "idlePolicy": {
+                "maxIdleDurationSeconds": IDLE_SECONDS,
+                "suspendedDurationSeconds": limits.CONTAINER_IDLE_MINUTES_DEFAULT * 60,
+                "autoResumeEnabled": True,
+            },
+            "maximumDurationInSeconds": LIFE_SECONDS,
+            "logging": {"disabled": {}},
+            "runHookPayload": payload,
+        }
+
+    async def _call(self, operation: str, **request: Any) -> Any:
+        method = getattr(self._client, operation)
+        return await asyncio.get_running_loop().run_in_executor(self._executor, lambda: method(**request))
+
+
+class MicrovmAuth(httpx.Auth):
+    """What an HTTP client of one VM adds to each request: AWS's token and the port. The exec server's own token stays as it is."""
+
+    def __init__(self, provisioner: LambdaMicrovmProvisioner, sandbox_id: str, clock: Callable[[], float]) -> None:
+        self._provisioner = provisioner
+        self._sandbox_id = sandbox_id
+        self._clock = clock
+        self._token = ""
+        self._renewed_at = float("-inf")
+
+    async def async_auth_flow(self, request: httpx.Request) -> AsyncGenerator[httpx.Request, httpx.Response]:
+        if self._clock() - self._renewed_at > _TOKEN_RENEWED_SECONDS:
+            self._token, self._renewed_at = await self._provisioner.proxy_token(self._sandbox_id), self._clock()
+        request.headers["X-aws-proxy-auth"] = self._token
+        request.headers["X-aws-proxy-port"] = str(EXEC_PORT)
+        yield request
+
+
+def _server_config(spec: SandboxSpec) -> dict[str, Any]:
+    """The exec server's configuration; the image's run hook hands it on."""
+    return {
+        "token_sha256": hashlib.sha256(spec.token.encode()).hexdigest(),
+        "listen": f"tcp:0.0.0.0:{EXEC_PORT}",
+        "env": dict(spec.env),
+    }
+
+
+def _url(endpoint: str) -> str:
+    return endpoint if "://" in endpoint else f"https://{endpoint}"
+
+
+def _refusal(code: str) -> SandboxError:
+    if code in _CAPACITY_CODES:
+        return SandboxCapacity("AWS has no room for another sandbox now (the account's MicroVM quota; 'moorage doctor' shows it).")
+    return SandboxError("The container's sandbox could not be started.")

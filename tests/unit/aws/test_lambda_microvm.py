@@ -1,0 +1,186 @@
+"""The MicroVM provisioner against botocore's stubber, whose model is the contract: it was not yet run on AWS."""
+
+import hashlib
+import json
+from collections.abc import AsyncIterator, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from datetime import UTC, datetime
+from typing import Any
+
+import boto3
+import httpx
+import pytest
+from botocore.stub import Stubber
+from moorage.errors import SandboxCapacity, SandboxError, SandboxStarting
+from moorage.sandbox.lambda_microvm import LambdaMicrovmProvisioner, MicrovmAuth, MicrovmSettings
+from moorage.sandbox.provisioner import EgressSpec, Handle, SandboxSpec, SandboxStatus
+from moorage.settings import SettingsError
+
+TOKEN = "t" * 64
+TOKEN_SHA256 = hashlib.sha256(TOKEN.encode()).hexdigest()
+VM = "microvm-0123456789abcdef"
+IMAGE = "arn:aws:lambda:us-east-1:000000000000:microvm-image:moorage"
+CONNECTOR = "arn:aws:lambda:us-east-1:000000000000:network-connector:closed"
+SPEC = SandboxSpec("acme", "cntr_1", TOKEN, 1, {"KEY": "placeholder"})
+GET = {"microvmIdentifier": VM}
+
+
+def run(number: int = 0) -> dict[str, Any]:
+    return {
+        "clientToken": hashlib.sha256(f"cntr_1/{TOKEN_SHA256}/{number}".encode()).hexdigest(),
+        "imageIdentifier": IMAGE,
+        "egressNetworkConnectors": [CONNECTOR],
+        "idlePolicy": {"maxIdleDurationSeconds": 120, "suspendedDurationSeconds": 1200, "autoResumeEnabled": True},
+        "maximumDurationInSeconds": 28_800,
+        "logging": {"disabled": {}},
+        "runHookPayload": json.dumps(
+            {"token_sha256": TOKEN_SHA256, "listen": "tcp:0.0.0.0:8080", "env": {"KEY": "placeholder"}}, separators=(",", ":")
+        ),
+    }
+
+
+def vm(state: str, **more: Any) -> dict[str, Any]:
+    return {
+        "microvmId": VM,
+        "state": state,
+        "endpoint": "abc.microvm.example.com",
+        "imageArn": IMAGE,
+        "imageVersion": "1",
+        "maximumDurationInSeconds": 28_800,
+        "startedAt": datetime(2026, 1, 2, tzinfo=UTC),
+        **more,
+    }
+
+
+class Microvms:
+    def __init__(self, executor: ThreadPoolExecutor) -> None:
+        self.client: Any = boto3.client(
+            "lambda-microvms", region_name="us-east-1", aws_access_key_id="test", aws_secret_access_key="test"
+        )
+        self.stub = Stubber(self.client)
+        self.provisioner = LambdaMicrovmProvisioner(self.client, MicrovmSettings({1: IMAGE}, CONNECTOR), executor)
+
+    def runs(self, state: str, number: int = 0, **more: Any) -> None:
+        self.stub.add_response("run_microvm", vm("PENDING"), run(number))
+        self.stub.add_response("get_microvm", vm(state, **more), GET)
+
+
+@pytest.fixture(scope="module")
+def executor() -> Iterator[ThreadPoolExecutor]:
+    with ThreadPoolExecutor(1) as pool:
+        yield pool
+
+
+@pytest.fixture
+async def microvms(executor: ThreadPoolExecutor) -> AsyncIterator[Microvms]:
+    microvms = Microvms(executor)
+    with microvms.stub:
+        yield microvms
+        microvms.stub.assert_no_pending_responses()
+    microvms.client.close()
+
+
+async def test_a_vm_that_is_pending_counts_as_starting(microvms: Microvms) -> None:
+    microvms.runs("PENDING")
+    with pytest.raises(SandboxStarting):
+        await microvms.provisioner.start(SPEC)
+
+
+async def test_a_running_vm_is_reached_by_its_own_endpoint(microvms: Microvms) -> None:
+    microvms.runs("RUNNING")
+    assert await microvms.provisioner.start(SPEC) == Handle("https://abc.microvm.example.com", TOKEN, VM)
+
+
+async def test_a_sleeping_vm_is_woken(microvms: Microvms) -> None:
+    microvms.runs("SUSPENDED")
+    microvms.stub.add_response("resume_microvm", {}, GET)
+    with pytest.raises(SandboxStarting):
+        await microvms.provisioner.start(SPEC)
+
+
+async def test_a_vm_that_ended_makes_way_for_another(microvms: Microvms) -> None:
+    microvms.runs("TERMINATED")
+    microvms.runs("RUNNING", number=1)
+    assert (await microvms.provisioner.start(SPEC)).sandbox_id == VM
+
+
+async def test_a_container_whose_vms_keep_ending_is_broken(microvms: Microvms) -> None:
+    for number in range(3):
+        microvms.runs("TERMINATED", number=number, stateReason="HookFailed")
+    with pytest.raises(SandboxError, match="HookFailed"):
+        await microvms.provisioner.start(SPEC)
+
+
+@pytest.mark.parametrize("code", ["InsufficientCapacityException", "ServiceQuotaExceededException", "ThrottlingException"])
+async def test_want_of_room_is_a_matter_of_capacity(microvms: Microvms, code: str) -> None:
+    microvms.stub.add_client_error("run_microvm", code, "no", 429)
+    with pytest.raises(SandboxCapacity):
+        await microvms.provisioner.start(SPEC)
+
+
+@pytest.mark.parametrize(
+    ("spec", "message"),
+    [
+        pytest.param(SandboxSpec("acme", "cntr_1", TOKEN, 4), "no sandboxes of 4 GiB", id="a size without an image"),
+        pytest.param(SandboxSpec("acme", "cntr_1", TOKEN, 1, {"A": "x" * 4096}), "4,096 bytes", id="too many variables"),
+        pytest.param(SandboxSpec("acme", "cntr_1", TOKEN, 1, {}, EgressSpec("http://p:1", "u", "p")), "fargate", id="a network"),
+    ],
+)
+async def test_a_start_is_refused_without_a_call_for(microvms: Microvms, spec: SandboxSpec, message: str) -> None:
+    with pytest.raises(SandboxError, match=message):
+        await microvms.provisioner.start(spec)
+
+
+@pytest.mark.parametrize(
+    ("state", "status"),
+    [
+        ("PENDING", SandboxStatus.STARTING),
+        ("RUNNING", SandboxStatus.RUNNING),
+        ("SUSPENDED", SandboxStatus.RUNNING),
+        ("TERMINATING", SandboxStatus.STOPPED),
+        ("TERMINATED", SandboxStatus.STOPPED),
+    ],
+)
+async def test_a_vm_is_described_as(microvms: Microvms, state: str, status: SandboxStatus) -> None:
+    microvms.stub.add_response("get_microvm", vm(state), GET)
+    assert await microvms.provisioner.describe(VM) == status
+
+
+async def test_a_vm_that_is_not_there_is_stopped_already(microvms: Microvms) -> None:
+    microvms.stub.add_client_error("get_microvm", "ResourceNotFoundException", "no", 404)
+    microvms.stub.add_client_error("terminate_microvm", "ResourceNotFoundException", "no", 404)
+    assert await microvms.provisioner.describe(VM) == SandboxStatus.STOPPED
+    await microvms.provisioner.stop(VM)
+
+
+async def test_requests_bear_a_token_that_is_renewed_before_it_ends(microvms: Microvms) -> None:
+    for token in ("first", "second"):
+        microvms.stub.add_response(
+            "create_microvm_auth_token",
+            {"authToken": {"X-aws-proxy-auth": token}},
+            {"microvmIdentifier": VM, "expirationInMinutes": 60, "allowedPorts": [{"port": 8080}]},
+        )
+    seen: list[tuple[str, str, str]] = []
+    now = 0.0
+
+    def answer(request: httpx.Request) -> httpx.Response:
+        seen.append(tuple(request.headers[name] for name in ("x-aws-proxy-auth", "x-aws-proxy-port", "authorization")))  # type: ignore[arg-type]
+        return httpx.Response(200)
+
+    auth = MicrovmAuth(microvms.provisioner, VM, lambda: now)
+    headers = {"authorization": f"Bearer {TOKEN}"}
+    async with httpx.AsyncClient(transport=httpx.MockTransport(answer), auth=auth, headers=headers) as client:
+        for now in (0.0, 2_999.0, 3_001.0):  # noqa: B007 - the clock reads it
+            await client.get("https://abc.microvm.example.com/v1/health")
+    bearer = f"Bearer {TOKEN}"
+    assert seen == [("first", "8080", bearer), ("first", "8080", bearer), ("second", "8080", bearer)]
+
+
+def test_settings_refuse_a_vm_on_the_open_internet() -> None:
+    with pytest.raises(SettingsError, match="EGRESS_CONNECTOR"):
+        MicrovmSettings.from_settings({"image_1g": IMAGE})
+
+
+def test_settings_name_an_image_for_each_size() -> None:
+    values = {"image_1g": IMAGE, "egress_connector": CONNECTOR}
+    assert MicrovmSettings.from_settings(values) == MicrovmSettings({1: IMAGE}, CONNECTOR)
