@@ -1,6 +1,7 @@
 """The code interpreter: Python whose variables stay, in the container that the shell uses too."""
 
 import base64
+import json
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -8,6 +9,7 @@ from typing import Any
 import openai
 import pytest
 from openai import OpenAI
+from websockets.sync.client import connect
 
 from tests.processes import kill_all
 from tests.stack import SHELL, Stack, assert_well_formed, outputs, raw_events, say, script, shell
@@ -251,5 +253,12 @@ def test_an_operator_can_have_web_search_left_out(hasty: Stack, client: OpenAI) 
     answer = hasty.client().responses.with_raw_response.create(model="demo", input=script(say("ok")), tools=tools)
     assert "'web_search' was left out" in answer.headers["x-moorage-notice"]
     assert answer.parse().tools == []
+    frame = {"type": "response.create", "model": "demo", "input": script(say("ok")), "tools": tools}
+    with connect(
+        hasty.url.replace("http", "ws", 1) + "/responses", additional_headers={"authorization": f"Bearer {hasty.key}"}
+    ) as socket:
+        socket.send(json.dumps(frame))
+        created = json.loads(socket.recv(30))
+    assert (created["type"], created["response"]["tools"]) == ("response.created", [])
     with pytest.raises(openai.BadRequestError, match="does not search the web"):
         client.responses.create(model="demo", input="x", tools=tools)

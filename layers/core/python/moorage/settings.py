@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Literal, get_args
 
-from moorage.limits import CODE_SECONDS_MAX
+from moorage.limits import CODE_SECONDS_MAX, COMMAND_TIMEOUT_MS_MAX
 
 ProvisionerKind = Literal["launcher", "fargate", "docker", "lambda_microvm"]
 
@@ -84,7 +84,7 @@ class Settings:
             provisioner=_provisioner(env.get("MOORAGE_PROVISIONER", "launcher")),
             launcher_socket=env.get("MOORAGE_LAUNCHER_SOCKET") or None,
             web_search=_web_search(env.get("MOORAGE_WEB_SEARCH", "refuse")),
-            code_seconds_max=_integer(env, "MOORAGE_CODE_SECONDS_MAX", CODE_SECONDS_MAX),
+            code_seconds_max=_code_seconds(env, "MOORAGE_CODE_SECONDS_MAX"),
             strict_expiry=env.get("MOORAGE_STRICT_EXPIRY", "false").lower() == "true",
             allowed_egress_domains=_words(env.get("MOORAGE_ALLOWED_EGRESS_DOMAINS", "")),
             egress_proxy=env.get("MOORAGE_EGRESS_PROXY") or None,
@@ -122,6 +122,13 @@ def _integer(env: Mapping[str, str], name: str, default: int) -> int:
         return int(env.get(name, default))
     except ValueError as error:
         raise SettingsError(f"{name} must be a whole number, not '{env[name]}'.") from error
+
+
+def _code_seconds(env: Mapping[str, str], name: str) -> int:
+    seconds, most = _integer(env, name, CODE_SECONDS_MAX), COMMAND_TIMEOUT_MS_MAX // 1000
+    if not 0 < seconds <= most:
+        raise SettingsError(f"{name} takes 1 to {most} seconds, not '{seconds}'.")
+    return seconds
 
 
 def _ports(env: Mapping[str, str], name: str) -> tuple[int, ...]:

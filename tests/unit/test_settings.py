@@ -1,0 +1,39 @@
+"""What the operator may set, and what a wrong setting says."""
+
+from typing import Any
+
+import pytest
+from moorage.settings import Settings, SettingsError
+
+REQUIRED = {"MOORAGE_TABLE": "t", "MOORAGE_BUCKET": "b"}
+
+
+def settings(**environment: str) -> Settings:
+    return Settings.from_environment(REQUIRED | environment)
+
+
+TAKEN: dict[str, tuple[dict[str, str], str, Any]] = {
+    "web search is refused unless told otherwise": ({}, "web_search", "refuse"),
+    "web search can be left out": ({"MOORAGE_WEB_SEARCH": "ignore"}, "web_search", "ignore"),
+    "code may run for two minutes": ({}, "code_seconds_max", 120),
+    "code may run for as long as the operator says": ({"MOORAGE_CODE_SECONDS_MAX": "600"}, "code_seconds_max", 600),
+}
+
+
+@pytest.mark.parametrize(("environment", "name", "value"), TAKEN.values(), ids=TAKEN.keys())
+def test_a_setting_is_taken(environment: dict[str, str], name: str, value: Any) -> None:
+    assert getattr(settings(**environment), name) == value
+
+
+WRONG = {
+    "another word for web search": ("MOORAGE_WEB_SEARCH", "maybe"),
+    "no time for code": ("MOORAGE_CODE_SECONDS_MAX", "0"),
+    "days for code": ("MOORAGE_CODE_SECONDS_MAX", "100000"),
+    "time in words": ("MOORAGE_CODE_SECONDS_MAX", "two minutes"),
+}
+
+
+@pytest.mark.parametrize(("name", "value"), WRONG.values(), ids=WRONG.keys())
+def test_a_wrong_setting_is_named(name: str, value: str) -> None:
+    with pytest.raises(SettingsError, match=name):
+        settings(**{name: value})
