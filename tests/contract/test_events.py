@@ -30,7 +30,7 @@ NEVER_SENT = {
         + [f"response.mcp_list_tools.{word}" for word in ("in_progress", "completed", "failed")],
         _NO_TOOL,
     ),
-    "response.compaction.compacting": "compaction is refused in this version",
+    "response.compaction.compacting": "a sign of life without content; the summary is one short request",
 }
 """Events of the SDK that this service never sends, each with its reason."""
 

@@ -1,4 +1,4 @@
-"""``POST /v1/responses/compact``: a shorter input, and what the model knows from it."""
+"""Compaction in its three forms: a request of its own, a trigger, and a threshold."""
 
 from typing import Any
 
@@ -6,7 +6,10 @@ import openai
 import pytest
 from openai import OpenAI
 
-from tests.stack import Stack, say, script
+from tests.stack import SHELL, Stack, assert_well_formed, raw_events, say, script, shell
+
+LONG: Any = [{"role": "assistant", "content": "word " * 1_000}] * 4
+"""5,000 tokens by the estimate."""
 
 NOTES: Any = script(say("The launch is on Tuesday."))
 
@@ -61,3 +64,70 @@ def test_a_bad_request_is_refused(stack: Stack, what: str, body: dict[str, Any],
     with stack.http() as http:
         answer = http.post("/responses/compact", json=body)
     assert (answer.status_code, answer.json()["error"]["param"]) == (400, param), what
+
+
+def test_a_trigger_is_answered_with_one_item_that_carries_the_conversation(stack: Stack, client: OpenAI) -> None:
+    history: list[Any] = [{"role": "user", "content": NOTES}, {"role": "assistant", "content": "word " * 2_000}]
+    body = {"model": "demo", "input": [*history, {"type": "compaction_trigger"}], "stream": True, "store": False}
+    with stack.http() as http, http.stream("POST", "/responses", json=body) as answer:
+        events = raw_events(answer.iter_lines())
+    assert_well_formed(events)
+    (item,) = events[-1]["response"]["output"]
+    assert (item["type"], set(item)) == ("compaction", {"id", "type", "encrypted_content"})
+    followed = client.responses.create(model="demo", input=[item, {"role": "user", "content": "go on"}])
+    assert followed.usage is not None
+    assert followed.usage.input_tokens < 200
+
+
+def test_a_chain_goes_on_from_a_trigger_without_what_it_stands_for(client: OpenAI) -> None:
+    first = client.responses.create(model="demo", input=[{"role": "user", "content": "hello"}, *LONG])
+    trigger: Any = [{"type": "compaction_trigger"}]
+    second = client.responses.create(model="demo", input=trigger, previous_response_id=first.id)
+    assert [item.type for item in second.output] == ["compaction"]
+    third = client.responses.create(model="demo", input="go on", previous_response_id=second.id)
+    assert third.usage is not None
+    assert third.usage.input_tokens < 1_000
+    listed = client.responses.input_items.list(third.id)
+    assert len(listed.data) == 1
+
+
+def test_a_prompt_over_the_threshold_is_compacted_and_the_response_goes_on(stack: Stack, client: OpenAI) -> None:
+    first = client.responses.create(model="demo", input=[{"role": "user", "content": "hello"}, *LONG])
+    body = {
+        "model": "demo",
+        "input": script(say("still here")),
+        "previous_response_id": first.id,
+        "context_management": [{"type": "compaction", "compact_threshold": 4_000}],
+        "stream": True,
+    }
+    with stack.http() as http, http.stream("POST", "/responses", json=body) as answer:
+        events = raw_events(answer.iter_lines())
+    assert_well_formed(events)
+    final = events[-1]["response"]
+    assert [item["type"] for item in final["output"]] == ["compaction", "message"]
+    assert final["output"][1]["content"][0]["text"] == "still here"
+    count = client.responses.input_tokens.count(model="demo", input="more", previous_response_id=final["id"])
+    assert count.input_tokens < 3_000
+
+
+def test_under_the_threshold_nothing_happens(client: OpenAI) -> None:
+    context: Any = [{"type": "compaction", "compact_threshold": 100_000}]
+    made = client.responses.create(
+        model="demo",
+        input=script(shell("echo one"), say("done")),
+        tools=[SHELL],  # type: ignore[list-item]
+        context_management=context,
+    )
+    assert [item.type for item in made.output] == ["shell_call", "shell_call_output", "message"]
+
+
+def test_a_loop_that_grows_over_the_threshold_is_compacted_between_its_steps(client: OpenAI) -> None:
+    made = client.responses.create(
+        model="demo",
+        input=script({"say": "Counting.", **shell("seq 3000")}, say("done")),
+        tools=[SHELL],  # type: ignore[list-item]
+        context_management=[{"type": "compaction", "compact_threshold": 2_000}],
+        max_tool_calls=1,
+    )
+    assert [item.type for item in made.output][:4] == ["message", "shell_call", "shell_call_output", "compaction"]
+    assert (made.status, made.output[-1].type) == ("completed", "message")

@@ -94,6 +94,9 @@ INLINE_BATCH_SECONDS_MAX: Final = 5.0
 ITEM_INLINE_BYTES_MAX: Final = 300 * KIB
 """A record's body up to here stays in DynamoDB (whose limit is 400 KB an item); larger ones go to S3 with a pointer."""
 
+INLINE_RECORD_SECONDS: Final = 0.02
+"""A foreground response's record is written when its first output comes, or after this time."""
+
 INLINE_STALE_SECONDS: Final = 60
 """A foreground response whose API process has given no sign of life for this long has lost it."""
 
@@ -119,6 +122,10 @@ RETENTION_SECONDS: Final = 30 * 24 * 3600
 # --- Model upstreams ---------------------------------------------------------------------------------------------------------
 
 UPSTREAM_CONNECT_SECONDS: Final = 10
+UPSTREAM_IDLE_CONNECTIONS_MAX: Final = 8
+"""Connections to model upstreams that are kept open for the next request. The pool looks at each of them at every request. How many are
+in use at once is bounded by the responses that are running."""
+
 UPSTREAM_IDLE_SECONDS: Final = 300
 """No byte from the upstream for this long is a hang. Reasoning models may think for minutes without a word."""
 
@@ -348,6 +355,12 @@ TRUNCATION_EXCESS: Final = 1.25
 
 COMPACTION_KEPT_TOKENS: Final = 20_000
 """The user's latest messages that stay as they are beside the summary, by estimate."""
+
+COMPACTION_WINDOW_SHARE: Final = 0.8
+"""Of the model's window: the threshold of ``context_management`` entries that name none."""
+
+COMPACT_THRESHOLD_TOKENS_MIN: Final = 1_000
+"""OpenAPI: ``ContextManagementParam.compact_threshold.minimum``."""
 
 # --- WebSocket ---------------------------------------------------------------------------------------------------------------
 

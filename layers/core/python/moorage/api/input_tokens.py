@@ -5,7 +5,7 @@ from starlette.responses import Response
 
 from moorage.api.answers import JsonResponse
 from moorage.api.bodies import read_body
-from moorage.loop.compact import check_readable, opener
+from moorage.loop.compact import check_readable, opener, visible
 from moorage.loop.create import ancestors, resolve_references
 from moorage.loop.model_step import chain_items
 from moorage.model.base import ModelRequest
@@ -37,7 +37,7 @@ async def input_tokens(runtime: Runtime, tenant_id: str, wanted: CountRequest) -
     native_tools = runtime.catalog.provider(entry, runtime.http).native_tools
     check_readable(runtime, tenant_id, items, native_tools)
     await admit_inputs(runtime, tenant_id, items)
-    resolved = await resolve_inputs(runtime, tenant_id, [*earlier, *items])
+    resolved = await resolve_inputs(runtime, tenant_id, visible([*earlier, *items]))
     lowered = lower(tuple(resolved), wanted.tools, wanted.tool_choice, native_tools, compaction_text=opener(runtime, tenant_id))
     prompt = ModelRequest(model=entry.upstream_model, items=lowered.items, instructions=wanted.instructions, tools=lowered.tools)
     schema = ((wanted.text or {}).get("format") or {}).get("schema")

@@ -1,5 +1,9 @@
 """Compaction: a long conversation becomes its user's messages and a summary that carries its state.
 
+It is asked for in three ways: by ``POST /v1/responses/compact``, by a ``compaction_trigger`` as the last input item, and by
+``context_management`` when the prompt has grown beyond a threshold. What a ``compaction`` item stands for stays stored, but models
+do not see it any more (:func:`visible`).
+
 The summary is written by the model itself, from a transcript: as plain text it is understood by every provider, also by those that
 refuse calls of tools which are not offered. It is sealed (``store/sealed.py``), so that clients pass it on as it is; the next
 request's model reads it as a message.
@@ -13,9 +17,11 @@ import orjson
 
 from moorage import ids, limits
 from moorage.errors import UpstreamError, invalid_encrypted_content
+from moorage.loop.truncate import stays
 from moorage.model.base import Item, ModelRequest, TextDelta, UsageReported
-from moorage.model.tokens import estimate_item
+from moorage.model.tokens import estimate_frame, estimate_item, estimate_items
 from moorage.runtime import Runtime
+from moorage.store.responses import StoredResponse
 from moorage.wire.responses import Usage
 
 INSTRUCTIONS: Final = (
@@ -47,10 +53,69 @@ def check_readable(runtime: Runtime, tenant_id: str, items: Sequence[Item], nati
             raise invalid_encrypted_content(f"input[{index}].encrypted_content")
 
 
+def visible(items: Sequence[Item]) -> list[Item]:
+    """What a model sees of a conversation: of what came before its last compaction, only the user's latest messages and what the
+    developer said."""
+    last = max((index for index, item in enumerate(items) if item["type"] == "compaction"), default=None)
+    if last is None:
+        return list(items)
+    kept = {id(item) for item in _latest_of_user(items[:last])}
+    return [item for item in items[:last] if id(item) in kept or stays(item)] + list(items[last:])
+
+
+def is_triggered(stored: StoredResponse) -> bool:
+    """Whether the request asks for a compaction and nothing else."""
+    return bool(stored.input_items) and stored.input_items[-1]["type"] == "compaction_trigger"
+
+
+async def in_response(runtime: Runtime, stored: StoredResponse, items: Sequence[Item]) -> tuple[Item, Usage] | None:
+    """The ``compaction`` item that belongs into a running response before its model is asked, if one does.
+
+    Raises :class:`UpstreamError` only when it was triggered: where it is a precaution, the model is asked anyway.
+    """
+    request = stored.request
+    if is_triggered(stored):
+        if items[-1]["type"] == "compaction":
+            return None  # An earlier run of this step has made it.
+    elif not _is_due(request, items):
+        return None
+    try:
+        summary, usage = await _summary(runtime, stored.tenant_id, request["model"], visible(items), request.get("instructions"))
+    except UpstreamError:
+        if is_triggered(stored):
+            raise
+        return None
+    return _item(runtime, stored.tenant_id, stored.response_id, summary), usage
+
+
+def _is_due(request: dict[str, Any], items: Sequence[Item]) -> bool:
+    """Over the threshold, and with enough after the last compaction to be worth another."""
+    threshold = request.get("compact_threshold")
+    if threshold is None:
+        return False
+    last = max((index for index, item in enumerate(items) if item["type"] == "compaction"), default=-1)
+    fresh = [item for item in items[last + 1 :] if not stays(item) and item.get("role") != "user"]
+    if not fresh or (last >= 0 and estimate_items(fresh) * 4 < threshold):
+        return False
+    frame = estimate_frame(request.get("instructions"), request["tools"])
+    return bool(frame + estimate_items(visible(items)) > threshold)
+
+
 async def compact(
     runtime: Runtime, tenant_id: str, model: str | None, items: Sequence[Item], instructions: str | None
 ) -> tuple[str, list[Item], Usage]:
     """The new response's id, its output items, and what the summary cost. Raises :class:`UpstreamError`."""
+    summary, usage = await _summary(runtime, tenant_id, model, visible(items), instructions)
+    response_id = ids.new_response_id()
+    kept = [
+        item | {"id": ids.new_item_id("msg", response_id), "status": "completed"} for item in _latest_of_user(items)
+    ]
+    return response_id, [*kept, _item(runtime, tenant_id, response_id, summary)], usage
+
+
+async def _summary(
+    runtime: Runtime, tenant_id: str, model: str | None, items: Sequence[Item], instructions: str | None
+) -> tuple[str, Usage]:
     entry = runtime.catalog.resolve(model)
     provider = runtime.catalog.provider(entry, runtime.http)
     told = transcript(items, opener(runtime, tenant_id), tokens_max=entry.context_window_tokens // 2)
@@ -70,13 +135,15 @@ async def compact(
                     pass
     if not summary.strip():
         raise UpstreamError("The model wrote no summary of the conversation.", is_retryable=False)
-    response_id = ids.new_response_id()
+    return summary, usage
+
+
+def _item(runtime: Runtime, tenant_id: str, response_id: str, summary: str) -> Item:
     sealed = runtime.sealer.seal(tenant_id, summary)
-    item = {"id": ids.new_item_id("cmp", response_id), "type": "compaction", "encrypted_content": sealed}
-    return response_id, [*_kept(items, response_id), item], usage
+    return {"id": ids.new_item_id("cmp", response_id), "type": "compaction", "encrypted_content": sealed}
 
 
-def _kept(items: Sequence[Item], response_id: str) -> list[Item]:
+def _latest_of_user(items: Sequence[Item]) -> list[Item]:
     """The user's latest messages, in their own words."""
     kept: list[Item] = []
     room = limits.COMPACTION_KEPT_TOKENS
@@ -84,7 +151,7 @@ def _kept(items: Sequence[Item], response_id: str) -> list[Item]:
         room -= estimate_item(item)
         if room < 0:
             break
-        kept.append(item | {"id": ids.new_item_id("msg", response_id), "status": "completed"})
+        kept.append(item)
     return kept[::-1]
 
 
@@ -105,7 +172,7 @@ def _line(item: Item, compaction_text: Callable[[Item], str | None]) -> str:
         return f"{item['role']}: " + "\n".join(texts)
     if item["type"] == "compaction":
         return compaction_text(item) or ""
-    if item["type"] in ("additional_tools", "tool_search_output"):
+    if item["type"] in ("additional_tools", "tool_search_output", "compaction_trigger"):
         return ""
     return f"{item['type']}: " + orjson.dumps(_readable(item)).decode()
 

@@ -8,7 +8,7 @@ import asyncio
 import logging
 from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
 from moorage import ids, limits
@@ -65,7 +65,7 @@ async def prepare(
         response_id=response_id,
         tenant_id=tenant_id,
         created_at=int(runtime.clock()),
-        request=_for_the_loop(request),
+        request=_for_the_loop(request, entry.context_window_tokens),
         echo=echo(request, container_id),
         input_items=[*(recent or ()), *input_items],
         ancestors=_links(snapshots),
@@ -81,7 +81,15 @@ async def prepare(
     return Prepared(stored, chain if recent is None else [], request.stream)
 
 
-def _for_the_loop(request: CreateRequest) -> dict[str, Any]:
+def _compact_threshold(request: CreateRequest, window_tokens: int) -> int | None:
+    """Tokens beyond which the conversation is compacted; None for never."""
+    if not request.context_management:
+        return None
+    fallback = round(window_tokens * limits.COMPACTION_WINDOW_SHARE)
+    return min(entry.get("compact_threshold") or fallback for entry in request.context_management)
+
+
+def _for_the_loop(request: CreateRequest, window_tokens: int) -> dict[str, Any]:
     """The parameters that model steps need. ``request.tools`` holds no secrets."""
     extra = {
         "service_tier": request.service_tier,
@@ -106,6 +114,7 @@ def _for_the_loop(request: CreateRequest) -> dict[str, Any]:
         "prompt_cache_key": request.prompt_cache_key,
         "include": list(request.include),
         "truncation": request.truncation,
+        "compact_threshold": _compact_threshold(request, window_tokens),
         "extra": {key: value for key, value in extra.items() if value is not None},
     }
 
@@ -264,14 +273,15 @@ class Inline:
     """Gets every event, numbered, at once."""
     is_handed_over: bool = False
     _meta: asyncio.Task[None] | None = None
+    _has_output: asyncio.Event = field(default_factory=asyncio.Event)
 
     async def run(self) -> None:
         """Returns when the response has ended or the state machine has taken over (``is_handed_over``)."""
         stored = self.prepared.stored
         log = self.runtime.responses.log_of(stored)
         if stored.is_stored:
-            self._meta = asyncio.create_task(self.runtime.responses.create(stored))
-        sink = InlineSink(log if stored.is_stored else None, self.listener, self._meta)
+            self._meta = asyncio.create_task(self._record())
+        sink = InlineSink(log if stored.is_stored else None, self._hear, self._meta)
         sandbox = start_sandbox(self.runtime, stored)
         pulse = asyncio.create_task(self._pulse(sink))
         try:
@@ -290,6 +300,18 @@ class Inline:
                 self.runtime.keep(sandbox)
             with suppress(asyncio.CancelledError, MoorageError):
                 await pulse
+
+    def _hear(self, event: Event) -> None:
+        if event["type"] == "response.output_item.added":
+            self._has_output.set()
+        self.listener(event)
+
+    async def _record(self) -> None:
+        """Write the record as soon as the model speaks or hesitates: before that, the request to it has the processor to itself."""
+        with suppress(TimeoutError):
+            async with asyncio.timeout(limits.INLINE_RECORD_SECONDS):
+                await self._has_output.wait()
+        await self.runtime.responses.create(self.prepared.stored)
 
     async def _fail(self, sink: InlineSink, error: Exception) -> None:
         """End the response as ``failed``. What is stored is ended in the log, where the client goes on reading; what is not, here."""

@@ -15,9 +15,8 @@ from typing import Any, Final
 
 from moorage import ids, limits
 from moorage.errors import ApiError, Superseded, UpstreamError
-from moorage.loop import attempts, context, decide, finish, truncate
+from moorage.loop import attempts, compact, context, decide, finish, truncate
 from moorage.loop.assemble import Assembler
-from moorage.loop.compact import opener
 from moorage.loop.fold import Folded, fold
 from moorage.loop.sinks import LogSink, Sink
 from moorage.loop.state import Call, LoopState, Next, Outcome
@@ -256,6 +255,20 @@ async def ask(
     items: dict[int, Item] = dict(made or {})
     usage, next_index = position.usage, position.next_index
     repairs: list[Item] = []
+    try:
+        shortened = await compact.in_response(
+            runtime, stored, [*older, *stored.input_items, *context.own_items(done | items)]
+        )
+    except UpstreamError as unsummarised:
+        return await _refused(runtime, stored, sink, position, unsummarised, items)
+    if shortened is not None:
+        hand = _HandOver(stored, sink, next_index, {}, items)
+        hand.whole(shortened[0])
+        next_index, usage = hand.next_index, usage + shortened[1]
+    if compact.is_triggered(stored):
+        outcome = Outcome(Next.DONE, next_index, usage=usage, calls_made=position.calls_made)
+        await conclude(runtime, stored, sink, outcome, done | items)
+        return outcome, items
     for tries_left in reversed(range(limits.STEP_ATTEMPTS_MAX)):
         finished, misfits = None, dict[int, str]()
         if items and not repairs:
@@ -264,7 +277,7 @@ async def ask(
             )
             if decision.next is not Next.MODEL or decision.refused:
                 break
-        before = [*older, *stored.input_items, *context.own_items(done | items), *repairs]
+        before = compact.visible([*older, *stored.input_items, *context.own_items(done | items), *repairs])
         turn = _Turn(runtime, stored, replace(position, next_index=next_index, usage=usage), sink)
         assembler, error = await turn.run(before, cancelled)
         repair = await turn.repair(assembler, before) if tries_left and not repairs else []
@@ -359,7 +372,7 @@ class _Turn:
             tuple(request["tools"]),
             choice,
             provider.native_tools,
-            compaction_text=opener(self.runtime, self.stored.tenant_id),
+            compaction_text=compact.opener(self.runtime, self.stored.tenant_id),
         )
         model_request = ModelRequest(
             model=entry.upstream_model,
@@ -499,12 +512,12 @@ class _HandOver:
                 continue
             outcome = {"stdout": "", "stderr": said, "outcome": {"type": "exit", "exit_code": 1}}
             output = self._output(item, [outcome for _ in item["action"]["commands"]])
-            self._whole(output)
+            self.whole(output)
 
     def correct(self, misfits: dict[int, str]) -> None:
         """Calls that did not fit their tool get an output that says what would: the model calls again, the client sees no call."""
         for index in sorted(misfits):
-            self._whole(
+            self.whole(
                 {
                     "id": ids.new_item_id("fco", self.stored.response_id),
                     "type": "function_call_output",
@@ -531,7 +544,8 @@ class _HandOver:
         self.sink.emit({"type": "response.output_item.added", "output_index": index, "item": added})
         return index
 
-    def _whole(self, item: Item) -> None:
+    def whole(self, item: Item) -> None:
+        """Add an item that is complete from the start."""
         index = self._open(item)
         self.items[index] = item
         self._done(index)

@@ -36,14 +36,15 @@ def fit(items: Sequence[Item], *, frame_tokens: int, window_tokens: int, output_
     if total <= room:
         return list(items)
     for cut in _cuts(items):
-        left = [item for item in items[:cut] if _stays(item)]
+        left = [item for item in items[:cut] if stays(item)]
         shortened = frame_tokens + sum(map(estimate_item, left)) + sum(costs[cut:])
         if shortened <= room:
             return [*left, *items[cut:]]
     raise context_length_exceeded(window_tokens, total)
 
 
-def _stays(item: Item) -> bool:
+def stays(item: Item) -> bool:
+    """What is never left out, however old it is."""
     return item["type"] in ("additional_tools", "compaction") or item.get("role") in ("system", "developer")
 
 

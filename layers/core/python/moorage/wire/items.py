@@ -33,11 +33,9 @@ from moorage.wire.tools import ITEM_TOOL, LOCAL_ENVIRONMENT, PROGRAMMATIC_REASON
 
 Item = dict[str, Any]
 
-COMPACTION_REASON: Final = "There is no compaction inside a response in this version: use POST /v1/responses/compact first."
 _NOT_HOSTED: Final = "This deployment does not have the tool that made this item: leave the item out."
 
 REFUSED_ITEMS: Final[dict[str, tuple[str, str]]] = {
-    "compaction_trigger": ("unsupported_parameter", COMPACTION_REASON),
     "configuration_update": (
         "unsupported_parameter",
         "Configuration updates are not available in this version: send 'reasoning' and 'text' with every request.",
@@ -74,6 +72,7 @@ ID_PREFIXES: Final = {
     "tool_search_output": "tso",
     "additional_tools": "at",
     "compaction": "cmp",
+    "compaction_trigger": "cmpt",
 }
 
 # --- Content parts --------------------------------------------------------------------------------------------------------
@@ -506,6 +505,7 @@ SHAPES: Final[dict[str, Validator]] = {
     "custom_tool_call_output": _CUSTOM_CALL_OUTPUT,
     "reasoning": _REASONING,
     "compaction": _COMPACTION,
+    "compaction_trigger": Shape({"type": constant("compaction_trigger")}, _COMMON),
     "shell_call": _SHELL_CALL,
     "shell_call_output": _SHELL_CALL_OUTPUT,
     "code_interpreter_call": _CODE_INTERPRETER_CALL,

@@ -82,6 +82,8 @@ class CreateRequest:
     text: dict[str, Any] | None = None
     reasoning: dict[str, Any] | None = None
     truncation: Literal["auto", "disabled"] = "disabled"
+    context_management: tuple[dict[str, Any], ...] = ()
+    """Compaction entries, each with ``compact_threshold`` in tokens or without."""
     metadata: dict[str, str] = field(default_factory=dict)
     prompt_cache_key: str | None = None
     prompt_cache_options: dict[str, Any] | None = None
@@ -256,6 +258,7 @@ def _create(fields: dict[str, Any], web_search: WebSearchMode) -> CreateRequest:
             **_without(fields, *_REWRITTEN),
             "input_items": items,
             "conversation_id": fields.get("conversation"),
+            "context_management": tuple(fields.get("context_management", ())),
             "include": tuple(dict.fromkeys(fields.get("include", ()))),
             "include_obfuscation": fields.get("stream_options", {}).get("include_obfuscation", True),
             "tools": tuple(tool_shapes.redacted(tools)),
@@ -265,7 +268,7 @@ def _create(fields: dict[str, Any], web_search: WebSearchMode) -> CreateRequest:
     )
 
 
-_REWRITTEN: Final = ("input", "conversation", "include", "stream_options", "tools", "client_metadata")
+_REWRITTEN: Final = ("input", "conversation", "context_management", "include", "stream_options", "tools", "client_metadata")
 
 
 def _item_without_web_search(item: Item, index: int, is_ignored: bool, notices: list[str]) -> Item:
@@ -307,6 +310,9 @@ def _check_together(fields: dict[str, Any], tools: list[Tool], items: tuple[Item
         raise errors.unsupported_value("background", "true", "A background response must be stored: leave 'store' out.")
     if "stream_options" in fields and not fields.get("stream"):
         raise errors.invalid_value("stream_options", "it is only allowed together with 'stream': true.")
+    for index, item in enumerate(items[:-1]):
+        if item["type"] == "compaction_trigger":
+            raise errors.invalid_value(f"input[{index}].type", "a 'compaction_trigger' is the last item of its input.")
     _check_choice(fields.get("tool_choice", "auto"), tools, items, has_context)
 
 
@@ -482,7 +488,10 @@ CREATE: Final = Shape(
         "user": _identifier,
         "client_metadata": free_object,
         "image": dropped(_image),
-        "context_management": refused(item_shapes.COMPACTION_REASON),
+        "context_management": array(
+            Shape({"type": constant("compaction")}, {"compact_threshold": integer(minimum=limits.COMPACT_THRESHOLD_TOKENS_MIN)}),
+            items_min=1,
+        ),
         "prompt": refused("Prompt templates live at OpenAI: send their text as 'instructions' and 'input'."),
         "moderation": refused("Moderation is not available in this version: call your moderation service beside this one."),
         "access_programs": refused("Access programs exist at OpenAI only."),
