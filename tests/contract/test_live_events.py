@@ -68,6 +68,7 @@ STORIES: dict[str, dict[str, Any]] = {
         "text": {"verbosity": "low"},
         "store": False,
     },
+    "a compaction": {"input": [{"role": "user", "content": script(say("notes"))}, {"type": "compaction_trigger"}]},
     "a background response": {"input": script(say("later")), "background": True},
 }
 

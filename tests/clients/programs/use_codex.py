@@ -1,4 +1,5 @@
-"""Codex CLI: ``codex exec`` edits a file, over SSE and over WebSocket, with the tools of three of its model families."""
+"""Codex CLI: ``codex exec`` edits a file, over SSE and over WebSocket, with the tools of three of its model families, and has its
+conversation compacted."""
 
 import os
 import shutil
@@ -17,7 +18,7 @@ check_for_update_on_startup = false
 [analytics]
 enabled = false
 [model_providers.moorage]
-name = "moorage"
+name = "{name}"
 base_url = "{url}"
 env_key = "OPENAI_API_KEY"
 wire_api = "responses"
@@ -34,7 +35,7 @@ def edit(codex: str, folder: Path, model: str, words: str, *, websocket: bool) -
         path.mkdir()
     (work / "notes.txt").write_text("hello\n")
     with Relay(URL) as relay:
-        (home / "config.toml").write_text(CONFIG.format(url=relay.url, websocket=str(websocket).lower()))
+        (home / "config.toml").write_text(CONFIG.format(url=relay.url, name="moorage", websocket=str(websocket).lower()))
         command = [codex, "exec", "-m", model, "--skip-git-repo-check", "--dangerously-bypass-approvals-and-sandbox", words]
         done = subprocess.run(
             command,
@@ -53,6 +54,30 @@ def edit(codex: str, folder: Path, model: str, words: str, *, websocket: bool) -
         raise SystemExit(f"{where}: it asked {sorted(relay.requests)}")
 
 
+def compact(codex: str, folder: Path) -> None:
+    """Under the name "OpenAI" Codex asks the server to compact what has become too long."""
+    home, work = folder / "home", folder / "work"
+    for path in (home, work):
+        path.mkdir()
+    config = CONFIG.format(url=URL, name="OpenAI", websocket="false")
+    (home / "config.toml").write_text(f"model_auto_compact_token_limit = 5000\n{config}")
+    command = [codex, "exec", "-m", "gpt-5.5", "--skip-git-repo-check"]
+    for words in (["hello there"], ["resume", "--last", "and again"]):
+        done = subprocess.run(
+            [*command, *words],
+            cwd=work,
+            env=os.environ | {"CODEX_HOME": str(home)},
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            timeout=90,
+        )
+        if done.returncode:
+            raise SystemExit(f"exit {done.returncode}\n{done.stdout}\n{done.stderr}")
+    expect_in("context compacted", done.stdout + done.stderr)
+    expect_in("and again", done.stdout)
+
+
 def main() -> None:
     codex = sys.argv[1]
     root = Path(tempfile.mkdtemp(prefix="codex-", dir=os.environ.get("MOORAGE_CLIENTS_DIR")))
@@ -62,6 +87,8 @@ def main() -> None:
                 folder = root / f"{number}-{websocket}"
                 folder.mkdir()
                 edit(codex, folder, model, words, websocket=websocket)
+        (root / "compact").mkdir()
+        compact(codex, root / "compact")
     finally:
         shutil.rmtree(root, ignore_errors=True)
 
