@@ -2,7 +2,9 @@
 
 Counts are taken from a run: the synthesised stack is deployed onto the emulator, and every call of its functions to AWS passes a
 proxy that counts it. DynamoDB's units are computed from the items in those calls by DynamoDB's own rules. Times are assumptions,
-because an emulator's mean nothing: ``--model-seconds`` per model call, ``--command-seconds`` per command, 0.3 s per hop.
+because an emulator's mean nothing: ``--model-seconds`` per model call, ``--command-seconds`` per command, 0.3 s per hop. What those
+seconds would have added to the counts is added: a look for a cancellation every second, and the rounds in which a long command
+changes its Lambda.
 
 Prices are list prices of autumn 2026 without the free tier; model tokens are not counted.
 """
@@ -227,6 +229,17 @@ class Turn:
     def wall_seconds(self) -> float:
         return self.model_calls * (self.model_seconds + HOP_SECONDS) + self.commands * (self.command_seconds + HOP_SECONDS)
 
+    @property
+    def read_units(self) -> float:
+        """Counted, and one strongly consistent read per second of the assumed time (``CANCEL_POLL_SECONDS``)."""
+        waiting = self.wall_seconds if self.transitions else 0
+        return self.counts.read_units + waiting / limits.CANCEL_POLL_SECONDS
+
+    @property
+    def transitions_billed(self) -> int:
+        """Counted, and four per handover of a long command: Map, tool step, model step, choice."""
+        return self.transitions + 4 * int(self.command_seconds // limits.TOOL_STEP_SECONDS_MAX) * self.commands
+
     def dollars(self, prices: Prices, config: Config) -> dict[str, float]:
         model_gib, tool_gib = config.model_memory_mib / 1024, TOOL_MEMORY_MIB / 1024
         is_inline = self.transitions == 0
@@ -241,8 +254,8 @@ class Turn:
         return {
             "API Gateway": prices.api_request,
             "Lambda": gb_seconds * prices.lambda_gb_second + invocations * prices.lambda_request,
-            "Step Functions": self.transitions * prices.transition,
-            "DynamoDB": self.counts.write_units * prices.write_unit + self.counts.read_units * prices.read_unit,
+            "Step Functions": self.transitions_billed * prices.transition,
+            "DynamoDB": self.counts.write_units * prices.write_unit + self.read_units * prices.read_unit,
             "S3": self.counts.s3_puts * prices.s3_put + self.counts.s3_gets * prices.s3_get,
             "sandbox": sandbox_seconds * (vcpu * prices.fargate_vcpu_second + prices.fargate_gb_second),
         }
@@ -332,7 +345,7 @@ def main() -> None:
         print(f"\n{turn.name} ({'background' if turn.is_background else 'foreground'}, {turn.wall_seconds:.0f} s)")
         counts = turn.counts
         print(
-            f"  {turn.transitions} transitions, {counts.write_units:.0f} write units, {counts.read_units:.1f} read units, "
+            f"  {turn.transitions_billed} transitions, {counts.write_units:.0f} write units, {turn.read_units:.0f} read units, "
             f"{counts.s3_puts} S3 puts, {counts.s3_gets} S3 gets"
         )
         print(f"  calls: {', '.join(f'{name} {number}' for name, number in sorted(counts.calls.items()))}")
