@@ -120,6 +120,15 @@ def test_a_call_can_be_sent_back_as_input(client: OpenAI) -> None:
     assert client.responses.input_items.list(second.id, order="asc").data[0].outputs is None  # type: ignore[union-attr]
 
 
+def test_a_call_that_comes_back_without_its_outputs_gets_them_back_from_the_store(client: OpenAI) -> None:
+    first = ask(client, python("print('once')"), say("end"), include=[])
+    sent: Any = [item.model_dump() for item in first.output] + [{"role": "user", "content": "Go on."}]
+    assert sent[0]["outputs"] is None
+    second = client.responses.create(model="demo", input=sent, tools=[AUTO])
+    listed: Any = client.responses.input_items.list(second.id, order="asc", include=INCLUDED).data[0]
+    assert listed.outputs[0].logs == "once\n"
+
+
 def test_the_events_of_a_call_come_in_their_order(stack: Stack) -> None:
     body = {"model": "demo", "input": script(python("print(1)"), say("end")), "tools": [AUTO], "stream": True, "include": INCLUDED}
     with stack.http() as http, http.stream("POST", "/responses", json=body) as answer:

@@ -85,8 +85,12 @@ ITEMS: dict[str, tuple[Item, list[Item]]] = {
         [called("python", {"code": "print(1)"}, "ci_1"), answered("1\n[image]", "ci_1")],
     ),
     "a code interpreter call that printed nothing": (
-        {"type": "code_interpreter_call", "id": "ci_1", "call_id": "c", "code": "x = 1", "outputs": None},
+        {"type": "code_interpreter_call", "id": "ci_1", "call_id": "c", "code": "x = 1", "outputs": []},
         [called("python", {"code": "x = 1"}), answered("(no output)")],
+    ),
+    "a code interpreter call whose outputs a client has not sent back": (
+        {"type": "code_interpreter_call", "id": "ci_1", "call_id": "c", "code": "x = 1", "outputs": None},
+        [called("python", {"code": "x = 1"}), answered("(the output was not sent back)")],
     ),
     "a computer call": (
         {"type": "computer_call", "call_id": "c", "actions": [{"type": "screenshot"}], "pending_safety_checks": []},

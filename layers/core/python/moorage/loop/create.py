@@ -148,30 +148,48 @@ def _links(snapshots: list[Snapshot]) -> tuple[Ancestor, ...]:
 async def resolve_references(
     runtime: Runtime, tenant_id: str, items: tuple[Item, ...], chain: list[Item]
 ) -> list[Item]:
-    """Replace ``item_reference`` items by what they refer to: an item of the chain, or an output item of any stored response."""
+    """Replace ``item_reference`` items by what they refer to: an item of the chain, or an item of any stored response.
+
+    A code interpreter call that comes back without its outputs, because its client had not asked for them, gets them back: the
+    model has to read them again.
+    """
     known = {item["id"]: item for item in chain if "id" in item}
+    stored = await _stored_items(runtime, tenant_id, {item["id"] for item in items if _is_partial(item)} - known.keys())
     resolved: list[Item] = []
     for item in items:
         if item["type"] != "item_reference":
-            resolved.append(item)
+            outputs = (known | stored).get(item["id"], {}).get("outputs") if _is_partial(item) else None
+            resolved.append(item if outputs is None else item | {"outputs": outputs})
+        elif item["id"] in stored:
+            resolved.append(stored[item["id"]])
         elif item["id"] not in known:
-            resolved.append(await _referenced(runtime, tenant_id, item["id"]))
+            raise ApiError(
+                404,
+                f"Item with id '{item['id']}' not found. Items are not persisted when `store` is set to false. Try again with `store` "
+                "set to true, or remove this item from your input.",
+                param="input",
+            )
     return resolved
 
 
-async def _referenced(runtime: Runtime, tenant_id: str, item_id: str) -> Item:
-    response_id = ids.response_of(item_id)
-    with suppress(ApiError):
-        if response_id is not None:
+def _is_partial(item: Item) -> bool:
+    """Whether the rest of an input item must be looked up."""
+    return item["type"] == "item_reference" or (item["type"] == "code_interpreter_call" and "outputs" not in item)
+
+
+async def _stored_items(runtime: Runtime, tenant_id: str, item_ids: set[str]) -> dict[str, Item]:
+    """Those of the items that stand in a stored response, by id; each response is read once."""
+    response_ids = {ids.response_of(item_id) for item_id in item_ids} - {None}
+    found: dict[str, Item] = {}
+
+    async def read(response_id: str) -> None:
+        with suppress(ApiError):
             snapshot = await runtime.responses.snapshot(tenant_id, response_id)
-            candidates = [*snapshot.stored.input_items, *(snapshot.final_object["output"] if snapshot.is_final else [])]
-            return next(item for item in candidates if item.get("id") == item_id)
-    raise ApiError(
-        404,
-        f"Item with id '{item_id}' not found. Items are not persisted when `store` is set to false. Try again with `store` set "
-        "to true, or remove this item from your input.",
-        param="input",
-    )
+            output = snapshot.final_object["output"] if snapshot.is_final else []
+            found.update({item["id"]: item for item in [*snapshot.stored.input_items, *output] if item.get("id") in item_ids})
+
+    await asyncio.gather(*(read(response_id) for response_id in response_ids if response_id is not None))
+    return found
 
 
 async def _container(runtime: Runtime, tenant_id: str, request: CreateRequest, items: list[Item]) -> str | None:

@@ -330,7 +330,7 @@ class _Lowering:
         call = {"type": "function_call", "call_id": call_id, "name": self._name("code_interpreter", "python")}
         return [
             call | {"arguments": compact_json(code)},
-            {"type": "function_call_output", "call_id": call_id, "output": _logs(item.get("outputs") or [])},
+            {"type": "function_call_output", "call_id": call_id, "output": _logs(item.get("outputs"))},
         ]
 
     def _computer_call_item(self, item: Item) -> Item:
@@ -397,7 +397,9 @@ def _command_text(output: dict[str, Any]) -> str:
     return "\n".join(lines)
 
 
-def _logs(outputs: list[dict[str, Any]]) -> str:
+def _logs(outputs: list[dict[str, Any]] | None) -> str:
+    if outputs is None:
+        return "(the output was not sent back)"
     texts = [o.get("logs", "") if o["type"] == "logs" else "[image]" for o in outputs]
     return "\n".join(text.rstrip("\n") for text in texts) or "(no output)"
 
