@@ -40,6 +40,16 @@ def response_of(item_id: str) -> str | None:
     return f"resp_{digits[:_UNIQUE_HEX]}{_RESPONSE_MARK}"
 
 
+def response_digits(response_id: str) -> bytes:
+    """The random part of a response's id, packed: 20 bytes."""
+    return bytes.fromhex(response_id.removeprefix("resp_")[:_UNIQUE_HEX])
+
+
+def response_of_digits(digits: bytes) -> str:
+    """The id back from :func:`response_digits`."""
+    return f"resp_{digits.hex()}{_RESPONSE_MARK}"
+
+
 def new_call_id() -> str:
     """A tool call's id: ``call_`` and 24 base-62 characters (143 random bits)."""
     return "call_" + "".join(secrets.choice(_BASE62) for _ in range(24))

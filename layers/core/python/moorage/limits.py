@@ -26,7 +26,7 @@ METADATA_VALUE_CHARS_MAX: Final = 512
 OUTPUT_TOKENS_MIN: Final = 16
 CALL_ID_CHARS_MAX: Final = 64
 CHAIN_RESPONSES_MAX: Final = 1_000
-"""Links of a ``previous_response_id`` chain. Their ids stand on the record (52 bytes each), and all are read at once."""
+"""Links of a ``previous_response_id`` chain. Their ids stand on the record (24 bytes each), and all are read at once."""
 
 # --- The loop ------------------------------------------------------------------------------------------------------------
 

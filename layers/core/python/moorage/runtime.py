@@ -120,7 +120,10 @@ def build_runtime(settings: Settings, *, clock: Callable[[], float] = time.time)
             boto3.client("stepfunctions", config=_CONFIG), settings.state_machine_arn or "", executor
         ),
         catalog=Catalog.load(Path(settings.models_file), settings.upstream, secret=_parameter),
-        http=httpx.AsyncClient(timeout=httpx.Timeout(limits.UPSTREAM_IDLE_SECONDS, connect=limits.UPSTREAM_CONNECT_SECONDS)),
+        http=httpx.AsyncClient(
+            timeout=httpx.Timeout(limits.UPSTREAM_IDLE_SECONDS, connect=limits.UPSTREAM_CONNECT_SECONDS),
+            limits=httpx.Limits(max_connections=None, max_keepalive_connections=limits.UPSTREAM_IDLE_CONNECTIONS_MAX),
+        ),
         clock=clock,
     )
 

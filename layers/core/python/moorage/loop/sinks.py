@@ -93,7 +93,7 @@ class LogSink:
 class InlineSink:
     """Numbers events at once, hands them to the client, and keeps them for the log.
 
-    ``ready`` writes the response's record. ``log`` is None for a response that is not stored: then nothing is ever written, unless a
+    ``ready`` writes the response's record, beside the first batch. ``log`` is None for a response that is not stored: then nothing is ever written, unless a
     hand-over gives it a log after all. Nobody else writes before the hand-over, so a taken slot means that the reaper has declared
     this process dead.
     """
@@ -122,11 +122,13 @@ class InlineSink:
     async def flush(self) -> None:
         if self.log is None or not self._pending:
             return
-        if self._ready is not None:
-            await self._ready  # The record comes before its log.
         pending, self._pending = self._pending, []
+        batch = Batch(pending[0]["sequence_number"], tuple(pending), self._writer)
         try:
-            await self.log.append(Batch(pending[0]["sequence_number"], tuple(pending), self._writer))
+            if self._ready is None or self._ready.done():
+                await self.log.append(batch)
+            else:  # A log without its record is found by nobody, so the two need not wait for each other.
+                await asyncio.gather(asyncio.shield(self._ready), self.log.append(batch))
         except ConditionFailed as error:
             raise Superseded("the log of a foreground response has another writer") from error
 

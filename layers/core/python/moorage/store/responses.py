@@ -8,14 +8,15 @@ response back is one backward query that returns ``META`` and the last batch tog
 """
 
 import asyncio
+import struct
 import zlib
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, Final
 
 import orjson
 
-from moorage import limits
+from moorage import ids, limits
 from moorage.errors import ApiError, ConditionFailed, previous_response_not_found, response_not_found
 from moorage.store import keys
 from moorage.store.blobs import Blobs
@@ -110,7 +111,7 @@ class Responses:
             "PK": keys.response(stored.tenant_id, stored.response_id),
             "SK": keys.META,
             "created_at": stored.created_at,
-            "ancestors": [f"{link.response_id}#{link.final_number}" for link in stored.ancestors],
+            "ancestors": pack_ancestors(stored.ancestors),
             "background": stored.is_background,
             "stream": stored.is_streamed,
             "store": stored.is_stored,
@@ -205,7 +206,9 @@ class Responses:
             raise response_not_found(response_id)
         return await self._stored(tenant_id, response_id, record)
 
-    async def _stored(self, tenant_id: str, response_id: str, record: Record) -> StoredResponse:
+    async def _stored(
+        self, tenant_id: str, response_id: str, record: Record, *, with_ancestors: bool = True
+    ) -> StoredResponse:
         packed = record["body"] if "body" in record else await self._blobs.get_bytes(record["blob"])
         body = orjson.loads(zlib.decompress(packed))
         return StoredResponse(
@@ -215,7 +218,7 @@ class Responses:
             request=body["request"],
             echo=body["echo"],
             input_items=body["input"],
-            ancestors=tuple(map(_ancestor, record["ancestors"])),
+            ancestors=unpack_ancestors(record["ancestors"]) if with_ancestors else (),
             conversation_id=record.get("conversation"),
             container_id=record.get("container"),
             is_background=record["background"],
@@ -254,7 +257,7 @@ class Responses:
 
     async def _link(self, tenant_id: str, link: Ancestor, records: dict[tuple[str, str], Record]) -> Snapshot:
         pk = keys.response(tenant_id, link.response_id)
-        stored = await self._stored(tenant_id, link.response_id, records[pk, keys.META])
+        stored = await self._stored(tenant_id, link.response_id, records[pk, keys.META], with_ancestors=False)
         return Snapshot(stored, await self.log_of(stored).batch(records[pk, keys.event(link.final_number)]))
 
     # --- items of a response that is still running ---
@@ -325,9 +328,17 @@ class Responses:
         await self._blobs.delete_prefix(keys.response_blobs(tenant_id, response_id))
 
 
-def _ancestor(text: str) -> Ancestor:
-    response_id, _, number = text.partition("#")
-    return Ancestor(response_id, int(number))
+_LINK: Final = struct.Struct(">20sI")
+"""A link of a chain in the table: the random part of the id, and the number. Every record of a chain holds all its ancestors, so
+their size counts twice over."""
+
+
+def pack_ancestors(ancestors: Sequence[Ancestor]) -> bytes:
+    return b"".join(_LINK.pack(ids.response_digits(link.response_id), link.final_number) for link in ancestors)
+
+
+def unpack_ancestors(packed: bytes) -> tuple[Ancestor, ...]:
+    return tuple(Ancestor(ids.response_of_digits(digits), number) for digits, number in _LINK.iter_unpack(packed))
 
 
 def _is_whole(tenant_id: str, link: Ancestor, records: dict[tuple[str, str], Record]) -> bool:
