@@ -279,7 +279,10 @@ async def ask(
                 break
         before = compact.visible([*older, *stored.input_items, *context.own_items(done | items), *repairs])
         turn = _Turn(runtime, stored, replace(position, next_index=next_index, usage=usage), sink)
-        assembler, error = await turn.run(before, cancelled)
+        try:
+            assembler, error = await turn.run(before, cancelled)
+        except UpstreamError as too_long:
+            return await _refused(runtime, stored, sink, replace(position, next_index=next_index, usage=usage), too_long, items)
         repair = await turn.repair(assembler, before) if tries_left and not repairs else []
         if not repair:
             assembler.release()
@@ -346,7 +349,10 @@ class _Turn:
     async def run(
         self, before: list[Item], cancelled: Callable[[], Any] | None
     ) -> tuple[Assembler, UpstreamError | None]:
-        """What the model made of it, and the error that broke it off, if one did: the open item is ``incomplete`` then."""
+        """What the model made of it, and the error that broke it off, if one did: the open item is ``incomplete`` then.
+
+        Raises :class:`UpstreamError` when the input cannot fit the model.
+        """
         request = self.stored.request
         entry = self.runtime.catalog.resolve(request["model"])
         provider = self.runtime.catalog.provider(entry, self.runtime.http)
