@@ -55,7 +55,7 @@ class Config(BaseModel):
     name: str = Field(default="moorage", pattern=r"^[a-z][a-z0-9-]{0,23}$")
     """Prefix of the stacks and of everything named; two deployments in one account differ in it."""
 
-    provisioner: Literal["none", "fargate", "lambda_microvm"] = "fargate"
+    provisioner: Literal["none", "fargate"] = "fargate"
     """Where sandboxes run. ``none`` deploys no VPC: hosted shells are then refused, everything else works, idle costs nothing."""
 
     memory_tiers: Annotated[Words, AfterValidator(_tiers)] = tuple(MEMORY_LIMITS)
@@ -63,9 +63,6 @@ class Config(BaseModel):
 
     sandbox_image: str | None = None
     """An image that is already in a registry. None builds it in the account with CodeBuild, which needs no Docker here."""
-
-    microvm_image: str | None = None
-    """Name or ARN of the MicroVM image (``provisioner = lambda_microvm``)."""
 
     allowed_egress_domains: Annotated[Words, AfterValidator(_domains)] = ()
     """The operator's ceiling. Empty deploys no proxy and no way out."""
@@ -125,8 +122,6 @@ class Config(BaseModel):
     def _fits_together(self) -> Self:
         if (self.domain_name is None) != (self.certificate_arn is None):
             raise ValueError("domain_name and certificate_arn belong together; set both or neither")
-        if self.provisioner == "lambda_microvm" and self.microvm_image is None:
-            raise ValueError("provisioner 'lambda_microvm' needs microvm_image")
         if self.allowed_egress_domains and self.provisioner != "fargate":
             raise ValueError("allowed_egress_domains needs provisioner 'fargate': only there a proxy is deployed")
         return self

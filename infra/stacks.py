@@ -32,6 +32,9 @@ _PROXY_CONTEXT: Final = {
 }
 """What ``functions/egress_proxy/Dockerfile`` copies."""
 
+_NO_SANDBOXES: Final = dict.fromkeys(("MOORAGE_FARGATE_CLUSTER", "MOORAGE_FARGATE_SUBNETS", "MOORAGE_FARGATE_SECURITY_GROUP"), "none")
+"""Without a task definition for any memory tier, the provisioner refuses every start and asks ECS nothing."""
+
 _REAPER_INTERVAL: Final = cdk.Duration.minutes(1)
 
 
@@ -82,13 +85,12 @@ class ServiceStack(cdk.Stack):
             "MOORAGE_TABLE": self._state.table.table_name,
             "MOORAGE_BUCKET": self._state.bucket.bucket_name,
             "MOORAGE_STATE_MACHINE_ARN": machine_arn(self, config),
-            "MOORAGE_PROVISIONER": config.provisioner,
+            "MOORAGE_PROVISIONER": "fargate",
             "MOORAGE_PRESIGNED_DOWNLOADS": "true",
             "MOORAGE_RETENTION_SECONDS": str(config.retention_days * 86_400),
             "MOORAGE_LOG_LEVEL": config.log_level,
             "MOORAGE_ALLOWED_EGRESS_DOMAINS": ",".join(config.allowed_egress_domains),
-            **({"MOORAGE_MICROVM_IMAGE": config.microvm_image} if config.microvm_image else {}),
-            **(self.sandbox.environment if self.sandbox else {}),
+            **(self.sandbox.environment if self.sandbox else _NO_SANDBOXES),
             **(self.egress.environment if self.egress else {}),
         }
 

@@ -122,7 +122,6 @@ WRONG = {
     "a URL where a domain is wanted": ({"allowed_egress_domains": ["https://pypi.org"]}, "takes lower-case domain names"),
     "a domain without its certificate": ({"domain_name": "api.example.com"}, "belong together"),
     "a proxy without Fargate": ({"provisioner": "none", "allowed_egress_domains": ["pypi.org"]}, "needs provisioner 'fargate'"),
-    "MicroVMs without an image": ({"provisioner": "lambda_microvm"}, "needs microvm_image"),
     "a retention of no days": ({"retention_days": 0}, "'retention_days'"),
 }
 
@@ -149,7 +148,7 @@ def test_the_command_line_overrides_cdk_json() -> None:
 def test_synthesis_stops_at_a_wrong_setting_with_a_sentence_and_no_trace(tmp_path: Path) -> None:
     done = synthesise({"provisioner": "ec2"}, tmp_path)
     assert done.returncode == 1
-    assert "cdk.json: 'provisioner': Input should be 'none', 'fargate' or 'lambda_microvm'." in done.stderr
+    assert "cdk.json: 'provisioner': Input should be 'none' or 'fargate'." in done.stderr
     assert "Traceback" not in done.stderr
 
 

@@ -222,15 +222,19 @@ async def test_the_exec_server_gets_its_tokens_hash_and_only_the_proxys_address(
     ],
 )
 async def test_a_start_is_refused_before_ecs_is_asked_for(ecs: Ecs, spec: SandboxSpec, message: str) -> None:
-    ecs.lists()
     with pytest.raises(SandboxError, match=message):
         await ecs.provisioner.start(spec)
+
+
+async def test_a_deployment_without_sandboxes_refuses_and_asks_ecs_nothing(executor: ThreadPoolExecutor, ecs: Ecs) -> None:
+    settings = FargateSettings.from_settings({"cluster": "none", "subnets": "none", "security_group": "none"})
+    with pytest.raises(SandboxError, match="no sandboxes of 4 GiB"):
+        await FargateProvisioner(ecs.client, settings, executor).start(SPEC)
 
 
 async def test_a_network_without_a_deployed_proxy_is_refused(executor: ThreadPoolExecutor, ecs: Ecs) -> None:
     settings = FargateSettings("moorage", ("subnet-1",), "sg-closed", None, {4: DEFINITION})
     spec = SandboxSpec("acme", "cntr_1", TOKEN, 4, {}, EgressSpec("http://proxy:3128", "u", "p"))
-    ecs.lists()
     with pytest.raises(SandboxError, match="no egress proxy"):
         await FargateProvisioner(ecs.client, settings, executor).start(spec)
 

@@ -106,9 +106,10 @@ class FargateProvisioner:
 
     async def start(self, spec: SandboxSpec) -> Handle:
         started_by = _started_by(spec)
+        request = self._request(spec, started_by)
         tasks = await self._describe((await self._call("list_tasks", startedBy=started_by))["taskArns"])
         alive = sorted((task for task in tasks if not _is_stopped(task)), key=lambda task: str(task["taskArn"]))
-        task = alive[0] if alive else await self._run(spec, started_by)
+        task = alive[0] if alive else await self._run(request)
         address = _address(task)
         if task["lastStatus"] != "RUNNING" or address is None or not await self._can_reach(address, EXEC_PORT):
             raise SandboxStarting(_POLL_SECONDS)
@@ -149,11 +150,10 @@ class FargateProvisioner:
         ]
         return [_running_task(task) for task in tasks if not _is_stopped(task)]
 
-    async def _run(self, spec: SandboxSpec, started_by: str) -> dict[str, Any]:
+    async def _run(self, request: dict[str, Any]) -> dict[str, Any]:
         """RunTask, or the task that an earlier call with the same token made. A task that died makes way for another."""
-        request = self._request(spec, started_by)
         for number in range(_RUNS_MAX):
-            token = hashlib.sha256(f"{started_by}/{number}".encode()).hexdigest()
+            token = hashlib.sha256(f"{request['startedBy']}/{number}".encode()).hexdigest()
             try:
                 answer = await self._call("run_task", clientToken=token, **request)
             except ClientError as error:
