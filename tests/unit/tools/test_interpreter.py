@@ -84,7 +84,14 @@ class Files:
 
 async def test_figures_that_are_gone_or_too_large_or_too_many_are_only_named() -> None:
     many = {f"/mnt/data/{n}.png": 1 for n in range(limits.FIGURES_MAX)}
-    sizes = {"/mnt/data/large.png": limits.FIGURE_BYTES_MAX + 1, **many}
+    sizes = {"/mnt/data/large.png": limits.FIGURES_BYTES_MAX + 1, **many}
     client: Any = Files(sizes)
     drawn = await figures(client, ("/mnt/data/gone.png", *sizes))
     assert [figure.content for figure in drawn] == [None, None, *[b"x"] * (limits.FIGURES_MAX - 2), None, None]
+
+
+async def test_figures_share_one_bound() -> None:
+    size = limits.FIGURES_BYTES_MAX // 2
+    client: Any = Files({"a": size, "b": size + 1, "c": size})
+    drawn = await figures(client, ("a", "b", "c"))
+    assert [figure.content is not None for figure in drawn] == [True, False, True]

@@ -161,8 +161,9 @@ CODE_SECONDS_MAX: Final = 120
 """One run of the code interpreter, unless the operator says otherwise: its calls have no field for a time-out."""
 
 FIGURES_MAX: Final = 20
-FIGURE_BYTES_MAX: Final = 4 * MIB
-"""Figures of one code interpreter call that stand in its outputs; others are only named."""
+FIGURES_BYTES_MAX: Final = 4 * MIB
+"""Figures of one code interpreter call that stand in its outputs, all together; others are only named. A plot has 20 to 200 KB, and
+stands in the log twice."""
 
 EXEC_CONNECT_SECONDS: Final = 5
 EXEC_SILENCE_SECONDS: Final = 30

@@ -43,17 +43,22 @@ def events(client: ExecClient, identity: str, code: str, after: int, *, seconds_
 
 
 async def figures(client: ExecClient, paths: tuple[str, ...]) -> list[Figure]:
-    """The figures with their content; the newest beyond ``limits.FIGURES_MAX`` are only named."""
-    shown = [Figure(path, await _content(client, path)) for path in paths[: limits.FIGURES_MAX]]
-    return [*shown, *(Figure(path, None) for path in paths[limits.FIGURES_MAX :])]
+    """The figures with their content, as far as the bounds for one call go; those beyond are only named."""
+    drawn: list[Figure] = []
+    room = limits.FIGURES_BYTES_MAX
+    for number, path in enumerate(paths):
+        content = await _content(client, path, room) if number < limits.FIGURES_MAX else None
+        room -= len(content or b"")
+        drawn.append(Figure(path, content))
+    return drawn
 
 
-async def _content(client: ExecClient, path: str) -> bytes | None:
+async def _content(client: ExecClient, path: str, bytes_max: int) -> bytes | None:
     content = b""
     try:
         async for chunk in client.read_file(path):
             content += chunk
-            if len(content) > limits.FIGURE_BYTES_MAX:
+            if len(content) > bytes_max:
                 return None
     except SandboxError:
         return None
