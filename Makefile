@@ -121,3 +121,20 @@ lock:
 
 clean:
 	rm -rf $(VENV) .venv-toolbox .venv-egress .build cdk.out
+
+# make bench        measure what moorage adds and what a request costs; writes docs/benchmarks.md (a quiet machine, please)
+# make bench-peers  install the gateways that make bench then measures beside it (under .build/)
+.PHONY: bench bench-peers
+PEERS_PYTHON ?= python3.12
+bench: setup-dev
+	$(BIN)/python -m tests.bench.run
+
+bench-peers: $(UV)
+	$(UV) venv --quiet --clear --python $(BIN)/python .build/peer-litellm
+	$(UV) pip install --quiet --python .build/peer-litellm/bin/python 'litellm[proxy]==1.106.2'
+	@if $(PEERS_PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 12))' 2>/dev/null; then \
+		$(UV) venv --quiet --clear --python $(PEERS_PYTHON) .build/peer-ogx && \
+		$(UV) pip install --quiet --python .build/peer-ogx/bin/python ogx==1.5.0 'sqlalchemy[asyncio]' aiosqlite pillow pandas \
+			'mcp>=2.0' redis pymongo asyncpg matplotlib fire httpx2 opentelemetry-sdk opentelemetry-exporter-otlp-proto-http \
+			opentelemetry-exporter-otlp-proto-grpc; \
+	else echo "ogx needs Python 3.12 or newer (PEERS_PYTHON=... names one): it is left out."; fi

@@ -1,0 +1,410 @@
+"""``make bench``: what moorage adds to a request, and what a request costs, measured on this machine.
+
+Starts a mock model upstream (50 deltas, no delay) and the embedded stack in front of it, each as a process of its own, measures, prints
+tables and writes ``docs/benchmarks.md``. After ``make bench-peers`` the gateways that it installed are measured in the same run.
+"""
+
+import argparse
+import asyncio
+import contextlib
+import io
+import json
+import os
+import platform
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+import zipfile
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import boto3
+
+from tests.bench.load import Endpoint, Load, alone, load
+from tests.bench.peers import PEERS, Peer
+from tests.bench.tail import tail_latencies
+from tests.stack import Stack, say, script, shell
+
+ROOT = Path(__file__).resolve().parents[2]
+REPORT = ROOT / "docs" / "benchmarks.md"
+ALONE_REQUESTS = 60
+RUNS = 3
+CLIENTS = ((1, 120), (8, 400), (64, 640))
+"""Clients at once, and requests of all of them together."""
+ROUNDS = 20
+CHAIN = 200
+TOOLS: list[dict[str, Any]] = [{"type": "shell", "environment": {"type": "container_auto"}}]
+
+
+@dataclass(frozen=True, slots=True)
+class Table:
+    title: str
+    head: Sequence[str]
+    rows: Sequence[Sequence[str]]
+    note: str = ""
+
+    def markdown(self) -> str:
+        lines = [f"## {self.title}", "", *([self.note, ""] if self.note else [])]
+        lines += [" | ".join(["", *row, ""]).strip() for row in (self.head, ["---"] * len(self.head), *self.rows)]
+        return "\n".join(lines)
+
+
+def ms(seconds: float) -> str:
+    return f"{1000 * seconds:.1f}"
+
+
+# --- the processes ---------------------------------------------------------------------------------------------------------------
+
+
+@contextlib.contextmanager
+def upstream() -> Iterator[str]:
+    """The mock model server; yields its base URL."""
+    process = subprocess.Popen(
+        [sys.executable, str(ROOT / "tests" / "upstream.py"), "--deltas", "50"], stdout=subprocess.PIPE, text=True, cwd=ROOT
+    )
+    assert process.stdout is not None
+    try:
+        yield process.stdout.readline().strip()
+    finally:
+        process.terminate()
+        process.wait(10)
+
+
+@contextlib.contextmanager
+def stack(state_dir: Path, base_url: str | None, counts: Path | None = None) -> Iterator[Stack]:
+    """The embedded stack, in front of the mock or with the scripted model."""
+    chosen = {} if base_url is None else {"MOORAGE_UPSTREAM_URL": base_url, "MOORAGE_UPSTREAM_KIND": "chat_completions"}
+    if base_url is not None:
+        chosen["MOORAGE_UPSTREAM_MODEL"] = "mock"
+    if counts is not None:
+        chosen |= {"PYTHONPATH": str(ROOT / "tests" / "bench" / "counting"), "MOORAGE_BENCH_COUNTS": str(counts)}
+    running = Stack(state_dir, chosen).start()
+    try:
+        yield running
+    finally:
+        running.stop()
+
+
+def direct(base_url: str) -> Endpoint:
+    body: dict[str, object] = {"model": "mock", "messages": [{"role": "user", "content": "hi"}]}
+    return Endpoint("direct", f"{base_url}/chat/completions", body)
+
+
+def ours(running: Stack, **body: Any) -> Endpoint:
+    return Endpoint("moorage", f"{running.url}/responses", {"model": "mock", "input": "hi"} | body, running.key)
+
+
+# --- requests --------------------------------------------------------------------------------------------------------------------
+
+
+async def latency(endpoints: Sequence[Endpoint]) -> Table:
+    """One client, one request after the other. The endpoints take turns, so that a busy machine is busy for all of them."""
+    first: dict[str, list[float]] = {endpoint.name: [] for endpoint in endpoints}
+    total: dict[str, list[float]] = {endpoint.name: [] for endpoint in endpoints}
+    for _ in range(RUNS):
+        for endpoint in endpoints:
+            timings = await alone(endpoint.streaming(True), ALONE_REQUESTS)
+            first[endpoint.name].append(statistics.median(timing.first for timing in timings))
+            total[endpoint.name].append(statistics.median(timing.total for timing in timings))
+    bare = endpoints[0].name
+    rows = []
+    for name in first:
+        one, whole = statistics.median(first[name]), statistics.median(total[name])
+        added = (one - statistics.median(first[bare]), whole - statistics.median(total[bare]))
+        rows.append((name, ms(one), ms(whole), *(("", "") if name == bare else map(ms, added))))
+    note = f"Milliseconds, median of {ALONE_REQUESTS} requests, median of {RUNS} runs. 50 deltas. moorage stores the response."
+    return Table("One streaming request", ("", "first delta", "total", "added, first delta", "added, total"), rows, note)
+
+
+async def throughput(endpoints: Sequence[Endpoint], memory: dict[str, Callable[[], str]]) -> Table:
+    rows = []
+    for endpoint in endpoints:
+        for is_streaming in (True, False):
+            for clients, requests in CLIENTS:
+                best = await load(endpoint.streaming(is_streaming), clients, requests)
+                rows.append(_load_row(endpoint.name, is_streaming, best, memory.get(endpoint.name, lambda: "")()))
+    head = ("", "mode", "clients", "requests/s", "p50 ms", "p95 ms", "p99 ms", "errors", "RSS MB")
+    return Table("Requests a second", head, rows, "50 deltas each; one API process; the load comes from the same machine.")
+
+
+def _load_row(name: str, is_streaming: bool, seen: Load, memory: str) -> tuple[str, ...]:
+    shares = (ms(seen.percentile(share)) for share in (0.5, 0.95, 0.99)) if seen.totals else ("", "", "")
+    return (name, "stream" if is_streaming else "json", str(seen.clients), f"{seen.rate:.0f}", *shares, str(seen.errors), memory)
+
+
+def resident_mb(pid: int) -> str:
+    """Resident memory of a process, in MB."""
+    text = Path(f"/proc/{pid}/status").read_text()
+    kilobytes = next(int(line.split()[1]) for line in text.splitlines() if line.startswith("VmRSS"))
+    return f"{kilobytes / 1024:.0f}"
+
+
+def cpu_ms(pid: int) -> float:
+    """Milliseconds of processor time that a process has used."""
+    fields = Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK") * 1000
+
+
+async def processor(endpoint: Endpoint, pid: int) -> Table:
+    rows = []
+    for is_streaming in (True, False):
+        used = cpu_ms(pid)
+        await load(endpoint.streaming(is_streaming), 4, 300)
+        rows.append(("stream" if is_streaming else "json", f"{(cpu_ms(pid) - used) / 300:.1f}"))
+    note = "Processor time of the API process for one request: what is left when the machine's other work is taken out."
+    return Table("Processor time", ("mode", "ms"), rows, note)
+
+
+def chain(running: Stack) -> Table:
+    """A response at the end of a long chain, against one without."""
+    with running.http() as http:
+        previous: str | None = None
+        for _ in range(CHAIN):
+            body = {"model": "mock", "input": "hi"} | ({"previous_response_id": previous} if previous else {})
+            previous = http.post("/responses", json=body).json()["id"]
+        request = {"model": "mock", "input": "hi"}
+        plain = [_timed(partial(http.post, "/responses", json=request)) for _ in range(15)]
+        longer = request | {"previous_response_id": previous}
+        long = [_timed(partial(http.post, "/responses", json=longer)) for _ in range(15)]
+    rows = [("no chain", ms(statistics.median(plain))), (f"{CHAIN} responses before it", ms(statistics.median(long)))]
+    return Table("A long chain", ("", "ms"), rows, "One request, not streamed, median of 15.")
+
+
+def _timed(call: Callable[[], Any]) -> float:
+    began = time.perf_counter()
+    assert call().status_code == 200
+    return time.perf_counter() - began
+
+
+# --- the loop --------------------------------------------------------------------------------------------------------------------
+
+
+def rounds(running: Stack) -> Table:
+    """A background run of many rounds, each a model step and a tool step with the command ``true``; and the emulator's part of it."""
+    with running.http() as http:
+        turns = [shell("true")] * ROUNDS
+        _run(http, script(shell("true"), say("warm")))
+        seconds = []
+        for _ in range(RUNS):
+            few = _run(http, script(shell("true"), say("end")))
+            many = _run(http, script(*turns, say("end")))
+            seconds.append((many - few) / (ROUNDS - 1))
+    whole, alone_ = statistics.median(seconds), emulator_round(running.emulator_endpoint())
+    rows = [
+        ("a round: model step, tool step, command `true`", ms(whole)),
+        ("the emulator alone: two empty functions and a choice", ms(alone_)),
+        ("ours", ms(whole - alone_)),
+    ]
+    return Table("A round of the loop", ("", "ms"), rows, f"From runs of {ROUNDS} rounds less runs of one, median of {RUNS}.")
+
+
+def _run(http: Any, text: str) -> float:
+    began = time.perf_counter()
+    body = {"model": "demo", "input": text, "tools": TOOLS, "background": True, "stream": True}
+    with http.stream("POST", "/responses", json=body) as answer:
+        last = [line for line in answer.iter_lines() if line.startswith("event: ")][-1]
+    assert last == "event: response.completed", last
+    return time.perf_counter() - began
+
+
+def aws(endpoint: str, service: str) -> Any:
+    session: Any = boto3.Session(aws_access_key_id="test", aws_secret_access_key="test", region_name="us-east-1")
+    return session.client(service, endpoint_url=endpoint)
+
+
+_EMPTY = b"def handler(event, context):\n    print('a round')\n    return {'left': event['left'] - 1}\n"
+
+
+def emulator_round(endpoint: str) -> float:
+    """Seconds that two empty functions and a choice take, executed by the emulator as our loop is."""
+    functions, machines = aws(endpoint, "lambda"), aws(endpoint, "stepfunctions")
+    role = "arn:aws:iam::000000000000:role/moorage"
+    made = functions.create_function(
+        FunctionName="bench-empty", Runtime="python3.13", Role=role, Handler="handler.handler", Code={"ZipFile": _zipped(_EMPTY)}
+    )
+    task = {"Type": "Task", "Resource": made["FunctionArn"]}
+    choice = {"Variable": "$.left", "NumericGreaterThan": 0, "Next": "One"}
+    states = {
+        "Route": {"Type": "Choice", "Choices": [choice], "Default": "End"},
+        "One": task | {"Next": "Two"},
+        "Two": task | {"Next": "Route"},
+        "End": {"Type": "Succeed"},
+    }
+    arn = machines.create_state_machine(
+        name="bench", roleArn=role, definition=json.dumps({"StartAt": "Route", "States": states})
+    )["stateMachineArn"]
+    seconds = [_execution(machines, arn, number) for number in (2, 2, 2 * ROUNDS + 2)]
+    return (seconds[2] - seconds[1]) / ROUNDS
+
+
+def _zipped(code: bytes) -> bytes:
+    buffer = io.BytesIO()
+    with zipfile.ZipFile(buffer, "w") as archive:
+        archive.writestr("handler.py", code)
+    return buffer.getvalue()
+
+
+def _execution(machines: Any, arn: str, left: int) -> float:
+    began = time.perf_counter()
+    execution = machines.start_execution(stateMachineArn=arn, input=json.dumps({"left": left}))["executionArn"]
+    while machines.describe_execution(executionArn=execution)["status"] == "RUNNING":
+        time.sleep(0.002)
+    return time.perf_counter() - began
+
+
+# --- what a response costs -------------------------------------------------------------------------------------------------------
+
+
+def counters(state_dir: Path) -> Table:
+    """AWS requests, units, transitions and invocations of each kind of response, counted in every process of a stack."""
+    counts = state_dir / "counts"
+    rows = []
+    with stack(state_dir, None, counts) as running, running.http() as http:
+        machines = aws(running.emulator_endpoint(), "stepfunctions")
+        for kind, body in _kinds(http).items():
+            time.sleep(1.2)  # The reaper looks every five seconds: a round of its own is subtracted by looking at a quiet second.
+            rows.append((kind, *_counted(http, machines, counts, body)))
+    head = ("", "table requests", "write units", "read units", "transitions", "invocations", "S3 requests")
+    note = "Counted in the AWS SDK of every process; units follow from the items' sizes. What runs at intervals anyway is left out."
+    return Table("What a response uses", head, rows, note)
+
+
+def _kinds(http: Any) -> dict[str, dict[str, Any]]:
+    warm = http.post("/responses", json={"model": "demo", "input": script(say("warm"), say("warmer"))}).json()["id"]
+    tools = {"model": "demo", "tools": TOOLS}
+    http.post("/responses", json=tools | {"input": script(shell("true"), say("warm"))})
+    return {
+        "plain, stored": {"model": "demo", "input": script(say("hello"))},
+        "plain, `store: false`": {"model": "demo", "input": script(say("hello")), "store": False},
+        "with `previous_response_id`": {"model": "demo", "input": script(say("again")), "previous_response_id": warm},
+        "background, plain": {"model": "demo", "input": script(say("hello")), "background": True},
+        "one shell call": tools | {"input": script(shell("true"), say("end"))},
+        "nine shell calls, one after the other": tools | {"input": script(*[shell("true")] * 9, say("end"))},
+    }
+
+
+
+def _counted(http: Any, machines: Any, counts: Path, body: dict[str, Any]) -> tuple[str, ...]:
+    before = len(_noted(counts))
+    began = time.time()
+    response = http.post("/responses", json=body).json()
+    while response["status"] in ("queued", "in_progress"):
+        time.sleep(0.1)
+        response = http.get(f"/responses/{response['id']}").json()
+    assert response["status"] == "completed", response
+    time.sleep(0.7)
+    seen = _noted(counts)[before:]
+    total: Counter[str] = Counter()
+    for service, operation, reads, writes in seen:
+        if operation in ("DescribeExecution",):
+            continue
+        total[service] += 1
+        total["reads"] += reads
+        total["writes"] += writes
+    polls = max(0, int((time.time() - began) / 5))
+    transitions, invocations = _history(machines, response["id"])
+    return (
+        str(total["dynamodb"] - polls),
+        str(total["writes"]),
+        str(total["reads"] - polls),
+        str(transitions),
+        str(invocations),
+        str(total["s3"]),
+    )
+
+
+def _noted(path: Path) -> list[tuple[str, str, int, int]]:
+    return [tuple(json.loads(line)) for line in path.read_text().splitlines()] if path.exists() else []
+
+
+def _history(machines: Any, name: str) -> tuple[int, int]:
+    """Transitions and function invocations of a response's execution; none if it never had one."""
+    arn = f"arn:aws:states:us-east-1:000000000000:execution:moorage-agent-loop:{name}"
+    try:
+        pages = machines.get_paginator("get_execution_history").paginate(executionArn=arn)
+        types = Counter(event["type"] for page in pages for event in page["events"])
+    except machines.exceptions.ExecutionDoesNotExist:
+        return 0, 0
+    entered = sum(count for kind, count in types.items() if kind.endswith("StateEntered"))
+    return entered, types["TaskScheduled"] + types["LambdaFunctionScheduled"]
+
+
+# --- the report ------------------------------------------------------------------------------------------------------------------
+
+
+def machine() -> str:
+    model = next((line.split(":")[1].strip() for line in Path("/proc/cpuinfo").read_text().splitlines() if "model name" in line), "")
+    load_average = os.getloadavg()[0]
+    return (
+        f"{os.cpu_count()} cores ({model}), Linux {platform.release()}, Python {platform.python_version()}; the load average at the "
+        f"start was {load_average:.1f}, so other work was {'running too' if load_average > 0.8 else 'not running'}."
+    )
+
+
+def write(tables: Sequence[Table], seen_machine: str) -> None:
+    head = (
+        "# Benchmarks\n\nMade by `make bench`; nothing here is written by hand.\n\n"
+        f"{time.strftime('%Y-%m-%d')}, on {seen_machine}\n"
+    )
+    REPORT.write_text(head + "\n" + "\n\n".join(table.markdown() for table in tables) + "\n")
+
+
+async def measure(options: argparse.Namespace, state_dir: Path) -> list[Table]:
+    tables = []
+    with upstream() as base_url, contextlib.ExitStack() as running_peers:
+        peers: list[tuple[Peer, int]] = []
+        endpoints = [direct(base_url)]
+        with stack(state_dir / "a", base_url) as running:
+            assert running.process is not None
+            pid = running.process.pid
+            endpoints.append(ours(running))
+            for peer in PEERS:
+                if peer.is_installed():
+                    peers.append((peer, running_peers.enter_context(peer.start(base_url, state_dir / peer.name))))
+                    endpoints.append(peer.endpoint())
+            memory: dict[str, Callable[[], str]] = {"moorage": partial(resident_mb, pid)}
+            memory |= {peer.name: partial(resident_mb, number) for peer, number in peers}
+            tables.append(shown(await latency(endpoints)))
+            tables.append(shown(await throughput(endpoints[1:], memory)))
+            tables.append(shown(await processor(endpoints[1], pid)))
+            tables.append(shown(chain(running)))
+    with stack(state_dir / "b", None) as running:
+        tables.append(shown(rounds(running)))
+        tables.append(shown(_tail_table(await tail_latencies(running))))
+    tables.append(shown(counters(state_dir / "c")))
+    return tables
+
+
+def _tail_table(seconds: list[float]) -> Table:
+    ordered = sorted(seconds)
+    rows = [(f"p{share}", ms(ordered[int(len(ordered) * share / 100)])) for share in (50, 95)]
+    note = "From the end of an append to the event at the client, over SSE, while events come at random 50 to 300 ms."
+    return Table("Following the event log", ("", "ms"), rows, note)
+
+
+def shown(table: Table) -> Table:
+    print(f"\n{table.markdown()}", flush=True)
+    return table
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--no-report", action="store_true", help="print only; leave docs/benchmarks.md as it is")
+    options = parser.parse_args()
+    seen_machine = machine()
+    print(seen_machine)
+    with tempfile.TemporaryDirectory(prefix="moorage-bench-") as folder:
+        tables = asyncio.run(measure(options, Path(folder)))
+    if not options.no_report:
+        write(tables, seen_machine)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
