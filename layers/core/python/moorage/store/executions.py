@@ -27,7 +27,7 @@ class Executions:
     async def start(self, name: str, state: dict[str, Any]) -> None:
         """Start an execution; one of this name that exists already is left alone."""
         await self._call(
-            "ExecutionAlreadyExists",
+            ("ExecutionAlreadyExists",),
             lambda: self._client.start_execution(
                 stateMachineArn=self._arn, name=name, input=orjson.dumps(state).decode()
             ),
@@ -35,22 +35,25 @@ class Executions:
 
     async def stop(self, name: str) -> None:
         """Stop an execution; one that has ended or never was is no error."""
-        await self._call("ExecutionDoesNotExist", lambda: self._client.stop_execution(executionArn=self._execution(name)))
+        await self._call(
+            ("ExecutionDoesNotExist", "ValidationException"),  # the latter: it ended in this moment
+            lambda: self._client.stop_execution(executionArn=self._execution(name)),
+        )
 
     async def status(self, name: str) -> str | None:
         """``RUNNING``, one of :data:`ENDED`, or None if there is no such execution."""
         answer = await self._call(
-            "ExecutionDoesNotExist", lambda: self._client.describe_execution(executionArn=self._execution(name))
+            ("ExecutionDoesNotExist",), lambda: self._client.describe_execution(executionArn=self._execution(name))
         )
         return None if answer is None else str(answer["status"])
 
     def _execution(self, name: str) -> str:
         return f"{self._arn.replace(':stateMachine:', ':execution:')}:{name}"
 
-    async def _call(self, tolerated: str, call: Callable[[], Any]) -> Any:
+    async def _call(self, tolerated: tuple[str, ...], call: Callable[[], Any]) -> Any:
         try:
             return await asyncio.get_running_loop().run_in_executor(self._executor, call)
         except ClientError as error:
-            if error.response["Error"]["Code"] != tolerated:
+            if error.response["Error"]["Code"] not in tolerated:
                 raise
             return None
