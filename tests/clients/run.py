@@ -8,6 +8,7 @@ import argparse
 import json
 import os
 import shutil
+import signal
 import subprocess
 import sys
 import tempfile
@@ -84,6 +85,7 @@ def main(arguments: Sequence[str]) -> int:
     parser.add_argument("only", nargs="*", help="names of programs")
     options = parser.parse_args(arguments)
     chosen = [client for client in CLIENTS if not options.only or client.program in options.only]
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # so that the stack is stopped too
     with tempfile.TemporaryDirectory(prefix="moorage-clients-") as folder:
         stack = Stack(Path(folder) / "state").start()
         try:

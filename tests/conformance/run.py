@@ -10,6 +10,7 @@ A suite that is not there is skipped with the reason. Nothing of them is kept he
 import json
 import os
 import shutil
+import signal
 import subprocess
 import sys
 import tempfile
@@ -39,6 +40,7 @@ class Verdict:
 
 
 def main() -> int:
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # so that the stack is stopped too
     with tempfile.TemporaryDirectory(prefix="moorage-conformance-") as folder:
         stack = Stack(Path(folder)).start()
         try:

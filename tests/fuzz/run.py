@@ -6,6 +6,7 @@ another as the first argument, and the number of requests for each operation as 
 
 import json
 import os
+import signal
 import subprocess
 import sys
 import tempfile
@@ -27,11 +28,12 @@ def main(seed: str = "1", examples: str = "250") -> int:
     if not PROGRAM.exists():
         print("schemathesis is not installed; 'make fuzz' installs it where the network allows.")
         return 0
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # so that the stack is stopped too
     with tempfile.TemporaryDirectory(prefix="moorage-fuzz-") as folder:
         path = Path(folder) / "openapi.json"
         path.write_text(json.dumps(document(__version__)))
         stack = Stack(Path(folder) / "state").start()
-        command = [PROGRAM, "run", path, "--url", stack.url.removesuffix("/v1"), "-H", f"Authorization: Bearer {stack.key}"]
+        command = [str(PROGRAM), "run", str(path), "--url", stack.url.removesuffix("/v1"), "-H", f"Authorization: Bearer {stack.key}"]
         command += ["--checks", _CHECKS, "--max-examples", examples, "--seed", seed, "--workers", "2", "--request-timeout", "30"]
         try:
             return subprocess.run(command, env=os.environ | {"PYTHONPATH": ""}, cwd=folder).returncode
