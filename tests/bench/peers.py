@@ -133,6 +133,9 @@ server: {{port: 8321}}
 """
 
 
+_TOKENIZERS = next(iter(BUILD.glob("peer-litellm/lib/*/site-packages/litellm/litellm_core_utils/tokenizers")), BUILD)
+"""ogx wants a tokenizer that it would download; LiteLLM brings it along."""
+
 PEERS = (
     Peer(
         "litellm",
@@ -147,7 +150,7 @@ PEERS = (
         "ogx",
         _ogx,
         lambda path, port: ["run", str(path), "--port", str(port), "--insecure"],
-        {"OPENAI_API_KEY": "none"},
+        {"OPENAI_API_KEY": "none", "TIKTOKEN_CACHE_DIR": str(_TOKENIZERS)},
         "mock/mock",
     ),
 )

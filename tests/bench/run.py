@@ -355,7 +355,7 @@ def write(tables: Sequence[Table], seen_machine: str) -> None:
     REPORT.write_text(head + "\n" + "\n\n".join(table.markdown() for table in tables) + "\n")
 
 
-async def measure(options: argparse.Namespace, state_dir: Path) -> list[Table]:
+async def measure(state_dir: Path) -> list[Table]:
     tables = []
     with upstream() as base_url, contextlib.ExitStack() as running_peers:
         peers: list[tuple[Peer, int]] = []
@@ -366,7 +366,11 @@ async def measure(options: argparse.Namespace, state_dir: Path) -> list[Table]:
             endpoints.append(ours(running))
             for peer in PEERS:
                 if peer.is_installed():
-                    peers.append((peer, running_peers.enter_context(peer.start(base_url, state_dir / peer.name))))
+                    try:
+                        peers.append((peer, running_peers.enter_context(peer.start(base_url, state_dir / peer.name))))
+                    except RuntimeError as error:
+                        print(f"{peer.name} is left out: {error}")
+                        continue
                     endpoints.append(peer.endpoint())
             memory: dict[str, Callable[[], str]] = {"moorage": partial(resident_mb, pid)}
             memory |= {peer.name: partial(resident_mb, number) for peer, number in peers}
@@ -400,7 +404,7 @@ def main() -> int:
     seen_machine = machine()
     print(seen_machine)
     with tempfile.TemporaryDirectory(prefix="moorage-bench-") as folder:
-        tables = asyncio.run(measure(options, Path(folder)))
+        tables = asyncio.run(measure(Path(folder)))
     if not options.no_report:
         write(tables, seen_machine)
     return 0

@@ -92,11 +92,12 @@ async def end_call(table: Table, stored: StoredResponse, step: int, call_id: str
     await table.update(_pk(stored), keys.attempt(step, call_id), set={"finished": True})
 
 
-async def calls_of(table: Table, stored: StoredResponse, step: int) -> dict[str, CallAttempt]:
-    """The calls of a step that have been started, by id."""
-    prefix = keys.attempts_of(step)
-    records = await table.query(_pk(stored), prefix=prefix)
-    return {record["SK"].removeprefix(prefix): _call(record) for record in records}
+async def round_of(table: Table, stored: StoredResponse, step: int) -> tuple[Outcome | None, dict[str, CallAttempt]]:
+    """A step's outcome, and those of its calls that have been started, by id."""
+    records = await table.query(_pk(stored), prefix=keys.attempt(step))
+    calls = {record["SK"].removeprefix(keys.attempts_of(step)): _call(record) for record in records if record["SK"].count("#") == 2}
+    outcome = next((record["outcome"] for record in records if "outcome" in record), None)
+    return None if outcome is None else Outcome.from_json(outcome), calls
 
 
 def _call(record: Record) -> CallAttempt:

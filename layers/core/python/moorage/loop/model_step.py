@@ -67,9 +67,7 @@ async def model_step(runtime: Runtime, state: LoopState) -> LoopState:
 async def _after_tools(runtime: Runtime, snapshot: Snapshot, state: LoopState) -> LoopState:
     """The calls of ``state.step`` have been sent round: send the unfinished ones again, or go on to the next step."""
     stored = snapshot.stored
-    outcome, calls = await asyncio.gather(
-        attempts.outcome_of(runtime.table, stored, state.step), attempts.calls_of(runtime.table, stored, state.step)
-    )
+    outcome, calls = await attempts.round_of(runtime.table, stored, state.step)
     assert outcome is not None, f"step {state.step} of {stored.response_id} has calls but no outcome"
     unfinished = [call.call_id for call in outcome.calls if not (call.call_id in calls and calls[call.call_id].is_finished)]
     if unfinished:
@@ -92,7 +90,9 @@ async def _run(runtime: Runtime, snapshot: Snapshot, state: LoopState, previous:
     stored = snapshot.stored
     if state.step - state.from_step >= limits.EXECUTION_ROUNDS_MAX:
         return replace(state, next=Next.CONTINUE, calls=())
-    attempt = await attempts.begin_step(runtime.table, stored, state.step)
+    attempt, done = await asyncio.gather(
+        attempts.begin_step(runtime.table, stored, state.step), _done_before(runtime, stored, state.step)
+    )
     if attempt.outcome is not None:
         return state_after(state, attempt.outcome)
     refusal = _bound(runtime, stored, state.step, attempt)
@@ -100,7 +100,7 @@ async def _run(runtime: Runtime, snapshot: Snapshot, state: LoopState, previous:
         await finish.end_from_outside(runtime, stored, status="failed", error=refusal)
         return state.done()
     try:
-        return await _attempt(runtime, snapshot, state, attempt.attempt, previous)
+        return await _attempt(runtime, snapshot, state, attempt.attempt, previous, done)
     except Superseded:
         return await _superseded(runtime, stored, state)
     except asyncio.CancelledError:  # The watch saw that the response was cancelled.
@@ -112,6 +112,11 @@ async def _run(runtime: Runtime, snapshot: Snapshot, state: LoopState, previous:
     except ApiError as error:  # What the request refers to is gone: no retry will mend that.
         await finish.end_from_outside(runtime, stored, status="failed", error=finish.error_of(error))
         return state.done()
+
+
+async def _done_before(runtime: Runtime, stored: StoredResponse, step: int) -> dict[int, Item]:
+    """The finished items of the steps before; there are none before the first."""
+    return await runtime.responses.done_items(stored) if step else {}
 
 
 def _bound(runtime: Runtime, stored: StoredResponse, step: int, attempt: attempts.StepAttempt) -> dict[str, Any] | None:
@@ -149,7 +154,12 @@ def _look_again(late: Batch, pending: Any) -> Any:
 
 
 async def _attempt(
-    runtime: Runtime, snapshot: Snapshot, state: LoopState, attempt: int, previous: Outcome | None
+    runtime: Runtime,
+    snapshot: Snapshot,
+    state: LoopState,
+    attempt: int,
+    previous: Outcome | None,
+    done: dict[int, Item] | None,
 ) -> LoopState:
     stored = snapshot.stored
     position = Position(0) if previous is None else Position.after(previous, state.step)
@@ -164,8 +174,9 @@ async def _attempt(
         outputs: dict[str, Item] = {}
         if attempt > 1:
             made, outputs, position = await _take_over(runtime, stored, sink, position)
+            done = None  # It has been added to.
         outcome, items = await ask(
-            runtime, stored, position, sink, made=made, outputs=outputs, cancelled=_cancel_watch(runtime, stored)
+            runtime, stored, position, sink, made=made, outputs=outputs, done=done, cancelled=_cancel_watch(runtime, stored)
         )
         await sink.flush()
         await runtime.responses.put_done(stored, items)
@@ -241,17 +252,20 @@ async def ask(
     made: dict[int, Item] | None = None,
     outputs: dict[str, Item] | None = None,
     chain: list[Item] | None = None,
+    done: dict[int, Item] | None = None,
     cancelled: Callable[[], Any] | None = None,
 ) -> tuple[Outcome, dict[int, Item]]:
     """Ask the model, emit its events, decide what follows, and emit what belongs to that.
 
     ``made`` are this step's items from a predecessor, ``outputs`` the tool outputs that it has announced; ``chain`` is the context
-    before this response, if the caller has loaded it already. When the response ends here, its final event has been written.
+    before this response and ``done`` what it has finished, if the caller has loaded them already. When the response
+    ends here, its final event has been written.
     Returns the outcome and the items that are to be kept for the next step.
     """
     request = stored.request
     older = chain if chain is not None else await load_chain(runtime, stored)
-    done = await runtime.responses.done_items(stored) if position.step or made else {}
+    if done is None:
+        done = await runtime.responses.done_items(stored) if position.step or made else {}
     items: dict[int, Item] = dict(made or {})
     usage, next_index = position.usage, position.next_index
     repairs: list[Item] = []

@@ -93,9 +93,9 @@ class LogSink:
 class InlineSink:
     """Numbers events at once, hands them to the client, and keeps them for the log.
 
-    ``ready`` writes the response's record, beside the first batch. ``log`` is None for a response that is not stored: then nothing is ever written, unless a
-    hand-over gives it a log after all. Nobody else writes before the hand-over, so a taken slot means that the reaper has declared
-    this process dead.
+    ``ready`` writes the response's record, beside the first batch. ``log`` is None for a response that is not stored: then nothing is
+    ever written, unless a hand-over gives it a log after all. Nobody else writes before the hand-over, so a taken slot means that the
+    reaper has declared this process dead.
     """
 
     def __init__(
