@@ -208,3 +208,27 @@ def test_an_unknown_container_is_a_404(client: OpenAI) -> None:
             input="x",
             tools=[{"type": "shell", "environment": {"type": "container_reference", "container_id": "cntr_" + "0" * 48}}],
         )
+
+
+def test_a_job_that_takes_long_is_left_running_and_looked_at_later(client: OpenAI) -> None:
+    response = client.responses.create(
+        model="demo",
+        input=script(
+            shell("setsid nohup sh -c 'echo started; while [ ! -e go ]; do sleep 0.05; done; echo ended' > job.log 2>&1 &"),
+            shell("for i in $(seq 100); do [ -s job.log ] && break; sleep 0.05; done; cat job.log; touch go"),
+            shell("for i in $(seq 100); do grep -q ended job.log && break; sleep 0.05; done; cat job.log"),
+            say("end"),
+        ),
+        tools=TOOLS,
+    )
+    assert [output[0] for output in outputs(response.output)] == [("", "", 0), ("started\n", "", 0), ("started\nended\n", "", 0)]
+
+
+def test_a_file_too_large_to_keep_is_named_to_the_model(client: OpenAI) -> None:
+    response = client.responses.create(
+        model="demo", input=script(shell("truncate -s 2G sparse.bin; echo kept > small.txt"), say("x")), tools=TOOLS
+    )
+    ((_, stderr, code),) = outputs(response.output)[0]
+    assert (code, "sparse.bin" in stderr, "not saved" in stderr) == (0, True, True)
+    container_id = response.tools[0].environment.container_id  # type: ignore[union-attr]
+    assert [file.path for file in client.containers.files.list(container_id)] == ["/mnt/data/small.txt"]
