@@ -14,7 +14,9 @@ from pathlib import Path
 from tests.bench.load import Endpoint
 
 BUILD = Path(__file__).resolve().parents[2] / ".build"
-_START_SECONDS_MAX = 180
+_START_SECONDS_MAX = 120
+_KEY = "sk-bench-0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef"
+"""LiteLLM wants a key that looks like one."""
 
 
 def _free_port() -> int:
@@ -45,7 +47,7 @@ class Peer:
         return self._binary.exists()
 
     def endpoint(self) -> Endpoint:
-        return Endpoint(self.name, f"http://127.0.0.1:{self.port}{self.path}", {"model": self.model, "input": "hi"})
+        return Endpoint(self.name, f"http://127.0.0.1:{self.port}{self.path}", {"model": self.model, "input": "hi"}, _KEY)
 
     @contextlib.contextmanager
     def start(self, base_url: str, folder: Path) -> Iterator[int]:
@@ -79,7 +81,7 @@ class Peer:
                 request = urllib.request.Request(
                     self.endpoint().url,
                     data=f'{{"model": "{self.model}", "input": "hi"}}'.encode(),
-                    headers={"content-type": "application/json", "authorization": "Bearer none"},
+                    headers={"content-type": "application/json", "authorization": f"Bearer {_KEY}"},
                 )
                 urllib.request.urlopen(request, timeout=10).close()
                 return
@@ -107,25 +109,25 @@ providers:
   files:
     - provider_id: local
       provider_type: inline::localfs
-      config: {{storage_dir: {folder}/files, metadata_store: {{backend: sql, table_name: files}}}}
+      config: {{storage_dir: {folder}/files, metadata_store: {{backend: sql_default, table_name: files}}}}
   responses:
     - provider_id: builtin
       provider_type: inline::builtin
       config:
         persistence:
-          agent_state: {{backend: kv, namespace: agents}}
-          responses: {{backend: sql, table_name: responses}}
+          agent_state: {{backend: kv_default, namespace: agents}}
+          responses: {{backend: sql_default, table_name: responses}}
   tool_runtime: []
   vector_io: []
 storage:
   backends:
-    kv: {{type: kv_sqlite, db_path: {folder}/kv.db}}
-    sql: {{type: sql_sqlite, db_path: {folder}/sql.db}}
+    kv_default: {{type: kv_sqlite, db_path: {folder}/kv.db}}
+    sql_default: {{type: sql_sqlite, db_path: {folder}/sql.db}}
   stores:
-    metadata: {{backend: kv, namespace: registry}}
-    inference: {{backend: sql, table_name: inference}}
-    conversations: {{backend: sql, table_name: conversations}}
-    prompts: {{backend: kv, namespace: prompts}}
+    metadata: {{backend: kv_default, namespace: registry}}
+    inference: {{backend: sql_default, table_name: inference}}
+    conversations: {{backend: sql_default, table_name: conversations}}
+    prompts: {{backend: sql_default, table_name: prompts}}
 registered_resources:
   models:
     - {{model_id: mock, provider_id: mock, model_type: llm}}
@@ -142,7 +144,7 @@ PEERS = (
         "litellm",
         _litellm,
         lambda path, port: ["--config", str(path), "--host", "127.0.0.1", "--port", str(port)],
-        {"LITELLM_LOCAL_MODEL_COST_MAP": "True"},
+        {"LITELLM_LOCAL_MODEL_COST_MAP": "True", "LITELLM_MASTER_KEY": _KEY},
         "mock",
     ),
     Peer(

@@ -35,7 +35,7 @@ ROOT = Path(__file__).resolve().parents[2]
 REPORT = ROOT / "docs" / "benchmarks.md"
 ALONE_REQUESTS = 60
 RUNS = 3
-CLIENTS = ((1, 120), (8, 400), (64, 640))
+CLIENTS = ((1, 60), (8, 160), (64, 256))
 """Clients at once, and requests of all of them together."""
 ROUNDS = 20
 CHAIN = 200
