@@ -88,7 +88,8 @@ class Foreground:
     async def _next(self) -> list[Event] | None:
         """What has come, at least one event; an empty list after a silence, None when no more will come from this process."""
         try:
-            first = await asyncio.wait_for(self._events.get(), limits.KEEP_ALIVE_SECONDS)
+            async with asyncio.timeout(limits.KEEP_ALIVE_SECONDS):
+                first = await self._events.get()
         except TimeoutError:
             return []
         if first is None:
