@@ -12,7 +12,7 @@ BIN := $(VENV)/bin
 UV := $(BIN)/uv
 
 .DEFAULT_GOAL := help
-.PHONY: help setup setup-dev demo up test lint test-egress test-deploy synth deploy destroy clients conformance fuzz lock clean
+.PHONY: help setup setup-dev demo up test lint test-egress test-deploy synth deploy destroy clients conformance fuzz cost bench-cold bench-egress bench-sandbox lock clean
 
 help:
 	@sed -n 's/^# //p' Makefile
@@ -115,6 +115,20 @@ conformance: setup .build/conformance/python/.done
 
 fuzz: setup .build/fuzz/.done
 	$(BIN)/python tests/fuzz/run.py
+
+# What a turn costs on AWS, counted on the emulator.
+cost: setup-dev
+	$(BIN)/python -m tests.bench.cost
+
+# Package sizes and cold import times of the functions.
+bench-cold: setup-dev
+	$(BIN)/python -m tests.bench.bench_cold
+
+bench-egress: setup-dev
+	$(BIN)/python -m tests.bench.bench_proxy
+
+bench-sandbox: setup-dev
+	$(BIN)/python -m tests.bench.bench_exec
 
 lock:
 	PATH="$(BIN):$$PATH" sh requirements/lock.sh

@@ -249,8 +249,10 @@ def start_sandbox(runtime: Runtime, stored: StoredResponse) -> asyncio.Task[None
 
     async def start(container_id: str) -> None:
         with suppress(SandboxError, ApiError):
-            async with await runtime.containers.ensure(stored.tenant_id, container_id):
-                pass
+            record = await runtime.containers.get(stored.tenant_id, container_id)
+            if record.sandbox is None:  # One that runs is not this process's to judge: on AWS only tool steps can reach it.
+                async with await runtime.containers.ensure(stored.tenant_id, container_id):
+                    pass
 
     return asyncio.create_task(start(stored.container_id))
 
