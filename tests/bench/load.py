@@ -68,7 +68,7 @@ class Connection:
     async def _body(self, head: bytes, began: float) -> float:
         """Reads to the end; the answer is the time of the first delta, 0 if none came."""
         assert self._reader is not None
-        if b"transfer-encoding: chunked" not in head:
+        if b"content-length:" in head:  # LiteLLM sends both headers, and then a plain body.
             length = int(head.split(b"content-length:")[1].split(b"\r\n")[0])
             await self._reader.readexactly(length)
             return 0.0
@@ -110,7 +110,11 @@ async def load(endpoint: Endpoint, clients: int, requests: int) -> Load:
         connection = Connection(endpoint)
         while left > 0:
             left -= 1
-            timings.append(await connection.ask())
+            try:
+                timings.append(await connection.ask())
+            except (OSError, EOFError, ValueError):
+                timings.append(Timing(0, 0, 0))
+                await connection.close()
         await connection.close()
 
     began = time.perf_counter()

@@ -355,7 +355,7 @@ def write(tables: Sequence[Table], seen_machine: str) -> None:
     REPORT.write_text(head + "\n" + "\n\n".join(table.markdown() for table in tables) + "\n")
 
 
-async def measure(state_dir: Path) -> list[Table]:
+async def measure(state_dir: Path, candidates: Sequence[Peer]) -> list[Table]:
     tables = []
     with upstream() as base_url, contextlib.ExitStack() as running_peers:
         peers: list[tuple[Peer, int]] = []
@@ -364,7 +364,7 @@ async def measure(state_dir: Path) -> list[Table]:
             assert running.process is not None
             pid = running.process.pid
             endpoints.append(ours(running))
-            for peer in PEERS:
+            for peer in candidates:
                 if peer.is_installed():
                     try:
                         peers.append((peer, running_peers.enter_context(peer.start(base_url, state_dir / peer.name))))
@@ -400,11 +400,12 @@ def shown(table: Table) -> Table:
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--no-report", action="store_true", help="print only; leave docs/benchmarks.md as it is")
+    parser.add_argument("--no-peers", action="store_true", help="leave out the gateways that make bench-peers installed")
     options = parser.parse_args()
     seen_machine = machine()
     print(seen_machine)
     with tempfile.TemporaryDirectory(prefix="moorage-bench-") as folder:
-        tables = asyncio.run(measure(Path(folder)))
+        tables = asyncio.run(measure(Path(folder), () if options.no_peers else PEERS))
     if not options.no_report:
         write(tables, seen_machine)
     return 0
