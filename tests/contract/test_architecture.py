@@ -37,7 +37,7 @@ RANKS: list[tuple[str, tuple[str, ...]]] = [
     ("the runtime", ("runtime",)),
     ("the loop", ("loop",)),
     ("the API", ("api",)),
-    ("the command line", ("cli",)),
+    ("the command line", ("cli", "__main__")),
 ]
 """From the bottom up. A module belongs to the entry that names it most exactly, and imports nothing from above its own rank."""
 
