@@ -16,7 +16,7 @@ import pytest
 ROOT = Path(__file__).resolve().parents[2]
 DEFAULT: dict[str, Any] = {}
 EVERYTHING = {
-    "allowed_egress_domains": ["packages.example.com", "*.files.example.com"],
+    "allowed_egress_domains": ["pkg.example.com", "*.files.example.com"],
     "alarm_email": "owner@example.com",
     "availability_zones": 2,
     "certificate_arn": "arn:aws:acm:us-east-1:000000000000:certificate/00000000-0000-0000-0000-000000000000",

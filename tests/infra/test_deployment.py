@@ -119,9 +119,9 @@ WRONG = {
     "an unknown setting": ({"provisoner": "fargate"}, "there is no setting 'provisoner'"),
     "a value outside a closed set": ({"provisioner": "ec2"}, "'provisioner'"),
     "a memory tier that does not exist": ({"memory_tiers": ["2g"]}, "'memory_tiers': takes one or more of 1g, 4g, 16g, 64g"),
-    "a URL where a domain is wanted": ({"allowed_egress_domains": ["https://packages.example.com"]}, "takes lower-case domain names"),
+    "a URL where a domain is wanted": ({"allowed_egress_domains": ["https://pkg.example.com"]}, "takes lower-case domain names"),
     "a domain without its certificate": ({"domain_name": "api.example.com"}, "belong together"),
-    "a proxy without Fargate": ({"provisioner": "none", "allowed_egress_domains": ["packages.example.com"]}, "needs provisioner 'fargate'"),
+    "a proxy without Fargate": ({"provisioner": "none", "allowed_egress_domains": ["pkg.example.com"]}, "needs provisioner 'fargate'"),
     "a retention of no days": ({"retention_days": 0}, "'retention_days'"),
 }
 

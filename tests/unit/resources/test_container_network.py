@@ -8,11 +8,11 @@ from moorage.wire.tools import NetworkPolicy
 
 from tests.unit.resources.support import Clock, FakeProvisioner, Store
 
-ALLOWED = NetworkPolicy("allowlist", ("packages.example.com",))
+ALLOWED = NetworkPolicy("allowlist", ("pkg.example.com",))
 
 
 def containers_of(store: Store, clock: Clock, provisioner: FakeProvisioner) -> Containers:
-    settings = Settings("t", "b", allowed_egress_domains=("packages.example.com",), egress_proxy="unix:/run/egress.sock")
+    settings = Settings("t", "b", allowed_egress_domains=("pkg.example.com",), egress_proxy="unix:/run/egress.sock")
     return Containers(
         store.table,
         store.blobs,
@@ -42,7 +42,7 @@ async def test_a_policy_gives_the_sandbox_its_proxy_and_is_shown_without_secrets
     egress = provisioner.specs[0].egress
     assert egress is not None
     assert (egress.proxy, egress.username) == ("unix:/run/egress.sock", record.id)
-    assert record.network_policy == {"type": "allowlist", "allowed_domains": ["packages.example.com"]}
+    assert record.network_policy == {"type": "allowlist", "allowed_domains": ["pkg.example.com"]}
     assert egress.password not in (live.handle.token, "")
     assert egress.password not in repr(store.records())
 
