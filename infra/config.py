@@ -40,7 +40,7 @@ def _domains(value: tuple[str, ...]) -> tuple[str, ...]:
         if domain == "*":
             continue
         if "." not in name or any(c not in "abcdefghijklmnopqrstuvwxyz0123456789-." for c in name):
-            raise ValueError(f"takes lower-case domain names such as 'pkg.example.com', '*.example.com', or '*' for any, not '{domain}'")
+            raise ValueError(f"takes lower-case domain names such as 'pkg.example.com', '*.example.com' or '*', not '{domain}'")
     return value
 
 
