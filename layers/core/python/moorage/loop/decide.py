@@ -50,9 +50,14 @@ class Decision:
 def after_model(
     items: Mapping[int, Item], finished: Finished | None, *, calls_made: int, max_tool_calls: int | None
 ) -> Decision:
-    """``items`` are the step's finished items by output index; ``finished`` is None when the upstream broke off."""
-    hosted = [index for index in sorted(items) if is_hosted(items[index])]
-    for_client = any(is_for_client(item) for item in items.values())
+    """``items`` are the step's finished items by output index; ``finished`` is None when the upstream broke off.
+
+    Of a step that is taken over they may hold outputs too: calls that were refused or corrected are settled.
+    """
+    settled = {item["call_id"] for item in items.values() if item["type"].endswith("_output")}
+    unsettled = {index: item for index, item in items.items() if item.get("call_id") not in settled}
+    hosted = [index for index in sorted(unsettled) if is_hosted(unsettled[index])]
+    for_client = any(is_for_client(item) for item in unsettled.values())
     if finished is not None and finished.reason in ("max_output_tokens", "content_filter"):
         return Decision(Next.DONE, refused=tuple(hosted), status="incomplete", incomplete_reason=finished.reason)
     if hosted:

@@ -221,7 +221,7 @@ async def _take_over(
     made = {
         index: item
         for index, item in folded.items.items()
-        if index >= position.next_index and item["type"] != "shell_call_output"
+        if index >= position.next_index and not (index in kept and item["type"] == "shell_call_output")
     }
     next_index = max(folded.items, default=-1) + 1
     return made, outputs, replace(position, next_index=max(next_index, position.next_index))
