@@ -63,7 +63,7 @@ lint: setup-dev
 	$(BIN)/mypy --config-file functions/egress_proxy/mypy.ini --python-executable .venv-egress/bin/python functions/egress_proxy
 
 test: lint
-	$(BIN)/python -m pytest -n 2 --dist loadscope
+	$(BIN)/python -m pytest -n 2 --dist loadscope --no-loadscope-reorder
 
 test-egress: setup-dev
 	$(BIN)/python -m pytest tests/egress
