@@ -11,6 +11,7 @@ import secrets
 import sys
 from collections import defaultdict
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import asdict, replace
 
 from moorage import limits
@@ -31,6 +32,7 @@ class Journal:
         self._now_ms = now_ms
         self._pending: dict[str, Entry] = {}
         self._wakeup = asyncio.Event()
+        self._refused = asyncio.Event()
 
     def began(self, entry: Entry) -> None:
         """Something was allowed and goes on."""
@@ -46,13 +48,22 @@ class Journal:
         if entry.container_id and (len(self._pending) < _PENDING_MAX or entry.id in self._pending):
             self._pending[entry.id] = entry
             self._wakeup.set()
+            if entry.decision == "denied":
+                self._refused.set()
 
     async def run(self) -> None:
-        """Flush until cancelled; the last entries are flushed by :meth:`flush`."""
+        """Flush until cancelled; the last entries are flushed by :meth:`flush`.
+
+        The first refusal after a silence is written at once, because the end of a command's output tells of it.
+        """
         while True:
             await self._wakeup.wait()
-            await asyncio.sleep(limits.EGRESS_LOG_SECONDS)
+            with suppress(TimeoutError):
+                async with asyncio.timeout(limits.EGRESS_LOG_SECONDS):
+                    await self._refused.wait()
             await self.flush()
+            self._refused.clear()
+            await asyncio.sleep(limits.EGRESS_LOG_SECONDS / 2)
 
     async def flush(self) -> None:
         self._wakeup.clear()
