@@ -142,6 +142,8 @@ clean:
 PEERS_PYTHON ?= python3.12
 bench: setup-dev
 	$(BIN)/python -m tests.bench.run
+	$(BIN)/python -m tests.bench.bench_proxy
+	$(BIN)/python -m tests.bench.bench_exec
 
 bench-peers: $(UV)
 	$(UV) venv --quiet --clear --python $(BIN)/python .build/peer-litellm
