@@ -48,6 +48,10 @@ class Reply:
     encrypted_content: str | None = None
     finish: str = "stop"
     """``stop``, ``length`` or ``content_filter``."""
+    is_logged: bool = False
+    """Each delta has a log probability (Responses only)."""
+    service_tier: str | None = None
+    """The tier that it was answered in."""
     usage: Mapping[str, int] = field(default_factory=lambda: {"input": 11, "cached": 3, "output": 7, "reasoning": 2})
     wait: float = 0.0
     """Before the status line."""
@@ -263,6 +267,8 @@ def _encoded(events: list[dict[str, Any]], path: str) -> list[bytes]:
 def chat_events(reply: Reply, body: Mapping[str, Any]) -> list[dict[str, Any]]:
     """The chunks of one streamed answer."""
     frame = {"id": "chatcmpl-mock", "object": "chat.completion.chunk", "created": 1, "model": body.get("model", "mock")}
+    if reply.service_tier is not None:
+        frame["service_tier"] = reply.service_tier
     deltas: list[dict[str, Any]] = [{"role": "assistant", "content": ""}]
     if reply.reasoning:
         deltas.append({"reasoning_content": reply.reasoning})
@@ -309,12 +315,14 @@ def responses_events(reply: Reply, body: Mapping[str, Any]) -> list[dict[str, An
     if reply.reasoning or reply.encrypted_content:
         events += _reasoning_events(reply, output)
     if reply.text:
-        events += _message_events(reply.text, output)
+        events += _message_events(reply, output)
     for call in reply.calls:
         events += _shell_events(call, output) if call.kind == "shell" else _function_events(call, output)
     status = "completed" if reply.finish == "stop" else "incomplete"
     details = {"length": {"reason": "max_output_tokens"}, "content_filter": {"reason": "content_filter"}}.get(reply.finish)
     done = response | {"status": status, "incomplete_details": details, "output": output, "usage": _responses_usage(reply)}
+    if reply.service_tier is not None:
+        done["service_tier"] = reply.service_tier
     events.append({"type": f"response.{status}", "response": done})
     return [event | {"sequence_number": number} for number, event in enumerate(events)]
 
@@ -337,21 +345,29 @@ def _reasoning_events(reply: Reply, output: list[dict[str, Any]]) -> list[dict[s
     return [*events, {"type": "response.output_item.done", "output_index": index, "item": done}]
 
 
-def _message_events(pieces: tuple[str, ...], output: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    index = len(output)
+def _message_events(reply: Reply, output: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    index, pieces = len(output), reply.text
+    logged = [[_logprob(piece)] if reply.is_logged else [] for piece in pieces]
     item = {"id": f"msg_{index}", "type": "message", "status": "in_progress", "role": "assistant", "content": []}
     place = {"item_id": item["id"], "output_index": index, "content_index": 0}
-    part = {"type": "output_text", "annotations": [], "logprobs": [], "text": "".join(pieces)}
+    part = {"type": "output_text", "annotations": [], "logprobs": [one for some in logged for one in some], "text": "".join(pieces)}
     done = item | {"status": "completed", "content": [part]}
     output.append(done)
     return [
         {"type": "response.output_item.added", "output_index": index, "item": item},
         {"type": "response.content_part.added", **place, "part": part | {"text": ""}},
-        *({"type": "response.output_text.delta", **place, "delta": piece, "logprobs": []} for piece in pieces),
-        {"type": "response.output_text.done", **place, "text": part["text"], "logprobs": []},
+        *(
+            {"type": "response.output_text.delta", **place, "delta": piece, "logprobs": logprobs}
+            for piece, logprobs in zip(pieces, logged, strict=True)
+        ),
+        {"type": "response.output_text.done", **place, "text": part["text"], "logprobs": part["logprobs"]},
         {"type": "response.content_part.done", **place, "part": part},
         {"type": "response.output_item.done", "output_index": index, "item": done},
     ]
+
+
+def _logprob(token: str) -> dict[str, Any]:
+    return {"token": token, "logprob": -0.5, "bytes": [*token.encode()], "top_logprobs": []}
 
 
 def _function_events(call: Call, output: list[dict[str, Any]]) -> list[dict[str, Any]]:

@@ -25,7 +25,7 @@ from moorage.store.containers import ContainerRecord
 from moorage.store.event_log import Batch, Event, Writer
 from moorage.store.responses import Ancestor, Snapshot, StoredResponse
 from moorage.tools.inputs import admit_inputs, files_to_stage
-from moorage.wire.requests import CreateRequest
+from moorage.wire.requests import CreateRequest, check_choice
 from moorage.wire.responses import Usage, echo
 from moorage.wire.tools import Environment, NetworkPolicy
 
@@ -57,6 +57,7 @@ async def prepare(
         chain = recent if recent is not None else chain_items(snapshots)
     input_items = await resolve_references(runtime, tenant_id, request.input_items, chain)
     context.check_calls([*chain, *input_items])
+    check_choice(request.tool_choice, request.tools, [*chain, *input_items])
     check_readable(runtime, tenant_id, input_items, runtime.catalog.provider(entry, runtime.http).native_tools)
     await admit_inputs(runtime, tenant_id, input_items)
     container_id = await _container(runtime, tenant_id, request, [*chain, *input_items])

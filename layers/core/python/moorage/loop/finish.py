@@ -26,6 +26,7 @@ def object_of(
     usage: Usage | None = None,
     error: dict[str, Any] | None = None,
     incomplete_reason: str | None = None,
+    service_tier: str | None = None,
 ) -> dict[str, Any]:
     """The response object. ``error`` is ``{"code", "message"}``; ``now`` (Unix seconds) becomes ``completed_at`` if it completed."""
     return response_object(
@@ -39,6 +40,7 @@ def object_of(
             output=output or [],
             usage=usage,
             echo=stored.echo,
+            service_tier=service_tier,
         )
     )
 

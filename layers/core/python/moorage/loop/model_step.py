@@ -42,10 +42,11 @@ class Position:
     next_index: int = 0
     usage: Usage = Usage()
     calls_made: int = 0
+    service_tier: str | None = None
 
     @classmethod
     def after(cls, outcome: Outcome, step: int) -> "Position":
-        return cls(step, outcome.next_index, outcome.usage, outcome.calls_made)
+        return cls(step, outcome.next_index, outcome.usage, outcome.calls_made, outcome.service_tier)
 
 
 async def model_step(runtime: Runtime, state: LoopState) -> LoopState:
@@ -267,7 +268,7 @@ async def ask(
     if done is None:
         done = await runtime.responses.done_items(stored) if position.step or made else {}
     items: dict[int, Item] = dict(made or {})
-    usage, next_index = position.usage, position.next_index
+    usage, next_index, service_tier = position.usage, position.next_index, position.service_tier
     repairs: list[Item] = []
     try:
         shortened = await compact.in_response(
@@ -306,6 +307,7 @@ async def ask(
         if error is not None and not (error.is_retryable and is_visible):
             return await _refused(runtime, stored, sink, replace(position, next_index=next_index, usage=usage), error, items)
         usage += _tokens(assembler.usage)
+        service_tier = assembler.usage.service_tier or service_tier
         finished = assembler.finished
         misfits = dict.fromkeys(assembler.misfits, _MISFIT)
         repairs = repair or repairs
@@ -335,6 +337,7 @@ async def ask(
         is_last=decision.is_last,
         status=decision.status,
         incomplete_reason=decision.incomplete_reason,
+        service_tier=service_tier,
     )
     if outcome.next is Next.DONE:
         await conclude(runtime, stored, sink, outcome, done | items)
@@ -636,6 +639,7 @@ async def conclude(
         usage=outcome.usage,
         error=None if error is None else {"code": error["code"], "message": error["message"]},
         incomplete_reason=outcome.incomplete_reason,
+        service_tier=outcome.service_tier,
     )
     if stored.conversation_id is not None and outcome.status != "failed":
         await runtime.conversations.append(

@@ -103,6 +103,8 @@ class Outcome:
     status: Status = "completed"
     """If ``next`` is ``done``: how the response ends."""
     incomplete_reason: str | None = None
+    service_tier: str | None = None
+    """The tier of the latest step whose upstream named one."""
 
     def to_json(self) -> dict[str, Any]:
         return {
@@ -114,6 +116,7 @@ class Outcome:
             "is_last": self.is_last,
             "status": self.status,
             "incomplete_reason": self.incomplete_reason,
+            "service_tier": self.service_tier,
         }
 
     @classmethod
@@ -127,6 +130,7 @@ class Outcome:
             is_last=outcome["is_last"],
             status=outcome["status"],
             incomplete_reason=outcome["incomplete_reason"],
+            service_tier=outcome.get("service_tier"),
         )
 
 

@@ -128,6 +128,8 @@ class UsageReported:
     cached_tokens: int = 0
     cache_write_tokens: int = 0
     reasoning_tokens: int = 0
+    service_tier: str | None = None
+    """The tier that the upstream says it used."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,7 +8,7 @@ through the items once; a turn that is complete is never rendered differently la
 """
 
 from collections.abc import AsyncGenerator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Final, Literal
 
 import orjson
@@ -222,6 +222,7 @@ class ChatDecoder:
     _open_text: tuple[str, int] | None = None
     _reason: str | None = None
     _usage: base.UsageReported | None = None
+    _service_tier: str | None = None
     _output_chars: int = 0
 
     def feed(self, piece: bytes) -> list[Delta]:
@@ -258,6 +259,7 @@ class ChatDecoder:
         if chunk.get("error"):
             error = chunk["error"]
             raise error_in_stream(error if isinstance(error, dict) else {"message": error}, secrets=self.secrets)
+        self._service_tier = chunk.get("service_tier") or self._service_tier
         if chunk.get("usage"):
             self._usage = _usage(chunk["usage"])
         deltas: list[Delta] = []
@@ -356,7 +358,7 @@ class ChatDecoder:
         self.is_finished = True
         output_tokens = (self._output_chars + 3) // 4
         usage = self._usage or base.UsageReported(self.prompt_tokens, output_tokens)
-        return [*deltas, usage, base.Finished(self._finish_reason())]
+        return [*deltas, replace(usage, service_tier=self._service_tier), base.Finished(self._finish_reason())]
 
     def _finish_reason(self) -> Literal["stop", "tool_calls", "max_output_tokens", "content_filter"]:
         match self._reason:

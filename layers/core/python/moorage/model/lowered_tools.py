@@ -42,6 +42,10 @@ _SHELL_PROPERTIES: dict[str, Any] = {
 
 def shell_of_client(name: str, tool: Tool) -> Tool:
     text = "Run shell commands on the user's computer and read what they print. Ordered work is one command: `a && b`."
+    skills = (tool.get("environment") or {}).get("skills") or []
+    if skills:
+        text += "\nSkills there, each a folder whose SKILL.md says how to do something; read it before you do that:"
+        text += "".join(f"\n- {skill['name']} ({skill['path']}): {skill.get('description', '')}" for skill in skills)
     return function(name, text, _SHELL_PROPERTIES_OF_CLIENT, ["commands"])
 
 
@@ -114,6 +118,8 @@ def computer(name: str, tool: Tool) -> Tool:
         "required": ["type"],
     }
     text = "Act on the user's computer screen; the answer is a screenshot. Begin with a screenshot action."
+    if tool["type"] == "computer_use_preview":
+        text += f" It shows {tool['environment']}, {tool['display_width']} by {tool['display_height']} pixels."
     return function(name, text, {"actions": {"type": "array", "items": action, "minItems": 1}}, ["actions"])
 
 

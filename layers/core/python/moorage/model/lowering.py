@@ -171,7 +171,7 @@ class _Lowering:
             case "shell" if type_ in self.native:
                 self.tools["\0shell"] = {"type": "shell", "environment": {"type": "local"}} if is_hosted(tool) else tool
             case "shell":
-                self._function("shell", "shell", lowered_tools.shell if is_hosted(tool) else lowered_tools.shell_of_client)
+                self._function("shell", "shell", lowered_tools.shell if is_hosted(tool) else lowered_tools.shell_of_client, tool)
             case "code_interpreter":
                 # Never native: an upstream's own interpreter would run in the upstream's container, without the user's files.
                 self._function("code_interpreter", "python", lowered_tools.python)
@@ -190,7 +190,7 @@ class _Lowering:
             case "apply_patch":
                 self._function("apply_patch", "apply_patch", lowered_tools.apply_patch)
             case _ if type_ in _COMPUTER_TYPES:
-                self._function(type_, "computer", lowered_tools.computer)
+                self._function(type_, "computer", lowered_tools.computer, tool)
             case _:
                 # The API refuses what neither we nor the upstream can run; one that is offered on the side (Codex sends web_search
                 # to every server) is not shown to the model.
@@ -236,19 +236,23 @@ class _Lowering:
         if isinstance(tool_choice, str):
             return tool_choice
         if tool_choice.get("type") == "allowed_tools":
-            chosen = [self._chosen(tool) for tool in tool_choice.get("tools", [])]
-            return {"type": "allowed_tools", "mode": tool_choice.get("mode", "auto"), "tools": [c for c in chosen if c]}
-        return self._chosen(tool_choice) or "auto"
+            chosen = [lowered for tool in tool_choice.get("tools", []) for lowered in self._chosen(tool)]
+            return {"type": "allowed_tools", "mode": tool_choice.get("mode", "auto"), "tools": chosen}
+        return next(iter(self._chosen(tool_choice)), "auto")
 
-    def _chosen(self, choice: dict[str, Any]) -> dict[str, Any] | None:
+    def _chosen(self, choice: dict[str, Any]) -> list[dict[str, Any]]:
+        """A chosen tool in the upstream's vocabulary; a namespace is several. Empty if it is not offered."""
         type_ = choice.get("type", "")
-        if type_ in self.native and type_ != "function" and type_ != "code_interpreter":
-            return choice
+        kinds = _COMPUTER_TYPES if type_ in _COMPUTER_TYPES else {type_}
+        if type_ not in ("function", "code_interpreter") and kinds & self.native:
+            return [choice]
+        if type_ == "namespace":
+            return [{"type": "function", "name": lowered} for (_, space, _), lowered in self.names.items() if space == choice["name"]]
         for (tool_type, namespace, name), lowered in self.names.items():
             is_same_name = choice.get("name") in (None, name) and choice.get("namespace") in (None, namespace)
-            if tool_type == type_ and is_same_name:
-                return {"type": "function", "name": lowered}
-        return None
+            if tool_type in kinds and is_same_name:
+                return [{"type": "function", "name": lowered}]
+        return []
 
     # --- items ---
 

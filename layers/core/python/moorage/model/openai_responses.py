@@ -323,7 +323,7 @@ class ResponsesDecoder:
             for index, item in enumerate(response.get("output") or []):
                 deltas += self._done(index, item)
         deltas += self._sequence.close_all()
-        usage = _usage(response.get("usage"))
+        usage = _usage(response.get("usage"), response.get("service_tier"))
         self.is_finished = True
         return [*deltas, *([usage] if usage else []), base.Finished(self._reason(status, response))]
 
@@ -345,7 +345,7 @@ def _rest_of_message(seen: _Item, item: Item) -> list[Delta]:
     return list(rest)
 
 
-def _usage(usage: dict[str, Any] | None) -> base.UsageReported | None:
+def _usage(usage: dict[str, Any] | None, service_tier: str | None) -> base.UsageReported | None:
     if not usage:
         return None
     of_input = usage.get("input_tokens_details") or {}
@@ -356,4 +356,5 @@ def _usage(usage: dict[str, Any] | None) -> base.UsageReported | None:
         cached_tokens=of_input.get("cached_tokens") or 0,
         cache_write_tokens=of_input.get("cache_write_tokens") or 0,
         reasoning_tokens=of_output.get("reasoning_tokens") or 0,
+        service_tier=service_tier,
     )

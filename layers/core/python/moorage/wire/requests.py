@@ -4,6 +4,7 @@
 refuses with the field's name. ``docs/parameters.md`` lists every parameter with its fate; a test drives each row through here.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final, Literal
 
@@ -313,14 +314,17 @@ def _check_together(fields: dict[str, Any], tools: list[Tool], items: tuple[Item
     for index, item in enumerate(items[:-1]):
         if item["type"] == "compaction_trigger":
             raise errors.invalid_value(f"input[{index}].type", "a 'compaction_trigger' is the last item of its input.")
-    _check_choice(fields.get("tool_choice", "auto"), tools, items, has_context)
+    if not has_context:
+        check_choice(fields.get("tool_choice", "auto"), tools, items)
 
 
-def _check_choice(chosen: str | dict[str, Any], tools: list[Tool], items: tuple[Item, ...], has_context: bool) -> None:
-    """A chosen tool must be offered; earlier turns may have offered more (``additional_tools``), so a chain is not judged here."""
-    if chosen in ("auto", "none") or has_context:
+def check_choice(chosen: str | dict[str, Any], tools: Sequence[Tool], items: Sequence[Item]) -> None:
+    """A chosen tool must be among ``tools`` or be offered by ``items``, which include the chain's: where there is one, only who has
+    loaded it can ask. Raises :class:`~moorage.errors.ApiError`."""
+    if chosen in ("auto", "none"):
         return
-    offered = tools + [tool for item in items if item["type"] in ("additional_tools", "tool_search_output") for tool in item["tools"]]
+    joined = (item for item in items if item["type"] in ("additional_tools", "tool_search_output"))
+    offered = [*tools, *(tool for item in joined for tool in item.get("tools") or ())]
     if isinstance(chosen, str):
         if not offered:
             raise errors.invalid_value("tool_choice", f"'{chosen}' needs at least one tool in 'tools'.")

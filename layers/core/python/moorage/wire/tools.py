@@ -11,6 +11,7 @@ is stored, echoed or logged cannot contain them.
 
 import itertools
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final, Literal
 
@@ -603,7 +604,7 @@ def tool_choice(value: Any) -> str | dict[str, Any]:
     return chosen
 
 
-def is_offered(chosen: dict[str, Any], tools: list[Tool]) -> bool:
+def is_offered(chosen: dict[str, Any], tools: Sequence[Tool]) -> bool:
     """Whether a chosen tool (``{"type", "name"?}``) is among ``tools``, namespaces included."""
     wanted = (_COMPUTERS.get(chosen["type"], chosen["type"]), chosen.get("name"))
     return any(
