@@ -26,6 +26,7 @@ from typing import Any
 
 import boto3
 
+from tests.bench import bench_computer
 from tests.bench.load import Endpoint, Load, alone, load
 from tests.bench.peers import PEERS, Peer
 from tests.bench.tail import tail_latencies
@@ -258,6 +259,15 @@ def _execution(machines: Any, arn: str, left: int) -> float:
     return time.perf_counter() - began
 
 
+# --- the computer ----------------------------------------------------------------------------------------------------------------
+
+
+def computer(running: Stack) -> Table:
+    rows = bench_computer.measure(running, first=20, idle=100, megabytes=500)
+    note = "Through the API and the OpenAI SDK. Peak memory is what the API process grew by at its worst, where not said otherwise."
+    return Table("Containers and large files", ("", ""), rows, note)
+
+
 # --- what a response costs -------------------------------------------------------------------------------------------------------
 
 
@@ -381,6 +391,8 @@ async def measure(state_dir: Path, candidates: Sequence[Peer]) -> list[Table]:
     with stack(state_dir / "b", None) as running:
         tables.append(shown(rounds(running)))
         tables.append(shown(_tail_table(await tail_latencies(running))))
+    with stack(state_dir / "d", None) as running:
+        tables.append(shown(computer(running)))
     tables.append(shown(counters(state_dir / "c")))
     return tables
 
