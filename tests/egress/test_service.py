@@ -99,6 +99,43 @@ async def test_renewing_keeps_the_placeholders_and_ends_the_old_credential() -> 
     assert await world.seen_by_proxy("cntr_1", new.password) is not None
 
 
+async def test_new_values_are_used_by_a_sandbox_that_runs() -> None:
+    world = World()
+    grant = await world.egress.open("t1", "cntr_1", POLICY, (SECRET,))
+    assert grant is not None
+    assert await world.seen_by_proxy(grant.username, grant.password) is not None
+    assert await world.egress.replace_secrets("t1", "cntr_1", (replace(SECRET, value="sk-live-rotated"),))
+    found = await world.seen_by_proxy(grant.username, grant.password)
+    assert found is not None
+    assert [(secret.value, secret.placeholder) for secret in found.secrets] == [("sk-live-rotated", grant.placeholders["API_KEY"])]
+    renewed = await world.egress.renew("t1", "cntr_1")
+    assert renewed is not None
+    found = await world.seen_by_proxy(renewed.username, renewed.password)
+    assert found is not None
+    assert [secret.value for secret in found.secrets] == ["sk-live-rotated"]
+
+
+@pytest.mark.parametrize(
+    "secrets",
+    [
+        (),
+        (SECRET, replace(SECRET, name="OTHER")),
+        (replace(SECRET, name="OTHER"),),
+        (replace(SECRET, methods=("GET",)),),
+        (replace(SECRET, value=None),),
+    ],
+    ids=["none", "one more", "another name", "another use", "the operator's"],
+)
+async def test_other_secrets_than_a_container_knows_are_not_given_to_it(secrets: tuple[DomainSecret, ...]) -> None:
+    world = World()
+    grant = await world.egress.open("t1", "cntr_1", POLICY, (SECRET,))
+    assert grant is not None
+    assert not await world.egress.replace_secrets("t1", "cntr_1", secrets)
+    found = await world.seen_by_proxy(grant.username, grant.password)
+    assert found is not None
+    assert [secret.value for secret in found.secrets] == [SECRET.value]
+
+
 async def test_a_paused_container_loses_its_credential_and_nothing_else() -> None:
     world = World()
     opened = await world.egress.open("t1", "cntr_1", POLICY, (SECRET,))

@@ -80,3 +80,26 @@ def test_another_policy_takes_another_container(open_stack: Stack) -> None:
     third = client.responses.create(model="demo", input="x", tools=allowing("api.example.com"), previous_response_id=first.id)
     containers = [response.tools[0].environment.container_id for response in (first, second, third)]  # type: ignore[union-attr]
     assert containers[0] == containers[2] != containers[1]
+
+
+def test_new_values_of_the_same_secrets_stay_in_the_container_and_other_secrets_take_another(open_stack: Stack) -> None:
+    def used(name: str, value: str, previous: str | None) -> tuple[str, str, str]:
+        """The response, its container, and what ``$KEY_A`` is there."""
+        policy = {
+            "type": "allowlist",
+            "allowed_domains": ["api.example.com"],
+            "domain_secrets": [{"domain": "api.example.com", "name": name, "value": value}],
+        }
+        tools: Any = [{"type": "shell", "environment": {"type": "container_auto", "network_policy": policy}}]
+        response = open_stack.client().responses.create(
+            model="demo", input=script(shell("echo $KEY_A"), say("x")), tools=tools, previous_response_id=previous
+        )
+        container_id = response.tools[0].environment.container_id  # type: ignore[union-attr]
+        return response.id, container_id, outputs(response.output)[0][0][0].strip()
+
+    first, container, placeholder = used("KEY_A", "value-one", None)
+    second, kept, same = used("KEY_A", "value-two", first)
+    _, other, empty = used("KEY_B", "value-three", second)
+    assert (kept, same) == (container, placeholder)
+    assert placeholder.startswith("MOORAGE_SECRET_KEY_A_")
+    assert (other != container, empty) == (True, "")

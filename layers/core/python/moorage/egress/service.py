@@ -19,6 +19,7 @@ from moorage.egress.secrets import (
     DomainSecret,
     KeyService,
     OperatorSecret,
+    SealedSecret,
     check_operator_secret,
     container_context,
     seal,
@@ -26,7 +27,7 @@ from moorage.egress.secrets import (
     validate_domain_secrets,
 )
 from moorage.egress.store import EgressStore, Entry, GrantRecord
-from moorage.errors import bad_request
+from moorage.errors import ConditionFailed, bad_request
 from moorage.settings import Settings
 from moorage.store.table import Table
 
@@ -126,6 +127,29 @@ class Egress:
         )
         return await self._issue(grant)
 
+    async def replace_secrets(self, tenant_id: str, container_id: str, secrets: tuple[DomainSecret, ...]) -> bool:
+        """Give a container's (validated) secrets these values; the proxy uses them as soon as it reads the grant again
+        (``EGRESS_POLICY_SECONDS_MAX``), also for a sandbox that runs. False, and nothing is changed, if they are not the secrets that
+        the container knows: its environment could not hold their placeholders.
+        """
+        grant = await self.store.load(tenant_id, container_id)
+        known = () if grant is None else grant.secrets
+        if sorted(map(_use_of, secrets)) != sorted(map(_use_of, known)):
+            return False
+        if grant is None or not any(secret.value is not None for secret in secrets):
+            return True  # the operator's secrets are looked up by name at every use
+        assert self._keys is not None, "secrets were validated without a key service"
+        context = container_context(tenant_id, container_id)
+        key = await self._keys.generate(context)
+        placeholders = {secret.name: secret.placeholder for secret in known}
+        sealed = tuple(replace(seal(secret, key, context), placeholder=placeholders[secret.name]) for secret in secrets)
+        renewed = replace(grant, version=random.token_hex(8), wrapped_key=key.wrapped, secrets=sealed)
+        try:
+            await self.store.replace_secrets(renewed, grant.version)
+        except ConditionFailed:  # A new sandbox's credential was written in this moment.
+            return await self.replace_secrets(tenant_id, container_id, secrets)
+        return True
+
     async def renew(self, tenant_id: str, container_id: str, *, password: str | None = None) -> EgressGrant | None:
         """A fresh credential for a new sandbox of the same container, with the policy and the placeholders it had; None if it has
         no network. The old sandbox's credential ends. The proxy is started if it rests.
@@ -204,6 +228,12 @@ class Egress:
         secret = await seal_operator_secret(name, domain, value, tenants, self._keys)
         await self.store.save_operator_secret(secret)
         return secret
+
+
+def _use_of(secret: DomainSecret | SealedSecret) -> tuple[Any, ...]:
+    """What a secret is for, without its value."""
+    is_operators = secret.value is None if isinstance(secret, DomainSecret) else secret.ciphertext is None
+    return (secret.name, secret.domain, secret.methods, secret.path_prefixes, secret.places, is_operators)
 
 
 def entry_sentence(entry: Entry) -> str:

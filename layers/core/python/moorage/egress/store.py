@@ -92,6 +92,14 @@ class EgressStore:
         await self._table.put(_policy_record(pk, grant))
         await self._forget_credentials(record for record in stale if record.get("credential_sha256") != grant.credential_sha256)
 
+    async def replace_secrets(self, grant: GrantRecord, version: str) -> None:
+        """Write the grant's secrets and the key that opens them, and nothing of its credential: a sandbox may be using it. Raises
+        ``ConditionFailed`` if the grant has been written since it was loaded as ``version``."""
+        pk = keys.container(grant.tenant_id, grant.container_id)
+        changes = {"version": grant.version, "wrapped_key": grant.wrapped_key}
+        await self._table.update(pk, keys.EGRESS_POLICY, set=changes, condition={"version": version})
+        await self._table.write_many(puts=[_secret_record(pk, secret, grant.expires_at) for secret in grant.secrets])
+
     async def pause(self, tenant_id: str, container_id: str) -> None:
         """End the credential and keep the rest, for a sandbox that has stopped; harmless where there is none."""
         pk = keys.container(tenant_id, container_id)

@@ -27,7 +27,7 @@ from moorage.store.responses import Ancestor, Snapshot, StoredResponse
 from moorage.tools.inputs import admit_inputs, files_to_stage
 from moorage.wire.requests import CreateRequest, check_choice
 from moorage.wire.responses import Usage, echo
-from moorage.wire.tools import Environment, NetworkPolicy
+from moorage.wire.tools import Environment
 
 _log: Final = logging.getLogger("moorage.loop")
 
@@ -222,7 +222,8 @@ async def _auto_container(
             if error.message not in (container_not_found(last).message, container_expired().message):
                 raise
         else:
-            if _has_policy(record, environment.network_policy):
+            policy = environment.network_policy
+            if policy is None or await runtime.containers.has_policy(record, policy):
                 return await runtime.containers.add_files(record, environment.file_ids)
     return await runtime.containers.reserve(
         tenant_id,
@@ -231,16 +232,6 @@ async def _auto_container(
         memory_limit=environment.memory_limit or "1g",
         network_policy=environment.network_policy,
     )
-
-
-def _has_policy(record: ContainerRecord, asked: NetworkPolicy | None) -> bool:
-    """Whether a container reaches just what is asked for. A policy is fixed for a container's life: another one takes another
-    container, because what ran under the old policy may still be there."""
-    if asked is None:
-        return True
-    if asked.type == "disabled":
-        return bool(record.network_policy["type"] == "disabled")
-    return set(record.network_policy.get("allowed_domains", ())) == set(asked.allowed_domains)
 
 
 def start_sandbox(runtime: Runtime, stored: StoredResponse) -> asyncio.Task[None] | None:

@@ -179,6 +179,17 @@ class Containers:
             await self._egress.open(tenant_id, record.id, policy, domain_secrets)
         return await self._copy_in(record, files) if files else record
 
+    async def has_policy(self, record: ContainerRecord, asked: NetworkPolicy, *, param: str = "network_policy") -> bool:
+        """Whether a container reaches just what is asked for, with just these secrets; if so, they have the values of ``asked`` from
+        now on. A policy is fixed for a container's life: another one takes another container, because what ran under the old policy
+        may still be there."""
+        if asked.type == "disabled" or record.network_policy["type"] == "disabled":
+            return bool(asked.type == record.network_policy["type"])
+        if set(record.network_policy["allowed_domains"]) != set(asked.allowed_domains):
+            return False
+        _, domain_secrets = self._checked_policy(asked, param)
+        return self._egress is None or await self._egress.replace_secrets(record.tenant_id, record.id, domain_secrets)
+
     def _checked_policy(
         self, network_policy: NetworkPolicy | None, param: str
     ) -> tuple[Policy | None, tuple[DomainSecret, ...]]:
