@@ -1,0 +1,78 @@
+"""What the documentation names is there: links, make targets, commands, variables, files; and its TOML and JSON can be read."""
+
+import json
+import re
+import tomllib
+from pathlib import Path
+
+import pytest
+from moorage.model.catalog import Catalog
+
+ROOT = Path(__file__).parents[2]
+PAGES = [ROOT / "README.md", ROOT / "ARCHITECTURE.md", *sorted((ROOT / "docs").glob("*.md")), ROOT / "localstack" / "README.md"]
+
+_LINK = re.compile(r"\[[^\]]*\]\(([^)\s]+)\)")
+_TARGET = re.compile(r"\bmake ([a-z][a-z-]*)\b")
+_VARIABLE = re.compile(r"\bMOORAGE_[A-Z_]*[A-Z]\b")
+_BLOCK = re.compile(r"^```(\w+)\n(.*?)^```$", re.DOTALL | re.MULTILINE)
+_FOLDERS = "functions|infra|layers|localstack|tests|requirements|docs|api|loop|model|sandbox|store|wire|egress|tools"
+_FILE = re.compile(rf"`((?:{_FOLDERS})/[\w./]+)`")
+
+parametrize_pages = pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+
+
+def code_text() -> str:
+    """Every program of the project in one string."""
+    folders = ("functions", "infra", "layers", "localstack", "tests/bench", "tests/conformance", "tests/clients")
+    programs = [path for folder in folders for ending in ("py", "sh", "toml", "yaml") for path in (ROOT / folder).rglob(f"*.{ending}")]
+    return "\n".join(path.read_text() for path in [ROOT / "Makefile", *programs])
+
+
+def code_spans(text: str) -> str:
+    """What stands between backticks or in code blocks: commands, not sentences that hold the word 'make'."""
+    return "\n".join(["\n".join(block for _, block in _BLOCK.findall(text)), *re.findall(r"`([^`\n]+)`", text)])
+
+
+@parametrize_pages
+def test_every_link_to_a_file_leads_somewhere(page: Path) -> None:
+    targets = [target.split("#")[0] for target in _LINK.findall(page.read_text()) if "://" not in target]
+    assert [target for target in targets if target and not (page.parent / target).exists()] == []
+
+
+@parametrize_pages
+def test_every_make_target_that_is_named_exists(page: Path) -> None:
+    targets = set(re.findall(r"^([a-z][a-z-]*):", (ROOT / "Makefile").read_text(), re.MULTILINE))
+    assert set(_TARGET.findall(code_spans(page.read_text()))) - targets == set()
+
+
+@parametrize_pages
+def test_every_file_of_ours_that_is_named_exists(page: Path) -> None:
+    core = ROOT / "layers" / "core" / "python" / "moorage"
+    names = [name.rstrip("./") for name in _FILE.findall(page.read_text())]
+    assert [name for name in names if not any((base / name).exists() for base in (ROOT, core, page.parent))] == []
+
+
+def test_every_variable_that_is_named_is_read_by_a_program() -> None:
+    named = {name for page in PAGES for name in _VARIABLE.findall(page.read_text())}
+    text = code_text()
+    assert {name for name in named if name not in text} == set()
+
+
+@parametrize_pages
+def test_toml_and_json_can_be_read(page: Path) -> None:
+    for kind, block in _BLOCK.findall(page.read_text()):
+        match kind:
+            case "json":
+                json.loads(block)
+            case "toml":
+                tomllib.loads(block)
+
+
+def test_each_models_file_of_the_documentation_is_accepted(tmp_path: Path) -> None:
+    blocks = [block for kind, block in _BLOCK.findall((ROOT / "docs" / "models.md").read_text()) if kind == "toml"]
+    path = tmp_path / "models.toml"
+    for block in blocks:
+        path.write_text(block)
+        names = [entry["name"].replace("*", "any") for entry in tomllib.loads(block)["models"]]
+        catalog = Catalog.load(path, {"OPENAI_API_KEY": "sk-test", "AWS_REGION": "us-east-1"}, secret=lambda _: "secret")
+        assert [catalog.resolve(name).name for name in names] == names

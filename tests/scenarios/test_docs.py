@@ -1,0 +1,46 @@
+"""The documentation's Python, run as a reader would: page by page, from the top to the end, against a running stack."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.stack import ROOT, Stack
+
+PAGES = sorted(
+    str(page.relative_to(ROOT))
+    for page in [ROOT / "README.md", *(ROOT / "docs").glob("*.md")]
+    if "```python\n" in page.read_text()
+)
+
+BEFORE = "from openai import OpenAI; client = OpenAI(); "
+"""What every page may take for granted, on the line before its first block."""
+
+
+def program_of(page: str) -> str:
+    """The page's Python blocks as one program, each line at its own number."""
+    lines: list[str] = []
+    is_python = False
+    for line in (ROOT / page).read_text().splitlines():
+        is_fence = line.startswith("```")
+        lines.append(line if is_python and not is_fence else "")
+        is_python = line == "```python" if is_fence else is_python
+    return "\n".join([BEFORE, *lines[1:]])
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_the_python_of_a_page_runs(page: str, stack: Stack, tmp_path: Path) -> None:
+    (tmp_path / "data.csv").write_text("month,amount\n1,30\n2,12\n")
+    program = program_of(page).replace("http://127.0.0.1:8080/v1", stack.url).replace("sk-moorage-...", stack.key)
+    run = subprocess.run(
+        [sys.executable, "-c", program],
+        cwd=tmp_path,
+        env=os.environ | {"OPENAI_BASE_URL": stack.url, "OPENAI_API_KEY": stack.key},
+        capture_output=True,
+        text=True,
+        timeout=120,
+    )
+    assert run.stderr == ""
+    assert run.returncode == 0
