@@ -72,6 +72,9 @@ FINISHED_BYTES_MAX = 64 * 1024 * 1024
 FORGOTTEN_IDS_MAX = 100_000
 """Ids of execs whose events were dropped. They must not run again, so the id is remembered much longer than the events."""
 
+COMMAND_NICENESS = 10
+"""Commands give way to the server, however many they are: it sleeps most of the time and answers as soon as it is asked."""
+
 KILL_ROUNDS_MAX = 50
 TREE_DEPTH_MAX = 100
 UPLOAD_PREFIX = ".moorage-upload-"
@@ -97,7 +100,7 @@ class Config:
         self.uid: Optional[int] = values.get("uid")
         """The user of the commands; only for a server that runs as root."""
         self.egress: Dict[str, str] = values.get("egress") or {}
-        """``proxy_url`` for the commands, ``socket`` if a forwarder on 127.0.0.1 must reach it, ``ca_pem``."""
+        """``socket`` if a forwarder on 127.0.0.1 must reach the proxy there, ``ca_pem``. The variables come with ``env``."""
         self.python: str = values.get("python", "python3")
         self.python_session: str = values.get("python_session") or os.path.join(
             os.path.dirname(os.path.abspath(__file__)), "python_session.py"
@@ -367,6 +370,7 @@ class Processes:
         return True
 
     def _limit(self) -> None:
+        os.nice(COMMAND_NICENESS)
         set_limit(resource.RLIMIT_CORE, 0)
         set_limit(resource.RLIMIT_NOFILE, self._config.open_files_max)
         set_limit(resource.RLIMIT_NPROC, self._config.processes_max)
@@ -928,7 +932,7 @@ def field(body: Dict[str, Any], name: str, kind: type, default: Any = None) -> A
 
 
 def base_environment(config: Config) -> Dict[str, str]:
-    """What every command finds: a plain environment, nothing of the server's, and the way out if there is one."""
+    """What every command finds: a plain environment, nothing of the server's, and what the owner adds."""
     environment = {
         "PATH": config.path,
         "HOME": config.home,
@@ -944,30 +948,12 @@ def base_environment(config: Config) -> Dict[str, str]:
         "MPLBACKEND": "Agg",
         "PIP_DISABLE_PIP_VERSION_CHECK": "1",
     }
-    proxy_url = config.egress.get("proxy_url")
-    if proxy_url:
-        for name in ("HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY"):
-            environment[name] = environment[name.lower()] = proxy_url
-        environment["NO_PROXY"] = environment["no_proxy"] = "localhost,127.0.0.1,::1"
-        environment["NODE_USE_ENV_PROXY"] = "1"
     bundle = certificate_bundle(config)
     if bundle:
-        environment.update(dict.fromkeys(CA_VARIABLES, bundle))
         environment["WGETRC"] = os.path.join(os.path.dirname(bundle), "wgetrc")  # wget reads no variable for its certificates
     return {**environment, **config.env}
 
 
-CA_VARIABLES = (
-    "SSL_CERT_FILE",
-    "REQUESTS_CA_BUNDLE",
-    "CURL_CA_BUNDLE",
-    "GIT_SSL_CAINFO",
-    "NODE_EXTRA_CA_CERTS",
-    "PIP_CERT",
-    "CARGO_HTTP_CAINFO",
-    "AWS_CA_BUNDLE",
-    "DENO_CERT",
-)
 SYSTEM_BUNDLES = ("/etc/ssl/certs/ca-certificates.crt", "/etc/pki/tls/certs/ca-bundle.crt", "/etc/ssl/cert.pem")
 
 

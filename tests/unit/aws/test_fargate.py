@@ -10,6 +10,7 @@ from typing import Any
 import boto3
 import pytest
 from botocore.stub import ANY, Stubber
+from moorage.egress import trust
 from moorage.errors import SandboxCapacity, SandboxError, SandboxStarting
 from moorage.sandbox.fargate import FargateProvisioner, FargateSettings, RunningTask
 from moorage.sandbox.provisioner import EgressSpec, Handle, SandboxSpec, SandboxStatus
@@ -208,8 +209,11 @@ async def test_the_exec_server_gets_its_tokens_hash_and_only_the_proxys_address(
         "token_sha256": hashlib.sha256(TOKEN.encode()).hexdigest(),
         "listen": "tcp:0.0.0.0:8080",
         "uid": 1000,
-        "env": {"KEY": "placeholder"},
-        "egress": {"proxy_url": "http://cntr_1:secret@proxy.moorage.internal:3128", "ca_pem": "PEM"},
+        "env": {
+            **trust.environment("http://cntr_1:secret@proxy.moorage.internal:3128", "/tmp/.exec/ca-certificates.crt"),
+            "KEY": "placeholder",
+        },
+        "egress": {"ca_pem": "PEM"},
         "limits": {"processes": 512, "open_files": 4096, "disk_bytes": 20 * 1024**3, "spool_bytes": 1024**3},
     }
 

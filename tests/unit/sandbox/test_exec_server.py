@@ -567,3 +567,10 @@ def resident_mib(pid: int) -> float:
         if line.startswith("VmRSS"):
             return int(line.split()[1]) / 1024
     raise AssertionError("the server has gone")
+
+
+async def test_commands_give_way_to_the_server_and_cannot_take_the_priority_back(client: ExecClient) -> None:
+    as_somebody = "setpriv --reuid 65534 --clear-groups " if os.geteuid() == 0 else ""
+    given = await run(client, "nice")
+    taken = await run(client, f"{as_somebody}nice -n -5 nice 2>/dev/null")
+    assert [int(each.stdout) - os.nice(0) for each in (given, taken)] == [10, 10]

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, Final, Self
 from botocore.exceptions import ClientError
 
 from moorage import limits
+from moorage.egress import trust
 from moorage.errors import SandboxCapacity, SandboxError, SandboxStarting
 from moorage.sandbox.provisioner import EgressSpec, Handle, SandboxSpec, SandboxStatus
 from moorage.settings import SettingsError
@@ -29,6 +30,9 @@ EXEC_PORT: Final = 8080
 CONFIG_VARIABLE: Final = "MOORAGE_SANDBOX_CONFIG"
 COMMAND_UID: Final = 1000
 """The image's unprivileged user: commands run as it, the exec server as root."""
+
+CA_BUNDLE: Final = "/tmp/.exec/ca-certificates.crt"  # noqa: S108
+"""Written by the exec server: the system's certificates and the proxy's."""
 
 TENANT_TAG: Final = "moorage:tenant"
 CONTAINER_TAG: Final = "moorage:container"
@@ -230,13 +234,8 @@ def _server_config(spec: SandboxSpec) -> dict[str, Any]:
         "token_sha256": hashlib.sha256(spec.token.encode()).hexdigest(),
         "listen": f"tcp:0.0.0.0:{EXEC_PORT}",
         "uid": COMMAND_UID,
-        "env": dict(spec.env),
-        "egress": None
-        if egress is None
-        else {
-            "proxy_url": egress.proxy.replace("://", f"://{egress.username}:{egress.password}@", 1),
-            "ca_pem": egress.ca_pem,
-        },
+        "env": {**_egress_variables(egress), **spec.env},
+        "egress": None if egress is None else {"ca_pem": egress.ca_pem},
         "limits": {
             "processes": limits.CONTAINER_PROCESSES_MAX,
             "open_files": limits.CONTAINER_OPEN_FILES_MAX,
@@ -244,6 +243,12 @@ def _server_config(spec: SandboxSpec) -> dict[str, Any]:
             "spool_bytes": limits.OUTPUT_SPOOL_BYTES_MAX,
         },
     }
+
+
+def _egress_variables(egress: EgressSpec | None) -> Mapping[str, str]:
+    if egress is None:
+        return {}
+    return trust.environment(trust.proxy_url(egress.proxy.removeprefix("http://"), egress.username, egress.password), CA_BUNDLE)
 
 
 def _is_stopped(task: Mapping[str, Any]) -> bool:
