@@ -9,7 +9,10 @@ import pytest
 from moorage.model.catalog import Catalog
 
 ROOT = Path(__file__).parents[2]
-PAGES = [ROOT / "README.md", ROOT / "ARCHITECTURE.md", *sorted((ROOT / "docs").glob("*.md")), ROOT / "localstack" / "README.md"]
+PAGES = [
+    *(ROOT / name for name in ("README.md", "ARCHITECTURE.md", "SECURITY.md", "localstack/README.md", "functions/sandbox/README.md")),
+    *sorted((ROOT / "docs").glob("*.md")),
+]
 
 _LINK = re.compile(r"\[[^\]]*\]\(([^)\s]+)\)")
 _TARGET = re.compile(r"\bmake ([a-z][a-z-]*)\b")
