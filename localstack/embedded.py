@@ -56,6 +56,7 @@ TASKS = {
 }
 """Placeholder in the state machine's definition -> function of ``functions/steps/handler.py``."""
 _ROLE = "arn:aws:iam::000000000000:role/moorage"
+_LAUNCHER_START_SECONDS_MAX = 30
 _LAUNCHER_STOP_SECONDS_MAX = 15
 _PROXY_STOP_SECONDS_MAX = 10
 _REAPER_SECONDS = 5
@@ -200,6 +201,7 @@ def main() -> int:
         provision(settings_environment)
         launcher = start_launcher(state_dir, launcher_socket)
         stack.callback(stop_process, launcher, _LAUNCHER_STOP_SECONDS_MAX)
+        await_launcher(launcher, launcher_socket, state_dir / "launcher.log")
         runtime = build_runtime(Settings.from_environment(environment | aws_environment(emulator.endpoint)))
         return asyncio.run(serve(runtime, port, state_dir, kept))
 
@@ -284,10 +286,21 @@ def start_launcher(state_dir: Path, launcher_socket: Path) -> "subprocess.Popen[
     command += ["--state-dir", str(state_dir / "sandboxes")]
     if toolbox.exists():
         command += ["--toolbox", str(toolbox)]
-    with (state_dir / "launcher.log").open("ab") as log:
+    with (state_dir / "launcher.log").open("wb") as log:
         return subprocess.Popen(
             command, stdout=log, stderr=log, stdin=subprocess.DEVNULL, start_new_session=True, preexec_fn=die_with_parent
         )
+
+
+def await_launcher(launcher: "subprocess.Popen[bytes]", launcher_socket: Path, log: Path) -> None:
+    """Return when it answers. A launcher that cannot work says why, and then nothing here is of use."""
+    deadline = time.monotonic() + _LAUNCHER_START_SECONDS_MAX
+    while time.monotonic() < deadline and launcher.poll() is None:
+        with socket.socket(socket.AF_UNIX) as connection:
+            if connection.connect_ex(str(launcher_socket)) == 0:
+                return
+        time.sleep(0.01)
+    raise SystemExit(log.read_text().strip() or f"The owner of the sandboxes did not start in {_LAUNCHER_START_SECONDS_MAX} seconds.")
 
 
 def start_egress_proxy(state_dir: Path, environment: dict[str, str]) -> tuple[dict[str, str], "subprocess.Popen[bytes]"]:

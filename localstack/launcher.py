@@ -27,7 +27,7 @@ from typing import Final
 import uvicorn
 from moorage import limits
 from moorage.errors import SandboxCapacity, SandboxError
-from moorage.sandbox.bubblewrap import Bubblewrap, Site, Toolbox, has_disable_userns, may_run_as_other_users
+from moorage.sandbox.bubblewrap import Bubblewrap, Site, Toolbox, check_namespaces, has_disable_userns, may_run_as_other_users
 from moorage.sandbox.control_groups import ControlGroups
 from moorage.sandbox.provisioner import EgressSpec, SandboxSpec
 from starlette.applications import Starlette
@@ -144,6 +144,7 @@ def prepared_site(options: argparse.Namespace, runtime_dir: Path) -> Site:
         disk_bytes_max=options.disk_bytes,
         sandboxes_max=options.sandboxes_max,
     )
+    check_namespaces(site.runs_as_other_users)
     if not site.groups.are_available:
         log.warning("No control groups here: memory is limited per process only, and CPU not at all.")
     site.clear_leftovers()

@@ -6,6 +6,9 @@ import select
 import signal
 import socket
 import stat
+import subprocess
+import sys
+import tempfile
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -13,13 +16,13 @@ from pathlib import Path
 
 import pytest
 from moorage.errors import SandboxCapacity, SandboxError, SandboxGone
-from moorage.sandbox.bubblewrap import Toolbox
+from moorage.sandbox.bubblewrap import Toolbox, how_to_allow_namespaces
 from moorage.sandbox.control_groups import ControlGroups
 from moorage.sandbox.exec_client import ExecClient, PythonEnded, Started
 from moorage.sandbox.launcher_client import LauncherProvisioner
 from moorage.sandbox.provisioner import EgressSpec, Handle, SandboxSpec, SandboxStatus
 
-from tests.unit.sandbox.support import ROOT, TOKEN, collect, execute, launcher, launcher_process, new_id, run
+from tests.unit.sandbox.support import LAUNCHER, ROOT, TOKEN, collect, execute, launcher, launcher_process, new_id, run
 
 
 def spec(container_id: str, *, tenant_id: str = "acme", egress: EgressSpec | None = None) -> SandboxSpec:
@@ -154,6 +157,58 @@ async def test_a_toolbox_that_is_none_is_refused_at_the_start(tmp_path: Path) ->
     with launcher_process(tmp_path, "--toolbox", str(tmp_path / "none")) as (process, _):
         assert process.wait(10) == 1
         assert "is not a virtual environment" in (tmp_path / "launcher.log").read_text()
+
+
+@contextmanager
+def with_bwrap(script: str | None) -> Iterator[dict[str, str]]:
+    """An environment whose ``bwrap`` is this script, or is missing. Sandboxes' users must be able to enter its directory."""
+    with tempfile.TemporaryDirectory() as name:
+        programs = Path(name)
+        programs.chmod(0o755)
+        if script is not None:
+            (programs / "bwrap").write_text(f"#!/bin/sh\n{script}\n")
+            (programs / "bwrap").chmod(0o755)
+        yield {**os.environ, "PATH": name}
+
+
+@pytest.mark.parametrize(
+    ("script", "words"),
+    [
+        (None, "bubblewrap is not installed ('apt install bubblewrap')"),
+        (
+            "echo 'bwrap: No permissions to create new namespace' >&2; exit 1",
+            "bwrap: No permissions to create new namespace",
+        ),
+    ],
+    ids=["no bubblewrap", "no namespaces"],
+)
+@pytest.mark.parametrize("program", ["launcher", "stack"])
+def test_a_machine_that_cannot_have_sandboxes_is_told_at_the_start(
+    program: str, script: str | None, words: str, tmp_path: Path
+) -> None:
+    arguments = {
+        "launcher": [str(LAUNCHER), "--socket", str(tmp_path / "launcher.sock"), "--state-dir", str(tmp_path / "state")],
+        "stack": [str(LAUNCHER.parent / "embedded.py")],
+    }[program]
+    with with_bwrap(script) as environment:
+        environment |= {"MOORAGE_STATE_DIR": str(tmp_path / "up"), "MOORAGE_PORT": "0"}
+        ended = subprocess.run([sys.executable, *arguments], env=environment, capture_output=True, text=True, timeout=60)
+    assert (ended.returncode, words in ended.stderr, "Traceback" in ended.stderr) == (1, True, False), ended.stderr
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "advice"),
+    [
+        ("kernel/apparmor_restrict_unprivileged_userns", "1", "sudo sysctl -w kernel.apparmor_restrict_unprivileged_userns=0"),
+        ("kernel/unprivileged_userns_clone", "0", "sudo sysctl -w kernel.unprivileged_userns_clone=1"),
+        ("user/max_user_namespaces", "0", "sudo sysctl -w user.max_user_namespaces=15000"),
+        ("user/max_user_namespaces", "100", "--privileged"),
+    ],
+)
+def test_a_machine_without_namespaces_is_told_which_switch_allows_them(name: str, value: str, advice: str, tmp_path: Path) -> None:
+    (tmp_path / name).parent.mkdir()
+    (tmp_path / name).write_text(f"{value}\n")
+    assert advice in how_to_allow_namespaces(tmp_path)
 
 
 async def test_only_its_user_can_talk_to_a_launcher_and_its_sandboxes(provisioner: LauncherProvisioner, launcher_socket: Path) -> None:

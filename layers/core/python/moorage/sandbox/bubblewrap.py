@@ -195,13 +195,16 @@ def has_disable_userns() -> bool:
 
 def check_namespaces(as_other_user: bool) -> None:
     """Make the smallest of sandboxes, as the user that sandboxes will have. Raises :class:`SandboxError`, which says what to do."""
-    tried = subprocess.run(
-        ["bwrap", "--ro-bind", "/", "/", "--unshare-all", "--unshare-user", "--die-with-parent", "/bin/true"],
-        capture_output=True,
-        text=True,
-        errors="replace",
-        preexec_fn=_become_other_user if as_other_user else None,
-    )
+    try:
+        tried = subprocess.run(
+            ["bwrap", "--ro-bind", "/", "/", "--unshare-all", "--unshare-user", "--die-with-parent", "/bin/true"],
+            capture_output=True,
+            text=True,
+            errors="replace",
+            preexec_fn=_become_other_user if as_other_user else None,
+        )
+    except OSError as error:
+        raise SandboxError(f"The users of sandboxes cannot run {shutil.which('bwrap')}: {error.strerror}.") from error
     if tried.returncode != 0:
         raise SandboxError(
             "bubblewrap can make no namespaces on this machine, so there can be no sandboxes. "
