@@ -34,13 +34,15 @@ def recover_responses(_event: Any, _context: object) -> None:
 
 
 def expire_containers(_event: Any, _context: object) -> None:
-    """Entry point: idle sandboxes, what is past its retention, and a proxy that nobody needs any more."""
+    """Entry point: idle sandboxes and lost ones, what is past its retention, and a proxy that nobody needs any more."""
     settled = _loop().run_until_complete(_expire(_runtime()))
     _log.info("expired", settled=settled)
 
 
 async def _expire(runtime: Runtime) -> int:
     settled = await runtime.containers.expire_due(runtime.clock())
+    if runtime.orphans is not None:
+        settled += await runtime.orphans.stop_lost()
     settled += await purge_expired(runtime, runtime.clock())
     await runtime.egress.settle_fleet()
     return settled

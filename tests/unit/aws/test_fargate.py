@@ -4,7 +4,6 @@ import hashlib
 import json
 from collections.abc import AsyncIterator, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from datetime import UTC, datetime
 from typing import Any
 
 import boto3
@@ -271,7 +270,6 @@ async def test_a_sandbox_is_described_as(ecs: Ecs, tasks: list[dict[str, Any]], 
 
 async def test_the_reaper_sees_every_task_that_is_not_stopped_on_all_pages(ecs: Ecs) -> None:
     other = TASK[:-1] + "0"
-    created = datetime(2026, 1, 2, tzinfo=UTC)
     tags = [{"key": "moorage:tenant", "value": "acme"}, {"key": "moorage:container", "value": "cntr_1"}]
     ecs.stub.add_response("list_tasks", {"taskArns": [TASK], "nextToken": "more"}, {"cluster": "moorage"})
     ecs.stub.add_response("list_tasks", {"taskArns": [other]}, {"cluster": "moorage", "nextToken": "more"})
@@ -279,13 +277,16 @@ async def test_the_reaper_sees_every_task_that_is_not_stopped_on_all_pages(ecs: 
         "describe_tasks",
         {
             "tasks": [
-                task("RUNNING", address="10.42.0.5", tags=tags, createdAt=created),
-                task("STOPPED", desired="STOPPED", arn=other, tags=tags, createdAt=created),
+                task("RUNNING", address="10.42.0.5", tags=tags, startedBy=STARTED_BY),
+                task("RUNNING", arn=TASK + "9"),
+                task("STOPPED", desired="STOPPED", arn=other, tags=tags),
             ]
         },
         {"cluster": "moorage", "tasks": [TASK, other], "include": ["TAGS"]},
     )
-    assert await ecs.provisioner.running() == [RunningTask(TASK, "acme", "cntr_1", created.timestamp())]
+    running = RunningTask(TASK, "acme", "cntr_1", STARTED_BY)
+    assert await ecs.provisioner.running() == [running]
+    assert [running.belongs_to(TOKEN), running.belongs_to("another" * 8)] == [True, False]
 
 
 def test_settings_come_from_the_environment_that_the_cdk_app_writes() -> None:

@@ -4,6 +4,7 @@ import hashlib
 import json
 from collections.abc import AsyncIterator, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any
 
@@ -14,7 +15,7 @@ from botocore.stub import Stubber
 from moorage.errors import SandboxCapacity, SandboxError, SandboxStarting
 from moorage.sandbox.lambda_microvm import LambdaMicrovmProvisioner, MicrovmAuth, MicrovmSettings
 from moorage.sandbox.provisioner import EgressSpec, Handle, SandboxSpec, SandboxStatus
-from moorage.settings import SettingsError
+from moorage.settings import Settings, SettingsError
 
 TOKEN = "t" * 64
 TOKEN_SHA256 = hashlib.sha256(TOKEN.encode()).hexdigest()
@@ -184,3 +185,24 @@ def test_settings_refuse_a_vm_on_the_open_internet() -> None:
 def test_settings_name_an_image_for_each_size() -> None:
     values = {"image_1g": IMAGE, "egress_connector": CONNECTOR}
     assert MicrovmSettings.from_settings(values) == MicrovmSettings({1: IMAGE}, CONNECTOR)
+
+
+def test_the_environment_names_images_and_connector() -> None:
+    environment = {
+        "MOORAGE_TABLE": "t",
+        "MOORAGE_BUCKET": "b",
+        "MOORAGE_CONTENT_KEY": "00" * 32,
+        "MOORAGE_PROVISIONER": "lambda_microvm",
+        "MOORAGE_MICROVM_IMAGE_1G": IMAGE,
+        "MOORAGE_MICROVM_EGRESS_CONNECTOR": CONNECTOR,
+    }
+    assert Settings.from_environment(environment).microvm == {"image_1g": IMAGE, "egress_connector": CONNECTOR}
+
+
+async def test_clients_of_one_vm_share_its_token(microvms: Microvms) -> None:
+    handle = Handle("https://abc.microvm.example.com", TOKEN, VM)
+    async with microvms.provisioner.connect(handle) as one, microvms.provisioner.connect(handle) as two:
+        assert one.auth is two.auth
+        assert isinstance(one.auth, MicrovmAuth)
+    async with microvms.provisioner.connect(replace(handle, sandbox_id="another")) as other:
+        assert other.auth is not one.auth

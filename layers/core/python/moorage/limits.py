@@ -262,6 +262,9 @@ CONTAINER_TRANSFERS_MAX: Final = 8
 CONTAINER_RETRY_SECONDS: Final = 60
 """When a sweep looks again at a sandbox that it could not stop."""
 
+ORPHAN_SECONDS_MIN: Final = 300
+"""A sandbox is stopped when nobody has owned it for this long: longer than a start and every step of a deletion take."""
+
 CONTAINER_ERASE_AGAIN_SECONDS: Final = 1_000
 """After a deletion a step may go on writing until it meets the end of its process (Lambda: 900 s); then everything is erased again."""
 

@@ -19,8 +19,11 @@ from moorage.egress.service import Egress
 from moorage.model.catalog import Catalog
 from moorage.sandbox.containers import Containers
 from moorage.sandbox.docker import DockerProvisioner
+from moorage.sandbox.exec_client import ExecClient
 from moorage.sandbox.fargate import FargateProvisioner, FargateSettings
+from moorage.sandbox.lambda_microvm import LambdaMicrovmProvisioner, MicrovmSettings
 from moorage.sandbox.launcher_client import LauncherProvisioner
+from moorage.sandbox.orphans import Orphans
 from moorage.sandbox.provisioner import Provisioner
 from moorage.settings import Settings, SettingsError
 from moorage.store.api_keys import ApiKeys
@@ -62,6 +65,8 @@ class Runtime:
     http: httpx.AsyncClient
     clock: Callable[[], float]
     """Unix seconds."""
+    orphans: Orphans | None = None
+    """None where sandboxes end with their owner's process, or cannot be told apart from outside."""
 
     tasks: set[asyncio.Task[Any]] = field(default_factory=set)
 
@@ -92,6 +97,20 @@ def build_runtime(settings: Settings, *, clock: Callable[[], float] = time.time)
         table, _egress_keys(settings, executor), settings, lambda: int(clock()), fleet=_egress_fleet(settings, executor)
     )
     content_key = _content_key(settings)
+    provisioner = _provisioner(settings, executor)
+    containers = Containers(
+        table,
+        blobs,
+        provisioner,
+        files,
+        clock=clock,
+        content_key=content_key,
+        retention_seconds=settings.retention_seconds,
+        strict_expiry=settings.strict_expiry,
+        egress=egress,
+        egress_proxy=settings.egress_proxy,
+        connect=provisioner.connect if isinstance(provisioner, LambdaMicrovmProvisioner) else ExecClient,
+    )
     return Runtime(
         settings=settings,
         table=table,
@@ -101,18 +120,7 @@ def build_runtime(settings: Settings, *, clock: Callable[[], float] = time.time)
         ),
         files=files,
         uploads=Uploads(table, blobs, files, clock=clock),
-        containers=Containers(
-            table,
-            blobs,
-            _provisioner(settings, executor),
-            files,
-            clock=clock,
-            content_key=content_key,
-            retention_seconds=settings.retention_seconds,
-            strict_expiry=settings.strict_expiry,
-            egress=egress,
-            egress_proxy=settings.egress_proxy,
-        ),
+        containers=containers,
         egress=egress,
         conversations=Conversations(table, blobs, clock=clock),
         api_keys=ApiKeys(table, clock=clock),
@@ -125,6 +133,7 @@ def build_runtime(settings: Settings, *, clock: Callable[[], float] = time.time)
             limits=httpx.Limits(max_connections=None, max_keepalive_connections=limits.UPSTREAM_IDLE_CONNECTIONS_MAX),
         ),
         clock=clock,
+        orphans=Orphans(table, provisioner, containers.token_of, clock) if isinstance(provisioner, FargateProvisioner) else None,
     )
 
 
@@ -174,5 +183,6 @@ def _provisioner(settings: Settings, executor: Executor) -> Provisioner:
             )
         case "fargate":
             return FargateProvisioner(boto3.client("ecs", config=_CONFIG), FargateSettings.from_settings(settings.fargate), executor)
-        case kind:
-            raise SettingsError(f"The provisioner '{kind}' is not wired.")
+        case "lambda_microvm":
+            client = boto3.client("lambda-microvms", config=_CONFIG)
+            return LambdaMicrovmProvisioner(client, MicrovmSettings.from_settings(settings.microvm), executor)

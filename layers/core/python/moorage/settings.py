@@ -70,6 +70,8 @@ class Settings:
     """``MOORAGE_DOCKER_*``: ``image``, ``socket`` of the engine, ``runtime_dir`` for the exec servers' sockets."""
     fargate: Mapping[str, str] = field(default_factory=dict)
     """``MOORAGE_FARGATE_*``: cluster, subnets, security groups, task definitions by memory tier."""
+    microvm: Mapping[str, str] = field(default_factory=dict)
+    """``MOORAGE_MICROVM_*``: images by memory tier, the egress connector."""
 
     @classmethod
     def from_environment(cls, environ: Mapping[str, str] | None = None) -> "Settings":
@@ -102,6 +104,7 @@ class Settings:
             upstream=dict(env),
             docker={k.removeprefix("MOORAGE_DOCKER_").lower(): v for k, v in env.items() if k.startswith("MOORAGE_DOCKER_")},
             fargate={k.removeprefix("MOORAGE_FARGATE_").lower(): v for k, v in env.items() if k.startswith("MOORAGE_FARGATE_")},
+            microvm={k.removeprefix("MOORAGE_MICROVM_").lower(): v for k, v in env.items() if k.startswith("MOORAGE_MICROVM_")},
         )
 
 

@@ -577,7 +577,10 @@ class Containers:
 
     def _token(self, record: ContainerRecord) -> str:
         """Derived, so that the table holds nothing that opens a sandbox."""
-        return self._derived("sandbox", record.id, record.incarnation)
+        return self.token_of(record.id, record.incarnation)
+
+    def token_of(self, container_id: str, incarnation: int) -> str:
+        return self._derived("sandbox", container_id, incarnation)
 
     def _derived(self, purpose: str, container_id: str, incarnation: int) -> str:
         """A secret of one incarnation: the same however often its start is repeated, another one for the next."""

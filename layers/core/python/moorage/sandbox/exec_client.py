@@ -9,6 +9,7 @@ import ssl
 from collections.abc import AsyncGenerator, AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
+from functools import cache
 from types import TracebackType
 from typing import Any, Final, Literal, Self
 from urllib.parse import quote
@@ -107,8 +108,12 @@ class ExecClient:
     :class:`SandboxError` when it refuses.
     """
 
-    def __init__(self, handle: Handle, *, transport: httpx.AsyncBaseTransport | None = None) -> None:
+    def __init__(
+        self, handle: Handle, *, transport: httpx.AsyncBaseTransport | None = None, auth: httpx.Auth | None = None
+    ) -> None:
+        """``auth`` adds what the way to the server asks for beside the server's own token (a MicroVM's endpoint)."""
         self.handle = handle
+        self.auth = auth
         if transport is None and handle.endpoint.startswith("unix:"):
             transport = httpx.AsyncHTTPTransport(uds=handle.endpoint.removeprefix("unix:"), verify=_NO_TLS, limits=_CONNECTIONS)
         self._http = httpx.AsyncClient(
@@ -116,8 +121,9 @@ class ExecClient:
             headers={"authorization": f"Bearer {handle.token}"},
             timeout=httpx.Timeout(EXEC_SILENCE_SECONDS, connect=EXEC_CONNECT_SECONDS),
             limits=_CONNECTIONS,
-            verify=_NO_TLS,
+            verify=_public_tls() if handle.endpoint.startswith("https:") else _NO_TLS,
             transport=transport,
+            auth=auth,
             trust_env=False,
         )
 
@@ -245,6 +251,12 @@ class ExecClient:
                 yield response
         except httpx.TransportError as error:
             raise SandboxGone("The container does not answer.") from error
+
+
+@cache
+def _public_tls() -> ssl.SSLContext:
+    """For endpoints on the open internet, whose certificates are checked."""
+    return ssl.create_default_context()
 
 
 _NO_TLS: Final = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)

@@ -89,8 +89,10 @@ class RunningTask:
     sandbox_id: str
     tenant_id: str
     container_id: str
-    created_at: float
-    """Unix seconds."""
+    started_by: str
+
+    def belongs_to(self, token: str) -> bool:
+        return self.started_by == _started_by(self.container_id, token)
 
 
 class FargateProvisioner:
@@ -109,7 +111,7 @@ class FargateProvisioner:
         self._can_reach = can_reach or _listens
 
     async def start(self, spec: SandboxSpec) -> Handle:
-        started_by = _started_by(spec)
+        started_by = _started_by(spec.container_id, spec.token)
         request = self._request(spec, started_by)
         tasks = await self._describe((await self._call("list_tasks", startedBy=started_by))["taskArns"])
         alive = sorted((task for task in tasks if not _is_stopped(task)), key=lambda task: str(task["taskArn"]))
@@ -152,7 +154,8 @@ class FargateProvisioner:
             for start in range(0, len(arns), _DESCRIBE_MAX)
             for task in await self._describe(arns[start : start + _DESCRIBE_MAX], include=["TAGS"])
         ]
-        return [_running_task(task) for task in tasks if not _is_stopped(task)]
+        # Whatever else somebody runs in this cluster is none of ours.
+        return [found for task in tasks if not _is_stopped(task) and (found := _running_task(task)).container_id]
 
     async def _run(self, request: dict[str, Any]) -> dict[str, Any]:
         """RunTask, or the task that an earlier call with the same token made. A task that died makes way for another."""
@@ -219,9 +222,9 @@ class FargateProvisioner:
         return await loop.run_in_executor(self._executor, lambda: method(cluster=self._settings.cluster, **request))
 
 
-def _started_by(spec: SandboxSpec) -> str:
+def _started_by(container_id: str, token: str) -> str:
     """Container and incarnation: every incarnation has a token of its own. ECS takes 128 letters, digits, '-', '_' and '/'."""
-    return f"{spec.container_id}/{hashlib.sha256(spec.token.encode()).hexdigest()[:16]}"
+    return f"{container_id}/{hashlib.sha256(token.encode()).hexdigest()[:16]}"
 
 
 def _server_config(spec: SandboxSpec) -> dict[str, Any]:
@@ -267,7 +270,7 @@ def _address(task: Mapping[str, Any]) -> str | None:
 
 def _running_task(task: Mapping[str, Any]) -> RunningTask:
     tags = {tag["key"]: tag["value"] for tag in task.get("tags", [])}
-    return RunningTask(task["taskArn"], tags.get(TENANT_TAG, ""), tags.get(CONTAINER_TAG, ""), task["createdAt"].timestamp())
+    return RunningTask(task["taskArn"], tags.get(TENANT_TAG, ""), tags.get(CONTAINER_TAG, ""), task.get("startedBy", ""))
 
 
 def _refusal(code: str, message: str) -> SandboxError:

@@ -10,6 +10,8 @@ comes by the run hook; without an execution role the VM holds no AWS credentials
 import asyncio
 import hashlib
 import json
+import time
+from collections import OrderedDict
 from collections.abc import AsyncGenerator, Callable, Mapping
 from concurrent.futures import Executor
 from dataclasses import dataclass
@@ -20,6 +22,7 @@ from botocore.exceptions import ClientError
 
 from moorage import limits
 from moorage.errors import SandboxCapacity, SandboxError, SandboxStarting
+from moorage.sandbox.exec_client import ExecClient
 from moorage.sandbox.provisioner import Handle, SandboxSpec, SandboxStatus
 from moorage.settings import SettingsError
 
@@ -35,6 +38,8 @@ TOKEN_MINUTES: Final = 60
 _TOKEN_RENEWED_SECONDS: Final = 50 * 60
 _POLL_SECONDS: Final = 1.0
 _RUNS_MAX: Final = 3
+_AUTHS_MAX: Final = 1_000
+"""VMs whose tokens a process remembers; a forgotten one costs a call."""
 _GONE: Final = frozenset({"TERMINATING", "TERMINATED"})
 _CAPACITY_CODES: Final = frozenset({"InsufficientCapacityException", "ServiceQuotaExceededException", "ThrottlingException"})
 
@@ -63,6 +68,15 @@ class LambdaMicrovmProvisioner:
         self._client = client
         self._settings = settings
         self._executor = executor
+        self._auths: OrderedDict[str, MicrovmAuth] = OrderedDict()
+
+    def connect(self, handle: Handle) -> ExecClient:
+        """A client of the VM's exec server that passes AWS's gate before it; clients of one VM share its token."""
+        auth = self._auths.pop(handle.sandbox_id, None) or MicrovmAuth(self, handle.sandbox_id, time.monotonic)
+        self._auths[handle.sandbox_id] = auth
+        if len(self._auths) > _AUTHS_MAX:
+            self._auths.popitem(last=False)
+        return ExecClient(handle, auth=auth)
 
     async def start(self, spec: SandboxSpec) -> Handle:
         """Idempotent by the client token, which names container and incarnation. A VM that sleeps is woken."""

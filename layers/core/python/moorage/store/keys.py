@@ -18,6 +18,7 @@ a file, container, conversation, upload    ``PK=T#t#<K>#id``, ``SK=META``       
 a tenant's files, containers ...           ``GSI1PK=T#t#L#<kind>``, ``GSI1SK=<created>#<id>``   Query on GSI1 + BatchGet
 a container's files                        ``PK=T#t#C#id``, ``SK`` begins with ``FILE#``        Query
 containers due to expire                   ``GSI1PK=ALIVE``, ``GSI1SK`` up to now               Query on GSI1 + BatchGet
+sandboxes without an owner                 ``PK=ORPHANS``, ``SK`` the sandbox's id              Query
 files, uploads, inputs due to end          ``GSI1PK=DUE#<kind>``, ``GSI1SK`` up to now          Query on GSI1 + BatchGet
 a conversation's items                     ``PK=T#t#V#id``, ``SK`` begins with ``BATCH#``       Query
 append to a conversation                   ``SK=BATCH#n``, ``META`` counts n, ``SOURCE#resp``   TransactWriteItems
@@ -166,6 +167,9 @@ def source(response_id: str) -> str:
 
 
 # --- The way out (all but the credential lie in the container's partition, and go with it) ------------------------------------
+
+ORPHANS: Final = "ORPHANS"
+"""Partition of the sandboxes that run without an owner; the sort key is the sandbox's id."""
 
 EGRESS_POLICY: Final = "EGRESS#POLICY"
 EGRESS_SEALED_PREFIX: Final = "EGRESS#SEALED#"

@@ -1,0 +1,76 @@
+"""Sandboxes that run and belong to nobody.
+
+Each sandbox has a ``LIFE#`` record from before it is started, so one without such a record was lost: its starter died at the wrong
+moment, or a record was removed by hand. ECS would bill it for ever. What has no owner is noted when it is first seen and stopped
+when it still has none a while later, so that a record that is just being written or removed cannot make an orphan of anybody.
+"""
+
+from collections.abc import Callable, Sequence
+from typing import Protocol
+
+from moorage import limits
+from moorage.errors import SandboxError
+from moorage.store import keys
+from moorage.store.table import Record, Table
+
+
+class Running(Protocol):
+    """A sandbox as its owner lists it."""
+
+    @property
+    def sandbox_id(self) -> str: ...
+    @property
+    def tenant_id(self) -> str: ...
+    @property
+    def container_id(self) -> str: ...
+    def belongs_to(self, token: str) -> bool:
+        """Whether it was started for the incarnation that has this token."""
+        ...
+
+
+class Fleet(Protocol):
+    async def running(self) -> Sequence[Running]: ...
+    async def stop(self, sandbox_id: str) -> None: ...
+
+
+class Orphans:
+    def __init__(self, table: Table, fleet: Fleet, token_of: Callable[[str, int], str], clock: Callable[[], float]) -> None:
+        """``token_of`` gives the token of a container's incarnation; ``clock`` gives Unix seconds."""
+        self._table = table
+        self._fleet = fleet
+        self._token_of = token_of
+        self._clock = clock
+
+    async def stop_lost(self) -> int:
+        """Stop what had no owner now and at an earlier look; answers how many. To be called about once a minute; harmless twice."""
+        running = await self._fleet.running()
+        seen = {record["SK"]: int(record["seen_at"]) for record in await self._table.query(keys.ORPHANS)}
+        lost = {each.sandbox_id for each in running if not await self._has_owner(each)}
+        due = [sandbox_id for sandbox_id in lost if seen.get(sandbox_id, self._clock()) + limits.ORPHAN_SECONDS_MIN <= self._clock()]
+        stopped = [sandbox_id for sandbox_id in due if await self._stop(sandbox_id)]
+        # The note of one that found its owner or its end must go: a later doubt starts anew.
+        await self._table.write_many(
+            puts=[self._note(sandbox_id) for sandbox_id in lost - seen.keys()],
+            deletes=[(keys.ORPHANS, sandbox_id) for sandbox_id in seen if sandbox_id not in lost or sandbox_id in stopped],
+        )
+        return len(stopped)
+
+    async def _has_owner(self, sandbox: Running) -> bool:
+        lives = await self._table.query(keys.container(sandbox.tenant_id, sandbox.container_id), prefix=keys.LIFE_PREFIX)
+        return any(self._owns(life, sandbox) for life in lives)
+
+    def _owns(self, life: Record, sandbox: Running) -> bool:
+        if life["sandbox_id"] is not None:
+            return bool(life["sandbox_id"] == sandbox.sandbox_id)
+        # It is being started, and its starter does not know yet which one it is.
+        return sandbox.belongs_to(self._token_of(life["container_id"], life["incarnation"]))
+
+    async def _stop(self, sandbox_id: str) -> bool:
+        try:
+            await self._fleet.stop(sandbox_id)
+        except SandboxError:
+            return False  # the note stays, and with it the next attempt
+        return True
+
+    def _note(self, sandbox_id: str) -> Record:
+        return {"PK": keys.ORPHANS, "SK": sandbox_id, "seen_at": int(self._clock())}

@@ -1,0 +1,140 @@
+"""The reaper's comparison of what runs with what the records own."""
+
+from dataclasses import dataclass, field
+
+import pytest
+from moorage import limits
+from moorage.errors import SandboxError
+from moorage.sandbox.orphans import Orphans
+from moorage.store import keys
+
+from tests.unit.store.memory import MemoryTable
+
+
+@dataclass(frozen=True)
+class Task:
+    sandbox_id: str
+    container_id: str = "cntr_1"
+    incarnation: int = 1
+    tenant_id: str = "acme"
+
+    def belongs_to(self, token: str) -> bool:
+        return token == token_of(self.container_id, self.incarnation)
+
+
+def token_of(container_id: str, incarnation: int) -> str:
+    return f"{container_id}/{incarnation}"
+
+
+@dataclass
+class Cluster:
+    tasks: list[Task] = field(default_factory=list)
+    stopped: list[str] = field(default_factory=list)
+    refuses: bool = False
+
+    async def running(self) -> list[Task]:
+        return [task for task in self.tasks if task.sandbox_id not in self.stopped]
+
+    async def stop(self, sandbox_id: str) -> None:
+        if self.refuses:
+            raise SandboxError("no")
+        self.stopped.append(sandbox_id)
+
+
+class World:
+    def __init__(self) -> None:
+        self.table, self.cluster, self.now = MemoryTable(), Cluster(), 1_800_000_000.0
+        self.orphans = Orphans(self.table, self.cluster, token_of, lambda: self.now)
+
+    async def life(self, sandbox_id: str | None, incarnation: int = 1) -> None:
+        """The record of a sandbox; ``sandbox_id`` None while its starter does not know it."""
+        await self.table.put(
+            {
+                "PK": keys.container("acme", "cntr_1"),
+                "SK": keys.life(incarnation),
+                "container_id": "cntr_1",
+                "incarnation": incarnation,
+                "sandbox_id": sandbox_id,
+            }
+        )
+
+    async def no_life(self, incarnation: int = 1) -> None:
+        await self.table.delete(keys.container("acme", "cntr_1"), keys.life(incarnation))
+
+    async def look(self, seconds_later: float = 0) -> list[str]:
+        self.now += seconds_later
+        await self.orphans.stop_lost()
+        return self.cluster.stopped
+
+    def notes(self) -> list[str]:
+        return [sk for pk, sk in self.table.records if pk == keys.ORPHANS]
+
+
+@pytest.fixture
+def world() -> World:
+    return World()
+
+
+async def test_a_task_that_nobody_owns_is_stopped_at_a_later_look(world: World) -> None:
+    world.cluster.tasks = [Task("lost")]
+    assert await world.look() == []
+    assert await world.look(limits.ORPHAN_SECONDS_MIN - 1) == []
+    assert await world.look(1) == ["lost"]
+    assert world.notes() == []
+
+
+@pytest.mark.parametrize("sandbox_id", [pytest.param("mine", id="its record names it"), pytest.param(None, id="it is being started")])
+async def test_a_task_with_an_owner_is_left_alone(world: World, sandbox_id: str | None) -> None:
+    world.cluster.tasks = [Task("mine")]
+    await world.life(sandbox_id)
+    for _ in range(3):
+        assert await world.look(limits.ORPHAN_SECONDS_MIN) == []
+    assert world.notes() == []
+
+
+async def test_a_task_of_an_earlier_incarnation_is_not_kept_by_the_one_that_starts(world: World) -> None:
+    world.cluster.tasks = [Task("old", incarnation=1), Task("new", incarnation=2)]
+    await world.life(None, incarnation=2)
+    await world.look()
+    assert await world.look(limits.ORPHAN_SECONDS_MIN) == ["old"]
+
+
+async def test_a_second_task_of_one_container_is_stopped_when_the_record_names_the_first(world: World) -> None:
+    world.cluster.tasks = [Task("first"), Task("second")]
+    await world.life("first")
+    await world.look()
+    assert await world.look(limits.ORPHAN_SECONDS_MIN) == ["second"]
+
+
+async def test_one_that_finds_its_owner_between_two_looks_starts_with_a_clean_slate(world: World) -> None:
+    world.cluster.tasks = [Task("mine")]
+    await world.look()
+    await world.life("mine")
+    await world.look(limits.ORPHAN_SECONDS_MIN)
+    await world.no_life()
+    assert await world.look(limits.ORPHAN_SECONDS_MIN) == []
+    assert await world.look(limits.ORPHAN_SECONDS_MIN) == ["mine"]
+
+
+async def test_another_tenants_record_of_the_same_id_owns_nothing(world: World) -> None:
+    world.cluster.tasks = [Task("mine", tenant_id="other")]
+    await world.life("mine")
+    await world.look()
+    assert await world.look(limits.ORPHAN_SECONDS_MIN) == ["mine"]
+
+
+async def test_a_stop_that_fails_is_tried_again(world: World) -> None:
+    world.cluster.tasks = [Task("lost")]
+    await world.look()
+    world.cluster.refuses = True
+    assert await world.look(limits.ORPHAN_SECONDS_MIN) == []
+    world.cluster.refuses = False
+    assert await world.look(60) == ["lost"]
+
+
+async def test_the_note_of_a_task_that_ended_by_itself_goes(world: World) -> None:
+    world.cluster.tasks = [Task("lost")]
+    await world.look()
+    world.cluster.tasks = []
+    await world.look(60)
+    assert world.notes() == []
