@@ -56,7 +56,7 @@ def main() -> int:
 def embedded_stack() -> Iterator[dict[str, str]]:
     """The stack of ``make up`` on a free port, with state of its own that goes when the demonstration ends."""
     with tempfile.TemporaryDirectory(prefix="moorage-demo-") as state_dir:
-        say("Starting the embedded stack ...")
+        say("Starting the embedded stack (API, loop, sandboxes; all on this machine) ...")
         process = subprocess.Popen(
             [sys.executable, str(ROOT / "localstack" / "embedded.py")],
             env=os.environ | {"MOORAGE_STATE_DIR": state_dir, "MOORAGE_PORT": "0"},
@@ -181,7 +181,7 @@ class Screen:
                 self._lines.clear()
                 self._awaits = "the model"
             case "response.output_item.added" if event.item.type == "message":
-                say(f"\n[{self._seconds()}] answer:")
+                say(f"\n[{self._seconds()}] the model says:")
             case "response.output_text.delta":
                 print(event.delta, end="", flush=True)
             case "response.output_text.done":
