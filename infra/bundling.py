@@ -99,11 +99,12 @@ def install(lock: Path, destination: Path, target: Target) -> None:
 
 
 def slim(packages: Path) -> None:
-    """Drop what no function loads: descriptions of other services, type stubs, command-line wrappers."""
+    """Drop what no function loads: descriptions of other services, Powertools' browser pages, type stubs, command-line wrappers."""
     data = packages / "botocore" / "data"
     for service in data.iterdir():
         if service.is_dir() and service.name not in _BOTOCORE_SERVICES:
             shutil.rmtree(service)
+    shutil.rmtree(packages / "aws_lambda_powertools" / "event_handler" / "openapi" / "swagger_ui")
     for stub in packages.rglob("*.pyi"):
         stub.unlink()
     for name in ("bin", ".lock"):

@@ -11,7 +11,6 @@ from dataclasses import dataclass, field
 from types import SimpleNamespace
 from typing import Any, cast
 
-import httpx
 from moorage import ids
 from moorage.errors import UpstreamError
 from moorage.loop.create import start_background
@@ -29,6 +28,7 @@ from moorage.model.base import (
     TextDelta,
     UsageReported,
 )
+from moorage.model.transport import UpstreamTransport
 from moorage.runtime import Runtime
 from moorage.sandbox.exec_client import Ended, Output, Started
 from moorage.settings import Settings
@@ -174,7 +174,7 @@ class Lab:
             containers=cast("Any", self.containers),
             executions=cast("Any", self.executions),
             catalog=cast("Any", catalog),
-            http=httpx.AsyncClient(),
+            http=UpstreamTransport(),
             clock=lambda: self.now,
         )
 

@@ -370,10 +370,10 @@ async def unhurried(seconds: float) -> None:
 
 def provider(kind: Kind, handler: Callable[[httpx.Request], httpx.Response], **fields: Any) -> Provider:
     """A provider whose upstream is a function."""
-    client = httpx.AsyncClient(transport=httpx.MockTransport(handler))
+    transport = httpx.MockTransport(handler)
     settings: dict[str, Any] = {"retries_max": 0, "sleep": unhurried, "jitter": lambda: 0.5} | fields
     return kind.build(
-        Upstream(client, "http://upstream.test", {"authorization": "Bearer sk-secret"}, secrets=("sk-secret",), **settings)
+        Upstream(transport, "http://upstream.test", {"authorization": "Bearer sk-secret"}, secrets=("sk-secret",), **settings)
     )
 
 

@@ -4,7 +4,6 @@ import re
 from pathlib import Path
 from typing import Any
 
-import httpx
 import pytest
 from moorage.errors import ApiError, SettingsConflict
 from moorage.model.anthropic_messages import AnthropicMessages
@@ -14,6 +13,7 @@ from moorage.model.chat_completions import ChatCompletions
 from moorage.model.demo import Demo
 from moorage.model.openai_responses import NATIVE_TO_OPENAI, OpenAIResponses
 from moorage.model.sigv4 import AwsAuth
+from moorage.model.transport import UpstreamTransport
 
 from tests.upstream import MockUpstream
 
@@ -227,7 +227,7 @@ def test_a_wrong_environment_is_one_clear_sentence(environ: dict[str, str], sent
 
 def provider(text: str, model: str, **environ: str) -> Any:
     catalog = Catalog.load(text, environ, secret=lambda name: f"secret of {name}")
-    return catalog.provider(catalog.resolve(model), httpx.AsyncClient())
+    return catalog.provider(catalog.resolve(model), UpstreamTransport())
 
 
 def entry(kind: str, **fields: Any) -> str:
@@ -272,7 +272,7 @@ def test_bedrock_takes_a_bearer_key_too() -> None:
 
 def test_bedrocks_own_responses_api_is_signed() -> None:
     catalog = loaded()
-    served: Any = catalog.provider(catalog.resolve("bedrock/gpt-oss"), httpx.AsyncClient())
+    served: Any = catalog.provider(catalog.resolve("bedrock/gpt-oss"), UpstreamTransport())
     assert served.upstream.url == "https://bedrock-runtime.eu-north-1.amazonaws.com/openai/v1/responses"
     assert (served.upstream.auth.service, served.upstream.auth.region) == ("bedrock", "eu-north-1")
     assert served.native_tools == frozenset({"function"})
@@ -318,8 +318,8 @@ def test_a_model_of_openais_is_given_the_tools_of_its_generation(model: str) -> 
 
 def test_the_demo_model_keeps_its_count_of_failures_and_its_pace() -> None:
     catalog = Catalog.load("", {"MOORAGE_DEMO_DELTA_MS": "4"})
-    client = httpx.AsyncClient()
-    first, second = (catalog.provider(catalog.resolve("demo"), client) for _ in range(2))
+    transport = UpstreamTransport()
+    first, second = (catalog.provider(catalog.resolve("demo"), transport) for _ in range(2))
     assert first is second
     assert isinstance(first, Demo)
     assert first.delta_seconds == 0.004

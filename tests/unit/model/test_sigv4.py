@@ -24,8 +24,8 @@ def served(auth: AwsAuth, seen: list[httpx.Request]) -> BedrockConverse:
         seen.append(request)
         return replies(CONVERSE, CONVERSE.encode(answer(Said(("ok",)))))
 
-    client = httpx.AsyncClient(transport=httpx.MockTransport(handler))
-    return BedrockConverse(Upstream(client, "https://bedrock-runtime.eu-west-1.amazonaws.com", auth=auth, retries_max=0))
+    transport = httpx.MockTransport(handler)
+    return BedrockConverse(Upstream(transport, "https://bedrock-runtime.eu-west-1.amazonaws.com", auth=auth, retries_max=0))
 
 
 async def test_a_signature_is_the_one_that_botocore_makes_for_the_same_request() -> None:

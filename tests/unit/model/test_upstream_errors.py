@@ -10,6 +10,7 @@ import pytest
 from moorage.errors import UpstreamError
 from moorage.model import http
 from moorage.model.base import Delta
+from moorage.model.transport import UpstreamTransport
 
 from tests.unit.model.encodings import CHAT, OVER_HTTP, Kind, Pieces, Said, answer, folded, hello, provider, replies
 from tests.upstream import MockUpstream, broken, garbage, hung, refused, said
@@ -221,15 +222,15 @@ async def test_a_key_is_in_no_repr_and_no_error(kind: Kind) -> None:
 # --- over real sockets --------------------------------------------------------------------------------------------------------------
 
 
-def served_by(upstream: MockUpstream, client: httpx.AsyncClient, **fields: Any) -> Any:
-    return CHAT.build(http.Upstream(client, f"{upstream.url}/chat/completions", **fields))
+def served_by(upstream: MockUpstream, transport: httpx.AsyncBaseTransport, **fields: Any) -> Any:
+    return CHAT.build(http.Upstream(transport, f"{upstream.url}/chat/completions", **fields))
 
 
 async def test_a_server_that_throttles_breaks_and_recovers_is_asked_until_it_answers() -> None:
     with MockUpstream() as upstream:
         upstream.plays(refused(429, retry_after=0.01), refused(500), said("Here I am."))
-        async with httpx.AsyncClient() as client:
-            served = served_by(upstream, client, jitter=lambda: 0.0, sleep=lambda seconds: asyncio.sleep(seconds / 100))
+        async with UpstreamTransport() as transport:
+            served = served_by(upstream, transport, jitter=lambda: 0.0, sleep=lambda seconds: asyncio.sleep(seconds / 100))
             result = folded([delta async for delta in served.stream(hello())])
         assert result.items == (("message", "Here I am."),)
         assert len(upstream.requests) == 3
@@ -238,9 +239,9 @@ async def test_a_server_that_throttles_breaks_and_recovers_is_asked_until_it_ans
 async def test_a_server_that_falls_silent_is_given_up_after_the_idle_time() -> None:
     with MockUpstream() as upstream:
         upstream.plays(hung(after=3), hung(after=0))
-        async with httpx.AsyncClient() as client:
+        async with UpstreamTransport() as transport:
             for _ in range(2):
-                served = served_by(upstream, client, idle_seconds=0.1, retries_max=0)
+                served = served_by(upstream, transport, idle_seconds=0.1, retries_max=0)
                 with pytest.raises(UpstreamError, match=r"silent for 0\.1 seconds") as raised:
                     [delta async for delta in served.stream(hello())]
                 assert raised.value.is_retryable
@@ -249,8 +250,8 @@ async def test_a_server_that_falls_silent_is_given_up_after_the_idle_time() -> N
 async def test_a_server_that_cuts_the_connection_or_answers_garbage_is_an_error() -> None:
     with MockUpstream() as upstream:
         upstream.plays(broken(), garbage())
-        async with httpx.AsyncClient() as client:
-            served = served_by(upstream, client, retries_max=0)
+        async with UpstreamTransport() as transport:
+            served = served_by(upstream, transport, retries_max=0)
             for words in ("connection to the model upstream failed", "Check its base URL"):
                 with pytest.raises(UpstreamError, match=words):
                     [delta async for delta in served.stream(hello())]
@@ -259,8 +260,8 @@ async def test_a_server_that_cuts_the_connection_or_answers_garbage_is_an_error(
 async def test_a_server_that_is_down_is_an_error() -> None:
     with MockUpstream() as upstream:
         pass
-    async with httpx.AsyncClient() as client:
-        served = served_by(upstream, client, retries_max=0)
+    async with UpstreamTransport() as transport:
+        served = served_by(upstream, transport, retries_max=0)
         with pytest.raises(UpstreamError, match="connection to the model upstream failed") as raised:
             [delta async for delta in served.stream(hello())]
     assert raised.value.is_retryable
@@ -268,8 +269,8 @@ async def test_a_server_that_is_down_is_an_error() -> None:
 
 async def test_the_connection_is_used_again_after_a_finished_answer() -> None:
     with MockUpstream() as upstream:
-        async with httpx.AsyncClient() as client:
-            served = served_by(upstream, client)
+        async with UpstreamTransport() as transport:
+            served = served_by(upstream, transport)
             for _ in range(3):
                 assert folded([delta async for delta in served.stream(hello())]).finish == "stop"
         assert len({request.client_port for request in upstream.requests}) == 1

@@ -123,8 +123,11 @@ RETENTION_SECONDS: Final = 30 * 24 * 3600
 
 UPSTREAM_CONNECT_SECONDS: Final = 10
 UPSTREAM_IDLE_CONNECTIONS_MAX: Final = 8
-"""Connections to model upstreams that are kept open for the next request. The pool looks at each of them at every request. How many are
-in use at once is bounded by the responses that are running."""
+"""Connections to model upstreams that are kept open for the next request. How many are in use at once is bounded by the responses that
+are running."""
+
+UPSTREAM_IDLE_CONNECTION_SECONDS: Final = 30
+"""A connection that was not used for longer is not used again. Load balancers close theirs after 60 seconds and more."""
 
 UPSTREAM_IDLE_SECONDS: Final = 300
 """No byte from the upstream for this long is a hang. Reasoning models may think for minutes without a word."""

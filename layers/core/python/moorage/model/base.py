@@ -157,7 +157,7 @@ Delta = (
 
 
 class Provider(Protocol):
-    """One upstream, ready to be asked. Implementations hold an ``httpx.AsyncClient`` that they were given."""
+    """One upstream, ready to be asked. Implementations hold the transport that they were given."""
 
     @property
     def native_tools(self) -> frozenset[str]:

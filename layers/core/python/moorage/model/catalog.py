@@ -157,7 +157,7 @@ class Catalog:
             return replace(entry, name=model, upstream_model=entry.upstream_model.replace("*", model))
         raise errors.model_not_found(model)
 
-    def provider(self, entry: ModelEntry, client: httpx.AsyncClient) -> Provider:
+    def provider(self, entry: ModelEntry, transport: httpx.AsyncBaseTransport) -> Provider:
         """The provider that serves a resolved entry."""
         match entry.provider_kind:
             case "demo":
@@ -168,23 +168,25 @@ class Catalog:
                 asks = entry.encrypted_reasoning
                 if asks is None:
                     asks = not any(fnmatch.fnmatchcase(entry.upstream_model, pattern) for pattern in _WITHOUT_REASONING)
-                upstream = self._over_http(entry, client, "/responses")
+                upstream = self._over_http(entry, transport, "/responses")
                 return OpenAIResponses(upstream, _natives(entry, natives), asks_encrypted_reasoning=asks)
             case "chat_completions":
                 dialect = entry.dialect or ("openai" if _is_openai(entry.base_url) else "generic")
-                upstream = self._over_http(entry, client, "/chat/completions")
+                upstream = self._over_http(entry, transport, "/chat/completions")
                 natives = _natives(entry, frozenset({"function"}))
                 return ChatCompletions(upstream, natives, dialect=dialect, replays_reasoning=entry.replays_reasoning)
             case "anthropic_messages":
                 bound = entry.max_output_tokens or anthropic_messages.OUTPUT_TOKENS_DEFAULT
-                upstream = self._over_http(entry, client, "/messages", key_header="x-api-key")
+                upstream = self._over_http(entry, transport, "/messages", key_header="x-api-key")
                 return AnthropicMessages(upstream, output_tokens_max=bound)
             case "bedrock_converse":
                 url = entry.base_url or f"https://bedrock-runtime.{self._region(entry)}.amazonaws.com"
-                upstream = self._over_http(replace(entry, base_url=url, auth="bearer" if entry.key else "sigv4"), client, "")
+                upstream = self._over_http(replace(entry, base_url=url, auth="bearer" if entry.key else "sigv4"), transport, "")
                 return BedrockConverse(upstream, output_tokens_max=entry.max_output_tokens)
 
-    def _over_http(self, entry: ModelEntry, client: httpx.AsyncClient, path: str, *, key_header: str = "authorization") -> Upstream:
+    def _over_http(
+        self, entry: ModelEntry, transport: httpx.AsyncBaseTransport, path: str, *, key_header: str = "authorization"
+    ) -> Upstream:
         key = self._key(entry)
         headers = dict(entry.headers)
         if key_header == "x-api-key":
@@ -192,7 +194,7 @@ class Catalog:
         if key:
             headers[key_header] = key if key_header == "x-api-key" else f"Bearer {key}"
         return Upstream(
-            client,
+            transport,
             f"{entry.base_url.rstrip('/')}{path}",
             headers,
             auth=self._aws_auth(entry) if entry.auth == "sigv4" else None,

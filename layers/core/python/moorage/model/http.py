@@ -17,7 +17,7 @@ from typing import Any, Final, Protocol, TypeVar
 import httpx
 import orjson
 
-from moorage import limits
+from moorage import __version__, limits
 from moorage.errors import UpstreamError
 from moorage.model.base import Delta
 
@@ -56,10 +56,11 @@ class Decoder(Protocol):
 class Upstream:
     """One endpoint of one provider."""
 
-    client: httpx.AsyncClient = field(repr=False)
+    transport: httpx.AsyncBaseTransport = field(repr=False)
     url: str
     headers: Mapping[str, str] = field(default_factory=dict, repr=False)
     auth: httpx.Auth | None = field(default=None, repr=False)
+    """Signs the request; it is not asked about the answer."""
     secrets: tuple[str, ...] = field(default=(), repr=False)
     """Texts that an upstream might quote back and that no error may hold."""
     idle_seconds: float = limits.UPSTREAM_IDLE_SECONDS
@@ -93,25 +94,33 @@ class Upstream:
         return limits.UPSTREAM_BACKOFF_SECONDS * 2.0**attempt * (0.75 + 0.5 * self.jitter())
 
     async def _once(self, payload: bytes, decoder: Decoder) -> AsyncGenerator[Delta, None]:
-        headers = {
-            "content-type": "application/json",
-            "accept": "text/event-stream, application/json",
-            "accept-encoding": "identity",
-            **self.headers,
-        }
-        timeout = httpx.Timeout(self.idle_seconds, connect=limits.UPSTREAM_CONNECT_SECONDS)
-        auth = self.auth or httpx.USE_CLIENT_DEFAULT
         try:
-            async with self.client.stream("POST", self.url, content=payload, headers=headers, auth=auth, timeout=timeout) as response:
+            response = await self.transport.handle_async_request(self._request(payload))
+            try:
                 if response.status_code != 200:
                     raise await self._refusal(response)
                 async with aclosing(self._answer(response, decoder)) as deltas:
                     async for delta in deltas:
                         yield delta
+            finally:
+                await response.aclose()
         except httpx.TimeoutException as error:
             raise self._timeout(error) from error
         except httpx.HTTPError as error:
             raise UpstreamError(f"The connection to the model upstream failed ({type(error).__name__}).", is_retryable=True) from error
+
+    def _request(self, payload: bytes) -> httpx.Request:
+        """The request, without what an ``httpx.AsyncClient`` would do around it: no cookies, no redirects, no hooks."""
+        headers = {
+            "content-type": "application/json",
+            "accept": "text/event-stream, application/json",
+            "accept-encoding": "identity",
+            "user-agent": f"moorage/{__version__}",
+            **self.headers,
+        }
+        timeout = httpx.Timeout(self.idle_seconds, connect=limits.UPSTREAM_CONNECT_SECONDS)
+        request = httpx.Request("POST", self.url, headers=headers, content=payload, extensions={"timeout": timeout.as_dict()})
+        return request if self.auth is None else next(self.auth.sync_auth_flow(request))
 
     async def _answer(self, response: httpx.Response, decoder: Decoder) -> AsyncGenerator[Delta, None]:
         kind = response.headers.get("content-type", "").partition(";")[0].strip().lower()
@@ -119,7 +128,7 @@ class Upstream:
             for delta in _decoded(decoder.whole, await self._json(response, kind)):
                 yield delta
             return
-        pieces = response.aiter_bytes()
+        pieces = _pieces(response)
         async for piece in pieces:
             for delta in _decoded(decoder.feed, piece):
                 yield delta
@@ -340,10 +349,18 @@ def _json_value(content: bytes) -> Any:
         return None
 
 
+def _pieces(response: httpx.Response) -> AsyncIterator[bytes]:
+    """The body as it comes; a server may compress it although it was asked not to."""
+    if "content-encoding" in response.headers:
+        return response.aiter_bytes()
+    assert isinstance(response.stream, httpx.AsyncByteStream)
+    return aiter(response.stream)
+
+
 async def _bounded(response: httpx.Response, bytes_max: int) -> bytes:
     """The body, as far as the bound; a cut body is no JSON any more, which is what its reader then says."""
     pieces, size = [], 0
-    async for piece in response.aiter_bytes():
+    async for piece in _pieces(response):
         pieces.append(piece)
         size += len(piece)
         if size > bytes_max:
