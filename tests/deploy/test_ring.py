@@ -109,6 +109,27 @@ def test_a_task_is_given_no_role_no_public_address_and_the_closed_group(deployme
     assert "sandbox without network" in group["SecurityGroups"][0]["Description"]
 
 
+def test_the_reaper_sees_the_tasks_and_leaves_those_with_an_owner(deployment: Deployment, api: httpx.Client) -> None:
+    first = in_background(api, script(shell("echo kept > /tmp/mark"), {"say": "ok"}))
+    (expiry,) = [
+        f["FunctionName"]
+        for f in deployment.client("lambda").list_functions()["Functions"]
+        if "FunctionsExpiry" in f["FunctionName"]
+    ]
+    answer = deployment.client("lambda").invoke(FunctionName=expiry, Payload=b"{}")
+    container_id = first["output"][0]["environment"]["container_id"]
+    tools = [{"type": "shell", "environment": {"type": "container_reference", "container_id": container_id}}]
+    second = in_background(api, script(shell("cat /tmp/mark"), {"say": "ok"}), tools=tools)
+    notes = deployment.client("dynamodb").query(
+        TableName=deployment.outputs["TableName"],
+        KeyConditionExpression="PK = :pk",
+        ExpressionAttributeValues={":pk": {"S": "ORPHANS"}},
+    )
+    assert "FunctionError" not in answer, answer["Payload"].read()
+    assert notes["Items"] == []
+    assert second["output"][1]["output"][0]["stdout"] == "kept\n"
+
+
 def test_a_file_goes_through_the_gateway_and_back(api: httpx.Client) -> None:
     data = bytes(range(256)) * 100
     made = api.post("files", files={"file": ("data.bin", data)}, data={"purpose": "user_data"}).raise_for_status().json()
