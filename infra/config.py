@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self
 
-from moorage.limits import MEMORY_LIMITS, RETENTION_SECONDS
+from moorage.limits import CODE_SECONDS_MAX, COMMAND_TIMEOUT_MS_MAX, MEMORY_LIMITS, RETENTION_SECONDS
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, model_validator
 
 CONTEXT_KEY = "moorage"
@@ -115,6 +115,26 @@ class Config(BaseModel):
 
     log_level: Literal["DEBUG", "INFO", "WARNING", "ERROR"] = "INFO"
 
+    web_search: Literal["refuse", "ignore"] = "refuse"
+    """What becomes of a ``web_search`` tool that wants the live web: 400, or left out with a notice."""
+
+    code_seconds_max: int = Field(default=CODE_SECONDS_MAX, ge=1, le=COMMAND_TIMEOUT_MS_MAX // 1000)
+    """How long one run of the code interpreter may take."""
+
+    strict_expiry: bool = False
+    """Refuse an expired container with OpenAI's error instead of reviving it."""
+
+    requests_per_minute: int = Field(default=0, ge=0)
+    """Of one API key, in each API process; 0 is no limit. ``requests_per_second`` bounds all keys together."""
+
+    tokens_per_minute: int = Field(default=0, ge=0)
+    """The same for input tokens, by estimate."""
+
+    table_read_units: int = Field(default=0, ge=0, le=40_000)
+    """Provisioned capacity of the table; 0 for both is on demand, which costs nothing at rest."""
+
+    table_write_units: int = Field(default=0, ge=0, le=40_000)
+
     retain: bool = True
     """Keep table and bucket when their stack is destroyed. Tests and throw-away deployments say false."""
 
@@ -122,6 +142,8 @@ class Config(BaseModel):
     def _fits_together(self) -> Self:
         if (self.domain_name is None) != (self.certificate_arn is None):
             raise ValueError("domain_name and certificate_arn belong together; set both or neither")
+        if bool(self.table_read_units) != bool(self.table_write_units):
+            raise ValueError("table_read_units and table_write_units belong together; set both or neither")
         if self.allowed_egress_domains and self.provisioner != "fargate":
             raise ValueError("allowed_egress_domains needs provisioner 'fargate': only there a proxy is deployed")
         return self

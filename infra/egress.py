@@ -133,6 +133,7 @@ class Egress(Construct):
             readonly_root_filesystem=False,
             logging=ecs.LogDrivers.aws_logs(stream_prefix="proxy", log_group=logs),
             environment={
+                "MOORAGE_NAME": config.name,
                 "MOORAGE_TABLE": table.table_name,
                 "MOORAGE_ALLOWED_EGRESS_DOMAINS": ",".join(config.allowed_egress_domains),
                 "MOORAGE_BUCKET": "none",  # the settings want one; the proxy has no right to any

@@ -35,6 +35,7 @@ class Observability(Construct):
         cluster_name: str | None,
     ) -> None:
         super().__init__(scope, construct_id)
+        self._service = config.name
         self._topic = self._make_topic(config.alarm_email)
         self._alarm("LoopFailed", machine.metric_failed(period=_PERIOD), 1, "A response's execution failed: see its events.")
         self._alarm("LoopTimedOut", machine.metric_timed_out(period=_PERIOD), 1, "A response's execution ran out of time.")
@@ -55,6 +56,7 @@ class Observability(Construct):
         )
         dashboard.add_widgets(
             graph("Functions: running", *(f.metric("ConcurrentExecutions", statistic="Maximum") for f in functions.values())),
+            graph("Errors: requests and responses", self._own("Errors", "Sum")),
             graph("Functions: errors", *(f.metric_errors() for f in functions.values())),
             graph(
                 "Table (consumed units)",
@@ -64,8 +66,7 @@ class Observability(Construct):
         )
         if cluster_name:
             dashboard.add_widgets(
-                graph("Sandboxes alive", self._own("SandboxesAlive", "Maximum")),
-                graph("Sandbox start (s)", self._own("SandboxStart", "p50"), self._own("SandboxStart", "p99")),
+                graph("Sandbox start (ms)", self._own("SandboxStart", "p50"), self._own("SandboxStart", "p99")),
                 graph("Denied egress", self._own("EgressDenied", "Sum")),
             )
 
@@ -92,7 +93,13 @@ class Observability(Construct):
             alarm.add_alarm_action(actions.SnsAction(self._topic))
 
     def _own(self, name: str, statistic: str) -> cloudwatch.Metric:
-        return cloudwatch.Metric(namespace=METRICS_NAMESPACE, metric_name=name, statistic=statistic, period=_PERIOD)
+        return cloudwatch.Metric(
+            namespace=METRICS_NAMESPACE,
+            metric_name=name,
+            dimensions_map={"service": self._service},
+            statistic=statistic,
+            period=_PERIOD,
+        )
 
     def _graph(self, title: str, *metrics: cloudwatch.IMetric) -> cloudwatch.IWidget:
         return cloudwatch.GraphWidget(title=title, left=list(metrics), width=8)

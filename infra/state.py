@@ -49,7 +49,9 @@ class State(Construct):
             "Table",
             partition_key=dynamodb.Attribute(name=schema.PARTITION_KEY, type=dynamodb.AttributeType.STRING),
             sort_key=dynamodb.Attribute(name=schema.SORT_KEY, type=dynamodb.AttributeType.STRING),
-            billing_mode=dynamodb.BillingMode.PAY_PER_REQUEST,
+            billing_mode=dynamodb.BillingMode.PROVISIONED if config.table_read_units else dynamodb.BillingMode.PAY_PER_REQUEST,
+            read_capacity=config.table_read_units or None,
+            write_capacity=config.table_write_units or None,
             time_to_live_attribute=schema.TTL_ATTRIBUTE,
             point_in_time_recovery_specification=dynamodb.PointInTimeRecoverySpecification(point_in_time_recovery_enabled=True),
             encryption=dynamodb.TableEncryption.CUSTOMER_MANAGED if self.key else dynamodb.TableEncryption.AWS_MANAGED,
@@ -62,6 +64,8 @@ class State(Construct):
             partition_key=dynamodb.Attribute(name=schema.INDEX_PARTITION_KEY, type=dynamodb.AttributeType.STRING),
             sort_key=dynamodb.Attribute(name=schema.INDEX_SORT_KEY, type=dynamodb.AttributeType.STRING),
             projection_type=dynamodb.ProjectionType.KEYS_ONLY,
+            read_capacity=config.table_read_units or None,
+            write_capacity=config.table_write_units or None,
         )
         self.bucket = s3.Bucket(
             self,

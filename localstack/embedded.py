@@ -37,6 +37,7 @@ from moorage.model.catalog import probe_ollama
 from moorage.runtime import Runtime, build_runtime
 from moorage.settings import Settings
 from moorage.store.schema import create_table
+from moorage.telemetry import open_log
 from moorage.tools.retention import purge_expired
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -173,6 +174,8 @@ def main() -> int:
     port = int(os.environ.get("MOORAGE_PORT", "8080"))
     state_dir.mkdir(mode=0o700, parents=True, exist_ok=True)
     kept = _secrets(state_dir)
+    lines = (state_dir / "api.log").open("a")
+    open_log(lines)
     launcher_socket = state_dir / "launcher.sock"
     settings_environment = {
         "MOORAGE_TABLE": TABLE,
@@ -189,6 +192,7 @@ def main() -> int:
         settings_environment["MOORAGE_OLLAMA_MODELS"] = " ".join(probe_ollama())
     environment = inherited_environment() | settings_environment
     with contextlib.ExitStack() as stack:
+        stack.callback(lines.close)
         emulator = Emulator.start(state_dir / "aws", environment)
         stack.callback(emulator.stop)
         (state_dir / "aws" / "endpoint").write_text(emulator.endpoint)

@@ -9,6 +9,7 @@ import asyncio
 import json
 import secrets
 import sys
+import time
 from collections import defaultdict
 from collections.abc import Callable
 from contextlib import suppress
@@ -16,6 +17,7 @@ from dataclasses import asdict, replace
 
 from moorage import limits
 from moorage.egress.store import EgressStore, Entry
+from moorage.settings import environment
 
 _PENDING_MAX = 20_000
 """Entries that wait for the table; what is more only goes to standard output."""
@@ -42,7 +44,7 @@ class Journal:
         """A refusal, or the end of what was allowed."""
         self._keep(entry)
         fields = {key: value for key, value in asdict(entry).items() if value not in (None, ())}
-        write_line({"event": "egress", **fields})
+        write_line({"event": "egress", **fields, **(_metric(entry) if entry.decision == "denied" else {})})
 
     def _keep(self, entry: Entry) -> None:
         if entry.container_id and (len(self._pending) < _PENDING_MAX or entry.id in self._pending):
@@ -91,6 +93,20 @@ def _bounded(entries: list[Entry]) -> list[Entry]:
         else:
             of_container[-1] = replace(of_container[-1], count=of_container[-1].count + entry.count)
     return [entry for of_container in kept.values() for entry in of_container]
+
+
+def _metric(entry: Entry) -> dict[str, object]:
+    """``EgressDenied`` in CloudWatch's embedded metric format; this environment has no library that writes it."""
+    return {
+        "_aws": {
+            "Timestamp": int(time.time() * 1000),
+            "CloudWatchMetrics": [
+                {"Namespace": "moorage", "Dimensions": [["service"]], "Metrics": [{"Name": "EgressDenied", "Unit": "Count"}]}
+            ],
+        },
+        "service": environment().get("MOORAGE_NAME", "moorage"),
+        "EgressDenied": entry.count,
+    }
 
 
 def write_line(fields: dict[str, object]) -> None:

@@ -8,11 +8,14 @@ from moorage.api.app import create_app
 from moorage.api.routers import ROUTERS
 from moorage.runtime import build_runtime
 from moorage.settings import Settings
+from moorage.telemetry import open_log
 
 
 @cache
 def _adapter() -> Mangum:
-    return Mangum(create_app(build_runtime(Settings.from_environment()), ROUTERS), lifespan="off")
+    settings = Settings.from_environment()
+    open_log(level=settings.log_level, service=settings.name)
+    return Mangum(create_app(build_runtime(settings), ROUTERS), lifespan="off")
 
 
 def handle(event: dict[str, Any], context: Any) -> dict[str, Any]:

@@ -6,15 +6,13 @@ from inside it. Both are harmless to run twice, or twice at once.
 
 import asyncio
 from functools import cache
-from typing import Any, Final
+from typing import Any
 
-from aws_lambda_powertools import Logger
 from moorage.loop.recover import recover
 from moorage.runtime import Runtime, build_runtime
 from moorage.settings import Settings
+from moorage.telemetry import open_log, tell
 from moorage.tools.retention import purge_expired
-
-_log: Final = Logger(service="moorage-reaper")
 
 
 @cache
@@ -24,19 +22,21 @@ def _loop() -> asyncio.AbstractEventLoop:
 
 @cache
 def _runtime() -> Runtime:
-    return build_runtime(Settings.from_environment())
+    settings = Settings.from_environment()
+    open_log(level=settings.log_level, service=settings.name)
+    return build_runtime(settings)
 
 
 def recover_responses(_event: Any, _context: object) -> None:
     """Entry point: loops without an execution, foreground responses without their process."""
     restarted = _loop().run_until_complete(recover(_runtime()))
-    _log.info("recovered", restarted=restarted)
+    tell("recovered", {"restarted": restarted})
 
 
 def expire_containers(_event: Any, _context: object) -> None:
     """Entry point: idle sandboxes and lost ones, what is past its retention, and a proxy that nobody needs any more."""
     settled = _loop().run_until_complete(_expire(_runtime()))
-    _log.info("expired", settled=settled)
+    tell("expired", {"settled": settled})
 
 
 async def _expire(runtime: Runtime) -> int:

@@ -14,11 +14,14 @@ from moorage.api.app import create_app
 from moorage.api.routers import ROUTERS
 from moorage.runtime import build_runtime
 from moorage.settings import Settings
+from moorage.telemetry import open_log
 
 
 def make_app() -> FastAPI:
     """What uvicorn serves (``--factory``)."""
-    return create_app(build_runtime(Settings.from_environment()), ROUTERS)
+    settings = Settings.from_environment()
+    open_log(level=settings.log_level, service=settings.name)
+    return create_app(build_runtime(settings), ROUTERS)
 
 
 @cache

@@ -5,17 +5,15 @@ An event loop of the process's own is kept, so that connections to models and co
 
 import asyncio
 from functools import cache
-from typing import Any, Final
+from typing import Any
 
-from aws_lambda_powertools import Logger
 from moorage.loop import model_step as model
 from moorage.loop import recover
 from moorage.loop import tool_step as tool
 from moorage.loop.state import LoopState
 from moorage.runtime import Runtime, build_runtime
 from moorage.settings import Settings
-
-_log: Final = Logger(service="moorage-steps")
+from moorage.telemetry import open_log
 
 
 @cache
@@ -25,17 +23,17 @@ def _loop() -> asyncio.AbstractEventLoop:
 
 @cache
 def _runtime() -> Runtime:
-    return build_runtime(Settings.from_environment())
+    settings = Settings.from_environment()
+    open_log(level=settings.log_level, service=settings.name)
+    return build_runtime(settings)
 
 
 def model_step(event: dict[str, Any], context: object) -> dict[str, Any]:
     state = LoopState.from_json(event)
-    _log.info("model step", response_id=state.response_id, step=state.step, after=str(state.next))
     return _loop().run_until_complete(model.model_step(_runtime(), state)).to_json()
 
 
 def tool_step(event: dict[str, Any], context: object) -> dict[str, Any]:
-    _log.info("tool step", response_id=event["response_id"], step=event["step"], call_id=event["call_id"])
     _loop().run_until_complete(
         tool.tool_step(
             _runtime(),
@@ -50,12 +48,10 @@ def tool_step(event: dict[str, Any], context: object) -> dict[str, Any]:
 
 def continue_step(event: dict[str, Any], context: object) -> dict[str, Any]:
     state = LoopState.from_json(event)
-    _log.info("continue", response_id=state.response_id, step=state.step)
     return _loop().run_until_complete(recover.continue_loop(_runtime(), state)).to_json()
 
 
 def fail_response(event: dict[str, Any], context: object) -> dict[str, Any]:
     state = LoopState.from_json(event)
-    _log.error("response failed", response_id=state.response_id, step=state.step)
     _loop().run_until_complete(recover.fail_response(_runtime(), state))
     return {}

@@ -1,6 +1,7 @@
 """What the templates deploy: streaming, times, the loop, configuration."""
 
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -8,7 +9,7 @@ import pytest
 from moorage import limits
 
 from infra.config import Config, ConfigError, Models
-from tests.infra.conftest import ROOT, Stacks, masked, synthesise
+from tests.infra.conftest import ROOT, Stacks, load, masked, synthesise
 
 SNAPSHOTS = Path(__file__).parent / "snapshots"
 
@@ -122,6 +123,7 @@ WRONG = {
     "a URL where a domain is wanted": ({"allowed_egress_domains": ["https://pkg.example.com"]}, "takes lower-case domain names"),
     "a domain without its certificate": ({"domain_name": "api.example.com"}, "belong together"),
     "a proxy without Fargate": ({"provisioner": "none", "allowed_egress_domains": ["pkg.example.com"]}, "needs provisioner 'fargate'"),
+    "half a capacity": ({"table_read_units": 10}, "table_read_units and table_write_units belong together"),
     "a retention of no days": ({"retention_days": 0}, "'retention_days'"),
 }
 
@@ -132,6 +134,43 @@ def test_a_wrong_setting_is_refused_with_one_sentence(settings: dict[str, Any], 
         Config.from_context({"moorage": settings})
     assert message in str(refused.value)
     assert "\n" not in str(refused.value)
+
+
+NOT_ON_AWS = {
+    "MOORAGE_DOCKER_": "sandboxes are Fargate tasks",
+    "MOORAGE_EGRESS_ALLOWED_NETWORKS": "no route leads from the proxy's network to a private one",
+    "MOORAGE_EGRESS_CA": "the CA is kept in the table, sealed",
+    "MOORAGE_EGRESS_PORTS": "the security groups open 80 and 443",
+    "MOORAGE_LAUNCHER_SOCKET": "there is no launcher",
+    "MOORAGE_MICROVM_": "no deployment uses MicroVMs yet",
+    "MOORAGE_MODELS_FILE": "models.toml lies beside each function",
+    "MOORAGE_UPSTREAM_": "models.toml names the upstreams",
+}
+"""Settings that the deployment leaves alone, and why."""
+
+
+def test_every_setting_is_set_by_the_deployment_or_left_alone_for_a_reason(everything: Stacks) -> None:
+    source = (ROOT / "layers" / "core" / "python" / "moorage" / "settings.py").read_text()
+    read = {name for name in re.findall(r"MOORAGE_[A-Z_]+", source) if name != "MOORAGE_"}
+    functions = everything.of_type("AWS::Lambda::Function").values()
+    told = {name for f in functions for name in f.get("Environment", {}).get("Variables", {})}
+    told |= {"MOORAGE_FARGATE_" for name in told if name.startswith("MOORAGE_FARGATE_")}
+    told |= {
+        variable["Name"]
+        for task in everything.of_type("AWS::ECS::TaskDefinition").values()
+        for container in task["ContainerDefinitions"]
+        for variable in container.get("Environment", [])
+    }
+    assert read - told == set(NOT_ON_AWS)
+
+
+def test_capacity_of_the_table_is_provisioned_on_request(tmp_path: Path) -> None:
+    assert synthesise({"table_read_units": 10, "table_write_units": 5}, tmp_path).returncode == 0
+    table = load(tmp_path).one("AWS::DynamoDB::Table")
+    units = {"ReadCapacityUnits": 10, "WriteCapacityUnits": 5}
+    assert table["ProvisionedThroughput"] == units
+    assert [index["ProvisionedThroughput"] for index in table["GlobalSecondaryIndexes"]] == [units]
+    assert "BillingMode" not in table
 
 
 def test_the_command_line_overrides_cdk_json() -> None:

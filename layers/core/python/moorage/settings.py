@@ -63,6 +63,8 @@ class Settings:
     tokens_per_minute: int = 0
     """The same for input tokens, by estimate."""
     log_level: str = "INFO"
+    name: str = "moorage"
+    """The deployment's: a dimension of its metrics."""
     upstream: Mapping[str, str] = field(default_factory=dict, repr=False)
     """Model keys and endpoints by variable name: ``OPENAI_API_KEY``, ``ANTHROPIC_API_KEY``, ``MOORAGE_UPSTREAM_*`` and whatever
     ``models.toml`` refers to as ``env:NAME``."""
@@ -101,6 +103,7 @@ class Settings:
             requests_per_minute=_integer(env, "MOORAGE_REQUESTS_PER_MINUTE", 0),
             tokens_per_minute=_integer(env, "MOORAGE_TOKENS_PER_MINUTE", 0),
             log_level=env.get("MOORAGE_LOG_LEVEL", "INFO"),
+            name=env.get("MOORAGE_NAME", "moorage"),
             upstream=dict(env),
             docker={k.removeprefix("MOORAGE_DOCKER_").lower(): v for k, v in env.items() if k.startswith("MOORAGE_DOCKER_")},
             fargate={k.removeprefix("MOORAGE_FARGATE_").lower(): v for k, v in env.items() if k.startswith("MOORAGE_FARGATE_")},

@@ -18,6 +18,7 @@ from moorage.api.rate_limits import RateLimiter, RateLimits
 from moorage.errors import ApiError, bad_request, invalid_api_key, not_found, server_error
 from moorage.runtime import Runtime
 from moorage.store.api_keys import hash_of
+from moorage.telemetry import Metric, tell
 from moorage.wire.openapi import document
 
 _log: Final = logging.getLogger("moorage.api")
@@ -87,16 +88,20 @@ class Gate:
         request_id = f"req_{secrets.token_hex(16)}"
         scope.setdefault("state", {})["request_id"] = request_id
         has_started = False
+        status = 0
         began = time.perf_counter()
 
         async def send_named(message: Message) -> None:
-            nonlocal has_started
+            nonlocal has_started, status
             if message["type"] in _STARTS:
                 has_started = True
+                status = message.get("status", 101)
                 headers = MutableHeaders(scope=message)
                 headers["x-request-id"] = request_id
                 headers["openai-processing-ms"] = str(round((time.perf_counter() - began) * 1000))
                 headers["openai-version"] = _API_VERSION
+            if message["type"] == "http.response.body" and not message.get("more_body"):
+                _tell(scope, status, began)  # Before the last byte: after it Lambda may stop the process.
             await send(message)
 
         try:
@@ -125,6 +130,26 @@ class Gate:
             return
         answer: Any = JsonResponse(error.envelope(), status_code=error.status, headers=error.headers)
         await answer(scope, receive, send)
+
+
+def _tell(scope: Scope, status: int, began: float) -> None:
+    """The line of a request. A path holds ids, a query may hold more and is left out."""
+    if scope["path"] in _OPEN_PATHS:
+        return
+    state = scope["state"]
+    tell(
+        "request",
+        {
+            "request_id": state["request_id"],
+            "tenant_id": state.get("tenant_id"),
+            "response_id": state.get("response_id"),
+            "method": scope["method"],
+            "route": getattr(scope.get("route"), "path", None),
+            "status": status,
+            "duration_ms": round((time.perf_counter() - began) * 1000),
+        },
+        {Metric.ERRORS: 1} if status >= 500 else None,
+    )
 
 
 def _secret(headers: Headers) -> str:

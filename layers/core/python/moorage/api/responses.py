@@ -30,6 +30,7 @@ async def create(request: Request) -> Response:
     runtime: Runtime = request.app.state.runtime
     wanted = parse_create(await read_body(request), web_search=runtime.settings.web_search)
     prepared = await prepare(runtime, request.state.tenant_id, wanted)
+    request.state.response_id = prepared.stored.response_id
     headers = {"x-moorage-notice": " ".join(wanted.notices)} if wanted.notices else {}
     view = View.of(wanted.include, include_obfuscation=wanted.include_obfuscation)
     if wanted.background:

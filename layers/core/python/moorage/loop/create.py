@@ -6,6 +6,7 @@ asks for hosted tools does the state machine take over. Background responses sta
 
 import asyncio
 import logging
+import time
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
@@ -16,7 +17,7 @@ from moorage.errors import ApiError, MoorageError, SandboxError, Superseded, bad
 from moorage.loop import attempts, context, finish
 from moorage.loop.compact import check_readable
 from moorage.loop.fold import fold
-from moorage.loop.model_step import Position, ask, chain_items, state_after
+from moorage.loop.model_step import Position, ask, chain_items, state_after, tell_step
 from moorage.loop.sinks import InlineSink
 from moorage.loop.state import LoopState, Next, Outcome
 from moorage.model.base import Item
@@ -24,6 +25,7 @@ from moorage.runtime import Runtime
 from moorage.store.containers import ContainerRecord
 from moorage.store.event_log import Batch, Event, Writer
 from moorage.store.responses import Ancestor, Snapshot, StoredResponse
+from moorage.telemetry import Metric, tell
 from moorage.tools.inputs import admit_inputs, files_to_stage
 from moorage.wire.requests import CreateRequest, check_choice
 from moorage.wire.responses import Usage, echo
@@ -286,6 +288,8 @@ class Inline:
     is_handed_over: bool = False
     _meta: asyncio.Task[None] | None = None
     _has_output: asyncio.Event = field(default_factory=asyncio.Event)
+    _began: float = field(default_factory=time.perf_counter)
+    _first_output_ms: int | None = None
 
     async def run(self) -> None:
         """Returns when the response has ended or the state machine has taken over (``is_handed_over``)."""
@@ -300,6 +304,7 @@ class Inline:
             for event in finish.opening_events(stored):
                 sink.emit(event)
             outcome, items = await ask(self.runtime, stored, Position(0), sink, chain=self.prepared.chain)
+            tell_step(stored, Position(0), outcome, attempt=1, began=self._began, first_output_ms=self._first_output_ms)
             if outcome.next is not Next.DONE:
                 await self._hand_over(sink, outcome, items)
         except Superseded:
@@ -314,7 +319,8 @@ class Inline:
                 await pulse
 
     def _hear(self, event: Event) -> None:
-        if event["type"] == "response.output_item.added":
+        if event["type"] == "response.output_item.added" and self._first_output_ms is None:
+            self._first_output_ms = round((time.perf_counter() - self._began) * 1000)
             self._has_output.set()
         self.listener(event)
 
@@ -330,7 +336,8 @@ class Inline:
         stored = self.prepared.stored
         reason = finish.error_of(error)
         if reason["code"] == "server_error":
-            _log.error("a response failed", exc_info=error, extra={"response_id": stored.response_id})
+            _log.error("a response failed: %s", type(error).__name__, extra={"response_id": stored.response_id})
+        tell("response_failed", {"response_id": stored.response_id, "tenant_id": stored.tenant_id}, {Metric.ERRORS: 1})
         if stored.is_stored:
             await sink.flush()
             await finish.end_from_outside(self.runtime, stored, status="failed", error=reason)

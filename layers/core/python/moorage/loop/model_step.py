@@ -8,6 +8,7 @@ predecessor's next write finds the slot taken.
 """
 
 import asyncio
+import time
 from collections.abc import Callable
 from contextlib import aclosing, suppress
 from dataclasses import dataclass, replace
@@ -26,6 +27,7 @@ from moorage.model.tokens import estimate_frame
 from moorage.runtime import Runtime
 from moorage.store.event_log import Batch, LogWriter, Writer
 from moorage.store.responses import Snapshot, StoredResponse
+from moorage.telemetry import Metric, tell
 from moorage.tools.citations import citations
 from moorage.tools.inputs import resolve_inputs
 from moorage.wire import grammar
@@ -162,7 +164,7 @@ async def _attempt(
     previous: Outcome | None,
     done: dict[int, Item] | None,
 ) -> LoopState:
-    stored = snapshot.stored
+    stored, began = snapshot.stored, time.perf_counter()
     position = Position(0) if previous is None else Position.after(previous, state.step)
     async with _sink(runtime, snapshot, state.step, attempt) as sink:
         if snapshot.last is None:
@@ -185,7 +187,45 @@ async def _attempt(
             await attempts.yield_step(runtime.table, stored, state.step)
         elif outcome.next is not Next.DONE:
             await attempts.end_step(runtime.table, stored, state.step, outcome)
+    tell_step(stored, position, outcome, attempt=attempt, began=began)
     return state_after(state, outcome)
+
+
+def tell_step(
+    stored: StoredResponse,
+    position: Position,
+    outcome: Outcome,
+    *,
+    attempt: int,
+    began: float,
+    first_output_ms: int | None = None,
+) -> None:
+    """The line and the metrics of a model step that began at ``began`` (``time.perf_counter``)."""
+    counts = {
+        Metric.INPUT_TOKENS: outcome.usage.input_tokens - position.usage.input_tokens,
+        Metric.OUTPUT_TOKENS: outcome.usage.output_tokens - position.usage.output_tokens,
+        Metric.CACHED_TOKENS: outcome.usage.cached_tokens - position.usage.cached_tokens,
+        Metric.TOOL_CALLS: len(outcome.calls),
+        Metric.ROUNDS: 1,
+    }
+    if first_output_ms is not None:
+        counts[Metric.TIME_TO_FIRST_TOKEN] = first_output_ms
+    if outcome.next is Next.DONE and outcome.status == "failed":
+        counts[Metric.ERRORS] = 1
+    tell(
+        "model_step",
+        {
+            "response_id": stored.response_id,
+            "tenant_id": stored.tenant_id,
+            "step": position.step,
+            "attempt": attempt,
+            "duration_ms": round((time.perf_counter() - began) * 1000),
+            "next": outcome.next.value,
+            "status": outcome.status if outcome.next is Next.DONE else None,
+            "wait_seconds": outcome.wait_seconds or None,
+        },
+        counts,
+    )
 
 
 def _cancel_watch(runtime: Runtime, stored: StoredResponse) -> Callable[[], Any]:

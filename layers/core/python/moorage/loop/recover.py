@@ -14,6 +14,7 @@ from moorage.loop.state import LoopState, Next
 from moorage.runtime import Runtime
 from moorage.store.executions import ENDED
 from moorage.store.responses import Snapshot, StoredResponse
+from moorage.telemetry import Metric, tell
 
 
 async def recover(runtime: Runtime) -> int:
@@ -93,5 +94,6 @@ async def declare_lost(runtime: Runtime, snapshot: Snapshot) -> Snapshot:
 async def fail_response(runtime: Runtime, state: LoopState) -> None:
     """The task ``FailResponse``: a step could not be run at all. Harmless to run twice: a response ends once."""
     stored = await runtime.responses.load(state.tenant_id, state.response_id)
+    tell("response_failed", {"response_id": state.response_id, "tenant_id": state.tenant_id, "step": state.step}, {Metric.ERRORS: 1})
     error = finish.error_of(RuntimeError("a step could not be run"))
     await finish.end_from_outside(runtime, stored, status="failed", error=error)

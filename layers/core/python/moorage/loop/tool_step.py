@@ -6,6 +6,7 @@ again: the output says that they were lost.
 """
 
 import asyncio
+import time
 from collections.abc import AsyncIterator
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -24,6 +25,7 @@ from moorage.sandbox.containers import LiveContainer
 from moorage.sandbox.exec_client import Ended, ExecEvent, Heartbeat, Output, PythonEnded, PythonEvent, Started
 from moorage.store.event_log import Batch, LogWriter, Writer
 from moorage.store.responses import Snapshot, StoredResponse
+from moorage.telemetry import tell
 from moorage.tools import interpreter, shell
 
 _LOST: Final = (
@@ -44,8 +46,24 @@ async def tool_step(runtime: Runtime, *, tenant_id: str, response_id: str, step:
     call = next(call for call in outcome.calls if call.call_id == call_id)
     first = min(one.call_index for one in outcome.calls)
     run = _Run(runtime, snapshot, step, call, first, runtime.now_ms())
+    began = time.perf_counter()
     with suppress(Superseded):  # Another attempt goes on, or the response was ended: nothing is left to do here.
         await run.run()
+    tell(
+        "tool_step",
+        {
+            "response_id": response_id,
+            "tenant_id": tenant_id,
+            "step": step,
+            "call_id": call_id,
+            "call_type": call.type,
+            "container_id": stored.container_id,
+            "commands": len(run.commands),
+            "ended": sum(command.outcome is not None for command in run.commands),
+            "output_chars": sum(len(text) for command in run.commands for text in command.text.values()),
+            "duration_ms": round((time.perf_counter() - began) * 1000),
+        },
+    )
 
 
 async def kill_running(runtime: Runtime, stored: StoredResponse, step: int) -> None:

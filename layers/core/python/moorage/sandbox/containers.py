@@ -21,6 +21,7 @@ import asyncio
 import hashlib
 import hmac
 import secrets
+import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from types import TracebackType
@@ -61,6 +62,7 @@ from moorage.store.containers import (
 )
 from moorage.store.files import Clock, File, Files, file_name, free_name
 from moorage.store.table import Record, Table
+from moorage.telemetry import Metric, tell
 from moorage.wire.queries import Page
 from moorage.wire.tools import NetworkPolicy
 
@@ -432,6 +434,7 @@ class Containers:
 
     async def _start(self, record: ContainerRecord) -> LiveContainer:
         """Start the claimed incarnation and give it its files. Repeating it finds the same sandbox."""
+        began = time.perf_counter()
         try:
             handle = await self._provisioner.start(await self._spec(record))
         except SandboxError:
@@ -452,6 +455,9 @@ class Containers:
         except BaseException:
             await client.aclose()
             raise
+        took_ms = round((time.perf_counter() - began) * 1000)
+        said = {"tenant_id": record.tenant_id, "container_id": record.id, "incarnation": record.incarnation, "duration_ms": took_ms}
+        tell("sandbox_started", said, {Metric.SANDBOX_START: took_ms})
         return LiveContainer(record, handle, client, is_revived=record.incarnation > 1, notes=notes)
 
     async def _attach(self, record: ContainerRecord) -> LiveContainer | None:

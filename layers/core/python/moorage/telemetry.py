@@ -1,0 +1,81 @@
+"""What a process tells its operator: one line of JSON for each request and each step, with the metrics that belong to it.
+
+A line holds ids, counts and times, never content or secrets. Metrics ride on it in CloudWatch's embedded metric format, so that they
+cost no request: CloudWatch reads them from the log. Whoever has something to tell calls :func:`tell`; what becomes of it is decided at
+the rim, where :func:`open_log` is called once. Without it nothing is written.
+"""
+
+import logging
+import sys
+from collections.abc import Mapping
+from enum import StrEnum
+from typing import Any, Final, TextIO
+
+from aws_lambda_powertools.logging.formatter import LambdaPowertoolsFormatter
+from aws_lambda_powertools.metrics import EphemeralMetrics
+
+NAMESPACE: Final = "moorage"
+_ROOT: Final = "moorage"
+_log: Final = logging.getLogger(f"{_ROOT}.telemetry")
+
+
+class Metric(StrEnum):
+    """Every metric that moorage itself emits. The dashboard names these and no others."""
+
+    TIME_TO_FIRST_TOKEN = "TimeToFirstToken"  # noqa: S105
+    """Milliseconds from the start of a foreground response to its first output."""
+    ROUNDS = "Rounds"
+    """Model steps."""
+    TOOL_CALLS = "ToolCalls"
+    """Hosted calls that a model step asked for."""
+    INPUT_TOKENS = "InputTokens"
+    OUTPUT_TOKENS = "OutputTokens"
+    CACHED_TOKENS = "CachedTokens"
+    SANDBOX_START = "SandboxStart"
+    """Milliseconds from the claim on a sandbox until it has its files."""
+    EGRESS_DENIED = "EgressDenied"
+    ERRORS = "Errors"
+    """Requests answered with 5xx, and responses that failed."""
+
+
+_UNITS: Final = {Metric.TIME_TO_FIRST_TOKEN: "Milliseconds", Metric.SANDBOX_START: "Milliseconds"}
+
+
+def tell(event: str, fields: Mapping[str, Any], metrics: Mapping[Metric, float] | None = None) -> None:
+    """One line: ``event`` is its ``message``; fields that are None are left out. ``fields`` are ids, counts and times."""
+    if not _log.isEnabledFor(logging.INFO):
+        return
+    said = {name: value for name, value in fields.items() if value is not None}
+    _log.info(event, extra={**said, **(_embedded(metrics) if metrics else {})})
+
+
+def _embedded(metrics: Mapping[Metric, float]) -> dict[str, Any]:
+    """The metrics in the embedded metric format, to be merged into a line. The dimension ``service`` is the deployment's."""
+    collected = EphemeralMetrics(namespace=NAMESPACE, service=_service[0])
+    for name, value in metrics.items():
+        collected.add_metric(name=name.value, unit=_UNITS.get(name, "Count"), value=value)
+    return dict(collected.serialize_metric_set())
+
+
+_service: Final = [NAMESPACE]
+"""The name of this process's deployment: :func:`open_log` sets it."""
+
+
+def open_log(out: TextIO | None = None, *, level: str = "INFO", service: str = NAMESPACE) -> logging.Handler:
+    """Write what moorage's modules log to ``out`` (standard output) as lines of JSON. For a process's entry point, once."""
+    _service[0] = service
+    handler = logging.StreamHandler(sys.stdout if out is None else out)
+    handler.setFormatter(LambdaPowertoolsFormatter(service=service, location=None, utc=True, use_rfc3339=True))
+    logger = logging.getLogger(_ROOT)
+    logger.addHandler(handler)
+    logger.setLevel(level)
+    logger.propagate = False
+    return handler
+
+
+def close_log(handler: logging.Handler) -> None:
+    """Take :func:`open_log` back."""
+    logger = logging.getLogger(_ROOT)
+    logger.removeHandler(handler)
+    logger.setLevel(logging.NOTSET)
+    logger.propagate = True

@@ -1,0 +1,91 @@
+"""What a run writes into its logs: a line for each request and step with the metrics of the dashboard, and nothing of the content."""
+
+import json
+import re
+import time
+from typing import Any
+
+import boto3
+import pytest
+from moorage.telemetry import Metric
+from openai import BadRequestError
+
+from tests.stack import ROOT, SHELL, Stack, say, script, shell
+
+SECRET = "planted-4f1c9b"
+_STEP_LINES_SECONDS_MAX = 20
+
+
+def step_log(stack: Stack) -> str:
+    """What the step functions have printed."""
+    logs = boto3.client(
+        "logs",
+        endpoint_url=stack.emulator_endpoint(),
+        region_name="us-east-1",
+        aws_access_key_id="test",
+        aws_secret_access_key="test",
+    )
+    try:
+        groups = [group["logGroupName"] for group in logs.describe_log_groups()["logGroups"]]
+        return "\n".join(
+            event["message"].strip()
+            for group in groups
+            for event in logs.filter_log_events(logGroupName=group, limit=10_000)["events"]
+        )
+    finally:
+        logs.close()
+
+
+def lines_of(text: str) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in text.splitlines() if line.startswith("{")]
+
+
+def metrics_of(lines: list[dict[str, Any]]) -> set[str]:
+    return {
+        metric["Name"]
+        for line in lines
+        if "_aws" in line
+        for directive in line["_aws"]["CloudWatchMetrics"]
+        for metric in directive["Metrics"]
+    }
+
+
+@pytest.fixture(scope="module")
+def logged(stack: Stack) -> tuple[str, str]:
+    """The API's log and the steps' after a response with a shell and one that failed."""
+    client = stack.client()
+    script_text = script(shell(f"echo {SECRET}"), say(f"It said {SECRET}"))
+    ran = client.responses.create(model="demo", input=script_text, tools=[SHELL])  # type: ignore[list-item]
+    assert ran.status == "completed"
+    with pytest.raises(BadRequestError):
+        client.responses.create(model="demo", input=script({"fail": {"status": 400}}, say("never said")))
+    deadline = time.monotonic() + _STEP_LINES_SECONDS_MAX
+    while "tool_step" not in (steps := step_log(stack)) and time.monotonic() < deadline:
+        time.sleep(0.1)
+    return (stack.state_dir / "api.log").read_text(), steps
+
+
+def test_the_dashboard_names_the_metrics_that_are_emitted(logged: tuple[str, str]) -> None:
+    dashboards = (ROOT / "tests" / "infra" / "snapshots" / "everything-service.json").read_text()
+    shown = set(re.findall(r'\[\\"moorage\\",\\"(\w+)\\"', dashboards))
+    emitted = metrics_of(lines_of("\n".join(logged)))
+    assert shown == {metric.value for metric in Metric}
+    assert emitted == shown - {Metric.EGRESS_DENIED}  # The proxy's own metric: tests/egress.
+
+
+def test_requests_and_steps_have_a_line_each_that_joins_them_by_the_response(logged: tuple[str, str]) -> None:
+    lines = lines_of("\n".join(logged))
+    (call,) = [line for line in lines if line["message"] == "tool_step"]
+    steps = [line["step"] for line in lines if line["message"] == "model_step" and line["response_id"] == call["response_id"]]
+    (request,) = [line for line in lines if line["message"] == "request" and line.get("response_id") == call["response_id"]]
+    assert sorted(steps) == [0, 1]
+    assert (call["commands"], call["ended"], call["tenant_id"]) == (1, 1, "default")
+    assert (request["method"], request["status"], request["tenant_id"]) == ("POST", 200, "default")
+    assert request["request_id"].startswith("req_")
+
+
+def test_no_line_holds_content_or_a_key(stack: Stack, logged: tuple[str, str]) -> None:
+    text = "\n".join(logged)
+    assert SECRET not in text
+    assert "moorage-script" not in text
+    assert stack.key not in text

@@ -1,0 +1,49 @@
+"""The line of a step or request, and the metrics that CloudWatch reads from it."""
+
+import io
+import json
+from collections.abc import Iterator
+
+import pytest
+from moorage.telemetry import Metric, close_log, open_log, tell
+
+
+@pytest.fixture
+def out() -> Iterator[io.StringIO]:
+    written = io.StringIO()
+    handler = open_log(written, service="mine")
+    yield written
+    close_log(handler)
+
+
+def test_a_line_is_json_with_its_metrics_in_the_embedded_format(out: io.StringIO) -> None:
+    tell("model_step", {"response_id": "resp_1", "step": 0, "status": None}, {Metric.ROUNDS: 1, Metric.SANDBOX_START: 12})
+    (line,) = map(json.loads, out.getvalue().splitlines())
+    described = line.pop("_aws")["CloudWatchMetrics"]
+    del line["timestamp"]
+    assert line == {
+        "level": "INFO",
+        "message": "model_step",
+        "service": "mine",
+        "response_id": "resp_1",
+        "step": 0,
+        "Rounds": [1.0],
+        "SandboxStart": [12.0],
+    }
+    assert described == [
+        {
+            "Namespace": "moorage",
+            "Dimensions": [["service"]],
+            "Metrics": [{"Name": "Rounds", "Unit": "Count"}, {"Name": "SandboxStart", "Unit": "Milliseconds"}],
+        }
+    ]
+
+
+def test_a_line_without_metrics_carries_no_metric_description(out: io.StringIO) -> None:
+    tell("request", {"status": 200})
+    assert "_aws" not in json.loads(out.getvalue())
+
+
+def test_nothing_is_written_where_no_log_was_opened(capsys: pytest.CaptureFixture[str]) -> None:
+    tell("request", {"status": 500}, {Metric.ERRORS: 1})
+    assert capsys.readouterr() == ("", "")
