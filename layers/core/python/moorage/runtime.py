@@ -12,11 +12,11 @@ import boto3
 import httpx
 from botocore.config import Config
 
-from moorage import limits
 from moorage.egress.fleet import ProxyFleet
 from moorage.egress.secrets import KmsKeys
 from moorage.egress.service import Egress
 from moorage.model.catalog import Catalog
+from moorage.model.transport import upstream_transport
 from moorage.sandbox.containers import Containers
 from moorage.sandbox.docker import DockerProvisioner
 from moorage.sandbox.exec_client import ExecClient
@@ -62,7 +62,9 @@ class Runtime:
     api_keys: ApiKeys
     executions: Executions
     catalog: Catalog
-    http: httpx.AsyncClient
+    http: httpx.AsyncBaseTransport
+    """The way to model upstreams."""
+
     clock: Callable[[], float]
     """Unix seconds."""
     orphans: Orphans | None = None
@@ -128,10 +130,7 @@ def build_runtime(settings: Settings, *, clock: Callable[[], float] = time.time)
             boto3.client("stepfunctions", config=_CONFIG), settings.state_machine_arn or "", executor
         ),
         catalog=Catalog.load(Path(settings.models_file), settings.upstream, secret=_parameter),
-        http=httpx.AsyncClient(
-            timeout=httpx.Timeout(limits.UPSTREAM_IDLE_SECONDS, connect=limits.UPSTREAM_CONNECT_SECONDS),
-            limits=httpx.Limits(max_connections=None, max_keepalive_connections=limits.UPSTREAM_IDLE_CONNECTIONS_MAX),
-        ),
+        http=upstream_transport(),
         clock=clock,
         orphans=Orphans(table, provisioner, containers.token_of, clock) if isinstance(provisioner, FargateProvisioner) else None,
     )
