@@ -181,7 +181,8 @@ class _Lowering:
                 self._offer(tool, None)
             case "namespace":
                 for member in tool["tools"]:
-                    self._offer(member, tool["name"])
+                    texts = (tool.get("description"), member.get("description"))
+                    self._offer(member | {"description": "\n".join(text for text in texts if text)}, tool["name"])
             case "tool_search":
                 if tool.get("execution") == "client":
                     self._function("tool_search", "tool_search", lowered_tools.tool_search, tool)

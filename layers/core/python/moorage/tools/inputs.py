@@ -162,6 +162,8 @@ class Inputs:
 
     async def _resolved(self, tenant_id: str, item: Item, has_container: bool) -> Item:
         field = _field(item)
+        if isinstance(item[field], dict):
+            return {**item, field: await self._screenshot(tenant_id, item, item[field])}
         parts: list[Part] = []
         taken: set[str] = set()
         for part in item[field]:
@@ -179,6 +181,13 @@ class Inputs:
             else:
                 parts += await _shown_file(part, source, _free(source.filename, taken), has_container)
         return {**item, field: parts}
+
+    async def _screenshot(self, tenant_id: str, item: Item, part: Part) -> Part:
+        """A computer's output is one picture; if its file is gone, the model is told its name."""
+        try:
+            return await _shown_image(part, await self._source(tenant_id, item, part))
+        except ApiError:
+            return part
 
     async def _source(self, tenant_id: str, item: Item, part: Part) -> "_Source":
         """Where the content of a part is. Raises :class:`ApiError` if it cannot be had."""
@@ -270,6 +279,8 @@ def _field(item: Item) -> str:
 def _media(item: Item) -> list[Part]:
     """The file and image parts of a message or a tool's output whose content is not in them as a provider wants it."""
     parts = item.get(_field(item))
+    if isinstance(parts, dict):
+        parts = [parts]
     return [part for part in parts if _is_media(part)] if isinstance(parts, list) else []
 
 
@@ -277,7 +288,7 @@ def _is_media(part: Any) -> bool:
     match part:
         case {"type": "input_file"}:
             return True
-        case {"type": "input_image", "file_id": _}:
+        case {"type": "input_image" | "computer_screenshot", "file_id": _}:
             return True
         case _:
             return False
