@@ -27,8 +27,8 @@ silently. Anything that is not in these tables is refused with the code `unknown
 A row covers what lies below it, unless that has a row of its own. `[]` stands for the entries of a list, `<type>` for a variant.
 The last table holds the routes that the openai SDK has for these resources.
 
-This page is made from `docs/parameters.toml` by `docs/parameters.py`; tests compare the table with the newest openai SDK and send
-every refused request.
+This page is made from `docs/parameters.toml` by `docs/parameters.py`. Tests compare the table with the newest openai SDK, drive each
+row over HTTP and look at its effect, and compare the error of every refused request word by word.
 """
 
 

@@ -1,0 +1,1042 @@
+"""Each row of docs/parameters.toml, driven over HTTP: what a request holds must show its effect, or be refused in the row's words.
+
+A row that is not refused has a check here that looks at the response, at what the model's upstream was asked (``tests/upstream.py``
+remembers it), at events, or at what is stored. A new row without one fails ``test_every_row_has_a_check``; a new field of the SDK
+fails ``test_parameters.py`` until it has a row. Every refusal is sent too, and its error compared word by word.
+
+Three upstreams stand behind the models: ``native`` has every tool that OpenAI's newest models have, ``plain`` speaks the Responses API
+with functions alone, ``chat`` speaks Chat Completions.
+"""
+
+import base64
+import json
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import boto3
+import httpx
+import pytest
+
+from docs import parameters
+from tests.stack import Stack, assert_well_formed, raw_events, say, script, shell
+from tests.upstream import Call, MockUpstream, Reply, called, called_shell, said
+
+TABLE = parameters.load()
+NATIVE = ["custom", "namespace", "additional_tools", "tool_search", "shell", "apply_patch", "local_shell", "computer"]
+NATIVE += ["computer_use_preview", "programmatic_tool_calling"]
+Json = dict[str, Any]
+PIXEL = "data:image/png;base64,iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg=="
+
+
+@dataclass(frozen=True, slots=True)
+class World:
+    """A stack, its upstream, and a client."""
+
+    stack: Stack
+    upstream: MockUpstream
+    http: httpx.Client
+
+    def create(self, model: str = "native", **body: Any) -> Json:
+        answer = self.http.post("/responses", json={"model": model, "input": "hi", **body})
+        assert answer.status_code == 200, answer.text
+        return dict(answer.json())
+
+    def asked(self, model: str = "native", **body: Any) -> Json:
+        """What the upstream was asked for a request."""
+        self.create(model, **body)
+        return self.upstream.requests[-1].body
+
+    def stream(self, **body: Any) -> list[Json]:
+        with self.http.stream("POST", "/responses", json={"model": "native", "input": "hi", "stream": True, **body}) as answer:
+            assert answer.headers["content-type"].startswith("text/event-stream")
+            return raw_events(answer.iter_lines())
+
+    def get(self, path: str, **query: Any) -> Json:
+        answer = self.http.get(path, params=query)
+        assert answer.status_code == 200, answer.text
+        return dict(answer.json())
+
+    def post(self, path: str, body: Json | None = None) -> Json:
+        answer = self.http.post(path, json=body)
+        assert answer.status_code == 200, answer.text
+        return dict(answer.json())
+
+    def records(self) -> list[Json]:
+        """What the table holds."""
+        session = boto3.Session(aws_access_key_id="test", aws_secret_access_key="test", region_name="us-east-1")
+        table = session.client("dynamodb", endpoint_url=self.stack.emulator_endpoint())
+        pages = table.get_paginator("scan").paginate(TableName="moorage")
+        found = [dict(record) for page in pages for record in page["Items"]]
+        table.close()
+        return found
+
+
+@pytest.fixture(scope="module")
+def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
+    folder = Path(tmp_path_factory.mktemp("effects"))
+    with MockUpstream() as upstream:
+        models = folder / "models.toml"
+        models.write_text(
+            "".join(
+                f'[[models]]\nname = "{name}"\nprovider = "{provider}"\nupstream_model = "upstream-of-{name}"\n'
+                f'base_url = "{upstream.url}"\n{more}\n'
+                for name, provider, more in (
+                    ("native", "openai_responses", f"native_tools = {json.dumps(NATIVE)}"),
+                    ("plain", "openai_responses", ""),
+                    ("chat", "chat_completions", 'dialect = "openai"'),
+                    ("small", "chat_completions", "context_window_tokens = 2000"),
+                )
+            )
+            + '[[models]]\nname = "demo"\nprovider = "demo"\n'
+        )
+        environment = {"MOORAGE_MODELS_FILE": str(models), "MOORAGE_ALLOWED_EGRESS_DOMAINS": "api.example.com"}
+        stack = Stack(folder / "state", environment).start()
+        with stack.http() as http:
+            yield World(stack, upstream, http)
+        assert stack.stop() == 0
+
+
+Check = Callable[[World], None]
+CHECKS: dict[tuple[str, str], Check] = {}
+
+
+def row(group: str, *names: str) -> Callable[[Check], Check]:
+    """The function checks these rows of the table."""
+
+    def register(check: Check) -> Check:
+        for name in names:
+            assert (group, name) not in CHECKS, name
+            CHECKS[group, name] = check
+        return check
+
+    return register
+
+
+# --- Parameters --------------------------------------------------------------------------------------------------------------------
+
+FUNCTION: Json = {
+    "type": "function",
+    "name": "look",
+    "description": "Look.",
+    "parameters": {"type": "object", "properties": {}},
+    "strict": False,
+}
+SHELL: Json = {"type": "shell", "environment": {"type": "container_auto"}}
+
+
+def passed_and_echoed(path: str, value: Any, world: World) -> None:
+    """The parameter reaches the upstream under its name, and the response repeats it."""
+    first, *below = path.split(".")
+    body: Any = value
+    for name in reversed(below):
+        body = {name: body}
+    response = world.create(**{first: body})
+    for whole in (response, world.upstream.requests[-1].body):
+        shown = whole[first]
+        for name in below:
+            shown = shown[name]
+        assert shown == value, path
+    assert world.get(f"/responses/{response['id']}")[first] == response[first]
+
+
+for _path, _value in {
+    "instructions": "Be brief.",
+    "temperature": 0.5,
+    "top_p": 0.25,
+    "top_logprobs": 3,
+    "text.verbosity": "low",
+    "reasoning": {"effort": "low", "summary": "auto"},
+    "reasoning.effort": "high",
+    "reasoning.summary": "concise",
+    "reasoning.context": "all_turns",
+    "reasoning.mode": "pro",
+    "prompt_cache_key": "key-1",
+    "prompt_cache_retention": "24h",
+    "prompt_cache_options": {"mode": "explicit", "ttl": "12h"},
+    "prompt_cache_options.mode": "explicit",
+    "prompt_cache_options.ttl": "12h",
+    "safety_identifier": "person-1",
+    "user": "person-2",
+}.items():
+    if _path != "instructions":
+        row("parameter", _path)(partial(passed_and_echoed, _path, _value))
+
+
+@row("parameter", "model")
+def model(world: World) -> None:
+    assert world.create("native")["model"] == "native"
+    assert world.upstream.requests[-1].body["model"] == "upstream-of-native"
+    answer = world.http.post("/responses", json={"model": "nobody", "input": "hi"})
+    assert (answer.status_code, answer.json()["error"]["code"]) == (404, "model_not_found")
+
+
+@row("parameter", "input")
+def input_(world: World) -> None:
+    said_by_user = {"type": "message", "role": "user", "content": [{"type": "input_text", "text": "hi"}]}
+    assert world.asked(input="hi")["input"] == world.asked(input=[said_by_user])["input"] == [said_by_user]
+
+
+@row("parameter", "instructions")
+def instructions(world: World) -> None:
+    passed_and_echoed("instructions", "Be brief.", world)
+    first = world.create(instructions="Only here.")
+    assert "instructions" not in world.asked(previous_response_id=first["id"])
+
+
+@row("parameter", "previous_response_id")
+def previous_response_id(world: World) -> None:
+    world.upstream.plays(said("It is capstan."))
+    first = world.create(input="The word?")
+    second = world.create(input="Again?", previous_response_id=first["id"])
+    assert second["previous_response_id"] == first["id"]
+    texts = [item["content"][0]["text"] for item in world.upstream.requests[-1].body["input"]]
+    assert texts == ["The word?", "It is capstan.", "Again?"]
+
+
+@row("parameter", "conversation")
+def conversation(world: World) -> None:
+    made = world.post("/conversations", {})
+    for given in (made["id"], {"id": made["id"]}):
+        assert world.create(conversation=given)["conversation"] == {"id": made["id"]}
+    assert len(world.upstream.requests[-1].body["input"]) == 3
+    assert len(world.get(f"/conversations/{made['id']}/items")["data"]) == 4
+
+
+@row("parameter", "store")
+def store(world: World) -> None:
+    for is_stored, status in ((True, 200), (False, 404)):
+        response = world.create(store=is_stored)
+        assert response["store"] is is_stored
+        assert world.upstream.requests[-1].body["store"] is False
+        assert world.http.get(f"/responses/{response['id']}").status_code == status
+
+
+@row("parameter", "background")
+def background(world: World) -> None:
+    queued = world.create(background=True)
+    assert (queued["status"], queued["background"]) == ("queued", True)
+    with world.http.stream("GET", f"/responses/{queued['id']}", params={"stream": "true"}) as answer:
+        events = raw_events(answer.iter_lines())
+    assert [event["type"] for event in events[:3]] == ["response.created", "response.queued", "response.in_progress"]
+    assert world.get(f"/responses/{queued['id']}") == events[-1]["response"]
+
+
+@row("parameter", "stream")
+def stream(world: World) -> None:
+    events = world.stream()
+    assert_well_formed(events)
+    assert "stream" not in events[-1]["response"]
+
+
+@row("parameter", "stream_options", "stream_options.include_obfuscation")
+def stream_options(world: World) -> None:
+    for wanted in ({}, {"include_obfuscation": True}, {"include_obfuscation": False}):
+        deltas = [event for event in world.stream(stream_options=wanted) if event["type"].endswith(".delta")]
+        assert deltas
+        assert all(("obfuscation" in delta) is wanted.get("include_obfuscation", True) for delta in deltas)
+
+
+@row("parameter", "include")
+def include(world: World) -> None:
+    logged: Json = {"include": ["message.output_text.logprobs"]}
+    world.upstream.plays(said("one two", deltas=2, is_logged=True))
+    part = world.create(**logged)["output"][0]["content"][0]
+    assert [entry["token"] for entry in part["logprobs"]] == ["one ", "two"]
+    assert world.upstream.requests[-1].body["include"] == ["message.output_text.logprobs", "reasoning.encrypted_content"]
+    with_image = world.create(input=[{"role": "user", "content": [{"type": "input_image", "image_url": PIXEL}]}])
+    path = f"/responses/{with_image['id']}/input_items"
+    assert world.get(path)["data"][0]["content"][0]["image_url"] is None
+    shown = world.get(path, **{"include[]": "message.input_image.image_url"})
+    assert shown["data"][0]["content"][0]["image_url"] == PIXEL
+
+
+@row("parameter", "tools")
+def tools(world: World) -> None:
+    response = world.create(tools=[FUNCTION])
+    assert response["tools"] == world.upstream.requests[-1].body["tools"] == [FUNCTION]
+
+
+@row("parameter", "tool_choice")
+def tool_choice(world: World) -> None:
+    for choice in ("none", "auto", "required"):
+        assert world.create(tools=[FUNCTION], tool_choice=choice)["tool_choice"] == choice
+        assert world.upstream.requests[-1].body["tool_choice"] == choice
+    chain = world.create()
+    answer = world.http.post(
+        "/responses",
+        json={"model": "native", "input": "x", "previous_response_id": chain["id"], "tool_choice": {"type": "function", "name": "f"}},
+    )
+    assert (answer.status_code, answer.json()["error"]["param"]) == (400, "tool_choice")
+
+
+@row("parameter", "parallel_tool_calls")
+def parallel_tool_calls(world: World) -> None:
+    assert world.create()["parallel_tool_calls"] is True
+    for name in ("native", "chat"):
+        assert world.create(name, tools=[FUNCTION], parallel_tool_calls=False)["parallel_tool_calls"] is False
+        assert world.upstream.requests[-1].body["parallel_tool_calls"] is False
+
+
+@row("parameter", "max_output_tokens")
+def max_output_tokens(world: World) -> None:
+    world.upstream.plays(called_shell("true"), said("Done."))
+    assert world.create("plain", tools=[SHELL], max_output_tokens=100)["max_output_tokens"] == 100
+    assert [request.body["max_output_tokens"] for request in world.upstream.requests[-2:]] == [100, 93], "7 were used by the call"
+    world.upstream.plays(said("cut", finish="length"))
+    cut = world.create(max_output_tokens=16)
+    assert (cut["status"], cut["incomplete_details"]) == ("incomplete", {"reason": "max_output_tokens"})
+
+
+@row("parameter", "max_tool_calls")
+def max_tool_calls(world: World) -> None:
+    world.upstream.plays(called_shell("echo one"), called_shell("echo two", call_id="call_2"), said("Done."))
+    response = world.create("plain", tools=[SHELL], max_tool_calls=1)
+    assert response["max_tool_calls"] == 1
+    assert world.upstream.requests[-2].body["tool_choice"] == "none"
+    ran = [out for item in response["output"] if item["type"] == "shell_call_output" for out in item["output"]]
+    assert (ran[0]["stdout"], "not run" in ran[1]["stderr"]) == ("one\n", True)
+
+
+@row("parameter", "text", "text.format")
+def text_format(world: World) -> None:
+    schema = {"type": "object", "properties": {"a": {"type": "string"}}, "required": ["a"], "additionalProperties": False}
+    wanted: dict[str, tuple[Json, Any]] = {
+        "text": ({"type": "text"}, None),
+        "json_object": ({"type": "json_object"}, {"type": "json_object"}),
+        "json_schema": (
+            {"type": "json_schema", "name": "n", "schema": schema, "strict": True},
+            {"type": "json_schema", "json_schema": {"name": "n", "schema": schema, "strict": True}},
+        ),
+    }
+    for form, in_chat in wanted.values():
+        assert world.create(text={"format": form})["text"] == {"format": form, "verbosity": "medium"}
+        assert world.upstream.requests[-1].body["text"] == {"format": form}
+        assert world.asked("chat", text={"format": form}).get("response_format") == in_chat
+    assert json.loads(world.create("demo", text={"format": wanted["json_schema"][0]})["output"][0]["content"][0]["text"]) == {
+        "a": "demo"
+    }
+
+
+@row("parameter", "reasoning.generate_summary")
+def generate_summary(world: World) -> None:
+    assert world.asked(reasoning={"generate_summary": "detailed"})["reasoning"] == {"summary": "detailed"}
+
+
+@row("parameter", "truncation")
+def truncation(world: World) -> None:
+    long = [{"role": "user", "content": f"{n} " + "word " * 500} for n in range(8)]
+    refused = world.http.post("/responses", json={"model": "small", "input": long, "truncation": "disabled"})
+    assert (refused.status_code, refused.json()["error"]["code"]) == (400, "context_length_exceeded")
+    assert world.create("small", input=long, truncation="auto")["truncation"] == "auto"
+    sent = world.upstream.requests[-1].body["messages"]
+    assert 0 < len(sent) < 8
+    assert sent[-1]["content"].startswith("7 "), "the newest stays"
+
+
+@row("parameter", "metadata")
+def metadata(world: World) -> None:
+    response = world.create(metadata={"run": "7"})
+    assert world.get(f"/responses/{response['id']}")["metadata"] == response["metadata"] == {"run": "7"}
+    assert "metadata" not in world.upstream.requests[-1].body
+
+
+@row("parameter", "service_tier")
+def service_tier(world: World) -> None:
+    for name in ("native", "chat"):
+        world.upstream.plays(said("Quick.", service_tier="priority"))
+        events = world.stream(model=name, service_tier="fast")
+        assert [events[at]["response"]["service_tier"] for at in (0, -1)] == ["fast", "priority"]
+        assert world.upstream.requests[-1].body["service_tier"] == "fast"
+
+
+@row("parameter", "image", "image.context_compression")
+def image(world: World) -> None:
+    for value in ("auto", "disabled"):
+        response = world.create(image={"context_compression": value})
+        assert "image" not in response
+        assert "image" not in world.upstream.requests[-1].body
+
+
+@row("parameter", "client_metadata")
+def client_metadata(world: World) -> None:
+    response = world.create(client_metadata={"word": "halyard-7"})
+    assert "halyard-7" not in json.dumps([response, world.upstream.requests[-1].body])
+    assert "halyard-7" not in str(world.records())
+
+
+@row("parameter", "context_management", "context_management[].type", "context_management[].compact_threshold")
+def context_management(world: World) -> None:
+    long: list[Json] = [{"role": "user", "content": "When?"}, {"role": "assistant", "content": "word " * 2000}]
+    question: Json = {"role": "user", "content": "Go on."}
+    world.upstream.plays(said("Notes."), said("Done."))
+    entry = {"type": "compaction", "compact_threshold": 1000}
+    response = world.create("plain", input=[*long, question], context_management=[entry])
+    assert [item["type"] for item in response["output"]] == ["compaction", "message"]
+    assert "word word" not in json.dumps(world.upstream.requests[-1].body["input"])
+    high = world.create("plain", input=[*long, question], context_management=[entry | {"compact_threshold": 100_000}])
+    assert [item["type"] for item in high["output"]] == ["message"]
+
+
+# --- Tools -------------------------------------------------------------------------------------------------------------------------
+
+
+def offered(world: World, tool: Json, model: str = "native", **body: Any) -> Json:
+    """The tool as the upstream got it."""
+    (sent,) = world.asked(model, tools=[tool], **body)["tools"]
+    return dict(sent)
+
+
+def tool_field(tool: Json, field: str, models: dict[str, Any], world: World) -> None:
+    """``models`` says what each upstream gets of the field; the response repeats it."""
+    for name, expected in models.items():
+        assert offered(world, tool, name).get(field) == expected, name
+    assert world.create(tools=[tool])["tools"][0][field] == tool[field]
+
+
+SCHEMA: Json = {"type": "object", "properties": {"city": {"type": "string"}}, "required": ["city"]}
+for _field, _value, _plain in (
+    ("name", "weather", "weather"),
+    ("description", "Say how it is.", "Say how it is."),
+    ("parameters", SCHEMA, SCHEMA),
+    ("strict", True, True),
+    ("output_schema", SCHEMA, None),
+    ("defer_loading", True, None),
+    ("allowed_callers", ["direct"], None),
+):
+    _tool = {**FUNCTION, _field: _value}
+    row("tool", f"function.{_field}")(partial(tool_field, _tool, _field, {"native": _value, "plain": _plain}))
+
+
+@row("tool", "function")
+def function(world: World) -> None:
+    for name in ("native", "plain", "chat"):
+        world.upstream.plays(called("look", {"at": "sea"}))
+        (call,) = world.create(name, tools=[FUNCTION])["output"]
+        assert (call["type"], call["name"], call["arguments"]) == ("function_call", "look", '{"at": "sea"}')
+
+
+CUSTOM: Json = {"type": "custom", "name": "note", "description": "Keep.", "format": {"type": "text"}}
+for _field, _value in {"name": "jot", "description": "Jot it.", "defer_loading": True, "allowed_callers": ["direct"]}.items():
+    row("tool", f"custom.{_field}")(partial(tool_field, {**CUSTOM, _field: _value}, _field, {"native": _value}))
+
+
+@row("tool", "custom")
+def custom(world: World) -> None:
+    assert offered(world, CUSTOM) == CUSTOM
+    world.upstream.plays(called("note", {"input": "free text"}))
+    (call,) = world.create("chat", tools=[CUSTOM])["output"]
+    assert (call["type"], call["name"], call["input"]) == ("custom_tool_call", "note", "free text")
+    (sent,) = world.upstream.requests[-1].body["tools"]
+    assert (sent["type"], sent["function"]["description"]) == ("function", "Keep.")
+
+
+@row("tool", "custom.format")
+def custom_format(world: World) -> None:
+    for syntax, definition in (("regex", r"\d+"), ("lark", "start: /[0-9]+/")):
+        tool = {**CUSTOM, "format": {"type": "grammar", "syntax": syntax, "definition": definition}}
+        assert offered(world, tool) == tool
+        world.upstream.plays(called("note", {"input": "many"}), called("note", {"input": "42"}))
+        (call,) = world.create("chat", tools=[tool])["output"]
+        assert call["input"] == "42", "the first was sent back"
+        assert definition in world.upstream.requests[-1].body["tools"][0]["function"]["description"]
+
+
+NAMESPACE: Json = {"type": "namespace", "name": "crm", "description": "Customers.", "tools": [FUNCTION, CUSTOM]}
+
+
+@row("tool", "namespace", "namespace.name", "namespace.description", "namespace.tools")
+def namespace(world: World) -> None:
+    assert offered(world, NAMESPACE) == NAMESPACE
+    world.upstream.plays(called("crm__look", {"at": "list"}))
+    (call,) = world.create("plain", tools=[NAMESPACE])["output"]
+    assert (call["type"], call["namespace"], call["name"]) == ("function_call", "crm", "look")
+    sent = world.upstream.requests[-1].body["tools"]
+    assert [tool["name"] for tool in sent] == ["crm__look", "crm__note"]
+    assert all("Customers." in tool["description"] for tool in sent), "the model reads what the namespace is for"
+
+
+def ran(response: Json) -> list[Json]:
+    return [out for item in response["output"] if item["type"] == "shell_call_output" for out in item["output"]]
+
+
+def run_in(world: World, environment: Json, *commands: str) -> Json:
+    tool = {"type": "shell", "environment": environment}
+    return world.create("demo", input=script(shell(*commands), say("end")), tools=[tool])
+
+
+@row("tool", "shell", "shell.environment", "shell.environment<container_auto>")
+def hosted_shell(world: World) -> None:
+    first = run_in(world, {"type": "container_auto"}, "echo here | tee kept.txt")
+    assert [out["stdout"] for out in ran(first)] == ["here\n"]
+    environment = first["tools"][0]["environment"]
+    assert environment == {"type": "container_reference", "container_id": environment["container_id"]}
+    again = world.create("demo", previous_response_id=first["id"], input=script(shell("cat kept.txt"), say("end")), tools=[SHELL])
+    assert [out["stdout"] for out in ran(again)] == ["here\n", "here\n"][-1:]
+    assert again["tools"][0]["environment"] == environment
+    world.upstream.plays(Reply(calls=(Call("shell", '{"commands": ["ls"]}', kind="shell"),)))
+    for client_side in ({"type": "shell"}, {"type": "shell", "environment": None}, {"type": "shell", "environment": {"type": "local"}}):
+        world.upstream.plays(called_shell("ls"))
+        (call,) = world.create("demo", input=script(shell("ls")), tools=[client_side])["output"]
+        assert (call["type"], call["status"]) == ("shell_call", "completed")
+        world.upstream.forget()
+
+
+@row("tool", "shell.allowed_callers")
+def shell_callers(world: World) -> None:
+    tool = {"type": "shell", "environment": {"type": "local"}, "allowed_callers": ["direct"]}
+    assert offered(world, tool) == tool
+
+
+@row("tool", "shell.environment<container_auto>.file_ids", "code_interpreter.container<auto>.file_ids")
+def container_files(world: World) -> None:
+    upload = world.http.post("/files", files={"file": ("word.txt", b"bollard")}, data={"purpose": "user_data"}).json()
+    environment = {"type": "container_auto", "file_ids": [upload["id"]]}
+    assert ran(run_in(world, environment, "cat word.txt"))[0]["stdout"] == "bollard"
+    interpreter = {"type": "code_interpreter", "container": {"type": "auto", "file_ids": [upload["id"]]}}
+    steps = script({"python": "print(open('word.txt').read())"}, say("end"))
+    response = world.create("demo", input=steps, tools=[interpreter], include=["code_interpreter_call.outputs"])
+    assert response["output"][0]["outputs"] == [{"type": "logs", "logs": "bollard\n"}]
+
+
+def made_container(world: World, fields: Json) -> tuple[Json, Json]:
+    """The containers that the shell and the code interpreter get for these fields."""
+    by_shell = world.create(tools=[{"type": "shell", "environment": {"type": "container_auto", **fields}}])
+    first = by_shell["tools"][0]["environment"]["container_id"]
+    known = {entry["id"] for entry in world.get("/containers", limit=100)["data"]}
+    by_python = world.create(tools=[{"type": "code_interpreter", "container": {"type": "auto", **fields}}])
+    assert by_python["tools"][0]["container"] == {"type": "auto"}
+    (second,) = {entry["id"] for entry in world.get("/containers", limit=100)["data"]} - known
+    return world.get(f"/containers/{first}"), world.get(f"/containers/{second}")
+
+
+@row("tool", "shell.environment<container_auto>.memory_limit", "code_interpreter.container<auto>.memory_limit")
+def memory_limit(world: World) -> None:
+    assert [container["memory_limit"] for container in made_container(world, {"memory_limit": "4g"})] == ["4g", "4g"]
+
+
+_POLICIES = ("shell.environment<container_auto>.network_policy", "code_interpreter.container<auto>.network_policy")
+
+
+@row("tool", *_POLICIES, *(f"{path}<disabled>" for path in _POLICIES))
+def network_policy(world: World) -> None:
+    for fields in ({}, {"network_policy": {"type": "disabled"}}):
+        assert [container["network_policy"] for container in made_container(world, fields)] == [{"type": "disabled"}] * 2
+
+
+@row("tool", *(f"{path}<allowlist>{below}" for path in _POLICIES for below in ("", ".allowed_domains")))
+def allowlist(world: World) -> None:
+    policy = {"type": "allowlist", "allowed_domains": ["API.example.com"]}
+    for container in made_container(world, {"network_policy": policy}):
+        assert container["network_policy"] == {"type": "allowlist", "allowed_domains": ["api.example.com"]}
+    beyond = {"type": "allowlist", "allowed_domains": ["evil.example.org"]}
+    for tool in (
+        {"type": "shell", "environment": {"type": "container_auto", "network_policy": beyond}},
+        {"type": "code_interpreter", "container": {"type": "auto", "network_policy": beyond}},
+    ):
+        answer = world.http.post("/responses", json={"model": "native", "input": "x", "tools": [tool]})
+        assert (answer.status_code, "evil.example.org" in answer.json()["error"]["message"]) == (400, True)
+
+
+_SECRET_FIELDS = ("", "[].domain", "[].name", "[].value", "[].methods", "[].path_prefixes", "[].places")
+
+
+@row("tool", *(f"{path}<allowlist>.domain_secrets{below}" for path in _POLICIES for below in _SECRET_FIELDS))
+def domain_secrets(world: World) -> None:
+    """What is stored for the proxy; ``tests/egress`` shows what the proxy does with it."""
+    scope = {"methods": ["GET"], "path_prefixes": ["/v1"], "places": ["query"]}
+    secret = {"domain": "api.example.com", "name": "TOKEN", "value": "mizzen-secret-value", **scope}
+    policy = {"type": "allowlist", "allowed_domains": ["api.example.com"], "domain_secrets": [secret]}
+    containers = made_container(world, {"network_policy": policy})
+    records = world.records()
+    assert "mizzen-secret-value" not in str(records)
+    for container in containers:
+        assert "TOKEN" not in json.dumps(container)
+        (sealed,) = [record for record in records if container["id"] in str(record) and "path_prefixes" in record]
+        kept = {name: [entry["S"] for entry in sealed[name]["L"]] for name in scope}
+        assert (sealed["domain"]["S"], kept) == ("api.example.com", scope)
+        assert "TOKEN" in str(sealed)
+    environment = {"type": "container_auto", "network_policy": policy}
+    assert ran(run_in(world, environment, "echo $TOKEN"))[0]["stdout"].startswith("MOORAGE_SECRET_TOKEN_")
+
+
+@row("tool", "shell.environment<container_reference>", "shell.environment<container_reference>.container_id")
+def container_reference(world: World) -> None:
+    container = world.post("/containers", {"name": "mine"})
+    environment = {"type": "container_reference", "container_id": container["id"]}
+    response = run_in(world, environment, "echo in")
+    assert (response["tools"][0]["environment"], ran(response)[0]["stdout"]) == (environment, "in\n")
+
+
+@row("tool", "shell.environment<local>", "shell.environment<local>.skills")
+def local_environment(world: World) -> None:
+    skill = {"name": "sails", "description": "How to set sails.", "path": "/skills/sails"}
+    tool = {"type": "shell", "environment": {"type": "local", "skills": [skill]}}
+    assert offered(world, tool) == tool
+    described = offered(world, tool, "plain")["description"]
+    assert all(text in described for text in skill.values())
+
+
+@row("tool", "code_interpreter", "code_interpreter.container", "code_interpreter.container<auto>", "code_interpreter.allowed_callers")
+def code_interpreter(world: World) -> None:
+    for container in ({"type": "auto"}, world.post("/containers", {"name": "mine"})["id"]):
+        tool = {"type": "code_interpreter", "container": container, "allowed_callers": ["direct"]}
+        steps = script({"python": "6 * 7"}, say("end"))
+        response = world.create("demo", input=steps, tools=[tool], include=["code_interpreter_call.outputs"])
+        assert response["tools"] == [tool]
+        call = response["output"][0]
+        assert call["outputs"] == [{"type": "logs", "logs": "42"}] or call["outputs"][0]["logs"].strip() == "42"
+        assert isinstance(container, dict) or call["container_id"] == container
+
+
+@row("tool", "local_shell")
+def local_shell(world: World) -> None:
+    assert offered(world, {"type": "local_shell"}) == {"type": "local_shell"}
+    world.upstream.plays(called("local_shell", {"command": ["ls"]}))
+    (call,) = world.create("chat", tools=[{"type": "local_shell"}])["output"]
+    assert (call["type"], call["action"]) == ("local_shell_call", {"type": "exec", "command": ["ls"], "env": {}})
+
+
+@row("tool", "apply_patch", "apply_patch.allowed_callers")
+def apply_patch(world: World) -> None:
+    tool = {"type": "apply_patch", "allowed_callers": ["direct"]}
+    assert offered(world, tool) == tool
+    operation = {"type": "delete_file", "path": "a.txt"}
+    world.upstream.plays(called("apply_patch", operation))
+    (call,) = world.create("chat", tools=[tool])["output"]
+    assert (call["type"], call["operation"]) == ("apply_patch_call", operation)
+
+
+_PREVIEW: Json = {"type": "computer_use_preview", "display_height": 768, "display_width": 1024, "environment": "ubuntu"}
+
+
+@row("tool", "computer", "computer_use_preview", *(f"computer_use_preview.{field}" for field in list(_PREVIEW)[1:]))
+def computer(world: World) -> None:
+    for tool in ({"type": "computer"}, _PREVIEW):
+        assert offered(world, tool) == tool
+        world.upstream.plays(called("computer", {"actions": [{"type": "screenshot"}]}))
+        (call,) = world.create("chat", tools=[tool])["output"]
+        assert call["type"] == "computer_call"
+    described = world.upstream.requests[-1].body["tools"][0]["function"]["description"]
+    assert all(text in described for text in ("768", "1024", "ubuntu"))
+
+
+@row("tool", "tool_search", "tool_search.execution", "tool_search.description", "tool_search.parameters")
+def tool_search(world: World) -> None:
+    tool = {"type": "tool_search", "execution": "client", "description": "Find tools.", "parameters": SCHEMA}
+    assert offered(world, tool) == tool
+    hidden = {**FUNCTION, "defer_loading": True}
+    world.upstream.plays(called("tool_search", {"city": "Bergen"}))
+    (call,) = world.create("chat", tools=[tool, hidden])["output"]
+    assert (call["type"], call["execution"], call["arguments"]) == ("tool_search_call", "client", {"city": "Bergen"})
+    (sent,) = world.upstream.requests[-1].body["tools"]
+    assert sent["function"] == {"name": "tool_search", "description": "Find tools.", "parameters": SCHEMA, "strict": False}
+
+
+@row("tool", "web_search", "web_search_2025_08_26", "web_search_preview", "web_search_preview_2025_03_11")
+def web_search(world: World) -> None:
+    for kind in ("web_search", "web_search_2025_08_26", "web_search_preview", "web_search_preview_2025_03_11"):
+        for more in ({"tools": [{"type": kind, "external_web_access": False}]}, {"tools": [{"type": kind}], "client_metadata": {}}):
+            answer = world.http.post("/responses", json={"model": "native", "input": "x", **more})
+            assert (answer.status_code, answer.json()["tools"]) == (200, [])
+            assert kind in answer.headers["x-moorage-notice"]
+            assert "tools" not in world.upstream.requests[-1].body
+
+
+# --- tool_choice -------------------------------------------------------------------------------------------------------------------
+
+
+def chosen(tool: Json, choice: Json, native: Any, lowered: str, world: World) -> None:
+    """``native`` is what an upstream gets that has the tool, ``lowered`` the function's name elsewhere."""
+    assert world.create(tools=[tool], tool_choice=choice)["tool_choice"] == choice
+    assert world.upstream.requests[-1].body["tool_choice"] == native
+    assert world.asked("chat", tools=[tool], tool_choice=choice)["tool_choice"] == {"type": "function", "function": {"name": lowered}}
+
+
+_SEARCH: Json = {"type": "tool_search", "execution": "client"}
+_INTERPRETER: Json = {"type": "code_interpreter", "container": {"type": "auto"}}
+for _name, _tool, _lowered in (
+    ("shell", SHELL, "shell"),
+    ("local_shell", {"type": "local_shell"}, "local_shell"),
+    ("apply_patch", {"type": "apply_patch"}, "apply_patch"),
+    ("computer", {"type": "computer"}, "computer"),
+    ("computer_use_preview", {"type": "computer"}, "computer"),
+    ("computer_use", _PREVIEW, "computer"),
+    ("tool_search", _SEARCH, "tool_search"),
+):
+    row("tool_choice", _name)(partial(chosen, _tool, {"type": _name}, {"type": _name}, _lowered))
+_AS_FUNCTION: Json = {"type": "function", "name": "look"}
+row("tool_choice", "function")(partial(chosen, FUNCTION, _AS_FUNCTION, _AS_FUNCTION, "look"))
+row("tool_choice", "custom")(partial(chosen, CUSTOM, {"type": "custom", "name": "note"}, {"type": "custom", "name": "note"}, "note"))
+row("tool_choice", "code_interpreter")(
+    partial(chosen, _INTERPRETER, {"type": "code_interpreter"}, {"type": "function", "name": "python"}, "python")
+)
+
+
+@row("tool_choice", "allowed_tools")
+def allowed_tools(world: World) -> None:
+    other = {**FUNCTION, "name": "other"}
+    for mode in ("auto", "required"):
+        choice = {"type": "allowed_tools", "mode": mode, "tools": [_AS_FUNCTION]}
+        assert world.create(tools=[FUNCTION, other], tool_choice=choice)["tool_choice"] == choice
+        assert world.upstream.requests[-1].body["tool_choice"] == choice
+        body = world.asked("chat", tools=[FUNCTION, other], tool_choice=choice)
+        assert [tool["function"]["name"] for tool in body["tools"]] == ["look"]
+        assert body.get("tool_choice", "auto") == mode
+    choice = {"type": "allowed_tools", "mode": "auto", "tools": [{"type": "namespace", "name": "crm"}]}
+    body = world.asked("chat", tools=[NAMESPACE, other], tool_choice=choice)
+    assert [tool["function"]["name"] for tool in body["tools"]] == ["crm__look", "crm__note"]
+
+
+# --- Items -------------------------------------------------------------------------------------------------------------------------
+
+CALLER = {"type": "direct"}
+SAID: Json = {"role": "user", "content": "Go on."}
+CALLS: dict[str, tuple[list[Json], list[str]]] = {
+    "function_call": (
+        [
+            {"type": "function_call", "call_id": "c1", "name": "look", "arguments": '{"at": "sea"}'},
+            {"type": "function_call_output", "call_id": "c1", "output": "waves"},
+        ],
+        ["sea", "waves"],
+    ),
+    "custom_tool_call": (
+        [
+            {"type": "custom_tool_call", "call_id": "c1", "name": "note", "input": "a note"},
+            {"type": "custom_tool_call_output", "call_id": "c1", "output": "kept"},
+        ],
+        ["a note", "kept"],
+    ),
+    "shell_call": (
+        [
+            {"type": "shell_call", "call_id": "c1", "action": {"commands": ["ls -l"]}},
+            {
+                "type": "shell_call_output",
+                "call_id": "c1",
+                "output": [{"stdout": "total 0", "stderr": "", "outcome": {"type": "exit", "exit_code": 3}}],
+            },
+        ],
+        ["ls -l", "total 0", "3"],
+    ),
+    "local_shell_call": (
+        [
+            {
+                "type": "local_shell_call",
+                "call_id": "c1",
+                "status": "completed",
+                "action": {"type": "exec", "command": ["uname"], "env": {}},
+            },
+            {"type": "local_shell_call_output", "id": "c1", "output": "Linux"},
+        ],
+        ["uname", "Linux"],
+    ),
+    "apply_patch_call": (
+        [
+            {"type": "apply_patch_call", "call_id": "c1", "status": "completed", "operation": {"type": "delete_file", "path": "a.txt"}},
+            {"type": "apply_patch_call_output", "call_id": "c1", "status": "failed", "output": "no such file"},
+        ],
+        ["a.txt", "no such file"],
+    ),
+    "computer_call": (
+        [
+            {
+                "type": "computer_call",
+                "call_id": "c1",
+                "status": "completed",
+                "actions": [{"type": "screenshot"}],
+                "pending_safety_checks": [],
+            },
+            {"type": "computer_call_output", "call_id": "c1", "output": {"type": "computer_screenshot", "image_url": PIXEL}},
+        ],
+        ["screenshot", PIXEL],
+    ),
+}
+
+
+def replayed(items: list[Json], texts: list[str], world: World) -> None:
+    """The model reads a call and its output, whatever tools its upstream has, and the client finds both in the listing."""
+    response = world.create(input=[*items, SAID])
+    native = world.upstream.requests[-1].body["input"]
+    assert [item["type"] for item in native] == [*(item["type"] for item in items), "message"]
+    for sent in (native, world.asked("plain", input=[*items, SAID])["input"], world.asked("chat", input=[*items, SAID])["messages"]):
+        assert all(text in json.dumps(sent).replace('\\"', '"') for text in texts)
+    listed = world.get(f"/responses/{response['id']}/input_items", order="asc")["data"]
+    assert [item["type"] for item in listed] == [item["type"] for item in native]
+
+
+for _name, (_items, _texts) in CALLS.items():
+    row("item", _name, f"{_name}_output")(partial(replayed, _items, _texts))
+
+
+@row("item", "message")
+def message(world: World) -> None:
+    spoken = {"id": "msg_of_client", "role": "assistant", "content": "On it.", "phase": "commentary"}
+    response = world.create(input=[{"role": "developer", "content": "Brief."}, spoken, SAID])
+    sent = world.upstream.requests[-1].body["input"]
+    assert [(item["role"], item.get("phase")) for item in sent] == [("developer", None), ("assistant", "commentary"), ("user", None)]
+    listed = world.get(f"/responses/{response['id']}/input_items", order="asc")["data"]
+    assert [item["id"].startswith("msg_") for item in listed] == [True] * 3
+    assert (listed[1]["id"], listed[1]["phase"]) == ("msg_of_client", "commentary")
+
+
+@row("item", "reasoning")
+def reasoning(world: World) -> None:
+    world.upstream.plays(Reply(reasoning="Hm.", encrypted_content="sealed", text=("Well.",)))
+    first = world.create()
+    thought = first["output"][0]
+    assert (thought["type"], thought["encrypted_content"]) == ("reasoning", "sealed"), "without asking for it"
+    sent = world.asked(input=[*first["output"], SAID])["input"][0]
+    assert (sent["type"], sent["encrypted_content"]) == ("reasoning", "sealed")
+    assert world.asked(previous_response_id=first["id"])["input"][1]["encrypted_content"] == "sealed"
+
+
+@row("item", "tool_search_call", "tool_search_output")
+def searched(world: World) -> None:
+    items: list[Json] = [
+        {"type": "tool_search_call", "call_id": "c1", "execution": "client", "arguments": {"query": "eyes"}},
+        {"type": "tool_search_output", "call_id": "c1", "execution": "client", "tools": [FUNCTION]},
+        SAID,
+    ]
+    assert [item["type"] for item in world.asked(input=items, tools=[_SEARCH])["input"]][:2] == [
+        "tool_search_call",
+        "tool_search_output",
+    ]
+    lowered = world.asked("chat", input=items, tools=[_SEARCH])
+    assert [tool["function"]["name"] for tool in lowered["tools"]] == ["tool_search", "look"]
+    assert "eyes" in json.dumps(lowered["messages"])
+
+
+@row("item", "additional_tools")
+def additional_tools(world: World) -> None:
+    item = {"type": "additional_tools", "role": "developer", "tools": [FUNCTION]}
+    assert world.asked(input=[item, SAID])["input"][0]["tools"] == [FUNCTION]
+    assert [tool["function"]["name"] for tool in world.asked("chat", input=[item, SAID])["tools"]] == ["look"]
+
+
+@row("item", "item_reference")
+def item_reference(world: World) -> None:
+    world.upstream.plays(said("The word is capstan."))
+    (answer,) = world.create()["output"]
+    for reference in ({"type": "item_reference", "id": answer["id"]}, {"id": answer["id"]}):
+        assert "capstan" in json.dumps(world.asked(input=[reference, SAID])["input"])
+    missing = world.http.post("/responses", json={"model": "native", "input": [{"type": "item_reference", "id": "msg_none"}]})
+    assert (missing.status_code, missing.json()["error"]["param"]) == (404, "input")
+
+
+@row("item", "compaction", "compaction_trigger")
+def compaction(world: World) -> None:
+    world.upstream.plays(said("Notes: capstan."))
+    items = [{"role": "user", "content": "The word is capstan."}, {"type": "compaction_trigger"}]
+    (sealed,) = world.create("plain", input=items)["output"]
+    assert (sealed["type"], "capstan" in sealed["encrypted_content"]) == ("compaction", False)
+    assert "Notes: capstan." in json.dumps(world.asked("plain", input=[sealed, SAID])["input"])
+
+
+@row("item", "code_interpreter_call")
+def python_call(world: World) -> None:
+    outputs = [{"type": "logs", "logs": "forty-two"}]
+    item = {
+        "type": "code_interpreter_call",
+        "id": "ci_1",
+        "container_id": "cntr_1",
+        "code": "6*7",
+        "outputs": outputs,
+        "status": "completed",
+    }
+    for name in ("native", "chat"):
+        body = json.dumps(world.asked(name, input=[item, SAID]))
+        assert "6*7" in body
+        assert "forty-two" in body
+
+
+@row("item_field", "created_by", "internal_chat_message_metadata_passthrough", "function_call.parsed_arguments")
+def dropped_fields(world: World) -> None:
+    call = {**CALLS["function_call"][0][0], "created_by": "halyard-8", "parsed_arguments": {"word": "halyard-8"}}
+    spoken = {**SAID, "internal_chat_message_metadata_passthrough": {"word": "halyard-8"}}
+    response = world.create(input=[call, CALLS["function_call"][0][1], spoken])
+    assert "halyard-8" not in json.dumps(world.upstream.requests[-1].body)
+    assert "halyard-8" not in json.dumps(world.get(f"/responses/{response['id']}/input_items"))
+
+
+@row("item_field", "caller")
+def caller(world: World) -> None:
+    call = {**CALLS["function_call"][0][0], "caller": CALLER}
+    assert world.asked(input=[call, CALLS["function_call"][0][1], SAID])["input"][0]["call_id"] == "c1"
+
+
+# --- Content parts -----------------------------------------------------------------------------------------------------------------
+
+
+def sent_parts(world: World, *parts: Json, role: str = "user") -> list[Json]:
+    return list(world.asked(input=[{"role": role, "content": list(parts)}, SAID])["input"][0]["content"])
+
+
+@row("part", "input_text", "output_text", "refusal", "prompt_cache_breakpoint")
+def text_parts(world: World) -> None:
+    marked = {"type": "input_text", "text": "a", "prompt_cache_breakpoint": {"mode": "explicit"}}
+    assert sent_parts(world, marked) == [marked]
+    spoken = {"type": "output_text", "text": "b", "annotations": []}
+    no = {"type": "refusal", "refusal": "no"}
+    assert sent_parts(world, spoken, no, {"type": "input_text", "text": "b"}, role="assistant") == [spoken, no, spoken]
+
+
+@row("part", "input_image")
+def input_image(world: World) -> None:
+    uploaded = world.http.post(
+        "/files", files={"file": ("dot.png", base64.b64decode(PIXEL.partition(",")[2]))}, data={"purpose": "vision"}
+    ).json()
+    for source in ({"image_url": PIXEL}, {"file_id": uploaded["id"]}):
+        assert sent_parts(world, {"type": "input_image", **source}) == [{"type": "input_image", "detail": "auto", "image_url": PIXEL}]
+    far = {"type": "input_image", "image_url": "https://images.example.com/a.png", "detail": "low"}
+    assert sent_parts(world, far) == [far]
+    shown = {"type": "computer_call_output", "call_id": "c1", "output": {"type": "computer_screenshot", "file_id": uploaded["id"]}}
+    for name in ("native", "chat"):
+        body = world.asked(name, input=[CALLS["computer_call"][0][0], shown, SAID])
+        assert PIXEL in json.dumps(body), "screenshots may be files too"
+
+
+@row("part", "input_file")
+def input_file(world: World) -> None:
+    uploaded = world.http.post("/files", files={"file": ("a.txt", b"lines")}, data={"purpose": "user_data"}).json()
+    data = "data:text/plain;base64," + base64.b64encode(b"lines").decode()
+    expected = [{"type": "input_file", "filename": "a.txt", "file_data": data}]
+    assert sent_parts(world, {"type": "input_file", "file_id": uploaded["id"]}) == expected
+    assert sent_parts(world, {"type": "input_file", "filename": "a.txt", "file_data": data}) == expected
+    unreachable = {"role": "user", "content": [{"type": "input_file", "file_url": "http://127.0.0.1/a"}]}
+    answer = world.http.post("/responses", json={"model": "native", "input": [unreachable]})
+    assert (answer.status_code, answer.json()["error"]["code"]) == (400, "invalid_file_url")
+
+
+# --- Routes ------------------------------------------------------------------------------------------------------------------------
+
+
+def called_routes(world: World) -> None:
+    """Every route in the order of a life; the scenarios look at each more closely."""
+    response = world.create()
+    path = f"/responses/{response['id']}"
+    assert world.get(path) == response
+    assert world.get(f"{path}/input_items")["data"][0]["role"] == "user"
+    assert world.http.post(f"{path}/cancel").json()["error"]["message"] == "Cannot cancel a synchronous response."
+    queued = world.create(background=True)
+    assert world.post(f"/responses/{queued['id']}/cancel")["status"] in ("cancelled", "completed")
+    assert world.post("/responses/input_tokens", {"model": "native", "input": "hi"})["input_tokens"] > 0
+    assert world.post("/responses/compact", {"model": "plain", "input": "hi"})["object"] == "response.compaction"
+    assert world.http.get("/responses").status_code == 426
+    assert world.http.delete(path).json() == {"id": response["id"], "object": "response", "deleted": True}
+    assert world.http.get(path).status_code == 404
+    assert {"native", "demo"} <= {entry["id"] for entry in world.get("/models")["data"]}
+    assert world.get("/models/native")["id"] == "native"
+    assert world.http.delete("/models/native").status_code == 405
+
+
+def conversation_routes(world: World) -> None:
+    made = world.post("/conversations", {"metadata": {"a": "1"}, "items": [SAID]})
+    path = f"/conversations/{made['id']}"
+    assert world.get(path) == made
+    assert world.post(path, {"metadata": {"b": "2"}})["metadata"] == {"b": "2"}
+    (added,) = world.post(f"{path}/items", {"items": [{"role": "user", "content": "more"}]})["data"]
+    assert world.get(f"{path}/items")["first_id"] == added["id"]
+    assert world.get(f"{path}/items/{added['id']}")["content"][0]["text"] == "more"
+    assert world.http.delete(f"{path}/items/{added['id']}").json()["object"] == "conversation"
+    assert len(world.get(f"{path}/items")["data"]) == 1
+    assert world.http.delete(path).json()["deleted"] is True
+    assert world.http.get(path).status_code == 404
+
+
+def file_routes(world: World) -> None:
+    made = world.http.post("/files", files={"file": ("a.txt", b"lines")}, data={"purpose": "user_data"}).json()
+    assert made["id"] in {entry["id"] for entry in world.get("/files")["data"]}
+    assert world.get(f"/files/{made['id']}") == made
+    assert world.http.get(f"/files/{made['id']}/content", follow_redirects=True).content == b"lines"
+    assert world.http.delete(f"/files/{made['id']}").json()["deleted"] is True
+    assert world.http.get(f"/files/{made['id']}").status_code == 404
+    begun: Json = {"filename": "b.txt", "bytes": 5, "purpose": "user_data", "mime_type": "text/plain"}
+    upload = world.post("/uploads", begun)
+    part = world.http.post(f"/uploads/{upload['id']}/parts", files={"data": ("part", b"lines")}).json()
+    done = world.post(f"/uploads/{upload['id']}/complete", {"part_ids": [part["id"]]})
+    assert (done["status"], done["file"]["bytes"]) == ("completed", 5)
+    assert world.post(f"/uploads/{world.post('/uploads', begun)['id']}/cancel")["status"] == "cancelled"
+
+
+def container_routes(world: World) -> None:
+    made = world.post("/containers", {"name": "mine"})
+    path = f"/containers/{made['id']}"
+    assert made["id"] in {entry["id"] for entry in world.get("/containers")["data"]}
+    assert world.get(path)["name"] == "mine"
+    added = world.http.post(f"{path}/files", files={"file": ("a.txt", b"lines")}).json()
+    assert [entry["id"] for entry in world.get(f"{path}/files")["data"]] == [added["id"]]
+    assert world.get(f"{path}/files/{added['id']}")["bytes"] == 5
+    assert world.http.get(f"{path}/files/{added['id']}/content", follow_redirects=True).content == b"lines"
+    assert world.http.delete(f"{path}/files/{added['id']}").json()["deleted"] is True
+    assert world.get(f"{path}/egress")["data"] == []
+    assert world.http.delete(path).json()["deleted"] is True
+    assert world.http.get(path).status_code == 404
+
+
+def absent(path: str, world: World) -> None:
+    answer = world.http.get(path.removeprefix("/v1"))
+    assert (answer.status_code, answer.json()["error"]["code"]) == (404, "unknown_url")
+
+
+_STORIES = {
+    "/v1/responses": called_routes,
+    "/v1/models": called_routes,
+    "/v1/conversations": conversation_routes,
+    "/v1/files": file_routes,
+    "/v1/uploads": file_routes,
+    "/v1/containers": container_routes,
+}
+for _line in TABLE["route"]:
+    _path = _line["name"].split()[-1]
+    _story = next((story for start, story in _STORIES.items() if _path.startswith(start)), None)
+    row("route", _line["name"])(_story or partial(absent, _path))
+
+
+# --- The tests ----------------------------------------------------------------------------------------------------------------------
+
+
+def rows() -> list[Any]:
+    return [pytest.param(key, id=" ".join(key)) for key in CHECKS]
+
+
+def refusals() -> list[Any]:
+    return [
+        pytest.param(refusal, id=f"{group} {line['name']} {number}")
+        for group in TABLE
+        for line in TABLE[group]
+        for number, refusal in enumerate(line.get("refusals", ()))
+    ]
+
+
+def test_every_row_has_a_check() -> None:
+    accepted = {(group, line["name"]) for group in TABLE for line in TABLE[group] if line["status"] != "refused"}
+    refused = {(group, line["name"]) for group in TABLE for line in TABLE[group] if line["status"] == "refused"}
+    assert (accepted - CHECKS.keys(), CHECKS.keys() - accepted - refused) == (set(), set())
+    without = {key for key in refused - CHECKS.keys() if not next(r for r in TABLE[key[0]] if r["name"] == key[1]).get("refusals")}
+    assert without == set()
+
+
+@pytest.mark.parametrize("key", rows())
+def test_a_row_has_its_effect(world: World, key: tuple[str, str]) -> None:
+    world.upstream.forget()
+    CHECKS[key](world)
+
+
+@pytest.mark.parametrize("refusal", refusals())
+def test_a_refusal_says_what_is_wrong_and_asks_no_model(world: World, refusal: Json) -> None:
+    before = len(world.upstream.requests)
+    answer = world.http.post("/responses", json={"model": "native", "input": "hi", **json.loads(refusal["request"])})
+    assert (answer.status_code, answer.json()) == (
+        400,
+        {
+            "error": {
+                "message": refusal["message"],
+                "type": "invalid_request_error",
+                "param": refusal["param"],
+                "code": refusal["code"] or None,
+            }
+        },
+    )
+    assert len(world.upstream.requests) == before
