@@ -293,14 +293,20 @@ class Meter:
         )
 
     def _transitions(self, response_id: str) -> int:
-        """States entered, over all executions of a response: what Standard workflows are billed by."""
+        """States entered, over all executions of a response: what Standard workflows are billed by.
+
+        The emulator's history leaves out that a Map's own states were entered, and has only their tasks.
+        """
         client = self._deployment.client("stepfunctions")
         machine = self._deployment.outputs["StateMachineArn"]
         total = 0
         for execution in client.list_executions(stateMachineArn=machine)["executions"]:
             if execution["name"].startswith(response_id):
                 pages = client.get_paginator("get_execution_history").paginate(executionArn=execution["executionArn"])
-                total += sum(event["type"].endswith("StateEntered") for page in pages for event in page["events"])
+                types = Counter(event["type"] for page in pages for event in page["events"])
+                invoked = types["TaskScheduled"] + types["LambdaFunctionScheduled"]
+                total += sum(count for kind, count in types.items() if kind.endswith("StateEntered"))
+                total += invoked - types["TaskStateEntered"]
         return total
 
 

@@ -65,8 +65,8 @@ async def end_step(table: Table, stored: StoredResponse, step: int, outcome: Out
     )
 
 
-async def outcome_of(table: Table, stored: StoredResponse, step: int) -> Outcome | None:
-    record = await table.get(_pk(stored), keys.attempt(step))
+async def outcome_of(table: Table, tenant_id: str, response_id: str, step: int) -> Outcome | None:
+    record = await table.get(keys.response(tenant_id, response_id), keys.attempt(step))
     return Outcome.from_json(record["outcome"]) if record and "outcome" in record else None
 
 
@@ -92,12 +92,20 @@ async def end_call(table: Table, stored: StoredResponse, step: int, call_id: str
     await table.update(_pk(stored), keys.attempt(step, call_id), set={"finished": True})
 
 
-async def round_of(table: Table, stored: StoredResponse, step: int) -> tuple[Outcome | None, dict[str, CallAttempt]]:
-    """A step's outcome, and those of its calls that have been started, by id."""
-    records = await table.query(_pk(stored), prefix=keys.attempt(step))
+@dataclass(frozen=True, slots=True)
+class Round:
+    """A step and its tool calls, as one query sees them."""
+
+    outcome: Outcome | None
+    calls: dict[str, CallAttempt]
+    """Those that have been started, by id."""
+
+
+async def round_of(table: Table, tenant_id: str, response_id: str, step: int) -> Round:
+    records = await table.query(keys.response(tenant_id, response_id), prefix=keys.attempt(step))
     calls = {record["SK"].removeprefix(keys.attempts_of(step)): _call(record) for record in records if record["SK"].count("#") == 2}
     outcome = next((record["outcome"] for record in records if "outcome" in record), None)
-    return None if outcome is None else Outcome.from_json(outcome), calls
+    return Round(None if outcome is None else Outcome.from_json(outcome), calls)
 
 
 def _call(record: Record) -> CallAttempt:

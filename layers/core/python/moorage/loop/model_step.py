@@ -53,7 +53,11 @@ class Position:
 
 async def model_step(runtime: Runtime, state: LoopState) -> LoopState:
     """The task ``ModelStep``. Raises only what a retry may mend."""
-    snapshot = await runtime.responses.snapshot(state.tenant_id, state.response_id)
+    # The two reads do not wait for each other. What the second finds was true at some moment of this run, and more is not needed: an
+    # outcome is written once, and a call that ends in between is sent round once more and found finished.
+    snapshot, before = await asyncio.gather(
+        runtime.responses.snapshot(state.tenant_id, state.response_id), _round_before(runtime, state)
+    )
     stored = snapshot.stored
     if snapshot.is_final:
         await runtime.responses.settle(stored)
@@ -62,15 +66,23 @@ async def model_step(runtime: Runtime, state: LoopState) -> LoopState:
         await finish.end_from_outside(runtime, stored, status="cancelled")
         return state.done()
     if state.next is Next.TOOLS:
-        return await _after_tools(runtime, snapshot, state)
-    previous = await attempts.outcome_of(runtime.table, stored, state.step - 1) if state.step else None
-    return await _run(runtime, snapshot, state, previous)
+        return await _after_tools(runtime, snapshot, state, before)
+    return await _run(runtime, snapshot, state, before.outcome)
 
 
-async def _after_tools(runtime: Runtime, snapshot: Snapshot, state: LoopState) -> LoopState:
+async def _round_before(runtime: Runtime, state: LoopState) -> attempts.Round:
+    """What this run goes on from: the step whose calls have been sent round, or the outcome of the step before."""
+    tenant_id, response_id = state.tenant_id, state.response_id
+    if state.next is Next.TOOLS:
+        return await attempts.round_of(runtime.table, tenant_id, response_id, state.step)
+    if state.step == 0:
+        return attempts.Round(None, {})
+    return attempts.Round(await attempts.outcome_of(runtime.table, tenant_id, response_id, state.step - 1), {})
+
+
+async def _after_tools(runtime: Runtime, snapshot: Snapshot, state: LoopState, before: attempts.Round) -> LoopState:
     """The calls of ``state.step`` have been sent round: send the unfinished ones again, or go on to the next step."""
-    stored = snapshot.stored
-    outcome, calls = await attempts.round_of(runtime.table, stored, state.step)
+    stored, outcome, calls = snapshot.stored, before.outcome, before.calls
     assert outcome is not None, f"step {state.step} of {stored.response_id} has calls but no outcome"
     unfinished = [call.call_id for call in outcome.calls if not (call.call_id in calls and calls[call.call_id].is_finished)]
     if unfinished:
@@ -182,10 +194,10 @@ async def _attempt(
             runtime, stored, position, sink, made=made, outputs=outputs, done=done, cancelled=_cancel_watch(runtime, stored)
         )
         await sink.flush()
-        await runtime.responses.put_done(stored, items)
         if outcome.next is Next.WAIT:
             await attempts.yield_step(runtime.table, stored, state.step)
-        elif outcome.next is not Next.DONE:
+        elif outcome.next is not Next.DONE:  # The final event holds the items, and no step follows that would look for them.
+            await runtime.responses.put_done(stored, items)
             await attempts.end_step(runtime.table, stored, state.step, outcome)
     tell_step(stored, position, outcome, attempt=attempt, began=began)
     return state_after(state, outcome)

@@ -37,11 +37,12 @@ _GAVE_UP: Final = "This command could not be run: the container could not be rea
 
 async def tool_step(runtime: Runtime, *, tenant_id: str, response_id: str, step: int, call_id: str) -> None:
     """The task ``ToolStep``. Returns when the call is finished, or when another run must go on with it; the model step looks."""
-    snapshot = await runtime.responses.snapshot(tenant_id, response_id)
+    snapshot, outcome = await asyncio.gather(
+        runtime.responses.snapshot(tenant_id, response_id), attempts.outcome_of(runtime.table, tenant_id, response_id, step)
+    )
     stored = snapshot.stored
     if snapshot.is_final or stored.is_cancel_requested:
         return
-    outcome = await attempts.outcome_of(runtime.table, stored, step)
     assert outcome is not None, f"a tool step before the outcome of step {step} of {response_id}"
     call = next(call for call in outcome.calls if call.call_id == call_id)
     first = min(one.call_index for one in outcome.calls)
@@ -68,7 +69,7 @@ async def tool_step(runtime: Runtime, *, tenant_id: str, response_id: str, step:
 
 async def kill_running(runtime: Runtime, stored: StoredResponse, step: int) -> None:
     """Kill the commands of a step's calls: the response is being cancelled."""
-    outcome = await attempts.outcome_of(runtime.table, stored, step)
+    outcome = await attempts.outcome_of(runtime.table, stored.tenant_id, stored.response_id, step)
     if outcome is None or stored.container_id is None:
         return
     live = await runtime.containers.running(stored.tenant_id, stored.container_id)

@@ -191,7 +191,7 @@ class EventLog:
             else:
                 yield None
                 await asyncio.sleep(pause)
-                pause = min(pause * 1.3, limits.TAIL_POLL_SECONDS_MAX)
+                pause = min(pause * 1.2, limits.TAIL_POLL_SECONDS_MAX)
             batches = await self.read_from(expected)
 
 
