@@ -70,7 +70,7 @@ def test_the_dashboard_names_the_metrics_that_are_emitted(logged: tuple[str, str
     shown = set(re.findall(r'\[\\"moorage\\",\\"(\w+)\\"', dashboards))
     emitted = metrics_of(lines_of("\n".join(logged)))
     assert shown == {metric.value for metric in Metric}
-    assert emitted == shown - {Metric.EGRESS_DENIED}  # The proxy's own metric: tests/egress.
+    assert emitted == shown - {Metric.EGRESS_DENIED}  # The proxy's own metric: tests/unit/aws.
 
 
 def test_requests_and_steps_have_a_line_each_that_joins_them_by_the_response(logged: tuple[str, str]) -> None:

@@ -5,7 +5,10 @@ import json
 from collections.abc import Iterator
 
 import pytest
+from moorage.egress.store import Entry
 from moorage.telemetry import Metric, close_log, open_log, tell
+
+from functions.egress_proxy.journal import Journal
 
 
 @pytest.fixture
@@ -47,3 +50,13 @@ def test_a_line_without_metrics_carries_no_metric_description(out: io.StringIO) 
 def test_nothing_is_written_where_no_log_was_opened(capsys: pytest.CaptureFixture[str]) -> None:
     tell("request", {"status": 500}, {Metric.ERRORS: 1})
     assert capsys.readouterr() == ("", "")
+
+
+def test_the_proxy_counts_what_it_refuses(capsys: pytest.CaptureFixture[str]) -> None:
+    journal = Journal(None, 60, lambda: 0)  # type: ignore[arg-type]  # nothing is flushed here
+    entry = Entry("0-0", 0, "acme", "cntr_1", "pkg.example.com", 443, "CONNECT", None, "denied", "not_allowed")
+    journal.ended(entry)
+    line = json.loads(capsys.readouterr().out)
+    (directive,) = line["_aws"]["CloudWatchMetrics"]
+    assert directive["Metrics"] == [{"Name": Metric.EGRESS_DENIED.value, "Unit": "Count"}]
+    assert (line["EgressDenied"], line["service"], line["host"]) == (1, "moorage", "pkg.example.com")
