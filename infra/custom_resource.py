@@ -1,12 +1,16 @@
 """What CloudFormation cannot do by itself: read prefix lists, run an image build.
 
-One small function (``functions/custom_resource``) answers both; CloudFormation waits for its answer, or for the build's.
+One small function (``functions/custom_resource``) answers both. A build's end invokes it again, so that CloudFormation hears of every
+end: of a build that failed in its first phase, was stopped, or ran out of time.
 """
 
 from collections.abc import Sequence
 from typing import Final
 
 import aws_cdk as cdk
+from aws_cdk import aws_codebuild as codebuild
+from aws_cdk import aws_events as events
+from aws_cdk import aws_events_targets as targets
 from aws_cdk import aws_iam as iam
 from aws_cdk import aws_lambda as lambda_
 from constructs import Construct
@@ -16,7 +20,12 @@ from infra.config import Config
 from infra.functions import log_group
 from infra.nag import acknowledge
 
-_BUILD_MINUTES_MAX: Final = 30
+BUILD_MINUTES: Final = 25
+QUEUED_MINUTES: Final = 5
+"""The shortest wait for a free machine that CodeBuild takes; its default is eight hours."""
+
+_ANSWER_MINUTES: Final = 10
+"""For the event, and for Lambda's two further tries, which come after one and two minutes."""
 
 
 class Hooks(Construct):
@@ -54,10 +63,28 @@ class Hooks(Construct):
         lists = self._resource("PrefixLists", "Custom::PrefixLists", {"Names": {s: f"com.amazonaws.{region}.{s}" for s in services}})
         return {service: lists.get_att_string(service) for service in services}
 
-    def image_build(self, construct_id: str, project_name: str, project_arn: str, tag: str) -> cdk.CustomResource:
-        """Run the CodeBuild project; the stack goes on when the build has ended well."""
-        self._allow(["codebuild:StartBuild"], [project_arn])
-        return self._resource(construct_id, "Custom::ImageBuild", {"Project": project_name, "Tag": tag}, minutes=_BUILD_MINUTES_MAX)
+    def image_build(self, construct_id: str, project: codebuild.Project, tag: str) -> cdk.CustomResource:
+        """Run the project when it or the tag is new; the stack goes on when the build has ended well."""
+        self._allow(["codebuild:StartBuild", "codebuild:BatchGetBuilds"], [project.project_arn])
+        ended = events.Rule(
+            self,
+            f"{construct_id}Ended",
+            event_pattern=events.EventPattern(
+                source=["aws.codebuild"],
+                detail_type=["CodeBuild Build State Change"],
+                detail={"project-name": [project.project_name], "build-status": events.Match.anything_but("IN_PROGRESS")},
+            ),
+            targets=[targets.LambdaFunction(self._function)],
+        )
+        resource = self._resource(
+            construct_id,
+            "Custom::ImageBuild",
+            {"Project": project.project_name, "Tag": tag},
+            minutes=QUEUED_MINUTES + BUILD_MINUTES + _ANSWER_MINUTES,
+        )
+        # The rule, and the leave to call the function, which is a part of it: an end that nobody hears of is a wait for the timeout.
+        resource.node.add_dependency(ended, self._function)
+        return resource
 
     def _allow(self, actions: Sequence[str], resources: Sequence[str]) -> None:
         self._role.add_to_policy(iam.PolicyStatement(actions=actions, resources=resources))

@@ -13,7 +13,7 @@ from constructs import Construct
 
 from infra.bundling import ROOT, context_hash, copy_context, local_bundling
 from infra.config import Config
-from infra.custom_resource import Hooks
+from infra.custom_resource import BUILD_MINUTES, QUEUED_MINUTES, Hooks
 from infra.functions import log_group
 from infra.nag import acknowledge, acknowledge_wildcard
 
@@ -51,7 +51,7 @@ class Image(Construct):
         )
         self.uri = f"{self._repository.repository_uri}:{tag}"
         project = self._project(config, context, tag)
-        self.built = hooks.image_build(f"{construct_id}Build", project.project_name, project.project_arn, tag)
+        self.built = hooks.image_build(f"{construct_id}Build", project, tag)
         self.built.node.add_dependency(project, self._repository)
 
     def _project(self, config: Config, context: Mapping[str, Path], tag: str) -> codebuild.Project:
@@ -78,7 +78,8 @@ class Image(Construct):
             ),
             environment_variables={k: codebuild.BuildEnvironmentVariable(value=v) for k, v in variables.items()},
             build_spec=codebuild.BuildSpec.from_object(_BUILD_SPEC),
-            timeout=cdk.Duration.minutes(25),
+            timeout=cdk.Duration.minutes(BUILD_MINUTES),
+            queued_timeout=cdk.Duration.minutes(QUEUED_MINUTES),
             grant_report_group_permissions=False,
             logging=codebuild.LoggingOptions(
                 cloud_watch=codebuild.CloudWatchLoggingOptions(log_group=log_group(self, "BuildLogs", config))
@@ -116,14 +117,6 @@ def _colon(arn: str) -> str:
     return arn.replace(":log-group/", ":log-group:")
 
 
-_ANSWER: Final = (
-    'test -z "$CFN_URL" || curl --fail --silent --show-error -X PUT -H "content-type:" '
-    '--data-binary "{\\"Status\\": \\"$STATUS\\", \\"Reason\\": \\"CodeBuild $CODEBUILD_BUILD_ID\\", '
-    '\\"PhysicalResourceId\\": \\"$CFN_LOGICAL_ID\\", \\"StackId\\": \\"$CFN_STACK_ID\\", '
-    '\\"RequestId\\": \\"$CFN_REQUEST_ID\\", \\"LogicalResourceId\\": \\"$CFN_LOGICAL_ID\\"}" "$CFN_URL"'
-)
-"""Tells CloudFormation how the build ended; ``functions/custom_resource`` passed the address on."""
-
 _BUILD_SPEC: Final = {
     "version": "0.2",
     "phases": {
@@ -135,6 +128,5 @@ _BUILD_SPEC: Final = {
                 '(docker build --tag "$REPOSITORY:$IMAGE_TAG" . && docker push "$REPOSITORY:$IMAGE_TAG")',
             ]
         },
-        "post_build": {"commands": ['if [ "$CODEBUILD_BUILD_SUCCEEDING" = 1 ]; then STATUS=SUCCESS; else STATUS=FAILED; fi', _ANSWER]},
     },
 }

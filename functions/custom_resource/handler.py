@@ -1,72 +1,148 @@
 """Answers CloudFormation for the custom resources of ``infra/custom_resource.py``.
 
-CloudFormation sends a request with a presigned ``ResponseURL`` and waits until something is put there. For an image build this is
-the build itself (``post_build`` of its buildspec), so that no function waits for it.
+CloudFormation sends a request with a presigned ``ResponseURL`` and waits until something is put there. An image build takes longer
+than a function should wait, so it has two invocations: the request starts the build and leaves its address in the build's variables;
+the end of the build, however it ended, comes back as an event, and its answer goes to that address.
+
+Both may run twice (Lambda and EventBridge repeat what failed): a build is started once per request, and CloudFormation takes the
+first answer.
 """
 
 import json
+import logging
 import urllib.request
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Final
 
 import boto3
 
 Event = Mapping[str, Any]
+Clients = Callable[[str], Any]
+"""Makes a client of a service by its name, as ``boto3.client`` does."""
+
+REQUEST_VARIABLE: Final = "CLOUDFORMATION_REQUEST"
+"""Of a build: whom its end is answered to."""
+
+REASON_CHARS_MAX: Final = 1_000
+"""CloudFormation refuses answers of more than 4,096 bytes (its user guide, custom resource response objects)."""
+
+_ANSWER_SECONDS: Final = 10
+_LOG: Final = logging.getLogger(__name__)
 
 
 def handle(event: Event, _context: object) -> None:
     """Entry point of the function."""
-    kind = event["ResourceType"].removeprefix("Custom::")
+    respond(event, lambda service: boto3.client(service))  # type: ignore[call-overload]
+
+
+def respond(event: Event, client: Clients) -> None:
+    """Answer a request of CloudFormation or the end of a build. Raises when no answer could be given; Lambda then tries again."""
+    if event.get("detail-type") == "CodeBuild Build State Change":
+        build_ended(event, client("codebuild"))
+    else:
+        requested(event, client)
+
+
+def requested(event: Event, client: Clients) -> None:
+    """Do what a custom resource asks for. What goes wrong is the answer: without one CloudFormation waits until its timeout."""
     try:
-        if event["RequestType"] == "Delete":
-            data: dict[str, str] | None = {}
-        else:
-            data = _ACTIONS[kind](event)
-    except Exception as error:  # the rim: CloudFormation would wait an hour for an answer that never comes
-        answer(event, "FAILED", str(error), {})
-        raise
+        data = _data(event, client)
+    except Exception as error:  # the rim
+        _LOG.exception("%s of %s failed", event.get("RequestType"), event["LogicalResourceId"])
+        answer(event, "FAILED", f"{type(error).__name__}: {error}")
+        return
     if data is not None:
         answer(event, "SUCCESS", "", data)
 
 
-def prefix_lists(event: Event) -> dict[str, str]:
-    names: dict[str, str] = event["ResourceProperties"]["Names"]
-    lists = boto3.client("ec2").describe_managed_prefix_lists(Filters=[{"Name": "prefix-list-name", "Values": list(names.values())}])[
-        "PrefixLists"
-    ]
-    ids = {found["PrefixListName"]: found["PrefixListId"] for found in lists}
-    return {service: ids[name] for service, name in names.items()}
+def _data(event: Event, client: Clients) -> Mapping[str, str] | None:
+    """The attributes of the resource; None when the answer comes later."""
+    kind = event["ResourceType"]
+    if event["RequestType"] == "Delete":
+        return {}
+    if kind == "Custom::PrefixLists":
+        return prefix_lists(event, client("ec2"))
+    if kind == "Custom::ImageBuild":
+        return image_build(event, client("codebuild"))
+    raise ValueError(f"there is no custom resource {kind}")
 
 
-def image_build(event: Event) -> None:
-    """Start the build and hand it the address to answer to."""
-    properties = event["ResourceProperties"]
+def prefix_lists(event: Event, ec2: Any) -> Mapping[str, str]:
+    """Ids of the region's prefix lists, by the service that each is of."""
+    names: Mapping[str, str] = event["ResourceProperties"]["Names"]
+    filters = [{"Name": "prefix-list-name", "Values": list(names.values())}]
+    found = {each["PrefixListName"]: each["PrefixListId"] for each in ec2.describe_managed_prefix_lists(Filters=filters)["PrefixLists"]}
+    missing = sorted(set(names.values()) - set(found))
+    if missing:
+        raise LookupError(f"the region has no prefix list {', '.join(missing)}")
+    return {service: found[name] for service, name in names.items()}
+
+
+def image_build(event: Event, codebuild: Any) -> Mapping[str, str] | None:
+    """Start the build, unless an update leaves project and tag as they were: its image is there then."""
+    wanted, had = (event.get(key, {}) for key in ("ResourceProperties", "OldResourceProperties"))
+    if all(wanted[name] == had.get(name) for name in ("Project", "Tag")):
+        return {}
+    request = {key: event[key] for key in ("ResponseURL", "StackId", "RequestId", "LogicalResourceId")}
     variables = {
-        "IMAGE_TAG": properties["Tag"],
-        "CFN_URL": event["ResponseURL"],
-        "CFN_STACK_ID": event["StackId"],
-        "CFN_REQUEST_ID": event["RequestId"],
-        "CFN_LOGICAL_ID": event["LogicalResourceId"],
+        "IMAGE_TAG": wanted["Tag"],
+        REQUEST_VARIABLE: json.dumps(request | {"PhysicalResourceId": _physical_id(event)}),
     }
-    boto3.client("codebuild").start_build(
-        projectName=properties["Project"],
+    codebuild.start_build(
+        projectName=wanted["Project"],
         environmentVariablesOverride=[{"name": k, "value": v, "type": "PLAINTEXT"} for k, v in variables.items()],
+        idempotencyToken=event["RequestId"],
     )
+    return None
 
 
-_ACTIONS: Mapping[str, Any] = {"PrefixLists": prefix_lists, "ImageBuild": image_build}
+def build_ended(event: Event, codebuild: Any) -> None:
+    """Tell CloudFormation how a build ended, and if not well, why and where its log is."""
+    build_id = event["detail"]["build-id"].rpartition("/")[2]
+    (build,) = codebuild.batch_get_builds(ids=[build_id])["builds"]
+    variables = {each["name"]: each["value"] for each in build["environment"]["environmentVariables"]}
+    if REQUEST_VARIABLE not in variables:
+        return  # somebody started it by hand
+    request = json.loads(variables[REQUEST_VARIABLE])
+    if build["buildStatus"] == "SUCCEEDED":
+        answer(request, "SUCCESS", "")
+    else:
+        answer(request, "FAILED", _why(build))
 
 
-def answer(event: Event, status: str, reason: str, data: Mapping[str, str]) -> None:
+def _why(build: Mapping[str, Any]) -> str:
+    """The log's address first: what follows may be cut."""
+    phases = [text for phase in build.get("phases", []) if (text := _complaint(phase))]
+    log = build.get("logs", {}).get("deepLink", "none was written")
+    return f"Image build {build['id']}: {build['buildStatus']}. Log: {log} {'; '.join(phases)}".strip()
+
+
+def _complaint(phase: Mapping[str, Any]) -> str:
+    """``BUILD TIMED_OUT: message`` of a phase that did not succeed; nothing of one that did, or that never ended."""
+    status = phase.get("phaseStatus", "SUCCEEDED")
+    if status == "SUCCEEDED":
+        return ""
+    contexts: Sequence[Mapping[str, str]] = phase.get("contexts", [])
+    messages = [text for each in contexts if (text := f"{each.get('statusCode', '')} {each.get('message', '')}".strip())]
+    return ": ".join([f"{phase['phaseType']} {status}", *messages])
+
+
+def _physical_id(event: Event) -> str:
+    physical_id: str = event.get("PhysicalResourceId", event["LogicalResourceId"])
+    return physical_id
+
+
+def answer(event: Event, status: str, reason: str, data: Mapping[str, str] | None = None) -> None:
+    """Put the answer to the address that came with the request. Raises OSError when it was not taken."""
     body = {
         "Status": status,
-        "Reason": reason or "See the function's log.",
-        "PhysicalResourceId": event.get("PhysicalResourceId", event["LogicalResourceId"]),
+        "Reason": reason[:REASON_CHARS_MAX],
+        "PhysicalResourceId": _physical_id(event),
         "StackId": event["StackId"],
         "RequestId": event["RequestId"],
         "LogicalResourceId": event["LogicalResourceId"],
-        "Data": dict(data),
+        "Data": dict(data or {}),
     }
     request = urllib.request.Request(event["ResponseURL"], json.dumps(body).encode(), {"content-type": ""}, method="PUT")  # noqa: S310
-    with urllib.request.urlopen(request, timeout=30):  # noqa: S310 - CloudFormation's own presigned URL
+    with urllib.request.urlopen(request, timeout=_ANSWER_SECONDS):  # noqa: S310 - CloudFormation's own presigned URL
         pass

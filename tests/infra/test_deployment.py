@@ -96,6 +96,25 @@ def test_the_loop_is_the_asl_file_with_functions_in_its_placeholders(stacks: Sta
     assert deployed["StateMachineType"] == "STANDARD"
 
 
+def test_an_image_build_is_heard_of_however_it_ends_and_before_cloudformation_gives_up(everything: Stacks) -> None:
+    rules = everything.of_type("AWS::Events::Rule")
+    builds = {name: r for name, r in everything.resources.items() if r["Type"] == "Custom::ImageBuild"}
+    assert len(builds) == 2
+    for build in builds.values():
+        project = build["Properties"]["Project"]
+        (ended,) = [name for name in build["DependsOn"] if name in rules]
+        assert rules[ended]["EventPattern"] == {
+            "source": ["aws.codebuild"],
+            "detail-type": ["CodeBuild Build State Change"],
+            "detail": {"project-name": [project], "build-status": [{"anything-but": ["IN_PROGRESS"]}]},
+        }
+        assert rules[ended]["Targets"][0]["Arn"] == build["Properties"]["ServiceToken"]
+        permissions = {everything.resources[name]["Type"] for name in build["DependsOn"] if "AllowEventRule" in name}
+        assert permissions == {"AWS::Lambda::Permission"}
+        minutes = everything.of_type("AWS::CodeBuild::Project")[project["Ref"]]
+        assert (minutes["QueuedTimeoutInMinutes"] + minutes["TimeoutInMinutes"]) * 60 < int(build["Properties"]["ServiceTimeout"])
+
+
 def test_a_failed_execution_raises_an_alarm(everything: Stacks) -> None:
     alarms = everything.of_type("AWS::CloudWatch::Alarm")
     (failed,) = [alarm for alarm in alarms.values() if alarm["MetricName"] == "ExecutionsFailed"]

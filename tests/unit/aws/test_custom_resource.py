@@ -1,0 +1,298 @@
+"""The life of an image build as CloudFormation sees it: botocore's stubber stands for CodeBuild, a local server takes the answers."""
+
+import json
+import logging
+import threading
+from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any
+
+import boto3
+import pytest
+from botocore.stub import Stubber
+
+from functions.custom_resource.handler import REASON_CHARS_MAX, REQUEST_VARIABLE, respond
+
+PROJECT, TAG = "moorage-image", "0123456789abcdef"
+BUILD = f"{PROJECT}:11111111-2222-3333-4444-555555555555"
+LOG = "https://console.example.com/logs/stream"
+STACK = "arn:aws:cloudformation:us-east-1:000000000000:stack/moorage/1"
+PREFIX_LISTS = {"s3": "com.amazonaws.us-east-1.s3", "dynamodb": "com.amazonaws.us-east-1.dynamodb"}
+
+
+class ResponseUrl:
+    """What CloudFormation's presigned URL leads to: it takes ``PUT`` with an empty content type, which is signed with it."""
+
+    def __init__(self) -> None:
+        self.answers: list[dict[str, Any]] = []
+        self.status = 200
+        owner = self
+
+        class Handler(BaseHTTPRequestHandler):
+            def do_PUT(self) -> None:
+                body = self.rfile.read(int(self.headers["content-length"]))
+                assert self.headers["content-type"] == ""
+                assert len(body) <= 4_096
+                if owner.status == 200:
+                    owner.answers.append(json.loads(body))
+                self.send_response(owner.status)
+                self.send_header("content-length", "0")
+                self.end_headers()
+
+            def log_message(self, *_: object) -> None:
+                pass
+
+        self.server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+        self.url = f"http://127.0.0.1:{self.server.server_port}/answer?signature=s"
+
+
+class Account:
+    """The clients that the function asks for."""
+
+    def __init__(self) -> None:
+        options: Any = {"region_name": "us-east-1", "aws_access_key_id": "test", "aws_secret_access_key": "test"}
+        self.clients: dict[str, Any] = {name: boto3.client(name, **options) for name in ("codebuild", "ec2")}
+        self.codebuild, self.ec2 = (Stubber(self.clients[name]) for name in ("codebuild", "ec2"))
+
+    def client(self, service: str) -> Any:
+        return self.clients[service]
+
+    def starts(self, request: dict[str, Any], tag: str = TAG) -> None:
+        """Expect the start of a build that answers ``request``."""
+        expected = {
+            "projectName": PROJECT,
+            "environmentVariablesOverride": variables(request, tag),
+            "idempotencyToken": request["RequestId"],
+        }
+        self.codebuild.add_response("start_build", {"build": {"id": BUILD}}, expected)
+
+    def ends(self, status: str, build_variables: list[dict[str, str]], *phases: dict[str, Any]) -> None:
+        """Let a look at the build find it like this."""
+        environment = {
+            "type": "ARM_CONTAINER",
+            "image": "image",
+            "computeType": "BUILD_GENERAL1_SMALL",
+            "environmentVariables": build_variables,
+        }
+        build = {
+            "id": BUILD,
+            "buildStatus": status,
+            "phases": [{"phaseType": "SUBMITTED", "phaseStatus": "SUCCEEDED"}, *phases, {"phaseType": "COMPLETED"}],
+            "logs": {"deepLink": LOG},
+            "environment": environment,
+        }
+        self.codebuild.add_response("batch_get_builds", {"builds": [build]}, {"ids": [BUILD]})
+
+
+@pytest.fixture
+def url() -> Iterator[ResponseUrl]:
+    server = ResponseUrl()
+    thread = threading.Thread(target=server.server.serve_forever, args=(0.01,))
+    thread.start()
+    yield server
+    server.server.shutdown()
+    thread.join()
+    server.server.server_close()
+
+
+@pytest.fixture
+def account() -> Iterator[Account]:
+    account = Account()
+    with account.codebuild, account.ec2:
+        yield account
+        account.codebuild.assert_no_pending_responses()
+        account.ec2.assert_no_pending_responses()
+    for client in account.clients.values():
+        client.close()
+
+
+def request(url: ResponseUrl, kind: str, **more: Any) -> dict[str, Any]:
+    return {
+        "RequestType": kind,
+        "ResponseURL": url.url,
+        "StackId": STACK,
+        "RequestId": f"request-{kind}",
+        "ResourceType": "Custom::ImageBuild",
+        "LogicalResourceId": "ImageBuild",
+        "ResourceProperties": {"ServiceToken": "arn", "Project": PROJECT, "Tag": TAG},
+        **more,
+    }
+
+
+def update(url: ResponseUrl, **old: str) -> dict[str, Any]:
+    had = {"ServiceToken": "arn", "ServiceTimeout": "1", "Project": PROJECT, "Tag": TAG, **old}
+    return request(url, "Update", PhysicalResourceId="ImageBuild", OldResourceProperties=had)
+
+
+def variables(request: dict[str, Any], tag: str = TAG) -> list[dict[str, str]]:
+    """What a build is told."""
+    address = {key: request[key] for key in ("ResponseURL", "StackId", "RequestId", "LogicalResourceId")}
+    address["PhysicalResourceId"] = "ImageBuild"
+    return [
+        {"name": "IMAGE_TAG", "value": tag, "type": "PLAINTEXT"},
+        {"name": REQUEST_VARIABLE, "value": json.dumps(address), "type": "PLAINTEXT"},
+    ]
+
+
+def end(status: str) -> dict[str, Any]:
+    """The event of a build's end, as EventBridge delivers it."""
+    return {
+        "version": "0",
+        "detail-type": "CodeBuild Build State Change",
+        "source": "aws.codebuild",
+        "detail": {
+            "build-status": status,
+            "project-name": PROJECT,
+            "build-id": f"arn:aws:codebuild:us-east-1:000000000000:build/{BUILD}",
+        },
+    }
+
+
+def answered(request: dict[str, Any], status: str, reason: str = "", **data: str) -> dict[str, Any]:
+    return {
+        "Status": status,
+        "Reason": reason,
+        "PhysicalResourceId": "ImageBuild",
+        "StackId": STACK,
+        "RequestId": request["RequestId"],
+        "LogicalResourceId": request["LogicalResourceId"],
+        "Data": data,
+    }
+
+
+def test_a_new_image_is_there_when_its_build_has_ended_and_not_before(url: ResponseUrl, account: Account) -> None:
+    create = request(url, "Create")
+    account.starts(create)
+    respond(create, account.client)
+    assert url.answers == []
+    account.ends("SUCCEEDED", variables(create))
+    respond(end("SUCCEEDED"), account.client)
+    assert url.answers == [answered(create, "SUCCESS")]
+
+
+def test_an_update_that_leaves_the_sources_alone_builds_nothing(url: ResponseUrl, account: Account) -> None:
+    same = update(url)
+    respond(same, account.client)
+    assert url.answers == [answered(same, "SUCCESS")]
+
+
+@pytest.mark.parametrize("old", [{"Tag": "fedcba9876543210"}, {"Project": "an-earlier-project"}], ids=["sources", "project"])
+def test_an_update_builds_when_it_changes(old: dict[str, str], url: ResponseUrl, account: Account) -> None:
+    new = update(url, **old)
+    account.starts(new)
+    respond(new, account.client)
+    account.ends("SUCCEEDED", variables(new))
+    respond(end("SUCCEEDED"), account.client)
+    assert url.answers == [answered(new, "SUCCESS")]
+
+
+FAILURES = {
+    "a command failed": (
+        "FAILED",
+        {
+            "phaseType": "BUILD",
+            "phaseStatus": "FAILED",
+            "contexts": [{"statusCode": "COMMAND_EXECUTION_ERROR", "message": "exit status 1 of docker build"}],
+        },
+        "BUILD FAILED: COMMAND_EXECUTION_ERROR exit status 1 of docker build",
+    ),
+    "the sources were not there": (
+        "FAILED",
+        {"phaseType": "DOWNLOAD_SOURCE", "phaseStatus": "FAILED", "contexts": [{"message": "no such key"}]},
+        "DOWNLOAD_SOURCE FAILED: no such key",
+    ),
+    "time ran out": ("TIMED_OUT", {"phaseType": "BUILD", "phaseStatus": "TIMED_OUT", "contexts": [{}]}, "BUILD TIMED_OUT"),
+    "no machine was free": ("TIMED_OUT", {"phaseType": "QUEUED", "phaseStatus": "TIMED_OUT"}, "QUEUED TIMED_OUT"),
+    "somebody stopped it": ("STOPPED", {"phaseType": "BUILD", "phaseStatus": "STOPPED"}, "BUILD STOPPED"),
+}
+
+
+@pytest.mark.parametrize(("status", "phase", "why"), FAILURES.values(), ids=FAILURES.keys())
+def test_a_build_that_ends_badly_says_why_and_where_its_log_is(
+    status: str, phase: dict[str, Any], why: str, url: ResponseUrl, account: Account
+) -> None:
+    create = request(url, "Create")
+    account.ends(status, variables(create), phase)
+    respond(end(status), account.client)
+    assert url.answers == [answered(create, "FAILED", f"Image build {BUILD}: {status}. Log: {LOG} {why}")]
+
+
+def test_a_reason_is_cut_before_cloudformation_refuses_it(url: ResponseUrl, account: Account) -> None:
+    create = request(url, "Create")
+    talk = {"phaseType": "BUILD", "phaseStatus": "FAILED", "contexts": [{"statusCode": "E", "message": "x" * 5_000}]}
+    account.ends("FAILED", variables(create), talk)
+    respond(end("FAILED"), account.client)
+    (answer,) = url.answers
+    assert len(answer["Reason"]) == REASON_CHARS_MAX
+    assert LOG in answer["Reason"]
+
+
+def test_a_build_that_somebody_started_by_hand_is_nobodys_answer(url: ResponseUrl, account: Account) -> None:
+    account.ends("SUCCEEDED", [{"name": "IMAGE_TAG", "value": TAG}])
+    respond(end("SUCCEEDED"), account.client)
+    assert url.answers == []
+
+
+def test_a_deletion_is_answered_at_once(url: ResponseUrl, account: Account) -> None:
+    delete = request(url, "Delete", PhysicalResourceId="ImageBuild")
+    respond(delete, account.client)
+    assert url.answers == [answered(delete, "SUCCESS")]
+
+
+def test_a_build_that_cannot_start_fails_the_resource_with_the_reason(
+    url: ResponseUrl, account: Account, caplog: pytest.LogCaptureFixture
+) -> None:
+    create = request(url, "Create")
+    account.codebuild.add_client_error("start_build", "AccountLimitExceededException", "Cannot have more than 0 builds in queue")
+    with caplog.at_level(logging.CRITICAL):
+        respond(create, account.client)
+    (answer,) = url.answers
+    assert answer == answered(create, "FAILED", answer["Reason"])
+    assert answer["Reason"].endswith("Cannot have more than 0 builds in queue")
+
+
+CRASHES = {
+    "a property is missing": ({"ResourceProperties": {}}, "KeyError: 'Project'"),
+    "the kind is unknown": ({"ResourceType": "Custom::Moon"}, "ValueError: there is no custom resource Custom::Moon"),
+}
+
+
+@pytest.mark.parametrize(("more", "reason"), CRASHES.values(), ids=CRASHES.keys())
+def test_a_crash_of_the_function_is_an_answer_too(more: dict[str, Any], reason: str, url: ResponseUrl, account: Account) -> None:
+    broken = request(url, "Create", **more)
+    respond(broken, account.client)
+    assert url.answers == [answered(broken, "FAILED", reason)]
+
+
+def test_an_answer_that_is_not_taken_is_given_again_by_lambdas_next_try(url: ResponseUrl, account: Account) -> None:
+    create = request(url, "Create")
+    url.status = 503
+    account.ends("SUCCEEDED", variables(create))
+    with pytest.raises(OSError, match="503"):
+        respond(end("SUCCEEDED"), account.client)
+    url.status = 200
+    account.ends("SUCCEEDED", variables(create))
+    respond(end("SUCCEEDED"), account.client)
+    assert url.answers == [answered(create, "SUCCESS")]
+
+
+def prefix_lists(url: ResponseUrl, account: Account, *found: str) -> dict[str, Any]:
+    """Ask for the prefix lists of a region that has those of ``found``."""
+    names = {"Names": PREFIX_LISTS}
+    create = request(url, "Create", ResourceType="Custom::PrefixLists", LogicalResourceId="ImageBuild", ResourceProperties=names)
+    lists = [{"PrefixListName": PREFIX_LISTS[service], "PrefixListId": f"pl-{service}"} for service in found]
+    filters = [{"Name": "prefix-list-name", "Values": list(PREFIX_LISTS.values())}]
+    account.ec2.add_response("describe_managed_prefix_lists", {"PrefixLists": lists}, {"Filters": filters})
+    respond(create, account.client)
+    return create
+
+
+def test_prefix_lists_are_attributes_of_their_resource(url: ResponseUrl, account: Account) -> None:
+    create = prefix_lists(url, account, "s3", "dynamodb")
+    assert url.answers == [answered(create, "SUCCESS", s3="pl-s3", dynamodb="pl-dynamodb")]
+
+
+def test_a_prefix_list_that_the_region_lacks_is_named(url: ResponseUrl, account: Account) -> None:
+    create = prefix_lists(url, account, "s3")
+    reason = "LookupError: the region has no prefix list com.amazonaws.us-east-1.dynamodb"
+    assert url.answers == [answered(create, "FAILED", reason)]
