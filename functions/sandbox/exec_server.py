@@ -1112,7 +1112,7 @@ def listed(path: str, status: os.stat_result) -> Dict[str, Any]:
     name = os.fsencode(path)
     text = name.decode("utf-8", "replace")
     if text.encode() != name:
-        kind = "other"  # a name that is not UTF-8 cannot be asked for again
+        kind = "not_utf8"  # such a name cannot be asked for again
     return {"path": text, "size": status.st_size, "mtime_ns": status.st_mtime_ns, "inode": status.st_ino, "kind": kind}
 
 

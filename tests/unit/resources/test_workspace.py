@@ -9,7 +9,7 @@ from moorage.sandbox.exec_client import FileListing, SandboxFile
 from moorage.sandbox.workspace import Diff, absolute, diff, stamp_of
 from moorage.store.containers import ContainerFile
 
-Kind = Literal["file", "symlink", "other"]
+Kind = Literal["file", "symlink", "other", "not_utf8"]
 
 
 def there(path: str, mtime_ns: int = 1, inode: int = 1, size: int = 1, kind: Kind = "file") -> SandboxFile:
@@ -70,6 +70,11 @@ NOTE_MANY = f"Note: /mnt/data has more than {limits.SANDBOX_FILES_MAX} files; th
             listing(LINK, is_complete=False),
             [row(A)],
             Diff(removed=(row(A),), notes=(NOTE_LINK, NOTE_MANY)),
+        ),
+        "a name that cannot be asked for": (
+            listing(there("b\ufffd", kind="not_utf8")),
+            [],
+            Diff(notes=("Note: names that are not UTF-8 are not saved: /mnt/data/b\ufffd.",)),
         ),
         "a name that is no text": (
             listing(there("\udcff")),

@@ -73,6 +73,9 @@ TOOL_STEP_SECONDS_MAX: Final = 780
 SANDBOX_WAIT_SECONDS: Final = 45
 """How long a tool step waits for a container that starts before the state machine sends it round again."""
 
+SANDBOX_POLL_SECONDS_MIN: Final = 0.02
+"""Its first look again; each pause after it is twice as long, up to what the container asks for."""
+
 SANDBOX_CAPACITY_RETRY_SECONDS: Final = 5.0
 
 CANCEL_POLL_SECONDS: Final = 1.0

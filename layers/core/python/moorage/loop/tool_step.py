@@ -160,13 +160,16 @@ class _Run:
         """The running container; waits a while for one that starts."""
         assert self.stored.container_id is not None
         deadline = asyncio.get_running_loop().time() + limits.SANDBOX_WAIT_SECONDS
+        pause = limits.SANDBOX_POLL_SECONDS_MIN
         while True:
             try:
                 return await self.runtime.containers.ensure(self.stored.tenant_id, self.stored.container_id)
             except SandboxStarting as error:
                 if asyncio.get_running_loop().time() > deadline:
                     raise
-                await asyncio.sleep(error.retry_after_seconds)
+                # Mostly the start was begun while the model was asked, and is nearly over.
+                await asyncio.sleep(min(pause, error.retry_after_seconds))
+                pause *= 2
             except SandboxCapacity:
                 if asyncio.get_running_loop().time() > deadline:
                     raise

@@ -624,9 +624,10 @@ class Containers:
         )
 
     async def _store_artifact(
-        self, live: LiveContainer, file: SandboxFile, earlier: ContainerFile | None, known: Mapping[str, str]
+        self, live: LiveContainer, file: SandboxFile, earlier: ContainerFile | None, known: dict[str, str]
     ) -> tuple[ContainerFile | None, str | None]:
-        """The row of a changed file, its bytes stored; or a note why not; or neither, if it has vanished."""
+        """The row of a changed file, its bytes stored; or a note why not; or neither, if it has vanished. ``known`` (SHA-256 to key)
+        grows by what is stored: large trees hold many equal files."""
         record, path = live.record, absolute(file)
         try:
             blob = await self._put_content(record, live.client.read_file(file.path), known, limits.ARTIFACT_BYTES_MAX)
@@ -638,6 +639,7 @@ class Containers:
             raise
         except SandboxError as error:
             return None, f"Note: {path} could not be saved: {error.message}"
+        known.setdefault(blob.sha256, blob.key)
         is_same = earlier is not None and earlier.sha256 == blob.sha256
         return ContainerFile(
             tenant_id=record.tenant_id,

@@ -91,7 +91,8 @@ class SandboxFile:
     size: int
     mtime_ns: int
     inode: int
-    kind: Literal["file", "symlink", "other"]
+    kind: Literal["file", "symlink", "other", "not_utf8"]
+    """``not_utf8``: whatever it is, it cannot be asked for by its name; ``path`` only resembles it."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -75,7 +75,7 @@ def diff(listing: FileListing, rows: Sequence[ContainerFile], incarnation: int) 
 
 def _problem(file: SandboxFile) -> str | None:
     """Why a file cannot be stored; None if it can."""
-    if not _is_text(file.path):
+    if file.kind == "not_utf8" or not _is_text(file.path):
         return "names that are not UTF-8 are not saved"
     match file.kind:
         case "symlink":
