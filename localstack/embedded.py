@@ -357,6 +357,7 @@ async def serve(runtime: Runtime, port: int, state_dir: Path, kept: Secrets) -> 
             log_level="warning",
             access_log=False,
             lifespan="off",
+            http="httptools",
             timeout_graceful_shutdown=5,
             ws_max_size=limits.REQUEST_BODY_BYTES_MAX,
         ),

@@ -87,11 +87,14 @@ class Foreground:
 
     async def _next(self) -> list[Event] | None:
         """What has come, at least one event; an empty list after a silence, None when no more will come from this process."""
-        try:
-            async with asyncio.timeout(limits.KEEP_ALIVE_SECONDS):
-                first = await self._events.get()
-        except TimeoutError:
-            return []
+        if self._events.empty():
+            try:
+                async with asyncio.timeout(limits.KEEP_ALIVE_SECONDS):
+                    first = await self._events.get()
+            except TimeoutError:
+                return []
+        else:
+            first = self._events.get_nowait()
         if first is None:
             return None
         events = [first]

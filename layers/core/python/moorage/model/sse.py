@@ -5,13 +5,13 @@ event; lines that begin with a colon are comments. Event ids and ``retry:`` play
 """
 
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 from moorage import limits
 from moorage.errors import UpstreamError
 
 
-@dataclass(frozen=True, slots=True)
-class ServerSentEvent:
+class ServerSentEvent(NamedTuple):
     data: str
     event: str = "message"
 
