@@ -1,4 +1,5 @@
 import json
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -16,7 +17,10 @@ OUTCOME = Outcome(
 )
 
 
-@pytest.mark.parametrize("state", [STATE, STATE.done(), STATE.waiting(4), LoopState("resp_1", "t")])
+ONE_CALL = replace(STATE, calls=("call_1",))
+
+
+@pytest.mark.parametrize("state", [STATE, ONE_CALL, STATE.done(), STATE.waiting(4), LoopState("resp_1", "t")])
 def test_a_state_comes_back_from_the_state_machine_as_it_went_in(state: LoopState) -> None:
     assert LoopState.from_json(json.loads(json.dumps(state.to_json()))) == state
 
@@ -35,6 +39,11 @@ def test_the_state_machine_sees_ids_and_one_word() -> None:
 
     assert sorted(STATE.to_json()) == ["calls", "from_step", "next", "response_id", "step", "tenant_id"]
     assert all(isinstance(leaf, int) or len(leaf) < 80 for leaf in leaves(STATE.to_json()))
+
+
+def test_a_single_call_has_a_way_of_its_own_through_the_state_machine() -> None:
+    no_calls = replace(STATE, calls=())
+    assert [state.to_json()["next"] for state in (no_calls, ONE_CALL, STATE)] == ["tools", "tool", "tools"]
 
 
 def test_only_a_waiting_state_says_for_how_long() -> None:

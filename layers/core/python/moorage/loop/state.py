@@ -2,13 +2,16 @@
 
 from dataclasses import dataclass, replace
 from enum import StrEnum
-from typing import Any
+from typing import Any, Final
 
 from moorage.wire.responses import Status, Usage
 
 
+_ONE_TOOL: Final = "tool"
+
+
 class Next(StrEnum):
-    """Where ``Route`` goes."""
+    """Where ``Route`` goes. The state machine's own word for a single call is ``tool``, which spares it the Map."""
 
     MODEL = "model"
     TOOLS = "tools"
@@ -35,7 +38,7 @@ class LoopState:
             response_id=state["response_id"],
             tenant_id=state["tenant_id"],
             step=state["step"],
-            next=Next(state["next"]),
+            next=Next.TOOLS if state["next"] == _ONE_TOOL else Next(state["next"]),
             calls=tuple(state["calls"]),
             from_step=state["from_step"],
             wait_seconds=state.get("wait_seconds", 0),
@@ -46,7 +49,7 @@ class LoopState:
             "response_id": self.response_id,
             "tenant_id": self.tenant_id,
             "step": self.step,
-            "next": str(self.next),
+            "next": _ONE_TOOL if self.next is Next.TOOLS and len(self.calls) == 1 else str(self.next),
             "calls": list(self.calls),
             "from_step": self.from_step,
         }
