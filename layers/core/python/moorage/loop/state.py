@@ -6,7 +6,6 @@ from typing import Any, Final
 
 from moorage.wire.responses import Status, Usage
 
-
 _ONE_TOOL: Final = "tool"
 
 
