@@ -35,6 +35,7 @@ def measure(stack: Stack, *, first: int, idle: int, megabytes: int) -> list[Row]
         *first_output(client, first),
         *artifact(stack, client, megabytes),
         *gigabyte(stack, client),
+        *crowd(stack, client),
         *idle_containers(stack, client, idle),
     ]
 
@@ -130,11 +131,34 @@ def gigabyte(stack: Stack, client: OpenAI) -> list[Row]:
     return [("1 GB printed by a command (all processes of the stack)", said(began, peak))]
 
 
-def run(client: OpenAI, command: str, **options: Any) -> Response:
+def crowd(stack: Stack, client: OpenAI) -> list[Row]:
+    """A command that makes 100,000 files, all different: of the first 10,000 each is stored, of the others the model is told."""
+    assert stack.process is not None
+    make = "python3 -c 'for n in range(100000): open(f\"{n:06}\", \"w\").write(str(n))'"
+    began = time.perf_counter()
+    with Peak([stack.process.pid]) as peak:
+        response = run(client, make, timeout_ms=120_000)
+    rows = [("100,000 files made by a command, 10,000 of them stored", said(began, peak))]
+    ((_, told, _),) = outputs(response.output)[0]
+    assert told == (
+        "[Note: at most 10000 files are saved; not saved: /mnt/data/010000, /mnt/data/010001, /mnt/data/010002 and 89997 more.]"
+    ), told
+    began = time.perf_counter()
+    with Peak([stack.process.pid]) as peak:
+        response = run(client, "find . -type f -delete", previous=response.id)
+    rows.append(("the same files deleted by a command", said(began, peak)))
+    container_id = container_of(response)
+    assert not client.containers.files.list(container_id).data, "files are left"
+    client.containers.delete(container_id)
+    return rows
+
+
+def run(client: OpenAI, command: str, *, previous: str | None = None, **options: Any) -> Response:
     response = client.responses.create(
         model="demo",
         input=script(shell(command, **options), say("end")),
         tools=[SHELL],  # type: ignore[list-item]
+        previous_response_id=previous,
     )
     ((_, _, code),) = outputs(response.output)[0]
     assert code == 0, response.output

@@ -21,7 +21,7 @@ from agents import (
 )
 from agents.editor import ApplyPatchOperation, ApplyPatchResult
 from agents.tool import ShellCallOutcome, ShellCommandOutput, ShellCommandRequest, ShellResult
-from moorage_script import MODEL, call, expect, say, script, shell
+from moorage_script import MODEL, call, expect, expect_in, say, script, shell
 from openai import AsyncOpenAI
 
 
@@ -84,6 +84,13 @@ async def main() -> None:
     result = await Runner.run(agent(hosted), script(shell("echo hosted"), say("It says: {{output}}")))
     expect("hosted" in result.final_output, True)
     expect([item.type for item in result.new_items].count("tool_call_output_item"), 1)
+
+    fenced = ShellTool(environment={"type": "container_auto", "network_policy": {"type": "disabled"}})
+    result = await Runner.run(agent(fenced), script(shell("echo kept > note.txt"), say("made")))
+    calls = [item for response in result.raw_responses for item in response.output if item.type == "shell_call"]
+    again = ShellTool(environment={"type": "container_reference", "container_id": calls[0].environment.container_id})
+    result = await Runner.run(agent(again), script(shell("cat note.txt"), say("It says: {{output}}")))
+    expect_in("kept", result.final_output)
 
     here = ShellTool(executor=run_here)
     result = await Runner.run(agent(here), script(shell("echo $((6 * 7))"), say("It says: {{output}}")))
