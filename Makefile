@@ -12,7 +12,7 @@ BIN := $(VENV)/bin
 UV := $(BIN)/uv
 
 .DEFAULT_GOAL := help
-.PHONY: help setup setup-dev demo up test lint test-egress test-deploy synth deploy destroy clients conformance fuzz cost bench-cold bench-egress bench-sandbox lock clean
+.PHONY: help setup setup-dev demo up test lint lint-template test-egress test-deploy synth deploy destroy clients conformance fuzz cost bench-cold bench-egress bench-sandbox lock clean
 
 help:
 	@sed -n 's/^# //p' Makefile
@@ -45,6 +45,12 @@ $(VENV)/.dev: $(VENV)/.local requirements/dev.txt
 	@$(UV) pip install --quiet --python .venv-egress/bin/python --require-hashes -r requirements/egress.txt
 	@touch $@
 
+# What looks over the templates; checkov pins much of what it uses.
+.venv-template/.done: $(UV) requirements/template.txt
+	@$(UV) venv --quiet --clear --python $(BIN)/python .venv-template
+	@$(UV) pip install --quiet --python .venv-template/bin/python --require-hashes -r requirements/template.txt
+	@touch $@
+
 setup: $(VENV)/.local .venv-toolbox/.done .venv-egress/.done
 	@sh localstack/system_packages.sh bubblewrap:bwrap
 
@@ -62,8 +68,12 @@ lint: setup-dev
 	$(BIN)/mypy
 	$(BIN)/mypy --config-file functions/egress_proxy/mypy.ini --python-executable .venv-egress/bin/python functions/egress_proxy
 
-test: lint
+test: lint .venv-template/.done
 	$(BIN)/python -m pytest -n 2 --dist loadscope --no-loadscope-reorder
+
+# checkov and cfn-lint over the synthesised templates; part of 'make test' too.
+lint-template: setup-dev .venv-template/.done
+	$(BIN)/python -m pytest tests/infra/test_linters.py
 
 test-egress: setup-dev
 	$(BIN)/python -m pytest tests/egress
@@ -134,7 +144,7 @@ lock:
 	PATH="$(BIN):$$PATH" sh requirements/lock.sh
 
 clean:
-	rm -rf $(VENV) .venv-toolbox .venv-egress .build cdk.out
+	rm -rf $(VENV) .venv-toolbox .venv-egress .venv-template .build cdk.out
 
 # make bench        measure what moorage adds and what a request costs; writes docs/benchmarks.md (a quiet machine, please)
 # make bench-peers  install the gateways that make bench then measures beside it (under .build/)

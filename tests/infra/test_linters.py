@@ -1,0 +1,52 @@
+"""checkov and cfn-lint find nothing in the templates but what their configurations let stand with a reason."""
+
+import json
+import re
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from tests.infra.conftest import ROOT, Stacks
+
+TOOLS = ROOT / ".venv-template" / "bin"
+CHECKOV = ["checkov", "--config-file", str(ROOT / "infra" / "checkov.yaml")]
+CFN_LINT = ["cfn-lint", "--config-file", str(ROOT / "infra" / "cfn-lint.yaml")]
+
+
+@pytest.fixture(scope="module")
+def templates(stacks: Stacks, everything: Stacks, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with both templates of the default deployment and of the one with every option."""
+    folder = tmp_path_factory.mktemp("templates")
+    for name, found in {"default": stacks, "everything": everything}.items():
+        (folder / f"{name}-state.json").write_text(json.dumps(found.state))
+        (folder / f"{name}-service.json").write_text(json.dumps(found.service))
+    return folder
+
+
+def run(command: list[str], folder: Path) -> "subprocess.CompletedProcess[str]":
+    if shutil.which(command[0], path=TOOLS) is None:
+        pytest.skip(f"{command[0]} is not installed: 'make lint-template' installs it.")
+    return subprocess.run([str(TOOLS / command[0]), *command[1:]], cwd=folder, capture_output=True, text=True, check=False, timeout=150)
+
+
+def test_checkov_finds_nothing(templates: Path) -> None:
+    done = run([*CHECKOV, "--directory", str(templates), "--output", "json"], templates)
+    assert done.returncode == 0, done.stdout[-8000:] + done.stderr[-2000:]
+    summary = json.loads(done.stdout)["summary"]
+    assert (summary["failed"], summary["parsing_errors"]) == (0, 0)
+    assert summary["passed"] > 500
+
+
+def test_cfn_lint_finds_nothing(templates: Path) -> None:
+    done = run([*CFN_LINT, *map(str, sorted(templates.iterdir()))], templates)
+    assert (done.returncode, done.stdout) == (0, ""), done.stdout[-8000:] + done.stderr[-2000:]
+
+
+def test_every_rule_that_is_left_out_has_its_reason_above_it() -> None:
+    for file in (ROOT / "infra" / "checkov.yaml", ROOT / "infra" / "cfn-lint.yaml"):
+        lines = file.read_text().splitlines()
+        rules = [number for number, line in enumerate(lines) if re.fullmatch(r"  - \w+", line)]
+        assert rules
+        assert all(lines[number - 1].startswith("  # ") for number in rules)
