@@ -1,21 +1,33 @@
 """The MicroVM provisioner against botocore's stubber, whose model is the contract: it was not yet run on AWS."""
 
+import asyncio
+import contextlib
 import hashlib
 import json
+import ssl
+import sys
 from collections.abc import AsyncIterator, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import asynccontextmanager
 from dataclasses import replace
 from datetime import UTC, datetime
+from pathlib import Path
 from typing import Any
 
 import boto3
 import httpx
 import pytest
 from botocore.stub import Stubber
-from moorage.errors import SandboxCapacity, SandboxError, SandboxStarting
+from moorage import limits
+from moorage.errors import SandboxCapacity, SandboxError, SandboxGone, SandboxStarting
+from moorage.runtime import build_runtime
+from moorage.sandbox.exec_client import ExecClient, Health
 from moorage.sandbox.lambda_microvm import LambdaMicrovmProvisioner, MicrovmAuth, MicrovmSettings
 from moorage.sandbox.provisioner import EgressSpec, Handle, SandboxSpec, SandboxStatus
 from moorage.settings import Settings, SettingsError
+
+from tests.unit.resources.web import certificate
+from tests.unit.sandbox.support import ROOT
 
 TOKEN = "t" * 64
 TOKEN_SHA256 = hashlib.sha256(TOKEN.encode()).hexdigest()
@@ -35,7 +47,19 @@ def run(number: int = 0) -> dict[str, Any]:
         "maximumDurationInSeconds": 28_800,
         "logging": {"disabled": {}},
         "runHookPayload": json.dumps(
-            {"token_sha256": TOKEN_SHA256, "listen": "tcp:0.0.0.0:8080", "env": {"KEY": "placeholder"}}, separators=(",", ":")
+            {
+                "token_sha256": TOKEN_SHA256,
+                "listen": "tcp:0.0.0.0:8080",
+                "uid": 1000,
+                "env": {"KEY": "placeholder"},
+                "limits": {
+                    "processes": limits.CONTAINER_PROCESSES_MAX,
+                    "open_files": limits.CONTAINER_OPEN_FILES_MAX,
+                    "disk_bytes": limits.WORKSPACE_BYTES_MAX,
+                    "spool_bytes": limits.OUTPUT_SPOOL_BYTES_MAX,
+                },
+            },
+            separators=(",", ":"),
         ),
     }
 
@@ -206,3 +230,73 @@ async def test_clients_of_one_vm_share_its_token(microvms: Microvms) -> None:
         assert isinstance(one.auth, MicrovmAuth)
     async with microvms.provisioner.connect(replace(handle, sandbox_id="another")) as other:
         assert other.auth is not one.auth
+
+
+@asynccontextmanager
+async def endpoint(directory: Path) -> AsyncIterator[tuple[str, list[bytes]]]:
+    """A MicroVM's endpoint: HTTPS with a certificate of a test CA, and the exec server's health behind it. Yields its URL."""
+    seen: list[bytes] = []
+
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        seen.append(await reader.readuntil(b"\r\n\r\n"))
+        body = b'{"protocol":1,"boot_id":"b","running":0}'
+        writer.write(b"HTTP/1.1 200 OK\r\ncontent-type: application/json\r\nconnection: close\r\n")
+        writer.write(b"content-length: %d\r\n\r\n%s" % (len(body), body))
+        await writer.drain()
+        writer.close()
+        with contextlib.suppress(ssl.SSLError, ConnectionError):
+            await writer.wait_closed()
+
+    tls, trusting = certificate(directory, "localhost")
+    (directory / "ca.pem").write_text("".join(map(ssl.DER_cert_to_PEM_cert, trusting.get_ca_certs(binary_form=True))))
+    server = await asyncio.start_server(serve, "127.0.0.1", 0, ssl=tls)
+    async with server:
+        yield f"https://localhost:{server.sockets[0].getsockname()[1]}", seen
+
+
+ASK_HEALTH = """
+import asyncio, sys
+from moorage.sandbox.exec_client import ExecClient
+from moorage.sandbox.provisioner import Handle
+
+async def main():
+    async with ExecClient(Handle(sys.argv[1], sys.argv[2], "microvm")) as client:
+        print(await client.health())
+
+asyncio.run(main())
+"""
+
+
+async def test_a_vms_endpoint_is_spoken_to_by_tls_when_a_known_authority_has_signed_its_certificate(tmp_path: Path) -> None:
+    async with endpoint(tmp_path) as (url, seen):
+        # A process of its own: the authorities are read once, from where OpenSSL's variable says.
+        environment = {"SSL_CERT_FILE": str(tmp_path / "ca.pem"), "PYTHONPATH": str(ROOT / "layers" / "core" / "python")}
+        asking = await asyncio.create_subprocess_exec(
+            sys.executable, "-c", ASK_HEALTH, url, TOKEN, env=environment, stdout=asyncio.subprocess.PIPE
+        )
+        output, _ = await asking.communicate()
+    assert output.decode().strip() == str(Health(1, "b", 0))
+    assert [f"authorization: bearer {TOKEN}".encode() in request.lower() for request in seen] == [True]
+
+
+async def test_an_endpoint_with_an_unknown_certificate_gets_no_token(tmp_path: Path) -> None:
+    async with endpoint(tmp_path) as (url, seen), ExecClient(Handle(url, TOKEN, VM)) as client:
+        with pytest.raises(SandboxGone):
+            await client.health()
+    assert seen == []
+
+
+SETTINGS = Settings("t", "b", models_file=str(ROOT / "models.toml"), content_key="00" * 32, provisioner="lambda_microvm")
+
+
+async def test_a_process_is_put_together_with_this_provisioner(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("AWS_DEFAULT_REGION", "us-east-1")
+    runtime = build_runtime(replace(SETTINGS, microvm={"image_1g": IMAGE, "egress_connector": CONNECTOR}))
+    assert (runtime.settings.provisioner, runtime.orphans) == ("lambda_microvm", None)
+    await runtime.aclose()
+
+
+def test_a_process_without_images_says_what_to_set(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("AWS_DEFAULT_REGION", "us-east-1")
+    with pytest.raises(SettingsError, match="MOORAGE_MICROVM_IMAGE_1G"):
+        build_runtime(SETTINGS)

@@ -27,6 +27,9 @@ from moorage.sandbox.provisioner import Handle, SandboxSpec, SandboxStatus
 from moorage.settings import SettingsError
 
 EXEC_PORT: Final = 8080
+COMMAND_UID: Final = 1000
+"""The image's ``user`` (``functions/sandbox/Dockerfile``)."""
+
 LIFE_SECONDS: Final = 8 * 3600
 """The longest that a VM may live, asleep or awake (``RunMicrovm``)."""
 
@@ -49,7 +52,7 @@ class MicrovmSettings:
     """Which images there are and how VMs are connected, from ``MOORAGE_MICROVM_*``."""
 
     images: Mapping[int, str]
-    """Name or ARN by GiB of memory: a VM's size is its image's."""
+    """ARN by GiB of memory: a VM's size is its image's."""
     egress_connector: str
     """A network connector into isolated subnets. AWS's default is the public internet, so there is none here."""
 
@@ -178,11 +181,18 @@ class MicrovmAuth(httpx.Auth):
 
 
 def _server_config(spec: SandboxSpec) -> dict[str, Any]:
-    """The exec server's configuration; the image's run hook hands it on."""
+    """The exec server's configuration; the image's run hook hands it on (``functions/sandbox/microvm.py``)."""
     return {
         "token_sha256": hashlib.sha256(spec.token.encode()).hexdigest(),
         "listen": f"tcp:0.0.0.0:{EXEC_PORT}",
+        "uid": COMMAND_UID,
         "env": dict(spec.env),
+        "limits": {
+            "processes": limits.CONTAINER_PROCESSES_MAX,
+            "open_files": limits.CONTAINER_OPEN_FILES_MAX,
+            "disk_bytes": limits.WORKSPACE_BYTES_MAX,
+            "spool_bytes": limits.OUTPUT_SPOOL_BYTES_MAX,
+        },
     }
 
 

@@ -1,0 +1,129 @@
+"""The first process of a Lambda MicroVM: the run hook brings it the exec server's configuration, and it starts the server.
+
+A MicroVM image is a snapshot that was taken while this process waited, so nothing of a container can be in it. The hook's answer
+means that the exec server listens. **Not yet run on AWS.**
+"""
+
+import hmac
+import json
+import os
+import socket
+import subprocess
+import sys
+import threading
+import time
+from hashlib import sha256
+from http.server import BaseHTTPRequestHandler, HTTPServer
+from typing import Any, Optional
+
+HOOKS = "/aws/lambda-microvms/runtime/v1/"
+PAYLOAD_BYTES_MAX = 64 * 1024
+"""The hook's whole body; the payload in it has 4,096 bytes at most (``RunMicrovm``)."""
+
+START_SECONDS = 20
+"""Less than the run hook's time-out, which the image sets (``docs/aws.md``)."""
+
+
+class Refused(Exception):
+    """What a hook asks for cannot be done: a status and a sentence that quotes nothing of the payload."""
+
+    def __init__(self, status: int, message: str) -> None:
+        super().__init__(message)
+        self.status = status
+
+
+class Launcher:
+    """Starts the exec server once. A hook that is repeated with the same payload is answered as the first was."""
+
+    def __init__(self) -> None:
+        self._started: Optional[bytes] = None
+
+    def run(self, body: bytes) -> None:
+        payload = run_payload(body)
+        digest = sha256(payload.encode()).digest()
+        if self._started is None:
+            self._start(payload)
+            self._started = digest
+        elif not hmac.compare_digest(self._started, digest):
+            raise Refused(409, "The sandbox runs with another configuration.")
+
+    def _start(self, payload: str) -> None:
+        port = exec_port(payload)
+        reading, writing = os.pipe()
+        os.write(writing, payload.encode())  # it fits: a pipe holds 64 KiB
+        os.close(writing)
+        server = os.path.join(os.path.dirname(os.path.abspath(__file__)), "exec_server.py")
+        child = subprocess.Popen([sys.executable, "-I", "-S", server, "--config-fd", str(reading)], pass_fds=[reading])
+        os.close(reading)
+        threading.Thread(target=lambda: os._exit(child.wait() & 0xFF), daemon=True).start()
+        deadline = time.monotonic() + START_SECONDS
+        while not is_listening(port):
+            if time.monotonic() > deadline:
+                raise Refused(500, "The exec server did not start.")
+            time.sleep(0.02)
+
+
+def run_payload(body: bytes) -> str:
+    """What ``RunMicrovm`` was given as ``runHookPayload``: AWS's words leave open whether it is the body or a field of it."""
+    try:
+        envelope = json.loads(body)
+        payload = envelope.get("runHookPayload", envelope)
+        return payload if isinstance(payload, str) else json.dumps(payload)
+    except (ValueError, AttributeError):
+        raise Refused(400, "The run hook takes a JSON object.") from None
+
+
+def exec_port(payload: str) -> int:
+    """The port of ``listen``, of a payload that has what the exec server needs."""
+    try:
+        config: Any = json.loads(payload)
+        assert len(config["token_sha256"]) == 64
+        kind, _, port = config["listen"].split(":")
+        assert kind == "tcp"
+        return int(port)
+    except (ValueError, KeyError, TypeError, AttributeError, AssertionError):
+        raise Refused(400, "The payload is not a configuration of the exec server that listens on TCP.") from None
+
+
+def is_listening(port: int) -> bool:
+    with socket.socket() as probe:
+        return probe.connect_ex(("127.0.0.1", port)) == 0
+
+
+class Hooks(BaseHTTPRequestHandler):
+    """One at a time. Commands can reach it too, and achieve nothing: the server runs by then, and never twice."""
+
+    timeout = 10
+    launcher = Launcher()
+
+    def do_POST(self) -> None:
+        body = self.rfile.read(min(int(self.headers.get("content-length") or 0), PAYLOAD_BYTES_MAX))
+        try:
+            if self.path == HOOKS + "run":
+                self.launcher.run(body)
+            elif self.path != HOOKS + "ready":
+                raise Refused(404, "There is no such hook.")
+        except Refused as refused:
+            self._answer(refused.status, str(refused))
+        else:
+            self._answer(200, "")
+
+    def _answer(self, status: int, message: str) -> None:
+        self.send_response(status)
+        self.send_header("content-length", str(len(message)))
+        self.end_headers()
+        self.wfile.write(message.encode())
+
+    def log_message(self, format: str, *args: object) -> None:
+        """Nobody reads it: a VM without execution role has no log."""
+
+
+def main() -> None:
+    """``microvm.py PORT``: the port of the image's hooks."""
+    with HTTPServer(("0.0.0.0", int(sys.argv[1])), Hooks) as hooks:
+        print(hooks.server_port, flush=True)
+        hooks.serve_forever()
+
+
+if __name__ == "__main__":
+    main()
