@@ -34,6 +34,13 @@ def _tiers(value: tuple[str, ...]) -> tuple[str, ...]:
     return tuple(tier for tier in MEMORY_LIMITS if tier in value)
 
 
+def _images(value: dict[str, str]) -> dict[str, str]:
+    unknown = [tier for tier in value if tier not in MEMORY_LIMITS]
+    if unknown or not all(re.match(r"arn:aws[a-z-]*:lambda:[^:]+:\d{12}:microvm-image:[^:]+$", arn) for arn in value.values()):
+        raise ValueError(f"takes ARNs of MicroVM images by memory tier ({', '.join(MEMORY_LIMITS)})")
+    return value
+
+
 def _domains(value: tuple[str, ...]) -> tuple[str, ...]:
     for domain in value:
         name = domain.removeprefix("*.")
@@ -55,8 +62,15 @@ class Config(BaseModel):
     name: str = Field(default="moorage", pattern=r"^[a-z][a-z0-9-]{0,23}$")
     """Prefix of the stacks and of everything named; two deployments in one account differ in it."""
 
-    provisioner: Literal["none", "fargate"] = "fargate"
-    """Where sandboxes run. ``none`` deploys no VPC: hosted shells are then refused, everything else works, idle costs nothing."""
+    provisioner: Literal["none", "fargate", "lambda_microvm"] = "fargate"
+    """Where sandboxes run. ``none`` deploys no VPC: hosted shells are then refused, everything else works, idle costs nothing.
+    ``lambda_microvm`` deploys no VPC either, takes the two settings below, and has not yet run on AWS."""
+
+    microvm_images: Annotated[dict[str, str], AfterValidator(_images)] = Field(default_factory=dict)
+    """ARN of a MicroVM image by memory tier, made as ``docs/aws.md`` says. Only these sizes can be had."""
+
+    microvm_egress_connector: str | None = Field(default=None, pattern=r"^arn:aws[a-z-]*:lambda:[^:]+:\d{12}:network-connector:[^:]+")
+    """ARN of a network connector into isolated subnets. Of this account: AWS's own lead to the internet."""
 
     memory_tiers: Annotated[Words, AfterValidator(_tiers)] = tuple(MEMORY_LIMITS)
     """Values of ``memory_limit`` that get a task definition. Unused ones cost nothing."""
@@ -144,6 +158,8 @@ class Config(BaseModel):
             raise ValueError("domain_name and certificate_arn belong together; set both or neither")
         if bool(self.table_read_units) != bool(self.table_write_units):
             raise ValueError("table_read_units and table_write_units belong together; set both or neither")
+        if not self.has_microvms == bool(self.microvm_images) == bool(self.microvm_egress_connector):
+            raise ValueError("provisioner 'lambda_microvm', microvm_images and microvm_egress_connector belong together")
         if self.allowed_egress_domains and self.provisioner != "fargate":
             raise ValueError("allowed_egress_domains needs provisioner 'fargate': only there a proxy is deployed")
         return self
@@ -151,6 +167,10 @@ class Config(BaseModel):
     @property
     def has_fargate(self) -> bool:
         return self.provisioner == "fargate"
+
+    @property
+    def has_microvms(self) -> bool:
+        return self.provisioner == "lambda_microvm"
 
     @property
     def has_egress(self) -> bool:

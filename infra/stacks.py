@@ -18,6 +18,7 @@ from infra.custom_resource import Hooks
 from infra.egress import Egress
 from infra.functions import FunctionFactory
 from infra.images import Image
+from infra.microvms import Microvms
 from infra.network import Network
 from infra.observability import Observability
 from infra.sandbox import Sandbox
@@ -55,6 +56,7 @@ class ServiceStack(cdk.Stack):
         hooks = Hooks(self, "Hooks", config=config)
         self.network = Network(self, "Network", config=config, bucket=state.bucket, hooks=hooks) if config.has_fargate else None
         self.sandbox = Sandbox(self, "Sandbox", config=config, network=self.network, hooks=hooks) if self.network else None
+        self.microvms = Microvms(config) if config.has_microvms else None
         self.egress = self._make_egress(hooks)
         factory = FunctionFactory(self, "Functions", config=config, models=models, environment=self._environment())
         self.loop = AgentLoop(self, "AgentLoop", config=config, factory=factory, network=self.network)
@@ -80,12 +82,12 @@ class ServiceStack(cdk.Stack):
 
     def _environment(self) -> dict[str, str]:
         """What every function is told; ``moorage.settings`` reads it."""
-        config = self._config
+        config, sandboxes = self._config, self.sandbox or self.microvms
         return {
             "MOORAGE_TABLE": self._state.table.table_name,
             "MOORAGE_BUCKET": self._state.bucket.bucket_name,
             "MOORAGE_STATE_MACHINE_ARN": machine_arn(self, config),
-            "MOORAGE_PROVISIONER": "fargate",
+            "MOORAGE_PROVISIONER": "lambda_microvm" if config.has_microvms else "fargate",
             "MOORAGE_PRESIGNED_DOWNLOADS": "true",
             "MOORAGE_RETENTION_SECONDS": str(config.retention_days * 86_400),
             "MOORAGE_LOG_LEVEL": config.log_level,
@@ -96,7 +98,7 @@ class ServiceStack(cdk.Stack):
             "MOORAGE_REQUESTS_PER_MINUTE": str(config.requests_per_minute),
             "MOORAGE_TOKENS_PER_MINUTE": str(config.tokens_per_minute),
             "MOORAGE_ALLOWED_EGRESS_DOMAINS": ",".join(config.allowed_egress_domains),
-            **(self.sandbox.environment if self.sandbox else _NO_SANDBOXES),
+            **(sandboxes.environment if sandboxes else _NO_SANDBOXES),
             **(self.egress.environment if self.egress else {}),
         }
 
@@ -181,12 +183,12 @@ class ServiceStack(cdk.Stack):
                 _grant_bedrock(function)
         for function in (handlers.responses, steps["ContinueStep"], recovery):
             grant_executions(self, self._config, function)
-        if self.sandbox:
+        if sandboxes := self.sandbox or self.microvms:
             for function in (handlers.responses, steps["ToolStep"], expiry):
-                self.sandbox.grant_start(function)
+                sandboxes.grant_start(function)
             # Not the API: from outside the sandboxes' network a healthy one looks dead.
             for function in (handlers.containers, steps["ToolStep"], expiry):
-                self.sandbox.grant_stop(function)
+                sandboxes.grant_stop(function)
         if self.egress:
             for function in (handlers.responses, steps["ToolStep"], expiry):
                 self.egress.grant_scale(function)

@@ -135,6 +135,41 @@ def test_the_template_is_the_recorded_one(which: str, stack: str, request: pytes
     assert text == file.read_text(), f"{file.name} differs; 'pytest tests/infra --record-templates' records it anew."
 
 
+MICROVM_IMAGES = {tier: f"arn:aws:lambda:us-east-1:000000000000:microvm-image:moorage-{tier}" for tier in ("1g", "4g")}
+MICROVMS: dict[str, Any] = {
+    "provisioner": "lambda_microvm",
+    "microvm_images": MICROVM_IMAGES,
+    "microvm_egress_connector": "arn:aws:lambda:us-east-1:000000000000:network-connector:closed",
+}
+
+
+def test_microvms_are_chosen_by_configuration(tmp_path: Path) -> None:
+    done = synthesise(MICROVMS, tmp_path)
+    assert done.returncode == 0, done.stderr[-4000:]
+    found = load(tmp_path)
+    assert found.findings == []
+    assert [kind for kind in ("AWS::EC2::VPC", "AWS::ECS::Cluster", "AWS::CodeBuild::Project") if found.of_type(kind)] == []
+    variables = function(found, "ToolStep")["Environment"]["Variables"]
+    assert {name: value for name, value in variables.items() if "MICROVM" in name or "FARGATE" in name or "PROVISIONER" in name} == {
+        "MOORAGE_PROVISIONER": "lambda_microvm",
+        "MOORAGE_MICROVM_IMAGE_1G": MICROVM_IMAGES["1g"],
+        "MOORAGE_MICROVM_IMAGE_4G": MICROVM_IMAGES["4g"],
+        "MOORAGE_MICROVM_EGRESS_CONNECTOR": MICROVMS["microvm_egress_connector"],
+    }
+    reach = {"GetMicrovm", "CreateMicrovmAuthToken"}
+    start, stop = reach | {"RunMicrovm", "ResumeMicrovm", "PassNetworkConnector"}, reach | {"TerminateMicrovm"}
+    granted: dict[str, set[str]] = {}
+    for name, policy in found.of_type("AWS::IAM::Policy").items():
+        owner = name.split("Role")[0].removeprefix("Functions")
+        for statement in policy["PolicyDocument"]["Statement"]:
+            actions = statement["Action"] if isinstance(statement["Action"], list) else [statement["Action"]]
+            mine = {action.removeprefix("lambda:") for action in actions if re.search("Microvm|Connector", action)}
+            if mine:
+                granted[owner] = granted.get(owner, set()) | mine
+                assert statement["Resource"] == ("*" if "PassNetworkConnector" in mine else list(MICROVM_IMAGES.values()))
+    assert granted == {"Responses": start, "ToolStep": start | stop, "Expiry": start | stop, "Containers": stop}
+
+
 WRONG = {
     "an unknown setting": ({"provisoner": "fargate"}, "there is no setting 'provisoner'"),
     "a value outside a closed set": ({"provisioner": "ec2"}, "'provisioner'"),
@@ -142,6 +177,18 @@ WRONG = {
     "a URL where a domain is wanted": ({"allowed_egress_domains": ["https://pkg.example.com"]}, "takes lower-case domain names"),
     "a domain without its certificate": ({"domain_name": "api.example.com"}, "belong together"),
     "a proxy without Fargate": ({"provisioner": "none", "allowed_egress_domains": ["pkg.example.com"]}, "needs provisioner 'fargate'"),
+    "MicroVMs without images": ({"provisioner": "lambda_microvm"}, "microvm_images and microvm_egress_connector belong together"),
+    "MicroVMs without a connector": ({**MICROVMS, "microvm_egress_connector": None}, "belong together"),
+    "MicroVM images for Fargate": ({**MICROVMS, "provisioner": "fargate"}, "belong together"),
+    "MicroVM images by name": ({**MICROVMS, "microvm_images": {"1g": "moorage"}}, "takes ARNs of MicroVM images by memory tier"),
+    "AWS's own connector, which leads to the internet": (
+        {
+            **MICROVMS,
+            "microvm_egress_connector": "arn:aws:lambda:us-east-1:aws:network-connector:aws-network-connector:INTERNET_EGRESS",
+        },
+        "'microvm_egress_connector'",
+    ),
+    "a proxy for MicroVMs": ({**MICROVMS, "allowed_egress_domains": ["pkg.example.com"]}, "needs provisioner 'fargate'"),
     "half a capacity": ({"table_read_units": 10}, "table_read_units and table_write_units belong together"),
     "a retention of no days": ({"retention_days": 0}, "'retention_days'"),
 }
@@ -161,7 +208,7 @@ NOT_ON_AWS = {
     "MOORAGE_EGRESS_CA": "the CA is kept in the table, sealed",
     "MOORAGE_EGRESS_PORTS": "the security groups open 80 and 443",
     "MOORAGE_LAUNCHER_SOCKET": "there is no launcher",
-    "MOORAGE_MICROVM_": "no deployment uses MicroVMs yet",
+    "MOORAGE_MICROVM_": "sandboxes are Fargate tasks; with provisioner 'lambda_microvm' they are set",
     "MOORAGE_MODELS_FILE": "models.toml lies beside each function",
     "MOORAGE_UPSTREAM_": "models.toml names the upstreams",
 }
@@ -206,7 +253,7 @@ def test_the_command_line_overrides_cdk_json() -> None:
 def test_synthesis_stops_at_a_wrong_setting_with_a_sentence_and_no_trace(tmp_path: Path) -> None:
     done = synthesise({"provisioner": "ec2"}, tmp_path)
     assert done.returncode == 1
-    assert "cdk.json: 'provisioner': Input should be 'none' or 'fargate'." in done.stderr
+    assert "cdk.json: 'provisioner': Input should be 'none', 'fargate' or 'lambda_microvm'." in done.stderr
     assert "Traceback" not in done.stderr
 
 
