@@ -12,7 +12,7 @@ BIN := $(VENV)/bin
 UV := $(BIN)/uv
 
 .DEFAULT_GOAL := help
-.PHONY: help setup setup-dev demo up test lint lint-template test-egress test-deploy synth deploy destroy clients conformance fuzz cost bench-cold bench-egress bench-sandbox lock clean
+.PHONY: help setup setup-dev demo up test lint lint-template test-egress test-deploy test-localstack synth deploy destroy clients conformance fuzz cost bench-cold bench-egress bench-sandbox lock clean
 
 help:
 	@sed -n 's/^# //p' Makefile
@@ -94,6 +94,19 @@ deploy: setup-dev
 destroy: setup-dev
 	$(CDK) destroy --all
 
+# LocalStack's interpreter; this version, the newest that needs no token, runs on Python 3.13 alone.
+.venv-localstack/.done: $(UV) requirements/localstack.txt
+	@$(UV) venv --quiet --clear --python "$$(command -v $(PYTHON313))" .venv-localstack
+	@$(UV) pip install --quiet --python .venv-localstack/bin/python --require-hashes -r requirements/localstack.txt
+	@touch $@
+
+# The state machine in LocalStack's own interpreter, without Docker.
+PYTHON313 ?= python3.13
+test-localstack:
+	@if $(PYTHON313) -c 'import sys; sys.exit(sys.version_info[:2] != (3, 13))' 2>/dev/null; then \
+		$(MAKE) --no-print-directory .venv-localstack/.done && .venv-localstack/bin/python tests/localstack_asl/run.py; \
+	else echo "Skipped: LocalStack's interpreter needs Python 3.13 (PYTHON313=... names one)."; fi
+
 # Installing needs a network; without one the programs say what they skip.
 .build/clients/python/.done: $(UV) tests/clients/requirements.txt
 	@mkdir -p .build/clients
@@ -144,7 +157,7 @@ lock:
 	PATH="$(BIN):$$PATH" sh requirements/lock.sh
 
 clean:
-	rm -rf $(VENV) .venv-toolbox .venv-egress .venv-template .build cdk.out
+	rm -rf $(VENV) .venv-toolbox .venv-egress .venv-template .venv-localstack .build cdk.out
 
 # make bench        measure what moorage adds and what a request costs; writes docs/benchmarks.md (a quiet machine, please)
 # make bench-peers  install the gateways that make bench then measures beside it (under .build/)
