@@ -17,6 +17,10 @@ TAKEN: dict[str, tuple[dict[str, str], str, Any]] = {
     "web search can be left out": ({"MOORAGE_WEB_SEARCH": "ignore"}, "web_search", "ignore"),
     "code may run for two minutes": ({}, "code_seconds_max", 120),
     "code may run for as long as the operator says": ({"MOORAGE_CODE_SECONDS_MAX": "600"}, "code_seconds_max", 600),
+    "an expired container is revived unless told otherwise": ({}, "strict_expiry", False),
+    "an expired container can be refused": ({"MOORAGE_STRICT_EXPIRY": "true"}, "strict_expiry", True),
+    "a switch is turned on by 1 too": ({"MOORAGE_STRICT_EXPIRY": "1"}, "strict_expiry", True),
+    "a switch is turned off by 0 too": ({"MOORAGE_PRESIGNED_DOWNLOADS": "0"}, "presigned_downloads", False),
 }
 
 
@@ -30,6 +34,7 @@ WRONG = {
     "no time for code": ("MOORAGE_CODE_SECONDS_MAX", "0"),
     "days for code": ("MOORAGE_CODE_SECONDS_MAX", "100000"),
     "time in words": ("MOORAGE_CODE_SECONDS_MAX", "two minutes"),
+    "another word for on": ("MOORAGE_STRICT_EXPIRY", "enabled"),
 }
 
 

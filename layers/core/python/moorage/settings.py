@@ -89,7 +89,7 @@ class Settings:
             launcher_socket=env.get("MOORAGE_LAUNCHER_SOCKET") or None,
             web_search=_web_search(env.get("MOORAGE_WEB_SEARCH", "refuse")),
             code_seconds_max=_code_seconds(env, "MOORAGE_CODE_SECONDS_MAX"),
-            strict_expiry=env.get("MOORAGE_STRICT_EXPIRY", "false").lower() == "true",
+            strict_expiry=_switch(env, "MOORAGE_STRICT_EXPIRY"),
             allowed_egress_domains=_words(env.get("MOORAGE_ALLOWED_EGRESS_DOMAINS", "")),
             egress_proxy=env.get("MOORAGE_EGRESS_PROXY") or None,
             egress_key=env.get("MOORAGE_EGRESS_KEY") or None,
@@ -98,7 +98,7 @@ class Settings:
             egress_ports=_ports(env, "MOORAGE_EGRESS_PORTS"),
             egress_own_networks=_networks(env, "MOORAGE_EGRESS_OWN_NETWORKS"),
             egress_allowed_networks=_networks(env, "MOORAGE_EGRESS_ALLOWED_NETWORKS"),
-            presigned_downloads=env.get("MOORAGE_PRESIGNED_DOWNLOADS", "false").lower() == "true",
+            presigned_downloads=_switch(env, "MOORAGE_PRESIGNED_DOWNLOADS"),
             retention_seconds=_integer(env, "MOORAGE_RETENTION_SECONDS", 30 * 24 * 3600),
             requests_per_minute=_integer(env, "MOORAGE_REQUESTS_PER_MINUTE", 0),
             tokens_per_minute=_integer(env, "MOORAGE_TOKENS_PER_MINUTE", 0),
@@ -128,6 +128,17 @@ def _integer(env: Mapping[str, str], name: str, default: int) -> int:
         return int(env.get(name, default))
     except ValueError as error:
         raise SettingsError(f"{name} must be a whole number, not '{env[name]}'.") from error
+
+
+def _switch(env: Mapping[str, str], name: str) -> bool:
+    """Off unless told otherwise. A word that is neither is refused: taken for off, it would switch off what was meant to be on."""
+    match env.get(name, "").lower():
+        case "true" | "1":
+            return True
+        case "false" | "0" | "":
+            return False
+        case _:
+            raise SettingsError(f"{name} is '{env[name]}'; it takes 'true' or 'false'.")
 
 
 def _code_seconds(env: Mapping[str, str], name: str) -> int:
