@@ -97,9 +97,9 @@ def _nullable(schema: JsonSchema) -> JsonSchema:
     return {"anyOf": [schema, {"type": "null"}]}
 
 
-def _record(**properties: JsonSchema) -> JsonSchema:
-    """An answer: every field is always there, and more may come with a new version."""
-    return {"type": "object", "properties": properties, "required": list(properties)}
+def _record(optional: Mapping[str, JsonSchema] | None = None, /, **properties: JsonSchema) -> JsonSchema:
+    """An answer: every field that is not ``optional`` is always there, and more may come with a new version."""
+    return {"type": "object", "properties": {**properties, **(optional or {})}, "required": list(properties)}
 
 
 def _list_of(name: str) -> JsonSchema:
@@ -202,6 +202,7 @@ def _components() -> JsonSchema:
             filename=_STRING,
             purpose=_STRING,
             status=_STRING,
+            status_details=_nullable(_STRING),
             expires_at=_nullable(_INTEGER),
         ),
         "Upload": _record(
@@ -224,7 +225,7 @@ def _components() -> JsonSchema:
             expires_after=_record(anchor={"const": "last_active_at"}, minutes=_INTEGER),
             last_active_at=_INTEGER,
             memory_limit={"type": "string", "enum": list(limits.MEMORY_LIMITS)},
-            network_policy=_OBJECT,
+            network_policy=_record({"allowed_domains": {"type": "array", "items": _STRING}}, type=_STRING),
             name=_STRING,
         ),
         "ContainerFile": _record(
@@ -252,6 +253,7 @@ def _components() -> JsonSchema:
 
 def _response() -> JsonSchema:
     return _record(
+        {"conversation": _record(id=_STRING), "prompt_cache_options": _record(mode=_STRING, ttl=_STRING)},
         id=_STRING,
         object={"const": "response"},
         created_at=_INTEGER,
@@ -273,12 +275,12 @@ def _response() -> JsonSchema:
         previous_response_id=_nullable(_STRING),
         prompt_cache_key=_nullable(_STRING),
         prompt_cache_retention=_nullable(_STRING),
-        reasoning=_OBJECT,
+        reasoning=_record({"context": _STRING, "mode": _STRING}, effort=_nullable(_STRING), summary=_nullable(_STRING)),
         safety_identifier=_nullable(_STRING),
         service_tier=_STRING,
         store=_BOOLEAN,
         temperature=_NUMBER,
-        text=_OBJECT,
+        text=_record(format=_OBJECT, verbosity=_nullable(_STRING)),
         tool_choice={"anyOf": [_STRING, _OBJECT]},
         tools={"type": "array", "items": _OBJECT},
         top_logprobs=_INTEGER,
