@@ -1,7 +1,7 @@
 """``make conformance``: the public suites of the protocol against the embedded stack and its demo model.
 
-* **Open Responses** (openresponses.org), from a checkout that OPENRESPONSES_SUITE names: it is on no registry. It runs under Bun,
-  which comes from npm, because Node's older releases have no WebSocket.
+* **Open Responses** (openresponses.org), cloned at the commit below, because it is on no registry; OPENRESPONSES_SUITE names a
+  checkout to take instead. It runs under Bun, which comes from npm, because Node's older releases have no WebSocket.
 * **llm-comply** (PyPI), which carries its own copy of the specification.
 
 A suite that is not there is skipped with the reason. Nothing of them is kept here: they run under ``.build/``.
@@ -17,6 +17,7 @@ import tempfile
 from collections import Counter
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 ROOT = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT))
@@ -26,7 +27,12 @@ from tests.stack import Stack  # noqa: E402  (the folder of the tests is no pack
 HERE = Path(__file__).resolve().parent
 BUILD = ROOT / ".build" / "conformance"
 SUITE = "OPENRESPONSES_SUITE"
+REPOSITORY = "https://github.com/openresponses/openresponses.git"
+COMMIT = "92c12d96d7b61d6d15e2214daa5e9c6000ab6e1c"
+"""15 July 2026: 17 tests, WebSocket among them."""
+PROGRAM = Path("bin", "compliance-test.ts")
 _SECONDS_MAX = 300
+_CLONE_SECONDS_MAX = 120
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,11 +58,12 @@ def main() -> int:
 
 def open_responses(stack: Stack) -> Verdict:
     name = "Open Responses"
-    checkout = Path(os.environ.get(SUITE, ""))
-    if not os.environ.get(SUITE):
-        return Verdict(name, reason=f"{SUITE} names no checkout of openresponses/openresponses")
-    if not (checkout / "bin" / "compliance-test.ts").exists():
-        return Verdict(name, reason=f"{checkout} has no bin/compliance-test.ts")
+    named = os.environ.get(SUITE)
+    checkout = Path(named) if named else _clone(BUILD / "openresponses.git")
+    if checkout is None:
+        return Verdict(name, reason=f"{REPOSITORY} could not be cloned, and {SUITE} names no checkout of it")
+    if not (checkout / PROGRAM).exists():
+        return Verdict(name, reason=f"{checkout} has no {PROGRAM}")
     suite = BUILD / "openresponses"
     bun = _install_bun(suite)
     if bun is None:
@@ -64,13 +71,29 @@ def open_responses(stack: Stack) -> Verdict:
     for part in ("bin", "src"):
         shutil.rmtree(suite / part, ignore_errors=True)
     (suite / "bin").mkdir()
-    shutil.copy(checkout / "bin" / "compliance-test.ts", suite / "bin")
+    shutil.copy(checkout / PROGRAM, suite / "bin")
     for part in ("lib", "generated"):
         shutil.copytree(checkout / "src" / part, suite / "src" / part)
     shutil.copy(checkout / "tsconfig.json", suite)
     command = [str(bun), "run", "bin/compliance-test.ts", "-u", stack.url, "-k", stack.key, "-m", "demo", "--json"]
     done = subprocess.run(command, cwd=suite, capture_output=True, text=True, timeout=_SECONDS_MAX)
     return _verdict(name, done)
+
+
+def _clone(folder: Path, repository: str = REPOSITORY, commit: str = COMMIT) -> Path | None:
+    """A checkout of exactly this commit; None where the network does not allow it."""
+    git = ["git", "-C", str(folder)]
+    quietly: dict[str, Any] = {"check": True, "capture_output": True, "timeout": _CLONE_SECONDS_MAX}
+    quietly["env"] = os.environ | {"GIT_TERMINAL_PROMPT": "0"}
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        subprocess.run(["git", "init", "--quiet", str(folder)], **quietly)
+        if subprocess.run([*git, "cat-file", "-e", f"{commit}^{{commit}}"], capture_output=True).returncode != 0:
+            subprocess.run([*git, "fetch", "--quiet", "--depth", "1", repository, commit], **quietly)
+        subprocess.run([*git, "checkout", "--quiet", "--force", "--detach", commit], **quietly)
+    except (OSError, subprocess.SubprocessError):
+        return None
+    return folder
 
 
 def _install_bun(suite: Path) -> Path | None:
