@@ -22,6 +22,9 @@ from infra.nag import acknowledge
 
 STAGE: Final = "api"
 STREAM_TIMEOUT: Final = cdk.Duration.minutes(15)
+STREAM_SECONDS_MAX: Final = 870
+"""When the function ends an answer by itself, after a whole event and with the rest handed over: before Lambda does at 900."""
+
 BUFFERED_TIMEOUT: Final = cdk.Duration.seconds(29)
 """What API Gateway waits for an answer in one piece, without a quota increase."""
 

@@ -11,7 +11,7 @@ from aws_cdk import aws_lambda as lambda_
 from constructs import Construct
 
 from infra.agent_loop import AgentLoop, grant_executions, machine_arn
-from infra.api import BUFFERED_TIMEOUT, STREAM_TIMEOUT, Api, Handlers
+from infra.api import BUFFERED_TIMEOUT, STREAM_SECONDS_MAX, STREAM_TIMEOUT, Api, Handlers
 from infra.bundling import ROOT
 from infra.config import Config, Models
 from infra.custom_resource import Hooks
@@ -124,6 +124,7 @@ class ServiceStack(cdk.Stack):
                 handler="run.sh" if config.streaming else "app.handle",
                 timeout=STREAM_TIMEOUT,
                 memory_mib=config.model_memory_mib,
+                environment={"MOORAGE_STREAM_SECONDS_MAX": str(STREAM_SECONDS_MAX)},
                 is_streaming=config.streaming,
             ),
             containers=factory.make(

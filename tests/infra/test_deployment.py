@@ -35,6 +35,8 @@ def test_responses_are_streamed_for_as_long_as_lambda_lives(stacks: Stacks) -> N
     assert integration["ResponseTransferMode"] == "STREAM"
     assert integration["TimeoutInMillis"] == 900_000
     assert "/response-streaming-invocations" in json.dumps(integration["Uri"])
+    streaming = function(stacks, "Responses")
+    assert int(streaming["Environment"]["Variables"]["MOORAGE_STREAM_SECONDS_MAX"]) + 20 < streaming["Timeout"] == 900
 
 
 @pytest.mark.parametrize("path", ["containers", "files", "uploads", "skills"])
@@ -207,6 +209,7 @@ NOT_ON_AWS = {
     "MOORAGE_EGRESS_ALLOWED_NETWORKS": "no route leads from the proxy's network to a private one",
     "MOORAGE_EGRESS_CA": "the CA is kept in the table, sealed",
     "MOORAGE_EGRESS_PORTS": "the security groups open 80 and 443",
+    "MOORAGE_JSON_SILENCE_SECONDS": "API Gateway waits five minutes for the next byte",
     "MOORAGE_LAUNCHER_SOCKET": "there is no launcher",
     "MOORAGE_MICROVM_": "sandboxes are Fargate tasks; with provisioner 'lambda_microvm' they are set",
     "MOORAGE_MODELS_FILE": "models.toml lies beside each function",

@@ -4,6 +4,7 @@ The adapter exists only there. What it does is small: start ``run.sh``, ask the 
 invocation into one request on the port, with the invocation's context as headers, and pass bytes on as they come.
 """
 
+import asyncio
 import json
 import os
 import shutil
@@ -12,8 +13,9 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import AsyncIterator, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +23,8 @@ import httpx
 import pytest
 from moorage.store.api_keys import ApiKeys
 from moorage.store.table import Table
+from openai import AsyncOpenAI
+from openai.types.responses import Response
 
 from tests.ministack import ACCESS_KEY_ID, REGION, SECRET_ACCESS_KEY, Ministack, aws_clients, new_table_and_bucket
 
@@ -39,6 +43,12 @@ def emulator() -> Iterator[Ministack]:
 
 @pytest.fixture(scope="module")
 async def function(emulator: Ministack, tmp_path_factory: pytest.TempPathFactory) -> Any:
+    async with started(emulator, tmp_path_factory.mktemp("task")) as client:
+        yield client
+
+
+@asynccontextmanager
+async def started(emulator: Ministack, task_root: Path) -> AsyncIterator[httpx.AsyncClient]:
     """An HTTP client of the running function, with a key."""
     clients = aws_clients(emulator.endpoint)
     table_name, bucket_name = new_table_and_bucket(clients)
@@ -46,7 +56,6 @@ async def function(emulator: Ministack, tmp_path_factory: pytest.TempPathFactory
         _, key = await ApiKeys(Table(clients.dynamodb, table_name, executor), clock=time.time).create("acme")
     for each in (clients.dynamodb, clients.s3, clients.stepfunctions, clients.lambda_):
         each.close()
-    task_root = tmp_path_factory.mktemp("task")
     shutil.copytree(FUNCTION, task_root, dirs_exist_ok=True)
     (task_root / "models.toml").touch()
     port = _free_port()
@@ -66,6 +75,7 @@ async def function(emulator: Ministack, tmp_path_factory: pytest.TempPathFactory
             "MOORAGE_CONTENT_KEY": "00" * 32,
             "MOORAGE_PROVISIONER": "launcher",
             "MOORAGE_LAUNCHER_SOCKET": str(task_root / "none.sock"),
+            "MOORAGE_JSON_SILENCE_SECONDS": "1",
         },
         start_new_session=True,
     )
@@ -143,6 +153,51 @@ async def test_a_client_that_goes_away_harms_nobody(function: httpx.AsyncClient)
             break
     other = await function.post("/v1/responses", json={"model": "demo", "input": "still there?"})
     assert other.json()["status"] == "completed"
+
+
+def slow(*steps: dict[str, Any]) -> dict[str, Any]:
+    """A create without a stream whose model says nothing for longer than the function keeps silent."""
+    return {"model": "demo", "input": f"```moorage-script\n{json.dumps([{'sleep_ms': 2500}, *steps])}\n```"}
+
+
+async def patient(function: httpx.AsyncClient, request: dict[str, Any]) -> tuple[bytes, Response]:
+    """What the official SDK makes of the answer, and what came before the JSON."""
+    key = function.headers["authorization"].removeprefix("Bearer ")
+    async with AsyncOpenAI(base_url=f"{function.base_url}/v1", api_key=key, max_retries=0) as sdk:
+        raw = await sdk.responses.with_raw_response.create(**request)
+    return raw.content[: raw.content.index(b"{")], raw.parse()
+
+
+async def test_a_long_create_without_a_stream_begins_with_white_space(function: httpx.AsyncClient) -> None:
+    arrivals: list[tuple[float, bytes]] = []
+    async with function.stream("POST", "/v1/responses", json=slow({"say": "at last"})) as answer:
+        assert (answer.status_code, answer.headers["content-type"]) == (200, "application/json")
+        async for chunk in answer.aiter_raw():
+            arrivals.append((time.monotonic(), chunk))
+    assert arrivals[0][1] == b" "
+    assert arrivals[-1][0] - arrivals[0][0] > 1, "the white space came with the answer: it kept nothing awake"
+    space, response = await patient(function, slow({"say": "at last"}))
+    assert (space, response.status, response.output_text) == (b" ", "completed", "at last")
+
+
+async def test_a_model_that_fails_after_the_white_space_is_a_failed_response(function: httpx.AsyncClient) -> None:
+    space, response = await patient(function, slow({"fail": {"status": 400, "times": 0}}, {"say": "never"}))
+    assert response.error is not None
+    assert (space, response.status, response.error.code) == (b" ", "failed", "invalid_prompt")
+
+
+async def test_whatever_breaks_after_the_white_space_is_a_failed_response(tmp_path: Path) -> None:
+    emulator = Ministack.start()
+    try:
+        async with started(emulator, tmp_path) as function:
+            create = asyncio.create_task(patient(function, slow({"say": "nowhere to be written"})))
+            await asyncio.sleep(1.5)  # The answer has begun, the model has not.
+            emulator.stop()
+            space, response = await create
+    finally:
+        emulator.stop()
+    assert response.error is not None
+    assert (space.strip(), response.object, response.status, response.error.code) == (b"", "response", "failed", "server_error")
 
 
 async def test_the_key_says_who_calls_not_the_gateways_context(function: httpx.AsyncClient) -> None:

@@ -151,6 +151,15 @@ def rate_limited(message: str, retry_after_seconds: float) -> ApiError:
     )
 
 
+def time_over(seconds: int) -> ApiError:
+    """An answer that cannot be taken up again elsewhere has reached the end of its process."""
+    return bad_request(
+        f"The response was not complete after {seconds} seconds, the longest that one request may take here, and it could not be "
+        "continued because 'store' is false. Leave 'store' out, or set 'background' to true, and retrieve it by its id.",
+        code="time_limit_exceeded",
+    )
+
+
 def server_error(
     message: str = "The server had an error while processing your request. Please retry.", *, is_retryable: bool = True
 ) -> ApiError:

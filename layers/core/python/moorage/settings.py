@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Literal, get_args
 
-from moorage.limits import CODE_SECONDS_MAX, COMMAND_TIMEOUT_MS_MAX
+from moorage.limits import CODE_SECONDS_MAX, COMMAND_TIMEOUT_MS_MAX, JSON_SILENCE_SECONDS
 
 ProvisionerKind = Literal["launcher", "fargate", "docker", "lambda_microvm"]
 
@@ -58,6 +58,11 @@ class Settings:
     presigned_downloads: bool = False
     """Content downloads answer 302 to S3 (API Gateway cannot carry large bodies)."""
     retention_seconds: int = 30 * 24 * 3600
+    stream_seconds_max: int | None = None
+    """When an answer that is still being written is broken off in good order: what runs it (Lambda) ends soon after. None: never."""
+    json_silence_seconds: int = JSON_SILENCE_SECONDS
+    """A create without a stream that takes longer begins its body with white space, for what stands between here and the client and
+    cuts idle connections."""
     requests_per_minute: int = 0
     """Of one API key, in each API process; 0 is no limit."""
     tokens_per_minute: int = 0
@@ -100,6 +105,8 @@ class Settings:
             egress_allowed_networks=_networks(env, "MOORAGE_EGRESS_ALLOWED_NETWORKS"),
             presigned_downloads=_switch(env, "MOORAGE_PRESIGNED_DOWNLOADS"),
             retention_seconds=_integer(env, "MOORAGE_RETENTION_SECONDS", 30 * 24 * 3600),
+            stream_seconds_max=_integer(env, "MOORAGE_STREAM_SECONDS_MAX", 0) or None,
+            json_silence_seconds=_integer(env, "MOORAGE_JSON_SILENCE_SECONDS", JSON_SILENCE_SECONDS),
             requests_per_minute=_integer(env, "MOORAGE_REQUESTS_PER_MINUTE", 0),
             tokens_per_minute=_integer(env, "MOORAGE_TOKENS_PER_MINUTE", 0),
             log_level=env.get("MOORAGE_LOG_LEVEL", "INFO"),

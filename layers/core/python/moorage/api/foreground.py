@@ -1,7 +1,8 @@
 """One foreground response and the client that waits for it, whatever the transport.
 
 The events of the first step come from this process; after a hand-over to the state machine they come from the log. A client that
-goes away cancels what has not been handed over.
+goes away cancels what has not been handed over. Where the process may not run for ever (``until``), a stored response is handed over at
+that time and the events end without a final one; one that is not stored fails.
 """
 
 import asyncio
@@ -10,13 +11,15 @@ from contextlib import aclosing, suppress
 from typing import Any, Final
 
 from moorage import limits
-from moorage.errors import ApiError, MoorageError
+from moorage.errors import ApiError, MoorageError, time_over
+from moorage.loop import finish, tool_step
 from moorage.loop.create import Inline, Prepared
 from moorage.runtime import Runtime
 from moorage.store.event_log import FINAL_TYPES, Event
 from moorage.store.executions import ENDED
-from moorage.store.responses import StoredResponse
+from moorage.store.responses import Snapshot, StoredResponse
 from moorage.tools.inputs import forget_inputs
+from moorage.wire.responses import Status
 
 _STATUS_OF: Final = {
     "rate_limit_exceeded": 429,
@@ -41,13 +44,15 @@ def failure(code: str, message: str) -> ApiError:
 
 
 class Foreground:
-    def __init__(self, runtime: Runtime, prepared: Prepared) -> None:
+    def __init__(self, runtime: Runtime, prepared: Prepared, *, until: float | None = None) -> None:
+        """``until`` in the event loop's time."""
         self._runtime = runtime
         self._prepared = prepared
         self._events: asyncio.Queue[Event | None] = asyncio.Queue()
         self._inline = Inline(runtime, prepared, self._events.put_nowait)
         self._last = -1
         self._has_ended = False
+        self._until = until
 
     @property
     def is_handed_over(self) -> bool:
@@ -57,12 +62,17 @@ class Foreground:
     async def batches(self) -> AsyncGenerator[list[Event], None]:
         """Runs the response. Yields the events that have come, an empty list after each silence of ``KEEP_ALIVE_SECONDS``.
 
+        Without a final event it ended because its time is over, and the response goes on without this process.
         Whoever iterates closes it (``aclosing``): that is how the response learns that its client has gone.
         """
         task = asyncio.create_task(self._inline.run())
         task.add_done_callback(lambda _: self._events.put_nowait(None))
+        is_broken_off = False
         try:
-            while (events := await self._next()) is not None:
+            while (events := await self._next(may_wait_long=is_broken_off)) is not None:
+                if self._is_time_over() and not is_broken_off:
+                    self._inline.break_off()
+                    is_broken_off = True
                 if events:
                     self._last = events[-1]["sequence_number"]
                     self._has_ended = events[-1]["type"] in FINAL_TYPES
@@ -76,20 +86,23 @@ class Foreground:
         finally:
             self._leave(task)
 
-    async def final(self) -> dict[str, Any]:
-        """The response object when the response has ended."""
+    async def final(self) -> dict[str, Any] | None:
+        """The response object when the response has ended; None when its time is over before."""
         async with aclosing(self.batches()) as batches:
             async for events in batches:
                 if events and events[-1]["type"] in FINAL_TYPES:
                     response: dict[str, Any] = events[-1]["response"]
                     return response
-        raise AssertionError("a response's events ended without a final one")
+        return None
 
-    async def _next(self) -> list[Event] | None:
+    def _is_time_over(self) -> bool:
+        return self._until is not None and asyncio.get_running_loop().time() >= self._until
+
+    async def _next(self, *, may_wait_long: bool) -> list[Event] | None:
         """What has come, at least one event; an empty list after a silence, None when no more will come from this process."""
         if self._events.empty():
             try:
-                async with asyncio.timeout(limits.KEEP_ALIVE_SECONDS):
+                async with asyncio.timeout_at(self._wake_at(may_wait_long=may_wait_long)):
                     first = await self._events.get()
             except TimeoutError:
                 return []
@@ -106,8 +119,13 @@ class Foreground:
             events.append(event)
         return events
 
+    def _wake_at(self, *, may_wait_long: bool) -> float:
+        usual = asyncio.get_running_loop().time() + limits.KEEP_ALIVE_SECONDS
+        return usual if self._until is None or may_wait_long else min(usual, self._until)
+
     async def _rest(self) -> AsyncGenerator[list[Event], None]:
         """The log, from where this process's events ended."""
+        stored, is_stopped = self._prepared.stored, False
         loop = asyncio.get_running_loop()
         quiet_since = loop.time()
         async for events in self._runtime.responses.log_of(self._prepared.stored).tail(self._last):
@@ -117,6 +135,14 @@ class Foreground:
             elif loop.time() - quiet_since > limits.KEEP_ALIVE_SECONDS:
                 quiet_since = loop.time()
                 yield []
+            has_ended = events is not None and events[-1]["type"] in FINAL_TYPES
+            if self._is_time_over() and not is_stopped and not has_ended:
+                if stored.is_stored:
+                    return
+                error = finish.error_of(time_over(self._runtime.settings.stream_seconds_max or 0))
+                snapshot = await self._runtime.responses.snapshot(stored.tenant_id, stored.response_id)
+                await stop(self._runtime, snapshot, status="failed", error=error)
+                is_stopped = True
 
     def _leave(self, task: asyncio.Task[None]) -> None:
         """The stream is over or its client is gone. What has been handed over goes on; the rest is cancelled."""
@@ -137,6 +163,20 @@ class Foreground:
             await task
         if not self._inline.is_handed_over:
             await self._inline.abandon()
+
+
+async def stop(
+    runtime: Runtime, snapshot: Snapshot, *, status: Status, error: dict[str, Any] | None = None
+) -> dict[str, Any]:
+    """Flag it, kill what runs, write the end, stop the execution: each works without the next. Returns the ended response object."""
+    stored = snapshot.stored
+    await runtime.responses.request_cancel(stored)
+    if snapshot.last is not None:
+        await tool_step.kill_running(runtime, stored, snapshot.last.writer.step)
+    ended = await finish.end_from_outside(runtime, stored, status=status, error=error)
+    if stored.is_looping:
+        await runtime.executions.stop(stored.execution)
+    return ended
 
 
 async def erase(runtime: Runtime, stored: StoredResponse) -> None:

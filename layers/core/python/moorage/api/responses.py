@@ -1,9 +1,11 @@
 """``/v1/responses``: create, retrieve, delete, cancel, list input items."""
 
 import asyncio
+import logging
 from collections.abc import AsyncIterator
 from contextlib import aclosing
-from typing import Any
+from dataclasses import dataclass
+from typing import Any, Final
 
 from fastapi import APIRouter, Request
 from starlette.responses import Response, StreamingResponse
@@ -12,37 +14,47 @@ from moorage import limits
 from moorage.api import sse
 from moorage.api.answers import JsonResponse
 from moorage.api.bodies import read_body
-from moorage.api.foreground import Foreground, erase, failure
+from moorage.api.foreground import Foreground, erase, failure, stop
 from moorage.api.view import View
 from moorage.errors import bad_request, server_error
-from moorage.loop import finish, recover, tool_step
+from moorage.loop import finish, recover
 from moorage.loop.create import Prepared, prepare, start_background, start_sandbox
 from moorage.runtime import Runtime
-from moorage.store.responses import Snapshot
+from moorage.store.responses import Snapshot, StoredResponse
 from moorage.wire.queries import parse_page, parse_retrieval
 from moorage.wire.requests import parse_create
 from moorage.wire.responses import deleted, list_object, listed_item
 
 router = APIRouter()
 
+_log: Final = logging.getLogger("moorage.api")
+
+
 @router.post("/responses")
 async def create(request: Request) -> Response:
     runtime: Runtime = request.app.state.runtime
+    until = _until(runtime)
     wanted = parse_create(await read_body(request), web_search=runtime.settings.web_search)
     prepared = await prepare(runtime, request.state.tenant_id, wanted)
     request.state.response_id = prepared.stored.response_id
     headers = {"x-moorage-notice": " ".join(wanted.notices)} if wanted.notices else {}
     view = View.of(wanted.include, include_obfuscation=wanted.include_obfuscation)
     if wanted.background:
-        return await _create_in_background(runtime, prepared, view, headers)
-    run = Foreground(runtime, prepared)
+        return await _create_in_background(runtime, prepared, view, headers, until)
+    run = Foreground(runtime, prepared, until=until)
     if wanted.stream:
         return sse.stream(_chunks(run, view), headers)
-    return await _answer(run, view, headers)
+    return await _Answer(runtime, prepared.stored, run, view, headers).give()
+
+
+def _until(runtime: Runtime) -> float | None:
+    """When (event loop time) the answer to a request that begins now must be over; None for never."""
+    seconds = runtime.settings.stream_seconds_max
+    return None if seconds is None else asyncio.get_running_loop().time() + seconds
 
 
 async def _create_in_background(
-    runtime: Runtime, prepared: Prepared, view: View, headers: dict[str, str]
+    runtime: Runtime, prepared: Prepared, view: View, headers: dict[str, str], until: float | None
 ) -> Response:
     queued = await start_background(runtime, prepared)
     sandbox = start_sandbox(runtime, prepared.stored)
@@ -50,7 +62,7 @@ async def _create_in_background(
         runtime.keep(sandbox)
     if prepared.is_streamed:
         log = runtime.responses.log_of(prepared.stored)
-        return sse.stream(sse.tail(log, -1, view), headers)
+        return sse.stream(sse.tail(log, -1, view, until=until), headers)
     return JsonResponse(queued, headers=headers)
 
 
@@ -60,33 +72,62 @@ async def _chunks(run: Foreground, view: View) -> AsyncIterator[bytes]:
             yield sse.encode(events, view) if events else sse.KEEP_ALIVE
 
 
-async def _answer(run: Foreground, view: View, headers: dict[str, str]) -> Response:
-    """The response object when it has ended. After a minute of silence the body begins with white space, which JSON allows, so that
-    no idle limit on the way cuts the connection."""
-    task = asyncio.create_task(run.final())
-    done, _ = await asyncio.wait({task}, timeout=limits.JSON_SILENCE_SECONDS)
-    if not done:
-        return StreamingResponse(_patiently(task, view), media_type="application/json", headers=headers)
-    try:
-        response = await task
-    except Exception as error:
-        if run.is_handed_over:
-            # The SDKs send a request that met a 500 again. This one goes on by itself, and its commands must not run twice.
-            raise server_error("The connection to the running response was lost.", is_retryable=False) from error
-        raise
-    if response["status"] == "failed" and not response["output"]:
-        raise failure(response["error"]["code"], response["error"]["message"])
-    return JsonResponse(view.response(response), headers=headers)
+@dataclass(frozen=True, slots=True)
+class _Answer:
+    """The one answer to a create without a stream."""
 
+    runtime: Runtime
+    stored: StoredResponse
+    run: Foreground
+    view: View
+    headers: dict[str, str]
 
-async def _patiently(task: asyncio.Task[dict[str, Any]], view: View) -> AsyncIterator[bytes]:
-    try:
-        while not task.done():
-            yield b" "
-            await asyncio.wait({task}, timeout=limits.KEEP_ALIVE_SECONDS)
-        yield bytes(JsonResponse(view.response(await task)).body)
-    finally:
-        task.cancel()
+    async def give(self) -> Response:
+        """The response object when it has ended. After a silence the body begins with white space, which JSON allows, so that no idle
+        limit on the way cuts the connection."""
+        task = asyncio.create_task(self._outcome())
+        done, _ = await asyncio.wait({task}, timeout=self.runtime.settings.json_silence_seconds)
+        if not done:
+            return StreamingResponse(self._patiently(task), media_type="application/json", headers=self.headers)
+        try:
+            response = await task
+        except Exception as error:
+            if self.run.is_handed_over:
+                # The SDKs send a request that met a 500 again. This one goes on by itself, and its commands must not run twice.
+                raise server_error("The connection to the running response was lost.", is_retryable=False) from error
+            raise
+        if response["status"] == "failed" and not response["output"]:
+            raise failure(response["error"]["code"], response["error"]["message"])
+        return JsonResponse(self.view.response(response), headers=self.headers)
+
+    async def _outcome(self) -> dict[str, Any]:
+        """The ended response, or how it stands when the time of this request is over and it goes on without it."""
+        ended = await self.run.final()
+        if ended is not None:
+            return ended
+        return await current_object(
+            self.runtime, await self.runtime.responses.snapshot(self.stored.tenant_id, self.stored.response_id)
+        )
+
+    async def _patiently(self, task: asyncio.Task[dict[str, Any]]) -> AsyncIterator[bytes]:
+        try:
+            while not task.done():
+                yield b" "
+                await asyncio.wait({task}, timeout=limits.KEEP_ALIVE_SECONDS)
+            yield bytes(JsonResponse(self.view.response(await self._outcome_or_failure(task))).body)
+        finally:
+            task.cancel()
+
+    async def _outcome_or_failure(self, task: asyncio.Task[dict[str, Any]]) -> dict[str, Any]:
+        """The status line has gone out: what cannot be an HTTP error any more is a response that failed."""
+        try:
+            return await task
+        except Exception as error:
+            _log.exception("a response failed after its answer had begun", extra={"response_id": self.stored.response_id})
+            reason = finish.error_of(error)
+            if self.run.is_handed_over:
+                reason = {"code": "server_error", "message": "The connection to the running response was lost. Retrieve it by its id."}
+            return finish.object_of(self.stored, status="failed", now=int(self.runtime.clock()), error=reason)
 
 
 @router.get("/responses/{response_id}")
@@ -105,7 +146,7 @@ async def retrieve(request: Request, response_id: str) -> Response:
         raise bad_request(
             f"The response ended with event {snapshot.last.following - 1}: nothing comes after {after}.", param="starting_after"
         )
-    return sse.stream(sse.tail(log, after, view))
+    return sse.stream(sse.tail(log, after, view, until=_until(runtime)))
 
 
 async def _snapshot(runtime: Runtime, tenant_id: str, response_id: str) -> Snapshot:
@@ -134,7 +175,7 @@ async def delete(request: Request, response_id: str) -> Response:
     tenant_id: str = request.state.tenant_id
     snapshot = await runtime.responses.snapshot(tenant_id, response_id)
     if not snapshot.is_final:
-        await _stop(runtime, snapshot)
+        await stop(runtime, snapshot, status="cancelled")
     await erase(runtime, snapshot.stored)
     return JsonResponse(deleted(response_id, "response"))
 
@@ -148,19 +189,7 @@ async def cancel(request: Request, response_id: str) -> Response:
     view = View.of(snapshot.stored.request["include"])
     if snapshot.is_final:
         return JsonResponse(view.response(snapshot.final_object))
-    return JsonResponse(view.response(await _stop(runtime, snapshot)))
-
-
-async def _stop(runtime: Runtime, snapshot: Snapshot) -> dict[str, Any]:
-    """Flag it, kill what runs, write the end, stop the execution: each works without the next."""
-    stored = snapshot.stored
-    await runtime.responses.request_cancel(stored)
-    if snapshot.last is not None:
-        await tool_step.kill_running(runtime, stored, snapshot.last.writer.step)
-    ended = await finish.end_from_outside(runtime, stored, status="cancelled")
-    if stored.is_looping:
-        await runtime.executions.stop(stored.execution)
-    return ended
+    return JsonResponse(view.response(await stop(runtime, snapshot, status="cancelled")))
 
 
 @router.get("/responses/{response_id}/input_items")

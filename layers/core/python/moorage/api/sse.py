@@ -27,8 +27,11 @@ def encode(events: Iterable[Event], view: View) -> bytes:
     return b"".join(sse(view.event(event)) for event in events)
 
 
-async def tail(log: EventLog, after: int, view: View) -> AsyncIterator[bytes]:
-    """The events after this number to the end of the log, with comments that keep the connection awake."""
+async def tail(log: EventLog, after: int, view: View, *, until: float | None = None) -> AsyncIterator[bytes]:
+    """The events after this number to the end of the log, with comments that keep the connection awake.
+
+    ``until`` (event loop time) breaks it off after a whole event; clients go on with ``starting_after``.
+    """
     loop = asyncio.get_running_loop()
     quiet_since = loop.time()
     async for events in log.tail(after):
@@ -38,3 +41,5 @@ async def tail(log: EventLog, after: int, view: View) -> AsyncIterator[bytes]:
         elif loop.time() - quiet_since > limits.KEEP_ALIVE_SECONDS:
             quiet_since = loop.time()
             yield KEEP_ALIVE
+        if until is not None and loop.time() >= until:
+            return

@@ -13,7 +13,16 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
 from moorage import ids, limits
-from moorage.errors import ApiError, MoorageError, SandboxError, Superseded, bad_request, container_expired, container_not_found
+from moorage.errors import (
+    ApiError,
+    MoorageError,
+    SandboxError,
+    Superseded,
+    bad_request,
+    container_expired,
+    container_not_found,
+    time_over,
+)
 from moorage.loop import attempts, context, finish
 from moorage.loop.compact import check_readable
 from moorage.loop.fold import fold
@@ -32,6 +41,13 @@ from moorage.wire.responses import Usage, echo
 from moorage.wire.tools import Environment
 
 _log: Final = logging.getLogger("moorage.loop")
+
+
+def _cancelling() -> int:
+    """How often the running task itself was cancelled."""
+    task = asyncio.current_task()
+    assert task is not None
+    return task.cancelling()
 
 
 @dataclass(frozen=True, slots=True)
@@ -286,6 +302,8 @@ class Inline:
     listener: Callable[[Event], None]
     """Gets every event, numbered, at once."""
     is_handed_over: bool = False
+    _asking: asyncio.Task[tuple[Outcome, dict[int, Item]]] | None = None
+    _is_time_over: bool = False
     _meta: asyncio.Task[None] | None = None
     _has_output: asyncio.Event = field(default_factory=asyncio.Event)
     _began: float = field(default_factory=time.perf_counter)
@@ -303,7 +321,14 @@ class Inline:
         try:
             for event in finish.opening_events(stored):
                 sink.emit(event)
-            outcome, items = await ask(self.runtime, stored, Position(0), sink, chain=self.prepared.chain)
+            self._asking = asyncio.create_task(ask(self.runtime, stored, Position(0), sink, chain=self.prepared.chain))
+            try:
+                outcome, items = await self._asking
+            except asyncio.CancelledError:
+                if not self._is_time_over or _cancelling():
+                    raise
+                await self._break_off(sink)
+                return
             tell_step(stored, Position(0), outcome, attempt=1, began=self._began, first_output_ms=self._first_output_ms)
             if outcome.next is not Next.DONE:
                 await self._hand_over(sink, outcome, items)
@@ -317,6 +342,20 @@ class Inline:
                 self.runtime.keep(sandbox)
             with suppress(asyncio.CancelledError, MoorageError):
                 await pulse
+
+    def break_off(self) -> None:
+        """This process must end soon: what is stored goes on in the state machine, what is not fails. Events of both still come. A step
+        that is about to end does so."""
+        self._is_time_over = True
+        if self._asking is not None:
+            self._asking.cancel()
+
+    async def _break_off(self, sink: InlineSink) -> None:
+        if await sink.has_ended():
+            return
+        if not self.prepared.stored.is_stored:
+            raise time_over(self.runtime.settings.stream_seconds_max or 0)
+        await self._hand_over(sink)
 
     def _hear(self, event: Event) -> None:
         if event["type"] == "response.output_item.added" and self._first_output_ms is None:
@@ -351,8 +390,9 @@ class Inline:
             sink.emit(event)
         await sink.end(events[-1])
 
-    async def _hand_over(self, sink: InlineSink, outcome: Outcome, items: dict[int, Item]) -> None:
-        """The record first, the log next, the execution last: whatever is missing, the reaper can go on from there."""
+    async def _hand_over(self, sink: InlineSink, outcome: Outcome | None = None, items: dict[int, Item] | None = None) -> None:
+        """The record first, the log next, the execution last: whatever is missing, the reaper can go on from there. Without an outcome
+        the first step is taken up by another attempt, which finds in the log how far this one came."""
         runtime, stored = self.runtime, self.prepared.stored
         if not stored.is_stored:
             await runtime.responses.create(replace(stored, is_looping=True))
@@ -362,10 +402,12 @@ class Inline:
             await self._meta
             await runtime.responses.hand_over(stored)
         await sink.flush()
-        await asyncio.gather(
-            runtime.responses.put_done(stored, items), attempts.end_step(runtime.table, stored, 0, outcome)
-        )
-        state = state_after(LoopState(stored.response_id, stored.tenant_id), outcome)
+        state = LoopState(stored.response_id, stored.tenant_id)
+        if outcome is not None:
+            await asyncio.gather(
+                runtime.responses.put_done(stored, items or {}), attempts.end_step(runtime.table, stored, 0, outcome)
+            )
+            state = state_after(state, outcome)
         await runtime.executions.start(stored.response_id, state.to_json())
         self.is_handed_over = True
 

@@ -107,6 +107,8 @@ class InlineSink:
         self._listener = listener
         self._pending: list[Event] = []
         self._writer = Writer(step=0, attempt=1)
+        self._lock = asyncio.Lock()
+        self._end: asyncio.Task[None] | None = None
 
     def emit(self, event: Event) -> None:
         numbered = event | {"sequence_number": self.next_number}
@@ -120,19 +122,30 @@ class InlineSink:
         return tuple(self._pending)
 
     async def flush(self) -> None:
-        if self.log is None or not self._pending:
-            return
-        pending, self._pending = self._pending, []
-        batch = Batch(pending[0]["sequence_number"], tuple(pending), self._writer)
-        try:
-            if self._ready is None or self._ready.done():
-                await self.log.append(batch)
-            else:  # A log without its record is found by nobody, so the two need not wait for each other.
-                await asyncio.gather(asyncio.shield(self._ready), self.log.append(batch))
-        except ConditionFailed as error:
-            raise Superseded("the log of a foreground response has another writer") from error
+        async with self._lock:  # One after the other, and nothing is forgotten before it is written: the log has no gap.
+            if self.log is None or not self._pending:
+                return
+            batch = Batch(self._pending[0]["sequence_number"], tuple(self._pending), self._writer)
+            try:
+                if self._ready is None or self._ready.done():
+                    await self.log.append(batch)
+                else:  # A log without its record is found by nobody, so the two need not wait for each other.
+                    await asyncio.gather(asyncio.shield(self._ready), self.log.append(batch))
+            except ConditionFailed as error:
+                raise Superseded("the log of a foreground response has another writer") from error
+            del self._pending[: len(batch.events)]
 
     async def end(self, event: Event) -> None:
+        self._end = asyncio.create_task(self._write_end(event))
+        await asyncio.shield(self._end)
+
+    async def has_ended(self) -> bool:
+        """Whether the final event was given; returns when it is in the log. Raises what its writer raised."""
+        if self._end is not None:
+            await self._end
+        return self._end is not None
+
+    async def _write_end(self, event: Event) -> None:
         numbered = event | {"sequence_number": self.next_number}
         self.next_number += 1
         self._pending.append(numbered)
