@@ -100,6 +100,7 @@ class Ended:
 
 
 GOES_ON = [state("done")]
+ONE_CALL = state("tool", calls=["call_a"])
 TWO_CALLS = state("tools", calls=["call_a", "call_b"])
 BROKEN = "ProgramError ResponseFailed"
 CASES = [
@@ -126,6 +127,26 @@ CASES = [
         Outcome(
             ["Route", "RunTools", "ToolStep", "ModelStep", "Route", "Done"],
             {"ModelStep": [state("tools", calls=["call_a"])], "ToolStep": [item("call_a")]},
+            "ProgramEnded",
+        ),
+    ),
+    Case(
+        "a single tool call, which needs no Map",
+        state("model"),
+        {"ModelStep": [ONE_CALL, *GOES_ON], "ToolStep": [{}]},
+        Outcome(
+            ["Route", "ModelStep", "Route", "RunTool", "ModelStep", "Route", "Done"],
+            {"ModelStep": [state("model"), ONE_CALL], "ToolStep": [item("call_a")]},
+            "ProgramEnded",
+        ),
+    ),
+    Case(
+        "a single tool call whose step fails four times: it is left to the model step",
+        ONE_CALL,
+        {"ModelStep": GOES_ON, "ToolStep": [FAILS]},
+        Outcome(
+            ["Route", "RunTool", "ModelStep", "Route", "Done"],
+            {"ModelStep": [ONE_CALL], "ToolStep": [item("call_a")] * 4},
             "ProgramEnded",
         ),
     ),
