@@ -40,6 +40,11 @@ def lines_of(text: str) -> list[dict[str, Any]]:
     return [json.loads(line) for line in text.splitlines() if line.startswith("{")]
 
 
+def said(message: str, response_id: str, lines: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """The lines of one kind about one response; other tests use the same stack."""
+    return [line for line in lines if line["message"] == message and line.get("response_id") == response_id]
+
+
 def metrics_of(lines: list[dict[str, Any]]) -> set[str]:
     return {
         metric["Name"]
@@ -51,8 +56,8 @@ def metrics_of(lines: list[dict[str, Any]]) -> set[str]:
 
 
 @pytest.fixture(scope="module")
-def logged(stack: Stack) -> tuple[str, str]:
-    """The API's log and the steps' after a response with a shell and one that failed."""
+def logged(stack: Stack) -> tuple[str, str, str]:
+    """The id of a response with a shell, and the API's log and the steps' after it and one that failed."""
     client = stack.client()
     script_text = script(shell(f"echo {SECRET}"), say(f"It said {SECRET}"))
     ran = client.responses.create(model="demo", input=script_text, tools=[SHELL])  # type: ignore[list-item]
@@ -60,32 +65,32 @@ def logged(stack: Stack) -> tuple[str, str]:
     with pytest.raises(BadRequestError):
         client.responses.create(model="demo", input=script({"fail": {"status": 400}}, say("never said")))
     deadline = time.monotonic() + _STEP_LINES_SECONDS_MAX
-    while "tool_step" not in (steps := step_log(stack)) and time.monotonic() < deadline:
+    while not said("tool_step", ran.id, lines_of(steps := step_log(stack))) and time.monotonic() < deadline:
         time.sleep(0.1)
-    return (stack.state_dir / "api.log").read_text(), steps
+    return ran.id, (stack.state_dir / "api.log").read_text(), steps
 
 
-def test_the_dashboard_names_the_metrics_that_are_emitted(logged: tuple[str, str]) -> None:
+def test_the_dashboard_names_the_metrics_that_are_emitted(logged: tuple[str, str, str]) -> None:
     dashboards = (ROOT / "tests" / "infra" / "snapshots" / "everything-service.json").read_text()
     shown = set(re.findall(r'\[\\"moorage\\",\\"(\w+)\\"', dashboards))
-    emitted = metrics_of(lines_of("\n".join(logged)))
+    emitted = metrics_of(lines_of("\n".join(logged[1:])))
     assert shown == {metric.value for metric in Metric}
     assert emitted == shown - {Metric.EGRESS_DENIED}  # The proxy's own metric: tests/unit/aws.
 
 
-def test_requests_and_steps_have_a_line_each_that_joins_them_by_the_response(logged: tuple[str, str]) -> None:
-    lines = lines_of("\n".join(logged))
-    (call,) = [line for line in lines if line["message"] == "tool_step"]
-    steps = [line["step"] for line in lines if line["message"] == "model_step" and line["response_id"] == call["response_id"]]
-    (request,) = [line for line in lines if line["message"] == "request" and line.get("response_id") == call["response_id"]]
+def test_requests_and_steps_have_a_line_each_that_joins_them_by_the_response(logged: tuple[str, str, str]) -> None:
+    response_id, lines = logged[0], lines_of("\n".join(logged[1:]))
+    (call,) = said("tool_step", response_id, lines)
+    (request,) = said("request", response_id, lines)
+    steps = [line["step"] for line in said("model_step", response_id, lines)]
     assert sorted(steps) == [0, 1]
     assert (call["commands"], call["ended"], call["tenant_id"]) == (1, 1, "default")
     assert (request["method"], request["status"], request["tenant_id"]) == ("POST", 200, "default")
     assert request["request_id"].startswith("req_")
 
 
-def test_no_line_holds_content_or_a_key(stack: Stack, logged: tuple[str, str]) -> None:
-    text = "\n".join(logged)
+def test_no_line_holds_content_or_a_key(stack: Stack, logged: tuple[str, str, str]) -> None:
+    text = "\n".join(logged[1:])
     assert SECRET not in text
     assert "moorage-script" not in text
     assert stack.key not in text

@@ -1,6 +1,7 @@
 """Many processes use, lose, expire and delete containers at once; afterwards everything adds up."""
 
 import asyncio
+import math
 import random
 
 import pytest
@@ -38,10 +39,12 @@ class Dying(FakeProvisioner):
         return handle
 
 
-async def use(containers: Containers, provisioner: Dying, record: ContainerRecord, worker: int, dice: random.Random) -> None:
+async def use(
+    containers: Containers, provisioner: Dying, record: ContainerRecord, worker: int, dice: random.Random, *, files: float = 6
+) -> None:
     """One step worker: it wants a sandbox, writes into it, stores what it wrote, and sometimes the sandbox dies under it."""
     written = 0
-    while written < 6:
+    while written < files:
         try:
             live = await containers.ensure("ten", record.id)
         except SandboxStarting:
@@ -97,7 +100,7 @@ async def test_a_deletion_among_users_leaves_nothing(store: Store, clock: Clock,
 
     async def until_gone(worker: int) -> None:
         with pytest.raises(ApiError) as caught:
-            await use(containers, provisioner, record, worker, dice)
+            await use(containers, provisioner, record, worker, dice, files=math.inf)
         assert caught.value.status == 404
 
     async def delete() -> None:
