@@ -396,7 +396,7 @@ async def measure(state_dir: Path, candidates: Sequence[Peer]) -> list[Table]:
         tables.append(shown(rounds(running)))
         tables.append(shown(_tail_table(await tail_latencies(running))))
     with stack(state_dir / "d", None) as running:
-        tables.append(shown(computer(running)))
+        tables.append(shown(await asyncio.to_thread(computer, running)))  # It has loops of its own.
     tables.append(shown(counters(state_dir / "c")))
     return tables
 
