@@ -101,10 +101,21 @@ def order(events: list[Event]) -> list[str]:
             ],
         ),
         (
-            "a custom tool call",
+            "a custom tool call that came as a function's",
+            [base.CallStarted("grammar"), base.CallDelta('{"input": '), base.CallDelta('"ab"}')],
+            [
+                "0 output_item.added",
+                "0 custom_tool_call_input.delta",
+                "0 custom_tool_call_input.done",
+                "0 output_item.done",
+            ],
+        ),
+        (
+            "a custom tool call of an upstream that has them",
             [base.CallStarted("grammar", None, "custom"), base.CallDelta("a"), base.CallDelta("b")],
             [
                 "0 output_item.added",
+                "0 custom_tool_call_input.delta",
                 "0 custom_tool_call_input.delta",
                 "0 custom_tool_call_input.done",
                 "0 output_item.done",
@@ -180,6 +191,20 @@ def test_a_call_whose_arguments_never_came_whole_is_shown_to_nobody() -> None:
     events, assembler = played(base.TextDelta("let me see"), base.CallStarted("shell"), base.CallDelta('{"com'))
     assembler.abandon()
     assert (list(assembler.items), order(events)[-1]) == ([0], "0 output_item.done")
+
+
+def test_a_custom_call_is_taken_at_its_upstreams_word() -> None:
+    """The name was never lowered, and an input that looks like our wrapping is the input all the same."""
+    text = '{"input": "ls"}'
+    _, assembler = played(base.CallStarted("exec", "call_1", "custom"), base.CallDelta(text), DONE)
+    item = assembler.items[0]
+    assert (item["type"], item["name"], item["input"]) == ("custom_tool_call", "exec", text)
+
+
+def test_what_a_limit_cuts_off_is_incomplete() -> None:
+    events, assembler = played(base.TextDelta("one"), base.ItemDone(), base.TextDelta("two"), base.Finished("max_output_tokens"))
+    assert [item["status"] for item in assembler.items.values()] == ["completed", "incomplete"]
+    assert order(events)[-3:] == ["1 output_text.done", "1 content_part.done", "1 output_item.done"]
 
 
 def test_what_is_open_when_the_stream_breaks_is_incomplete() -> None:

@@ -97,3 +97,10 @@ def test_only_whole_items_count_for_what_comes_after() -> None:
         {"type": "function_call", "status": "in_progress"},
     ]
     assert output_items(items) == [items[2]]
+
+
+def test_a_message_that_a_limit_cut_off_counts_as_far_as_it_came() -> None:
+    said: Item = {"type": "message", "status": "incomplete", "content": [{"type": "output_text", "text": "so far"}]}
+    silent: Item = {"type": "message", "status": "incomplete", "content": []}
+    call: Item = {"type": "function_call", "status": "incomplete", "arguments": '{"a'}
+    assert [output_items([said, last], is_cut=True) for last in (said, silent, call)] == [[said], [], []]

@@ -172,6 +172,8 @@ def responses_stream(said: Answer) -> bytes:
                 added = item | {"status": "in_progress", "arguments": ""}
                 deltas = [{"type": "response.function_call_arguments.delta", "delta": p} for p in pieces]
                 deltas.append({"type": "response.function_call_arguments.done", "arguments": whole or "{}"})
+        if said.finish in ("max_output_tokens", "content_filter") and part is said.parts[-1] and "status" in done:
+            done["status"] = "incomplete"
         events.append({"type": "response.output_item.added", "output_index": index, "item": added})
         events += [delta | place for delta in deltas]
         events.append({"type": "response.output_item.done", "output_index": index, "item": done})

@@ -3,6 +3,7 @@
 from typing import get_args
 
 import pytest
+from moorage.model import base
 from moorage.model.catalog import ProviderKind
 
 from tests.unit.model.encodings import (
@@ -19,6 +20,9 @@ from tests.unit.model.encodings import (
     Thought,
     answer,
     expected,
+    hello,
+    provider,
+    replies,
     understood,
 )
 
@@ -46,6 +50,16 @@ async def test_every_provider_understands(kind: Kind, said: Answer) -> None:
 async def test_every_provider_says_why_an_answer_was_cut(kind: Kind, finish: str) -> None:
     said = answer(Said(("It goes on and",)), finish=finish)
     assert await understood(kind, said) == expected(said, kind)
+
+
+@pytest.mark.parametrize("kind", [RESPONSES, CHAT, ANTHROPIC, CONVERSE], ids=lambda kind: kind.name)
+@pytest.mark.parametrize("finish", ["max_output_tokens", "content_filter"])
+@pytest.mark.parametrize("last", [Said(("and",)), Called("look", ('{"at":',), "call_2")], ids=["a text", "a call"])
+async def test_every_provider_says_what_was_cut(kind: Kind, finish: str, last: Said | Called) -> None:
+    said = answer(Called("look", ('{"at":1}',)), last, finish=finish)
+    served = provider(kind, lambda _: replies(kind, kind.encode(said)))
+    ends = [delta.is_cut async for delta in served.stream(hello()) if isinstance(delta, base.ItemDone)]
+    assert ends == [False, True]
 
 
 async def test_the_table_covers_every_kind_of_provider() -> None:

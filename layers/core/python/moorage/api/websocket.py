@@ -220,7 +220,8 @@ class Connection:
         if response["status"] == "failed":
             self._recent.fail(frame.parent, frame.stream_id)
         elif not prepared.stored.is_stored:
-            items = [*prepared.chain, *prepared.stored.input_items, *context.output_items(response["output"])]
+            output = context.output_items(response["output"], is_cut=response["status"] == "incomplete")
+            items = [*prepared.chain, *prepared.stored.input_items, *output]
             own_bytes = len(frame.body) + len(orjson.dumps(response["output"]))
             self._recent.remember(response["id"], _Kept(context.answer_orphans(items), frame.stream_id, own_bytes))
 

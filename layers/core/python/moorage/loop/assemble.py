@@ -30,6 +30,8 @@ class _Open:
     original: Original | None = None
     arguments: str = ""
     """What a lowered call has said so far."""
+    is_plain: bool = False
+    """The upstream has custom tools itself: what it says is the input, not JSON around it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,14 +104,14 @@ class Assembler:
                 self._start_call(delta)
             case base.CallDelta(text):
                 self._call(text)
-            case base.ItemDone(encrypted_content):
-                self.close(encrypted_content=encrypted_content)
+            case base.ItemDone(encrypted_content, is_cut):
+                self.close(status="incomplete" if is_cut else "completed", encrypted_content=encrypted_content)
             case base.ItemPassed(item):
                 self._pass(item)
             case base.UsageReported():
                 self.usage = delta
             case base.Finished():
-                self.close()
+                self.close(status="incomplete" if delta.is_cut else "completed")
                 self.finished = delta
 
     def release(self) -> None:
@@ -230,7 +232,9 @@ class Assembler:
     # --- calls ---
 
     def _start_call(self, call: base.CallStarted) -> None:
-        original = self.restore(call.name) if call.namespace is None else Original(call.kind, call.name, call.namespace)
+        is_plain = call.kind == "custom"
+        is_own_name = is_plain or call.namespace is not None
+        original = Original(call.kind, call.name, call.namespace) if is_own_name else self.restore(call.name)
         call_id = (call.call_id or ids.new_call_id())[: limits.CALL_ID_CHARS_MAX]
         match original.type:
             case "function":
@@ -242,7 +246,7 @@ class Assembler:
                     "name": original.name,
                     "arguments": "",
                 }
-            case "custom" if not self.holds(original):
+            case "custom" if is_plain or not self.holds(original):
                 item = Held(call_id, original, "").item(self._id("ctc"))
             case _:
                 # The item's fields come from the arguments, which must be whole first: it is added when the call closes.
@@ -251,7 +255,7 @@ class Assembler:
                 return
         if original.namespace is not None:
             item["namespace"] = original.namespace
-        self._add(item, original=original)
+        self._add(item, original=original).is_plain = is_plain
 
     def _call(self, text: str) -> None:
         open_ = self._open
@@ -261,9 +265,12 @@ class Assembler:
             case "function_call":
                 open_.item["arguments"] += text
                 self._send("function_call_arguments.delta", open_, delta=text)
+            case "custom_tool_call" if open_.is_plain:
+                open_.item["input"] += text
+                self._send("custom_tool_call_input.delta", open_, delta=text)
             case _:
                 pass
-        # A custom tool's input may be wrapped in JSON by the lowering; it is sent when it can be unwrapped, at the end.
+        # An input that the lowering wrapped in JSON is sent when it can be unwrapped, at the end.
 
     def _end_call(self, open_: _Open) -> None:
         item = open_.item
@@ -271,10 +278,11 @@ class Assembler:
             case "function_call":
                 self._send("function_call_arguments.done", open_, name=item["name"], arguments=item["arguments"])
             case "custom_tool_call":
-                assert open_.original is not None
-                item["input"] = open_.original.custom_input(open_.arguments)
-                if item["input"]:
-                    self._send("custom_tool_call_input.delta", open_, delta=item["input"])
+                if not open_.is_plain:
+                    assert open_.original is not None
+                    item["input"] = open_.original.custom_input(open_.arguments)
+                    if item["input"]:
+                        self._send("custom_tool_call_input.delta", open_, delta=item["input"])
                 self._send("custom_tool_call_input.done", open_, input=item["input"])
 
     def _restore_call(self, open_: _Open, *, status: str) -> None:

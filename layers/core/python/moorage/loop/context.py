@@ -27,9 +27,18 @@ _OPEN: Final = ("incomplete", "in_progress", "interpreting")
 _CALL_OF: Final = {output: call for call, output in OUTPUT_OF.items()}
 
 
-def output_items(output: Iterable[Item]) -> list[Item]:
-    """The items of a response that count for what comes after it: whole ones."""
-    return [item for item in output if item.get("status") not in _OPEN]
+def output_items(output: Iterable[Item], *, is_cut: bool = False) -> list[Item]:
+    """The items of a response that count for what comes after it: whole ones.
+
+    If the response ended at a limit (``is_cut``), so does what its last message says so far: a user may ask to go on.
+    """
+    items = list(output)
+    return [
+        item
+        for position, item in enumerate(items, 1)
+        if item.get("status") not in _OPEN
+        or (is_cut and position == len(items) and item["type"] == "message" and item["content"])
+    ]
 
 
 def own_items(done: Mapping[int, Item]) -> list[Item]:

@@ -58,7 +58,7 @@ def after_model(
     unsettled = {index: item for index, item in items.items() if item.get("call_id") not in settled}
     hosted = [index for index in sorted(unsettled) if is_hosted(unsettled[index])]
     for_client = any(is_for_client(item) for item in unsettled.values())
-    if finished is not None and finished.reason in ("max_output_tokens", "content_filter"):
+    if finished is not None and finished.is_cut:
         return Decision(Next.DONE, refused=tuple(hosted), status="incomplete", incomplete_reason=finished.reason)
     if hosted:
         budget = limits.CALLS_PER_ROUND_MAX

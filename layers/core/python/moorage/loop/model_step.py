@@ -500,7 +500,7 @@ class _Turn:
         model can be asked again before that has been done.
         """
         finished = assembler.finished
-        is_whole = finished is not None and finished.reason not in ("max_output_tokens", "content_filter")
+        is_whole = finished is not None and not finished.is_cut
         others = any(decide.is_hosted(item) or decide.is_for_client(item) for item in assembler.items.values())
         if not assembler.held or not is_whole or others:
             return []
@@ -644,7 +644,7 @@ def chain_items(snapshots: list[Any]) -> list[Item]:
     for snapshot in snapshots:
         items += snapshot.stored.input_items
         if snapshot.is_final:
-            items += context.output_items(snapshot.final_object["output"])
+            items += context.output_items(snapshot.final_object["output"], is_cut=snapshot.final_object["status"] == "incomplete")
     return context.answer_orphans(items)
 
 
@@ -697,7 +697,7 @@ async def conclude(
         await runtime.conversations.append(
             stored.tenant_id,
             stored.conversation_id,
-            [*stored.input_items, *context.own_items(items)],
+            [*stored.input_items, *context.output_items(response["output"], is_cut=outcome.status == "incomplete")],
             source=stored.response_id,
         )
     events = finish.final_events(response)

@@ -267,22 +267,23 @@ class MessagesDecoder:
         return []
 
     def _stop(self) -> list[Delta]:
-        """The end of a block; a text stays open in case another follows it."""
-        return [] if self._open == "text" else self._close()
+        """The end of a block. Text and calls stay open: more text may follow, and only the message's end says whether it was cut."""
+        return [] if self._open in ("text", "tool_use") else self._close()
 
-    def _close(self) -> list[Delta]:
+    def _close(self, *, is_cut: bool = False) -> list[Delta]:
         open_, self._open = self._open, None
         match open_:
             case None | "other":
                 return []
             case "thinking":
                 return [base.ItemDone(reasoning.pack(THINKING, self._thought))]
-            case "tool_use" if not self._has_arguments:
+            case "tool_use" if not self._has_arguments and not is_cut:
                 return [base.CallDelta("{}"), base.ItemDone()]
-        return [base.ItemDone()]
+        return [base.ItemDone(is_cut=is_cut)]
 
     def _finish(self) -> list[Delta]:
-        deltas = self._close()
+        finished = base.Finished(finish_reason(self._reason, has_calls=self._calls > 0))
+        deltas = self._close(is_cut=finished.is_cut)
         self.is_finished = True
         usage = self._usage
         cached, written = usage.get("cache_read_input_tokens", 0), usage.get("cache_creation_input_tokens", 0)
@@ -292,10 +293,10 @@ class MessagesDecoder:
             cached_tokens=cached,
             cache_write_tokens=written,
         )
-        return [*deltas, reported, base.Finished(finish_reason(self._reason, has_calls=self._calls > 0))]
+        return [*deltas, reported, finished]
 
 
-def finish_reason(reason: str | None, *, has_calls: bool) -> Literal["stop", "tool_calls", "max_output_tokens", "content_filter"]:
+def finish_reason(reason: str | None, *, has_calls: bool) -> base.FinishReason:
     """Both Anthropic's and Converse's words for an end."""
     match reason:
         case "max_tokens" | "model_context_window_exceeded":

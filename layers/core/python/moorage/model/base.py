@@ -44,6 +44,9 @@ class ModelRequest:
     ``safety_identifier``, ``prompt_cache_options``, ``user``, ``metadata`` never)."""
 
 
+FinishReason = Literal["stop", "tool_calls", "max_output_tokens", "content_filter"]
+
+
 @dataclass(frozen=True, slots=True)
 class MessageStarted:
     phase: Literal["commentary", "final_answer"] | None = None
@@ -109,6 +112,8 @@ class ItemDone:
     """Closes the open item. ``encrypted_content`` belongs to a reasoning item (opaque, must round-trip)."""
 
     encrypted_content: str | None = None
+    is_cut: bool = False
+    """The answer's limit was reached in the middle of it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,7 +141,12 @@ class UsageReported:
 class Finished:
     """The upstream ended in good order. Without it the stream counts as broken."""
 
-    reason: Literal["stop", "tool_calls", "max_output_tokens", "content_filter"]
+    reason: FinishReason
+
+    @property
+    def is_cut(self) -> bool:
+        """The answer ended before the model was done with it."""
+        return self.reason in ("max_output_tokens", "content_filter")
 
 
 Delta = (

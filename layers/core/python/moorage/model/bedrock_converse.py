@@ -207,7 +207,7 @@ class ConverseDecoder:
                 deltas += self._delta({"reasoningContent": {"signature": thought.get("signature", "")}})
             else:
                 deltas += self._delta(block)
-            deltas += self._close()
+            deltas += self._stop()
         self._reason = body.get("stopReason")
         return deltas + self._finish(body.get("usage") or {})
 
@@ -222,10 +222,10 @@ class ConverseDecoder:
             case "contentBlockDelta":
                 return self._delta(value["delta"])
             case "contentBlockStop":
-                return self._close()
+                return self._stop()
             case "messageStop":
                 self._reason = value["stopReason"]
-                return self._close()
+                return self._close(is_cut=self._finished.is_cut)
             case "metadata":
                 return self._finish(value.get("usage") or {})
         return []
@@ -263,7 +263,15 @@ class ConverseDecoder:
         self._thought["thinking"] += text
         return [*opened, *([base.SummaryDelta(text)] if text else [])]
 
-    def _close(self) -> list[Delta]:
+    @property
+    def _finished(self) -> base.Finished:
+        return base.Finished(finish_reason(self._reason, has_calls=self._calls > 0))
+
+    def _stop(self) -> list[Delta]:
+        """The end of a block. Text and calls stay open: only the message's end says whether they were cut."""
+        return self._close() if self._open == "thinking" else []
+
+    def _close(self, *, is_cut: bool = False) -> list[Delta]:
         open_, self._open = self._open, None
         match open_:
             case None:
@@ -273,12 +281,12 @@ class ConverseDecoder:
                 if self._redacted:
                     thought = {"type": "redacted_thinking", "data": base64.b64encode(self._redacted).decode()}
                 return [base.ItemDone(reasoning.pack(THINKING, thought))]
-            case "tool" if not self._has_arguments:
+            case "tool" if not self._has_arguments and not is_cut:
                 return [base.CallDelta("{}"), base.ItemDone()]
-        return [base.ItemDone()]
+        return [base.ItemDone(is_cut=is_cut)]
 
     def _finish(self, usage: dict[str, Any]) -> list[Delta]:
-        deltas = self._close()
+        deltas = self._close(is_cut=self._finished.is_cut)
         self.is_finished = True
         cached, written = usage.get("cacheReadInputTokens") or 0, usage.get("cacheWriteInputTokens") or 0
         reported = base.UsageReported(
@@ -287,7 +295,7 @@ class ConverseDecoder:
             cached_tokens=cached,
             cache_write_tokens=written,
         )
-        return [*deltas, reported, base.Finished(finish_reason(self._reason, has_calls=self._calls > 0))]
+        return [*deltas, reported, self._finished]
 
 
 def _failure(kind: str, value: dict[str, Any], headers: dict[str, Any]) -> UpstreamError:

@@ -354,13 +354,14 @@ class ChatDecoder:
         return [delta for index in self._arguments if self._is_complete(index) for delta in self._sequence.close(("call", index))]
 
     def _finish(self) -> list[Delta]:
-        deltas = self._sorted(self._tags.end()) + self._sequence.close_all()
+        finished = base.Finished(self._finish_reason())
+        deltas = self._sorted(self._tags.end()) + self._close_complete() + self._sequence.close_all(is_cut=finished.is_cut)
         self.is_finished = True
         output_tokens = (self._output_chars + 3) // 4
         usage = self._usage or base.UsageReported(self.prompt_tokens, output_tokens)
-        return [*deltas, replace(usage, service_tier=self._service_tier), base.Finished(self._finish_reason())]
+        return [*deltas, replace(usage, service_tier=self._service_tier), finished]
 
-    def _finish_reason(self) -> Literal["stop", "tool_calls", "max_output_tokens", "content_filter"]:
+    def _finish_reason(self) -> base.FinishReason:
         match self._reason:
             case "length" | "max_tokens":
                 return "max_output_tokens"

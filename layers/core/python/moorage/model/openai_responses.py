@@ -294,7 +294,8 @@ class ResponsesDecoder:
         for rest in self._rest(self._items[index], item):
             deltas += self._sequence.add(index, rest)
         self._passed.add(index)
-        return deltas + self._sequence.close(index, encrypted_content=item.get("encrypted_content"))
+        is_cut = item.get("status") == "incomplete"
+        return deltas + self._sequence.close(index, encrypted_content=item.get("encrypted_content"), is_cut=is_cut)
 
     def _rest(self, seen: _Item, item: Item) -> list[Delta]:
         match item["type"]:
@@ -322,12 +323,13 @@ class ResponsesDecoder:
         if not self._items and not self._passed:
             for index, item in enumerate(response.get("output") or []):
                 deltas += self._done(index, item)
-        deltas += self._sequence.close_all()
+        finished = base.Finished(self._reason(status, response))
+        deltas += self._sequence.close_all(is_cut=finished.is_cut)
         usage = _usage(response.get("usage"), response.get("service_tier"))
         self.is_finished = True
-        return [*deltas, *([usage] if usage else []), base.Finished(self._reason(status, response))]
+        return [*deltas, *([usage] if usage else []), finished]
 
-    def _reason(self, status: str, response: dict[str, Any]) -> Any:
+    def _reason(self, status: str, response: dict[str, Any]) -> base.FinishReason:
         if status == "incomplete":
             detail = (response.get("incomplete_details") or {}).get("reason")
             return "content_filter" if detail == "content_filter" else "max_output_tokens"

@@ -33,11 +33,11 @@ class Sequence:
         slot.waiting.extend(deltas)
         return []
 
-    def close(self, key: Hashable, *, encrypted_content: str | None = None) -> list[Delta]:
+    def close(self, key: Hashable, *, encrypted_content: str | None = None, is_cut: bool = False) -> list[Delta]:
         """Nothing more comes for ``key``; unknown keys are closed already."""
         if key not in self._slots:
             return []
-        self._slots[key].end = [ItemDone(encrypted_content)]
+        self._slots[key].end = [ItemDone(encrypted_content, is_cut)]
         return self._drain()
 
     def pass_on(self, key: Hashable, passed: ItemPassed) -> list[Delta]:
@@ -45,9 +45,9 @@ class Sequence:
         self._slots[key] = _Slot([passed], [])
         return self._drain()
 
-    def close_all(self) -> list[Delta]:
+    def close_all(self, *, is_cut: bool = False) -> list[Delta]:
         """Nothing more comes for any item."""
-        return [delta for key in list(self._slots) for delta in self.close(key)]
+        return [delta for key in list(self._slots) for delta in self.close(key, is_cut=is_cut)]
 
     def _drain(self) -> list[Delta]:
         out: list[Delta] = []
