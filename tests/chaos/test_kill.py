@@ -130,7 +130,7 @@ def test_a_foreground_client_that_goes_away_cancels_its_response(stack: Stack) -
         with http.stream("POST", "/responses", json=body) as answer:
             response_id = next(iter(raw_events(_first_lines(answer))))["response"]["id"]
         deadline = time.monotonic() + 20
-        # The record is written as soon as the model speaks; until then the id is unknown.
+        # The record is written within a moment; until then the id is unknown.
         while (status := http.get(f"/responses/{response_id}").json().get("status")) in (None, "in_progress"):
             assert time.monotonic() < deadline, f"still {status}"
             time.sleep(0.05)

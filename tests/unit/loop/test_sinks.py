@@ -1,4 +1,5 @@
 import asyncio
+from collections.abc import Callable
 
 import pytest
 from moorage import limits
@@ -16,6 +17,17 @@ def text(words: str) -> Event:
 def new_log() -> tuple[MemoryTable, EventLog]:
     table = MemoryTable()
     return table, EventLog(table, MemoryBlobs(), "t", "resp_1", expires_at=1, now_ms=lambda: 0)
+
+
+def new_sink(log: EventLog, table: MemoryTable, heard: Callable[[Event], None]) -> InlineSink:
+    """Its record is a stand-in; beside it the first batch is written as ``Responses.create`` does."""
+
+    async def create(first: Batch | None) -> None:
+        await table.write_many([{"PK": "x", "SK": "META"}, *([await log.record(first)] if first is not None else [])])
+
+    sink = InlineSink(heard)
+    sink.keep(log, create)
+    return sink
 
 
 async def until_written(table: MemoryTable) -> None:
@@ -59,21 +71,21 @@ async def test_leaving_a_sink_that_has_just_been_woken_does_not_hang() -> None:
 async def test_an_inline_step_tells_its_client_at_once_and_writes_when_asked() -> None:
     table, log = new_log()
     heard: list[Event] = []
-    sink = InlineSink(log, heard.append)
+    sink = new_sink(log, table, heard.append)
     for words in "ab":
         sink.emit(text(words))
     assert (heard, table.writes) == ([text("a") | {"sequence_number": 0}, text("b") | {"sequence_number": 1}], 0)
     await sink.flush()
-    assert (await log.read_all(), table.writes) == (heard, 1)
+    assert (await log.read_all(), table.writes) == (heard, 2)
 
 
 async def test_the_client_hears_of_the_end_only_when_it_is_in_the_log() -> None:
     table, log = new_log()
     written_when_heard: list[int] = []
-    sink = InlineSink(log, lambda event: written_when_heard.append(table.writes))
+    sink = new_sink(log, table, lambda event: written_when_heard.append(table.writes))
     sink.emit(text("a"))
     await sink.end({"type": "response.completed", "response": {}})
-    assert written_when_heard == [0, 1]
+    assert written_when_heard == [0, 2]
 
 
 async def test_the_client_hears_of_the_end_only_when_the_record_is_written_too() -> None:
@@ -81,31 +93,46 @@ async def test_the_client_hears_of_the_end_only_when_the_record_is_written_too()
     gate = asyncio.Event()
     heard: list[Event] = []
 
-    async def record() -> None:
+    async def create(first: Batch | None) -> None:
+        assert first is None
         await gate.wait()
         await table.put({"PK": "x", "SK": "META"})
 
-    sink = InlineSink(log, heard.append, asyncio.create_task(record()))
+    sink = InlineSink(heard.append)
+    sink.keep(log, create)
+    recording = asyncio.create_task(sink.record())
+    await asyncio.sleep(0)
+    assert sink.has_record
     ending = asyncio.create_task(sink.end({"type": "response.completed", "response": {}}))
-    while not table.writes:
-        await asyncio.sleep(0)
-    assert heard == []
+    await asyncio.sleep(0)
+    assert (heard, table.records) == ([], {})
     gate.set()
-    await ending
-    assert (len(heard), sorted(key[1] for key in table.records)) == (1, ["EV#000000000000", "META"])
+    await asyncio.gather(recording, ending)
+    assert (len(heard), [key[1] for key in table.records]) == (1, ["META", "EV#000000000000"])
+
+
+async def test_a_record_is_written_though_whoever_asked_for_it_is_cancelled() -> None:
+    table, log = new_log()
+    sink = new_sink(log, table, lambda event: None)
+    recording = asyncio.create_task(sink.record())
+    await asyncio.sleep(0)
+    recording.cancel()
+    await sink.record()
+    assert [key[1] for key in table.records] == ["META"]
 
 
 async def test_a_response_that_is_not_stored_leaves_nothing() -> None:
     heard: list[Event] = []
-    sink = InlineSink(None, heard.append)
+    sink = InlineSink(heard.append)
     sink.emit(text("a"))
     await sink.end({"type": "response.completed", "response": {}})
     assert [event["sequence_number"] for event in heard] == [0, 1]
 
 
 async def test_an_inline_step_that_was_declared_dead_stops() -> None:
-    _, log = new_log()
-    sink = InlineSink(log, lambda event: None)
+    table, log = new_log()
+    sink = new_sink(log, table, lambda event: None)
+    await sink.record()
     await log.append(Batch(0, (text("verdict") | {"sequence_number": 0},), Writer(1_000_000_000, 1)))
     sink.emit(text("late"))
     with pytest.raises(Superseded):

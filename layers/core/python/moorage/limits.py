@@ -97,8 +97,8 @@ INLINE_BATCH_SECONDS_MAX: Final = 5.0
 ITEM_INLINE_BYTES_MAX: Final = 300 * KIB
 """A record's body up to here stays in DynamoDB (whose limit is 400 KB an item); larger ones go to S3 with a pointer."""
 
-INLINE_RECORD_SECONDS: Final = 0.02
-"""A foreground response's record is written when its first output comes, or after this time."""
+INLINE_RECORD_SECONDS: Final = 0.05
+"""A foreground response's record is written after this time; one that has ended by then is written with its events, by one request."""
 
 INLINE_STALE_SECONDS: Final = 60
 """A foreground response whose API process has given no sign of life for this long has lost it."""
@@ -270,6 +270,18 @@ CONTAINER_RETRY_SECONDS: Final = 60
 
 ORPHAN_SECONDS_MIN: Final = 300
 """A sandbox is stopped when nobody has owned it for this long: longer than a start and every step of a deletion take."""
+
+WARM_SANDBOX_SECONDS_MAX: Final = 12 * 3600
+"""A sandbox that has waited in the warm pool for so long is replaced: a newer one has a newer image and newer patches."""
+
+WARM_START_SECONDS_MAX: Final = 600
+"""A sandbox of the pool that does not answer by then is given up; Fargate takes 20 to 60 seconds."""
+
+WARM_ANSWER_SECONDS: Final = 2.0
+"""A sandbox of the pool answers in milliseconds. From outside the sandboxes' network it never does, and the next step asks again."""
+
+WARM_SANDBOXES_MAX: Final = 100
+"""Of one memory tier."""
 
 CONTAINER_ERASE_AGAIN_SECONDS: Final = 1_000
 """After a deletion a step may go on writing until it meets the end of its process (Lambda: 900 s); then everything is erased again."""

@@ -10,6 +10,7 @@ import time
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Any, Final
 
 from moorage import ids, limits
@@ -270,10 +271,9 @@ def start_sandbox(runtime: Runtime, stored: StoredResponse) -> asyncio.Task[None
 async def start_background(runtime: Runtime, prepared: Prepared) -> dict[str, Any]:
     """Store the response, open its log, start its execution. Returns the queued response object."""
     stored = prepared.stored
-    await runtime.responses.create(stored)
     events = finish.opening_events(stored)
     numbered = tuple(event | {"sequence_number": i} for i, event in enumerate(events))
-    await runtime.responses.log_of(stored).append(Batch(0, numbered, Writer(-1, 1)))
+    await runtime.responses.create(stored, Batch(0, numbered, Writer(-1, 1)))
     await runtime.executions.start(
         stored.response_id, LoopState(stored.response_id, stored.tenant_id).to_json()
     )
@@ -288,8 +288,7 @@ async def warm_up(runtime: Runtime, prepared: Prepared) -> list[Event]:
     unnumbered = [*finish.opening_events(stored), *finish.final_events(response)]
     events = [event | {"sequence_number": i} for i, event in enumerate(unnumbered)]
     if stored.is_stored:
-        await runtime.responses.create(stored)
-        await runtime.responses.log_of(stored).append(Batch(0, tuple(events), Writer(0, 1)))
+        await runtime.responses.create(stored, Batch(0, tuple(events), Writer(0, 1)))
     return events
 
 
@@ -304,20 +303,21 @@ class Inline:
     is_handed_over: bool = False
     _asking: asyncio.Task[tuple[Outcome, dict[int, Item]]] | None = None
     _is_time_over: bool = False
-    _meta: asyncio.Task[None] | None = None
-    _has_output: asyncio.Event = field(default_factory=asyncio.Event)
+    _sink: InlineSink = field(init=False)
     _began: float = field(default_factory=time.perf_counter)
     _first_output_ms: int | None = None
 
+    def __post_init__(self) -> None:
+        stored, responses = self.prepared.stored, self.runtime.responses
+        self._sink = InlineSink(self._hear)
+        if stored.is_stored:
+            self._sink.keep(responses.log_of(stored), partial(responses.create, stored))
+
     async def run(self) -> None:
         """Returns when the response has ended or the state machine has taken over (``is_handed_over``)."""
-        stored = self.prepared.stored
-        log = self.runtime.responses.log_of(stored)
-        if stored.is_stored:
-            self._meta = asyncio.create_task(self._record())
-        sink = InlineSink(log if stored.is_stored else None, self._hear, self._meta)
+        stored, sink = self.prepared.stored, self._sink
         sandbox = start_sandbox(self.runtime, stored)
-        pulse = asyncio.create_task(self._pulse(sink))
+        pulse = asyncio.create_task(self._pulse())
         try:
             for event in finish.opening_events(stored):
                 sink.emit(event)
@@ -327,15 +327,15 @@ class Inline:
             except asyncio.CancelledError:
                 if not self._is_time_over or _cancelling():
                     raise
-                await self._break_off(sink)
+                await self._break_off()
                 return
             tell_step(stored, Position(0), outcome, attempt=1, began=self._began, first_output_ms=self._first_output_ms)
             if outcome.next is not Next.DONE:
-                await self._hand_over(sink, outcome, items)
+                await self._hand_over(outcome, items)
         except Superseded:
             raise
         except Exception as error:  # The rim of a response: whatever went wrong, its log gets an end.
-            await self._fail(sink, error)
+            await self._fail(error)
         finally:
             pulse.cancel()
             if sandbox is not None:
@@ -350,29 +350,21 @@ class Inline:
         if self._asking is not None:
             self._asking.cancel()
 
-    async def _break_off(self, sink: InlineSink) -> None:
-        if await sink.has_ended():
+    async def _break_off(self) -> None:
+        if await self._sink.has_ended():
             return
         if not self.prepared.stored.is_stored:
             raise time_over(self.runtime.settings.stream_seconds_max or 0)
-        await self._hand_over(sink)
+        await self._hand_over()
 
     def _hear(self, event: Event) -> None:
         if event["type"] == "response.output_item.added" and self._first_output_ms is None:
             self._first_output_ms = round((time.perf_counter() - self._began) * 1000)
-            self._has_output.set()
         self.listener(event)
 
-    async def _record(self) -> None:
-        """Write the record as soon as the model speaks or hesitates: before that, the request to it has the processor to itself."""
-        with suppress(TimeoutError):
-            async with asyncio.timeout(limits.INLINE_RECORD_SECONDS):
-                await self._has_output.wait()
-        await self.runtime.responses.create(self.prepared.stored)
-
-    async def _fail(self, sink: InlineSink, error: Exception) -> None:
+    async def _fail(self, error: Exception) -> None:
         """End the response as ``failed``. What is stored is ended in the log, where the client goes on reading; what is not, here."""
-        stored = self.prepared.stored
+        stored, sink = self.prepared.stored, self._sink
         reason = finish.error_of(error)
         if reason["code"] == "server_error":
             _log.error("a response failed: %s", type(error).__name__, extra={"response_id": stored.response_id})
@@ -390,17 +382,15 @@ class Inline:
             sink.emit(event)
         await sink.end(events[-1])
 
-    async def _hand_over(self, sink: InlineSink, outcome: Outcome | None = None, items: dict[int, Item] | None = None) -> None:
+    async def _hand_over(self, outcome: Outcome | None = None, items: dict[int, Item] | None = None) -> None:
         """The record first, the log next, the execution last: whatever is missing, the reaper can go on from there. Without an outcome
         the first step is taken up by another attempt, which finds in the log how far this one came."""
-        runtime, stored = self.runtime, self.prepared.stored
-        if not stored.is_stored:
-            await runtime.responses.create(replace(stored, is_looping=True))
-            sink.log = runtime.responses.log_of(stored)
-        else:
-            assert self._meta is not None
-            await self._meta
+        runtime, stored, sink = self.runtime, self.prepared.stored, self._sink
+        if sink.has_record:
+            await sink.record()
             await runtime.responses.hand_over(stored)
+        else:
+            sink.keep(runtime.responses.log_of(stored), partial(runtime.responses.create, replace(stored, is_looping=True)))
         await sink.flush()
         state = LoopState(stored.response_id, stored.tenant_id)
         if outcome is not None:
@@ -411,11 +401,15 @@ class Inline:
         await runtime.executions.start(stored.response_id, state.to_json())
         self.is_handed_over = True
 
-    async def _pulse(self, sink: InlineSink) -> None:
+    async def _pulse(self) -> None:
         """Write behind what has come, and show that this process lives."""
-        stored = self.prepared.stored
+        stored, sink = self.prepared.stored, self._sink
+        if not stored.is_stored:
+            return
+        await asyncio.sleep(limits.INLINE_RECORD_SECONDS)
+        await sink.record()
         seconds = 0.0
-        while stored.is_stored:
+        while True:
             await asyncio.sleep(limits.INLINE_BATCH_SECONDS_MAX)
             seconds += limits.INLINE_BATCH_SECONDS_MAX
             await sink.flush()
@@ -425,6 +419,6 @@ class Inline:
 
     async def abandon(self) -> None:
         """The client went away before the response had ended or been handed over: it is cancelled."""
-        if self.prepared.stored.is_stored and self._meta is not None:
-            await self._meta
+        if self.prepared.stored.is_stored:
+            await self._sink.record()
             await finish.end_from_outside(self.runtime, self.prepared.stored, status="cancelled")

@@ -5,7 +5,7 @@ response's first step inside the API process: the client comes first, and the lo
 """
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from types import TracebackType
 from typing import Any, Final, Protocol, Self
@@ -93,22 +93,37 @@ class LogSink:
 class InlineSink:
     """Numbers events at once, hands them to the client, and keeps them for the log.
 
-    ``ready`` writes the response's record, beside the first batch. ``log`` is None for a response that is not stored: then nothing is
-    ever written, unless a hand-over gives it a log after all. Nobody else writes before the hand-over, so a taken slot means that the
-    reaper has declared this process dead.
+    Nothing is ever written of a response that is not stored, unless a hand-over makes it known (:meth:`keep`). Nobody else writes
+    before the hand-over, so a taken slot means that the reaper has declared this process dead.
     """
 
-    def __init__(
-        self, log: EventLog | None, listener: Callable[[Event], None], ready: asyncio.Task[None] | None = None
-    ) -> None:
-        self.log = log
-        self._ready = ready
+    def __init__(self, listener: Callable[[Event], None]) -> None:
         self.next_number = 0
         self._listener = listener
         self._pending: list[Event] = []
         self._writer = Writer(step=0, attempt=1)
         self._lock = asyncio.Lock()
+        self._log: EventLog | None = None
+        self._create: Callable[[Batch | None], Awaitable[None]] | None = None
+        self._recording: asyncio.Future[None] | None = None
         self._end: asyncio.Task[None] | None = None
+
+    def keep(self, log: EventLog, create: Callable[[Batch | None], Awaitable[None]]) -> None:
+        """Write from now on, everything so far included. ``create`` writes the response's record, with its first batch if it is given
+        one; it is called once."""
+        self._log, self._create = log, create
+
+    @property
+    def has_record(self) -> bool:
+        """Whether the record is there, or on its way."""
+        return self._recording is not None
+
+    async def record(self, first: Batch | None = None) -> None:
+        """Return when the response's record is there. Raises what its writer raised."""
+        if self._recording is None:
+            assert self._create is not None, "no record for what is not stored"
+            self._recording = asyncio.ensure_future(self._create(first))
+        await asyncio.shield(self._recording)
 
     def emit(self, event: Event) -> None:
         numbered = event | {"sequence_number": self.next_number}
@@ -123,14 +138,15 @@ class InlineSink:
 
     async def flush(self) -> None:
         async with self._lock:  # One after the other, and nothing is forgotten before it is written: the log has no gap.
-            if self.log is None or not self._pending:
+            if self._log is None or not self._pending:
                 return
             batch = Batch(self._pending[0]["sequence_number"], tuple(self._pending), self._writer)
             try:
-                if self._ready is None or self._ready.done():
-                    await self.log.append(batch)
-                else:  # A log without its record is found by nobody, so the two need not wait for each other.
-                    await asyncio.gather(asyncio.shield(self._ready), self.log.append(batch))
+                if self._recording is None:
+                    await self.record(batch)
+                else:
+                    await asyncio.shield(self._recording)
+                    await self._log.append(batch)
             except ConditionFailed as error:
                 raise Superseded("the log of a foreground response has another writer") from error
             del self._pending[: len(batch.events)]

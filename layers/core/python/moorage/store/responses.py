@@ -104,8 +104,9 @@ class Responses:
         seconds = self._retention_seconds if is_stored else limits.RESPONSE_SECONDS_MAX + UNSTORED_SECONDS
         return self._now_ms() // 1000 + seconds
 
-    async def create(self, stored: StoredResponse) -> None:
-        """Write ``META``."""
+    async def create(self, stored: StoredResponse, first: Batch | None = None) -> None:
+        """Write ``META``, and by the same request the first batch of the log if there is one: nobody else knows of the response yet,
+        so nothing needs to be compared."""
         body = orjson.dumps({"request": stored.request, "echo": stored.echo, "input": stored.input_items})
         record: Record = {
             "PK": keys.response(stored.tenant_id, stored.response_id),
@@ -130,7 +131,10 @@ class Responses:
             await self._blobs.put_bytes(record["blob"], packed)
         else:
             record["body"] = packed
-        await self._table.put(record, if_absent=True)
+        if first is None:
+            await self._table.put(record, if_absent=True)
+        else:
+            await self._table.write_many([record, await self.log_of(stored).record(first)])
 
     def _inflight(self, stored: StoredResponse) -> Record:
         return {
