@@ -8,9 +8,9 @@ from moorage.api.bodies import read_body
 from moorage.api.foreground import failure
 from moorage.errors import UpstreamError
 from moorage.loop import context
+from moorage.loop.chain import chain_items
 from moorage.loop.compact import check_readable, compact
 from moorage.loop.create import ancestors, resolve_references
-from moorage.loop.model_step import chain_items
 from moorage.runtime import Runtime
 from moorage.tools.inputs import admit_inputs
 from moorage.wire.requests import parse_compact

@@ -5,9 +5,9 @@ from starlette.responses import Response
 
 from moorage.api.answers import JsonResponse
 from moorage.api.bodies import read_body
+from moorage.loop.chain import chain_items
 from moorage.loop.compact import check_readable, opener, visible
 from moorage.loop.create import ancestors, resolve_references
-from moorage.loop.model_step import chain_items
 from moorage.model.base import ModelRequest
 from moorage.model.lowering import lower
 from moorage.model.tokens import estimate_request, estimate_text

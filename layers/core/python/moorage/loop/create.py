@@ -25,11 +25,14 @@ from moorage.errors import (
     time_over,
 )
 from moorage.loop import attempts, context, finish
+from moorage.loop.ask import Ask
+from moorage.loop.chain import chain_items
 from moorage.loop.compact import check_readable
 from moorage.loop.fold import fold
-from moorage.loop.model_step import Position, ask, chain_items, state_after, tell_step
+from moorage.loop.model_step import tell_step
 from moorage.loop.sinks import InlineSink
 from moorage.loop.state import LoopState, Next, Outcome
+from moorage.loop.turn import Position
 from moorage.model.base import Item
 from moorage.runtime import Runtime
 from moorage.store.containers import ContainerRecord
@@ -301,7 +304,7 @@ class Inline:
     listener: Callable[[Event], None]
     """Gets every event, numbered, at once."""
     is_handed_over: bool = False
-    _asking: asyncio.Task[tuple[Outcome, dict[int, Item]]] | None = None
+    _asking: asyncio.Task[Outcome] | None = None
     _is_time_over: bool = False
     _sink: InlineSink = field(init=False)
     _began: float = field(default_factory=time.perf_counter)
@@ -321,9 +324,10 @@ class Inline:
         try:
             for event in finish.opening_events(stored):
                 sink.emit(event)
-            self._asking = asyncio.create_task(ask(self.runtime, stored, Position(0), sink, chain=self.prepared.chain))
+            ask = Ask(self.runtime, stored, Position(0), sink, chain=self.prepared.chain)
+            self._asking = asyncio.create_task(ask.run())
             try:
-                outcome, items = await self._asking
+                outcome = await self._asking
             except asyncio.CancelledError:
                 if not self._is_time_over or _cancelling():
                     raise
@@ -331,7 +335,7 @@ class Inline:
                 return
             tell_step(stored, Position(0), outcome, attempt=1, began=self._began, first_output_ms=self._first_output_ms)
             if outcome.next is not Next.DONE:
-                await self._hand_over(outcome, items)
+                await self._hand_over(outcome, ask.items)
         except Superseded:
             raise
         except Exception as error:  # The rim of a response: whatever went wrong, its log gets an end.
@@ -397,7 +401,7 @@ class Inline:
             await asyncio.gather(
                 runtime.responses.put_done(stored, items or {}), attempts.end_step(runtime.table, stored, 0, outcome)
             )
-            state = state_after(state, outcome)
+            state = state.after(outcome)
         await runtime.executions.start(stored.response_id, state.to_json())
         self.is_handed_over = True
 

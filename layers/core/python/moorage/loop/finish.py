@@ -9,7 +9,10 @@ from typing import Any
 
 from moorage import limits
 from moorage.errors import ApiError, ConditionFailed
+from moorage.loop import context
 from moorage.loop.fold import Folded, fold
+from moorage.loop.sinks import Sink
+from moorage.loop.state import Outcome
 from moorage.model.base import Item
 from moorage.runtime import Runtime
 from moorage.store.event_log import STEP_OF_THE_END, Batch, Event, Writer
@@ -71,6 +74,42 @@ def error_of(error: Exception) -> dict[str, Any]:
     if isinstance(error, ApiError):
         return {"code": error.code or error.type, "message": error.message}
     return {"code": "server_error", "message": "The response could not be completed because of an internal error."}
+
+
+async def conclude(
+    runtime: Runtime,
+    stored: StoredResponse,
+    sink: Sink,
+    outcome: Outcome,
+    items: dict[int, Item],
+    *,
+    error: dict[str, Any] | None = None,
+) -> None:
+    """Write the final event, then what hangs on the end: the conversation grows, the loop's claim is dropped."""
+    response = object_of(
+        stored,
+        status=outcome.status,
+        now=int(runtime.clock()),
+        output=[items[index] for index in sorted(items)],
+        usage=outcome.usage,
+        error=None if error is None else {"code": error["code"], "message": error["message"]},
+        incomplete_reason=outcome.incomplete_reason,
+        service_tier=outcome.service_tier,
+    )
+    if stored.conversation_id is not None and outcome.status != "failed":
+        await runtime.conversations.append(
+            stored.tenant_id,
+            stored.conversation_id,
+            [*stored.input_items, *context.output_items(response["output"], is_cut=outcome.status == "incomplete")],
+            source=stored.response_id,
+        )
+    events = final_events(response)
+    if error is not None:
+        events[0]["error"]["param"] = error.get("param")
+    for event in events[:-1]:
+        sink.emit(event)
+    await sink.end(events[-1])
+    await runtime.responses.settle(stored)
 
 
 async def end_from_outside(

@@ -56,6 +56,18 @@ class LoopState:
             state["wait_seconds"] = self.wait_seconds
         return state
 
+    def after(self, outcome: "Outcome") -> "LoopState":
+        """The state that follows the model step of ``step``."""
+        match outcome.next:
+            case Next.TOOLS:
+                return replace(self, next=Next.TOOLS, calls=tuple(call.call_id for call in outcome.calls))
+            case Next.MODEL:
+                return replace(self, step=self.step + 1, next=Next.MODEL, calls=())
+            case Next.WAIT:
+                return self.waiting(outcome.wait_seconds)
+            case _:
+                return self.done()
+
     def done(self) -> "LoopState":
         return replace(self, next=Next.DONE, calls=())
 

@@ -15,8 +15,8 @@ from typing import Any, Final
 from moorage import limits
 from moorage.errors import ApiError, SandboxCapacity, SandboxError, SandboxGone, SandboxStarting, Superseded
 from moorage.loop import attempts
+from moorage.loop.chain import load_chain
 from moorage.loop.fold import fold
-from moorage.loop.model_step import load_chain
 from moorage.loop.sinks import LogSink
 from moorage.loop.state import Call
 from moorage.model.base import Item

@@ -1,0 +1,182 @@
+"""The core of a model step: ask the model, emit its events, decide what follows, and emit what belongs to that.
+
+Steps of the state machine run it (``loop/model_step.py``), and the API process does for the first step of a foreground response
+(``loop/create.py``); they differ in the sink.
+"""
+
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, field, replace
+from typing import Final
+
+from moorage import limits
+from moorage.errors import UpstreamError
+from moorage.loop import compact, context, decide, finish
+from moorage.loop.assemble import Assembler
+from moorage.loop.chain import load_chain
+from moorage.loop.decide import Decision
+from moorage.loop.outputs import Outputs
+from moorage.loop.sinks import LogSink, Sink
+from moorage.loop.state import Next, Outcome
+from moorage.loop.turn import Position, Turn
+from moorage.model.base import Finished, Item, UsageReported
+from moorage.runtime import Runtime
+from moorage.store.responses import StoredResponse
+from moorage.wire.responses import Usage
+
+_MISFIT: Final = "The arguments do not fit this tool's parameters. Read its description and call it again."
+
+
+@dataclass(slots=True)
+class Ask:
+    """One run of it. What ``items`` holds afterwards is to be kept for the next step."""
+
+    runtime: Runtime
+    stored: StoredResponse
+    position: Position
+    sink: Sink
+    items: dict[int, Item] = field(default_factory=dict)
+    """The step's items by output index; to begin with those that a run before this one has made."""
+    announced: dict[str, Item] = field(default_factory=dict)
+    """Tool outputs that a run before this one has announced, by call id."""
+    done: dict[int, Item] = field(default_factory=dict)
+    """What the steps before this one have finished."""
+    chain: list[Item] | None = None
+    """The context before this response, if the caller knows it already."""
+    cancelled: Callable[[], Awaitable[None]] | None = None
+    """Returns when nobody wants an answer any more."""
+    _finished: Finished | None = None
+    """How the latest turn ended; None if it broke off, and before the first."""
+    _misfits: set[int] = field(default_factory=set)
+    """The latest turn's calls whose arguments did not fit their tool."""
+    _repairs: list[Item] = field(default_factory=list)
+
+    async def run(self) -> Outcome:
+        """When the response ends here, its final event has been written."""
+        if self.chain is None:
+            self.chain = await load_chain(self.runtime, self.stored)
+        try:
+            await self._compact()
+            if not compact.is_triggered(self.stored):
+                await self._converse()
+            decision = self._decision()
+        except UpstreamError as error:
+            return await self._give_up(error)
+        outcome = self._follow(decision)
+        if outcome.next is Next.DONE:
+            await finish.conclude(self.runtime, self.stored, self.sink, outcome, self.done | self.items)
+        return outcome
+
+    def _context(self) -> list[Item]:
+        """What has been said so far, whole items only."""
+        return [*(self.chain or ()), *self.stored.input_items, *context.own_items(self.done | self.items)]
+
+    async def _compact(self) -> None:
+        shortened = await compact.in_response(self.runtime, self.stored, self._context())
+        if shortened is not None:
+            item, usage = shortened
+            outputs = self._outputs()
+            outputs.add(item)
+            self.position = replace(self.position, next_index=outputs.next_index, usage=self.position.usage + usage)
+
+    async def _converse(self) -> None:
+        """Turn after turn, until the model has said what it wants."""
+        for tries_left in reversed(range(limits.STEP_ATTEMPTS_MAX)):
+            self._finished, self._misfits = None, set()
+            if self._has_enough() or await self._turn(may_repair=tries_left > 0 and not self._repairs):
+                return
+
+    def _has_enough(self) -> bool:
+        """Whether what there is before a turn, of a turn that broke off or of a run that died, says already what follows."""
+        if not self.items or self._repairs:
+            return False
+        decision = self._after(self.items)
+        return decision.next is not Next.MODEL or bool(decision.refused)
+
+    async def _turn(self, *, may_repair: bool) -> bool:
+        """Ask once; False if the model is to be asked again, because it broke off or made a call that needs repair. Raises what must
+        not be tried again."""
+        before = compact.visible([*self._context(), *self._repairs])
+        turn = Turn(self.runtime, self.stored, self.position, self.sink)
+        assembler, error = await turn.run(before, self.cancelled)
+        repairs = await turn.repair(assembler, before) if may_repair else []
+        if not repairs:
+            assembler.release()
+        is_visible = assembler.next_index > self.position.next_index
+        self.items |= assembler.items
+        self.position = replace(self.position, next_index=assembler.next_index)
+        if error is not None and not (error.is_retryable and is_visible):
+            raise error
+        self._take(assembler)
+        self._repairs = repairs or self._repairs
+        return self._finished is not None and not repairs
+
+    def _take(self, assembler: Assembler) -> None:
+        self._finished, self._misfits = assembler.finished, assembler.misfits
+        self.position = replace(
+            self.position,
+            usage=self.position.usage + _tokens(assembler.usage),
+            service_tier=assembler.usage.service_tier or self.position.service_tier,
+        )
+
+    def _after(self, items: dict[int, Item]) -> Decision:
+        return decide.after_model(
+            items,
+            self._finished,
+            calls_made=self.position.calls_made,
+            max_tool_calls=self.stored.request.get("max_tool_calls"),
+        )
+
+    def _decision(self) -> Decision:
+        """Raises :class:`UpstreamError` if the model never came to an end."""
+        if compact.is_triggered(self.stored):
+            return Decision(Next.DONE)
+        fitting = {index: item for index, item in self.items.items() if index not in self._misfits}
+        decision = self._after(fitting)
+        if decision.next is Next.MODEL and self._finished is None and not decision.refused:
+            raise UpstreamError("The model's stream broke off again and again.", is_retryable=False)
+        is_answered = decision.next is Next.DONE and decision.status == "completed"
+        if self._misfits and is_answered and not any(map(decide.is_for_client, fitting.values())):
+            return replace(decision, next=Next.MODEL)
+        return decision
+
+    def _follow(self, decision: Decision) -> Outcome:
+        """Emit what belongs to a decision."""
+        outputs = self._outputs()
+        outputs.refuse(decision.refused)
+        outputs.correct(dict.fromkeys(self._misfits, _MISFIT))
+        return Outcome(
+            next=decision.next,
+            calls=tuple(outputs.announce(index) for index in decision.hosted),
+            next_index=outputs.next_index,
+            usage=self.position.usage,
+            calls_made=self.position.calls_made + len(decision.hosted),
+            is_last=decision.is_last,
+            status=decision.status,
+            incomplete_reason=decision.incomplete_reason,
+            service_tier=self.position.service_tier,
+        )
+
+    def _outputs(self) -> Outputs:
+        return Outputs(self.stored, self.sink, self.position.next_index, self.announced, self.items)
+
+    async def _give_up(self, error: UpstreamError) -> Outcome:
+        """The model did not answer: wait in the state machine if it asked for that, otherwise the response fails."""
+        position = self.position
+        can_wait = isinstance(self.sink, LogSink) and error.is_retryable and error.retry_after_seconds is not None
+        if can_wait and not self.items:
+            seconds = min(round(error.retry_after_seconds or 1), limits.WAIT_SECONDS_MAX)
+            return Outcome(Next.WAIT, position.next_index, usage=position.usage, wait_seconds=max(1, seconds))
+        outcome = Outcome(Next.DONE, position.next_index, usage=position.usage, calls_made=position.calls_made, status="failed")
+        failure = {"code": error.code, "message": error.message, "param": error.param}
+        await finish.conclude(self.runtime, self.stored, self.sink, outcome, self.done | self.items, error=failure)
+        return outcome
+
+
+def _tokens(usage: UsageReported) -> Usage:
+    return Usage(
+        input_tokens=usage.input_tokens,
+        output_tokens=usage.output_tokens,
+        cached_tokens=usage.cached_tokens,
+        cache_write_tokens=usage.cache_write_tokens,
+        reasoning_tokens=usage.reasoning_tokens,
+    )

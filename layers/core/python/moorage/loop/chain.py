@@ -1,0 +1,26 @@
+"""The items that came before a response: those of its ancestors, or of its conversation."""
+
+from collections.abc import Sequence
+
+from moorage.loop import context
+from moorage.model.base import Item
+from moorage.runtime import Runtime
+from moorage.store.responses import Snapshot, StoredResponse
+
+
+async def load_chain(runtime: Runtime, stored: StoredResponse) -> list[Item]:
+    """The items before this response: of its ancestors, all read at once, or of its conversation."""
+    if stored.conversation_id is not None:
+        items: list[Item] = await runtime.conversations.load_items(stored.tenant_id, stored.conversation_id)
+        return items
+    return chain_items(await runtime.responses.snapshots(stored.tenant_id, stored.ancestors))
+
+
+def chain_items(snapshots: Sequence[Snapshot]) -> list[Item]:
+    """Inputs and outputs of ended responses, in order."""
+    items: list[Item] = []
+    for snapshot in snapshots:
+        items += snapshot.stored.input_items
+        if snapshot.is_final:
+            items += context.output_items(snapshot.final_object["output"], is_cut=snapshot.final_object["status"] == "incomplete")
+    return context.answer_orphans(items)

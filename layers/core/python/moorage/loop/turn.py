@@ -1,0 +1,197 @@
+"""One request to the model, and what came of it.
+
+A step may take several turns: a stream that broke off is asked for again, and a call that breaks its tool's grammar is repaired
+(``loop/ask.py``).
+"""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from contextlib import aclosing, suppress
+from dataclasses import dataclass
+from typing import Any
+
+from moorage import ids
+from moorage.errors import UpstreamError
+from moorage.loop import compact, context, decide, truncate
+from moorage.loop.assemble import Assembler
+from moorage.loop.sinks import Sink
+from moorage.loop.state import Outcome
+from moorage.model.base import Item, ModelRequest, TextDelta
+from moorage.model.catalog import ModelEntry
+from moorage.model.lowering import Lowered, is_hosted, lower
+from moorage.model.tokens import estimate_frame
+from moorage.runtime import Runtime
+from moorage.store.responses import StoredResponse
+from moorage.tools.citations import citations
+from moorage.tools.inputs import resolve_inputs
+from moorage.wire import grammar
+from moorage.wire.responses import Usage
+
+
+@dataclass(frozen=True, slots=True)
+class Position:
+    """Where a step, or a turn of it, begins."""
+
+    step: int
+    next_index: int = 0
+    usage: Usage = Usage()
+    calls_made: int = 0
+    service_tier: str | None = None
+
+    @classmethod
+    def after(cls, outcome: Outcome, step: int) -> "Position":
+        return cls(step, outcome.next_index, outcome.usage, outcome.calls_made, outcome.service_tier)
+
+
+@dataclass(frozen=True, slots=True)
+class Turn:
+    runtime: Runtime
+    stored: StoredResponse
+    position: Position
+    sink: Sink
+
+    async def run(
+        self, before: list[Item], cancelled: Callable[[], Awaitable[None]] | None
+    ) -> tuple[Assembler, UpstreamError | None]:
+        """What the model made of ``before``, and the error that broke it off, if one did: the open item is ``incomplete`` then.
+
+        ``cancelled`` returns when nobody wants an answer any more; this task is cancelled then. Raises :class:`UpstreamError` when
+        the input cannot fit the model.
+        """
+        entry = self.runtime.catalog.resolve(self.stored.request["model"])
+        provider = self.runtime.catalog.provider(entry, self.runtime.http)
+        lowered = await self._lowered(before, entry, provider.native_tools)
+        request = self._request(lowered, entry.upstream_model)
+        assembler = self._assembler(lowered, {} if "custom" in provider.native_tools else self._grammars(before))
+        watch = None if cancelled is None else asyncio.create_task(_cancel(cancelled, asyncio.current_task()))
+        try:
+            async with aclosing(provider.stream(request)) as deltas:
+                async for delta in deltas:
+                    if isinstance(delta, TextDelta) and assembler.annotate is None:
+                        assembler.annotate = await self._annotate()
+                    assembler.feed(delta)
+        except UpstreamError as error:
+            assembler.abandon()
+            return assembler, error
+        finally:
+            if watch is not None:
+                watch.cancel()
+        return assembler, None
+
+    async def _lowered(self, before: list[Item], entry: ModelEntry, native_tools: frozenset[str]) -> Lowered:
+        """The input in the upstream's words, shortened where the request allows that."""
+        request = self.stored.request
+        choice = decide.tool_choice_of(
+            request["tool_choice"],
+            step=self.position.step,
+            calls_made=self.position.calls_made,
+            max_tool_calls=request.get("max_tool_calls"),
+        )
+        resolved = await resolve_inputs(
+            self.runtime, self.stored.tenant_id, before, has_container=self.stored.container_id is not None
+        )
+        fitting = truncate.fit(
+            resolved,
+            frame_tokens=estimate_frame(request.get("instructions"), request["tools"]),
+            window_tokens=entry.context_window_tokens,
+            output_tokens=request.get("max_output_tokens"),
+            is_auto=request.get("truncation") == "auto",
+        )
+        return lower(
+            tuple(fitting),
+            tuple(request["tools"]),
+            choice,
+            native_tools,
+            compaction_text=compact.opener(self.runtime, self.stored.tenant_id),
+        )
+
+    def _request(self, lowered: Lowered, upstream_model: str) -> ModelRequest:
+        request = self.stored.request
+        ceiling = request.get("max_output_tokens")
+        return ModelRequest(
+            model=upstream_model,
+            items=lowered.items,
+            instructions=request.get("instructions"),
+            tools=lowered.tools,
+            tool_choice=lowered.tool_choice,
+            parallel_tool_calls=request["parallel_tool_calls"],
+            text=request.get("text"),
+            reasoning=request.get("reasoning"),
+            temperature=request.get("temperature"),
+            top_p=request.get("top_p"),
+            top_logprobs=request.get("top_logprobs"),
+            max_output_tokens=None if ceiling is None else max(1, ceiling - self.position.usage.output_tokens),
+            prompt_cache_key=request.get("prompt_cache_key"),
+            include=tuple(request.get("include") or ()),
+            extra=request.get("extra") or {},
+        )
+
+    def _assembler(self, lowered: Lowered, grammars: dict[tuple[str | None, str], dict[str, Any]]) -> Assembler:
+        return Assembler(
+            self.stored.response_id,
+            self.sink.emit,
+            self.position.next_index,
+            lowered.restore,
+            container_id=self.stored.container_id,
+            is_shell_hosted=any(tool["type"] == "shell" and is_hosted(tool) for tool in self.stored.request["tools"]),
+            holds=lambda original: (original.namespace, original.name) in grammars,
+        )
+
+    async def repair(self, assembler: Assembler, before: list[Item]) -> list[Item]:
+        """Custom calls whose inputs break their tool's grammar, each with an output that says where: what the model reads before it
+        tries again. Only upstreams that enforce grammars themselves make no such calls.
+
+        Empty if there is nothing to repair, and also if the client has to answer, or the loop to run, another call of this turn: no
+        model can be asked again before that has been done.
+        """
+        finished = assembler.finished
+        is_whole = finished is not None and not finished.is_cut
+        others = any(decide.is_hosted(item) or decide.is_for_client(item) for item in assembler.items.values())
+        if not assembler.held or not is_whole or others:
+            return []
+        grammars = self._grammars(before)
+        calls, outputs = [], []
+        for held in assembler.held:
+            verdict = await grammar.check(grammars[held.original.namespace, held.original.name], held.input)
+            if verdict.outcome != "invalid":
+                return []
+            call = held.item(ids.new_item_id("ctc", self.stored.response_id))
+            calls.append(call | {"status": "completed", "input": held.input})
+            outputs.append(
+                {
+                    "id": ids.new_item_id("ctco", self.stored.response_id),
+                    "type": "custom_tool_call_output",
+                    "call_id": held.call_id,
+                    "output": verdict.message,
+                }
+            )
+        return [*calls, *outputs]
+
+    def _grammars(self, before: list[Item]) -> dict[tuple[str | None, str], dict[str, Any]]:
+        """The formats of custom tools that have a grammar, by namespace and name."""
+        named = [
+            (namespace, tool)
+            for outer in [*self.stored.request["tools"], *context.tools_of(before)]
+            for namespace, tool in (
+                [(outer["name"], inner) for inner in outer["tools"]] if outer["type"] == "namespace" else [(None, outer)]
+            )
+        ]
+        return {
+            (namespace, tool["name"]): tool["format"]
+            for namespace, tool in named
+            if tool["type"] == "custom" and (tool.get("format") or {}).get("type") == "grammar"
+        }
+
+    async def _annotate(self) -> Callable[[str], list[dict[str, Any]]]:
+        """Citations of the container's files; these are only looked up when there is a text that may name them."""
+        if self.stored.container_id is None:
+            return lambda text: []
+        files = await self.runtime.containers.files_of(self.stored.tenant_id, self.stored.container_id)
+        return lambda text: citations(text, files)
+
+
+async def _cancel(cancelled: Callable[[], Awaitable[None]], step: "asyncio.Task[Any] | None") -> None:
+    with suppress(asyncio.CancelledError):
+        await cancelled()
+        assert step is not None
+        step.cancel()
