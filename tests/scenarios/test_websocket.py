@@ -129,6 +129,19 @@ def test_a_warm_up_asks_no_model_and_can_be_continued(socket: ClientConnection) 
         assert said(turn(socket, create("go", store=store, previous_response_id=final["id"]))[-1]) == "one"
 
 
+def test_a_warm_up_may_come_before_any_input(socket: ClientConnection) -> None:
+    for store in (False, True):
+        frame = {"type": "response.create", "model": "demo", "generate": False, "instructions": "Be brief.", "store": store}
+        warm = turn(socket, json.dumps(frame))[-1]["response"]
+        assert said(turn(socket, create(script(say("one")), store=store, previous_response_id=warm["id"]))[-1]) == "one"
+
+
+def test_a_warm_up_of_a_conversation_joins_it(client: OpenAI, socket: ClientConnection) -> None:
+    conversation = client.conversations.create().id
+    turn(socket, create(script(say("one")), conversation=conversation, generate=False))
+    assert said(turn(socket, create("go", conversation=conversation))[-1]) == "one"
+
+
 def test_the_loop_runs_for_an_unstored_continuation_too(socket: ClientConnection) -> None:
     words = script(say("ready"), shell("echo from the shell"), say("It said: {{output}}"))
     first = turn(socket, create(words, store=False))[-1]["response"]["id"]
@@ -151,21 +164,36 @@ def test_lanes_run_side_by_side_and_each_in_order(socket: ClientConnection) -> N
     assert finals == [("quick", "quick"), ("slow", "slow"), ("slow", "after it")]
 
 
-def test_a_connection_has_a_bounded_number_of_active_responses(socket: ClientConnection) -> None:
-    waiting = script({"sleep_ms": 3000}, say("done"))
-    for number in range(limits.WEBSOCKET_ACTIVE_MAX):
-        socket.send(create(waiting, stream_id=f"lane-{number}"))
-    socket.send(create(stream_id="one-too-many"))
+def test_responses_beyond_those_that_run_side_by_side_wait_for_their_turn(socket: ClientConnection) -> None:
+    lanes = [f"lane-{number}" for number in range(limits.WEBSOCKET_ACTIVE_MAX + 2)]
+    for lane in lanes:
+        socket.send(create(script({"sleep_ms": 300}, say("done")), stream_id=lane, store=False))
+    running, most, done = set[str](), 0, set[str]()
+    while len(done) < len(lanes):
+        event = json.loads(socket.recv(30))
+        if event["type"] == "response.created":
+            running.add(event["stream_id"])
+        elif event["type"] == "response.completed":
+            running.remove(event["stream_id"])
+            done.add(event["stream_id"])
+        most = max(most, len(running))
+    assert (most, done) == (limits.WEBSOCKET_ACTIVE_MAX, set(lanes))
+
+
+def test_what_waits_is_bounded(socket: ClientConnection) -> None:
+    socket.send(create(script({"sleep_ms": 60_000}, say("never")), store=False))
+    for _ in range(limits.WEBSOCKET_WAITING_MAX + 2):
+        socket.send(create(store=False))
     event = json.loads(socket.recv(30))
     while event["type"] != "error":
         event = json.loads(socket.recv(30))
-    assert (event["stream_id"], event["status"], event["error"]["code"]) == ("one-too-many", 429, "websocket_stream_limit_reached")
+    assert (event["status"], event["error"]["code"], event["error"]["headers"]) == (429, "rate_limit_exceeded", {"retry-after": "1"})
 
 
 def test_a_connection_has_a_bounded_number_of_stream_ids(socket: ClientConnection) -> None:
     for number in range(limits.WEBSOCKET_STREAM_IDS_MAX):
         turn(socket, create(stream_id=f"lane-{number}", generate=False, store=False))
-    assert error_of(turn(socket, create(stream_id="one-too-many"))) == (429, "websocket_stream_limit_reached")
+    assert error_of(turn(socket, create(stream_id="one-too-many"))) == (400, "websocket_stream_limit_reached")
     assert turn(socket, create(stream_id="lane-0"))[-1]["type"] == "response.completed"
 
 
@@ -176,6 +204,7 @@ def test_a_connection_has_a_bounded_number_of_stream_ids(socket: ClientConnectio
         ("not an object", "[]", 400, "invalid_json"),
         ("another type", '{"type": "response.steer"}', 400, "invalid_value"),
         ("a bad stream id", create(stream_id="a b"), 400, "invalid_stream_id"),
+        ("the background", create(background=True), 400, "unsupported_value"),
         ("an unknown parameter", create(colour="red"), 400, "unknown_parameter"),
         ("an unknown previous response", create(previous_response_id="resp_0"), 400, "previous_response_not_found"),
     ],

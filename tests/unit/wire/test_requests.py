@@ -16,6 +16,7 @@ from moorage.wire.requests import (
     parse_create,
     parse_create_event,
     parse_input_tokens,
+    parse_stream_id,
 )
 
 
@@ -443,7 +444,7 @@ def test_web_search_in_an_item_is_treated_alike() -> None:
 
 
 def test_a_frame_of_the_websocket_is_a_streaming_request_without_its_own_keys() -> None:
-    frame = {
+    frame: dict[str, Any] = {
         "type": "response.create",
         "stream_id": "lane.1",
         "generate": False,
@@ -453,23 +454,38 @@ def test_a_frame_of_the_websocket_is_a_streaming_request_without_its_own_keys() 
         "input": [said("hi")],
     }
     event = parse_create_event(orjson.dumps(frame))
-    assert (event.stream_id, event.generate) == ("lane.1", False)
+    assert (parse_stream_id(frame), parse_stream_id({}), event.generate) == ("lane.1", None, False)
     assert event.request == parsed(input=[said("hi")], stream=True)
+
+
+def test_only_a_warm_up_needs_no_input() -> None:
+    frame = {"type": "response.create", "model": "m", "instructions": "Be brief."}
+    assert parse_create_event({**frame, "generate": False}).request.input_items == ()
+    with pytest.raises(ApiError, match="Missing required parameter: 'input'"):
+        parse_create_event(frame)
+
+
+@pytest.mark.parametrize("stream_id", ["", "a b", "é", "x" * 257, 5])
+def test_a_lane_has_a_plain_name(stream_id: Any) -> None:
+    with pytest.raises(ApiError) as refused:
+        parse_stream_id({"stream_id": stream_id})
+    assert (refused.value.status, refused.value.param, refused.value.code) == (400, "stream_id", "invalid_stream_id")
 
 
 @pytest.mark.parametrize(
     ("frame", "param", "code"),
     [
         ({"type": "response.steer"}, "type", "invalid_value"),
-        ({}, "type", "invalid_value"),
-        ({"type": "response.create", "stream_id": "a b", "model": "m", "input": "x"}, "stream_id", "invalid_stream_id"),
+        ({}, "type", "missing_required_parameter"),
+        ({"type": "response.create", "background": True, "model": "m", "input": "x"}, "background", "unsupported_value"),
+        ({"type": "response.create", "stream": "yes", "model": "m", "input": "x"}, "stream", "invalid_type"),
         ({"type": "response.create", "generate": 1, "model": "m", "input": "x"}, "generate", "invalid_type"),
         ({"type": "response.create", "input": "x"}, "model", "missing_required_parameter"),
     ],
 )
 def test_a_bad_frame_is_refused(frame: dict[str, Any], param: str, code: str) -> None:
     with pytest.raises(ApiError) as refused:
-        parse_create_event(orjson.dumps(frame).decode())
+        parse_create_event(frame)
     assert (refused.value.param, refused.value.code) == (param, code)
 
 

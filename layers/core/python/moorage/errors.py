@@ -354,9 +354,13 @@ def upgrade_required() -> ApiError:
     )
 
 
-def too_many_streams(message: str) -> ApiError:
-    """429 of the WebSocket transport: lanes, or what waits in one."""
-    return ApiError(429, message, type="rate_limit_error", code="websocket_stream_limit_reached")
+def too_many_streams(ids_max: int) -> ApiError:
+    return bad_request(
+        f"This WebSocket connection has reached its maximum number of distinct stream IDs ({ids_max}). Reuse an existing stream_id or "
+        "open a new WebSocket connection.",
+        param="stream_id",
+        code="websocket_stream_limit_reached",
+    )
 
 
 def context_length_exceeded(window_tokens: int, input_tokens: int) -> UpstreamError:

@@ -97,6 +97,9 @@ INLINE_BATCH_SECONDS_MAX: Final = 5.0
 ITEM_INLINE_BYTES_MAX: Final = 300 * KIB
 """A record's body up to here stays in DynamoDB (whose limit is 400 KB an item); larger ones go to S3 with a pointer."""
 
+TABLE_CONNECT_SECONDS: Final = 1.0
+"""DynamoDB answers in milliseconds. After this botocore tries it in its own way, and says what is wrong."""
+
 INLINE_RECORD_SECONDS: Final = 0.05
 """A foreground response's record is written after this time; one that has ended by then is written with its events, by one request."""
 
@@ -390,13 +393,14 @@ WEBSOCKET_SECONDS_MAX: Final = 60 * 60
 """Life of one connection, as at OpenAI: a deployment can be drained in an hour."""
 
 WEBSOCKET_ACTIVE_MAX: Final = 16
-"""Responses of one connection that run side by side, as at OpenAI."""
+"""Responses of one connection that run side by side, as at OpenAI; others wait."""
 
 WEBSOCKET_STREAM_IDS_MAX: Final = 32
 """Named lanes of one connection, as at OpenAI."""
 
-WEBSOCKET_WAITING_MAX: Final = 64
-"""Frames of one lane that wait for those before them."""
+WEBSOCKET_WAITING_MAX: Final = 256
+WEBSOCKET_WAITING_BYTES_MAX: Final = 64 * MIB
+"""Frames of one connection that wait for those before them; OpenAI names no bound, memory has one."""
 
 WEBSOCKET_RECENT_MAX: Final = 64
 """Unstored responses of one connection that can be continued; at least one for each lane."""
@@ -405,6 +409,7 @@ WEBSOCKET_RECENT_BYTES_MAX: Final = 64 * MIB
 """What they may hold in memory, counted as JSON without what they share."""
 
 assert WEBSOCKET_RECENT_MAX > WEBSOCKET_STREAM_IDS_MAX
+assert REQUEST_BODY_BYTES_MAX <= WEBSOCKET_WAITING_BYTES_MAX
 assert DOMAIN_SECRET_CHARS_MAX <= EGRESS_HEADER_BYTES_MAX // 2
 
 assert 11 * EXECUTION_ROUNDS_MAX + 7 * CALLS_PER_ROUND_MAX * EXECUTION_ROUNDS_MAX < 22_000

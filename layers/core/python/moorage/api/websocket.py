@@ -1,8 +1,9 @@
 """The WebSocket transport of ``/v1/responses``: the same requests and events, one JSON object a frame.
 
 One connection carries many responses. Frames of one lane (``stream_id``; without it the unnamed one) are answered one after another,
-lanes side by side. What was made with ``store: false`` can be continued on its connection only, from memory; a continuation that
-fails in the parent's lane makes the parent forgotten, as clients expect that then start again with their whole input.
+lanes side by side, but only so many at once; the others wait. What was made with ``store: false`` can be continued on its connection
+only, from memory; a continuation that fails in the parent's lane makes the parent forgotten, as clients expect that then start again
+with their whole input.
 """
 
 import asyncio
@@ -22,14 +23,14 @@ from starlette.websockets import WebSocketDisconnect
 from moorage import limits
 from moorage.api.foreground import Foreground, status_of
 from moorage.api.view import View
-from moorage.errors import ApiError, bad_request, body_too_large, server_error, too_many_streams, unparsable_body, upgrade_required
+from moorage.errors import ApiError, bad_request, rate_limited, server_error, too_many_streams, upgrade_required
 from moorage.loop import context
 from moorage.loop.create import Prepared, prepare, warm_up
 from moorage.model.base import Item
 from moorage.runtime import Runtime
 from moorage.store.event_log import FINAL_TYPES, Event
 from moorage.wire.events import frame as encoded
-from moorage.wire.requests import CreateEvent, parse_create_event
+from moorage.wire.requests import CreateEvent, parse_create_event, parse_object, parse_stream_id
 
 router = APIRouter()
 _log: Final = logging.getLogger("moorage.api.websocket")
@@ -54,7 +55,9 @@ async def refuse(request: Request) -> Response:
 
 @dataclass(frozen=True, slots=True)
 class _Frame:
-    body: bytes
+    body: dict[str, Any]
+    size: int
+    """Bytes."""
     stream_id: str | None
     parent: str | None
     """``previous_response_id``."""
@@ -116,6 +119,7 @@ class Connection:
         self._recent = Recent()
         self._waiting: dict[str | None, deque[_Frame]] = {}
         """By lane; a lane is here as long as it is busy."""
+        self._places = asyncio.Semaphore(limits.WEBSOCKET_ACTIVE_MAX)
         self._stream_ids: set[str] = set()
         self._tasks: set[asyncio.Task[None]] = set()
 
@@ -148,31 +152,33 @@ class Connection:
                 await self._refuse(error, frame.stream_id)
 
     def _enqueue(self, frame: _Frame) -> None:
-        waiting = self._waiting.get(frame.stream_id)
+        self._check_room(frame)
         if frame.stream_id is not None and frame.stream_id not in self._stream_ids:
             if len(self._stream_ids) >= limits.WEBSOCKET_STREAM_IDS_MAX:
-                raise too_many_streams(f"A connection has at most {limits.WEBSOCKET_STREAM_IDS_MAX} stream ids. Use one of them again.")
+                raise too_many_streams(limits.WEBSOCKET_STREAM_IDS_MAX)
             self._stream_ids.add(frame.stream_id)
-        if waiting is not None:
-            if len(waiting) >= limits.WEBSOCKET_WAITING_MAX:
-                raise too_many_streams(f"At most {limits.WEBSOCKET_WAITING_MAX} requests of a stream may wait. Retry when one ended.")
-            waiting.append(frame)
+        if frame.stream_id in self._waiting:
+            self._waiting[frame.stream_id].append(frame)
             return
-        if len(self._waiting) >= limits.WEBSOCKET_ACTIVE_MAX:
-            raise too_many_streams(
-                f"A connection runs at most {limits.WEBSOCKET_ACTIVE_MAX} responses at once. Retry when one has ended, or open another."
-            )
         self._waiting[frame.stream_id] = deque([frame])
         task = asyncio.create_task(self._work(frame.stream_id))
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
+
+    def _check_room(self, frame: _Frame) -> None:
+        waiting = [one for lane in self._waiting.values() for one in lane]
+        if len(waiting) >= limits.WEBSOCKET_WAITING_MAX or (
+            sum(one.size for one in waiting) + frame.size > limits.WEBSOCKET_WAITING_BYTES_MAX
+        ):
+            raise rate_limited("Too many requests of this connection wait for their turn. Retry when one has ended.", 1)
 
     async def _work(self, stream_id: str | None) -> None:
         """One lane, until nothing waits in it."""
         waiting = self._waiting[stream_id]
         with suppress(WebSocketDisconnect):  # The receiving side notices too, and ends the connection.
             while waiting:
-                await self._answer(waiting.popleft())
+                async with self._places:
+                    await self._answer(waiting.popleft())
         del self._waiting[stream_id]
 
     async def _answer(self, frame: _Frame) -> None:
@@ -180,7 +186,7 @@ class Connection:
             event = parse_create_event(frame.body, web_search=self._runtime.settings.web_search)
             recent = self._recent.items(frame.parent)
             prepared = await prepare(self._runtime, self._tenant_id, event.request, recent=recent)
-            response = await self._run(event, prepared)
+            response = await self._run(event, prepared, frame.stream_id)
         except WebSocketDisconnect:
             raise
         except ApiError as error:
@@ -193,26 +199,26 @@ class Connection:
         else:
             self._conclude(frame, prepared, response)
 
-    async def _run(self, event: CreateEvent, prepared: Prepared) -> dict[str, Any]:
+    async def _run(self, event: CreateEvent, prepared: Prepared, stream_id: str | None) -> dict[str, Any]:
         """Send the events; the response object of the last one."""
+        view = View.of(event.request.include, include_obfuscation=event.request.include_obfuscation)
         if not event.generate:
-            return await self._send_all(await warm_up(self._runtime, prepared), event) or {}
+            return await self._send_all(await warm_up(self._runtime, prepared), view, stream_id) or {}
         async with aclosing(Foreground(self._runtime, prepared).batches()) as batches:
             async for events in batches:
-                response = await self._send_all(events, event)
+                response = await self._send_all(events, view, stream_id)
                 if response is not None:
                     return response
         raise AssertionError("a response's events ended without a final one")
 
-    async def _send_all(self, events: list[Event], event: CreateEvent) -> dict[str, Any] | None:
-        view = View.of(event.request.include, include_obfuscation=event.request.include_obfuscation)
-        for one in events:
-            shown = view.event(one)
-            if one["type"] == "error":
-                shown = one | {"status": status_of(one["error"]["code"])}
-            await self._send(shown, event.stream_id)
-            if one["type"] in FINAL_TYPES:
-                response: dict[str, Any] = one["response"]
+    async def _send_all(self, events: list[Event], view: View, stream_id: str | None) -> dict[str, Any] | None:
+        for event in events:
+            shown = view.event(event)
+            if event["type"] == "error":
+                shown = event | {"status": status_of(event["error"]["code"])}
+            await self._send(shown, stream_id)
+            if event["type"] in FINAL_TYPES:
+                response: dict[str, Any] = event["response"]
                 return response
         return None
 
@@ -222,12 +228,13 @@ class Connection:
         elif not prepared.stored.is_stored:
             output = context.output_items(response["output"], is_cut=response["status"] == "incomplete")
             items = [*prepared.chain, *prepared.stored.input_items, *output]
-            own_bytes = len(frame.body) + len(orjson.dumps(response["output"]))
+            own_bytes = frame.size + len(orjson.dumps(response["output"]))
             self._recent.remember(response["id"], _Kept(context.answer_orphans(items), frame.stream_id, own_bytes))
 
     async def _refuse(self, error: ApiError, stream_id: str | None) -> None:
+        headers = {"headers": error.headers} if error.headers else {}
         with suppress(WebSocketDisconnect):
-            await self._send({"type": "error", "status": error.status, "error": error.payload()}, stream_id)
+            await self._send({"type": "error", "status": error.status, "error": error.payload() | headers}, stream_id)
 
     async def _send(self, event: Event, stream_id: str | None) -> None:
         await self._socket.send_text(encoded(event, stream_id).decode())
@@ -244,13 +251,6 @@ class Connection:
 
 def _frame(body: bytes) -> _Frame:
     """What must be known of a frame before its turn comes; the rest is checked then. Raises :class:`ApiError`."""
-    if len(body) > limits.REQUEST_BODY_BYTES_MAX:
-        raise body_too_large(limits.REQUEST_BODY_BYTES_MAX)
-    try:
-        value = orjson.loads(body)
-    except orjson.JSONDecodeError as error:
-        raise unparsable_body(str(error)) from error
-    if not isinstance(value, dict):
-        raise unparsable_body("it must be a JSON object")
-    stream_id, parent = value.get("stream_id"), value.get("previous_response_id")
-    return _Frame(body, stream_id if isinstance(stream_id, str) else None, parent if isinstance(parent, str) else None)
+    value = parse_object(body)
+    parent = value.get("previous_response_id")
+    return _Frame(value, len(body), parse_stream_id(value), parent if isinstance(parent, str) else None)

@@ -287,6 +287,10 @@ async def start_background(runtime: Runtime, prepared: Prepared) -> dict[str, An
 async def warm_up(runtime: Runtime, prepared: Prepared) -> list[Event]:
     """The events of a response that asks no model: its input, ready to be continued."""
     stored = prepared.stored
+    if stored.conversation_id is not None:
+        await runtime.conversations.append(
+            stored.tenant_id, stored.conversation_id, stored.input_items, source=stored.response_id
+        )
     response = finish.object_of(stored, status="completed", now=int(runtime.clock()), usage=Usage())
     unnumbered = [*finish.opening_events(stored), *finish.final_events(response)]
     events = [event | {"sequence_number": i} for i, event in enumerate(unnumbered)]

@@ -103,10 +103,9 @@ class CreateRequest:
 
 @dataclass(frozen=True, slots=True)
 class CreateEvent:
-    """A ``response.create`` frame of the WebSocket transport."""
+    """A ``response.create`` frame of the WebSocket transport, but for its ``stream_id`` (:func:`parse_stream_id`)."""
 
     request: CreateRequest
-    stream_id: str | None = None
     generate: bool = True
     """False for a warm-up: a response id to chain from, without a model step."""
 
@@ -152,28 +151,29 @@ def parse_create(body: bytes | dict[str, Any], *, web_search: WebSearchMode = "r
     Raises nothing but :class:`~moorage.errors.ApiError` (400, or 413 for a body beyond ``limits.REQUEST_BODY_BYTES_MAX``).
     A ``dict`` must come from a strict JSON parser (orjson).
     """
-    return _create(_checked(_object(body), CREATE), web_search)
+    return _create(_checked(parse_object(body), CREATE), web_search)
 
 
-def parse_create_event(frame: bytes | str, *, web_search: WebSearchMode = "refuse") -> CreateEvent:
-    """Check a ``response.create`` frame. Clients do send ``stream`` and ``background`` in it; they mean nothing there."""
-    body = _object(frame.encode() if isinstance(frame, str) else frame)
-    kind = body.get("type")
-    if kind != "response.create":
-        raise errors.invalid_choice("type", str(kind)[: limits.PARAM_NAME_CHARS_MAX], ("response.create",))
-    event = _checked({key: body[key] for key in ("stream_id", "generate") if key in body}, _EVENT)
-    left_out = {"type", "stream_id", "generate", "stream", "background"}
-    request = {key: value for key, value in body.items() if key not in left_out}
-    return CreateEvent(
-        request=_create(_checked({**request, "stream": True}, CREATE), web_search),
-        stream_id=event.get("stream_id"),
-        generate=event.get("generate", True),
-    )
+def parse_stream_id(frame: dict[str, Any]) -> str | None:
+    """The lane of a frame, which must be known before its turn comes; None is the unnamed one. Raises
+    :class:`~moorage.errors.ApiError` (``invalid_stream_id``)."""
+    lane = _checked({key: value for key, value in frame.items() if key == "stream_id"}, _LANE)
+    return lane.get("stream_id")
+
+
+def parse_create_event(frame: bytes | dict[str, Any], *, web_search: WebSearchMode = "refuse") -> CreateEvent:
+    """Check a ``response.create`` frame. Clients do send ``stream`` in it, which means nothing there. A warm-up needs no input: it may
+    be sent before there is any."""
+    body = parse_object(frame)
+    event = _checked({key: value for key, value in body.items() if key in _EVENT.fields}, _EVENT)
+    request = {key: value for key, value in body.items() if key not in _EVENT.fields and key not in _LANE.fields}
+    generate = event.get("generate", True)
+    return CreateEvent(_create(_checked({**request, "stream": True}, CREATE), web_search, needs_input=generate), generate)
 
 
 def parse_input_tokens(body: bytes | dict[str, Any]) -> CountRequest:
     """Check a token count request. Raises :class:`~moorage.errors.ApiError`."""
-    fields = _checked(_object(body), COUNT)
+    fields = _checked(parse_object(body), COUNT)
     tools = fields.get("tools", [])
     return CountRequest(
         **{
@@ -187,7 +187,7 @@ def parse_input_tokens(body: bytes | dict[str, Any]) -> CountRequest:
 
 def parse_compact(body: bytes | dict[str, Any]) -> CompactRequest:
     """Check a compaction request. Raises :class:`~moorage.errors.ApiError`."""
-    fields = _checked(_object(body), COMPACT)
+    fields = _checked(parse_object(body), COMPACT)
     if not fields.get("input") and "previous_response_id" not in fields:
         raise errors.bad_request(
             "Missing required parameter: 'input'. One of 'input' and 'previous_response_id' must be given.",
@@ -204,25 +204,26 @@ def parse_compact(body: bytes | dict[str, Any]) -> CompactRequest:
 
 def parse_conversation_create(body: bytes | dict[str, Any]) -> ConversationCreateRequest:
     """Check ``POST /v1/conversations``; an empty body is an empty conversation."""
-    fields = _checked(_object(body or b"{}"), CONVERSATION_CREATE)
+    fields = _checked(parse_object(body or b"{}"), CONVERSATION_CREATE)
     return ConversationCreateRequest(items=tuple(fields.get("items", ())), metadata=fields.get("metadata", {}))
 
 
 def parse_conversation_update(body: bytes | dict[str, Any]) -> dict[str, str]:
     """The new metadata of ``POST /v1/conversations/{id}``."""
-    metadata: dict[str, str] = _checked(_object(body), CONVERSATION_UPDATE)["metadata"]
+    metadata: dict[str, str] = _checked(parse_object(body), CONVERSATION_UPDATE)["metadata"]
     return metadata
 
 
 def parse_conversation_items(body: bytes | dict[str, Any]) -> tuple[Item, ...]:
     """The items of ``POST /v1/conversations/{id}/items``."""
-    return tuple(_checked(_object(body), CONVERSATION_ITEMS)["items"])
+    return tuple(_checked(parse_object(body), CONVERSATION_ITEMS)["items"])
 
 
 # --- From body to fields -----------------------------------------------------------------------------------------------------
 
 
-def _object(body: bytes | dict[str, Any]) -> dict[str, Any]:
+def parse_object(body: bytes | dict[str, Any]) -> dict[str, Any]:
+    """A body as a JSON object. Raises :class:`~moorage.errors.ApiError`."""
     if isinstance(body, dict):
         return body
     if len(body) > limits.REQUEST_BODY_BYTES_MAX:
@@ -247,13 +248,13 @@ def _without(fields: dict[str, Any], *names: str) -> dict[str, Any]:
     return {key: value for key, value in fields.items() if key not in names}
 
 
-def _create(fields: dict[str, Any], web_search: WebSearchMode) -> CreateRequest:
+def _create(fields: dict[str, Any], web_search: WebSearchMode, *, needs_input: bool = True) -> CreateRequest:
     # Codex CLI adds web_search by itself, and nobody there asked for it: it is told, not refused. Only Codex sends client_metadata.
     ignores_web_search = web_search == "ignore" or "client_metadata" in fields
     notices: list[str] = []
     tools = _without_web_search(fields.get("tools", []), "tools", ignores_web_search, notices)
     items = tuple(_item_without_web_search(item, at, ignores_web_search, notices) for at, item in enumerate(fields.get("input", ())))
-    _check_together(fields, tools, items)
+    _check_together(fields, tools, items, needs_input=needs_input)
     return CreateRequest(
         **{
             **_without(fields, *_REWRITTEN),
@@ -292,7 +293,7 @@ def _without_web_search(tools: list[Tool], where: str, is_ignored: bool, notices
     return kept
 
 
-def _check_together(fields: dict[str, Any], tools: list[Tool], items: tuple[Item, ...]) -> None:
+def _check_together(fields: dict[str, Any], tools: list[Tool], items: tuple[Item, ...], *, needs_input: bool) -> None:
     """What no single field can tell."""
     if "previous_response_id" in fields and "conversation" in fields:
         raise errors.bad_request(
@@ -301,7 +302,7 @@ def _check_together(fields: dict[str, Any], tools: list[Tool], items: tuple[Item
             code="mutually_exclusive_parameters",
         )
     has_context = "previous_response_id" in fields or "conversation" in fields
-    if not items and not has_context:
+    if needs_input and not items and not has_context:
         raise errors.bad_request(
             "Missing required parameter: 'input'. One of 'input', 'previous_response_id' and 'conversation' must be given.",
             param="input",
@@ -539,7 +540,12 @@ def _stream_id(value: Any) -> str:
 
 
 _stream_id_text: Final = text(chars_min=1, chars_max=256, pattern="[A-Za-z0-9_.-]+")
-_EVENT: Final = Shape({}, {"stream_id": _stream_id, "generate": boolean})
+_LANE: Final = Shape({}, {"stream_id": _stream_id})
+_NO_BACKGROUND: Final = "A response of this connection is streamed on it: use POST /v1/responses for one in the background."
+_EVENT: Final = Shape(
+    {"type": choice("response.create")},
+    {"generate": boolean, "stream": boolean, "background": only(False, _NO_BACKGROUND)},
+)
 
 
 def _conversation_items(minimum: int) -> Validator:
