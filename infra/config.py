@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Annotated, Any, Literal, Self
 
 from moorage.limits import CODE_SECONDS_MAX, COMMAND_TIMEOUT_MS_MAX, MEMORY_LIMITS, RETENTION_SECONDS
+from moorage.settings import warm_pool_sizes
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, model_validator
 
 CONTEXT_KEY = "moorage"
@@ -51,6 +52,11 @@ def _domains(value: tuple[str, ...]) -> tuple[str, ...]:
     return value
 
 
+def _warm_pool(value: tuple[str, ...]) -> tuple[str, ...]:
+    warm_pool_sizes(value)
+    return value
+
+
 Words = Annotated[tuple[str, ...], BeforeValidator(_list)]
 
 
@@ -74,6 +80,9 @@ class Config(BaseModel):
 
     memory_tiers: Annotated[Words, AfterValidator(_tiers)] = tuple(MEMORY_LIMITS)
     """Values of ``memory_limit`` that get a task definition. Unused ones cost nothing."""
+
+    warm_pool: Annotated[Words, AfterValidator(_warm_pool)] = ()
+    """Sandboxes that wait for a container, such as ``1g:2``: it starts at once, and they are billed while they wait."""
 
     sandbox_image: str | None = None
     """An image that is already in a registry. None builds it in the account with CodeBuild, which needs no Docker here."""
@@ -160,6 +169,10 @@ class Config(BaseModel):
             raise ValueError("table_read_units and table_write_units belong together; set both or neither")
         if not self.has_microvms == bool(self.microvm_images) == bool(self.microvm_egress_connector):
             raise ValueError("provisioner 'lambda_microvm', microvm_images and microvm_egress_connector belong together")
+        if self.warm_pool and self.provisioner != "fargate":
+            raise ValueError("warm_pool needs provisioner 'fargate'; a MicroVM starts in seconds")
+        if missing := sorted(warm_pool_sizes(self.warm_pool).keys() - set(self.memory_tiers)):
+            raise ValueError(f"warm_pool names {', '.join(missing)}, which memory_tiers leaves out")
         if self.allowed_egress_domains and self.provisioner != "fargate":
             raise ValueError("allowed_egress_domains needs provisioner 'fargate': only there a proxy is deployed")
         return self

@@ -67,8 +67,11 @@ class Observability(Construct):
         if cluster_name:
             dashboard.add_widgets(
                 graph("Sandbox start (ms)", self._own("SandboxStart", "p50"), self._own("SandboxStart", "p99")),
+                graph("Sandboxes alive", self._own("SandboxesAlive", "Maximum")),
                 graph("Denied egress", self._own("EgressDenied", "Sum")),
             )
+        if config.warm_pool:
+            dashboard.add_widgets(graph("Warm pool", self._own("WarmPoolHits", "Sum"), self._own("WarmPoolMisses", "Sum")))
 
     def _make_topic(self, email: str | None) -> sns.Topic | None:
         if email is None:

@@ -98,6 +98,7 @@ class ServiceStack(cdk.Stack):
             "MOORAGE_REQUESTS_PER_MINUTE": str(config.requests_per_minute),
             "MOORAGE_TOKENS_PER_MINUTE": str(config.tokens_per_minute),
             "MOORAGE_ALLOWED_EGRESS_DOMAINS": ",".join(config.allowed_egress_domains),
+            **({"MOORAGE_WARM_POOL": ",".join(config.warm_pool)} if config.warm_pool else {}),
             **(sandboxes.environment if sandboxes else _NO_SANDBOXES),
             **(self.egress.environment if self.egress else {}),
         }

@@ -32,13 +32,13 @@ from botocore.exceptions import ClientError
 from moorage import limits
 from moorage.api.app import create_app
 from moorage.api.routers import ROUTERS
+from moorage.loop.expire import expire
 from moorage.loop.recover import recover
 from moorage.model.catalog import probe_ollama
 from moorage.runtime import Runtime, build_runtime
 from moorage.settings import Settings
 from moorage.store.schema import create_table
 from moorage.telemetry import open_log
-from moorage.tools.retention import purge_expired
 
 ROOT = Path(__file__).resolve().parent.parent
 REGION = "us-east-1"
@@ -399,8 +399,7 @@ async def _reap(runtime: Runtime) -> None:
     while True:
         try:
             await recover(runtime)
-            await runtime.containers.expire_due(runtime.clock())
-            await purge_expired(runtime, runtime.clock())
+            await expire(runtime)
         except Exception:  # one bad round must not end the rounds
             _log.exception("the reaper stumbled")
         await asyncio.sleep(_REAPER_SECONDS)

@@ -8,11 +8,11 @@ import asyncio
 from functools import cache
 from typing import Any
 
+from moorage.loop.expire import expire
 from moorage.loop.recover import recover
 from moorage.runtime import Runtime, build_runtime
 from moorage.settings import Settings
 from moorage.telemetry import open_log, tell
-from moorage.tools.retention import purge_expired
 
 
 @cache
@@ -34,15 +34,6 @@ def recover_responses(_event: Any, _context: object) -> None:
 
 
 def expire_containers(_event: Any, _context: object) -> None:
-    """Entry point: idle sandboxes and lost ones, what is past its retention, and a proxy that nobody needs any more."""
-    settled = _loop().run_until_complete(_expire(_runtime()))
+    """Entry point: what nobody uses any more, and the warm pool."""
+    settled = _loop().run_until_complete(expire(_runtime()))
     tell("expired", {"settled": settled})
-
-
-async def _expire(runtime: Runtime) -> int:
-    settled = await runtime.containers.expire_due(runtime.clock())
-    if runtime.orphans is not None:
-        settled += await runtime.orphans.stop_lost()
-    settled += await purge_expired(runtime, runtime.clock())
-    await runtime.egress.settle_fleet()
-    return settled

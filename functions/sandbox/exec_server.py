@@ -80,6 +80,7 @@ TREE_DEPTH_MAX = 100
 UPLOAD_PREFIX = ".moorage-upload-"
 RESULT_CHARS_MAX = 100_000
 
+TOKEN_SHA256 = re.compile(r"[0-9a-f]{64}\Z")
 EXEC_ID = re.compile(r"[^\x00-\x1f\x7f]{1,200}\Z")
 MARKER = "\n… {count} chars truncated; full output: {path} …\n"
 
@@ -90,6 +91,8 @@ class Config:
     def __init__(self, values: Dict[str, Any]) -> None:
         self.token_sha256: str = values.get("token_sha256") or hashed(values["token"])
         """Of the token only the hash is kept, and only the hash need be given."""
+        self.is_unclaimed: bool = values.get("unclaimed", False)
+        """Whether the sandbox waits in a pool: until it is claimed, its token opens nothing but health and the claim."""
         self.listen: str = values["listen"]
         """``fd:3`` (a listening socket that was inherited), ``unix:/path`` or ``tcp:0.0.0.0:8080``."""
         self.workspace: str = values.get("workspace", "/mnt/data")
@@ -1317,6 +1320,7 @@ class Server:
 
     def __init__(self, config: Config, loop: asyncio.AbstractEventLoop) -> None:
         self._token_sha256 = config.token_sha256
+        self._is_unclaimed = config.is_unclaimed
         self._execs = Execs(config, loop)
         self._workspace = Workspace(config)
         self.quota = DiskQuota(config, self._execs)
@@ -1371,6 +1375,10 @@ class Server:
         method, path = request.method, request.path
         if (method, path) == ("GET", ["v1", "health"]):
             await response.json(200, {"protocol": PROTOCOL, "boot_id": self._boot_id, "running": self._execs.running})
+        elif (method, path) == ("POST", ["v1", "claim"]):
+            await self._claim(request, response)
+        elif self._is_unclaimed:
+            raise Refusal(403, "unclaimed", "The sandbox waits in a pool and must be claimed first.")
         elif (method, path) == ("GET", ["v1", "files"]):
             await self._list_files(request, response)
         elif path == ["v1", "files", "content"] and method in ("GET", "PUT", "DELETE"):
@@ -1379,6 +1387,18 @@ class Server:
             await self._exec(request, response, path[1] == "python", path[2], path[3:])
         else:
             raise Refusal(404, "not_found", f"Unknown: {method} /{'/'.join(path)}")
+
+    async def _claim(self, request: Request, response: Response) -> None:
+        """Give the sandbox to its one container, which has another token. The old one is dead at once."""
+        token_sha256 = field(await request.json(), "token_sha256", str)
+        if not TOKEN_SHA256.match(token_sha256):
+            raise Refusal(400, "invalid_request", "A claim takes the hash of a token.")
+        # Nothing is awaited from here on: of two claims at once the second finds the first one done.
+        if not self._is_unclaimed:
+            raise Refusal(409, "already_claimed", "The sandbox belongs to a container.")
+        self._is_unclaimed = False
+        self._token_sha256 = token_sha256
+        await response.json(200, {})
 
     async def _exec(self, request: Request, response: Response, is_python: bool, exec_id: str, rest: List[str]) -> None:
         action = (request.method, *rest)

@@ -24,6 +24,7 @@ EVERYTHING = {
     "domain_name": "api.example.com",
     "sandbox_logs": True,
     "waf": True,
+    "warm_pool": ["1g:2"],
 }
 """Every option that adds resources."""
 

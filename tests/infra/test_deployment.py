@@ -191,6 +191,10 @@ WRONG = {
         "'microvm_egress_connector'",
     ),
     "a proxy for MicroVMs": ({**MICROVMS, "allowed_egress_domains": ["pkg.example.com"]}, "needs provisioner 'fargate'"),
+    "a warm pool of no memory tier": ({"warm_pool": ["2g:1"]}, "'warm_pool': takes a memory tier (1g, 4g, 16g, 64g)"),
+    "a warm pool of a tier that is not deployed": ({"memory_tiers": ["1g"], "warm_pool": "4g:1"}, "which memory_tiers leaves out"),
+    "a warm pool without Fargate": ({"provisioner": "none", "warm_pool": "1g:1"}, "warm_pool needs provisioner 'fargate'"),
+    "a warm pool of MicroVMs": ({**MICROVMS, "warm_pool": "1g:1"}, "warm_pool needs provisioner 'fargate'"),
     "half a capacity": ({"table_read_units": 10}, "table_read_units and table_write_units belong together"),
     "a retention of no days": ({"retention_days": 0}, "'retention_days'"),
 }
@@ -240,6 +244,34 @@ def test_capacity_of_the_table_is_provisioned_on_request(tmp_path: Path) -> None
     assert table["ProvisionedThroughput"] == units
     assert [index["ProvisionedThroughput"] for index in table["GlobalSecondaryIndexes"]] == [units]
     assert "BillingMode" not in table
+
+
+def test_the_warm_pool_is_told_to_who_starts_sandboxes_and_to_who_refills_it(everything: Stacks, stacks: Stacks) -> None:
+    def told(stacks: Stacks) -> dict[str, str | None]:
+        functions = stacks.of_type("AWS::Lambda::Function").items()
+        return {
+            start: function["Environment"]["Variables"].get("MOORAGE_WARM_POOL")
+            for start in _WITH_POOL
+            for name, function in functions
+            if name.startswith(start)
+        }
+
+    assert told(everything) == dict.fromkeys(_WITH_POOL, "1g:2")
+    assert told(stacks) == dict.fromkeys(_WITH_POOL)
+
+
+_WITH_POOL = ("FunctionsResponses", "FunctionsToolStep", "FunctionsExpiry")
+
+
+def test_the_reaper_may_start_and_stop_what_waits(everything: Stacks) -> None:
+    allowed = {
+        action
+        for name, policy in everything.of_type("AWS::IAM::Policy").items()
+        if name.startswith("FunctionsExpiryRole")
+        for statement in policy["PolicyDocument"]["Statement"]
+        for action in ([statement["Action"]] if isinstance(statement["Action"], str) else statement["Action"])
+    }
+    assert {"ecs:RunTask", "ecs:StopTask", "ecs:ListTasks", "ecs:DescribeTasks", "iam:PassRole"} <= allowed
 
 
 def test_the_command_line_overrides_cdk_json() -> None:

@@ -15,6 +15,8 @@ def settings(**environment: str) -> Settings:
 TAKEN: dict[str, tuple[dict[str, str], str, Any]] = {
     "web search is refused unless told otherwise": ({}, "web_search", "refuse"),
     "web search can be left out": ({"MOORAGE_WEB_SEARCH": "ignore"}, "web_search", "ignore"),
+    "no sandbox waits unless told otherwise": ({}, "warm_pool", {}),
+    "so many sandboxes wait as the operator says": ({"MOORAGE_WARM_POOL": "1g:2, 4g:1"}, "warm_pool", {"1g": 2, "4g": 1}),
     "code may run for two minutes": ({}, "code_seconds_max", 120),
     "code may run for as long as the operator says": ({"MOORAGE_CODE_SECONDS_MAX": "600"}, "code_seconds_max", 600),
     "an expired container is revived unless told otherwise": ({}, "strict_expiry", False),
@@ -31,6 +33,10 @@ def test_a_setting_is_taken(environment: dict[str, str], name: str, value: Any) 
 
 WRONG = {
     "another word for web search": ("MOORAGE_WEB_SEARCH", "maybe"),
+    "a memory tier that does not exist": ("MOORAGE_WARM_POOL", "2g:1"),
+    "a tier without a number": ("MOORAGE_WARM_POOL", "1g"),
+    "a pool of nothing": ("MOORAGE_WARM_POOL", "1g:0"),
+    "a tier twice": ("MOORAGE_WARM_POOL", "1g:1 1g:2"),
     "no time for code": ("MOORAGE_CODE_SECONDS_MAX", "0"),
     "days for code": ("MOORAGE_CODE_SECONDS_MAX", "100000"),
     "time in words": ("MOORAGE_CODE_SECONDS_MAX", "two minutes"),
@@ -42,3 +48,8 @@ WRONG = {
 def test_a_wrong_setting_is_named(name: str, value: str) -> None:
     with pytest.raises(SettingsError, match=name):
         settings(**{name: value})
+
+
+def test_a_warm_pool_needs_a_provisioner_that_can_have_one() -> None:
+    with pytest.raises(SettingsError, match="needs the provisioner 'fargate' or 'launcher'"):
+        settings(MOORAGE_WARM_POOL="1g:1", MOORAGE_PROVISIONER="docker")

@@ -4,6 +4,8 @@ import hashlib
 import json
 from collections.abc import AsyncIterator, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import boto3
@@ -11,10 +13,12 @@ import pytest
 from botocore.stub import ANY, Stubber
 from moorage.egress import trust
 from moorage.errors import SandboxCapacity, SandboxError, SandboxStarting
+from moorage.runtime import build_runtime
 from moorage.sandbox.fargate import FargateProvisioner, FargateSettings, RunningTask
 from moorage.sandbox.provisioner import EgressSpec, Handle, SandboxSpec, SandboxStatus
-from moorage.settings import SettingsError
+from moorage.settings import Settings, SettingsError
 
+ROOT = Path(__file__).resolve().parents[3]
 TOKEN = "t" * 64
 TASK = "arn:aws:ecs:us-east-1:000000000000:task/moorage/0123456789abcdef"
 DEFINITION = "arn:aws:ecs:us-east-1:000000000000:task-definition/moorage-sandbox-4g:7"
@@ -105,6 +109,35 @@ async def test_a_running_task_is_found_again_and_gives_its_address(ecs: Ecs) -> 
     ecs.lists(TASK)
     ecs.describes(task("RUNNING", address="10.42.0.5"))
     assert await ecs.provisioner.start(SPEC) == Handle("http://10.42.0.5:8080", TOKEN, TASK)
+
+
+async def test_a_start_is_found_whether_or_not_its_task_can_be_reached(ecs: Ecs) -> None:
+    ecs.lists()
+    assert await ecs.provisioner.find(SPEC) is None
+    ecs.lists(TASK)
+    ecs.describes(task("PENDING"))
+    assert await ecs.provisioner.find(SPEC) == TASK
+    ecs.lists(TASK)
+    ecs.describes(task("RUNNING", desired="STOPPED"))
+    assert await ecs.provisioner.find(SPEC) is None
+
+
+def test_a_deployment_that_changes_what_tasks_are_started_from_has_another_revision(executor: ThreadPoolExecutor) -> None:
+    def revision(**changes: Any) -> str:
+        return FargateProvisioner(None, replace(SETTINGS, **changes), executor).revision  # type: ignore[arg-type]
+
+    changed = [revision(task_definitions={4: f"{DEFINITION}1"}), revision(subnets=("subnet-3",)), revision(security_group="sg-2")]
+    assert revision() == revision()
+    assert len({revision(), *changed}) == 4
+
+
+async def test_a_deployment_without_sandboxes_asks_ecs_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("AWS_DEFAULT_REGION", "us-east-1")
+    nowhere = dict.fromkeys(("cluster", "subnets", "security_group"), "none")
+    settings = Settings("t", "b", models_file=str(ROOT / "models.toml"), content_key="00" * 32, provisioner="fargate", fargate=nowhere)
+    runtime = build_runtime(settings)
+    assert (runtime.fleet, runtime.orphans, runtime.warm_pool) == (None, None, None)
+    await runtime.aclose()
 
 
 @pytest.mark.parametrize(
@@ -206,6 +239,7 @@ async def test_the_exec_server_gets_its_tokens_hash_and_only_the_proxys_address(
     assert variable["name"] == "MOORAGE_SANDBOX_CONFIG"
     assert json.loads(variable["value"]) == {
         "token_sha256": hashlib.sha256(TOKEN.encode()).hexdigest(),
+        "unclaimed": False,
         "listen": "tcp:0.0.0.0:8080",
         "uid": 1000,
         "env": {

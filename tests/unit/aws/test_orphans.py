@@ -1,5 +1,6 @@
 """The reaper's comparison of what runs with what the records own."""
 
+import hashlib
 from dataclasses import dataclass, field
 
 import pytest
@@ -121,6 +122,49 @@ async def test_another_tenants_record_of_the_same_id_owns_nothing(world: World) 
     await world.life("mine")
     await world.look()
     assert await world.look(limits.ORPHAN_SECONDS_MIN) == ["mine"]
+
+
+POOLED = Task("pooled", container_id="pool_1", tenant_id="pool")
+
+
+async def slot(world: World) -> None:
+    await world.table.put({"PK": keys.POOL, "SK": keys.pool_slot("1g", 0), "pool_id": "pool_1"})
+
+
+async def claimed(world: World, incarnation: int = 1) -> None:
+    token_sha256 = hashlib.sha256(token_of("cntr_1", incarnation).encode()).hexdigest()
+    claim = {"pool_id": "pool_1", "tenant_id": "acme", "container_id": "cntr_1", "token_sha256": token_sha256}
+    await world.table.delete(keys.POOL, keys.pool_slot("1g", 0))
+    await world.table.put({"PK": keys.POOL, "SK": keys.pool_claim("pool_1"), **claim})
+
+
+async def test_a_task_of_the_warm_pool_is_owned_by_its_slot_and_then_by_who_claimed_it(world: World) -> None:
+    world.cluster.tasks = [POOLED]
+    await slot(world)
+    await world.look()
+    assert await world.look(limits.ORPHAN_SECONDS_MIN) == []
+    await claimed(world)
+    for sandbox_id in (None, "pooled"):
+        await world.life(sandbox_id)
+        await world.look(limits.ORPHAN_SECONDS_MIN)
+        assert await world.look(limits.ORPHAN_SECONDS_MIN) == []
+    await world.no_life()
+    await world.look()
+    assert await world.look(limits.ORPHAN_SECONDS_MIN) == ["pooled"]
+
+
+async def test_a_task_that_an_earlier_incarnation_claimed_is_not_kept_by_the_one_that_starts(world: World) -> None:
+    world.cluster.tasks = [POOLED]
+    await claimed(world, incarnation=1)
+    await world.life(None, incarnation=2)
+    await world.look()
+    assert await world.look(limits.ORPHAN_SECONDS_MIN) == ["pooled"]
+
+
+async def test_a_task_whose_slot_was_closed_is_stopped(world: World) -> None:
+    world.cluster.tasks = [POOLED]
+    await world.look()
+    assert await world.look(limits.ORPHAN_SECONDS_MIN) == ["pooled"]
 
 
 async def test_a_stop_that_fails_is_tried_again(world: World) -> None:

@@ -4,7 +4,7 @@ from collections.abc import AsyncIterator
 from dataclasses import dataclass, field
 from typing import Any, cast
 
-from moorage.errors import SandboxError, SandboxFileMissing, SandboxGone
+from moorage.errors import SandboxError, SandboxFileMissing, SandboxGone, SandboxStarting
 from moorage.sandbox.exec_client import ExecClient, FileListing, Health, SandboxFile
 from moorage.sandbox.provisioner import Handle, SandboxSpec, SandboxStatus
 from moorage.store.blobs import Blobs
@@ -130,6 +130,8 @@ class FakeProvisioner:
         self.starts = 0
         self.problems: list[SandboxError] = []
         """Raised by the next starts, one each."""
+        self.is_slow = False
+        """Starts begin and are not over yet."""
         self.asked: list[SandboxSpec] = []
         """What every call of start was given ..."""
         self.specs: list[SandboxSpec] = []
@@ -146,7 +148,13 @@ class FakeProvisioner:
             self.sandboxes[sandbox_id] = FakeSandbox(sandbox_id, spec.token)
             self.by_container[spec.container_id] = sandbox_id
             self.specs.append(spec)
+        if self.is_slow:
+            raise SandboxStarting(1)
         return Handle(f"fake:{sandbox_id}", spec.token, sandbox_id)
+
+    async def find(self, spec: SandboxSpec) -> str | None:
+        sandbox_id = self.by_container.get(spec.container_id)
+        return sandbox_id if sandbox_id is not None and self.sandboxes[sandbox_id].token == spec.token else None
 
     async def stop(self, sandbox_id: str) -> None:
         self.sandboxes[sandbox_id].is_alive = False

@@ -369,14 +369,27 @@ async def test_deleting_a_container_stops_it_and_erases_everything(world: World)
 
 async def test_a_sandbox_still_starting_at_deletion_is_stopped_by_the_sweep(world: World) -> None:
     record = await world.new()
-    world.provisioner.problems = [SandboxStarting(1), SandboxStarting(1)]
+    world.provisioner.is_slow = True
     with pytest.raises(SandboxStarting):
         await world.containers.ensure("ten", record.id)
     await world.containers.delete("ten", record.id)
-    assert not await world.only_a_mark_is_left()
+    assert world.provisioner.running() == ["sb-1"]
     assert await world.only_a_mark_is_left()
     assert world.provisioner.running() == []
     assert world.provisioner.starts == 1
+
+
+@pytest.mark.parametrize("is_begun", [True, False])
+async def test_a_start_that_nobody_came_back_for_is_undone_when_the_container_expires(world: World, is_begun: bool) -> None:
+    record = await world.new()
+    world.provisioner.is_slow = is_begun
+    world.provisioner.problems = [] if is_begun else [SandboxStarting(1)]
+    with pytest.raises(SandboxStarting):
+        await world.containers.ensure("ten", record.id)
+    world.clock.advance(record.idle_minutes * 60)
+    assert await world.containers.expire_due(world.clock()) == 1
+    assert (await world.containers.get("ten", record.id)).sandbox is None
+    assert (world.provisioner.running(), world.provisioner.starts) == ([], int(is_begun))
 
 
 async def test_a_deleted_file_is_gone_from_the_sandbox_the_list_and_the_bucket(world: World) -> None:

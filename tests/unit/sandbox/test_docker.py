@@ -114,8 +114,10 @@ def provisioner(engine: FakeEngine, runtime_dir: Path) -> DockerProvisioner:
 async def test_a_container_is_started_once_used_and_stopped(
     provisioner: DockerProvisioner, engine: FakeEngine, runtime_dir: Path
 ) -> None:
+    assert await provisioner.find(SPEC) is None
     handle = await provisioner.start(SPEC)
     assert await provisioner.start(SPEC) == handle
+    assert await provisioner.find(SPEC) == handle.sandbox_id
     assert engine.made == 1
     assert await provisioner.describe(handle.sandbox_id) == SandboxStatus.RUNNING
     async with ExecClient(handle) as client:

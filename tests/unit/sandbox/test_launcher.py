@@ -57,7 +57,9 @@ async def test_a_sandbox_outlives_its_callers(launcher_socket: Path) -> None:
 
 async def test_a_stopped_sandbox_is_gone_with_its_files_and_the_next_one_is_empty(provisioner: LauncherProvisioner) -> None:
     container = new_id()
+    assert await provisioner.find(spec(container)) is None
     handle = await provisioner.start(spec(container))
+    assert await provisioner.find(spec(container)) == handle.sandbox_id
     async with ExecClient(handle) as client:
         await run(client, "mkdir -p locked/in && touch locked/in/file && chmod 000 locked/in locked; echo x > ~/file")
         events = execute(client, "sleep 60")

@@ -26,6 +26,7 @@ from moorage.sandbox.lambda_microvm import LambdaMicrovmProvisioner, MicrovmSett
 from moorage.sandbox.launcher_client import LauncherProvisioner
 from moorage.sandbox.orphans import Orphans
 from moorage.sandbox.provisioner import Provisioner
+from moorage.sandbox.warm_pool import Fleet, WarmPool
 from moorage.settings import Settings, SettingsError
 from moorage.store.api_keys import ApiKeys
 from moorage.store.blobs import Blobs
@@ -72,8 +73,12 @@ class Runtime:
 
     clock: Callable[[], float]
     """Unix seconds."""
+    fleet: Fleet | None = None
+    """Who runs the sandboxes, where they can be listed; None where they cannot, or there are none."""
     orphans: Orphans | None = None
     """None where sandboxes end with their owner's process, or cannot be told apart from outside."""
+    warm_pool: WarmPool | None = None
+    """Also where none is wanted any more, on Fargate: the reaper then stops what an earlier deployment left waiting."""
 
     tasks: set[asyncio.Task[Any]] = field(default_factory=set)
 
@@ -105,10 +110,17 @@ def build_runtime(settings: Settings, *, clock: Callable[[], float] = time.time)
     )
     content_key = _content_key(settings)
     provisioner = _provisioner(settings, executor)
+    fleet = _fleet(provisioner)
+    is_on_fargate = isinstance(fleet, FargateProvisioner)
+    pool = (
+        WarmPool(table, fleet, settings.warm_pool, key=content_key, clock=clock)
+        if fleet is not None and (settings.warm_pool or is_on_fargate)
+        else None
+    )
     containers = Containers(
         table,
         blobs,
-        provisioner,
+        pool if pool is not None and settings.warm_pool else provisioner,
         files,
         clock=clock,
         content_key=content_key,
@@ -137,7 +149,9 @@ def build_runtime(settings: Settings, *, clock: Callable[[], float] = time.time)
         catalog=Catalog.load(Path(settings.models_file), settings.upstream, secret=_parameter),
         http=upstream_transport(),
         clock=clock,
-        orphans=Orphans(table, provisioner, containers.token_of, clock) if isinstance(provisioner, FargateProvisioner) else None,
+        fleet=fleet,
+        orphans=Orphans(table, fleet, containers.token_of, clock) if isinstance(fleet, FargateProvisioner) else None,
+        warm_pool=pool,
     )
 
 
@@ -157,6 +171,14 @@ def _parameter(name: str) -> str:
     """A SecureString of the Parameter Store: what ``ssm:`` references in ``models.toml`` stand for."""
     value: str = boto3.client("ssm", config=_CONFIG).get_parameter(Name=name, WithDecryption=True)["Parameter"]["Value"]
     return value
+
+
+def _fleet(provisioner: Provisioner) -> FargateProvisioner | LauncherProvisioner | None:
+    match provisioner:
+        case FargateProvisioner(has_sandboxes=True) | LauncherProvisioner():
+            return provisioner
+        case _:
+            return None
 
 
 def _egress_keys(settings: Settings, executor: Executor) -> KmsKeys | None:

@@ -6,11 +6,11 @@ and credentials by itself, as everywhere.
 
 import ipaddress
 import os
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Literal, get_args
 
-from moorage.limits import CODE_SECONDS_MAX, COMMAND_TIMEOUT_MS_MAX, JSON_SILENCE_SECONDS
+from moorage.limits import CODE_SECONDS_MAX, COMMAND_TIMEOUT_MS_MAX, JSON_SILENCE_SECONDS, MEMORY_LIMITS, WARM_SANDBOXES_MAX
 
 ProvisionerKind = Literal["launcher", "fargate", "docker", "lambda_microvm"]
 
@@ -32,6 +32,8 @@ class Settings:
     provisioner: ProvisionerKind = "launcher"
     launcher_socket: str | None = None
     """Unix socket of the local sandbox owner (``provisioner = launcher``)."""
+    warm_pool: Mapping[str, int] = field(default_factory=dict)
+    """Sandboxes without a network that wait for a container, by memory tier (``1g:2,4g:1``). For ``fargate`` and ``launcher``."""
     web_search: Literal["refuse", "ignore"] = "refuse"
     """What becomes of a ``web_search`` tool that wants the live web: 400, or left out with a notice."""
     code_seconds_max: int = CODE_SECONDS_MAX
@@ -92,6 +94,7 @@ class Settings:
             content_key=env.get("MOORAGE_CONTENT_KEY") or None,
             provisioner=_provisioner(env.get("MOORAGE_PROVISIONER", "launcher")),
             launcher_socket=env.get("MOORAGE_LAUNCHER_SOCKET") or None,
+            warm_pool=_warm_pool(env, "MOORAGE_WARM_POOL"),
             web_search=_web_search(env.get("MOORAGE_WEB_SEARCH", "refuse")),
             code_seconds_max=_code_seconds(env, "MOORAGE_CODE_SECONDS_MAX"),
             strict_expiry=_switch(env, "MOORAGE_STRICT_EXPIRY"),
@@ -146,6 +149,30 @@ def _switch(env: Mapping[str, str], name: str) -> bool:
             return False
         case _:
             raise SettingsError(f"{name} is '{env[name]}'; it takes 'true' or 'false'.")
+
+
+def _warm_pool(env: Mapping[str, str], name: str) -> Mapping[str, int]:
+    try:
+        sizes = warm_pool_sizes(_words(env.get(name, "")))
+    except ValueError as error:
+        raise SettingsError(f"{name} {error}.") from error
+    if sizes and env.get("MOORAGE_PROVISIONER", "launcher") not in ("launcher", "fargate"):
+        raise SettingsError(f"{name} needs the provisioner 'fargate' or 'launcher'.")
+    return sizes
+
+
+def warm_pool_sizes(words: Iterable[str]) -> Mapping[str, int]:
+    """``("1g:2", "4g:1")`` as numbers by memory tier; raises :class:`ValueError` with the end of a sentence."""
+    sizes: dict[str, int] = {}
+    for word in words:
+        tier, _, number = word.partition(":")
+        if tier not in MEMORY_LIMITS or tier in sizes or not number.isdecimal() or not 0 < int(number) <= WARM_SANDBOXES_MAX:
+            raise ValueError(
+                f"takes a memory tier ({', '.join(MEMORY_LIMITS)}) with a number from 1 to {WARM_SANDBOXES_MAX}, each once, "
+                f"such as '1g:2', not '{word}'"
+            )
+        sizes[tier] = int(number)
+    return sizes
 
 
 def _code_seconds(env: Mapping[str, str], name: str) -> int:

@@ -309,6 +309,7 @@ def server_config(site: Site, spec: SandboxSpec) -> dict[str, Any]:
     egress = trust.environment(_proxy_url(spec.egress), CA_BUNDLE) if spec.egress else {}
     return {
         "token": spec.token,
+        "unclaimed": spec.is_unclaimed,
         "listen": f"fd:{LISTENING_FD}",
         "env": {**toolbox, **egress, **spec.env},
         "path": ":".join([f"{SERVER}/bin", *([f"{TOOLBOX}/bin"] if site.toolbox else []), _SYSTEM_PATH, FALLBACK]),

@@ -710,23 +710,21 @@ class Containers:
         return True
 
     async def _stop_orphan(self, life: Record) -> None:
-        """Stop a sandbox of a container that is deleted. If its starter never said which one it is, starting it is the way to
-        learn that."""
-        sandbox_id = life["sandbox_id"]
-        if sandbox_id is None:
-            token = self._derived("sandbox", life["container_id"], life["incarnation"])
-            spec = SandboxSpec(tenant_id=life["tenant_id"], container_id=life["container_id"], token=token)
-            sandbox_id = (await self._provisioner.start(spec)).sandbox_id
-        await self._provisioner.stop(sandbox_id)
+        """Stop a sandbox of a container that is deleted; its starter may have died before it said which one it is."""
+        sandbox_id = life["sandbox_id"] or await self._find(life["tenant_id"], life["container_id"], life["incarnation"])
+        if sandbox_id is not None:
+            await self._provisioner.stop(sandbox_id)
         await self._store.drop(life)
+
+    async def _find(self, tenant_id: str, container_id: str, incarnation: int) -> str | None:
+        return await self._provisioner.find(SandboxSpec(tenant_id, container_id, self.token_of(container_id, incarnation)))
 
     async def _expire(self, record: ContainerRecord) -> bool:
         """Stop an idle sandbox, unless something still runs in it."""
         assert record.sandbox is not None
         if record.sandbox.state == "starting":
-            # Nobody came back for it. Starting is the way to learn which sandbox it is, if there is one.
-            handle = await self._provisioner.start(await self._spec(record))
-            await self._end(record, handle.sandbox_id)
+            # Nobody came back for it, and it was not written down which sandbox it is, if there is one.
+            await self._end(record, await self._find(record.tenant_id, record.id, record.incarnation))
             return True
         if record.sandbox.state == "running" and await self._is_busy(record):
             await self._store.change(

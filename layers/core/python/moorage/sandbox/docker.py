@@ -78,6 +78,10 @@ class DockerProvisioner:
         await self._until_healthy(handle)
         return handle
 
+    async def find(self, spec: SandboxSpec) -> str | None:
+        found = await self._inspect(_name(spec))
+        return None if found is None else str(found["Id"])
+
     async def stop(self, sandbox_id: str) -> None:
         found = await self._inspect(sandbox_id)
         if found is None:

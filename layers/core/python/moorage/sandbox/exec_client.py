@@ -141,6 +141,10 @@ class ExecClient:
         body = await self._json("GET", "/v1/health")
         return Health(body["protocol"], body["boot_id"], body["running"])
 
+    async def claim(self, token_sha256: str) -> None:
+        """Give an unclaimed sandbox its container's token, by its hash; this client's token is dead afterwards."""
+        _refuse_errors(await self._request("POST", "/v1/claim", json={"token_sha256": token_sha256}))
+
     async def exec(
         self,
         exec_id: str,

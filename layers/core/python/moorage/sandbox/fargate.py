@@ -113,13 +113,15 @@ class FargateProvisioner:
     async def start(self, spec: SandboxSpec) -> Handle:
         started_by = _started_by(spec.container_id, spec.token)
         request = self._request(spec, started_by)
-        tasks = await self._describe((await self._call("list_tasks", startedBy=started_by))["taskArns"])
-        alive = sorted((task for task in tasks if not _is_stopped(task)), key=lambda task: str(task["taskArn"]))
-        task = alive[0] if alive else await self._run(request)
+        task = await self._started(started_by) or await self._run(request)
         address = _address(task)
         if task["lastStatus"] != "RUNNING" or address is None or not await self._can_reach(address, EXEC_PORT):
             raise SandboxStarting(_POLL_SECONDS)
         return Handle(f"http://{address}:{EXEC_PORT}", spec.token, task["taskArn"])
+
+    async def find(self, spec: SandboxSpec) -> str | None:
+        task = await self._started(_started_by(spec.container_id, spec.token))
+        return None if task is None else str(task["taskArn"])
 
     async def stop(self, sandbox_id: str) -> None:
         try:
@@ -139,6 +141,16 @@ class FargateProvisioner:
             return SandboxStatus.STOPPED
         return SandboxStatus.RUNNING if tasks[0]["lastStatus"] == "RUNNING" else SandboxStatus.STARTING
 
+    @property
+    def has_sandboxes(self) -> bool:
+        """False where a deployment has none: then there is no cluster to ask either."""
+        return bool(self._settings.task_definitions)
+
+    @property
+    def revision(self) -> str:
+        """Task definitions (an image and a size each) and network, in one word."""
+        return hashlib.sha256(repr(self._settings).encode()).hexdigest()[:16]
+
     async def running(self) -> list[RunningTask]:
         """Every sandbox of the cluster that is not stopped, for the reaper."""
         arns: list[str] = []
@@ -156,6 +168,11 @@ class FargateProvisioner:
         ]
         # Whatever else somebody runs in this cluster is none of ours.
         return [found for task in tasks if not _is_stopped(task) and (found := _running_task(task)).container_id]
+
+    async def _started(self, started_by: str) -> dict[str, Any] | None:
+        """The task that an earlier start has run and that is alive."""
+        tasks = await self._describe((await self._call("list_tasks", startedBy=started_by))["taskArns"])
+        return min((task for task in tasks if not _is_stopped(task)), key=lambda task: str(task["taskArn"]), default=None)
 
     async def _run(self, request: dict[str, Any]) -> dict[str, Any]:
         """RunTask, or the task that an earlier call with the same token made. A task that died makes way for another."""
@@ -235,6 +252,7 @@ def _server_config(spec: SandboxSpec) -> dict[str, Any]:
     egress = spec.egress
     return {
         "token_sha256": hashlib.sha256(spec.token.encode()).hexdigest(),
+        "unclaimed": spec.is_unclaimed,
         "listen": f"tcp:0.0.0.0:{EXEC_PORT}",
         "uid": COMMAND_UID,
         "env": {**_egress_variables(egress), **spec.env},

@@ -26,6 +26,9 @@ class RunningSandbox:
 
 
 class LauncherProvisioner:
+    revision = ""
+    """Sandboxes end with the launcher, so that all of them are started from the same."""
+
     def __init__(self, socket_path: str, *, transport: httpx.AsyncBaseTransport | None = None) -> None:
         self._http = httpx.AsyncClient(
             base_url="http://launcher",
@@ -46,6 +49,10 @@ class LauncherProvisioner:
     async def start(self, spec: SandboxSpec) -> Handle:
         body = await self._ask("POST", "/v1/sandboxes", json=wire_spec(spec))
         return Handle(body["endpoint"], spec.token, body["sandbox_id"])
+
+    async def find(self, spec: SandboxSpec) -> str | None:
+        place = (spec.tenant_id, spec.container_id)
+        return next((each.sandbox_id for each in await self.running() if (each.tenant_id, each.container_id) == place), None)
 
     async def stop(self, sandbox_id: str) -> None:
         await self._ask("DELETE", f"/v1/sandboxes/{sandbox_id}")
@@ -81,6 +88,7 @@ def wire_spec(spec: SandboxSpec) -> dict[str, Any]:
         "token": spec.token,
         "memory_gib": spec.memory_gib,
         "env": dict(spec.env),
+        "is_unclaimed": spec.is_unclaimed,
         "egress": None
         if egress is None
         else {"proxy": egress.proxy, "username": egress.username, "password": egress.password, "ca_pem": egress.ca_pem},

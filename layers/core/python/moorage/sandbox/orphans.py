@@ -1,8 +1,9 @@
 """Sandboxes that run and belong to nobody.
 
 Each sandbox has a ``LIFE#`` record from before it is started, so one without such a record was lost: its starter died at the wrong
-moment, or a record was removed by hand. ECS would bill it for ever. What has no owner is noted when it is first seen and stopped
-when it still has none a while later, so that a record that is just being written or removed cannot make an orphan of anybody.
+moment, or a record was removed by hand. ECS would bill it for ever. A sandbox of the warm pool is owned by its slot, and once it is
+claimed by the incarnation that claimed it. What has no owner is noted when it is first seen and stopped when it still has none a
+while later, so that a record that is just being written or removed cannot make an orphan of anybody.
 """
 
 from collections.abc import Callable, Sequence
@@ -10,6 +11,7 @@ from typing import Protocol
 
 from moorage import limits
 from moorage.errors import SandboxError
+from moorage.sandbox.warm_pool import hash_of, is_pooled
 from moorage.store import keys
 from moorage.store.table import Record, Table
 
@@ -44,8 +46,9 @@ class Orphans:
     async def stop_lost(self) -> int:
         """Stop what had no owner now and at an earlier look; answers how many. To be called about once a minute; harmless twice."""
         running = await self._fleet.running()
+        pool = {record["pool_id"]: record for record in await self._table.query(keys.POOL)}
         seen = {record["SK"]: int(record["seen_at"]) for record in await self._table.query(keys.ORPHANS)}
-        lost = {each.sandbox_id for each in running if not await self._has_owner(each)}
+        lost = {each.sandbox_id for each in running if not await self._has_owner(each, pool.get(each.container_id))}
         due = [sandbox_id for sandbox_id in lost if seen.get(sandbox_id, self._clock()) + limits.ORPHAN_SECONDS_MIN <= self._clock()]
         stopped = [sandbox_id for sandbox_id in due if await self._stop(sandbox_id)]
         # The note of one that found its owner or its end must go: a later doubt starts anew.
@@ -55,15 +58,23 @@ class Orphans:
         )
         return len(stopped)
 
-    async def _has_owner(self, sandbox: Running) -> bool:
-        lives = await self._table.query(keys.container(sandbox.tenant_id, sandbox.container_id), prefix=keys.LIFE_PREFIX)
-        return any(self._owns(life, sandbox) for life in lives)
-
-    def _owns(self, life: Record, sandbox: Running) -> bool:
-        if life["sandbox_id"] is not None:
-            return bool(life["sandbox_id"] == sandbox.sandbox_id)
-        # It is being started, and its starter does not know yet which one it is.
-        return sandbox.belongs_to(self._token_of(life["container_id"], life["incarnation"]))
+    async def _has_owner(self, sandbox: Running, place: Record | None) -> bool:
+        """``place`` is the slot, or the claim on it, of a sandbox that was started for the warm pool."""
+        tenant_id, container_id, was_started_for = sandbox.tenant_id, sandbox.container_id, sandbox.belongs_to
+        if is_pooled(container_id):
+            if place is None or place["SK"].startswith(keys.POOL_SLOT_PREFIX):
+                return place is not None
+            claim = place
+            tenant_id, container_id = claim["tenant_id"], claim["container_id"]
+            was_started_for = lambda token: hash_of(token) == claim["token_sha256"]  # noqa: E731
+        lives = await self._table.query(keys.container(tenant_id, container_id), prefix=keys.LIFE_PREFIX)
+        return any(
+            life["sandbox_id"] == sandbox.sandbox_id
+            if life["sandbox_id"] is not None
+            # It is being started, and its starter does not know yet which one it is.
+            else was_started_for(self._token_of(life["container_id"], life["incarnation"]))
+            for life in lives
+        )
 
     async def _stop(self, sandbox_id: str) -> bool:
         try:

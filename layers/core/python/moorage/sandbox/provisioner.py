@@ -54,6 +54,8 @@ class SandboxSpec:
     env: Mapping[str, str] = field(default_factory=dict)
     """Variables that every command sees, such as the placeholders of ``domain_secrets``."""
     egress: EgressSpec | None = None
+    is_unclaimed: bool = False
+    """For the warm pool: it serves nobody before it is claimed (``POST /v1/claim``)."""
 
 
 class Provisioner(Protocol):
@@ -63,6 +65,11 @@ class Provisioner(Protocol):
         Idempotent per ``container_id``, and so also the way to refresh a handle. Raises :class:`SandboxStarting` while it is on its
         way and :class:`SandboxCapacity` when none can be had; :class:`SandboxError` when it is broken.
         """
+        ...
+
+    async def find(self, spec: SandboxSpec) -> str | None:
+        """Which sandbox a start with this ``container_id`` and ``token`` has begun, for whoever cleans up after a starter that died;
+        None if there is none. Starts nothing."""
         ...
 
     async def stop(self, sandbox_id: str) -> None:

@@ -18,6 +18,8 @@ a file, container, conversation, upload    ``PK=T#t#<K>#id``, ``SK=META``       
 a tenant's files, containers ...           ``GSI1PK=T#t#L#<kind>``, ``GSI1SK=<created>#<id>``   Query on GSI1 + BatchGet
 a container's files                        ``PK=T#t#C#id``, ``SK`` begins with ``FILE#``        Query
 containers due to expire                   ``GSI1PK=ALIVE``, ``GSI1SK`` up to now               Query on GSI1 + BatchGet
+the warm pool's slots and claims           ``PK=POOL``, ``SK`` from ``CLAIM#`` or ``SLOT#`` on  Query
+claim a sandbox of the warm pool           ``SLOT#…``, ``CLAIM#<id>``, ``WARM#<hash>``          TransactWriteItems
 sandboxes without an owner                 ``PK=ORPHANS``, ``SK`` the sandbox's id              Query
 files, uploads, inputs due to end          ``GSI1PK=DUE#<kind>``, ``GSI1SK`` up to now          Query on GSI1 + BatchGet
 a conversation's items                     ``PK=T#t#V#id``, ``SK`` begins with ``BATCH#``       Query
@@ -170,6 +172,32 @@ def source(response_id: str) -> str:
 
 ORPHANS: Final = "ORPHANS"
 """Partition of the sandboxes that run without an owner; the sort key is the sandbox's id."""
+
+POOL: Final = "POOL"
+"""Partition of the warm pool."""
+POOL_SLOT_PREFIX: Final = "SLOT#"
+POOL_CLAIM_PREFIX: Final = "CLAIM#"
+
+
+def pool_slots(tier: str) -> str:
+    """Prefix of the slots of one memory tier."""
+    return f"{POOL_SLOT_PREFIX}{tier}#"
+
+
+def pool_slot(tier: str, number: int) -> str:
+    """Sort key of a sandbox that waits for a container; numbers bound how many there are."""
+    return f"{pool_slots(tier)}{number:04d}"
+
+
+def pool_claim(pool_id: str) -> str:
+    """Sort key of the record that says whose a sandbox of the pool has become; it stands while the sandbox runs."""
+    return f"{POOL_CLAIM_PREFIX}{pool_id}"
+
+
+def warm(token_sha256: str) -> str:
+    """Sort key, in a container's partition, of what the pool gave to the incarnation with this token: a sandbox, or nothing."""
+    return f"WARM#{token_sha256}"
+
 
 EGRESS_POLICY: Final = "EGRESS#POLICY"
 EGRESS_SEALED_PREFIX: Final = "EGRESS#SEALED#"

@@ -222,17 +222,6 @@ class Table:
         names = {f"#s{i}": key for i, key in enumerate(set)} | {f"#c{i}": key for i, key in enumerate(condition)}
         values = {f":s{i}": value for i, value in enumerate(set.values())}
         values |= {f":c{i}": value for i, value in enumerate(condition.values())}
-        writes: list[dict[str, Any]] = [
-            {
-                "Put": {
-                    "TableName": self.name,
-                    "Item": encode(record),
-                    "ConditionExpression": "attribute_not_exists(#pk)",
-                    "ExpressionAttributeNames": {"#pk": "PK"},
-                }
-            }
-            for record in puts
-        ]
         change = {
             "TableName": self.name,
             "Key": _key(pk, sk),
@@ -241,7 +230,35 @@ class Table:
             "ExpressionAttributeNames": names,
             "ExpressionAttributeValues": {key: encode_value(value) for key, value in values.items()},
         }
-        writes.append({"Update": change})
+        return await self._transact([*self._puts_if_absent(puts), {"Update": change}])
+
+    async def replace(self, puts: Iterable[Record], *, pk: str, sk: str, condition: Mapping[str, Any]) -> tuple[int, ...]:
+        """Put records that must not be there yet and delete one that is as ``condition`` says, all or nothing; answers as
+        :meth:`transact`."""
+        deletion = {
+            "TableName": self.name,
+            "Key": _key(pk, sk),
+            "ConditionExpression": " AND ".join(f"#c{i} = :c{i}" for i in range(len(condition))),
+            "ExpressionAttributeNames": {f"#c{i}": key for i, key in enumerate(condition)},
+            "ExpressionAttributeValues": {f":c{i}": encode_value(value) for i, value in enumerate(condition.values())},
+        }
+        return await self._transact([*self._puts_if_absent(puts), {"Delete": deletion}])
+
+    def _puts_if_absent(self, records: Iterable[Record]) -> list[dict[str, Any]]:
+        return [
+            {
+                "Put": {
+                    "TableName": self.name,
+                    "Item": encode(record),
+                    "ConditionExpression": "attribute_not_exists(#pk)",
+                    "ExpressionAttributeNames": {"#pk": "PK"},
+                }
+            }
+            for record in records
+        ]
+
+    async def _transact(self, writes: list[dict[str, Any]]) -> tuple[int, ...]:
+        """Positions of the conditions that failed; empty if all was written."""
         for attempt in range(limits.CONDITIONAL_WRITES_MAX):
             try:
                 await self._call("transact_write_items", {"TransactItems": writes})

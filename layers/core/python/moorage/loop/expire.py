@@ -1,0 +1,29 @@
+"""Ending what nobody uses any more, and keeping the warm pool filled: the reaper's other half, beside ``recover.py``.
+
+Called once a minute from where sandboxes can be reached. Every part is harmless to run twice, or by two reapers at once.
+"""
+
+from moorage.runtime import Runtime
+from moorage.telemetry import Metric, tell
+from moorage.tools.retention import purge_expired
+
+
+async def expire(runtime: Runtime) -> int:
+    """End idle sandboxes and lost ones, what of the warm pool is not wanted, what is past its retention, and a proxy that nobody
+    needs; answers how much was settled."""
+    settled = await runtime.containers.expire_due(runtime.clock())
+    if runtime.warm_pool is not None:
+        settled += await runtime.warm_pool.settle()
+    if runtime.orphans is not None:
+        settled += await runtime.orphans.stop_lost()
+    settled += await purge_expired(runtime, runtime.clock())
+    await runtime.egress.settle_fleet()
+    await _count_sandboxes(runtime)
+    return settled
+
+
+async def _count_sandboxes(runtime: Runtime) -> None:
+    """Nothing is said of none: a metric that is sent costs $0.30 a month, and a deployment at rest should cost nothing."""
+    alive = [] if runtime.fleet is None else await runtime.fleet.running()
+    if alive:
+        tell("sandboxes", {}, {Metric.SANDBOXES_ALIVE: len(alive)})
