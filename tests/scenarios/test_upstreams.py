@@ -55,10 +55,16 @@ def test_a_busy_upstream_is_asked_again_after_the_time_it_names(real_stack: Stac
 
 
 def test_an_upstream_that_refuses_for_good_gives_its_reason(real_stack: Stack, upstream: MockUpstream) -> None:
-    upstream.plays(refused(400, "This model's maximum context length is 10 tokens.", code="context_length_exceeded"))
+    refusal_of_theirs = refused(400, "This model's maximum context length is 10 tokens.", code="context_length_exceeded")
+    upstream.plays(refusal_of_theirs, refusal_of_theirs)
     with pytest.raises(openai.BadRequestError, match="maximum context length") as refusal:
         real_stack.client().responses.create(model="served", input="go")
     assert refusal.value.code == "context_length_exceeded"
+    body = {"model": "served", "input": "go", "stream": True}
+    with real_stack.http() as http, http.stream("POST", "/responses", json=body) as answer:
+        error, failed = raw_events(answer.iter_lines())[-2:]
+    assert {"error": error["error"]} == refusal.value.response.json() == {"error": failed["response"]["error"]}
+    assert (error["error"]["type"], error["error"]["param"]) == ("invalid_request_error", "input")
 
 
 @pytest.mark.parametrize(

@@ -119,6 +119,20 @@ def test_the_sdk_reads_every_final_state(final: dict[str, Any]) -> None:
     assert read.model_dump(mode="json", exclude_unset=True).keys() == shown.keys()
 
 
+@pytest.mark.parametrize(
+    ("code", "kind"),
+    [
+        ("server_error", "server_error"),
+        ("rate_limit_exceeded", "rate_limit_error"),
+        ("insufficient_quota", "insufficient_quota"),
+        ("context_length_exceeded", "invalid_request_error"),
+    ],
+)
+def test_an_error_has_the_type_that_goes_with_its_code(code: str, kind: str) -> None:
+    shown = response_object(state(status="failed", error={"code": code, "message": "No.", "param": "input"}))
+    assert shown["error"] == {"code": code, "message": "No.", "param": "input", "type": kind}
+
+
 def test_usage_adds_up_over_steps() -> None:
     assert (Usage(10, 5, 2, 1, 3) + Usage(1, 1, 1, 1, 1)).to_json() == {
         "input_tokens": 11,

@@ -167,6 +167,19 @@ def server_error(
     return ApiError(500, message, type="server_error", code="server_error", headers=headers)
 
 
+_TYPE_OF: Final = {
+    "rate_limit_exceeded": "rate_limit_error",
+    "insufficient_quota": "insufficient_quota",
+    "server_error": "server_error",
+    "loop_limit_exceeded": "server_error",
+}
+
+
+def type_of(code: str) -> str:
+    """The ``type`` beside the code that a response failed with; what is neither ours nor passing lies in the request."""
+    return _TYPE_OF.get(code, INVALID_REQUEST)
+
+
 class UpstreamError(MoorageError):
     """A model provider refused, failed, or broke off.
 

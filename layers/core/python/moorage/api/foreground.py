@@ -11,7 +11,7 @@ from contextlib import aclosing, suppress
 from typing import Any, Final
 
 from moorage import limits
-from moorage.errors import ApiError, MoorageError, time_over
+from moorage.errors import ApiError, MoorageError, time_over, type_of
 from moorage.loop import finish, tool_step
 from moorage.loop.create import Inline, Prepared
 from moorage.runtime import Runtime
@@ -36,11 +36,9 @@ def status_of(code: str) -> int:
     return _STATUS_OF.get(code, 400)
 
 
-def failure(code: str, message: str) -> ApiError:
+def failure(code: str, message: str, param: str | None) -> ApiError:
     """What failed before it put anything out is answered like a request that failed."""
-    status = status_of(code)
-    kind = {429: "rate_limit_error", 502: "server_error"}.get(status, "invalid_request_error")
-    return ApiError(status, message, type=kind, code=code)
+    return ApiError(status_of(code), message, type=type_of(code), param=param, code=code)
 
 
 class Foreground:

@@ -97,7 +97,7 @@ class _Answer:
                 raise server_error("The connection to the running response was lost.", is_retryable=False) from error
             raise
         if response["status"] == "failed" and not response["output"]:
-            raise failure(response["error"]["code"], response["error"]["message"])
+            raise failure(response["error"]["code"], response["error"]["message"], response["error"]["param"])
         return JsonResponse(self.view.response(response), headers=self.headers)
 
     async def _outcome(self) -> dict[str, Any]:

@@ -31,7 +31,8 @@ def object_of(
     incomplete_reason: str | None = None,
     service_tier: str | None = None,
 ) -> dict[str, Any]:
-    """The response object. ``error`` is ``{"code", "message"}``; ``now`` (Unix seconds) becomes ``completed_at`` if it completed."""
+    """The response object. ``error`` is ``{"code", "message"}`` with a ``param`` if there is one; ``now`` (Unix seconds) becomes
+    ``completed_at`` if it completed."""
     return response_object(
         ResponseState(
             id=stored.response_id,
@@ -57,9 +58,7 @@ def opening_events(stored: StoredResponse) -> list[Event]:
 
 def failure_events(response: dict[str, Any]) -> list[Event]:
     """An ``error`` event with the nested error of live streams, then ``response.failed``."""
-    error = response["error"]
-    nested = {"type": error["code"], "code": error["code"], "message": error["message"], "param": error.get("param")}
-    return [{"type": "error", "error": nested}, {"type": "response.failed", "response": response}]
+    return [{"type": "error", "error": response["error"]}, {"type": "response.failed", "response": response}]
 
 
 def final_events(response: dict[str, Any]) -> list[Event]:
@@ -72,7 +71,7 @@ def final_events(response: dict[str, Any]) -> list[Event]:
 def error_of(error: Exception) -> dict[str, Any]:
     """What a response says of the error that ended it: the API's own words, or a calm sentence."""
     if isinstance(error, ApiError):
-        return {"code": error.code or error.type, "message": error.message}
+        return {"code": error.code or error.type, "message": error.message, "param": error.param}
     return {"code": "server_error", "message": "The response could not be completed because of an internal error."}
 
 
@@ -92,7 +91,7 @@ async def conclude(
         now=int(runtime.clock()),
         output=[items[index] for index in sorted(items)],
         usage=outcome.usage,
-        error=None if error is None else {"code": error["code"], "message": error["message"]},
+        error=error,
         incomplete_reason=outcome.incomplete_reason,
         service_tier=outcome.service_tier,
     )
@@ -104,8 +103,6 @@ async def conclude(
             source=stored.response_id,
         )
     events = final_events(response)
-    if error is not None:
-        events[0]["error"]["param"] = error.get("param")
     for event in events[:-1]:
         sink.emit(event)
     await sink.end(events[-1])

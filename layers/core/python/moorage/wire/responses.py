@@ -9,6 +9,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, Literal
 
+from moorage.errors import type_of
 from moorage.wire.items import Item
 from moorage.wire.requests import CreateRequest
 from moorage.wire.tools import Tool
@@ -60,7 +61,7 @@ class ResponseState:
     completed_at: int | None = None
     """Unix seconds; only of a completed response."""
     error: Mapping[str, Any] | None = None
-    """``{"code", "message"}``"""
+    """``{"code", "message"}``, and the ``param`` that is to blame if one is."""
     incomplete_reason: str | None = None
     usage: Usage | None = None
     service_tier: str | None = None
@@ -76,7 +77,7 @@ def response_object(state: ResponseState) -> dict[str, Any]:
         "created_at": state.created_at,
         "status": state.status,
         "completed_at": state.completed_at,
-        "error": None if state.error is None else dict(state.error),
+        "error": None if state.error is None else {"param": None, "type": type_of(state.error["code"]), **state.error},
         "incomplete_details": None if state.incomplete_reason is None else {"reason": state.incomplete_reason},
         "output": list(state.output),
         "usage": None if state.usage is None else state.usage.to_json(),
