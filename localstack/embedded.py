@@ -8,6 +8,7 @@ under ``.moorage/`` and is there at the next start. Ctrl-C and SIGTERM stop ever
 import asyncio
 import contextlib
 import ctypes
+import fcntl
 import io
 import json
 import logging
@@ -21,7 +22,7 @@ import time
 import urllib.error
 import urllib.request
 import zipfile
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -32,11 +33,12 @@ from botocore.exceptions import ClientError
 from moorage import limits
 from moorage.api.app import create_app
 from moorage.api.routers import ROUTERS
+from moorage.errors import MoorageError, SettingsConflict
 from moorage.loop.expire import expire
 from moorage.loop.recover import recover
-from moorage.model.catalog import probe_ollama
+from moorage.model.catalog import Catalog, probe_ollama
 from moorage.runtime import Runtime, build_runtime
-from moorage.settings import Settings
+from moorage.settings import Settings, SettingsError, api_port
 from moorage.store.schema import create_table
 from moorage.telemetry import open_log
 
@@ -61,6 +63,7 @@ _LAUNCHER_START_SECONDS_MAX = 30
 _LAUNCHER_STOP_SECONDS_MAX = 15
 _PROXY_STOP_SECONDS_MAX = 10
 _REAPER_SECONDS = 5
+_INTERRUPTED = 130
 _log = logging.getLogger("moorage.embedded")
 
 
@@ -107,7 +110,11 @@ class Emulator:
         )
         log.close()
         emulator = cls(f"http://127.0.0.1:{port}", process)
-        emulator._await_answer(state_dir)
+        try:
+            emulator._await_answer(state_dir)
+        except (SystemExit, KeyboardInterrupt):
+            emulator.stop()
+            raise
         return emulator
 
     def stop(self) -> None:
@@ -123,8 +130,7 @@ class Emulator:
                 urllib.request.urlopen(f"{self.endpoint}/_ministack/health", timeout=2).close()
                 return
             time.sleep(0.02)
-        self.stop()
-        raise RuntimeError(f"The AWS emulator did not start; its last words are in {state_dir / 'ministack.log'}.")
+        raise SystemExit(f"moorage: The AWS emulator did not start; its last words are in {state_dir / 'ministack.log'}.")
 
 
 def free_port() -> int:
@@ -169,13 +175,61 @@ class Secrets:
 
 
 def main() -> int:
-    logging.basicConfig(level=os.environ.get("MOORAGE_LOG_LEVEL", "WARNING"), format="%(levelname)s %(name)s %(message)s")
+    """Run until a signal comes. What keeps it from starting is said in a sentence, with exit code 1."""
+    try:
+        return run()
+    except (SettingsError, MoorageError) as error:
+        raise SystemExit(f"moorage: {error}") from error
+    except KeyboardInterrupt:
+        return _INTERRUPTED
+
+
+def run() -> int:
     state_dir = Path(os.environ.get("MOORAGE_STATE_DIR", ".moorage")).resolve()
-    port = int(os.environ.get("MOORAGE_PORT", "8080"))
-    state_dir.mkdir(mode=0o700, parents=True, exist_ok=True)
+    with contextlib.ExitStack() as stack:
+        stack.enter_context(held(state_dir))
+        listener = stack.enter_context(bound(api_port(os.environ)))
+        return start(stack, listener, state_dir)
+
+
+def bound(port: int) -> socket.socket:
+    """The API's address, taken before anything is started. Nobody is let in before it serves."""
+    listener = socket.socket()
+    listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    try:
+        listener.bind(("127.0.0.1", port))
+    except OSError as error:
+        listener.close()
+        raise SettingsConflict(
+            f"Port {port} cannot be had: {os.strerror(error.errno or 0)}. MOORAGE_PORT or 'moorage up --port' takes another; "
+            "0 is any free one."
+        ) from error
+    return listener
+
+
+@contextlib.contextmanager
+def held(state_dir: Path) -> Iterator[None]:
+    """The state directory, for this process alone: a second stack would overwrite the first one's state."""
+    try:
+        state_dir.mkdir(mode=0o700, parents=True, exist_ok=True)
+        lock = (state_dir / "lock").open("a")
+    except OSError as error:
+        raise SettingsConflict(
+            f"State cannot be kept in {state_dir}: {error.strerror}. MOORAGE_STATE_DIR takes another folder."
+        ) from error
+    with lock:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError as error:
+            raise SettingsConflict(
+                f"A stack with its state in {state_dir} is running already. Use that one, stop it first, or take another folder with "
+                "MOORAGE_STATE_DIR or 'moorage up --state-dir'."
+            ) from error
+        yield
+
+
+def start(stack: contextlib.ExitStack, listener: socket.socket, state_dir: Path) -> int:
     kept = _secrets(state_dir)
-    lines = (state_dir / "api.log").open("a")
-    open_log(lines)
     launcher_socket = state_dir / "launcher.sock"
     settings_environment = {
         "MOORAGE_TABLE": TABLE,
@@ -188,31 +242,28 @@ def main() -> int:
         "POWERTOOLS_LOG_LEVEL": "INFO",
         "MOORAGE_STATE_MACHINE_ARN": f"arn:aws:states:{REGION}:000000000000:stateMachine:{STATE_MACHINE}",
     }
-    if not has_model(os.environ):
+    # Both refuse what is set wrongly before anything is started.
+    Settings.from_environment(inherited_environment() | settings_environment)
+    if Catalog.load(Path(settings_environment["MOORAGE_MODELS_FILE"]), os.environ).resolve(None).provider_kind == "demo":
         settings_environment["MOORAGE_OLLAMA_MODELS"] = " ".join(probe_ollama())
+    logging.basicConfig(level=os.environ.get("MOORAGE_LOG_LEVEL", "WARNING"), format="%(levelname)s %(name)s %(message)s")
+    open_log(stack.enter_context((state_dir / "api.log").open("a")))
     environment = inherited_environment() | settings_environment
-    with contextlib.ExitStack() as stack:
-        stack.callback(lines.close)
-        emulator = Emulator.start(state_dir / "aws", environment)
-        stack.callback(emulator.stop)
-        (state_dir / "aws" / "endpoint").write_text(emulator.endpoint)
-        os.environ.update(aws_environment(emulator.endpoint))
-        if os.environ.get("MOORAGE_ALLOWED_EGRESS_DOMAINS"):
-            proxy_environment, proxy = start_egress_proxy(state_dir, environment | aws_environment(emulator.endpoint))
-            settings_environment |= proxy_environment
-            environment |= proxy_environment
-            stack.callback(stop_process, proxy, _PROXY_STOP_SECONDS_MAX)
-        provision(settings_environment)
-        launcher = start_launcher(state_dir, launcher_socket)
-        stack.callback(stop_process, launcher, _LAUNCHER_STOP_SECONDS_MAX)
-        await_launcher(launcher, launcher_socket, state_dir / "launcher.log")
-        runtime = build_runtime(Settings.from_environment(environment | aws_environment(emulator.endpoint)))
-        return asyncio.run(serve(runtime, port, state_dir, kept))
-
-
-def has_model(environ: Mapping[str, str]) -> bool:
-    """Whether the environment names a model; only otherwise is this machine asked for an Ollama."""
-    return any(environ.get(name) for name in ("MOORAGE_UPSTREAM_URL", "OPENAI_API_KEY", "ANTHROPIC_API_KEY"))
+    emulator = Emulator.start(state_dir / "aws", environment)
+    stack.callback(emulator.stop)
+    (state_dir / "aws" / "endpoint").write_text(emulator.endpoint)
+    os.environ.update(aws_environment(emulator.endpoint))
+    if os.environ.get("MOORAGE_ALLOWED_EGRESS_DOMAINS"):
+        proxy_environment, proxy = start_egress_proxy(state_dir, environment | aws_environment(emulator.endpoint))
+        settings_environment |= proxy_environment
+        environment |= proxy_environment
+        stack.callback(stop_process, proxy, _PROXY_STOP_SECONDS_MAX)
+    provision(settings_environment)
+    launcher = start_launcher(state_dir, launcher_socket)
+    stack.callback(stop_process, launcher, _LAUNCHER_STOP_SECONDS_MAX)
+    await_launcher(launcher, launcher_socket, state_dir / "launcher.log")
+    runtime = build_runtime(Settings.from_environment(environment | aws_environment(emulator.endpoint)))
+    return asyncio.run(serve(runtime, listener, state_dir, kept))
 
 
 def _secrets(state_dir: Path) -> Secrets:
@@ -345,15 +396,13 @@ def _egress_key(state_dir: Path) -> str:
     return path.read_text()
 
 
-async def serve(runtime: Runtime, port: int, state_dir: Path, kept: Secrets) -> int:
+async def serve(runtime: Runtime, listener: socket.socket, state_dir: Path, kept: Secrets) -> int:
     """Serve until a signal comes."""
     if await runtime.api_keys.tenant_of(kept.api_key) is None:
         await runtime.api_keys.create(TENANT, name="made at the first start", key=kept.api_key)
     server = _Server(
         uvicorn.Config(
             create_app(runtime, ROUTERS),
-            host="127.0.0.1",
-            port=port,
             log_level="warning",
             access_log=False,
             lifespan="off",
@@ -361,11 +410,11 @@ async def serve(runtime: Runtime, port: int, state_dir: Path, kept: Secrets) -> 
             timeout_graceful_shutdown=5,
             ws_max_size=limits.REQUEST_BODY_BYTES_MAX,
         ),
-        on_started=lambda actual_port: announce(runtime, actual_port, state_dir, kept),
+        on_started=lambda: announce(runtime, listener.getsockname()[1], state_dir, kept),
     )
     reaper = asyncio.create_task(_reap(runtime))
     try:
-        await server.serve()
+        await server.serve(sockets=[listener])
     finally:
         reaper.cancel()
         with contextlib.suppress(asyncio.CancelledError):
@@ -377,14 +426,14 @@ async def serve(runtime: Runtime, port: int, state_dir: Path, kept: Secrets) -> 
 class _Server(uvicorn.Server):
     """Says where it listens once it does, and returns from a signal instead of raising it again."""
 
-    def __init__(self, config: uvicorn.Config, on_started: Any) -> None:
+    def __init__(self, config: uvicorn.Config, on_started: Callable[[], None]) -> None:
         super().__init__(config)
         self._on_started = on_started
 
     async def startup(self, sockets: Any = None) -> None:
         await super().startup(sockets)
         if self.started:
-            self._on_started(self.servers[0].sockets[0].getsockname()[1])
+            self._on_started()
 
     @contextlib.contextmanager
     def capture_signals(self) -> Any:

@@ -36,7 +36,7 @@ class Stack:
         with (self.state_dir / "up.log").open("ab") as log:
             self.process = subprocess.Popen(
                 [sys.executable, str(ROOT / "localstack" / "embedded.py")],
-                env=_clean_environment()
+                env=clean_environment()
                 | {"MOORAGE_STATE_DIR": str(self.state_dir), "MOORAGE_PORT": "0", "PYTHONWARNINGS": "default"}
                 | dict(self.environment),
                 stdout=log,
@@ -77,7 +77,7 @@ class Stack:
         return (self.state_dir / "aws" / "endpoint").read_text().strip()
 
 
-def _clean_environment() -> dict[str, str]:
+def clean_environment() -> dict[str, str]:
     """Without anything that would choose a real model or a real account."""
     return {
         key: value

@@ -40,6 +40,7 @@ WRONG = {
     "no time for code": ("MOORAGE_CODE_SECONDS_MAX", "0"),
     "days for code": ("MOORAGE_CODE_SECONDS_MAX", "100000"),
     "time in words": ("MOORAGE_CODE_SECONDS_MAX", "two minutes"),
+    "a log level that is none": ("MOORAGE_LOG_LEVEL", "loud"),
     "another word for on": ("MOORAGE_STRICT_EXPIRY", "enabled"),
 }
 

@@ -208,6 +208,10 @@ BAD_ENVIRONMENTS: dict[str, tuple[dict[str, str], str]] = {
         "MOORAGE_UPSTREAM_KIND is 'grpc'; it takes openai_responses, chat_completions, ",
     ),
     "no URL": ({"MOORAGE_UPSTREAM_URL": "localhost:11434"}, "MOORAGE_UPSTREAM_URL is 'localhost:11434'; it takes an http or https URL"),
+    "a server without an address": (
+        {"MOORAGE_UPSTREAM_KIND": "chat_completions", "OPENAI_API_KEY": "sk-1"},
+        "MOORAGE_UPSTREAM_KIND is 'chat_completions'; it needs MOORAGE_UPSTREAM_URL",
+    ),
     "Bedrock without a model": (
         {"MOORAGE_UPSTREAM_KIND": "bedrock_converse"},
         "MOORAGE_UPSTREAM_MODEL is not set; bedrock_converse needs",

@@ -8,11 +8,12 @@ import ipaddress
 import os
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Literal, get_args
+from typing import Final, Literal, get_args
 
 from moorage.limits import CODE_SECONDS_MAX, COMMAND_TIMEOUT_MS_MAX, JSON_SILENCE_SECONDS, MEMORY_LIMITS, WARM_SANDBOXES_MAX
 
 ProvisionerKind = Literal["launcher", "fargate", "docker", "lambda_microvm"]
+_LOG_LEVELS: Final = ("DEBUG", "INFO", "WARNING", "ERROR")
 
 
 class SettingsError(ValueError):
@@ -112,7 +113,7 @@ class Settings:
             json_silence_seconds=_integer(env, "MOORAGE_JSON_SILENCE_SECONDS", JSON_SILENCE_SECONDS),
             requests_per_minute=_integer(env, "MOORAGE_REQUESTS_PER_MINUTE", 0),
             tokens_per_minute=_integer(env, "MOORAGE_TOKENS_PER_MINUTE", 0),
-            log_level=env.get("MOORAGE_LOG_LEVEL", "INFO"),
+            log_level=_log_level(env.get("MOORAGE_LOG_LEVEL", "INFO")),
             name=env.get("MOORAGE_NAME", "moorage"),
             upstream=dict(env),
             docker={k.removeprefix("MOORAGE_DOCKER_").lower(): v for k, v in env.items() if k.startswith("MOORAGE_DOCKER_")},
@@ -124,6 +125,14 @@ class Settings:
 def environment() -> Mapping[str, str]:
     """The process's environment, for the command line, which looks for a deployment before it has settings."""
     return os.environ
+
+
+def api_port(environ: Mapping[str, str]) -> int:
+    """Where the local stack serves; 0 is any free port."""
+    port = _integer(environ, "MOORAGE_PORT", 8080)
+    if not 0 <= port < 65536:
+        raise SettingsError(f"MOORAGE_PORT takes a port number, not '{port}'.")
+    return port
 
 
 def _required(env: Mapping[str, str], name: str) -> str:
@@ -213,3 +222,9 @@ def _provisioner(value: str) -> ProvisionerKind:
         if value == kind:
             return value  # type: ignore[return-value]
     raise SettingsError(f"MOORAGE_PROVISIONER is '{value}'; it takes {', '.join(get_args(ProvisionerKind))}.")
+
+
+def _log_level(value: str) -> str:
+    if value not in _LOG_LEVELS:
+        raise SettingsError(f"MOORAGE_LOG_LEVEL is '{value}'; it takes {', '.join(_LOG_LEVELS)}.")
+    return value

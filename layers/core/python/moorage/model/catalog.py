@@ -349,7 +349,7 @@ _DEMO: Final = ModelEntry("demo", "demo", "demo")
 
 def _detected(upstream: Mapping[str, str]) -> tuple[tuple[ModelEntry, ...], str, str]:
     """Entries, default name and reason, out of the environment."""
-    if upstream.get("MOORAGE_UPSTREAM_URL") or upstream.get("MOORAGE_UPSTREAM_KIND") == "bedrock_converse":
+    if upstream.get("MOORAGE_UPSTREAM_URL") or upstream.get("MOORAGE_UPSTREAM_KIND"):
         return _from_upstream_variables(upstream)
     model = upstream.get("MOORAGE_UPSTREAM_MODEL")
     if upstream.get("OPENAI_API_KEY") and not _is_our_own_key(upstream):
@@ -384,6 +384,8 @@ def _from_upstream_variables(upstream: Mapping[str, str]) -> tuple[tuple[ModelEn
     url = upstream.get("MOORAGE_UPSTREAM_URL", "")
     if url and urlsplit(url).scheme not in ("http", "https"):
         raise SettingsConflict(f"MOORAGE_UPSTREAM_URL is '{url}'; it takes an http or https URL such as http://127.0.0.1:8000/v1.")
+    if not url and kind not in ("bedrock_converse", "demo"):
+        raise SettingsConflict(f"MOORAGE_UPSTREAM_KIND is '{kind}'; it needs MOORAGE_UPSTREAM_URL, the server's address.")
     model = upstream.get("MOORAGE_UPSTREAM_MODEL")
     if kind == "bedrock_converse" and not model:
         raise SettingsConflict("MOORAGE_UPSTREAM_MODEL is not set; bedrock_converse needs a model or inference profile id.")

@@ -1,0 +1,146 @@
+"""``moorage up`` as a user runs it: a terminal, a port, Ctrl-C."""
+
+import os
+import re
+import select
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+import pytest
+from openai import OpenAI
+
+from tests.processes import descendants
+from tests.stack import clean_environment, say, script
+
+_SECONDS_MAX = 60
+
+
+class Terminal:
+    """``moorage up`` in the foreground of a process group of its own."""
+
+    def __init__(self, state_dir: Path, *arguments: str, environment: Mapping[str, str] | None = None) -> None:
+        self.process = subprocess.Popen(
+            [sys.executable, "-m", "moorage", "up", "--state-dir", str(state_dir), *arguments],
+            env=clean_environment() | dict(environment or {}),
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            start_new_session=True,
+        )
+
+    def wait_for(self, pattern: str) -> "re.Match[str]":
+        """Read what it says until that is there."""
+        assert self.process.stdout is not None
+        said = ""
+        deadline = time.monotonic() + _SECONDS_MAX
+        while not (found := re.search(pattern, said)):
+            ready, _, _ = select.select([self.process.stdout], [], [], max(0, deadline - time.monotonic()))
+            chunk = os.read(self.process.stdout.fileno(), 65536) if ready else b""
+            assert chunk, f"ended without {pattern!r}: {said}"
+            said += chunk.decode()
+        return found
+
+    def press_ctrl_c(self) -> tuple[int, str, list[str]]:
+        """The exit code, the errors, and the command lines of the processes that are left."""
+        below = descendants(self.process.pid)
+        assert below
+        os.killpg(self.process.pid, signal.SIGINT)
+        _, errors = self.process.communicate(timeout=_SECONDS_MAX)
+        return self.process.returncode, errors.decode(), [line for pid, line in below.items() if Path(f"/proc/{pid}").exists()]
+
+
+@pytest.fixture
+def state_dir(tmp_path: Path) -> Path:
+    return tmp_path / "state"
+
+
+def started(state_dir: Path) -> tuple[Terminal, OpenAI]:
+    """The stack, and the SDK as its own words configure it."""
+    terminal = Terminal(state_dir, "--port", "0")
+    shown = terminal.wait_for(r"URL +(\S+)\n +key +(\S+)\n(?s:.*)Ctrl-C stops it.*\n")
+    return terminal, OpenAI(base_url=shown[1], api_key=shown[2], max_retries=0)
+
+
+@pytest.fixture
+def taken_port() -> Iterator[int]:
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        yield server.getsockname()[1]
+
+
+def refused(state_dir: Path, *arguments: str, **environment: str) -> str:
+    """What it says when it does not start, without a trace of Python."""
+    terminal = Terminal(state_dir, *arguments, environment=environment)
+    out, errors = terminal.process.communicate(timeout=_SECONDS_MAX)
+    assert (terminal.process.returncode, out) == (1, b"")
+    return errors.decode()
+
+
+def test_it_serves_stops_by_ctrl_c_without_a_trace_and_finds_its_state_again(state_dir: Path) -> None:
+    terminal, client = started(state_dir)
+    with client:
+        first = client.responses.create(model="demo", input=script(say("hello")))
+        assert first.output_text == "hello"
+        assert terminal.press_ctrl_c() == (0, "", [])
+    terminal, client = started(state_dir)
+    with client:
+        assert client.responses.retrieve(first.id) == first
+        assert terminal.press_ctrl_c() == (0, "", [])
+
+
+def test_ctrl_c_during_the_start_leaves_nothing(state_dir: Path) -> None:
+    terminal = Terminal(state_dir, "--port", "0")
+    deadline = time.monotonic() + _SECONDS_MAX
+    while not any("ministack" in line for line in descendants(terminal.process.pid).values()):
+        assert time.monotonic() < deadline
+    assert terminal.press_ctrl_c() == (130, "", [])
+
+
+def test_a_second_stack_with_the_same_state_is_refused(state_dir: Path) -> None:
+    terminal, client = started(state_dir)
+    with client:
+        said = refused(state_dir, "--port", str(client.base_url.port))
+        assert said == (
+            f"moorage: A stack with its state in {state_dir} is running already. Use that one, stop it first, or take another folder "
+            "with MOORAGE_STATE_DIR or 'moorage up --state-dir'.\n"
+        )
+        assert client.models.list().data[0].id == "demo"
+        assert terminal.press_ctrl_c() == (0, "", [])
+
+
+def test_a_port_in_use_is_named_before_anything_starts(state_dir: Path, taken_port: int) -> None:
+    assert refused(state_dir, "--port", str(taken_port)) == (
+        f"moorage: Port {taken_port} cannot be had: Address already in use. MOORAGE_PORT or 'moorage up --port' takes another; "
+        "0 is any free one.\n"
+    )
+    assert not (state_dir / "aws").exists()
+
+
+WRONG = {
+    "a port that is none": ("MOORAGE_PORT", "http", "moorage: MOORAGE_PORT must be a whole number, not 'http'.\n"),
+    "a port beyond the last": ("MOORAGE_PORT", "80800", "moorage: MOORAGE_PORT takes a port number, not '80800'.\n"),
+    "a log level that is none": (
+        "MOORAGE_LOG_LEVEL",
+        "loud",
+        "moorage: MOORAGE_LOG_LEVEL is 'loud'; it takes DEBUG, INFO, WARNING, ERROR.\n",
+    ),
+    "a model server without an address": (
+        "MOORAGE_UPSTREAM_KIND",
+        "chat_completions",
+        "moorage: MOORAGE_UPSTREAM_KIND is 'chat_completions'; it needs MOORAGE_UPSTREAM_URL, the server's address.\n",
+    ),
+}
+
+
+@pytest.mark.parametrize(("name", "value", "said"), WRONG.values(), ids=WRONG.keys())
+def test_a_wrong_setting_ends_the_start_with_a_sentence(name: str, value: str, said: str, state_dir: Path) -> None:
+    assert refused(state_dir, **{"MOORAGE_PORT": "0"} | {name: value}) == said
+
+
+def test_a_folder_that_cannot_hold_state_is_named() -> None:
+    assert refused(Path("/proc/none"), "--port", "0") == (
+        "moorage: State cannot be kept in /proc/none: No such file or directory. MOORAGE_STATE_DIR takes another folder.\n"
+    )
