@@ -35,17 +35,19 @@ from moorage.store.executions import Executions
 from moorage.store.files import Files
 from moorage.store.responses import Responses
 from moorage.store.sealed import Sealer
+from moorage.store.sender import sends_directly
 from moorage.store.table import Table
 from moorage.store.uploads import Uploads
 
 if TYPE_CHECKING:
     from mypy_boto3_s3 import S3Client
 
+_READ_SECONDS = 30
 _CONFIG = Config(
     retries={"mode": "standard", "total_max_attempts": 5},
     max_pool_connections=64,
     connect_timeout=5,
-    read_timeout=30,
+    read_timeout=_READ_SECONDS,
     tcp_keepalive=True,
     # botocore's own is put together anew for every request, which takes longer than signing it.
     user_agent=f"moorage/{__version__}",
@@ -102,7 +104,8 @@ class Runtime:
 def build_runtime(settings: Settings, *, clock: Callable[[], float] = time.time) -> Runtime:
     """Everything a process of this deployment needs; nothing is contacted yet."""
     executor = ThreadPoolExecutor(max_workers=64, thread_name_prefix="aws")
-    table = Table(boto3.client("dynamodb", config=_TABLE_CONFIG), settings.table_name, executor)
+    client = sends_directly(boto3.client("dynamodb", config=_TABLE_CONFIG), read_seconds=_READ_SECONDS)
+    table = Table(client, settings.table_name, executor)
     blobs = Blobs(_s3(), settings.bucket_name, executor)
     files = Files(table, blobs, clock=clock)
     egress = Egress(
