@@ -1,5 +1,6 @@
 """The everyday requests, through the OpenAI SDK."""
 
+import gzip
 import json
 from typing import Any
 
@@ -189,9 +190,17 @@ def test_an_oversized_body_is_refused(stack: Stack) -> None:
     assert (answer.status_code, answer.json()["error"]["code"]) == (413, "request_too_large")
 
 
+def test_a_compressed_body_is_refused_by_name(stack: Stack) -> None:
+    body = gzip.compress(json.dumps({"model": "demo", "input": "hi"}).encode())
+    with stack.http() as http:
+        answer = http.post("/responses", content=body, headers={"content-encoding": "gzip"})
+    assert (answer.status_code, answer.json()["error"]["code"]) == (415, "unsupported_content_encoding")
+
+
 def test_an_unknown_path_and_a_wrong_method_are_refused_in_the_same_form(stack: Stack) -> None:
     with stack.http() as http:
         assert http.get("/nothing").json()["error"]["code"] == "unknown_url"
+        assert http.post("/responses/", json={}).json()["error"]["code"] == "unknown_url", "not sent elsewhere"
         assert http.put("/responses").json()["error"]["code"] == "method_not_supported"
 
 

@@ -27,9 +27,10 @@ def test_a_page_is_read_from_its_query() -> None:
     ("name", "value", "code"),
     [
         ("limit", "0", "integer_below_min_value"),
+        ("limit", "-1", "integer_below_min_value"),
+        ("limit", "-", "invalid_type"),
         ("limit", "101", "integer_above_max_value"),
         ("limit", "many", "invalid_type"),
-        ("limit", "-1", "invalid_type"),
         ("limit", "٣", "invalid_type"),
         ("limit", "9" * 5000, "invalid_type"),
         ("limit", "", "invalid_type"),

@@ -141,6 +141,14 @@ def body_too_large(bytes_max: int) -> ApiError:
     )
 
 
+def encoded_body(encoding: str) -> ApiError:
+    return ApiError(
+        415,
+        f"Unsupported Content-Encoding: '{encoding[:80]}'. Send the body as it is, without compression.",
+        code="unsupported_content_encoding",
+    )
+
+
 def rate_limited(message: str, retry_after_seconds: float) -> ApiError:
     return ApiError(
         429,
@@ -254,22 +262,24 @@ def invalid_choice(param: str, value: str, supported: tuple[str, ...]) -> ApiErr
 
 
 def invalid_length(param: str, kind: str, length: int, minimum: int, maximum: int) -> ApiError:
-    """400 for a string, array or object of the wrong size; codes such as ``string_above_max_length``."""
-    unit = {"string": "length", "array": "length", "object": "number of properties"}[kind]
-    noun = {"length": "max_length", "number of properties": "max_properties"}[unit]
-    article = "a string" if kind == "string" else f"an {kind}"
-    if length > maximum:
-        return bad_request(
-            f"Invalid '{param}': {kind} too long. Expected {article} with maximum {unit} {maximum}, but got {article} with {unit} "
-            f"{length} instead.",
-            param=param,
-            code=f"{kind}_above_{noun}",
-        )
+    """400 for a string or array of the wrong size; codes such as ``string_above_max_length``."""
+    noun = "a string" if kind == "string" else f"an {kind}"
+    is_long = length > maximum
+    fault, word, bound = ("long", "maximum", maximum) if is_long else ("short", "minimum", minimum)
     return bad_request(
-        f"Invalid '{param}': {kind} too short. Expected {article} with minimum {unit} {minimum}, but got {article} with {unit} "
+        f"Invalid '{param}': {kind} too {fault}. Expected {noun} with {word} length {bound}, but got {noun} with length "
         f"{length} instead.",
         param=param,
-        code=f"{kind}_below_{noun.replace('max', 'min')}",
+        code=f"{kind}_{'above_max' if is_long else 'below_min'}_length",
+    )
+
+
+def too_many_properties(param: str, count: int, maximum: int) -> ApiError:
+    return bad_request(
+        f"Invalid '{param}': too many properties. Expected an object with at most {maximum} properties, but got an object with {count} "
+        "properties instead.",
+        param=param,
+        code="object_above_max_properties",
     )
 
 

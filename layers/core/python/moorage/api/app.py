@@ -31,7 +31,8 @@ _OPEN_PATHS: Final = frozenset({"/healthz", "/openapi.json"})
 
 def create_app(runtime: Runtime, routers: Iterable[APIRouter]) -> FastAPI:
     """The application with these routers under ``/v1``. The caller owns the runtime and closes it."""
-    app = FastAPI(title="moorage", docs_url=None, redoc_url=None, openapi_url=None)
+    # A redirection to the address without its last slash would name the scheme of the last hop, which may not be the client's.
+    app = FastAPI(title="moorage", docs_url=None, redoc_url=None, openapi_url=None, redirect_slashes=False)
     app.state.runtime = runtime
     for router in routers:
         app.include_router(router, prefix="/v1")

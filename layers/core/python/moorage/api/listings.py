@@ -2,14 +2,14 @@
 
 from typing import Any
 
-import orjson
 from fastapi import Request
 
 from moorage import limits
 from moorage.api.bodies import read_body
-from moorage.errors import unknown_parameter, unparsable_body
+from moorage.errors import unknown_parameter
 from moorage.wire.queries import Page, parse_page
-from moorage.wire.shapes import Problem, Shape
+from moorage.wire.requests import parse_body
+from moorage.wire.shapes import Shape
 
 
 def page_of(
@@ -28,13 +28,4 @@ def page_of(
 
 async def json_body(request: Request, shape: Shape) -> dict[str, Any]:
     """The body as ``shape`` says. Raises :class:`~moorage.errors.ApiError` that names the field."""
-    try:
-        value = orjson.loads(await read_body(request))
-    except orjson.JSONDecodeError as error:
-        raise unparsable_body(str(error)) from error
-    if type(value) is not dict:
-        raise unparsable_body("it must be a JSON object")
-    try:
-        return shape(value)
-    except Problem as problem:
-        raise problem.to_error() from None
+    return parse_body(await read_body(request), shape)

@@ -129,8 +129,8 @@ class Conversations:
         raise conversation_busy(conversation_id)
 
     async def load_items(self, tenant_id: str, conversation_id: str) -> list[Item]:
-        """All items in order."""
-        conversation = await self.get(tenant_id, conversation_id)
+        """All items in order, for a request that names the conversation."""
+        conversation = await self.get(tenant_id, conversation_id, param="conversation")
         gate = asyncio.Semaphore(_READS_AT_ONCE)
 
         async def opened(record: Record) -> list[Item]:

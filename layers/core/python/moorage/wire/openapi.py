@@ -69,7 +69,7 @@ class Route:
         if self._names():
             statuses.add(404)
         if self.body:
-            statuses.add(413)
+            statuses |= {413, 415}
         return sorted(statuses)
 
     def _answer(self, status: int) -> JsonSchema:

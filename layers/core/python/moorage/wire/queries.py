@@ -90,7 +90,7 @@ def _include(query: Query) -> tuple[str, ...]:
 
 
 def _whole_number(name: str, value: str, minimum: int, maximum: int) -> int:
-    if not (value.isascii() and value.isdigit() and len(value) <= limits.QUERY_DIGITS_MAX):
+    if not (value.isascii() and value.removeprefix("-").isdigit() and len(value) <= limits.QUERY_DIGITS_MAX):
         raise errors.invalid_type(name, "an integer", "a string")
     number = int(value)
     if number < minimum:

@@ -151,13 +151,13 @@ def parse_create(body: bytes | dict[str, Any], *, web_search: WebSearchMode = "r
     Raises nothing but :class:`~moorage.errors.ApiError` (400, or 413 for a body beyond ``limits.REQUEST_BODY_BYTES_MAX``).
     A ``dict`` must come from a strict JSON parser (orjson).
     """
-    return _create(_checked(parse_object(body), CREATE), web_search)
+    return _create(parse_body(body, CREATE), web_search)
 
 
 def parse_stream_id(frame: dict[str, Any]) -> str | None:
     """The lane of a frame, which must be known before its turn comes; None is the unnamed one. Raises
     :class:`~moorage.errors.ApiError` (``invalid_stream_id``)."""
-    lane = _checked({key: value for key, value in frame.items() if key == "stream_id"}, _LANE)
+    lane = parse_body({key: value for key, value in frame.items() if key == "stream_id"}, _LANE)
     return lane.get("stream_id")
 
 
@@ -165,15 +165,15 @@ def parse_create_event(frame: bytes | dict[str, Any], *, web_search: WebSearchMo
     """Check a ``response.create`` frame. Clients do send ``stream`` in it, which means nothing there. A warm-up needs no input: it may
     be sent before there is any."""
     body = parse_object(frame)
-    event = _checked({key: value for key, value in body.items() if key in _EVENT.fields}, _EVENT)
+    event = parse_body({key: value for key, value in body.items() if key in _EVENT.fields}, _EVENT)
     request = {key: value for key, value in body.items() if key not in _EVENT.fields and key not in _LANE.fields}
     generate = event.get("generate", True)
-    return CreateEvent(_create(_checked({**request, "stream": True}, CREATE), web_search, needs_input=generate), generate)
+    return CreateEvent(_create(parse_body({**request, "stream": True}, CREATE), web_search, needs_input=generate), generate)
 
 
 def parse_input_tokens(body: bytes | dict[str, Any]) -> CountRequest:
     """Check a token count request. Raises :class:`~moorage.errors.ApiError`."""
-    fields = _checked(parse_object(body), COUNT)
+    fields = parse_body(body, COUNT)
     tools = fields.get("tools", [])
     return CountRequest(
         **{
@@ -187,7 +187,7 @@ def parse_input_tokens(body: bytes | dict[str, Any]) -> CountRequest:
 
 def parse_compact(body: bytes | dict[str, Any]) -> CompactRequest:
     """Check a compaction request. Raises :class:`~moorage.errors.ApiError`."""
-    fields = _checked(parse_object(body), COMPACT)
+    fields = parse_body(body, COMPACT)
     if not fields.get("input") and "previous_response_id" not in fields:
         raise errors.bad_request(
             "Missing required parameter: 'input'. One of 'input' and 'previous_response_id' must be given.",
@@ -204,19 +204,19 @@ def parse_compact(body: bytes | dict[str, Any]) -> CompactRequest:
 
 def parse_conversation_create(body: bytes | dict[str, Any]) -> ConversationCreateRequest:
     """Check ``POST /v1/conversations``; an empty body is an empty conversation."""
-    fields = _checked(parse_object(body or b"{}"), CONVERSATION_CREATE)
+    fields = parse_body(body or b"{}", CONVERSATION_CREATE)
     return ConversationCreateRequest(items=tuple(fields.get("items", ())), metadata=fields.get("metadata", {}))
 
 
 def parse_conversation_update(body: bytes | dict[str, Any]) -> dict[str, str]:
     """The new metadata of ``POST /v1/conversations/{id}``."""
-    metadata: dict[str, str] = _checked(parse_object(body), CONVERSATION_UPDATE)["metadata"]
+    metadata: dict[str, str] = parse_body(body, CONVERSATION_UPDATE)["metadata"]
     return metadata
 
 
 def parse_conversation_items(body: bytes | dict[str, Any]) -> tuple[Item, ...]:
     """The items of ``POST /v1/conversations/{id}/items``."""
-    return tuple(_checked(parse_object(body), CONVERSATION_ITEMS)["items"])
+    return tuple(parse_body(body, CONVERSATION_ITEMS)["items"])
 
 
 # --- From body to fields -----------------------------------------------------------------------------------------------------
@@ -237,9 +237,10 @@ def parse_object(body: bytes | dict[str, Any]) -> dict[str, Any]:
     return value
 
 
-def _checked(body: dict[str, Any], shape: Shape) -> dict[str, Any]:
+def parse_body(body: bytes | dict[str, Any], shape: Shape) -> dict[str, Any]:
+    """A body's fields in canonical form. Raises :class:`~moorage.errors.ApiError` that names the field."""
     try:
-        return shape(body)
+        return shape(parse_object(body))
     except Problem as problem:
         raise problem.to_error() from None
 
@@ -357,7 +358,7 @@ def _metadata(value: Any) -> dict[str, str]:
         raise wrong_type("an object", value)
     if len(value) > limits.METADATA_PAIRS_MAX:
         pairs = len(value)
-        raise Problem(lambda param: errors.invalid_length(param, "object", pairs, 0, limits.METADATA_PAIRS_MAX))
+        raise Problem(lambda param: errors.too_many_properties(param, pairs, limits.METADATA_PAIRS_MAX))
     for key, entry in value.items():
         if len(key) > limits.METADATA_KEY_CHARS_MAX:
             raise wrong_value(f"keys have at most {limits.METADATA_KEY_CHARS_MAX} characters, but one has {len(key)}.")
