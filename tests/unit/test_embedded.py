@@ -1,0 +1,22 @@
+import asyncio
+import socket
+
+from localstack.embedded import bound
+
+
+async def test_the_embedded_stack_sends_events_at_once() -> None:
+    """Without TCP_NODELAY an event waits for the acknowledgement of the one before, which a client may hold back for 40 ms."""
+    accepted: asyncio.Future[asyncio.Transport] = asyncio.get_running_loop().create_future()
+
+    class Protocol(asyncio.Protocol):
+        def connection_made(self, transport: asyncio.BaseTransport) -> None:
+            assert isinstance(transport, asyncio.Transport)
+            accepted.set_result(transport)
+
+    async with await asyncio.get_running_loop().create_server(Protocol, sock=bound(0)) as server:
+        _, writer = await asyncio.open_connection(*server.sockets[0].getsockname())
+        transport = await accepted
+        assert transport.get_extra_info("socket").getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY) != 0
+        transport.abort()
+        writer.close()
+        await writer.wait_closed()
