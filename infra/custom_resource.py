@@ -1,10 +1,10 @@
-"""What CloudFormation cannot do by itself: read prefix lists, run an image build.
+"""What CloudFormation cannot do by itself: read prefix lists, run an image build, stop the sandboxes before their cluster goes.
 
 One small function (``functions/custom_resource``) answers both. A build's end invokes it again, so that CloudFormation hears of every
 end: of a build that failed in its first phase, was stopped, or ran out of time.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Final
 
 import aws_cdk as cdk
@@ -18,7 +18,7 @@ from constructs import Construct
 from infra.bundling import ROOT, RUNTIME
 from infra.config import Config
 from infra.functions import log_group
-from infra.nag import acknowledge
+from infra.nag import acknowledge, acknowledge_wildcard
 
 BUILD_MINUTES: Final = 25
 QUEUED_MINUTES: Final = 5
@@ -26,6 +26,10 @@ QUEUED_MINUTES: Final = 5
 
 _ANSWER_MINUTES: Final = 10
 """For the event, and for Lambda's two further tries, which come after one and two minutes."""
+
+
+_STOP_MINUTES: Final = 5
+"""For sandboxes to stop, the longest that the function works; ECS takes seconds for each, and all of them stop at once."""
 
 
 class Hooks(Construct):
@@ -45,7 +49,7 @@ class Hooks(Construct):
             runtime=RUNTIME,
             architecture=lambda_.Architecture.ARM_64,
             role=role,
-            timeout=cdk.Duration.minutes(1),
+            timeout=cdk.Duration.minutes(_STOP_MINUTES),
             memory_size=256,
             log_group=group,
         )
@@ -57,7 +61,7 @@ class Hooks(Construct):
         acknowledge(
             self._role,
             "AwsSolutions-IAM5[Resource::*]",
-            "ec2:DescribeManagedPrefixLists accepts no resource (service authorization reference).",
+            "ec2:DescribeManagedPrefixLists and ecs:ListTasks accept no resource (service authorization reference).",
         )
         region = cdk.Stack.of(self).region
         lists = self._resource("PrefixLists", "Custom::PrefixLists", {"Names": {s: f"com.amazonaws.{region}.{s}" for s in services}})
@@ -86,8 +90,20 @@ class Hooks(Construct):
         resource.node.add_dependency(ended, self._function)
         return resource
 
-    def _allow(self, actions: Sequence[str], resources: Sequence[str]) -> None:
-        self._role.add_to_policy(iam.PolicyStatement(actions=actions, resources=resources))
+    def sandboxes(self, cluster: str, families: Sequence[str]) -> cdk.CustomResource:
+        """Does nothing until it is deleted: then it stops all tasks of these families, and is gone when they are."""
+        stack = cdk.Stack.of(self)
+        tasks = stack.format_arn(service="ecs", resource="task", resource_name=f"{cluster}/*")
+        in_cluster = {"ArnEquals": {"ecs:cluster": stack.format_arn(service="ecs", resource="cluster", resource_name=cluster)}}
+        self._allow(["ecs:ListTasks"], ["*"], in_cluster)
+        self._allow(["ecs:DescribeTasks", "ecs:StopTask"], [tasks], in_cluster)
+        acknowledge_wildcard(self._role, f"Resource::{tasks}", "A task's id is made by ECS when it starts.")
+        return self._resource("Sandboxes", "Custom::Sandboxes", {"Cluster": cluster, "Families": families}, minutes=_STOP_MINUTES)
+
+    def _allow(
+        self, actions: Sequence[str], resources: Sequence[str], conditions: Mapping[str, Mapping[str, str]] | None = None
+    ) -> None:
+        self._role.add_to_policy(iam.PolicyStatement(actions=actions, resources=resources, conditions=conditions))
 
     def _resource(self, construct_id: str, kind: str, properties: dict[str, object], *, minutes: int = 2) -> cdk.CustomResource:
         resource = cdk.CustomResource(

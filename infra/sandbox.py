@@ -59,6 +59,9 @@ class Sandbox(Construct):
         if logs:
             logs.grant_write(self._execution_role)
         self.task_definitions = {tier: self._task_definition(tier, image.uri, logs) for tier in config.memory_tiers}
+        self._end = hooks.sandboxes(config.name, [self._family(tier) for tier in CPU_UNITS])
+        # In this order they are deleted: what starts sandboxes, the sandboxes, what they run in.
+        self._end.node.add_dependency(self.cluster, network.vpc, network.sandbox_group)
         if image.built:
             for definition in self.task_definitions.values():
                 definition.node.add_dependency(image.built)
@@ -67,6 +70,9 @@ class Sandbox(Construct):
                 "AwsSolutions-IAM5[Resource::*]",
                 "ecr:GetAuthorizationToken accepts no resource (service authorization reference).",
             )
+
+    def _family(self, tier: str) -> str:
+        return f"{self._config.name}-sandbox-{tier}"
 
     def _task_definition(self, tier: str, image: str, logs: ILogGroup | None) -> ecs.CfnTaskDefinition:
         """The low-level resource on purpose: the high-level construct cannot make one without a task role."""
@@ -86,7 +92,7 @@ class Sandbox(Construct):
         definition = resource(
             self,
             f"Task{tier}",
-            family=f"{self._config.name}-sandbox-{tier}",
+            family=self._family(tier),
             requires_compatibilities=["FARGATE"],
             network_mode="awsvpc",
             cpu=str(CPU_UNITS[tier]),
@@ -140,6 +146,7 @@ class Sandbox(Construct):
         ]
         for statement in statements:
             function.add_to_role_policy(statement)
+        function.node.add_dependency(self._end)
         assert function.role is not None
         acknowledge_wildcard(function.role, f"Resource::{tasks}", "A task's id is made by ECS when it starts.")
 

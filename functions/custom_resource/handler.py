@@ -23,6 +23,14 @@ Clients = Callable[[str], Any]
 REQUEST_VARIABLE: Final = "CLOUDFORMATION_REQUEST"
 """Of a build: whom its end is answered to."""
 
+STOP_ROUNDS_MAX: Final = 5
+"""Looks at what runs, while the deployment is deleted: a function that was just at work may start one more sandbox."""
+
+_STOPPED_POLL_SECONDS: Final = 3
+_STOPPED_POLLS_MAX: Final = 30
+_DESCRIBE_MAX: Final = 100
+"""DescribeTasks takes 100 tasks (ECS API reference)."""
+
 REASON_CHARS_MAX: Final = 1_000
 """CloudFormation refuses answers of more than 4,096 bytes (its user guide, custom resource response objects)."""
 
@@ -59,6 +67,10 @@ def _data(event: Event, client: Clients) -> Mapping[str, str] | None:
     """The attributes of the resource; None when the answer comes later."""
     kind = event["ResourceType"]
     if event["RequestType"] == "Delete":
+        if kind == "Custom::Sandboxes":
+            stop_sandboxes(event, client("ecs"))
+        return {}
+    if kind == "Custom::Sandboxes":
         return {}
     if kind == "Custom::PrefixLists":
         return prefix_lists(event, client("ec2"))
@@ -76,6 +88,23 @@ def prefix_lists(event: Event, ec2: Any) -> Mapping[str, str]:
     if missing:
         raise LookupError(f"the region has no prefix list {', '.join(missing)}")
     return {service: found[name] for service, name in names.items()}
+
+
+def stop_sandboxes(event: Event, ecs: Any) -> None:
+    """Stop every task of the sandboxes' families, and return when they are gone: neither a cluster that has tasks nor a network that
+    has their interfaces can be deleted."""
+    cluster, families = (event["ResourceProperties"][name] for name in ("Cluster", "Families"))
+    for _ in range(STOP_ROUNDS_MAX):
+        pages = (page for family in families for page in ecs.get_paginator("list_tasks").paginate(cluster=cluster, family=family))
+        tasks = [arn for page in pages for arn in page["taskArns"]]
+        if not tasks:
+            return
+        for arn in tasks:
+            ecs.stop_task(cluster=cluster, task=arn, reason="moorage: the deployment is deleted")
+        patience = {"Delay": _STOPPED_POLL_SECONDS, "MaxAttempts": _STOPPED_POLLS_MAX}
+        for start in range(0, len(tasks), _DESCRIBE_MAX):
+            ecs.get_waiter("tasks_stopped").wait(cluster=cluster, tasks=tasks[start : start + _DESCRIBE_MAX], WaiterConfig=patience)
+    raise RuntimeError("something starts sandboxes as fast as they are stopped; delete the stack again")
 
 
 def image_build(event: Event, codebuild: Any) -> Mapping[str, str] | None:

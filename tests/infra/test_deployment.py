@@ -263,6 +263,18 @@ def test_the_warm_pool_is_told_to_who_starts_sandboxes_and_to_who_refills_it(eve
 _WITH_POOL = ("FunctionsResponses", "FunctionsToolStep", "FunctionsExpiry")
 
 
+def test_what_starts_sandboxes_is_deleted_before_them_and_they_before_what_they_run_in(everything: Stacks) -> None:
+    (end,) = (name for name, resource in everything.resources.items() if resource["Type"] == "Custom::Sandboxes")
+
+    def depends(name: str) -> list[str]:
+        return list(everything.service["Resources"][name].get("DependsOn", []))
+
+    starters = [name for name in everything.of_type("AWS::Lambda::Function") if name.startswith(_WITH_POOL)]
+    assert [name for name in starters if end not in depends(name)] == []
+    kinds = {everything.service["Resources"][name]["Type"] for name in depends(end)}
+    assert {"AWS::ECS::Cluster", "AWS::EC2::Subnet", "AWS::EC2::SecurityGroup"} <= kinds
+
+
 def test_the_reaper_may_start_and_stop_what_waits(everything: Stacks) -> None:
     allowed = {
         action

@@ -287,7 +287,8 @@ def test_functions_may_run_only_the_task_definitions_of_this_deployment(stacks: 
 
 def test_only_who_can_see_whether_a_sandbox_is_dead_may_stop_it(stacks: Stacks) -> None:
     stoppers = {name.split("Role")[0] for name, statement in statements(stacks) if "ecs:StopTask" in listed(statement["Action"])}
-    assert stoppers == {"FunctionsToolStep", "FunctionsExpiry", "FunctionsContainers"}
+    # "Hooks" stops them all, when the deployment is deleted.
+    assert stoppers == {"FunctionsToolStep", "FunctionsExpiry", "FunctionsContainers", "Hooks"}
 
 
 def test_logs_hold_no_content(stacks: Stacks) -> None:

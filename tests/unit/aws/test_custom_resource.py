@@ -11,7 +11,7 @@ import boto3
 import pytest
 from botocore.stub import Stubber
 
-from functions.custom_resource.handler import REASON_CHARS_MAX, REQUEST_VARIABLE, respond
+from functions.custom_resource.handler import REASON_CHARS_MAX, REQUEST_VARIABLE, STOP_ROUNDS_MAX, respond
 
 PROJECT, TAG = "moorage-image", "0123456789abcdef"
 BUILD = f"{PROJECT}:11111111-2222-3333-4444-555555555555"
@@ -51,8 +51,8 @@ class Account:
 
     def __init__(self) -> None:
         options: Any = {"region_name": "us-east-1", "aws_access_key_id": "test", "aws_secret_access_key": "test"}
-        self.clients: dict[str, Any] = {name: boto3.client(name, **options) for name in ("codebuild", "ec2")}
-        self.codebuild, self.ec2 = (Stubber(self.clients[name]) for name in ("codebuild", "ec2"))
+        self.clients: dict[str, Any] = {name: boto3.client(name, **options) for name in ("codebuild", "ec2", "ecs")}
+        self.codebuild, self.ec2, self.ecs = (Stubber(client) for client in self.clients.values())
 
     def client(self, service: str) -> Any:
         return self.clients[service]
@@ -98,10 +98,10 @@ def url() -> Iterator[ResponseUrl]:
 @pytest.fixture
 def account() -> Iterator[Account]:
     account = Account()
-    with account.codebuild, account.ec2:
+    with account.codebuild, account.ec2, account.ecs:
         yield account
-        account.codebuild.assert_no_pending_responses()
-        account.ec2.assert_no_pending_responses()
+        for stub in (account.codebuild, account.ec2, account.ecs):
+            stub.assert_no_pending_responses()
     for client in account.clients.values():
         client.close()
 
@@ -296,3 +296,54 @@ def test_a_prefix_list_that_the_region_lacks_is_named(url: ResponseUrl, account:
     create = prefix_lists(url, account, "s3")
     reason = "LookupError: the region has no prefix list com.amazonaws.us-east-1.dynamodb"
     assert url.answers == [answered(create, "FAILED", reason)]
+
+
+FAMILIES = ["moorage-sandbox-1g", "moorage-sandbox-4g"]
+TASKS = [f"arn:aws:ecs:us-east-1:000000000000:task/moorage/{number}" for number in range(3)]
+
+
+def sandboxes(url: ResponseUrl, kind: str) -> dict[str, Any]:
+    properties = {"Cluster": "moorage", "Families": FAMILIES}
+    return request(url, kind, ResourceType="Custom::Sandboxes", LogicalResourceId="ImageBuild", ResourceProperties=properties)
+
+
+def finds(ecs: Stubber, *tasks: list[str]) -> None:
+    """Tasks of each family."""
+    for family, arns in zip(FAMILIES, tasks, strict=True):
+        ecs.add_response("list_tasks", {"taskArns": arns}, {"cluster": "moorage", "family": family})
+
+
+def stops(ecs: Stubber, *tasks: str) -> None:
+    for arn in tasks:
+        expected = {"cluster": "moorage", "task": arn, "reason": "moorage: the deployment is deleted"}
+        ecs.add_response("stop_task", {"task": {"taskArn": arn}}, expected)
+    described = [{"taskArn": arn, "lastStatus": "STOPPED"} for arn in tasks]
+    ecs.add_response("describe_tasks", {"tasks": described}, {"cluster": "moorage", "tasks": list(tasks)})
+
+
+def test_sandboxes_are_stopped_before_their_cluster_is_deleted(url: ResponseUrl, account: Account) -> None:
+    delete = sandboxes(url, "Delete")
+    finds(account.ecs, TASKS[:2], [])
+    stops(account.ecs, *TASKS[:2])
+    finds(account.ecs, [], TASKS[2:])  # a function that was at work has started one more
+    stops(account.ecs, *TASKS[2:])
+    finds(account.ecs, [], [])
+    respond(delete, account.client)
+    assert url.answers == [answered(delete, "SUCCESS")]
+
+
+def test_a_deployment_whose_sandboxes_do_not_end_is_not_deleted(url: ResponseUrl, account: Account) -> None:
+    delete = sandboxes(url, "Delete")
+    for _ in range(STOP_ROUNDS_MAX):
+        finds(account.ecs, TASKS[:1], [])
+        stops(account.ecs, *TASKS[:1])
+    respond(delete, account.client)
+    reason = "RuntimeError: something starts sandboxes as fast as they are stopped; delete the stack again"
+    assert url.answers == [answered(delete, "FAILED", reason)]
+
+
+@pytest.mark.parametrize("kind", ["Create", "Update"])
+def test_sandboxes_are_left_alone_while_the_deployment_stands(kind: str, url: ResponseUrl, account: Account) -> None:
+    asked = sandboxes(url, kind)
+    respond(asked, account.client)
+    assert url.answers == [answered(asked, "SUCCESS")]
