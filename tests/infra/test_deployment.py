@@ -217,6 +217,7 @@ NOT_ON_AWS = {
     "MOORAGE_LAUNCHER_SOCKET": "there is no launcher",
     "MOORAGE_MICROVM_": "sandboxes are Fargate tasks; with provisioner 'lambda_microvm' they are set",
     "MOORAGE_MODELS_FILE": "models.toml lies beside each function",
+    "MOORAGE_PORT": "API Gateway listens",
     "MOORAGE_UPSTREAM_": "models.toml names the upstreams",
 }
 """Settings that the deployment leaves alone, and why."""
