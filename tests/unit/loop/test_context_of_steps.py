@@ -52,6 +52,13 @@ def test_calls_and_outputs_that_do_not_are_refused(situation: str, items: list[I
     assert (caught.value.status, caught.value.param, caught.value.message) == (400, "input", message)
 
 
+def test_an_id_of_the_chain_is_taken_though_the_chain_may_hold_it_twice() -> None:
+    twice: list[Item] = [{"type": "message", "id": "m"}, {"type": "message", "id": "m"}]
+    check_calls([{"type": "message", "id": "n"}], twice)
+    with pytest.raises(ApiError, match="Duplicate item found with id m"):
+        check_calls([{"type": "message", "id": "m"}], twice)
+
+
 def test_a_hosted_call_that_was_cut_off_gets_an_output_right_behind_it() -> None:
     call = called(type_="shell_call", environment=HOSTED)
     items = answer_orphans([call, {"type": "message", "id": "m"}])

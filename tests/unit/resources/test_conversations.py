@@ -54,6 +54,16 @@ async def test_appends_at_once_all_count_and_none_is_torn(conversations: Convers
     assert all(block == list(range(block[0], block[0] + 20)) for block in blocks)
 
 
+async def test_an_id_that_the_conversation_has_or_had_is_refused(conversations: Conversations, store: Store) -> None:
+    conversation = await conversations.create("ten", metadata={}, items=many(0, 2))
+    await conversations.delete_item(conversation, "msg_1")
+    long = random.Random(1).randbytes(200_000).hex()
+    for number in (0, 1):
+        with pytest.raises(ApiError, match=f"Duplicate item found with id msg_{number}"):
+            await conversations.append("ten", conversation.id, [said("new", 2), said(long, number)])
+    assert (await ids(conversations, conversation), store.objects()) == (["msg_0"], [])
+
+
 async def test_a_response_is_appended_once_however_often_that_is_asked(conversations: Conversations, store: Store) -> None:
     conversation = await conversations.create("ten", metadata={})
     await asyncio.gather(*(conversations.append("ten", conversation.id, many(0, 2), source="resp_1") for _ in range(4)))

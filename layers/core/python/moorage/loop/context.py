@@ -4,10 +4,10 @@ Items are only ever appended, in this order, so that the rendered input of a ste
 what makes prompt caching work. Items that were left open when something broke are not part of it.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final
 
-from moorage.errors import bad_request
+from moorage.errors import bad_request, duplicate_item
 from moorage.model.base import Item
 
 OUTPUT_OF: Final = {
@@ -78,24 +78,22 @@ def answer_orphans(items: list[Item]) -> list[Item]:
     return repaired
 
 
-def check_calls(items: list[Item]) -> None:
-    """Calls and outputs must belong together, as the OpenAI API demands of ``input``.
+def check_calls(items: Sequence[Item], chain: Sequence[Item] = ()) -> None:
+    """Calls and outputs must belong together, as the OpenAI API demands of ``input``; ``chain`` are the items before it.
 
-    Raises 400 for an output without its call, for a client's call without its output, and for two items with one id.
+    Raises 400 for an output without its call, for a client's call without its output, and for an item whose id is taken. Two items
+    of the chain may share one: a request that was sent twice leaves them so, and nobody could go on from there otherwise.
     """
+    taken = {item["id"] for item in chain if "id" in item}
+    for item in items:
+        if item.get("id") in taken:
+            raise duplicate_item("input", item["id"])
+        if "id" in item:
+            taken.add(item["id"])
     calls: dict[tuple[str, str], str] = {}
     answered: set[tuple[str, str]] = set()
-    seen: set[str] = set()
-    for item in items:
+    for item in (*chain, *items):
         type_ = item["type"]
-        identity = item.get("id")
-        if identity is not None:
-            if identity in seen:
-                raise bad_request(
-                    f"Duplicate item found with id {identity}. Remove duplicate items from your input and try again.",
-                    param="input",
-                )
-            seen.add(identity)
         call_id = item.get("call_id")
         if call_id is None:
             continue

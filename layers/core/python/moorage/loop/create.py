@@ -78,7 +78,7 @@ async def prepare(
     else:
         chain = recent if recent is not None else chain_items(snapshots)
     input_items = await resolve_references(runtime, tenant_id, request.input_items, chain)
-    context.check_calls([*chain, *input_items])
+    context.check_calls(input_items, chain)
     check_choice(request.tool_choice, request.tools, [*chain, *input_items])
     check_readable(runtime, tenant_id, input_items, runtime.catalog.provider(entry, runtime.http).native_tools)
     await admit_inputs(runtime, tenant_id, input_items)

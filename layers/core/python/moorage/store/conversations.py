@@ -16,7 +16,13 @@ from typing import Any, Final
 import orjson
 
 from moorage import limits
-from moorage.errors import ConditionFailed, conversation_busy, conversation_item_not_found, conversation_not_found
+from moorage.errors import (
+    ConditionFailed,
+    conversation_busy,
+    conversation_item_not_found,
+    conversation_not_found,
+    duplicate_item,
+)
 from moorage.ids import new_id
 from moorage.store import keys
 from moorage.store.blobs import Blobs
@@ -103,7 +109,8 @@ class Conversations:
     async def append(
         self, tenant_id: str, conversation_id: str, items: Sequence[Item], *, source: str | None = None
     ) -> None:
-        """Append items that all have ids, all or nothing. With ``source`` (a response's id) a repetition changes nothing."""
+        """Append items that all have ids, all or nothing. With ``source`` (a response's id) a repetition changes nothing; without it
+        an id that the conversation has, or had, is refused: pages go on after ids."""
         if not items:
             return
         conversation = await self.get(tenant_id, conversation_id)
@@ -111,6 +118,10 @@ class Conversations:
         body = await self._body(conversation, items)
         mark = [] if source is None else [{"PK": pk, "SK": keys.source(source)}]
         for _ in range(limits.CONDITIONAL_WRITES_MAX):
+            taken = await self._taken(conversation, items) if source is None else None
+            if taken is not None:
+                await self._drop(body)
+                raise duplicate_item("items", taken)
             number = conversation.batches
             failed = await self._table.transact(
                 [_batch_record(conversation, number, items, body), *mark],
@@ -127,6 +138,13 @@ class Conversations:
             conversation = await self.get(tenant_id, conversation_id)
         await self._drop(body)
         raise conversation_busy(conversation_id)
+
+    async def _taken(self, conversation: Conversation, items: Sequence[Item]) -> str | None:
+        """An id of these items that the conversation has, or had."""
+        pk = keys.conversation(conversation.tenant_id, conversation.id)
+        records = await self._table.query(pk, prefix=keys.BATCH_PREFIX, up_to=_last(conversation))
+        known = {item_id for record in records for item_id in record["ids"]}
+        return next((item["id"] for item in items if item["id"] in known), None)
 
     async def load_items(self, tenant_id: str, conversation_id: str) -> list[Item]:
         """All items in order, for a request that names the conversation."""
