@@ -6,7 +6,7 @@ import pytest
 from openai import AsyncOpenAI, BadRequestError, NotFoundError, OpenAI
 from openai.types.responses import EasyInputMessageParam
 
-from tests.stack import Stack
+from tests.stack import Stack, say, script
 
 
 def said(text: str) -> EasyInputMessageParam:
@@ -77,3 +77,14 @@ def test_headers_of_other_versions_change_nothing(stack: Stack) -> None:
     headers = {"OpenAI-Beta": "responses=experimental", "X-Stainless-Lang": "cobol", "OpenAI-Organization": "org-1"}
     with OpenAI(base_url=stack.url, api_key=stack.key, default_headers=headers) as client:
         assert client.responses.create(model="demo", input="hello").status == "completed"
+
+
+def test_a_response_whose_conversation_is_deleted_meanwhile_fails_and_says_so(client: OpenAI) -> None:
+    conversation = client.conversations.create()
+    words = script({"sleep_ms": 1000}, say("too late"))
+    response = client.responses.create(model="demo", input=words, conversation=conversation.id, background=True)
+    client.conversations.delete(conversation.id)
+    while response.status in ("queued", "in_progress"):
+        response = client.responses.retrieve(response.id)
+    assert response.error is not None
+    assert (response.status, response.error.code, response.error.param) == ("failed", "invalid_prompt", "conversation")

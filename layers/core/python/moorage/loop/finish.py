@@ -71,7 +71,8 @@ def final_events(response: dict[str, Any]) -> list[Event]:
 def error_of(error: Exception) -> dict[str, Any]:
     """What a response says of the error that ended it: the API's own words, or a calm sentence."""
     if isinstance(error, ApiError):
-        return {"code": error.code or error.type, "message": error.message, "param": error.param}
+        # SDKs know a closed set of codes here; this one is theirs for what lies in the request.
+        return {"code": error.code or "invalid_prompt", "message": error.message, "param": error.param}
     return {"code": "server_error", "message": "The response could not be completed because of an internal error."}
 
 
