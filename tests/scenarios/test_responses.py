@@ -204,6 +204,13 @@ def test_an_unknown_path_and_a_wrong_method_are_refused_in_the_same_form(stack: 
         assert http.put("/responses").json()["error"]["code"] == "method_not_supported"
 
 
+def test_pages_of_other_origins_are_not_let_in(stack: Stack) -> None:
+    headers = {"origin": "https://app.example.com", "access-control-request-method": "POST"}
+    with stack.http() as http:
+        for answer in (http.options("/responses", headers=headers), http.get("/models", headers=headers)):
+            assert not [name for name in answer.headers if name.startswith("access-control-")]
+
+
 def test_no_key_no_request(stack: Stack) -> None:
     for headers in ({}, {"authorization": "Bearer sk-wrong"}, {"authorization": "Basic abc"}):
         answer = httpx.get(f"{stack.url}/responses/resp_0", headers=headers)

@@ -53,6 +53,7 @@ def test_a_bad_include_is_refused_where_it_stands() -> None:
 
 def test_a_stream_is_resumed_after_an_event() -> None:
     assert parse_retrieval([]) == Retrieval()
+    assert parse_retrieval([("beta", "true")]) == Retrieval()
     assert parse_retrieval([("stream", "true"), ("starting_after", "0"), ("include_obfuscation", "false")]) == Retrieval(
         stream=True, starting_after=0, include_obfuscation=False
     )

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Literal
+from typing import Final, Literal
 
 from moorage import errors, limits
 from moorage.wire.requests import INCLUDABLE
@@ -70,10 +70,14 @@ def parse_retrieval(query: Query) -> Retrieval:
     )
 
 
+_BETA: Final = ("beta", "true")
+"""What the SDK's beta methods put behind every address. What is new in their bodies has to be refused by its own name."""
+
+
 def _single(query: Query, known: tuple[str, ...]) -> dict[str, str]:
     values = {}
     for name, value in query:
-        if name in ("include", "include[]"):
+        if name in ("include", "include[]") or (name, value) == _BETA:
             continue
         if name not in known:
             raise errors.unknown_parameter(name[: limits.PARAM_NAME_CHARS_MAX])
