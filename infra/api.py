@@ -152,6 +152,11 @@ class Api(Construct):
                 errors.rate_limited("Too many requests reached this deployment at once. Please retry shortly.", 1),
             ),
             "REQUEST_TOO_LARGE": (apigateway.ResponseType.REQUEST_TOO_LARGE, errors.body_too_large(10 * 1000 * 1000)),
+            # What the gateway calls a missing token is an address that it does not know, such as one without /v1.
+            "UNKNOWN_URL": (
+                apigateway.ResponseType.MISSING_AUTHENTICATION_TOKEN,
+                errors.unknown_url("$context.httpMethod", "$context.path", ()),
+            ),
             "DEFAULT_5XX": (apigateway.ResponseType.DEFAULT_5_XX, errors.server_error()),
         }
         for name, (kind, error) in table.items():

@@ -39,6 +39,7 @@ from moorage.loop.recover import recover
 from moorage.model.catalog import Catalog, probe_ollama
 from moorage.runtime import Runtime, build_runtime
 from moorage.settings import Settings, SettingsError, api_port
+from moorage.store.api_keys import KEY_PREFIX
 from moorage.store.schema import create_table
 from moorage.telemetry import open_log
 
@@ -270,7 +271,7 @@ def start(stack: contextlib.ExitStack, listener: socket.socket, state_dir: Path)
 def _secrets(state_dir: Path) -> Secrets:
     path = state_dir / "secrets.json"
     if not path.exists():
-        made = {"api_key": f"sk-moorage-{secrets.token_urlsafe(32)}", "content_key": secrets.token_hex(32)}
+        made = {"api_key": f"{KEY_PREFIX}{secrets.token_urlsafe(32)}", "content_key": secrets.token_hex(32)}
         descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
         with os.fdopen(descriptor, "w") as file:
             json.dump(made, file)

@@ -10,7 +10,7 @@ Every error that a client can meet is a class or a constructor here, so that the
 The client reads a calm sentence that says what to do; the log gets the cause (``raise ... from error``).
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
 INVALID_REQUEST: Final = "invalid_request_error"
@@ -90,13 +90,42 @@ def missing_parameter(param: str) -> ApiError:
     return bad_request(f"Missing required parameter: '{param}'.", param=param, code="missing_required_parameter")
 
 
-def invalid_api_key() -> ApiError:
+def unknown_url(method: str, path: str, served: Iterable[str]) -> ApiError:
+    """404 for an address that is none; ``served`` are those that are, by their first words."""
+    if path.startswith("/v1/v1/"):
+        advice = "It has '/v1' twice: let base_url end with one."
+    elif not path.startswith("/v1/"):
+        advice = "The addresses of this API begin with '/v1': let base_url end with it."
+    elif path.endswith("/"):
+        advice = "Leave out its last '/'."
+    else:
+        advice = f"This deployment serves {', '.join(served)}."
+    return not_found(f"Invalid URL ({method} {path}). {advice}", code="unknown_url")
+
+
+def method_not_allowed(method: str, path: str, allowed: Iterable[str]) -> ApiError:
+    methods = ", ".join(allowed)
     return ApiError(
-        401,
-        "Incorrect API key provided. Send a key of this deployment as 'Authorization: Bearer <key>'; "
-        "'moorage keys create' makes one.",
-        code="invalid_api_key",
+        405, f"Not allowed to {method} on {path}. It takes {methods}.", code="method_not_supported", headers={"allow": methods}
     )
+
+
+def missing_api_key() -> ApiError:
+    return _unauthorized("You didn't provide an API key.")
+
+
+def foreign_api_key(prefix: str) -> ApiError:
+    """The key of another service, most often the one that a shell holds in OPENAI_API_KEY."""
+    return _unauthorized(f"Incorrect API key provided: keys of this deployment begin with '{prefix}', and this one does not.")
+
+
+def invalid_api_key() -> ApiError:
+    return _unauthorized("Incorrect API key provided.")
+
+
+def _unauthorized(what: str) -> ApiError:
+    advice = "Send a key of this deployment as 'Authorization: Bearer <key>'; 'moorage keys create' makes one."
+    return ApiError(401, f"{what} {advice}", code="invalid_api_key")
 
 
 def response_not_found(response_id: str) -> ApiError:

@@ -7,6 +7,7 @@ from collections.abc import Iterable
 from typing import Any, Final
 
 from fastapi import APIRouter, FastAPI, Request
+from fastapi.routing import APIRoute
 from starlette.datastructures import Headers, MutableHeaders
 from starlette.exceptions import HTTPException
 from starlette.responses import Response
@@ -15,9 +16,18 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from moorage import __version__
 from moorage.api.answers import JsonResponse
 from moorage.api.rate_limits import RateLimiter, RateLimits
-from moorage.errors import ApiError, bad_request, invalid_api_key, not_found, server_error
+from moorage.errors import (
+    ApiError,
+    bad_request,
+    foreign_api_key,
+    invalid_api_key,
+    method_not_allowed,
+    missing_api_key,
+    server_error,
+    unknown_url,
+)
 from moorage.runtime import Runtime
-from moorage.store.api_keys import hash_of
+from moorage.store.api_keys import KEY_PREFIX, hash_of
 from moorage.telemetry import Metric, tell
 from moorage.wire.openapi import document
 
@@ -26,6 +36,7 @@ _STARTS: Final = frozenset({"http.response.start", "websocket.accept", "websocke
 _API_VERSION: Final = "2020-10-01"
 """What OpenAI has sent as ``openai-version`` ever since."""
 
+_PREFIX: Final = "/v1"
 _OPEN_PATHS: Final = frozenset({"/healthz", "/openapi.json"})
 
 
@@ -34,8 +45,10 @@ def create_app(runtime: Runtime, routers: Iterable[APIRouter]) -> FastAPI:
     # A redirection to the address without its last slash would name the scheme of the last hop, which may not be the client's.
     app = FastAPI(title="moorage", docs_url=None, redoc_url=None, openapi_url=None, redirect_slashes=False)
     app.state.runtime = runtime
+    app.state.routes = []
     for router in routers:
-        app.include_router(router, prefix="/v1")
+        app.include_router(router, prefix=_PREFIX)
+        app.state.routes += [route for route in router.routes if isinstance(route, APIRoute)]
     app.add_api_route("/healthz", _healthz, methods=["GET"])
     app.add_api_route("/openapi.json", _openapi, methods=["GET"])
     app.add_exception_handler(ApiError, _on_api_error)
@@ -64,12 +77,24 @@ async def _on_http_error(request: Request, error: Exception) -> Response:
     """What the router itself refuses, in OpenAI's envelope."""
     assert isinstance(error, HTTPException)
     if error.status_code == 404:
-        refusal = not_found(f"Invalid URL ({request.method} {request.url.path})", code="unknown_url")
+        refusal = unknown_url(request.method, request.url.path, _served(request.app))
     elif error.status_code == 405:
-        refusal = ApiError(405, f"Not allowed to {request.method} on {request.url.path}.", code="method_not_supported")
+        refusal = method_not_allowed(request.method, request.url.path, _methods(request))
     else:
         refusal = bad_request(str(error.detail))
-    return JsonResponse(refusal.envelope(), status_code=error.status_code, headers=error.headers)
+    return JsonResponse(refusal.envelope(), status_code=error.status_code, headers=refusal.headers or error.headers)
+
+
+def _served(app: FastAPI) -> list[str]:
+    """The first words of all addresses: ``/v1/responses`` and so on."""
+    return sorted({f"{_PREFIX}/{route.path.split('/')[1]}" for route in app.state.routes})
+
+
+def _methods(request: Request) -> list[str]:
+    """What the address takes, over all of its routes."""
+    path = request.url.path.removeprefix(_PREFIX)
+    routes = [route for route in request.app.state.routes if route.path_regex.match(path)]
+    return sorted({method for route in routes for method in route.methods}) or ["GET"]  # what is outside of /v1 can only be read
 
 
 class Gate:
@@ -120,9 +145,11 @@ class Gate:
             await self._refuse(scope, receive, send_named, server_error())
 
     async def _tenant(self, secret: str) -> str:
-        tenant_id = await self._runtime.api_keys.tenant_of(secret) if secret else None
+        if not secret:
+            raise missing_api_key()
+        tenant_id = await self._runtime.api_keys.tenant_of(secret)
         if tenant_id is None:
-            raise invalid_api_key()
+            raise invalid_api_key() if secret.startswith(KEY_PREFIX) else foreign_api_key(KEY_PREFIX)
         return tenant_id
 
     async def _refuse(self, scope: Scope, receive: Receive, send: Send, error: ApiError) -> None:

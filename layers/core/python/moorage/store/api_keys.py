@@ -1,4 +1,4 @@
-"""API keys: ``sk-<id>-<secret>``, of which the table holds a SHA-256 and never the key.
+"""API keys: ``sk-moorage-<secret>``, of which the table holds a SHA-256 and never the key.
 
 The secret has 256 random bits, so a fast hash is enough: there is nothing to guess. A key belongs to a tenant, and a tenant is
 whatever its keys say: the first key of a name makes it.
@@ -15,6 +15,7 @@ from moorage.errors import SettingsConflict
 from moorage.store import keys
 from moorage.store.table import Record, Table
 
+KEY_PREFIX: Final = "sk-moorage-"
 TENANT_PATTERN: Final = re.compile(r"[a-z0-9][a-z0-9-]{0,62}")
 _CACHE_SECONDS: Final = 30
 """How long a revoked key may go on in a process that has just seen it."""
@@ -39,7 +40,7 @@ class ApiKeys:
         """Make a key; the second value is the key itself, which is shown now or never."""
         if not TENANT_PATTERN.fullmatch(tenant_id):
             raise SettingsConflict(f"A tenant is named with a-z, 0-9 and '-', up to 63 characters; '{tenant_id}' is not.")
-        secret = key or f"sk-moorage-{secrets.token_urlsafe(32)}"
+        secret = key or f"{KEY_PREFIX}{secrets.token_urlsafe(32)}"
         made = ApiKey(f"key_{hash_of(secret)[:16]}", tenant_id, name, int(self._clock()))
         await self._table.put(
             {

@@ -1,0 +1,96 @@
+"""What people get wrong first (the address, the method, the key), and what the SDK then tells them."""
+
+from typing import Any
+
+import httpx
+import openai
+import pytest
+from openai import OpenAI
+
+from tests.stack import Stack
+
+SERVED = "This deployment serves /v1/containers, /v1/conversations, /v1/files, /v1/models, /v1/responses, /v1/uploads."
+SEND_A_KEY = "Send a key of this deployment as 'Authorization: Bearer <key>'; 'moorage keys create' makes one."
+
+
+def error(message: str, code: str) -> dict[str, Any]:
+    return {"message": message, "type": "invalid_request_error", "param": None, "code": code}
+
+
+def refusal_of_sdk(base_url: str, key: str) -> Any:
+    with OpenAI(base_url=base_url, api_key=key, max_retries=0) as client, pytest.raises(openai.APIStatusError) as raised:
+        client.responses.create(model="demo", input="hello")
+    return raised.value.body
+
+
+ADDRESSES = {
+    "without /v1": ("", "/responses", "The addresses of this API begin with '/v1': let base_url end with it."),
+    "with /v1 twice": ("/v1/v1", "/v1/v1/responses", "It has '/v1' twice: let base_url end with one."),
+    "with another path": ("/v1/openai", "/v1/openai/responses", SERVED),
+}
+
+
+@pytest.mark.parametrize(("ending", "path", "advice"), ADDRESSES.values(), ids=ADDRESSES.keys())
+def test_a_wrong_base_url_is_told_how_it_ends(ending: str, path: str, advice: str, stack: Stack) -> None:
+    base_url = stack.url.removesuffix("/v1") + ending
+    assert refusal_of_sdk(base_url, stack.key) == error(f"Invalid URL (POST {path}). {advice}", "unknown_url")
+
+
+def test_a_base_url_may_end_with_a_slash(stack: Stack) -> None:
+    with OpenAI(base_url=f"{stack.url}/", api_key=stack.key, max_retries=0) as client:
+        assert client.models.list().data[0].id == "demo"
+
+
+def test_the_sdk_needs_nothing_but_its_two_variables(stack: Stack, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("OPENAI_BASE_URL", stack.url)
+    monkeypatch.setenv("OPENAI_API_KEY", stack.key)
+    with OpenAI() as client:
+        assert client.responses.create(model=client.models.list().data[0].id, input="hello").status == "completed"
+
+
+def test_another_api_of_openai_is_told_what_is_served(stack: Stack) -> None:
+    with stack.http() as http:
+        answer = http.post("/chat/completions", json={"model": "demo", "messages": []})
+    assert (answer.status_code, answer.json()) == (
+        404,
+        {"error": error(f"Invalid URL (POST /v1/chat/completions). {SERVED}", "unknown_url")},
+    )
+
+
+def test_a_slash_too_many_is_named(stack: Stack) -> None:
+    with stack.http() as http:
+        answer = http.post("/responses/", json={"model": "demo", "input": "hello"})
+    assert answer.json() == {"error": error("Invalid URL (POST /v1/responses/). Leave out its last '/'.", "unknown_url")}
+
+
+def test_a_wrong_method_is_told_which_are_taken(stack: Stack) -> None:
+    with stack.http() as http:
+        answer = http.put("/containers/cntr_1", json={})
+    assert (answer.status_code, answer.headers.get_list("allow"), answer.json()) == (
+        405,
+        ["DELETE, GET"],
+        {"error": error("Not allowed to PUT on /v1/containers/cntr_1. It takes DELETE, GET.", "method_not_supported")},
+    )
+
+
+KEYS = {
+    "none": ({}, "You didn't provide an API key."),
+    "in another header": ({"api-key": "sk-moorage-1"}, "You didn't provide an API key."),
+    "by another scheme": ({"authorization": "Basic c2s="}, "You didn't provide an API key."),
+    "OpenAI's": (
+        {"authorization": "Bearer sk-proj-1"},
+        "Incorrect API key provided: keys of this deployment begin with 'sk-moorage-', and this one does not.",
+    ),
+    "unknown or revoked": ({"authorization": "Bearer sk-moorage-1"}, "Incorrect API key provided."),
+}
+
+
+@pytest.mark.parametrize(("headers", "said"), KEYS.values(), ids=KEYS.keys())
+def test_a_wrong_key_is_told_what_a_right_one_is(headers: dict[str, str], said: str, stack: Stack) -> None:
+    answer = httpx.get(f"{stack.url}/models", headers=headers)
+    assert (answer.status_code, answer.json()) == (401, {"error": error(f"{said} {SEND_A_KEY}", "invalid_api_key")})
+
+
+def test_the_sdk_raises_its_authentication_error(stack: Stack) -> None:
+    with OpenAI(base_url=stack.url, api_key="sk-moorage-none", max_retries=0) as client, pytest.raises(openai.AuthenticationError):
+        client.models.list()
