@@ -3,6 +3,7 @@
 import json
 import time
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import httpx
@@ -50,6 +51,34 @@ def in_background(api: httpx.Client, text: str, **more: Any) -> dict[str, Any]:
     return ended(api, created["id"])
 
 
+def tasks(deployment: Deployment) -> list[dict[str, Any]]:
+    """The tasks that run."""
+    ecs = deployment.client("ecs")
+    found: list[dict[str, Any]] = [
+        task
+        for arn in ecs.list_tasks(cluster="moorage")["taskArns"]
+        for task in ecs.describe_tasks(cluster="moorage", tasks=[arn])["tasks"]
+    ]
+    return found
+
+
+def records(deployment: Deployment, partition: str) -> list[dict[str, Any]]:
+    found: list[dict[str, Any]] = deployment.client("dynamodb").query(
+        TableName=deployment.outputs["TableName"],
+        KeyConditionExpression="PK = :pk",
+        ExpressionAttributeValues={":pk": {"S": partition}},
+    )["Items"]
+    return found
+
+
+def expire(deployment: Deployment) -> None:
+    """One look of the reaper."""
+    functions = deployment.client("lambda").list_functions()["Functions"]
+    (expiry,) = [f["FunctionName"] for f in functions if "FunctionsExpiry" in f["FunctionName"]]
+    answer = deployment.client("lambda").invoke(FunctionName=expiry, Payload=b"{}")
+    assert "FunctionError" not in answer, answer["Payload"].read()
+
+
 @pytest.mark.parametrize("headers", [{}, {"authorization": "Bearer sk-moorage-unknown"}, {"authorization": "Basic x"}])
 def test_a_stranger_is_turned_away_in_openais_words(deployment: Deployment, headers: dict[str, str]) -> None:
     answer = httpx.get(f"{deployment.base_url}/models", headers=headers, timeout=60, trust_env=False)
@@ -87,11 +116,7 @@ def test_a_container_keeps_its_task_over_two_responses(deployment: Deployment, a
     container_id = first["output"][0]["environment"]["container_id"]
     tools = [{"type": "shell", "environment": {"type": "container_reference", "container_id": container_id}}]
     second = in_background(api, script(shell("cat /tmp/note"), {"say": "ok"}), tools=tools)
-    started_by = [
-        task["startedBy"].split("/")[0]
-        for arn in deployment.client("ecs").list_tasks(cluster="moorage")["taskArns"]
-        for task in deployment.client("ecs").describe_tasks(cluster="moorage", tasks=[arn])["tasks"]
-    ]
+    started_by = [task["startedBy"].split("/")[0] for task in tasks(deployment)]
     assert second["output"][1]["output"][0]["stdout"] == "kept\n"
     assert started_by.count(container_id) == 1
 
@@ -111,22 +136,11 @@ def test_a_task_is_given_no_role_no_public_address_and_the_closed_group(deployme
 
 def test_the_reaper_sees_the_tasks_and_leaves_those_with_an_owner(deployment: Deployment, api: httpx.Client) -> None:
     first = in_background(api, script(shell("echo kept > /tmp/mark"), {"say": "ok"}))
-    (expiry,) = [
-        f["FunctionName"]
-        for f in deployment.client("lambda").list_functions()["Functions"]
-        if "FunctionsExpiry" in f["FunctionName"]
-    ]
-    answer = deployment.client("lambda").invoke(FunctionName=expiry, Payload=b"{}")
+    expire(deployment)
     container_id = first["output"][0]["environment"]["container_id"]
     tools = [{"type": "shell", "environment": {"type": "container_reference", "container_id": container_id}}]
     second = in_background(api, script(shell("cat /tmp/mark"), {"say": "ok"}), tools=tools)
-    notes = deployment.client("dynamodb").query(
-        TableName=deployment.outputs["TableName"],
-        KeyConditionExpression="PK = :pk",
-        ExpressionAttributeValues={":pk": {"S": "ORPHANS"}},
-    )
-    assert "FunctionError" not in answer, answer["Payload"].read()
-    assert notes["Items"] == []
+    assert records(deployment, "ORPHANS") == []
     assert second["output"][1]["output"][0]["stdout"] == "kept\n"
 
 
@@ -143,21 +157,49 @@ def test_a_foreign_response_is_not_found(api: httpx.Client) -> None:
     assert (answer.status_code, answer.json()["error"]["type"]) == (404, "invalid_request_error")
 
 
-@pytest.mark.parametrize("deployment", ["open"], indirect=True)
-def test_the_stack_is_updated_in_place_and_destroyed(deployment: Deployment, tmp_path_factory: pytest.TempPathFactory) -> None:
-    """Runs last in its file: afterwards nothing is left to call."""
-    deployer = deployment.deployer
-    changed = synthesise(tmp_path_factory.mktemp("changed"), SETTINGS | {"retention_days": 7, "log_level": "DEBUG"})
-    outputs = deployer.deploy(changed)["moorage"]
+@pytest.fixture(scope="module")
+def changed(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return synthesise(tmp_path_factory.mktemp("changed"), SETTINGS | {"retention_days": 7, "log_level": "DEBUG", "warm_pool": ["1g:1"]})
+
+
+only_open = pytest.mark.parametrize("deployment", ["open"], indirect=True)
+
+
+@only_open
+def test_the_stack_is_updated_in_place(deployment: Deployment, changed: Path) -> None:
+    outputs = deployment.deployer.deploy(changed)["moorage"]
     functions = deployment.client("lambda").list_functions()["Functions"]
     variables = [f["Environment"]["Variables"] for f in functions if "Environment" in f]
     retention = {v["MOORAGE_RETENTION_SECONDS"] for v in variables if "MOORAGE_TABLE" in v}
     assert outputs["ApiId"] == deployment.outputs["ApiId"]
     assert retention == {str(7 * 86_400)}
 
+
+@only_open
+def test_a_container_takes_a_task_that_waits(deployment: Deployment, api: httpx.Client) -> None:
+    """With the pool that the update brought."""
+    deadline = time.monotonic() + _RESPONSE_SECONDS_MAX
+    while not (waiting := [slot["sandbox_id"]["S"] for slot in records(deployment, "POOL") if "S" in slot["sandbox_id"]]):
+        assert time.monotonic() < deadline
+        expire(deployment)  # one look starts it, and a later one finds that it answers
+    response = in_background(api, script(shell("echo warm"), {"say": "ok"}))
+    container_id = response["output"][0]["environment"]["container_id"]
+    expire(deployment)
+    running = {task["taskArn"]: task["startedBy"].split("/")[0] for task in tasks(deployment)}
+    assert response["output"][1]["output"][0]["stdout"] == "warm\n"
+    assert container_id not in running.values()
+    assert running.pop(waiting[0]).startswith("pool_")
+    assert [started_by for started_by in running.values() if started_by.startswith("pool_")] != []
+
+
+@only_open
+def test_the_stack_is_destroyed_with_the_tasks_that_run(deployment: Deployment, changed: Path) -> None:
+    """Runs last in its file: afterwards nothing is left to call."""
+    deployer, bucket = deployment.deployer, deployment.outputs["BucketName"]
+    assert tasks(deployment) != []
     storage = deployment.client("s3")
-    for entry in storage.list_objects_v2(Bucket=outputs["BucketName"]).get("Contents", []):
-        storage.delete_object(Bucket=outputs["BucketName"], Key=entry["Key"])
+    for entry in storage.list_objects_v2(Bucket=bucket).get("Contents", []):
+        storage.delete_object(Bucket=bucket, Key=entry["Key"])
     deployer.destroy(changed)
     left = [s["StackName"] for s in deployment.client("cloudformation").describe_stacks()["Stacks"]]
     assert left == []
