@@ -41,6 +41,7 @@ def tool_step(event: dict[str, Any], context: object) -> dict[str, Any]:
             response_id=event["response_id"],
             step=event["step"],
             call_id=event["call_id"],
+            container_id=event["container_id"],
         )
     )
     return {}

@@ -32,7 +32,7 @@ ACCOUNT, REGION = "000000000000", "us-east-1"
 FAILS: dict[str, Any] = {"errorType": "RuntimeError", "errorMessage": "the step could not be run"}
 """The script's word for a step that raises."""
 
-IDS = {"response_id": "resp_1", "tenant_id": "tenant_1", "step": 1}
+IDS = {"response_id": "resp_1", "tenant_id": "tenant_1", "container_id": "cntr_1", "step": 1}
 
 
 def state(following: str, **more: Any) -> dict[str, Any]:

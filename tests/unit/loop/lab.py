@@ -6,7 +6,7 @@
     assert lab.object_of(stored)["status"] == "completed"
 """
 
-from collections.abc import AsyncGenerator, AsyncIterator, Callable
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable
 from dataclasses import dataclass, field
 from types import SimpleNamespace
 from typing import Any, cast
@@ -34,6 +34,8 @@ from moorage.sandbox.exec_client import Ended, Output, Started
 from moorage.settings import Settings
 from moorage.store.event_log import Event
 from moorage.store.responses import Responses, StoredResponse
+from moorage.store.steps import Steps
+from moorage.store.table import Record
 
 from tests.unit.store.memory import MemoryBlobs, MemoryTable
 
@@ -89,7 +91,7 @@ class FakeContainers:
     executed: list[str] = field(default_factory=list)
     incarnation: int = 1
 
-    async def ensure(self, tenant_id: str, container_id: str) -> Any:
+    async def ensure(self, tenant_id: str, container_id: str, *, seen: Any = None) -> Any:
         return _Live(self, SimpleNamespace(incarnation=self.incarnation, network_policy={"type": "disabled"}))
 
     async def running(self, tenant_id: str, container_id: str) -> Any:
@@ -150,6 +152,27 @@ class FakeExecutions:
         return self.states.get(name)
 
 
+class _Died(Exception):
+    """The process is gone."""
+
+
+def _dies_at(number: int) -> Callable[[Record], Awaitable[None]]:
+    left = number
+
+    async def before_write(record: Record) -> None:
+        nonlocal left
+        left -= 1
+        if left < 0:
+            raise _Died
+
+    return before_write
+
+
+def first_state(stored: StoredResponse) -> LoopState:
+    """What an execution is started with."""
+    return LoopState(stored.response_id, TENANT, stored.container_id)
+
+
 class Lab:
     def __init__(self, *turns: Turn, native_tools: frozenset[str] = FUNCTION_ONLY) -> None:
         self.now = 1_800_000_000.0
@@ -171,6 +194,7 @@ class Lab:
             table=self.table,
             blobs=self.blobs,
             responses=self.responses,
+            steps=Steps(self.table, self.blobs),
             containers=cast("Any", self.containers),
             executions=cast("Any", self.executions),
             catalog=cast("Any", catalog),
@@ -217,17 +241,34 @@ class Lab:
     async def tools(self, state: LoopState) -> None:
         for call_id in state.calls:
             await tool_step(
-                self.runtime, tenant_id=TENANT, response_id=state.response_id, step=state.step, call_id=call_id
+                self.runtime,
+                tenant_id=TENANT,
+                response_id=state.response_id,
+                step=state.step,
+                call_id=call_id,
+                container_id=state.container_id or "",
             )
 
     async def run(self, stored: StoredResponse, state: LoopState | None = None) -> LoopState:
         """The state machine, from this state to its end."""
-        state = state or LoopState(stored.response_id, TENANT)
+        state = state or first_state(stored)
         while state.next is not Next.DONE:
             if state.next is Next.TOOLS:
                 await self.tools(state)
             state = await self.step(state)
         return state
+
+    async def run_with_deaths(self, stored: StoredResponse, died_at: int) -> None:
+        """The same, but for a process that dies before its so-maniest write, once, and is run again."""
+        self.table.before_write = _dies_at(died_at)
+        state = first_state(stored)
+        while state.next is not Next.DONE:
+            try:
+                if state.next is Next.TOOLS:
+                    await self.tools(state)
+                state = await self.step(state)
+            except _Died:
+                self.table.before_write = None
 
     async def events(self, stored: StoredResponse) -> list[Event]:
         return await self.responses.log_of(stored).read_all()

@@ -6,13 +6,11 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from moorage.loop.state import LoopState, Next
 from moorage.sandbox.exec_client import Output, PythonEnded, Started
 from moorage.tools.interpreter import NEW_SESSION
 
 from tests.stack import assert_well_formed
-from tests.unit.loop.lab import CONTAINER, TENANT, FakeContainers, Lab, Turn, call, say
-from tests.unit.loop.test_steps_run_again import Died, dies_at
+from tests.unit.loop.lab import CONTAINER, FakeContainers, Lab, Turn, call, say
 
 TOOL: dict[str, Any] = {"type": "code_interpreter", "container": {"type": "auto"}}
 
@@ -27,7 +25,7 @@ class PythonContainers(FakeContainers):
 
     begins: set[int] = field(default_factory=lambda: {0})
 
-    async def ensure(self, tenant_id: str, container_id: str) -> Any:
+    async def ensure(self, tenant_id: str, container_id: str, *, seen: Any = None) -> Any:
         return _Live(self)
 
 
@@ -75,15 +73,7 @@ def logs(response: dict[str, Any]) -> list[list[dict[str, Any]]]:
 async def test_whenever_a_process_dies_code_runs_once_and_its_events_come_once(died_at: int) -> None:
     lab = lab_of(*[turn for _ in range(3) for turn in (python("a"), say("Done."))])
     stored = await lab.background(tools=[TOOL])
-    lab.table.before_put = dies_at(died_at)
-    state = LoopState(stored.response_id, TENANT)
-    while state.next is not Next.DONE:
-        try:
-            if state.next is Next.TOOLS:
-                await lab.tools(state)
-            state = await lab.step(state)
-        except Died:
-            lab.table.before_put = None
+    await lab.run_with_deaths(stored, died_at)
     events = await lab.events(stored)
     assert_well_formed(events)
     response = await lab.object_of(stored)

@@ -1,14 +1,14 @@
 from dataclasses import replace
 
+import pytest
 from moorage import limits
-from moorage.loop import attempts
 from moorage.loop.finish import end_from_outside
 from moorage.loop.recover import continue_loop, declare_lost, fail_response, recover
 from moorage.loop.state import LoopState, Next
 from moorage.store.responses import StoredResponse
 
 from tests.stack import assert_well_formed
-from tests.unit.loop.lab import TENANT, Lab, say, shell
+from tests.unit.loop.lab import TENANT, Lab, first_state, say, shell
 
 
 async def lost(lab: Lab) -> StoredResponse:
@@ -37,6 +37,18 @@ async def test_a_loop_that_runs_or_has_just_given_a_sign_is_left_alone() -> None
     assert (quiet, await recover(lab.runtime)) == (0, 0)
 
 
+async def test_what_an_older_version_has_begun_fails_and_is_not_gone_on_with_in_part() -> None:
+    lab = Lab(shell("ls"), say("never asked"))
+    stored = await lab.background()
+    state = await lab.step(first_state(stored))
+    del lab.table.records[f"T#{TENANT}#R#{stored.response_id}", "AT#000000"]["items"]
+    with pytest.raises(AssertionError, match="older version"):
+        await lab.step(state)
+    await fail_response(lab.runtime, state)  # What the state machine makes of a step that raises again and again.
+    response = await lab.object_of(stored)
+    assert (response["status"], response["error"]["code"]) == ("failed", "server_error")
+
+
 async def test_two_reapers_start_one_successor() -> None:
     lab = Lab()
     stored = await lost(lab)
@@ -47,7 +59,7 @@ async def test_two_reapers_start_one_successor() -> None:
 async def test_a_restart_goes_on_where_the_records_say() -> None:
     lab = Lab(shell("ls"), say("end"))
     stored = await lab.background()
-    await lab.step(LoopState(stored.response_id, TENANT))
+    await lab.step(first_state(stored))
     lab.executions.states.clear()
     lab.now += limits.RECOVERY_SECONDS + 1
     await recover(lab.runtime)
@@ -113,7 +125,7 @@ async def test_one_that_was_handed_over_is_not_lost() -> None:
 async def test_a_long_loop_goes_on_in_a_successor_of_its_own_name() -> None:
     lab = Lab()
     stored = await lab.background()
-    state = LoopState(stored.response_id, TENANT, step=150, next=Next.CONTINUE)
+    state = replace(first_state(stored), step=150, next=Next.CONTINUE)
     ended = await continue_loop(lab.runtime, state)
     again = await continue_loop(lab.runtime, state)
     name = f"{stored.response_id}-c150"
@@ -128,7 +140,7 @@ async def test_a_long_loop_goes_on_in_a_successor_of_its_own_name() -> None:
 async def test_a_response_fails_once_however_often_it_is_failed() -> None:
     lab = Lab()
     stored = await lab.background()
-    state = LoopState(stored.response_id, TENANT)
+    state = first_state(stored)
     await fail_response(lab.runtime, state)
     before = await lab.events(stored)
     await fail_response(lab.runtime, state)
@@ -139,33 +151,33 @@ async def test_a_response_fails_once_however_often_it_is_failed() -> None:
 async def test_attempts_are_counted_and_an_outcome_is_kept() -> None:
     lab = Lab()
     stored = lab.stored()
-    first = await attempts.begin_step(lab.table, stored, 3)
-    await attempts.yield_step(lab.table, stored, 3)
-    second = await attempts.begin_step(lab.table, stored, 3)
+    first = await lab.runtime.steps.begin(stored, 3)
+    await lab.runtime.steps.postpone(stored, 3)
+    second = await lab.runtime.steps.begin(stored, 3)
     assert ((first.attempt, first.crashes), (second.attempt, second.crashes)) == ((1, 0), (2, 0))
-    third = await attempts.begin_step(lab.table, stored, 3)
+    third = await lab.runtime.steps.begin(stored, 3)
     assert (third.crashes, third.outcome) == (1, None)
 
 
 async def test_the_first_run_of_a_foreground_response_in_the_state_machine_is_its_second_attempt() -> None:
     lab = Lab()
     stored = lab.stored(is_background=False)
-    assert [(await attempts.begin_step(lab.table, stored, step)).attempt for step in (0, 1)] == [2, 1]
+    assert [(await lab.runtime.steps.begin(stored, step)).attempt for step in (0, 1)] == [2, 1]
 
 
 async def test_a_call_remembers_the_sandbox_that_its_commands_were_started_in() -> None:
     lab = Lab()
     stored = lab.stored()
-    await attempts.begin_call(lab.table, stored, 0, "c", 4)
-    again = await attempts.begin_call(lab.table, stored, 0, "c", 5)
+    await lab.runtime.steps.begin_call(stored, 0, "c", 4)
+    again = await lab.runtime.steps.begin_call(stored, 0, "c", 5)
     assert (again.sandbox, again.attempt) == (4, 2)
 
 
 async def test_a_command_whose_sandbox_is_gone_is_not_run_again_and_says_so() -> None:
     lab = Lab(shell("make"), say("end"))
     stored = await lab.background()
-    state = await lab.step(LoopState(stored.response_id, TENANT))
-    await attempts.begin_call(lab.table, stored, 0, "call_1", 1)
+    state = await lab.step(first_state(stored))
+    await lab.runtime.steps.begin_call(stored, 0, "call_1", 1)
     lab.containers.incarnation = 2
     await lab.run(stored, state)
     output = (await lab.object_of(stored))["output"][1]["output"][0]

@@ -6,7 +6,7 @@ import pytest
 from moorage.loop.state import Call, LoopState, Next, Outcome
 from moorage.wire.responses import Usage
 
-STATE = LoopState("resp_1", "t", 3, Next.TOOLS, ("call_1", "call_2"), 1)
+STATE = LoopState("resp_1", "t", "cntr_1", 3, Next.TOOLS, ("call_1", "call_2"), 1)
 OUTCOME = Outcome(
     Next.TOOLS,
     7,
@@ -37,7 +37,7 @@ def test_the_state_machine_sees_ids_and_one_word() -> None:
         nested = value.values() if isinstance(value, dict) else value if isinstance(value, list) else None
         return [value] if nested is None else [leaf for one in nested for leaf in leaves(one)]
 
-    assert sorted(STATE.to_json()) == ["calls", "from_step", "next", "response_id", "step", "tenant_id"]
+    assert sorted(STATE.to_json()) == ["calls", "container_id", "from_step", "next", "response_id", "step", "tenant_id"]
     assert all(isinstance(leaf, int) or len(leaf) < 80 for leaf in leaves(STATE.to_json()))
 
 

@@ -1,35 +1,16 @@
 """Steps that run twice, late, or in the wrong company: the log stays well formed, and no command runs twice."""
 
-from collections.abc import Awaitable, Callable
 from dataclasses import replace
 from typing import Any
 
 import pytest
 from moorage.errors import Superseded
-from moorage.loop import attempts
-from moorage.loop.state import LoopState, Next
+from moorage.loop.state import Next
 from moorage.store.event_log import LogWriter, Writer
 from moorage.store.table import Record
 
 from tests.stack import assert_well_formed
-from tests.unit.loop.lab import TENANT, Lab, broken, call, say, shell, texts
-
-
-class Died(Exception):
-    """The process is gone."""
-
-
-def dies_at(number: int) -> Callable[[Record], Awaitable[None]]:
-    """A process that dies before its so-maniest put."""
-    left = number
-
-    async def before_put(record: Record) -> None:
-        nonlocal left
-        left -= 1
-        if left < 0:
-            raise Died
-
-    return before_put
+from tests.unit.loop.lab import TENANT, Lab, broken, call, first_state, say, shell, texts
 
 
 def kinds(response: dict[str, Any]) -> list[str]:
@@ -53,17 +34,7 @@ async def test_a_run_with_a_shell_reads_like_a_transcript() -> None:
 async def test_whenever_a_process_dies_the_retry_ends_the_response_and_runs_nothing_twice(died_at: int) -> None:
     lab = Lab(*[turn for _ in range(3) for turn in (shell("make", "test"), say("Done."))])
     stored = await lab.background()
-    lab.table.before_put = dies_at(died_at)
-    state = LoopState(stored.response_id, TENANT)
-    deaths = 0
-    while state.next is not Next.DONE:
-        try:
-            if state.next is Next.TOOLS:
-                await lab.tools(state)
-            state = await lab.step(state)
-        except Died:
-            deaths += 1
-            lab.table.before_put = None
+    await lab.run_with_deaths(stored, died_at)
     events = await lab.events(stored)
     assert_well_formed(events)
     response = await lab.object_of(stored)
@@ -72,21 +43,20 @@ async def test_whenever_a_process_dies_the_retry_ends_the_response_and_runs_noth
     outputs = [item for item in whole if item["type"] == "shell_call_output"]
     assert [[one["stdout"] for one in item["output"]] for item in outputs] == [["make\n", "test\n"]] * len(outputs)
     assert sorted(set(lab.containers.executed)) == sorted(lab.containers.executed)
-    assert deaths <= 1
 
 
 async def test_a_finished_step_answers_the_same_again() -> None:
     lab = Lab(shell("ls"))
     stored = await lab.background()
-    first = await lab.step(LoopState(stored.response_id, TENANT))
-    again = await lab.step(LoopState(stored.response_id, TENANT))
+    first = await lab.step(first_state(stored))
+    again = await lab.step(first_state(stored))
     assert (first, len(lab.model.requests)) == (again, 1)
 
 
 async def test_a_finished_call_is_not_run_again() -> None:
     lab = Lab(shell("ls"))
     stored = await lab.background()
-    state = await lab.step(LoopState(stored.response_id, TENANT))
+    state = await lab.step(first_state(stored))
     await lab.tools(state)
     before = await lab.events(stored)
     await lab.tools(state)
@@ -96,7 +66,7 @@ async def test_a_finished_call_is_not_run_again() -> None:
 async def test_a_call_whose_run_died_before_it_said_so_is_only_marked() -> None:
     lab = Lab(shell("ls"), say("end"))
     stored = await lab.background()
-    state = await lab.step(LoopState(stored.response_id, TENANT))
+    state = await lab.step(first_state(stored))
     await lab.tools(state)
     record = lab.table.records[f"T#{TENANT}#R#{stored.response_id}", "AT#000000#call_1"]
     del record["finished"]
@@ -108,21 +78,21 @@ async def test_a_late_batch_of_a_dead_tool_step_is_folded_in_whole() -> None:
     """The predecessor's last batch, with the end of the command and of the item, comes after its successor has looked."""
     lab = Lab(shell("ls"), say("end"))
     stored = await lab.background()
-    state = await lab.step(LoopState(stored.response_id, TENANT))
+    state = await lab.step(first_state(stored))
     twin = Lab()
     twin.table.records = dict(lab.table.records)
     twin.containers = lab.containers
     await twin.tools(state)  # What the predecessor would have written.
     (late,) = [b for b in await twin.responses.log_of(stored).read_from(0) if b.writer.call_id == "call_1"]
-    await attempts.begin_call(lab.table, stored, 0, "call_1", 1)
+    await lab.runtime.steps.begin_call(stored, 0, "call_1", 1)
     log = lab.responses.log_of(stored)
 
     async def predecessor_first(record: Record) -> None:
         if record["SK"].startswith("EV#"):
-            lab.table.before_put = None
+            lab.table.before_write = None
             await log.append(late)
 
-    lab.table.before_put = predecessor_first
+    lab.table.before_write = predecessor_first
     await lab.run(stored, state)
     assert_well_formed(await lab.events(stored))
     assert (await lab.object_of(stored))["status"] == "completed"
@@ -131,7 +101,7 @@ async def test_a_late_batch_of_a_dead_tool_step_is_folded_in_whole() -> None:
 async def test_a_superseded_model_step_stops_and_says_so() -> None:
     lab = Lab(say("old"), say("new"))
     stored = await lab.background()
-    state = LoopState(stored.response_id, TENANT)
+    state = first_state(stored)
 
     async def successor() -> None:
         await lab.step(state)
@@ -148,8 +118,8 @@ async def test_a_model_step_that_meets_a_late_predecessor_looks_again() -> None:
     """The predecessor opens an item while its successor waits for the model: two items of one index must not come of it."""
     lab = Lab(say("from the successor"), say("from the third"))
     stored = await lab.background()
-    state = LoopState(stored.response_id, TENANT)
-    await attempts.begin_step(lab.table, stored, 0)  # The predecessor, not heard of since.
+    state = first_state(stored)
+    await lab.runtime.steps.begin(stored, 0)  # The predecessor, not heard of since.
 
     async def predecessor() -> None:
         log = lab.responses.log_of(stored)
@@ -195,7 +165,7 @@ async def test_a_step_that_keeps_crashing_fails_the_response() -> None:
     lab = Lab()
     stored = await lab.background()
     for _ in range(5):
-        await attempts.begin_step(lab.table, stored, 0)
+        await lab.runtime.steps.begin(stored, 0)
     await lab.run(stored)
     response = await lab.object_of(stored)
     assert (response["status"], response["error"]["code"]) == ("failed", "server_error")
@@ -205,8 +175,8 @@ async def test_waits_are_not_counted_as_crashes() -> None:
     lab = Lab(say("at last"))
     stored = await lab.background()
     for _ in range(20):
-        await attempts.begin_step(lab.table, stored, 0)
-        await attempts.yield_step(lab.table, stored, 0)
+        await lab.runtime.steps.begin(stored, 0)
+        await lab.runtime.steps.postpone(stored, 0)
     await lab.run(stored)
     assert (await lab.object_of(stored))["status"] == "completed"
 
@@ -219,3 +189,12 @@ async def test_arguments_that_do_not_fit_are_corrected_and_not_given_to_the_clie
     assert kinds(response) == ["function_call", "function_call_output", "message"]
 
 
+async def test_a_round_takes_nine_requests_to_the_table() -> None:
+    """Five of the model step and four of the tool step, beside those of the container; each takes time on the way to the answer."""
+    taken = []
+    for rounds in (1, 4):
+        lab = Lab(*[shell("ls")] * rounds, say("end"))
+        stored = await lab.background()
+        await lab.run(stored)
+        taken.append(lab.table.reads + lab.table.writes)
+    assert (taken[1] - taken[0]) / 3 == 9

@@ -1,7 +1,7 @@
 """The table and the bucket in memory, for tests of what is written in which order.
 
 ``MemoryTable`` keeps records as DynamoDB would: conditions are checked against what stands there, queries are in key order. A test
-can step in front of every put (``before_put``) to let another writer go first, or lose its answer (``lose_answers``).
+can step in front of every write (``before_write``) to let another writer go first, or lose its answer (``lose_answers``).
 """
 
 import copy
@@ -19,15 +19,18 @@ class MemoryTable(Table):
     def __init__(self) -> None:
         super().__init__(cast("Any", None), "memory", cast("Any", None))
         self.records: dict[Key, Record] = {}
-        self.before_put: Callable[[Record], Awaitable[None]] | None = None
-        """Called before each put takes effect; a test writes something else first there."""
+        self.before_write: Callable[[Record], Awaitable[None]] | None = None
+        """Called before each put and each update takes effect, with the record or its changes; a test writes something else first
+        there."""
         self.lose_answers = 0
         """So many puts take effect and are then sent again by the SDK, which never saw the answer."""
         self.writes = 0
+        self.reads = 0
+        """Requests, not units."""
 
     async def put(self, record: Record, *, if_absent: bool = False) -> None:
-        if self.before_put is not None:
-            await self.before_put(record)
+        if self.before_write is not None:
+            await self.before_write(record)
         self.writes += 1
         key = (record["PK"], record["SK"])
         if if_absent and key in self.records:
@@ -38,10 +41,13 @@ class MemoryTable(Table):
             raise ConditionFailed(copy.deepcopy(self.records[key]))
 
     async def get(self, pk: str, sk: str, *, consistent: bool = True) -> Record | None:
+        self.reads += 1
         return copy.deepcopy(self.records.get((pk, sk)))
 
-    async def get_many(self, keys: Iterable[Key]) -> list[Record]:
-        return [copy.deepcopy(self.records[key]) for key in dict.fromkeys(keys) if key in self.records]
+    async def get_many(self, keys: Iterable[Key], *, consistent: bool = False) -> list[Record]:
+        wanted = list(dict.fromkeys(keys))
+        self.reads += bool(wanted)
+        return [copy.deepcopy(self.records[key]) for key in wanted if key in self.records]
 
     async def update(
         self,
@@ -56,6 +62,8 @@ class MemoryTable(Table):
         must_exist: bool = True,
         absent: Iterable[str] = (),
     ) -> Record:
+        if self.before_write is not None:
+            await self.before_write({"PK": pk, "SK": sk, **(set or {})})
         self.writes += 1
         record = self.records.get((pk, sk))
         refused = (must_exist and record is None) or any(name in (record or {}) for name in absent)
@@ -86,6 +94,7 @@ class MemoryTable(Table):
         consistent: bool = True,
         index: str | None = None,
     ) -> list[Record]:
+        self.reads += 1
         pk_name, sk_name = ("PK", "SK") if index is None else (f"{index}PK", f"{index}SK")
         found = [
             copy.deepcopy(record)

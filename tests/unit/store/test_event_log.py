@@ -159,7 +159,7 @@ async def test_a_peer_that_wrote_behind_a_lost_answer_is_skipped_too(bench: Benc
         """The SDK's second try comes after the peer's batch."""
 
     mine.add(event("mine"))
-    bench.table.before_put = peer_follows
+    bench.table.before_write = peer_follows
     with pytest.raises(ConditionFailed):
         await put(bench.table, await bench.log.record(Batch(0, numbered(0, "mine"), mine.writer)), if_absent=True)
     peer.next_number = 1
@@ -195,7 +195,7 @@ async def test_peers_interleave_without_gap_or_loss_whatever_the_order(bench: Be
         for _ in range(chance.randrange(4)):
             await asyncio.sleep(0)
 
-    bench.table.before_put = pause
+    bench.table.before_write = pause
     writers = {name: LogWriter(bench.log, Writer(4, 1, name), 0) for name in "abc"}
     sent: dict[str, list[str]] = {name: [] for name in writers}
 
@@ -282,7 +282,7 @@ async def test_two_attempts_that_race_leave_one_winner(bench: Bench) -> None:
             for _ in range(next(pauses)):
                 await asyncio.sleep(0)
 
-        race.table.before_put = pause
+        race.table.before_write = pause
         stopped: list[int] = []
 
         async def run(attempt: int, race: Bench = race, stopped: list[int] = stopped) -> None:

@@ -36,6 +36,7 @@ from moorage.store.files import Files
 from moorage.store.responses import Responses
 from moorage.store.sealed import Sealer
 from moorage.store.sender import sends_directly
+from moorage.store.steps import Steps
 from moorage.store.table import Table
 from moorage.store.uploads import Uploads
 
@@ -62,6 +63,7 @@ class Runtime:
     table: Table
     blobs: Blobs
     responses: Responses
+    steps: Steps
     files: Files
     uploads: Uploads
     containers: Containers
@@ -140,6 +142,7 @@ def build_runtime(settings: Settings, *, clock: Callable[[], float] = time.time)
         responses=Responses(
             table, blobs, now_ms=lambda: int(clock() * 1000), retention_seconds=settings.retention_seconds
         ),
+        steps=Steps(table, blobs),
         files=files,
         uploads=Uploads(table, blobs, files, clock=clock),
         containers=containers,

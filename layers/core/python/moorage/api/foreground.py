@@ -186,5 +186,6 @@ async def erase(runtime: Runtime, stored: StoredResponse) -> None:
                 break
             await asyncio.sleep(limits.TAIL_POLL_SECONDS_MAX)
     await runtime.responses.delete(stored.tenant_id, stored.response_id)
+    runtime.steps.forget(stored.tenant_id, stored.response_id)
     if stored.conversation_id is None:  # A conversation still shows the items to its model.
         await forget_inputs(runtime, stored.tenant_id, stored.input_items)

@@ -160,7 +160,7 @@ async def current_object(runtime: Runtime, snapshot: Snapshot) -> dict[str, Any]
         return snapshot.final_object
     stored = snapshot.stored
     is_queued = snapshot.last is not None and snapshot.last.events[-1]["type"] == "response.queued"
-    done = await runtime.responses.done_items(stored)
+    done = (await runtime.steps.read(stored.tenant_id, stored.response_id)).items
     return finish.object_of(
         stored,
         status="queued" if is_queued else "in_progress",

@@ -12,7 +12,6 @@ from moorage import limits
 from moorage.errors import UpstreamError
 from moorage.loop import compact, context, decide, finish
 from moorage.loop.assemble import Assembler
-from moorage.loop.chain import load_chain
 from moorage.loop.decide import Decision
 from moorage.loop.outputs import Outputs
 from moorage.loop.sinks import LogSink, Sink
@@ -34,14 +33,14 @@ class Ask:
     stored: StoredResponse
     position: Position
     sink: Sink
+    chain: list[Item]
+    """The context before this response."""
     items: dict[int, Item] = field(default_factory=dict)
     """The step's items by output index; to begin with those that a run before this one has made."""
     announced: dict[str, Item] = field(default_factory=dict)
     """Tool outputs that a run before this one has announced, by call id."""
     done: dict[int, Item] = field(default_factory=dict)
     """What the steps before this one have finished."""
-    chain: list[Item] | None = None
-    """The context before this response, if the caller knows it already."""
     cancelled: Callable[[], Awaitable[None]] | None = None
     """Returns when nobody wants an answer any more."""
     _finished: Finished | None = None
@@ -52,8 +51,6 @@ class Ask:
 
     async def run(self) -> Outcome:
         """When the response ends here, its final event has been written."""
-        if self.chain is None:
-            self.chain = await load_chain(self.runtime, self.stored)
         try:
             await self._compact()
             if not compact.is_triggered(self.stored):
@@ -68,7 +65,7 @@ class Ask:
 
     def _context(self) -> list[Item]:
         """What has been said so far, whole items only."""
-        return [*(self.chain or ()), *self.stored.input_items, *context.own_items(self.done | self.items)]
+        return [*self.chain, *self.stored.input_items, *context.own_items(self.done | self.items)]
 
     async def _compact(self) -> None:
         shortened = await compact.in_response(self.runtime, self.stored, self._context())

@@ -24,7 +24,7 @@ from moorage.errors import (
     container_not_found,
     time_over,
 )
-from moorage.loop import attempts, context, finish
+from moorage.loop import context, finish
 from moorage.loop.ask import Ask
 from moorage.loop.chain import chain_items
 from moorage.loop.compact import check_readable
@@ -278,7 +278,7 @@ async def start_background(runtime: Runtime, prepared: Prepared) -> dict[str, An
     numbered = tuple(event | {"sequence_number": i} for i, event in enumerate(events))
     await runtime.responses.create(stored, Batch(0, numbered, Writer(-1, 1)))
     await runtime.executions.start(
-        stored.response_id, LoopState(stored.response_id, stored.tenant_id).to_json()
+        stored.response_id, LoopState(stored.response_id, stored.tenant_id, stored.container_id).to_json()
     )
     queued: dict[str, Any] = events[-1]["response"]
     return queued
@@ -328,7 +328,7 @@ class Inline:
         try:
             for event in finish.opening_events(stored):
                 sink.emit(event)
-            ask = Ask(self.runtime, stored, Position(0), sink, chain=self.prepared.chain)
+            ask = Ask(self.runtime, stored, Position(0), sink, self.prepared.chain)
             self._asking = asyncio.create_task(ask.run())
             try:
                 outcome = await self._asking
@@ -400,11 +400,9 @@ class Inline:
         else:
             sink.keep(runtime.responses.log_of(stored), partial(runtime.responses.create, replace(stored, is_looping=True)))
         await sink.flush()
-        state = LoopState(stored.response_id, stored.tenant_id)
+        state = LoopState(stored.response_id, stored.tenant_id, stored.container_id)
         if outcome is not None:
-            await asyncio.gather(
-                runtime.responses.put_done(stored, items or {}), attempts.end_step(runtime.table, stored, 0, outcome)
-            )
+            await runtime.steps.end(stored, 0, 1, outcome, items or {}, following=sink.next_number)
             state = state.after(outcome)
         await runtime.executions.start(stored.response_id, state.to_json())
         self.is_handed_over = True

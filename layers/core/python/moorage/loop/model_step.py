@@ -13,8 +13,9 @@ from typing import Any
 
 from moorage import limits
 from moorage.errors import ApiError, Superseded
-from moorage.loop import attempts, finish
+from moorage.loop import finish
 from moorage.loop.ask import Ask
+from moorage.loop.chain import load_chain
 from moorage.loop.fold import Folded, fold
 from moorage.loop.sinks import LogSink
 from moorage.loop.state import LoopState, Next, Outcome
@@ -23,6 +24,7 @@ from moorage.model.base import Item
 from moorage.runtime import Runtime
 from moorage.store.event_log import Batch, LogWriter, Writer
 from moorage.store.responses import Snapshot, StoredResponse
+from moorage.store.steps import Progress, StepAttempt
 from moorage.telemetry import Metric, tell
 
 
@@ -30,8 +32,8 @@ async def model_step(runtime: Runtime, state: LoopState) -> LoopState:
     """The task ``ModelStep``. Raises only what a retry may mend."""
     # The two reads do not wait for each other. What the second finds was true at some moment of this run, and more is not needed: an
     # outcome is written once, and a call that ends in between is sent round once more and found finished.
-    snapshot, before = await asyncio.gather(
-        runtime.responses.snapshot(state.tenant_id, state.response_id), _round_before(runtime, state)
+    snapshot, progress = await asyncio.gather(
+        runtime.responses.snapshot(state.tenant_id, state.response_id), _progress(runtime, state)
     )
     stored = snapshot.stored
     if snapshot.is_final:
@@ -41,56 +43,50 @@ async def model_step(runtime: Runtime, state: LoopState) -> LoopState:
         await finish.end_from_outside(runtime, stored, status="cancelled")
         return state.done()
     if state.next is Next.TOOLS:
-        return await _after_tools(runtime, snapshot, state, before)
-    return await _run(runtime, snapshot, state, before.outcome)
+        return await _after_tools(runtime, snapshot, state, progress)
+    return await _run(runtime, snapshot, state, progress)
 
 
-async def _round_before(runtime: Runtime, state: LoopState) -> attempts.Round:
-    """What this run goes on from: the step whose calls have been sent round, or the outcome of the step before."""
-    tenant_id, response_id = state.tenant_id, state.response_id
-    if state.next is Next.TOOLS:
-        return await attempts.round_of(runtime.table, tenant_id, response_id, state.step)
-    if state.step == 0:
-        return attempts.Round(None, {})
-    return attempts.Round(await attempts.outcome_of(runtime.table, tenant_id, response_id, state.step - 1), {})
+async def _progress(runtime: Runtime, state: LoopState) -> Progress:
+    """How the round stands that this run goes on from, and all that was made before; before the first step there is nothing."""
+    if state.next is Next.MODEL and state.step == 0:
+        return Progress()
+    since = state.step if state.next is Next.TOOLS else state.step - 1
+    return await runtime.steps.read(state.tenant_id, state.response_id, since=since)
 
 
-async def _after_tools(runtime: Runtime, snapshot: Snapshot, state: LoopState, before: attempts.Round) -> LoopState:
+async def _after_tools(runtime: Runtime, snapshot: Snapshot, state: LoopState, progress: Progress) -> LoopState:
     """The calls of ``state.step`` have been sent round: send the unfinished ones again, or go on to the next step."""
-    stored, outcome, calls = snapshot.stored, before.outcome, before.calls
-    assert outcome is not None, f"step {state.step} of {stored.response_id} has calls but no outcome"
-    unfinished = [call.call_id for call in outcome.calls if not (call.call_id in calls and calls[call.call_id].is_finished)]
+    unfinished = progress.unfinished(state.step)
     if unfinished:
-        return replace(state, next=Next.TOOLS, calls=tuple(unfinished))
-    if outcome.is_last:
-        return await _end(runtime, snapshot, replace(state, step=state.step + 1), outcome)
-    return await _run(runtime, snapshot, replace(state, step=state.step + 1, next=Next.MODEL, calls=()), outcome)
+        return replace(state, next=Next.TOOLS, calls=unfinished)
+    following = replace(state, step=state.step + 1, next=Next.MODEL, calls=())
+    if progress.outcomes[state.step].is_last:
+        return await _end(runtime, snapshot, following, progress)
+    return await _run(runtime, snapshot, following, progress)
 
 
-async def _end(runtime: Runtime, snapshot: Snapshot, state: LoopState, outcome: Outcome) -> LoopState:
+async def _end(runtime: Runtime, snapshot: Snapshot, state: LoopState, progress: Progress) -> LoopState:
     """The response ends although no model was asked: the client has calls to answer."""
-    attempt = await attempts.begin_step(runtime.table, snapshot.stored, state.step)
+    attempt = await runtime.steps.begin(snapshot.stored, state.step)
     async with _sink(runtime, snapshot, state.step, attempt.attempt) as sink:
-        await finish.conclude(runtime, snapshot.stored, sink, outcome, await runtime.responses.done_items(snapshot.stored))
+        await finish.conclude(runtime, snapshot.stored, sink, progress.outcomes[state.step - 1], progress.items)
     return state.done()
 
 
-async def _run(runtime: Runtime, snapshot: Snapshot, state: LoopState, previous: Outcome | None) -> LoopState:
-    """``previous`` is the outcome of the step before, None for the first."""
+async def _run(runtime: Runtime, snapshot: Snapshot, state: LoopState, progress: Progress) -> LoopState:
     stored = snapshot.stored
     if state.step - state.from_step >= limits.EXECUTION_ROUNDS_MAX:
         return replace(state, next=Next.CONTINUE, calls=())
-    attempt, done = await asyncio.gather(
-        attempts.begin_step(runtime.table, stored, state.step), _done_before(runtime, stored, state.step)
-    )
-    if attempt.outcome is not None:
-        return state.after(attempt.outcome)
-    refusal = _bound(runtime, stored, state.step, attempt)
-    if refusal is not None:
-        await finish.end_from_outside(runtime, stored, status="failed", error=refusal)
-        return state.done()
     try:
-        return await _attempt(runtime, snapshot, state, attempt.attempt, previous, done)
+        attempt, chain = await asyncio.gather(runtime.steps.begin(stored, state.step), load_chain(runtime, stored))
+        if attempt.outcome is not None:
+            return state.after(attempt.outcome)
+        refusal = _bound(runtime, stored, state.step, attempt)
+        if refusal is not None:
+            await finish.end_from_outside(runtime, stored, status="failed", error=refusal)
+            return state.done()
+        return await _attempt(runtime, snapshot, state, attempt.attempt, progress, chain)
     except Superseded:
         return await _superseded(runtime, stored, state)
     except asyncio.CancelledError:  # The watch saw that the response was cancelled.
@@ -104,12 +100,7 @@ async def _run(runtime: Runtime, snapshot: Snapshot, state: LoopState, previous:
         return state.done()
 
 
-async def _done_before(runtime: Runtime, stored: StoredResponse, step: int) -> dict[int, Item]:
-    """The finished items of the steps before; there are none before the first."""
-    return await runtime.responses.done_items(stored) if step else {}
-
-
-def _bound(runtime: Runtime, stored: StoredResponse, step: int, attempt: attempts.StepAttempt) -> dict[str, Any] | None:
+def _bound(runtime: Runtime, stored: StoredResponse, step: int, attempt: StepAttempt) -> dict[str, Any] | None:
     """Why this response must not go on, if so."""
     if attempt.crashes >= limits.STEP_ATTEMPTS_MAX:
         return {"code": "server_error", "message": f"The model step failed {limits.STEP_ATTEMPTS_MAX} times in a row."}
@@ -144,15 +135,10 @@ def _look_again(late: Batch, pending: Any) -> Any:
 
 
 async def _attempt(
-    runtime: Runtime,
-    snapshot: Snapshot,
-    state: LoopState,
-    attempt: int,
-    previous: Outcome | None,
-    done: dict[int, Item],
+    runtime: Runtime, snapshot: Snapshot, state: LoopState, attempt: int, progress: Progress, chain: list[Item]
 ) -> LoopState:
     stored, began = snapshot.stored, time.perf_counter()
-    position = Position(0) if previous is None else Position.after(previous, state.step)
+    position = Position.after(progress.outcomes[state.step - 1], state.step) if state.step else Position(0)
     async with _sink(runtime, snapshot, state.step, attempt) as sink:
         if snapshot.last is None:
             for event in finish.opening_events(stored):
@@ -160,17 +146,15 @@ async def _attempt(
         if state.step == 0 and attempt == 1 and stored.is_background:
             response = finish.object_of(stored, status="in_progress", now=int(runtime.clock()))
             sink.emit({"type": "response.in_progress", "response": response})
-        ask = Ask(runtime, stored, position, sink, done=done, cancelled=_cancel_watch(runtime, stored))
+        ask = Ask(runtime, stored, position, sink, chain, done=progress.items, cancelled=_cancel_watch(runtime, stored))
         if attempt > 1:
             ask.items, ask.announced, ask.position = await _take_over(runtime, stored, sink, position)
-            ask.done = await runtime.responses.done_items(stored)  # It has been added to.
         outcome = await ask.run()
         await sink.flush()
         if outcome.next is Next.WAIT:
-            await attempts.yield_step(runtime.table, stored, state.step)
+            await runtime.steps.postpone(stored, state.step)
         elif outcome.next is not Next.DONE:  # The final event holds the items, and no step follows that would look for them.
-            await runtime.responses.put_done(stored, ask.items)
-            await attempts.end_step(runtime.table, stored, state.step, outcome)
+            await runtime.steps.end(stored, state.step, attempt, outcome, ask.items, following=sink.writer.next_number)
     tell_step(stored, position, outcome, attempt=attempt, began=began)
     return state.after(outcome)
 
@@ -242,7 +226,6 @@ async def _take_over(
     for event in finish.closing_events(rest):
         sink.emit(event)
     await sink.flush()
-    await runtime.responses.put_done(stored, {index: folded.items[index] for index in rest.done - kept})
     made = {
         index: item
         for index, item in folded.items.items()

@@ -9,7 +9,7 @@ from dataclasses import replace
 
 from moorage import limits
 from moorage.errors import ApiError
-from moorage.loop import attempts, finish
+from moorage.loop import finish
 from moorage.loop.state import LoopState, Next
 from moorage.runtime import Runtime
 from moorage.store.executions import ENDED
@@ -34,6 +34,7 @@ async def _recover(runtime: Runtime, snapshot: Snapshot) -> bool:
             await runtime.responses.settle(stored)
         elif is_quiet:
             await runtime.responses.delete(stored.tenant_id, stored.response_id)
+            runtime.steps.forget(stored.tenant_id, stored.response_id)
         return False
     if not is_quiet or await runtime.executions.status(stored.execution) not in (None, *ENDED):
         return False
@@ -58,11 +59,11 @@ async def restart(runtime: Runtime, stored: StoredResponse) -> bool:
 
 
 async def _state(runtime: Runtime, stored: StoredResponse) -> LoopState:
-    step, outcome = await attempts.where(runtime.table, stored)
-    state = LoopState(stored.response_id, stored.tenant_id, step=step, from_step=step)
-    if outcome is None:
+    step, ended = await runtime.steps.last(stored)
+    state = LoopState(stored.response_id, stored.tenant_id, stored.container_id, step=step, from_step=step)
+    if ended is None:
         return state
-    if outcome.next is Next.TOOLS:
+    if ended.outcome.next is Next.TOOLS:
         # An empty round: the model step that follows it looks which calls are unfinished.
         return replace(state, next=Next.TOOLS)
     return replace(state, step=step + 1, from_step=step + 1)

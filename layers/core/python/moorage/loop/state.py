@@ -23,6 +23,8 @@ class Next(StrEnum):
 class LoopState:
     response_id: str
     tenant_id: str
+    container_id: str | None = None
+    """The container that hosted calls run in: a tool step can look for it and for its call at once."""
     step: int = 0
     next: Next = Next.MODEL
     calls: tuple[str, ...] = ()
@@ -36,6 +38,7 @@ class LoopState:
         return cls(
             response_id=state["response_id"],
             tenant_id=state["tenant_id"],
+            container_id=state["container_id"],
             step=state["step"],
             next=Next.TOOLS if state["next"] == _ONE_TOOL else Next(state["next"]),
             calls=tuple(state["calls"]),
@@ -47,6 +50,7 @@ class LoopState:
         state: dict[str, Any] = {
             "response_id": self.response_id,
             "tenant_id": self.tenant_id,
+            "container_id": self.container_id,
             "step": self.step,
             "next": _ONE_TOOL if self.next is Next.TOOLS and len(self.calls) == 1 else str(self.next),
             "calls": list(self.calls),

@@ -14,7 +14,6 @@ from typing import Any, Final
 
 from moorage import limits
 from moorage.errors import ApiError, SandboxCapacity, SandboxError, SandboxGone, SandboxStarting, Superseded
-from moorage.loop import attempts
 from moorage.loop.chain import load_chain
 from moorage.loop.fold import fold
 from moorage.loop.sinks import LogSink
@@ -23,8 +22,11 @@ from moorage.model.base import Item
 from moorage.runtime import Runtime
 from moorage.sandbox.containers import LiveContainer
 from moorage.sandbox.exec_client import Ended, ExecEvent, Heartbeat, Output, PythonEnded, PythonEvent, Started
+from moorage.store import keys
 from moorage.store.event_log import Batch, LogWriter, Writer
-from moorage.store.responses import Snapshot, StoredResponse
+from moorage.store.responses import StoredResponse
+from moorage.store.steps import Step
+from moorage.store.table import Record
 from moorage.telemetry import tell
 from moorage.tools import interpreter, shell
 
@@ -35,18 +37,15 @@ _LOST: Final = (
 _GAVE_UP: Final = "This command could not be run: the container could not be reached."
 
 
-async def tool_step(runtime: Runtime, *, tenant_id: str, response_id: str, step: int, call_id: str) -> None:
+async def tool_step(
+    runtime: Runtime, *, tenant_id: str, response_id: str, step: int, call_id: str, container_id: str
+) -> None:
     """The task ``ToolStep``. Returns when the call is finished, or when another run must go on with it; the model step looks."""
-    snapshot, outcome = await asyncio.gather(
-        runtime.responses.snapshot(tenant_id, response_id), attempts.outcome_of(runtime.table, tenant_id, response_id, step)
-    )
-    stored = snapshot.stored
-    if snapshot.is_final or stored.is_cancel_requested:
+    stored, made_by, container = await _look(runtime, tenant_id, response_id, step, container_id)
+    if stored.is_cancel_requested:
         return
-    assert outcome is not None, f"a tool step before the outcome of step {step} of {response_id}"
-    call = next(call for call in outcome.calls if call.call_id == call_id)
-    first = min(one.call_index for one in outcome.calls)
-    run = _Run(runtime, snapshot, step, call, first, runtime.now_ms())
+    call = next(call for call in made_by.outcome.calls if call.call_id == call_id)
+    run = _Run(runtime, stored, step, made_by, call, container, runtime.now_ms())
     began = time.perf_counter()
     with suppress(Superseded):  # Another attempt goes on, or the response was ended: nothing is left to do here.
         await run.run()
@@ -67,18 +66,31 @@ async def tool_step(runtime: Runtime, *, tenant_id: str, response_id: str, step:
     )
 
 
+async def _look(
+    runtime: Runtime, tenant_id: str, response_id: str, step: int, container_id: str
+) -> tuple[StoredResponse, Step, Record | None]:
+    """The response, the step that made the call, and the container's record, by one request."""
+    pk = keys.response(tenant_id, response_id)
+    places = ((pk, keys.META), (pk, keys.attempt(step)), (keys.container(tenant_id, container_id), keys.META))
+    there = {(record["PK"], record["SK"]): record for record in await runtime.table.get_many(places, consistent=True)}
+    meta, attempt, container = map(there.get, places)
+    stored = await runtime.responses.of_record(tenant_id, response_id, meta)
+    made_by = None if attempt is None else await runtime.steps.of_record(attempt)
+    assert made_by is not None, f"a tool step before the outcome of step {step} of {response_id}"
+    return stored, made_by, container
+
+
 async def kill_running(runtime: Runtime, stored: StoredResponse, step: int) -> None:
     """Kill the commands of a step's calls: the response is being cancelled."""
-    outcome = await attempts.outcome_of(runtime.table, stored.tenant_id, stored.response_id, step)
-    if outcome is None or stored.container_id is None:
+    made_by = await runtime.steps.get(stored.tenant_id, stored.response_id, step)
+    if made_by is None or stored.container_id is None:
         return
     live = await runtime.containers.running(stored.tenant_id, stored.container_id)
     if live is None:
         return
-    items = await runtime.responses.done_items(stored)
     async with live:
-        for call in outcome.calls:
-            for index in range(_command_count(items[call.call_index])):
+        for call in made_by.outcome.calls:
+            for index in range(_command_count(made_by.items[call.call_index])):
                 with suppress(SandboxError):
                     await live.client.kill(shell.exec_id(stored.response_id, call.call_id, index))
 
@@ -104,30 +116,33 @@ class _Command:
 @dataclass(slots=True)
 class _Run:
     runtime: Runtime
-    snapshot: Snapshot
+    stored: StoredResponse
     step: int
+    made_by: Step
+    """The model step that made the call."""
     call: Call
-    first_index: int
-    """Output index of the step's first call: what lies before it had ended when the step began."""
+    container: Record | None
+    """Its record as this run found it."""
     began_at_ms: int
     is_interpreting: bool = False
     """The log says so already."""
     commands: list[_Command] = field(default_factory=list)
 
     @property
-    def stored(self) -> StoredResponse:
-        return self.snapshot.stored
+    def item(self) -> Item:
+        """The call's own."""
+        return self.made_by.items[self.call.call_index]
 
     async def run(self) -> None:
-        runtime, stored = self.runtime, self.stored
+        runtime, stored, item = self.runtime, self.stored, self.item
         try:
-            item, live = await asyncio.gather(runtime.responses.done_item(stored, self.call.call_index), self._container())
+            live = await self._container()
         except SandboxStarting:
             return  # The state machine sends the call round again.
         except (SandboxError, ApiError) as error:
-            await self._unreachable(await runtime.responses.done_item(stored, self.call.call_index), error.message)
+            await self._unreachable(item, error.message)
             return
-        attempt = await attempts.begin_call(runtime.table, stored, self.step, self.call.call_id, live.record.incarnation)
+        attempt = await runtime.steps.begin_call(stored, self.step, self.call.call_id, live.record.incarnation)
         if attempt.is_finished:
             return
         is_lost = attempt.sandbox != live.record.incarnation or attempt.crashes >= limits.CALL_ATTEMPTS_MAX
@@ -138,32 +153,30 @@ class _Run:
         if closed is not None:
             await self._note_end(closed)
             return
-        last = batches[-1] if batches else self.snapshot.last
-        assert last is not None, f"{stored.response_id} runs a tool before its log begins"
         writer = LogWriter(
-            log, Writer(self.step, attempt.attempt, self.call.call_id), last.following, on_predecessor=self._fold_in
+            log, Writer(self.step, attempt.attempt, self.call.call_id), self._following(batches), on_predecessor=self._fold_in
         )
         async with live, LogSink(writer) as sink:
-            is_over = await self._work(sink, live, item, is_lost=is_lost)
-            await sink.flush()
-        if is_over:
-            await attempts.end_call(runtime.table, stored, self.step, self.call.call_id)
-        else:
-            await attempts.yield_call(runtime.table, stored, self.step, self.call.call_id)
+            if not await self._work(sink, live, item, is_lost=is_lost):
+                await sink.flush()
+                await runtime.steps.postpone_call(stored, self.step, self.call.call_id)
+
+    def _following(self, batches: list[Batch]) -> int:
+        """Where the log goes on. If other calls have written since, the first write finds out."""
+        return batches[-1].following if batches else self.made_by.following
 
     async def _note_end(self, closed: Item) -> None:
-        """The run before this one died when all but the record of its end was written."""
-        await self.runtime.responses.put_done(self.stored, {self.call.output_index: closed})
-        await attempts.end_call(self.runtime.table, self.stored, self.step, self.call.call_id)
+        """The log has the end of the call: now its record gets it."""
+        await self.runtime.steps.end_call(self.stored, self.step, self.call.call_id, self.call.output_index, closed)
 
     async def _container(self) -> LiveContainer:
         """The running container; waits a while for one that starts."""
         assert self.stored.container_id is not None
         deadline = asyncio.get_running_loop().time() + limits.SANDBOX_WAIT_SECONDS
-        pause = limits.SANDBOX_POLL_SECONDS_MIN
+        pause, seen = limits.SANDBOX_POLL_SECONDS_MIN, self.container
         while True:
             try:
-                return await self.runtime.containers.ensure(self.stored.tenant_id, self.stored.container_id)
+                return await self.runtime.containers.ensure(self.stored.tenant_id, self.stored.container_id, seen=seen)
             except SandboxStarting as error:
                 if asyncio.get_running_loop().time() > deadline:
                     raise
@@ -174,6 +187,7 @@ class _Run:
                 if asyncio.get_running_loop().time() > deadline:
                     raise
                 await asyncio.sleep(limits.SANDBOX_CAPACITY_RETRY_SECONDS)
+            seen = None
 
     def _recall(self, batches: list[Batch]) -> Item | None:
         """What earlier runs of this call have put into the log; the whole item if they have closed it."""
@@ -353,8 +367,9 @@ class _Run:
 
     async def _had_session(self) -> bool:
         """Whether the model has used a Python session of this container before this step, so that it counts on its variables."""
-        done = await self.runtime.responses.done_items(self.stored)
-        earlier = [item for index, item in done.items() if index < self.first_index]
+        progress = await self.runtime.steps.read(self.stored.tenant_id, self.stored.response_id)
+        first = min(call.call_index for call in self.made_by.outcome.calls)
+        earlier = [item for index, item in progress.items.items() if index < first]
         if not any(map(self._is_run_here, earlier)):
             earlier = [*await load_chain(self.runtime, self.stored), *self.stored.input_items]
         return any(map(self._is_run_here, earlier))
@@ -373,23 +388,22 @@ class _Run:
     async def _done(self, sink: LogSink, whole: Item) -> None:
         sink.emit({"type": "response.output_item.done", "output_index": self.call.output_index, "item": whole})
         await sink.flush()
-        await self.runtime.responses.put_done(self.stored, {self.call.output_index: whole})
+        await self._note_end(whole)
 
     async def _unreachable(self, item: Item, message: str) -> None:
         """No container can be had: the model is told, and may answer without."""
-        attempt = await attempts.begin_call(self.runtime.table, self.stored, self.step, self.call.call_id, None)
+        attempt = await self.runtime.steps.begin_call(self.stored, self.step, self.call.call_id, None)
         if attempt.is_finished:
             return
         log = self.runtime.responses.log_of(self.stored)
-        last = self.snapshot.last
-        assert last is not None
         self.commands = [_Command() for _ in range(_command_count(item))]
-        closed = self._recall(await log.read_from(0) if attempt.attempt > 1 else [])
+        batches = await log.read_from(0) if attempt.attempt > 1 else []
+        closed = self._recall(batches)
         if closed is not None:
             await self._note_end(closed)
             return
         async with LogSink(
-            LogWriter(log, Writer(self.step, attempt.attempt, self.call.call_id), last.following)
+            LogWriter(log, Writer(self.step, attempt.attempt, self.call.call_id), self._following(batches))
         ) as sink:
             if item["type"] == "code_interpreter_call" and not self.is_interpreting:
                 self._tell(sink, "interpreting")
@@ -405,7 +419,6 @@ class _Run:
             else:
                 whole = shell.finished(item, self.call.output_item_id, outputs, ())
             await self._done(sink, whole)
-        await attempts.end_call(self.runtime.table, self.stored, self.step, self.call.call_id)
 
 
 _SAID_ONCE: Final = (

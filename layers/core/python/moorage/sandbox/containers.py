@@ -58,6 +58,7 @@ from moorage.store.containers import (
     ContainerRecord,
     ContainerStore,
     SandboxRecord,
+    container_of,
     sandbox_attribute,
 )
 from moorage.store.files import Clock, File, Files, file_name, free_name
@@ -216,7 +217,9 @@ class Containers:
 
     async def use(self, tenant_id: str, container_id: str, *, param: str | None = None) -> ContainerRecord:
         """Get it in order to use it: an expired one comes back to life, or is refused where expiry is strict."""
-        record = await self._store.get(tenant_id, container_id, param=param)
+        return await self._in_use(await self._store.get(tenant_id, container_id, param=param))
+
+    async def _in_use(self, record: ContainerRecord) -> ContainerRecord:
         if self._strict_expiry and self.is_expired(record):
             raise container_expired()
         return await self._store.touch(record)
@@ -356,13 +359,14 @@ class Containers:
 
     # --- The sandbox ------------------------------------------------------------------------------------------------------------
 
-    async def ensure(self, tenant_id: str, container_id: str) -> LiveContainer:
-        """The container with a running sandbox that has all its files.
+    async def ensure(self, tenant_id: str, container_id: str, *, seen: Record | None = None) -> LiveContainer:
+        """The container with a running sandbox that has all its files. ``seen`` is its record, if the caller has just read it.
 
         Starts or revives the sandbox. Raises :class:`SandboxStarting` while it is not there (call again), :class:`SandboxCapacity`
         when none can be had, and ``container_expired`` in strict mode. Safe to call from anywhere at any time, and twice at once.
         """
-        record = await self.use(tenant_id, container_id)
+        known = None if seen is None else container_of(seen)
+        record = await (self.use(tenant_id, container_id) if known is None or known.is_deleted else self._in_use(known))
         for _ in range(limits.CONDITIONAL_WRITES_MAX):
             try:
                 return await self._advance(record)

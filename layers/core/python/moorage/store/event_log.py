@@ -190,8 +190,8 @@ class EventLog:
                     return
             else:
                 yield None
-                await asyncio.sleep(pause)
-                pause = min(pause * 1.2, limits.TAIL_POLL_SECONDS_MAX)
+            await asyncio.sleep(pause)
+            pause = min(pause * 1.2, limits.TAIL_POLL_SECONDS_MAX)
             batches = await self.read_from(expected)
 
 

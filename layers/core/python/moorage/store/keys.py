@@ -11,8 +11,9 @@ what                                       key                                  
 a response with its final batch            ``PK=T#t#R#id``, ``SK`` backwards, 2 items           Query (``META``, last ``EV#``)
 a chain of n responses                     ``META`` and final ``EV#`` of each ancestor          n / 50 BatchGets at once
 events after number n                      ``SK`` backwards from ``EV#n``, then forwards        Query + Query
-output items of a running response         ``SK`` begins with ``DONE#``                         Query
-start a step or a tool call                ``SK=AT#<step>`` or ``AT#<step>#<call>``             UpdateItem
+start or end a step or a tool call         ``SK=AT#<step>`` or ``AT#<step>#<call>``             UpdateItem
+a running response's rounds and items      ``SK`` begins with ``AT#``, from a step on           Query
+what a tool call needs                     ``META``, ``AT#<step>``, ``META`` of the container   BatchGet
 responses that the loop still owes an end  ``GSI1PK=INFLIGHT``                                  Query on GSI1
 a file, container, conversation, upload    ``PK=T#t#<K>#id``, ``SK=META``                       GetItem
 a tenant's files, containers ...           ``GSI1PK=T#t#L#<kind>``, ``GSI1SK=<created>#<id>``   Query on GSI1 + BatchGet
@@ -31,14 +32,14 @@ a container's policy and secrets           ``PK=T#t#C#id``, ``SK`` from ``EGRESS
 a container's egress decisions             ``PK=T#t#C#id``, ``SK`` begins with ``EGRESS#LOG#``  Query
 ========================================== ==================================================== ===========================
 
-``AT`` < ``BLOB`` < ``DONE`` < ``EV`` < ``META``: a backward query of a response starts with its record and its last batch.
+``AT`` < ``EV`` < ``META``: a backward query of a response starts with its record and its last batch.
 """
 
 from typing import Final
 
 META: Final = "META"
 EVENT_PREFIX: Final = "EV#"
-DONE_PREFIX: Final = "DONE#"
+ATTEMPT_PREFIX: Final = "AT#"
 FILE_PREFIX: Final = "FILE#"
 INFLIGHT: Final = "INFLIGHT"
 ALIVE: Final = "ALIVE"
@@ -60,19 +61,20 @@ def event(sequence_number: int) -> str:
     return f"{EVENT_PREFIX}{sequence_number:012d}"
 
 
-def done(output_index: int) -> str:
-    """Sort key of a finished output item."""
-    return f"{DONE_PREFIX}{output_index:08d}"
-
-
 def attempt(step: int, call_id: str | None = None) -> str:
-    """Sort key of the record that fences one step, or one tool call of it."""
-    return f"AT#{step:06d}" if call_id is None else f"AT#{step:06d}#{call_id}"
+    """Sort key of the record of one step, or of one tool call of it: how often it was run, and what came of it."""
+    return f"{ATTEMPT_PREFIX}{step:06d}" if call_id is None else f"{ATTEMPT_PREFIX}{step:06d}#{call_id}"
 
 
-def attempts_of(step: int) -> str:
-    """Prefix of the records of one step's tool calls."""
-    return f"AT#{step:06d}#"
+def attempts_below(step: int) -> str | None:
+    """The sort key after which the records of a step, its calls, and the steps after it come; None for all."""
+    return f"{attempt(step - 1)}#\uffff" if step else None
+
+
+def step_of(sk: str) -> tuple[int, str | None]:
+    """Step and call id back from :func:`attempt`."""
+    step, _, call_id = sk.removeprefix(ATTEMPT_PREFIX).partition("#")
+    return int(step), call_id or None
 
 
 def container(tenant_id: str, container_id: str) -> str:

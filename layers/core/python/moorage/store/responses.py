@@ -91,7 +91,6 @@ class Responses:
         self._blobs = blobs
         self._now_ms = now_ms
         self._retention_seconds = retention_seconds
-        self._known_items: dict[str, dict[int, Item]] = {}
 
     def log(self, tenant_id: str, response_id: str, *, expires_at: int) -> EventLog:
         return EventLog(self._table, self._blobs, tenant_id, response_id, expires_at=expires_at, now_ms=self._now_ms)
@@ -196,17 +195,18 @@ class Responses:
     async def snapshot(self, tenant_id: str, response_id: str) -> Snapshot:
         """``META`` and the last batch, in one query. Raises 404 for unknown, deleted, expired and foreign ids."""
         records = await self._table.query(keys.response(tenant_id, response_id), descending=True, limit=2)
-        if not records or records[0]["SK"] != keys.META or records[0]["ttl"] <= self._now_ms() // 1000:
-            raise response_not_found(response_id)
-        stored = await self._stored(tenant_id, response_id, records[0])
+        stored = await self.of_record(tenant_id, response_id, records[0] if records else None)
         has_events = len(records) > 1 and records[1]["SK"].startswith(keys.EVENT_PREFIX)
         last = await self.log_of(stored).batch(records[1]) if has_events else None
         return Snapshot(stored, last)
 
     async def load(self, tenant_id: str, response_id: str) -> StoredResponse:
         """``META`` alone."""
-        record = await self._table.get(keys.response(tenant_id, response_id), keys.META)
-        if record is None:
+        return await self.of_record(tenant_id, response_id, await self._table.get(keys.response(tenant_id, response_id), keys.META))
+
+    async def of_record(self, tenant_id: str, response_id: str, record: Record | None) -> StoredResponse:
+        """``META`` from what was read for it. Raises 404 for unknown, deleted, expired and foreign ids."""
+        if record is None or record["SK"] != keys.META or record["ttl"] <= self._now_ms() // 1000:
             raise response_not_found(response_id)
         return await self._stored(tenant_id, response_id, record)
 
@@ -264,69 +264,9 @@ class Responses:
         stored = await self._stored(tenant_id, link.response_id, records[pk, keys.META], with_ancestors=False)
         return Snapshot(stored, await self.log_of(stored).batch(records[pk, keys.event(link.final_number)]))
 
-    # --- items of a response that is still running ---
-
-    async def put_done(self, stored: StoredResponse, items: dict[int, Item]) -> None:
-        """Keep finished output items where the next step finds them. Idempotent: the key is the output index."""
-        records = await asyncio.gather(*(self._done_record(stored, index, item) for index, item in items.items()))
-        if len(records) == 1:
-            await self._table.put(records[0])
-        else:
-            await self._table.write_many(records)
-
-    async def _done_record(self, stored: StoredResponse, index: int, item: Item) -> Record:
-        body = zlib.compress(orjson.dumps(item), 1)
-        record: Record = {
-            "PK": keys.response(stored.tenant_id, stored.response_id),
-            "SK": keys.done(index),
-            "ttl": stored.expires_at,
-        }
-        if len(body) > limits.ITEM_INLINE_BYTES_MAX:
-            record["blob"] = keys.response_blob(stored.tenant_id, stored.response_id, f"done-{index}")
-            await self._blobs.put_bytes(record["blob"], body)
-        else:
-            record["body"] = body
-        return record
-
-    async def done_item(self, stored: StoredResponse, index: int) -> Item:
-        """One finished output item."""
-        record = await self._table.get(keys.response(stored.tenant_id, stored.response_id), keys.done(index))
-        assert record is not None, f"{stored.response_id} has no item {index}"
-        return await self._body(record)
-
-    async def done_items(self, stored: StoredResponse) -> dict[int, Item]:
-        """Finished output items by output index.
-
-        A process that has just run an earlier step of the same response reads only what is new: a finished item never changes.
-        """
-        pk = keys.response(stored.tenant_id, stored.response_id)
-        known = self._known_items.get(pk, {})
-        after = keys.done(len(known) - 1) if known else None
-        records = await self._table.query(pk, prefix=keys.DONE_PREFIX, after=after)
-        bodies = await asyncio.gather(*map(self._body, records))
-        fresh = {int(record["SK"].removeprefix(keys.DONE_PREFIX)): body for record, body in zip(records, bodies, strict=True)}
-        self._remember(pk, known, fresh)
-        return known | fresh
-
-    def _remember(self, pk: str, known: dict[int, Item], fresh: dict[int, Item]) -> None:
-        """Keep the items up to the first that is missing or still open: side by side tool calls finish in any order."""
-        kept = dict(known)
-        while (item := fresh.get(len(kept))) is not None and item.get("status") != "in_progress":
-            kept[len(kept)] = item
-        self._known_items.pop(pk, None)
-        self._known_items[pk] = kept
-        while len(self._known_items) > limits.KNOWN_RESPONSES_MAX:
-            self._known_items.pop(next(iter(self._known_items)))
-
-    async def _body(self, record: Record) -> Item:
-        packed = record["body"] if "body" in record else await self._blobs.get_bytes(record["blob"])
-        item: Item = orjson.loads(zlib.decompress(packed))
-        return item
-
     async def delete(self, tenant_id: str, response_id: str) -> None:
         """Remove every record and object of a response."""
         pk = keys.response(tenant_id, response_id)
-        self._known_items.pop(pk, None)
         records = await self._table.query(pk)
         await self._table.write_many(deletes=[(pk, record["SK"]) for record in records])
         await self._blobs.delete_prefix(keys.response_blobs(tenant_id, response_id))

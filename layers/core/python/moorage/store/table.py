@@ -50,16 +50,17 @@ class Table:
         )
         return decode(answer["Item"]) if "Item" in answer else None
 
-    async def get_many(self, keys: Iterable[tuple[str, str]]) -> list[Record]:
+    async def get_many(self, keys: Iterable[tuple[str, str]], *, consistent: bool = False) -> list[Record]:
         """The records that exist, in no particular order; batches of 100 in parallel."""
         wanted = [_key(pk, sk) for pk, sk in dict.fromkeys(keys)]
         batches = [wanted[i : i + _BATCH_GET_MAX] for i in range(0, len(wanted), _BATCH_GET_MAX)]
-        return [record for batch in await asyncio.gather(*map(self._get_batch, batches)) for record in batch]
+        found = await asyncio.gather(*(self._get_batch(batch, consistent) for batch in batches))
+        return [record for batch in found for record in batch]
 
-    async def _get_batch(self, keys: list[dict[str, Any]]) -> list[Record]:
+    async def _get_batch(self, keys: list[dict[str, Any]], consistent: bool) -> list[Record]:
         records: list[Record] = []
         while keys:
-            answer = await self._call("batch_get_item", {"RequestItems": {self.name: {"Keys": keys}}})
+            answer = await self._call("batch_get_item", {"RequestItems": {self.name: {"Keys": keys, "ConsistentRead": consistent}}})
             records += [decode(item) for item in answer["Responses"].get(self.name, [])]
             keys = answer.get("UnprocessedKeys", {}).get(self.name, {}).get("Keys", [])
         return records

@@ -1,0 +1,253 @@
+"""Steps and tool calls of a running response: how often each was run, what it came to, and the items that it finished.
+
+One record for each step and one for each tool call. It is the fence: starting raises ``attempt``, a run that finds the work done
+returns what is stored, and a run that finds too many attempts gives up. A writer of a lower attempt meets the higher one in the event
+log and stops (``store/event_log.py``), or here, when it wants to end what another run has taken over.
+
+It is also where the next step finds what was made: the end of a step or call and its items are one write, and one query tells how the
+round before stands and what the model has to read. Items that are large lie in the bucket.
+"""
+
+import asyncio
+import zlib
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import orjson
+
+from moorage import limits
+from moorage.errors import ConditionFailed, Superseded
+from moorage.loop.state import Outcome
+from moorage.store import keys
+from moorage.store.blobs import Blobs
+from moorage.store.responses import Item, StoredResponse
+from moorage.store.table import Record, Table
+
+
+@dataclass(frozen=True, slots=True)
+class StepAttempt:
+    attempt: int
+    """Runs so far, this one included."""
+    yields: int
+    """Runs that ended in good order to wait for something."""
+    outcome: Outcome | None
+
+    @property
+    def crashes(self) -> int:
+        return self.attempt - 1 - self.yields
+
+
+@dataclass(frozen=True, slots=True)
+class CallAttempt:
+    attempt: int
+    """Runs so far, this one included."""
+    yields: int
+    """Runs that ended in good order with the command still going."""
+    sandbox: int | None
+    """The incarnation that the commands were started in; None before the first start."""
+    is_finished: bool
+
+    @property
+    def crashes(self) -> int:
+        return self.attempt - 1 - self.yields
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """A model step that has ended; its tool calls may still run."""
+
+    outcome: Outcome
+    following: int
+    """Number of the next event when it ended."""
+    items: Mapping[int, Item]
+    """What it has made, by output index; the outputs of its calls are theirs."""
+
+
+@dataclass(frozen=True, slots=True)
+class Progress:
+    """How far a response has come, as one query sees it."""
+
+    outcomes: Mapping[int, Outcome] = field(default_factory=dict)
+    """Of the steps that were asked for and have ended."""
+    finished: frozenset[tuple[int, str]] = frozenset()
+    """Step and id of their calls that are finished."""
+    items: dict[int, Item] = field(default_factory=dict)
+    """All finished items of the response, by output index."""
+
+    def unfinished(self, step: int) -> tuple[str, ...]:
+        """Ids of the calls of an ended step that still have to run."""
+        assert step in self.outcomes, f"step {step} has calls but no outcome"
+        return tuple(call.call_id for call in self.outcomes[step].calls if (step, call.call_id) not in self.finished)
+
+
+@dataclass(frozen=True, slots=True)
+class _Known:
+    """The steps below ``steps`` are over, calls included: their items are these, and never change."""
+
+    steps: int = 0
+    items: dict[int, Item] = field(default_factory=dict)
+
+
+class Steps:
+    def __init__(self, table: Table, blobs: Blobs) -> None:
+        self._table = table
+        self._blobs = blobs
+        self._known: dict[str, _Known] = {}
+
+    # --- model steps ---
+
+    async def begin(self, stored: StoredResponse, step: int) -> StepAttempt:
+        """Count a run of a model step. Harmless to run twice: each run takes a higher number."""
+        record = await self._table.update(
+            _pk(stored), keys.attempt(step), add={"attempt": 1}, set={"ttl": stored.expires_at}, must_exist=False
+        )
+        outcome = record.get("outcome")
+        return StepAttempt(
+            record["attempt"] + _unrecorded(stored, step), record.get("yields", 0), Outcome.from_json(outcome) if outcome else None
+        )
+
+    async def postpone(self, stored: StoredResponse, step: int) -> None:
+        """This run ends in good order; the step is to be run again."""
+        await self._table.update(_pk(stored), keys.attempt(step), add={"yields": 1})
+
+    async def end(
+        self, stored: StoredResponse, step: int, attempt: int, outcome: Outcome, items: Mapping[int, Item], *, following: int
+    ) -> None:
+        """Store what a step came to. The log has it already. Raises :class:`Superseded` if a later attempt has begun: it may write
+        more into the log than this one knows of."""
+        recorded = attempt - _unrecorded(stored, step)
+        try:
+            await self._table.update(
+                _pk(stored),
+                keys.attempt(step),
+                set={
+                    "outcome": outcome.to_json(),
+                    "following": following,
+                    "ttl": stored.expires_at,
+                    **await self._packed(stored, f"step-{step}-{attempt}", items),
+                },
+                condition={"attempt": recorded} if recorded else {},
+                absent=() if recorded else ("attempt",),
+                must_exist=False,
+            )
+        except ConditionFailed as error:
+            raise Superseded(f"attempt {attempt} of step {step} of {stored.response_id} is not the latest") from error
+
+    async def get(self, tenant_id: str, response_id: str, step: int) -> Step | None:
+        """A model step, None if it has not ended."""
+        record = await self._table.get(keys.response(tenant_id, response_id), keys.attempt(step))
+        return None if record is None else await self.of_record(record)
+
+    async def of_record(self, record: Record) -> Step | None:
+        """The same from its record."""
+        if "outcome" not in record:
+            return None
+        return Step(Outcome.from_json(record["outcome"]), record["following"], await self._unpacked(record))
+
+    async def last(self, stored: StoredResponse) -> tuple[int, Step | None]:
+        """The last step that was begun, and what it came to if it has ended; for whoever finds the loop without an owner."""
+        records = await self._table.query(_pk(stored), prefix=keys.ATTEMPT_PREFIX, descending=True, limit=1)
+        if not records:
+            return 0, None
+        step, _ = keys.step_of(records[0]["SK"])
+        return step, await self.get(stored.tenant_id, stored.response_id, step)
+
+    # --- tool calls ---
+
+    async def begin_call(self, stored: StoredResponse, step: int, call_id: str, sandbox: int | None) -> CallAttempt:
+        """Count a run of a tool call and note, once, the incarnation of the sandbox that its commands are started in."""
+        once = {} if sandbox is None else {"sandbox": sandbox}
+        record = await self._table.update(
+            _pk(stored),
+            keys.attempt(step, call_id),
+            add={"attempt": 1},
+            set={"ttl": stored.expires_at},
+            set_once=once,
+            must_exist=False,
+        )
+        return CallAttempt(record["attempt"], record.get("yields", 0), record.get("sandbox"), bool(record.get("finished")))
+
+    async def postpone_call(self, stored: StoredResponse, step: int, call_id: str) -> None:
+        """This run ends in good order with the command still going."""
+        await self._table.update(_pk(stored), keys.attempt(step, call_id), add={"yields": 1})
+
+    async def end_call(self, stored: StoredResponse, step: int, call_id: str, output_index: int, item: Item) -> None:
+        """The call is finished, and ``item`` is its output. The log has it already; so two runs that get here write the same."""
+        packed = await self._packed(stored, f"call-{output_index}", {output_index: item})
+        await self._table.update(_pk(stored), keys.attempt(step, call_id), set={"finished": True, **packed})
+
+    # --- all of it ---
+
+    async def read(self, tenant_id: str, response_id: str, *, since: int | None = None) -> Progress:
+        """Everything that has been finished, and how the steps from ``since`` on stand.
+
+        A process that has read an earlier step of the same response reads only what is new: what is over never changes.
+        """
+        pk = keys.response(tenant_id, response_id)
+        known = self._known.get(pk, _Known())
+        first = known.steps if since is None else min(since, known.steps)
+        records = await self._table.query(pk, prefix=keys.ATTEMPT_PREFIX, after=keys.attempts_below(first))
+        found = await asyncio.gather(*map(self._unpacked, records))
+        fresh: dict[int, dict[int, Item]] = {}
+        outcomes: dict[int, Outcome] = {}
+        finished: set[tuple[int, str]] = set()
+        for record, items in zip(records, found, strict=True):
+            step, call_id = keys.step_of(record["SK"])
+            fresh.setdefault(step, {}).update(items)
+            if "outcome" in record:
+                outcomes[step] = Outcome.from_json(record["outcome"])
+            if "finished" in record and call_id is not None:
+                finished.add((step, call_id))
+        everything = dict(known.items)
+        for items in fresh.values():
+            everything |= items
+        progress = Progress(outcomes, frozenset(finished), everything)
+        self._remember(pk, known, progress, fresh)
+        return progress
+
+    def forget(self, tenant_id: str, response_id: str) -> None:
+        """The response is being deleted."""
+        self._known.pop(keys.response(tenant_id, response_id), None)
+
+    def _remember(self, pk: str, known: _Known, progress: Progress, fresh: Mapping[int, Mapping[int, Item]]) -> None:
+        steps, items = known.steps, dict(known.items)
+        while steps in progress.outcomes and not progress.unfinished(steps):
+            items |= fresh[steps]
+            steps += 1
+        self._known.pop(pk, None)
+        self._known[pk] = _Known(steps, items)
+        while len(self._known) > limits.KNOWN_RESPONSES_MAX:
+            self._known.pop(next(iter(self._known)))
+
+    # --- items ---
+
+    async def _packed(self, stored: StoredResponse, name: str, items: Mapping[int, Item]) -> dict[str, Any]:
+        """Items as an attribute. Large ones have gone to the bucket by then, under this name."""
+        body = zlib.compress(orjson.dumps([[index, item] for index, item in sorted(items.items())]), 1)
+        if len(body) <= limits.ITEM_INLINE_BYTES_MAX:
+            return {"items": body}
+        key = keys.response_blob(stored.tenant_id, stored.response_id, name)
+        await self._blobs.put_bytes(key, body)
+        return {"blob": key}
+
+    async def _unpacked(self, record: Record) -> dict[int, Item]:
+        """The items of a record; none if its work has not ended."""
+        if "outcome" not in record and "finished" not in record:
+            return {}
+        assert "items" in record or "blob" in record, f"{record['PK']} {record['SK']} was ended by an older version"
+        body = record["items"] if "items" in record else await self._blobs.get_bytes(record["blob"])
+        return _pairs(orjson.loads(zlib.decompress(body)))
+
+
+def _pairs(items: Iterable[tuple[int, Item]]) -> dict[int, Item]:
+    return dict(items)
+
+
+def _unrecorded(stored: StoredResponse, step: int) -> int:
+    """The first attempt of a foreground response's first step ran in the API process, which spares itself the record."""
+    return 1 if step == 0 and not stored.is_background else 0
+
+
+def _pk(stored: StoredResponse) -> str:
+    return keys.response(stored.tenant_id, stored.response_id)
