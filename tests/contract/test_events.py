@@ -35,8 +35,7 @@ NEVER_SENT = {
 """Events of the SDK that this service never sends, each with its reason."""
 
 SENT_BEYOND_THE_SDK = {
-    "response.apply_patch_call_operation_diff.delta": "recorded in live streams; the SDK passes unknown events on",
-    "response.apply_patch_call_operation_diff.done": "recorded in live streams; the SDK passes unknown events on",
+    "response.cancelled": "the end of a cancelled response: the SDK knows the status, but no event for it",
 }
 
 

@@ -31,6 +31,26 @@ const files = [];
 for await (const file of client.containers.files.list(container)) files.push(file);
 expect(files.map((file) => file.path), ["/mnt/data/a.txt"]);
 
+// The helper for streams checks every event, and fails at what it does not expect.
+const hosted = { type: "shell", environment: { type: "container_auto" } };
+const python = { type: "code_interpreter", container: { type: "auto" } };
+const patch = { type: "update_file", path: "a.py", diff: "@@\n-a\n+b" };
+const kinds = [
+  [[hosted], [{ reason: "Look first.", ...shell("echo a", "echo b >&2; exit 3") }, say("done")],
+    ["reasoning", "shell_call", "shell_call_output", "message"]],
+  [[python], [{ python: "1 + 1" }, say("two")], ["code_interpreter_call", "message"]],
+  [[{ type: "apply_patch" }], [call("apply_patch", patch)], ["apply_patch_call"]],
+  [[{ type: "local_shell" }], [call("local_shell", { command: ["ls"] })], ["local_shell_call"]],
+  [[{ type: "shell" }], [shell("ls", "pwd")], ["shell_call"]],
+  [[{ type: "computer" }], [call("computer", { actions: [{ type: "screenshot" }] })], ["computer_call"]],
+  [[{ type: "custom", name: "sql" }], [call("sql", { input: "SELECT 1" })], ["custom_tool_call"]],
+  [[{ type: "tool_search", execution: "client" }], [call("tool_search", { query: "mail" })], ["tool_search_call"]],
+];
+for (const [tools, steps, types] of kinds) {
+  const final = await client.responses.stream({ model: MODEL, tools, input: script(...steps) }).finalResponse();
+  expect(final.output.map((item) => item.type), types);
+}
+
 const conversation = await client.conversations.create({});
 await client.responses.create({ model: MODEL, input: "hello", conversation: conversation.id });
 const roles = [];

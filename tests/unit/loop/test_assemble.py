@@ -87,7 +87,14 @@ def order(events: list[Event]) -> list[str]:
         (
             "raw thoughts",
             [base.ReasoningTextDelta("a"), base.ItemDone("sealed")],
-            ["0 output_item.added", "0 reasoning_text.delta", "0 reasoning_text.done", "0 output_item.done"],
+            [
+                "0 output_item.added",
+                "0 content_part.added",
+                "0 reasoning_text.delta",
+                "0 reasoning_text.done",
+                "0 content_part.done",
+                "0 output_item.done",
+            ],
         ),
         (
             "a function call",
@@ -150,8 +157,6 @@ def order(events: list[Event]) -> list[str]:
             [base.ItemPassed({"type": "apply_patch_call", "call_id": "c", "operation": {"type": "update_file", "diff": "d"}})],
             [
                 "0 output_item.added",
-                "0 apply_patch_call_operation_diff.delta",
-                "0 apply_patch_call_operation_diff.done",
                 "0 output_item.done",
             ],
         ),

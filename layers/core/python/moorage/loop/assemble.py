@@ -226,6 +226,8 @@ class Assembler:
         content = open_.item.setdefault("content", [])
         if not content:
             content.append({"type": "reasoning_text", "text": ""})
+            # openai-node's stream helper fails at a delta whose part was not announced.
+            self._send("content_part.added", open_, content_index=0, part=dict(content[0]))
         content[0]["text"] += text
         self._send("reasoning_text.delta", open_, content_index=0, delta=text)
 
@@ -350,14 +352,11 @@ class Assembler:
         self.close()
 
     def _apply_patch_call(self, item: Item) -> None:
+        """Live streams have two events for the diff. They are left out: openai-node's stream helper fails at what it does not know."""
         operation = item["operation"]
-        diff = operation.get("diff")
-        shown = operation if diff is None else operation | {"diff": ""}
+        shown = operation | {"diff": ""} if "diff" in operation else operation
         open_ = self._add(item | {"id": self._id("apc"), "operation": shown, "status": "in_progress"})
-        if diff is not None:
-            self._send("apply_patch_call_operation_diff.delta", open_, delta=diff)
-            self._send("apply_patch_call_operation_diff.done", open_, diff=diff)
-            open_.item["operation"] = operation
+        open_.item["operation"] = operation
         self.close()
 
     def _code_interpreter_call(self, item: Item) -> None:
@@ -408,7 +407,9 @@ class Assembler:
             case "reasoning":
                 self._end_summary(open_)
                 if item.get("content"):
-                    self._send("reasoning_text.done", open_, content_index=0, text=item["content"][0]["text"])
+                    part = item["content"][0]
+                    self._send("reasoning_text.done", open_, content_index=0, text=part["text"])
+                    self._send("content_part.done", open_, content_index=0, part=part)
                 if encrypted_content is not None:
                     item["encrypted_content"] = encrypted_content
             case "function_call" | "custom_tool_call" if status == "completed":

@@ -77,7 +77,7 @@ def _copy(item: Item) -> Item:
 def _grow(item: Item, type_: str, event: Event) -> None:
     match type_.removeprefix("response."):
         case "content_part.added":
-            item["content"].append(dict(event["part"]))
+            item.setdefault("content", []).append(dict(event["part"]))
         case "content_part.done":
             item["content"][event["content_index"]] = event["part"]
         case "output_text.delta":
@@ -93,10 +93,7 @@ def _grow(item: Item, type_: str, event: Event) -> None:
         case "reasoning_summary_text.delta":
             item["summary"][event["summary_index"]]["text"] += event["delta"]
         case "reasoning_text.delta":
-            item.setdefault("content", [])
-            if not item["content"]:
-                item["content"].append({"type": "reasoning_text", "text": ""})
-            item["content"][0]["text"] += event["delta"]
+            item["content"][event["content_index"]]["text"] += event["delta"]
         case "function_call_arguments.delta":
             item["arguments"] += event["delta"]
         case "custom_tool_call_input.delta":

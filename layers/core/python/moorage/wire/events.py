@@ -20,6 +20,7 @@ IN_PROGRESS: Final = "response.in_progress"
 COMPLETED: Final = "response.completed"
 INCOMPLETE: Final = "response.incomplete"
 FAILED: Final = "response.failed"
+CANCELLED: Final = "response.cancelled"
 ERROR: Final = "error"
 OUTPUT_ITEM_ADDED: Final = "response.output_item.added"
 OUTPUT_ITEM_DONE: Final = "response.output_item.done"
@@ -50,8 +51,6 @@ CODE_INTERPRETER_INTERPRETING: Final = "response.code_interpreter_call.interpret
 CODE_INTERPRETER_COMPLETED: Final = "response.code_interpreter_call.completed"
 CODE_INTERPRETER_CODE_DELTA: Final = "response.code_interpreter_call_code.delta"
 CODE_INTERPRETER_CODE_DONE: Final = "response.code_interpreter_call_code.done"
-APPLY_PATCH_DIFF_DELTA: Final = "response.apply_patch_call_operation_diff.delta"
-APPLY_PATCH_DIFF_DONE: Final = "response.apply_patch_call_operation_diff.done"
 
 _ITEM: Final = ("item_id", "output_index")
 _PART: Final = (*_ITEM, "content_index")
@@ -67,6 +66,7 @@ CATALOGUE: Final[Mapping[str, frozenset[str]]] = {
         COMPLETED: ("response",),
         INCOMPLETE: ("response",),
         FAILED: ("response",),
+        CANCELLED: ("response",),
         # Nested, as the live API sends it: both SDKs raise from that form. The SDK's own type is the flat one.
         ERROR: ("error",),
         OUTPUT_ITEM_ADDED: ("output_index", "item"),
@@ -98,8 +98,6 @@ CATALOGUE: Final[Mapping[str, frozenset[str]]] = {
         CODE_INTERPRETER_COMPLETED: _ITEM,
         CODE_INTERPRETER_CODE_DELTA: (*_ITEM, "delta"),
         CODE_INTERPRETER_CODE_DONE: (*_ITEM, "code"),
-        APPLY_PATCH_DIFF_DELTA: (*_ITEM, "delta"),
-        APPLY_PATCH_DIFF_DONE: (*_ITEM, "diff"),
     }.items()
 }
 """Every event and the fields it always has, ``type`` aside. Events of shell commands have no ``item_id`` (recorded live)."""
@@ -114,7 +112,6 @@ OBFUSCATED: Final = frozenset(
         CUSTOM_TOOL_CALL_INPUT_DELTA,
         SHELL_CALL_COMMAND_DELTA,
         CODE_INTERPRETER_CODE_DELTA,
-        APPLY_PATCH_DIFF_DELTA,
     }
 )
 """Events whose length would give the model's words away to someone who sees only the encrypted stream."""
