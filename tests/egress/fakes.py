@@ -1,7 +1,7 @@
 """Stand-ins: a table in memory and a key service that keeps its word about contexts."""
 
 import os
-from collections.abc import Iterable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from typing import Any, cast
 
 from moorage.egress.secrets import DataKey
@@ -16,6 +16,9 @@ class MemoryTable:
         self.records: dict[tuple[str, str], Record] = {}
         self.reads = 0
         self.is_down = False
+        self.writes = 0
+        self.at_write: tuple[int, Callable[[], Awaitable[object]]] | None = None
+        """Before the write of this number (the first one is 1) somebody else does something."""
 
     def as_table(self) -> Table:
         return cast("Table", self)
@@ -25,8 +28,15 @@ class MemoryTable:
             raise ConnectionError("the table does not answer")
         self.reads += 1
 
+    async def _step_aside(self) -> None:
+        self.writes += 1
+        if self.at_write is not None and self.at_write[0] == self.writes:
+            other, self.at_write = self.at_write[1], None
+            await other()
+
     async def put(self, record: Record, *, if_absent: bool = False) -> None:
         self._check()
+        await self._step_aside()
         if if_absent and (record["PK"], record["SK"]) in self.records:
             raise ConditionFailed(self.records[record["PK"], record["SK"]])
         self.records[record["PK"], record["SK"]] = dict(record)
@@ -46,11 +56,12 @@ class MemoryTable:
         *,
         set: Mapping[str, Any],
         remove: Iterable[str] = (),
-        condition: Mapping[str, Any],
+        condition: Mapping[str, Any] | None = None,
     ) -> Record:
         self._check()
+        await self._step_aside()
         record = self.records.get((pk, sk))
-        if record is None or any(record.get(key) != value for key, value in condition.items()):
+        if record is None or any(record.get(key) != value for key, value in (condition or {}).items()):
             raise ConditionFailed(record)
         kept = {key: value for key, value in record.items() if key not in tuple(remove)}
         self.records[pk, sk] = {**kept, **set}
@@ -58,6 +69,7 @@ class MemoryTable:
 
     async def write_many(self, puts: Iterable[Record] = (), deletes: Iterable[tuple[str, str]] = ()) -> None:
         self._check()
+        await self._step_aside()
         for record in puts:
             self.records[record["PK"], record["SK"]] = dict(record)
         for key in deletes:

@@ -115,6 +115,79 @@ async def test_new_values_are_used_by_a_sandbox_that_runs() -> None:
     assert [secret.value for secret in found.secrets] == ["sk-live-rotated"]
 
 
+def rotated(value: str) -> tuple[DomainSecret, ...]:
+    return (replace(SECRET, value=value),)
+
+
+@pytest.mark.parametrize("write", range(1, 6))
+async def test_values_that_come_at_the_moment_of_a_start_are_not_written_over(write: int) -> None:
+    world = World()
+    await world.egress.open("t1", "cntr_1", POLICY, (SECRET,))
+    world.table.writes, world.table.at_write = 0, (write, lambda: world.egress.replace_secrets("t1", "cntr_1", rotated("newest")))
+    renewed = await world.egress.renew("t1", "cntr_1")
+    if world.table.at_write is not None:  # a start writes less often
+        await world.table.at_write[1]()
+    assert renewed is not None
+    found = await world.seen_by_proxy(renewed.username, renewed.password)
+    assert found is not None
+    assert [(secret.value, secret.placeholder) for secret in found.secrets] == [("newest", renewed.placeholders["API_KEY"])]
+
+
+@pytest.mark.parametrize("write", range(1, 5))
+async def test_a_start_at_the_moment_of_new_values_keeps_its_credential_and_has_them(write: int) -> None:
+    world = World()
+    await world.egress.open("t1", "cntr_1", POLICY, (SECRET,))
+    world.table.writes, world.table.at_write = 0, (write, lambda: world.egress.renew("t1", "cntr_1", password="p"))
+    assert await world.egress.replace_secrets("t1", "cntr_1", rotated("newest"))
+    if world.table.at_write is not None:
+        await world.table.at_write[1]()
+    found = await world.seen_by_proxy("cntr_1", "p")
+    assert found is not None
+    assert [secret.value for secret in found.secrets] == ["newest"]
+
+
+@pytest.mark.parametrize("write", range(1, 4))
+async def test_of_values_that_come_at_once_all_are_of_one_request(write: int) -> None:
+    world = World()
+    secrets = (SECRET, replace(SECRET, name="OTHER"))
+    grant = await world.egress.open("t1", "cntr_1", POLICY, secrets)
+    assert grant is not None
+    one, other = (tuple(replace(secret, value=value) for secret in secrets) for value in ("one", "other"))
+    world.table.writes, world.table.at_write = 0, (write, lambda: world.egress.replace_secrets("t1", "cntr_1", other))
+    assert await world.egress.replace_secrets("t1", "cntr_1", one)
+    found = await world.seen_by_proxy(grant.username, grant.password)
+    assert found is not None
+    assert {secret.value for secret in found.secrets} == {"other" if write == 3 else "one"}
+    assert await world.egress.replace_secrets("t1", "cntr_1", one)
+    assert sum("SEALED" in sort_key for _, sort_key in world.table.records) == 4, "one set is in use, the one before may be"
+
+
+@pytest.mark.parametrize("write", [1, 2])
+async def test_new_values_are_read_whole_while_they_are_written(write: int) -> None:
+    world = World()
+    grant = await world.egress.open("t1", "cntr_1", POLICY, (SECRET,))
+    assert grant is not None
+    seen: list[str] = []
+
+    async def look() -> None:
+        found = await world.seen_by_proxy(grant.username, grant.password)
+        assert found is not None
+        seen.extend(secret.value for secret in found.secrets)
+
+    world.table.writes, world.table.at_write = 0, (write, look)
+    await world.egress.replace_secrets("t1", "cntr_1", rotated("newest"))
+    await look()
+    assert seen == [SECRET.value, "newest"]
+
+
+async def test_a_container_that_is_deleted_while_it_starts_stays_without_a_way_out() -> None:
+    world = World()
+    await world.egress.open("t1", "cntr_1", POLICY, (SECRET,))
+    world.table.writes, world.table.at_write = 0, (2, lambda: world.egress.close("t1", "cntr_1"))
+    assert await world.egress.renew("t1", "cntr_1", password="p") is None
+    assert await world.seen_by_proxy("cntr_1", "p") is None
+
+
 @pytest.mark.parametrize(
     "secrets",
     [

@@ -132,4 +132,4 @@ class Grants:
 def _version(record: GrantRecord, named: Mapping[str, OperatorSecret | None]) -> str:
     """Changes with the container's records and with each operator secret that they refer to."""
     ciphertexts = b"".join(secret.ciphertext for _, secret in sorted(named.items()) if secret is not None)
-    return f"{record.version}:{hashlib.sha256(ciphertexts).hexdigest()}"
+    return f"{record.version}:{record.seal}:{hashlib.sha256(ciphertexts).hexdigest()}"

@@ -7,10 +7,12 @@ import asyncio
 import hashlib
 import secrets as random
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+from moorage import limits
 from moorage.egress.ca import ensure_sealed_ca
 from moorage.egress.fleet import ProxyFleet
 from moorage.egress.policy import Policy, Reason, sentence, validate_request_policy
@@ -122,16 +124,27 @@ class Egress:
             domains=policy.domains,
             version="",
             expires_at=0,
+            seal=random.token_hex(8),
             wrapped_key=None if key is None else key.wrapped,
             secrets=tuple(seal(secret, key, context) for secret in secrets),
         )
-        return await self._issue(grant)
+        password = random.token_urlsafe(32)
+        issued = self._issued(grant, password)
+        await self._learn_ca()
+        await self.store.save(issued)
+        return _shown(issued, password)
 
     async def replace_secrets(self, tenant_id: str, container_id: str, secrets: tuple[DomainSecret, ...]) -> bool:
         """Give a container's (validated) secrets these values; the proxy uses them as soon as it reads the grant again
         (``EGRESS_POLICY_SECONDS_MAX``), also for a sandbox that runs. False, and nothing is changed, if they are not the secrets that
         the container knows: its environment could not hold their placeholders.
         """
+        for _ in range(limits.CONDITIONAL_WRITES_MAX):
+            with suppress(ConditionFailed):  # Somebody else replaced them in this moment: these values are newer, or as new.
+                return await self._replace_secrets(tenant_id, container_id, secrets)
+        return await self._replace_secrets(tenant_id, container_id, secrets)
+
+    async def _replace_secrets(self, tenant_id: str, container_id: str, secrets: tuple[DomainSecret, ...]) -> bool:
         grant = await self.store.load(tenant_id, container_id)
         known = () if grant is None else grant.secrets
         if sorted(map(_use_of, secrets)) != sorted(map(_use_of, known)):
@@ -143,11 +156,7 @@ class Egress:
         key = await self._keys.generate(context)
         placeholders = {secret.name: secret.placeholder for secret in known}
         sealed = tuple(replace(seal(secret, key, context), placeholder=placeholders[secret.name]) for secret in secrets)
-        renewed = replace(grant, version=random.token_hex(8), wrapped_key=key.wrapped, secrets=sealed)
-        try:
-            await self.store.replace_secrets(renewed, grant.version)
-        except ConditionFailed:  # A new sandbox's credential was written in this moment.
-            return await self.replace_secrets(tenant_id, container_id, secrets)
+        await self.store.replace_secrets(replace(grant, seal=random.token_hex(8), wrapped_key=key.wrapped, secrets=sealed), grant.seal)
         return True
 
     async def renew(self, tenant_id: str, container_id: str, *, password: str | None = None) -> EgressGrant | None:
@@ -159,10 +168,16 @@ class Egress:
         grant = await self.store.load(tenant_id, container_id)
         if grant is None:
             return None
-        issued = await self._issue(replace(grant, is_live=True), password)
+        password = password or random.token_urlsafe(32)
+        issued = self._issued(replace(grant, is_live=True), password)
+        await self._learn_ca()
+        try:
+            await self.store.renew(issued, grant.credential_sha256)
+        except ConditionFailed:
+            return None  # the container was deleted in this moment
         if self._fleet is not None:
             await self._fleet.set_wanted(True)
-        return issued
+        return _shown(issued, password)
 
     async def pause(self, tenant_id: str, container_id: str) -> None:
         """The container's sandbox has stopped: its credential ends, its policy and its placeholders stay for :meth:`renew`."""
@@ -176,17 +191,14 @@ class Egress:
         if self._fleet is not None:
             await self._fleet.set_wanted(await self.store.is_any_live())
 
-    async def _issue(self, grant: GrantRecord, password: str | None = None) -> EgressGrant:
-        password = password or random.token_urlsafe(32)
-        issued = replace(
+    def _issued(self, grant: GrantRecord, password: str) -> GrantRecord:
+        """The grant with this credential."""
+        return replace(
             grant,
             credential_sha256=credential_sha256(password),
             version=random.token_hex(8),
             expires_at=self._clock() + self._settings.retention_seconds,
         )
-        await self._learn_ca()
-        await self.store.save(issued)
-        return EgressGrant(grant.container_id, password, {secret.name: secret.placeholder for secret in grant.secrets})
 
     async def close(self, tenant_id: str, container_id: str) -> None:
         """End a container's way out, within seconds also for open connections. Its log stays."""
@@ -228,6 +240,10 @@ class Egress:
         secret = await seal_operator_secret(name, domain, value, tenants, self._keys)
         await self.store.save_operator_secret(secret)
         return secret
+
+
+def _shown(grant: GrantRecord, password: str) -> EgressGrant:
+    return EgressGrant(grant.container_id, password, {secret.name: secret.placeholder for secret in grant.secrets})
 
 
 def _use_of(secret: DomainSecret | SealedSecret) -> tuple[Any, ...]:

@@ -8,7 +8,7 @@ which repeats the credential's hash: an old credential ends with the next write 
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from dataclasses import asdict, dataclass, field
-from typing import Any
+from typing import Any, Final
 
 from moorage.egress.secrets import OperatorSecret, SealedSecret
 from moorage.errors import ConditionFailed
@@ -25,9 +25,11 @@ class GrantRecord:
     credential_sha256: str
     domains: tuple[str, ...]
     version: str
-    """Changes with every write, so that the proxy knows when to open the secrets anew."""
+    """Changes with every credential."""
     expires_at: int
     """Unix seconds; the records' TTL."""
+    seal: str = ""
+    """Names the secrets that belong together: it changes when they do, in one write, and so they are seen all old or all new."""
     wrapped_key: bytes | None = field(default=None, repr=False)
     secrets: tuple[SealedSecret, ...] = ()
     is_live: bool = False
@@ -78,27 +80,44 @@ class EgressStore:
         self._table = table
 
     async def save(self, grant: GrantRecord) -> None:
-        """Write a grant over whatever the container had. Secrets that are no longer named are removed.
+        """Write a grant over whatever the container had.
 
         The policy is written last: until then the proxy refuses the new credential, and afterwards the old one.
         """
         pk = keys.container(grant.tenant_id, grant.container_id)
         stale = await self._records(pk)
-        kept = {keys.egress_sealed(secret.name) for secret in grant.secrets}
-        await self._table.write_many(
-            puts=[_secret_record(pk, secret, grant.expires_at) for secret in grant.secrets] + [_credential_record(grant)],
-            deletes=[(pk, record["SK"]) for record in stale if record["SK"] not in kept | {keys.EGRESS_POLICY}],
-        )
+        await self._table.write_many(puts=[*_secret_records(pk, grant), _credential_record(grant)])
         await self._table.put(_policy_record(pk, grant))
+        await self._table.write_many(deletes=_sealed_otherwise(stale, grant.seal))
         await self._forget_credentials(record for record in stale if record.get("credential_sha256") != grant.credential_sha256)
 
-    async def replace_secrets(self, grant: GrantRecord, version: str) -> None:
-        """Write the grant's secrets and the key that opens them, and nothing of its credential: a sandbox may be using it. Raises
-        ``ConditionFailed`` if the grant has been written since it was loaded as ``version``."""
+    async def renew(self, grant: GrantRecord, earlier_credential_sha256: str) -> None:
+        """Write the grant's credential, last of all into the policy, and nothing of its secrets but for how long they are kept: they
+        may be replaced in this moment. Raises ``ConditionFailed`` if the container has no grant any more."""
         pk = keys.container(grant.tenant_id, grant.container_id)
-        changes = {"version": grant.version, "wrapped_key": grant.wrapped_key}
-        await self._table.update(pk, keys.EGRESS_POLICY, set=changes, condition={"version": version})
-        await self._table.write_many(puts=[_secret_record(pk, secret, grant.expires_at) for secret in grant.secrets])
+        await self._table.write_many(puts=[_credential_record(grant)])
+        for secret in grant.secrets:
+            with suppress(ConditionFailed):  # Replaced by one that is kept as long.
+                await self._table.update(pk, keys.egress_sealed(grant.seal, secret.name), set={"ttl": grant.expires_at})
+        policy = _policy_record(pk, grant)
+        await self._table.update(pk, keys.EGRESS_POLICY, set={name: policy[name] for name in _OF_THE_CREDENTIAL & policy.keys()})
+        if earlier_credential_sha256 not in ("", grant.credential_sha256):
+            await self._table.delete(keys.egress_credential(earlier_credential_sha256), keys.META)
+
+    async def replace_secrets(self, grant: GrantRecord, seal: str) -> None:
+        """Write the grant's secrets and the key that opens them in place of those under ``seal``, and nothing of its credential: a
+        sandbox may be using it. Raises ``ConditionFailed`` if somebody else has replaced them."""
+        pk = keys.container(grant.tenant_id, grant.container_id)
+        before = await self._records(pk)
+        await self._table.write_many(puts=_secret_records(pk, grant))
+        changes = {"seal": grant.seal, "wrapped_key": grant.wrapped_key}
+        try:
+            await self._table.update(pk, keys.EGRESS_POLICY, set=changes, condition={"seal": seal})
+        except ConditionFailed:
+            await self._table.write_many(deletes=[(pk, record["SK"]) for record in _secret_records(pk, grant)])
+            raise
+        # What has just been replaced stays until the next time: the proxy may be reading it.
+        await self._table.write_many(deletes=_sealed_otherwise(before, seal))
 
     async def pause(self, tenant_id: str, container_id: str) -> None:
         """End the credential and keep the rest, for a sandbox that has stopped; harmless where there is none."""
@@ -150,7 +169,8 @@ class EgressStore:
             version=policy["version"],
             expires_at=policy["ttl"],
             wrapped_key=policy["wrapped_key"],
-            secrets=tuple(_sealed(record) for record in sealed),
+            seal=policy["seal"],
+            secrets=tuple(_sealed(record) for record in sealed if record["SK"].startswith(keys.egress_sealed(policy["seal"], ""))),
             is_live="GSI1PK" in policy,
         )
 
@@ -223,6 +243,7 @@ def _policy_record(pk: str, grant: GrantRecord) -> Record:
         "credential_sha256": grant.credential_sha256,
         "domains": list(grant.domains),
         "version": grant.version,
+        "seal": grant.seal,
         "wrapped_key": grant.wrapped_key,
         "ttl": grant.expires_at,
     }
@@ -238,8 +259,21 @@ def _credential_record(grant: GrantRecord) -> Record:
     }
 
 
-def _secret_record(pk: str, secret: SealedSecret, expires_at: int) -> Record:
-    return {"PK": pk, "SK": keys.egress_sealed(secret.name), "ttl": expires_at, **asdict(secret)}
+_OF_THE_CREDENTIAL: Final = frozenset({"GSI1PK", "GSI1SK", "credential_sha256", "version", "ttl"})
+"""Attributes of the policy that a new credential changes."""
+
+
+def _secret_records(pk: str, grant: GrantRecord) -> list[Record]:
+    return [
+        {"PK": pk, "SK": keys.egress_sealed(grant.seal, secret.name), "ttl": grant.expires_at, **asdict(secret)}
+        for secret in grant.secrets
+    ]
+
+
+def _sealed_otherwise(records: Iterable[Record], seal: str) -> list[tuple[str, str]]:
+    """Keys of the sealed secrets among these records that ``seal`` does not name."""
+    kept = (keys.EGRESS_POLICY, keys.egress_sealed(seal, ""))
+    return [(record["PK"], record["SK"]) for record in records if not record["SK"].startswith(kept)]
 
 
 def _sealed(record: Record) -> SealedSecret:

@@ -89,7 +89,7 @@ class WarmPool:
             handle = await self._take_over(got, spec)
             if handle is not None:
                 return handle
-            await self._table.update(*_warm_key(spec), set={"pool_id": None}, must_exist=True)
+            await self._table.update(*_warm_key(spec), set={"pool_id": None})
             _tell(spec, Metric.WARM_POOL_MISSES)
         return await self._fleet.start(spec)
 

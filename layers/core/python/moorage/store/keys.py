@@ -217,8 +217,9 @@ def egress_credential(credential_sha256: str) -> str:
     return f"P#{credential_sha256}"
 
 
-def egress_sealed(name: str) -> str:
-    return f"{EGRESS_SEALED_PREFIX}{name}"
+def egress_sealed(seal: str, name: str) -> str:
+    """Sort key of a container's secret; ``seal`` names the set that was sealed together."""
+    return f"{EGRESS_SEALED_PREFIX}{seal}#{name}"
 
 
 def egress_entry(entry_id: str) -> str:
