@@ -135,6 +135,9 @@ are running."""
 UPSTREAM_IDLE_CONNECTION_SECONDS: Final = 30
 """A connection that was not used for longer is not used again. Load balancers close theirs after 60 seconds and more."""
 
+UPSTREAM_URLS_MAX: Final = 64
+"""Addresses of upstreams that are kept parsed."""
+
 UPSTREAM_IDLE_SECONDS: Final = 300
 """No byte from the upstream for this long is a hang. Reasoning models may think for minutes without a word."""
 

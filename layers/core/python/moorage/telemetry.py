@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from enum import StrEnum
 from typing import Any, Final, TextIO
 
+import orjson
 from aws_lambda_powertools.logging.formatter import LambdaPowertoolsFormatter
 from aws_lambda_powertools.metrics import EphemeralMetrics
 
@@ -71,12 +72,17 @@ def open_log(out: TextIO | None = None, *, level: str = "INFO", service: str = N
     """Write what moorage's modules log to ``out`` (standard output) as lines of JSON. For a process's entry point, once."""
     _service[0] = service
     handler = logging.StreamHandler(sys.stdout if out is None else out)
-    handler.setFormatter(LambdaPowertoolsFormatter(service=service, location=None, utc=True, use_rfc3339=True))
+    formatter = LambdaPowertoolsFormatter(service=service, location=None, utc=True, use_rfc3339=True, json_serializer=_json)
+    handler.setFormatter(formatter)
     logger = logging.getLogger(_ROOT)
     logger.addHandler(handler)
     logger.setLevel(level)
     logger.propagate = False
     return handler
+
+
+def _json(line: Any) -> str:
+    return orjson.dumps(line, default=str).decode()
 
 
 def close_log(handler: logging.Handler) -> None:

@@ -1,9 +1,13 @@
-"""JSON answers."""
+"""What a request is answered with."""
 
-from typing import Any
+import asyncio
+from collections.abc import AsyncGenerator, Mapping
+from contextlib import aclosing
+from typing import Any, NamedTuple
 
 import orjson
 from starlette.responses import Response
+from starlette.types import Receive, Scope, Send
 
 
 class JsonResponse(Response):
@@ -13,3 +17,51 @@ class JsonResponse(Response):
 
     def render(self, content: Any) -> bytes:
         return orjson.dumps(content)
+
+
+class Piece(NamedTuple):
+    """A part of a body that is sent while it comes."""
+
+    body: bytes
+    is_last: bool = False
+
+
+class StreamedResponse(Response):
+    """Pieces that are sent as they come. When the client goes away, what makes them is cancelled where it waits, and closed.
+
+    Starlette's own starts a task group for it, whose end takes longer than a piece, and sends the end of the body by itself.
+    """
+
+    def __init__(self, pieces: AsyncGenerator[Piece, None], *, media_type: str, headers: Mapping[str, str] | None = None) -> None:
+        self._pieces = pieces
+        self.status_code = 200
+        self.media_type = media_type
+        self.background = None
+        self.init_headers(headers)
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        task = asyncio.current_task()
+        assert task is not None
+        watch = asyncio.create_task(_cancel_when_left(receive, task))
+        try:
+            await send({"type": "http.response.start", "status": self.status_code, "headers": self.raw_headers})
+            async with aclosing(self._pieces) as pieces:
+                async for body, is_last in pieces:
+                    if is_last:
+                        watch.cancel()  # The server says that the client has left also when the answer is complete.
+                    await send({"type": "http.response.body", "body": body, "more_body": not is_last})
+                    if is_last:
+                        return
+            watch.cancel()
+            await send({"type": "http.response.body", "body": b"", "more_body": False})
+        except asyncio.CancelledError:
+            if not watch.done() or watch.cancelled() or task.uncancel():
+                raise
+        finally:
+            watch.cancel()
+
+
+async def _cancel_when_left(receive: Receive, task: "asyncio.Task[Any]") -> None:
+    while (await receive())["type"] != "http.disconnect":
+        pass
+    task.cancel()

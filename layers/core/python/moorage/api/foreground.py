@@ -46,8 +46,10 @@ class Foreground:
         """``until`` in the event loop's time."""
         self._runtime = runtime
         self._prepared = prepared
-        self._events: asyncio.Queue[Event | None] = asyncio.Queue()
-        self._inline = Inline(runtime, prepared, self._events.put_nowait)
+        self._events: list[Event] = []
+        """Those that have come and were not passed on yet."""
+        self._waiter: asyncio.Future[None] | None = None
+        self._inline = Inline(runtime, prepared, self._hear)
         self._last = -1
         self._has_ended = False
         self._until = until
@@ -64,10 +66,10 @@ class Foreground:
         Whoever iterates closes it (``aclosing``): that is how the response learns that its client has gone.
         """
         task = asyncio.create_task(self._inline.run())
-        task.add_done_callback(lambda _: self._events.put_nowait(None))
+        task.add_done_callback(lambda _: self._wake())
         is_broken_off = False
         try:
-            while (events := await self._next(may_wait_long=is_broken_off)) is not None:
+            while (events := await self._next(task, may_wait_long=is_broken_off)) is not None:
                 if self._is_time_over() and not is_broken_off:
                     self._inline.break_off()
                     is_broken_off = True
@@ -96,26 +98,33 @@ class Foreground:
     def _is_time_over(self) -> bool:
         return self._until is not None and asyncio.get_running_loop().time() >= self._until
 
-    async def _next(self, *, may_wait_long: bool) -> list[Event] | None:
+    def _hear(self, event: Event) -> None:
+        self._events.append(event)
+        self._wake()
+
+    def _wake(self) -> None:
+        if self._waiter is not None and not self._waiter.done():
+            self._waiter.set_result(None)
+
+    async def _next(self, task: "asyncio.Task[None]", *, may_wait_long: bool) -> list[Event] | None:
         """What has come, at least one event; an empty list after a silence, None when no more will come from this process."""
-        if self._events.empty():
-            try:
-                async with asyncio.timeout_at(self._wake_at(may_wait_long=may_wait_long)):
-                    first = await self._events.get()
-            except TimeoutError:
+        loop = asyncio.get_running_loop()
+        wake_at = self._wake_at(may_wait_long=may_wait_long)
+        while not self._has_news(task):
+            if loop.time() >= wake_at:
                 return []
-        else:
-            first = self._events.get_nowait()
-        if first is None:
-            return None
-        events = [first]
-        while not self._events.empty():
-            event = self._events.get_nowait()
-            if event is None:
-                self._events.put_nowait(None)
-                break
-            events.append(event)
-        return events
+            self._waiter = loop.create_future()
+            timer = loop.call_at(wake_at, self._wake)
+            try:
+                await self._waiter
+            finally:
+                timer.cancel()
+        events, self._events = self._events, []
+        return events or None
+
+    def _has_news(self, task: "asyncio.Task[None]") -> bool:
+        """The end is passed on when the task has said its last word to the operator, too: after it the process may be stopped."""
+        return task.done() or (bool(self._events) and self._events[-1]["type"] not in FINAL_TYPES)
 
     def _wake_at(self, *, may_wait_long: bool) -> float:
         usual = asyncio.get_running_loop().time() + limits.KEEP_ALIVE_SECONDS

@@ -2,17 +2,18 @@
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator
 from contextlib import aclosing
 from dataclasses import dataclass
 from typing import Any, Final
 
+import orjson
 from fastapi import APIRouter, Request
-from starlette.responses import Response, StreamingResponse
+from starlette.responses import Response
 
 from moorage import limits
 from moorage.api import sse
-from moorage.api.answers import JsonResponse
+from moorage.api.answers import JsonResponse, Piece, StreamedResponse
 from moorage.api.bodies import read_body
 from moorage.api.foreground import Foreground, erase, failure, stop
 from moorage.api.view import View
@@ -43,7 +44,7 @@ async def create(request: Request) -> Response:
         return await _create_in_background(runtime, prepared, view, headers, until)
     run = Foreground(runtime, prepared, until=until)
     if wanted.stream:
-        return sse.stream(_chunks(run, view), headers)
+        return sse.stream(_pieces(run, view), headers)
     return await _Answer(runtime, prepared.stored, run, view, headers).give()
 
 
@@ -66,10 +67,10 @@ async def _create_in_background(
     return JsonResponse(queued, headers=headers)
 
 
-async def _chunks(run: Foreground, view: View) -> AsyncIterator[bytes]:
+async def _pieces(run: Foreground, view: View) -> AsyncGenerator[Piece, None]:
     async with aclosing(run.batches()) as batches:
         async for events in batches:
-            yield sse.encode(events, view) if events else sse.KEEP_ALIVE
+            yield sse.encode(events, view)
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,7 +89,7 @@ class _Answer:
         task = asyncio.create_task(self._outcome())
         done, _ = await asyncio.wait({task}, timeout=self.runtime.settings.json_silence_seconds)
         if not done:
-            return StreamingResponse(self._patiently(task), media_type="application/json", headers=self.headers)
+            return StreamedResponse(self._patiently(task), media_type="application/json", headers=self.headers)
         try:
             response = await task
         except Exception as error:
@@ -109,12 +110,12 @@ class _Answer:
             self.runtime, await self.runtime.responses.snapshot(self.stored.tenant_id, self.stored.response_id)
         )
 
-    async def _patiently(self, task: asyncio.Task[dict[str, Any]]) -> AsyncIterator[bytes]:
+    async def _patiently(self, task: asyncio.Task[dict[str, Any]]) -> AsyncGenerator[Piece, None]:
         try:
             while not task.done():
-                yield b" "
+                yield Piece(b" ")
                 await asyncio.wait({task}, timeout=limits.KEEP_ALIVE_SECONDS)
-            yield bytes(JsonResponse(self.view.response(await self._outcome_or_failure(task))).body)
+            yield Piece(orjson.dumps(self.view.response(await self._outcome_or_failure(task))), is_last=True)
         finally:
             task.cancel()
 

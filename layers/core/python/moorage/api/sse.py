@@ -4,30 +4,31 @@ Events that are there together leave in one chunk, but never a part of one: pars
 """
 
 import asyncio
-from collections.abc import AsyncIterator, Iterable
+from collections.abc import AsyncGenerator
 from typing import Final
 
-from starlette.responses import StreamingResponse
-
 from moorage import limits
+from moorage.api.answers import Piece, StreamedResponse
 from moorage.api.view import View
-from moorage.store.event_log import Event, EventLog
+from moorage.store.event_log import FINAL_TYPES, Event, EventLog
 from moorage.wire.events import sse
 
-KEEP_ALIVE: Final = b": keep-alive\n\n"
+_KEEP_ALIVE: Final = Piece(b": keep-alive\n\n")
 _HEADERS: Final = {"cache-control": "no-cache", "x-accel-buffering": "no"}
 
 
-def stream(chunks: AsyncIterator[bytes], headers: dict[str, str] | None = None) -> StreamingResponse:
-    return StreamingResponse(chunks, media_type="text/event-stream", headers=_HEADERS | (headers or {}))
+def stream(pieces: AsyncGenerator[Piece, None], headers: dict[str, str] | None = None) -> StreamedResponse:
+    return StreamedResponse(pieces, media_type="text/event-stream", headers=_HEADERS | (headers or {}))
 
 
-def encode(events: Iterable[Event], view: View) -> bytes:
-    """Whole events as one chunk."""
-    return b"".join(sse(view.event(event)) for event in events)
+def encode(events: list[Event], view: View) -> Piece:
+    """Whole events as one piece; a comment that keeps the connection awake if there are none."""
+    if not events:
+        return _KEEP_ALIVE
+    return Piece(b"".join([sse(view.event(event)) for event in events]), events[-1]["type"] in FINAL_TYPES)
 
 
-async def tail(log: EventLog, after: int, view: View, *, until: float | None = None) -> AsyncIterator[bytes]:
+async def tail(log: EventLog, after: int, view: View, *, until: float | None = None) -> AsyncGenerator[Piece, None]:
     """The events after this number to the end of the log, with comments that keep the connection awake.
 
     ``until`` (event loop time) breaks it off after a whole event; clients go on with ``starting_after``.
@@ -40,6 +41,6 @@ async def tail(log: EventLog, after: int, view: View, *, until: float | None = N
             yield encode(events, view)
         elif loop.time() - quiet_since > limits.KEEP_ALIVE_SECONDS:
             quiet_since = loop.time()
-            yield KEEP_ALIVE
+            yield _KEEP_ALIVE
         if until is not None and loop.time() >= until:
             return

@@ -12,6 +12,7 @@ from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, 
 from contextlib import aclosing
 from dataclasses import dataclass, field
 from email.utils import parsedate_to_datetime
+from functools import lru_cache
 from typing import Any, Final, Protocol, TypeVar
 
 import httpx
@@ -75,10 +76,11 @@ class Upstream:
         for attempt in range(self.retries_max + 1):
             has_spoken = False
             try:
-                async with aclosing(self._once(payload, new_decoder())) as deltas:
-                    async for delta in deltas:
-                        has_spoken = True
-                        yield delta
+                async with aclosing(self._once(payload, new_decoder())) as batches:
+                    async for deltas in batches:
+                        for delta in deltas:
+                            has_spoken = True
+                            yield delta
                 return
             except UpstreamError as error:
                 if has_spoken or not error.is_retryable or attempt == self.retries_max:
@@ -93,15 +95,16 @@ class Upstream:
             return error.retry_after_seconds
         return limits.UPSTREAM_BACKOFF_SECONDS * 2.0**attempt * (0.75 + 0.5 * self.jitter())
 
-    async def _once(self, payload: bytes, decoder: Decoder) -> AsyncGenerator[Delta, None]:
+    async def _once(self, payload: bytes, decoder: Decoder) -> AsyncGenerator[list[Delta], None]:
+        """The deltas that come together, together."""
         try:
             response = await self.transport.handle_async_request(self._request(payload))
             try:
                 if response.status_code != 200:
                     raise await self._refusal(response)
-                async with aclosing(self._answer(response, decoder)) as deltas:
-                    async for delta in deltas:
-                        yield delta
+                async with aclosing(self._answer(response, decoder)) as batches:
+                    async for deltas in batches:
+                        yield deltas
             finally:
                 await response.aclose()
         except httpx.TimeoutException as error:
@@ -119,24 +122,21 @@ class Upstream:
             **self.headers,
         }
         timeout = httpx.Timeout(self.idle_seconds, connect=limits.UPSTREAM_CONNECT_SECONDS)
-        request = httpx.Request("POST", self.url, headers=headers, content=payload, extensions={"timeout": timeout.as_dict()})
+        request = httpx.Request("POST", _url(self.url), headers=headers, content=payload, extensions={"timeout": timeout.as_dict()})
         return request if self.auth is None else next(self.auth.sync_auth_flow(request))
 
-    async def _answer(self, response: httpx.Response, decoder: Decoder) -> AsyncGenerator[Delta, None]:
+    async def _answer(self, response: httpx.Response, decoder: Decoder) -> AsyncGenerator[list[Delta], None]:
         kind = response.headers.get("content-type", "").partition(";")[0].strip().lower()
         if kind not in _STREAM_TYPES:
-            for delta in _decoded(decoder.whole, await self._json(response, kind)):
-                yield delta
+            yield _decoded(decoder.whole, await self._json(response, kind))
             return
         pieces = _pieces(response)
         async for piece in pieces:
-            for delta in _decoded(decoder.feed, piece):
-                yield delta
+            yield _decoded(decoder.feed, piece)
             if decoder.is_finished:
                 await _drain(pieces)
                 return
-        for delta in decoder.end():
-            yield delta
+        yield decoder.end()
 
     async def _json(self, response: httpx.Response, kind: str) -> dict[str, Any]:
         """A whole body. Anything but a JSON object means that no model lives at this address."""
@@ -163,6 +163,12 @@ class Upstream:
         if isinstance(error, httpx.ConnectTimeout | httpx.PoolTimeout):
             return UpstreamError("The model upstream could not be reached in time.", is_retryable=True)
         return UpstreamError(f"The model upstream was silent for {self.idle_seconds:g} seconds.", is_retryable=True)
+
+
+@lru_cache(maxsize=limits.UPSTREAM_URLS_MAX)
+def _url(url: str) -> httpx.URL:
+    """httpx takes as long to parse a URL as for the rest of a request; there are as many as models are configured."""
+    return httpx.URL(url)
 
 
 # --- what an answer means ------------------------------------------------------------------------------------------------------

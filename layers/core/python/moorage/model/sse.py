@@ -52,17 +52,15 @@ class SseParser:
     def _line(self, line: bytes) -> ServerSentEvent | None:
         if not line:
             return self._dispatch()
-        if line.startswith(b":"):
-            return None
-        name, _, value = line.partition(b":")
-        value = value.removeprefix(b" ")
+        name, _, value = line.partition(b":")  # A comment has no name.
         if name == b"data":
+            value = value.removeprefix(b" ")
             self._size += len(value)
             if self._size > self.bytes_max:
                 raise self._too_large()
             self._data.append(value)
         elif name == b"event":
-            self._event = value
+            self._event = value.removeprefix(b" ")
         return None
 
     def _dispatch(self) -> ServerSentEvent | None:

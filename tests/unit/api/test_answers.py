@@ -1,0 +1,98 @@
+import asyncio
+from collections.abc import AsyncGenerator
+from dataclasses import dataclass, field
+from typing import Any
+
+import pytest
+from moorage.api.answers import Piece, StreamedResponse
+
+START = {"type": "http.response.start", "status": 200, "headers": [(b"content-type", b"text/plain; charset=utf-8")]}
+
+
+@dataclass
+class Client:
+    """What a server does for an application; the client stays until it leaves."""
+
+    sent: list[Any] = field(default_factory=list)
+    has_left: asyncio.Event = field(default_factory=asyncio.Event)
+
+    async def receive(self) -> dict[str, Any]:
+        await self.has_left.wait()
+        return {"type": "http.disconnect"}
+
+    async def send(self, message: Any) -> None:
+        self.sent.append(message)
+        if message["type"] == "http.response.body" and not message["more_body"]:
+            self.has_left.set()  # As uvicorn says it.
+
+    async def get(self, pieces: AsyncGenerator[Piece, None]) -> None:
+        await StreamedResponse(pieces, media_type="text/plain")({"type": "http"}, self.receive, self.send)
+
+
+def body(text: bytes, *, more: bool) -> dict[str, Any]:
+    return {"type": "http.response.body", "body": text, "more_body": more}
+
+
+async def test_the_last_piece_ends_the_body() -> None:
+    async def pieces() -> AsyncGenerator[Piece, None]:
+        yield Piece(b"a")
+        yield Piece(b"b", is_last=True)
+
+    client = Client()
+    await client.get(pieces())
+    assert client.sent == [START, body(b"a", more=True), body(b"b", more=False)]
+
+
+async def test_a_body_ends_also_where_no_piece_was_the_last() -> None:
+    async def pieces() -> AsyncGenerator[Piece, None]:
+        yield Piece(b"a")
+
+    client = Client()
+    await client.get(pieces())
+    assert client.sent == [START, body(b"a", more=True), body(b"", more=False)]
+
+
+@dataclass
+class Source:
+    """Pieces that never end, and what became of their source."""
+
+    is_waiting: asyncio.Event = field(default_factory=asyncio.Event)
+    is_closed: bool = False
+
+    async def pieces(self) -> AsyncGenerator[Piece, None]:
+        try:
+            yield Piece(b"a")
+            self.is_waiting.set()
+            await asyncio.Event().wait()
+        finally:
+            self.is_closed = True
+
+
+async def test_a_client_that_leaves_ends_what_makes_the_pieces() -> None:
+    client, source = Client(), Source()
+    answering = asyncio.create_task(client.get(source.pieces()))
+    await source.is_waiting.wait()
+    client.has_left.set()
+    await answering
+    assert (client.sent, source.is_closed) == ([START, body(b"a", more=True)], True)
+
+
+async def test_a_server_that_stops_is_not_taken_for_a_client_that_leaves() -> None:
+    client, source = Client(), Source()
+    answering = asyncio.create_task(client.get(source.pieces()))
+    await source.is_waiting.wait()
+    answering.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await answering
+    assert source.is_closed
+
+
+async def test_an_error_of_what_makes_the_pieces_reaches_the_server() -> None:
+    async def pieces() -> AsyncGenerator[Piece, None]:
+        yield Piece(b"a")
+        raise ValueError("broken")
+
+    client = Client()
+    with pytest.raises(ValueError, match="broken"):
+        await client.get(pieces())
+    assert client.sent == [START, body(b"a", more=True)]
