@@ -8,7 +8,7 @@ from typing import Any, Final
 
 from fastapi import APIRouter, FastAPI, Request
 from fastapi.routing import APIRoute
-from starlette.datastructures import Headers, MutableHeaders
+from starlette.datastructures import Headers
 from starlette.exceptions import HTTPException
 from starlette.responses import Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
@@ -33,7 +33,7 @@ from moorage.wire.openapi import document
 
 _log: Final = logging.getLogger("moorage.api")
 _STARTS: Final = frozenset({"http.response.start", "websocket.accept", "websocket.http.response.start"})
-_API_VERSION: Final = "2020-10-01"
+_API_VERSION: Final = (b"openai-version", b"2020-10-01")
 """What OpenAI has sent as ``openai-version`` ever since."""
 
 _PREFIX: Final = "/v1"
@@ -122,10 +122,9 @@ class Gate:
             if message["type"] in _STARTS:
                 has_started = True
                 status = message.get("status", 101)
-                headers = MutableHeaders(scope=message)
-                headers["x-request-id"] = request_id
-                headers["openai-processing-ms"] = str(round((time.perf_counter() - began) * 1000))
-                headers["openai-version"] = _API_VERSION
+                milliseconds = b"%d" % round((time.perf_counter() - began) * 1000)
+                named = ((b"x-request-id", request_id.encode()), (b"openai-processing-ms", milliseconds), _API_VERSION)
+                message["headers"] = [*message.get("headers", ()), *named]
             if message["type"] == "http.response.body" and not message.get("more_body"):
                 _tell(scope, status, began)  # Before the last byte: after it Lambda may stop the process.
             await send(message)

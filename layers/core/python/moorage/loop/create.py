@@ -324,7 +324,7 @@ class Inline:
         """Returns when the response has ended or the state machine has taken over (``is_handed_over``)."""
         stored, sink = self.prepared.stored, self._sink
         sandbox = start_sandbox(self.runtime, stored)
-        pulse = asyncio.create_task(self._pulse())
+        pulse = asyncio.create_task(self._pulse()) if stored.is_stored else None
         try:
             for event in finish.opening_events(stored):
                 sink.emit(event)
@@ -345,11 +345,12 @@ class Inline:
         except Exception as error:  # The rim of a response: whatever went wrong, its log gets an end.
             await self._fail(error)
         finally:
-            pulse.cancel()
             if sandbox is not None:
                 self.runtime.keep(sandbox)
-            with suppress(asyncio.CancelledError, MoorageError):
-                await pulse
+            if pulse is not None:
+                pulse.cancel()
+                with suppress(asyncio.CancelledError, MoorageError):
+                    await pulse
 
     def break_off(self) -> None:
         """This process must end soon: what is stored goes on in the state machine, what is not fails. Events of both still come. A step
@@ -410,8 +411,6 @@ class Inline:
     async def _pulse(self) -> None:
         """Write behind what has come, and show that this process lives."""
         stored, sink = self.prepared.stored, self._sink
-        if not stored.is_stored:
-            return
         await asyncio.sleep(limits.INLINE_RECORD_SECONDS)
         await sink.record()
         seconds = 0.0
