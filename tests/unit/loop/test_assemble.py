@@ -3,7 +3,7 @@
 from typing import Any
 
 import pytest
-from moorage.loop.assemble import Assembler
+from moorage.loop.assemble import Assembler, Held
 from moorage.model import base
 from moorage.model.base import Delta
 from moorage.model.lowering import Original
@@ -219,8 +219,16 @@ def test_what_is_open_when_the_stream_breaks_is_incomplete() -> None:
 
 
 def test_arguments_that_do_not_fit_are_a_misfit_and_not_the_clients_call() -> None:
-    _, assembler = played(base.CallStarted("shell"), base.CallDelta('{"commands": 7}'), DONE)
-    assert (assembler.misfits, assembler.items[0]["type"]) == ({0}, "function_call")
+    events, assembler = played(base.CallStarted("shell", "call_1"), base.CallDelta('{"commands": 7}'), DONE)
+    assert assembler.misfits == [Held("call_1", Original("shell", "shell"), '{"commands": 7}')]
+    assert (events, assembler.items) == ([], {})
+
+
+def test_a_call_whose_id_is_taken_gets_another_one() -> None:
+    calls = (base.CallStarted("f", "call_1"), base.CallStarted("f", "call_1"), base.CallStarted("f", "call_2"), DONE)
+    _, assembler = played(*calls)
+    call_ids = [item["call_id"] for item in assembler.items.values()]
+    assert (len(set(call_ids)), call_ids[0], call_ids[2]) == (3, "call_1", "call_2")
 
 
 def test_what_a_reasoning_item_must_carry_to_the_next_turn_is_kept() -> None:

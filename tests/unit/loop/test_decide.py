@@ -117,10 +117,5 @@ def test_a_forced_choice_holds_for_the_first_step(
 def test_a_call_that_a_dead_attempt_has_settled_is_not_acted_on_again() -> None:
     hosted: Item = {"type": "shell_call", "call_id": "call_1", "environment": {"type": "container_reference", "container_id": "cntr_1"}}
     refused: Item = {"type": "shell_call_output", "call_id": "call_1", "output": []}
-    misfit: Item = {"type": "function_call", "call_id": "call_2", "name": "shell", "arguments": "7"}
-    corrected: Item = {"type": "function_call_output", "call_id": "call_2", "output": "The arguments do not fit."}
-    items = {0: hosted, 1: misfit, 2: refused, 3: corrected}
-    assert after_model(items, None, calls_made=0, max_tool_calls=None) == Decision(Next.MODEL)
-    assert after_model({0: hosted, 1: misfit, 3: corrected}, None, calls_made=0, max_tool_calls=None) == Decision(
-        Next.TOOLS, hosted=(0,)
-    )
+    assert after_model({0: hosted, 1: refused}, None, calls_made=0, max_tool_calls=None) == Decision(Next.MODEL)
+    assert after_model({0: hosted}, None, calls_made=0, max_tool_calls=None) == Decision(Next.TOOLS, hosted=(0,))

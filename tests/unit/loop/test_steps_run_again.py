@@ -4,6 +4,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
+from moorage import limits
 from moorage.errors import Superseded
 from moorage.loop.state import Next
 from moorage.store.event_log import LogWriter, Writer
@@ -181,12 +182,29 @@ async def test_waits_are_not_counted_as_crashes() -> None:
     assert (await lab.object_of(stored))["status"] == "completed"
 
 
-async def test_arguments_that_do_not_fit_are_corrected_and_not_given_to_the_client() -> None:
-    lab = Lab(call("shell", '{"commands": 7}'), say("I see."))
+async def test_arguments_that_do_not_fit_are_told_to_the_model_and_to_nobody_else() -> None:
+    lab = Lab(call("shell", '{"commands": 7}', "call_1"), call("shell", "ls", "call_2"), say("I see."))
+    stored = await lab.background()
+    await lab.run(stored)
+    assert kinds(await lab.object_of(stored)) == ["message"]
+    told = [(item["type"], item["call_id"]) for item in lab.model.requests[-1].items if "call_id" in item]
+    assert told == [(kind, call_id) for call_id in ("call_1", "call_2") for kind in ("function_call", "function_call_output")]
+
+
+async def test_a_misfit_beside_a_call_that_runs_is_dropped() -> None:
+    lab = Lab([*call("shell", '{"commands": 7}', "call_1")[:-1], *shell("ls", call_id="call_2")], say("I see."))
+    stored = await lab.background()
+    await lab.run(stored)
+    assert kinds(await lab.object_of(stored)) == ["shell_call", "shell_call_output", "message"]
+
+
+async def test_a_model_that_never_calls_its_tool_rightly_fails_the_response() -> None:
+    lab = Lab(*[call("shell", '{"commands": 7}')] * limits.STEP_ATTEMPTS_MAX)
     stored = await lab.background()
     await lab.run(stored)
     response = await lab.object_of(stored)
-    assert kinds(response) == ["function_call", "function_call_output", "message"]
+    assert (response["status"], response["error"]["code"]) == ("failed", "server_error")
+    assert "do not fit" in response["error"]["message"]
 
 
 async def test_a_round_takes_nine_requests_to_the_table() -> None:

@@ -6,7 +6,6 @@ Steps of the state machine run it (``loop/model_step.py``), and the API process 
 
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field, replace
-from typing import Final
 
 from moorage import limits
 from moorage.errors import UpstreamError
@@ -16,13 +15,11 @@ from moorage.loop.decide import Decision
 from moorage.loop.outputs import Outputs
 from moorage.loop.sinks import LogSink, Sink
 from moorage.loop.state import Next, Outcome
-from moorage.loop.turn import Position, Turn
+from moorage.loop.turn import Position, Turn, has_calls
 from moorage.model.base import Finished, Item, UsageReported
 from moorage.runtime import Runtime
 from moorage.store.responses import StoredResponse
 from moorage.wire.responses import Usage
-
-_MISFIT: Final = "The arguments do not fit this tool's parameters. Read its description and call it again."
 
 
 @dataclass(slots=True)
@@ -45,8 +42,6 @@ class Ask:
     """Returns when nobody wants an answer any more."""
     _finished: Finished | None = None
     """How the latest turn ended; None if it broke off, and before the first."""
-    _misfits: set[int] = field(default_factory=set)
-    """The latest turn's calls whose arguments did not fit their tool."""
     _repairs: list[Item] = field(default_factory=list)
 
     async def run(self) -> Outcome:
@@ -78,8 +73,8 @@ class Ask:
     async def _converse(self) -> None:
         """Turn after turn, until the model has said what it wants."""
         for tries_left in reversed(range(limits.STEP_ATTEMPTS_MAX)):
-            self._finished, self._misfits = None, set()
-            if self._has_enough() or await self._turn(may_repair=tries_left > 0 and not self._repairs):
+            self._finished = None
+            if self._has_enough() or await self._turn(may_repair=tries_left > 0):
                 return
 
     def _has_enough(self) -> bool:
@@ -95,7 +90,7 @@ class Ask:
         before = compact.visible([*self._context(), *self._repairs])
         turn = Turn(self.runtime, self.stored, self.position, self.sink)
         assembler, error = await turn.run(before, self.cancelled)
-        repairs = await turn.repair(assembler, before) if may_repair else []
+        repairs = await turn.repair(assembler, before, checks_grammars=not self._repairs) if may_repair else []
         if not repairs:
             assembler.release()
         is_visible = assembler.next_index > self.position.next_index
@@ -104,11 +99,14 @@ class Ask:
         if error is not None and not (error.is_retryable and is_visible):
             raise error
         self._take(assembler)
-        self._repairs = repairs or self._repairs
+        is_whole = self._finished is not None and not self._finished.is_cut
+        if is_whole and assembler.misfits and not repairs and not has_calls(assembler):
+            raise UpstreamError("The model called its tools again and again with arguments that do not fit them.", is_retryable=False)
+        self._repairs += repairs
         return self._finished is not None and not repairs
 
     def _take(self, assembler: Assembler) -> None:
-        self._finished, self._misfits = assembler.finished, assembler.misfits
+        self._finished = assembler.finished
         self.position = replace(
             self.position,
             usage=self.position.usage + _tokens(assembler.usage),
@@ -127,20 +125,15 @@ class Ask:
         """Raises :class:`UpstreamError` if the model never came to an end."""
         if compact.is_triggered(self.stored):
             return Decision(Next.DONE)
-        fitting = {index: item for index, item in self.items.items() if index not in self._misfits}
-        decision = self._after(fitting)
+        decision = self._after(self.items)
         if decision.next is Next.MODEL and self._finished is None and not decision.refused:
             raise UpstreamError("The model's stream broke off again and again.", is_retryable=False)
-        is_answered = decision.next is Next.DONE and decision.status == "completed"
-        if self._misfits and is_answered and not any(map(decide.is_for_client, fitting.values())):
-            return replace(decision, next=Next.MODEL)
         return decision
 
     def _follow(self, decision: Decision) -> Outcome:
         """Emit what belongs to a decision."""
         outputs = self._outputs()
         outputs.refuse(decision.refused)
-        outputs.correct(dict.fromkeys(self._misfits, _MISFIT))
         return Outcome(
             next=decision.next,
             calls=tuple(outputs.announce(index) for index in decision.hosted),

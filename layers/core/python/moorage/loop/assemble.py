@@ -75,10 +75,12 @@ class Assembler:
     holds: Callable[[Original], bool] = lambda original: False
     """Says which custom tools' calls are kept back until :meth:`release`, to be looked at first."""
     held: list[Held] = field(default_factory=list)
+    misfits: list[Held] = field(default_factory=list)
+    """Calls whose arguments did not fit their tool: the model is told, nobody else sees them."""
+    taken_call_ids: set[str] = field(default_factory=set)
+    """Calls are told apart by their ids, also over the steps of a response; some upstreams count from one in each."""
     items: dict[int, Item] = field(default_factory=dict)
     """Finished items of this step by output index."""
-    misfits: set[int] = field(default_factory=set)
-    """Output indexes of calls whose arguments did not fit their tool: the model is told, nobody else is asked."""
     usage: base.UsageReported = field(default_factory=lambda: base.UsageReported(0, 0))
     finished: base.Finished | None = None
     _open: _Open | None = None
@@ -237,7 +239,7 @@ class Assembler:
         is_plain = call.kind == "custom"
         is_own_name = is_plain or call.namespace is not None
         original = Original(call.kind, call.name, call.namespace) if is_own_name else self.restore(call.name)
-        call_id = (call.call_id or ids.new_call_id())[: limits.CALL_ID_CHARS_MAX]
+        call_id = self._call_id(call.call_id)
         match original.type:
             case "function":
                 item = {
@@ -258,6 +260,13 @@ class Assembler:
         if original.namespace is not None:
             item["namespace"] = original.namespace
         self._add(item, original=original).is_plain = is_plain
+
+    def _call_id(self, given: str | None) -> str:
+        call_id = (given or ids.new_call_id())[: limits.CALL_ID_CHARS_MAX]
+        if call_id in self.taken_call_ids:
+            call_id = ids.new_call_id()
+        self.taken_call_ids.add(call_id)
+        return call_id
 
     def _call(self, text: str) -> None:
         open_ = self._open
@@ -293,14 +302,12 @@ class Assembler:
         self._open = None
         if status != "completed":
             return  # Never shown to anyone: nothing to close.
-        if open_.original.type == "custom":
-            self.held.append(Held(open_.item["call_id"], open_.original, open_.arguments))
-            return
-        item = open_.original.call_item(open_.arguments, open_.item["call_id"])
-        if item["type"] == "function_call":
-            self.misfits.add(self.next_index)
-            self._add(item | {"id": self._id("fc"), "status": "in_progress"})
-            self.close()
+        held = Held(open_.item["call_id"], open_.original, open_.arguments)
+        item = open_.original.call_item(held.arguments, held.call_id)
+        if held.original.type == "custom":
+            self.held.append(held)
+        elif item is None:
+            self.misfits.append(held)
         else:
             self._pass(item)
 

@@ -52,7 +52,7 @@ def after_model(
 ) -> Decision:
     """``items`` are the step's finished items by output index; ``finished`` is None when the upstream broke off.
 
-    Of a step that is taken over they may hold outputs too: calls that were refused or corrected are settled.
+    Of a step that is taken over they may hold outputs too: calls that were refused are settled.
     """
     settled = {item["call_id"] for item in items.values() if item["type"].endswith("_output")}
     unsettled = {index: item for index, item in items.items() if item.get("call_id") not in settled}

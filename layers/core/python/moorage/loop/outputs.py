@@ -46,19 +46,6 @@ class Outputs:
             outcome = {"stdout": "", "stderr": said, "outcome": {"type": "exit", "exit_code": 1}}
             self.add(self._output(item, [outcome for _ in item["action"]["commands"]]))
 
-    def correct(self, misfits: dict[int, str]) -> None:
-        """Calls that did not fit their tool get an output that says what would: the model calls again, the client sees no call."""
-        for index in sorted(misfits):
-            self.add(
-                {
-                    "id": ids.new_item_id("fco", self.stored.response_id),
-                    "type": "function_call_output",
-                    "call_id": self.items[index]["call_id"],
-                    "status": "completed",
-                    "output": misfits[index],
-                }
-            )
-
     def add(self, item: Item) -> None:
         """An item that is complete from the start."""
         index = self._open(item)

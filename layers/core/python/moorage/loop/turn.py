@@ -1,19 +1,19 @@
 """One request to the model, and what came of it.
 
-A step may take several turns: a stream that broke off is asked for again, and a call that breaks its tool's grammar is repaired
-(``loop/ask.py``).
+A step may take several turns: a stream that broke off is asked for again, and a call that does not fit its tool, or breaks its grammar,
+is repaired (``loop/ask.py``).
 """
 
 import asyncio
 from collections.abc import Awaitable, Callable
 from contextlib import aclosing, suppress
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Final
 
 from moorage import ids
 from moorage.errors import UpstreamError
 from moorage.loop import compact, context, decide, truncate
-from moorage.loop.assemble import Assembler
+from moorage.loop.assemble import Assembler, Held
 from moorage.loop.sinks import Sink
 from moorage.loop.state import Outcome
 from moorage.model.base import Item, ModelRequest, TextDelta
@@ -63,6 +63,7 @@ class Turn:
         lowered = await self._lowered(before, entry, provider.native_tools)
         request = self._request(lowered, entry.upstream_model)
         assembler = self._assembler(lowered, {} if "custom" in provider.native_tools else self._grammars(before))
+        assembler.taken_call_ids.update(item["call_id"] for item in before if "call_id" in item)
         watch = None if cancelled is None else asyncio.create_task(_cancel(cancelled, asyncio.current_task()))
         try:
             async with aclosing(provider.stream(request)) as deltas:
@@ -137,35 +138,34 @@ class Turn:
             holds=lambda original: (original.namespace, original.name) in grammars,
         )
 
-    async def repair(self, assembler: Assembler, before: list[Item]) -> list[Item]:
-        """Custom calls whose inputs break their tool's grammar, each with an output that says where: what the model reads before it
-        tries again. Only upstreams that enforce grammars themselves make no such calls.
+    async def repair(self, assembler: Assembler, before: list[Item], *, checks_grammars: bool) -> list[Item]:
+        """Calls that nobody can run, each with an output that says why: what the model reads before it tries again. Their arguments do
+        not fit the tool, or break its grammar. Only upstreams that enforce these themselves make no such calls.
 
         Empty if there is nothing to repair, and also if the client has to answer, or the loop to run, another call of this turn: no
         model can be asked again before that has been done.
         """
         finished = assembler.finished
         is_whole = finished is not None and not finished.is_cut
-        others = any(decide.is_hosted(item) or decide.is_for_client(item) for item in assembler.items.values())
-        if not assembler.held or not is_whole or others:
+        if not is_whole or has_calls(assembler) or (assembler.held and not checks_grammars):
             return []
+        repairs = [_misfit(held) for held in assembler.misfits]
         grammars = self._grammars(before)
-        calls, outputs = [], []
         for held in assembler.held:
             verdict = await grammar.check(grammars[held.original.namespace, held.original.name], held.input)
             if verdict.outcome != "invalid":
                 return []
-            call = held.item(ids.new_item_id("ctc", self.stored.response_id))
-            calls.append(call | {"status": "completed", "input": held.input})
-            outputs.append(
-                {
-                    "id": ids.new_item_id("ctco", self.stored.response_id),
-                    "type": "custom_tool_call_output",
-                    "call_id": held.call_id,
-                    "output": verdict.message,
-                }
-            )
-        return [*calls, *outputs]
+            repairs.append(self._broken(held, verdict.message))
+        return [call for call, _ in repairs] + [output for _, output in repairs]
+
+    def _broken(self, held: Held, complaint: str) -> tuple[Item, Item]:
+        call = held.item(ids.new_item_id("ctc", self.stored.response_id)) | {"status": "completed", "input": held.input}
+        return call, {
+            "id": ids.new_item_id("ctco", self.stored.response_id),
+            "type": "custom_tool_call_output",
+            "call_id": held.call_id,
+            "output": complaint,
+        }
 
     def _grammars(self, before: list[Item]) -> dict[tuple[str | None, str], dict[str, Any]]:
         """The formats of custom tools that have a grammar, by namespace and name."""
@@ -188,6 +188,20 @@ class Turn:
             return lambda text: []
         files = await self.runtime.containers.files_of(self.stored.tenant_id, self.stored.container_id)
         return lambda text: citations(text, files)
+
+
+def has_calls(assembler: Assembler) -> bool:
+    """Whether the turn made calls that the client or the loop has to answer."""
+    return any(decide.is_hosted(item) or decide.is_for_client(item) for item in assembler.items.values())
+
+
+_MISFIT: Final = "The arguments do not fit this tool's parameters. Read its description and call it again."
+
+
+def _misfit(held: Held) -> tuple[Item, Item]:
+    """Under the name that the model used."""
+    call = {"type": "function_call", "call_id": held.call_id, "name": held.original.name, "arguments": held.arguments}
+    return call, {"type": "function_call_output", "call_id": held.call_id, "output": _MISFIT}
 
 
 async def _cancel(cancelled: Callable[[], Awaitable[None]], step: "asyncio.Task[Any] | None") -> None:

@@ -66,19 +66,12 @@ class Original:
             return str(value["input"])
         return value if isinstance(value, str) else arguments
 
-    def call_item(self, arguments: str, call_id: str) -> Item:
-        """The call in the tool's own form, without ``id``, and without ``status`` where its events tell that.
-
-        Arguments that do not fit the tool give a ``function_call`` with the raw arguments instead: the model can then be told
-        what was wrong, under the name that it used.
-        """
+    def call_item(self, arguments: str, call_id: str) -> Item | None:
+        """The call in the tool's own form, without ``id``, and without ``status`` where its events tell that. None if the arguments
+        do not fit the tool, and for functions and custom tools, whose calls are built as they come."""
         value = _parsed(arguments)
-        item = self._call_item(value, arguments) if isinstance(value, dict) or self.type in ("custom", "code_interpreter") else None
-        if item is None:
-            item = {"type": "function_call", "name": self.name, "arguments": arguments}
-            if self.namespace is not None:
-                item["namespace"] = self.namespace
-        return item | {"call_id": call_id}
+        item = self._call_item(value, arguments) if isinstance(value, dict) or self.type == "code_interpreter" else None
+        return None if item is None else item | {"call_id": call_id}
 
     def _call_item(self, value: Any, arguments: str) -> Item | None:
         match self.type:
@@ -92,10 +85,6 @@ class Original:
                 return _apply_patch_call(value)
             case "tool_search":
                 return {"type": "tool_search_call", "status": "completed", "execution": "client", "arguments": value}
-            case "custom":
-                return {"type": "custom_tool_call", "name": self.name, "input": self.custom_input(arguments)} | (
-                    {} if self.namespace is None else {"namespace": self.namespace}
-                )
             case computer if computer in _COMPUTER_TYPES:
                 return _computer_call(value, computer)
         return None
