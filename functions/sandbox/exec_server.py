@@ -33,6 +33,7 @@ import secrets
 import signal
 import socket
 import stat
+import struct
 import subprocess
 import sys
 import time
@@ -75,12 +76,16 @@ FORGOTTEN_IDS_MAX = 100_000
 COMMAND_NICENESS = 10
 """Commands give way to the server, however many they are: it sleeps most of the time and answers as soon as it is asked."""
 
+BATCH_FILE_BYTES_MAX = 256 * 1024
+"""A file in an answer that holds many; each is read whole, so that its length stands before it."""
+
 KILL_ROUNDS_MAX = 50
 TREE_DEPTH_MAX = 100
 UPLOAD_PREFIX = ".moorage-upload-"
 RESULT_CHARS_MAX = 100_000
 
 TOKEN_SHA256 = re.compile(r"[0-9a-f]{64}\Z")
+LENGTH = struct.Struct(">q")
 EXEC_ID = re.compile(r"[^\x00-\x1f\x7f]{1,200}\Z")
 MARKER = "\n… {count} chars truncated; full output: {path} …\n"
 
@@ -1043,6 +1048,17 @@ class Workspace:
             raise no_such_file(path)
         return fd
 
+    def small_content(self, path: str) -> Optional[bytes]:
+        """All of a small file; None for one that is larger than ``BATCH_FILE_BYTES_MAX``, or that must be asked for alone to learn
+        what is wrong with it."""
+        try:
+            fd = self.open_for_reading(path)
+        except Refusal:
+            return None
+        with os.fdopen(fd, "rb") as file:
+            content = file.read(BATCH_FILE_BYTES_MAX + 1)
+        return content if len(content) <= BATCH_FILE_BYTES_MAX else None
+
     def delete(self, path: str) -> None:
         *parents, name = self._components(path)
         try:
@@ -1381,6 +1397,8 @@ class Server:
             raise Refusal(403, "unclaimed", "The sandbox waits in a pool and must be claimed first.")
         elif (method, path) == ("GET", ["v1", "files"]):
             await self._list_files(request, response)
+        elif (method, path) == ("POST", ["v1", "files", "read"]):
+            await self._read_files(request, response)
         elif path == ["v1", "files", "content"] and method in ("GET", "PUT", "DELETE"):
             await self._file_content(request, response)
         elif len(path) in (3, 4) and path[:2] in (["v1", "execs"], ["v1", "python"]) and EXEC_ID.match(path[2]):
@@ -1451,6 +1469,26 @@ class Server:
             yield b"".join(batch)
 
         await response.stream("application/x-ndjson", lines())
+
+    async def _read_files(self, request: Request, response: Response) -> None:
+        paths = field(await request.json(), "paths", list)
+        if not all(isinstance(path, str) for path in paths):
+            raise Refusal(400, "invalid_request", "'paths' must be a list of texts.")
+
+        async def pieces() -> AsyncIterator[bytes]:
+            batch, size = [], 0
+            for path in paths:
+                content = self._workspace.small_content(path)
+                batch += [LENGTH.pack(-1 if content is None else len(content)), content or b""]
+                size += LENGTH.size + len(content or b"")
+                if size >= READ_BYTES:
+                    yield b"".join(batch)
+                    batch, size = [], 0
+                    await asyncio.sleep(0)
+            if batch:
+                yield b"".join(batch)
+
+        await response.stream("application/octet-stream", pieces())
 
     async def _file_content(self, request: Request, response: Response) -> None:
         path = request.query.get("path", "")

@@ -1,9 +1,10 @@
 """What the tests of this folder share: a clock that stands still, and a look into the table and the bucket."""
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator, AsyncIterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any, cast
 
+from moorage import limits
 from moorage.errors import SandboxError, SandboxFileMissing, SandboxGone, SandboxStarting
 from moorage.sandbox.exec_client import ExecClient, FileListing, Health, SandboxFile
 from moorage.sandbox.provisioner import Handle, SandboxSpec, SandboxStatus
@@ -57,6 +58,7 @@ class FakeSandbox:
     """Paths that it refuses to write."""
     writes: list[str] = field(default_factory=list)
     reads: list[str] = field(default_factory=list)
+    requests_to_read: int = 0
     clock_ns: int = 0
     inodes: int = 100
 
@@ -103,7 +105,19 @@ class FakeClient:
         if path not in sandbox.files:
             raise SandboxFileMissing(path)
         sandbox.reads.append(path)
+        sandbox.requests_to_read += 1
         yield sandbox.files[path][0]
+
+    async def read_files(self, paths: Sequence[str]) -> AsyncGenerator[bytes | None, None]:
+        self._alive().requests_to_read += 1
+        for path in paths:
+            sandbox = self._alive()
+            content, _, _ = sandbox.files.get(path, (None, 0, 0))
+            if content is None or len(content) > limits.BATCH_FILE_BYTES_MAX:
+                yield None
+            else:
+                sandbox.reads.append(path)
+                yield content
 
     async def write_file(self, path: str, content: AsyncIterator[bytes]) -> None:
         sandbox = self._alive()

@@ -1,17 +1,20 @@
 import asyncio
+import hashlib
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import cast
 
 import pytest
 from moorage import limits
 from moorage.errors import ApiError, SandboxCapacity, SandboxGone, SandboxStarting
 from moorage.sandbox.containers import Containers, LiveContainer
+from moorage.sandbox.exec_client import ExecClient, FileListing
 from moorage.store import keys
 from moorage.store.containers import ContainerRecord
 from moorage.store.files import Files
 from moorage.wire.queries import Page
 
-from tests.unit.resources.support import Clock, FakeProvisioner, FakeSandbox, Store, chunked
+from tests.unit.resources.support import Clock, FakeClient, FakeProvisioner, FakeSandbox, Store, chunked
 
 IDLE = limits.CONTAINER_IDLE_MINUTES_DEFAULT * 60
 
@@ -177,6 +180,46 @@ async def test_what_a_command_writes_is_stored_and_listed_as_the_assistants(worl
     assert [file.path for file in artifacts.changed] == ["/mnt/data/out/plot.png"]
     assert artifacts.notes == ()
     assert await world.stored(record) == {"/mnt/data/out/plot.png": ("assistant", b"png")}
+
+
+async def test_a_crowd_of_small_files_is_read_by_few_requests_and_large_ones_alone(world: World) -> None:
+    record = await world.new()
+    live = await world.containers.ensure("ten", record.id)
+    written = {f"small/{number:04d}": f"{number}".encode() for number in range(1_000)}
+    written |= {f"large/{number}": bytes([number]) * (limits.BATCH_FILE_BYTES_MAX + 1) for number in range(3)}
+    for path, content in written.items():
+        world.sandbox(live).write(path, content)
+    artifacts = await world.containers.sync_artifacts(live)
+    stored = {file.path.removeprefix("/mnt/data/"): file.sha256 for file in artifacts.changed}
+    assert stored == {path: hashlib.sha256(content).hexdigest() for path, content in written.items()}
+    assert world.sandbox(live).requests_to_read == limits.CONTAINER_TRANSFERS_MAX + 3
+    assert sorted(world.sandbox(live).reads) == sorted(written)
+
+
+class Outdated(FakeClient):
+    """Lists what was there a while ago."""
+
+    listing: FileListing
+
+    async def list_files(self, root: str = "/mnt/data") -> FileListing:
+        return self.listing
+
+
+async def test_a_file_that_vanishes_or_grows_before_it_is_read_with_others_is_no_trouble(world: World) -> None:
+    record = await world.new()
+    live = await world.containers.ensure("ten", record.id)
+    sandbox = world.sandbox(live)
+    for number in range(20):
+        sandbox.write(f"{number:02d}", b"small")
+    outdated = Outdated(sandbox, live.handle)
+    outdated.listing = await live.client.list_files()
+    del sandbox.files["03"]
+    sandbox.write("04", b"x" * (limits.BATCH_FILE_BYTES_MAX + 1))
+    artifacts = await world.containers.sync_artifacts(replace(live, client=cast("ExecClient", outdated)))
+    assert {file.path: file.bytes for file in artifacts.changed} == {
+        f"/mnt/data/{number:02d}": limits.BATCH_FILE_BYTES_MAX + 1 if number == 4 else 5 for number in range(20) if number != 3
+    }
+    assert artifacts.notes == ()
 
 
 async def test_unchanged_files_are_not_read_again(world: World) -> None:

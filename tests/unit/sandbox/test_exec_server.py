@@ -320,6 +320,31 @@ class TestFiles:
         with pytest.raises(SandboxFileMissing):
             await collect_bytes(client, "deep/er/data.bin")
 
+    async def test_many_small_files_are_read_by_one_request(self, client: ExecClient, server: ServerProcess) -> None:
+        await run(
+            client,
+            "mkdir m; cd m; for n in $(seq 300); do echo $n > $n; done; : > empty; head -c 262144 /dev/zero > full; "
+            "head -c 262145 /dev/zero > over; ln -s 1 link; mkfifo pipe; mkdir directory",
+        )
+        small = [f"m/{number}" for number in range(1, 301)]
+        asked = [*small, "m/empty", "m/full", f"{server.workspace}/m/1"]
+        alone = ["m/over", "m/link", "m/pipe", "m/directory", "m/none", "../log", "/etc/passwd", ""]
+        answered = [content async for content in client.read_files([*alone, *asked, *alone])]
+        expected = [*(f"{number}\n".encode() for number in range(1, 301)), b"", bytes(262_144), b"1\n"]
+        assert answered == [*[None] * len(alone), *expected, *[None] * len(alone)]
+        assert [content async for content in client.read_files([])] == []
+
+    async def test_a_reader_of_many_files_may_leave_before_their_end(self, client: ExecClient) -> None:
+        await run(client, "mkdir l; cd l; for n in $(seq 40); do head -c 200000 /dev/zero > $n; done")
+        contents = client.read_files([f"l/{number}" for number in range(1, 41)])
+        assert await anext(contents) == bytes(200_000)
+        await contents.aclose()
+        assert (await run(client, "echo alive")).stdout == "alive\n"
+
+    async def test_what_is_not_a_list_of_paths_is_refused(self, client: ExecClient) -> None:
+        with pytest.raises(SandboxError, match="list of texts"):
+            await anext(client.read_files([1]))  # type: ignore[list-item]
+
     @pytest.mark.parametrize("path", ["../log", "/etc/passwd", "a/../../log", "", "/", "."])
     async def test_a_path_outside_is_refused(self, client: ExecClient, path: str) -> None:
         with pytest.raises(SandboxError, match="not a path below"):

@@ -271,6 +271,12 @@ CONTAINER_NAME_CHARS_MAX: Final = 256
 CONTAINER_TRANSFERS_MAX: Final = 8
 """Files of one container that are moved at once; each holds up to two parts."""
 
+BATCH_FILE_BYTES_MAX: Final = 256 * KIB
+"""A file that is read from a sandbox together with others; larger ones are streamed alone."""
+
+BATCH_FILES_MAX: Final = 250
+"""Files of one such request; one file of it is in memory at a time."""
+
 CONTAINER_RETRY_SECONDS: Final = 60
 """When a sweep looks again at a sandbox that it could not stop."""
 

@@ -22,8 +22,10 @@ import hashlib
 import hmac
 import secrets
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Iterable, Mapping, Sequence
+from contextlib import aclosing
 from dataclasses import dataclass, replace
+from math import ceil
 from types import TracebackType
 from typing import Any, Protocol, Self, TypeVar
 
@@ -77,6 +79,7 @@ class Sandbox(Protocol):
     async def health(self) -> Health: ...
     async def list_files(self, root: str = "/mnt/data") -> FileListing: ...
     def read_file(self, path: str) -> AsyncIterator[bytes]: ...
+    def read_files(self, paths: Sequence[str]) -> AsyncGenerator[bytes | None, None]: ...
     async def write_file(self, path: str, content: AsyncIterator[bytes]) -> None: ...
     async def delete_file(self, path: str) -> None: ...
     async def aclose(self) -> None: ...
@@ -609,9 +612,9 @@ class Containers:
         change = diff(await live.client.list_files(), rows, record.incarnation)
         before = {row.path: row for row in rows}
         known = _known(rows)
-        stored = await _bounded(lambda file: self._store_artifact(live, file, before.get(absolute(file)), known), change.changed)
-        saved = [file for file, _ in stored if file is not None]
-        notes = [note for _, note in stored if note is not None]
+        stored = await _bounded(lambda batch: self._store_artifacts(live, batch, before, known), _batches(change.changed))
+        saved = [file for batch in stored for file, _ in batch if file is not None]
+        notes = [note for batch in stored for _, note in batch if note is not None]
         now = int(self._clock())
         saved += [
             replace(row, path=absolute(file), created_at=now, source="assistant", stamp=stamp_of(file), origin=None)
@@ -627,14 +630,31 @@ class Containers:
             notes=await self._new_notes(record, (*change.notes, *notes)),
         )
 
+    async def _store_artifacts(
+        self, live: LiveContainer, batch: Sequence[SandboxFile], before: Mapping[str, ContainerFile], known: dict[str, str]
+    ) -> list["_Stored"]:
+        """Store files that were read by one request; one alone is streamed."""
+        if len(batch) == 1:
+            return [await self._store_artifact(live, batch[0], None, before, known)]
+        contents = live.client.read_files([file.path for file in batch])
+        async with aclosing(contents):
+            return [await self._store_artifact(live, file, await anext(contents), before, known) for file in batch]
+
     async def _store_artifact(
-        self, live: LiveContainer, file: SandboxFile, earlier: ContainerFile | None, known: dict[str, str]
-    ) -> tuple[ContainerFile | None, str | None]:
-        """The row of a changed file, its bytes stored; or a note why not; or neither, if it has vanished. ``known`` (SHA-256 to key)
-        grows by what is stored: large trees hold many equal files."""
+        self,
+        live: LiveContainer,
+        file: SandboxFile,
+        content: bytes | None,
+        before: Mapping[str, ContainerFile],
+        known: dict[str, str],
+    ) -> "_Stored":
+        """Store a changed file; without ``content`` it is read. ``known`` (SHA-256 to key) grows by what is stored: large trees hold
+        many equal files."""
         record, path = live.record, absolute(file)
+        earlier = before.get(path)
+        chunks = live.client.read_file(file.path) if content is None else _one(content)
         try:
-            blob = await self._put_content(record, live.client.read_file(file.path), known, limits.ARTIFACT_BYTES_MAX)
+            blob = await self._put_content(record, chunks, known, limits.ARTIFACT_BYTES_MAX)
         except SandboxFileMissing:
             return None, None  # deleted since it was listed: the next listing tells
         except ApiError:
@@ -839,6 +859,22 @@ def _sandbox_id(record: ContainerRecord) -> str | None:
 def _claim_of(record: ContainerRecord) -> str:
     assert record.sandbox is not None
     return record.sandbox.claim
+
+
+_Stored = tuple[ContainerFile | None, str | None]
+"""The row of a changed file whose bytes are stored; or a note why they are not; or neither, if it has vanished."""
+
+
+def _batches(files: Sequence[SandboxFile]) -> list[Sequence[SandboxFile]]:
+    """What is read by one request each: small files together, but not so many that others have nothing to do; large ones alone."""
+    small = [file for file in files if file.size <= limits.BATCH_FILE_BYTES_MAX]
+    size = max(1, min(limits.BATCH_FILES_MAX, ceil(len(small) / limits.CONTAINER_TRANSFERS_MAX)))
+    large = [[file] for file in files if file.size > limits.BATCH_FILE_BYTES_MAX]
+    return [*(small[start : start + size] for start in range(0, len(small), size)), *large]
+
+
+async def _one(content: bytes) -> AsyncIterator[bytes]:
+    yield content
 
 
 async def _bounded(work: Callable[[_A], Awaitable[_T]], things: Iterable[_A]) -> list[_T]:

@@ -6,7 +6,8 @@ connection (:class:`SandboxGone`) asks again with ``after`` set to the last numb
 
 import json
 import ssl
-from collections.abc import AsyncGenerator, AsyncIterator, Mapping
+import struct
+from collections.abc import AsyncGenerator, AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from functools import cache
@@ -17,9 +18,10 @@ from urllib.parse import quote
 import httpx
 
 from moorage.errors import SandboxError, SandboxFileMissing, SandboxGone
-from moorage.limits import EXEC_CONNECT_SECONDS, EXEC_SILENCE_SECONDS, SANDBOX_FILES_MAX
+from moorage.limits import BATCH_FILE_BYTES_MAX, EXEC_CONNECT_SECONDS, EXEC_SILENCE_SECONDS, SANDBOX_FILES_MAX
 from moorage.sandbox.provisioner import Handle
 
+_LENGTH: Final = struct.Struct(">q")
 Stream = Literal["stdout", "stderr"]
 PROTOCOL: Final = 1
 
@@ -217,6 +219,17 @@ class ExecClient:
             async for chunk in response.aiter_bytes():
                 yield chunk
 
+    async def read_files(self, paths: Sequence[str]) -> AsyncGenerator[bytes | None, None]:
+        """The contents of small files by one request, in the order of ``paths``, one at a time in memory. None for one that
+        :meth:`read_file` must be asked for: it is larger than ``BATCH_FILE_BYTES_MAX``, or cannot be read."""
+        async with self._stream("POST", "/v1/files/read", json={"paths": list(paths)}) as response:
+            pieces = _Pieces(response.aiter_bytes())
+            for _ in paths:
+                (length,) = _LENGTH.unpack(await pieces.take(_LENGTH.size))
+                if length > BATCH_FILE_BYTES_MAX:
+                    raise SandboxError("The container sent a file that is too large.")
+                yield None if length < 0 else await pieces.take(length)
+
     async def write_file(self, path: str, content: AsyncIterator[bytes]) -> None:
         """Create or replace a file (as a whole: a reader sees the old bytes or the new ones) with its parent directories."""
         _refuse_errors(await self._request("PUT", "/v1/files/content", params={"path": path}, content=content))
@@ -256,6 +269,24 @@ class ExecClient:
                 yield response
         except httpx.TransportError as error:
             raise SandboxGone("The container does not answer.") from error
+
+
+class _Pieces:
+    """Bytes by number out of a stream of chunks."""
+
+    def __init__(self, chunks: AsyncIterator[bytes]) -> None:
+        self._chunks = chunks
+        self._held = bytearray()
+
+    async def take(self, count: int) -> bytes:
+        while len(self._held) < count:
+            try:
+                self._held += await anext(self._chunks)
+            except StopAsyncIteration:
+                raise SandboxGone("The container broke off in the middle of its files.") from None
+        taken = bytes(self._held[:count])
+        del self._held[:count]
+        return taken
 
 
 @cache
