@@ -132,7 +132,7 @@ def assert_well_formed(events: Sequence[dict[str, Any]]) -> None:
     assert len({event["response"]["id"] for event in events if "response" in event}) == 1
 
 
-_FINALS = ("response.completed", "response.incomplete", "response.failed", "response.cancelled")
+_FINALS = ("response.completed", "response.incomplete", "response.failed")
 
 
 def raw_events(lines: Any) -> list[dict[str, Any]]:

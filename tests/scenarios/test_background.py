@@ -121,6 +121,9 @@ def test_cancelling_while_the_model_speaks_stops_it(client: OpenAI) -> None:
     cancelled = client.responses.cancel(queued.id)
     assert cancelled.status == "cancelled"
     assert len(cancelled.output_text.split()) < 200
+    *_, last = client.responses.retrieve(queued.id, stream=True)
+    assert last.type == "response.incomplete"
+    assert last.response == cancelled
 
 
 def test_a_foreground_response_cannot_be_cancelled(client: OpenAI) -> None:

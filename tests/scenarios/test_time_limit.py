@@ -14,7 +14,7 @@ from tests.stack import SHELL, Stack, assert_well_formed, outputs, raw_events, s
 
 SECONDS = 2
 TOOLS: Any = [SHELL]
-FINALS = {"response.completed", "response.incomplete", "response.failed", "response.cancelled"}
+FINALS = {"response.completed", "response.incomplete", "response.failed"}
 
 
 @pytest.fixture(scope="module")

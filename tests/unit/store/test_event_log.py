@@ -225,7 +225,7 @@ async def test_a_superseded_writer_stops_and_writes_nothing_more(bench: Bench) -
 async def test_a_writer_stops_at_the_end_of_the_response_even_behind_a_peer(bench: Bench) -> None:
     writer = LogWriter(bench.log, Writer(2, 1, "a"), 0)
     await bench.log.append(Batch(0, numbered(0, "peer"), Writer(2, 1, "b")))
-    await bench.log.append(Batch(1, numbered(1, "end", type_="response.cancelled"), Writer(STEP_OF_THE_END, 1)))
+    await bench.log.append(Batch(1, numbered(1, "end", type_="response.incomplete"), Writer(STEP_OF_THE_END, 1)))
     writer.add(event("late"))
     with pytest.raises(Superseded):
         await writer.flush()

@@ -62,10 +62,11 @@ def failure_events(response: dict[str, Any]) -> list[Event]:
 
 
 def final_events(response: dict[str, Any]) -> list[Event]:
-    """The last event or events of a log."""
+    """The last event or events of a log. The SDKs have no event for a response that was cancelled; its status says what it is."""
     if response["status"] == "failed":
         return failure_events(response)
-    return [{"type": f"response.{response['status']}", "response": response}]
+    word = "incomplete" if response["status"] == "cancelled" else response["status"]
+    return [{"type": f"response.{word}", "response": response}]
 
 
 def error_of(error: Exception) -> dict[str, Any]:

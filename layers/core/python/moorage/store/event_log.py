@@ -31,11 +31,8 @@ from moorage.store.table import Record, Table
 
 Event = dict[str, Any]
 
-FINAL_TYPES: Final = frozenset(
-    {"response.completed", "response.incomplete", "response.failed", "response.cancelled"}
-)
-"""The last event of every log is one of these. ``response.cancelled`` is our addition: the OpenAI SDKs know the status but have no
-event for it, and pass unknown events through."""
+FINAL_TYPES: Final = frozenset({"response.completed", "response.incomplete", "response.failed"})
+"""The last event of every log is one of these; that of a cancelled response is ``response.incomplete``."""
 
 STEP_OF_THE_END: Final = 1_000_000_000
 """Cancel and the reaper write as this step: later than any of the loop's, so that every running step is superseded."""

@@ -20,7 +20,6 @@ IN_PROGRESS: Final = "response.in_progress"
 COMPLETED: Final = "response.completed"
 INCOMPLETE: Final = "response.incomplete"
 FAILED: Final = "response.failed"
-CANCELLED: Final = "response.cancelled"
 ERROR: Final = "error"
 OUTPUT_ITEM_ADDED: Final = "response.output_item.added"
 OUTPUT_ITEM_DONE: Final = "response.output_item.done"
@@ -66,7 +65,6 @@ CATALOGUE: Final[Mapping[str, frozenset[str]]] = {
         COMPLETED: ("response",),
         INCOMPLETE: ("response",),
         FAILED: ("response",),
-        CANCELLED: ("response",),
         # Nested, as the live API sends it: both SDKs raise from that form. The SDK's own type is the flat one.
         ERROR: ("error",),
         OUTPUT_ITEM_ADDED: ("output_index", "item"),
