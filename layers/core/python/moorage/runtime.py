@@ -101,6 +101,8 @@ class Runtime:
     async def aclose(self) -> None:
         await asyncio.gather(*self.tasks, return_exceptions=True)
         await self.http.aclose()
+        if isinstance(self.fleet, LauncherProvisioner):
+            await self.fleet.aclose()
 
 
 def build_runtime(settings: Settings, *, clock: Callable[[], float] = time.time) -> Runtime:
@@ -116,12 +118,9 @@ def build_runtime(settings: Settings, *, clock: Callable[[], float] = time.time)
     content_key = _content_key(settings)
     provisioner = _provisioner(settings, executor)
     fleet = _fleet(provisioner)
-    is_on_fargate = isinstance(fleet, FargateProvisioner)
-    pool = (
-        WarmPool(table, fleet, settings.warm_pool, key=content_key, clock=clock)
-        if fleet is not None and (settings.warm_pool or is_on_fargate)
-        else None
-    )
+    ecs = fleet if isinstance(fleet, FargateProvisioner) else None
+    pooled = fleet if settings.warm_pool else ecs
+    pool = None if pooled is None else WarmPool(table, pooled, settings.warm_pool, key=content_key, clock=clock)
     containers = Containers(
         table,
         blobs,
@@ -156,7 +155,7 @@ def build_runtime(settings: Settings, *, clock: Callable[[], float] = time.time)
         http=upstream_transport(),
         clock=clock,
         fleet=fleet,
-        orphans=Orphans(table, fleet, containers.token_of, clock) if isinstance(fleet, FargateProvisioner) else None,
+        orphans=None if ecs is None else Orphans(table, ecs, containers.token_of, clock),
         warm_pool=pool,
     )
 
