@@ -29,7 +29,7 @@ import uvicorn
 
 @dataclass(frozen=True)
 class Call:
-    """One tool call; ``kind`` is ``function``, or ``shell`` for a native ``shell_call`` (Responses only)."""
+    """One tool call; ``kind`` is ``function``, or ``shell`` or ``custom`` for the calls of native tools (Responses only)."""
 
     name: str
     arguments: str
@@ -317,7 +317,7 @@ def responses_events(reply: Reply, body: Mapping[str, Any]) -> list[dict[str, An
     if reply.text:
         events += _message_events(reply, output)
     for call in reply.calls:
-        events += _shell_events(call, output) if call.kind == "shell" else _function_events(call, output)
+        events += _shell_events(call, output) if call.kind == "shell" else _text_call_events(call, output)
     status = "completed" if reply.finish == "stop" else "incomplete"
     details = {"length": {"reason": "max_output_tokens"}, "content_filter": {"reason": "content_filter"}}.get(reply.finish)
     done = response | {"status": status, "incomplete_details": details, "output": output, "usage": _responses_usage(reply)}
@@ -370,18 +370,23 @@ def _logprob(token: str) -> dict[str, Any]:
     return {"token": token, "logprob": -0.5, "bytes": [*token.encode()], "top_logprobs": []}
 
 
-def _function_events(call: Call, output: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    index = len(output)
-    head = {"id": f"fc_{index}", "type": "function_call", "status": "in_progress", "call_id": call.call_id, "name": call.name}
+def _text_call_events(call: Call, output: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Of a function or of a custom tool."""
+    index, is_custom = len(output), call.kind == "custom"
+    type_, event, name = ("custom_tool_call", "custom_tool_call_input", "input") if is_custom else _FUNCTION
+    head = {"id": f"{type_}_{index}", "type": type_, "status": "in_progress", "call_id": call.call_id, "name": call.name}
     place = {"item_id": head["id"], "output_index": index}
-    done = head | {"status": "completed", "arguments": call.arguments}
+    done = head | {"status": "completed", name: call.arguments}
     output.append(done)
     return [
-        {"type": "response.output_item.added", "output_index": index, "item": head | {"arguments": ""}},
-        *({"type": "response.function_call_arguments.delta", **place, "delta": d} for d in _halves(call.arguments)),
-        {"type": "response.function_call_arguments.done", **place, "arguments": call.arguments},
+        {"type": "response.output_item.added", "output_index": index, "item": head | {name: ""}},
+        *({"type": f"response.{event}.delta", **place, "delta": d} for d in _halves(call.arguments)),
+        {"type": f"response.{event}.done", **place, name: call.arguments},
         {"type": "response.output_item.done", "output_index": index, "item": done},
     ]
+
+
+_FUNCTION = ("function_call", "function_call_arguments", "arguments")
 
 
 def _shell_events(call: Call, output: list[dict[str, Any]]) -> list[dict[str, Any]]:

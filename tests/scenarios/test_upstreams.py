@@ -8,7 +8,7 @@ import openai
 import pytest
 
 from tests.stack import SHELL, Stack, assert_well_formed, outputs, raw_events
-from tests.upstream import MockUpstream, Reply, broken, called_shell, garbage, hung, refused, said
+from tests.upstream import Call, MockUpstream, Reply, broken, called_shell, garbage, hung, refused, said
 
 TOOLS: Any = [SHELL]
 
@@ -33,6 +33,12 @@ name = "served"
 provider = "{request.param}"
 base_url = "{upstream.url}"
 idle_seconds = 0.5
+
+[[models]]
+name = "with-custom-tools"
+provider = "openai_responses"
+base_url = "{upstream.url}"
+native_tools = ["custom"]
 """
     )
     running = Stack(state_dir, {"MOORAGE_MODELS_FILE": str(models)}).start()
@@ -47,6 +53,21 @@ def test_the_shell_loop_runs_on_a_real_protocol(real_stack: Stack, upstream: Moc
     assert (response.output_text, response.status) == ("Done.", "completed")
     assert response.usage is not None
     assert (response.usage.input_tokens, response.usage.output_tokens) == (22, 14), "two steps add up"
+
+
+def test_a_custom_tool_of_an_upstream_that_has_them_goes_there_and_back_as_it_is(real_stack: Stack, upstream: MockUpstream) -> None:
+    text = '{"input": "looks like a wrapper"}'
+    upstream.plays(Reply(calls=(Call("sql", text, "call_1", "custom"),)), said("Done."))
+    client = real_stack.client()
+    tools: Any = [{"type": "custom", "name": "sql"}]
+    response = client.responses.create(model="with-custom-tools", input="go", tools=tools)
+    (item,) = response.output
+    assert (item.type, getattr(item, "input", None)) == ("custom_tool_call", text)
+    output: Any = {"type": "custom_tool_call_output", "call_id": "call_1", "output": "3 rows"}
+    client.responses.create(model="with-custom-tools", input=[output], previous_response_id=response.id, tools=tools)
+    body = upstream.requests[-1].body
+    call: Any = {"type": "custom_tool_call", "call_id": "call_1", "name": "sql", "input": text}
+    assert (body["tools"], body["input"][1:]) == (tools, [call, output])
 
 
 def test_a_busy_upstream_is_asked_again_after_the_time_it_names(real_stack: Stack, upstream: MockUpstream) -> None:
