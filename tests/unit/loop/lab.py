@@ -72,6 +72,8 @@ class FakeModel:
     requests: list[ModelRequest] = field(default_factory=list)
     before_answer: Callable[[], Any] | None = None
     """Called when it is asked, once; a test lets somebody else write then."""
+    before_call: Callable[[], Any] | None = None
+    """Called before each call that it makes; a test waits until the log has what was said so far."""
 
     async def stream(self, request: ModelRequest) -> AsyncGenerator[Delta, None]:
         self.requests.append(request)
@@ -81,6 +83,8 @@ class FakeModel:
         for delta in self.turns.pop(0):
             if isinstance(delta, UpstreamError):
                 raise delta
+            if isinstance(delta, CallDelta) and self.before_call is not None:
+                await self.before_call()
             yield delta
 
 

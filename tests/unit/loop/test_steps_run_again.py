@@ -1,5 +1,6 @@
 """Steps that run twice, late, or in the wrong company: the log stays well formed, and no command runs twice."""
 
+import asyncio
 from dataclasses import replace
 from typing import Any
 
@@ -7,11 +8,12 @@ import pytest
 from moorage import limits
 from moorage.errors import Superseded
 from moorage.loop.state import Next
+from moorage.model.base import CallDelta, CallStarted, Finished, UsageReported
 from moorage.store.event_log import LogWriter, Writer
 from moorage.store.table import Record
 
 from tests.stack import assert_well_formed
-from tests.unit.loop.lab import TENANT, Lab, broken, call, first_state, say, shell, texts
+from tests.unit.loop.lab import SHELL_TOOL, TENANT, Lab, Turn, broken, call, first_state, say, shell, texts
 
 
 def kinds(response: dict[str, Any]) -> list[str]:
@@ -205,6 +207,44 @@ async def test_a_model_that_never_calls_its_tool_rightly_fails_the_response() ->
     response = await lab.object_of(stored)
     assert (response["status"], response["error"]["code"]) == ("failed", "server_error")
     assert "do not fit" in response["error"]["message"]
+
+
+SEVERAL_CALLS: Turn = [
+    *(CallStarted("shell", "call_1"), CallDelta('{"commands": 7}')),
+    *(CallStarted("shell", "call_2"), CallDelta('{"commands": ["ls"]}')),
+    *(CallStarted("shell", "call_3"), CallDelta("7")),
+    *(CallStarted("shell", "call_4"), CallDelta('{"commands": ["pwd"]}')),
+    *(CallStarted("python", "call_5"), CallDelta('{"code": "1"}')),
+    *(UsageReported(10, 2), Finished("tool_calls")),
+]
+"""Two that do not fit, which nobody sees, one that runs, and two that are over a bound of one."""
+
+
+@pytest.mark.parametrize("died_at", range(20))
+async def test_whenever_a_process_dies_a_call_that_does_not_run_is_answered_once_and_never_the_clients(died_at: int) -> None:
+    tools = [SHELL_TOOL, {"type": "code_interpreter", "container": {"type": "auto"}}]
+    lab = Lab(*[turn for _ in range(3) for turn in (SEVERAL_CALLS, say("Done."))])
+    stored = await lab.background(tools=tools, request={"max_tool_calls": 1})
+
+    shown = iter((0, 0, 1, 1, 2) * 2)
+
+    async def written() -> None:
+        """Each call that is shown reaches the log before the next is made: a process may die between any two."""
+        expected = next(shown)
+        while sum(event["type"] == "response.output_item.done" for event in await lab.events(stored)) < expected:
+            await asyncio.sleep(0)
+
+    lab.model.before_call = written
+    await lab.run_with_deaths(stored, died_at)
+    events, response = await lab.events(stored), await lab.object_of(stored)
+    ends = [event["output_index"] for event in events if event["type"] == "response.output_item.done"]
+    assert_well_formed(events)
+    assert (response["status"], sorted(ends)) == ("completed", list(range(len(response["output"]))))
+    calls = [item["id"] for item in response["output"] if item["type"] in ("function_call", "shell_call")]
+    outputs = [item["id"] for item in response["output"] if item["type"].endswith("_output")]
+    assert (len(outputs), response["output"][-1]["type"]) == (len(calls), "message")
+    interpreted = [item["status"] for item in response["output"] if item["type"] == "code_interpreter_call"]
+    assert interpreted == ["failed"] * len(interpreted)
 
 
 async def test_a_round_takes_nine_requests_to_the_table() -> None:

@@ -81,7 +81,7 @@ class Ask:
         """Whether what there is before a turn, of a turn that broke off or of a run that died, says already what follows."""
         if not self.items or self._repairs:
             return False
-        decision = self._after(self.items)
+        decision = self._after()
         return decision.next is not Next.MODEL or bool(decision.refused)
 
     async def _turn(self, *, may_repair: bool) -> bool:
@@ -113,9 +113,9 @@ class Ask:
             service_tier=assembler.usage.service_tier or self.position.service_tier,
         )
 
-    def _after(self, items: dict[int, Item]) -> Decision:
+    def _after(self) -> Decision:
         return decide.after_model(
-            items,
+            self.items,
             self._finished,
             calls_made=self.position.calls_made,
             max_tool_calls=self.stored.request.get("max_tool_calls"),
@@ -125,7 +125,7 @@ class Ask:
         """Raises :class:`UpstreamError` if the model never came to an end."""
         if compact.is_triggered(self.stored):
             return Decision(Next.DONE)
-        decision = self._after(self.items)
+        decision = self._after()
         if decision.next is Next.MODEL and self._finished is None and not decision.refused:
             raise UpstreamError("The model's stream broke off again and again.", is_retryable=False)
         return decision

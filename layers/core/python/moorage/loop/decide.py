@@ -1,6 +1,6 @@
 """What follows a model step: a pure decision over what the model said."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Set
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -54,8 +54,8 @@ def after_model(
 
     Of a step that is taken over they may hold outputs too: calls that were refused are settled.
     """
-    settled = {item["call_id"] for item in items.values() if item["type"].endswith("_output")}
-    unsettled = {index: item for index, item in items.items() if item.get("call_id") not in settled}
+    answered = {item["call_id"] for item in items.values() if item["type"].endswith("_output")}
+    unsettled = {index: item for index, item in items.items() if not _is_settled(item, answered)}
     hosted = [index for index in sorted(unsettled) if is_hosted(unsettled[index])]
     for_client = any(is_for_client(item) for item in unsettled.values())
     if finished is not None and finished.is_cut:
@@ -71,6 +71,13 @@ def after_model(
     if finished is None and not for_client and not _ends_with_answer(items):
         return Decision(Next.MODEL)  # Broken off with nothing to act on: ask again.
     return Decision(Next.DONE)
+
+
+def _is_settled(call: Item, answered: Set[str]) -> bool:
+    """Whether a call has its output, which a ``code_interpreter_call`` holds itself."""
+    if call["type"] == "code_interpreter_call":
+        return call.get("status") in ("completed", "failed")
+    return call.get("call_id") in answered
 
 
 def _ends_with_answer(items: Mapping[int, Item]) -> bool:
