@@ -3,6 +3,8 @@
 import asyncio
 import dataclasses
 import hashlib
+import io
+import json
 from dataclasses import dataclass, field
 from types import TracebackType
 from typing import Any, Self, cast
@@ -14,6 +16,7 @@ from moorage.sandbox.exec_client import ExecClient
 from moorage.sandbox.provisioner import EgressSpec, Handle, SandboxSpec, SandboxStatus
 from moorage.sandbox.warm_pool import WarmPool
 from moorage.store import keys
+from moorage.telemetry import close_log, open_log
 
 from tests.unit.resources.support import Clock, Store
 
@@ -303,6 +306,25 @@ async def test_what_is_too_much_after_a_change_of_the_setting_is_stopped(world: 
     await world.pool(of_1g=2).settle()
     await world.pool(**sizes).settle()
     assert sum(server.spec.memory_gib == 1 for server in world.cloud.servers.values()) == sizes.get("of_1g", 0)
+
+
+async def test_each_container_counts_once_however_often_its_start_is_repeated(world: World) -> None:
+    out = io.StringIO()
+    handler = open_log(out)
+    pool = world.pool(of_1g=1)
+    await pool.settle()
+    world.cloud.is_out_of_reach = True
+    with pytest.raises(SandboxStarting):
+        await pool.start(spec(1))
+    world.cloud.is_out_of_reach = False
+    for number in (1, 1, 2, 2):
+        await pool.start(spec(number))
+    close_log(handler)
+    lines = [json.loads(line) for line in out.getvalue().splitlines()]
+    assert [(line["container_id"], "WarmPoolHits" in line, "WarmPoolMisses" in line) for line in lines] == [
+        ("cntr_1", True, False),
+        ("cntr_2", False, True),
+    ]
 
 
 async def test_what_an_earlier_deployment_started_is_given_to_nobody_and_replaced(world: World) -> None:

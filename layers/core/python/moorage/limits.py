@@ -290,7 +290,11 @@ WARM_START_SECONDS_MAX: Final = 600
 """A sandbox of the pool that does not answer by then is given up; Fargate takes 20 to 60 seconds."""
 
 WARM_ANSWER_SECONDS: Final = 2.0
-"""A sandbox of the pool answers in milliseconds. From outside the sandboxes' network it never does, and the next step asks again."""
+"""A waiting sandbox that does not answer for so long is replaced."""
+
+WARM_CLAIM_SECONDS: Final = 0.5
+"""A claim is answered in milliseconds. From outside the sandboxes' network (the API) it never is: there the claim is only recorded, and
+the first tool step, which must not wait for this long, introduces the container to its sandbox."""
 
 WARM_SANDBOXES_MAX: Final = 100
 """Of one memory tier."""

@@ -39,7 +39,7 @@ class Metric(StrEnum):
     WARM_POOL_HITS = "WarmPoolHits"
     """Containers that took a waiting sandbox from the warm pool."""
     WARM_POOL_MISSES = "WarmPoolMisses"
-    """Containers that could have, but none was there."""
+    """Containers that could have, but none was there; one that had died while it waited counts in both."""
     EGRESS_DENIED = "EgressDenied"
     ERRORS = "Errors"
     """Requests answered with 5xx, and responses that failed."""

@@ -127,6 +127,7 @@ class WarmPool:
             }
             failed = await self._table.replace([warm, claim], pk=keys.POOL, sk=slot["SK"], condition={"pool_id": pool_id})
             if not failed:
+                _tell(spec, Metric.WARM_POOL_HITS)
                 return warm
             if 0 in failed:
                 return await self._got(spec)  # another run of this start was faster
@@ -148,7 +149,7 @@ class WarmPool:
         """The claimed sandbox, once it knows its container; None if it is dead."""
         handle = Handle(got["endpoint"], spec.token, got["sandbox_id"])
         try:
-            async with asyncio.timeout(limits.WARM_ANSWER_SECONDS):
+            async with asyncio.timeout(limits.WARM_CLAIM_SECONDS):
                 await self._introduce(handle, got["pool_id"], spec)
         except (SandboxGone, TimeoutError) as error:
             if await self._fleet.describe(handle.sandbox_id) == SandboxStatus.STOPPED:
@@ -169,7 +170,6 @@ class WarmPool:
             except SandboxError:
                 pass
             else:
-                _tell(spec, Metric.WARM_POOL_HITS)
                 return
         async with self._connect(handle) as client:
             await client.health()
