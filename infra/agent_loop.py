@@ -75,6 +75,7 @@ class AgentLoop(Construct):
                 handler=f"handler.{_snake(name)}",
                 timeout=_STEP_TIMEOUT,
                 memory_mib=TOOL_MEMORY_MIB if is_tool else config.model_memory_mib,
+                environment=network.environment if network and is_tool else None,
                 vpc=network.vpc if network and is_tool else None,
                 subnets=network.function_subnets if network and is_tool else None,
                 security_groups=[network.function_group] if network and is_tool else None,

@@ -15,8 +15,9 @@ from aws_cdk import aws_lambda as lambda_
 from aws_cdk import aws_wafv2 as wafv2
 from constructs import Construct
 from moorage import errors
+from moorage.settings import usage_key
 
-from infra.config import Config
+from infra.config import Config, UsagePlan
 from infra.functions import log_group
 from infra.nag import acknowledge
 
@@ -31,6 +32,12 @@ BUFFERED_TIMEOUT: Final = cdk.Duration.seconds(29)
 _BUFFERED: Final = {"containers": ("containers",), "files": ("files", "uploads", "skills")}
 """Path segments under ``/v1`` by function; everything else is ``responses``."""
 
+LAMBDA_PAYLOAD_BYTES_MAX: Final = 6 * 1024 * 1024
+"""Of one request (Lambda quotas). API Gateway takes 10 MB, so this is what a body meets."""
+
+OTHERS: Final = "*"
+"""The usage plan of every tenant that has none of its own."""
+
 
 @dataclass(frozen=True)
 class Handlers:
@@ -38,10 +45,16 @@ class Handlers:
     containers: lambda_.Function
     files: lambda_.Function
     authorizer: lambda_.Function | None
+    responses_warm: lambda_.Alias | None = None
+    """The version of ``responses`` with environments that are kept started; None without ``provisioned_concurrency``."""
+
+    @property
+    def all(self) -> list[lambda_.Function]:
+        return [each for each in (self.responses, self.containers, self.files, self.authorizer) if each]
 
 
 class Api(Construct):
-    """REST API, authorizer, throttling, access log, OpenAI-shaped gateway errors, and the optional domain and firewall."""
+    """REST API, authorizer, throttling, access log, OpenAI-shaped gateway errors, and the optional usage plans, domain and firewall."""
 
     def __init__(self, scope: Construct, construct_id: str, *, config: Config, handlers: Handlers) -> None:
         super().__init__(scope, construct_id)
@@ -54,6 +67,7 @@ class Api(Construct):
             description="The OpenAI Responses API, self-hosted",
             endpoint_types=[apigateway.EndpointType.REGIONAL],  # edge-optimised ones cut a silent stream after 30 s
             binary_media_types=[] if config.streaming else ["*/*"],
+            api_key_source_type=apigateway.ApiKeySourceType.AUTHORIZER if config.usage_plans else None,
             cloud_watch_role=True,
             cloud_watch_role_removal_policy=cdk.RemovalPolicy.RETAIN,
             disable_execute_api_endpoint=config.domain_name is not None,
@@ -71,7 +85,7 @@ class Api(Construct):
         )
         self._authorizer = self._make_authorizer(handlers.authorizer)
         v1 = self.rest_api.root.add_resource("v1")
-        self._route(v1, self._streaming(handlers.responses))
+        self._route(v1, self._streaming(handlers.responses_warm or handlers.responses))
         for name, segments in _BUFFERED.items():
             function: lambda_.Function = getattr(handlers, name)
             integration = apigateway.LambdaIntegration(function, timeout=BUFFERED_TIMEOUT, allow_test_invoke=False)
@@ -80,6 +94,7 @@ class Api(Construct):
                 self._methods(resource, integration)
                 self._route(resource, integration)
         self._gateway_errors()
+        self._usage_plans()
         self._domain()
         self._firewall()
         acknowledge(
@@ -106,7 +121,7 @@ class Api(Construct):
             return f"https://{self._config.domain_name}/v1"
         return self.rest_api.url_for_path("/v1")
 
-    def _streaming(self, function: lambda_.Function) -> apigateway.LambdaIntegration:
+    def _streaming(self, function: lambda_.IFunction) -> apigateway.LambdaIntegration:
         if not self._config.streaming:
             return apigateway.LambdaIntegration(function, timeout=BUFFERED_TIMEOUT, allow_test_invoke=False)
         return apigateway.LambdaIntegration(
@@ -125,6 +140,7 @@ class Api(Construct):
             integration,
             authorizer=self._authorizer,
             authorization_type=apigateway.AuthorizationType.CUSTOM if self._authorizer else apigateway.AuthorizationType.NONE,
+            api_key_required=True if self._config.usage_plans else None,
         )
         acknowledge(method, "AwsSolutions-COG4", "Callers are programs with keys of this deployment, not users of a Cognito pool.")
         if self._authorizer is None:
@@ -144,28 +160,60 @@ class Api(Construct):
     def _gateway_errors(self) -> None:
         """What API Gateway answers by itself looks like OpenAI's errors too."""
         no_key = errors.invalid_api_key()
+        no_route = errors.unknown_url("$context.httpMethod", "$context.path", ())
+        kind = apigateway.ResponseType
         table = {
-            "UNAUTHORIZED": (apigateway.ResponseType.UNAUTHORIZED, no_key),
-            "ACCESS_DENIED": (apigateway.ResponseType.ACCESS_DENIED, no_key),
+            "UNAUTHORIZED": (kind.UNAUTHORIZED, no_key),
+            "ACCESS_DENIED": (kind.ACCESS_DENIED, no_key),
+            # What the gateway calls a missing token is an address that it does not know, such as one without /v1.
+            "MISSING_AUTHENTICATION_TOKEN": (kind.MISSING_AUTHENTICATION_TOKEN, no_route),
+            "RESOURCE_NOT_FOUND": (kind.RESOURCE_NOT_FOUND, no_route),
             "THROTTLED": (
-                apigateway.ResponseType.THROTTLED,
+                kind.THROTTLED,
                 errors.rate_limited("Too many requests reached this deployment at once. Please retry shortly.", 1),
             ),
-            "REQUEST_TOO_LARGE": (apigateway.ResponseType.REQUEST_TOO_LARGE, errors.body_too_large(10 * 1000 * 1000)),
-            # What the gateway calls a missing token is an address that it does not know, such as one without /v1.
-            "UNKNOWN_URL": (
-                apigateway.ResponseType.MISSING_AUTHENTICATION_TOKEN,
-                errors.unknown_url("$context.httpMethod", "$context.path", ()),
-            ),
-            "DEFAULT_5XX": (apigateway.ResponseType.DEFAULT_5_XX, errors.server_error()),
+            "QUOTA_EXCEEDED": (kind.QUOTA_EXCEEDED, errors.quota_used_up()),
+            "REQUEST_TOO_LARGE": (kind.REQUEST_TOO_LARGE, errors.body_too_large(LAMBDA_PAYLOAD_BYTES_MAX)),
+            "WAF_FILTERED": (kind.WAF_FILTERED, errors.ApiError(403, "The deployment's firewall refused this request.")),
+            "DEFAULT_5XX": (kind.DEFAULT_5_XX, errors.server_error()),
         }
-        for name, (kind, error) in table.items():
+        for name, (response_type, error) in table.items():
             self.rest_api.add_gateway_response(
                 f"Error{name.title().replace('_', '')}",
-                type=kind,
+                type=response_type,
                 status_code=str(error.status),
+                response_headers={name: f"'{value}'" for name, value in error.headers.items()} or None,
                 templates={"application/json": json.dumps(error.envelope())},
             )
+        # All others keep their status. The placeholder is API Gateway's own sentence, quotes included.
+        others = json.dumps(errors.bad_request("<>").envelope()).replace('"<>"', "$context.error.messageString")
+        self.rest_api.add_gateway_response("ErrorDefault4Xx", type=kind.DEFAULT_4_XX, templates={"application/json": others})
+
+    def _usage_plans(self) -> None:
+        """A key and a plan for each tenant that has one, and for all others together: the authorizer names the key of each request."""
+        plans = self._config.usage_plans
+        if not plans:
+            return
+        for number, (name, plan) in enumerate({OTHERS: UsagePlan(), **plans}.items()):
+            made = self.rest_api.add_usage_plan(
+                f"UsagePlan{number}",
+                name=f"{self._config.name}-{'others' if name == OTHERS else name}",
+                description="Every tenant without a plan of its own" if name == OTHERS else f"The tenant {name}",
+                throttle=apigateway.ThrottleSettings(rate_limit=plan.requests_per_second, burst_limit=plan.request_burst)
+                if plan.requests_per_second
+                else None,
+                quota=apigateway.QuotaSettings(limit=plan.requests_per_day, period=apigateway.Period.DAY)
+                if plan.requests_per_day
+                else None,
+                api_stages=[apigateway.UsagePlanPerApiStage(api=self.rest_api, stage=self.rest_api.deployment_stage)],
+            )
+            key = self.rest_api.add_api_key(
+                f"UsageKey{number}",
+                api_key_name=f"{self._config.name}-{'others' if name == OTHERS else name}",
+                description="Counts requests; nobody sends it, and it opens nothing",
+                value=usage_key(self._config.name, name),
+            )
+            made.add_api_key(key)
 
     def _domain(self) -> None:
         if self._config.domain_name is None:

@@ -57,7 +57,30 @@ def _warm_pool(value: tuple[str, ...]) -> tuple[str, ...]:
     return value
 
 
+def _tenants(value: "dict[str, UsagePlan]") -> "dict[str, UsagePlan]":
+    for name in value:
+        if not re.fullmatch(r"[a-z0-9-]{1,63}|\*", name):
+            raise ValueError(f"takes plans by tenant (a-z, 0-9 and '-') or '*' for all others, not '{name}'")
+    return value
+
+
 Words = Annotated[tuple[str, ...], BeforeValidator(_list)]
+
+
+class UsagePlan(BaseModel):
+    """What API Gateway lets one tenant do; what is left out is not limited."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    requests_per_second: int | None = Field(default=None, ge=1, le=10_000)
+    request_burst: int | None = Field(default=None, ge=1, le=5_000)
+    requests_per_day: int | None = Field(default=None, ge=1)
+
+    @model_validator(mode="after")
+    def _fits_together(self) -> Self:
+        if (self.requests_per_second is None) != (self.request_burst is None):
+            raise ValueError("requests_per_second and request_burst belong together; set both or neither")
+        return self
 
 
 class Config(BaseModel):
@@ -121,6 +144,14 @@ class Config(BaseModel):
 
     request_burst: int = Field(default=100, ge=1, le=5_000)
 
+    usage_plans: Annotated[dict[str, UsagePlan], AfterValidator(_tenants)] = Field(default_factory=dict)
+    """What a tenant may ask of the gateway, by the tenant's name; ``*`` stands for all others together. AWS enforces it as well as it
+    can, not to the last request."""
+
+    provisioned_concurrency: int = Field(default=0, ge=0, le=1_000)
+    """Environments of the streaming function that are kept started, so that no request meets a cold start: $5.50 a month each with
+    512 MiB."""
+
     model_memory_mib: int = Field(default=512, ge=256, le=10_240)
     """The API and model functions wait for models most of their time, and waiting is billed by memory. More memory means more CPU,
     and so faster cold starts: at 1,024 they take half as long and a turn costs twice as much."""
@@ -173,6 +204,8 @@ class Config(BaseModel):
             raise ValueError("warm_pool needs provisioner 'fargate'; a MicroVM starts in seconds")
         if missing := sorted(warm_pool_sizes(self.warm_pool).keys() - set(self.memory_tiers)):
             raise ValueError(f"warm_pool names {', '.join(missing)}, which memory_tiers leaves out")
+        if self.usage_plans and not self.authorizer:
+            raise ValueError("usage_plans needs authorizer: it names the tenant of each request")
         if self.allowed_egress_domains and self.provisioner != "fargate":
             raise ValueError("allowed_egress_domains needs provisioner 'fargate': only there a proxy is deployed")
         return self

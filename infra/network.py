@@ -53,30 +53,24 @@ class Network(Construct):
         )
         self.sandbox_subnets = ec2.SubnetSelection(subnet_group_name="sandbox")
         self.function_subnets = ec2.SubnetSelection(subnet_group_name="functions")
-        self.function_group = self._group("FunctionGroup", "The tool step: sandboxes, DynamoDB, S3, ECS")
+        self.function_group = self._group("FunctionGroup", "The tool step: sandboxes, DynamoDB, S3")
         self.sandbox_group = self._group("SandboxGroup", "A sandbox without network policy")
         self._image_group = self._group("ImageEndpointGroup", "Endpoints that Fargate pulls images through")
-        control_group = self._group("ControlEndpointGroup", "The ECS endpoint, for the tool step only")
 
         https = ec2.Port.tcp(443)
         prefix_lists = hooks.prefix_lists("s3", "dynamodb")
         self._s3 = ec2.Peer.prefix_list(prefix_lists["s3"])
         self.admit_sandbox(self.sandbox_group)
-        self.function_group.add_egress_rule(control_group, https, "ECS")
-        control_group.add_ingress_rule(self.function_group, https, "ECS, from the tool step")
         for peer in (self._s3, ec2.Peer.prefix_list(prefix_lists["dynamodb"])):
             self.function_group.add_egress_rule(peer, https, "S3 and DynamoDB by their gateway endpoints")
 
         self._gateway_endpoints(bucket)
-        interface = {
-            "EcrApi": (ec2.InterfaceVpcEndpointAwsService.ECR, self._image_group),
-            "EcrDocker": (ec2.InterfaceVpcEndpointAwsService.ECR_DOCKER, self._image_group),
-            "Ecs": (ec2.InterfaceVpcEndpointAwsService.ECS, control_group),
-        }
+        # What a task's network interface needs to pull its image and to log; each costs $7.30 a month and zone (infra/prices.py).
+        interface = {"EcrApi": ec2.InterfaceVpcEndpointAwsService.ECR, "EcrDocker": ec2.InterfaceVpcEndpointAwsService.ECR_DOCKER}
         if config.sandbox_logs:
-            interface["Logs"] = (ec2.InterfaceVpcEndpointAwsService.CLOUDWATCH_LOGS, self._image_group)
-        for name, (service, group) in interface.items():
-            self._interface_endpoint(name, service, group)
+            interface["Logs"] = ec2.InterfaceVpcEndpointAwsService.CLOUDWATCH_LOGS
+        for name, service in interface.items():
+            self._interface_endpoint(name, service)
         self._dns_firewall(bucket, has_logs=config.sandbox_logs)
 
     def admit_sandbox(self, group: ec2.ISecurityGroup) -> None:
@@ -90,6 +84,11 @@ class Network(Construct):
         group.add_egress_rule(self._image_group, ec2.Port.tcp(443), "image pull: ECR")
         group.add_egress_rule(self._s3, ec2.Port.tcp(443), "image pull: layers in S3")
         self._image_group.add_ingress_rule(group, ec2.Port.tcp(443), "image pull")
+
+    @property
+    def environment(self) -> dict[str, str]:
+        """What the functions in here are told: no way leads to ECS, so functions elsewhere start and stop sandboxes."""
+        return {"MOORAGE_PROVISIONER": "elsewhere"}
 
     def _group(self, name: str, description: str) -> ec2.SecurityGroup:
         return ec2.SecurityGroup(self, name, vpc=self.vpc, allow_all_outbound=False, description=description)
@@ -118,14 +117,14 @@ class Network(Construct):
             iam.PolicyStatement(principals=[iam.AnyPrincipal()], actions=["dynamodb:*"], resources=["*"], conditions=self._own_account)
         )
 
-    def _interface_endpoint(self, name: str, service: ec2.IInterfaceVpcEndpointService, group: ec2.ISecurityGroup) -> None:
+    def _interface_endpoint(self, name: str, service: ec2.IInterfaceVpcEndpointService) -> None:
         endpoint = ec2.InterfaceVpcEndpoint(
             self,
             name,
             vpc=self.vpc,
             service=service,
             subnets=self.function_subnets,
-            security_groups=[group],
+            security_groups=[self._image_group],
             open=False,
             private_dns_enabled=True,
         )
@@ -145,7 +144,6 @@ class Network(Construct):
         names = [
             f"api.ecr.{suffix}",
             f"*.dkr.ecr.{suffix}",
-            f"ecs.{suffix}",
             f"dynamodb.{suffix}",
             f"{stack.account}.ddb.{suffix}",
             f"prod-{stack.region}-starport-layer-bucket.s3.{suffix}",

@@ -1,5 +1,6 @@
 """What the owner looks at: one dashboard and a few alarms, from metrics that AWS services publish anyway."""
 
+from collections.abc import Mapping
 from typing import Final
 
 import aws_cdk as cdk
@@ -12,11 +13,15 @@ from aws_cdk import aws_sns as sns
 from aws_cdk import aws_sns_subscriptions as subscriptions
 from aws_cdk import aws_stepfunctions as stepfunctions
 from constructs import Construct
+from moorage.store import schema
 
 from infra.config import Config
 from infra.nag import acknowledge
+from infra.prices import DEFAULT_REGION, HOURS_A_MONTH, PRICES
+from infra.sandbox import CPU_UNITS
 
 _PERIOD: Final = cdk.Duration.minutes(5)
+_COST_PERIOD: Final = cdk.Duration.hours(1)
 METRICS_NAMESPACE: Final = "moorage"
 """Metrics that the steps write themselves (embedded metric format in their logs)."""
 
@@ -32,8 +37,10 @@ class Observability(Construct):
         machine: stepfunctions.StateMachine,
         table: dynamodb.Table,
         functions: dict[str, lambda_.Function],
+        all_functions: list[lambda_.Function],
         cluster_name: str | None,
     ) -> None:
+        """``functions`` are those whose work is shown one by one, ``all_functions`` those that are paid for."""
         super().__init__(scope, construct_id)
         self._service = config.name
         self._topic = self._make_topic(config.alarm_email)
@@ -73,6 +80,8 @@ class Observability(Construct):
         if config.warm_pool:
             dashboard.add_widgets(graph("Warm pool", self._own("WarmPoolHits", "Sum"), self._own("WarmPoolMisses", "Sum")))
 
+        dashboard.add_widgets(Costs(config, rest_api, machine, table, functions, all_functions).widget())
+
     def _make_topic(self, email: str | None) -> sns.Topic | None:
         if email is None:
             return None
@@ -106,3 +115,101 @@ class Observability(Construct):
 
     def _graph(self, title: str, *metrics: cloudwatch.IMetric) -> cloudwatch.IWidget:
         return cloudwatch.GraphWidget(title=title, left=list(metrics), width=8)
+
+
+class Costs:
+    """An estimate of what is paid by the hour, from metrics that are there anyway and list prices (``infra/prices.py``).
+
+    Model tokens, S3 requests and log lines are left out: no metric without a price of its own counts them.
+    """
+
+    def __init__(
+        self,
+        config: Config,
+        rest_api: apigateway.RestApi,
+        machine: stepfunctions.StateMachine,
+        table: dynamodb.Table,
+        steps: dict[str, lambda_.Function],
+        functions: list[lambda_.Function],
+    ) -> None:
+        region = cdk.Stack.of(rest_api).region
+        self._region = region if region in PRICES else DEFAULT_REGION
+        self._prices = PRICES[self._region]
+        self._config, self._rest_api, self._machine, self._table = config, rest_api, machine, table
+        self._steps, self._functions = steps, functions
+
+    def widget(self) -> cloudwatch.IWidget:
+        parts = [self._at_rest(), self._gateway(), self._lambda(), self._transitions()]
+        if not self._config.table_read_units:
+            parts.append(self._units())
+        if self._config.has_fargate:
+            parts.append(self._sandboxes())
+        return cloudwatch.GraphWidget(
+            title=f"Estimated cost ($ an hour, list prices of {self._region})", left=parts, stacked=True, width=24
+        )
+
+    def _at_rest(self) -> cloudwatch.IMetric:
+        hour = self._prices.at_rest(self._config) / HOURS_A_MONTH
+        return self._expression("At rest", f"TIME_SERIES({hour:.6f})", {})
+
+    def _gateway(self) -> cloudwatch.IMetric:
+        price = self._prices.api_request
+        return self._expression("API Gateway", f"requests * {_plain(price)}", {"requests": self._rest_api.metric_count()})
+
+    def _lambda(self) -> cloudwatch.IMetric:
+        metrics: dict[str, cloudwatch.IMetric] = {}
+        seconds, calls = [], []
+        for number, function in enumerate(self._functions):
+            metrics[f"d{number}"] = function.metric_duration(statistic="Sum")
+            metrics[f"n{number}"] = function.metric_invocations()
+            seconds.append(f"FILL(d{number}, 0) / 1000 * {_memory_mib(function) / 1024:g}")
+            calls.append(f"FILL(n{number}, 0)")
+        prices = self._prices
+        used = f"({' + '.join(seconds)}) * {_plain(prices.lambda_gb_second)}"
+        expression = f"{used} + ({' + '.join(calls)}) * {_plain(prices.lambda_request)}"
+        return self._expression("Lambda", expression, metrics)
+
+    def _transitions(self) -> cloudwatch.IMetric:
+        """Two for each model step (itself and the choice after it), one for each tool step, two for each execution. Step Functions'
+        own metric counts those of the whole account."""
+        model, tool = self._steps["ModelStep"].metric_invocations(), self._steps["ToolStep"].metric_invocations()
+        expression = f"(2 * FILL(model, 0) + FILL(tool, 0) + 2 * FILL(started, 0)) * {_plain(self._prices.transition)}"
+        return self._expression("Step Functions", expression, {"model": model, "tool": tool, "started": self._machine.metric_started()})
+
+    def _units(self) -> cloudwatch.IMetric:
+        index = {"TableName": self._table.table_name, "GlobalSecondaryIndexName": schema.INDEX}
+        metrics = {
+            "w": self._table.metric_consumed_write_capacity_units(),
+            "r": self._table.metric_consumed_read_capacity_units(),
+            "wi": self._table.metric("ConsumedWriteCapacityUnits", dimensions_map=index, statistic="Sum"),
+            "ri": self._table.metric("ConsumedReadCapacityUnits", dimensions_map=index, statistic="Sum"),
+        }
+        write, read = _plain(self._prices.write_unit), _plain(self._prices.read_unit)
+        expression = f"(FILL(w, 0) + FILL(wi, 0)) * {write} + (FILL(r, 0) + FILL(ri, 0)) * {read}"
+        return self._expression("DynamoDB", expression, metrics)
+
+    def _sandboxes(self) -> cloudwatch.IMetric:
+        """The reaper counts them once a minute; their size is taken for the smallest."""
+        minute = 60 * (CPU_UNITS["1g"] / 1024 * self._prices.fargate_vcpu_second + self._prices.fargate_gb_second)
+        alive = cloudwatch.Metric(
+            namespace=METRICS_NAMESPACE,
+            metric_name="SandboxesAlive",
+            dimensions_map={"service": self._config.name},
+            statistic="Sum",
+        )
+        return self._expression("Sandboxes (as if of 1g)", f"FILL(alive, 0) * {_plain(minute)}", {"alive": alive})
+
+    def _expression(self, label: str, expression: str, metrics: Mapping[str, cloudwatch.IMetric]) -> cloudwatch.IMetric:
+        return cloudwatch.MathExpression(label=label, expression=expression, using_metrics=metrics, period=_COST_PERIOD)
+
+
+def _memory_mib(function: lambda_.Function) -> float:
+    resource = function.node.default_child
+    assert isinstance(resource, lambda_.CfnFunction)
+    assert resource.memory_size is not None
+    return resource.memory_size
+
+
+def _plain(price: float) -> str:
+    """Metric math knows no exponents."""
+    return f"{price:.12f}".rstrip("0")

@@ -11,7 +11,7 @@ from aws_cdk import aws_lambda as lambda_
 from constructs import Construct
 
 from infra.agent_loop import AgentLoop, grant_executions, machine_arn
-from infra.api import BUFFERED_TIMEOUT, STREAM_SECONDS_MAX, STREAM_TIMEOUT, Api, Handlers
+from infra.api import BUFFERED_TIMEOUT, OTHERS, STREAM_SECONDS_MAX, STREAM_TIMEOUT, Api, Handlers
 from infra.bundling import ROOT
 from infra.config import Config, Models
 from infra.custom_resource import Hooks
@@ -72,6 +72,7 @@ class ServiceStack(cdk.Stack):
             machine=self.loop.machine,
             table=state.table,
             functions={"Responses": self.handlers.responses, **self.loop.steps},
+            all_functions=[*self.handlers.all, *self.loop.steps.values(), *self.reapers.values()],
             cluster_name=self.sandbox.cluster.cluster_name if self.sandbox else None,
         )
         cdk.CfnOutput(self, "BaseUrl", value=self.api.base_url, description="base_url of the SDKs")
@@ -118,16 +119,26 @@ class ServiceStack(cdk.Stack):
 
     def _make_handlers(self, factory: FunctionFactory) -> Handlers:
         config = self._config
+        responses = factory.make(
+            "Responses",
+            folder="responses",
+            handler="run.sh" if config.streaming else "app.handle",
+            timeout=STREAM_TIMEOUT,
+            memory_mib=config.model_memory_mib,
+            environment={"MOORAGE_STREAM_SECONDS_MAX": str(STREAM_SECONDS_MAX)},
+            is_streaming=config.streaming,
+        )
         return Handlers(
-            responses=factory.make(
-                "Responses",
-                folder="responses",
-                handler="run.sh" if config.streaming else "app.handle",
-                timeout=STREAM_TIMEOUT,
-                memory_mib=config.model_memory_mib,
-                environment={"MOORAGE_STREAM_SECONDS_MAX": str(STREAM_SECONDS_MAX)},
-                is_streaming=config.streaming,
-            ),
+            responses=responses,
+            responses_warm=lambda_.Alias(
+                self,
+                "ResponsesWarm",
+                alias_name="warm",
+                version=responses.current_version,
+                provisioned_concurrent_executions=config.provisioned_concurrency,
+            )
+            if config.provisioned_concurrency
+            else None,
             containers=factory.make(
                 "Containers", folder="containers", handler="handler.handle", timeout=BUFFERED_TIMEOUT, memory_mib=512
             ),
@@ -138,13 +149,15 @@ class ServiceStack(cdk.Stack):
                 handler="handler.handle",
                 timeout=cdk.Duration.seconds(5),
                 memory_mib=256,
+                environment={"MOORAGE_USAGE_PLANS": ",".join({OTHERS: None, **config.usage_plans})} if config.usage_plans else None,
             )
             if config.authorizer
             else None,
         )
 
     def _make_reapers(self, factory: FunctionFactory) -> dict[str, lambda_.Function]:
-        """Every minute: responses that lost their process, and containers that nobody uses. Only the latter need the network."""
+        """Every minute: responses that lost their process, containers and sandboxes that nobody uses, and, from inside the sandboxes'
+        network, a look whether one still works."""
         network = self.network
         recovery = factory.make(
             "Recovery",
@@ -159,23 +172,33 @@ class ServiceStack(cdk.Stack):
             handler="handler.expire_containers",
             timeout=cdk.Duration.minutes(5),
             memory_mib=512,
-            vpc=network.vpc if network else None,
-            subnets=network.function_subnets if network else None,
-            security_groups=[network.function_group] if network else None,
         )
+        reapers = {"Recovery": recovery, "Expiry": expiry}
+        if network:
+            reapers["Retirement"] = factory.make(
+                "Retirement",
+                folder="reaper",
+                handler="handler.retire_sandboxes",
+                timeout=cdk.Duration.minutes(5),
+                memory_mib=512,
+                environment=network.environment,
+                vpc=network.vpc,
+                subnets=network.function_subnets,
+                security_groups=[network.function_group],
+            )
         events.Rule(
             self,
             "EveryMinute",
             schedule=events.Schedule.rate(_REAPER_INTERVAL),
-            targets=[targets.LambdaFunction(function, retry_attempts=0) for function in (recovery, expiry)],
+            targets=[targets.LambdaFunction(function, retry_attempts=0) for function in reapers.values()],
         )
-        return {"Recovery": recovery, "Expiry": expiry}
+        return reapers
 
     def _grant(self) -> None:
         """Each function's rights, in one place."""
         state, handlers, steps = self._state, self.handlers, self.loop.steps
         model, recovery, expiry = steps["ModelStep"], self.reapers["Recovery"], self.reapers["Expiry"]
-        with_content = [handlers.responses, handlers.containers, handlers.files, recovery, expiry, *steps.values()]
+        with_content = [handlers.responses, handlers.containers, handlers.files, *self.reapers.values(), *steps.values()]
         for function in with_content:
             state.grant_all(function)
             function.add_environment("MOORAGE_CONTENT_KEY", state.content_key_value)
@@ -185,14 +208,15 @@ class ServiceStack(cdk.Stack):
                 _grant_bedrock(function)
         for function in (handlers.responses, steps["ContinueStep"], recovery):
             grant_executions(self, self._config, function)
+        # Inside the sandboxes' network there is no way to ECS, and no right to it.
+        starters = [handlers.responses, model, expiry, *([] if self.network else [steps["ToolStep"]])]
         if sandboxes := self.sandbox or self.microvms:
-            for function in (handlers.responses, steps["ToolStep"], expiry):
+            for function in starters:
                 sandboxes.grant_start(function)
-            # Not the API: from outside the sandboxes' network a healthy one looks dead.
-            for function in (handlers.containers, steps["ToolStep"], expiry):
+            for function in (*starters, handlers.containers):
                 sandboxes.grant_stop(function)
         if self.egress:
-            for function in (handlers.responses, steps["ToolStep"], expiry):
+            for function in starters:
                 self.egress.grant_scale(function)
             for function in (handlers.responses, handlers.containers):
                 self.egress.secrets_key.grant(function, "kms:GenerateDataKey")

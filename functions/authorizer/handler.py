@@ -1,7 +1,8 @@
 """The gateway's own check of a key, before any other function is paid for.
 
 It looks up the key's hash and lets the caller into the whole stage: API Gateway keeps the answer for a while and uses it for every
-route. The application checks the key again; this function only keeps strangers off the other functions.
+route. The application checks the key again; this function only keeps strangers off the other functions, and says under which usage
+plan a request counts.
 """
 
 import asyncio
@@ -11,15 +12,19 @@ from functools import cache
 from typing import Any
 
 import boto3
-from moorage.settings import Settings
+from moorage.settings import Settings, usage_key
 from moorage.store.api_keys import ApiKeys
 from moorage.store.table import Table
 
 
 @cache
+def _settings() -> Settings:
+    return Settings.from_environment()
+
+
+@cache
 def _keys() -> ApiKeys:
-    settings = Settings.from_environment()
-    return ApiKeys(Table(boto3.client("dynamodb"), settings.table_name, ThreadPoolExecutor(1)), clock=time.time)
+    return ApiKeys(Table(boto3.client("dynamodb"), _settings().table_name, ThreadPoolExecutor(1)), clock=time.time)
 
 
 @cache
@@ -34,7 +39,14 @@ def handle(event: dict[str, Any], _context: object) -> dict[str, Any]:
     tenant_id = _loop().run_until_complete(_keys().tenant_of(key.strip())) if scheme.lower() == "bearer" else None
     if tenant_id is None:
         raise PermissionError("Unauthorized")
-    return allow(tenant_id, event["methodArn"])
+    return allow(tenant_id, event["methodArn"]) | counted(_settings(), tenant_id)
+
+
+def counted(settings: Settings, tenant_id: str) -> dict[str, str]:
+    """The key of the tenant's usage plan, where the deployment has plans."""
+    if not settings.usage_plans:
+        return {}
+    return {"usageIdentifierKey": usage_key(settings.name, tenant_id if tenant_id in settings.usage_plans else "*")}
 
 
 def allow(tenant_id: str, method_arn: str) -> dict[str, Any]:

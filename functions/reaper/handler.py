@@ -1,7 +1,7 @@
 """Once a minute: take up responses whose process died, and end what nobody uses any more.
 
-Two functions, because they live in different places: Step Functions is reached from outside the sandboxes' network, sandboxes only
-from inside it. Both are harmless to run twice, or twice at once.
+Three functions: two live outside the sandboxes' network, from where Step Functions and ECS are reached, and one inside, from where
+sandboxes are. All are harmless to run twice, or twice at once.
 """
 
 import asyncio
@@ -37,3 +37,9 @@ def expire_containers(_event: Any, _context: object) -> None:
     """Entry point: what nobody uses any more, and the warm pool."""
     settled = _loop().run_until_complete(expire(_runtime()))
     tell("expired", {"settled": settled})
+
+
+def retire_sandboxes(_event: Any, _context: object) -> None:
+    """Entry point: which sandboxes nobody uses; ``expire_containers`` stops them."""
+    runtime = _runtime()
+    tell("retired", {"retired": _loop().run_until_complete(runtime.containers.retire_idle(runtime.clock()))})

@@ -31,6 +31,7 @@ from moorage import limits
 
 from infra.agent_loop import TOOL_MEMORY_MIB
 from infra.config import Config
+from infra.prices import PRICES, Prices
 from infra.sandbox import CPU_UNITS
 from localstack.deploy import Deployer
 from tests.deploy.conftest import REGION, SETTINGS, Deployment, make_key, running_emulator, synthesise
@@ -38,41 +39,6 @@ from tests.deploy.test_ring import in_background, script, shell
 
 HOP_SECONDS = 0.3
 _SETTLE_SECONDS = 2.0
-
-
-@dataclass(frozen=True)
-class Prices:
-    """Dollars."""
-
-    api_request: float
-    lambda_gb_second: float
-    lambda_request: float
-    transition: float
-    write_unit: float
-    read_unit: float
-    s3_put: float
-    s3_get: float
-    fargate_vcpu_second: float
-    fargate_gb_second: float
-    endpoint_month: float
-
-
-PRICES = {
-    "us-east-1": Prices(
-        api_request=3.5e-6,
-        lambda_gb_second=1.33334e-5,
-        lambda_request=2e-7,
-        transition=2.5e-5,
-        write_unit=6.25e-7,
-        read_unit=1.25e-7,
-        s3_put=5e-6,
-        s3_get=4e-7,
-        fargate_vcpu_second=8.9944e-6,
-        fargate_gb_second=9.889e-7,
-        endpoint_month=7.30,
-    )
-}
-"""By region. Another region's row goes beside it, from its price pages."""
 
 
 @dataclass
@@ -312,8 +278,7 @@ class Meter:
 
 def idle_dollars(prices: Prices) -> dict[str, float]:
     """A month without a request: see docs/aws.md for what each part is."""
-    fixed = 0.40 + 0.40
-    return {"without containers": fixed, "with Fargate": fixed + 3 * prices.endpoint_month + 0.11}
+    return {"without containers": prices.at_rest(Config(provisioner="none")), "with Fargate": prices.at_rest(Config())}
 
 
 def measure(options: argparse.Namespace) -> list[Turn]:

@@ -7,8 +7,10 @@ from typing import Any
 
 import pytest
 from moorage import limits
+from moorage.settings import usage_key
 
 from infra.config import Config, ConfigError, Models
+from infra.prices import PRICES
 from tests.infra.conftest import ROOT, Stacks, load, masked, synthesise
 
 SNAPSHOTS = Path(__file__).parent / "snapshots"
@@ -59,8 +61,83 @@ def test_the_api_is_regional_because_edge_cuts_silent_streams(stacks: Stacks) ->
 
 def test_the_gateways_own_errors_look_like_openais(stacks: Stacks) -> None:
     for answer in stacks.of_type("AWS::ApiGateway::GatewayResponse").values():
-        error = json.loads(answer["ResponseTemplates"]["application/json"])["error"]
+        template = answer["ResponseTemplates"]["application/json"]
+        error = json.loads(template.replace("$context.error.messageString", '"..."'))["error"]
         assert set(error) == {"message", "type", "param", "code"}
+
+
+def test_the_gateway_answers_for_what_never_reaches_a_function_and_says_when_to_come_back(stacks: Stacks) -> None:
+    answers = {a["ResponseType"]: a for a in stacks.of_type("AWS::ApiGateway::GatewayResponse").values()}
+    codes = {
+        kind: (a.get("StatusCode"), json.loads(a["ResponseTemplates"]["application/json"])["error"]["code"])
+        for kind, a in answers.items()
+        if kind != "DEFAULT_4XX"
+    }
+    assert codes == {
+        "ACCESS_DENIED": ("401", "invalid_api_key"),
+        "DEFAULT_5XX": ("500", "server_error"),
+        "MISSING_AUTHENTICATION_TOKEN": ("404", "unknown_url"),
+        "QUOTA_EXCEEDED": ("429", "insufficient_quota"),
+        "REQUEST_TOO_LARGE": ("413", "request_too_large"),
+        "RESOURCE_NOT_FOUND": ("404", "unknown_url"),
+        "THROTTLED": ("429", "rate_limit_exceeded"),
+        "UNAUTHORIZED": ("401", "invalid_api_key"),
+        "WAF_FILTERED": ("403", None),
+    }
+    assert answers["THROTTLED"]["ResponseParameters"] == {"gatewayresponse.header.retry-after": "'1'"}
+    assert answers["QUOTA_EXCEEDED"]["ResponseParameters"] == {"gatewayresponse.header.x-should-retry": "'false'"}
+    assert "StatusCode" not in answers["DEFAULT_4XX"]
+    assert '"message": $context.error.messageString' in answers["DEFAULT_4XX"]["ResponseTemplates"]["application/json"]
+
+
+def test_a_tenant_with_a_plan_of_its_own_is_counted_apart_from_all_others(everything: Stacks) -> None:
+    plans = everything.of_type("AWS::ApiGateway::UsagePlan")
+    keys = everything.of_type("AWS::ApiGateway::ApiKey")
+    held = {
+        plans[tie["UsagePlanId"]["Ref"]]["UsagePlanName"]: keys[tie["KeyId"]["Ref"]]["Value"]
+        for tie in everything.of_type("AWS::ApiGateway::UsagePlanKey").values()
+    }
+    limits = {plan["UsagePlanName"]: (plan.get("Throttle"), plan.get("Quota")) for plan in plans.values()}
+    assert limits == {
+        "moorage-others": (None, None),
+        "moorage-research": ({"RateLimit": 5, "BurstLimit": 10}, {"Limit": 1000, "Period": "DAY"}),
+    }
+    assert held == {"moorage-others": usage_key("moorage", "*"), "moorage-research": usage_key("moorage", "research")}
+    assert everything.one("AWS::ApiGateway::RestApi")["ApiKeySourceType"] == "AUTHORIZER"
+    assert {method["ApiKeyRequired"] for method in methods(everything).values()} == {True}
+    assert function(everything, "Authorizer")["Environment"]["Variables"]["MOORAGE_USAGE_PLANS"] == "*,research"
+
+
+def test_without_usage_plans_no_method_wants_a_key_of_the_gateways(stacks: Stacks) -> None:
+    assert stacks.of_type("AWS::ApiGateway::UsagePlan") == {}
+    assert not any(method.get("ApiKeyRequired") for method in methods(stacks).values())
+
+
+def test_started_environments_wait_behind_the_streaming_route(everything: Stacks, stacks: Stacks) -> None:
+    alias = everything.one("AWS::Lambda::Alias")
+    uri = json.dumps(methods(everything)["/v1/{proxy+}"]["Integration"]["Uri"])
+    assert alias["ProvisionedConcurrencyConfig"] == {"ProvisionedConcurrentExecutions": 2}
+    assert "ResponsesWarm" in uri
+    assert "/response-streaming-invocations" in uri
+    assert stacks.of_type("AWS::Lambda::Alias") == {}
+
+
+def test_the_dashboard_estimates_what_is_paid_by_the_hour(stacks: Stacks) -> None:
+    body = json.dumps(stacks.one("AWS::CloudWatch::Dashboard")["DashboardBody"])
+    assert "Estimated cost ($ an hour, list prices of us-east-1)" in body
+    for part in ("At rest", "API Gateway", "Lambda", "Step Functions", "DynamoDB", "Sandboxes"):
+        assert f'\\"label\\":\\"{part}' in body, part
+    month = PRICES["us-east-1"].at_rest(Config())
+    assert f"TIME_SERIES({month / 730:.6f})" in body
+    functions = [f for name, f in stacks.of_type("AWS::Lambda::Function").items() if name.startswith("Functions")]
+    assert body.count("/ 1000 *") == len(functions)
+
+
+def test_everything_is_traced(stacks: Stacks) -> None:
+    functions = {n: f for n, f in stacks.of_type("AWS::Lambda::Function").items() if n.startswith("Functions")}
+    assert {f["TracingConfig"]["Mode"] for f in functions.values()} == {"Active"}
+    assert stacks.one("AWS::StepFunctions::StateMachine")["TracingConfiguration"] == {"Enabled": True}
+    assert stacks.one("AWS::ApiGateway::Stage")["TracingEnabled"] is True
 
 
 def test_the_responses_function_is_a_server_behind_the_web_adapter(stacks: Stacks) -> None:
@@ -86,7 +163,7 @@ def test_every_function_is_python_3_13_on_arm64_and_outlives_its_step(stacks: St
 
 def test_only_what_speaks_to_sandboxes_lives_in_their_network(stacks: Stacks) -> None:
     inside = {name for name, f in stacks.of_type("AWS::Lambda::Function").items() if "VpcConfig" in f}
-    assert sorted(name.removeprefix("Functions")[:-8] for name in inside) == ["Expiry", "ToolStep"]
+    assert sorted(name.removeprefix("Functions")[:-8] for name in inside) == ["Retirement", "ToolStep"]
 
 
 def test_the_loop_is_the_asl_file_with_functions_in_its_placeholders(stacks: Stacks) -> None:
@@ -169,7 +246,8 @@ def test_microvms_are_chosen_by_configuration(tmp_path: Path) -> None:
             if mine:
                 granted[owner] = granted.get(owner, set()) | mine
                 assert statement["Resource"] == ("*" if "PassNetworkConnector" in mine else list(MICROVM_IMAGES.values()))
-    assert granted == {"Responses": start, "ToolStep": start | stop, "Expiry": start | stop, "Containers": stop}
+    both = start | stop
+    assert granted == {"Responses": both, "ModelStep": both, "ToolStep": both, "Expiry": both, "Containers": stop}
 
 
 WRONG = {
@@ -195,6 +273,11 @@ WRONG = {
     "a warm pool of a tier that is not deployed": ({"memory_tiers": ["1g"], "warm_pool": "4g:1"}, "which memory_tiers leaves out"),
     "a warm pool without Fargate": ({"provisioner": "none", "warm_pool": "1g:1"}, "warm_pool needs provisioner 'fargate'"),
     "a warm pool of MicroVMs": ({**MICROVMS, "warm_pool": "1g:1"}, "warm_pool needs provisioner 'fargate'"),
+    "a usage plan without the function that names tenants": ({"authorizer": False, "usage_plans": {"a": {}}}, "needs authorizer"),
+    "a usage plan of somebody who cannot be": ({"usage_plans": {"A B": {}}}, "takes plans by tenant (a-z, 0-9 and '-')"),
+    "a rate without a burst": ({"usage_plans": {"a": {"requests_per_second": 1}}}, "request_burst belong together"),
+    "a quota that is none": ({"usage_plans": {"a": {"requests_per_month": 1}}}, "usage_plans.a.requests_per_month"),
+    "started environments beyond any quota": ({"provisioned_concurrency": 5000}, "'provisioned_concurrency'"),
     "half a capacity": ({"table_read_units": 10}, "table_read_units and table_write_units belong together"),
     "a retention of no days": ({"retention_days": 0}, "'retention_days'"),
 }
@@ -261,7 +344,8 @@ def test_the_warm_pool_is_told_to_who_starts_sandboxes_and_to_who_refills_it(eve
     assert told(stacks) == dict.fromkeys(_WITH_POOL)
 
 
-_WITH_POOL = ("FunctionsResponses", "FunctionsToolStep", "FunctionsExpiry")
+_STARTERS = ("FunctionsResponses", "FunctionsModelStep", "FunctionsExpiry")
+_WITH_POOL = (*_STARTERS, "FunctionsToolStep")
 
 
 def test_what_starts_sandboxes_is_deleted_before_them_and_they_before_what_they_run_in(everything: Stacks) -> None:
@@ -270,7 +354,7 @@ def test_what_starts_sandboxes_is_deleted_before_them_and_they_before_what_they_
     def depends(name: str) -> list[str]:
         return list(everything.service["Resources"][name].get("DependsOn", []))
 
-    starters = [name for name in everything.of_type("AWS::Lambda::Function") if name.startswith(_WITH_POOL)]
+    starters = [name for name in everything.of_type("AWS::Lambda::Function") if name.startswith(_STARTERS)]
     assert [name for name in starters if end not in depends(name)] == []
     kinds = {everything.service["Resources"][name]["Type"] for name in depends(end)}
     assert {"AWS::ECS::Cluster", "AWS::EC2::Subnet", "AWS::EC2::SecurityGroup"} <= kinds

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from infra.prices import ENDPOINTS
 from tests.infra.conftest import Stacks
 
 
@@ -110,7 +111,7 @@ def test_endpoints_refuse_credentials_of_other_accounts(stacks: Stacks) -> None:
     own = {"StringEquals": {"aws:PrincipalAccount": {"Ref": "AWS::AccountId"}}}
     layers = {"Fn::Join": ["", ["arn:", {"Ref": "AWS::Partition"}, ":s3:::prod-us-east-1-starport-layer-bucket/*"]]}
     endpoints = stacks.of_type("AWS::EC2::VPCEndpoint")
-    assert len(endpoints) == 5
+    assert len(endpoints) == 4
     for name, endpoint in endpoints.items():
         for statement in endpoint["PolicyDocument"]["Statement"]:
             is_layers = json.dumps(statement["Resource"]).endswith('starport-layer-bucket/*"]]}') or (
@@ -285,10 +286,44 @@ def test_functions_may_run_only_the_task_definitions_of_this_deployment(stacks: 
         assert "ecs:cluster" in json.dumps(statement["Condition"])
 
 
-def test_only_who_can_see_whether_a_sandbox_is_dead_may_stop_it(stacks: Stacks) -> None:
-    stoppers = {name.split("Role")[0] for name, statement in statements(stacks) if "ecs:StopTask" in listed(statement["Action"])}
-    # "Hooks" stops them all, when the deployment is deleted.
-    assert stoppers == {"FunctionsToolStep", "FunctionsExpiry", "FunctionsContainers", "Hooks"}
+def test_sandboxes_are_started_and_stopped_from_outside_their_network_only(stacks: Stacks, everything: Stacks) -> None:
+    def may(stacks: Stacks, action: str) -> set[str]:
+        return {
+            name.split("Role")[0].removeprefix("Functions")
+            for name, statement in statements(stacks)
+            if action in listed(statement["Action"])
+        }
+
+    for each in both(stacks, everything):
+        assert may(each, "ecs:RunTask") == {"Responses", "ModelStep", "Expiry"}
+        # "Hooks" stops them all, when the deployment is deleted.
+        assert may(each, "ecs:StopTask") == {"Responses", "ModelStep", "Expiry", "Containers", "Hooks"}
+
+
+def test_no_function_in_the_sandboxes_network_has_a_right_to_ecs_or_a_way_there(stacks: Stacks, everything: Stacks) -> None:
+    for each in both(stacks, everything):
+        inside = {name[:-8] for name, f in each.of_type("AWS::Lambda::Function").items() if "VpcConfig" in f}
+        rights = {
+            action
+            for name, statement in statements(each)
+            for action in listed(statement["Action"])
+            if any(name.startswith(f"{function}Role") for function in inside)
+        }
+        names = {json.dumps(endpoint["ServiceName"]) for endpoint in each.of_type("AWS::EC2::VPCEndpoint").values()}
+        assert len(inside) == 2
+        assert {right.split(":")[0] for right in rights} <= {"dynamodb", "ec2", "kms", "logs", "s3", "xray"}
+        assert not any("ecs" in name for name in names)
+
+
+def test_there_is_no_interface_endpoint_but_those_that_fargate_pulls_images_and_logs_through(
+    stacks: Stacks, everything: Stacks
+) -> None:
+    def services(stacks: Stacks) -> list[str]:
+        endpoints = stacks.of_type("AWS::EC2::VPCEndpoint").values()
+        return sorted(e["ServiceName"].split(".", 3)[3] for e in endpoints if e["VpcEndpointType"] == "Interface")
+
+    assert services(stacks) == sorted(ENDPOINTS)
+    assert services(everything) == sorted([*ENDPOINTS, "logs"])
 
 
 def test_logs_hold_no_content(stacks: Stacks) -> None:

@@ -64,16 +64,12 @@ def task(status: str, *, address: str | None = None, desired: str = "RUNNING", a
 
 
 class Ecs:
-    """A stubbed ECS client, and the provisioner that speaks to it. ``listening`` are the addresses that can be reached."""
+    """A stubbed ECS client, and the provisioner that speaks to it."""
 
     def __init__(self, executor: ThreadPoolExecutor) -> None:
         self.client = boto3.client("ecs", region_name="us-east-1", aws_access_key_id="test", aws_secret_access_key="test")
         self.stub = Stubber(self.client)
-        self.listening: set[str] = {"10.42.0.5"}
-        self.provisioner = FargateProvisioner(self.client, SETTINGS, executor, can_reach=self._can_reach)
-
-    async def _can_reach(self, address: str, port: int) -> bool:
-        return address in self.listening and port == 8080
+        self.provisioner = FargateProvisioner(self.client, SETTINGS, executor)
 
     def lists(self, *arns: str) -> None:
         self.stub.add_response("list_tasks", {"taskArns": list(arns)}, LIST)
@@ -145,7 +141,6 @@ async def test_a_deployment_without_sandboxes_asks_ecs_nothing(monkeypatch: pyte
     [
         pytest.param(task("PENDING", address="10.42.0.5"), id="its container does not run yet"),
         pytest.param(task("RUNNING"), id="it has no address yet"),
-        pytest.param(task("RUNNING", address="10.42.0.6"), id="its exec server cannot be reached yet, or not from here"),
     ],
 )
 async def test_a_task_counts_as_starting_while(ecs: Ecs, found: dict[str, Any]) -> None:
@@ -281,9 +276,9 @@ async def test_stopping_a_task_that_is_not_there_is_no_error(ecs: Ecs) -> None:
     await ecs.provisioner.stop(TASK)
 
 
-async def test_a_function_without_the_right_to_stop_a_task_leaves_it_alone(ecs: Ecs) -> None:
-    ecs.stub.add_client_error("stop_task", "AccessDeniedException", "no", 400)
-    with pytest.raises(SandboxError, match="cannot be stopped from here"):
+async def test_a_task_that_cannot_be_stopped_is_an_error_that_the_sweep_knows(ecs: Ecs) -> None:
+    ecs.stub.add_client_error("stop_task", "ServerException", "no", 500)
+    with pytest.raises(SandboxError, match="could not be stopped"):
         await ecs.provisioner.stop(TASK)
 
 

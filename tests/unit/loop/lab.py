@@ -95,6 +95,9 @@ class FakeContainers:
     executed: list[str] = field(default_factory=list)
     incarnation: int = 1
 
+    async def place(self, tenant_id: str, container_id: str) -> None:
+        return None
+
     async def ensure(self, tenant_id: str, container_id: str, *, seen: Any = None) -> Any:
         return _Live(self, SimpleNamespace(incarnation=self.incarnation, network_policy={"type": "disabled"}))
 

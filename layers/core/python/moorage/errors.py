@@ -188,6 +188,17 @@ def rate_limited(message: str, retry_after_seconds: float) -> ApiError:
     )
 
 
+def quota_used_up() -> ApiError:
+    """429, but one that the SDKs need not send again."""
+    return ApiError(
+        429,
+        "You exceeded your current quota of requests for today. The operator's usage plan sets it.",
+        type="insufficient_quota",
+        code="insufficient_quota",
+        headers={"x-should-retry": "false"},
+    )
+
+
 def time_over(seconds: int) -> ApiError:
     """An answer that cannot be taken up again elsewhere has reached the end of its process."""
     return bad_request(
@@ -257,6 +268,13 @@ class SandboxStarting(SandboxError):
     def __init__(self, retry_after_seconds: float) -> None:
         super().__init__("The container is starting.")
         self.retry_after_seconds = retry_after_seconds
+
+
+class SandboxElsewhere(SandboxStarting):
+    """Only a process in another place can take the next step: the call goes round again, by way of one."""
+
+    def __init__(self) -> None:
+        super().__init__(0)
 
 
 class SandboxGone(SandboxError):

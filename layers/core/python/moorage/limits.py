@@ -78,6 +78,9 @@ SANDBOX_POLL_SECONDS_MIN: Final = 0.02
 
 SANDBOX_CAPACITY_RETRY_SECONDS: Final = 5.0
 
+SANDBOX_REFUSAL_SECONDS: Final = 20
+"""For this long a tool step repeats why no sandbox could be had; after that it is tried again."""
+
 CANCEL_POLL_SECONDS: Final = 1.0
 
 # --- The event log ----------------------------------------------------------------------------------------------------------
@@ -431,3 +434,4 @@ assert ITEM_INLINE_BYTES_MAX + BATCH_EVENTS_BYTES_MAX < 400 * 1000
 assert INLINE_HEARTBEAT_SECONDS * 3 < INLINE_STALE_SECONDS
 assert FILE_BYTES_MAX <= 10_000 * BLOB_PART_BYTES
 assert CONTAINER_TOUCH_SECONDS < 60
+assert SANDBOX_WAIT_SECONDS < CONTAINER_START_LEASE_SECONDS

@@ -20,12 +20,13 @@ from moorage.model.catalog import Catalog
 from moorage.model.transport import upstream_transport
 from moorage.sandbox.containers import Containers
 from moorage.sandbox.docker import DockerProvisioner
+from moorage.sandbox.elsewhere import Elsewhere
 from moorage.sandbox.exec_client import ExecClient
 from moorage.sandbox.fargate import FargateProvisioner, FargateSettings
 from moorage.sandbox.lambda_microvm import LambdaMicrovmProvisioner, MicrovmSettings
 from moorage.sandbox.launcher_client import LauncherProvisioner
 from moorage.sandbox.orphans import Orphans
-from moorage.sandbox.provisioner import Provisioner
+from moorage.sandbox.provisioner import Handle, Provisioner
 from moorage.sandbox.warm_pool import Fleet, WarmPool
 from moorage.settings import Settings, SettingsError
 from moorage.store.api_keys import ApiKeys
@@ -117,22 +118,26 @@ def build_runtime(settings: Settings, *, clock: Callable[[], float] = time.time)
     )
     content_key = _content_key(settings)
     provisioner = _provisioner(settings, executor)
+    connect = _connect(provisioner)
     fleet = _fleet(provisioner)
     ecs = fleet if isinstance(fleet, FargateProvisioner) else None
     pooled = fleet if settings.warm_pool else ecs
-    pool = None if pooled is None else WarmPool(table, pooled, settings.warm_pool, key=content_key, clock=clock)
+    pool = None if pooled is None else WarmPool(table, pooled, settings.warm_pool, key=content_key, clock=clock, connect=connect)
+    if settings.warm_pool:
+        # Inside the sandboxes' network nothing is claimed or refilled, only given its container's token.
+        provisioner = pool or WarmPool(table, Elsewhere(), {}, key=content_key, clock=clock)
     containers = Containers(
         table,
         blobs,
-        pool if pool is not None and settings.warm_pool else provisioner,
+        provisioner,
         files,
         clock=clock,
         content_key=content_key,
         retention_seconds=settings.retention_seconds,
         strict_expiry=settings.strict_expiry,
-        egress=egress,
+        egress=None if settings.provisioner == "elsewhere" else egress,  # who starts a sandbox gives it its way out
         egress_proxy=settings.egress_proxy,
-        connect=provisioner.connect if isinstance(provisioner, LambdaMicrovmProvisioner) else ExecClient,
+        connect=connect,
     )
     return Runtime(
         settings=settings,
@@ -178,6 +183,17 @@ def _parameter(name: str) -> str:
     return value
 
 
+def _connect(provisioner: Provisioner) -> Callable[[Handle], ExecClient] | None:
+    """How a sandbox is spoken to; None from where it cannot be."""
+    match provisioner:
+        case FargateProvisioner():
+            return None
+        case LambdaMicrovmProvisioner():
+            return provisioner.connect
+        case _:
+            return ExecClient
+
+
 def _fleet(provisioner: Provisioner) -> FargateProvisioner | LauncherProvisioner | None:
     match provisioner:
         case FargateProvisioner(has_sandboxes=True) | LauncherProvisioner():
@@ -195,7 +211,7 @@ def _egress_keys(settings: Settings, executor: Executor) -> KmsKeys | None:
 
 def _egress_fleet(settings: Settings, executor: Executor) -> ProxyFleet | None:
     """The ECS service of the proxy, which runs only while a container may use it; None where the proxy always runs."""
-    if settings.egress_service is None:
+    if settings.egress_service is None or settings.provisioner == "elsewhere":
         return None
     return ProxyFleet(boto3.client("ecs", config=_CONFIG), settings.egress_service, executor)
 
@@ -214,6 +230,8 @@ def _provisioner(settings: Settings, executor: Executor) -> Provisioner:
             )
         case "fargate":
             return FargateProvisioner(boto3.client("ecs", config=_CONFIG), FargateSettings.from_settings(settings.fargate), executor)
+        case "elsewhere":
+            return Elsewhere()
         case "lambda_microvm":
             client = boto3.client("lambda-microvms", config=_CONFIG)
             return LambdaMicrovmProvisioner(client, MicrovmSettings.from_settings(settings.microvm), executor)

@@ -4,6 +4,7 @@ Everything that differs between a laptop, an emulator and an AWS account is a fi
 and credentials by itself, as everywhere.
 """
 
+import hashlib
 import ipaddress
 import os
 from collections.abc import Iterable, Mapping
@@ -12,7 +13,8 @@ from typing import Final, Literal, get_args
 
 from moorage.limits import CODE_SECONDS_MAX, COMMAND_TIMEOUT_MS_MAX, JSON_SILENCE_SECONDS, MEMORY_LIMITS, WARM_SANDBOXES_MAX
 
-ProvisionerKind = Literal["launcher", "fargate", "docker", "lambda_microvm"]
+ProvisionerKind = Literal["launcher", "fargate", "elsewhere", "docker", "lambda_microvm"]
+"""``fargate`` starts sandboxes and cannot reach them, ``elsewhere`` is for their network: it reaches them and cannot start them."""
 _LOG_LEVELS: Final = ("DEBUG", "INFO", "WARNING", "ERROR")
 
 
@@ -73,6 +75,8 @@ class Settings:
     log_level: str = "INFO"
     name: str = "moorage"
     """The deployment's: a dimension of its metrics."""
+    usage_plans: tuple[str, ...] = ()
+    """Tenants with a usage plan of their own at the gateway, and ``*`` for all others; empty where there are none."""
     upstream: Mapping[str, str] = field(default_factory=dict, repr=False)
     """Model keys and endpoints by variable name: ``OPENAI_API_KEY``, ``ANTHROPIC_API_KEY``, ``MOORAGE_UPSTREAM_*`` and whatever
     ``models.toml`` refers to as ``env:NAME``."""
@@ -115,11 +119,20 @@ class Settings:
             tokens_per_minute=_integer(env, "MOORAGE_TOKENS_PER_MINUTE", 0),
             log_level=_log_level(env.get("MOORAGE_LOG_LEVEL", "INFO")),
             name=env.get("MOORAGE_NAME", "moorage"),
+            usage_plans=_words(env.get("MOORAGE_USAGE_PLANS", "")),
             upstream=dict(env),
             docker={k.removeprefix("MOORAGE_DOCKER_").lower(): v for k, v in env.items() if k.startswith("MOORAGE_DOCKER_")},
             fargate={k.removeprefix("MOORAGE_FARGATE_").lower(): v for k, v in env.items() if k.startswith("MOORAGE_FARGATE_")},
             microvm={k.removeprefix("MOORAGE_MICROVM_").lower(): v for k, v in env.items() if k.startswith("MOORAGE_MICROVM_")},
         )
+
+
+def usage_key(name: str, plan: str) -> str:
+    """Under which API key of its own API Gateway counts the requests of a usage plan (``*`` or a tenant) of the deployment ``name``.
+
+    Nobody sends it (``apiKeySource`` is ``AUTHORIZER``), so it opens nothing. API Gateway takes 20 to 128 characters.
+    """
+    return hashlib.sha256(f"{name}/{plan}".encode()).hexdigest()
 
 
 def environment() -> Mapping[str, str]:
@@ -165,7 +178,7 @@ def _warm_pool(env: Mapping[str, str], name: str) -> Mapping[str, int]:
         sizes = warm_pool_sizes(_words(env.get(name, "")))
     except ValueError as error:
         raise SettingsError(f"{name} {error}.") from error
-    if sizes and env.get("MOORAGE_PROVISIONER", "launcher") not in ("launcher", "fargate"):
+    if sizes and env.get("MOORAGE_PROVISIONER", "launcher") not in ("launcher", "fargate", "elsewhere"):
         raise SettingsError(f"{name} needs the provisioner 'fargate' or 'launcher'.")
     return sizes
 

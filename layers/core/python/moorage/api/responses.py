@@ -19,7 +19,7 @@ from moorage.api.foreground import Foreground, erase, failure, stop
 from moorage.api.view import View
 from moorage.errors import bad_request, server_error
 from moorage.loop import finish, recover
-from moorage.loop.create import Prepared, prepare, start_background, start_sandbox
+from moorage.loop.create import Prepared, prepare, start_background
 from moorage.runtime import Runtime
 from moorage.store.responses import Snapshot, StoredResponse
 from moorage.wire.queries import parse_page, parse_retrieval
@@ -58,9 +58,6 @@ async def _create_in_background(
     runtime: Runtime, prepared: Prepared, view: View, headers: dict[str, str], until: float | None
 ) -> Response:
     queued = await start_background(runtime, prepared)
-    sandbox = start_sandbox(runtime, prepared.stored)
-    if sandbox is not None:
-        runtime.keep(sandbox)
     if prepared.is_streamed:
         log = runtime.responses.log_of(prepared.stored)
         return sse.stream(sse.tail(log, -1, view, until=until), headers)

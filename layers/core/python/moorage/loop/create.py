@@ -17,7 +17,6 @@ from moorage import ids, limits
 from moorage.errors import (
     ApiError,
     MoorageError,
-    SandboxError,
     Superseded,
     bad_request,
     container_expired,
@@ -31,6 +30,7 @@ from moorage.loop.compact import check_readable
 from moorage.loop.fold import fold
 from moorage.loop.model_step import tell_step
 from moorage.loop.sinks import InlineSink
+from moorage.loop.standby import Standby
 from moorage.loop.state import LoopState, Next, Outcome
 from moorage.loop.turn import Position
 from moorage.model.base import Item
@@ -256,21 +256,6 @@ async def _auto_container(
     )
 
 
-def start_sandbox(runtime: Runtime, stored: StoredResponse) -> asyncio.Task[None] | None:
-    """Begin to start the container while the model thinks; a tool step finds it, or starts it again."""
-    if stored.container_id is None:
-        return None
-
-    async def start(container_id: str) -> None:
-        with suppress(SandboxError, ApiError):
-            record = await runtime.containers.get(stored.tenant_id, container_id)
-            if record.sandbox is None:  # One that runs is not this process's to judge: on AWS only tool steps can reach it.
-                async with await runtime.containers.ensure(stored.tenant_id, container_id):
-                    pass
-
-    return asyncio.create_task(start(stored.container_id))
-
-
 async def start_background(runtime: Runtime, prepared: Prepared) -> dict[str, Any]:
     """Store the response, open its log, start its execution. Returns the queued response object."""
     stored = prepared.stored
@@ -323,7 +308,7 @@ class Inline:
     async def run(self) -> None:
         """Returns when the response has ended or the state machine has taken over (``is_handed_over``)."""
         stored, sink = self.prepared.stored, self._sink
-        sandbox = start_sandbox(self.runtime, stored)
+        standby = Standby.begin(self.runtime, stored)
         pulse = asyncio.create_task(self._pulse()) if stored.is_stored else None
         try:
             for event in finish.opening_events(stored):
@@ -345,8 +330,10 @@ class Inline:
         except Exception as error:  # The rim of a response: whatever went wrong, its log gets an end.
             await self._fail(error)
         finally:
-            if sandbox is not None:
-                self.runtime.keep(sandbox)
+            if standby is not None and self.is_handed_over:
+                self.runtime.keep(standby.task)
+            elif standby is not None:
+                await standby.give_up()
             if pulse is not None:
                 pulse.cancel()
                 with suppress(asyncio.CancelledError, MoorageError):

@@ -1,6 +1,7 @@
 """Ending what nobody uses any more, and keeping the warm pool filled: the reaper's other half, beside ``recover.py``.
 
-Called once a minute from where sandboxes can be reached. Every part is harmless to run twice, or by two reapers at once.
+Called once a minute from where sandboxes can be stopped; on AWS ``Containers.retire_idle``, called from where they can be reached,
+says which. Every part is harmless to run twice, or by two reapers at once.
 """
 
 from moorage.runtime import Runtime

@@ -18,6 +18,7 @@ from moorage.loop.ask import Ask
 from moorage.loop.chain import load_chain
 from moorage.loop.fold import Folded, fold
 from moorage.loop.sinks import LogSink
+from moorage.loop.standby import Standby, have_sandbox
 from moorage.loop.state import LoopState, Next, Outcome
 from moorage.loop.turn import Position
 from moorage.model.base import Item
@@ -59,6 +60,7 @@ async def _after_tools(runtime: Runtime, snapshot: Snapshot, state: LoopState, p
     """The calls of ``state.step`` have been sent round: send the unfinished ones again, or go on to the next step."""
     unfinished = progress.unfinished(state.step)
     if unfinished:
+        await have_sandbox(runtime, snapshot.stored)
         return replace(state, next=Next.TOOLS, calls=unfinished)
     following = replace(state, step=state.step + 1, next=Next.MODEL, calls=())
     if progress.outcomes[state.step].is_last:
@@ -149,12 +151,19 @@ async def _attempt(
         ask = Ask(runtime, stored, position, sink, chain, done=progress.items, cancelled=_cancel_watch(runtime, stored))
         if attempt > 1:
             ask.items, ask.announced, ask.position = await _take_over(runtime, stored, sink, position)
-        outcome = await ask.run()
-        await sink.flush()
-        if outcome.next is Next.WAIT:
-            await runtime.steps.postpone(stored, state.step)
-        elif outcome.next is not Next.DONE:  # The final event holds the items, and no step follows that would look for them.
-            await runtime.steps.end(stored, state.step, attempt, outcome, ask.items, following=sink.writer.next_number)
+        standby = Standby.begin(runtime, stored) if state.step == 0 else None
+        try:
+            outcome = await ask.run()
+            await sink.flush()
+            if outcome.next is Next.WAIT:
+                await runtime.steps.postpone(stored, state.step)
+            elif outcome.next is not Next.DONE:  # The final event holds the items, and no step follows that would look for them.
+                await runtime.steps.end(stored, state.step, attempt, outcome, ask.items, following=sink.writer.next_number)
+            if standby is not None and outcome.next is Next.TOOLS:
+                await standby.ready()
+        finally:
+            if standby is not None:
+                await standby.give_up()
     tell_step(stored, position, outcome, attempt=attempt, began=began)
     return state.after(outcome)
 

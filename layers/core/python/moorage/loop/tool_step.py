@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from moorage import limits
-from moorage.errors import ApiError, SandboxCapacity, SandboxError, SandboxGone, SandboxStarting, Superseded
+from moorage.errors import ApiError, SandboxCapacity, SandboxElsewhere, SandboxError, SandboxGone, SandboxStarting, Superseded
 from moorage.loop.chain import load_chain
 from moorage.loop.fold import fold
 from moorage.loop.sinks import LogSink
@@ -138,7 +138,7 @@ class _Run:
         try:
             live = await self._container()
         except SandboxStarting:
-            return  # The state machine sends the call round again.
+            return  # The state machine sends the call round again, by way of the model step, which can start sandboxes everywhere.
         except (SandboxError, ApiError) as error:
             await self._unreachable(item, error.message)
             return
@@ -177,6 +177,8 @@ class _Run:
         while True:
             try:
                 return await self.runtime.containers.ensure(self.stored.tenant_id, self.stored.container_id, seen=seen)
+            except SandboxElsewhere:
+                raise
             except SandboxStarting as error:
                 if asyncio.get_running_loop().time() > deadline:
                     raise

@@ -13,6 +13,12 @@ and every arrow is a conditional write, so that of many processes that want the 
 * ``running`` is believed only as long as the exec server answers.
 * ``stopping`` comes before the stop, so that nobody is handed a sandbox that is being stopped; whoever meets it may finish it.
 
+On AWS no process can do it all: ECS is asked from outside the sandboxes' network, sandboxes are reached from inside (an endpoint that
+would join the two costs $7.30 a month). So a ``starting`` sandbox may be *placed*: the claimant outside has noted where it will
+listen, and the one inside goes on from there; and a ``stopping`` one is noted inside and stopped outside. Who meets a step that is
+not his raises :class:`SandboxElsewhere`, and the loop goes by way of the other. :meth:`Containers.place` is the outside's part of
+:meth:`Containers.ensure`, :meth:`Containers.retire_idle` the inside's of :meth:`Containers.expire_due`.
+
 Every sandbox also has a ``LIFE#`` record, from before it is started until it is known to be stopped: the sweep finds by it what the
 dead have left running.
 """
@@ -23,7 +29,7 @@ import hmac
 import secrets
 import time
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Iterable, Mapping, Sequence
-from contextlib import aclosing
+from contextlib import aclosing, suppress
 from dataclasses import dataclass, replace
 from math import ceil
 from types import TracebackType
@@ -36,6 +42,8 @@ from moorage.egress.service import Egress
 from moorage.errors import (
     ApiError,
     ConditionFailed,
+    SandboxCapacity,
+    SandboxElsewhere,
     SandboxError,
     SandboxFileMissing,
     SandboxGone,
@@ -144,8 +152,9 @@ class Containers:
         strict_expiry: bool = False,
         egress: Egress | None = None,
         egress_proxy: str | None = None,
-        connect: Callable[[Handle], ExecClient] = ExecClient,
+        connect: Callable[[Handle], ExecClient] | None = ExecClient,
     ) -> None:
+        """``connect`` None: sandboxes cannot be reached from here, only started and stopped."""
         self._store = ContainerStore(table, clock=clock, retention_seconds=retention_seconds)
         self._blobs = blobs
         self._provisioner = provisioner
@@ -282,7 +291,7 @@ class Containers:
     async def delete_file(self, record: ContainerRecord, file_id: str) -> None:
         """Delete a file, in the running sandbox too."""
         file = await self._store.file(record, file_id)
-        if record.sandbox is not None and record.sandbox.state == "running":
+        if self._connect is not None and record.sandbox is not None and record.sandbox.state == "running":
             client = self._connect(self._handle(record))
             try:
                 await client.delete_file(file.path)
@@ -365,8 +374,9 @@ class Containers:
     async def ensure(self, tenant_id: str, container_id: str, *, seen: Record | None = None) -> LiveContainer:
         """The container with a running sandbox that has all its files. ``seen`` is its record, if the caller has just read it.
 
-        Starts or revives the sandbox. Raises :class:`SandboxStarting` while it is not there (call again), :class:`SandboxCapacity`
-        when none can be had, and ``container_expired`` in strict mode. Safe to call from anywhere at any time, and twice at once.
+        Starts or revives the sandbox. Raises :class:`SandboxStarting` while it is not there (call again; :class:`SandboxElsewhere` if
+        :meth:`place` has to be called first, in another place), :class:`SandboxCapacity` when none can be had, and
+        ``container_expired`` in strict mode. Safe to call from anywhere at any time, and twice at once.
         """
         known = None if seen is None else container_of(seen)
         record = await (self.use(tenant_id, container_id) if known is None or known.is_deleted else self._in_use(known))
@@ -375,14 +385,41 @@ class Containers:
                 return await self._advance(record)
             except ConditionFailed:
                 record = await self._store.get(tenant_id, container_id)
+            except SandboxElsewhere:
+                self._say_refusal(await self._store.get(tenant_id, container_id))
+                raise
         raise SandboxStarting(limits.CONTAINER_POLL_SECONDS)
+
+    def _say_refusal(self, record: ContainerRecord) -> None:
+        """Raise what stood in the way of another place, if that was just now."""
+        sandbox = record.sandbox
+        if sandbox is not None and sandbox.refused_at + limits.SANDBOX_REFUSAL_SECONDS > self._clock():
+            raise SandboxError(sandbox.refusal)
 
     async def running(self, tenant_id: str, container_id: str) -> LiveContainer | None:
         """The sandbox that the container has now; None if it has none that answers. Starts nothing."""
         record = await self._store.peek(tenant_id, container_id)
-        if record is None or record.sandbox is None or record.sandbox.state != "running":
+        if self._connect is None or record is None or record.sandbox is None or record.sandbox.state != "running":
             return None
         return await self._attach(record)
+
+    async def place(self, tenant_id: str, container_id: str) -> None:
+        """Have a sandbox started for the container, because it will soon be wanted: while the model thinks, or after a tool step has
+        come back without. Looks into none that runs: from outside their network a healthy one looks dead.
+
+        Where sandboxes cannot be reached, it stays until one is placed, at most ``SANDBOX_WAIT_SECONDS``. What stands in the way is
+        noted, for the tool step to say. Safe to call at any time, and twice at once.
+        """
+        record = await self._store.get(tenant_id, container_id)
+        for _ in range(limits.CONDITIONAL_WRITES_MAX):
+            try:
+                await self._place(record)
+            except ConditionFailed:
+                record = await self._store.get(tenant_id, container_id)
+            except SandboxError:
+                return  # it is noted
+            else:
+                return
 
     async def files_of(self, tenant_id: str, container_id: str) -> list[ContainerFile]:
         """All stored files; none of a container that is gone."""
@@ -407,8 +444,40 @@ class Containers:
             return False
         record = await self._store.get(live.record.tenant_id, live.record.id)
         if record.incarnation == live.record.incarnation and record.sandbox is not None:
-            await self._end(record, _sandbox_id(record))
+            with suppress(SandboxElsewhere):
+                await self._end(record, _sandbox_id(record))
         return True
+
+    async def _place(self, record: ContainerRecord) -> None:
+        match record.sandbox:
+            case SandboxRecord(state="running"):
+                return
+            case SandboxRecord(state="starting", claimed_until=until) if until > self._clock():
+                return
+            case SandboxRecord(state="stopping"):
+                await self._end_or_note(record)
+                await self._place(await self._store.get(record.tenant_id, record.id))
+            case SandboxRecord(state="starting"):
+                await self._place_claimed(await self._claim(record, record.incarnation))
+            case None:
+                await self._place_claimed(await self._claim(record, record.incarnation + 1))
+
+    async def _place_claimed(self, record: ContainerRecord) -> None:
+        if self._connect is not None:
+            await (await self._start(record)).aclose()
+            return
+        began = time.perf_counter()
+        handle = await self._begin(record, seconds=limits.SANDBOX_WAIT_SECONDS)
+        placed = SandboxRecord("starting", _claim_of(record), sandbox_id=handle.sandbox_id, endpoint=handle.endpoint)
+        await self._write_claimed(record, {"sandbox": sandbox_attribute(placed)})
+        _tell_started(record, began)
+
+    async def _end_or_note(self, record: ContainerRecord) -> None:
+        try:
+            await self._end(record, _sandbox_id(record))
+        except SandboxError as error:
+            await self._write_claimed(record, {"sandbox": sandbox_attribute(self._refused(record, error))})
+            raise
 
     async def _advance(self, record: ContainerRecord) -> LiveContainer:
         """One step towards a running sandbox; ``ConditionFailed`` if somebody else took it."""
@@ -430,25 +499,45 @@ class Containers:
 
     async def _claim(self, record: ContainerRecord, incarnation: int) -> ContainerRecord:
         """Become the one who starts this incarnation; ``ConditionFailed`` if another was faster."""
-        sandbox = SandboxRecord("starting", claim=secrets.token_hex(8), claimed_until=self._lease_end())
+        earlier = record.sandbox if incarnation == record.incarnation else None
+        sandbox = replace(
+            earlier or SandboxRecord("starting", claim=""), claim=secrets.token_hex(8), claimed_until=self._lease_end()
+        )
         claimed = await self._store.change(
             record,
             set={"sandbox": sandbox_attribute(sandbox), "incarnation": incarnation},
             condition={"sandbox": sandbox_attribute(record.sandbox), "incarnation": record.incarnation},
         )
-        await self._store.put_life(claimed, None)
+        await self._store.put_life(claimed, sandbox.sandbox_id)
         return claimed
 
-    async def _start(self, record: ContainerRecord) -> LiveContainer:
-        """Start the claimed incarnation and give it its files. Repeating it finds the same sandbox."""
-        began = time.perf_counter()
+    async def _begin(self, record: ContainerRecord, *, seconds: float = 0) -> Handle:
+        """Where the claimed incarnation listens, or will; waits so long for one that is on its way, or for room. When it raises, the
+        claim has been given up. Repeating it finds the same sandbox."""
+        deadline = time.monotonic() + seconds
         try:
-            handle = await self._provisioner.start(await self._spec(record))
-        except SandboxError:
-            await self._release(record)
+            spec = await self._spec(record)
+            while True:
+                try:
+                    handle = await self._provisioner.start(spec)
+                    break
+                except (SandboxStarting, SandboxCapacity) as error:
+                    pause = _pause(error)
+                    if time.monotonic() + pause > deadline:
+                        raise
+                await asyncio.sleep(pause)
+        except (SandboxError, asyncio.CancelledError) as error:
+            with suppress(ConditionFailed):
+                await self._release(record, error)
             raise
         await self._store.put_life(record, handle.sandbox_id)
-        client = self._connect(handle)
+        return handle
+
+    async def _start(self, record: ContainerRecord) -> LiveContainer:
+        """Start the claimed incarnation, or find where it was placed, and give it its files."""
+        began, was_placed = time.perf_counter(), record.sandbox is not None and record.sandbox.endpoint is not None
+        handle = await self._begin(record)
+        client = self._client(handle)
         try:
             # It may be one that a starter of an earlier incarnation left behind, with another token: that one must go.
             await client.health()
@@ -459,18 +548,22 @@ class Containers:
             await client.aclose()
             await self._end(record, handle.sandbox_id)
             raise SandboxStarting(limits.CONTAINER_POLL_SECONDS) from None
+        except asyncio.CancelledError as error:
+            await client.aclose()
+            with suppress(ConditionFailed):
+                await self._release(record, error)
+            raise
         except BaseException:
             await client.aclose()
             raise
-        took_ms = round((time.perf_counter() - began) * 1000)
-        said = {"tenant_id": record.tenant_id, "container_id": record.id, "incarnation": record.incarnation, "duration_ms": took_ms}
-        tell("sandbox_started", said, {Metric.SANDBOX_START: took_ms})
+        if not was_placed:
+            _tell_started(record, began)
         return LiveContainer(record, handle, client, is_revived=record.incarnation > 1, notes=notes)
 
     async def _attach(self, record: ContainerRecord) -> LiveContainer | None:
         """The running sandbox, with the files that came in meanwhile; None if it does not answer."""
         handle = self._handle(record)
-        client = self._connect(handle)
+        client = self._client(handle)
         notes: tuple[str, ...] = ()
         try:
             if not await self._answers(client):
@@ -531,11 +624,16 @@ class Containers:
             return False
         return True
 
-    async def _release(self, record: ContainerRecord) -> None:
-        """Give up the claim, so that the next caller need not wait for its end."""
+    async def _release(self, record: ContainerRecord, error: BaseException) -> None:
+        """Give up the claim, so that the next caller need not wait for its end, and note what stood in the way."""
         assert record.sandbox is not None
-        free = replace(record.sandbox, claimed_until=0)
-        await self._write_claimed(record, {"sandbox": sandbox_attribute(free)})
+        is_refusal = not isinstance(error, SandboxStarting)
+        free = self._refused(record, error) if isinstance(error, SandboxError) and is_refusal else record.sandbox
+        await self._write_claimed(record, {"sandbox": sandbox_attribute(replace(free, claimed_until=0))})
+
+    def _refused(self, record: ContainerRecord, error: SandboxError) -> SandboxRecord:
+        assert record.sandbox is not None
+        return replace(record.sandbox, refusal=error.message, refused_at=int(self._clock()))
 
     async def _write_claimed(self, record: ContainerRecord, changes: Mapping[str, Any]) -> ContainerRecord:
         """Write as the claimant; ``ConditionFailed`` if the claim was taken over."""
@@ -549,7 +647,14 @@ class Containers:
     async def _end(self, record: ContainerRecord, sandbox_id: str | None) -> None:
         """Stop the record's sandbox, if it is known, and forget it. The stop comes first: a new incarnation must not find it."""
         if sandbox_id is not None:
-            await self._provisioner.stop(sandbox_id)
+            try:
+                await self._provisioner.stop(sandbox_id)
+            except SandboxElsewhere:
+                assert record.sandbox is not None
+                stopping = replace(record.sandbox, state="stopping", sandbox_id=sandbox_id)
+                if stopping != record.sandbox:
+                    await self._write_claimed(record, {"sandbox": sandbox_attribute(stopping)})
+                raise
         if self._egress is not None and record.network_policy["type"] != "disabled":
             await self._egress.pause(record.tenant_id, record.id)
         try:
@@ -570,6 +675,7 @@ class Containers:
             memory_gib=limits.MEMORY_LIMITS[record.memory_limit],
             env=env,
             egress=egress,
+            placed=None if record.sandbox is None or record.sandbox.endpoint is None else self._handle(record),
         )
 
     async def _way_out(self, record: ContainerRecord) -> tuple[EgressSpec | None, Mapping[str, str]]:
@@ -581,6 +687,10 @@ class Containers:
             return None, {}
         spec = EgressSpec(self._egress_proxy, grant.username, grant.password, self._egress.ca_pem())
         return spec, grant.placeholders
+
+    def _client(self, handle: Handle) -> ExecClient:
+        assert self._connect is not None, f"{handle.sandbox_id} cannot be reached from here"
+        return self._connect(handle)
 
     def _handle(self, record: ContainerRecord) -> Handle:
         assert record.sandbox is not None
@@ -696,7 +806,9 @@ class Containers:
 
     async def expire_due(self, now: float) -> int:
         """Stop idle sandboxes, erase containers past their retention, finish what others left undone; answers how many were
-        settled. To be called about once a minute; harmless to run twice, or twice at once."""
+        settled. To be called about once a minute; harmless to run twice, or twice at once.
+
+        Where sandboxes cannot be reached, it leaves those that run to :meth:`retire_idle`."""
         settled = 0
         for due in await self._store.due(now):
             try:
@@ -706,6 +818,19 @@ class Containers:
             except ConditionFailed:
                 continue  # somebody used it in this moment: it comes up again when it is due
         return settled
+
+    async def retire_idle(self, now: float) -> int:
+        """Store the files of idle sandboxes and note that they are to be stopped; answers how many were. For where sandboxes can be
+        reached but not stopped; called as :meth:`expire_due` is, which stops them."""
+        retired = 0
+        for due in await self._store.due(now):
+            record = await self._store.peek(due["tenant_id"], due["container_id"])
+            if record is None or record.is_deleted or record.expires_at > now:
+                continue
+            if record.sandbox is not None and record.sandbox.state == "running":
+                with suppress(ConditionFailed):
+                    retired += await self._retire(record) is not None
+        return retired
 
     async def _settle(self, due: Record, now: float) -> bool:
         record = await self._store.peek(due["tenant_id"], due["container_id"])
@@ -750,25 +875,34 @@ class Containers:
             # Nobody came back for it, and it was not written down which sandbox it is, if there is one.
             await self._end(record, await self._find(record.tenant_id, record.id, record.incarnation))
             return True
-        if record.sandbox.state == "running" and await self._is_busy(record):
-            await self._store.change(
-                record, set={"last_active_at": int(self._clock())}, condition={"incarnation": record.incarnation}
-            )
-            return False
-        stopping = replace(record.sandbox, state="stopping")
-        record = await self._store.change(
-            record,
-            set={"sandbox": sandbox_attribute(stopping)},
-            condition={"sandbox": sandbox_attribute(record.sandbox), "last_active_at": record.last_active_at},
-        )
+        if record.sandbox.state == "running":
+            retired = None if self._connect is None else await self._retire(record)
+            if retired is None:
+                return False
+            record = retired
         await self._end(record, _sandbox_id(record))
         await self._collect(record)
         return True
 
+    async def _retire(self, record: ContainerRecord) -> ContainerRecord | None:
+        """Store the files of an idle sandbox and have nobody be handed it any more; None if something still runs in it."""
+        assert record.sandbox is not None
+        if await self._is_busy(record):
+            await self._store.change(
+                record, set={"last_active_at": int(self._clock())}, condition={"incarnation": record.incarnation}
+            )
+            return None
+        stopping = replace(record.sandbox, state="stopping")
+        return await self._store.change(
+            record,
+            set={"sandbox": sandbox_attribute(stopping)},
+            condition={"sandbox": sandbox_attribute(record.sandbox), "last_active_at": record.last_active_at},
+        )
+
     async def _is_busy(self, record: ContainerRecord) -> bool:
         """Whether commands run in it; stores its files on the way, because background processes write without a command."""
         handle = self._handle(record)
-        client = self._connect(handle)
+        client = self._client(handle)
         try:
             if (await client.health()).running > 0:
                 return True
@@ -850,6 +984,17 @@ def _has(row: ContainerFile | None, sha256: str) -> bool:
 def _known(rows: Sequence[ContainerFile]) -> dict[str, str]:
     """Where content is stored already, by its SHA-256."""
     return {row.sha256: row.key for row in rows}
+
+
+def _pause(error: SandboxStarting | SandboxCapacity) -> float:
+    return error.retry_after_seconds if isinstance(error, SandboxStarting) else limits.SANDBOX_CAPACITY_RETRY_SECONDS
+
+
+def _tell_started(record: ContainerRecord, began: float) -> None:
+    """``began`` is a time of ``time.perf_counter``."""
+    took_ms = round((time.perf_counter() - began) * 1000)
+    said = {"tenant_id": record.tenant_id, "container_id": record.id, "incarnation": record.incarnation, "duration_ms": took_ms}
+    tell("sandbox_started", said, {Metric.SANDBOX_START: took_ms})
 
 
 def _sandbox_id(record: ContainerRecord) -> str | None:

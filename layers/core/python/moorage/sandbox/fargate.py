@@ -2,14 +2,14 @@
 
 Starting is safe to repeat: ``startedBy`` names container and incarnation (by a hash of its token), so that a second caller finds
 the first one's task, and ``clientToken`` makes ECS itself answer two calls at once with one task. Fargate needs 20 to 60 seconds;
-:meth:`FargateProvisioner.start` never waits for them but raises :class:`SandboxStarting` until the exec server can be reached. From
-outside the sandboxes' network (the API, the model step) that is for ever: there a start only sets things going.
+:meth:`FargateProvisioner.start` never waits for them but raises :class:`SandboxStarting` until ECS says that the task runs. Whoever is
+inside the sandboxes' network then finds the exec server there within a second (``sandbox/elsewhere.py``).
 """
 
 import asyncio
 import hashlib
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from concurrent.futures import Executor
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, Self
@@ -41,7 +41,6 @@ _OVERRIDES_CHARS_MAX: Final = 8_192
 """ECS API reference, ``TaskOverride``: 8,192 characters in all."""
 
 _POLL_SECONDS: Final = 2.0
-_REACH_SECONDS: Final = 1.0
 _RUNS_MAX: Final = 3
 """Tasks that one incarnation may use up before it counts as broken: a task can fail to pull or lose its host."""
 
@@ -96,26 +95,17 @@ class RunningTask:
 
 
 class FargateProvisioner:
-    def __init__(
-        self,
-        client: "ECSClient",
-        settings: FargateSettings,
-        executor: Executor,
-        *,
-        can_reach: Callable[[str, int], Any] | None = None,
-    ) -> None:
-        """``can_reach(address, port)`` is awaited and says whether something listens there; by default a connection is tried."""
+    def __init__(self, client: "ECSClient", settings: FargateSettings, executor: Executor) -> None:
         self._client = client
         self._settings = settings
         self._executor = executor
-        self._can_reach = can_reach or _listens
 
     async def start(self, spec: SandboxSpec) -> Handle:
         started_by = _started_by(spec.container_id, spec.token)
         request = self._request(spec, started_by)
         task = await self._started(started_by) or await self._run(request)
         address = _address(task)
-        if task["lastStatus"] != "RUNNING" or address is None or not await self._can_reach(address, EXEC_PORT):
+        if task["lastStatus"] != "RUNNING" or address is None:
             raise SandboxStarting(_POLL_SECONDS)
         return Handle(f"http://{address}:{EXEC_PORT}", spec.token, task["taskArn"])
 
@@ -127,13 +117,8 @@ class FargateProvisioner:
         try:
             await self._call("stop_task", task=sandbox_id, reason="moorage: the container is idle or deleted")
         except ClientError as error:
-            match error.response["Error"]["Code"]:
-                case "InvalidParameterException":  # ECS's word for a task it does not know
-                    return
-                case "AccessDeniedException":
-                    # The API may start sandboxes but not stop them: from outside their network a healthy one looks dead.
-                    raise SandboxError("The container's sandbox cannot be stopped from here.") from error
-            raise
+            if error.response["Error"]["Code"] != "InvalidParameterException":  # ECS's word for a task it does not know
+                raise SandboxError("The container's sandbox could not be stopped.") from error
 
     async def describe(self, sandbox_id: str) -> SandboxStatus:
         tasks = await self._describe([sandbox_id])
@@ -298,13 +283,3 @@ def _refusal(code: str, message: str) -> SandboxError:
             "AWS has no room for another sandbox now (Fargate capacity or the account's vCPU quota; 'moorage doctor' shows it)."
         )
     return SandboxError("The container's sandbox could not be started.")
-
-
-async def _listens(address: str, port: int) -> bool:
-    try:
-        async with asyncio.timeout(_REACH_SECONDS):
-            _, writer = await asyncio.open_connection(address, port)
-    except (OSError, TimeoutError):
-        return False
-    writer.close()
-    return True

@@ -54,6 +54,8 @@ class SandboxSpec:
     env: Mapping[str, str] = field(default_factory=dict)
     """Variables that every command sees, such as the placeholders of ``domain_secrets``."""
     egress: EgressSpec | None = None
+    placed: Handle | None = None
+    """Where an earlier start has put it, if that is known."""
     is_unclaimed: bool = False
     """For the warm pool: it serves nobody before it is claimed (``POST /v1/claim``)."""
 

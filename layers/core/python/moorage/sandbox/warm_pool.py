@@ -20,7 +20,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Final, Protocol
 
 from moorage import limits
-from moorage.errors import ConditionFailed, SandboxCapacity, SandboxError, SandboxGone, SandboxStarting
+from moorage.errors import ConditionFailed, SandboxCapacity, SandboxElsewhere, SandboxError, SandboxGone, SandboxStarting
 from moorage.sandbox.exec_client import ExecClient
 from moorage.sandbox.provisioner import Handle, Provisioner, SandboxSpec, SandboxStatus
 from moorage.store import keys
@@ -66,9 +66,10 @@ class WarmPool:
         *,
         key: bytes,
         clock: Callable[[], float],
-        connect: Callable[[Handle], ExecClient] = ExecClient,
+        connect: Callable[[Handle], ExecClient] | None = ExecClient,
     ) -> None:
-        """``sizes`` by memory tier; ``key`` derives the tokens of waiting sandboxes; ``clock`` gives Unix seconds."""
+        """``sizes`` by memory tier; ``key`` derives the tokens of waiting sandboxes; ``clock`` gives Unix seconds. ``connect`` None:
+        sandboxes cannot be reached from here, and whoever reaches one that was claimed gives it its container's token."""
         self._table = table
         self._fleet = fleet
         self._sizes = sizes
@@ -148,6 +149,8 @@ class WarmPool:
     async def _take_over(self, got: Record, spec: SandboxSpec) -> Handle | None:
         """The claimed sandbox, once it knows its container; None if it is dead."""
         handle = Handle(got["endpoint"], spec.token, got["sandbox_id"])
+        if self._connect is None:
+            return handle if await self._fleet.describe(handle.sandbox_id) == SandboxStatus.RUNNING else None
         try:
             async with asyncio.timeout(limits.WARM_CLAIM_SECONDS):
                 await self._introduce(handle, got["pool_id"], spec)
@@ -155,6 +158,8 @@ class WarmPool:
             if await self._fleet.describe(handle.sandbox_id) == SandboxStatus.STOPPED:
                 return None
             raise SandboxStarting(limits.CONTAINER_POLL_SECONDS) from error
+        except SandboxElsewhere:
+            raise
         except SandboxError:  # it knows neither token: the deployment's key was replaced while it waited
             await self._fleet.stop(handle.sandbox_id)
             return None
@@ -162,6 +167,7 @@ class WarmPool:
 
     async def _introduce(self, handle: Handle, pool_id: str, spec: SandboxSpec) -> None:
         """Give the sandbox its container's token, unless an earlier run of this start has done so."""
+        assert self._connect is not None
         async with self._connect(self._waiting(pool_id, handle.sandbox_id, handle.endpoint)) as client:
             try:
                 await client.claim(hash_of(spec.token))
@@ -201,6 +207,8 @@ class WarmPool:
         return age < limits.WARM_START_SECONDS_MAX if slot["sandbox_id"] is None else await self._answers(slot)
 
     async def _answers(self, slot: Record) -> bool:
+        if self._connect is None:
+            return await self._fleet.describe(slot["sandbox_id"]) == SandboxStatus.RUNNING
         try:
             async with (
                 asyncio.timeout(limits.WARM_ANSWER_SECONDS),

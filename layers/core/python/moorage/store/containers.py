@@ -36,6 +36,11 @@ class SandboxRecord:
     claimed_until: int = 0
     sandbox_id: str | None = None
     endpoint: str | None = None
+    """While it starts: where it will listen, if it was started by a process that cannot reach it."""
+    refusal: str = ""
+    """Why it could not be started ..."""
+    refused_at: int = 0
+    """... and when (Unix seconds)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -360,6 +365,8 @@ def sandbox_attribute(sandbox: SandboxRecord | None) -> Record | None:
         "claimed_until": sandbox.claimed_until,
         "sandbox_id": sandbox.sandbox_id,
         "endpoint": sandbox.endpoint,
+        "refusal": sandbox.refusal,
+        "refused_at": sandbox.refused_at,
     }
 
 

@@ -1,0 +1,69 @@
+"""List prices of AWS, autumn 2026, without the free tier: for ``make cost``, the dashboard and ``docs/aws.md``."""
+
+from dataclasses import dataclass
+from typing import Final
+
+from infra.config import Config
+
+HOURS_A_MONTH: Final = 730
+
+
+@dataclass(frozen=True)
+class Prices:
+    """Dollars."""
+
+    api_request: float
+    lambda_gb_second: float
+    lambda_request: float
+    transition: float
+    write_unit: float
+    read_unit: float
+    s3_put: float
+    s3_get: float
+    fargate_vcpu_second: float
+    fargate_gb_second: float
+    endpoint_hour: float
+    secret_month: float
+    alarm_month: float
+    image_gb_month: float
+    dns_lists_month: float
+    """Of both domain lists of the DNS firewall."""
+
+    def at_rest(self, config: Config) -> float:
+        """A month without a request. ``docs/aws.md`` lists the parts; options that it prices by themselves are left out."""
+        month = self.secret_month + ALARMS * self.alarm_month
+        if not config.has_fargate:
+            return month
+        endpoints = (len(ENDPOINTS) + config.sandbox_logs) * config.availability_zones
+        return month + endpoints * self.endpoint_hour * HOURS_A_MONTH + IMAGE_GB * self.image_gb_month + self.dns_lists_month
+
+
+ENDPOINTS: Final = ("ecr.api", "ecr.dkr")
+"""Interface endpoints that Fargate pulls images through; each is paid for by the hour and zone."""
+
+ALARMS: Final = 4
+IMAGE_GB: Final = 1.0
+
+PRICES: Final = {
+    "us-east-1": Prices(
+        api_request=3.5e-6,
+        lambda_gb_second=1.33334e-5,
+        lambda_request=2e-7,
+        transition=2.5e-5,
+        write_unit=6.25e-7,
+        read_unit=1.25e-7,
+        s3_put=5e-6,
+        s3_get=4e-7,
+        fargate_vcpu_second=8.9944e-6,
+        fargate_gb_second=9.889e-7,
+        endpoint_hour=0.01,
+        secret_month=0.40,
+        alarm_month=0.10,
+        image_gb_month=0.10,
+        dns_lists_month=0.01,
+    )
+}
+"""By region. Another region's row goes beside it, from its price pages."""
+
+DEFAULT_REGION: Final = "us-east-1"
+"""Whose prices stand for those of a region without a row."""

@@ -1,0 +1,43 @@
+"""A sandbox that gets ready while the model thinks, or after a tool step has come back without one.
+
+On AWS the tool step lives in the sandboxes' network, from where none can be started: the steps outside do it for it.
+"""
+
+import asyncio
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import Self
+
+from moorage.errors import ApiError, MoorageError
+from moorage.runtime import Runtime
+from moorage.store.responses import StoredResponse
+
+
+async def have_sandbox(runtime: Runtime, stored: StoredResponse) -> None:
+    """See that the response's container has a sandbox or gets one; what stands in the way is for the tool step to say."""
+    if stored.container_id is not None:
+        with suppress(ApiError):  # Deleted meanwhile.
+            await runtime.containers.place(stored.tenant_id, stored.container_id)
+
+
+@dataclass(slots=True)
+class Standby:
+    task: asyncio.Task[None]
+
+    @classmethod
+    def begin(cls, runtime: Runtime, stored: StoredResponse) -> Self | None:
+        """None if the response has no container."""
+        if stored.container_id is None:
+            return None
+        return cls(asyncio.create_task(have_sandbox(runtime, stored)))
+
+    async def ready(self) -> None:
+        """Returns when the sandbox is there, or will not come."""
+        with suppress(MoorageError):
+            await self.task
+
+    async def give_up(self) -> None:
+        """Nobody waits for it any more. What has been started is found by the next who wants it, or is stopped when it has idled."""
+        self.task.cancel()
+        with suppress(asyncio.CancelledError, MoorageError):
+            await self.task
