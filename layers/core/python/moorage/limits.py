@@ -257,6 +257,8 @@ INPUT_INLINE_BYTES_MAX: Final = 1 * MIB
 """A longer file is only named to a model that has it in its container: it reads there what it needs."""
 
 FETCH_SECONDS_MAX: Final = 60
+FETCH_CONNECT_SECONDS: Final = 10
+"""For one address; the next one is tried then."""
 FETCH_REDIRECTS_MAX: Final = 5
 
 # --- The life of a container ------------------------------------------------------------------------------------------------------

@@ -96,7 +96,10 @@ class Fetcher:
         addresses = await self._judged(host, port)
         # The context loads every certificate of the system: only where it is needed.
         verify: ssl.SSLContext | bool = self.tls() if place.scheme == "https" else False
-        client = await stack.enter_async_context(httpx.AsyncClient(verify=verify, trust_env=False, follow_redirects=False))
+        timeout = httpx.Timeout(limits.FETCH_SECONDS_MAX, connect=limits.FETCH_CONNECT_SECONDS)
+        client = await stack.enter_async_context(
+            httpx.AsyncClient(verify=verify, timeout=timeout, trust_env=False, follow_redirects=False)
+        )
         headers = {
             "host": place.netloc.decode("ascii"),
             "user-agent": "moorage",
@@ -111,7 +114,7 @@ class Fetcher:
             )
             try:
                 response = await client.send(request, stream=True)
-            except httpx.ConnectError as error:
+            except (httpx.ConnectError, httpx.ConnectTimeout) as error:
                 problem = error
                 continue
             except (httpx.HTTPError, httpx.InvalidURL) as error:
