@@ -247,6 +247,18 @@ async def test_whenever_a_process_dies_a_call_that_does_not_run_is_answered_once
     assert interpreted == ["failed"] * len(interpreted)
 
 
+@pytest.mark.parametrize(("ceiling", "asked"), [(17, [17]), (18, [18, 16])])
+async def test_a_response_ends_where_its_tokens_do_not_suffice_for_another_turn(ceiling: int, asked: list[int]) -> None:
+    lab = Lab(shell("ls"), say("Two files."))
+    stored = lab.stored()
+    stored = await lab.background(request=stored.request | {"max_output_tokens": ceiling})
+    await lab.run(stored)
+    response = await lab.object_of(stored)
+    assert [request.max_output_tokens for request in lab.model.requests] == asked
+    cut = {"reason": "max_output_tokens"}
+    assert (response["status"], response["incomplete_details"]) == (("incomplete", cut) if len(asked) == 1 else ("completed", None))
+
+
 async def test_a_round_takes_nine_requests_to_the_table() -> None:
     """Five of the model step and four of the tool step, beside those of the container; each takes time on the way to the answer."""
     taken = []

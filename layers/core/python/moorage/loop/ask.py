@@ -74,8 +74,18 @@ class Ask:
         """Turn after turn, until the model has said what it wants."""
         for tries_left in reversed(range(limits.STEP_ATTEMPTS_MAX)):
             self._finished = None
-            if self._has_enough() or await self._turn(may_repair=tries_left > 0):
+            if self._has_enough():
                 return
+            if self._is_spent():
+                self._finished = Finished("max_output_tokens")
+                return
+            if await self._turn(may_repair=tries_left > 0):
+                return
+
+    def _is_spent(self) -> bool:
+        """Whether too little is left of the response's budget of tokens to ask for: OpenAI's API refuses a request for less."""
+        ceiling, used = self.stored.request.get("max_output_tokens"), self.position.usage.output_tokens
+        return ceiling is not None and used > 0 and ceiling - used < limits.OUTPUT_TOKENS_MIN
 
     def _has_enough(self) -> bool:
         """Whether what there is before a turn, of a turn that broke off or of a run that died, says already what follows."""

@@ -121,7 +121,7 @@ class Turn:
             temperature=request.get("temperature"),
             top_p=request.get("top_p"),
             top_logprobs=request.get("top_logprobs"),
-            max_output_tokens=None if ceiling is None else max(1, ceiling - self.position.usage.output_tokens),
+            max_output_tokens=None if ceiling is None else ceiling - self.position.usage.output_tokens,
             prompt_cache_key=request.get("prompt_cache_key"),
             include=tuple(request.get("include") or ()),
             extra=request.get("extra") or {},
