@@ -68,8 +68,9 @@ class Counts:
             case "Query":
                 self.read_units += read(answer["Items"], consistent=request.get("ConsistentRead", False))
             case "BatchGetItem":
-                for items in answer["Responses"].values():
-                    self.read_units += sum(read([item], consistent=False) for item in items)
+                for table, items in answer["Responses"].items():
+                    is_consistent = request["RequestItems"][table].get("ConsistentRead", False)
+                    self.read_units += sum(read([item], consistent=is_consistent) for item in items)
 
     @property
     def s3_puts(self) -> int:
