@@ -259,7 +259,7 @@ def _response() -> JsonSchema:
         created_at=_INTEGER,
         status={"type": "string", "enum": ["queued", "in_progress", "completed", "incomplete", "failed", "cancelled"]},
         completed_at=_nullable(_INTEGER),
-        error=_nullable(_record(code=_STRING, message=_STRING)),
+        error=_nullable(_record(code=_STRING, message=_STRING, param=_nullable(_STRING), type=_STRING)),
         incomplete_details=_nullable(_record(reason=_STRING)),
         output={"type": "array", "items": ref("Item")},
         usage=_nullable(ref("Usage")),
