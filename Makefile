@@ -12,7 +12,7 @@ BIN := $(VENV)/bin
 UV := $(BIN)/uv
 
 .DEFAULT_GOAL := help
-.PHONY: help setup setup-dev demo up test lint lint-template test-egress test-deploy test-localstack synth deploy destroy clients conformance fuzz cost bench-cold bench-egress bench-sandbox lock clean
+.PHONY: help setup setup-dev demo up test lint lint-template test-egress test-deploy test-localstack synth deploy deployed destroy clients conformance fuzz cost bench-cold bench-egress bench-sandbox lock clean
 
 help:
 	@sed -n 's/^# //p' Makefile
@@ -88,8 +88,15 @@ CDK := PATH="$(abspath $(BIN)):$$PATH" npx --yes aws-cdk@2.1148.1
 synth: setup-dev
 	$(CDK) synth --quiet
 
+DEPLOYED := .build/deployed.json
+
 deploy: setup-dev
-	$(CDK) deploy --all
+	$(CDK) deploy --all --outputs-file $(DEPLOYED)
+	@$(BIN)/python -m infra.deployed $(DEPLOYED)
+
+# What 'make deploy' says at its end, once more.
+deployed:
+	@$(BIN)/python -m infra.deployed $(DEPLOYED)
 
 destroy: setup-dev
 	$(CDK) destroy --all

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Annotated, Any, Literal, Self
 
 from moorage.limits import CODE_SECONDS_MAX, COMMAND_TIMEOUT_MS_MAX, MEMORY_LIMITS, RETENTION_SECONDS
-from moorage.settings import warm_pool_sizes
+from moorage.settings import as_deployed, warm_pool_sizes
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, model_validator
 
 CONTEXT_KEY = "moorage"
@@ -250,10 +250,7 @@ def _sentence(error: ValidationError) -> str:
 
 
 class Models(BaseModel):
-    """``models.toml`` as it is deployed, and the rights that it needs.
-
-    ``env:NAME`` names a variable on a laptop; on AWS it becomes ``ssm:/<deployment>/NAME``, so that one file serves both.
-    """
+    """``models.toml`` as it is deployed, and the rights that it needs."""
 
     model_config = ConfigDict(frozen=True)
 
@@ -266,7 +263,7 @@ class Models(BaseModel):
     def from_file(cls, path: Path, config: Config) -> Self:
         """Read the file; raises :class:`ConfigError` when it is missing or not TOML."""
         try:
-            text = re.sub(r"([\"'])env:(\w+)\1", rf'"ssm:/{config.name}/\2"', path.read_text())
+            text = as_deployed(path.read_text(), config.name)
             texts = _texts(tomllib.loads(text))
         except (OSError, tomllib.TOMLDecodeError) as error:
             raise ConfigError(f"{path.name} cannot be read: {error}.") from error

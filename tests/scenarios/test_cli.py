@@ -32,9 +32,16 @@ def lines(stack: Stack, arguments: Sequence[str]) -> list[str]:
     return done.stdout.splitlines()
 
 
+def made_key(stack: Stack, tenant: str, *options: str) -> tuple[str, str]:
+    """A key and its id. The key stands alone on standard output, as scripts take it."""
+    done = moorage(stack, "keys", "create", "--tenant", tenant, *options)
+    assert done.stderr.endswith(f" for the tenant '{tenant}'. Keep the key now: only its hash is stored.\n")
+    (secret,) = done.stdout.splitlines()
+    return secret, done.stderr.split()[0]
+
+
 def test_a_key_is_made_used_listed_and_revoked(stack: Stack) -> None:
-    made = lines(stack, ["keys", "create", "--tenant", "acme", "--name", "laptop"])
-    secret, key_id = made[0], made[2].split()[0]
+    secret, key_id = made_key(stack, "acme", "--name", "laptop")
     assert stack.client(secret).responses.create(model="demo", input=script(say("hello"))).output_text == "hello"
     listed = [re.split(r"  +", line) for line in lines(stack, ["keys", "list"])]
     assert listed[0] == ["KEY", "TENANT", "CREATED", "NAME"]
@@ -45,10 +52,10 @@ def test_a_key_is_made_used_listed_and_revoked(stack: Stack) -> None:
 
 
 def test_a_revoked_key_opens_nothing(stack: Stack) -> None:
-    made = lines(stack, ["keys", "create", "--tenant", "gone"])
-    lines(stack, ["keys", "revoke", made[2].split()[0]])
+    secret, key_id = made_key(stack, "gone")
+    lines(stack, ["keys", "revoke", key_id])
     with pytest.raises(openai.AuthenticationError):
-        stack.client(made[0]).models.list()
+        stack.client(secret).models.list()
 
 
 def test_the_models_are_listed(stack: Stack) -> None:

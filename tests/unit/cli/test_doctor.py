@@ -1,103 +1,491 @@
+"""What the doctor finds: an account by botocore's own model of the services, a deployment by what it answers, and this machine."""
+
+import json
+import os
 import socket
+import subprocess
+import sys
 from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
+import boto3
 import pytest
-from botocore.exceptions import ClientError, NoRegionError
-from moorage.cli.doctor import AwsClients, Finding, Level, model_finding, of_account, port_finding, python_finding
+from botocore.exceptions import NoCredentialsError, NoRegionError
+from botocore.stub import Stubber
+from moorage.cli.doctor import (
+    AwsClients,
+    Finding,
+    Level,
+    deployed_models,
+    disk_finding,
+    model_finding,
+    of_account,
+    of_deployment,
+    port_finding,
+    python_finding,
+)
+from moorage.cli.main import main
+from moorage.cli.target import find
 
+from tests.unit.cli.deployment import MODELS, Answer, completed, printed, refusal, serving
 from tests.upstream import MockUpstream
 
+REGION = "eu-west-1"
+IDENTITY = {"Account": "123456789012", "Arn": "arn:aws:iam::123456789012:user/me", "UserId": "me"}
+OPENAI = '[[models]]\nname = "gpt"\nprovider = "openai_responses"\nkey = "ssm:/moorage/OPENAI_API_KEY"\n'
+BEDROCK = '[[models]]\nname = "nova"\nprovider = "bedrock_converse"\nupstream_model = "eu.amazon.nova-2"\n'
 
-class ParameterNotFound(ClientError):
-    pass
-
-
-def account(
-    *, bootstrap: str | None = "28", lambdas: int = 1_000, vcpus: float = 64, models: int = 3, may_ask: bool = True
-) -> Callable[[], AwsClients]:
-    """An account as botocore's clients would show it."""
-
-    def quota(**_: Any) -> Any:
-        if not may_ask:
-            raise ClientError({"Error": {"Code": "AccessDeniedException", "Message": "no"}}, "GetServiceQuota")
-        return {"Quota": {"Value": vcpus}}
-
-    def parameter(**_: Any) -> Any:
-        if bootstrap is None:
-            raise ParameterNotFound({"Error": {"Code": "ParameterNotFound", "Message": "none"}}, "GetParameter")
-        return {"Parameter": {"Value": bootstrap}}
-
-    paginator = SimpleNamespace(paginate=lambda **_: [{"Quotas": [{"QuotaName": "StateTransition rate", "Value": 5_000}]}])
-    clients = AwsClients(
-        "eu-west-1",
-        sts=SimpleNamespace(get_caller_identity=lambda: {"Account": "123456789012", "Arn": "arn:aws:iam::123456789012:user/me"}),
-        ssm=SimpleNamespace(get_parameter=parameter, exceptions=SimpleNamespace(ParameterNotFound=ParameterNotFound)),
-        lambda_=SimpleNamespace(get_account_settings=lambda: {"AccountLimit": {"ConcurrentExecutions": lambdas}}),
-        service_quotas=SimpleNamespace(get_service_quota=quota, get_paginator=lambda name: paginator),
-        bedrock=SimpleNamespace(list_foundation_models=lambda **_: {"modelSummaries": [{}] * models}),
-    )
-    return lambda: clients
+Said = tuple[str, dict[str, Any]]
+"""What a service answers: the error's code and nothing, or "" and the answer."""
 
 
-def levels(findings: Iterator[Finding]) -> list[str]:
-    return [finding.level.value for finding in findings]
+def yes(**answer: Any) -> Said:
+    return "", answer
+
+
+def no(code: str) -> Said:
+    return code, {}
+
+
+def available(**differently: str) -> Said:
+    words = {"regionAvailability": "AVAILABLE", "authorizationStatus": "AUTHORIZED", "entitlementAvailability": "AVAILABLE"}
+    words |= {"agreement": "AVAILABLE"} | differently
+    return yes(modelId="amazon.nova-2", agreementAvailability={"status": words.pop("agreement")}, **words)
+
+
+GOOD: dict[str, Said] = {
+    "sts get_caller_identity": yes(**IDENTITY),
+    "ssm get_parameter": yes(Parameter={"Value": "28"}),
+    "lambda get_account_settings": yes(AccountLimit={"ConcurrentExecutions": 1_000}),
+    "service-quotas get_service_quota": yes(Quota={"Value": 64.0}),
+    "service-quotas list_service_quotas": yes(
+        Quotas=[{"QuotaName": "StateTransition throttle token refill rate per second", "Value": 5_000.0}]
+    ),
+}
+
+
+@contextmanager
+def account(*said: dict[str, Said]) -> Iterator[Callable[[], AwsClients]]:
+    """An account whose services answer as told, each call once, in order; botocore checks requests and answers."""
+    with ExitStack() as stack:
+        clients: dict[str, Any] = {}
+
+        def client(name: str) -> Any:
+            if name not in clients:
+                made = boto3.client(name, region_name=REGION, aws_access_key_id="test", aws_secret_access_key="test")  # type: ignore[call-overload]
+                clients[name] = made, stack.enter_context(Stubber(made))
+            return clients[name]
+
+        for call, (code, answer) in ((call, one) for calls in said for call, one in calls.items()):
+            service, method = call.split()
+            _, stubber = client(service)
+            if code:
+                stubber.add_client_error(method, code, f"{code} is what it said")
+            else:
+                stubber.add_response(method, answer)
+
+        def connect() -> AwsClients:
+            sts, ssm, lambda_, quotas = (client(name)[0] for name in ("sts", "ssm", "lambda", "service-quotas"))
+            return AwsClients(REGION, sts, ssm, lambda_, quotas, bedrock=lambda region: client("bedrock")[0])
+
+        yield connect
+
+
+def findings_of(*said: dict[str, Said], models: str = "") -> list[Finding]:
+    with account(*said) as connect:
+        return list(of_account(connect, models))
 
 
 def test_a_good_account_is_found_good() -> None:
-    findings = list(of_account(account()))
+    models = {"ssm get_parameter": yes(Parameter={"Value": "sealed"}), "bedrock get_foundation_model_availability": available()}
+    findings = findings_of(GOOD, models, models=OPENAI + BEDROCK + '[[models]]\nname = "demo"\nprovider = "demo"\n')
     assert [finding.what for finding in findings] == [
         "account 123456789012 in eu-west-1 as arn:aws:iam::123456789012:user/me",
         "CDK bootstrap version 28",
         "Lambda: 1000 concurrent executions",
         "Fargate: 64 vCPUs at once",
-        "Step Functions: StateTransition rate 5000",
-        "Bedrock: 3 text models in eu-west-1",
+        "Step Functions: StateTransition throttle token refill rate per second 5000",
+        "model 'gpt': its key is the SSM parameter /moorage/OPENAI_API_KEY",
+        "model 'nova': Bedrock's amazon.nova-2 in eu-west-1 may be used",
     ]
     assert {finding.level for finding in findings} == {Level.OK}
 
 
+LESS: dict[str, tuple[dict[str, Said], int, Finding]] = {
+    "credentials that have expired": (
+        {"sts get_caller_identity": no("ExpiredToken")},
+        0,
+        Finding(
+            Level.FAIL,
+            "AWS cannot be asked",
+            "AWS does not accept these credentials: An error occurred (ExpiredToken) when calling the GetCallerIdentity operation: "
+            "ExpiredToken is what it said. 'aws sts get-caller-identity' shows who you are.",
+        ),
+    ),
+    "never bootstrapped": (
+        {"ssm get_parameter": no("ParameterNotFound")},
+        1,
+        Finding(Level.FAIL, "CDK is not bootstrapped in this region", "Run 'npx aws-cdk@2.1148.1 bootstrap' for eu-west-1."),
+    ),
+    "bootstrapped long ago": (
+        {"ssm get_parameter": yes(Parameter={"Value": "6"})},
+        1,
+        Finding(Level.FAIL, "CDK bootstrap version 6 is too old", "Run 'npx aws-cdk@2.1148.1 bootstrap' for eu-west-1."),
+    ),
+    "a new account's Lambda quota": (
+        {"lambda get_account_settings": yes(AccountLimit={"ConcurrentExecutions": 10})},
+        2,
+        Finding(
+            Level.WARN,
+            "Lambda: 10 concurrent executions",
+            "Each streaming turn holds two: about 5 at once. Ask for more at Service Quotas.",
+        ),
+    ),
+    "a new account's Fargate quota": (
+        {"service-quotas get_service_quota": yes(Quota={"Value": 6.0})},
+        3,
+        Finding(
+            Level.WARN,
+            "Fargate: 6 vCPUs at once",
+            "So many sandboxes of 1 vCPU can run. Ask for more at Service Quotas (fargate, L-3032A538).",
+        ),
+    ),
+    "quotas that may not be read": (
+        {"service-quotas get_service_quota": no("AccessDeniedException")},
+        3,
+        Finding(
+            Level.WARN,
+            "fargate vcpus: An error occurred (AccessDeniedException) when calling the GetServiceQuota operation: "
+            "AccessDeniedException is what it said",
+            "It could not be checked with these permissions.",
+        ),
+    ),
+    "a new account's Step Functions quota": (
+        {"service-quotas list_service_quotas": yes(Quotas=[{"QuotaName": "StateTransition rate", "Value": 20.0}])},
+        4,
+        Finding(
+            Level.WARN,
+            "Step Functions: StateTransition rate 20",
+            "Each round of the loop takes three or four. Ask for more at Service Quotas.",
+        ),
+    ),
+}
+
+
+@pytest.mark.parametrize(("differently", "at", "finding"), LESS.values(), ids=LESS.keys())
+def test_what_an_account_lacks_is_named_with_what_to_do(differently: dict[str, Said], at: int, finding: Finding) -> None:
+    findings = findings_of(GOOD | differently, models='[[models]]\nname = "demo"\nprovider = "demo"\n')
+    assert findings[at] == finding
+    assert {other.level for other in findings[:at] + findings[at + 1 : 5]} <= {Level.OK}
+
+
+def test_without_quotas_of_its_own_an_account_has_the_default_ones() -> None:
+    findings = findings_of(GOOD | {"service-quotas list_service_quotas": yes(Quotas=[])})
+    assert findings[4] == Finding(Level.OK, "Step Functions: default quotas")
+
+
+MODELS_AT_FAULT: dict[str, tuple[str, dict[str, Said], Finding]] = {
+    "none": (
+        "",
+        {},
+        Finding(
+            Level.WARN, "models.toml names no model: the scripted demo model would answer", "docs/models.md says how to name one."
+        ),
+    ),
+    "a file that cannot be read": (
+        "[[models",
+        {},
+        Finding(
+            Level.FAIL,
+            "models.toml is not TOML: Expected ']]' at the end of an array declaration (at line 1, column 9).",
+            "Correct models.toml: it is deployed as it is.",
+        ),
+    ),
+    "a key that is not stored": (
+        OPENAI,
+        {"ssm get_parameter": no("ParameterNotFound")},
+        Finding(
+            Level.FAIL,
+            "model 'gpt' has no key: there is no SSM parameter /moorage/OPENAI_API_KEY",
+            "Run 'aws ssm put-parameter --type SecureString --name /moorage/OPENAI_API_KEY --value ...'.",
+        ),
+    ),
+    "a server on the laptop": (
+        '[[models]]\nname = "local"\nprovider = "chat_completions"\nbase_url = "http://127.0.0.1:8000/v1"\n',
+        {},
+        Finding(
+            Level.FAIL,
+            "model 'local' is at http://127.0.0.1:8000/v1, and functions on AWS reach public addresses only",
+            "Give it an address that the internet reaches, over https and with a key; or leave it out.",
+        ),
+    ),
+    "a server that needs no key": (
+        '[[models]]\nname = "open"\nprovider = "chat_completions"\nbase_url = "https://models.example.com/v1"\n',
+        {},
+        Finding(Level.OK, "model 'open' at https://models.example.com/v1 needs no key"),
+    ),
+    "a model that Bedrock does not know": (
+        BEDROCK,
+        {"bedrock get_foundation_model_availability": no("ResourceNotFoundException")},
+        Finding(
+            Level.FAIL,
+            "model 'nova': Bedrock's amazon.nova-2 in eu-west-1 is unknown",
+            "Correct models.toml; 'aws bedrock list-foundation-models' shows what there is.",
+        ),
+    ),
+    "a model of another region": (
+        BEDROCK,
+        {"bedrock get_foundation_model_availability": available(regionAvailability="NOT_AVAILABLE")},
+        Finding(
+            Level.FAIL,
+            "model 'nova': Bedrock's amazon.nova-2 in eu-west-1 is not offered there",
+            "Name another region in models.toml, or another model.",
+        ),
+    ),
+    "a model whose terms are open": (
+        BEDROCK,
+        {"bedrock get_foundation_model_availability": available(agreement="NOT_AVAILABLE")},
+        Finding(
+            Level.FAIL,
+            "model 'nova': Bedrock's amazon.nova-2 in eu-west-1: its terms are not accepted",
+            "Ask for it once under 'Model access' in the Bedrock console.",
+        ),
+    ),
+    "a model that the account may not use": (
+        BEDROCK,
+        {"bedrock get_foundation_model_availability": available(authorizationStatus="NOT_AUTHORIZED")},
+        Finding(
+            Level.FAIL,
+            "model 'nova': Bedrock's amazon.nova-2 in eu-west-1: this account may not use it",
+            "A policy of the account or its organization forbids bedrock:InvokeModel.",
+        ),
+    ),
+    "a model that may not be looked up": (
+        BEDROCK,
+        {"bedrock get_foundation_model_availability": no("AccessDeniedException")},
+        Finding(
+            Level.WARN,
+            "model 'nova': An error occurred (AccessDeniedException) when calling the GetFoundationModelAvailability operation: "
+            "AccessDeniedException is what it said",
+            "It could not be checked with these permissions.",
+        ),
+    ),
+    "any model of Bedrock": (
+        BEDROCK.replace("eu.amazon.nova-2", "*").replace("nova", "*"),
+        {},
+        Finding(Level.OK, "model '*': Bedrock's * in eu-west-1, which is not looked up"),
+    ),
+}
+
+
+@pytest.mark.parametrize(("models", "said", "finding"), MODELS_AT_FAULT.values(), ids=MODELS_AT_FAULT.keys())
+def test_each_model_is_looked_for(models: str, said: dict[str, Said], finding: Finding) -> None:
+    default = 'default = "any"\n' if 'name = "*"' in models else ""
+    assert findings_of(GOOD, said, models=default + models)[5:] == [finding]
+
+
 @pytest.mark.parametrize(
-    ("situation", "connect", "at", "level"),
+    ("error", "advice"),
     [
-        ("never bootstrapped", account(bootstrap=None), 1, "fail"),
-        ("bootstrapped long ago", account(bootstrap="6"), 1, "fail"),
-        ("a new account's Lambda quota", account(lambdas=10), 2, "warn"),
-        ("a new account's Fargate quota", account(vcpus=6), 3, "warn"),
-        ("quotas that may not be read", account(may_ask=False), 3, "warn"),
-        ("a region without models", account(models=0), 5, "warn"),
+        (NoRegionError(), "No AWS region is set: set AWS_REGION, or a region in your AWS profile."),
+        (
+            NoCredentialsError(),
+            "There are no AWS credentials: 'aws sso login', AWS_PROFILE, or AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY.",
+        ),
+    ],
+    ids=["region", "credentials"],
+)
+def test_without_a_region_or_credentials_nothing_else_is_asked(error: Exception, advice: str) -> None:
+    def connect() -> AwsClients:
+        raise error
+
+    assert list(of_account(connect, "")) == [Finding(Level.FAIL, "AWS cannot be asked", advice)]
+
+
+def test_the_deployments_models_are_those_of_the_checkout_with_keys_in_ssm(tmp_path: Path) -> None:
+    (tmp_path / "cdk.json").write_text(json.dumps({"context": {"moorage": {"name": "mine"}}}))
+    (tmp_path / "models.toml").write_text("key = 'env:OPENAI_API_KEY'\n")
+    assert deployed_models(tmp_path) == 'key = "ssm:/mine/OPENAI_API_KEY"\n'
+
+
+# --- a deployment ----------------------------------------------------------------------------------------------------------------
+
+
+def of(models: Answer = MODELS, stream: Answer | None = None, shell: Answer | None = None) -> list[Finding]:
+    """What is found where a deployment answers so."""
+    asked = [stream or completed(), shell or printed("moorage-doctor done\n")]
+    with serving({"GET /v1/models": models, "POST /v1/responses": asked}) as deployment:
+        findings = list(of_deployment(find(deployment.environ)))
+        return [Finding(one.level, one.what.replace(deployment.url, "URL"), one.advice) for one in findings]
+
+
+def test_a_good_deployment_is_found_good() -> None:
+    findings = of()
+    assert [finding.level for finding in findings] == [Level.OK] * 4
+    assert findings[0].what == "URL answers; models: demo"
+    assert findings[1].what.startswith("'demo' answered in 0.")
+    assert findings[2].what.startswith("a sandbox started, ran a command and answered in 0.")
+    assert findings[3].what == "a sandbox without a policy cannot get out"
+
+
+NO_ANSWER = "Check its key and address in models.toml; the log of the API has more."
+NO_SANDBOX = "The log says why: .moorage/launcher.log here, the tool step's on AWS, where 'moorage doctor --aws' shows quotas."
+
+@pytest.mark.parametrize(
+    ("findings", "at", "finding"),
+    [
+        pytest.param(
+            lambda: of(models=refusal(401, "Incorrect API key provided.")),
+            0,
+            Finding(Level.FAIL, "URL refuses to list its models", "Incorrect API key provided."),
+            id="a wrong key",
+        ),
+        pytest.param(
+            lambda: of(stream=refusal(400, "The upstream refuses the key.")),
+            1,
+            Finding(Level.FAIL, "'demo' did not answer: The upstream refuses the key.", NO_ANSWER),
+            id="a model that refuses",
+        ),
+        pytest.param(
+            lambda: of(stream=(200, [{"type": "response.failed", "response": {"error": {"message": "It broke."}}}])),
+            1,
+            Finding(Level.FAIL, "'demo' did not answer: It broke.", NO_ANSWER),
+            id="a model that fails",
+        ),
+        pytest.param(
+            lambda: of(shell=refusal(400, "No sandbox can be had now.")),
+            2,
+            Finding(Level.FAIL, "no sandbox ran a command: No sandbox can be had now.", NO_SANDBOX),
+            id="no sandbox",
+        ),
+        pytest.param(
+            lambda: of(shell=printed("python3: not found\n")),
+            2,
+            Finding(Level.FAIL, "no sandbox ran a command: python3: not found", NO_SANDBOX),
+            id="a sandbox in which the command fails",
+        ),
+        pytest.param(
+            lambda: of(shell=printed("moorage-doctor reached 1.1.1.1:443\nmoorage-doctor reached DNS\nmoorage-doctor done\n")),
+            3,
+            Finding(
+                Level.FAIL,
+                "a sandbox without a policy reached 1.1.1.1:443, DNS",
+                "Nothing but its exec server may be reachable: check the sandboxes' security group, subnets and DNS firewall.",
+            ),
+            id="a sandbox that gets out",
+        ),
     ],
 )
-def test_what_is_missing_is_named_with_what_to_do(situation: str, connect: Callable[[], AwsClients], at: int, level: str) -> None:
-    findings = list(of_account(connect))
-    assert [i for i, finding in enumerate(findings) if finding.level is not Level.OK] == [at], situation
-    assert (findings[at].level.value, bool(findings[at].advice)) == (level, True)
+def test_what_a_deployment_cannot_do_is_named_with_what_to_do(findings: Callable[[], list[Finding]], at: int, finding: Finding) -> None:
+    found = findings()
+    assert found[at] == finding
+    assert {other.level for other in found[:at] + found[at + 1 :]} <= {Level.OK}
 
 
-def test_without_a_region_nothing_else_is_asked() -> None:
-    def connect() -> AwsClients:
-        raise NoRegionError
+def test_an_address_that_is_not_the_apis_is_named() -> None:
+    (finding,) = of(models=(200, "<html>Welcome</html>"))
+    assert (finding.level, finding.what) == (Level.FAIL, "URL refuses to list its models")
+    assert finding.advice.endswith("MOORAGE_URL is the address that SDKs take as base_url; it ends with /v1.")
 
-    assert levels(of_account(connect)) == ["fail"]
+
+def test_a_deployment_that_is_not_there_fails(free_port: int) -> None:
+    url = f"http://127.0.0.1:{free_port}/v1"
+    (finding,) = of_deployment(find({"MOORAGE_URL": url, "MOORAGE_API_KEY": "sk-moorage-test"}))
+    assert finding == Finding(
+        Level.FAIL,
+        "the deployment does not answer",
+        f"{url}/models cannot be reached: [Errno 111] Connection refused. 'moorage up' starts a local stack; "
+        "MOORAGE_URL names another.",
+    )
+
+
+@pytest.mark.parametrize(
+    ("shell", "code", "last"),
+    [(printed("moorage-doctor done\n"), 0, "4 checks, 0 failed."), (refusal(400, "None."), 1, "3 checks, 1 failed.")],
+)
+def test_the_command_ends_with_1_if_anything_failed(shell: Answer, code: int, last: str, capsys: pytest.CaptureFixture[str]) -> None:
+    with serving({"GET /v1/models": MODELS, "POST /v1/responses": [completed(), shell]}) as deployment:
+        assert main(["doctor"], deployment.environ) == code
+    assert capsys.readouterr().out.splitlines()[-1] == last
+
+
+def test_a_table_that_cannot_be_read_is_named(free_port: int, capsys: pytest.CaptureFixture[str]) -> None:
+    environ = {"MOORAGE_TABLE": "moorage", "AWS_REGION": REGION}
+    aws = {"AWS_ENDPOINT_URL": f"http://127.0.0.1:{free_port}", "AWS_ACCESS_KEY_ID": "test", "AWS_SECRET_ACCESS_KEY": "test"}
+    done = subprocess.run(
+        [sys.executable, "-m", "moorage", "doctor"],
+        env={"PATH": os.environ["PATH"]} | environ | aws,
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert done.stdout.splitlines()[0] == "fail  the table moorage cannot be read"
+    assert done.stdout.splitlines()[2:4] == [
+        "warn  the deployment was not asked",
+        "      Set MOORAGE_URL (https://.../v1) and MOORAGE_API_KEY: they say where the API is and who asks.",
+    ]
+    assert (done.returncode, done.stderr) == (1, "")
+
+
+# --- this machine ----------------------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def free_port() -> int:
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        port: int = server.getsockname()[1]
+    return port
 
 
 def test_an_old_python_is_refused() -> None:
     assert [python_finding(version).level for version in ((3, 10, 4), (3, 11, 0), (4, 0))] == [Level.FAIL, Level.OK, Level.OK]
 
 
-def test_a_port_is_free_or_anothers_or_ours() -> None:
-    with socket.create_server(("127.0.0.1", 0)) as server:
-        port = server.getsockname()[1]
-        server.close()
-        assert port_finding(port).level is Level.OK
+@pytest.mark.parametrize(
+    ("bwrap", "advice"),
+    [
+        (None, "bubblewrap is not installed ('apt install bubblewrap'): there can be no sandboxes."),
+        ("exit 1", "bubblewrap can make no namespaces on this machine, so there can be no sandboxes."),
+    ],
+    ids=["no bubblewrap", "no namespaces"],
+)
+def test_a_machine_that_can_have_no_sandboxes_is_told_why(bwrap: str | None, advice: str, tmp_path: Path) -> None:
+    tmp_path.chmod(0o755)
+    if bwrap is not None:
+        (tmp_path / "bwrap").write_text(f"#!/bin/sh\n{bwrap}\n")
+        (tmp_path / "bwrap").chmod(0o755)
+    done = subprocess.run(
+        [sys.executable, "-m", "moorage", "doctor"],
+        env={"PATH": str(tmp_path), "MOORAGE_STATE_DIR": str(tmp_path), "MOORAGE_PORT": "0"},
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    lines = done.stdout.splitlines()
+    assert lines[1] == "fail  this machine can have no sandboxes"
+    assert lines[2].startswith(f"      {advice}") or "The users of sandboxes cannot run" in lines[2]
+    assert (done.returncode, done.stderr) == (1, "")
 
 
-def test_a_port_that_another_program_holds_is_named() -> None:
+def test_a_full_disk_is_warned_of(tmp_path: Path) -> None:
+    assert disk_finding(tmp_path / "none" / "yet").level is Level.OK
+    assert disk_finding(tmp_path, bytes_min=2**62).advice == "Files, artifacts and sandboxes lie there: make room."
+
+
+def test_a_port_is_free_or_wrong_or_anothers(free_port: int) -> None:
+    assert port_finding({"MOORAGE_PORT": str(free_port)}) == Finding(Level.OK, f"port {free_port} is free")
+    assert port_finding({"MOORAGE_PORT": "http"}) == Finding(
+        Level.FAIL, "no port for the API", "MOORAGE_PORT must be a whole number, not 'http'."
+    )
     with MockUpstream() as other:
-        port = int(other.url.split(":")[2].split("/")[0])
-        assert port_finding(port).level is Level.FAIL
+        port = other.url.split(":")[2].split("/")[0]
+        assert port_finding({"MOORAGE_PORT": port}) == Finding(
+            Level.FAIL, f"port {port} is taken by another program", "MOORAGE_PORT=8090 (or any free port) chooses another."
+        )
 
 
 SILENT = '[[models]]\nname = "m"\nprovider = "chat_completions"\nbase_url = "http://127.0.0.1:9/v1"\n'

@@ -4,6 +4,8 @@ from typing import Any
 from moorage.cli.main import main
 from moorage.cli.tail import View
 
+from tests.unit.cli.deployment import Answer, serving
+
 
 def event(type_: str, **fields: Any) -> dict[str, Any]:
     return {"type": f"response.{type_}", **fields}
@@ -73,7 +75,31 @@ def test_a_stream_that_is_cut_leaves_a_whole_line() -> None:
     assert out.getvalue().endswith("Two files.\n")
 
 
-def test_without_a_deployment_every_command_says_how_to_get_one(tmp_path: Any, capsys: Any) -> None:
-    environ = {"MOORAGE_STATE_DIR": str(tmp_path)}
-    assert [main(command, environ) for command in (["models"], ["keys", "list"], ["tail", "resp_1"], ["containers"])] == [1, 1, 1, 1]
-    assert capsys.readouterr().err.count("Start one with 'moorage up'") == 4
+def batch(first: int, last: int) -> list[dict[str, Any]]:
+    return [event("output_text.delta", sequence_number=number, output_index=0, delta=f"{number} ") for number in range(first, last)]
+
+
+IN_PROGRESS: Answer = (200, {"status": "in_progress"})
+ENDED: Answer = (200, {"status": "completed"})
+END = event("completed", response=response("completed"), sequence_number=5)
+
+
+def test_a_stream_that_ends_before_the_response_is_taken_up_where_it_was(capsys: Any) -> None:
+    answers: list[Answer] = [(200, batch(0, 3)), IN_PROGRESS, (200, []), IN_PROGRESS, (200, [*batch(3, 5), END])]
+    with serving({"GET /v1/responses/resp_1": answers}) as deployment:
+        assert main(["tail", "resp_1"], deployment.environ) == 0
+    assert capsys.readouterr().out == "0 1 2 3 4 \n[5] completed, 20 tokens in, 7 out\n"
+    asked = [address.partition("starting_after=")[2] for address, _ in deployment.requests if "stream" in address]
+    assert asked == ["", "2", "2"]
+
+
+def test_a_look_behind_the_end_of_a_response_ends(capsys: Any) -> None:
+    with serving({"GET /v1/responses/resp_1": [(200, []), ENDED]}) as deployment:
+        assert main(["tail", "resp_1", "--from", "7", "--json"], deployment.environ) == 0
+    assert capsys.readouterr().out == ""
+
+
+def test_a_response_that_never_says_anything_is_given_up(capsys: Any) -> None:
+    with serving({"GET /v1/responses/resp_1": [*[(200, []), IN_PROGRESS] * 20]}) as deployment:
+        assert main(["tail", "resp_1"], deployment.environ) == 1
+    assert capsys.readouterr().err.startswith("moorage: The stream of resp_1 ended again and again without an event.")

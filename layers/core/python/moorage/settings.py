@@ -7,6 +7,7 @@ and credentials by itself, as everywhere.
 import hashlib
 import ipaddress
 import os
+import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Final, Literal, get_args
@@ -138,6 +139,12 @@ def usage_key(name: str, plan: str) -> str:
 def environment() -> Mapping[str, str]:
     """The process's environment, for the command line, which looks for a deployment before it has settings."""
     return os.environ
+
+
+def as_deployed(models_toml: str, name: str) -> str:
+    """``models.toml`` as the deployment ``name`` reads it. ``env:NAME`` names a variable on a laptop; on AWS it becomes
+    ``ssm:/<deployment>/NAME``, so that one file serves both."""
+    return re.sub(r"([\"'])env:(\w+)\1", rf'"ssm:/{name}/\2"', models_toml)
 
 
 def api_port(environ: Mapping[str, str]) -> int:

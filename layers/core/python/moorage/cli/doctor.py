@@ -1,15 +1,20 @@
 """``moorage doctor``: what is in place, what is not, and what to do about it.
 
-Before a start it looks at this machine, or, with ``--aws``, at the account that a deploy would go to. Where a deployment answers it
-also asks for a response, starts a sandbox with it, and sees that the sandbox cannot get out. It changes nothing and keeps nothing.
+With ``--aws`` it looks at the account that a deploy would go to. Without, at this machine, or at the table of the deployment that the
+environment names; and where a deployment answers, it asks for responses, starts a sandbox, and sees that the sandbox cannot get out.
+It changes nothing and keeps nothing.
 """
 
 import argparse
+import asyncio
+import ipaddress
+import json
+import re
 import shutil
 import socket
-import subprocess
 import sys
-from collections.abc import Callable, Iterable, Iterator, Mapping
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
@@ -18,14 +23,17 @@ from urllib.parse import urlsplit
 
 import boto3
 import httpx
+import orjson
 from botocore.exceptions import BotoCoreError, ClientError
 
 from moorage.cli.show import paint
-from moorage.cli.target import Target, TargetError, find
+from moorage.cli.target import AWS_CONFIG, Target, TargetError, answer_of, aws_region, find, refused, unreachable
 from moorage.cli.up import ROOT
-from moorage.errors import SettingsConflict
-from moorage.model.catalog import Catalog
-from moorage.settings import SettingsError
+from moorage.errors import SandboxError, SettingsConflict
+from moorage.model.catalog import Catalog, ModelEntry
+from moorage.sandbox.bubblewrap import check_namespaces, has_disable_userns, may_run_as_other_users
+from moorage.settings import SettingsError, api_port, as_deployed
+from moorage.store.api_keys import ApiKeys
 
 _DISK_BYTES_MIN: Final = 2 * 1024**3
 _BOOTSTRAP_PARAMETER: Final = "/cdk-bootstrap/hnb659fds/version"
@@ -35,8 +43,13 @@ _FARGATE_VCPU_QUOTA: Final = "L-3032A538"
 _FARGATE_VCPU_MIN: Final = 16
 _LAMBDA_CONCURRENCY_MIN: Final = 100
 """A streaming turn holds two functions."""
+_TRANSITIONS_MIN: Final = 100
+"""State transitions a second; a round of the loop takes three or four."""
 _SECONDS_MAX: Final = 10
+_MODELS_ASKED_MAX: Final = 5
 _MARK: Final = "moorage-doctor"
+_INFERENCE_PROFILE: Final = re.compile(r"^(?:us-gov|us|eu|apac|global|jp|au|ca)\.")
+"""What stands before a model's own id in that of a cross-region inference profile."""
 
 
 class Level(StrEnum):
@@ -66,15 +79,21 @@ def fail(what: str, advice: str) -> Finding:
 
 
 def add_to(commands: Any) -> None:
-    parser = commands.add_parser("doctor", help="check this machine, an AWS account, and a running deployment")
-    parser.add_argument("--aws", action="store_true", help="check the account and region that a deploy would go to")
+    parser = commands.add_parser(
+        "doctor",
+        help="check this machine, an AWS account, and a running deployment",
+        description="Check what moorage needs, a line for each thing, with what to do about it. It looks at this machine and the local "
+        "stack; or, where MOORAGE_URL or MOORAGE_TABLE names another deployment, at that one: table, key, models, a sandbox, and "
+        "that it cannot get out. Exit code 1 says that something failed.",
+    )
+    parser.add_argument("--aws", action="store_true", help="before a deploy: check the account and region that it would go to")
     parser.set_defaults(run=run)
 
 
 def run(options: argparse.Namespace, environ: Mapping[str, str]) -> int:
     """Prints a line for each check; 1 if one of them failed."""
     findings: list[Finding] = []
-    for finding in _findings(environ, is_aws=options.aws or "MOORAGE_TABLE" in environ):
+    for finding in before_deploy(environ) if options.aws else of_this(environ):
         findings.append(finding)
         _print(finding)
     failed = sum(finding.level is Level.FAIL for finding in findings)
@@ -89,19 +108,22 @@ def _print(finding: Finding) -> None:
         print(f"      {finding.advice}", flush=True)
 
 
-def _findings(environ: Mapping[str, str], *, is_aws: bool) -> Iterator[Finding]:
-    if is_aws:
-        yield from of_account(AwsClients.from_environment)
-    else:
-        yield from of_machine(environ)
+def before_deploy(environ: Mapping[str, str]) -> Iterator[Finding]:
+    return of_account(lambda: AwsClients.of(environ), deployed_models(ROOT))
+
+
+def of_this(environ: Mapping[str, str]) -> Iterator[Finding]:
+    """The machine and its stack, or the deployment that the environment names."""
     try:
         target = find(environ)
     except TargetError as error:
+        yield from of_machine(environ)
         yield warn("no deployment to ask", str(error))
         return
-    if not target.url or not target.api_key:
-        yield warn("the deployment was not asked", "Set MOORAGE_URL and MOORAGE_API_KEY to check it too.")
-        return
+    if target.is_local:
+        yield from of_machine(environ)
+    elif target.table_name:
+        yield table_finding(target)
     yield from of_deployment(target)
 
 
@@ -110,10 +132,10 @@ def _findings(environ: Mapping[str, str], *, is_aws: bool) -> Iterator[Finding]:
 
 def of_machine(environ: Mapping[str, str]) -> Iterator[Finding]:
     yield python_finding(sys.version_info[:3])
-    yield from _sandbox_findings()
+    yield _sandbox_finding()
     yield from _environment_findings()
-    yield _disk_finding(Path(environ.get("MOORAGE_STATE_DIR", ".moorage")))
-    yield port_finding(int(environ.get("MOORAGE_PORT", "8080")))
+    yield disk_finding(Path(environ.get("MOORAGE_STATE_DIR", ".moorage")))
+    yield port_finding(environ)
     yield model_finding(environ)
 
 
@@ -122,26 +144,14 @@ def python_finding(version: tuple[int, ...]) -> Finding:
     return ok(f"Python {shown}") if version >= (3, 11) else fail(f"Python {shown}", "moorage needs Python 3.11 or newer.")
 
 
-def _sandbox_findings() -> Iterator[Finding]:
-    if shutil.which("bwrap") is None:
-        yield fail("bubblewrap is not installed", "Install it: 'apt-get install bubblewrap' or your system's package of that name.")
-        return
-    yield ok("bubblewrap is installed")
-    tried = subprocess.run(
-        ["bwrap", "--ro-bind", "/", "/", "--unshare-all", "--die-with-parent", "true"],
-        capture_output=True,
-        timeout=_SECONDS_MAX,
-        check=False,
-    )
-    if tried.returncode == 0:
-        yield ok("sandboxes have namespaces of their own")
-    else:
-        said = tried.stderr.decode(errors="replace").strip()
-        yield fail(
-            f"no namespaces for sandboxes: {said}",
-            "Allow unprivileged user namespaces (sysctl kernel.unprivileged_userns_clone=1, or "
-            "kernel.apparmor_restrict_unprivileged_userns=0 on Ubuntu), or run as root.",
-        )
+def _sandbox_finding() -> Finding:
+    """The same looks that the stack takes at its start."""
+    try:
+        has_disable_userns()
+        check_namespaces(may_run_as_other_users())
+    except SandboxError as error:
+        return fail("this machine can have no sandboxes", error.message)
+    return ok("bubblewrap makes sandboxes here")
 
 
 def _environment_findings() -> Iterator[Finding]:
@@ -152,19 +162,25 @@ def _environment_findings() -> Iterator[Finding]:
             yield warn(f"{use}: {folder} is missing", "'make setup' makes it; without it that part does not work.")
 
 
-def _disk_finding(state_dir: Path) -> Finding:
+def disk_finding(state_dir: Path, bytes_min: int = _DISK_BYTES_MIN) -> Finding:
     folder = next(path for path in (state_dir.absolute(), *state_dir.absolute().parents) if path.exists())
     free = shutil.disk_usage(folder).free
     shown = f"{free / 1024**3:.1f} GiB free for {state_dir}"
-    return ok(shown) if free >= _DISK_BYTES_MIN else warn(shown, "Files, artifacts and sandboxes lie there: make room.")
+    return ok(shown) if free >= bytes_min else warn(shown, "Files, artifacts and sandboxes lie there: make room.")
 
 
-def port_finding(port: int) -> Finding:
+def port_finding(environ: Mapping[str, str]) -> Finding:
     """Free, or ours already."""
+    try:
+        port = api_port(environ)
+    except SettingsError as error:
+        return fail("no port for the API", str(error))
     with socket.socket() as probe:
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
             probe.bind(("127.0.0.1", port))
+        except PermissionError:
+            return fail(f"port {port} is not for this user", "MOORAGE_PORT=8080 (or any above 1023) chooses another.")
         except OSError:
             pass
         else:
@@ -204,45 +220,57 @@ def model_finding(environ: Mapping[str, str]) -> Finding:
 class AwsClients:
     """What the checks ask."""
 
-    region: str | None
+    region: str
     sts: Any
     ssm: Any
     lambda_: Any
     service_quotas: Any
-    bedrock: Any
+    bedrock: Callable[[str], Any]
+    """Of a region: models may be asked for in another than the deployment's."""
 
     @classmethod
-    def from_environment(cls) -> "AwsClients":
-        session = boto3.Session()
+    def of(cls, environ: Mapping[str, str]) -> "AwsClients":
+        session = boto3.Session(region_name=aws_region(environ))
+
+        def client(name: str, region: str | None = None) -> Any:
+            return session.client(name, region_name=region, config=AWS_CONFIG)  # type: ignore[call-overload]
+
         return cls(
             session.region_name,
-            *(session.client(name) for name in ("sts", "ssm", "lambda", "service-quotas", "bedrock")),
+            client("sts"),
+            client("ssm"),
+            client("lambda"),
+            client("service-quotas"),
+            lambda region: client("bedrock", region),
         )
 
 
-def of_account(connect: Callable[[], AwsClients]) -> Iterator[Finding]:
+def deployed_models(root: Path) -> str:
+    """The text of ``models.toml`` as the next deploy takes it."""
+    settings = json.loads((root / "cdk.json").read_text())["context"]["moorage"]
+    return as_deployed((root / "models.toml").read_text(), settings.get("name", "moorage"))
+
+
+def of_account(connect: Callable[[], AwsClients], models_toml: str) -> Iterator[Finding]:
     """Before a deploy: who, where, bootstrapped, and how much of everything there is."""
     try:
         aws = connect()
-    except BotoCoreError as error:
-        yield fail(f"no AWS region: {error}", "Set AWS_REGION, or a region in your AWS profile.")
-        return
-    try:
         identity = aws.sts.get_caller_identity()
     except (ClientError, BotoCoreError) as error:
-        yield fail(f"no AWS credentials: {error}", "'aws sso login' or AWS_PROFILE; 'aws sts get-caller-identity' shows who you are.")
+        yield fail("AWS cannot be asked", refused(error))
         return
     yield ok(f"account {identity['Account']} in {aws.region} as {identity['Arn']}")
-    for check in (_bootstrap, _lambda_concurrency, _fargate_vcpus, _step_functions, _models):
-        yield _asked(check, aws)
+    for check in (_bootstrap, _lambda_concurrency, _fargate_vcpus, _step_functions):
+        yield _asked(check.__name__, lambda check=check: check(aws))  # type: ignore[misc]
+    yield from _models(aws, models_toml)
 
 
-def _asked(check: Callable[[AwsClients], Finding], aws: AwsClients) -> Finding:
+def _asked(name: str, check: Callable[[], Finding]) -> Finding:
     """A check, or why it could not be made."""
     try:
-        return check(aws)
+        return check()
     except (ClientError, BotoCoreError) as error:
-        return warn(f"{check.__name__.strip('_').replace('_', ' ')}: {error}", "It could not be checked with these permissions.")
+        return warn(f"{name.strip('_').replace('_', ' ')}: {error}", "It could not be checked with these permissions.")
 
 
 def _bootstrap(aws: AwsClients) -> Finding:
@@ -278,75 +306,199 @@ def _step_functions(aws: AwsClients) -> Finding:
         quota["QuotaName"]: quota["Value"]
         for page in pages
         for quota in page["Quotas"]
-        if "tatetransition" in quota["QuotaName"].replace(" ", "").lower()
+        if "statetransition" in quota["QuotaName"].replace(" ", "").lower()
     }
     if not rates:
         return ok("Step Functions: default quotas")
     name, rate = min(rates.items(), key=lambda pair: pair[1])
     shown = f"Step Functions: {name} {rate:g}"
-    return ok(shown) if rate >= 100 else warn(shown, "Each round of the loop takes about 4. Ask for more at Service Quotas.")
+    if rate >= _TRANSITIONS_MIN:
+        return ok(shown)
+    return warn(shown, "Each round of the loop takes three or four. Ask for more at Service Quotas.")
 
 
-def _models(aws: AwsClients) -> Finding:
-    listed = aws.bedrock.list_foundation_models(byOutputModality="TEXT")["modelSummaries"]
-    if listed:
-        return ok(f"Bedrock: {len(listed)} text models in {aws.region}")
-    return warn(f"Bedrock has no models in {aws.region}", "Choose another region, or another provider in models.toml.")
+def _models(aws: AwsClients, models_toml: str) -> Iterator[Finding]:
+    """Whether what ``models.toml`` names can be reached from AWS: keys that are stored, models that may be used."""
+    try:
+        entries = Catalog.load(f"{models_toml}\n", {}, secret=lambda name: name).entries
+    except SettingsConflict as error:
+        yield fail(str(error), "Correct models.toml: it is deployed as it is.")
+        return
+    real = [entry for entry in entries if entry.provider_kind != "demo"]
+    if not real:
+        yield warn("models.toml names no model: the scripted demo model would answer", "docs/models.md says how to name one.")
+    for entry in real:
+        yield _asked(f"model '{entry.name}'", lambda entry=entry: _model(aws, entry))  # type: ignore[misc]
+
+
+def _model(aws: AwsClients, entry: ModelEntry) -> Finding:
+    if entry.key is not None:
+        return _key(aws, entry, entry.key.removeprefix("ssm:"))
+    if entry.provider_kind == "bedrock_converse" or entry.auth == "sigv4":
+        return _bedrock(aws, entry)
+    if not _is_public(urlsplit(entry.base_url).hostname or ""):
+        return fail(
+            f"model '{entry.name}' is at {entry.base_url}, and functions on AWS reach public addresses only",
+            "Give it an address that the internet reaches, over https and with a key; or leave it out.",
+        )
+    return ok(f"model '{entry.name}' at {entry.base_url} needs no key")
+
+
+def _key(aws: AwsClients, entry: ModelEntry, parameter: str) -> Finding:
+    try:
+        aws.ssm.get_parameter(Name=parameter)
+    except aws.ssm.exceptions.ParameterNotFound:
+        return fail(
+            f"model '{entry.name}' has no key: there is no SSM parameter {parameter}",
+            f"Run 'aws ssm put-parameter --type SecureString --name {parameter} --value ...'.",
+        )
+    return ok(f"model '{entry.name}': its key is the SSM parameter {parameter}")
+
+
+def _bedrock(aws: AwsClients, entry: ModelEntry) -> Finding:
+    region = entry.region or aws.region
+    model = _INFERENCE_PROFILE.sub("", entry.upstream_model)
+    shown = f"model '{entry.name}': Bedrock's {model} in {region}"
+    if "*" in model or model.startswith("arn:"):
+        return ok(f"{shown}, which is not looked up")
+    try:
+        found = aws.bedrock(region).get_foundation_model_availability(modelId=model)
+    except ClientError as error:
+        if error.response["Error"]["Code"] not in ("ResourceNotFoundException", "ValidationException"):
+            raise
+        return fail(f"{shown} is unknown", "Correct models.toml; 'aws bedrock list-foundation-models' shows what there is.")
+    if found["regionAvailability"] != "AVAILABLE":
+        return fail(f"{shown} is not offered there", "Name another region in models.toml, or another model.")
+    if found["agreementAvailability"]["status"] != "AVAILABLE" or found["entitlementAvailability"] != "AVAILABLE":
+        return fail(f"{shown}: its terms are not accepted", "Ask for it once under 'Model access' in the Bedrock console.")
+    if found["authorizationStatus"] != "AUTHORIZED":
+        return fail(f"{shown}: this account may not use it", "A policy of the account or its organization forbids bedrock:InvokeModel.")
+    return ok(f"{shown} may be used")
+
+
+def _is_public(host: str) -> bool:
+    try:
+        return ipaddress.ip_address(host).is_global
+    except ValueError:
+        return host != "localhost" and "." in host
 
 
 # --- a deployment that answers ---------------------------------------------------------------------------------------------------
 
 
+def table_finding(target: Target) -> Finding:
+    try:
+        keys = asyncio.run(ApiKeys(target.table(), clock=time.time).page())
+    except (ClientError, BotoCoreError) as error:
+        return fail(f"the table {target.table_name} cannot be read", refused(error))
+    if not keys:
+        return warn(f"the table {target.table_name} holds no key yet", "'moorage keys create --tenant NAME' makes one.")
+    return ok(f"the table {target.table_name} holds {len(keys)} {'key' if len(keys) == 1 else 'keys'}")
+
+
 def of_deployment(target: Target) -> Iterator[Finding]:
-    """A response, a sandbox, and that the sandbox cannot get out."""
-    with target.http() as http:
-        try:
-            listed = http.get("/models")
-        except httpx.TransportError as error:
-            start = "'moorage up' starts it." if target.is_local else "Check MOORAGE_URL, and the API's logs."
-            yield warn(f"{target.url} does not answer: {error}", start)
-            return
-        if listed.status_code == 401:
-            yield fail("the API key is not accepted", "'moorage keys create --tenant NAME' makes one.")
-            return
-        names = [model["id"] for model in listed.json()["data"]]
-        yield ok(f"{target.url} answers; models: {', '.join(names)}")
-        yield _plain_answer(http, names[0])
-        yield from _sandbox_answer(http, names[0], _own_address(target))
-
-
-def _plain_answer(http: httpx.Client, model: str) -> Finding:
-    answer = http.post("/responses", json={"model": model, "input": "Answer with one word: ready.", "store": False})
-    if answer.is_success and answer.json()["status"] == "completed":
-        return ok(f"'{model}' answered a request in {answer.elapsed.total_seconds():.2f} s")
-    return fail(f"'{model}' did not answer: {_said(answer)}", "Check its key and address in models.toml; the API's log has more.")
-
-
-def _own_address(target: Target) -> tuple[str, int]:
-    """The API's own host and port: somewhere that this machine reaches and a sandbox must not."""
-    assert target.url is not None
-    parts = urlsplit(target.url)
-    return parts.hostname or "127.0.0.1", parts.port or (443 if parts.scheme == "https" else 80)
-
-
-def _sandbox_answer(http: httpx.Client, model: str, address: tuple[str, int]) -> Iterator[Finding]:
-    dial = f"python3 -c \"import socket; socket.create_connection(('{address[0]}', {address[1]}), 5)\""
-    command = f"echo {_MARK}; if {dial} 2>/dev/null; then echo OPEN; else echo CLOSED; fi"
-    answer = http.post("/responses", json=_probe(model, command))
-    printed = _printed(answer.json()["output"]) if answer.is_success else ""
-    if _MARK not in printed:
-        yield fail(f"no sandbox ran a command: {_said(answer)}", "The log of the launcher, or of Fargate, says why.")
+    """The models' answers, a sandbox, and that the sandbox cannot get out."""
+    try:
+        http = target.http()
+    except TargetError as error:
+        yield warn("the deployment was not asked", str(error))
         return
-    yield ok(f"a sandbox started, ran a command and answered in {answer.elapsed.total_seconds():.2f} s")
-    if "CLOSED" in printed:
-        yield ok("a sandbox without a policy cannot get out")
+    with http:
+        try:
+            names = [model["id"] for model in answer_of(http.get("/models"))["data"]]
+        except httpx.TransportError as error:
+            yield (warn if target.is_local else fail)("the deployment does not answer", unreachable(error))
+            return
+        except TargetError as error:
+            yield fail(f"{target.url} refuses to list its models", str(error))
+            return
+        yield ok(f"{target.url} answers; models: {', '.join(names)}")
+        for name in names[:_MODELS_ASKED_MAX]:
+            yield _answer(http, name)
+        yield from _sandbox(http, names[0], _places(target))
+
+
+def _answer(http: httpx.Client, model: str) -> Finding:
+    """A streamed answer of a model."""
+    request = {"model": model, "input": "Answer with one word: ready.", "stream": True, "store": False}
+    began, first, last = time.monotonic(), 0.0, {}
+    try:
+        with http.stream("POST", "/responses", json=request) as answer:
+            if not answer.is_success:
+                answer.read()
+                answer_of(answer)
+            for line in answer.iter_lines():
+                if line.startswith("data: {"):
+                    first = first or time.monotonic() - began
+                    last = orjson.loads(line.removeprefix("data: "))
+    except (httpx.TransportError, TargetError) as error:
+        return _no_answer(model, str(error))
+    if last.get("type") != "response.completed":
+        return _no_answer(model, _error_of(last.get("response") or {}))
+    seconds = time.monotonic() - began
+    return ok(f"'{model}' answered in {seconds:.2f} s; the stream began after {first:.2f} s")
+
+
+def _no_answer(model: str, said: str) -> Finding:
+    return fail(f"'{model}' did not answer: {said}", "Check its key and address in models.toml; the log of the API has more.")
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """An address that this machine may reach and a sandbox must not."""
+
+    host: str
+    port: int
+
+
+def _places(target: Target) -> Sequence[Place]:
+    """The API's own address, resolved here because a sandbox has no names, and one of the internet."""
+    parts = urlsplit(target.url or "")
+    port = parts.port or (443 if parts.scheme == "https" else 80)
+    host = socket.getaddrinfo(parts.hostname, port, type=socket.SOCK_STREAM)[0][4][0]
+    return (Place(str(host), port), Place("1.1.1.1", 443))
+
+
+def _sandbox(http: httpx.Client, model: str, places: Sequence[Place]) -> Iterator[Finding]:
+    began = time.monotonic()
+    try:
+        response = answer_of(http.post("/responses", json=_probe(model, _dials(places))))
+    except (httpx.TransportError, TargetError) as error:
+        yield _no_sandbox(str(error) or type(error).__name__)
+        return
+    printed = _printed(response["output"])
+    if f"{_MARK} done" not in printed:
+        yield _no_sandbox(printed.strip() or _error_of(response))
+        return
+    yield ok(f"a sandbox started, ran a command and answered in {time.monotonic() - began:.2f} s")
+    reached = re.findall(rf"{_MARK} reached (\S+)", printed)
+    if reached:
+        yield fail(
+            f"a sandbox without a policy reached {', '.join(reached)}",
+            "Nothing but its exec server may be reachable: check the sandboxes' security group, subnets and DNS firewall.",
+        )
     else:
-        yield fail("a sandbox without a policy reached the API's own address", "Check the sandboxes' security group and subnets.")
+        yield ok("a sandbox without a policy cannot get out")
+
+
+def _no_sandbox(said: str) -> Finding:
+    return fail(
+        f"no sandbox ran a command: {said}",
+        "The log says why: .moorage/launcher.log here, the tool step's on AWS, where 'moorage doctor --aws' shows quotas.",
+    )
+
+
+def _dials(places: Sequence[Place]) -> str:
+    """A command that tells which of the places it reaches, and whether names can be resolved: DNS is a way out too."""
+    tries = {f"{place.host}:{place.port}": f"socket.create_connection(('{place.host}', {place.port}), 5)" for place in places}
+    tries["DNS"] = "socket.getaddrinfo('example.com', 443)"
+    shells = [f'(python3 -c "import socket; {dial}" 2>/dev/null && echo {_MARK} reached {name}) &' for name, dial in tries.items()]
+    return " ".join(["export RES_OPTIONS='timeout:3 attempts:1';", *shells, f"wait; echo {_MARK} done"])
 
 
 def _probe(model: str, command: str) -> dict[str, Any]:
     """A request that makes any model run one command: the scripted one by its script, others because they must call the tool."""
-    script = f'```moorage-script\n[{{"shell": {{"commands": [{_quoted(command)}]}}}}, {{"say": "done"}}]\n```'
+    script = f"```moorage-script\n{json.dumps([{'shell': {'commands': [command]}}, {'say': 'done'}])}\n```"
     asked = f"Run exactly this shell command, once, then answer 'done':\n{command}"
     return {
         "model": model,
@@ -357,19 +509,12 @@ def _probe(model: str, command: str) -> dict[str, Any]:
     }
 
 
-def _quoted(text: str) -> str:
-    return '"' + text.replace("\\", "\\\\").replace('"', '\\"') + '"'
-
-
 def _printed(output: Iterable[dict[str, Any]]) -> str:
     return "".join(
         one["stdout"] + one["stderr"] for item in output if item["type"] == "shell_call_output" for one in item["output"]
     )
 
 
-def _said(answer: httpx.Response) -> str:
-    try:
-        error = answer.json().get("error") or {}
-    except ValueError:
-        error = {}
-    return str(error.get("message") or f"HTTP {answer.status_code}")
+def _error_of(response: Mapping[str, Any]) -> str:
+    error = response.get("error") or response.get("incomplete_details") or {}
+    return str(error.get("message") or error.get("reason") or "it made no such call")

@@ -4,16 +4,17 @@ import argparse
 from collections.abc import Mapping
 from typing import Any
 
-from moorage.cli.show import table
+from moorage.cli.show import add_json, listing
 from moorage.cli.target import answer_of, find
 
 
 def add_to(commands: Any) -> None:
-    commands.add_parser("models", help="list the models of the deployment").set_defaults(run=_list)
+    parser = commands.add_parser("models", help="list the models of the deployment", description="List the models of the deployment.")
+    add_json(parser)
+    parser.set_defaults(run=_list)
 
 
 def _list(options: argparse.Namespace, environ: Mapping[str, str]) -> int:
     with find(environ).http() as http:
-        listed = answer_of(http.get("/models"))["data"]
-    print(table(("MODEL", "OWNER"), [(model["id"], model["owned_by"]) for model in listed]))
-    return 0
+        models = answer_of(http.get("/models"))["data"]
+    return listing(options, models, ("MODEL", "OWNER"), lambda model: (model["id"], model["owned_by"]))

@@ -1,10 +1,31 @@
-"""How the command line shows things: columns, times, colours on a terminal."""
+"""How the command line shows things: columns, times, colours on a terminal, and JSON for programs."""
 
+import argparse
 import datetime
-from collections.abc import Iterable, Sequence
-from typing import Final, TextIO
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, Final, TextIO
+
+import orjson
 
 _COLOURS: Final = {"dim": "2", "red": "31", "green": "32", "yellow": "33", "cyan": "36", "bold": "1"}
+
+Row = dict[str, Any]
+
+
+def add_json(parser: argparse.ArgumentParser, *, is_inherited: bool = False) -> None:
+    """``--json``; ``is_inherited`` where the command above has it too, whose value would be overwritten otherwise."""
+    default = argparse.SUPPRESS if is_inherited else False
+    parser.add_argument("--json", action="store_true", default=default, help="one JSON object a line, for programs")
+
+
+def listing(options: argparse.Namespace, rows: Iterable[Row], head: Sequence[str], cells: Callable[[Row], Sequence[str]]) -> int:
+    """Print rows as columns, or as they are with ``--json``."""
+    if options.json:
+        for row in rows:
+            print(orjson.dumps(row).decode(), flush=True)
+    else:
+        print(table(head, map(cells, rows)))
+    return 0
 
 
 def table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:

@@ -1,39 +1,39 @@
 """``moorage tail``: watch a response, from its beginning or from any event. One that has ended is shown just the same."""
 
 import argparse
+import contextlib
 import sys
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any, TextIO
+from typing import Any, Final, TextIO
 
 import httpx
 import orjson
 
-from moorage.cli.show import paint
-from moorage.cli.target import answer_of, find
+from moorage.cli.show import add_json, paint
+from moorage.cli.target import TargetError, answer_of, find
 
 Event = dict[str, Any]
+_FINALS: Final = frozenset({"response.completed", "response.incomplete", "response.failed"})
+_ROUNDS_WITHOUT_EVENTS_MAX: Final = 20
+"""A quarter of an hour each on AWS, which is more than a command may take."""
 
 
 def add_to(commands: Any) -> None:
-    parser = commands.add_parser("tail", help="watch a response live, or replay it")
-    parser.add_argument("response_id", metavar="RESPONSE_ID")
+    parser = commands.add_parser(
+        "tail",
+        help="watch a response live, or replay it",
+        description="Watch a response live, or replay one that has ended. Exit code 1 says that it did not complete.",
+    )
+    parser.add_argument("response_id", metavar="RESPONSE_ID", help="resp_..., of a stored response")
     parser.add_argument("--from", dest="start", type=int, default=0, metavar="N", help="begin with event N")
-    parser.add_argument("--json", action="store_true", help="print the events as they are, one a line")
+    add_json(parser)
     parser.set_defaults(run=_run)
 
 
 def _run(options: argparse.Namespace, environ: Mapping[str, str]) -> int:
-    query: dict[str, Any] = {"stream": "true", "include_obfuscation": "false"}
-    if options.start > 0:
-        query["starting_after"] = options.start - 1
-    with find(environ).http() as http, http.stream(
-        "GET", f"/responses/{options.response_id}", params=query, timeout=httpx.Timeout(30, read=None)
-    ) as answer:
-        if not answer.is_success:
-            answer.read()
-            answer_of(answer)
-        events = _events(answer.iter_lines())
+    with find(environ).http() as http:
+        events = follow(http, options.response_id, options.start)
         if options.json:
             for event in events:
                 print(orjson.dumps(event).decode(), flush=True)
@@ -41,11 +41,34 @@ def _run(options: argparse.Namespace, environ: Mapping[str, str]) -> int:
         return View(sys.stdout).show(events)
 
 
-def _events(lines: Iterable[str]) -> Iterator[Event]:
-    """The events of an SSE stream; comments keep it awake and say nothing."""
-    for line in lines:
-        if line.startswith("data: {"):
-            yield orjson.loads(line.removeprefix("data: "))
+def follow(http: httpx.Client, response_id: str, start: int) -> Iterator[Event]:
+    """The events from number ``start`` to the last. A stream that ends before (on AWS each does after 15 minutes) is taken up again."""
+    position, rounds_without_events = start - 1, 0
+    while rounds_without_events < _ROUNDS_WITHOUT_EVENTS_MAX:
+        rounds_without_events += 1
+        with contextlib.suppress(httpx.RemoteProtocolError, httpx.ReadError):
+            for event in _stream(http, response_id, position):
+                position, rounds_without_events = event["sequence_number"], 0
+                yield event
+                if event["type"] in _FINALS:
+                    return
+        if answer_of(http.get(f"/responses/{response_id}"))["status"] not in ("queued", "in_progress"):
+            return
+    raise TargetError(f"The stream of {response_id} ended again and again without an event. 'moorage doctor' looks at the deployment.")
+
+
+def _stream(http: httpx.Client, response_id: str, starting_after: int) -> Iterator[Event]:
+    """One stream, as far as it goes; comments keep it awake and say nothing."""
+    query: dict[str, Any] = {"stream": "true", "include_obfuscation": "false"}
+    if starting_after >= 0:
+        query["starting_after"] = starting_after
+    with http.stream("GET", f"/responses/{response_id}", params=query, timeout=httpx.Timeout(30, read=None)) as answer:
+        if not answer.is_success:
+            answer.read()
+            answer_of(answer)
+        for line in answer.iter_lines():
+            if line.startswith("data: {"):
+                yield orjson.loads(line.removeprefix("data: "))
 
 
 @dataclass(slots=True)
@@ -93,8 +116,8 @@ class View:
                 self._whole(f"[{event['sequence_number']}] {event['response']['id']} {word}", "dim")
             case "error":
                 self._whole(f"error {event['error']['code']}: {event['error']['message']}", "red")
-            case "completed" | "incomplete" | "failed" | "cancelled" as word:
-                self._ended(event, word)
+            case "completed" | "incomplete" | "failed":
+                self._ended(event, event["response"]["status"])  # A cancelled response ends with the event 'incomplete'.
 
     def _added(self, item: dict[str, Any]) -> None:
         match item["type"]:

@@ -14,9 +14,14 @@ ROOT = Path(__file__).resolve().parents[5]
 
 
 def add_to(commands: Any) -> None:
-    parser = commands.add_parser("up", help="start the local stack and keep serving (Ctrl-C stops it)")
-    parser.add_argument("--port", type=int, help="of the API; by default MOORAGE_PORT or 8080")
-    parser.add_argument("--state-dir", type=Path, help="where its state lies; by default .moorage")
+    parser = commands.add_parser(
+        "up",
+        help="start the local stack and keep serving (Ctrl-C stops it)",
+        description="Start the local stack and keep serving: API, AWS emulator and sandboxes, all on this machine. "
+        "Ctrl-C stops it; what it stored is there at the next start.",
+    )
+    parser.add_argument("--port", type=int, help="of the API; by default MOORAGE_PORT or 8080, and 0 is any free one")
+    parser.add_argument("--state-dir", type=Path, help="where its state lies; by default MOORAGE_STATE_DIR or .moorage")
     parser.set_defaults(run=run)
 
 

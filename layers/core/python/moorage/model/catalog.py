@@ -138,6 +138,10 @@ class Catalog:
         return cls((*entries, _DEMO), upstream, default=name, reason=reason, secret=secret)
 
     @property
+    def entries(self) -> tuple[ModelEntry, ...]:
+        return self._entries
+
+    @property
     def default_model(self) -> str:
         """The public name that answers a request without one."""
         return self._default

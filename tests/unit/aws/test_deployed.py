@@ -1,0 +1,89 @@
+"""What ``make deploy`` says at its end. That its commands work as they stand is shown in tests/deploy."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from infra.config import ConfigError
+from infra.deployed import closing
+
+ROOT = Path(__file__).parents[3]
+URL = "https://abc123.execute-api.eu-west-1.amazonaws.com/api/v1"
+OUTPUTS = {
+    "mine-state": {"ExportsOutputRefStateTable": "mine-state-StateTable-1"},
+    "mine": {
+        "BaseUrl": URL,
+        "ApiId": "abc123",
+        "TableName": "mine-state-StateTable-1",
+        "BucketName": "mine-state-bucket",
+        "StateMachineArn": "arn:aws:states:eu-west-1:123456789012:stateMachine:mine-agent-loop",
+    },
+}
+HEAD = f"""
+moorage is deployed.
+
+  URL     {URL}
+  table   mine-state-StateTable-1
+  region  eu-west-1
+"""
+NO_MODEL = """
+models.toml names no model: the scripted demo model answers. docs/models.md says how to name one.
+"""
+KEYS = """
+Store the keys that models.toml refers to, once:
+
+  aws ssm put-parameter --type SecureString --name /mine/OPENAI_API_KEY --value ...
+"""
+NEXT = f"""
+Make a key, and see whether all of it works:
+
+  export AWS_REGION=eu-west-1 MOORAGE_TABLE=mine-state-StateTable-1 MOORAGE_URL={URL}
+  export MOORAGE_API_KEY=$(.venv/bin/moorage keys create --tenant default)
+  .venv/bin/moorage doctor
+
+Call it from Python:
+
+import openai, os
+client = openai.OpenAI(base_url=os.environ["MOORAGE_URL"], api_key=os.environ["MOORAGE_API_KEY"])
+print(client.responses.create(model=client.models.list().data[0].id, input="hello").output_text)
+
+'make deployed' shows this again, 'make destroy' takes the deployment down."""
+
+
+@pytest.mark.parametrize(
+    ("models", "between"),
+    [
+        ("", NO_MODEL),
+        ('[[models]]\nname = "gpt"\nprovider = "openai_responses"\nkey = "env:OPENAI_API_KEY"\n', KEYS),
+        ('[[models]]\nname = "nova"\nprovider = "bedrock_converse"\n', ""),
+    ],
+    ids=["no model", "a model with a key", "a model without one"],
+)
+def test_a_deployment_ends_with_where_it_is_and_what_to_do(models: str, between: str, tmp_path: Path) -> None:
+    (tmp_path / "models.toml").write_text(models)
+    assert closing(OUTPUTS, tmp_path / "models.toml") == HEAD + between + NEXT
+
+
+def test_a_domain_is_told_where_to_point() -> None:
+    outputs = {"mine": OUTPUTS["mine"] | {"ApiDomainTargetE0AD0FE9": "d-1.execute-api.eu-west-1.amazonaws.com"}}
+    assert "  CNAME   d-1.execute-api.eu-west-1.amazonaws.com is where the name of the URL has to point\n" in closing(outputs)
+
+
+def test_outputs_of_something_else_are_refused() -> None:
+    with pytest.raises(ConfigError, match="'make deploy' makes one"):
+        closing({"other": {"Url": "https://api.example.com"}})
+
+
+def test_the_program_reads_the_file_of_the_cdk(tmp_path: Path) -> None:
+    def run(path: Path) -> tuple[int, str, str]:
+        command = [sys.executable, "-m", "infra.deployed", str(path)]
+        done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+        return done.returncode, done.stdout, done.stderr
+
+    path = tmp_path / "deployed.json"
+    assert run(path) == (1, "", f"There is no {path}: 'make deploy' writes it.\n")
+    path.write_text(json.dumps(OUTPUTS))
+    assert run(path) == (0, f"{closing(OUTPUTS)}\n", "")

@@ -1,0 +1,195 @@
+"""Which deployment a command asks, and what it says when that goes wrong: a sentence, exit code 1, no trace."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from moorage.cli.main import main
+from moorage.cli.target import Target, find
+
+from tests.unit.cli.deployment import MODELS, Answer, refusal, serving
+
+KEY = "sk-moorage-test"
+NOWHERE = {"MOORAGE_STATE_DIR": "/nonexistent"}
+
+
+def local_state(folder: Path) -> Path:
+    """What a stack that was started has left."""
+    (folder / "aws").mkdir(parents=True)
+    (folder / "aws" / "endpoint").write_text("http://127.0.0.1:4566")
+    (folder / "env").write_text("OPENAI_BASE_URL=http://127.0.0.1:8080/v1\nOPENAI_API_KEY=sk-moorage-local\nMOORAGE_MODEL=demo\n")
+    return folder
+
+
+AWS = {"MOORAGE_URL": "https://api.example.com/v1", "MOORAGE_API_KEY": KEY, "MOORAGE_TABLE": "t", "AWS_REGION": "eu-west-1"}
+OPENAI = {"OPENAI_BASE_URL": "http://127.0.0.1:8080/v1", "OPENAI_API_KEY": KEY}
+
+
+def test_the_environment_names_a_deployment_before_any_local_stack(tmp_path: Path) -> None:
+    environ = AWS | OPENAI | {"MOORAGE_STATE_DIR": str(local_state(tmp_path))}
+    assert find(environ) == Target("https://api.example.com/v1", KEY, "t", {"region_name": "eu-west-1"})
+
+
+def test_a_key_of_openai_is_not_sent_to_another_deployment() -> None:
+    assert find({"MOORAGE_URL": "https://api.example.com/v1", "OPENAI_API_KEY": "sk-proj-1"}).api_key is None
+
+
+def test_the_region_is_read_from_both_variables() -> None:
+    assert find({"MOORAGE_TABLE": "t", "AWS_DEFAULT_REGION": "eu-west-1"}).aws == {"region_name": "eu-west-1"}
+
+
+def test_a_local_stack_comes_before_the_sdks_variables(tmp_path: Path) -> None:
+    target = find(OPENAI | {"MOORAGE_STATE_DIR": str(local_state(tmp_path))})
+    assert (target.url, target.api_key, target.table_name) == ("http://127.0.0.1:8080/v1", "sk-moorage-local", "moorage")
+
+
+def test_the_sdks_variables_are_enough_for_what_the_api_answers() -> None:
+    assert find(NOWHERE | OPENAI) == Target("http://127.0.0.1:8080/v1", KEY, None, {"region_name": None})
+
+
+def test_without_a_deployment_every_command_says_how_to_get_one(capsys: pytest.CaptureFixture[str]) -> None:
+    assert [main(command, NOWHERE) for command in (["models"], ["keys", "list"], ["tail", "resp_1"], ["containers"])] == [1, 1, 1, 1]
+    assert capsys.readouterr().err.count("Start one with 'moorage up'") == 4
+
+
+WRONG: dict[str, tuple[dict[str, str], str]] = {
+    "no key": (
+        {"MOORAGE_API_KEY": ""},
+        "Set MOORAGE_URL (https://.../v1) and MOORAGE_API_KEY: they say where the API is and who asks.",
+    ),
+    "an address without a scheme": (
+        {"MOORAGE_URL": "api.example.com/v1"},
+        "'api.example.com/v1' is no address of an API; MOORAGE_URL takes one such as https://api.example.com/v1.",
+    ),
+    "a key with a stray character": (
+        {"MOORAGE_API_KEY": "sk-moorage-\u00e9"},
+        "MOORAGE_API_KEY holds characters that no key has. 'moorage keys create' makes a key.",
+    ),
+    "a key with a line break": (
+        {"MOORAGE_API_KEY": "sk-moorage-1\nsk-moorage-2"},
+        "MOORAGE_API_KEY holds characters that no key has. 'moorage keys create' makes a key.",
+    ),
+}
+
+
+@pytest.mark.parametrize(("differently", "said"), WRONG.values(), ids=WRONG.keys())
+def test_an_address_or_a_key_that_can_be_none_is_named(
+    differently: dict[str, str], said: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["models"], AWS | differently) == 1
+    assert capsys.readouterr().err == f"moorage: {said}\n"
+
+
+ANSWERS: dict[str, tuple[Answer, str]] = {
+    "a refusal": (refusal(401, "Incorrect API key provided."), "Incorrect API key provided."),
+    "a page": (
+        (200, "<html>Welcome</html>"),
+        "URL/models answered 200, and not as this API does. MOORAGE_URL is the address that SDKs take as base_url; it ends with /v1.",
+    ),
+    "a refusal of something else": (
+        (403, {"message": "Missing Authentication Token"}),
+        "URL/models answered 403, and not as this API does. MOORAGE_URL is the address that SDKs take as base_url; it ends with /v1.",
+    ),
+}
+
+
+@pytest.mark.parametrize(("answer", "said"), ANSWERS.values(), ids=ANSWERS.keys())
+def test_what_a_deployment_refuses_is_passed_on(answer: Answer, said: str, capsys: pytest.CaptureFixture[str]) -> None:
+    with serving({"GET /v1/models": answer}) as deployment:
+        assert main(["models"], deployment.environ) == 1
+        assert capsys.readouterr().err == f"moorage: {said.replace('URL', deployment.url, 1)}\n"
+
+
+def test_keys_need_the_table(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["keys", "list"], {"MOORAGE_URL": "https://api.example.com/v1"}) == 1
+    said = "moorage: Set MOORAGE_TABLE: the keys lie in the deployment's table. 'make deployed' shows its name.\n"
+    assert capsys.readouterr().err == said
+
+
+def test_a_deployment_that_is_not_there_is_named(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["models"], {"MOORAGE_URL": "http://127.0.0.1:9/v1", "MOORAGE_API_KEY": KEY}) == 1
+    assert capsys.readouterr().err == (
+        "moorage: http://127.0.0.1:9/v1/models cannot be reached: [Errno 111] Connection refused. "
+        "'moorage up' starts a local stack; MOORAGE_URL names another.\n"
+    )
+
+
+def process(*arguments: str, **environ: str) -> "subprocess.CompletedProcess[str]":
+    return subprocess.run(
+        [sys.executable, "-m", "moorage", *arguments],
+        env={"PATH": os.environ["PATH"], "AWS_EC2_METADATA_DISABLED": "true", "HOME": "/nonexistent"} | environ,
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+
+
+CREDENTIALS = {"AWS_REGION": "us-east-1", "AWS_ACCESS_KEY_ID": "test", "AWS_SECRET_ACCESS_KEY": "test"}
+AT_AWS: dict[str, tuple[dict[str, str], str]] = {
+    "no region": ({}, "No AWS region is set: set AWS_REGION, or a region in your AWS profile."),
+    "no credentials": (
+        {"AWS_REGION": "us-east-1"},
+        "There are no AWS credentials: 'aws sso login', AWS_PROFILE, or AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY.",
+    ),
+    "an unknown profile": (
+        {"AWS_PROFILE": "none", "AWS_REGION": "us-east-1"},
+        "AWS cannot be asked: The config profile (none) could not be found",
+    ),
+    "an emulator that does not run": (
+        CREDENTIALS | {"AWS_ENDPOINT_URL": "http://127.0.0.1:9"},
+        'Could not connect to the endpoint URL: "http://127.0.0.1:9/". '
+        "'moorage up' starts a local stack; AWS_ENDPOINT_URL and AWS_REGION name another.",
+    ),
+}
+
+
+@pytest.mark.parametrize(("environ", "said"), AT_AWS.values(), ids=AT_AWS.keys())
+def test_what_keeps_aws_from_being_asked_is_said(environ: dict[str, str], said: str) -> None:
+    done = process("keys", "list", MOORAGE_TABLE="moorage", **environ)
+    assert (done.returncode, done.stdout, done.stderr) == (1, "", f"moorage: {said}\n")
+
+
+def test_lists_are_columns_for_people_and_json_for_programs(capsys: pytest.CaptureFixture[str]) -> None:
+    container = {"id": "cntr_1", "status": "running", "memory_limit": "1g", "last_active_at": 0, "name": "c"}
+    page = (200, {"data": [container], "has_more": False})
+    with serving({"GET /v1/models": MODELS, "GET /v1/containers": page}) as deployment:
+        assert main(["models"], deployment.environ) == 0
+        assert capsys.readouterr().out == "MODEL  OWNER\ndemo   moorage\n"
+        for command in (["containers", "--json"], ["containers", "list", "--json"], ["containers", "--json", "list"]):
+            assert main(command, deployment.environ) == 0
+            assert json.loads(capsys.readouterr().out) == container
+
+
+def test_a_reader_who_has_enough_does_not_make_a_command_fail_loudly() -> None:
+    with serving({"GET /v1/models": MODELS}) as deployment:
+        reader, writer = os.pipe()
+        os.close(reader)
+        done = subprocess.run(
+            [sys.executable, "-m", "moorage", "models"],
+            env={"PATH": os.environ["PATH"]} | deployment.environ,
+            stdout=writer,
+            stderr=subprocess.PIPE,
+            timeout=60,
+            check=False,
+        )
+        os.close(writer)
+    assert (done.returncode, done.stderr) == (1, b"")
+
+
+def test_wrong_usage_ends_with_2(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as ended:
+        main(["tail"], {})
+    assert (ended.value.code, "RESPONSE_ID" in capsys.readouterr().err) == (2, True)
+
+
+@pytest.mark.parametrize("command", [[], ["up"], ["keys"], ["keys", "create"], ["models"], ["containers"], ["tail"], ["doctor"]])
+def test_every_command_explains_itself(command: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as ended:
+        main([*command, "--help"], {})
+    assert ended.value.code == 0
+    assert capsys.readouterr().out.startswith(f"usage: {' '.join(['moorage', *command])}")
+
