@@ -1,5 +1,6 @@
 """A model provider that refuses, is down, hangs, answers garbage or stops: what the client gets, and what stays undisturbed."""
 
+import json
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -75,8 +76,21 @@ def test_a_busy_upstream_is_asked_again_after_the_time_it_names(real_stack: Stac
     assert real_stack.client().responses.create(model="served", input="go").output_text == "Now."
 
 
-def test_an_upstream_that_refuses_for_good_gives_its_reason(real_stack: Stack, upstream: MockUpstream) -> None:
-    refusal_of_theirs = refused(400, "This model's maximum context length is 10 tokens.", code="context_length_exceeded")
+_TOO_LONG: Any = {"message": "This model's maximum context length is 10 tokens.", "code": "context_length_exceeded"}
+_TOO_LONG_IN_STREAM = f"data: {json.dumps({'type': 'error', 'error': _TOO_LONG})}\n\n".encode()
+
+
+@pytest.mark.parametrize(
+    "refusal_of_theirs",
+    [
+        refused(400, _TOO_LONG["message"], code=_TOO_LONG["code"]),
+        Reply(headers={"content-type": "text/event-stream"}, body=_TOO_LONG_IN_STREAM),
+    ],
+    ids=["by its status", "in its stream"],
+)
+def test_an_upstream_that_refuses_for_good_gives_its_reason(
+    real_stack: Stack, upstream: MockUpstream, refusal_of_theirs: Reply
+) -> None:
     upstream.plays(refusal_of_theirs, refusal_of_theirs)
     with pytest.raises(openai.BadRequestError, match="maximum context length") as refusal:
         real_stack.client().responses.create(model="served", input="go")

@@ -188,7 +188,8 @@ def refusal(status: int, headers: Mapping[str, str], body: Any, *, secrets: tupl
             status=status,
             is_retryable=False,
         )
-    if _is_context_length(code, kind, message) and status < 500:
+    is_throttle = status == 429 or "Throttling" in kind
+    if _is_context_length(code, kind, message, is_throttle=is_throttle) and status < 500:
         return UpstreamError(
             message or "The input is longer than the model's context window.",
             code="context_length_exceeded",
@@ -198,7 +199,7 @@ def refusal(status: int, headers: Mapping[str, str], body: Any, *, secrets: tupl
         )
     if code == "insufficient_quota" or kind == "insufficient_quota":
         return UpstreamError(message, code="insufficient_quota", status=status, is_retryable=False)
-    if status == 429 or "Throttling" in kind:
+    if is_throttle:
         text = message or "The model upstream is limiting the rate of requests."
         return UpstreamError(text, code="rate_limit_exceeded", status=status, is_retryable=True, retry_after_seconds=wait)
     if status >= 500 or status in (408, 409, 425):
@@ -221,9 +222,9 @@ def error_in_stream(payload: Mapping[str, Any], *, secrets: tuple[str, ...] = ()
     """An error that came after a good status: the code says whether asking again can help."""
     code = str(payload.get("code") or payload.get("type") or "server_error")
     message = _clean(str(payload.get("message") or "The model upstream reported an error."), secrets)
-    if _is_context_length(code, "", message):
-        return UpstreamError(message, code="context_length_exceeded", param="input", is_retryable=False)
     is_throttle = re.search(r"rate.?limit|throttl|too.?many|\b429\b", code, re.IGNORECASE) is not None
+    if _is_context_length(code, str(payload.get("type") or ""), message, is_throttle=is_throttle):
+        return UpstreamError(message, code="context_length_exceeded", param="input", is_retryable=False)
     is_passing = re.search(r"server.?error|internal|overloaded|unavailable|timeout|^(error|api_error|5\d\d)$", code, re.IGNORECASE)
     if is_throttle:
         code = "rate_limit_exceeded"
@@ -314,16 +315,19 @@ def retry_after_seconds(headers: Mapping[str, str], now: float) -> float | None:
 
 
 _CONTEXT_LENGTH: Final = re.compile(
-    r"context.?length|context.?window|maximum context|prompt is too long|input is too long|too many (input )?tokens"
-    r"|exceeds? the (available )?context|reduce the length",
+    r"context.?(length|window|size|limit)|maximum (context|prompt|model) length|max_model_len|prompt is too long|input is too long"
+    r"|too many (input )?tokens|input tokens exceed|input token count|exceeded model token limit|`inputs` (tokens|must have)"
+    r"|reduce the length",
     re.IGNORECASE,
 )
+"""How OpenAI, Anthropic, Bedrock's models, Gemini, xAI, Kimi, vLLM, llama.cpp, Ollama and TGI say it; few of them have a code."""
 
 
-def _is_context_length(code: str, kind: str, message: str) -> bool:
-    if "context_length" in code or "context_length" in kind:
+def _is_context_length(code: str, kind: str, message: str, *, is_throttle: bool) -> bool:
+    """Bedrock asks for patience in words that fit too ("Too many tokens, please wait"), so what is throttled needs a code."""
+    if re.search(r"context_(length|size)", f"{code} {kind}"):
         return True
-    return _CONTEXT_LENGTH.search(message) is not None
+    return not is_throttle and _CONTEXT_LENGTH.search(message) is not None
 
 
 def _error_object(body: Any) -> dict[str, Any]:
