@@ -96,6 +96,11 @@ def test_the_container_of_a_chain_is_the_last_that_was_used() -> None:
     ]
 
 
+def test_what_answers_a_call_of_a_deleted_response_is_left_out() -> None:
+    items = [answered("gone"), called("c"), answered("c"), {"type": "message", "id": "m"}]
+    assert answer_orphans(items) == items[1:]
+
+
 def test_only_whole_items_count_for_what_comes_after() -> None:
     items: list[Item] = [
         {"type": "reasoning", "status": "incomplete"},

@@ -47,13 +47,19 @@ def own_items(done: Mapping[int, Item]) -> list[Item]:
 
 
 def answer_orphans(items: list[Item]) -> list[Item]:
-    """Give every hosted call that never got its output (cancelled, failed) one that says so.
+    """Give every hosted call that never got its output (cancelled, failed) one that says so, and leave out what answers a call that is
+    not there any more, because its response was deleted.
 
-    A call without an output is refused by every model provider. Only calls of earlier responses can be orphans.
+    Every model provider refuses the one without the other. Only items of earlier responses can be orphans.
     """
     answered = {item.get("call_id") for item in items if item["type"] == "shell_call_output"}
+    asked: set[tuple[str, str | None]] = set()
     repaired: list[Item] = []
     for item in items:
+        if item["type"] in OUTPUT_OF:
+            asked.add((item["type"], item.get("call_id")))
+        elif item["type"] in _CALL_OF and (_CALL_OF[item["type"]], item.get("call_id")) not in asked:
+            continue
         repaired.append(item)
         if (
             item["type"] == "shell_call"
