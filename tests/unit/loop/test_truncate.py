@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from moorage.errors import UpstreamError
 from moorage.loop.context import OUTPUT_OF
 from moorage.loop.truncate import fit
-from moorage.model.tokens import estimate_items, estimate_text
+from moorage.model.tokens import at_most, estimate_items, estimate_text
 
 Item = dict[str, Any]
 _LONG = "x" * 400
@@ -109,3 +109,21 @@ def test_whatever_is_cut_the_rest_is_whole_and_fits(kinds: list[str], window_tok
 )
 def test_the_estimate_of_a_text(what: str, text: str, tokens: int) -> None:
     assert estimate_text(text) == tokens, what
+
+
+_TEXTS = st.text() | st.sampled_from(["x" * 400, "é" * 99, "漢" * 99, "😀" * 99])
+_LEAVES = st.none() | st.booleans() | st.integers(-(2**53), 2**53) | _TEXTS
+_PARTS = st.sampled_from(
+    [
+        {"type": "input_image", "file_id": "f"},
+        {"type": "computer_screenshot", "image_url": "data:image/png;base64," + "A" * 9000},
+        {"type": "input_file", "file_data": "A" * 5000},
+    ]
+)
+_VALUES = st.recursive(_LEAVES | _PARTS, lambda inner: st.lists(inner) | st.dictionaries(st.text(), inner), max_leaves=20)
+_ITEMS = st.lists(st.builds(lambda rest: {"type": "message", **rest}, st.dictionaries(st.sampled_from("abcdef"), _VALUES)))
+
+
+@given(_ITEMS)
+def test_the_quick_bound_is_never_below_the_estimate(items: list[Item]) -> None:
+    assert at_most(items) >= estimate_items(items)

@@ -19,7 +19,7 @@ from moorage import ids, limits
 from moorage.errors import UpstreamError, invalid_encrypted_content
 from moorage.loop.truncate import stays
 from moorage.model.base import Item, ModelRequest, TextDelta, UsageReported
-from moorage.model.tokens import estimate_frame, estimate_item, estimate_items
+from moorage.model.tokens import at_most, estimate_frame, estimate_item, estimate_items
 from moorage.runtime import Runtime
 from moorage.store.responses import StoredResponse
 from moorage.wire.responses import Usage
@@ -97,8 +97,8 @@ def _is_due(request: dict[str, Any], items: Sequence[Item]) -> bool:
     fresh = [item for item in items[last + 1 :] if not stays(item) and item.get("role") != "user"]
     if not fresh or (last >= 0 and estimate_items(fresh) * 4 < threshold):
         return False
-    frame = estimate_frame(request.get("instructions"), request["tools"])
-    return bool(frame + estimate_items(visible(items)) > threshold)
+    frame, seen = estimate_frame(request.get("instructions"), request["tools"]), visible(items)
+    return bool(frame + at_most(seen) > threshold and frame + estimate_items(seen) > threshold)
 
 
 async def compact(

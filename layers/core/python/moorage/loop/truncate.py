@@ -13,7 +13,7 @@ from moorage import limits
 from moorage.errors import context_length_exceeded
 from moorage.loop.context import OUTPUT_OF
 from moorage.model.base import Item
-from moorage.model.tokens import estimate_item
+from moorage.model.tokens import at_most, estimate_item
 
 _OUTPUTS: Final = frozenset(OUTPUT_OF.values())
 
@@ -25,14 +25,16 @@ def fit(items: Sequence[Item], *, frame_tokens: int, window_tokens: int, output_
     ``frame_tokens`` are those of instructions and tools, ``output_tokens`` those that the answer may take; without a number a
     quarter of the window is kept free for it.
     """
+    quarter = window_tokens // 4
+    room = window_tokens - min(quarter if output_tokens is None else output_tokens, quarter)
+    if frame_tokens + at_most(items) <= room:
+        return list(items)
     costs = [estimate_item(item) for item in items]
     total = frame_tokens + sum(costs)
     if not is_auto:
         if total > window_tokens * limits.TRUNCATION_EXCESS:
             raise context_length_exceeded(window_tokens, total)
         return list(items)
-    quarter = window_tokens // 4
-    room = window_tokens - min(quarter if output_tokens is None else output_tokens, quarter)
     if total <= room:
         return list(items)
     for cut in _cuts(items):

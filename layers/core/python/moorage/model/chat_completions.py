@@ -7,8 +7,9 @@ Assistant messages hold the calls of one turn, each followed by its ``tool`` mes
 through the items once; a turn that is complete is never rendered differently later.
 """
 
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Callable
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Any, Final, Literal
 
 import orjson
@@ -203,13 +204,13 @@ def _part(part: dict[str, Any]) -> dict[str, Any]:
 
 
 def decoder_for(request: ModelRequest, secrets: tuple[str, ...] = ()) -> Decoder:
-    return listening(ChatDecoder(secrets, tokens.estimate_request(request)), request)
+    return listening(ChatDecoder(secrets, partial(tokens.estimate_request, request)), request)
 
 
 @dataclass(slots=True)
 class ChatDecoder:
     secrets: tuple[str, ...] = field(default=(), repr=False)
-    prompt_tokens: int = 0
+    prompt_tokens: Callable[[], int] = lambda: 0
     """An estimate, for servers that report no usage."""
     is_finished: bool = False
     _sse: SseParser = field(default_factory=SseParser)
@@ -358,7 +359,7 @@ class ChatDecoder:
         deltas = self._sorted(self._tags.end()) + self._close_complete() + self._sequence.close_all(is_cut=finished.is_cut)
         self.is_finished = True
         output_tokens = (self._output_chars + 3) // 4
-        usage = self._usage or base.UsageReported(self.prompt_tokens, output_tokens)
+        usage = self._usage or base.UsageReported(self.prompt_tokens(), output_tokens)
         return [*deltas, replace(usage, service_tier=self._service_tier), finished]
 
     def _finish_reason(self) -> base.FinishReason:

@@ -6,12 +6,16 @@ the tokenizers of common models it is right within about a quarter, and it costs
 counts 800, a file one token for 16 characters of its data (at most 20,000), and every item 3 for its frame.
 """
 
+from collections.abc import Sequence
 from typing import Any, Final
+
+import orjson
 
 from moorage.model.base import Item, ModelRequest
 
 _CHARS_PER_TOKEN: Final = 4
 _MORE_BYTES_PER_TOKEN: Final = 8 / 3
+_IMAGES: Final = ("input_image", "computer_screenshot")
 _IMAGE_TOKENS: Final = 800
 """A middling picture; the data of its URL says nothing about its cost."""
 
@@ -41,13 +45,23 @@ def estimate_items(items: tuple[Item, ...] | list[Item]) -> int:
     return sum(map(estimate_item, items))
 
 
+def at_most(items: Sequence[Item]) -> int:
+    """No less than :func:`estimate_items`, at a sixth of its price: most prompts are so far from every limit that this will do.
+
+    Two bytes of JSON are at least a token's worth of anything but a picture, whose URL may be short.
+    """
+    packed = orjson.dumps(items)
+    pictures = sum(packed.count(b'"%b"' % kind.encode()) for kind in _IMAGES)
+    return len(packed) // 2 + 1 + _IMAGE_TOKENS * pictures
+
+
 def estimate_item(item: Item) -> int:
     return _estimate(item) + _ITEM_TOKENS
 
 
 def _estimate(value: Any) -> int:
     match value:
-        case {"type": "input_image" | "computer_screenshot"}:
+        case {"type": kind} if kind in _IMAGES:
             return _IMAGE_TOKENS
         case {"type": "input_file", "file_data": str(data)}:
             return min(len(data) // _FILE_CHARS_PER_TOKEN, _FILE_TOKENS_MAX)
