@@ -498,6 +498,21 @@ def test_counting_takes_the_fields_that_make_the_prompt() -> None:
         parse_input_tokens(orjson.dumps({**body, "stream": True}))
 
 
+@pytest.mark.parametrize(
+    ("fields", "param", "code"),
+    [
+        ({"tools": [{"type": "web_search"}]}, "tools[0].type", "unsupported_value"),
+        ({"previous_response_id": "resp_1", "conversation": "conv_1"}, "conversation", "mutually_exclusive_parameters"),
+        ({"tool_choice": {"type": "function", "name": "f"}}, "tool_choice", "invalid_value"),
+    ],
+)
+def test_counting_refuses_what_creating_refuses(fields: dict[str, Any], param: str, code: str) -> None:
+    for parse in (parse_input_tokens, parse_create):
+        with pytest.raises(ApiError) as refused:
+            parse({"model": "m", "input": "x", **fields})
+        assert (refused.value.param, refused.value.code) == (param, code)
+
+
 def test_a_conversation_starts_empty_or_with_items_and_metadata() -> None:
     assert parse_conversation_create(b"") == ConversationCreateRequest()
     made = parse_conversation_create(orjson.dumps({"items": [said("hi")], "metadata": {"a": "b"}}))

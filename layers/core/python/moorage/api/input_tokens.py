@@ -13,7 +13,7 @@ from moorage.model.lowering import lower
 from moorage.model.tokens import estimate_request, estimate_text
 from moorage.runtime import Runtime
 from moorage.tools.inputs import admit_inputs, resolve_inputs
-from moorage.wire.requests import CountRequest, parse_input_tokens
+from moorage.wire.requests import CountRequest, check_choice, parse_input_tokens
 from moorage.wire.responses import input_tokens_object
 
 router = APIRouter()
@@ -22,7 +22,7 @@ router = APIRouter()
 @router.post("/responses/input_tokens")
 async def count(request: Request) -> Response:
     runtime: Runtime = request.app.state.runtime
-    wanted = parse_input_tokens(await read_body(request))
+    wanted = parse_input_tokens(await read_body(request), web_search=runtime.settings.web_search)
     return JsonResponse(input_tokens_object(await input_tokens(runtime, request.state.tenant_id, wanted)))
 
 
@@ -34,6 +34,7 @@ async def input_tokens(runtime: Runtime, tenant_id: str, wanted: CountRequest) -
     else:
         earlier = chain_items(await ancestors(runtime, tenant_id, wanted.previous_response_id))
     items = await resolve_references(runtime, tenant_id, wanted.input_items, earlier)
+    check_choice(wanted.tool_choice, wanted.tools, [*earlier, *items])
     native_tools = runtime.catalog.provider(entry, runtime.http).native_tools
     check_readable(runtime, tenant_id, items, native_tools)
     await admit_inputs(runtime, tenant_id, items)

@@ -171,14 +171,15 @@ def parse_create_event(frame: bytes | dict[str, Any], *, web_search: WebSearchMo
     return CreateEvent(_create(parse_body({**request, "stream": True}, CREATE), web_search, needs_input=generate), generate)
 
 
-def parse_input_tokens(body: bytes | dict[str, Any]) -> CountRequest:
+def parse_input_tokens(body: bytes | dict[str, Any], *, web_search: WebSearchMode = "refuse") -> CountRequest:
     """Check a token count request. Raises :class:`~moorage.errors.ApiError`."""
     fields = parse_body(body, COUNT)
-    tools = fields.get("tools", [])
+    tools, items, _ = _without_web_search(fields, web_search)
+    _check_context(fields, tools, items)
     return CountRequest(
         **{
             **_without(fields, "input", "conversation", "tools"),
-            "input_items": tuple(fields.get("input", ())),
+            "input_items": items,
             "conversation_id": fields.get("conversation"),
             "tools": tuple(tool_shapes.redacted(tools)),
         }
@@ -250,11 +251,7 @@ def _without(fields: dict[str, Any], *names: str) -> dict[str, Any]:
 
 
 def _create(fields: dict[str, Any], web_search: WebSearchMode, *, needs_input: bool = True) -> CreateRequest:
-    # Codex CLI adds web_search by itself, and nobody there asked for it: it is told, not refused. Only Codex sends client_metadata.
-    ignores_web_search = web_search == "ignore" or "client_metadata" in fields
-    notices: list[str] = []
-    tools = _without_web_search(fields.get("tools", []), "tools", ignores_web_search, notices)
-    items = tuple(_item_without_web_search(item, at, ignores_web_search, notices) for at, item in enumerate(fields.get("input", ())))
+    tools, items, notices = _without_web_search(fields, web_search)
     _check_together(fields, tools, items, needs_input=needs_input)
     return CreateRequest(
         **{
@@ -274,13 +271,23 @@ def _create(fields: dict[str, Any], web_search: WebSearchMode, *, needs_input: b
 _REWRITTEN: Final = ("input", "conversation", "context_management", "include", "stream_options", "tools", "client_metadata")
 
 
+def _without_web_search(fields: dict[str, Any], mode: WebSearchMode) -> tuple[list[Tool], tuple[Item, ...], list[str]]:
+    """Tools and items without web search, and what is to be said about that."""
+    # Codex CLI adds web_search by itself, and nobody there asked for it: it is told, not refused. Only Codex sends client_metadata.
+    is_ignored = mode == "ignore" or "client_metadata" in fields
+    notices: list[str] = []
+    tools = _tools_without_web_search(fields.get("tools", []), "tools", is_ignored, notices)
+    items = (_item_without_web_search(item, at, is_ignored, notices) for at, item in enumerate(fields.get("input", ())))
+    return tools, tuple(items), notices
+
+
 def _item_without_web_search(item: Item, index: int, is_ignored: bool, notices: list[str]) -> Item:
     if item["type"] not in ("additional_tools", "tool_search_output"):
         return item
-    return {**item, "tools": _without_web_search(item["tools"], f"input[{index}].tools", is_ignored, notices)}
+    return {**item, "tools": _tools_without_web_search(item["tools"], f"input[{index}].tools", is_ignored, notices)}
 
 
-def _without_web_search(tools: list[Tool], where: str, is_ignored: bool, notices: list[str]) -> list[Tool]:
+def _tools_without_web_search(tools: list[Tool], where: str, is_ignored: bool, notices: list[str]) -> list[Tool]:
     """Leave web search out where that is what was asked for (no live access) or decided; refuse it otherwise."""
     kept = []
     for index, tool in enumerate(tools):
@@ -296,14 +303,8 @@ def _without_web_search(tools: list[Tool], where: str, is_ignored: bool, notices
 
 def _check_together(fields: dict[str, Any], tools: list[Tool], items: tuple[Item, ...], *, needs_input: bool) -> None:
     """What no single field can tell."""
-    if "previous_response_id" in fields and "conversation" in fields:
-        raise errors.bad_request(
-            "Mutually exclusive parameters: 'previous_response_id' and 'conversation'. Give one of them.",
-            param="conversation",
-            code="mutually_exclusive_parameters",
-        )
-    has_context = "previous_response_id" in fields or "conversation" in fields
-    if needs_input and not items and not has_context:
+    _check_context(fields, tools, items)
+    if needs_input and not items and not _has_context(fields):
         raise errors.bad_request(
             "Missing required parameter: 'input'. One of 'input', 'previous_response_id' and 'conversation' must be given.",
             param="input",
@@ -316,8 +317,21 @@ def _check_together(fields: dict[str, Any], tools: list[Tool], items: tuple[Item
     for index, item in enumerate(items[:-1]):
         if item["type"] == "compaction_trigger":
             raise errors.invalid_value(f"input[{index}].type", "a 'compaction_trigger' is the last item of its input.")
-    if not has_context:
+
+
+def _check_context(fields: dict[str, Any], tools: list[Tool], items: tuple[Item, ...]) -> None:
+    if "previous_response_id" in fields and "conversation" in fields:
+        raise errors.bad_request(
+            "Mutually exclusive parameters: 'previous_response_id' and 'conversation'. Give one of them.",
+            param="conversation",
+            code="mutually_exclusive_parameters",
+        )
+    if not _has_context(fields):
         check_choice(fields.get("tool_choice", "auto"), tools, items)
+
+
+def _has_context(fields: dict[str, Any]) -> bool:
+    return "previous_response_id" in fields or "conversation" in fields
 
 
 def check_choice(chosen: str | dict[str, Any], tools: Sequence[Tool], items: Sequence[Item]) -> None:
