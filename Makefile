@@ -1,10 +1,31 @@
-# make demo   set up, start the embedded stack, run the demonstration, leave its artifacts here
-# make up     set up and keep serving on http://127.0.0.1:8080/v1 (MOORAGE_PORT changes it)
-# make test   set up and run every test that needs no account
-# make deploy synthesise the CDK app and deploy it with the credentials of this shell
-# make clients      have other people's clients do real tasks here (DOCS=--docs rewrites the table of docs/clients.md)
-# make conformance  run the public conformance suites of the protocol
-# make fuzz         send 10,000 generated requests and compare the answers with the OpenAPI document
+# make demo             set up, start the embedded stack, run the demonstration, leave its artifacts here
+# make up               set up and keep serving on http://127.0.0.1:8080/v1 (MOORAGE_PORT changes it)
+# make setup            only set up: what 'make up' needs
+#
+# make synth            synthesise the CDK app into cdk.out
+# make deploy           deploy it with the credentials of this shell; ends with what to do next
+# make deployed         say once more what 'make deploy' ended with
+# make destroy          take the deployment down, all but its data
+# make cost             count on the emulator what a turn asks of AWS, and price it
+#
+# make test             set up and run every test that needs no account
+# make setup-dev        only set up: what 'make test' needs
+# make lint             linters and types
+# make lint-template    checkov and cfn-lint over the synthesised templates
+# make test-deploy      deploy the synthesised templates onto an emulator and call them
+# make test-egress      attack the egress proxy
+# make test-localstack  run the state machine in LocalStack's own interpreter (needs Python 3.13, no Docker)
+# make clients          have other people's clients do real tasks here (DOCS=--docs rewrites the table of docs/clients.md)
+# make conformance      run the public conformance suites of the protocol
+# make fuzz             send 10,000 generated requests and compare the answers with the OpenAPI document
+# make bench            measure what moorage adds and what a request costs; writes docs/benchmarks.md (a quiet machine, please)
+# make bench-peers      install the gateways that make bench then measures beside it (under .build/)
+# make bench-cold       package sizes and cold import times of the functions
+# make bench-egress     only the egress proxy
+# make bench-sandbox    only the sandboxes
+#
+# make lock             resolve requirements/*.in anew
+# make clean            remove environments and what was built; state under .moorage/ stays
 
 PYTHON ?= python3
 VENV := .venv
@@ -12,10 +33,11 @@ BIN := $(VENV)/bin
 UV := $(BIN)/uv
 
 .DEFAULT_GOAL := help
-.PHONY: help setup setup-dev demo up test lint lint-template test-egress test-deploy test-localstack synth deploy deployed destroy clients conformance fuzz cost bench-cold bench-egress bench-sandbox lock clean
+.PHONY: help setup setup-dev demo up test lint lint-template test-egress test-deploy test-localstack synth deploy deployed destroy \
+	clients conformance fuzz cost bench bench-peers bench-cold bench-egress bench-sandbox lock clean
 
 help:
-	@sed -n 's/^# //p' Makefile
+	@sed -n '/^$$/q; s/^# *//p' Makefile
 
 $(UV): requirements/uv.txt
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "moorage needs Python 3.11 or newer; PYTHON=... chooses one.")'
@@ -71,14 +93,12 @@ lint: setup-dev
 test: lint .venv-template/.done
 	$(BIN)/python -m pytest -n 2 --dist loadscope --no-loadscope-reorder
 
-# checkov and cfn-lint over the synthesised templates; part of 'make test' too.
 lint-template: setup-dev .venv-template/.done
 	$(BIN)/python -m pytest tests/infra/test_linters.py
 
 test-egress: setup-dev
 	$(BIN)/python -m pytest tests/egress
 
-# The synthesised template on an emulator, called through its gateway; part of 'make test' too.
 test-deploy: setup-dev
 	$(BIN)/python -m pytest tests/deploy
 
@@ -94,7 +114,6 @@ deploy: setup-dev
 	$(CDK) deploy --all --outputs-file $(DEPLOYED)
 	@$(BIN)/python -m infra.deployed $(DEPLOYED)
 
-# What 'make deploy' says at its end, once more.
 deployed:
 	@$(BIN)/python -m infra.deployed $(DEPLOYED)
 
@@ -107,7 +126,6 @@ destroy: setup-dev
 	@$(UV) pip install --quiet --python .venv-localstack/bin/python --require-hashes -r requirements/localstack.txt
 	@touch $@
 
-# The state machine in LocalStack's own interpreter, without Docker.
 PYTHON313 ?= python3.13
 test-localstack:
 	@if $(PYTHON313) -c 'import sys; sys.exit(sys.version_info[:2] != (3, 13))' 2>/dev/null; then \
@@ -146,11 +164,9 @@ conformance: setup .build/conformance/python/.done
 fuzz: setup .build/fuzz/.done
 	$(BIN)/python tests/fuzz/run.py
 
-# What a turn costs on AWS, counted on the emulator.
 cost: setup-dev
 	$(BIN)/python -m tests.bench.cost
 
-# Package sizes and cold import times of the functions.
 bench-cold: setup-dev
 	$(BIN)/python -m tests.bench.bench_cold
 
@@ -166,9 +182,6 @@ lock:
 clean:
 	rm -rf $(VENV) .venv-toolbox .venv-egress .venv-template .venv-localstack .build cdk.out
 
-# make bench        measure what moorage adds and what a request costs; writes docs/benchmarks.md (a quiet machine, please)
-# make bench-peers  install the gateways that make bench then measures beside it (under .build/)
-.PHONY: bench bench-peers
 PEERS_PYTHON ?= python3.12
 bench: setup-dev
 	$(BIN)/python -m tests.bench.run

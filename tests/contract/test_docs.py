@@ -2,6 +2,7 @@
 
 import json
 import re
+import subprocess
 import tomllib
 from pathlib import Path
 
@@ -46,6 +47,15 @@ def test_every_link_to_a_file_leads_somewhere(page: Path) -> None:
 def test_every_make_target_that_is_named_exists(page: Path) -> None:
     targets = set(re.findall(r"^([a-z][a-z-]*):", (ROOT / "Makefile").read_text(), re.MULTILINE))
     assert set(_TARGET.findall(code_spans(page.read_text()))) - targets == set()
+
+
+def test_make_alone_explains_every_target() -> None:
+    said = subprocess.run(["make", "--no-print-directory"], cwd=ROOT, capture_output=True, text=True, check=True).stdout
+    explained = re.findall(r"^make ([a-z-]+)  +\S", said, re.MULTILINE)
+    phony = re.search(r"^\.PHONY: ((?:.*\\\n)*.*)$", (ROOT / "Makefile").read_text(), re.MULTILINE)
+    assert phony is not None
+    assert set(phony[1].replace("\\\n", " ").split()) - {"help"} == set(explained)
+    assert [line for line in said.splitlines() if line and not line.startswith("make ")] == []
 
 
 @parametrize_pages
