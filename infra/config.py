@@ -179,7 +179,7 @@ class Config(BaseModel):
     """Refuse an expired container with OpenAI's error instead of reviving it."""
 
     requests_per_minute: int = Field(default=0, ge=0)
-    """Of one API key, in each API process; 0 is no limit. ``requests_per_second`` bounds all keys together."""
+    """Of one API key, over all processes; 0 is no limit. ``requests_per_second`` bounds all keys together."""
 
     tokens_per_minute: int = Field(default=0, ge=0)
     """The same for input tokens, by estimate."""

@@ -249,6 +249,11 @@ CITATIONS_MAX: Final = 200
 CONDITIONAL_WRITES_MAX: Final = 20
 """Tries of one read-change-write before it gives up: with 20 writers at once the last one needs 20."""
 
+CONVERSATION_WRITES_MAX: Final = 60
+CONVERSATION_PAUSE_SECONDS_MAX: Final = 0.25
+"""Tries of a writer to a conversation, and the longest pause before one. A response has its answer by then, and must not fail for want
+of a place to put it: 40 at once get by."""
+
 INPUT_FILE_BYTES_MAX: Final = 50 * MIB
 """One ``input_file`` or ``input_image``, given by id, data or URL, as a model gets it. ``file_data``: 73,400,320 base64 characters
 (OpenAPI) are 52.5 MiB."""
@@ -300,6 +305,9 @@ WARM_ANSWER_SECONDS: Final = 2.0
 WARM_CLAIM_SECONDS: Final = 0.5
 """A claim is answered in milliseconds. From outside the sandboxes' network (the API) it never is: there the claim is only recorded, and
 the first tool step, which must not wait for this long, introduces the container to its sandbox."""
+
+WARM_CLAIMED_SECONDS_MAX: Final = 5
+"""A claimed sandbox that does not answer by then, to somebody who is patient, is given up for a new one."""
 
 WARM_SANDBOXES_MAX: Final = 100
 """Of one memory tier."""
@@ -385,6 +393,9 @@ EGRESS_LOG_ENTRIES_PER_FLUSH_MAX: Final = 100
 
 EGRESS_PATH_CHARS_MAX: Final = 1_024
 """A path as the log keeps it."""
+
+RATE_SHARE_SECONDS: Final = 1.0
+"""For how long a process takes along of a key's rate. A limit may be met early by what each process takes and does not use."""
 
 RATE_LIMITED_KEYS_MAX: Final = 10_000
 """API keys whose rate one process counts; beyond it the one seen first starts anew."""

@@ -70,7 +70,7 @@ class Settings:
     """A create without a stream that takes longer begins its body with white space, for what stands between here and the client and
     cuts idle connections."""
     requests_per_minute: int = 0
-    """Of one API key, in each API process; 0 is no limit."""
+    """Of one API key, over all processes; 0 is no limit."""
     tokens_per_minute: int = 0
     """The same for input tokens, by estimate."""
     log_level: str = "INFO"

@@ -28,6 +28,7 @@ from moorage.errors import (
 )
 from moorage.runtime import Runtime
 from moorage.store.api_keys import KEY_PREFIX, hash_of
+from moorage.store.rates import Rates
 from moorage.telemetry import Metric, tell
 from moorage.wire.openapi import document
 
@@ -54,8 +55,9 @@ def create_app(runtime: Runtime, routers: Iterable[APIRouter]) -> FastAPI:
     app.add_exception_handler(ApiError, _on_api_error)
     app.add_exception_handler(HTTPException, _on_http_error)
     settings = runtime.settings
-    app.state.rate_limits = RateLimits(settings.requests_per_minute, settings.tokens_per_minute)
-    app.add_middleware(RateLimiter, rate_limits=app.state.rate_limits)
+    app.state.rate_limits = RateLimits(settings.requests_per_minute, settings.tokens_per_minute, Rates(runtime.table), runtime.clock)
+    if app.state.rate_limits.per_minute:
+        app.add_middleware(RateLimiter, rate_limits=app.state.rate_limits)
     app.add_middleware(Gate, runtime=runtime)
     return app
 

@@ -1,10 +1,14 @@
 """Rate limits for each API key: requests and tokens a minute, as token buckets.
 
-A bucket holds a minute's worth and fills evenly. Every process counts for itself, so that a limit costs no request to the table;
-with n API processes a key may get up to n times as much. Tokens are estimated from the size of the body, since nobody knows the
-model's count beforehand. Limits are off unless the operator sets them.
+A bucket holds a minute's worth and fills evenly. Its level stands in the table (``store/rates.py``), so that a limit holds however
+many processes there are. A process does not go there for each request: where a key asks often, it takes a share for the next second
+along, and admits from that. What is left of a share after its second is lost, so that a limit may be met early, and is never exceeded.
+
+Tokens are estimated from the size of the body, since nobody knows the model's count beforehand. Limits are off unless the operator
+sets them.
 """
 
+import asyncio
 import math
 import time
 from collections.abc import Callable, Mapping
@@ -16,26 +20,30 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from moorage import limits
 from moorage.api.answers import JsonResponse
-from moorage.errors import ApiError, rate_limited
+from moorage.errors import ApiError, rate_limited, server_error
+from moorage.store.rates import Levels, Rates
 
 _MINUTE: Final = 60.0
 _BYTES_PER_TOKEN: Final = 4
 _LIMITED: Final = frozenset({"/v1/responses"})
 """Where models are asked."""
 
+Amounts = dict[str, float]
+"""By kind: ``requests``, ``tokens``."""
+
 
 @dataclass(slots=True)
-class _Bucket:
-    per_minute: int
-    level: float
-    at: float
+class _Share:
+    """What this process knows of a key's buckets, and what it has taken from them."""
 
-    def fill(self, now: float) -> None:
-        self.level = min(self.per_minute, self.level + (now - self.at) * self.per_minute / _MINUTE)
-        self.at = now
-
-    def seconds_until(self, amount: float) -> float:
-        return max(0.0, (amount - self.level) * _MINUTE / self.per_minute)
+    levels: Levels = field(default_factory=Levels)
+    """As last seen. Since then others may have taken, so it is never less than this."""
+    taken: Amounts = field(default_factory=dict)
+    """And not used yet."""
+    size: Amounts = field(default_factory=dict)
+    """Of the share when it was taken."""
+    until: float = 0.0
+    lock: asyncio.Lock = field(default_factory=asyncio.Lock)
 
 
 @dataclass(slots=True)
@@ -44,54 +52,95 @@ class RateLimits:
 
     requests_per_minute: int
     tokens_per_minute: int
-    clock: Callable[[], float] = time.monotonic
-    _buckets: dict[str, dict[str, _Bucket]] = field(default_factory=dict)
+    rates: Rates
+    clock: Callable[[], float] = time.time
+    """Unix seconds."""
+    _shares: dict[str, _Share] = field(default_factory=dict)
 
-    def admit(self, key: str, body_bytes: int) -> Mapping[str, str]:
+    @property
+    def per_minute(self) -> dict[str, int]:
+        configured = {"requests": self.requests_per_minute, "tokens": self.tokens_per_minute}
+        return {kind: rate for kind, rate in configured.items() if rate}
+
+    async def admit(self, key_sha256: str, body_bytes: int) -> Mapping[str, str]:
         """Take one request from the key's buckets. Returns the ``x-ratelimit-*`` headers; raises 429 with them.
 
         A request that is larger than a whole bucket passes when the bucket is full, or it could never pass.
         """
-        now = self.clock()
-        buckets = self._of(key, now)
-        wanted = {"requests": 1.0, "tokens": float(max(1, body_bytes // _BYTES_PER_TOKEN))}
-        waits: dict[str, float] = {}
-        for kind, bucket in buckets.items():
-            bucket.fill(now)
-            waits[kind] = bucket.seconds_until(min(wanted[kind], bucket.per_minute))
-        seconds = max(waits.values(), default=0.0)
-        if seconds > 0:
-            scarce = max(waits, key=lambda kind: waits[kind])
-            raise self._refusal(scarce, buckets, seconds)
-        for kind, bucket in buckets.items():
-            bucket.level = max(0.0, bucket.level - wanted[kind])
-        return _headers(buckets)
+        per_minute = self.per_minute
+        if not per_minute:
+            return {}
+        asked = {"requests": 1.0, "tokens": float(max(1, body_bytes // _BYTES_PER_TOKEN))}
+        wanted = {kind: min(asked[kind], rate) for kind, rate in per_minute.items()}
+        share = self._share_of(key_sha256)
+        async with share.lock:
+            if self.clock() >= share.until:
+                share.taken = dict.fromkeys(per_minute, 0.0)
+            if any(share.taken[kind] < amount for kind, amount in wanted.items()):
+                await self._take(key_sha256, share, wanted)
+            for kind, amount in wanted.items():
+                share.taken[kind] -= amount
+            return self._headers(share)
 
-    def _of(self, key: str, now: float) -> dict[str, _Bucket]:
-        if key not in self._buckets and len(self._buckets) >= limits.RATE_LIMITED_KEYS_MAX:
-            self._buckets.pop(next(iter(self._buckets)))
-        configured = {"requests": self.requests_per_minute, "tokens": self.tokens_per_minute}
-        made = {kind: _Bucket(rate, rate, now) for kind, rate in configured.items() if rate}
-        return self._buckets.setdefault(key, made)
+    def _share_of(self, key: str) -> _Share:
+        if key not in self._shares and len(self._shares) >= limits.RATE_LIMITED_KEYS_MAX:
+            self._shares.pop(next(iter(self._shares)))
+        return self._shares.setdefault(key, _Share())
 
-    def _refusal(self, scarce: str, buckets: Mapping[str, _Bucket], seconds: float) -> ApiError:
+    async def _take(self, key: str, share: _Share, wanted: Amounts) -> None:
+        """Take what is missing, and what the next second will need, from the buckets."""
+        missing = {kind: max(0.0, amount - share.taken[kind]) for kind, amount in wanted.items()}
+        for _ in range(limits.CONDITIONAL_WRITES_MAX):
+            now = max(self.clock(), share.levels.at)
+            filled = self._filled(share.levels, now)
+            self._refuse_if_scarce(share, filled, missing)
+            size = self._size(share, missing, now)
+            taken = {kind: min(size[kind], level) for kind, level in filled.items()}
+            left = {kind: level - taken[kind] for kind, level in filled.items()}
+            is_taken, share.levels = await self.rates.replace(key, share.levels, left, at=now)
+            if is_taken:
+                share.taken = {kind: amount + taken[kind] for kind, amount in share.taken.items()}
+                share.size, share.until = size, now + limits.RATE_SHARE_SECONDS
+                return
+        raise server_error("The API key's rate is being counted by too many processes at once. Please retry.")
+
+    def _filled(self, levels: Levels, now: float) -> Amounts:
+        seconds = now - levels.at
+        return {kind: min(rate, levels.left.get(kind, rate) + seconds * rate / _MINUTE) for kind, rate in self.per_minute.items()}
+
+    def _size(self, share: _Share, missing: Amounts, now: float) -> Amounts:
+        """Twice the last share if that did not last its second, up to a second's worth of the rate."""
+        if now >= share.until:
+            return missing
+        return {
+            kind: max(amount, min(2 * share.size[kind], self.per_minute[kind] * limits.RATE_SHARE_SECONDS / _MINUTE))
+            for kind, amount in missing.items()
+        }
+
+    def _refuse_if_scarce(self, share: _Share, filled: Amounts, missing: Amounts) -> None:
+        waits = {kind: (amount - filled[kind]) * _MINUTE / self.per_minute[kind] for kind, amount in missing.items()}
+        scarce = max(waits, key=lambda kind: waits[kind], default=None)
+        if scarce is None or waits[scarce] <= 0:
+            return
+        seconds = waits[scarce]
         error = rate_limited(
-            f"Rate limit reached for {scarce}: {buckets[scarce].per_minute} a minute. Try again in {_duration(seconds)}.", seconds
+            f"Rate limit reached for {scarce}: {self.per_minute[scarce]} a minute. Try again in {_duration(seconds)}.", seconds
         )
-        error.headers |= _headers(buckets) | {
+        error.headers |= self._headers(share) | {
             "retry-after": str(math.ceil(seconds)),
             "retry-after-ms": str(math.ceil(seconds * 1000)),
         }
-        return error
+        raise error
 
-
-def _headers(buckets: Mapping[str, _Bucket]) -> dict[str, str]:
-    headers = {}
-    for kind, bucket in buckets.items():
-        headers[f"x-ratelimit-limit-{kind}"] = str(bucket.per_minute)
-        headers[f"x-ratelimit-remaining-{kind}"] = str(math.floor(bucket.level))
-        headers[f"x-ratelimit-reset-{kind}"] = _duration(bucket.seconds_until(bucket.per_minute))
-    return headers
+    def _headers(self, share: _Share) -> dict[str, str]:
+        filled = self._filled(share.levels, max(self.clock(), share.levels.at))
+        headers = {}
+        for kind, rate in self.per_minute.items():
+            left = min(rate, filled[kind] + share.taken[kind])
+            headers[f"x-ratelimit-limit-{kind}"] = str(rate)
+            headers[f"x-ratelimit-remaining-{kind}"] = str(math.floor(left))
+            headers[f"x-ratelimit-reset-{kind}"] = _duration((rate - left) * _MINUTE / rate)
+        return headers
 
 
 def _duration(seconds: float) -> str:
@@ -112,7 +161,7 @@ class RateLimiter:
             return
         declared = Headers(scope=scope).get("content-length", "0")
         try:
-            headers = self._rate_limits.admit(scope["state"]["key_digest"], int(declared) if declared.isdigit() else 0)
+            headers = await self._rate_limits.admit(scope["state"]["key_digest"], int(declared) if declared.isdigit() else 0)
         except ApiError as error:
             answer = JsonResponse(error.envelope(), status_code=error.status, headers=error.headers)
             await answer(scope, receive, send)

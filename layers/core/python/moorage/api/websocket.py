@@ -9,7 +9,7 @@ with their whole input.
 import asyncio
 import logging
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from contextlib import aclosing, suppress
 from dataclasses import dataclass, field
 from functools import partial
@@ -107,7 +107,7 @@ class Connection:
         tenant_id: str,
         socket: WebSocket,
         *,
-        admit: Callable[[int], object],
+        admit: Callable[[int], Awaitable[object]],
         seconds_max: float = limits.WEBSOCKET_SECONDS_MAX,
     ) -> None:
         """``admit`` is told the bytes of each frame and raises :class:`ApiError` when the key's rate is used up."""
@@ -146,7 +146,7 @@ class Connection:
                 await self._refuse(error, None)
                 continue
             try:
-                self._admit(len(body))
+                await self._admit(len(body))
                 self._enqueue(frame)
             except ApiError as error:
                 await self._refuse(error, frame.stream_id)

@@ -27,6 +27,7 @@ a conversation's items                     ``PK=T#t#V#id``, ``SK`` begins with `
 append to a conversation                   ``SK=BATCH#n``, ``META`` counts n, ``SOURCE#resp``   TransactWriteItems
 what an input item's URL gave              ``PK=T#t#I#id``, ``SK=URL#<hash>``                   GetItem
 an API key                                 ``PK=K#<sha256>``, ``SK=META``                       GetItem
+what is left of an API key's rate          ``PK=K#<sha256>``, ``SK=RATE``                       UpdateItem
 a proxy credential's container             ``PK=P#<sha256>``, ``SK=META``                       GetItem
 a container's policy and secrets           ``PK=T#t#C#id``, ``SK`` from ``EGRESS#POLICY`` on    Query
 a container's egress decisions             ``PK=T#t#C#id``, ``SK`` begins with ``EGRESS#LOG#``  Query
@@ -44,6 +45,7 @@ FILE_PREFIX: Final = "FILE#"
 INFLIGHT: Final = "INFLIGHT"
 ALIVE: Final = "ALIVE"
 KEYS: Final = "KEYS"
+RATE: Final = "RATE"
 
 
 def response(tenant_id: str, response_id: str) -> str:
