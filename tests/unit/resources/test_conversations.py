@@ -47,10 +47,11 @@ async def test_appends_too_large_for_the_table_come_back_whole(conversations: Co
 
 async def test_appends_at_once_all_count_and_none_is_torn(conversations: Conversations) -> None:
     conversation = await conversations.create("ten", metadata={})
-    await asyncio.gather(*(conversations.append("ten", conversation.id, many(100 * n, 20)) for n in range(8)))
+    writers = (conversations.append("ten", conversation.id, many(100 * n, 20), source=f"resp_{n}") for n in range(30))
+    await asyncio.gather(*writers)
     numbers = [int(item_id.removeprefix("msg_")) for item_id in await ids(conversations, conversation)]
     blocks = [numbers[start : start + 20] for start in range(0, len(numbers), 20)]
-    assert sorted(block[0] for block in blocks) == [100 * n for n in range(8)]
+    assert sorted(block[0] for block in blocks) == [100 * n for n in range(30)]
     assert all(block == list(range(block[0], block[0] + 20)) for block in blocks)
 
 

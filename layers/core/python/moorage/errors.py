@@ -402,7 +402,8 @@ class SettingsConflict(MoorageError):
 
 def conversation_busy(conversation_id: str) -> ApiError:
     """Too many writers at once: worth a retry, and the SDKs do retry a 409."""
-    return ApiError(409, f"Conversation '{conversation_id}' is being changed by too many requests at once. Please retry.")
+    message = f"Conversation '{conversation_id}' is being changed by too many requests at once. Please retry."
+    return ApiError(409, message, code="conversation_locked")
 
 
 def network_unavailable(param: str) -> ApiError:

@@ -7,6 +7,7 @@ repeated one changes nothing.
 """
 
 import asyncio
+import random
 import secrets
 import zlib
 from collections.abc import AsyncIterator, Mapping, Sequence
@@ -117,7 +118,8 @@ class Conversations:
         pk = keys.conversation(tenant_id, conversation_id)
         body = await self._body(conversation, items)
         mark = [] if source is None else [{"PK": pk, "SK": keys.source(source)}]
-        for _ in range(limits.CONDITIONAL_WRITES_MAX):
+        for lost in range(limits.CONVERSATION_WRITES_MAX):
+            await _step_aside(lost)
             taken = await self._taken(conversation, items) if source is None else None
             if taken is not None:
                 await self._drop(body)
@@ -183,7 +185,8 @@ class Conversations:
         return next(item for item in batch.items if item["id"] == item_id)
 
     async def delete_item(self, conversation: Conversation, item_id: str) -> None:
-        for _ in range(limits.CONDITIONAL_WRITES_MAX):
+        for lost in range(limits.CONVERSATION_WRITES_MAX):
+            await _step_aside(lost)
             batch = await self._batch_of(conversation, item_id)
             body = await self._body(conversation, [item for item in batch.items if item["id"] != item_id])
             try:
@@ -242,6 +245,13 @@ class Conversations:
         """Delete the object of a body that no batch has, or has any more."""
         if "blob" in body:
             await self._blobs.delete(body["blob"])
+
+
+async def _step_aside(lost: int) -> None:
+    """Wait a while, longer with every try that another writer won: those that come at once spread out."""
+    if lost:
+        pause = min(limits.CONVERSATION_PAUSE_SECONDS_MAX, 0.02 * lost)
+        await asyncio.sleep(random.uniform(0, pause))  # noqa: S311  (no secret)
 
 
 def as_object(conversation: Conversation) -> dict[str, Any]:
