@@ -176,6 +176,26 @@ def test_a_function_is_called_when_it_is(text: str, choice: Any, calls: tuple[Ca
     assert next_turn(request(user(text), tools=(WEATHER,), tool_choice=choice)).calls == calls
 
 
+COMMANDS: dict[str, tuple[str, tuple[Tool, ...], Any, tuple[Call, ...]]] = {
+    "one": ("How many processors? Run `nproc`.", (SHELL,), "auto", (shell("nproc"),)),
+    "two": ("Compare `uname -m` with `arch`.", (SHELL,), "auto", (shell("uname -m", "arch"),)),
+    "none": ("How many processors?", (SHELL,), "auto", ()),
+    "in a block of code": ("```\nnproc\n```", (SHELL,), "auto", ()),
+    "without a shell": ("Run `nproc`.", (), "auto", ()),
+    "forbidden": ("Run `nproc`.", (SHELL,), "none", ()),
+}
+
+
+@pytest.mark.parametrize(("text", "tools", "choice", "calls"), COMMANDS.values(), ids=COMMANDS.keys())
+def test_commands_between_backticks_are_run(text: str, tools: tuple[Tool, ...], choice: Any, calls: tuple[Call, ...]) -> None:
+    assert next_turn(request(user(text), tools=tools, tool_choice=choice)).calls == calls
+
+
+def test_what_a_command_printed_is_quoted_in_the_answer() -> None:
+    turn = next_turn(request(user("Run `nproc`."), *ran("nproc", stdout="8\n")))
+    assert (turn.calls, turn.text) == ((), f"{INTRODUCTION} The tool answered: [exit code 0]\n8")
+
+
 def test_a_functions_output_is_quoted_in_the_answer() -> None:
     call: Item = {"type": "function_call", "call_id": "c", "name": "get_weather", "arguments": "{}"}
     output: Item = {"type": "function_call_output", "call_id": "c", "output": "12 degrees"}

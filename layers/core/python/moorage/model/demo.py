@@ -32,10 +32,11 @@ It looks only at the items it is given, so that any process can play any turn. W
    stands; all other answers say that this is the scripted demo model.
 
 2. **The demonstration** (``demo_sales.py``), if it is asked which products declined and has a shell.
-3. **A function call**, if the message says ``call NAME with {...}``, if ``tool_choice`` demands one, or if a word of a function's
+3. **Commands**, if the message holds some between backticks and the model has a shell; the answer then quotes what they printed.
+4. **A function call**, if the message says ``call NAME with {...}``, if ``tool_choice`` demands one, or if a word of a function's
    name stands in the message; the answer then quotes the output.
-4. **JSON**, if ``text.format`` wants it: the smallest value that fits the schema.
-5. Otherwise it echoes.
+5. **JSON**, if ``text.format`` wants it: the smallest value that fits the schema.
+6. Otherwise it echoes.
 """
 
 import asyncio
@@ -55,6 +56,7 @@ INTRODUCTION: Final = "This is moorage's scripted demo model, not a real one."
 
 _SCRIPT: Final = re.compile(r"```moorage-script[ \t]*\n(.*?)```", re.DOTALL)
 _CALL: Final = re.compile(r"\bcall\s+`?([\w-]+)`?(?:\s+with\s+(\{.*\}))?", re.IGNORECASE | re.DOTALL)
+_COMMAND: Final = re.compile(r"(?<!`)`([^`\n]+)`(?!`)")
 _MODIFIERS: Final = frozenset({"sleep_ms", "delta_ms", "reason", "fail"})
 _SCRIPT_STEPS_MAX: Final = limits.ROUNDS_MAX
 _SCHEMA_DEPTH_MAX: Final = 32
@@ -348,13 +350,16 @@ def _wanted_call(question: str, request: ModelRequest) -> Call | None:
     found = _CALL.search(question)
     if found is not None and found[1] in functions:
         return Call(found[1], _valid_json(found[2]) or _json(smallest(functions[found[1]].get("parameters") or {})))
+    shell, commands = _shell(request.tools), _COMMAND.findall(question)
+    if shell is not None and commands and choice == "auto":
+        return Call(shell, _json({"commands": commands}))
     words = set(re.findall(r"[a-z]{4,}", question.lower()))
     meant = next((name for name in functions if words & set(re.findall(r"[a-z]{4,}", name.lower()))), None)
     if isinstance(choice, dict) and choice.get("type") == "function":
         meant = choice["name"]
     elif choice == "required" or (isinstance(choice, dict) and choice.get("mode") == "required"):
         meant = meant or next(iter(functions))
-    if meant is None or meant not in functions or (meant == _shell(request.tools) and choice == "auto"):
+    if meant is None or meant not in functions or (meant == shell and choice == "auto"):
         return None
     return Call(meant, _json(smallest(functions[meant].get("parameters") or {})))
 
