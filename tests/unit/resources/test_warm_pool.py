@@ -5,13 +5,15 @@ import dataclasses
 import hashlib
 import io
 import json
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from types import TracebackType
 from typing import Any, Self, cast
 
 import pytest
 from moorage import limits
-from moorage.errors import SandboxCapacity, SandboxError, SandboxGone, SandboxStarting
+from moorage.errors import SandboxCapacity, SandboxElsewhere, SandboxError, SandboxGone, SandboxStarting
+from moorage.sandbox.elsewhere import Elsewhere
 from moorage.sandbox.exec_client import ExecClient
 from moorage.sandbox.provisioner import EgressSpec, Handle, SandboxSpec, SandboxStatus
 from moorage.sandbox.warm_pool import WarmPool
@@ -107,15 +109,18 @@ class World:
     cloud: Cloud = field(default_factory=Cloud)
 
     def pool(self, **sizes: int) -> WarmPool:
+        return self._pool(sizes, self.connect)
+
+    def outside(self, **sizes: int) -> WarmPool:
+        """As a process has it that cannot reach sandboxes."""
+        return self._pool(sizes, None)
+
+    def _pool(self, sizes: dict[str, int], connect: Callable[[Handle], ExecClient] | None) -> WarmPool:
         named = {name.removeprefix("of_"): number for name, number in sizes.items()}
-        return WarmPool(
-            self.store.table,
-            self.cloud,
-            named,
-            key=b"k" * 32,
-            clock=self.clock,
-            connect=lambda handle: cast("ExecClient", Connection(self.cloud, handle)),
-        )
+        return WarmPool(self.store.table, self.cloud, named, key=b"k" * 32, clock=self.clock, connect=connect)
+
+    def connect(self, handle: Handle) -> ExecClient:
+        return cast("ExecClient", Connection(self.cloud, handle))
 
     async def sort_keys(self) -> list[str]:
         return [record["SK"].split("#")[0] for record in await self.store.table.query(keys.POOL)]
@@ -206,12 +211,42 @@ async def test_a_sandbox_that_died_while_it_waited_is_replaced_by_a_new_one(worl
     assert (await pool.start(spec())).sandbox_id == "sbx_2"
 
 
-async def test_one_that_was_started_under_another_key_is_stopped_and_not_waited_for(world: World) -> None:
+async def test_one_that_was_started_under_another_key_is_handed_over_for_its_caller_to_end(world: World) -> None:
     pool = world.pool(of_1g=1)
     await pool.settle()
     world.cloud.servers["sbx_1"].token_sha256 = "another"
-    assert (await pool.start(spec())).sandbox_id == "sbx_2"
-    assert set(world.cloud.servers) == {"sbx_2"}
+    assert (await pool.start(spec())).sandbox_id == "sbx_1"
+
+
+async def test_one_that_hangs_is_handed_over_after_a_while_for_its_caller_to_end(world: World) -> None:
+    pool = world.pool(of_1g=1)
+    await pool.settle()
+    world.cloud.servers["sbx_1"].hangs = True
+    with pytest.raises(SandboxStarting):
+        await pool.start(spec())
+    world.clock.advance(limits.WARM_CLAIMED_SECONDS_MAX + 1)
+    assert (await pool.start(spec())).sandbox_id == "sbx_1"
+
+
+async def test_from_outside_their_network_a_sandbox_is_claimed_and_from_inside_it_learns_whose_it_is(world: World) -> None:
+    outside = world.outside(of_1g=1)
+    inside = WarmPool(world.store.table, Elsewhere(), {}, key=b"k" * 32, clock=world.clock, connect=world.connect)
+    await outside.settle()
+    with pytest.raises(SandboxElsewhere):
+        await inside.start(spec())
+    handle = await outside.start(spec())
+    assert world.unclaimed() == {"sbx_1"}
+    world.cloud.is_out_of_reach = True
+    with pytest.raises(SandboxStarting):
+        await inside.start(spec())
+    world.cloud.is_out_of_reach = False
+    assert await inside.start(spec()) == handle == Handle("unix:/x", spec().token, "sbx_1")
+    assert world.cloud.servers["sbx_1"].token_sha256 == _hash(spec().token)
+    await outside.settle()
+    assert world.unclaimed() == {"sbx_2"}
+    await world.cloud.stop("sbx_2")
+    await outside.settle()
+    assert world.unclaimed() == {"sbx_3"}
 
 
 @pytest.mark.parametrize(

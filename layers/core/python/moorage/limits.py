@@ -300,14 +300,10 @@ WARM_START_SECONDS_MAX: Final = 600
 """A sandbox of the pool that does not answer by then is given up; Fargate takes 20 to 60 seconds."""
 
 WARM_ANSWER_SECONDS: Final = 2.0
-"""A waiting sandbox that does not answer for so long is replaced."""
-
-WARM_CLAIM_SECONDS: Final = 0.5
-"""A claim is answered in milliseconds. From outside the sandboxes' network (the API) it never is: there the claim is only recorded, and
-the first tool step, which must not wait for this long, introduces the container to its sandbox."""
+"""A sandbox of the pool answers in milliseconds. One that waits and is silent for so long is replaced."""
 
 WARM_CLAIMED_SECONDS_MAX: Final = 5
-"""A claimed sandbox that does not answer by then, to somebody who is patient, is given up for a new one."""
+"""A claimed sandbox that does not answer by then is handed over as it is: who looks into it ends it, and the container gets another."""
 
 WARM_SANDBOXES_MAX: Final = 100
 """Of one memory tier."""

@@ -17,6 +17,7 @@ import hashlib
 import hmac
 import secrets
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from typing import Final, Protocol
 
 from moorage import limits
@@ -116,7 +117,14 @@ class WarmPool:
         first = int(token_sha256[:8], 16) % len(ready) if ready else 0
         for slot in ready[first:] + ready[:first]:
             pool_id = slot["pool_id"]
-            warm = {"PK": pk, "SK": sk, "pool_id": pool_id, "sandbox_id": slot["sandbox_id"], "endpoint": slot["endpoint"]}
+            warm = {
+                "PK": pk,
+                "SK": sk,
+                "pool_id": pool_id,
+                "sandbox_id": slot["sandbox_id"],
+                "endpoint": slot["endpoint"],
+                "claimed_at": int(self._clock()),
+            }
             claim = {
                 "PK": keys.POOL,
                 "SK": keys.pool_claim(pool_id),
@@ -147,22 +155,22 @@ class WarmPool:
         return record
 
     async def _take_over(self, got: Record, spec: SandboxSpec) -> Handle | None:
-        """The claimed sandbox, once it knows its container; None if it is dead."""
+        """The claimed sandbox, once it knows its container; None if it has ended. One that takes nothing (it hangs, or was started
+        under another key of the deployment) is handed over all the same: whoever looks into it ends it, as any other."""
         handle = Handle(got["endpoint"], spec.token, got["sandbox_id"])
         if self._connect is None:
             return handle if await self._fleet.describe(handle.sandbox_id) == SandboxStatus.RUNNING else None
         try:
-            async with asyncio.timeout(limits.WARM_CLAIM_SECONDS):
+            async with asyncio.timeout(limits.WARM_ANSWER_SECONDS):
                 await self._introduce(handle, got["pool_id"], spec)
         except (SandboxGone, TimeoutError) as error:
-            if await self._fleet.describe(handle.sandbox_id) == SandboxStatus.STOPPED:
-                return None
-            raise SandboxStarting(limits.CONTAINER_POLL_SECONDS) from error
-        except SandboxElsewhere:
-            raise
-        except SandboxError:  # it knows neither token: the deployment's key was replaced while it waited
-            await self._fleet.stop(handle.sandbox_id)
-            return None
+            with suppress(SandboxElsewhere):
+                if await self._fleet.describe(handle.sandbox_id) == SandboxStatus.STOPPED:
+                    return None
+            if self._clock() - got["claimed_at"] <= limits.WARM_CLAIMED_SECONDS_MAX:
+                raise SandboxStarting(limits.CONTAINER_POLL_SECONDS) from error
+        except SandboxError:
+            pass
         return handle
 
     async def _introduce(self, handle: Handle, pool_id: str, spec: SandboxSpec) -> None:
