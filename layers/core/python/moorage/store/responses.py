@@ -1,7 +1,7 @@
 """Responses: the record, its items, its log, and the chain of its ancestors.
 
 ``META`` holds what the request said (parameters, input items, the ancestors' ids) and is written once, at the start. What came of it
-stands in the event log: the final batch carries the whole response object. So a plain request costs two writes, and reading a
+stands in the event log: the final batch carries the whole response object. So a plain request costs two records, and reading a
 response back is one backward query that returns ``META`` and the last batch together.
 
 ``store: false`` responses that need the loop are kept under a short TTL and erased when they have ended.
