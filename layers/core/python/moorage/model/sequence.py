@@ -27,10 +27,11 @@ class Sequence:
 
     def add(self, key: Hashable, *deltas: Delta) -> list[Delta]:
         """More of the item ``key``, which is opened by its first delta. Gives what may go out now."""
-        slot = self._slots.setdefault(key, _Slot())
+        if key not in self._slots:
+            self._slots[key] = _Slot()
         if self._is_head(key):
             return list(deltas)
-        slot.waiting.extend(deltas)
+        self._slots[key].waiting.extend(deltas)
         return []
 
     def close(self, key: Hashable, *, encrypted_content: str | None = None, is_cut: bool = False) -> list[Delta]:

@@ -13,7 +13,7 @@ import socket
 import ssl
 import urllib.request
 import weakref
-from collections import defaultdict, deque
+from collections import deque
 from collections.abc import Mapping
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Final, cast
@@ -46,7 +46,7 @@ class Sender:
     def __init__(self, *, read_seconds: float, connect_seconds: float = limits.TABLE_CONNECT_SECONDS) -> None:
         self._read_seconds = read_seconds
         self._connect_seconds = connect_seconds
-        self._idle: dict[str, deque[_Connection]] = defaultdict(deque)
+        self._idle: dict[str, deque[_Connection]] = {}
         """By scheme and authority; the one used last is last."""
         self._tls: ssl.SSLContext | None = None
         self._is_distrusted = False
@@ -55,7 +55,7 @@ class Sender:
     def send(self, request: AWSPreparedRequest, **_: Any) -> AWSResponse | None:
         """The answer, or None if botocore is to send the request itself. Raises botocore's errors, which it repeats."""
         url = urlsplit(request.url)
-        idle = self._idle[f"{url.scheme}://{url.netloc}"]
+        idle = self._idle.setdefault(f"{url.scheme}://{url.netloc}", deque())
         connection = _kept(idle) or self._open(url)
         if connection is None:
             return None
