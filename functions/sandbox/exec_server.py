@@ -1307,8 +1307,9 @@ class Request:
 
 
 class Response:
-    def __init__(self, writer: asyncio.StreamWriter) -> None:
+    def __init__(self, writer: asyncio.StreamWriter, request: Request) -> None:
         self._writer = writer
+        self._request = request
         self.has_begun = False
 
     async def json(self, status: int, body: Dict[str, Any]) -> None:
@@ -1328,7 +1329,9 @@ class Response:
 
     def _head(self, status: int, content_type: str, framing: str) -> None:
         self.has_begun = True
-        self._writer.write(f"HTTP/1.1 {status} -\r\ncontent-type: {content_type}\r\n{framing}\r\n\r\n".encode())
+        # What is left of a body would be taken for the next request, so there is none.
+        last = "" if self._request.is_body_read else "connection: close\r\n"
+        self._writer.write(f"HTTP/1.1 {status} -\r\ncontent-type: {content_type}\r\n{last}{framing}\r\n\r\n".encode())
 
 
 class Server:
@@ -1369,7 +1372,7 @@ class Server:
         except asyncio.IncompleteReadError:
             return False
         request = parse_head(head, reader)
-        response = Response(writer)
+        response = Response(writer, request)
         try:
             self._authorize(request)
             if request.headers.get("expect", "").lower() == "100-continue":

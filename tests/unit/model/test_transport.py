@@ -7,7 +7,7 @@ import gzip
 import ipaddress
 import ssl
 from collections.abc import AsyncIterator, Callable, Sequence
-from contextlib import asynccontextmanager
+from contextlib import aclosing, asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -133,6 +133,20 @@ async def test_a_request_goes_out_as_httpx_made_it() -> None:
     host = playing.url.removeprefix("http://").encode()
     head = b"POST /v1/x?a=b HTTP/1.1\r\nHost: %b\r\nContent-Length: 14\r\n\r\n" % host
     assert playing.requests == [(head, b'{"model": "m"}')]
+
+
+async def test_where_there_is_a_unix_socket_every_request_goes_to_it(tmp_path: Path) -> None:
+    playing = Server([[HELLO], [HELLO]])
+    listening = await asyncio.start_unix_server(playing.serve, tmp_path / "socket")
+    async with listening, aclosing(UpstreamTransport(uds=str(tmp_path / "socket"))) as http:
+        answers = [await ask(http, request("http://sandbox")), await ask(http, request("http://sandbox"))]
+    assert (answers, playing.connections) == ([(200, b"hello")] * 2, 1)
+
+
+async def test_a_unix_socket_where_nobody_listens_is_a_connect_error(tmp_path: Path) -> None:
+    async with aclosing(UpstreamTransport(uds=str(tmp_path / "nobody"))) as http:
+        with pytest.raises(httpx.ConnectError):
+            await ask(http, request("http://sandbox"))
 
 
 async def test_headers_are_given_as_they_came() -> None:

@@ -153,6 +153,14 @@ async def test_a_wrong_token_is_refused_everywhere(server: ServerProcess, client
             await stranger.list_files(str(server.workspace))
 
 
+async def test_a_connection_whose_body_was_not_read_says_that_it_takes_no_more(server: ServerProcess, client: ExecClient) -> None:
+    reader, writer = await asyncio.open_unix_connection(server.handle.endpoint.removeprefix("unix:"))
+    writer.write(b"PUT /v1/execs/x HTTP/1.1\r\ncontent-length: 2\r\n\r\n{}GET /v1/health HTTP/1.1\r\n\r\n")
+    answer = await reader.read()
+    writer.close()
+    assert (answer.count(b"HTTP/1.1"), b"\r\nconnection: close\r\n" in answer) == (1, True)
+
+
 async def test_health_names_the_protocol_and_counts_what_runs(client: ExecClient) -> None:
     before = await client.health()
     events = execute(client, "sleep 60")

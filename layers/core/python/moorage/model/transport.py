@@ -1,4 +1,4 @@
-"""HTTP/1.1 to model upstreams, behind httpx's own seam for transports.
+"""HTTP/1.1 to model upstreams and exec servers, behind httpx's own seam for transports.
 
 httpx's default transport spends more processor time on one streamed answer than the rest of this service together: it goes through
 three layers for every piece of a body. This one is an asyncio protocol over httptools' parser: what has come is handed on at once, in
@@ -57,6 +57,8 @@ class ThroughProxy(httpx.AsyncBaseTransport):
 class UpstreamTransport(httpx.AsyncBaseTransport):
     """Connections to any number of upstreams. Time-outs are those of the request's ``timeout`` extension, in seconds."""
 
+    uds: str | None = None
+    """The Unix socket that all requests go to, whatever host they name."""
     idle_max: int = limits.UPSTREAM_IDLE_CONNECTIONS_MAX
     idle_seconds: float = limits.UPSTREAM_IDLE_CONNECTION_SECONDS
     _idle: dict[Origin, list["_Connection"]] = field(default_factory=dict)
@@ -99,9 +101,13 @@ class UpstreamTransport(httpx.AsyncBaseTransport):
 
     async def _open(self, origin: Origin, seconds: float | None) -> "_Connection":
         scheme, host, port = origin
+        loop = asyncio.get_running_loop()
         try:
             async with asyncio.timeout(seconds):
-                _, connection = await asyncio.get_running_loop().create_connection(
+                if self.uds is not None:
+                    _, connection = await loop.create_unix_connection(lambda: _Connection(origin), self.uds)
+                    return connection
+                _, connection = await loop.create_connection(
                     lambda: _Connection(origin),
                     host,
                     port,

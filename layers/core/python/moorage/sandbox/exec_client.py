@@ -13,12 +13,13 @@ from dataclasses import dataclass
 from functools import cache
 from types import TracebackType
 from typing import Any, Final, Literal, Self
-from urllib.parse import quote
+from urllib.parse import quote, urlencode
 
 import httpx
 
 from moorage.errors import SandboxError, SandboxFileMissing, SandboxGone
 from moorage.limits import BATCH_FILE_BYTES_MAX, EXEC_CONNECT_SECONDS, EXEC_SILENCE_SECONDS, SANDBOX_FILES_MAX
+from moorage.model.transport import UpstreamTransport
 from moorage.sandbox.provisioner import Handle
 
 _LENGTH: Final = struct.Struct(">q")
@@ -117,13 +118,12 @@ class ExecClient:
         """``auth`` adds what the way to the server asks for beside the server's own token (a MicroVM's endpoint)."""
         self.handle = handle
         self.auth = auth
-        if transport is None and handle.endpoint.startswith("unix:"):
-            transport = httpx.AsyncHTTPTransport(uds=handle.endpoint.removeprefix("unix:"), verify=_NO_TLS, limits=_CONNECTIONS)
+        if transport is None and not handle.endpoint.startswith("https:"):
+            transport = _Transport(handle.endpoint.removeprefix("unix:") if handle.endpoint.startswith("unix:") else None)
+        self._base = httpx.URL("http://sandbox" if handle.endpoint.startswith("unix:") else handle.endpoint)
         self._http = httpx.AsyncClient(
-            base_url="http://sandbox" if handle.endpoint.startswith("unix:") else handle.endpoint,
             headers={"authorization": f"Bearer {handle.token}"},
             timeout=httpx.Timeout(EXEC_SILENCE_SECONDS, connect=EXEC_CONNECT_SECONDS),
-            limits=_CONNECTIONS,
             verify=_public_tls() if handle.endpoint.startswith("https:") else _NO_TLS,
             transport=transport,
             auth=auth,
@@ -253,22 +253,52 @@ class ExecClient:
         body: dict[str, Any] = response.json()
         return body
 
-    async def _request(self, method: str, path: str, **arguments: Any) -> httpx.Response:
+    async def _request(
+        self, method: str, path: str, *, params: Mapping[str, str] | None = None, **arguments: Any
+    ) -> httpx.Response:
         try:
-            return await self._http.request(method, path, **arguments)
+            return await self._http.request(method, self._url(path, params), **arguments)
         except httpx.TransportError as error:
             raise SandboxGone("The container does not answer.") from error
 
+    def _url(self, path: str, params: Mapping[str, str] | None) -> httpx.URL:
+        """The whole address: httpx takes longer to put it together than to send the request."""
+        query = f"?{urlencode(params)}" if params else ""
+        return self._base.copy_with(raw_path=self._base.raw_path.rstrip(b"/") + f"{path}{query}".encode("ascii"))
+
     @asynccontextmanager
-    async def _stream(self, method: str, path: str, **arguments: Any) -> AsyncIterator[httpx.Response]:
+    async def _stream(
+        self, method: str, path: str, *, params: Mapping[str, str] | None = None, **arguments: Any
+    ) -> AsyncIterator[httpx.Response]:
         try:
-            async with self._http.stream(method, path, **arguments) as response:
+            async with self._http.stream(method, self._url(path, params), **arguments) as response:
                 if response.is_error:
                     await response.aread()
                     _refuse_errors(response)
                 yield response
         except httpx.TransportError as error:
             raise SandboxGone("The container does not answer.") from error
+
+
+class _Transport(httpx.AsyncBaseTransport):
+    """The quick way for all but uploads, which go out while they are read: that only httpx's own transport can do."""
+
+    def __init__(self, uds: str | None) -> None:
+        self._quick = UpstreamTransport(uds=uds)
+        self._uds = uds
+        self._uploads: httpx.AsyncHTTPTransport | None = None
+
+    async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
+        if "transfer-encoding" not in request.headers:
+            return await self._quick.handle_async_request(request)
+        if self._uploads is None:
+            self._uploads = httpx.AsyncHTTPTransport(uds=self._uds, verify=_NO_TLS, limits=_CONNECTIONS)
+        return await self._uploads.handle_async_request(request)
+
+    async def aclose(self) -> None:
+        await self._quick.aclose()
+        if self._uploads is not None:
+            await self._uploads.aclose()
 
 
 class _Pieces:
