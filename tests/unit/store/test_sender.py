@@ -2,17 +2,21 @@
 
 import json
 import socket
+import ssl
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 import boto3
 import pytest
 from botocore.config import Config
-from botocore.exceptions import ClientError, ConnectionClosedError, EndpointConnectionError, ReadTimeoutError
+from botocore.exceptions import ClientError, ConnectionClosedError, EndpointConnectionError, ReadTimeoutError, SSLError
 from moorage.store.sender import sends_directly
+
+from tests.unit.model.test_transport import certificate
 
 CLOSES = b""
 """In the place of an answer: the connection is closed without one."""
@@ -40,10 +44,12 @@ class Server:
     """Number of the connection, headers, JSON body."""
     _socket: socket.socket = field(default_factory=lambda: socket.create_server(("127.0.0.1", 0)))
     _connections: list[socket.socket] = field(default_factory=list)
+    tls: ssl.SSLContext | None = None
     url: str = ""
 
     def __post_init__(self) -> None:
-        self.url = f"http://127.0.0.1:{self._socket.getsockname()[1]}"
+        scheme = "http" if self.tls is None else "https"
+        self.url = f"{scheme}://127.0.0.1:{self._socket.getsockname()[1]}"
 
     def serve(self) -> None:
         with self._socket:
@@ -56,6 +62,12 @@ class Server:
                 threading.Thread(target=self._talk, args=(connection, len(self._connections)), daemon=True).start()
 
     def _talk(self, connection: socket.socket, number: int) -> None:
+        if self.tls is not None:
+            try:
+                connection = self.tls.wrap_socket(connection, server_side=True)
+            except OSError:  # The client does not know the certificate.
+                connection.close()
+                return
         with connection, connection.makefile("rb") as lines:
             while lines.readline():
                 headers = {}
@@ -83,8 +95,8 @@ class Server:
 
 
 @contextmanager
-def serving(*answers: bytes | None) -> Iterator[Server]:
-    server = Server(list(answers))
+def serving(*answers: bytes | None, tls: ssl.SSLContext | None = None) -> Iterator[Server]:
+    server = Server(list(answers), tls=tls)
     thread = threading.Thread(target=server.serve)
     thread.start()
     try:
@@ -179,3 +191,37 @@ def test_threads_do_not_share_a_connection() -> None:
         for thread in threads:
             thread.join()
     assert found == ["a"] * 40
+
+
+def test_tls_is_spoken_over_kept_connections_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    tls = certificate(tmp_path, "127.0.0.1")
+    monkeypatch.setenv("SSL_CERT_FILE", str(tmp_path / "certificate.pem"))
+    with serving(*[FOUND] * 3, tls=tls) as server:
+        asked = client(server.url)
+        assert [get(asked)["PK"]["S"] for _ in range(3)] == ["a"] * 3
+    assert [number for number, _, _ in server.requests] == [1, 1, 1]
+
+
+@pytest.mark.parametrize("name", ["127.0.0.1", "elsewhere"], ids=["an unknown certificate", "another host's"])
+def test_a_server_that_is_not_who_it_should_be_gets_no_request(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    tls = certificate(tmp_path, name)
+    if name == "elsewhere":
+        monkeypatch.setenv("SSL_CERT_FILE", str(tmp_path / "certificate.pem"))
+    with serving(FOUND, tls=tls) as server, pytest.raises(SSLError, match="certificate verify failed"):
+        get(client(server.url))
+    assert server.requests == []
+
+
+def test_an_authority_that_only_botocore_was_told_of_is_trusted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    tls = certificate(tmp_path, "127.0.0.1")
+    monkeypatch.setenv("AWS_CA_BUNDLE", str(tmp_path / "certificate.pem"))
+    with serving(FOUND, FOUND, tls=tls) as server:
+        asked = client(server.url)
+        assert [get(asked)["PK"]["S"] for _ in range(2)] == ["a", "a"]
+
+
+def test_a_proxy_of_the_environment_is_used(monkeypatch: pytest.MonkeyPatch) -> None:
+    with serving(FOUND) as proxy:
+        monkeypatch.setenv("http_proxy", proxy.url)
+        assert get(client("http://dynamodb.example.com")) == {"PK": {"S": "a"}}
+    assert proxy.requests[0][1]["host"] == "dynamodb.example.com"

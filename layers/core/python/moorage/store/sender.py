@@ -20,9 +20,9 @@ from typing import TYPE_CHECKING, Any, Final, cast
 from urllib.parse import SplitResult, urlsplit
 
 import httptools
+import httpx
 from botocore.awsrequest import AWSPreparedRequest, AWSResponse
 from botocore.exceptions import ConnectionClosedError, ReadTimeoutError
-from botocore.httpsession import get_cert_path
 
 from moorage import limits
 
@@ -98,7 +98,7 @@ class Sender:
     def _context(self) -> ssl.SSLContext:
         """Made when it is first needed: reading the certificates takes long."""
         if self._tls is None:
-            self._tls = ssl.create_default_context(cafile=get_cert_path(True))
+            self._tls = httpx.create_ssl_context()
         return self._tls
 
 
