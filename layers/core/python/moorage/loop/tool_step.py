@@ -25,7 +25,7 @@ from moorage.sandbox.exec_client import Ended, ExecEvent, Heartbeat, Output, Pyt
 from moorage.store import keys
 from moorage.store.event_log import Batch, LogWriter, Writer
 from moorage.store.responses import StoredResponse
-from moorage.store.steps import Step
+from moorage.store.steps import CallAttempt, Step
 from moorage.store.table import Record
 from moorage.telemetry import tell
 from moorage.tools import interpreter, shell
@@ -134,21 +134,24 @@ class _Run:
         return self.made_by.items[self.call.call_index]
 
     async def run(self) -> None:
-        runtime, stored, item = self.runtime, self.stored, self.item
         try:
             live = await self._container()
         except SandboxStarting:
             return  # The state machine sends the call round again, by way of the model step, which can start sandboxes everywhere.
         except (SandboxError, ApiError) as error:
-            await self._unreachable(item, error.message)
+            await self._unreachable(self.item, error.message)
             return
-        attempt = await runtime.steps.begin_call(stored, self.step, self.call.call_id, live.record.incarnation)
-        if attempt.is_finished:
-            return
+        async with live:
+            attempt = await self.runtime.steps.begin_call(self.stored, self.step, self.call.call_id, live.record.incarnation)
+            if not attempt.is_finished:
+                await self._attend(live, attempt)
+
+    async def _attend(self, live: LiveContainer, attempt: CallAttempt) -> None:
+        """Run the commands, or go on with them."""
         is_lost = attempt.sandbox != live.record.incarnation or attempt.crashes >= limits.CALL_ATTEMPTS_MAX
-        log = runtime.responses.log_of(stored)
+        log = self.runtime.responses.log_of(self.stored)
         batches = await log.read_from(0) if attempt.attempt > 1 else []
-        self.commands = [_Command() for _ in range(_command_count(item))]
+        self.commands = [_Command() for _ in range(_command_count(self.item))]
         closed = self._recall(batches)
         if closed is not None:
             await self._note_end(closed)
@@ -156,10 +159,10 @@ class _Run:
         writer = LogWriter(
             log, Writer(self.step, attempt.attempt, self.call.call_id), self._following(batches), on_predecessor=self._fold_in
         )
-        async with live, LogSink(writer) as sink:
-            if not await self._work(sink, live, item, is_lost=is_lost):
+        async with LogSink(writer) as sink:
+            if not await self._work(sink, live, self.item, is_lost=is_lost):
                 await sink.flush()
-                await runtime.steps.postpone_call(stored, self.step, self.call.call_id)
+                await self.runtime.steps.postpone_call(self.stored, self.step, self.call.call_id)
 
     def _following(self, batches: list[Batch]) -> int:
         """Where the log goes on. If other calls have written since, the first write finds out."""
