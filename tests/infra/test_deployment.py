@@ -10,7 +10,8 @@ from moorage import limits
 from moorage.settings import usage_key
 
 from infra.config import Config, ConfigError, Models
-from infra.prices import PRICES
+from infra.prices import HOURS_A_MONTH, PRICES
+from infra.sandbox import CPU_UNITS
 from tests.infra.conftest import ROOT, Stacks, load, masked, synthesise
 
 SNAPSHOTS = Path(__file__).parent / "snapshots"
@@ -358,6 +359,13 @@ def test_what_starts_sandboxes_is_deleted_before_them_and_they_before_what_they_
     assert [name for name in starters if end not in depends(name)] == []
     kinds = {everything.service["Resources"][name]["Type"] for name in depends(end)}
     assert {"AWS::ECS::Cluster", "AWS::EC2::Subnet", "AWS::EC2::SecurityGroup"} <= kinds
+
+
+def test_the_price_of_a_sandbox_that_waits_is_the_documented_one() -> None:
+    prices = PRICES["us-east-1"]
+    second = CPU_UNITS["1g"] / 1024 * prices.fargate_vcpu_second + limits.MEMORY_LIMITS["1g"] * prices.fargate_gb_second
+    (row,) = (line for line in (ROOT / "docs" / "aws.md").read_text().splitlines() if line.startswith("| `warm_pool`: each `1g`"))
+    assert row.endswith(f"| {second * 3600 * HOURS_A_MONTH:.2f} |")
 
 
 def test_the_reaper_may_start_and_stop_what_waits(everything: Stacks) -> None:
