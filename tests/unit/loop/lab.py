@@ -94,11 +94,14 @@ class FakeContainers:
 
     executed: list[str] = field(default_factory=list)
     incarnation: int = 1
+    held: int = 0
+    """Live containers that nobody has closed."""
 
     async def place(self, tenant_id: str, container_id: str) -> None:
         return None
 
     async def ensure(self, tenant_id: str, container_id: str, *, seen: Any = None) -> Any:
+        self.held += 1
         return _Live(self, SimpleNamespace(incarnation=self.incarnation, network_policy={"type": "disabled"}))
 
     async def running(self, tenant_id: str, container_id: str) -> Any:
@@ -131,7 +134,7 @@ class _Live:
         return self
 
     async def __aexit__(self, *_: object) -> None:
-        return None
+        self.containers.held -= 1
 
     async def exec(self, identity: str, command: str, **options: Any) -> AsyncIterator[Any]:
         """An exec is known by its id: the same one gives the same events again."""
