@@ -6,7 +6,7 @@
 # make deploy           deploy it with the credentials of this shell; ends with what to do next
 # make deployed         say once more what 'make deploy' ended with
 # make destroy          take the deployment down, all but its data
-# make cost             count on the emulator what a turn asks of AWS, and price it
+# make cost             count on the emulator what a turn asks of AWS, and price it (DOCS=--docs rewrites the tables of prices)
 #
 # make test             set up and run every test that needs no account
 # make setup-dev        only set up: what 'make test' needs
@@ -165,7 +165,7 @@ fuzz: setup .build/fuzz/.done
 	$(BIN)/python tests/fuzz/run.py
 
 cost: setup-dev
-	$(BIN)/python -m tests.bench.cost
+	$(BIN)/python -m tests.bench.cost $(DOCS)
 
 bench-cold: setup-dev
 	$(BIN)/python -m tests.bench.bench_cold

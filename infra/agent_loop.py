@@ -24,8 +24,9 @@ _PLACEHOLDER: Final = re.compile(r"\$\{(\w+)Arn\}")
 _STEP_TIMEOUT: Final = cdk.Duration.minutes(15)
 """Lambda's maximum. Steps end themselves earlier (``MODEL_STEP_SECONDS_MAX``, ``TOOL_STEP_SECONDS_MAX``)."""
 
-TOOL_MEMORY_MIB: Final = 512
-"""A tool step copies output; more memory would only cost more while a command runs."""
+TOOL_MEMORY_MIB: Final = 384
+"""A tool step copies output and files: 91 MiB of code, and eight transfers at once with two parts of 8 MiB each. More memory would only
+cost more while a command runs."""
 
 
 def machine_name(config: Config) -> str:

@@ -149,12 +149,13 @@ class Config(BaseModel):
     can, not to the last request."""
 
     provisioned_concurrency: int = Field(default=0, ge=0, le=1_000)
-    """Environments of the streaming function that are kept started, so that no request meets a cold start: $5.50 a month each with
-    512 MiB."""
+    """Environments of the streaming function that are kept started, so that no request meets a cold start: $4.28 a month each with
+    the default memory."""
 
-    model_memory_mib: int = Field(default=512, ge=256, le=10_240)
-    """The API and model functions wait for models most of their time, and waiting is billed by memory. More memory means more CPU,
-    and so faster cold starts: at 1,024 they take half as long and a turn costs twice as much."""
+    model_memory_mib: int = Field(default=400, ge=256, le=10_240)
+    """The API and model functions wait for models most of their time, and waiting is billed by memory. The default has room for the
+    largest input file: 91 MiB of code, and six times the 50 MiB. More memory means more CPU, and so faster cold starts: with twice as
+    much they take half as long and a turn costs twice as much."""
 
     domain_name: str | None = Field(default=None, pattern=r"^[a-z0-9.-]+\.[a-z]+$")
     """A custom domain; needs ``certificate_arn`` (ACM, same region). DNS stays with the owner: the target is an output."""

@@ -31,15 +31,26 @@ class Prices:
 
     def at_rest(self, config: Config) -> float:
         """A month without a request. ``docs/aws.md`` lists the parts; options that it prices by themselves are left out."""
-        month = self.secret_month + ALARMS * self.alarm_month
+        month = self.secret_month + ALARMS * self.alarm_month + self.reaper(3 if config.has_fargate else 2)
         if not config.has_fargate:
             return month
         endpoints = (len(ENDPOINTS) + config.sandbox_logs) * config.availability_zones
         return month + endpoints * self.endpoint_hour * HOURS_A_MONTH + IMAGE_GB * self.image_gb_month + self.dns_lists_month
 
 
+    def reaper(self, functions: int) -> float:
+        """A month of its functions, which look once a minute whether there is something to do."""
+        look = self.lambda_request + REAPER_SECONDS * REAPER_GIB * self.lambda_gb_second
+        return HOURS_A_MONTH * 60 * (functions * look + REAPER_READ_UNITS * self.read_unit)
+
+
 ENDPOINTS: Final = ("ecr.api", "ecr.dkr")
 """Interface endpoints that Fargate pulls images through; each is paid for by the hour and zone."""
+
+REAPER_SECONDS: Final = 0.1
+REAPER_GIB: Final = 0.5
+REAPER_READ_UNITS: Final = 4
+"""Of a look that finds nothing: an estimate, and eight queries with half a unit each."""
 
 ALARMS: Final = 4
 IMAGE_GB: Final = 1.0

@@ -6,7 +6,8 @@ because an emulator's mean nothing: ``--model-seconds`` per model call, ``--comm
 seconds would have added to the counts is added: a look for a cancellation every second, and the rounds in which a long command
 changes its Lambda.
 
-Prices are list prices of autumn 2026 without the free tier; model tokens are not counted.
+Prices are list prices of autumn 2026 without the free tier (``infra/prices.py``); model tokens are not counted. The counts are kept in
+``cost.json``, from which the tables of README.md and docs/aws.md are written.
 """
 
 import argparse
@@ -31,13 +32,15 @@ from moorage import limits
 
 from infra.agent_loop import TOOL_MEMORY_MIB
 from infra.config import Config
-from infra.prices import PRICES, Prices
+from infra.prices import DEFAULT_REGION, PRICES, Prices
 from infra.sandbox import CPU_UNITS
 from localstack.deploy import Deployer
 from tests.deploy.conftest import REGION, SETTINGS, Deployment, make_key, running_emulator, synthesise
 from tests.deploy.test_ring import in_background, script, shell
 
 HOP_SECONDS = 0.3
+ROOT = Path(__file__).resolve().parents[2]
+RECORD = Path(__file__).with_suffix(".json")
 _SETTLE_SECONDS = 2.0
 
 
@@ -60,6 +63,11 @@ class Counts:
                 self.write_units += written(request["Item"])
             case "UpdateItem" | "DeleteItem":
                 self.write_units += written(answer.get("Attributes") or request["Key"])
+            case "TransactWriteItems":
+                for write in request["TransactItems"]:
+                    ((kind, one),) = write.items()
+                    # Two units a KiB. What an update leaves is not in the answer; its key stands for it.
+                    self.write_units += 2 * (written(one["Item"]) if kind == "Put" else 1)
             case "BatchWriteItem":
                 for writes in request["RequestItems"].values():
                     self.write_units += sum(written(w["PutRequest"]["Item"]) if "PutRequest" in w else 1 for w in writes)
@@ -193,19 +201,25 @@ class Turn:
     model_seconds: float
 
     @property
+    def title(self) -> str:
+        return self.name if "background" in self.name else f"{self.name}, {'background' if self.is_background else 'foreground'}"
+
+    @property
     def wall_seconds(self) -> float:
         return self.model_calls * (self.model_seconds + HOP_SECONDS) + self.commands * (self.command_seconds + HOP_SECONDS)
 
     @property
     def read_units(self) -> float:
-        """Counted, and one strongly consistent read per second of the assumed time (``CANCEL_POLL_SECONDS``)."""
+        """Counted, and for the assumed time of a loop one strongly consistent read a second (``CANCEL_POLL_SECONDS``), and two others
+        if a client listens (``TAIL_POLL_SECONDS_MAX``)."""
         waiting = self.wall_seconds if self.transitions else 0
-        return self.counts.read_units + waiting / limits.CANCEL_POLL_SECONDS
+        listening = 0 if self.is_background else waiting
+        return self.counts.read_units + waiting / limits.CANCEL_POLL_SECONDS + listening / limits.TAIL_POLL_SECONDS_MAX / 2
 
     @property
     def transitions_billed(self) -> int:
-        """Counted, and four per handover of a long command: Map, tool step, model step, choice."""
-        return self.transitions + 4 * int(self.command_seconds // limits.TOOL_STEP_SECONDS_MAX) * self.commands
+        """Counted, and three per handover of a long command: tool step, model step, choice."""
+        return self.transitions + 3 * int(self.command_seconds // limits.TOOL_STEP_SECONDS_MAX) * self.commands
 
     def dollars(self, prices: Prices, config: Config) -> dict[str, float]:
         model_gib, tool_gib = config.model_memory_mib / 1024, TOOL_MEMORY_MIB / 1024
@@ -237,14 +251,19 @@ class Meter:
     def foreground(self) -> Turn:
         self._proxy.taken()
         response = self._api.post("responses", json={"model": "demo", "input": "Say something."}).raise_for_status().json()
-        return self._turn("1 model call, no tools", response["id"], model_calls=1, commands=0, is_background=False)
+        return self._turn("1 model call", response["id"], model_calls=1, commands=0, is_background=False)
 
-    def shell_calls(self, calls: int, *, command_seconds: float, name: str) -> Turn:
+    def shell_calls(self, calls: int, *, command_seconds: float, name: str, is_background: bool = True) -> Turn:
         self._proxy.taken()
-        steps = [shell(f"echo {number}") for number in range(calls)]
-        response = in_background(self._api, script(*steps, {"say": "done"}))
+        text = script(*(shell(f"echo {number}") for number in range(calls)), {"say": "done"})
+        response = in_background(self._api, text) if is_background else in_foreground(self._api, text)
         return self._turn(
-            name, response["id"], model_calls=calls + 1, commands=calls, is_background=True, command_seconds=command_seconds
+            name,
+            response["id"],
+            model_calls=calls + 1,
+            commands=calls,
+            is_background=is_background,
+            command_seconds=command_seconds,
         )
 
     def _turn(self, name: str, response_id: str, *, command_seconds: float | None = None, **more: Any) -> Turn:
@@ -277,9 +296,53 @@ class Meter:
         return total
 
 
-def idle_dollars(prices: Prices) -> dict[str, float]:
-    """A month without a request: see docs/aws.md for what each part is."""
-    return {"without containers": prices.at_rest(Config(provisioner="none")), "with Fargate": prices.at_rest(Config())}
+def in_foreground(api: httpx.Client, text: str) -> dict[str, Any]:
+    tools = [{"type": "shell", "environment": {"type": "container_auto"}}]
+    created: dict[str, Any] = api.post("responses", json={"model": "demo", "input": text, "tools": tools}).raise_for_status().json()
+    return created
+
+
+def recorded() -> list[Turn]:
+    """The turns as they were last measured."""
+    turns = []
+    for turn in json.loads(RECORD.read_text()):
+        counts = Counts(**turn["counts"] | {"calls": Counter(turn["counts"]["calls"])})
+        turns.append(Turn(**turn | {"counts": counts}))
+    return turns
+
+
+def tables(turns: list[Turn], prices: Prices, config: Config) -> dict[Path, list[str]]:
+    """The rows of the documents' tables."""
+    short, long = [], []
+    for turn in turns:
+        dollars = {part: 1000 * each for part, each in turn.dollars(prices, config).items()}
+        whole, name = sum(dollars.values()), turn.title
+        bare = whole - dollars["sandbox"]
+        short.append(f"| {name} | {_rounded(bare)} |")
+        sandbox = _rounded(whole) if turn.commands else ""
+        counts = f"{turn.transitions_billed} | {turn.counts.write_units:.0f}"
+        long.append(f"| {name} | {counts} | {_rounded(bare)} | {sandbox} |".replace("|  |", "| |"))
+    bare, fargate = prices.at_rest(config.model_copy(update={"provisioner": "none"})), prices.at_rest(config)
+    short += [
+        f"| idle, a month, without containers | {bare:.2f} |",
+        f"| idle, a month, with Fargate's network endpoints | {fargate:.2f} |",
+    ]
+    return {ROOT / "README.md": short, ROOT / "docs" / "aws.md": long}
+
+
+def _rounded(dollars: float) -> str:
+    return f"{dollars:.2f}" if dollars < 10 else f"{dollars:.0f}"
+
+
+def write_tables(rows: dict[Path, list[str]]) -> None:
+    """Put the rows in the place of those that begin alike."""
+    for file, new in rows.items():
+        lines = file.read_text().splitlines()
+        for row in new:
+            start = row[: row.index("|", 1)]
+            (number,) = (n for n, line in enumerate(lines) if line.startswith(start))
+            lines[number] = row
+        file.write_text("\n".join(lines) + "\n")
 
 
 def measure(options: argparse.Namespace) -> list[Turn]:
@@ -298,7 +361,10 @@ def measure(options: argparse.Namespace) -> list[Turn]:
                 meter.foreground()  # warms the functions
                 turns = [
                     meter.foreground(),
-                    meter.shell_calls(9, command_seconds=options.command_seconds, name="10 model calls, 9 shell calls"),
+                    meter.shell_calls(
+                        9, command_seconds=options.command_seconds, name="10 model calls and 9 shell calls", is_background=False
+                    ),
+                    meter.shell_calls(9, command_seconds=options.command_seconds, name="10 model calls and 9 shell calls"),
                     meter.shell_calls(1, command_seconds=3600, name="1 hour of background work in one command"),
                 ]
             deployer.close()
@@ -310,11 +376,16 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--model-seconds", type=float, default=8.0)
     parser.add_argument("--command-seconds", type=float, default=3.0)
-    parser.add_argument("--region", choices=PRICES, default="us-east-1")
+    parser.add_argument("--region", choices=PRICES, default=DEFAULT_REGION)
+    parser.add_argument("--docs", action="store_true", help="record the counts and write the tables of README.md and docs/aws.md")
     options = parser.parse_args()
     prices, config = PRICES[options.region], Config()
-    for turn in measure(options):
-        print(f"\n{turn.name} ({'background' if turn.is_background else 'foreground'}, {turn.wall_seconds:.0f} s)")
+    turns = measure(options)
+    if options.docs:
+        RECORD.write_text(json.dumps([vars(turn) | {"counts": vars(turn.counts)} for turn in turns], indent=1, sort_keys=True) + "\n")
+        write_tables(tables(turns, prices, config))
+    for turn in turns:
+        print(f"\n{turn.title} ({turn.wall_seconds:.0f} s)")
         counts = turn.counts
         print(
             f"  {turn.transitions_billed} transitions, {counts.write_units:.0f} write units, {turn.read_units:.0f} read units, "
@@ -327,7 +398,8 @@ def main() -> None:
         whole = sum(dollars.values())
         print(f"  {'without sandbox':16} {1000 * (whole - dollars['sandbox']):10.3f} $ per 1,000 turns")
         print(f"  {'all':16} {1000 * whole:10.3f} $ per 1,000 turns")
-    print("\nidle, $ a month: " + ", ".join(f"{name} {value:.2f}" for name, value in idle_dollars(prices).items()))
+    bare, fargate = prices.at_rest(Config(provisioner="none")), prices.at_rest(config)
+    print(f"\nidle, $ a month: without containers {bare:.2f}, with Fargate {fargate:.2f}")
 
 
 if __name__ == "__main__":

@@ -1,0 +1,37 @@
+"""The prices in the documents are those that ``make cost`` computes."""
+
+import pytest
+
+from infra.config import Config
+from infra.prices import PRICES
+from tests.bench.cost import recorded, tables
+from tests.infra.conftest import ROOT
+
+US_EAST = PRICES["us-east-1"]
+
+
+@pytest.mark.parametrize("name", ["README.md", "docs/aws.md"])
+def test_the_documents_have_the_costs_of_turns_that_were_counted(name: str) -> None:
+    lines = (ROOT / name).read_text().splitlines()
+    assert [row for row in tables(recorded(), US_EAST, Config())[ROOT / name] if row not in lines] == []
+
+
+def test_the_documents_have_what_a_deployment_costs_at_rest() -> None:
+    text = (ROOT / "docs" / "aws.md").read_text()
+    assert f"| **without containers (`provisioner: none`)** | **{US_EAST.at_rest(Config(provisioner='none')):.2f}** |" in text
+    assert f"| **with Fargate** | **{US_EAST.at_rest(Config()):.2f}** |" in text
+
+
+def test_the_goals_of_cost_are_met() -> None:
+    bare = [1000 * sum(price for part, price in turn.dollars(US_EAST, Config()).items() if part != "sandbox") for turn in recorded()]
+    one_call, foreground, background, _ = bare
+    assert one_call <= 0.10
+    assert background <= foreground <= 2.00
+    assert US_EAST.at_rest(Config(provisioner="none")) <= 1
+    assert US_EAST.at_rest(Config()) <= 16
+
+
+def test_logs_and_further_zones_cost_an_endpoint_each() -> None:
+    more = US_EAST.at_rest(Config(sandbox_logs=True)) - US_EAST.at_rest(Config())
+    zones = US_EAST.at_rest(Config(availability_zones=2)) - US_EAST.at_rest(Config())
+    assert (round(more, 2), round(zones, 2)) == (7.30, 14.60)
