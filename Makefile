@@ -3,6 +3,7 @@
 # make setup            only set up: what 'make up' needs
 #
 # make synth            synthesise the CDK app into cdk.out
+# make bootstrap        prepare the account and region for the CDK, once
 # make deploy           deploy it with the credentials of this shell; ends with what to do next
 # make deployed         say once more what 'make deploy' ended with
 # make destroy          take the deployment down, all but its data
@@ -33,7 +34,7 @@ BIN := $(VENV)/bin
 UV := $(BIN)/uv
 
 .DEFAULT_GOAL := help
-.PHONY: help setup setup-dev demo up test lint lint-template test-egress test-deploy test-localstack synth deploy deployed destroy \
+.PHONY: help setup setup-dev demo up test lint lint-template test-egress test-deploy test-localstack synth bootstrap deploy deployed destroy \
 	clients conformance fuzz cost bench bench-peers bench-cold bench-egress bench-sandbox lock clean
 
 help:
@@ -105,20 +106,27 @@ test-deploy: setup-dev
 # npm's 'latest' tag of the CDK is a stray build; this is the version for aws-cdk-lib of requirements/dev.txt.
 CDK := PATH="$(abspath $(BIN)):$$PATH" npx --yes aws-cdk@2.1148.1
 
+# Settings for one call, such as OPTIONS='-c moorage:retain=false'; cdk.json is for lasting ones.
+OPTIONS ?=
+
 synth: setup-dev
-	$(CDK) synth --quiet
+	$(CDK) synth --quiet $(OPTIONS)
+
+bootstrap: setup-dev
+	$(CDK) bootstrap $(OPTIONS)
 
 DEPLOYED := .build/deployed.json
 
 deploy: setup-dev
-	$(CDK) deploy --all --outputs-file $(DEPLOYED)
+	$(CDK) deploy --all --outputs-file $(DEPLOYED) $(OPTIONS)
 	@$(BIN)/python -m infra.deployed $(DEPLOYED)
 
 deployed:
 	@$(BIN)/python -m infra.deployed $(DEPLOYED)
 
+# The stack that holds the data is protected, and stays.
 destroy: setup-dev
-	$(CDK) destroy --all
+	$(CDK) destroy '!(*-state)' $(OPTIONS)
 
 # LocalStack's interpreter; this version, the newest that needs no token, runs on Python 3.13 alone.
 .venv-localstack/.done: $(UV) requirements/localstack.txt

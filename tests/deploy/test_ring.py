@@ -1,6 +1,9 @@
 """The deployed stack, called as a client calls it: gateway, authorizer, functions, state machine, ECS task, bucket."""
 
 import json
+import os
+import subprocess
+import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -9,6 +12,7 @@ from typing import Any
 import httpx
 import pytest
 
+from infra.deployed import closing
 from tests.deploy.conftest import SETTINGS, Deployment, synthesise
 
 _RESPONSE_SECONDS_MAX = 90
@@ -155,6 +159,62 @@ def test_a_file_goes_through_the_gateway_and_back(api: httpx.Client) -> None:
 def test_a_foreign_response_is_not_found(api: httpx.Client) -> None:
     answer = api.get("responses/resp_" + "0" * 48)
     assert (answer.status_code, answer.json()["error"]["type"]) == (404, "invalid_request_error")
+
+
+def typed(deployment: Deployment, *lines: str) -> "subprocess.CompletedProcess[str]":
+    """What an operator types into a shell with credentials, in a checkout; the emulator stands for AWS there."""
+    aws = {"AWS_ENDPOINT_URL": deployment.deployer.endpoint, "AWS_ACCESS_KEY_ID": "test", "AWS_SECRET_ACCESS_KEY": "test"}
+    programs = Path(sys.executable).parent
+    return subprocess.run(
+        ["bash", "-c", "\n".join(lines).replace(".venv/bin/", f"{programs}/")],
+        env={"PATH": f"{programs}:{os.environ['PATH']}"} | aws,
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+
+
+def end_of_deploy(deployment: Deployment) -> list[str]:
+    """What ``make deploy`` ends with; the emulator's address stands for that of API Gateway."""
+    return closing({"moorage": deployment.outputs | {"BaseUrl": deployment.base_url}}).splitlines()
+
+
+def test_what_a_deploy_ends_with_works_as_it_stands(deployment: Deployment) -> None:
+    said = end_of_deploy(deployment)
+    exports, key, doctor = (line for line in said if line.startswith(("  export ", "  .venv/")))
+    python = [line for line in said if line.startswith(("import ", "client = ", "print("))]
+    called = typed(deployment, exports, key, "python3 - <<'END'", *python, "END")
+    assert "scripted" in called.stdout, called.stderr
+    looked = typed(deployment, exports, key, doctor).stdout
+    assert [line for line in looked.splitlines() if line.startswith("warn")] == []
+    assert f"ok    the table {deployment.outputs['TableName']} holds" in looked
+    assert "ok    'demo' answered in" in looked
+    assert "ok    a sandbox started, ran a command and answered in" in looked
+    # The emulator's tasks are processes of this machine: nothing closes its network to them, and the doctor sees it.
+    assert "fail  a sandbox without a policy reached 127.0.0.1:" in looked
+
+
+def test_the_operators_commands_work_on_it(deployment: Deployment, api: httpx.Client) -> None:
+    response = in_background(api, script(shell("echo out; exit 3"), {"say": "It failed."}))
+    container_id = response["output"][0]["environment"]["container_id"]
+    exports = next(line for line in end_of_deploy(deployment) if line.startswith("  export "))
+    shown = typed(
+        deployment,
+        f"{exports} MOORAGE_API_KEY={deployment.api_key}",
+        "moorage models",
+        "moorage containers --json",
+        f"moorage containers egress {container_id}",
+        f"moorage tail {response['id']}",
+        "moorage keys list",
+        "moorage keys revoke key_none",
+    )
+    lines = shown.stdout.splitlines()
+    assert lines[:2] == ["MODEL  OWNER", "demo   moorage"]
+    assert container_id in [json.loads(line)["id"] for line in lines if line.startswith("{")]
+    assert [line for line in lines if line in ("out", "[exit 3]", "It failed.")] == ["out", "[exit 3]", "It failed."]
+    assert any(line.split()[1:2] == ["acme"] for line in lines)
+    assert (shown.returncode, shown.stderr) == (1, "moorage: There is no key 'key_none'. 'moorage keys list' shows them.\n")
 
 
 @pytest.fixture(scope="module")

@@ -127,12 +127,12 @@ LESS: dict[str, tuple[dict[str, Said], int, Finding]] = {
     "never bootstrapped": (
         {"ssm get_parameter": no("ParameterNotFound")},
         1,
-        Finding(Level.FAIL, "CDK is not bootstrapped in this region", "Run 'npx aws-cdk@2.1148.1 bootstrap' for eu-west-1."),
+        Finding(Level.FAIL, "CDK is not bootstrapped in this region", "Run 'make bootstrap' with AWS_REGION=eu-west-1."),
     ),
     "bootstrapped long ago": (
         {"ssm get_parameter": yes(Parameter={"Value": "6"})},
         1,
-        Finding(Level.FAIL, "CDK bootstrap version 6 is too old", "Run 'npx aws-cdk@2.1148.1 bootstrap' for eu-west-1."),
+        Finding(Level.FAIL, "CDK bootstrap version 6 is too old", "Run 'make bootstrap' with AWS_REGION=eu-west-1."),
     ),
     "a new account's Lambda quota": (
         {"lambda get_account_settings": yes(AccountLimit={"ConcurrentExecutions": 10})},
@@ -159,7 +159,7 @@ LESS: dict[str, tuple[dict[str, Said], int, Finding]] = {
             Level.WARN,
             "fargate vcpus: An error occurred (AccessDeniedException) when calling the GetServiceQuota operation: "
             "AccessDeniedException is what it said",
-            "It could not be checked with these permissions.",
+            "It could not be checked; the permission for it may be missing.",
         ),
     ),
     "a new account's Step Functions quota": (
@@ -269,7 +269,7 @@ MODELS_AT_FAULT: dict[str, tuple[str, dict[str, Said], Finding]] = {
             Level.WARN,
             "model 'nova': An error occurred (AccessDeniedException) when calling the GetFoundationModelAvailability operation: "
             "AccessDeniedException is what it said",
-            "It could not be checked with these permissions.",
+            "It could not be checked; the permission for it may be missing.",
         ),
     ),
     "any model of Bedrock": (
@@ -367,11 +367,11 @@ NO_SANDBOX = "The log says why: .moorage/launcher.log here, the tool step's on A
             id="a sandbox in which the command fails",
         ),
         pytest.param(
-            lambda: of(shell=printed("moorage-doctor reached 1.1.1.1:443\nmoorage-doctor reached DNS\nmoorage-doctor done\n")),
+            lambda: of(shell=printed("moorage-doctor reached DNS\nmoorage-doctor reached 203.0.113.7:443\nmoorage-doctor done\n")),
             3,
             Finding(
                 Level.FAIL,
-                "a sandbox without a policy reached 1.1.1.1:443, DNS",
+                "a sandbox without a policy reached 203.0.113.7:443, DNS",
                 "Nothing but its exec server may be reachable: check the sandboxes' security group, subnets and DNS firewall.",
             ),
             id="a sandbox that gets out",
@@ -382,6 +382,16 @@ def test_what_a_deployment_cannot_do_is_named_with_what_to_do(findings: Callable
     found = findings()
     assert found[at] == finding
     assert {other.level for other in found[:at] + found[at + 1 :]} <= {Level.OK}
+
+
+@pytest.mark.parametrize(("host", "tries"), [("127.0.0.1", ["create_connection"]), ("localhost", ["create_connection", "getaddrinfo"])])
+def test_a_sandbox_is_made_to_try_the_apis_address_and_its_name(host: str, tries: list[str]) -> None:
+    with serving({"GET /v1/models": MODELS, "POST /v1/responses": [completed(), printed("moorage-doctor done\n")]}) as deployment:
+        url = deployment.url.replace("127.0.0.1", host)
+        list(of_deployment(find({"MOORAGE_URL": url, "MOORAGE_API_KEY": "sk-moorage-test"})))
+    (step, _) = json.loads(deployment.requests[-1][1]["input"].splitlines()[1])
+    (command,) = step["shell"]["commands"]
+    assert [name for name in ("create_connection", "getaddrinfo") if name in command] == tries
 
 
 def test_an_address_that_is_not_the_apis_is_named() -> None:

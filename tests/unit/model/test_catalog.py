@@ -105,7 +105,7 @@ WRONG: dict[str, tuple[str, str]] = {
         "[[models]]\nname='a'\nprovider='chat_completions'\nbase_url='localhost:8000'\n",
         "models.toml, model 'a': base_url 'localhost:8000' is not an http or https URL.",
     ),
-    "only patterns": ("[[models]]\nname='a*'\nprovider='demo'\n", "models.toml holds only patterns: name the model of requests"),
+    "only patterns": ("[[models]]\nname='a*'\nprovider='demo'\n", "models.toml holds only patterns: name one that they match"),
     "a default that is not there": (
         "default='b'\n[[models]]\nname='a'\nprovider='demo'\n",
         "models.toml: default is 'b', but no model there has this name.",

@@ -14,7 +14,7 @@ import shutil
 import socket
 import sys
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
@@ -270,11 +270,11 @@ def _asked(name: str, check: Callable[[], Finding]) -> Finding:
     try:
         return check()
     except (ClientError, BotoCoreError) as error:
-        return warn(f"{name.strip('_').replace('_', ' ')}: {error}", "It could not be checked with these permissions.")
+        return warn(f"{name.strip('_').replace('_', ' ')}: {error}", "It could not be checked; the permission for it may be missing.")
 
 
 def _bootstrap(aws: AwsClients) -> Finding:
-    advice = f"Run 'npx aws-cdk@2.1148.1 bootstrap' for {aws.region}."
+    advice = f"Run 'make bootstrap' with AWS_REGION={aws.region}."
     try:
         version = int(aws.ssm.get_parameter(Name=_BOOTSTRAP_PARAMETER)["Parameter"]["Value"])
     except aws.ssm.exceptions.ParameterNotFound:
@@ -415,7 +415,7 @@ def of_deployment(target: Target) -> Iterator[Finding]:
         yield ok(f"{target.url} answers; models: {', '.join(names)}")
         for name in names[:_MODELS_ASKED_MAX]:
             yield _answer(http, name)
-        yield from _sandbox(http, names[0], _places(target))
+        yield from _sandbox(http, names[0], str(target.url))
 
 
 def _answer(http: httpx.Client, model: str) -> Finding:
@@ -443,26 +443,10 @@ def _no_answer(model: str, said: str) -> Finding:
     return fail(f"'{model}' did not answer: {said}", "Check its key and address in models.toml; the log of the API has more.")
 
 
-@dataclass(frozen=True, slots=True)
-class Place:
-    """An address that this machine may reach and a sandbox must not."""
-
-    host: str
-    port: int
-
-
-def _places(target: Target) -> Sequence[Place]:
-    """The API's own address, resolved here because a sandbox has no names, and one of the internet."""
-    parts = urlsplit(target.url or "")
-    port = parts.port or (443 if parts.scheme == "https" else 80)
-    host = socket.getaddrinfo(parts.hostname, port, type=socket.SOCK_STREAM)[0][4][0]
-    return (Place(str(host), port), Place("1.1.1.1", 443))
-
-
-def _sandbox(http: httpx.Client, model: str, places: Sequence[Place]) -> Iterator[Finding]:
+def _sandbox(http: httpx.Client, model: str, url: str) -> Iterator[Finding]:
     began = time.monotonic()
     try:
-        response = answer_of(http.post("/responses", json=_probe(model, _dials(places))))
+        response = answer_of(http.post("/responses", json=_probe(model, _dials(url))))
     except (httpx.TransportError, TargetError) as error:
         yield _no_sandbox(str(error) or type(error).__name__)
         return
@@ -471,7 +455,7 @@ def _sandbox(http: httpx.Client, model: str, places: Sequence[Place]) -> Iterato
         yield _no_sandbox(printed.strip() or _error_of(response))
         return
     yield ok(f"a sandbox started, ran a command and answered in {time.monotonic() - began:.2f} s")
-    reached = re.findall(rf"{_MARK} reached (\S+)", printed)
+    reached = sorted(re.findall(rf"{_MARK} reached (\S+)", printed))
     if reached:
         yield fail(
             f"a sandbox without a policy reached {', '.join(reached)}",
@@ -488,10 +472,14 @@ def _no_sandbox(said: str) -> Finding:
     )
 
 
-def _dials(places: Sequence[Place]) -> str:
-    """A command that tells which of the places it reaches, and whether names can be resolved: DNS is a way out too."""
-    tries = {f"{place.host}:{place.port}": f"socket.create_connection(('{place.host}', {place.port}), 5)" for place in places}
-    tries["DNS"] = "socket.getaddrinfo('example.com', 443)"
+def _dials(url: str) -> str:
+    """A command that tells whether it reaches the API, as this machine does, and whether it can ask for names: DNS is a way out too."""
+    parts = urlsplit(url)
+    host, port = parts.hostname or "", parts.port or (443 if parts.scheme == "https" else 80)
+    address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0][4][0]
+    tries = {f"{address}:{port}": f"socket.create_connection(('{address}', {port}), 5)"}
+    if address != host:
+        tries["DNS"] = f"socket.getaddrinfo('{host}', {port})"
     shells = [f'(python3 -c "import socket; {dial}" 2>/dev/null && echo {_MARK} reached {name}) &' for name, dial in tries.items()]
     return " ".join(["export RES_OPTIONS='timeout:3 attempts:1';", *shells, f"wait; echo {_MARK} done"])
 

@@ -39,7 +39,7 @@ ANTHROPIC_URL: Final = "https://api.anthropic.com/v1"
 OLLAMA_URL: Final = "http://127.0.0.1:11434"
 OPENAI_MODEL: Final = "gpt-5.5"
 ANTHROPIC_MODEL: Final = "claude-sonnet-5"
-"""What a request without a model of its own is answered by; MOORAGE_UPSTREAM_MODEL changes it."""
+"""The default model; MOORAGE_UPSTREAM_MODEL changes it."""
 
 _CONTEXT_WINDOW_TOKENS: Final = 128_000
 _WITHOUT_REASONING: Final = ("gpt-3.5*", "gpt-4*", "gpt-5-chat*", "chatgpt-*")
@@ -129,7 +129,7 @@ class Catalog:
         if configured:
             name = default or next((e.name for e in configured if not e.is_pattern), None)
             if name is None:
-                raise SettingsConflict('models.toml holds only patterns: name the model of requests without one by default = "...".')
+                raise SettingsConflict('models.toml holds only patterns: name one that they match by default = "...".')
             catalog = cls(configured, upstream, default=name, reason="models.toml says so", secret=secret)
             if not catalog._serves(name):
                 raise SettingsConflict(f"models.toml: default is '{name}', but no model there has this name.")
@@ -143,7 +143,7 @@ class Catalog:
 
     @property
     def default_model(self) -> str:
-        """The public name that answers a request without one."""
+        """The public name that is listed first, and counts tokens for a request without one."""
         return self._default
 
     def resolve(self, model: str | None) -> ModelEntry:
