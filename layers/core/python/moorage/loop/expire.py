@@ -4,6 +4,8 @@ Called once a minute from where sandboxes can be stopped; on AWS ``Containers.re
 says which. Every part is harmless to run twice, or by two reapers at once.
 """
 
+from collections.abc import Awaitable, Iterator
+
 from moorage.runtime import Runtime
 from moorage.telemetry import Metric, tell
 from moorage.tools.retention import purge_expired
@@ -11,16 +13,27 @@ from moorage.tools.retention import purge_expired
 
 async def expire(runtime: Runtime) -> int:
     """End idle sandboxes and lost ones, what of the warm pool is not wanted, what is past its retention, and a proxy that nobody
-    needs; answers how much was settled."""
-    settled = await runtime.containers.expire_due(runtime.clock())
-    if runtime.warm_pool is not None:
-        settled += await runtime.warm_pool.settle()
-    if runtime.orphans is not None:
-        settled += await runtime.orphans.stop_lost()
-    settled += await purge_expired(runtime, runtime.clock())
-    await runtime.egress.settle_fleet()
-    await _count_sandboxes(runtime)
+    needs; answers how much was settled. Raises what went wrong when all has been tried."""
+    settled, problems = 0, []
+    for part in _parts(runtime):
+        try:
+            settled += await part or 0
+        except Exception as problem:  # what stops one part (a service that is throttled) must not stop the others
+            problems.append(problem)
+    if problems:
+        raise ExceptionGroup("the reaper could not do all of its work", problems)
     return settled
+
+
+def _parts(runtime: Runtime) -> Iterator[Awaitable[int | None]]:
+    yield runtime.containers.expire_due(runtime.clock())
+    if runtime.warm_pool is not None:
+        yield runtime.warm_pool.settle()
+    if runtime.orphans is not None:
+        yield runtime.orphans.stop_lost()
+    yield purge_expired(runtime, runtime.clock())
+    yield runtime.egress.settle_fleet()
+    yield _count_sandboxes(runtime)
 
 
 async def _count_sandboxes(runtime: Runtime) -> None:

@@ -1,0 +1,76 @@
+"""The reaper's round: all of it is tried, whatever goes wrong."""
+
+import io
+import json
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, Any, cast
+
+import pytest
+from moorage.loop.expire import expire
+from moorage.settings import Settings
+from moorage.telemetry import close_log, open_log
+
+if TYPE_CHECKING:
+    from moorage.runtime import Runtime
+
+
+class World:
+    """A runtime each of whose parts says that it was asked, and may fail."""
+
+    def __init__(self, *failing: str, alive: int = 0) -> None:
+        self.done: list[str] = []
+        self._failing = failing
+        part = self._part
+        self.runtime = cast(
+            "Runtime",
+            SimpleNamespace(
+                clock=lambda: 1_000.0,
+                settings=Settings("t", "b"),
+                blobs=None,
+                containers=SimpleNamespace(expire_due=part("containers", 1)),
+                warm_pool=SimpleNamespace(settle=part("pool", 2)),
+                orphans=SimpleNamespace(stop_lost=part("orphans", 4)),
+                files=SimpleNamespace(purge_due=part("files", 8)),
+                uploads=SimpleNamespace(purge_due=part("uploads", 16)),
+                table=SimpleNamespace(query=part("inputs", []), get_many=part("no inputs", [])),
+                egress=SimpleNamespace(settle_fleet=part("proxy", None)),
+                fleet=SimpleNamespace(running=part("count", [object()] * alive)),
+            ),
+        )
+
+    def _part(self, name: str, answer: Any) -> Any:
+        async def do(*_arguments: Any, **_options: Any) -> Any:
+            self.done.append(name)
+            if name in self._failing:
+                raise ConnectionError(name)
+            return answer
+
+        return do
+
+
+ALL = ["containers", "pool", "orphans", "files", "uploads", "inputs", "proxy", "count"]
+
+
+async def test_a_round_does_everything_and_counts_what_it_settled() -> None:
+    world = World()
+    assert await expire(world.runtime) == 31
+    assert [part for part in world.done if part in ALL] == ALL
+
+
+@pytest.mark.parametrize("failing", [("containers",), ("orphans",), ("pool", "proxy"), ("count",)], ids=" and ".join)
+async def test_a_part_that_fails_is_told_when_the_others_are_done(failing: tuple[str, ...]) -> None:
+    world = World(*failing)
+    with pytest.raises(ExceptionGroup) as caught:
+        await expire(world.runtime)
+    assert [str(problem) for problem in caught.value.exceptions] == list(failing)
+    assert [part for part in world.done if part in ALL] == ALL
+
+
+@pytest.mark.parametrize("alive", [0, 3])
+async def test_living_sandboxes_are_counted_while_there_are_any(alive: int) -> None:
+    out = io.StringIO()
+    handler = open_log(out)
+    await expire(World(alive=alive).runtime)
+    close_log(handler)
+    told = [line["SandboxesAlive"] for line in map(json.loads, out.getvalue().splitlines())]
+    assert told == ([[3.0]] if alive else [])
