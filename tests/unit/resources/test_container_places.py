@@ -191,3 +191,17 @@ async def test_a_container_that_is_deleted_outside_loses_its_sandbox_at_once(pla
     await places.live(record)
     await places.outside.delete("ten", record.id)
     assert places.ecs.running() == []
+
+
+async def test_a_file_that_is_deleted_outside_is_gone_from_the_sandbox_by_the_next_command(places: Places) -> None:
+    record = await places.new()
+    file = await places.outside.add_file(record, filename="a.txt", chunks=chunked(b"a"))
+    await places.live(record)
+    await places.outside.delete_file(await places.outside.get("ten", record.id), file.id)
+    again = await places.outside.add_file(record, filename="b.txt", chunks=chunked(b"b"))
+    live = await places.live(record)
+    assert list(places.ecs.sandboxes["sb-1"].files) == ["b.txt"]
+    assert [each.id for each in (await places.inside.sync_artifacts(live)).files] == [again.id]
+    await places.outside.add_file(record, filename="a.txt", chunks=chunked(b"new"))
+    await places.live(record)
+    assert places.ecs.sandboxes["sb-1"].files["a.txt"][0] == b"new"

@@ -289,19 +289,35 @@ class Containers:
         return row
 
     async def delete_file(self, record: ContainerRecord, file_id: str) -> None:
-        """Delete a file, in the running sandbox too."""
+        """Delete a file, in the running sandbox too: at once, or from where that cannot be reached by the next command."""
         file = await self._store.file(record, file_id)
-        if self._connect is not None and record.sandbox is not None and record.sandbox.state == "running":
-            client = self._connect(self._handle(record))
-            try:
-                await client.delete_file(file.path)
-            except SandboxGone:
-                pass
-            finally:
-                await client.aclose()
+        if record.sandbox is not None and record.sandbox.state == "running":
+            await self._remove(record, file.path)
         await self._store.delete_files([file])
         if all(row.key != file.key for row in await self._store.files(record)):
             await self._blobs.delete(file.key)
+
+    async def _remove(self, record: ContainerRecord, path: str) -> None:
+        if self._connect is None:
+            await self._note_removal(record, path)
+            return
+        client = self._connect(self._handle(record))
+        try:
+            await client.delete_file(path)
+        except SandboxGone:
+            pass
+        finally:
+            await client.aclose()
+
+    async def _note_removal(self, record: ContainerRecord, path: str) -> None:
+        for _ in range(limits.CONDITIONAL_WRITES_MAX):
+            removals = {"removals": [*record.removals, path]}
+            try:
+                await self._store.change(record, set=removals, add={"files_added": 1}, condition={"files_added": record.files_added})
+            except ConditionFailed:
+                record = await self._store.get(record.tenant_id, record.id)
+            else:
+                return
 
     async def put_inputs(self, record: ContainerRecord, inputs: Sequence[Incoming]) -> ContainerRecord:
         """Put the files of a request's input at ``/mnt/data/<filename>``. One that was put there before stays as it is now, changed
@@ -543,7 +559,8 @@ class Containers:
             await client.health()
             record, notes = await self._stage(record, client, await self._store.files(record))
             running = SandboxRecord("running", _claim_of(record), sandbox_id=handle.sandbox_id, endpoint=handle.endpoint)
-            record = await self._write_claimed(record, {"sandbox": sandbox_attribute(running), "files_staged": record.files_added})
+            staged = {"files_staged": record.files_added, "removals": []}
+            record = await self._write_claimed(record, {"sandbox": sandbox_attribute(running), **staged})
         except SandboxError:
             await client.aclose()
             await self._end(record, handle.sandbox_id)
@@ -570,10 +587,14 @@ class Containers:
                 await client.aclose()
                 return None
             if record.files_added > record.files_staged:
+                for path in record.removals:
+                    await client.delete_file(path)
                 rows = [row for row in await self._store.files(record) if row.staged_in != record.incarnation]
                 _, notes = await self._stage(record, client, rows)
                 record = await self._store.change(
-                    record, set={"files_staged": record.files_added}, condition={"incarnation": record.incarnation}
+                    record,
+                    set={"files_staged": record.files_added, "removals": []},
+                    condition={"incarnation": record.incarnation, "files_added": record.files_added},
                 )
         except SandboxGone:
             await client.aclose()

@@ -61,6 +61,8 @@ class ContainerRecord:
     """Counts files that came in through the API ..."""
     files_staged: int = 0
     """... and up to where they have been written into the sandbox."""
+    removals: tuple[str, ...] = ()
+    """Paths whose rows were deleted from where the running sandbox cannot be reached: it loses them before its next command."""
     told: int = 0
     """The incarnation that the model has been told of."""
     noted: str = ""
@@ -387,6 +389,7 @@ def _container_record(container: ContainerRecord) -> Record:
         "sandbox": sandbox_attribute(container.sandbox),
         "files_added": container.files_added,
         "files_staged": container.files_staged,
+        "removals": list(container.removals),
         "told": container.told,
         "noted": container.noted,
         "is_deleted": container.is_deleted,
@@ -409,6 +412,7 @@ def container_of(record: Record) -> ContainerRecord:
         sandbox=None if sandbox is None else SandboxRecord(**sandbox),
         files_added=record["files_added"],
         files_staged=record["files_staged"],
+        removals=tuple(record.get("removals", ())),
         told=record["told"],
         noted=record["noted"],
         is_deleted=record["is_deleted"],
