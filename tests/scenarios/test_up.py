@@ -1,4 +1,4 @@
-"""``moorage up`` as a user runs it: a terminal, a port, Ctrl-C."""
+"""``moorage up`` and ``make up`` as a user runs them: a terminal, a port, Ctrl-C."""
 
 import os
 import re
@@ -15,17 +15,19 @@ import pytest
 from openai import OpenAI
 
 from tests.processes import descendants
-from tests.stack import clean_environment, say, script
+from tests.stack import ROOT, clean_environment, say, script
 
 _SECONDS_MAX = 60
+_IS_SET_UP = ("make", "--question", ".venv/.local", ".venv-toolbox/.done", ".venv-egress/.done")
 
 
 class Terminal:
-    """``moorage up`` in the foreground of a process group of its own."""
+    """A program in the foreground of a process group of its own."""
 
-    def __init__(self, state_dir: Path, *arguments: str, environment: Mapping[str, str] | None = None) -> None:
+    def __init__(self, *command: str, environment: Mapping[str, str] | None = None) -> None:
         self.process = subprocess.Popen(
-            [sys.executable, "-m", "moorage", "up", "--state-dir", str(state_dir), *arguments],
+            command,
+            cwd=ROOT,
             env=clean_environment() | dict(environment or {}),
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
@@ -58,9 +60,12 @@ def state_dir(tmp_path: Path) -> Path:
     return tmp_path / "state"
 
 
-def started(state_dir: Path) -> tuple[Terminal, OpenAI]:
+def up(state_dir: Path, *arguments: str) -> tuple[str, ...]:
+    return (sys.executable, "-m", "moorage", "up", "--state-dir", str(state_dir), *arguments)
+
+
+def started(terminal: Terminal) -> tuple[Terminal, OpenAI]:
     """The stack, and the SDK as its own words configure it."""
-    terminal = Terminal(state_dir, "--port", "0")
     shown = terminal.wait_for(r"URL +(\S+)\n +key +(\S+)\n(?s:.*)Ctrl-C stops it.*\n")
     return terminal, OpenAI(base_url=shown[1], api_key=shown[2], max_retries=0)
 
@@ -73,26 +78,34 @@ def taken_port() -> Iterator[int]:
 
 def refused(state_dir: Path, *arguments: str, **environment: str) -> str:
     """What it says when it does not start, without a trace of Python."""
-    terminal = Terminal(state_dir, *arguments, environment=environment)
+    terminal = Terminal(*up(state_dir, *arguments), environment=environment)
     out, errors = terminal.process.communicate(timeout=_SECONDS_MAX)
     assert (terminal.process.returncode, out) == (1, b"")
     return errors.decode()
 
 
 def test_it_serves_stops_by_ctrl_c_without_a_trace_and_finds_its_state_again(state_dir: Path) -> None:
-    terminal, client = started(state_dir)
+    terminal, client = started(Terminal(*up(state_dir, "--port", "0")))
     with client:
         first = client.responses.create(model="demo", input=script(say("hello")))
         assert first.output_text == "hello"
         assert terminal.press_ctrl_c() == (0, "", [])
-    terminal, client = started(state_dir)
+    terminal, client = started(Terminal(*up(state_dir, "--port", "0")))
     with client:
         assert client.responses.retrieve(first.id) == first
         assert terminal.press_ctrl_c() == (0, "", [])
 
 
+@pytest.mark.skipif(subprocess.run(_IS_SET_UP, cwd=ROOT, check=False).returncode != 0, reason="'make setup' has not run here")
+def test_make_up_is_the_same(state_dir: Path) -> None:
+    terminal, client = started(Terminal("make", "up", environment={"MOORAGE_STATE_DIR": str(state_dir), "MOORAGE_PORT": "0"}))
+    with client:
+        assert client.responses.create(model="demo", input=script(say("hello"))).output_text == "hello"
+        assert terminal.press_ctrl_c() == (-signal.SIGINT, "", [])
+
+
 def test_ctrl_c_during_the_start_leaves_nothing(state_dir: Path) -> None:
-    terminal = Terminal(state_dir, "--port", "0")
+    terminal = Terminal(*up(state_dir, "--port", "0"))
     deadline = time.monotonic() + _SECONDS_MAX
     while not any("ministack" in line for line in descendants(terminal.process.pid).values()):
         assert time.monotonic() < deadline
@@ -100,7 +113,7 @@ def test_ctrl_c_during_the_start_leaves_nothing(state_dir: Path) -> None:
 
 
 def test_a_second_stack_with_the_same_state_is_refused(state_dir: Path) -> None:
-    terminal, client = started(state_dir)
+    terminal, client = started(Terminal(*up(state_dir, "--port", "0")))
     with client:
         said = refused(state_dir, "--port", str(client.base_url.port))
         assert said == (
