@@ -12,7 +12,7 @@ from types import SimpleNamespace
 from typing import Any, cast
 
 from moorage import ids
-from moorage.errors import UpstreamError
+from moorage.errors import SandboxElsewhere, UpstreamError
 from moorage.loop.create import start_background
 from moorage.loop.model_step import model_step
 from moorage.loop.state import LoopState, Next
@@ -96,11 +96,17 @@ class FakeContainers:
     incarnation: int = 1
     held: int = 0
     """Live containers that nobody has closed."""
+    is_there: bool = True
+    """Otherwise a sandbox has to be placed first."""
+    placings: int = 0
 
     async def place(self, tenant_id: str, container_id: str) -> None:
-        return None
+        self.placings += 1
+        self.is_there = True
 
     async def ensure(self, tenant_id: str, container_id: str, *, seen: Any = None) -> Any:
+        if not self.is_there:
+            raise SandboxElsewhere
         self.held += 1
         return _Live(self, SimpleNamespace(incarnation=self.incarnation, network_policy={"type": "disabled"}))
 

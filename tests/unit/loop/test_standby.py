@@ -1,0 +1,30 @@
+"""Who sees to a sandbox: the first model step while the model thinks, and a later one when a tool step came back without."""
+
+from moorage.loop.state import Next
+
+from tests.unit.loop.lab import Lab, first_state, say, shell
+
+
+async def test_the_first_step_of_a_background_response_has_a_sandbox_ready_for_its_calls() -> None:
+    lab = Lab(shell("ls"), say("Done."))
+    lab.containers.is_there = False
+    stored = await lab.background()
+    state = await lab.step(first_state(stored))
+    assert (state.next, lab.containers.is_there) == (Next.TOOLS, True)
+    await lab.run(stored, state)
+    assert ((await lab.object_of(stored))["status"], lab.containers.placings) == ("completed", 1)
+
+
+async def test_a_call_that_found_no_sandbox_goes_round_again_by_way_of_the_model_step_which_sees_to_one() -> None:
+    lab = Lab(shell("ls"), say("Done."))
+    stored = await lab.background()
+    state = await lab.step(first_state(stored))
+    lab.containers.is_there = False
+    await lab.tools(state)
+    assert lab.containers.executed == []
+    again = await lab.step(state)
+    assert (again, lab.containers.placings) == (state, 2)
+    await lab.run(stored, again)
+    assert [item["type"] for item in (await lab.object_of(stored))["output"]] == ["shell_call", "shell_call_output", "message"]
+    assert len(lab.containers.executed) == 1
+    assert len(lab.model.requests) == 2
