@@ -156,8 +156,11 @@ class Table:
         condition = "#pk = :pk"
         if after is not None and prefix is not None:
             # One range on the sort key is allowed: (after, last key with the prefix].
+            low, high = after + "\x00", prefix + "\uffff"
+            if low > high:
+                return []  # ``after`` came from a client; DynamoDB refuses a range that ends before it begins.
             condition += " AND #sk BETWEEN :low AND :high"
-            values |= {":low": {"S": after + "\x00"}, ":high": {"S": prefix + "\uffff"}}
+            values |= {":low": {"S": low}, ":high": {"S": high}}
         elif after is not None:
             condition += " AND #sk > :low"
             values[":low"] = {"S": after}
