@@ -192,7 +192,7 @@ async def test_a_crowd_of_small_files_is_read_by_few_requests_and_large_ones_alo
     artifacts = await world.containers.sync_artifacts(live)
     stored = {file.path.removeprefix("/mnt/data/"): file.sha256 for file in artifacts.changed}
     assert stored == {path: hashlib.sha256(content).hexdigest() for path, content in written.items()}
-    assert world.sandbox(live).requests_to_read == limits.CONTAINER_TRANSFERS_MAX + 3
+    assert world.sandbox(live).requests_to_read == limits.BATCHES_MAX + 3
     assert sorted(world.sandbox(live).reads) == sorted(written)
 
 
@@ -209,7 +209,7 @@ async def test_a_file_that_vanishes_or_grows_before_it_is_read_with_others_is_no
     record = await world.new()
     live = await world.containers.ensure("ten", record.id)
     sandbox = world.sandbox(live)
-    for number in range(20):
+    for number in range(100):
         sandbox.write(f"{number:02d}", b"small")
     outdated = Outdated(sandbox, live.handle)
     outdated.listing = await live.client.list_files()
@@ -217,7 +217,7 @@ async def test_a_file_that_vanishes_or_grows_before_it_is_read_with_others_is_no
     sandbox.write("04", b"x" * (limits.BATCH_FILE_BYTES_MAX + 1))
     artifacts = await world.containers.sync_artifacts(replace(live, client=cast("ExecClient", outdated)))
     assert {file.path: file.bytes for file in artifacts.changed} == {
-        f"/mnt/data/{number:02d}": limits.BATCH_FILE_BYTES_MAX + 1 if number == 4 else 5 for number in range(20) if number != 3
+        f"/mnt/data/{number:02d}": limits.BATCH_FILE_BYTES_MAX + 1 if number == 4 else 5 for number in range(100) if number != 3
     }
     assert artifacts.notes == ()
 

@@ -287,6 +287,9 @@ BATCH_FILE_BYTES_MAX: Final = 256 * KIB
 BATCH_FILES_MAX: Final = 250
 """Files of one such request; one file of it is in memory at a time."""
 
+BATCHES_MAX: Final = 32
+"""Such requests of one container at once: what takes time is S3, 20 to 50 ms for an object, and not the machine."""
+
 CONTAINER_RETRY_SECONDS: Final = 60
 """When a sweep looks again at a sandbox that it could not stop."""
 

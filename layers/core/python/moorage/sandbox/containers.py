@@ -743,7 +743,12 @@ class Containers:
         change = diff(await live.client.list_files(), rows, record.incarnation)
         before = {row.path: row for row in rows}
         known = _known(rows)
-        stored = await _bounded(lambda batch: self._store_artifacts(live, batch, before, known), _batches(change.changed))
+        small = [file for file in change.changed if file.size <= limits.BATCH_FILE_BYTES_MAX]
+        large = [[file] for file in change.changed if file.size > limits.BATCH_FILE_BYTES_MAX]
+        stored = [
+            *await _bounded(lambda batch: self._store_artifacts(live, batch, before, known), _batches(small), limits.BATCHES_MAX),
+            *await _bounded(lambda alone: self._store_artifacts(live, alone, before, known), large),
+        ]
         saved = [file for batch in stored for file, _ in batch if file is not None]
         notes = [note for batch in stored for _, note in batch if note is not None]
         now = int(self._clock())
@@ -1032,20 +1037,20 @@ _Stored = tuple[ContainerFile | None, str | None]
 
 
 def _batches(files: Sequence[SandboxFile]) -> list[Sequence[SandboxFile]]:
-    """What is read by one request each: small files together, but not so many that others have nothing to do; large ones alone."""
-    small = [file for file in files if file.size <= limits.BATCH_FILE_BYTES_MAX]
-    size = max(1, min(limits.BATCH_FILES_MAX, ceil(len(small) / limits.CONTAINER_TRANSFERS_MAX)))
-    large = [[file] for file in files if file.size > limits.BATCH_FILE_BYTES_MAX]
-    return [*(small[start : start + size] for start in range(0, len(small), size)), *large]
+    """Small files that are read by one request each: together, but not so many that other requests have nothing to do."""
+    size = max(1, min(limits.BATCH_FILES_MAX, ceil(len(files) / limits.BATCHES_MAX)))
+    return [files[start : start + size] for start in range(0, len(files), size)]
 
 
 async def _one(content: bytes) -> AsyncIterator[bytes]:
     yield content
 
 
-async def _bounded(work: Callable[[_A], Awaitable[_T]], things: Iterable[_A]) -> list[_T]:
-    """Results in order, ``CONTAINER_TRANSFERS_MAX`` at a time; the first failure cancels the rest and is raised as it is."""
-    gate = asyncio.Semaphore(limits.CONTAINER_TRANSFERS_MAX)
+async def _bounded(
+    work: Callable[[_A], Awaitable[_T]], things: Iterable[_A], at_once: int = limits.CONTAINER_TRANSFERS_MAX
+) -> list[_T]:
+    """Results in order; the first failure cancels the rest and is raised as it is."""
+    gate = asyncio.Semaphore(at_once)
 
     async def one(thing: _A) -> _T:
         async with gate:

@@ -10,6 +10,8 @@ is fixed when it starts, so a container with a network policy starts one of its 
   repeated finds the same sandbox. That nothing was there is recorded too, or a repeated start would take a second sandbox.
 * The sandbox then takes the container's token in place of the pool's, which is dead from there on (``POST /v1/claim``). It serves that
   container, once; nothing ever comes back to the pool.
+
+On AWS the two are done in two places, as every start is: the claim outside the sandboxes' network, the rest by the tool step inside.
 """
 
 import asyncio
