@@ -1,6 +1,6 @@
 """Reading request bodies within bounds."""
 
-from fastapi import Request
+from starlette.requests import Request
 
 from moorage import limits
 from moorage.errors import body_too_large, encoded_body

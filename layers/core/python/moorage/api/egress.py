@@ -2,14 +2,15 @@
 
 from typing import Any, Final
 
-from fastapi import APIRouter, Request
+from starlette.requests import Request
 
 from moorage.api.listings import page_of
+from moorage.api.routes import Routes
 from moorage.egress.service import Egress, entry_sentence
 from moorage.egress.store import Entry
 from moorage.wire.responses import list_object
 
-router = APIRouter()
+router = Routes()
 
 _ID_PREFIX: Final = "egress_"
 

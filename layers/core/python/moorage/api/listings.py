@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from fastapi import Request
+from starlette.requests import Request
 
 from moorage import limits
 from moorage.api.bodies import read_body

@@ -1,13 +1,14 @@
 """``/v1/models``: the models of this deployment."""
 
-from fastapi import APIRouter, Request
+from starlette.requests import Request
 from starlette.responses import Response
 
 from moorage.api.answers import JsonResponse
+from moorage.api.routes import Routes
 from moorage.errors import model_not_found
 from moorage.runtime import Runtime
 
-router = APIRouter()
+router = Routes()
 
 
 @router.get("/models")

@@ -2,17 +2,18 @@
 
 from typing import Any, Final
 
-from fastapi import APIRouter, Request
+from starlette.requests import Request
 
 from moorage import errors, limits
 from moorage.api.listings import json_body
 from moorage.api.multipart import parts
+from moorage.api.routes import Routes
 from moorage.runtime import Runtime
 from moorage.store.files import PURPOSES
 from moorage.store.uploads import UploadPart, Uploads, as_object, part_as_object
 from moorage.wire.shapes import Shape, array, choice, constant, integer, text
 
-router = APIRouter()
+router = Routes()
 
 EXPIRES_AFTER: Final = Shape(
     {
