@@ -207,7 +207,7 @@ def tell_step(
 
 def _cancel_watch(runtime: Runtime, stored: StoredResponse) -> Callable[[], Awaitable[None]]:
     async def watch() -> None:
-        """Returns when somebody asked for the end of this response; polls once a second (one read unit)."""
+        """Returns when somebody asked for the end of this response; polls once a second (a read unit for each 4 KB of its record)."""
         await asyncio.sleep(limits.CANCEL_POLL_SECONDS)
         while not await runtime.responses.is_cancel_requested(stored.tenant_id, stored.response_id):
             await asyncio.sleep(limits.CANCEL_POLL_SECONDS)
