@@ -9,16 +9,16 @@ import gc
 from functools import cache
 from typing import Any
 
+from fastapi import FastAPI
 from mangum import Mangum
 from moorage.api.app import create_app
 from moorage.api.routers import ROUTERS
 from moorage.runtime import build_runtime
 from moorage.settings import Settings
 from moorage.telemetry import open_log
-from starlette.applications import Starlette
 
 
-def make_app() -> Starlette:
+def make_app() -> FastAPI:
     """What uvicorn serves (``--factory``)."""
     settings = Settings.from_environment()
     open_log(level=settings.log_level, service=settings.name)

@@ -45,4 +45,4 @@ def test_the_sdk_does_not_repeat_a_request_whose_commands_go_on(tmp_path: Path) 
     assert caught.value.response.headers["x-should-retry"] == "false"
     lines = [json.loads(line) for line in (stack.state_dir / "api.log").read_text().splitlines()]
     told = [(line["method"], line["route"], line["status"]) for line in lines if line["message"] == "request"]
-    assert told == [("POST", "/v1/responses", 500)]
+    assert told == [("POST", "/responses", 500)]

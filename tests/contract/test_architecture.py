@@ -44,7 +44,7 @@ RANKS: list[tuple[str, tuple[str, ...]]] = [
 INFRA_MAY_IMPORT = ("moorage.settings", "moorage.limits", "moorage.errors", "moorage.store.keys", "moorage.store.schema")
 """The CDK app shares constants and sentences with the code, and no behaviour."""
 
-CLIENTS = {"boto3", "botocore", "httpx", "starlette"}
+CLIENTS = {"boto3", "botocore", "httpx", "fastapi", "starlette"}
 """What a pure module has no use for."""
 
 

@@ -8,6 +8,7 @@ from typing import Any
 import openai
 import orjson
 import pytest
+from fastapi.routing import APIRoute
 from moorage.api import containers, uploads
 from moorage.api.routers import ROUTERS
 from moorage.errors import ApiError
@@ -26,8 +27,8 @@ def documented() -> set[tuple[str, str]]:
 
 def served() -> set[tuple[str, str]]:
     """HTTP routes; the WebSocket transport has no place in an OpenAPI document."""
-    routes = [route for router in ROUTERS for route in router.http]
-    return {(method, route.path.replace(":path}", "}")) for route in routes for method in route.methods or ()}
+    routes = [route for router in ROUTERS for route in router.routes if isinstance(route, APIRoute)]
+    return {(method, "/v1" + route.path.replace(":path}", "}")) for route in routes for method in (route.methods or set()) - {"HEAD"}}
 
 
 _CALL = re.compile(

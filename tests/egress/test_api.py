@@ -5,10 +5,11 @@ from typing import Any
 
 import httpx
 import pytest
-from moorage.api.app import create_app
+from fastapi import FastAPI, Request
+from fastapi.responses import JSONResponse
 from moorage.api.egress import router
 from moorage.egress.policy import Reason, sentence
-from moorage.errors import container_not_found
+from moorage.errors import ApiError, container_not_found
 
 from tests.egress.test_service import World, entry
 
@@ -19,22 +20,24 @@ class Containers:
             raise container_not_found(container_id)
 
 
-class Keys:
-    async def tenant_of(self, secret: str) -> str:
-        return secret
-
-
 @pytest.fixture
 async def client() -> httpx.AsyncClient:
     world = World()
     await world.egress.store.append([entry(f"{n:013d}-0", at_ms=n * 1000) for n in range(5)], expires_at=9)
-    settings = SimpleNamespace(requests_per_minute=0, tokens_per_minute=0)
-    runtime: Any = SimpleNamespace(
-        egress=world.egress, containers=Containers(), api_keys=Keys(), settings=settings, table=None, clock=None
-    )
-    app = create_app(runtime, [router])
-    headers = {"authorization": "Bearer t1"}
-    return httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url="http://test", headers=headers)
+    app = FastAPI()
+    app.state.runtime = SimpleNamespace(egress=world.egress, containers=Containers())
+
+    @app.middleware("http")
+    async def authenticate(request: Request, call_next: Any) -> Any:
+        request.state.tenant_id = request.headers.get("x-tenant", "t1")
+        return await call_next(request)
+
+    @app.exception_handler(ApiError)
+    async def refuse(request: Request, error: ApiError) -> JSONResponse:
+        return JSONResponse(error.envelope(), error.status)
+
+    app.include_router(router, prefix="/v1")
+    return httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url="http://test")
 
 
 async def test_decisions_are_listed_newest_first_and_paged(client: httpx.AsyncClient) -> None:
@@ -69,7 +72,7 @@ async def test_decisions_are_listed_newest_first_and_paged(client: httpx.AsyncCl
 
 async def test_a_foreign_or_unknown_container_is_not_found(client: httpx.AsyncClient) -> None:
     answers = [
-        await client.get("/v1/containers/cntr_1/egress", headers={"authorization": "Bearer t2"}),
+        await client.get("/v1/containers/cntr_1/egress", headers={"x-tenant": "t2"}),
         await client.get("/v1/containers/cntr_2/egress"),
     ]
     assert [answer.status_code for answer in answers] == [404, 404]

@@ -6,6 +6,7 @@ from typing import Any, cast
 
 import httpx
 import httpx2
+from fastapi import FastAPI
 from moorage.api import containers, conversations, files, uploads
 from moorage.api.app import create_app
 from moorage.runtime import Runtime
@@ -15,7 +16,6 @@ from moorage.store.conversations import Conversations
 from moorage.store.files import Files
 from moorage.store.uploads import Uploads
 from openai import AsyncOpenAI
-from starlette.applications import Starlette
 
 from tests.unit.resources.support import Clock, FakeProvisioner, Store
 
@@ -29,7 +29,7 @@ class _Keys:
 
 @dataclass(frozen=True)
 class Service:
-    app: Starlette
+    app: FastAPI
     runtime: Any
     store: Store
     clock: Clock
@@ -43,7 +43,7 @@ class Service:
     """Speaks as tenant b."""
 
 
-def build_app(store: Store, clock: Clock, provisioner: FakeProvisioner, *, presigned_downloads: bool = False) -> Starlette:
+def build_app(store: Store, clock: Clock, provisioner: FakeProvisioner, *, presigned_downloads: bool = False) -> FastAPI:
     store_files = Files(store.table, store.blobs, clock=clock)
     runtime = SimpleNamespace(
         settings=Settings(store.table.name, store.blobs.bucket, presigned_downloads=presigned_downloads),

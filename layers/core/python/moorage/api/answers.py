@@ -11,7 +11,7 @@ from starlette.types import Receive, Scope, Send
 
 
 class JsonResponse(Response):
-    """A body rendered by orjson."""
+    """A body rendered by orjson; FastAPI's own class for it is deprecated, and its default serialises through pydantic."""
 
     media_type = "application/json"
 

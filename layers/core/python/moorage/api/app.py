@@ -6,17 +6,16 @@ import time
 from collections.abc import Iterable
 from typing import Any, Final
 
-from starlette.applications import Starlette
+from fastapi import APIRouter, FastAPI, Request
+from fastapi.routing import APIRoute
 from starlette.datastructures import Headers
 from starlette.exceptions import HTTPException
-from starlette.requests import Request
 from starlette.responses import Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from moorage import __version__
 from moorage.api.answers import JsonResponse
 from moorage.api.rate_limits import RateLimiter, RateLimits
-from moorage.api.routes import PREFIX, Routes, route
 from moorage.errors import (
     ApiError,
     bad_request,
@@ -38,22 +37,23 @@ _STARTS: Final = frozenset({"http.response.start", "websocket.accept", "websocke
 _API_VERSION: Final = (b"openai-version", b"2020-10-01")
 """What OpenAI has sent as ``openai-version`` ever since."""
 
+_PREFIX: Final = "/v1"
 _OPEN_PATHS: Final = frozenset({"/healthz", "/openapi.json"})
 
 
-def create_app(runtime: Runtime, routers: Iterable[Routes]) -> Starlette:
-    """The application with these routes. The caller owns the runtime and closes it."""
-    routers = tuple(routers)
-    http = [route for router in routers for route in router.http]
-    websocket = [route for router in routers for route in router.websocket]
-    own = [route("GET", "/healthz", _healthz), route("GET", "/openapi.json", _openapi)]
-    app = Starlette(
-        routes=[*http, *websocket, *own], exception_handlers={ApiError: _on_api_error, HTTPException: _on_http_error}
-    )
+def create_app(runtime: Runtime, routers: Iterable[APIRouter]) -> FastAPI:
+    """The application with these routers under ``/v1``. The caller owns the runtime and closes it."""
     # A redirection to the address without its last slash would name the scheme of the last hop, which may not be the client's.
-    app.router.redirect_slashes = False
+    app = FastAPI(title="moorage", docs_url=None, redoc_url=None, openapi_url=None, redirect_slashes=False)
     app.state.runtime = runtime
-    app.state.routes = http
+    app.state.routes = []
+    for router in routers:
+        app.include_router(router, prefix=_PREFIX)
+        app.state.routes += [route for route in router.routes if isinstance(route, APIRoute)]
+    app.add_api_route("/healthz", _healthz, methods=["GET"])
+    app.add_api_route("/openapi.json", _openapi, methods=["GET"])
+    app.add_exception_handler(ApiError, _on_api_error)
+    app.add_exception_handler(HTTPException, _on_http_error)
     settings = runtime.settings
     app.state.rate_limits = RateLimits(settings.requests_per_minute, settings.tokens_per_minute, Rates(runtime.table), runtime.clock)
     if app.state.rate_limits.per_minute:
@@ -62,12 +62,12 @@ def create_app(runtime: Runtime, routers: Iterable[Routes]) -> Starlette:
     return app
 
 
-async def _healthz(_request: Request) -> dict[str, Any]:
+async def _healthz() -> dict[str, str]:
     return {"status": "ok"}
 
 
-async def _openapi(_request: Request) -> dict[str, Any]:
-    return document(__version__)
+async def _openapi() -> Response:
+    return JsonResponse(document(__version__))
 
 
 async def _on_api_error(request: Request, error: Exception) -> Response:
@@ -87,14 +87,15 @@ async def _on_http_error(request: Request, error: Exception) -> Response:
     return JsonResponse(refusal.envelope(), status_code=error.status_code, headers=refusal.headers or error.headers)
 
 
-def _served(app: Starlette) -> list[str]:
+def _served(app: FastAPI) -> list[str]:
     """The first words of all addresses: ``/v1/responses`` and so on."""
-    return sorted({f"{PREFIX}/{route.path.split('/')[2]}" for route in app.state.routes})
+    return sorted({f"{_PREFIX}/{route.path.split('/')[1]}" for route in app.state.routes})
 
 
 def _methods(request: Request) -> list[str]:
     """What the address takes, over all of its routes."""
-    routes = [route for route in request.app.state.routes if route.path_regex.match(request.url.path)]
+    path = request.url.path.removeprefix(_PREFIX)
+    routes = [route for route in request.app.state.routes if route.path_regex.match(path)]
     return sorted({method for route in routes for method in route.methods}) or ["GET"]  # what is outside of /v1 can only be read
 
 
@@ -172,7 +173,7 @@ def _tell(scope: Scope, status: int, began: float) -> None:
             "tenant_id": state.get("tenant_id"),
             "response_id": state.get("response_id"),
             "method": scope["method"],
-            "route": state.get("route"),
+            "route": getattr(scope.get("route"), "path", None),
             "status": status,
             "duration_ms": round((time.perf_counter() - began) * 1000),
         },

@@ -1,6 +1,6 @@
 """Reading request bodies within bounds."""
 
-from starlette.requests import Request
+from fastapi import Request
 
 from moorage import limits
 from moorage.errors import body_too_large, encoded_body

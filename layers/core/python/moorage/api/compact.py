@@ -1,12 +1,11 @@
 """``POST /v1/responses/compact``: a shorter input to go on with."""
 
-from starlette.requests import Request
+from fastapi import APIRouter, Request
 from starlette.responses import Response
 
 from moorage.api.answers import JsonResponse
 from moorage.api.bodies import read_body
 from moorage.api.foreground import failure
-from moorage.api.routes import Routes
 from moorage.errors import UpstreamError
 from moorage.loop import context
 from moorage.loop.chain import chain_items
@@ -17,7 +16,7 @@ from moorage.tools.inputs import admit_inputs
 from moorage.wire.requests import parse_compact
 from moorage.wire.responses import compaction_object
 
-router = Routes()
+router = APIRouter()
 
 
 @router.post("/responses/compact")

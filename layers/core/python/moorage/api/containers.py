@@ -2,21 +2,20 @@
 
 from typing import Any, Final
 
-from starlette.requests import Request
+from fastapi import APIRouter, Request
 from starlette.responses import Response
 
 from moorage import errors, limits
 from moorage.api.downloads import download
 from moorage.api.listings import json_body, page_of
 from moorage.api.multipart import is_multipart, parts
-from moorage.api.routes import Routes
 from moorage.runtime import Runtime
 from moorage.store.containers import ContainerFile, ContainerRecord, as_object, file_as_object
 from moorage.wire.responses import deleted, list_object
 from moorage.wire.shapes import Shape, array, choice, constant, free_object, integer, refused, text
 from moorage.wire.tools import parse_network_policy
 
-router = Routes()
+router = APIRouter()
 
 _FILE_ID: Final = text(chars_min=1, chars_max=limits.NAME_CHARS_MAX)
 _CREATE: Final = Shape(

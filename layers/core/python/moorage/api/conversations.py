@@ -2,17 +2,16 @@
 
 from typing import Any
 
-from starlette.requests import Request
+from fastapi import APIRouter, Request
 
 from moorage.api.bodies import read_body
-from moorage.api.routes import Routes
 from moorage.runtime import Runtime
 from moorage.store.conversations import Conversation, as_object
 from moorage.wire.queries import parse_page
 from moorage.wire.requests import parse_conversation_create, parse_conversation_items, parse_conversation_update
 from moorage.wire.responses import deleted, list_object, listed_item
 
-router = Routes()
+router = APIRouter()
 
 
 @router.post("/conversations")

@@ -5,7 +5,7 @@ from collections.abc import AsyncIterator, Callable
 from typing import Final
 from urllib.parse import quote
 
-from starlette.requests import Request
+from fastapi import Request
 from starlette.responses import RedirectResponse, Response, StreamingResponse
 
 from moorage import limits

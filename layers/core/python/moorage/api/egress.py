@@ -2,15 +2,14 @@
 
 from typing import Any, Final
 
-from starlette.requests import Request
+from fastapi import APIRouter, Request
 
 from moorage.api.listings import page_of
-from moorage.api.routes import Routes
 from moorage.egress.service import Egress, entry_sentence
 from moorage.egress.store import Entry
 from moorage.wire.responses import list_object
 
-router = Routes()
+router = APIRouter()
 
 _ID_PREFIX: Final = "egress_"
 

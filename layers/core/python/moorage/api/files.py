@@ -2,20 +2,19 @@
 
 from typing import Any, Final
 
-from starlette.requests import Request
+from fastapi import APIRouter, Request
 from starlette.responses import Response
 
 from moorage import errors, limits
 from moorage.api.downloads import download
 from moorage.api.listings import page_of
 from moorage.api.multipart import parts
-from moorage.api.routes import Routes
 from moorage.ids import new_file_id
 from moorage.runtime import Runtime
 from moorage.store.files import PURPOSES, Content, File, as_object
 from moorage.wire.responses import deleted, list_object
 
-router = Routes()
+router = APIRouter()
 
 _OUTPUT_PURPOSES: Final = ("assistants_output", "batch_output", "fine-tune-results")
 """Purposes that a list may be asked for and that no upload has."""

@@ -1,11 +1,10 @@
 """``POST /v1/responses/input_tokens``: how long a request's input would be, by the estimate of ``model/tokens.py``."""
 
-from starlette.requests import Request
+from fastapi import APIRouter, Request
 from starlette.responses import Response
 
 from moorage.api.answers import JsonResponse
 from moorage.api.bodies import read_body
-from moorage.api.routes import Routes
 from moorage.loop.chain import chain_items
 from moorage.loop.compact import check_readable, opener, visible
 from moorage.loop.create import ancestors, resolve_references
@@ -17,7 +16,7 @@ from moorage.tools.inputs import admit_inputs, resolve_inputs
 from moorage.wire.requests import CountRequest, check_choice, parse_input_tokens
 from moorage.wire.responses import input_tokens_object
 
-router = Routes()
+router = APIRouter()
 
 
 @router.post("/responses/input_tokens")

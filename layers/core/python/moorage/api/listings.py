@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from starlette.requests import Request
+from fastapi import Request
 
 from moorage import limits
 from moorage.api.bodies import read_body

@@ -1,14 +1,13 @@
 """``/v1/models``: the models of this deployment."""
 
-from starlette.requests import Request
+from fastapi import APIRouter, Request
 from starlette.responses import Response
 
 from moorage.api.answers import JsonResponse
-from moorage.api.routes import Routes
 from moorage.errors import model_not_found
 from moorage.runtime import Runtime
 
-router = Routes()
+router = APIRouter()
 
 
 @router.get("/models")

@@ -14,9 +14,9 @@ from collections import deque
 from collections.abc import AsyncIterator
 from typing import Final
 
+from fastapi import Request
 from python_multipart.exceptions import MultipartParseError
 from python_multipart.multipart import MultipartParser, parse_options_header
-from starlette.requests import Request
 
 from moorage import limits
 from moorage.errors import ApiError, bad_request, body_too_large

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 import orjson
-from starlette.requests import Request
+from fastapi import APIRouter, Request
 from starlette.responses import Response
 
 from moorage import limits
@@ -16,7 +16,6 @@ from moorage.api import sse
 from moorage.api.answers import JsonResponse, Piece, StreamedResponse
 from moorage.api.bodies import read_body
 from moorage.api.foreground import Foreground, erase, failure, stop
-from moorage.api.routes import Routes
 from moorage.api.view import View
 from moorage.errors import bad_request, server_error
 from moorage.loop import finish, recover
@@ -27,7 +26,7 @@ from moorage.wire.queries import parse_page, parse_retrieval
 from moorage.wire.requests import parse_create
 from moorage.wire.responses import deleted, list_object, listed_item
 
-router = Routes()
+router = APIRouter()
 
 _log: Final = logging.getLogger("moorage.api")
 

@@ -2,18 +2,17 @@
 
 from typing import Any, Final
 
-from starlette.requests import Request
+from fastapi import APIRouter, Request
 
 from moorage import errors, limits
 from moorage.api.listings import json_body
 from moorage.api.multipart import parts
-from moorage.api.routes import Routes
 from moorage.runtime import Runtime
 from moorage.store.files import PURPOSES
 from moorage.store.uploads import UploadPart, Uploads, as_object, part_as_object
 from moorage.wire.shapes import Shape, array, choice, constant, integer, text
 
-router = Routes()
+router = APIRouter()
 
 EXPIRES_AFTER: Final = Shape(
     {

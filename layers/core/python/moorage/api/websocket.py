@@ -16,13 +16,12 @@ from functools import partial
 from typing import Any, Final
 
 import orjson
-from starlette.requests import Request
+from fastapi import APIRouter, Request, WebSocket
 from starlette.responses import Response
-from starlette.websockets import WebSocket, WebSocketDisconnect
+from starlette.websockets import WebSocketDisconnect
 
 from moorage import limits
 from moorage.api.foreground import Foreground, status_of
-from moorage.api.routes import Routes
 from moorage.api.view import View
 from moorage.errors import ApiError, bad_request, rate_limited, server_error, too_many_streams, upgrade_required
 from moorage.loop import context
@@ -33,13 +32,13 @@ from moorage.store.event_log import FINAL_TYPES, Event
 from moorage.wire.events import frame as encoded
 from moorage.wire.requests import CreateEvent, parse_create_event, parse_object, parse_stream_id
 
-router = Routes()
+router = APIRouter()
 _log: Final = logging.getLogger("moorage.api.websocket")
 _NORMAL: Final = 1000
 """Close code, RFC 6455 section 7.4.1."""
 
 
-@router.connect("/responses")
+@router.websocket("/responses")
 async def connect(socket: WebSocket) -> None:
     await socket.accept()
     state = socket.app.state
