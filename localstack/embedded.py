@@ -26,7 +26,7 @@ import zipfile
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 import boto3
 import uvicorn
@@ -81,8 +81,9 @@ class Emulator:
     process: "subprocess.Popen[bytes]"
 
     @classmethod
-    def start(cls, state_dir: Path, environment: dict[str, str]) -> "Emulator":
-        """Start it on a free port and return when it answers. ``environment`` is what its function workers inherit."""
+    def start(cls, state_dir: Path, environment: dict[str, str], lock: IO[str]) -> "Emulator":
+        """Start it on a free port and return when it answers. ``environment`` is what its function workers inherit; it keeps ``lock``
+        open until it ends."""
         state_dir.mkdir(parents=True, exist_ok=True)
         port = free_port()
         log = (state_dir / "ministack.log").open("ab")
@@ -108,6 +109,7 @@ class Emulator:
             stderr=log,
             stdin=subprocess.DEVNULL,
             start_new_session=True,  # Ctrl-C is for the parent, which stops its children in order
+            pass_fds=(lock.fileno(),),
             preexec_fn=die_with_parent,
         )
         log.close()
@@ -189,9 +191,9 @@ def main() -> int:
 def run() -> int:
     state_dir = Path(os.environ.get("MOORAGE_STATE_DIR", ".moorage")).resolve()
     with contextlib.ExitStack() as stack:
-        stack.enter_context(held(state_dir))
+        lock = stack.enter_context(held(state_dir))
         listener = stack.enter_context(bound(api_port(os.environ)))
-        return start(stack, listener, state_dir)
+        return start(stack, listener, state_dir, lock)
 
 
 def bound(port: int) -> socket.socket:
@@ -211,27 +213,43 @@ def bound(port: int) -> socket.socket:
 
 
 @contextlib.contextmanager
-def held(state_dir: Path) -> Iterator[None]:
-    """The state directory, for this process alone: a second stack would overwrite the first one's state."""
+def held(state_dir: Path) -> Iterator[IO[str]]:
+    """The state directory, for one stack alone: a second one would overwrite the first one's state.
+
+    The emulator is given the lock too. Where a stack was killed, the next one waits until its emulator has stored what it holds.
+    """
     try:
         state_dir.mkdir(mode=0o700, parents=True, exist_ok=True)
-        lock = (state_dir / "lock").open("a")
+        lock = (state_dir / "lock").open("a+")
     except OSError as error:
         raise SettingsConflict(
             f"State cannot be kept in {state_dir}: {error.strerror}. MOORAGE_STATE_DIR takes another folder."
         ) from error
     with lock:
-        try:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError as error:
-            raise SettingsConflict(
-                f"A stack with its state in {state_dir} is running already. Use that one, stop it first, or take another folder with "
-                "MOORAGE_STATE_DIR or 'moorage up --state-dir'."
-            ) from error
-        yield
+        deadline = time.monotonic() + _EMULATOR_STOP_SECONDS_MAX
+        while not _take(lock):
+            lock.seek(0)
+            if Path("/proc", lock.read() or "none").exists() or time.monotonic() > deadline:
+                raise SettingsConflict(
+                    f"A stack with its state in {state_dir} is running already. Use that one, stop it first, or take another folder "
+                    "with MOORAGE_STATE_DIR or 'moorage up --state-dir'."
+                )
+            time.sleep(0.05)
+        lock.truncate(0)
+        lock.write(str(os.getpid()))
+        lock.flush()
+        yield lock
 
 
-def start(stack: contextlib.ExitStack, listener: socket.socket, state_dir: Path) -> int:
+def _take(lock: IO[str]) -> bool:
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True
+
+
+def start(stack: contextlib.ExitStack, listener: socket.socket, state_dir: Path, lock: IO[str]) -> int:
     kept = _secrets(state_dir)
     launcher_socket = state_dir / "launcher.sock"
     settings_environment = {
@@ -252,7 +270,7 @@ def start(stack: contextlib.ExitStack, listener: socket.socket, state_dir: Path)
     logging.basicConfig(level=os.environ.get("MOORAGE_LOG_LEVEL", "WARNING"), format="%(levelname)s %(name)s %(message)s")
     open_log(stack.enter_context((state_dir / "api.log").open("a")))
     environment = inherited_environment() | settings_environment
-    emulator = Emulator.start(state_dir / "aws", environment)
+    emulator = Emulator.start(state_dir / "aws", environment, lock)
     stack.callback(emulator.stop)
     (state_dir / "aws" / "endpoint").write_text(emulator.endpoint)
     os.environ.update(aws_environment(emulator.endpoint))

@@ -112,6 +112,18 @@ def test_ctrl_c_during_the_start_leaves_nothing(state_dir: Path) -> None:
     assert terminal.press_ctrl_c() == (130, "", [])
 
 
+def test_a_stack_that_was_killed_is_started_again_at_once_with_its_state(state_dir: Path) -> None:
+    terminal, client = started(Terminal(*up(state_dir, "--port", "0")))
+    with client:
+        first = client.responses.create(model="demo", input=script(say("hello")))
+    terminal.process.kill()
+    terminal.process.communicate(timeout=_SECONDS_MAX)
+    terminal, client = started(Terminal(*up(state_dir, "--port", "0")))
+    with client:
+        assert client.responses.retrieve(first.id) == first
+        assert terminal.press_ctrl_c() == (0, "", [])
+
+
 def test_a_second_stack_with_the_same_state_is_refused(state_dir: Path) -> None:
     terminal, client = started(Terminal(*up(state_dir, "--port", "0")))
     with client:
