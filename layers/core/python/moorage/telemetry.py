@@ -7,13 +7,13 @@ the rim, where :func:`open_log` is called once. Without it nothing is written.
 
 import logging
 import sys
-import time
 from collections.abc import Mapping
 from enum import StrEnum
 from typing import Any, Final, TextIO
 
 import orjson
 from aws_lambda_powertools.logging.formatter import LambdaPowertoolsFormatter
+from aws_lambda_powertools.metrics import EphemeralMetrics
 
 NAMESPACE: Final = "moorage"
 _ROOT: Final = "moorage"
@@ -58,13 +58,10 @@ def tell(event: str, fields: Mapping[str, Any], metrics: Mapping[Metric, float] 
 
 def _embedded(metrics: Mapping[Metric, float]) -> dict[str, Any]:
     """The metrics in the embedded metric format, to be merged into a line. The dimension ``service`` is the deployment's."""
-    named = [{"Name": name.value, "Unit": _UNITS.get(name, "Count")} for name in metrics]
-    directive = {"Namespace": NAMESPACE, "Dimensions": [["service"]], "Metrics": named}
-    return {
-        "_aws": {"Timestamp": int(time.time() * 1000), "CloudWatchMetrics": [directive]},
-        "service": _service[0],
-        **{name.value: [value] for name, value in metrics.items()},
-    }
+    collected = EphemeralMetrics(namespace=NAMESPACE, service=_service[0])
+    for name, value in metrics.items():
+        collected.add_metric(name=name.value, unit=_UNITS.get(name, "Count"), value=value)
+    return dict(collected.serialize_metric_set())
 
 
 _service: Final = [NAMESPACE]
