@@ -1,11 +1,13 @@
 import asyncio
 from collections.abc import Callable
+from functools import partial
 
 import pytest
 from moorage import limits
 from moorage.errors import Superseded
 from moorage.loop.sinks import InlineSink, LogSink
 from moorage.store.event_log import Batch, Event, EventLog, LogWriter, Writer
+from moorage.store.responses import Responses, StoredResponse
 
 from tests.unit.store.memory import MemoryBlobs, MemoryTable
 
@@ -109,6 +111,24 @@ async def test_the_client_hears_of_the_end_only_when_the_record_is_written_too()
     gate.set()
     await asyncio.gather(recording, ending)
     assert (len(heard), [key[1] for key in table.records]) == (1, ["META", "EV#000000000000"])
+
+
+STORED = StoredResponse("resp_1", "t", 0, {"include": []}, {"model": "demo"}, [{"type": "message"}], expires_at=10)
+
+
+@pytest.mark.parametrize("is_recorded_first", [False, True], ids=["at once", "after a while"])
+async def test_a_response_that_has_ended_is_found_whole(is_recorded_first: bool) -> None:
+    table = MemoryTable()
+    responses = Responses(table, MemoryBlobs(), now_ms=lambda: 0, retention_seconds=10)
+    sink = InlineSink(lambda event: None)
+    sink.keep(responses.log_of(STORED), partial(responses.create, STORED))
+    sink.emit(text("a"))
+    if is_recorded_first:
+        await sink.record()
+        assert (await responses.snapshot("t", "resp_1")).last is None
+    await sink.end({"type": "response.completed", "response": {"id": "resp_1"}})
+    snapshot = await responses.snapshot("t", "resp_1")
+    assert (snapshot.stored.input_items, snapshot.final_object, table.writes) == ([{"type": "message"}], {"id": "resp_1"}, 2)
 
 
 async def test_a_record_is_written_though_whoever_asked_for_it_is_cancelled() -> None:
