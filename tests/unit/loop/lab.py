@@ -99,9 +99,12 @@ class FakeContainers:
     is_there: bool = True
     """Otherwise a sandbox has to be placed first."""
     placings: int = 0
+    before_place: Callable[[], None] | None = None
 
     async def place(self, tenant_id: str, container_id: str) -> None:
         self.placings += 1
+        if self.before_place is not None:
+            self.before_place()
         self.is_there = True
 
     async def ensure(self, tenant_id: str, container_id: str, *, seen: Any = None) -> Any:

@@ -1,5 +1,8 @@
 """Who sees to a sandbox: the first model step while the model thinks, and a later one when a tool step came back without."""
 
+import logging
+
+import pytest
 from moorage.loop.state import Next
 
 from tests.unit.loop.lab import Lab, first_state, say, shell
@@ -28,3 +31,16 @@ async def test_a_call_that_found_no_sandbox_goes_round_again_by_way_of_the_model
     assert [item["type"] for item in (await lab.object_of(stored))["output"]] == ["shell_call", "shell_call_output", "message"]
     assert len(lab.containers.executed) == 1
     assert len(lab.model.requests) == 2
+
+
+async def test_a_sandbox_that_cannot_be_had_ahead_does_not_end_the_response(caplog: pytest.LogCaptureFixture) -> None:
+    def refuse() -> None:
+        raise ConnectionError("ECS is silent")
+
+    lab = Lab(shell("ls"), say("Done."))
+    lab.containers.before_place = refuse
+    stored = await lab.background()
+    with caplog.at_level(logging.ERROR):
+        await lab.run(stored)
+    assert (await lab.object_of(stored))["status"] == "completed"
+    assert "no sandbox could be had ahead of its calls" in caplog.text

@@ -4,13 +4,16 @@ On AWS the tool step lives in the sandboxes' network, from where none can be sta
 """
 
 import asyncio
+import logging
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import Self
+from typing import Final, Self
 
-from moorage.errors import ApiError, MoorageError
+from moorage.errors import ApiError
 from moorage.runtime import Runtime
 from moorage.store.responses import StoredResponse
+
+_log: Final = logging.getLogger(__name__)
 
 
 async def have_sandbox(runtime: Runtime, stored: StoredResponse) -> None:
@@ -32,12 +35,12 @@ class Standby:
         return cls(asyncio.create_task(have_sandbox(runtime, stored)))
 
     async def ready(self) -> None:
-        """Returns when the sandbox is there, or will not come."""
-        with suppress(MoorageError):
-            await self.task
+        """Returns when the sandbox is there, or will not come: the response goes on either way, and its tool step sees why."""
+        await asyncio.wait({self.task})
+        if not self.task.cancelled() and (error := self.task.exception()) is not None:
+            _log.error("no sandbox could be had ahead of its calls", exc_info=error)
 
     async def give_up(self) -> None:
         """Nobody waits for it any more. What has been started is found by the next who wants it, or is stopped when it has idled."""
         self.task.cancel()
-        with suppress(asyncio.CancelledError, MoorageError):
-            await self.task
+        await self.ready()
