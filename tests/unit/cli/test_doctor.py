@@ -361,6 +361,16 @@ NO_SANDBOX = "The log says why: .moorage/launcher.log here, the tool step's on A
             id="no sandbox",
         ),
         pytest.param(
+            lambda: of(shell=printed("This deployment has no sandboxes of 1 GiB (memory_tiers in cdk.json).\n")),
+            2,
+            Finding(
+                Level.WARN,
+                "This deployment has no sandboxes of 1 GiB (memory_tiers in cdk.json).",
+                "Hosted tools that run commands are refused: 'provisioner' and 'memory_tiers' in cdk.json say so.",
+            ),
+            id="a deployment without sandboxes",
+        ),
+        pytest.param(
             lambda: of(shell=printed("python3: not found\n")),
             2,
             Finding(Level.FAIL, "no sandbox ran a command: python3: not found", NO_SANDBOX),

@@ -466,6 +466,8 @@ def _sandbox(http: httpx.Client, model: str, url: str) -> Iterator[Finding]:
 
 
 def _no_sandbox(said: str) -> Finding:
+    if "This deployment has no sandboxes" in said:
+        return warn(said, "Hosted tools that run commands are refused: 'provisioner' and 'memory_tiers' in cdk.json say so.")
     return fail(
         f"no sandbox ran a command: {said}",
         "The log says why: .moorage/launcher.log here, the tool step's on AWS, where 'moorage doctor --aws' shows quotas.",
