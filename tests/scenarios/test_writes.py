@@ -1,0 +1,47 @@
+"""What a plain response writes, counted in the AWS SDK of the API's process."""
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.stack import ROOT, Stack, say, script
+
+_READS = ("GetItem", "Query", "BatchGetItem")
+_AT_ONCE = [("BatchWriteItem", 2)]
+_RECORD_FIRST = [("PutItem", 1), ("PutItem", 1)]
+
+
+@pytest.fixture(scope="module")
+def counted(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Stack, Path]]:
+    """A stack, and the file in which its requests are noted."""
+    state_dir = Path(tmp_path_factory.mktemp("counted"))
+    counts = state_dir / "counts"
+    counting = {"PYTHONPATH": str(ROOT / "tests" / "bench" / "counting"), "MOORAGE_BENCH_COUNTS": str(counts)}
+    stack = Stack(state_dir, counting).start()
+    yield stack, counts
+    assert stack.stop() == 0
+
+
+@pytest.mark.parametrize("is_streamed", [True, False], ids=["streamed", "in one piece"])
+@pytest.mark.parametrize(
+    ("step", "expected"),
+    [
+        (say("hello"), (_AT_ONCE, _RECORD_FIRST)),  # A busy machine may need longer for it than the record waits.
+        ({"delta_ms": 60, "say": "one two three four"}, (_RECORD_FIRST,)),
+    ],
+    ids=["short", "long"],
+)
+def test_a_plain_response_is_two_records_and_no_execution(
+    counted: tuple[Stack, Path], step: dict[str, Any], expected: tuple[list[tuple[str, int]], ...], is_streamed: bool
+) -> None:
+    stack, counts = counted
+    with stack.http() as http:
+        http.get("/models")  # The key has been looked up.
+        before = len(counts.read_text().splitlines())
+        answer = http.post("/responses", json={"model": "demo", "input": script(step), "stream": is_streamed})
+        assert answer.status_code == 200
+    seen = [json.loads(line) for line in counts.read_text().splitlines()[before:]]
+    assert [(operation, units) for _, operation, _, units in seen if operation not in _READS] in expected
