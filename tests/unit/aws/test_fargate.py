@@ -271,6 +271,13 @@ async def test_a_network_without_a_deployed_proxy_is_refused(executor: ThreadPoo
         await FargateProvisioner(ecs.client, settings, executor).start(spec)
 
 
+async def test_a_cluster_that_cannot_be_asked_is_an_error_for_the_model_to_read(ecs: Ecs) -> None:
+    ecs.stub.add_client_error("list_tasks", "AccessDeniedException", "User arn:aws:sts::1:assumed-role/x may not", 400)
+    with pytest.raises(SandboxError) as refused:
+        await ecs.provisioner.start(SPEC)
+    assert refused.value.message == "AWS could not be asked about the container's sandbox."
+
+
 async def test_stopping_a_task_that_is_not_there_is_no_error(ecs: Ecs) -> None:
     ecs.stub.add_client_error("stop_task", "InvalidParameterException", "The referenced task was not found.", 400)
     await ecs.provisioner.stop(TASK)

@@ -14,7 +14,7 @@ from concurrent.futures import Executor
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, Self
 
-from botocore.exceptions import ClientError
+from botocore.exceptions import BotoCoreError, ClientError
 
 from moorage import limits
 from moorage.egress import trust
@@ -141,7 +141,7 @@ class FargateProvisioner:
         arns: list[str] = []
         page: dict[str, str] = {}
         while True:
-            answer = await self._call("list_tasks", **page)
+            answer = await self._look("list_tasks", **page)
             arns += answer["taskArns"]
             if not answer.get("nextToken"):
                 break
@@ -156,7 +156,7 @@ class FargateProvisioner:
 
     async def _started(self, started_by: str) -> dict[str, Any] | None:
         """The task that an earlier start has run and that is alive."""
-        tasks = await self._describe((await self._call("list_tasks", startedBy=started_by))["taskArns"])
+        tasks = await self._describe((await self._look("list_tasks", startedBy=started_by))["taskArns"])
         return min((task for task in tasks if not _is_stopped(task)), key=lambda task: str(task["taskArn"]), default=None)
 
     async def _run(self, request: dict[str, Any]) -> dict[str, Any]:
@@ -216,7 +216,13 @@ class FargateProvisioner:
         return self._settings.egress_security_group
 
     async def _describe(self, arns: list[str], **more: Any) -> list[dict[str, Any]]:
-        return (await self._call("describe_tasks", tasks=arns, **more))["tasks"] if arns else []
+        return (await self._look("describe_tasks", tasks=arns, **more))["tasks"] if arns else []
+
+    async def _look(self, operation: str, **request: Any) -> Any:
+        try:
+            return await self._call(operation, **request)
+        except (ClientError, BotoCoreError) as error:
+            raise SandboxError("AWS could not be asked about the container's sandbox.") from error
 
     async def _call(self, operation: str, **request: Any) -> Any:
         method = getattr(self._client, operation)
