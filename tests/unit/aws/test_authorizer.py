@@ -1,0 +1,40 @@
+"""What the gateway's authorizer answers: a policy for the whole stage, and under which usage plan a request counts."""
+
+import pytest
+from moorage.settings import Settings, usage_key
+
+from functions.authorizer.handler import allow, counted
+
+METHOD = "arn:aws:execute-api:us-east-1:000000000000:abc123/api/POST/v1/responses"
+
+
+def settings(plans: str) -> Settings:
+    return Settings.from_environment(
+        {"MOORAGE_TABLE": "t", "MOORAGE_BUCKET": "b", "MOORAGE_NAME": "lab", "MOORAGE_USAGE_PLANS": plans}
+    )
+
+
+def test_the_policy_is_for_every_method_of_the_stage_because_it_is_cached() -> None:
+    policy = allow("research", METHOD)
+    assert policy["policyDocument"]["Statement"] == [
+        {"Action": "execute-api:Invoke", "Effect": "Allow", "Resource": "arn:aws:execute-api:us-east-1:000000000000:abc123/api/*"}
+    ]
+    assert (policy["principalId"], policy["context"]) == ("research", {"tenantId": "research"})
+
+
+@pytest.mark.parametrize(
+    ("plans", "tenant", "answer"),
+    [
+        pytest.param("", "research", {}, id="no plans"),
+        pytest.param("*,research", "research", {"usageIdentifierKey": usage_key("lab", "research")}, id="a plan of its own"),
+        pytest.param("*,research", "sales", {"usageIdentifierKey": usage_key("lab", "*")}, id="the plan of all others"),
+    ],
+)
+def test_a_request_counts_under_its_tenants_plan(plans: str, tenant: str, answer: dict[str, str]) -> None:
+    assert counted(settings(plans), tenant) == answer
+
+
+def test_the_keys_of_plans_are_as_long_as_api_gateway_wants_and_differ_between_deployments() -> None:
+    keys = {usage_key(name, plan) for name in ("lab", "moorage") for plan in ("*", "research")}
+    assert len(keys) == 4
+    assert all(20 <= len(key) <= 128 for key in keys)
