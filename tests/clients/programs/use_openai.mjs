@@ -1,5 +1,7 @@
-// openai (Node): plain, streamed, a function's round trip, the hosted shell, a conversation.
+// openai (Node): plain, streamed, a function's round trip, the hosted shell, a conversation, WebSocket.
 import OpenAI from "openai";
+import { ResponsesWebSocketSession } from "openai/lib/responses/responses-websocket-session";
+import { ResponsesWS } from "openai/resources/responses/ws";
 import { MODEL, call, expect, say, script, shell } from "./moorage_script.mjs";
 
 const client = new OpenAI({ maxRetries: 0 });
@@ -56,3 +58,23 @@ await client.responses.create({ model: MODEL, input: "hello", conversation: conv
 const roles = [];
 for await (const item of client.conversations.items.list(conversation.id, { order: "asc" })) roles.push(item.role);
 expect(roles, ["user", "assistant"]);
+
+// Two lanes of one WebSocket, each continued from memory.
+const socket = new ResponsesWS(client);
+await new Promise((resolve) => socket.socket.on("open", resolve));
+const session = new ResponsesWebSocketSession(socket, { maxLanes: 2, maxBufferedEvents: 1000, maxBufferedBytes: 1e6 });
+const turn = async (lane, stream_id, input, previous_response_id) => {
+  socket.send({ type: "response.create", model: MODEL, store: false, stream_id, input, previous_response_id });
+  for (;;) {
+    const event = await lane.receive();
+    if (event.type === "response.completed") return event.response;
+    if (["error", "response.failed"].includes(event.type)) throw new Error(JSON.stringify(event));
+  }
+};
+await Promise.all(["left", "right"].map(async (name) => {
+  const lane = session.lane(name);
+  const begun = await turn(lane, name, script(say("one"), say(name)));
+  const { output } = await turn(lane, name, "go on", begun.id);
+  expect(output[0].content[0].text, name);
+}));
+socket.close();
