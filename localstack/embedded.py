@@ -9,12 +9,12 @@ import asyncio
 import contextlib
 import ctypes
 import fcntl
-import gc
 import io
 import json
 import logging
 import os
 import secrets
+import shlex
 import signal
 import socket
 import subprocess
@@ -38,7 +38,7 @@ from moorage.errors import MoorageError, SettingsConflict
 from moorage.loop.expire import expire
 from moorage.loop.recover import recover
 from moorage.model.catalog import Catalog, probe_ollama
-from moorage.runtime import Runtime, build_runtime
+from moorage.runtime import Runtime, build_runtime, relieve_collector
 from moorage.settings import Settings, SettingsError, api_port
 from moorage.store.api_keys import KEY_PREFIX
 from moorage.store.schema import create_table
@@ -66,6 +66,8 @@ _LAUNCHER_STOP_SECONDS_MAX = 15
 _PROXY_STOP_SECONDS_MAX = 10
 _REAPER_SECONDS = 5
 _INTERRUPTED = 130
+_SOCKET_PATH_BYTES_MAX = 107
+"""unix(7): sun_path has 108 bytes, the last of them null."""
 _log = logging.getLogger("moorage.embedded")
 
 
@@ -190,6 +192,8 @@ def main() -> int:
 
 def run() -> int:
     state_dir = Path(os.environ.get("MOORAGE_STATE_DIR", ".moorage")).resolve()
+    if len(os.fsencode(egress_socket(state_dir))) > _SOCKET_PATH_BYTES_MAX:
+        raise SettingsConflict(f"Sockets cannot lie in {state_dir}: its path is too long. MOORAGE_STATE_DIR takes another folder.")
     with contextlib.ExitStack() as stack:
         lock = stack.enter_context(held(state_dir))
         listener = stack.enter_context(bound(api_port(os.environ)))
@@ -379,12 +383,17 @@ def await_launcher(launcher: "subprocess.Popen[bytes]", launcher_socket: Path, l
     raise SystemExit(log.read_text().strip() or f"The owner of the sandboxes did not start in {_LAUNCHER_START_SECONDS_MAX} seconds.")
 
 
+def egress_socket(state_dir: Path) -> Path:
+    """Of all sockets the one with the longest name."""
+    return state_dir / "egress" / "proxy.sock"
+
+
 def start_egress_proxy(state_dir: Path, environment: dict[str, str]) -> tuple[dict[str, str], "subprocess.Popen[bytes]"]:
     """The way out of the sandboxes, and the settings that tell the others of it. It runs only where the operator allows domains."""
     interpreter = ROOT / ".venv-egress" / "bin" / "python"
     if not interpreter.exists():
         raise SystemExit("MOORAGE_ALLOWED_EGRESS_DOMAINS needs the egress proxy: 'make setup' installs it into .venv-egress.")
-    listen = state_dir / "egress" / "proxy.sock"
+    listen = egress_socket(state_dir)
     settings = {
         "MOORAGE_ALLOWED_EGRESS_DOMAINS": environment["MOORAGE_ALLOWED_EGRESS_DOMAINS"],
         "MOORAGE_EGRESS_PROXY": f"unix:{listen}",
@@ -433,8 +442,7 @@ async def serve(runtime: Runtime, listener: socket.socket, state_dir: Path, kept
         ),
         on_started=lambda: announce(runtime, listener.getsockname()[1], state_dir, kept),
     )
-    gc.collect()
-    gc.freeze()  # What is there at the start stays: a collector that looks through it again and again takes 8 % of a request.
+    relieve_collector()
     reaper = asyncio.create_task(_reap(runtime))
     try:
         await server.serve(sockets=[listener])
@@ -487,7 +495,7 @@ def announce(runtime: Runtime, port: int, state_dir: Path, kept: Secrets) -> Non
         file.write(f"OPENAI_BASE_URL={url}\nOPENAI_API_KEY={kept.api_key}\nMOORAGE_MODEL={model}\n")
     print(
         f"moorage is up.\n  URL    {url}\n  key    {kept.api_key}\n  model  {model}: {runtime.catalog.describe_default()}\n"
-        f"  try    set -a; . {os.path.relpath(path)}; set +a; "
+        f"  try    set -a; . {shlex.quote(os.path.relpath(path))}; set +a; "
         f"curl $OPENAI_BASE_URL/responses -H \"Authorization: Bearer $OPENAI_API_KEY\" -H 'Content-Type: application/json' "
         f'-d \'{{"model": "{model}", "input": "hello"}}\'\n'
         "Ctrl-C stops it; what it stored is there at the next start.",

@@ -3,6 +3,7 @@
 import os
 import re
 import select
+import shutil
 import signal
 import socket
 import subprocess
@@ -163,6 +164,21 @@ WRONG = {
 @pytest.mark.parametrize(("name", "value", "said"), WRONG.values(), ids=WRONG.keys())
 def test_a_wrong_setting_ends_the_start_with_a_sentence(name: str, value: str, said: str, state_dir: Path) -> None:
     assert refused(state_dir, **{"MOORAGE_PORT": "0"} | {name: value}) == said
+
+
+def test_a_folder_whose_name_is_too_long_for_sockets_is_named(state_dir: Path) -> None:
+    folder = state_dir / ("long" * 30)
+    said = f"moorage: Sockets cannot lie in {folder}: its path is too long. MOORAGE_STATE_DIR takes another folder.\n"
+    assert refused(folder, "--port", "0") == said
+
+
+@pytest.mark.skipif(shutil.which("curl") is None, reason="the line calls curl")
+def test_the_line_to_try_can_be_pasted(tmp_path: Path) -> None:
+    terminal = Terminal(*up(tmp_path / "with space", "--port", "0"))
+    line = terminal.wait_for(r"  try +(.*)\n(?s:.*)Ctrl-C stops it.*\n")[1]
+    tried = subprocess.run(["sh", "-c", line], cwd=ROOT, capture_output=True, text=True, timeout=_SECONDS_MAX, check=False)
+    assert "You said: hello" in tried.stdout, tried.stderr
+    assert terminal.press_ctrl_c() == (0, "", [])
 
 
 def test_a_folder_that_cannot_hold_state_is_named() -> None:
