@@ -76,6 +76,13 @@ def test_a_busy_upstream_is_asked_again_after_the_time_it_names(real_stack: Stac
     assert real_stack.client().responses.create(model="served", input="go").output_text == "Now."
 
 
+def test_a_client_is_told_how_long_a_busy_upstream_wants_to_be_left_alone(real_stack: Stack, upstream: MockUpstream) -> None:
+    upstream.plays(refused(429, "slow down", retry_after=90))
+    with pytest.raises(openai.RateLimitError) as refusal:
+        real_stack.client().responses.create(model="served", input="go")
+    assert refusal.value.response.headers["retry-after"] == "90"
+
+
 _TOO_LONG: Any = {"message": "This model's maximum context length is 10 tokens.", "code": "context_length_exceeded"}
 _TOO_LONG_IN_STREAM = f"data: {json.dumps({'type': 'error', 'error': _TOO_LONG})}\n\n".encode()
 

@@ -33,5 +33,5 @@ async def create(request: Request) -> Response:
     try:
         response_id, output, usage = await compact(runtime, tenant_id, wanted.model, items, wanted.instructions)
     except UpstreamError as error:
-        raise failure(error.code, error.message, error.param) from error
+        raise failure(error.code, error.message, error.param, error.retry_after_seconds) from error
     return JsonResponse(compaction_object(response_id, int(runtime.clock()), output, usage))

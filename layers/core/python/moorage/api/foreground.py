@@ -6,6 +6,7 @@ that time and the events end without a final one; one that is not stored fails.
 """
 
 import asyncio
+import math
 from collections.abc import AsyncGenerator
 from contextlib import aclosing, suppress
 from typing import Any, Final
@@ -36,9 +37,10 @@ def status_of(code: str) -> int:
     return _STATUS_OF.get(code, 400)
 
 
-def failure(code: str, message: str, param: str | None) -> ApiError:
+def failure(code: str, message: str, param: str | None, retry_after_seconds: float | None) -> ApiError:
     """What failed before it put anything out is answered like a request that failed."""
-    return ApiError(status_of(code), message, type=type_of(code), param=param, code=code)
+    headers = {} if retry_after_seconds is None else {"retry-after": str(math.ceil(retry_after_seconds))}
+    return ApiError(status_of(code), message, type=type_of(code), param=param, code=code, headers=headers)
 
 
 class Foreground:
@@ -58,6 +60,11 @@ class Foreground:
     def is_handed_over(self) -> bool:
         """The state machine has it: commands may have run, and it goes on whatever happens here."""
         return self._inline.is_handed_over
+
+    @property
+    def retry_after_seconds(self) -> float | None:
+        """Of a response that failed: how long the model's provider asked to be left alone."""
+        return self._inline.retry_after_seconds
 
     async def batches(self) -> AsyncGenerator[list[Event], None]:
         """Runs the response. Yields the events that have come, an empty list after each silence of ``KEEP_ALIVE_SECONDS``.

@@ -95,7 +95,8 @@ class _Answer:
                 raise server_error("The connection to the running response was lost.", is_retryable=False) from error
             raise
         if response["status"] == "failed" and not response["output"]:
-            raise failure(response["error"]["code"], response["error"]["message"], response["error"]["param"])
+            reason = response["error"]
+            raise failure(reason["code"], reason["message"], reason["param"], self.run.retry_after_seconds)
         return JsonResponse(self.view.response(response), headers=self.headers)
 
     async def _outcome(self) -> dict[str, Any]:

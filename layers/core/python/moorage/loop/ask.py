@@ -40,6 +40,8 @@ class Ask:
     """What the steps before this one have finished."""
     cancelled: Callable[[], Awaitable[None]] | None = None
     """Returns when nobody wants an answer any more."""
+    retry_after_seconds: float | None = None
+    """How long the provider that gave no answer asked to be left alone."""
     _finished: Finished | None = None
     """How the latest turn ended; None if it broke off, and before the first."""
     _repairs: list[Item] = field(default_factory=list)
@@ -162,6 +164,7 @@ class Ask:
     async def _give_up(self, error: UpstreamError) -> Outcome:
         """The model did not answer: wait in the state machine if it asked for that, otherwise the response fails."""
         position = self.position
+        self.retry_after_seconds = error.retry_after_seconds
         can_wait = isinstance(self.sink, LogSink) and error.is_retryable and error.retry_after_seconds is not None
         if can_wait and not self.items:
             seconds = min(round(error.retry_after_seconds or 1), limits.WAIT_SECONDS_MAX)

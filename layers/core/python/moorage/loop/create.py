@@ -293,6 +293,7 @@ class Inline:
     listener: Callable[[Event], None]
     """Gets every event, numbered, at once."""
     is_handed_over: bool = False
+    _ask: Ask | None = None
     _asking: asyncio.Task[Outcome] | None = None
     _is_time_over: bool = False
     _sink: InlineSink = field(init=False)
@@ -313,7 +314,7 @@ class Inline:
         try:
             for event in finish.opening_events(stored):
                 sink.emit(event)
-            ask = Ask(self.runtime, stored, Position(0), sink, self.prepared.chain)
+            ask = self._ask = Ask(self.runtime, stored, Position(0), sink, self.prepared.chain)
             self._asking = asyncio.create_task(ask.run())
             try:
                 outcome = await self._asking
@@ -338,6 +339,10 @@ class Inline:
                 pulse.cancel()
                 with suppress(asyncio.CancelledError, MoorageError):
                     await pulse
+
+    @property
+    def retry_after_seconds(self) -> float | None:
+        return None if self._ask is None else self._ask.retry_after_seconds
 
     def break_off(self) -> None:
         """This process must end soon: what is stored goes on in the state machine, what is not fails. Events of both still come. A step
