@@ -57,6 +57,12 @@ def test_another_api_of_openai_is_told_what_is_served(stack: Stack) -> None:
     )
 
 
+@pytest.mark.parametrize("path", ["/v1", "/v1/"])
+def test_the_base_url_itself_tells_what_is_served(path: str, stack: Stack) -> None:
+    answer = httpx.get(stack.url.removesuffix("/v1") + path, headers={"authorization": f"Bearer {stack.key}"})
+    assert answer.json() == {"error": error(f"Invalid URL (GET {path}). {SERVED}", "unknown_url")}
+
+
 def test_a_slash_too_many_is_named(stack: Stack) -> None:
     with stack.http() as http:
         answer = http.post("/responses/", json={"model": "demo", "input": "hello"})

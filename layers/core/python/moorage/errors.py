@@ -92,11 +92,11 @@ def missing_parameter(param: str) -> ApiError:
 
 def unknown_url(method: str, path: str, served: Iterable[str]) -> ApiError:
     """404 for an address that is none; ``served`` are those that are, by their first words."""
-    if path.startswith("/v1/v1/"):
-        advice = "It has '/v1' twice: let base_url end with one."
-    elif not path.startswith("/v1/"):
+    if not f"{path}/".startswith("/v1/"):
         advice = "The addresses of this API begin with '/v1': let base_url end with it."
-    elif path.endswith("/"):
+    elif path.startswith("/v1/v1/"):
+        advice = "It has '/v1' twice: let base_url end with one."
+    elif path.endswith("/") and path != "/v1/":
         advice = "Leave out its last '/'."
     else:
         advice = f"This deployment serves {', '.join(served)}."
