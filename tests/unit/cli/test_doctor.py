@@ -27,7 +27,7 @@ from moorage.cli.doctor import (
     python_finding,
 )
 from moorage.cli.main import main
-from moorage.cli.target import find
+from moorage.cli.target import TargetError, find
 
 from tests.unit.cli.deployment import MODELS, Answer, completed, printed, refusal, serving
 from tests.upstream import MockUpstream
@@ -308,6 +308,11 @@ def test_the_deployments_models_are_those_of_the_checkout_with_keys_in_ssm(tmp_p
     (tmp_path / "cdk.json").write_text(json.dumps({"context": {"moorage": {"name": "mine"}}}))
     (tmp_path / "models.toml").write_text("key = 'env:OPENAI_API_KEY'\n")
     assert deployed_models(tmp_path) == 'key = "ssm:/mine/OPENAI_API_KEY"\n'
+
+
+def test_what_would_be_deployed_has_to_be_there(tmp_path: Path) -> None:
+    with pytest.raises(TargetError, match=r"reads cdk\.json and models\.toml of a checkout"):
+        deployed_models(tmp_path)
 
 
 # --- a deployment ----------------------------------------------------------------------------------------------------------------

@@ -17,6 +17,7 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
+from functools import partial
 from pathlib import Path
 from typing import Any, Final
 from urllib.parse import urlsplit
@@ -247,8 +248,11 @@ class AwsClients:
 
 def deployed_models(root: Path) -> str:
     """The text of ``models.toml`` as the next deploy takes it."""
-    settings = json.loads((root / "cdk.json").read_text())["context"]["moorage"]
-    return as_deployed((root / "models.toml").read_text(), settings.get("name", "moorage"))
+    try:
+        settings = json.loads((root / "cdk.json").read_text())["context"].get("moorage", {})
+        return as_deployed((root / "models.toml").read_text(), settings.get("name", "moorage"))
+    except (OSError, ValueError) as error:
+        raise TargetError(f"'moorage doctor --aws' reads cdk.json and models.toml of a checkout: {error}") from error
 
 
 def of_account(connect: Callable[[], AwsClients], models_toml: str) -> Iterator[Finding]:
@@ -261,7 +265,7 @@ def of_account(connect: Callable[[], AwsClients], models_toml: str) -> Iterator[
         return
     yield ok(f"account {identity['Account']} in {aws.region} as {identity['Arn']}")
     for check in (_bootstrap, _lambda_concurrency, _fargate_vcpus, _step_functions):
-        yield _asked(check.__name__, lambda check=check: check(aws))  # type: ignore[misc]
+        yield _asked(check.__name__, partial(check, aws))
     yield from _models(aws, models_toml)
 
 
@@ -328,7 +332,7 @@ def _models(aws: AwsClients, models_toml: str) -> Iterator[Finding]:
     if not real:
         yield warn("models.toml names no model: the scripted demo model would answer", "docs/models.md says how to name one.")
     for entry in real:
-        yield _asked(f"model '{entry.name}'", lambda entry=entry: _model(aws, entry))  # type: ignore[misc]
+        yield _asked(f"model '{entry.name}'", partial(_model, aws, entry))
 
 
 def _model(aws: AwsClients, entry: ModelEntry) -> Finding:
