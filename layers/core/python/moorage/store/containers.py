@@ -361,14 +361,14 @@ def sandbox_attribute(sandbox: SandboxRecord | None) -> Record | None:
     """The attribute ``sandbox`` of a container's record."""
     if sandbox is None:
         return None
+    refusal = {"refusal": sandbox.refusal, "refused_at": sandbox.refused_at} if sandbox.refusal else {}
     return {
         "state": sandbox.state,
         "claim": sandbox.claim,
         "claimed_until": sandbox.claimed_until,
         "sandbox_id": sandbox.sandbox_id,
         "endpoint": sandbox.endpoint,
-        "refusal": sandbox.refusal,
-        "refused_at": sandbox.refused_at,
+        **refusal,
     }
 
 
