@@ -20,7 +20,6 @@ from moorage.store.event_log import FINAL_TYPES, Event
 from moorage.store.executions import ENDED
 from moorage.store.responses import Snapshot, StoredResponse
 from moorage.tools.inputs import forget_inputs
-from moorage.wire.responses import Status
 
 _STATUS_OF: Final = {
     "rate_limit_exceeded": 429,
@@ -155,7 +154,9 @@ class Foreground:
                     return
                 error = finish.error_of(time_over(self._runtime.settings.stream_seconds_max or 0))
                 snapshot = await self._runtime.responses.snapshot(stored.tenant_id, stored.response_id)
-                await stop(self._runtime, snapshot, status="failed", error=error)
+                # Before it is stopped: a step that sees the flag ends the response as cancelled.
+                await finish.end_from_outside(self._runtime, snapshot.stored, status="failed", error=error)
+                await stop(self._runtime, snapshot)
                 is_stopped = True
 
     def _leave(self, task: asyncio.Task[None]) -> None:
@@ -179,15 +180,14 @@ class Foreground:
             await self._inline.abandon()
 
 
-async def stop(
-    runtime: Runtime, snapshot: Snapshot, *, status: Status, error: dict[str, Any] | None = None
-) -> dict[str, Any]:
-    """Flag it, kill what runs, write the end, stop the execution: each works without the next. Returns the ended response object."""
+async def stop(runtime: Runtime, snapshot: Snapshot) -> dict[str, Any]:
+    """Flag it, kill what runs, end it as cancelled if nobody has ended it, stop the execution: each works without the next. Returns
+    the ended response object."""
     stored = snapshot.stored
     await runtime.responses.request_cancel(stored)
     if snapshot.last is not None:
         await tool_step.kill_running(runtime, stored, snapshot.last.writer.step)
-    ended = await finish.end_from_outside(runtime, stored, status=status, error=error)
+    ended = await finish.end_from_outside(runtime, stored, status="cancelled")
     if stored.is_looping:
         await runtime.executions.stop(stored.execution)
     return ended

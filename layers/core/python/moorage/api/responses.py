@@ -174,7 +174,7 @@ async def delete(request: Request, response_id: str) -> Response:
     tenant_id: str = request.state.tenant_id
     snapshot = await runtime.responses.snapshot(tenant_id, response_id)
     if not snapshot.is_final:
-        await stop(runtime, snapshot, status="cancelled")
+        await stop(runtime, snapshot)
     await erase(runtime, snapshot.stored)
     return JsonResponse(deleted(response_id, "response"))
 
@@ -188,7 +188,7 @@ async def cancel(request: Request, response_id: str) -> Response:
     view = View.of(snapshot.stored.request["include"])
     if snapshot.is_final:
         return JsonResponse(view.response(snapshot.final_object))
-    return JsonResponse(view.response(await stop(runtime, snapshot, status="cancelled")))
+    return JsonResponse(view.response(await stop(runtime, snapshot)))
 
 
 @router.get("/responses/{response_id}/input_items")
