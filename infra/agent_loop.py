@@ -60,7 +60,7 @@ def grant_executions(scope: Construct, config: Config, function: lambda_.Functio
 
 
 class AgentLoop(Construct):
-    """State machine and step functions. The tool step alone lives in the sandboxes' network, where there is one."""
+    """State machine and step functions. Of them the tool step alone lives in the sandboxes' network, where there is one."""
 
     def __init__(
         self, scope: Construct, construct_id: str, *, config: Config, factory: FunctionFactory, network: Network | None

@@ -29,7 +29,7 @@ _ASSOCIATION_PRIORITY: Final = 101
 
 
 class Network(Construct):
-    """VPC, endpoints, DNS firewall, and the security groups of sandboxes and of the function that reaches them."""
+    """VPC, endpoints, DNS firewall, and the security groups of sandboxes and of the functions that reach them."""
 
     def __init__(self, scope: Construct, construct_id: str, *, config: Config, bucket: s3.IBucket, hooks: Hooks) -> None:
         super().__init__(scope, construct_id)
