@@ -43,9 +43,8 @@ def sends_directly(client: "DynamoDBClient", *, read_seconds: float) -> "DynamoD
 class Sender:
     """Connections that are kept, to any number of origins. Threads may share it: each takes a connection for itself."""
 
-    def __init__(self, *, read_seconds: float, connect_seconds: float = limits.TABLE_CONNECT_SECONDS) -> None:
+    def __init__(self, *, read_seconds: float) -> None:
         self._read_seconds = read_seconds
-        self._connect_seconds = connect_seconds
         self._idle: dict[str, deque[_Connection]] = {}
         """By scheme and authority; the one used last is last."""
         self._tls: ssl.SSLContext | None = None
@@ -77,7 +76,7 @@ class Sender:
             return None
         port = url.port or (443 if url.scheme == "https" else 80)
         try:
-            opened = socket.create_connection((url.hostname, port), self._connect_seconds)
+            opened = socket.create_connection((url.hostname, port), limits.TABLE_CONNECT_SECONDS)
             opened.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             opened.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
             if url.scheme == "https":
