@@ -42,4 +42,4 @@ def expire_containers(_event: Any, _context: object) -> None:
 def retire_sandboxes(_event: Any, _context: object) -> None:
     """Entry point: which sandboxes nobody uses; ``expire_containers`` stops them."""
     runtime = _runtime()
-    tell("retired", {"retired": _loop().run_until_complete(runtime.containers.retire_idle(runtime.clock()))})
+    tell("retired", {"retired": _loop().run_until_complete(runtime.containers.sweep.retire_idle(runtime.clock()))})

@@ -89,7 +89,7 @@ class FakeModel:
 
 
 @dataclass
-class FakeContainers:
+class FakeSandboxes:
     """One container, always running, whose commands print their own text."""
 
     executed: list[str] = field(default_factory=list)
@@ -116,22 +116,31 @@ class FakeContainers:
     async def running(self, tenant_id: str, container_id: str) -> Any:
         return None
 
-    async def files_of(self, tenant_id: str, container_id: str) -> list[Any]:
-        return []
-
     async def is_news(self, live: Any) -> bool:
         return False
 
     async def confirm_gone(self, live: Any) -> bool:
         return True
 
-    async def sync_artifacts(self, live: Any) -> Any:
+
+class NoArtifacts:
+    async def sync(self, live: Any) -> Any:
         return SimpleNamespace(notes=())
+
+
+class FakeContainers:
+    """The container of :class:`FakeSandboxes`, in which commands leave no files."""
+
+    def __init__(self, sandboxes: FakeSandboxes) -> None:
+        self.sandboxes, self.artifacts = sandboxes, NoArtifacts()
+
+    async def files_of(self, tenant_id: str, container_id: str) -> list[Any]:
+        return []
 
 
 @dataclass
 class _Live:
-    containers: FakeContainers
+    sandboxes: FakeSandboxes
     record: Any
     notes: tuple[str, ...] = ()
 
@@ -143,12 +152,12 @@ class _Live:
         return self
 
     async def __aexit__(self, *_: object) -> None:
-        self.containers.held -= 1
+        self.sandboxes.held -= 1
 
     async def exec(self, identity: str, command: str, **options: Any) -> AsyncIterator[Any]:
         """An exec is known by its id: the same one gives the same events again."""
-        if identity not in self.containers.executed:
-            self.containers.executed.append(identity)
+        if identity not in self.sandboxes.executed:
+            self.sandboxes.executed.append(identity)
         after = options["after"]
         for event in (Started(0), Output(1, "stdout", f"{command}\n"), Output(2, "stderr", "!\n"), Ended(3, "exit", 0, 0, None)):
             if event.n > after:
@@ -193,11 +202,13 @@ def first_state(stored: StoredResponse) -> LoopState:
 
 
 class Lab:
-    def __init__(self, *turns: Turn, native_tools: frozenset[str] = FUNCTION_ONLY) -> None:
+    def __init__(
+        self, *turns: Turn, native_tools: frozenset[str] = FUNCTION_ONLY, sandboxes: FakeSandboxes | None = None
+    ) -> None:
         self.now = 1_800_000_000.0
         self.table, self.blobs = MemoryTable(), MemoryBlobs()
         self.model = FakeModel(list(turns), native_tools)
-        self.containers, self.executions = FakeContainers(), FakeExecutions()
+        self.sandboxes, self.executions = sandboxes or FakeSandboxes(), FakeExecutions()
         self.responses = Responses(
             self.table, self.blobs, now_ms=lambda: int(self.now * 1000), retention_seconds=30 * 24 * 3600
         )
@@ -214,7 +225,7 @@ class Lab:
             blobs=self.blobs,
             responses=self.responses,
             steps=Steps(self.table, self.blobs),
-            containers=cast("Any", self.containers),
+            containers=cast("Any", FakeContainers(self.sandboxes)),
             executions=cast("Any", self.executions),
             catalog=cast("Any", catalog),
             http=UpstreamTransport(),

@@ -27,7 +27,7 @@ class World:
                 clock=lambda: 1_000.0,
                 settings=Settings("t", "b"),
                 blobs=None,
-                containers=SimpleNamespace(expire_due=part("containers", 1)),
+                containers=SimpleNamespace(sweep=SimpleNamespace(expire_due=part("containers", 1))),
                 warm_pool=SimpleNamespace(settle=part("pool", 2)),
                 orphans=SimpleNamespace(stop_lost=part("orphans", 4)),
                 files=SimpleNamespace(purge_due=part("files", 8)),

@@ -10,7 +10,7 @@ from moorage.sandbox.exec_client import Output, PythonEnded, Started
 from moorage.tools.interpreter import NEW_SESSION
 
 from tests.stack import assert_well_formed
-from tests.unit.loop.lab import CONTAINER, FakeContainers, Lab, Turn, call, say
+from tests.unit.loop.lab import CONTAINER, FakeSandboxes, Lab, Turn, call, say
 
 TOOL: dict[str, Any] = {"type": "code_interpreter", "container": {"type": "auto"}}
 
@@ -20,7 +20,7 @@ def python(code: str, call_id: str = "call_1") -> Turn:
 
 
 @dataclass
-class PythonContainers(FakeContainers):
+class PythonSandboxes(FakeSandboxes):
     """A container whose code prints itself; ``begins`` are the runs that find a new session."""
 
     begins: set[int] = field(default_factory=lambda: {0})
@@ -31,7 +31,7 @@ class PythonContainers(FakeContainers):
 
 @dataclass
 class _Live:
-    containers: PythonContainers
+    sandboxes: PythonSandboxes
     notes: tuple[str, ...] = ()
 
     @property
@@ -49,9 +49,9 @@ class _Live:
         return None
 
     async def python(self, identity: str, code: str, **options: Any) -> AsyncIterator[Any]:
-        if identity not in self.containers.executed:
-            self.containers.executed.append(identity)
-        is_new = self.containers.executed.index(identity) in self.containers.begins
+        if identity not in self.sandboxes.executed:
+            self.sandboxes.executed.append(identity)
+        is_new = self.sandboxes.executed.index(identity) in self.sandboxes.begins
         end = PythonEnded(2, "exit", 0, 0, None, result=None, images=(), session_started=is_new)
         for event in (Started(0), Output(1, "stdout", f"{code}\n"), end):
             if event.n > options["after"]:
@@ -59,10 +59,7 @@ class _Live:
 
 
 def lab_of(*turns: Turn, begins: set[int] | None = None) -> Lab:
-    lab = Lab(*turns)
-    lab.containers = PythonContainers(begins={0} if begins is None else begins)
-    object.__setattr__(lab.runtime, "containers", lab.containers)
-    return lab
+    return Lab(*turns, sandboxes=PythonSandboxes(begins={0} if begins is None else begins))
 
 
 def logs(response: dict[str, Any]) -> list[list[dict[str, Any]]]:
@@ -84,7 +81,7 @@ async def test_whenever_a_process_dies_code_runs_once_and_its_events_come_once(d
             assert item["outputs"] == [{"type": "logs", "logs": "a\n"}]
             steps = [event["type"].rpartition(".")[2] for event in events if event.get("item_id") == item["id"]]
             assert steps == ["in_progress", "delta", "done", "interpreting", "completed"]
-    assert len(lab.containers.executed) == len(set(lab.containers.executed)) == len(logs({"output": whole}))
+    assert len(lab.sandboxes.executed) == len(set(lab.sandboxes.executed)) == len(logs({"output": whole}))
 
 
 async def test_a_session_that_began_anew_is_told_only_to_a_model_that_counts_on_the_old_one() -> None:

@@ -67,7 +67,7 @@ async def test_a_restart_goes_on_where_the_records_say() -> None:
     assert (state.next, state.step, state.calls) == (Next.TOOLS, 0, ())
     await lab.run(stored, state)
     assert (await lab.object_of(stored))["status"] == "completed"
-    assert len(lab.containers.executed) == 1
+    assert len(lab.sandboxes.executed) == 1
 
 
 async def test_a_loop_that_is_lost_again_and_again_fails() -> None:
@@ -178,8 +178,8 @@ async def test_a_command_whose_sandbox_is_gone_is_not_run_again_and_says_so() ->
     stored = await lab.background()
     state = await lab.step(first_state(stored))
     await lab.runtime.steps.begin_call(stored, 0, "call_1", 1)
-    lab.containers.incarnation = 2
+    lab.sandboxes.incarnation = 2
     await lab.run(stored, state)
     output = (await lab.object_of(stored))["output"][1]["output"][0]
-    assert (output["outcome"], lab.containers.executed) == ({"type": "exit", "exit_code": 137}, [])
+    assert (output["outcome"], lab.sandboxes.executed) == ({"type": "exit", "exit_code": 137}, [])
     assert "was not run again" in output["stderr"]

@@ -10,26 +10,26 @@ from tests.unit.loop.lab import Lab, first_state, say, shell
 
 async def test_the_first_step_of_a_background_response_has_a_sandbox_ready_for_its_calls() -> None:
     lab = Lab(shell("ls"), say("Done."))
-    lab.containers.is_there = False
+    lab.sandboxes.is_there = False
     stored = await lab.background()
     state = await lab.step(first_state(stored))
-    assert (state.next, lab.containers.is_there) == (Next.TOOLS, True)
+    assert (state.next, lab.sandboxes.is_there) == (Next.TOOLS, True)
     await lab.run(stored, state)
-    assert ((await lab.object_of(stored))["status"], lab.containers.placings) == ("completed", 1)
+    assert ((await lab.object_of(stored))["status"], lab.sandboxes.placings) == ("completed", 1)
 
 
 async def test_a_call_that_found_no_sandbox_goes_round_again_by_way_of_the_model_step_which_sees_to_one() -> None:
     lab = Lab(shell("ls"), say("Done."))
     stored = await lab.background()
     state = await lab.step(first_state(stored))
-    lab.containers.is_there = False
+    lab.sandboxes.is_there = False
     await lab.tools(state)
-    assert lab.containers.executed == []
+    assert lab.sandboxes.executed == []
     again = await lab.step(state)
-    assert (again, lab.containers.placings) == (state, 2)
+    assert (again, lab.sandboxes.placings) == (state, 2)
     await lab.run(stored, again)
     assert [item["type"] for item in (await lab.object_of(stored))["output"]] == ["shell_call", "shell_call_output", "message"]
-    assert len(lab.containers.executed) == 1
+    assert len(lab.sandboxes.executed) == 1
     assert len(lab.model.requests) == 2
 
 
@@ -38,7 +38,7 @@ async def test_a_sandbox_that_cannot_be_had_ahead_does_not_end_the_response(capl
         raise ConnectionError("ECS is silent")
 
     lab = Lab(shell("ls"), say("Done."))
-    lab.containers.before_place = refuse
+    lab.sandboxes.before_place = refuse
     stored = await lab.background()
     with caplog.at_level(logging.ERROR):
         await lab.run(stored)

@@ -45,7 +45,7 @@ async def test_whenever_a_process_dies_the_retry_ends_the_response_and_runs_noth
     whole = [item for item in response["output"] if item.get("status") != "incomplete"]
     outputs = [item for item in whole if item["type"] == "shell_call_output"]
     assert [[one["stdout"] for one in item["output"]] for item in outputs] == [["make\n", "test\n"]] * len(outputs)
-    assert sorted(set(lab.containers.executed)) == sorted(lab.containers.executed)
+    assert sorted(set(lab.sandboxes.executed)) == sorted(lab.sandboxes.executed)
 
 
 async def test_a_finished_step_answers_the_same_again() -> None:
@@ -63,7 +63,7 @@ async def test_a_finished_call_is_not_run_again() -> None:
     await lab.tools(state)
     before = await lab.events(stored)
     await lab.tools(state)
-    assert (await lab.events(stored), lab.containers.held) == (before, 0)
+    assert (await lab.events(stored), lab.sandboxes.held) == (before, 0)
 
 
 async def test_a_call_whose_run_died_before_it_said_so_is_only_marked() -> None:
@@ -82,9 +82,8 @@ async def test_a_late_batch_of_a_dead_tool_step_is_folded_in_whole() -> None:
     lab = Lab(shell("ls"), say("end"))
     stored = await lab.background()
     state = await lab.step(first_state(stored))
-    twin = Lab()
+    twin = Lab(sandboxes=lab.sandboxes)
     twin.table.records = dict(lab.table.records)
-    twin.containers = lab.containers
     await twin.tools(state)  # What the predecessor would have written.
     (late,) = [b for b in await twin.responses.log_of(stored).read_from(0) if b.writer.call_id == "call_1"]
     await lab.runtime.steps.begin_call(stored, 0, "call_1", 1)

@@ -2,15 +2,18 @@ import asyncio
 import hashlib
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from operator import attrgetter
 from typing import cast
 
 import pytest
 from moorage import limits
 from moorage.errors import ApiError, SandboxCapacity, SandboxGone, SandboxStarting
-from moorage.sandbox.containers import Containers, LiveContainer
+from moorage.sandbox.claims import Claims
+from moorage.sandbox.containers import Containers
 from moorage.sandbox.exec_client import ExecClient, FileListing
+from moorage.sandbox.life import LiveContainer
 from moorage.store import keys
-from moorage.store.containers import ContainerRecord
+from moorage.store.containers import ContainerRecord, ContainerStore
 from moorage.store.files import Files
 from moorage.wire.queries import Page
 
@@ -37,7 +40,7 @@ class World:
     async def only_a_mark_is_left(self) -> bool:
         """Nothing but the deleted container's place in the list, once its second erasure is due."""
         self.clock.advance(limits.CONTAINER_ERASE_AGAIN_SECONDS)
-        await self.containers.expire_due(self.clock())
+        await self.containers.sweep.expire_due(self.clock())
         return [item["SK"]["S"] for item in self.store.records()] == [keys.GONE]
 
     async def stored(self, record: ContainerRecord) -> dict[str, tuple[str, bytes]]:
@@ -78,7 +81,8 @@ async def test_a_reserved_container_has_no_sandbox_yet(world: World) -> None:
 
 async def test_a_container_starts_once_and_is_then_found(world: World) -> None:
     record = await world.new(memory_limit="4g")
-    async with await world.containers.ensure("ten", record.id) as first, await world.containers.ensure("ten", record.id) as second:
+    ensure = world.containers.sandboxes.ensure
+    async with await ensure("ten", record.id) as first, await ensure("ten", record.id) as second:
         assert first.handle == second.handle
         assert [first.is_revived, second.is_revived] == [False, False]
     assert world.provisioner.starts == 1
@@ -91,7 +95,7 @@ async def test_many_at_once_start_one_sandbox(world: World) -> None:
     async def patiently() -> LiveContainer:
         while True:
             try:
-                return await world.containers.ensure("ten", record.id)
+                return await world.containers.sandboxes.ensure("ten", record.id)
             except SandboxStarting:
                 await asyncio.sleep(0)
 
@@ -102,7 +106,7 @@ async def test_many_at_once_start_one_sandbox(world: World) -> None:
 
 async def test_no_record_holds_the_sandboxes_token(world: World) -> None:
     record = await world.new()
-    async with await world.containers.ensure("ten", record.id) as live:
+    async with await world.containers.sandboxes.ensure("ten", record.id) as live:
         assert len(live.handle.token) >= 32
         assert live.handle.token not in repr(world.store.records())
 
@@ -112,9 +116,9 @@ async def test_while_a_sandbox_is_on_its_way_the_caller_is_told_to_wait(world: W
     world.provisioner.problems = [SandboxStarting(2.0), SandboxStarting(1.0)]
     for seconds in (2.0, 1.0):
         with pytest.raises(SandboxStarting) as caught:
-            await world.containers.ensure("ten", record.id)
+            await world.containers.sandboxes.ensure("ten", record.id)
         assert caught.value.retry_after_seconds == seconds
-    live = await world.containers.ensure("ten", record.id)
+    live = await world.containers.sandboxes.ensure("ten", record.id)
     assert (live.record.incarnation, live.is_revived) == (1, False)
 
 
@@ -122,17 +126,18 @@ async def test_after_a_refusal_for_capacity_the_next_call_tries_again(world: Wor
     record = await world.new()
     world.provisioner.problems = [SandboxCapacity("No room.")]
     with pytest.raises(SandboxCapacity):
-        await world.containers.ensure("ten", record.id)
-    assert (await world.containers.ensure("ten", record.id)).record.incarnation == 1
+        await world.containers.sandboxes.ensure("ten", record.id)
+    assert (await world.containers.sandboxes.ensure("ten", record.id)).record.incarnation == 1
 
 
 async def test_a_starter_that_died_is_replaced_when_its_claim_has_run_out(world: World) -> None:
     record = await world.new()
-    await world.containers._claim(record, 1)
+    store = ContainerStore(world.store.table, clock=world.clock, retention_seconds=1)
+    await Claims(store, world.clock).take(record, 1)
     with pytest.raises(SandboxStarting):
-        await world.containers.ensure("ten", record.id)
+        await world.containers.sandboxes.ensure("ten", record.id)
     world.clock.advance(limits.CONTAINER_START_LEASE_SECONDS + 1)
-    assert (await world.containers.ensure("ten", record.id)).record.incarnation == 1
+    assert (await world.containers.sandboxes.ensure("ten", record.id)).record.incarnation == 1
 
 
 async def test_files_given_by_id_are_in_the_sandbox_and_in_the_list(world: World) -> None:
@@ -140,7 +145,7 @@ async def test_files_given_by_id_are_in_the_sandbox_and_in_the_list(world: World
     two = await world.files.create("ten", filename="a.csv", purpose="user_data", chunks=chunked(b"two"))
     record = await world.new(file_ids=[one.id, two.id])
     await world.files.delete("ten", one.id)
-    live = await world.containers.ensure("ten", record.id)
+    live = await world.containers.sandboxes.ensure("ten", record.id)
     assert {path: data for path, (data, _, _) in world.sandbox(live).files.items()} == {"a.csv": b"one", "a-2.csv": b"two"}
     assert await world.stored(record) == {"/mnt/data/a.csv": ("user", b"one"), "/mnt/data/a-2.csv": ("user", b"two")}
 
@@ -153,30 +158,30 @@ async def test_an_unknown_file_id_is_a_404_that_names_its_parameter(world: World
 
 async def test_a_file_added_to_a_running_container_is_there_at_the_next_command(world: World) -> None:
     record = await world.new()
-    live = await world.containers.ensure("ten", record.id)
+    live = await world.containers.sandboxes.ensure("ten", record.id)
     await world.containers.add_file(live.record, filename="../../etc/passwd", chunks=chunked(b"x"))
-    again = await world.containers.ensure("ten", record.id)
+    again = await world.containers.sandboxes.ensure("ten", record.id)
     assert world.sandbox(again).writes == ["passwd"]
-    await world.containers.ensure("ten", record.id)
+    await world.containers.sandboxes.ensure("ten", record.id)
     assert world.sandbox(again).writes == ["passwd"]
 
 
 async def test_an_upload_beats_the_sandboxes_older_file(world: World) -> None:
     record = await world.new()
-    live = await world.containers.ensure("ten", record.id)
+    live = await world.containers.sandboxes.ensure("ten", record.id)
     world.sandbox(live).write("a.txt", b"old")
     await world.containers.add_file(live.record, filename="a.txt", chunks=chunked(b"new"))
-    await world.containers.sync_artifacts(live)
-    again = await world.containers.ensure("ten", record.id)
+    await world.containers.artifacts.sync(live)
+    again = await world.containers.sandboxes.ensure("ten", record.id)
     assert world.sandbox(again).files["a.txt"][0] == b"new"
     assert await world.stored(record) == {"/mnt/data/a.txt": ("user", b"new")}
 
 
 async def test_what_a_command_writes_is_stored_and_listed_as_the_assistants(world: World) -> None:
     record = await world.new()
-    live = await world.containers.ensure("ten", record.id)
+    live = await world.containers.sandboxes.ensure("ten", record.id)
     world.sandbox(live).write("out/plot.png", b"png")
-    artifacts = await world.containers.sync_artifacts(live)
+    artifacts = await world.containers.artifacts.sync(live)
     assert [file.path for file in artifacts.changed] == ["/mnt/data/out/plot.png"]
     assert artifacts.notes == ()
     assert await world.stored(record) == {"/mnt/data/out/plot.png": ("assistant", b"png")}
@@ -184,12 +189,12 @@ async def test_what_a_command_writes_is_stored_and_listed_as_the_assistants(worl
 
 async def test_a_crowd_of_small_files_is_read_by_few_requests_and_large_ones_alone(world: World) -> None:
     record = await world.new()
-    live = await world.containers.ensure("ten", record.id)
+    live = await world.containers.sandboxes.ensure("ten", record.id)
     written = {f"small/{number:04d}": f"{number}".encode() for number in range(1_000)}
     written |= {f"large/{number}": bytes([number]) * (limits.BATCH_FILE_BYTES_MAX + 1) for number in range(3)}
     for path, content in written.items():
         world.sandbox(live).write(path, content)
-    artifacts = await world.containers.sync_artifacts(live)
+    artifacts = await world.containers.artifacts.sync(live)
     stored = {file.path.removeprefix("/mnt/data/"): file.sha256 for file in artifacts.changed}
     assert stored == {path: hashlib.sha256(content).hexdigest() for path, content in written.items()}
     assert world.sandbox(live).requests_to_read == limits.BATCHES_MAX + 3
@@ -207,7 +212,7 @@ class Outdated(FakeClient):
 
 async def test_a_file_that_vanishes_or_grows_before_it_is_read_with_others_is_no_trouble(world: World) -> None:
     record = await world.new()
-    live = await world.containers.ensure("ten", record.id)
+    live = await world.containers.sandboxes.ensure("ten", record.id)
     sandbox = world.sandbox(live)
     for number in range(100):
         sandbox.write(f"{number:02d}", b"small")
@@ -215,7 +220,7 @@ async def test_a_file_that_vanishes_or_grows_before_it_is_read_with_others_is_no
     outdated.listing = await live.client.list_files()
     del sandbox.files["03"]
     sandbox.write("04", b"x" * (limits.BATCH_FILE_BYTES_MAX + 1))
-    artifacts = await world.containers.sync_artifacts(replace(live, client=cast("ExecClient", outdated)))
+    artifacts = await world.containers.artifacts.sync(replace(live, client=cast("ExecClient", outdated)))
     assert {file.path: file.bytes for file in artifacts.changed} == {
         f"/mnt/data/{number:02d}": limits.BATCH_FILE_BYTES_MAX + 1 if number == 4 else 5 for number in range(100) if number != 3
     }
@@ -225,10 +230,10 @@ async def test_a_file_that_vanishes_or_grows_before_it_is_read_with_others_is_no
 async def test_unchanged_files_are_not_read_again(world: World) -> None:
     record = await world.new()
     await world.containers.add_file(record, filename="in.txt", chunks=chunked(b"in"))
-    live = await world.containers.ensure("ten", record.id)
+    live = await world.containers.sandboxes.ensure("ten", record.id)
     world.sandbox(live).write("out.txt", b"out")
-    await world.containers.sync_artifacts(live)
-    again = await world.containers.sync_artifacts(live)
+    await world.containers.artifacts.sync(live)
+    again = await world.containers.artifacts.sync(live)
     assert world.sandbox(live).reads == ["out.txt"]
     assert again.changed == ()
     assert [file.path for file in again.files] == ["/mnt/data/in.txt", "/mnt/data/out.txt"]
@@ -236,26 +241,26 @@ async def test_unchanged_files_are_not_read_again(world: World) -> None:
 
 async def test_the_same_bytes_are_stored_once(world: World) -> None:
     record = await world.new()
-    live = await world.containers.ensure("ten", record.id)
+    live = await world.containers.sandboxes.ensure("ten", record.id)
     world.sandbox(live).write("a.txt", b"same")
-    await world.containers.sync_artifacts(live)
+    await world.containers.artifacts.sync(live)
     world.sandbox(live).write("a.txt", b"same")
     world.sandbox(live).write("b.txt", b"same")
-    await world.containers.sync_artifacts(live)
+    await world.containers.artifacts.sync(live)
     assert len(world.store.objects()) == 1
     assert set(await world.stored(record)) == {"/mnt/data/a.txt", "/mnt/data/b.txt"}
 
 
 async def test_deletions_and_renames_follow(world: World) -> None:
     record = await world.new()
-    live = await world.containers.ensure("ten", record.id)
+    live = await world.containers.sandboxes.ensure("ten", record.id)
     for name in ("kept", "deleted", "old-name"):
         world.sandbox(live).write(name, name.encode())
-    await world.containers.sync_artifacts(live)
+    await world.containers.artifacts.sync(live)
     world.sandbox(live).rename("old-name", "new-name")
     del world.sandbox(live).files["deleted"]
     world.sandbox(live).reads.clear()
-    artifacts = await world.containers.sync_artifacts(live)
+    artifacts = await world.containers.artifacts.sync(live)
     assert world.sandbox(live).reads == []
     assert [file.path for file in artifacts.changed] == ["/mnt/data/new-name"]
     assert await world.stored(record) == {
@@ -266,10 +271,10 @@ async def test_deletions_and_renames_follow(world: World) -> None:
 
 async def test_a_note_about_what_is_not_saved_is_given_once(world: World) -> None:
     record = await world.new()
-    live = await world.containers.ensure("ten", record.id)
+    live = await world.containers.sandboxes.ensure("ten", record.id)
     world.sandbox(live).others = {"link": "symlink", "socket": "other"}
-    first = await world.containers.sync_artifacts(live)
-    second = await world.containers.sync_artifacts(live)
+    first = await world.containers.artifacts.sync(live)
+    second = await world.containers.artifacts.sync(live)
     assert first.notes == (
         "Note: sockets, pipes and devices are not saved: /mnt/data/socket.",
         "Note: symbolic links are not saved: /mnt/data/link.",
@@ -279,108 +284,108 @@ async def test_a_note_about_what_is_not_saved_is_given_once(world: World) -> Non
 
 async def test_a_dead_sandbox_is_replaced_by_one_with_the_same_files(world: World) -> None:
     record = await world.new()
-    live = await world.containers.ensure("ten", record.id)
+    live = await world.containers.sandboxes.ensure("ten", record.id)
     world.sandbox(live).write("a.txt", b"a")
-    await world.containers.sync_artifacts(live)
+    await world.containers.artifacts.sync(live)
     world.sandbox(live).is_alive = False
     with pytest.raises(SandboxGone):
-        await world.containers.sync_artifacts(live)
-    assert await world.containers.confirm_gone(live)
-    revived = await world.containers.ensure("ten", record.id)
+        await world.containers.artifacts.sync(live)
+    assert await world.containers.sandboxes.confirm_gone(live)
+    revived = await world.containers.sandboxes.ensure("ten", record.id)
     assert revived.is_revived
     assert revived.record.incarnation == 2
     assert revived.handle.token != live.handle.token
     assert world.sandbox(revived).files["a.txt"][0] == b"a"
-    artifacts = await world.containers.sync_artifacts(revived)
+    artifacts = await world.containers.artifacts.sync(revived)
     assert (artifacts.changed, world.sandbox(revived).reads) == ((), [])
     assert world.provisioner.running() == [revived.handle.sandbox_id]
 
 
 async def test_a_sandbox_that_died_unnoticed_is_replaced_by_the_next_ensure(world: World) -> None:
     record = await world.new()
-    live = await world.containers.ensure("ten", record.id)
+    live = await world.containers.sandboxes.ensure("ten", record.id)
     world.sandbox(live).is_alive = False
-    assert (await world.containers.ensure("ten", record.id)).is_revived
+    assert (await world.containers.sandboxes.ensure("ten", record.id)).is_revived
 
 
 async def test_a_torn_connection_alone_does_not_end_a_sandbox(world: World) -> None:
     record = await world.new()
-    live = await world.containers.ensure("ten", record.id)
-    assert not await world.containers.confirm_gone(live)
-    assert not (await world.containers.ensure("ten", record.id)).is_revived
+    live = await world.containers.sandboxes.ensure("ten", record.id)
+    assert not await world.containers.sandboxes.confirm_gone(live)
+    assert not (await world.containers.sandboxes.ensure("ten", record.id)).is_revived
 
 
 async def test_a_file_that_the_sandbox_refuses_is_kept_and_named(world: World) -> None:
     record = await world.new()
-    live = await world.containers.ensure("ten", record.id)
+    live = await world.containers.sandboxes.ensure("ten", record.id)
     world.sandbox(live).refused = {"big"}
     await world.containers.add_file(live.record, filename="big", chunks=chunked(b"big"))
-    again = await world.containers.ensure("ten", record.id)
+    again = await world.containers.sandboxes.ensure("ten", record.id)
     assert again.notes == ("Note: /mnt/data/big could not be put into the container: No space left on device.",)
-    await world.containers.sync_artifacts(again)
+    await world.containers.artifacts.sync(again)
     assert await world.stored(record) == {"/mnt/data/big": ("user", b"big")}
 
 
 async def test_an_idle_container_stops_and_keeps_its_files(world: World) -> None:
     record = await world.new()
-    live = await world.containers.ensure("ten", record.id)
+    live = await world.containers.sandboxes.ensure("ten", record.id)
     world.sandbox(live).write("late.txt", b"written by a background process")
     world.clock.advance(IDLE)
-    assert await world.containers.expire_due(world.clock()) == 1
+    assert await world.containers.sweep.expire_due(world.clock()) == 1
     assert world.provisioner.running() == []
     assert await world.stored(record) == {"/mnt/data/late.txt": ("assistant", b"written by a background process")}
-    revived = await world.containers.ensure("ten", record.id)
+    revived = await world.containers.sandboxes.ensure("ten", record.id)
     assert revived.is_revived
     assert world.sandbox(revived).files["late.txt"][0] == b"written by a background process"
 
 
 async def test_use_puts_expiry_off(world: World) -> None:
     record = await world.new()
-    await world.containers.ensure("ten", record.id)
+    await world.containers.sandboxes.ensure("ten", record.id)
     world.clock.advance(IDLE - 1)
     await world.containers.touch("ten", record.id)
     world.clock.advance(IDLE - 1)
-    assert await world.containers.expire_due(world.clock()) == 0
+    assert await world.containers.sweep.expire_due(world.clock()) == 0
     assert len(world.provisioner.running()) == 1
     world.clock.advance(1)
-    assert await world.containers.expire_due(world.clock()) == 1
+    assert await world.containers.sweep.expire_due(world.clock()) == 1
     assert world.provisioner.running() == []
 
 
 async def test_a_container_in_which_a_command_runs_is_not_idle(world: World) -> None:
     record = await world.new()
-    live = await world.containers.ensure("ten", record.id)
+    live = await world.containers.sandboxes.ensure("ten", record.id)
     world.sandbox(live).running = 1
     world.clock.advance(IDLE)
-    assert await world.containers.expire_due(world.clock()) == 0
+    assert await world.containers.sweep.expire_due(world.clock()) == 0
     assert world.provisioner.running() == [live.handle.sandbox_id]
-    assert not world.containers.is_expired(await world.containers.get("ten", record.id))
+    assert (await world.containers.get("ten", record.id)).expires_at > world.clock()
 
 
 async def test_looking_at_an_expired_container_does_not_revive_it(world: World) -> None:
     record = await world.new()
     world.clock.advance(IDLE)
-    assert world.containers.is_expired(await world.containers.touch("ten", record.id))
+    assert (await world.containers.touch("ten", record.id)).expires_at <= world.clock()
 
 
 async def test_strict_expiry_refuses_an_expired_container(world: World) -> None:
     record = await world.new()
-    await world.strict.ensure("ten", record.id)
+    await world.strict.sandboxes.ensure("ten", record.id)
     world.clock.advance(IDLE)
     with pytest.raises(ApiError) as caught:
-        await world.strict.ensure("ten", record.id)
+        await world.strict.sandboxes.ensure("ten", record.id)
     assert (caught.value.status, caught.value.message) == (400, "Container is expired.")
 
 
 async def test_objects_that_no_file_names_are_collected_when_the_container_stops(world: World) -> None:
     record = await world.new()
-    live = await world.containers.ensure("ten", record.id)
+    live = await world.containers.sandboxes.ensure("ten", record.id)
     for content in (b"one", b"two"):
         world.sandbox(live).write("a.txt", content)
-        await world.containers.sync_artifacts(live)
+        await world.containers.artifacts.sync(live)
     assert len(world.store.objects()) == 2
     world.clock.advance(IDLE)
-    await world.containers.expire_due(world.clock())
+    await world.containers.sweep.expire_due(world.clock())
     assert len(world.store.objects()) == 1
     assert await world.stored(record) == {"/mnt/data/a.txt": ("assistant", b"two")}
 
@@ -388,9 +393,9 @@ async def test_objects_that_no_file_names_are_collected_when_the_container_stops
 async def test_an_unused_container_is_erased_after_its_retention(world: World) -> None:
     record = await world.new()
     await world.containers.add_file(record, filename="a", chunks=chunked(b"a"))
-    await world.containers.ensure("ten", record.id)
+    await world.containers.sandboxes.ensure("ten", record.id)
     world.clock.advance(IDLE + limits.RETENTION_SECONDS)
-    await world.containers.expire_due(world.clock())
+    await world.containers.sweep.expire_due(world.clock())
     assert world.provisioner.running() == []
     assert world.store.objects() == []
     assert await world.only_a_mark_is_left()
@@ -399,12 +404,12 @@ async def test_an_unused_container_is_erased_after_its_retention(world: World) -
 async def test_deleting_a_container_stops_it_and_erases_everything(world: World) -> None:
     record = await world.new()
     await world.containers.add_file(record, filename="a", chunks=chunked(b"a"))
-    await world.containers.ensure("ten", record.id)
+    await world.containers.sandboxes.ensure("ten", record.id)
     await world.containers.delete("ten", record.id)
     assert world.provisioner.running() == []
     assert world.store.objects() == []
     assert await world.only_a_mark_is_left()
-    for call in (world.containers.get, world.containers.ensure, world.containers.delete):
+    for call in (world.containers.get, world.containers.sandboxes.ensure, world.containers.delete):
         with pytest.raises(ApiError) as caught:
             await call("ten", record.id)
         assert caught.value.status == 404
@@ -414,7 +419,7 @@ async def test_a_sandbox_still_starting_at_deletion_is_stopped_by_the_sweep(worl
     record = await world.new()
     world.provisioner.is_slow = True
     with pytest.raises(SandboxStarting):
-        await world.containers.ensure("ten", record.id)
+        await world.containers.sandboxes.ensure("ten", record.id)
     await world.containers.delete("ten", record.id)
     assert world.provisioner.running() == ["sb-1"]
     assert await world.only_a_mark_is_left()
@@ -428,28 +433,28 @@ async def test_a_start_that_nobody_came_back_for_is_undone_when_the_container_ex
     world.provisioner.is_slow = is_begun
     world.provisioner.problems = [] if is_begun else [SandboxStarting(1)]
     with pytest.raises(SandboxStarting):
-        await world.containers.ensure("ten", record.id)
+        await world.containers.sandboxes.ensure("ten", record.id)
     world.clock.advance(record.idle_minutes * 60)
-    assert await world.containers.expire_due(world.clock()) == 1
+    assert await world.containers.sweep.expire_due(world.clock()) == 1
     assert (await world.containers.get("ten", record.id)).sandbox is None
     assert (world.provisioner.running(), world.provisioner.starts) == ([], int(is_begun))
 
 
 async def test_a_deleted_file_is_gone_from_the_sandbox_the_list_and_the_bucket(world: World) -> None:
     record = await world.new()
-    live = await world.containers.ensure("ten", record.id)
+    live = await world.containers.sandboxes.ensure("ten", record.id)
     world.sandbox(live).write("a", b"a")
-    (file,) = (await world.containers.sync_artifacts(live)).changed
+    (file,) = (await world.containers.artifacts.sync(live)).changed
     await world.containers.delete_file(live.record, file.id)
     assert world.sandbox(live).files == {}
     assert world.store.objects() == []
     assert await world.stored(record) == {}
 
 
-@pytest.mark.parametrize("call", ["get", "touch", "use", "ensure", "delete"])
+@pytest.mark.parametrize("call", ["get", "touch", "use", "sandboxes.ensure", "delete"])
 async def test_another_tenants_container_is_a_404(world: World, call: str) -> None:
     record = await world.new()
-    method: Callable[..., object] = getattr(world.containers, call)
+    method: Callable[..., object] = attrgetter(call)(world.containers)
     with pytest.raises(ApiError) as caught:
         await method("other", record.id)  # type: ignore[misc]
     assert caught.value.status == 404

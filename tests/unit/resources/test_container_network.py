@@ -30,7 +30,7 @@ async def test_a_container_without_a_policy_has_no_way_out(store: Store, clock: 
     provisioner = FakeProvisioner()
     containers = containers_of(store, clock, provisioner)
     record = await containers.reserve("ten", name="c")
-    await containers.ensure("ten", record.id)
+    await containers.sandboxes.ensure("ten", record.id)
     assert (record.network_policy, provisioner.specs[0].egress) == ({"type": "disabled"}, None)
 
 
@@ -38,7 +38,7 @@ async def test_a_policy_gives_the_sandbox_its_proxy_and_is_shown_without_secrets
     provisioner = FakeProvisioner()
     containers = containers_of(store, clock, provisioner)
     record = await containers.reserve("ten", name="c", network_policy=ALLOWED)
-    live = await containers.ensure("ten", record.id)
+    live = await containers.sandboxes.ensure("ten", record.id)
     egress = provisioner.specs[0].egress
     assert egress is not None
     assert (egress.proxy, egress.username) == ("unix:/run/egress.sock", record.id)
@@ -54,10 +54,10 @@ async def test_a_start_that_is_repeated_keeps_its_credential_and_the_next_sandbo
     record = await containers.reserve("ten", name="c", network_policy=ALLOWED)
     provisioner.problems = [SandboxStarting(1)]
     with pytest.raises(SandboxStarting):
-        await containers.ensure("ten", record.id)
-    live = await containers.ensure("ten", record.id)
+        await containers.sandboxes.ensure("ten", record.id)
+    live = await containers.sandboxes.ensure("ten", record.id)
     provisioner.sandboxes[live.handle.sandbox_id].is_alive = False
-    await containers.ensure("ten", record.id)
+    await containers.sandboxes.ensure("ten", record.id)
     first, repeated, next_one = [spec.egress.password for spec in provisioner.asked if spec.egress is not None]
     assert first == repeated != next_one
 
@@ -73,6 +73,6 @@ async def test_a_domain_outside_the_ceiling_is_refused_and_makes_no_container(st
 async def test_a_deleted_container_has_no_way_out_any_more(store: Store, clock: Clock) -> None:
     containers = containers_of(store, clock, FakeProvisioner())
     record = await containers.reserve("ten", name="c", network_policy=ALLOWED)
-    await containers.ensure("ten", record.id)
+    await containers.sandboxes.ensure("ten", record.id)
     await containers.delete("ten", record.id)
     assert sorted(item["SK"]["S"] for item in store.records()) == ["GONE", "PURGE"]

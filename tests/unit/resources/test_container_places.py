@@ -7,8 +7,9 @@ from dataclasses import dataclass
 import pytest
 from moorage import limits
 from moorage.errors import SandboxElsewhere, SandboxError, SandboxStarting
-from moorage.sandbox.containers import Containers, LiveContainer
+from moorage.sandbox.containers import Containers
 from moorage.sandbox.elsewhere import Elsewhere
+from moorage.sandbox.life import LiveContainer
 from moorage.sandbox.provisioner import Provisioner
 from moorage.store.containers import ContainerRecord
 from moorage.store.files import Files
@@ -34,9 +35,9 @@ class Places:
         """What the loop does: the tool step's look, and the outside's help whenever it is wanted."""
         for _ in range(5):
             try:
-                return await self.inside.ensure("ten", record.id)
+                return await self.inside.sandboxes.ensure("ten", record.id)
             except SandboxElsewhere:
-                await self.outside.place("ten", record.id)
+                await self.outside.sandboxes.place("ten", record.id)
         raise AssertionError("it goes round and round")
 
 
@@ -63,71 +64,71 @@ def places(store: Store, clock: Clock) -> Places:
 async def test_a_sandbox_that_was_placed_outside_is_taken_up_inside(places: Places) -> None:
     record = await places.new()
     await places.outside.add_file(record, filename="a.txt", chunks=chunked(b"a"))
-    await places.outside.place("ten", record.id)
-    live = await places.inside.ensure("ten", record.id)
+    await places.outside.sandboxes.place("ten", record.id)
+    live = await places.inside.sandboxes.ensure("ten", record.id)
     assert (live.record.incarnation, live.is_revived) == (1, False)
     assert {name: data for name, (data, _, _) in places.ecs.sandboxes["sb-1"].files.items()} == {"a.txt": b"a"}
-    assert (await places.inside.ensure("ten", record.id)).handle == live.handle
+    assert (await places.inside.sandboxes.ensure("ten", record.id)).handle == live.handle
     assert places.ecs.starts == 1
 
 
 async def test_inside_nothing_is_started_and_the_call_goes_round_by_way_of_the_outside(places: Places) -> None:
     record = await places.new()
     with pytest.raises(SandboxElsewhere):
-        await places.inside.ensure("ten", record.id)
+        await places.inside.sandboxes.ensure("ten", record.id)
     assert places.ecs.starts == 0
-    await places.outside.place("ten", record.id)
-    assert (await places.inside.ensure("ten", record.id)).record.incarnation == 1
+    await places.outside.sandboxes.place("ten", record.id)
+    assert (await places.inside.sandboxes.ensure("ten", record.id)).record.incarnation == 1
     assert places.ecs.starts == 1
 
 
 async def test_a_sandbox_that_does_not_listen_yet_is_waited_for_and_not_given_up(places: Places) -> None:
     record = await places.new()
-    await places.outside.place("ten", record.id)
+    await places.outside.sandboxes.place("ten", record.id)
     places.deaf.add("fake:sb-1")
     with pytest.raises(SandboxStarting) as waiting:
-        await places.inside.ensure("ten", record.id)
+        await places.inside.sandboxes.ensure("ten", record.id)
     assert not isinstance(waiting.value, SandboxElsewhere)
-    await places.outside.place("ten", record.id)
+    await places.outside.sandboxes.place("ten", record.id)
     places.deaf.clear()
-    assert (await places.inside.ensure("ten", record.id)).handle.sandbox_id == "sb-1"
+    assert (await places.inside.sandboxes.ensure("ten", record.id)).handle.sandbox_id == "sb-1"
     assert places.ecs.starts == 1
 
 
 async def test_while_the_outside_waits_for_ecs_the_inside_is_told_to_wait(places: Places) -> None:
     record = await places.new()
     places.ecs.problems = [SandboxStarting(0.05), SandboxStarting(0.05)]
-    placing = asyncio.create_task(places.outside.place("ten", record.id))
+    placing = asyncio.create_task(places.outside.sandboxes.place("ten", record.id))
     while not places.ecs.asked:
         await asyncio.sleep(0)
     with pytest.raises(SandboxStarting) as waiting:
-        await places.inside.ensure("ten", record.id)
+        await places.inside.sandboxes.ensure("ten", record.id)
     assert not isinstance(waiting.value, SandboxElsewhere)
     await placing
-    assert (await places.inside.ensure("ten", record.id)).handle.sandbox_id == "sb-1"
+    assert (await places.inside.sandboxes.ensure("ten", record.id)).handle.sandbox_id == "sb-1"
 
 
 async def test_who_gives_up_waiting_leaves_the_claim_to_the_next(places: Places) -> None:
     record = await places.new()
     places.ecs.problems = [SandboxStarting(60)]
-    await places.outside.place("ten", record.id)  # 60 seconds are more than it waits
+    await places.outside.sandboxes.place("ten", record.id)  # 60 seconds are more than it waits
     places.ecs.problems = [SandboxStarting(30)]
-    placing = asyncio.create_task(places.outside.place("ten", record.id))
+    placing = asyncio.create_task(places.outside.sandboxes.place("ten", record.id))
     while len(places.ecs.asked) < 2:
         await asyncio.sleep(0)
     placing.cancel()
     with pytest.raises(asyncio.CancelledError):
         await placing
-    await places.outside.place("ten", record.id)
-    assert (await places.inside.ensure("ten", record.id)).record.incarnation == 1
+    await places.outside.sandboxes.place("ten", record.id)
+    assert (await places.inside.sandboxes.ensure("ten", record.id)).record.incarnation == 1
 
 
 async def test_what_stands_in_the_way_outside_is_said_inside_and_tried_again_later(places: Places) -> None:
     record = await places.new()
     places.ecs.problems = [SandboxError("This deployment has no sandboxes of 64 GiB.")]
-    await places.outside.place("ten", record.id)
+    await places.outside.sandboxes.place("ten", record.id)
     with pytest.raises(SandboxError, match="no sandboxes of 64 GiB") as refusal:
-        await places.inside.ensure("ten", record.id)
+        await places.inside.sandboxes.ensure("ten", record.id)
     assert not isinstance(refusal.value, SandboxStarting)
     places.clock.advance(limits.SANDBOX_REFUSAL_SECONDS)
     assert (await places.live(record)).record.incarnation == 1
@@ -137,9 +138,9 @@ async def test_a_dead_sandbox_is_noted_inside_and_replaced_outside_with_its_file
     record = await places.new()
     live = await places.live(record)
     places.ecs.sandboxes["sb-1"].write("kept.txt", b"kept")
-    await places.inside.sync_artifacts(live)
+    await places.inside.artifacts.sync(live)
     places.ecs.sandboxes["sb-1"].is_alive = False
-    assert await places.inside.confirm_gone(live)
+    assert await places.inside.sandboxes.confirm_gone(live)
     revived = await places.live(record)
     assert (revived.record.incarnation, revived.is_revived) == (2, True)
     assert places.ecs.sandboxes["sb-2"].files["kept.txt"][0] == b"kept"
@@ -148,11 +149,11 @@ async def test_a_dead_sandbox_is_noted_inside_and_replaced_outside_with_its_file
 async def test_from_outside_a_running_sandbox_is_left_alone(places: Places) -> None:
     record = await places.new()
     await places.live(record)
-    await places.outside.place("ten", record.id)
+    await places.outside.sandboxes.place("ten", record.id)
     places.clock.advance(IDLE + 1)
-    assert await places.outside.expire_due(places.clock()) == 0
+    assert await places.outside.sweep.expire_due(places.clock()) == 0
     assert places.ecs.running() == ["sb-1"]
-    assert await places.outside.running("ten", record.id) is None
+    assert await places.outside.sandboxes.running("ten", record.id) is None
 
 
 async def test_an_idle_sandbox_is_retired_inside_and_stopped_outside(places: Places) -> None:
@@ -160,9 +161,9 @@ async def test_an_idle_sandbox_is_retired_inside_and_stopped_outside(places: Pla
     await places.live(record)
     places.ecs.sandboxes["sb-1"].write("late.txt", b"late")
     places.clock.advance(IDLE + 1)
-    assert await places.inside.retire_idle(places.clock()) == 1
+    assert await places.inside.sweep.retire_idle(places.clock()) == 1
     assert places.ecs.running() == ["sb-1"]
-    assert await places.outside.expire_due(places.clock()) == 1
+    assert await places.outside.sweep.expire_due(places.clock()) == 1
     assert places.ecs.running() == []
     revived = await places.live(record)
     assert (revived.record.incarnation, places.ecs.sandboxes["sb-2"].files["late.txt"][0]) == (2, b"late")
@@ -173,16 +174,16 @@ async def test_a_busy_sandbox_is_not_retired(places: Places) -> None:
     await places.live(record)
     places.ecs.sandboxes["sb-1"].running = 1
     places.clock.advance(IDLE + 1)
-    assert await places.inside.retire_idle(places.clock()) == 0
-    assert not places.outside.is_expired(await places.outside.get("ten", record.id))
+    assert await places.inside.sweep.retire_idle(places.clock()) == 0
+    assert (await places.outside.get("ten", record.id)).expires_at > places.clock()
 
 
 async def test_a_sandbox_that_was_placed_for_nobody_is_stopped_when_it_has_idled(places: Places) -> None:
     record = await places.new()
-    await places.outside.place("ten", record.id)
+    await places.outside.sandboxes.place("ten", record.id)
     places.clock.advance(IDLE + 1)
-    assert await places.inside.retire_idle(places.clock()) == 0
-    assert await places.outside.expire_due(places.clock()) == 1
+    assert await places.inside.sweep.retire_idle(places.clock()) == 0
+    assert await places.outside.sweep.expire_due(places.clock()) == 1
     assert places.ecs.running() == []
 
 
@@ -201,7 +202,7 @@ async def test_a_file_that_is_deleted_outside_is_gone_from_the_sandbox_by_the_ne
     again = await places.outside.add_file(record, filename="b.txt", chunks=chunked(b"b"))
     live = await places.live(record)
     assert list(places.ecs.sandboxes["sb-1"].files) == ["b.txt"]
-    assert [each.id for each in (await places.inside.sync_artifacts(live)).files] == [again.id]
+    assert [each.id for each in (await places.inside.artifacts.sync(live)).files] == [again.id]
     await places.outside.add_file(record, filename="a.txt", chunks=chunked(b"new"))
     await places.live(record)
     assert places.ecs.sandboxes["sb-1"].files["a.txt"][0] == b"new"

@@ -46,7 +46,7 @@ async def use(
     written = 0
     while written < files:
         try:
-            live = await containers.ensure("ten", record.id)
+            live = await containers.sandboxes.ensure("ten", record.id)
         except SandboxStarting:
             await asyncio.sleep(0.001)
             continue
@@ -58,9 +58,9 @@ async def use(
         if dice.random() < 0.2:
             sandbox.is_alive = False
         try:
-            artifacts = await containers.sync_artifacts(live)
+            artifacts = await containers.artifacts.sync(live)
         except SandboxError:
-            await containers.confirm_gone(live)
+            await containers.sandboxes.confirm_gone(live)
             continue
         if any(file.path == f"/mnt/data/{name}" for file in artifacts.files):
             written += 1
@@ -82,7 +82,7 @@ async def test_workers_at_once_lose_no_file_and_leave_no_sandbox(store: Store, c
     assert stored == {"user.txt"} | {f"{worker}-{n}" for worker in range(5) for n in range(6)}
     clock.advance(IDLE)
     for _ in range(20):
-        await containers.expire_due(clock())
+        await containers.sweep.expire_due(clock())
         clock.advance(limits.CONTAINER_RETRY_SECONDS)
     assert provisioner.running() == []
     assert [item["SK"]["S"] for item in store.records() if item["SK"]["S"].startswith("LIFE")] == []
@@ -111,7 +111,7 @@ async def test_a_deletion_among_users_leaves_nothing(store: Store, clock: Clock,
         await asyncio.gather(delete(), *(until_gone(worker) for worker in range(3)))
     for _ in range(20):
         clock.advance(IDLE + limits.RETENTION_SECONDS)
-        await containers.expire_due(clock())
+        await containers.sweep.expire_due(clock())
     assert provisioner.running() == []
     assert store.objects() == []
     assert [item["SK"]["S"] for item in store.records()] == ["GONE"]

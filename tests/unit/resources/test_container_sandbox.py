@@ -8,8 +8,9 @@ from pathlib import Path
 import pytest
 from moorage import limits
 from moorage.errors import SandboxGone
-from moorage.sandbox.containers import Containers, LiveContainer
+from moorage.sandbox.containers import Containers
 from moorage.sandbox.launcher_client import LauncherProvisioner
+from moorage.sandbox.life import LiveContainer
 from moorage.store.containers import ContainerRecord
 from moorage.store.files import Files
 from moorage.wire.queries import Page
@@ -52,13 +53,13 @@ async def works(containers: Containers, live: LiveContainer, command: str) -> tu
     """Run a command, store what it left, return the notes."""
     result = await run(live.client, command)
     assert (result.exit_code, result.stderr) == (0, ""), result
-    return (await containers.sync_artifacts(live)).notes
+    return (await containers.artifacts.sync(live)).notes
 
 
 async def test_what_commands_do_to_files_is_followed(containers: Containers) -> None:
     record = await containers.reserve("ten", name="c")
     await containers.add_file(record, filename="in.txt", chunks=chunked(b"in\n"))
-    async with await containers.ensure("ten", record.id) as live:
+    async with await containers.sandboxes.ensure("ten", record.id) as live:
         await works(containers, live, "mkdir -p out && tr a-z A-Z < in.txt > out/upper.txt && echo one > 'a file ü.txt'")
         assert await stored(containers, record) == {
             "in.txt": ("user", b"in\n"),
@@ -76,42 +77,42 @@ async def test_a_killed_sandbox_comes_back_with_its_files_and_without_its_proces
     containers: Containers, provisioner: LauncherProvisioner
 ) -> None:
     record = await containers.reserve("ten", name="c")
-    async with await containers.ensure("ten", record.id) as live:
+    async with await containers.sandboxes.ensure("ten", record.id) as live:
         await works(containers, live, "echo kept > kept.txt; (sleep 1000 > /dev/null 2>&1 &)")
         await provisioner.stop(live.handle.sandbox_id)
         with pytest.raises(SandboxGone):
             await run(live.client, "true")
-        assert await containers.confirm_gone(live)
-    async with await containers.ensure("ten", record.id) as revived:
+        assert await containers.sandboxes.confirm_gone(live)
+    async with await containers.sandboxes.ensure("ten", record.id) as revived:
         assert revived.is_revived
         assert (await run(revived.client, "cat kept.txt; pgrep sleep")).stdout == "kept\n"
-        assert (await containers.sync_artifacts(revived)).changed == ()
+        assert (await containers.artifacts.sync(revived)).changed == ()
 
 
 async def test_an_expired_container_comes_back_with_its_files(containers: Containers, clock: Clock) -> None:
     record = await containers.reserve("ten", name="c")
-    async with await containers.ensure("ten", record.id) as live:
+    async with await containers.sandboxes.ensure("ten", record.id) as live:
         await works(containers, live, "echo kept > kept.txt")
     clock.advance(limits.CONTAINER_IDLE_MINUTES_DEFAULT * 60)
-    assert await containers.expire_due(clock()) == 1
-    async with await containers.ensure("ten", record.id) as revived:
+    assert await containers.sweep.expire_due(clock()) == 1
+    async with await containers.sandboxes.ensure("ten", record.id) as revived:
         assert (await run(revived.client, "cat kept.txt")).stdout == "kept\n"
 
 
 async def test_a_command_that_outlives_its_caller_keeps_its_container(containers: Containers, clock: Clock) -> None:
     record = await containers.reserve("ten", name="c")
-    async with await containers.ensure("ten", record.id) as live:
+    async with await containers.sandboxes.ensure("ten", record.id) as live:
         events = live.client.exec("long", "echo begun; sleep 30", timeout_ms=60_000, max_output_length=100)
         await anext(events)
         clock.advance(limits.CONTAINER_IDLE_MINUTES_DEFAULT * 60)
-        assert await containers.expire_due(clock()) == 0
+        assert await containers.sweep.expire_due(clock()) == 0
         await live.client.kill("long")
         await events.aclose()
 
 
 async def test_what_is_no_regular_file_is_noted_and_not_followed(containers: Containers) -> None:
     record = await containers.reserve("ten", name="c")
-    async with await containers.ensure("ten", record.id) as live:
+    async with await containers.sandboxes.ensure("ten", record.id) as live:
         notes = await works(
             containers, live, "ln -s /etc/passwd link; ln -s / root; mkfifo pipe; truncate -s 2G sparse; echo ok > ok; ln ok hard"
         )
@@ -125,8 +126,8 @@ async def test_what_is_no_regular_file_is_noted_and_not_followed(containers: Con
 
 async def test_an_upload_cannot_be_led_out_of_the_workspace_by_a_link(containers: Containers) -> None:
     record = await containers.reserve("ten", name="c")
-    async with await containers.ensure("ten", record.id) as live:
+    async with await containers.sandboxes.ensure("ten", record.id) as live:
         await works(containers, live, "mkdir /tmp/outside; ln -s /tmp/outside/stolen bait.txt")
         await containers.add_file(live.record, filename="bait.txt", chunks=chunked(b"mine"))
-    async with await containers.ensure("ten", record.id) as live:
+    async with await containers.sandboxes.ensure("ten", record.id) as live:
         assert (await run(live.client, "cat bait.txt; ls /tmp/outside 2>/dev/null")).stdout == "mine"

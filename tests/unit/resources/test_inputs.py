@@ -196,19 +196,19 @@ async def test_files_of_the_input_are_put_into_the_container_once(
     )
     record = await containers.reserve("ten", name="c")
     record = await containers.put_inputs(record, await inputs.to_stage("ten", [message]))
-    live = await containers.ensure("ten", record.id)
+    live = await containers.sandboxes.ensure("ten", record.id)
     sandbox = provisioner.sandboxes[live.handle.sandbox_id]
     assert {path: data for path, (data, _, _) in sandbox.files.items()} == {"a.txt": b"a", "b.txt": b"b", "c.txt": b"c"}
     sandbox.write("a.txt", b"changed by the model")
-    await containers.sync_artifacts(live)
+    await containers.artifacts.sync(live)
     await containers.put_inputs(live.record, await inputs.to_stage("ten", [message]))
-    live = await containers.ensure("ten", record.id)
+    live = await containers.sandboxes.ensure("ten", record.id)
     assert sandbox.files["a.txt"][0] == b"changed by the model"
     replaced = said({"type": "input_file", "filename": "a.txt", "file_data": data_url(b"new", "text/plain")})
     await containers.put_inputs(live.record, await inputs.to_stage("ten", [replaced]))
-    await containers.ensure("ten", record.id)
+    await containers.sandboxes.ensure("ten", record.id)
     assert sandbox.files["a.txt"][0] == b"new"
     history = [message, replaced | {"id": "msg_2"}]
     await containers.put_inputs(live.record, await inputs.to_stage("ten", history))
-    await containers.ensure("ten", record.id)
+    await containers.sandboxes.ensure("ten", record.id)
     assert sandbox.files["a.txt"][0] == b"new"

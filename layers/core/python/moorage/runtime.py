@@ -162,7 +162,7 @@ def build_runtime(settings: Settings, *, clock: Callable[[], float] = time.time)
         http=upstream_transport(),
         clock=clock,
         fleet=fleet,
-        orphans=None if ecs is None else Orphans(table, ecs, containers.token_of, clock),
+        orphans=None if ecs is None else Orphans(table, ecs, containers.incarnations.token_of, clock),
         warm_pool=pool,
     )
 

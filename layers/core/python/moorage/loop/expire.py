@@ -1,6 +1,6 @@
 """Ending what nobody uses any more, and keeping the warm pool filled: the reaper's other half, beside ``recover.py``.
 
-Called once a minute from where sandboxes can be stopped; on AWS ``Containers.retire_idle``, called from where they can be reached,
+Called once a minute from where sandboxes can be stopped; on AWS ``Sweep.retire_idle``, called from where they can be reached,
 says which. Every part is harmless to run twice, or by two reapers at once.
 """
 
@@ -26,7 +26,7 @@ async def expire(runtime: Runtime) -> int:
 
 
 def _parts(runtime: Runtime) -> Iterator[Awaitable[int | None]]:
-    yield runtime.containers.expire_due(runtime.clock())
+    yield runtime.containers.sweep.expire_due(runtime.clock())
     if runtime.warm_pool is not None:
         yield runtime.warm_pool.settle()
     if runtime.orphans is not None:

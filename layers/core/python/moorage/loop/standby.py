@@ -20,7 +20,7 @@ async def have_sandbox(runtime: Runtime, stored: StoredResponse) -> None:
     """See that the response's container has a sandbox or gets one; what stands in the way is for the tool step to say."""
     if stored.container_id is not None:
         with suppress(ApiError):  # Deleted meanwhile.
-            await runtime.containers.place(stored.tenant_id, stored.container_id)
+            await runtime.containers.sandboxes.place(stored.tenant_id, stored.container_id)
 
 
 @dataclass(slots=True)

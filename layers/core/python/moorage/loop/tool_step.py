@@ -20,8 +20,8 @@ from moorage.loop.sinks import LogSink
 from moorage.loop.state import Call
 from moorage.model.base import Item
 from moorage.runtime import Runtime
-from moorage.sandbox.containers import LiveContainer
 from moorage.sandbox.exec_client import Ended, ExecEvent, Heartbeat, Output, PythonEnded, PythonEvent, Started
+from moorage.sandbox.life import LiveContainer
 from moorage.store import keys
 from moorage.store.event_log import Batch, LogWriter, Writer
 from moorage.store.responses import StoredResponse
@@ -85,7 +85,7 @@ async def kill_running(runtime: Runtime, stored: StoredResponse, step: int) -> N
     made_by = await runtime.steps.get(stored.tenant_id, stored.response_id, step)
     if made_by is None or stored.container_id is None:
         return
-    live = await runtime.containers.running(stored.tenant_id, stored.container_id)
+    live = await runtime.containers.sandboxes.running(stored.tenant_id, stored.container_id)
     if live is None:
         return
     async with live:
@@ -179,7 +179,7 @@ class _Run:
         pause, seen = limits.SANDBOX_POLL_SECONDS_MIN, self.container
         while True:
             try:
-                return await self.runtime.containers.ensure(self.stored.tenant_id, self.stored.container_id, seen=seen)
+                return await self.runtime.containers.sandboxes.ensure(self.stored.tenant_id, self.stored.container_id, seen=seen)
             except SandboxElsewhere:
                 raise
             except SandboxStarting as error:
@@ -254,7 +254,7 @@ class _Run:
     async def _commands(self, sink: LogSink, live: LiveContainer, item: Item, *, is_lost: bool) -> None:
         if self.call.type == "code_interpreter_call" and not self.is_interpreting:
             self._tell(sink, "interpreting")
-        if await self.runtime.containers.is_news(live) and not is_lost:
+        if await self.runtime.containers.sandboxes.is_news(live) and not is_lost:
             self._note(sink, 0, f"[{shell.REVIVED}]\n")
         await asyncio.gather(*(self._command(sink, live, item, index, is_lost=is_lost) for index in range(len(self.commands))))
 
@@ -277,7 +277,7 @@ class _Run:
 
     async def _is_alive(self, live: LiveContainer) -> bool:
         """Whether it was only the connection that broke."""
-        return not await self.runtime.containers.confirm_gone(live)
+        return not await self.runtime.containers.sandboxes.confirm_gone(live)
 
     def _events(self, live: LiveContainer, item: Item, index: int) -> AsyncIterator[ExecEvent | PythonEvent]:
         """The exec's events after what is known; those that are only in memory are asked for again by number."""
@@ -343,7 +343,7 @@ class _Run:
         """Store what the commands left in the workspace, then close the item."""
         notes = live.notes
         with suppress(SandboxGone):
-            notes += (await self.runtime.containers.sync_artifacts(live)).notes
+            notes += (await self.runtime.containers.artifacts.sync(live)).notes
         notes += await self._refusals(live)
         if item["type"] == "code_interpreter_call":
             whole = await self._interpreted(live, item, notes)

@@ -1,7 +1,7 @@
 """Sandboxes that other processes start: what a process inside their network on AWS can do with them, which is to reach them.
 
 The tool step lives there, where no way leads to ECS. What only ECS can do raises :class:`SandboxElsewhere`; the record of the container
-says then what is wanted, and a process outside does it (``Containers.place``, ``Containers.expire_due``).
+says then what is wanted, and a process outside does it (``Sandboxes.place``, ``Sweep.expire_due``).
 """
 
 import asyncio

@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from typing import Any, Final, Literal
 
 from moorage import limits
-from moorage.errors import ConditionFailed, container_file_not_found, container_not_found
+from moorage.errors import ConditionFailed, container_expired, container_file_not_found, container_not_found
 from moorage.ids import new_id
 from moorage.store import keys, schema
 from moorage.store.files import Clock
@@ -75,6 +75,11 @@ class ContainerRecord:
         """Unix seconds at which it expires if it is not used before."""
         return self.last_active_at + self.idle_minutes * 60
 
+    @property
+    def sandbox_id(self) -> str | None:
+        """Which sandbox it has; None if it has none, or nobody knows yet which."""
+        return None if self.sandbox is None else self.sandbox.sandbox_id
+
 
 @dataclass(frozen=True, slots=True)
 class ContainerFile:
@@ -123,10 +128,11 @@ def container_file_id(container_id: str, path: str) -> str:
 
 
 class ContainerStore:
-    def __init__(self, table: Table, *, clock: Clock, retention_seconds: int) -> None:
+    def __init__(self, table: Table, *, clock: Clock, retention_seconds: int, strict_expiry: bool = False) -> None:
         self._table = table
         self._clock = clock
         self._retention_seconds = retention_seconds
+        self._strict_expiry = strict_expiry
 
     async def create(
         self, tenant_id: str, *, name: str, idle_minutes: int, memory_limit: str, network_policy: Mapping[str, Any]
@@ -174,6 +180,15 @@ class ContainerStore:
         if now - container.last_active_at < limits.CONTAINER_TOUCH_SECONDS:
             return container
         return await self.change(container, set={"last_active_at": now})
+
+    async def use(self, container: ContainerRecord) -> ContainerRecord:
+        """Note that it is to be used: an expired one comes back to life, or is refused where expiry is strict."""
+        if self._strict_expiry and self.is_expired(container):
+            raise container_expired()
+        return await self.touch(container)
+
+    def is_expired(self, container: ContainerRecord) -> bool:
+        return container.expires_at <= self._clock()
 
     async def change(
         self,

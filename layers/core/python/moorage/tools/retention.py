@@ -1,4 +1,4 @@
-"""What ends by itself: files with ``expires_after``, uploads, fetched inputs. (Containers have ``Containers.expire_due``.)"""
+"""What ends by itself: files with ``expires_after``, uploads, fetched inputs. (Containers have ``Sweep.expire_due``.)"""
 
 from typing import Protocol
 

@@ -1,0 +1,144 @@
+"""What commands leave under ``/mnt/data``: found by comparison (``sandbox/workspace.py``), stored, and listed with the container."""
+
+import hashlib
+from collections.abc import AsyncIterator, Mapping, Sequence
+from contextlib import aclosing
+from dataclasses import dataclass, replace
+from math import ceil
+
+from moorage import limits
+from moorage.errors import ApiError, SandboxError, SandboxFileMissing, SandboxGone
+from moorage.sandbox.exec_client import SandboxFile
+from moorage.sandbox.life import LiveContainer
+from moorage.sandbox.transfers import bounded, store_content, stored_content
+from moorage.sandbox.workspace import absolute, diff, stamp_of
+from moorage.store.blobs import Blobs
+from moorage.store.containers import ContainerFile, ContainerRecord, ContainerStore
+from moorage.store.files import Clock
+
+_Stored = tuple[ContainerFile | None, str | None]
+"""The row of a changed file whose bytes are stored; or a note why they are not; or neither, if it has vanished."""
+
+
+@dataclass(frozen=True, slots=True)
+class Synced:
+    """What ``/mnt/data`` holds after a command."""
+
+    files: tuple[ContainerFile, ...]
+    """All stored files of the container."""
+    changed: tuple[ContainerFile, ...]
+    """Those that this call stored anew."""
+    notes: tuple[str, ...]
+    """Words for the model about what is not stored; each set of notes is given once."""
+
+
+class Artifacts:
+    def __init__(self, store: ContainerStore, blobs: Blobs, clock: Clock) -> None:
+        self._store = store
+        self._blobs = blobs
+        self._clock = clock
+
+    async def sync(self, live: LiveContainer) -> Synced:
+        """Store what changed under ``/mnt/data``; to be called after each command. Twice at once stores the same twice, harmlessly.
+
+        Raises :class:`SandboxGone` if the sandbox dies meanwhile; what was stored by then stays.
+        """
+        record = live.record
+        rows = await self._store.files(record)
+        change = diff(await live.client.list_files(), rows, record.incarnation)
+        before = {row.path: row for row in rows}
+        known = stored_content(rows)
+        small = [file for file in change.changed if file.size <= limits.BATCH_FILE_BYTES_MAX]
+        large = [[file] for file in change.changed if file.size > limits.BATCH_FILE_BYTES_MAX]
+        stored = [
+            *await bounded(lambda batch: self._store_batch(live, batch, before, known), _batches(small), limits.BATCHES_MAX),
+            *await bounded(lambda alone: self._store_batch(live, alone, before, known), large),
+        ]
+        saved = [file for batch in stored for file, _ in batch if file is not None]
+        notes = [note for batch in stored for _, note in batch if note is not None]
+        now = int(self._clock())
+        saved += [
+            replace(row, path=absolute(file), created_at=now, source="assistant", stamp=stamp_of(file), origin=None)
+            for row, file in change.renamed
+        ]
+        await self._store.put_files(saved)
+        await self._store.delete_files(change.removed)
+        gone = {row.path for row in change.removed}
+        files = {path: row for path, row in before.items() if path not in gone} | {file.path: file for file in saved}
+        return Synced(
+            files=tuple(files[path] for path in sorted(files)),
+            changed=tuple(saved),
+            notes=await self._new_notes(record, (*change.notes, *notes)),
+        )
+
+    async def _store_batch(
+        self, live: LiveContainer, batch: Sequence[SandboxFile], before: Mapping[str, ContainerFile], known: dict[str, str]
+    ) -> list[_Stored]:
+        """Store files that were read by one request; one alone is streamed."""
+        if len(batch) == 1:
+            return [await self._store_artifact(live, batch[0], None, before, known)]
+        contents = live.client.read_files([file.path for file in batch])
+        async with aclosing(contents):
+            return [await self._store_artifact(live, file, await anext(contents), before, known) for file in batch]
+
+    async def _store_artifact(
+        self,
+        live: LiveContainer,
+        file: SandboxFile,
+        content: bytes | None,
+        before: Mapping[str, ContainerFile],
+        known: dict[str, str],
+    ) -> _Stored:
+        """Store a changed file; without ``content`` it is read. ``known`` (SHA-256 to key) grows by what is stored: large trees hold
+        many equal files."""
+        record, path = live.record, absolute(file)
+        earlier = before.get(path)
+        chunks = live.client.read_file(file.path) if content is None else _one(content)
+        try:
+            blob = await store_content(self._blobs, record, chunks, known=known, bytes_max=limits.ARTIFACT_BYTES_MAX)
+        except SandboxFileMissing:
+            return None, None  # deleted since it was listed: the next listing tells
+        except ApiError:
+            return None, f"Note: files over {limits.ARTIFACT_BYTES_MAX} bytes are not saved: {path}."
+        except SandboxGone:
+            raise
+        except SandboxError as error:
+            return None, f"Note: {path} could not be saved: {error.message}"
+        known.setdefault(blob.sha256, blob.key)
+        is_same = earlier is not None and earlier.sha256 == blob.sha256
+        return ContainerFile(
+            tenant_id=record.tenant_id,
+            container_id=record.id,
+            path=path,
+            bytes=blob.bytes,
+            created_at=earlier.created_at if earlier is not None else int(self._clock()),
+            source=earlier.source if earlier is not None and is_same else "assistant",
+            sha256=blob.sha256,
+            key=blob.key,
+            staged_in=record.incarnation,
+            stamp=stamp_of(file),
+            origin=earlier.origin if earlier is not None else None,
+        ), None
+
+    async def _new_notes(self, record: ContainerRecord, notes: tuple[str, ...]) -> tuple[str, ...]:
+        """The notes, if they are others than those that were given last."""
+        if not notes and not record.noted:
+            return ()
+        noted = hashlib.sha256("\n".join(notes).encode()).hexdigest() if notes else ""
+        if noted == record.noted == "":
+            return ()
+        current = await self._store.get(record.tenant_id, record.id)
+        if noted == current.noted:
+            return ()
+        await self._store.change(current, set={"noted": noted})
+        return notes
+
+
+def _batches(files: Sequence[SandboxFile]) -> list[Sequence[SandboxFile]]:
+    """Small files that are read by one request each: together, but not so many that other requests have nothing to do."""
+    size = max(1, min(limits.BATCH_FILES_MAX, ceil(len(files) / limits.BATCHES_MAX)))
+    return [files[start : start + size] for start in range(0, len(files), size)]
+
+
+async def _one(content: bytes) -> AsyncIterator[bytes]:
+    yield content

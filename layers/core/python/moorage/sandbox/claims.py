@@ -1,0 +1,99 @@
+"""Who starts a container's sandbox: one process at a time, by a claim with an end.
+
+The claim stands in the container's record, and every write about a sandbox that is being started or ended holds only while that
+record's sandbox stands as the writer has seen it. Whoever was overtaken learns it by ``ConditionFailed`` and starts over.
+"""
+
+import asyncio
+import secrets
+from collections.abc import AsyncIterator
+from dataclasses import replace
+from typing import Any
+
+from moorage import limits
+from moorage.errors import SandboxError, SandboxStarting
+from moorage.store.containers import ContainerRecord, ContainerStore, SandboxRecord, sandbox_attribute
+from moorage.store.files import Clock
+
+
+class Claims:
+    def __init__(self, store: ContainerStore, clock: Clock) -> None:
+        self._store = store
+        self._clock = clock
+
+    async def take(self, record: ContainerRecord, incarnation: int) -> ContainerRecord:
+        """Become the one who starts this incarnation; ``ConditionFailed`` if another was faster."""
+        earlier = record.sandbox if incarnation == record.incarnation else None
+        sandbox = replace(
+            earlier or SandboxRecord("starting", claim=""), claim=secrets.token_hex(8), claimed_until=self._end()
+        )
+        claimed = await self._store.change(
+            record,
+            set={"sandbox": sandbox_attribute(sandbox), "incarnation": incarnation},
+            condition={"sandbox": sandbox_attribute(record.sandbox), "incarnation": record.incarnation},
+        )
+        await self._store.put_life(claimed, sandbox.sandbox_id)
+        return claimed
+
+    async def renew(self, record: ContainerRecord) -> ContainerRecord:
+        assert record.sandbox is not None
+        return await self.write(record, replace(record.sandbox, claimed_until=self._end()))
+
+    async def release(self, record: ContainerRecord, error: BaseException) -> None:
+        """Give up the claim, so that the next caller need not wait for its end, and note what stood in the way."""
+        assert record.sandbox is not None
+        is_refusal = not isinstance(error, SandboxStarting)
+        free = self._refused(record, error) if isinstance(error, SandboxError) and is_refusal else record.sandbox
+        await self.write(record, replace(free, claimed_until=0))
+
+    async def note_refusal(self, record: ContainerRecord, error: SandboxError) -> None:
+        """Note what stands in the way, for :meth:`say_refusal` in another place."""
+        await self.write(record, self._refused(record, error))
+
+    def say_refusal(self, record: ContainerRecord) -> None:
+        """Raise what stood in the way of another place, if that was just now."""
+        sandbox = record.sandbox
+        if sandbox is not None and sandbox.refused_at + limits.SANDBOX_REFUSAL_SECONDS > self._clock():
+            raise SandboxError(sandbox.refusal)
+
+    async def write(self, record: ContainerRecord, sandbox: SandboxRecord, **others: Any) -> ContainerRecord:
+        """Write as the claimant; ``ConditionFailed`` if the claim was taken over. ``others`` are more attributes of the record."""
+        return await self._store.change(
+            record,
+            set={"sandbox": sandbox_attribute(sandbox), **others},
+            condition={"sandbox": sandbox_attribute(record.sandbox)},
+        )
+
+    def seconds_left(self, record: ContainerRecord) -> float:
+        """Seconds until the claim on the record runs out."""
+        assert record.sandbox is not None
+        return record.sandbox.claimed_until - self._clock()
+
+    def _refused(self, record: ContainerRecord, error: SandboxError) -> SandboxRecord:
+        assert record.sandbox is not None
+        return replace(record.sandbox, refusal=error.message, refused_at=int(self._clock()))
+
+    def _end(self) -> int:
+        return int(self._clock()) + limits.CONTAINER_START_LEASE_SECONDS
+
+
+class Lease:
+    """Keeps a starter's claim alive while bytes flow."""
+
+    def __init__(self, claims: Claims, record: ContainerRecord) -> None:
+        self._claims = claims
+        self._lock = asyncio.Lock()
+        self.record = record
+
+    async def watched(self, chunks: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
+        async for chunk in chunks:
+            await self._renew_if_due()
+            yield chunk
+
+    async def _renew_if_due(self) -> None:
+        async with self._lock:
+            sandbox = self.record.sandbox
+            if sandbox is None or sandbox.state != "starting":
+                return
+            if self._claims.seconds_left(self.record) < limits.CONTAINER_START_LEASE_SECONDS / 2:
+                self.record = await self._claims.renew(self.record)

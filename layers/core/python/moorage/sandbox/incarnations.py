@@ -1,0 +1,62 @@
+"""What each incarnation of a container's sandbox is started with: its token, its way out, where it was placed."""
+
+import hashlib
+import hmac
+from collections.abc import Mapping
+
+from moorage import limits
+from moorage.egress.service import Egress
+from moorage.sandbox.provisioner import EgressSpec, Handle, SandboxSpec
+from moorage.store.containers import ContainerRecord
+
+
+class Incarnations:
+    def __init__(self, content_key: bytes, *, egress: Egress | None = None, egress_proxy: str | None = None) -> None:
+        self._content_key = content_key
+        self._egress = egress
+        self._egress_proxy = egress_proxy
+
+    async def spec(self, record: ContainerRecord) -> SandboxSpec:
+        """What a provisioner starts the record's sandbox by, or finds the one that was placed."""
+        egress, env = await self._way_out(record)
+        return SandboxSpec(
+            tenant_id=record.tenant_id,
+            container_id=record.id,
+            token=self.token_of(record.id, record.incarnation),
+            memory_gib=limits.MEMORY_LIMITS[record.memory_limit],
+            env=env,
+            egress=egress,
+            placed=None if record.sandbox is None or record.sandbox.endpoint is None else self.handle(record),
+        )
+
+    async def _way_out(self, record: ContainerRecord) -> tuple[EgressSpec | None, Mapping[str, str]]:
+        """The proxy as this sandbox may use it, and the placeholders of its secrets; nothing by default."""
+        if self._egress is None or self._egress_proxy is None or record.network_policy["type"] == "disabled":
+            return None, {}
+        grant = await self._egress.renew(record.tenant_id, record.id, password=self._derived("egress", record.id, record.incarnation))
+        if grant is None:
+            return None, {}
+        spec = EgressSpec(self._egress_proxy, grant.username, grant.password, self._egress.ca_pem())
+        return spec, grant.placeholders
+
+    async def close_way_out(self, record: ContainerRecord) -> None:
+        """Until the next incarnation."""
+        if self._egress is not None and record.network_policy["type"] != "disabled":
+            await self._egress.pause(record.tenant_id, record.id)
+
+    def handle(self, record: ContainerRecord) -> Handle:
+        """Where the record's sandbox listens."""
+        assert record.sandbox is not None
+        assert record.sandbox.endpoint is not None
+        assert record.sandbox.sandbox_id is not None
+        token = self.token_of(record.id, record.incarnation)
+        return Handle(endpoint=record.sandbox.endpoint, token=token, sandbox_id=record.sandbox.sandbox_id)
+
+    def token_of(self, container_id: str, incarnation: int) -> str:
+        """Derived, so that the table holds nothing that opens a sandbox."""
+        return self._derived("sandbox", container_id, incarnation)
+
+    def _derived(self, purpose: str, container_id: str, incarnation: int) -> str:
+        """A secret of one incarnation: the same however often its start is repeated, another one for the next."""
+        message = f"{purpose}\0{container_id}\0{incarnation}".encode()
+        return hmac.new(self._content_key, message, hashlib.sha256).hexdigest()

@@ -1,0 +1,52 @@
+"""A container's stored files on their way into its sandbox."""
+
+from collections.abc import Sequence
+
+from moorage.errors import ConditionFailed, SandboxError, SandboxGone
+from moorage.sandbox.claims import Claims, Lease
+from moorage.sandbox.exec_client import ExecClient
+from moorage.sandbox.transfers import bounded
+from moorage.sandbox.workspace import absolute, stamp_of
+from moorage.store.blobs import BlobNotFound, Blobs
+from moorage.store.containers import ContainerFile, ContainerRecord, ContainerStore
+
+
+class Staging:
+    def __init__(self, store: ContainerStore, blobs: Blobs, claims: Claims) -> None:
+        self._store = store
+        self._blobs = blobs
+        self._claims = claims
+
+    async def write(
+        self, record: ContainerRecord, client: ExecClient, rows: Sequence[ContainerFile]
+    ) -> tuple[ContainerRecord, tuple[str, ...]]:
+        """Write rows' bytes into the sandbox and note on the rows what they look like there; answers the record with its renewed
+        claim, and notes about what could not be written (those rows stay as they are)."""
+        if not rows:
+            return record, ()
+        lease = Lease(self._claims, record)
+        problems = await bounded(lambda row: self._write_in(client, row, lease), rows)
+        listed = {absolute(file): stamp_of(file) for file in (await client.list_files()).files}
+        written = [row for row, problem in zip(rows, problems, strict=True) if problem is None and row.path in listed]
+        await bounded(lambda row: self._mark_staged(client, row, record.incarnation, listed[row.path]), written)
+        return lease.record, tuple(problem for problem in problems if problem is not None)
+
+    async def _write_in(self, client: ExecClient, row: ContainerFile, lease: Lease) -> str | None:
+        """Write one file into the sandbox; a note if that is not possible."""
+        try:
+            await client.write_file(row.path, lease.watched(self._blobs.get_stream(row.key)))
+        except SandboxGone:
+            raise
+        except SandboxError as error:
+            return f"Note: {row.path} could not be put into the container: {error.message}"
+        except BlobNotFound:
+            return f"Note: {row.path} could not be put into the container: its stored content is lost."
+        return None
+
+    async def _mark_staged(self, client: ExecClient, row: ContainerFile, incarnation: int, stamp: str) -> None:
+        try:
+            await self._store.mark_staged(row, incarnation, stamp)
+        except ConditionFailed as error:
+            # Replaced meanwhile: the next ensure writes the new bytes. Deleted meanwhile: so it must not be there.
+            if error.item is None:
+                await client.delete_file(row.path)

@@ -1,0 +1,167 @@
+"""What nobody uses, or has left behind, is stopped and erased: idle sandboxes, those of dead starters, containers past their time.
+
+Every sandbox has a ``LIFE#`` record from before it is started until it is known to be stopped, and every container a ``PURGE``
+record; the sweep looks at those whose time has come. A deletion erases by the same hand, and leaves to the sweep what it cannot do.
+"""
+
+from contextlib import suppress
+from dataclasses import replace
+
+from moorage import limits
+from moorage.egress.service import Egress
+from moorage.errors import ConditionFailed, SandboxError
+from moorage.sandbox.artifacts import Artifacts
+from moorage.sandbox.life import Sandboxes
+from moorage.sandbox.provisioner import Provisioner
+from moorage.store import keys
+from moorage.store.blobs import Blobs
+from moorage.store.containers import ContainerRecord, ContainerStore, sandbox_attribute
+from moorage.store.files import Clock
+from moorage.store.table import Record
+
+
+class Sweep:
+    def __init__(
+        self,
+        store: ContainerStore,
+        blobs: Blobs,
+        provisioner: Provisioner,
+        sandboxes: Sandboxes,
+        artifacts: Artifacts,
+        *,
+        clock: Clock,
+        egress: Egress | None,
+    ) -> None:
+        self._store = store
+        self._blobs = blobs
+        self._provisioner = provisioner
+        self._sandboxes = sandboxes
+        self._artifacts = artifacts
+        self._clock = clock
+        self._egress = egress
+
+    async def expire_due(self, now: float) -> int:
+        """Stop idle sandboxes, erase containers past their retention, finish what others left undone; answers how many were
+        settled. To be called about once a minute; harmless to run twice, or twice at once.
+
+        Where sandboxes cannot be reached, it leaves those that run to :meth:`retire_idle`."""
+        settled = 0
+        for due in await self._store.due(now):
+            try:
+                settled += await self._settle(due, now)
+            except SandboxError:
+                await self._store.postpone(due, int(now) + limits.CONTAINER_RETRY_SECONDS)
+            except ConditionFailed:
+                continue  # somebody used it in this moment: it comes up again when it is due
+        return settled
+
+    async def retire_idle(self, now: float) -> int:
+        """Store the files of idle sandboxes and note that they are to be stopped; answers how many were. For where sandboxes can be
+        reached but not stopped; called as :meth:`expire_due` is, which stops them."""
+        retired = 0
+        for due in await self._store.due(now):
+            record = await self._store.peek(due["tenant_id"], due["container_id"])
+            if record is None or record.is_deleted or record.expires_at > now:
+                continue
+            if record.sandbox is not None and record.sandbox.state == "running":
+                with suppress(ConditionFailed):
+                    retired += await self._retire(record) is not None
+        return retired
+
+    async def erase(self, tenant_id: str, container_id: str) -> None:
+        """Stop what runs and erase what is stored of a container that is marked as deleted."""
+        for life in await self._store.lives(tenant_id, container_id):
+            if life["sandbox_id"] is None:
+                # Somebody is starting it just now, or died over it: the sweep looks when that must be over.
+                await self._store.postpone(life, int(self._clock()) + limits.CONTAINER_START_LEASE_SECONDS)
+            else:
+                await self._provisioner.stop(life["sandbox_id"])
+                await self._store.drop(life)
+        if self._egress is not None:
+            await self._egress.close(tenant_id, container_id)
+        await self._blobs.delete_prefix(keys.container_objects(tenant_id, container_id))
+        await self._store.erase(tenant_id, container_id)
+
+    async def _settle(self, due: Record, now: float) -> bool:
+        record = await self._store.peek(due["tenant_id"], due["container_id"])
+        if due["SK"] == keys.PURGE:
+            return await self._settle_purge(due, record, now)
+        if record is None or record.is_deleted:
+            await self._stop_orphan(due)
+            return True
+        if record.incarnation != due["incarnation"] or record.sandbox is None:
+            if due["sandbox_id"] is not None:
+                await self._provisioner.stop(due["sandbox_id"])
+            await self._store.drop(due)
+            return True
+        if record.expires_at > now:
+            await self._store.postpone(due, record.expires_at)
+            return False
+        return await self._expire(record)
+
+    async def _settle_purge(self, due: Record, record: ContainerRecord | None, now: float) -> bool:
+        if record is not None and not record.is_deleted and self._store.purge_at(record) > now:
+            await self._store.postpone(due, self._store.purge_at(record))
+            return False
+        if record is not None and not record.is_deleted:
+            await self._store.mark_deleted(record)
+        await self.erase(due["tenant_id"], due["container_id"])
+        return True
+
+    async def _stop_orphan(self, life: Record) -> None:
+        """Stop a sandbox of a container that is deleted; its starter may have died before it said which one it is."""
+        sandbox_id = life["sandbox_id"] or await self._sandboxes.find(life["tenant_id"], life["container_id"], life["incarnation"])
+        if sandbox_id is not None:
+            await self._provisioner.stop(sandbox_id)
+        await self._store.drop(life)
+
+    async def _expire(self, record: ContainerRecord) -> bool:
+        """Stop an idle sandbox, unless something still runs in it."""
+        assert record.sandbox is not None
+        if record.sandbox.state == "starting":
+            # Nobody came back for it, and it was not written down which sandbox it is, if there is one.
+            await self._sandboxes.end(record, await self._sandboxes.find(record.tenant_id, record.id, record.incarnation))
+            return True
+        if record.sandbox.state == "running":
+            retired = await self._retire(record) if self._sandboxes.can_connect else None
+            if retired is None:
+                return False
+            record = retired
+        await self._sandboxes.end(record, record.sandbox_id)
+        await self._collect(record)
+        return True
+
+    async def _retire(self, record: ContainerRecord) -> ContainerRecord | None:
+        """Store the files of an idle sandbox and have nobody be handed it any more; None if something still runs in it."""
+        assert record.sandbox is not None
+        if await self._is_busy(record):
+            await self._store.change(
+                record, set={"last_active_at": int(self._clock())}, condition={"incarnation": record.incarnation}
+            )
+            return None
+        stopping = replace(record.sandbox, state="stopping")
+        return await self._store.change(
+            record,
+            set={"sandbox": sandbox_attribute(stopping)},
+            condition={"sandbox": sandbox_attribute(record.sandbox), "last_active_at": record.last_active_at},
+        )
+
+    async def _is_busy(self, record: ContainerRecord) -> bool:
+        """Whether commands run in it; stores its files on the way, because background processes write without a command."""
+        async with self._sandboxes.reach(record) as live:
+            try:
+                if (await live.client.health()).running > 0:
+                    return True
+                await self._artifacts.sync(live)
+            except SandboxError:
+                return False
+        return False
+
+    async def _collect(self, record: ContainerRecord) -> None:
+        """Delete objects that no row names any more. Only now, with the sandbox stopped: a command's end could name them again."""
+        prefix = keys.container_objects(record.tenant_id, record.id)
+        named = {row.key for row in await self._store.files(record)}
+        horizon = self._clock() - limits.CONTAINER_OBJECT_SECONDS_MIN
+        async for key, modified_at in self._blobs.list_prefix(prefix):
+            if key not in named and modified_at < horizon:
+                await self._blobs.delete(key)
