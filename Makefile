@@ -81,10 +81,10 @@ setup-dev: setup $(VENV)/.dev
 	@sh localstack/system_packages.sh iproute2:ip curl:curl git:git || echo "Tests that need them are skipped."
 
 demo: setup
-	@$(BIN)/python localstack/demo.py
+	@$(BIN)/python -m moorage.local.demo
 
 up: setup
-	@exec $(BIN)/python localstack/embedded.py
+	@exec $(BIN)/python -m moorage.local.stack
 
 lint: setup-dev
 	$(BIN)/ruff check .

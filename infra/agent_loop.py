@@ -19,7 +19,7 @@ from infra.functions import FunctionFactory, log_group
 from infra.nag import acknowledge, acknowledge_wildcard
 from infra.network import Network
 
-ASL_FILE: Final = ROOT / "infra" / "agent_loop.asl.json"
+ASL_FILE: Final = ROOT / "layers" / "core" / "python" / "moorage" / "loop" / "agent_loop.asl.json"
 _PLACEHOLDER: Final = re.compile(r"\$\{(\w+)Arn\}")
 _STEP_TIMEOUT: Final = cdk.Duration.minutes(15)
 """Lambda's maximum. Steps end themselves earlier (``MODEL_STEP_SECONDS_MAX``, ``TOOL_STEP_SECONDS_MAX``)."""

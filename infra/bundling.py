@@ -38,6 +38,8 @@ _BOTOCORE_SERVICES: Final = (
 """botocore carries 27 MB of service descriptions; a package keeps those of the services that moorage calls."""
 
 _IGNORED: Final = shutil.ignore_patterns("__pycache__", "*.pyc", "*.egg-info", ".mypy_cache", ".ruff_cache")
+_NOT_IN_FUNCTIONS: Final = ("cli", "local")
+"""Folders of the package: the command, and the stack on one machine."""
 
 Target = Literal["lambda", "host"]
 
@@ -66,9 +68,18 @@ def dependencies_layer(target: Target) -> lambda_.Code:
 
 
 def core_layer() -> lambda_.Code:
-    """Our own package, as it lies in the repository."""
+    """Our own package, as it lies in the repository, without what only a person's machine runs."""
     source = ROOT / "layers" / "core"
-    return _asset(source, _hash(_files(source)), lambda output: _copy(source, output))
+    package = source / "python" / "moorage"
+    skipped = [package / name for name in _NOT_IN_FUNCTIONS]
+
+    def build(output: Path) -> None:
+        _copy(source, output)
+        for path in skipped:
+            shutil.rmtree(output / path.relative_to(source))
+
+    shipped = [path for path in _files(source) if not any(path.is_relative_to(folder) for folder in skipped)]
+    return _asset(source, _hash(shipped), build)
 
 
 def function_code(name: str, models: str) -> lambda_.Code:

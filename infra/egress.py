@@ -1,8 +1,8 @@
 """The only way out: the egress proxy, in a VPC of its own that is peered with the sandboxes'.
 
 Sandboxes with a network policy get a security group that reaches the proxy's port and nothing more. The proxy is a Fargate service,
-scaled to zero by default; ``sandbox/incarnations.py`` raises it to one when a container with a policy starts and the reaper lowers it
-again. Its role is the only one that may decrypt domain secrets.
+scaled to zero by default; ``containers/incarnations.py`` raises it to one when a container with a policy starts and the reaper lowers
+it again. Its role is the only one that may decrypt domain secrets.
 """
 
 from typing import Final

@@ -35,7 +35,7 @@ class Stack:
         self.state_dir.mkdir(parents=True, exist_ok=True)
         with (self.state_dir / "up.log").open("ab") as log:
             self.process = subprocess.Popen(
-                [sys.executable, str(ROOT / "localstack" / "embedded.py")],
+                [sys.executable, "-m", "moorage.local.stack"],
                 env=clean_environment()
                 | {"MOORAGE_STATE_DIR": str(self.state_dir), "MOORAGE_PORT": "0", "PYTHONWARNINGS": "default"}
                 | dict(self.environment),

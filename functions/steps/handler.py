@@ -10,9 +10,9 @@ from typing import Any
 from moorage.loop import model_step as model
 from moorage.loop import recover
 from moorage.loop import tool_step as tool
-from moorage.loop.state import LoopState
 from moorage.runtime import Runtime, build_runtime
 from moorage.settings import Settings
+from moorage.state import LoopState
 from moorage.telemetry import open_log
 
 

@@ -19,7 +19,10 @@ _LINK = re.compile(r"\[[^\]]*\]\(([^)\s]+)\)")
 _TARGET = re.compile(r"\bmake ([a-z][a-z-]*)\b")
 _VARIABLE = re.compile(r"\bMOORAGE_[A-Z_]*[A-Z]\b")
 _BLOCK = re.compile(r"^```(\w+)\n(.*?)^```$", re.DOTALL | re.MULTILINE)
-_FOLDERS = "functions|infra|layers|localstack|tests|requirements|docs|api|loop|model|sandbox|store|wire|egress|tools"
+_FOLDERS = (
+    "functions|infra|layers|localstack|tests|requirements|docs|"
+    "api|containers|loop|local|model|net|sandbox|store|wire|egress|tools"
+)
 _FILE = re.compile(rf"`((?:{_FOLDERS})/[\w./]+)`")
 
 parametrize_pages = pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))

@@ -168,7 +168,7 @@ def test_only_what_speaks_to_sandboxes_lives_in_their_network(stacks: Stacks) ->
 
 
 def test_the_loop_is_the_asl_file_with_functions_in_its_placeholders(stacks: Stacks) -> None:
-    machine = json.loads((ROOT / "infra" / "agent_loop.asl.json").read_text())
+    machine = json.loads((ROOT / "layers" / "core" / "python" / "moorage" / "loop" / "agent_loop.asl.json").read_text())
     deployed = stacks.one("AWS::StepFunctions::StateMachine")
     assert json.loads(deployed["DefinitionString"]) == machine
     placeholders = {name.split("${")[1].split("}")[0] for name in json.dumps(machine).split('"') if "${" in name}

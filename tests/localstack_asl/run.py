@@ -1,6 +1,6 @@
 """The agent loop's state machine, unchanged, in LocalStack's own Step Functions interpreter; ``make test-localstack`` runs this.
 
-A second opinion on what ``infra/agent_loop.asl.json`` means beside ministack's. The interpreter runs in this process: no server, no
+A second opinion on what ``loop/agent_loop.asl.json`` means beside ministack's. The interpreter runs in this process: no server, no
 Docker. The one thing that is replaced is its Lambda client: step functions are scripts here. Retries take their real times, so all
 cases run side by side.
 """
@@ -26,7 +26,8 @@ from localstack.services.stepfunctions.asl.eval.evaluation_details import (
 )
 from localstack.services.stepfunctions.backend.execution_worker import SyncExecutionWorker
 
-DEFINITION = (Path(__file__).resolve().parents[2] / "infra" / "agent_loop.asl.json").read_text()
+CORE = Path(__file__).resolve().parents[2] / "layers" / "core" / "python"
+DEFINITION = (CORE / "moorage" / "loop" / "agent_loop.asl.json").read_text()
 STEPS = ("ModelStep", "ToolStep", "ContinueStep", "FailResponse")
 ACCOUNT, REGION = "000000000000", "us-east-1"
 FAILS: dict[str, Any] = {"errorType": "RuntimeError", "errorMessage": "the step could not be run"}

@@ -15,7 +15,6 @@ from moorage import ids
 from moorage.errors import SandboxElsewhere, UpstreamError
 from moorage.loop.create import start_background
 from moorage.loop.model_step import model_step
-from moorage.loop.state import LoopState, Next
 from moorage.loop.tool_step import tool_step
 from moorage.model.base import (
     CallDelta,
@@ -28,10 +27,11 @@ from moorage.model.base import (
     TextDelta,
     UsageReported,
 )
-from moorage.model.transport import UpstreamTransport
+from moorage.net.transport import UpstreamTransport
 from moorage.runtime import Runtime
 from moorage.sandbox.exec_client import Ended, Output, Started
 from moorage.settings import Settings
+from moorage.state import LoopState, Next
 from moorage.store.event_log import Event
 from moorage.store.responses import Responses, StoredResponse
 from moorage.store.steps import Steps

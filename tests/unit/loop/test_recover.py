@@ -4,7 +4,7 @@ import pytest
 from moorage import limits
 from moorage.loop.finish import end_from_outside
 from moorage.loop.recover import continue_loop, declare_lost, fail_response, recover
-from moorage.loop.state import LoopState, Next
+from moorage.state import LoopState, Next
 from moorage.store.responses import StoredResponse
 
 from tests.stack import assert_well_formed

@@ -3,7 +3,7 @@
 import logging
 
 import pytest
-from moorage.loop.state import Next
+from moorage.state import Next
 
 from tests.unit.loop.lab import Lab, first_state, say, shell
 

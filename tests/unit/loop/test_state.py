@@ -3,7 +3,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from moorage.loop.state import Call, LoopState, Next, Outcome
+from moorage.state import Call, LoopState, Next, Outcome
 from moorage.wire.responses import Usage
 
 STATE = LoopState("resp_1", "t", "cntr_1", 3, Next.TOOLS, ("call_1", "call_2"), 1)

@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 from moorage import limits
 from moorage.errors import Superseded
-from moorage.loop.state import Next
 from moorage.model.base import CallDelta, CallStarted, Finished, UsageReported
+from moorage.state import Next
 from moorage.store.event_log import LogWriter, Writer
 from moorage.store.table import Record
 

@@ -12,8 +12,8 @@ from moorage.model.catalog import Catalog, probe_ollama
 from moorage.model.chat_completions import ChatCompletions
 from moorage.model.demo import Demo
 from moorage.model.openai_responses import NATIVE_TO_OPENAI, OpenAIResponses
-from moorage.model.sigv4 import AwsAuth
-from moorage.model.transport import UpstreamTransport
+from moorage.net.sigv4 import AwsAuth
+from moorage.net.transport import UpstreamTransport
 
 from tests.upstream import MockUpstream
 

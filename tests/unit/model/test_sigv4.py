@@ -12,7 +12,7 @@ from moorage.errors import UpstreamError
 from moorage.model.base import ModelRequest
 from moorage.model.bedrock_converse import BedrockConverse
 from moorage.model.http import Upstream
-from moorage.model.sigv4 import AwsAuth
+from moorage.net.sigv4 import AwsAuth
 
 from tests.unit.model.encodings import CONVERSE, Said, answer, folded, hello, replies
 

@@ -16,7 +16,7 @@ from moorage.model.bedrock_converse import ConverseDecoder
 from moorage.model.chat_completions import ChatDecoder
 from moorage.model.http import Decoder
 from moorage.model.openai_responses import ResponsesDecoder
-from moorage.model.sse import ServerSentEvent, SseParser
+from moorage.net.sse import ServerSentEvent, SseParser
 
 from tests.unit.model.encodings import (
     ANTHROPIC,

@@ -17,7 +17,7 @@ from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
-from moorage.model.transport import ThroughProxy, UpstreamTransport, upstream_transport
+from moorage.net.transport import ThroughProxy, UpstreamTransport, upstream_transport
 
 OK = b"HTTP/1.1 200 OK\r\n"
 HELLO = OK + b"content-length: 5\r\n\r\nhello"

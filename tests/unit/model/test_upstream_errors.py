@@ -10,7 +10,7 @@ import pytest
 from moorage.errors import UpstreamError
 from moorage.model import http
 from moorage.model.base import Delta
-from moorage.model.transport import UpstreamTransport
+from moorage.net.transport import UpstreamTransport
 
 from tests.unit.model.encodings import CHAT, OVER_HTTP, Kind, Pieces, Said, answer, folded, hello, provider, replies
 from tests.upstream import MockUpstream, broken, garbage, hung, refused, said

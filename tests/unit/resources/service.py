@@ -9,8 +9,8 @@ import httpx2
 from fastapi import FastAPI
 from moorage.api import containers, conversations, files, uploads
 from moorage.api.app import create_app
+from moorage.containers.containers import Containers
 from moorage.runtime import Runtime
-from moorage.sandbox.containers import Containers
 from moorage.settings import Settings
 from moorage.store.conversations import Conversations
 from moorage.store.files import Files

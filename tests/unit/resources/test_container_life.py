@@ -7,11 +7,11 @@ from typing import cast
 
 import pytest
 from moorage import limits
+from moorage.containers.claims import Claims
+from moorage.containers.containers import Containers
+from moorage.containers.life import LiveContainer
 from moorage.errors import ApiError, SandboxCapacity, SandboxGone, SandboxStarting
-from moorage.sandbox.claims import Claims
-from moorage.sandbox.containers import Containers
 from moorage.sandbox.exec_client import ExecClient, FileListing
-from moorage.sandbox.life import LiveContainer
 from moorage.store import keys
 from moorage.store.containers import ContainerRecord, ContainerStore
 from moorage.store.files import Files

@@ -1,7 +1,7 @@
 import pytest
+from moorage.containers.containers import Containers
 from moorage.egress.service import Egress
 from moorage.errors import ApiError, SandboxStarting
-from moorage.sandbox.containers import Containers
 from moorage.settings import Settings
 from moorage.store.files import Files
 from moorage.wire.tools import NetworkPolicy

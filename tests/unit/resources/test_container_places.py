@@ -6,10 +6,10 @@ from dataclasses import dataclass
 
 import pytest
 from moorage import limits
+from moorage.containers.containers import Containers
+from moorage.containers.life import LiveContainer
 from moorage.errors import SandboxElsewhere, SandboxError, SandboxStarting
-from moorage.sandbox.containers import Containers
 from moorage.sandbox.elsewhere import Elsewhere
-from moorage.sandbox.life import LiveContainer
 from moorage.sandbox.provisioner import Provisioner
 from moorage.store.containers import ContainerRecord
 from moorage.store.files import Files

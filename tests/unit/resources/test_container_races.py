@@ -6,8 +6,8 @@ import random
 
 import pytest
 from moorage import limits
+from moorage.containers.containers import Containers
 from moorage.errors import ApiError, SandboxError, SandboxStarting
-from moorage.sandbox.containers import Containers
 from moorage.sandbox.provisioner import Handle, SandboxSpec
 from moorage.store.containers import ContainerRecord
 from moorage.store.files import Files

@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 from moorage import limits
+from moorage.containers.containers import Containers
+from moorage.containers.life import LiveContainer
 from moorage.errors import SandboxGone
-from moorage.sandbox.containers import Containers
 from moorage.sandbox.launcher_client import LauncherProvisioner
-from moorage.sandbox.life import LiveContainer
 from moorage.store.containers import ContainerRecord
 from moorage.store.files import Files
 from moorage.wire.queries import Page

@@ -4,8 +4,8 @@ from typing import Any
 
 import pytest
 from moorage import limits
+from moorage.containers.containers import Containers
 from moorage.errors import ApiError
-from moorage.sandbox.containers import Containers
 from moorage.store.files import Files
 from moorage.tools.fetch import Fetcher
 from moorage.tools.inputs import Inputs

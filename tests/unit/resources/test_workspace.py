@@ -5,8 +5,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from moorage import limits
+from moorage.containers.workspace import Diff, absolute, diff, stamp_of
 from moorage.sandbox.exec_client import FileListing, SandboxFile
-from moorage.sandbox.workspace import Diff, absolute, diff, stamp_of
 from moorage.store.containers import ContainerFile
 
 Kind = Literal["file", "symlink", "other", "not_utf8"]

@@ -18,7 +18,7 @@ from moorage.sandbox.provisioner import Handle
 
 ROOT = Path(__file__).resolve().parents[3]
 EXEC_SERVER = ROOT / "functions" / "sandbox" / "exec_server.py"
-LAUNCHER = ROOT / "localstack" / "launcher.py"
+LAUNCHER = ("-m", "moorage.local.launcher")
 TOKEN = "a-token-of-at-least-32-characters"
 
 
@@ -110,7 +110,7 @@ def launcher(directory: Path, *options: str) -> Iterator[Path]:
 def launcher_process(directory: Path, *options: str) -> Iterator[tuple["subprocess.Popen[bytes]", Path]]:
     """A launcher and the socket that it will make."""
     path = directory / "launcher.sock"
-    command = [sys.executable, str(LAUNCHER), "--socket", str(path), "--state-dir", str(directory / "state"), *options]
+    command = [sys.executable, *LAUNCHER, "--socket", str(path), "--state-dir", str(directory / "state"), *options]
     with open(directory / "launcher.log", "ab") as log:
         process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=log, stderr=log)
     try:

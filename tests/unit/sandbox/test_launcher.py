@@ -16,8 +16,8 @@ from pathlib import Path
 
 import pytest
 from moorage.errors import SandboxCapacity, SandboxError, SandboxGone
-from moorage.sandbox.bubblewrap import Toolbox, how_to_allow_namespaces
-from moorage.sandbox.control_groups import ControlGroups
+from moorage.local.bubblewrap import Toolbox, how_to_allow_namespaces
+from moorage.local.control_groups import ControlGroups
 from moorage.sandbox.exec_client import ExecClient, PythonEnded, Started
 from moorage.sandbox.launcher_client import LauncherProvisioner
 from moorage.sandbox.provisioner import EgressSpec, Handle, SandboxSpec, SandboxStatus
@@ -189,8 +189,8 @@ def test_a_machine_that_cannot_have_sandboxes_is_told_at_the_start(
     program: str, script: str | None, words: str, tmp_path: Path
 ) -> None:
     arguments = {
-        "launcher": [str(LAUNCHER), "--socket", str(tmp_path / "launcher.sock"), "--state-dir", str(tmp_path / "state")],
-        "stack": [str(LAUNCHER.parent / "embedded.py")],
+        "launcher": [*LAUNCHER, "--socket", str(tmp_path / "launcher.sock"), "--state-dir", str(tmp_path / "state")],
+        "stack": ["-m", "moorage.local.stack"],
     }[program]
     with with_bwrap(script) as environment:
         environment |= {"MOORAGE_STATE_DIR": str(tmp_path / "up"), "MOORAGE_PORT": "0"}

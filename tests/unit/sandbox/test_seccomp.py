@@ -4,7 +4,7 @@ import errno
 import struct
 
 import pytest
-from moorage.sandbox.seccomp import program
+from moorage.local.seccomp import program
 
 ALLOWED = 0
 X86_64, AARCH64 = 0xC000003E, 0xC00000B7

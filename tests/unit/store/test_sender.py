@@ -14,7 +14,7 @@ import boto3
 import pytest
 from botocore.config import Config
 from botocore.exceptions import ClientError, ConnectionClosedError, EndpointConnectionError, ReadTimeoutError, SSLError
-from moorage.store.sender import sends_directly
+from moorage.net.sender import sends_directly
 
 from tests.unit.model.test_transport import certificate
 

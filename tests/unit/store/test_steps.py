@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 from moorage import limits
 from moorage.errors import Superseded
-from moorage.loop.state import Call, Next, Outcome
+from moorage.state import Call, Next, Outcome
 from moorage.store.responses import StoredResponse
 from moorage.store.steps import Progress, Step, Steps
 

@@ -14,12 +14,13 @@ import httpx
 from botocore.config import Config
 
 from moorage import __version__
+from moorage.containers.containers import Containers
 from moorage.egress.fleet import ProxyFleet
 from moorage.egress.secrets import KmsKeys
 from moorage.egress.service import Egress
 from moorage.model.catalog import Catalog
-from moorage.model.transport import upstream_transport
-from moorage.sandbox.containers import Containers
+from moorage.net.sender import sends_directly
+from moorage.net.transport import upstream_transport
 from moorage.sandbox.docker import DockerProvisioner
 from moorage.sandbox.elsewhere import Elsewhere
 from moorage.sandbox.exec_client import ExecClient
@@ -37,7 +38,6 @@ from moorage.store.executions import Executions
 from moorage.store.files import Files
 from moorage.store.responses import Responses
 from moorage.store.sealed import Sealer
-from moorage.store.sender import sends_directly
 from moorage.store.steps import Steps
 from moorage.store.table import Table
 from moorage.store.uploads import Uploads

@@ -7,11 +7,6 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from moorage.cli.target import TargetError
-
-ROOT = Path(__file__).resolve().parents[5]
-"""Of a checkout; an installed package has no local stack."""
-
 
 def add_to(commands: Any) -> None:
     parser = commands.add_parser(
@@ -27,13 +22,10 @@ def add_to(commands: Any) -> None:
 
 def run(options: argparse.Namespace, environ: Mapping[str, str]) -> int:
     """Becomes the stack: signals, output and exit code are its own."""
-    script = ROOT / "localstack" / "embedded.py"
-    if not script.exists():
-        raise TargetError(f"'moorage up' runs from a checkout; there is no {script}.")
     chosen = dict(environ)
     if options.port is not None:
         chosen["MOORAGE_PORT"] = str(options.port)
     if options.state_dir is not None:
         chosen["MOORAGE_STATE_DIR"] = str(options.state_dir)
     sys.stdout.flush()
-    os.execve(sys.executable, [sys.executable, str(script)], chosen)  # noqa: S606
+    os.execve(sys.executable, [sys.executable, "-m", "moorage.local.stack"], chosen)  # noqa: S606

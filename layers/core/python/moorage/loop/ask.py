@@ -14,10 +14,10 @@ from moorage.loop.assemble import Assembler
 from moorage.loop.decide import Decision
 from moorage.loop.outputs import Outputs
 from moorage.loop.sinks import LogSink, Sink
-from moorage.loop.state import Next, Outcome
 from moorage.loop.turn import Position, Turn, has_calls
 from moorage.model.base import Finished, Item, UsageReported
 from moorage.runtime import Runtime
+from moorage.state import Next, Outcome
 from moorage.store.responses import StoredResponse
 from moorage.wire.responses import Usage
 

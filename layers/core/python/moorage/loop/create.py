@@ -31,10 +31,10 @@ from moorage.loop.fold import fold
 from moorage.loop.model_step import tell_step
 from moorage.loop.sinks import InlineSink
 from moorage.loop.standby import Standby
-from moorage.loop.state import LoopState, Next, Outcome
 from moorage.loop.turn import Position
 from moorage.model.base import Item
 from moorage.runtime import Runtime
+from moorage.state import LoopState, Next, Outcome
 from moorage.store.containers import ContainerRecord
 from moorage.store.event_log import Batch, Event, Writer
 from moorage.store.responses import Ancestor, Snapshot, StoredResponse

@@ -5,8 +5,8 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from moorage import limits
-from moorage.loop.state import Next
 from moorage.model.base import Finished, Item
+from moorage.state import Next
 from moorage.wire.responses import Status
 
 CLIENT_CALLS: Final = frozenset(

@@ -19,10 +19,10 @@ from moorage.loop.chain import load_chain
 from moorage.loop.fold import Folded, fold
 from moorage.loop.sinks import LogSink
 from moorage.loop.standby import Standby, have_sandbox
-from moorage.loop.state import LoopState, Next, Outcome
 from moorage.loop.turn import Position
 from moorage.model.base import Item
 from moorage.runtime import Runtime
+from moorage.state import LoopState, Next, Outcome
 from moorage.store.event_log import Batch, LogWriter, Writer
 from moorage.store.responses import Snapshot, StoredResponse
 from moorage.store.steps import Progress, StepAttempt

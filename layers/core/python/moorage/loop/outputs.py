@@ -5,8 +5,8 @@ from typing import Any
 
 from moorage import ids
 from moorage.loop.sinks import Sink
-from moorage.loop.state import Call
 from moorage.model.base import Item
+from moorage.state import Call
 from moorage.store.responses import StoredResponse
 
 

@@ -10,8 +10,8 @@ from dataclasses import replace
 from moorage import limits
 from moorage.errors import ApiError
 from moorage.loop import finish
-from moorage.loop.state import LoopState, Next
 from moorage.runtime import Runtime
+from moorage.state import LoopState, Next
 from moorage.store.executions import ENDED
 from moorage.store.responses import Snapshot, StoredResponse
 from moorage.telemetry import Metric, tell

@@ -13,15 +13,15 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from moorage import limits
+from moorage.containers.life import LiveContainer
 from moorage.errors import ApiError, SandboxCapacity, SandboxElsewhere, SandboxError, SandboxGone, SandboxStarting, Superseded
 from moorage.loop.chain import load_chain
 from moorage.loop.fold import fold
 from moorage.loop.sinks import LogSink
-from moorage.loop.state import Call
 from moorage.model.base import Item
 from moorage.runtime import Runtime
 from moorage.sandbox.exec_client import Ended, ExecEvent, Heartbeat, Output, PythonEnded, PythonEvent, Started
-from moorage.sandbox.life import LiveContainer
+from moorage.state import Call
 from moorage.store import keys
 from moorage.store.event_log import Batch, LogWriter, Writer
 from moorage.store.responses import StoredResponse

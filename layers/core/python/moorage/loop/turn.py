@@ -15,12 +15,12 @@ from moorage.errors import UpstreamError
 from moorage.loop import compact, context, decide, truncate
 from moorage.loop.assemble import Assembler, Held
 from moorage.loop.sinks import Sink
-from moorage.loop.state import Outcome
 from moorage.model.base import Item, ModelRequest, TextDelta
 from moorage.model.catalog import ModelEntry
 from moorage.model.lowering import Lowered, is_hosted, lower
 from moorage.model.tokens import estimate_frame
 from moorage.runtime import Runtime
+from moorage.state import Outcome
 from moorage.store.responses import StoredResponse
 from moorage.tools.citations import citations
 from moorage.tools.inputs import resolve_inputs

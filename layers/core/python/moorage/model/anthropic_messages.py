@@ -16,8 +16,8 @@ from moorage.model import base, content, reasoning
 from moorage.model.base import Delta, ModelRequest
 from moorage.model.http import Upstream, broken, error_in_stream, json_event
 from moorage.model.spoken_calls import chosen_tools
-from moorage.model.sse import SseParser
 from moorage.model.turns import THINKING, Block, File, Image, Result, Text, Thought, Turns, Use
+from moorage.net.sse import SseParser
 
 VERSION: Final = "2023-06-01"
 OUTPUT_TOKENS_DEFAULT: Final = 16_384

@@ -30,7 +30,7 @@ from moorage.model.chat_completions import ChatCompletions
 from moorage.model.demo import Demo
 from moorage.model.http import Upstream
 from moorage.model.openai_responses import OpenAIResponses
-from moorage.model.sigv4 import AwsAuth
+from moorage.net.sigv4 import AwsAuth
 
 ProviderKind = Literal["openai_responses", "chat_completions", "anthropic_messages", "bedrock_converse", "demo"]
 

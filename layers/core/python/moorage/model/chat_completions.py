@@ -19,8 +19,8 @@ from moorage.model.base import Delta, Item, ModelRequest, Tool
 from moorage.model.http import Decoder, Upstream, broken, error_in_stream, json_event
 from moorage.model.sequence import Sequence
 from moorage.model.spoken_calls import chosen_tools, listening
-from moorage.model.sse import SseParser
 from moorage.model.thinking_tags import Kind, ThinkingTags
+from moorage.net.sse import SseParser
 
 Dialect = Literal["generic", "openai"]
 """``openai``: knows the ``developer`` role, ``max_completion_tokens``, ``prompt_cache_key`` and ``verbosity``."""

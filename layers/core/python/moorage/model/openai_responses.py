@@ -14,7 +14,7 @@ from moorage.model.base import Delta, Item, ModelRequest
 from moorage.model.http import Decoder, Upstream, broken, error_in_stream, json_event
 from moorage.model.sequence import Sequence
 from moorage.model.spoken_calls import listening
-from moorage.model.sse import SseParser
+from moorage.net.sse import SseParser
 
 NATIVE_TO_ALL: Final = frozenset({"function"})
 _NATIVE_SINCE: Final[tuple[tuple[tuple[int, int], frozenset[str]], ...]] = (

@@ -19,7 +19,7 @@ import httpx
 
 from moorage.errors import SandboxError, SandboxFileMissing, SandboxGone
 from moorage.limits import BATCH_FILE_BYTES_MAX, EXEC_CONNECT_SECONDS, EXEC_SILENCE_SECONDS, SANDBOX_FILES_MAX
-from moorage.model.transport import UpstreamTransport
+from moorage.net.transport import UpstreamTransport
 from moorage.sandbox.provisioner import Handle
 
 _LENGTH: Final = struct.Struct(">q")

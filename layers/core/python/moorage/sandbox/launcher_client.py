@@ -1,4 +1,4 @@
-"""Sandboxes on this machine: a client of the launcher (``localstack/launcher.py``), which owns them.
+"""Sandboxes on this machine: a client of the launcher (``local/launcher.py``), which owns them.
 
 Step workers come and go, and a sandbox must outlive them; so one small process holds the sandboxes, and everybody else asks it over
 a Unix socket.

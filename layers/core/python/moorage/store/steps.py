@@ -18,7 +18,7 @@ import orjson
 
 from moorage import limits
 from moorage.errors import ConditionFailed, Superseded
-from moorage.loop.state import Outcome
+from moorage.state import Outcome
 from moorage.store import keys
 from moorage.store.blobs import Blobs
 from moorage.store.responses import Item, StoredResponse

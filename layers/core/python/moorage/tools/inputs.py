@@ -16,8 +16,8 @@ from typing import Any, Final, Protocol
 from urllib.parse import unquote, urlsplit
 
 from moorage import limits
+from moorage.containers.containers import Incoming
 from moorage.errors import ApiError, bad_request
-from moorage.sandbox.containers import Incoming
 from moorage.store import keys, schema
 from moorage.store.blobs import Blob, Blobs
 from moorage.store.containers import WORKSPACE

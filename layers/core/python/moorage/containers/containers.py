@@ -1,6 +1,6 @@
 """Containers as the API shows them: records, and the files that are stored with them.
 
-What runs for a container is with the parts that :class:`Containers` puts together: ``sandboxes`` (``sandbox/life.py``) gives it a
+What runs for a container is with the parts that :class:`Containers` puts together: ``sandboxes`` (``containers/life.py``) gives it a
 sandbox that has its files, ``artifacts`` stores what commands leave there, ``sweep`` ends what nobody uses, and ``incarnations``
 knows what opens each sandbox.
 """
@@ -11,6 +11,13 @@ from dataclasses import dataclass
 from typing import Any
 
 from moorage import limits
+from moorage.containers.artifacts import Artifacts
+from moorage.containers.claims import Claims
+from moorage.containers.incarnations import Incarnations
+from moorage.containers.life import Sandboxes
+from moorage.containers.staging import Staging
+from moorage.containers.sweep import Sweep
+from moorage.containers.transfers import bounded, store_content, stored_content
 from moorage.egress.policy import Policy
 from moorage.egress.secrets import DomainSecret
 from moorage.egress.service import Egress
@@ -23,15 +30,8 @@ from moorage.errors import (
     network_unavailable,
     too_many_container_files,
 )
-from moorage.sandbox.artifacts import Artifacts
-from moorage.sandbox.claims import Claims
 from moorage.sandbox.exec_client import ExecClient
-from moorage.sandbox.incarnations import Incarnations
-from moorage.sandbox.life import Sandboxes
 from moorage.sandbox.provisioner import Handle, Provisioner
-from moorage.sandbox.staging import Staging
-from moorage.sandbox.sweep import Sweep
-from moorage.sandbox.transfers import bounded, store_content, stored_content
 from moorage.store import keys
 from moorage.store.blobs import Blob, BlobNotFound, Blobs
 from moorage.store.containers import (

@@ -1,6 +1,6 @@
-"""The launcher: owns the bubblewrap sandboxes of this machine (``moorage/sandbox/bubblewrap.py``).
+"""The launcher: owns the bubblewrap sandboxes of this machine (``moorage/local/bubblewrap.py``).
 
-``python localstack/launcher.py --socket PATH --state-dir DIR [--toolbox VENV]`` serves, over a Unix socket that only its user can
+``python -m moorage.local.launcher --socket PATH --state-dir DIR [--toolbox VENV]`` serves, over a Unix socket that only its user can
 open:
 
 * ``POST /v1/sandboxes`` with a spec: start the container's sandbox or find the one that runs; ``{"sandbox_id", "endpoint"}``.
@@ -25,19 +25,21 @@ from pathlib import Path
 from typing import Final
 
 import uvicorn
-from moorage import limits
-from moorage.errors import SandboxCapacity, SandboxError
-from moorage.sandbox.bubblewrap import Bubblewrap, Site, Toolbox, check_namespaces, has_disable_userns, may_run_as_other_users
-from moorage.sandbox.control_groups import ControlGroups
-from moorage.sandbox.provisioner import EgressSpec, SandboxSpec
 from starlette.applications import Starlette
 from starlette.requests import Request
 from starlette.responses import JSONResponse
 from starlette.routing import Route
 
+from moorage import limits
+from moorage.errors import SandboxCapacity, SandboxError
+from moorage.local.bubblewrap import Bubblewrap, Site, Toolbox, check_namespaces, has_disable_userns, may_run_as_other_users
+from moorage.local.control_groups import ControlGroups
+from moorage.local.places import ROOT
+from moorage.sandbox.provisioner import EgressSpec, SandboxSpec
+
 log = logging.getLogger("moorage.launcher")
 
-SERVER_DIR: Final = Path(__file__).resolve().parents[1] / "functions" / "sandbox"
+SERVER_DIR: Final = ROOT / "functions" / "sandbox"
 PR_SET_PDEATHSIG: Final = 1
 
 

@@ -23,7 +23,6 @@ from typing import Any
 from openai import OpenAI
 from openai.types.responses import Response
 
-ROOT = Path(__file__).resolve().parent.parent
 QUESTION = (
     "The file /mnt/data/sales.csv holds our sales (columns: date, product, region, units, revenue). Which products declined this "
     "quarter, compared with the one before? Load the file into a SQLite database and query that. Then write /mnt/data/report.xlsx "
@@ -58,7 +57,7 @@ def embedded_stack() -> Iterator[dict[str, str]]:
     with tempfile.TemporaryDirectory(prefix="moorage-demo-") as state_dir:
         say("Starting the embedded stack (API, loop, sandboxes; all on this machine) ...")
         process = subprocess.Popen(
-            [sys.executable, str(ROOT / "localstack" / "embedded.py")],
+            [sys.executable, "-m", "moorage.local.stack"],
             env=os.environ | {"MOORAGE_STATE_DIR": state_dir, "MOORAGE_PORT": "0"},
             stdout=subprocess.DEVNULL,
             start_new_session=True,

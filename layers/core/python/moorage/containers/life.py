@@ -8,8 +8,8 @@ record; it runs through
 
 and every arrow is a conditional write, so that of many processes that want the same thing one does it:
 
-* ``starting`` carries a claim with an end (``sandbox/claims.py``). The claimant starts the sandbox and writes the files into it
-  (``sandbox/staging.py``), renewing its claim; the others are told to come back. A claim that has run out is taken over, with the
+* ``starting`` carries a claim with an end (``containers/claims.py``). The claimant starts the sandbox and writes the files into it
+  (``containers/staging.py``), renewing its claim; the others are told to come back. A claim that has run out is taken over, with the
   same incarnation.
 * ``running`` is believed only as long as the exec server answers.
 * ``stopping`` comes before the stop, so that nobody is handed a sandbox that is being stopped; whoever meets it may finish it.
@@ -21,7 +21,7 @@ not his raises :class:`SandboxElsewhere`, and the loop goes by way of the other.
 :meth:`Sandboxes.ensure`, ``Sweep.retire_idle`` the inside's of ``Sweep.expire_due``.
 
 Every sandbox also has a ``LIFE#`` record, from before it is started until it is known to be stopped: the sweep
-(``sandbox/sweep.py``) finds by it what the dead have left running.
+(``containers/sweep.py``) finds by it what the dead have left running.
 """
 
 import asyncio
@@ -33,12 +33,12 @@ from types import TracebackType
 from typing import Self
 
 from moorage import limits
+from moorage.containers.claims import Claims
+from moorage.containers.incarnations import Incarnations
+from moorage.containers.staging import Staging
 from moorage.errors import ConditionFailed, SandboxCapacity, SandboxElsewhere, SandboxError, SandboxGone, SandboxStarting
-from moorage.sandbox.claims import Claims
 from moorage.sandbox.exec_client import ExecClient
-from moorage.sandbox.incarnations import Incarnations
 from moorage.sandbox.provisioner import Handle, Provisioner, SandboxSpec
-from moorage.sandbox.staging import Staging
 from moorage.store.containers import ContainerRecord, ContainerStore, SandboxRecord, container_of
 from moorage.store.table import Record
 from moorage.telemetry import Metric, tell

@@ -1,4 +1,4 @@
-"""What commands leave under ``/mnt/data``: found by comparison (``sandbox/workspace.py``), stored, and listed with the container."""
+"""What commands leave under ``/mnt/data``: found by comparison (``containers/workspace.py``), stored, and listed with the container."""
 
 import hashlib
 from collections.abc import AsyncIterator, Mapping, Sequence
@@ -7,11 +7,11 @@ from dataclasses import dataclass, replace
 from math import ceil
 
 from moorage import limits
+from moorage.containers.life import LiveContainer
+from moorage.containers.transfers import bounded, store_content, stored_content
+from moorage.containers.workspace import absolute, diff, stamp_of
 from moorage.errors import ApiError, SandboxError, SandboxFileMissing, SandboxGone
 from moorage.sandbox.exec_client import SandboxFile
-from moorage.sandbox.life import LiveContainer
-from moorage.sandbox.transfers import bounded, store_content, stored_content
-from moorage.sandbox.workspace import absolute, diff, stamp_of
 from moorage.store.blobs import Blobs
 from moorage.store.containers import ContainerFile, ContainerRecord, ContainerStore
 from moorage.store.files import Clock

@@ -1,4 +1,4 @@
-"""Sandboxes by bubblewrap: how one is built, started and cleared away. The launcher (``localstack/launcher.py``) serves this.
+"""Sandboxes by bubblewrap: how one is built, started and cleared away. The launcher (``local/launcher.py``) serves this.
 
 A sandbox is one ``bwrap`` whose first process is the exec server (``functions/sandbox``). Its listening socket is made here and
 handed over as an open descriptor, so that no command can see or replace it and a caller may connect before the server is up; its
@@ -27,8 +27,8 @@ from typing import Any, Final
 from moorage import limits
 from moorage.egress import trust
 from moorage.errors import SandboxCapacity, SandboxError, SandboxGone
-from moorage.sandbox import seccomp
-from moorage.sandbox.control_groups import ControlGroups
+from moorage.local import seccomp
+from moorage.local.control_groups import ControlGroups
 from moorage.sandbox.exec_client import ExecClient
 from moorage.sandbox.provisioner import EgressSpec, Handle, SandboxSpec, SandboxStatus
 
@@ -38,7 +38,7 @@ TOOLBOX: Final = "/opt/toolbox"
 EGRESS: Final = "/run/egress"
 LISTENING_FD: Final = 3
 SECCOMP_FD: Final = 4
-CA_BUNDLE: Final = "/tmp/.exec/ca-certificates.crt"  # noqa: S108
+CA_BUNDLE: Final = "/tmp/.exec/ca-certificates.crt"
 """Written by the exec server: the system's certificates and the proxy's."""
 FALLBACK: Final = "/opt/fallback"
 """Last on the PATH: ``python``, where neither the toolbox nor the system has it under this name."""
@@ -80,7 +80,7 @@ _ETC_FILES: Final = {
     "hosts": "127.0.0.1 localhost\n::1 localhost\n",
     "nsswitch.conf": "passwd: files\ngroup: files\nhosts: files dns\n",
 }
-_SCRATCH: Final = {"/tmp": limits.SANDBOX_TMP_BYTES_MAX, "/dev/shm": limits.SANDBOX_SHM_BYTES_MAX}  # noqa: S108
+_SCRATCH: Final = {"/tmp": limits.SANDBOX_TMP_BYTES_MAX, "/dev/shm": limits.SANDBOX_SHM_BYTES_MAX}
 # What of /proc can be changed, or tells of other containers. bubblewrap covers such places only when it thinks them writable.
 _PROC_READ_ONLY: Final = ("sys", "bus", "fs", "irq", "sysrq-trigger")
 _PROC_HIDDEN_DIRECTORIES: Final = ("acpi", "asound", "driver", "scsi")
@@ -156,7 +156,7 @@ class Site:
         subprocess.run([self.python, "-I", "-S", "-c", compile_server], check=True)
         if self.runs_as_other_users:
             # The sandboxes' users go through these, and may not list them; the sockets in it are ours alone.
-            os.chmod(self.runtime_dir, 0o711)  # noqa: S103
+            os.chmod(self.runtime_dir, 0o711)
             (self.runtime_dir / "stage").mkdir(mode=0o711)
 
     @property
@@ -257,7 +257,7 @@ def binds(site: Site, directory: Path, egress: EgressSpec | None) -> list[Bind]:
         seen.append(Bind(str(toolbox.venv), TOOLBOX))
     if egress is not None:
         seen.append(Bind(str(_socket_of(egress).parent), EGRESS))
-    writable = {"data": "/mnt/data", "home": "/home/user", "spool": "/tmp/.exec"}  # noqa: S108
+    writable = {"data": "/mnt/data", "home": "/home/user", "spool": "/tmp/.exec"}
     return seen + [Bind(str(directory / name), target, is_writable=True) for name, target in writable.items()]
 
 
@@ -277,7 +277,7 @@ def bwrap_arguments(site: Site, visible: Sequence[Bind]) -> list[str]:
     arguments += ["--proc", "/proc", *_closed_proc(), "--dev", "/dev"]
     for path, size in _SCRATCH.items():
         arguments += ["--perms", "1777", "--size", str(size), "--tmpfs", path]
-    arguments += ["--symlink", "/tmp", "/var/tmp", "--symlink", site.python, f"{FALLBACK}/python"]  # noqa: S108
+    arguments += ["--symlink", "/tmp", "/var/tmp", "--symlink", site.python, f"{FALLBACK}/python"]
     for bind in visible:
         arguments += ["--bind" if bind.is_writable else "--ro-bind", bind.source, bind.target]
     return [*arguments, "--remount-ro", "/dev", "--remount-ro", "/", "--chdir", "/mnt/data"]
@@ -430,7 +430,7 @@ class Bubblewrap:
         if spec.egress is not None and self._site.runs_as_other_users:
             # Connecting takes the right to write. Only those who see the directory get this far.
             with contextlib.suppress(FileNotFoundError):
-                os.chmod(_socket_of(spec.egress), 0o666)  # noqa: S103
+                os.chmod(_socket_of(spec.egress), 0o666)
         endpoint = self._site.runtime_dir / f"{sandbox_id}.sock"
         config = json.dumps(server_config(self._site, spec)).encode()
         try:

@@ -8,10 +8,10 @@ from contextlib import suppress
 from dataclasses import replace
 
 from moorage import limits
+from moorage.containers.artifacts import Artifacts
+from moorage.containers.life import Sandboxes
 from moorage.egress.service import Egress
 from moorage.errors import ConditionFailed, SandboxError
-from moorage.sandbox.artifacts import Artifacts
-from moorage.sandbox.life import Sandboxes
 from moorage.sandbox.provisioner import Provisioner
 from moorage.store import keys
 from moorage.store.blobs import Blobs

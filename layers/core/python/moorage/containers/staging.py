@@ -2,11 +2,11 @@
 
 from collections.abc import Sequence
 
+from moorage.containers.claims import Claims, Lease
+from moorage.containers.transfers import bounded
+from moorage.containers.workspace import absolute, stamp_of
 from moorage.errors import ConditionFailed, SandboxError, SandboxGone
-from moorage.sandbox.claims import Claims, Lease
 from moorage.sandbox.exec_client import ExecClient
-from moorage.sandbox.transfers import bounded
-from moorage.sandbox.workspace import absolute, stamp_of
 from moorage.store.blobs import BlobNotFound, Blobs
 from moorage.store.containers import ContainerFile, ContainerRecord, ContainerStore
 

@@ -1,7 +1,7 @@
 import asyncio
 import socket
 
-from localstack.embedded import bound
+from moorage.local.server import bound
 
 
 async def test_the_embedded_stack_sends_events_at_once() -> None:

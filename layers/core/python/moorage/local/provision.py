@@ -1,0 +1,70 @@
+"""The table, the bucket, the step functions and the state machine on the emulator, from the same files as on AWS."""
+
+import contextlib
+import io
+import zipfile
+
+import boto3
+from botocore.exceptions import ClientError
+
+from moorage.local.emulator import REGION
+from moorage.local.places import LOOP, ROOT
+from moorage.store.schema import create_table
+
+TABLE = "moorage"
+BUCKET = "moorage"
+STATE_MACHINE = "moorage-agent-loop"
+TASKS = {
+    "ModelStepArn": "model_step",
+    "ToolStepArn": "tool_step",
+    "ContinueStepArn": "continue_step",
+    "FailResponseArn": "fail_response",
+}
+"""Placeholder in the state machine's definition -> function of ``functions/steps/handler.py``."""
+_ROLE = "arn:aws:iam::000000000000:role/moorage"
+
+
+def provision(environment: dict[str, str]) -> None:
+    """Table, bucket, step functions and state machine, from the same files as on AWS. Harmless to repeat."""
+    create_table(boto3.client("dynamodb"), TABLE)
+    with contextlib.suppress(ClientError):
+        boto3.client("s3").create_bucket(Bucket=BUCKET)
+    definition = LOOP.read_text()
+    code = _function_zip()
+    for placeholder, function in TASKS.items():
+        definition = definition.replace(f"${{{placeholder}}}", _put_function(function, code, environment))
+    _put_state_machine(definition)
+
+
+def _function_zip() -> bytes:
+    buffer = io.BytesIO()
+    with zipfile.ZipFile(buffer, "w") as archive:
+        archive.write(ROOT / "functions" / "steps" / "handler.py", "handler.py")
+    return buffer.getvalue()
+
+
+def _put_function(name: str, code: bytes, environment: dict[str, str]) -> str:
+    """Create the function anew: code and environment may have changed since the last start."""
+    functions = boto3.client("lambda")
+    with contextlib.suppress(ClientError):
+        functions.delete_function(FunctionName=f"moorage-{name}")
+    made = functions.create_function(
+        FunctionName=f"moorage-{name}",
+        Runtime="python3.13",
+        Role=_ROLE,
+        Handler=f"handler.{name}",
+        Code={"ZipFile": code},
+        Timeout=900,
+        MemorySize=1024,
+        Environment={"Variables": environment},
+    )
+    return str(made["FunctionArn"])
+
+
+def _put_state_machine(definition: str) -> None:
+    machines = boto3.client("stepfunctions")
+    arn = f"arn:aws:states:{REGION}:000000000000:stateMachine:{STATE_MACHINE}"
+    try:
+        machines.update_state_machine(stateMachineArn=arn, definition=definition, roleArn=_ROLE)
+    except ClientError:
+        machines.create_state_machine(name=STATE_MACHINE, definition=definition, roleArn=_ROLE)

@@ -1,0 +1,120 @@
+"""The API's server of the stack on one machine, and what the reaper does beside it."""
+
+import asyncio
+import contextlib
+import logging
+import os
+import shlex
+import signal
+import socket
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import uvicorn
+
+from moorage import limits
+from moorage.api.app import create_app
+from moorage.api.routers import ROUTERS
+from moorage.errors import SettingsConflict
+from moorage.local.state_folder import Secrets
+from moorage.loop.expire import expire
+from moorage.loop.recover import recover
+from moorage.runtime import Runtime, relieve_collector
+
+TENANT = "default"
+_REAPER_SECONDS = 5
+_log = logging.getLogger("moorage.local")
+
+
+def bound(port: int) -> socket.socket:
+    """The API's address, taken before anything is started. Nobody is let in before it serves."""
+    # asyncio sends at once (TCP_NODELAY) only where the socket names its protocol; else an event may wait 40 ms for an acknowledgement.
+    listener = socket.socket(proto=socket.IPPROTO_TCP)
+    listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    try:
+        listener.bind(("127.0.0.1", port))
+    except OSError as error:
+        listener.close()
+        raise SettingsConflict(
+            f"Port {port} cannot be had: {os.strerror(error.errno or 0)}. MOORAGE_PORT or 'moorage up --port' takes another; "
+            "0 is any free one."
+        ) from error
+    return listener
+
+
+async def serve(runtime: Runtime, listener: socket.socket, state_dir: Path, kept: Secrets) -> int:
+    """Serve until a signal comes."""
+    if await runtime.api_keys.tenant_of(kept.api_key) is None:
+        await runtime.api_keys.create(TENANT, name="made at the first start", key=kept.api_key)
+    server = _Server(
+        uvicorn.Config(
+            create_app(runtime, ROUTERS),
+            log_level="warning",
+            access_log=False,
+            lifespan="off",
+            http="httptools",
+            timeout_graceful_shutdown=5,
+            ws_max_size=limits.REQUEST_BODY_BYTES_MAX,
+        ),
+        on_started=lambda: announce(runtime, listener.getsockname()[1], state_dir, kept),
+    )
+    relieve_collector()
+    reaper = asyncio.create_task(_reap(runtime))
+    try:
+        await server.serve(sockets=[listener])
+    finally:
+        reaper.cancel()
+        with contextlib.suppress(asyncio.CancelledError):
+            await reaper
+        await runtime.aclose()
+    return 0 if server.started else 1
+
+
+class _Server(uvicorn.Server):
+    """Says where it listens once it does, and returns from a signal instead of raising it again."""
+
+    def __init__(self, config: uvicorn.Config, on_started: Callable[[], None]) -> None:
+        super().__init__(config)
+        self._on_started = on_started
+
+    async def startup(self, sockets: Any = None) -> None:
+        await super().startup(sockets)
+        if self.started:
+            self._on_started()
+
+    @contextlib.contextmanager
+    def capture_signals(self) -> Any:
+        loop = asyncio.get_running_loop()
+        for number in (signal.SIGINT, signal.SIGTERM):
+            loop.add_signal_handler(number, self.handle_exit, number, None)
+        yield
+
+
+async def _reap(runtime: Runtime) -> None:
+    """What the reaper function does on AWS once a minute."""
+    while True:
+        try:
+            await recover(runtime)
+            await expire(runtime)
+        except Exception:  # one bad round must not end the rounds
+            _log.exception("the reaper stumbled")
+        await asyncio.sleep(_REAPER_SECONDS)
+
+
+def announce(runtime: Runtime, port: int, state_dir: Path, kept: Secrets) -> None:
+    """Tell the user, and scripts by ``.moorage/env``, how to reach it."""
+    url = f"http://127.0.0.1:{port}/v1"
+    model = runtime.catalog.default_model
+    path = state_dir / "env"
+    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+    with os.fdopen(descriptor, "w") as file:
+        file.write(f"OPENAI_BASE_URL={url}\nOPENAI_API_KEY={kept.api_key}\nMOORAGE_MODEL={model}\n")
+    print(
+        f"moorage is up.\n  URL    {url}\n  key    {kept.api_key}\n  model  {model}: {runtime.catalog.describe_default()}\n"
+        f"  try    set -a; . {shlex.quote(os.path.relpath(path))}; set +a; "
+        f"curl $OPENAI_BASE_URL/responses -H \"Authorization: Bearer $OPENAI_API_KEY\" -H 'Content-Type: application/json' "
+        f'-d \'{{"model": "{model}", "input": "hello"}}\'\n'
+        "Ctrl-C stops it; what it stored is there at the next start.",
+        flush=True,
+    )

@@ -1,0 +1,71 @@
+"""The folder that a stack keeps its state in: one stack at a time, and what the first start makes."""
+
+import contextlib
+import fcntl
+import json
+import os
+import secrets
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import IO
+
+from moorage.errors import SettingsConflict
+from moorage.local.emulator import STOP_SECONDS_MAX
+from moorage.store.api_keys import KEY_PREFIX
+
+
+@dataclass(frozen=True, slots=True)
+class Secrets:
+    """What the first start makes and every later one finds."""
+
+    api_key: str
+    content_key: str
+
+
+@contextlib.contextmanager
+def held(state_dir: Path) -> Iterator[IO[str]]:
+    """The state directory, for one stack alone: a second one would overwrite the first one's state.
+
+    The emulator is given the lock too. Where a stack was killed, the next one waits until its emulator has stored what it holds.
+    """
+    try:
+        state_dir.mkdir(mode=0o700, parents=True, exist_ok=True)
+        lock = (state_dir / "lock").open("a+")
+    except OSError as error:
+        raise SettingsConflict(
+            f"State cannot be kept in {state_dir}: {error.strerror}. MOORAGE_STATE_DIR takes another folder."
+        ) from error
+    with lock:
+        deadline = time.monotonic() + STOP_SECONDS_MAX
+        while not _take(lock):
+            lock.seek(0)
+            if Path("/proc", lock.read() or "none").exists() or time.monotonic() > deadline:
+                raise SettingsConflict(
+                    f"A stack with its state in {state_dir} is running already. Use that one, stop it first, or take another folder "
+                    "with MOORAGE_STATE_DIR or 'moorage up --state-dir'."
+                )
+            time.sleep(0.05)
+        lock.truncate(0)
+        lock.write(str(os.getpid()))
+        lock.flush()
+        yield lock
+
+
+def _take(lock: IO[str]) -> bool:
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True
+
+
+def kept_secrets(state_dir: Path) -> Secrets:
+    path = state_dir / "secrets.json"
+    if not path.exists():
+        made = {"api_key": f"{KEY_PREFIX}{secrets.token_urlsafe(32)}", "content_key": secrets.token_hex(32)}
+        descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+        with os.fdopen(descriptor, "w") as file:
+            json.dump(made, file)
+    return Secrets(**json.loads(path.read_text()))
