@@ -12,6 +12,7 @@ from aws_cdk import aws_codebuild as codebuild
 from aws_cdk import aws_events as events
 from aws_cdk import aws_events_targets as targets
 from aws_cdk import aws_iam as iam
+from aws_cdk import aws_kms as kms
 from aws_cdk import aws_lambda as lambda_
 from constructs import Construct
 
@@ -99,6 +100,33 @@ class Hooks(Construct):
         self._allow(["ecs:DescribeTasks", "ecs:StopTask"], [tasks], in_cluster)
         acknowledge_wildcard(self._role, f"Resource::{tasks}", "A task's id is made by ECS when it starts.")
         return self._resource("Sandboxes", "Custom::Sandboxes", {"Cluster": cluster, "Families": families}, minutes=_STOP_MINUTES)
+
+    def kept_key(self, construct_id: str, *, deployment: str, description: str, is_kept: bool) -> kms.IKey:
+        """A KMS key that is found again by its alias: by the next deployment after this one is destroyed, and by one that turns on
+        again what was turned off. CloudFormation itself would make a new one, which opens nothing of what the table keeps.
+
+        With ``is_kept`` false it goes with the stack.
+        """
+        stack = cdk.Stack.of(self)
+        alias = f"alias/{deployment}-egress"
+        keys = stack.format_arn(service="kms", resource="key", resource_name="*")
+        own = {"StringEquals": {"aws:ResourceTag/moorage": deployment}}
+        made_here = {"StringEquals": {"aws:RequestTag/moorage": deployment}}
+        name = stack.format_arn(service="kms", resource="alias", resource_name=alias.removeprefix("alias/"))
+        self._allow(["kms:ListAliases"], ["*"])
+        self._allow(["kms:CreateKey"], ["*"], made_here)
+        self._allow(["kms:TagResource"], [keys], made_here)
+        # An alias is made by whoever may do so with both, so with this alias only. New tags take minutes until conditions see them.
+        self._allow(["kms:CreateAlias", "kms:DeleteAlias"], [name, keys])
+        self._allow(["kms:DescribeKey", "kms:EnableKeyRotation"], [keys])
+        self._allow(["kms:CancelKeyDeletion", "kms:EnableKey", "kms:ScheduleKeyDeletion"], [keys], own)
+        acknowledge_wildcard(self._role, f"Resource::{keys}", "The key's id is made by KMS; the condition names the deployment's tag.")
+        made = self._resource(
+            construct_id,
+            "Custom::KeptKey",
+            {"Alias": alias, "Deployment": deployment, "Description": description, "IsKept": str(is_kept).lower()},
+        )
+        return kms.Key.from_key_arn(self, f"{construct_id}Arn", made.get_att_string("Arn"))
 
     def _allow(
         self, actions: Sequence[str], resources: Sequence[str], conditions: Mapping[str, Mapping[str, str]] | None = None

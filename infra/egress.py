@@ -12,15 +12,16 @@ from aws_cdk import aws_dynamodb as dynamodb
 from aws_cdk import aws_ec2 as ec2
 from aws_cdk import aws_ecs as ecs
 from aws_cdk import aws_iam as iam
-from aws_cdk import aws_kms as kms
 from aws_cdk import aws_servicediscovery as discovery
 from constructs import Construct
 
 from infra.config import Config
+from infra.custom_resource import Hooks
 from infra.functions import log_group
 from infra.images import Image
 from infra.nag import acknowledge
 from infra.network import SANDBOX_CIDR, Network
+from infra.state import State
 
 PROXY_PORT: Final = 3128
 PROXY_CIDR: Final = "10.43.0.0/24"
@@ -46,16 +47,17 @@ class Egress(Construct):
         *,
         config: Config,
         network: Network,
+        hooks: Hooks,
         image: Image,
-        table: dynamodb.Table,
+        state: State,
     ) -> None:
         super().__init__(scope, construct_id)
-        self.secrets_key = kms.Key(
-            self,
+        # It opens what the table keeps, so it must outlive this stack, and be found again by the next one.
+        self.secrets_key = hooks.kept_key(
             "SecretsKey",
+            deployment=config.name,
             description=f"{config.name}: domain secrets; only the egress proxy decrypts",
-            enable_key_rotation=True,
-            removal_policy=cdk.RemovalPolicy.RETAIN if config.retain else cdk.RemovalPolicy.DESTROY,
+            is_kept=config.retain,
         )
         self._vpc = ec2.Vpc(
             self,
@@ -89,7 +91,8 @@ class Egress(Construct):
         proxy_group.add_ingress_rule(ec2.Peer.ipv4(SANDBOX_CIDR), ec2.Port.tcp(PROXY_PORT), "sandboxes")
         for port in (80, 443):
             proxy_group.add_egress_rule(ec2.Peer.any_ipv4(), ec2.Port.tcp(port), "allowed domains, decided by the proxy")
-        self._service = self._make_service(config, network, image, table, proxy_group)
+        self._service = self._make_service(config, network, image, state.table, proxy_group)
+        state.grant_key(self._service.task_definition.task_role)
 
     def _peer(self, network: Network) -> None:
         peering = ec2.CfnVPCPeeringConnection(self, "Peering", vpc_id=network.vpc.vpc_id, peer_vpc_id=self._vpc.vpc_id)

@@ -147,6 +147,7 @@ class Network(Construct):
             f"dynamodb.{suffix}",
             f"{stack.account}.ddb.{suffix}",
             f"prod-{stack.region}-starport-layer-bucket.s3.{suffix}",
+            f"s3-r-w.{suffix}",  # what the name of the layers' bucket leads to
             f"s3.{suffix}",  # the bucket by path
             "*.moorage.internal",
             *([f"logs.{suffix}"] if has_logs else []),
@@ -158,7 +159,14 @@ class Network(Construct):
             self,
             "DnsRules",
             firewall_rules=[
-                rule(action="ALLOW", firewall_domain_list_id=allowed.attr_id, priority=_ALLOW_PRIORITY),
+                rule(
+                    action="ALLOW",
+                    firewall_domain_list_id=allowed.attr_id,
+                    # Names of AWS's are CNAMEs of others, which change without notice. By default each name of the chain would have to
+                    # be on the list, and one that is not takes the image pull along with it.
+                    firewall_domain_redirection_action="TRUST_REDIRECTION_DOMAIN",
+                    priority=_ALLOW_PRIORITY,
+                ),
                 rule(action="BLOCK", block_response="NXDOMAIN", firewall_domain_list_id=everything.attr_id, priority=_BLOCK_PRIORITY),
             ],
         )

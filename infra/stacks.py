@@ -113,8 +113,9 @@ class ServiceStack(cdk.Stack):
             "Egress",
             config=self._config,
             network=self.network,
+            hooks=hooks,
             image=image,
-            table=self._state.table,
+            state=self._state,
         )
 
     def _make_handlers(self, factory: FunctionFactory) -> Handlers:

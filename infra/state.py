@@ -126,8 +126,12 @@ class State(Construct):
             "Objects are named by tenant and id, so a role names them all; the application puts the tenant into every key.",
         )
         function.add_to_role_policy(iam.PolicyStatement(actions=["s3:ListBucket"], resources=[self.bucket.bucket_arn]))
+        self.grant_key(function)
+
+    def grant_key(self, grantee: iam.IGrantable) -> None:
+        """What a customer-managed key asks of everyone who reads or writes the table or the bucket."""
         if self.key:
-            self.key.grant(function, "kms:Decrypt", "kms:Encrypt", "kms:GenerateDataKey")
+            self.key.grant(grantee, "kms:Decrypt", "kms:Encrypt", "kms:GenerateDataKey")
 
     @property
     def _exported_bucket_arn(self) -> str:

@@ -26,6 +26,9 @@ REQUEST_VARIABLE: Final = "CLOUDFORMATION_REQUEST"
 STOP_ROUNDS_MAX: Final = 5
 """Looks at what runs, while the deployment is deleted: a function that was just at work may start one more sandbox."""
 
+KEY_DELETION_DAYS: Final = 7
+"""The shortest that KMS takes."""
+
 _STOPPED_POLL_SECONDS: Final = 3
 _STOPPED_POLLS_MAX: Final = 30
 _DESCRIBE_MAX: Final = 100
@@ -69,11 +72,15 @@ def _data(event: Event, client: Clients) -> Mapping[str, str] | None:
     if event["RequestType"] == "Delete":
         if kind == "Custom::Sandboxes":
             stop_sandboxes(event, client("ecs"))
+        if kind == "Custom::KeptKey":
+            let_go_of_key(event, client("kms"))
         return {}
     if kind == "Custom::Sandboxes":
         return {}
     if kind == "Custom::PrefixLists":
         return prefix_lists(event, client("ec2"))
+    if kind == "Custom::KeptKey":
+        return kept_key(event, client("kms"))
     if kind == "Custom::ImageBuild":
         return image_build(event, client("codebuild"))
     raise ValueError(f"there is no custom resource {kind}")
@@ -105,6 +112,39 @@ def stop_sandboxes(event: Event, ecs: Any) -> None:
         for start in range(0, len(tasks), _DESCRIBE_MAX):
             ecs.get_waiter("tasks_stopped").wait(cluster=cluster, tasks=tasks[start : start + _DESCRIBE_MAX], WaiterConfig=patience)
     raise RuntimeError("something starts sandboxes as fast as they are stopped; delete the stack again")
+
+
+def kept_key(event: Event, kms: Any) -> Mapping[str, str]:
+    """The key that bears the alias, made if there is none. One that somebody has begun to delete or has disabled is taken back: what
+    the table keeps can be opened with no other."""
+    wanted = event["ResourceProperties"]
+    key = _key_of(wanted["Alias"], kms)
+    if key is None:
+        tags = [{"TagKey": "moorage", "TagValue": wanted["Deployment"]}]
+        key = kms.create_key(Description=wanted["Description"], Tags=tags)["KeyMetadata"]
+        kms.create_alias(AliasName=wanted["Alias"], TargetKeyId=key["KeyId"])
+    if key["KeyState"] == "PendingDeletion":
+        kms.cancel_key_deletion(KeyId=key["KeyId"])
+    if key["KeyState"] in ("PendingDeletion", "Disabled"):
+        kms.enable_key(KeyId=key["KeyId"])
+    kms.enable_key_rotation(KeyId=key["KeyId"])
+    return {"Arn": key["Arn"]}
+
+
+def let_go_of_key(event: Event, kms: Any) -> None:
+    """Leave it to the next deployment, unless this one keeps nothing."""
+    wanted = event["ResourceProperties"]
+    key = _key_of(wanted["Alias"], kms)
+    if wanted["IsKept"] == "true" or key is None:
+        return
+    kms.delete_alias(AliasName=wanted["Alias"])
+    kms.schedule_key_deletion(KeyId=key["KeyId"], PendingWindowInDays=KEY_DELETION_DAYS)
+
+
+def _key_of(alias: str, kms: Any) -> Mapping[str, Any] | None:
+    pages = kms.get_paginator("list_aliases").paginate()
+    found = [each.get("TargetKeyId") for page in pages for each in page["Aliases"] if each["AliasName"] == alias]
+    return kms.describe_key(KeyId=found[0])["KeyMetadata"] if found else None
 
 
 def image_build(event: Event, codebuild: Any) -> Mapping[str, str] | None:

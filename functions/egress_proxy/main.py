@@ -30,7 +30,7 @@ from mitmproxy import options
 from mitmproxy.addons import disable_h2c, proxyserver
 from mitmproxy.master import Master
 from mitmproxy.proxy.mode_servers import ServerInstance
-from moorage.egress.ca import Authority, ensure_ca, ensure_sealed_ca, open_ca
+from moorage.egress.ca import Authority, ensure_ca, ensure_open_ca
 from moorage.egress.grants import Grants
 from moorage.egress.secrets import KmsKeys
 from moorage.egress.service import ceiling
@@ -118,7 +118,7 @@ async def _authority(ca_dir: Path | None, store: EgressStore, keys: KmsKeys | No
         return ensure_ca(ca_dir)
     if keys is None:
         raise SystemExit("The proxy needs a place for its CA: give --ca-dir, or MOORAGE_EGRESS_KEY to keep it sealed in the table.")
-    return await open_ca(await ensure_sealed_ca(store, keys), keys)
+    return await ensure_open_ca(store, keys)
 
 
 async def _listen(address: str, instance: ServerInstance[Any]) -> asyncio.Server:

@@ -4,7 +4,7 @@ import os
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from typing import Any, cast
 
-from moorage.egress.secrets import DataKey
+from moorage.egress.secrets import DataKey, KeyLost
 from moorage.errors import ConditionFailed
 from moorage.store.table import Record, Table
 
@@ -102,7 +102,8 @@ class MemoryTable:
 class FakeKeys:
     """A key service whose wrapped keys open only under the context they were made for."""
 
-    def __init__(self) -> None:
+    def __init__(self, key_id: str = "key") -> None:
+        self.key_id = key_id
         self._made: dict[bytes, tuple[bytes, dict[str, str]]] = {}
         self.unwrapped = 0
 
@@ -113,6 +114,8 @@ class FakeKeys:
 
     async def unwrap(self, wrapped: bytes, context: Mapping[str, str]) -> bytes:
         self.unwrapped += 1
+        if wrapped not in self._made:
+            raise KeyLost(self.key_id)
         plaintext, made_for = self._made[wrapped]
         if made_for != dict(context):
             raise PermissionError("the encryption context does not match")

@@ -1,13 +1,14 @@
 """Opening, renewing and closing a container's way out, and the proxy's view of it."""
 
 import asyncio
+from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, cast
 
 import pytest
-from moorage.egress.ca import CERTIFICATE_FILE, ensure_ca, ensure_sealed_ca, open_ca
+from moorage.egress.ca import CERTIFICATE_FILE, ensure_ca, ensure_open_ca, ensure_sealed_ca, open_ca
 from moorage.egress.fleet import ProxyFleet
 from moorage.egress.grants import Grant, Grants, PolicyUnavailable
 from moorage.egress.policy import Policy
@@ -16,6 +17,7 @@ from moorage.egress.service import Egress, ceiling
 from moorage.egress.store import EgressStore, Entry
 from moorage.errors import ApiError
 from moorage.settings import Settings
+from moorage.store import keys
 
 from tests.egress.fakes import FakeEcs, FakeKeys, MemoryTable
 
@@ -78,6 +80,39 @@ async def test_the_ca_is_made_once_and_only_the_proxy_can_open_its_key() -> None
     authority = await open_ca(first, world.keys)
     assert world.egress.ca_pem() == first.certificate_pem == second.certificate_pem == authority.certificate_pem
     assert "PRIVATE" not in repr(world.table.records) + repr(authority) + repr(first)
+
+
+async def test_a_ca_that_was_sealed_with_a_lost_key_is_replaced_by_whoever_comes_first() -> None:
+    world = World()
+    lost = await ensure_sealed_ca(world.egress.store, world.keys)
+    new = FakeKeys("another")
+    api, proxy = await asyncio.gather(ensure_sealed_ca(world.egress.store, new), ensure_open_ca(world.egress.store, new))
+    kept = await ensure_sealed_ca(world.egress.store, new)
+    assert api.certificate_pem == proxy.certificate_pem == kept.certificate_pem != lost.certificate_pem
+
+
+async def test_a_ca_of_an_earlier_version_is_kept_as_long_as_its_key_opens_it() -> None:
+    world = World()
+    made = replace(await ensure_sealed_ca(world.egress.store, world.keys), sealed_under="")
+    world.table.records[(keys.EGRESS_CA, keys.META)].pop("sealed_under")
+    assert await ensure_sealed_ca(world.egress.store, world.keys) == made
+    assert (await ensure_open_ca(world.egress.store, world.keys)).certificate_pem == made.certificate_pem
+    proxy = await ensure_open_ca(world.egress.store, FakeKeys("another"))
+    assert proxy.certificate_pem != made.certificate_pem
+
+
+async def test_a_key_service_that_only_refuses_costs_no_ca() -> None:
+    """Rights that have not spread yet look like this; the proxy ends, and ECS starts it again."""
+    world = World()
+    made = await ensure_sealed_ca(world.egress.store, world.keys)
+    with pytest.raises(PermissionError):
+        await ensure_open_ca(world.egress.store, Refusing("key"))
+    assert await ensure_sealed_ca(world.egress.store, world.keys) == made
+
+
+class Refusing(FakeKeys):
+    async def unwrap(self, wrapped: bytes, context: Mapping[str, str]) -> bytes:
+        raise PermissionError("AccessDeniedException")
 
 
 async def test_a_ca_in_a_file_is_the_ca(tmp_path: Path) -> None:

@@ -49,6 +49,11 @@ def test_resources_are_answered_in_one_piece(stacks: Stacks, path: str) -> None:
         assert method["Integration"]["TimeoutInMillis"] == 29_000
 
 
+def test_uploads_reach_their_function_as_they_are_and_json_as_text(stacks: Stacks) -> None:
+    """API Gateway reads a body as UTF-8 unless its type is named here, and what is none is lost without a word."""
+    assert stacks.one("AWS::ApiGateway::RestApi")["BinaryMediaTypes"] == ["multipart/form-data", "application/octet-stream"]
+
+
 def test_every_method_asks_the_authorizer(stacks: Stacks) -> None:
     assert {m["AuthorizationType"] for m in methods(stacks).values()} == {"CUSTOM"}
     authorizer = stacks.one("AWS::ApiGateway::Authorizer")

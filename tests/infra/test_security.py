@@ -128,6 +128,8 @@ def test_the_resolver_answers_for_named_services_only(stacks: Stacks) -> None:
     assert [rule["Action"] for rule in rules] == ["ALLOW", "BLOCK"]
     assert domains[1] == ["*"]
     assert "*" not in domains[0]
+    # The names of AWS's are CNAMEs of names that nobody lists.
+    assert rules[0]["FirewallDomainRedirectionAction"] == "TRUST_REDIRECTION_DOMAIN"
     assert len(stacks.of_type("AWS::Route53Resolver::FirewallRuleGroupAssociation")) == 1
 
 
@@ -186,7 +188,7 @@ def test_a_customer_key_encrypts_table_bucket_and_secret(everything: Stacks) -> 
 
 
 def test_only_the_egress_proxy_may_decrypt_domain_secrets(everything: Stacks) -> None:
-    (secrets_key,) = [name for name in everything.of_type("AWS::KMS::Key") if name.startswith("EgressSecretsKey")]
+    (secrets_key,) = everything.of_type("Custom::KeptKey")
     may_decrypt = [
         name
         for name, statement in statements(everything)
@@ -202,6 +204,39 @@ def test_only_the_egress_proxy_may_decrypt_domain_secrets(everything: Stacks) ->
         "FunctionsResponsesRoleDefa",
         "FunctionsContainersRoleDef",
         "EgressTaskTaskRoleDefaultP",
+    }
+
+
+def test_whoever_reads_or_writes_the_table_may_use_its_key(everything: Stacks) -> None:
+    table, key = _names(everything, "AWS::DynamoDB::Table", "AWS::KMS::Key")
+    users: dict[str, set[str]] = {}
+    for name, statement in statements(everything):
+        resources = json.dumps(statement["Resource"])
+        actions = listed(statement["Action"])
+        if key in resources:
+            users.setdefault(name, set()).update(actions)
+        elif table in resources and any(action.startswith("dynamodb:") for action in actions):
+            users.setdefault(name, set())
+    assert len(users) > 10
+    assert any(name.startswith("EgressTaskTaskRole") for name in users)
+    assert {name: actions for name, actions in users.items() if "kms:Decrypt" not in actions} == {}
+
+
+def _names(stacks: Stacks, *kinds: str) -> list[str]:
+    """Logical ids of the only resource of each kind."""
+    found = [list(stacks.of_type(kind)) for kind in kinds]
+    assert [len(names) for names in found] == [1] * len(kinds)
+    return [name for (name,) in found]
+
+
+def test_the_key_of_the_secrets_is_found_again_by_the_next_deployment(everything: Stacks) -> None:
+    """What it sealed stays in the table, so CloudFormation must neither make nor delete it."""
+    properties = everything.one("Custom::KeptKey")
+    assert {name: value for name, value in properties.items() if name not in ("ServiceToken", "ServiceTimeout")} == {
+        "Alias": "alias/moorage-egress",
+        "Deployment": "moorage",
+        "Description": "moorage: domain secrets; only the egress proxy decrypts",
+        "IsKept": "true",
     }
 
 
@@ -244,6 +279,8 @@ _WITHOUT_RESOURCE = {
     "ec2:DescribeSubnets",
     "ec2:UnassignPrivateIpAddresses",
     "ecr:GetAuthorizationToken",
+    "kms:CreateKey",
+    "kms:ListAliases",
     "logs:CreateLogDelivery",
     "logs:DeleteLogDelivery",
     "logs:DescribeLogGroups",

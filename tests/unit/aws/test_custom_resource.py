@@ -1,5 +1,6 @@
 """The life of an image build as CloudFormation sees it: botocore's stubber stands for CodeBuild, a local server takes the answers."""
 
+import contextlib
 import json
 import logging
 import threading
@@ -11,7 +12,7 @@ import boto3
 import pytest
 from botocore.stub import Stubber
 
-from functions.custom_resource.handler import REASON_CHARS_MAX, REQUEST_VARIABLE, STOP_ROUNDS_MAX, respond
+from functions.custom_resource.handler import KEY_DELETION_DAYS, REASON_CHARS_MAX, REQUEST_VARIABLE, STOP_ROUNDS_MAX, respond
 
 PROJECT, TAG = "moorage-image", "0123456789abcdef"
 BUILD = f"{PROJECT}:11111111-2222-3333-4444-555555555555"
@@ -51,8 +52,8 @@ class Account:
 
     def __init__(self) -> None:
         options: Any = {"region_name": "us-east-1", "aws_access_key_id": "test", "aws_secret_access_key": "test"}
-        self.clients: dict[str, Any] = {name: boto3.client(name, **options) for name in ("codebuild", "ec2", "ecs")}
-        self.codebuild, self.ec2, self.ecs = (Stubber(client) for client in self.clients.values())
+        self.clients: dict[str, Any] = {name: boto3.client(name, **options) for name in ("codebuild", "ec2", "ecs", "kms")}
+        self.codebuild, self.ec2, self.ecs, self.kms = (Stubber(client) for client in self.clients.values())
 
     def client(self, service: str) -> Any:
         return self.clients[service]
@@ -98,9 +99,12 @@ def url() -> Iterator[ResponseUrl]:
 @pytest.fixture
 def account() -> Iterator[Account]:
     account = Account()
-    with account.codebuild, account.ec2, account.ecs:
+    stubs = (account.codebuild, account.ec2, account.ecs, account.kms)
+    with contextlib.ExitStack() as stack:
+        for stub in stubs:
+            stack.enter_context(stub)
         yield account
-        for stub in (account.codebuild, account.ec2, account.ecs):
+        for stub in stubs:
             stub.assert_no_pending_responses()
     for client in account.clients.values():
         client.close()
@@ -347,3 +351,72 @@ def test_sandboxes_are_left_alone_while_the_deployment_stands(kind: str, url: Re
     asked = sandboxes(url, kind)
     respond(asked, account.client)
     assert url.answers == [answered(asked, "SUCCESS")]
+
+
+KEY = {"KeyId": "11111111-2222-3333-4444-555555555555", "Arn": "arn:aws:kms:us-east-1:000000000000:key/1", "KeyState": "Enabled"}
+ALIAS = "alias/moorage-egress"
+
+
+def key_request(url: ResponseUrl, kind: str, *, is_kept: bool = True) -> dict[str, Any]:
+    properties = {"ServiceToken": "arn", "Alias": ALIAS, "Deployment": "moorage", "Description": "secrets"}
+    return request(
+        url,
+        kind,
+        ResourceType="Custom::KeptKey",
+        LogicalResourceId="ImageBuild",
+        ResourceProperties=properties | {"IsKept": str(is_kept).lower()},
+    )
+
+
+def has_key(account: Account, state: str | None) -> None:
+    """Expect the look for the key, which finds it in this state, or none."""
+    # As KMS does: pages, and the services' own aliases without a key as long as nobody uses them.
+    others = [{"AliasName": "alias/aws/s3"}, {"AliasName": "alias/other", "TargetKeyId": "other"}]
+    own = [] if state is None else [{"AliasName": ALIAS, "TargetKeyId": KEY["KeyId"]}]
+    account.kms.add_response("list_aliases", {"Aliases": others, "Truncated": True, "NextMarker": "next"}, {})
+    account.kms.add_response("list_aliases", {"Aliases": own, "Truncated": False}, {"Marker": "next"})
+    if state is not None:
+        account.kms.add_response("describe_key", {"KeyMetadata": KEY | {"KeyState": state}}, {"KeyId": KEY["KeyId"]})
+
+
+def test_the_first_deployment_makes_the_key_of_its_secrets(url: ResponseUrl, account: Account) -> None:
+    create = key_request(url, "Create")
+    has_key(account, None)
+    tags = [{"TagKey": "moorage", "TagValue": "moorage"}]
+    account.kms.add_response("create_key", {"KeyMetadata": KEY}, {"Description": "secrets", "Tags": tags})
+    account.kms.add_response("create_alias", {}, {"AliasName": ALIAS, "TargetKeyId": KEY["KeyId"]})
+    account.kms.add_response("enable_key_rotation", {}, {"KeyId": KEY["KeyId"]})
+    respond(create, account.client)
+    assert url.answers == [answered(create, "SUCCESS", Arn=KEY["Arn"])]
+
+
+@pytest.mark.parametrize(
+    ("state", "calls"),
+    [("Enabled", ()), ("Disabled", ("enable_key",)), ("PendingDeletion", ("cancel_key_deletion", "enable_key"))],
+)
+def test_the_next_deployment_finds_the_key_whatever_has_become_of_it(
+    state: str, calls: tuple[str, ...], url: ResponseUrl, account: Account
+) -> None:
+    create = key_request(url, "Create")
+    has_key(account, state)
+    for call in (*calls, "enable_key_rotation"):
+        account.kms.add_response(call, {}, {"KeyId": KEY["KeyId"]})
+    respond(create, account.client)
+    assert url.answers == [answered(create, "SUCCESS", Arn=KEY["Arn"])]
+
+
+def test_the_key_outlives_its_deployment(url: ResponseUrl, account: Account) -> None:
+    delete = key_request(url, "Delete")
+    has_key(account, "Enabled")
+    respond(delete, account.client)
+    assert url.answers == [answered(delete, "SUCCESS")]
+
+
+def test_a_deployment_that_keeps_nothing_does_not_keep_the_key(url: ResponseUrl, account: Account) -> None:
+    delete = key_request(url, "Delete", is_kept=False)
+    has_key(account, "Enabled")
+    account.kms.add_response("delete_alias", {}, {"AliasName": ALIAS})
+    deleted = {"KeyId": KEY["KeyId"], "PendingWindowInDays": KEY_DELETION_DAYS}
+    account.kms.add_response("schedule_key_deletion", {}, deleted)
+    respond(delete, account.client)
+    assert url.answers == [answered(delete, "SUCCESS")]

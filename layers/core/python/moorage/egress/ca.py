@@ -19,7 +19,7 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
-from moorage.egress.secrets import KeyService, decrypt, encrypt
+from moorage.egress.secrets import KeyLost, KeyService, decrypt, encrypt
 from moorage.egress.store import EgressStore, SealedAuthority
 
 CERTIFICATE_FILE: Final = "egress-ca.pem"
@@ -67,14 +67,32 @@ def ensure_ca(directory: Path) -> Authority:
 
 
 async def ensure_sealed_ca(store: EgressStore, keys: KeyService) -> SealedAuthority:
-    """The authority kept in the table, made there if it is not. Doing it twice at once is harmless: the first one stays."""
+    """The authority kept in the table, made there if it is not. Doing it twice at once is harmless: the first one stays.
+
+    One that is sealed under another key than the deployment's is replaced: nobody could open it, and the proxy would never start.
+    """
     kept = await store.load_ca()
-    if kept is not None:
-        return kept
-    authority = new_ca()
+    if kept is None:
+        return await store.save_ca(await _sealed(new_ca(), keys))
+    if kept.sealed_under not in ("", keys.key_id):
+        return await store.replace_ca(kept, await _sealed(new_ca(), keys))
+    return kept
+
+
+async def _sealed(authority: Authority, keys: KeyService) -> SealedAuthority:
     data_key = await keys.generate(_CONTEXT)
     ciphertext = encrypt(authority.key_pem.decode(), data_key.plaintext, authority.certificate_pem.encode())
-    return await store.save_ca(SealedAuthority(authority.certificate_pem, data_key.wrapped, ciphertext))
+    return SealedAuthority(authority.certificate_pem, data_key.wrapped, ciphertext, keys.key_id)
+
+
+async def ensure_open_ca(store: EgressStore, keys: KeyService) -> Authority:
+    """The same for the proxy, which opens it. A record of an earlier version does not say under which key it is sealed; the key service
+    does."""
+    kept = await ensure_sealed_ca(store, keys)
+    try:
+        return await open_ca(kept, keys)
+    except KeyLost:
+        return await open_ca(await store.replace_ca(kept, await _sealed(new_ca(), keys)), keys)
 
 
 async def open_ca(sealed: SealedAuthority, keys: KeyService) -> Authority:

@@ -207,12 +207,20 @@ class DataKey:
     wrapped: bytes = field(repr=False)
 
 
+class KeyLost(Exception):
+    """What was wrapped is not this key's: it was wrapped with one that the deployment no longer has."""
+
+
 class KeyService(Protocol):
     """What wraps data keys: KMS, or a fake in tests."""
 
+    @property
+    def key_id(self) -> str: ...
+
     async def generate(self, context: Mapping[str, str]) -> DataKey: ...
 
-    async def unwrap(self, wrapped: bytes, context: Mapping[str, str]) -> bytes: ...
+    async def unwrap(self, wrapped: bytes, context: Mapping[str, str]) -> bytes:
+        """Raises :class:`KeyLost`."""
 
 
 class KmsKeys:
@@ -220,21 +228,25 @@ class KmsKeys:
 
     def __init__(self, client: "KMSClient", key_id: str, executor: Executor) -> None:
         self._client = client
-        self._key_id = key_id
+        self.key_id = key_id
         self._executor = executor
 
     async def generate(self, context: Mapping[str, str]) -> DataKey:
         answer = await get_running_loop().run_in_executor(
             self._executor,
-            lambda: self._client.generate_data_key(KeyId=self._key_id, KeySpec="AES_256", EncryptionContext=context),
+            lambda: self._client.generate_data_key(KeyId=self.key_id, KeySpec="AES_256", EncryptionContext=context),
         )
         return DataKey(answer["Plaintext"], answer["CiphertextBlob"])
 
     async def unwrap(self, wrapped: bytes, context: Mapping[str, str]) -> bytes:
-        answer = await get_running_loop().run_in_executor(
-            self._executor,
-            lambda: self._client.decrypt(KeyId=self._key_id, CiphertextBlob=wrapped, EncryptionContext=context),
-        )
+        return await get_running_loop().run_in_executor(self._executor, self._unwrapped, wrapped, context)
+
+    def _unwrapped(self, wrapped: bytes, context: Mapping[str, str]) -> bytes:
+        refused = self._client.exceptions
+        try:
+            answer = self._client.decrypt(KeyId=self.key_id, CiphertextBlob=wrapped, EncryptionContext=context)
+        except (refused.IncorrectKeyException, refused.InvalidCiphertextException) as error:
+            raise KeyLost(f"{self.key_id} did not wrap this") from error
         return answer["Plaintext"]
 
 

@@ -43,6 +43,8 @@ class SealedAuthority:
     certificate_pem: str
     wrapped_key: bytes = field(repr=False)
     ciphertext: bytes = field(repr=False)
+    sealed_under: str = ""
+    """The key service's key; empty in records of earlier versions."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -209,6 +211,17 @@ class EgressStore:
             return kept
         return authority
 
+    async def replace_ca(self, lost: SealedAuthority, authority: SealedAuthority) -> SealedAuthority:
+        """Keep it in the place of one that nobody can open any more, unless another was first; the answer is the one that is kept."""
+        condition = {"wrapped_key": lost.wrapped_key}
+        try:
+            await self._table.update(keys.EGRESS_CA, keys.META, set=asdict(authority), condition=condition)
+        except ConditionFailed:
+            kept = await self.load_ca()
+            assert kept is not None, "the CA's record is never deleted"
+            return kept
+        return authority
+
     # --- The log ---
 
     async def append(self, entries: Iterable[Entry], expires_at: int) -> None:
@@ -293,7 +306,7 @@ def _operator_secret(record: Record) -> OperatorSecret:
 
 
 def _authority(record: Record) -> SealedAuthority:
-    return SealedAuthority(record["certificate_pem"], record["wrapped_key"], record["ciphertext"])
+    return SealedAuthority(record["certificate_pem"], record["wrapped_key"], record["ciphertext"], record.get("sealed_under", ""))
 
 
 def _entry_record(entry: Entry, expires_at: int) -> Record:
