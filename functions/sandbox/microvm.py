@@ -52,7 +52,7 @@ class Launcher:
         reading, writing = os.pipe()
         os.write(writing, payload.encode())  # it fits: a pipe holds 64 KiB
         os.close(writing)
-        server = os.path.join(os.path.dirname(os.path.abspath(__file__)), "exec_server.py")
+        server = os.path.join(os.path.dirname(os.path.abspath(__file__)), "server")
         child = subprocess.Popen([sys.executable, "-I", "-S", server, "--config-fd", str(reading)], pass_fds=[reading])
         os.close(reading)
         threading.Thread(target=lambda: os._exit(child.wait() & 0xFF), daemon=True).start()

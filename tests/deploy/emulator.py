@@ -78,7 +78,7 @@ def _sandboxed(home: Path) -> list[str]:
     return [
         *("bwrap", "--ro-bind", "/", "/", "--dev", "/dev", "--proc", "/proc", "--unshare-pid", "--as-pid-1", "--die-with-parent"),
         *("--tmpfs", "/tmp", "--tmpfs", "/home", "--tmpfs", "/mnt", "--bind", str(home), "/mnt/data", "--chdir", "/mnt/data"),
-        *("--ro-bind", str(EXEC_SERVER), "/mnt/server", "python3", "-I", "/mnt/server/exec_server.py"),
+        *("--ro-bind", str(EXEC_SERVER), "/mnt/server", "python3", "-I", "/mnt/server/server"),
     ]
 
 

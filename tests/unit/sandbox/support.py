@@ -17,7 +17,7 @@ from moorage.sandbox.exec_client import Ended, ExecClient, ExecEvent, Heartbeat,
 from moorage.sandbox.provisioner import Handle
 
 ROOT = Path(__file__).resolve().parents[3]
-EXEC_SERVER = ROOT / "functions" / "sandbox" / "exec_server.py"
+EXEC_SERVER = ROOT / "functions" / "sandbox" / "server"
 LAUNCHER = ("-m", "moorage.local.launcher")
 TOKEN = "a-token-of-at-least-32-characters"
 

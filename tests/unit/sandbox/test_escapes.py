@@ -92,7 +92,7 @@ ESCAPES = {
     "the metadata service": ("timeout 3 bash -c '</dev/tcp/169.254.169.254/80' && echo DONE", "unreachable"),
     "a name outside": ("timeout 3 getent hosts example.com && echo DONE || echo unresolved", "unresolved"),
     "change the programs": ("touch /usr/bin/x /opt/moorage/x /etc/x /x /dev/x /proc/x && echo DONE", "Read-only file system"),
-    "change the exec server": ("echo >> /opt/moorage/exec_server.py && echo DONE", "Permission denied|Read-only"),
+    "change the exec server": ("echo >> /opt/moorage/python_session.py && echo DONE", "Permission denied|Read-only"),
     "fill the memory with /dev/shm": (
         "trap 'rm -f /dev/shm/x*' EXIT; for i in 1 2 3 4 5 6; do head -c 60M /dev/zero > /dev/shm/x$i || exit 1; done && echo DONE",
         "No space left",

@@ -9,6 +9,7 @@ import signal
 import subprocess
 import sys
 import tempfile
+import zipapp
 from collections.abc import AsyncIterator
 from pathlib import Path
 
@@ -552,13 +553,26 @@ async def test_the_configuration_is_taken_from_the_environment_and_out_of_it(tmp
         process.wait()
 
 
-@pytest.mark.parametrize("name", ["exec_server.py", "python_session.py", "bin/apply_patch"])
-def test_the_programs_of_the_sandbox_use_the_standard_library_and_the_syntax_of_python_3_9(name: str) -> None:
-    tree = ast.parse((EXEC_SERVER.parent / name).read_text(), feature_version=(3, 9))
+SANDBOX = EXEC_SERVER.parent
+PROGRAMS = [*sorted(EXEC_SERVER.glob("*.py")), SANDBOX / "python_session.py", SANDBOX / "microvm.py", SANDBOX / "bin" / "apply_patch"]
+
+
+@pytest.mark.parametrize("path", PROGRAMS, ids=lambda path: path.name)
+def test_the_programs_of_the_sandbox_use_the_standard_library_and_the_syntax_of_python_3_9(path: Path) -> None:
+    tree = ast.parse(path.read_text(), feature_version=(3, 9))
     imported = {alias.name.partition(".")[0] for node in ast.walk(tree) if isinstance(node, ast.Import) for alias in node.names} | {
         str(node.module).partition(".")[0] for node in ast.walk(tree) if isinstance(node, ast.ImportFrom)
     }
-    assert imported <= sys.stdlib_module_names
+    beside = {module.stem for module in path.parent.glob("*.py")}
+    assert imported - beside <= sys.stdlib_module_names
+    assert not (beside - {"__main__"}) & sys.stdlib_module_names, "a module that hides one of Python's"
+
+
+def test_the_exec_server_runs_as_a_zip_too(tmp_path: Path) -> None:
+    archive = tmp_path / "server.zip"
+    zipapp.create_archive(EXEC_SERVER, archive)
+    told = subprocess.run([sys.executable, "-I", "-S", str(archive)], capture_output=True, text=True)
+    assert (told.returncode, told.stderr) == (1, "Usage: server --config-fd N, or the configuration in MOORAGE_SANDBOX_CONFIG\n")
 
 
 async def python(

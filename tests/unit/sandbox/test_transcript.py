@@ -1,29 +1,14 @@
 """The rule by which output is cut, against a plain statement of it, for any text in any pieces."""
 
 import asyncio
-import importlib.util
 import json
 import tempfile
 from pathlib import Path
-from types import ModuleType
 from typing import Any
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
-
-from tests.unit.sandbox.support import EXEC_SERVER
-
-
-def load_exec_server() -> ModuleType:
-    spec = importlib.util.spec_from_file_location("exec_server_under_test", EXEC_SERVER)
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
-
-
-exec_server = load_exec_server()
+from transcript import Spool, Transcript
 
 pieces = st.lists(
     st.tuples(st.sampled_from(["stdout", "stderr"]), st.text(st.characters(codec="utf-8"), max_size=30), st.booleans()), max_size=30
@@ -31,7 +16,7 @@ pieces = st.lists(
 
 
 def transcript_of(arrivals: list[tuple[str, bytes, bool]], chars_max: int, directory: str) -> list[dict[str, Any]]:
-    transcript = exec_server.Transcript(chars_max, exec_server.Spool(directory, "exec_1", 1_000_000))
+    transcript = Transcript(chars_max, Spool(directory, "exec_1", 1_000_000))
     transcript.started()
     for stream, data, is_flushed in arrivals:
         transcript.feed(stream, data)
@@ -89,7 +74,7 @@ def test_a_reader_that_attaches_anywhere_gets_the_rest(arrivals: list[tuple[str,
         return b"".join([batch async for batch in transcript.lines_after(after)])
 
     with tempfile.TemporaryDirectory() as directory:
-        transcript = exec_server.Transcript(chars_max, exec_server.Spool(directory, "exec_1", 1_000_000))
+        transcript = Transcript(chars_max, Spool(directory, "exec_1", 1_000_000))
         for stream, text, _ in arrivals:
             transcript.feed(stream, text.encode())
             transcript.flush()
@@ -100,7 +85,7 @@ def test_a_reader_that_attaches_anywhere_gets_the_rest(arrivals: list[tuple[str,
 
 
 def test_a_spool_stops_at_its_bound_and_the_count_goes_on(tmp_path: Path) -> None:
-    transcript = exec_server.Transcript(10, exec_server.Spool(str(tmp_path), "exec_1", 1_000))
+    transcript = Transcript(10, Spool(str(tmp_path), "exec_1", 1_000))
     for _ in range(100):
         transcript.feed("stdout", b"x" * 100)
     transcript.finish("exit", 0)
@@ -110,7 +95,7 @@ def test_a_spool_stops_at_its_bound_and_the_count_goes_on(tmp_path: Path) -> Non
 
 def test_a_spool_that_cannot_be_written_harms_nothing(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
-    transcript = exec_server.Transcript(10, exec_server.Spool(str(tmp_path / "file"), "exec_1", 1_000))
+    transcript = Transcript(10, Spool(str(tmp_path / "file"), "exec_1", 1_000))
     transcript.feed("stdout", b"x" * 100)
     transcript.finish("exit", 0)
     assert json.loads(transcript.events[-1])["truncated_chars"] == 90

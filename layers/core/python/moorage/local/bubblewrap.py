@@ -33,7 +33,7 @@ from moorage.sandbox.exec_client import ExecClient
 from moorage.sandbox.provisioner import EgressSpec, Handle, SandboxSpec, SandboxStatus
 
 SERVER: Final = "/opt/moorage"
-COMPILED_SERVER: Final = "/opt/exec_server.pyc"
+COMPILED_SERVER: Final = "/opt/exec_server.zip"
 TOOLBOX: Final = "/opt/toolbox"
 EGRESS: Final = "/run/egress"
 LISTENING_FD: Final = 3
@@ -51,7 +51,7 @@ HOST_UIDS: Final = 100_000
 
 _GROUP_REMOVALS_MAX: Final = 100
 _SYSTEM_PYTHON: Final = "/usr/bin/python3"
-_SERVER_FILE: Final = "exec_server.py"
+_SERVER_FOLDER: Final = "server"
 _SYSTEM_PATH: Final = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 # The part of /etc that programs need and that says nothing about this machine.
 _ETC: Final = (
@@ -80,6 +80,16 @@ _ETC_FILES: Final = {
     "hosts": "127.0.0.1 localhost\n::1 localhost\n",
     "nsswitch.conf": "passwd: files\ngroup: files\nhosts: files dns\n",
 }
+# By the interpreter that will run it: compiled modules are bound to its version.
+_COMPILE: Final = """
+import os, py_compile, sys, tempfile, zipfile
+folder, archive = sys.argv[1:]
+with tempfile.TemporaryDirectory() as scratch, zipfile.ZipFile(archive, "w") as zipped:
+    for name in sorted(name for name in os.listdir(folder) if name.endswith(".py")):
+        compiled = os.path.join(scratch, name + "c")
+        py_compile.compile(os.path.join(folder, name), compiled, dfile="exec_server/" + name, doraise=True)
+        zipped.write(compiled, name + "c")
+"""
 _SCRATCH: Final = {"/tmp": limits.SANDBOX_TMP_BYTES_MAX, "/dev/shm": limits.SANDBOX_SHM_BYTES_MAX}
 # What of /proc can be changed, or tells of other containers. bubblewrap covers such places only when it thinks them writable.
 _PROC_READ_ONLY: Final = ("sys", "bus", "fs", "irq", "sysrq-trigger")
@@ -150,10 +160,8 @@ class Site:
         for name, content in _ETC_FILES.items():
             (self.state_dir / "etc" / name).write_text(content)
         # Compiled once and not at every start, which would take half of the time.
-        compile_server = (
-            f"import py_compile; py_compile.compile({str(self.server_dir / _SERVER_FILE)!r}, {str(self.server)!r}, doraise=True)"
-        )
-        subprocess.run([self.python, "-I", "-S", "-c", compile_server], check=True)
+        compiling = [self.python, "-I", "-S", "-c", _COMPILE, str(self.server_dir / _SERVER_FOLDER), str(self.server)]
+        subprocess.run(compiling, check=True)
         if self.runs_as_other_users:
             # The sandboxes' users go through these, and may not list them; the sockets in it are ours alone.
             os.chmod(self.runtime_dir, 0o711)
@@ -166,7 +174,7 @@ class Site:
 
     @property
     def server(self) -> Path:
-        return self.state_dir / "etc" / "exec_server.pyc"
+        return self.state_dir / "etc" / "exec_server.zip"
 
     def clear_leftovers(self) -> None:
         """After an owner was killed: its sandboxes died with it, their files and groups did not."""

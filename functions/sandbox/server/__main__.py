@@ -1,0 +1,125 @@
+"""The exec server: runs commands inside one sandbox and serves its files, over HTTP (protocol 1, see README.md above this folder).
+
+It is the first process of its sandbox, needs nothing but Python 3.9 and knows nothing of the rest. Three ideas carry it:
+
+* **An exec is its list of events** (``transcript.py``): numbered once, kept as bytes, read from any number on.
+* **Output is bounded where it arrives** (``transcript.py``): a gigabyte costs the memory of a page.
+* **Commands are not trusted.** They cannot read this process (it is not dumpable, its token came through a pipe) nor stop it (it is
+  PID 1 and handles no signal of theirs), and where it runs as root they run as somebody else.
+
+``server.py`` knows the protocol, ``execs.py`` what runs and has run, ``workspace.py`` the files.
+
+Run as a folder or a zip of it, ``server --config-fd N``, with a JSON object on that descriptor, or with the object in
+``MOORAGE_SANDBOX_CONFIG`` (the server then starts itself anew without that variable, so that no command finds it in ``/proc``).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import ctypes
+import json
+import os
+import resource
+import signal
+import socket
+import sys
+from typing import NoReturn
+
+from configuration import Config
+from forwarder import forward
+from server import Server
+from streams import memory_file
+
+HEADER_BYTES_MAX = 32 * 1024
+PR_SET_DUMPABLE = 4
+PR_SET_CHILD_SUBREAPER = 36
+CONFIG_VARIABLE = "MOORAGE_SANDBOX_CONFIG"
+FORWARDER_PORT = 3128
+
+
+def main() -> None:
+    config = read_config()
+    protect()
+    loop = asyncio.new_event_loop()
+    asyncio.set_event_loop(loop)
+    loop.run_until_complete(serve(config, loop))
+
+
+def read_config() -> Config:
+    if CONFIG_VARIABLE in os.environ:
+        start_anew_without_config_in_environment()
+    if len(sys.argv) != 3 or sys.argv[1] != "--config-fd":
+        raise SystemExit(f"Usage: server --config-fd N, or the configuration in {CONFIG_VARIABLE}")
+    with os.fdopen(int(sys.argv[2]), "rb") as file:
+        values = json.loads(file.read())
+    null = os.open(os.devnull, os.O_RDONLY)
+    os.dup2(null, 0)
+    if null != 0:
+        os.close(null)
+    return Config(values)
+
+
+def start_anew_without_config_in_environment() -> NoReturn:
+    environment = dict(os.environ)
+    fd = memory_file(environment.pop(CONFIG_VARIABLE).encode())
+    os.set_inheritable(fd, True)
+    os.execve(sys.executable, [sys.executable, "-I", os.path.abspath(sys.argv[0]), "--config-fd", str(fd)], environment)
+
+
+def protect() -> None:
+    """Close this process to commands of the same user, and take on the duties of PID 1."""
+    libc = ctypes.CDLL(None, use_errno=True)
+    if libc.prctl(PR_SET_DUMPABLE, 0, 0, 0, 0) != 0:
+        raise OSError(ctypes.get_errno(), "PR_SET_DUMPABLE")
+    libc.prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
+    hard = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
+    resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+    # A handler of our own (and not "ignore", which commands would inherit): Python's would raise KeyboardInterrupt in PID 1, at
+    # the wish of any command. Signals without a handler do not reach PID 1 from inside its namespace.
+    signal.signal(signal.SIGINT, lambda number, frame: None)
+
+
+async def serve(config: Config, loop: asyncio.AbstractEventLoop) -> None:
+    os.makedirs(config.spool_dir, exist_ok=True)
+    server = Server(config, loop)
+    stopping = asyncio.Event()
+    loop.add_signal_handler(signal.SIGCHLD, server.reap)
+    if config.uid is not None:
+        # Commands are another user's and cannot send it; the engine does, to stop the container.
+        loop.add_signal_handler(signal.SIGTERM, stopping.set)
+    listener = await listen(config.listen, server)
+    forwarder = None
+    if config.egress.get("socket"):
+        path = config.egress["socket"]
+        forwarder = await asyncio.start_server(lambda r, w: forward(path, r, w), "127.0.0.1", FORWARDER_PORT)
+    watcher = asyncio.ensure_future(server.quota.watch())
+    await stopping.wait()
+    server.stop()
+    watcher.cancel()
+    for each in (listener, forwarder):
+        if each is not None:
+            each.close()
+
+
+async def listen(address: str, server: Server) -> asyncio.AbstractServer:
+    kind, _, rest = address.partition(":")
+    if kind == "fd":
+        return await asyncio.start_unix_server(
+            server.connected, sock=socket.socket(fileno=int(rest)), limit=HEADER_BYTES_MAX, backlog=1024
+        )
+    if kind == "unix":
+        with contextlib.suppress(FileNotFoundError):
+            os.unlink(rest)
+        listener = await asyncio.start_unix_server(server.connected, rest, limit=HEADER_BYTES_MAX, backlog=1024)
+        # In Docker whoever runs the engine's client is not root. Commands are kept out by the mode of the directory.
+        os.chmod(rest, 0o666)
+        return listener
+    if kind == "tcp":
+        host, _, port = rest.rpartition(":")
+        return await asyncio.start_server(server.connected, host, int(port), limit=HEADER_BYTES_MAX, backlog=1024)
+    raise ValueError(f"cannot listen on '{address}'")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,46 @@
+from __future__ import annotations
+
+import hashlib
+import os
+from typing import Any, Dict, Optional
+
+
+class Config:
+    """What the owner of the sandbox decides. Every field but the token (or its hash) and ``listen`` has a default."""
+
+    def __init__(self, values: Dict[str, Any]) -> None:
+        self.token_sha256: str = values.get("token_sha256") or hashed(values["token"])
+        """Of the token only the hash is kept, and only the hash need be given."""
+        self.is_unclaimed: bool = values.get("unclaimed", False)
+        """Whether the sandbox waits in a pool: until it is claimed, its token opens nothing but health and the claim."""
+        self.listen: str = values["listen"]
+        """``fd:3`` (a listening socket that was inherited), ``unix:/path`` or ``tcp:0.0.0.0:8080``."""
+        self.workspace: str = values.get("workspace", "/mnt/data")
+        self.home: str = values.get("home", "/home/user")
+        self.spool_dir: str = values.get("spool_dir", "/tmp/.exec")
+        self.env: Dict[str, str] = values.get("env", {})
+        self.path: str = values.get("path") or os.environ.get("PATH", os.defpath)
+        self.uid: Optional[int] = values.get("uid")
+        """The user of the commands; only for a server that runs as root."""
+        self.egress: Dict[str, str] = values.get("egress") or {}
+        """``socket`` if a forwarder on 127.0.0.1 must reach the proxy there, ``ca_pem``. The variables come with ``env``."""
+        self.python: str = values.get("python", "python3")
+        self.python_session: str = values.get("python_session") or os.path.join(
+            os.path.dirname(os.path.dirname(os.path.abspath(__file__))), "python_session.py"
+        )
+        limits = values.get("limits", {})
+        self.processes_max: int = limits.get("processes", 512)
+        self.open_files_max: int = limits.get("open_files", 4_096)
+        self.process_bytes_max: int = limits.get("process_bytes", 0)
+        """Writable memory of one process, 0 for no limit: the stand-in where there is no cgroup."""
+        self.disk_bytes_max: int = limits.get("disk_bytes", 20 * 1024**3)
+        self.disk_entries_max: int = limits.get("disk_entries", 1_000_000)
+        self.disk_reserve_bytes: int = limits.get("disk_reserve_bytes", 1024**3)
+        """What the disk must have left for others."""
+        self.spool_bytes_max: int = limits.get("spool_bytes", 1024**3)
+
+
+def hashed(token: str) -> str:
+    if len(token) < 32:
+        raise ValueError("the token must have at least 32 characters")
+    return hashlib.sha256(token.encode()).hexdigest()

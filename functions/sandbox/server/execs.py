@@ -1,0 +1,119 @@
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import hashlib
+import os
+import signal
+from typing import Any, Dict, Tuple
+
+from configuration import Config
+from families import kill_all_of
+from processes import Processes
+from python_runs import PythonSession
+from record import Exec
+from refusals import Refusal, field
+from shell_run import ShellRun
+from surroundings import Surroundings
+from transcript import Spool, Transcript
+
+TIMEOUT_MS_MAX = 4 * 3600 * 1000
+OUTPUT_CHARS_MAX = 1_000_000
+FINISHED_EXECS_MAX = 1_000
+FINISHED_BYTES_MAX = 64 * 1024 * 1024
+FORGOTTEN_IDS_MAX = 100_000
+"""Ids of execs whose events were dropped. They must not run again, so the id is remembered much longer than the events."""
+
+
+class Execs:
+    """All execs by id: those that run, and the newest of those that have ended."""
+
+    def __init__(self, config: Config, loop: asyncio.AbstractEventLoop) -> None:
+        self._loop = loop
+        self.processes = Processes(config)
+        self._config = config
+        self._by_id: Dict[str, Exec] = {}
+        self._forgotten: Dict[str, None] = {}
+        self._surroundings = Surroundings(config, self.processes.other_uid)
+        self._session = PythonSession(loop, config, self.processes, self._surroundings, self._finished)
+        self.activity = asyncio.Event()
+
+    @property
+    def running(self) -> int:
+        return sum(not record.is_finished for record in self._by_id.values())
+
+    def get(self, exec_id: str) -> Exec:
+        record = self._by_id.get(exec_id)
+        if record is not None:
+            return record
+        if exec_id in self._forgotten:
+            raise Refusal(410, "forgotten_exec", f"'{exec_id}' has ended, and its output is no longer kept.")
+        raise Refusal(404, "unknown_exec", f"The container knows no '{exec_id}'; it was probably started anew.")
+
+    def start_command(self, exec_id: str, body: Dict[str, Any]) -> Exec:
+        command, env, cwd = field(body, "command", str), field(body, "env", dict, {}), body.get("cwd") or self._config.workspace
+        if "\0" in command or "\0" in str(cwd) or any("\0" in f"{name}{value}" for name, value in env.items()):
+            raise Refusal(400, "invalid_request", "A command cannot contain a null byte.")
+        record, is_new = self._record(exec_id, command, body)
+        if is_new:
+            has_stdin = field(body, "stdin", bool, False)
+            ShellRun(
+                self._loop,
+                self.processes,
+                record,
+                self._finished,
+                command=command,
+                cwd=self._surroundings.directory(str(cwd)),
+                env=self._surroundings.variables(env),
+                has_stdin=has_stdin,
+            )
+        return record
+
+    def start_python(self, exec_id: str, body: Dict[str, Any]) -> Exec:
+        code = field(body, "code", str)
+        record, is_new = self._record(exec_id, code, body)
+        if is_new:
+            self._session.run(record, code)
+        return record
+
+    def kill_all(self, notice: str) -> None:
+        """End every exec and every background process, and say why."""
+        for record in list(self._by_id.values()):
+            if not record.is_finished:
+                record.output("stderr", notice.encode())
+                record.kill("killed")
+        if self.processes.other_uid is not None:
+            kill_all_of(self.processes.other_uid)
+        elif os.getpid() == 1:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(-1, signal.SIGKILL)
+
+    def _finished(self) -> None:
+        """Forget the oldest events beyond the bounds, but not that they were."""
+        ended = [(exec_id, record) for exec_id, record in self._by_id.items() if record.is_finished]
+        size = sum(record.transcript.event_bytes for _, record in ended)
+        excess = len(ended) - FINISHED_EXECS_MAX
+        for exec_id, record in ended[:-1]:
+            if excess <= 0 and size <= FINISHED_BYTES_MAX:
+                return
+            del self._by_id[exec_id]
+            record.transcript.forget()
+            self._forgotten[exec_id] = None
+            excess, size = excess - 1, size - record.transcript.event_bytes
+            if len(self._forgotten) > FORGOTTEN_IDS_MAX:
+                del self._forgotten[next(iter(self._forgotten))]
+
+    def _record(self, exec_id: str, text: str, body: Dict[str, Any]) -> Tuple[Exec, bool]:
+        fingerprint = hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
+        if exec_id in self._by_id or exec_id in self._forgotten:
+            known = self.get(exec_id)
+            if known.fingerprint != fingerprint:
+                raise Refusal(409, "exec_id_in_use", f"'{exec_id}' is the id of another command.")
+            return known, False
+        timeout_ms, chars_max = field(body, "timeout_ms", int), field(body, "max_output_length", int)
+        if not 0 < timeout_ms <= TIMEOUT_MS_MAX or not 0 <= chars_max <= OUTPUT_CHARS_MAX:
+            raise Refusal(400, "invalid_request", "timeout_ms or max_output_length is out of range.")
+        spool = Spool(self._config.spool_dir, exec_id, self._config.spool_bytes_max)
+        record = self._by_id[exec_id] = Exec(self._loop, fingerprint, timeout_ms, Transcript(chars_max, spool))
+        self.activity.set()
+        return record, True

@@ -1,0 +1,99 @@
+from __future__ import annotations
+
+import contextlib
+import os
+import resource
+import subprocess
+from typing import Any, Callable, Dict, List, Optional, Tuple
+
+from configuration import Config
+
+COMMAND_NICENESS = 10
+"""Commands give way to the server, however many they are: it sleeps most of the time and answers as soon as it is asked."""
+
+
+class Processes:
+    """Starts processes with less than the server has, and hears of every one that ends (orphans too, as PID 1 must)."""
+
+    def __init__(self, config: Config) -> None:
+        self._config = config
+        self._waiting: Dict[int, Callable[[int], None]] = {}
+        self.shell = found("bash", config.path) or found("sh", config.path) or "/bin/sh"
+        self.other_uid = config.uid if os.geteuid() == 0 else None
+        """The commands' user, if it is not ours."""
+        self._drop: Dict[str, Any] = {}
+        if self.other_uid is not None:
+            self._drop = {"user": self.other_uid, "group": self.other_uid, "extra_groups": []}
+
+    def spawn(
+        self,
+        arguments: List[str],
+        on_exit: Callable[[int], None],
+        *,
+        cwd: str,
+        env: Dict[str, str],
+        stdin: int,
+        stdout: int,
+        stderr: int,
+        pass_fds: Tuple[int, ...] = (),
+    ) -> int:
+        """Start a process in a session of its own and return its id; ``on_exit`` gets the exit code (128 + signal)."""
+        process = subprocess.Popen(
+            arguments,
+            cwd=cwd,
+            env=env,
+            stdin=stdin,
+            stdout=stdout,
+            stderr=stderr,
+            pass_fds=pass_fds,
+            start_new_session=True,
+            preexec_fn=self._limit,
+            umask=0o022,
+            **self._drop,
+        )
+        process.returncode = 0  # Popen must not wait for it: reap() does
+        self._waiting[process.pid] = on_exit
+        # When memory runs out, the kernel takes a command and not the server.
+        with contextlib.suppress(OSError), open(f"/proc/{process.pid}/oom_score_adj", "w") as file:
+            file.write("500")
+        return process.pid
+
+    def reap(self) -> None:
+        while True:
+            try:
+                pid, status = os.waitpid(-1, os.WNOHANG)
+            except ChildProcessError:
+                return
+            if pid == 0:
+                return
+            on_exit = self._waiting.pop(pid, None)
+            if on_exit is not None:
+                on_exit(os.WEXITSTATUS(status) if os.WIFEXITED(status) else 128 + os.WTERMSIG(status))
+
+    def has_children(self) -> bool:
+        try:
+            os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT)
+        except ChildProcessError:
+            return False
+        return True
+
+    def _limit(self) -> None:
+        os.nice(COMMAND_NICENESS)
+        set_limit(resource.RLIMIT_CORE, 0)
+        set_limit(resource.RLIMIT_NOFILE, self._config.open_files_max)
+        set_limit(resource.RLIMIT_NPROC, self._config.processes_max)
+        set_limit(resource.RLIMIT_FSIZE, self._config.disk_bytes_max)
+        if self._config.process_bytes_max:
+            set_limit(resource.RLIMIT_DATA, self._config.process_bytes_max)
+
+
+def found(program: str, path: str) -> Optional[str]:
+    candidates = [os.path.join(directory, program) for directory in path.split(":")]
+    return next((candidate for candidate in candidates if os.access(candidate, os.X_OK)), None)
+
+
+def set_limit(which: int, value: int) -> None:
+    """Lower a limit, soft and hard; one that is lower already stays."""
+    hard = resource.getrlimit(which)[1]
+    bound = value if hard == resource.RLIM_INFINITY else min(value, hard)
+    resource.setrlimit(which, (bound, bound))

@@ -1,0 +1,218 @@
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import hmac
+import json
+import os
+import re
+import secrets
+import struct
+import traceback
+from typing import AsyncIterator, List
+
+from configuration import Config
+from disk_quota import DiskQuota
+from execs import Execs
+from messages import READ_BYTES, Request, Response, parse_head
+from record import Exec
+from refusals import Refusal, disk_full, field
+from workspace import Workspace
+
+PROTOCOL = 1
+CONNECTIONS_MAX = 1_000
+REQUEST_SECONDS_MAX = 75.0
+"""A connection that sends no request for this long is closed."""
+
+TOKEN_SHA256 = re.compile(r"[0-9a-f]{64}\Z")
+LENGTH = struct.Struct(">q")
+EXEC_ID = re.compile(r"[^\x00-\x1f\x7f]{1,200}\Z")
+
+
+class Server:
+    """Reads requests and answers them; knows the protocol and nothing else."""
+
+    def __init__(self, config: Config, loop: asyncio.AbstractEventLoop) -> None:
+        self._token_sha256 = config.token_sha256
+        self._is_unclaimed = config.is_unclaimed
+        self._execs = Execs(config, loop)
+        self._workspace = Workspace(config)
+        self.quota = DiskQuota(config, self._execs)
+        self._boot_id = secrets.token_hex(16)
+        self._connections = 0
+
+    def reap(self) -> None:
+        self._execs.processes.reap()
+
+    def stop(self) -> None:
+        self._execs.kill_all("")
+
+    async def connected(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self._connections += 1
+        try:
+            while self._connections <= CONNECTIONS_MAX and await self._serve_one(reader, writer):
+                pass
+        except (OSError, EOFError, ValueError, asyncio.TimeoutError, asyncio.LimitOverrunError):
+            pass  # torn, silent or not HTTP: the exec lives on, the reader may come again
+        except Exception:
+            traceback.print_exc()
+        finally:
+            self._connections -= 1
+            writer.close()
+
+    async def _serve_one(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> bool:
+        """Answer one request; True if the connection can take another."""
+        try:
+            head = await asyncio.wait_for(reader.readuntil(b"\r\n\r\n"), REQUEST_SECONDS_MAX)
+        except asyncio.IncompleteReadError:
+            return False
+        request = parse_head(head, reader)
+        response = Response(writer, request)
+        try:
+            self._authorize(request)
+            if request.headers.get("expect", "").lower() == "100-continue":
+                writer.write(b"HTTP/1.1 100 Continue\r\n\r\n")
+            await self._route(request, response)
+        except Refusal as refusal:
+            if response.has_begun:
+                return False
+            await response.json(refusal.status, refusal.body)
+        return request.is_body_read and request.headers.get("connection", "").lower() != "close"
+
+    def _authorize(self, request: Request) -> None:
+        scheme, _, token = request.headers.get("authorization", "").partition(" ")
+        presented = hashlib.sha256(token.encode("latin-1")).hexdigest()
+        if scheme.lower() != "bearer" or not hmac.compare_digest(presented, self._token_sha256):
+            raise Refusal(401, "unauthorized", "The token is missing or wrong.")
+
+    async def _route(self, request: Request, response: Response) -> None:
+        method, path = request.method, request.path
+        if (method, path) == ("GET", ["v1", "health"]):
+            await response.json(200, {"protocol": PROTOCOL, "boot_id": self._boot_id, "running": self._execs.running})
+        elif (method, path) == ("POST", ["v1", "claim"]):
+            await self._claim(request, response)
+        elif self._is_unclaimed:
+            raise Refusal(403, "unclaimed", "The sandbox waits in a pool and must be claimed first.")
+        elif (method, path) == ("GET", ["v1", "files"]):
+            await self._list_files(request, response)
+        elif (method, path) == ("POST", ["v1", "files", "read"]):
+            await self._read_files(request, response)
+        elif path == ["v1", "files", "content"] and method in ("GET", "PUT", "DELETE"):
+            await self._file_content(request, response)
+        elif len(path) in (3, 4) and path[:2] in (["v1", "execs"], ["v1", "python"]) and EXEC_ID.match(path[2]):
+            await self._exec(request, response, path[1] == "python", path[2], path[3:])
+        else:
+            raise Refusal(404, "not_found", f"Unknown: {method} /{'/'.join(path)}")
+
+    async def _claim(self, request: Request, response: Response) -> None:
+        """Give the sandbox to its one container, which has another token. The old one is dead at once."""
+        token_sha256 = field(await request.json(), "token_sha256", str)
+        if not TOKEN_SHA256.match(token_sha256):
+            raise Refusal(400, "invalid_request", "A claim takes the hash of a token.")
+        # Nothing is awaited from here on: of two claims at once the second finds the first one done.
+        if not self._is_unclaimed:
+            raise Refusal(409, "already_claimed", "The sandbox belongs to a container.")
+        self._is_unclaimed = False
+        self._token_sha256 = token_sha256
+        await response.json(200, {})
+
+    async def _exec(self, request: Request, response: Response, is_python: bool, exec_id: str, rest: List[str]) -> None:
+        action = (request.method, *rest)
+        if action == ("PUT",):
+            body = await request.json()
+            after = request.after
+            record = self._execs.start_python(exec_id, body) if is_python else self._execs.start_command(exec_id, body)
+            await response.stream("application/x-ndjson", record.transcript.lines_after(after))
+        elif action == ("GET",):
+            record = self._execs.get(exec_id)
+            await response.stream("application/x-ndjson", record.transcript.lines_after(request.after))
+        elif action == ("POST", "kill"):
+            await request.body()
+            await response.json(200, {"killed": self._execs.get(exec_id).kill("killed")})
+        elif action == ("POST", "stdin"):
+            await self._stdin(request, response, self._execs.get(exec_id))
+        else:
+            raise Refusal(405, "not_found", f"Unknown: {request.method} /{'/'.join(request.path)}")
+
+    async def _stdin(self, request: Request, response: Response, record: Exec) -> None:
+        if record.stdin is None:
+            raise Refusal(409, "no_stdin", "The exec was started without stdin.")
+        try:
+            await record.stdin.write(await request.body())
+        except BrokenPipeError:
+            raise Refusal(409, "stdin_closed", "The command no longer reads its stdin.") from None
+        if request.query.get("close") == "true":
+            record.stdin.close()
+        await response.json(200, {})
+
+    async def _list_files(self, request: Request, response: Response) -> None:
+        entries = self._workspace.entries(request.query.get("root", ""))
+        limit = int(request.query.get("limit", "100000"))
+
+        async def lines() -> AsyncIterator[bytes]:
+            count, is_complete, batch = 0, True, []
+            for entry in entries:
+                if entry is None or count >= limit:
+                    is_complete = False
+                    if entry is None:
+                        continue
+                    break
+                count += 1
+                batch.append(json.dumps(entry).encode() + b"\n")
+                if len(batch) == 200:
+                    yield b"".join(batch)
+                    batch = []
+                    await asyncio.sleep(0)
+            batch.append(json.dumps({"type": "end", "complete": is_complete}).encode() + b"\n")
+            yield b"".join(batch)
+
+        await response.stream("application/x-ndjson", lines())
+
+    async def _read_files(self, request: Request, response: Response) -> None:
+        paths = field(await request.json(), "paths", list)
+        if not all(isinstance(path, str) for path in paths):
+            raise Refusal(400, "invalid_request", "'paths' must be a list of texts.")
+
+        async def pieces() -> AsyncIterator[bytes]:
+            batch, size = [], 0
+            for path in paths:
+                content = self._workspace.small_content(path)
+                batch += [LENGTH.pack(-1 if content is None else len(content)), content or b""]
+                size += LENGTH.size + len(content or b"")
+                if size >= READ_BYTES:
+                    yield b"".join(batch)
+                    batch, size = [], 0
+                    await asyncio.sleep(0)
+            if batch:
+                yield b"".join(batch)
+
+        await response.stream("application/octet-stream", pieces())
+
+    async def _file_content(self, request: Request, response: Response) -> None:
+        path = request.query.get("path", "")
+        if request.method == "GET":
+            fd = self._workspace.open_for_reading(path)
+            try:
+                await response.stream("application/octet-stream", file_pieces(fd))
+            finally:
+                os.close(fd)
+        elif request.method == "PUT":
+            if self.quota.is_full:
+                raise disk_full()
+            with self._workspace.writing(path) as fd:
+                async for piece in request.chunks():
+                    while piece:
+                        piece = piece[os.write(fd, piece) :]
+            await response.json(200, {})
+        else:
+            await request.body()
+            self._workspace.delete(path)
+            await response.json(200, {})
+
+
+async def file_pieces(fd: int) -> AsyncIterator[bytes]:
+    while True:
+        piece = os.read(fd, READ_BYTES)
+        if not piece:
+            return
+        yield piece

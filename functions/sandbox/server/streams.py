@@ -1,0 +1,90 @@
+"""Pipes between the server and a command."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from typing import Callable, Optional
+
+READ_BYTES = 64 * 1024
+DRAIN_BYTES_MAX = 1024 * 1024
+
+
+class Pipe:
+    """The reading end of a command's stdout or stderr."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop, on_data: Callable[[bytes], None], on_end: Callable[[], None]) -> None:
+        self._loop = loop
+        self._on_data = on_data
+        self._on_end = on_end
+        self.reading_fd, self.writing_fd = os.pipe()
+        os.set_blocking(self.reading_fd, False)
+        self.inode = os.fstat(self.reading_fd).st_ino
+        self.is_open = True
+        loop.add_reader(self.reading_fd, self._readable)
+
+    def close_writing_end(self) -> None:
+        os.close(self.writing_fd)
+
+    def drain(self) -> None:
+        """Read what is there now."""
+        left = DRAIN_BYTES_MAX
+        while self.is_open and left > 0:
+            count = self._readable()
+            if count == 0:
+                return
+            left -= count
+
+    def discard_from_now(self) -> None:
+        """Keep reading for a background service that would die of a closed pipe, but forget what it says."""
+        self._on_data = lambda data: None
+        self._on_end = lambda: None
+
+    def _readable(self) -> int:
+        try:
+            data = os.read(self.reading_fd, READ_BYTES)
+        except BlockingIOError:
+            return 0
+        if data:
+            self._on_data(data)
+            return len(data)
+        self._loop.remove_reader(self.reading_fd)
+        os.close(self.reading_fd)
+        self.is_open = False
+        self._on_end()
+        return 0
+
+
+class Stdin:
+    """The writing end of a command's stdin, for those that asked for one."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+        self._loop = loop
+        self.reading_fd, writing_fd = os.pipe()
+        os.set_blocking(writing_fd, False)
+        self._fd: Optional[int] = writing_fd
+        self._lock = asyncio.Lock()
+
+    async def write(self, data: bytes) -> None:
+        """Write all of it, at the pace of the command. Raises BrokenPipeError when nobody reads."""
+        async with self._lock:
+            while data:
+                if self._fd is None:
+                    raise BrokenPipeError
+                try:
+                    data = data[os.write(self._fd, data) :]
+                except BlockingIOError:
+                    await asyncio.sleep(0.005)
+
+    def close(self) -> None:
+        if self._fd is not None:
+            os.close(self._fd)
+            self._fd = None
+
+
+def memory_file(content: bytes) -> int:
+    fd = os.memfd_create("command", 0)
+    with os.fdopen(os.dup(fd), "wb") as file:
+        file.write(content)
+    os.lseek(fd, 0, os.SEEK_SET)
+    return fd

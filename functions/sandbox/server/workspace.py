@@ -1,0 +1,164 @@
+from __future__ import annotations
+
+import contextlib
+import errno
+import os
+import secrets
+import stat
+from typing import Any, Dict, Iterator, List, Optional
+
+from configuration import Config
+from refusals import Refusal, disk_full, no_such_file
+
+BATCH_FILE_BYTES_MAX = 256 * 1024
+"""A file in an answer that holds many; each is read whole, so that its length stands before it."""
+TREE_DEPTH_MAX = 100
+UPLOAD_PREFIX = ".moorage-upload-"
+
+
+class Workspace:
+    """The files under one directory. No path leaves it: each component is opened without following links."""
+
+    def __init__(self, config: Config) -> None:
+        self._root = config.workspace
+        self._uid = config.uid if config.uid is not None and os.geteuid() == 0 else None
+
+    def entries(self, root: str) -> Iterator[Optional[Dict[str, Any]]]:
+        """Every file below ``root``; None where the tree is deeper than the bound or closed."""
+        if os.path.normpath(root) != self._root:
+            raise Refusal(400, "invalid_request", f"Only {self._root} can be listed.")
+        try:
+            stack = [(self._open_directory([]), "")]
+        except FileNotFoundError:
+            return
+        iterators = [os.scandir(stack[0][0])]
+        try:
+            while stack:
+                entry = next(iterators[-1], None)
+                if entry is None:
+                    iterators.pop().close()
+                    os.close(stack.pop()[0])
+                    continue
+                directory, prefix = stack[-1]
+                path = prefix + entry.name
+                try:
+                    status = os.stat(entry.name, dir_fd=directory, follow_symlinks=False)
+                    if not stat.S_ISDIR(status.st_mode):
+                        if not entry.name.startswith(UPLOAD_PREFIX):
+                            yield listed(path, status)
+                    elif len(stack) >= TREE_DEPTH_MAX:
+                        yield None
+                    else:
+                        flags = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+                        stack.append((os.open(entry.name, flags, dir_fd=directory), path + "/"))
+                        iterators.append(os.scandir(stack[-1][0]))
+                except PermissionError:
+                    yield None  # a directory that its owner has closed
+                except OSError:
+                    continue  # removed or replaced while we looked
+        finally:
+            for iterator in iterators:
+                iterator.close()
+            for fd, _ in stack:
+                os.close(fd)
+
+    def open_for_reading(self, path: str) -> int:
+        *parents, name = self._components(path)
+        try:
+            directory = self._open_directory(parents)
+            try:
+                fd = os.open(name, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, dir_fd=directory)
+            finally:
+                os.close(directory)
+        except OSError as error:
+            raise no_such_file(path) from error
+        if not stat.S_ISREG(os.fstat(fd).st_mode):
+            os.close(fd)
+            raise no_such_file(path)
+        return fd
+
+    def small_content(self, path: str) -> Optional[bytes]:
+        """All of a small file; None for one that is larger than ``BATCH_FILE_BYTES_MAX``, or that must be asked for alone to learn
+        what is wrong with it."""
+        try:
+            fd = self.open_for_reading(path)
+        except Refusal:
+            return None
+        with os.fdopen(fd, "rb") as file:
+            content = file.read(BATCH_FILE_BYTES_MAX + 1)
+        return content if len(content) <= BATCH_FILE_BYTES_MAX else None
+
+    def delete(self, path: str) -> None:
+        *parents, name = self._components(path)
+        try:
+            directory = self._open_directory(parents)
+            try:
+                os.unlink(name, dir_fd=directory)
+            finally:
+                os.close(directory)
+        except OSError as error:
+            raise no_such_file(path) from error
+
+    @contextlib.contextmanager
+    def writing(self, path: str) -> Iterator[int]:
+        """A descriptor to write a file with; the file appears under its name when all went well."""
+        *parents, name = self._components(path)
+        temporary = UPLOAD_PREFIX + secrets.token_hex(8)
+        directory = -1
+        try:
+            directory = self._open_directory(parents, create=True)
+            flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+            fd = os.open(temporary, flags, 0o644, dir_fd=directory)
+            try:
+                self._give_away(fd)
+                yield fd
+                os.rename(temporary, name, src_dir_fd=directory, dst_dir_fd=directory)
+            except BaseException:
+                with contextlib.suppress(OSError):
+                    os.unlink(temporary, dir_fd=directory)
+                raise
+            finally:
+                os.close(fd)
+        except OSError as error:
+            if error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG):
+                raise disk_full() from error
+            raise Refusal(409, "not_writable", f"'{path}' cannot be written: {error.strerror}.") from error
+        finally:
+            if directory >= 0:
+                os.close(directory)
+
+    def _components(self, path: str) -> List[str]:
+        relative = os.path.relpath(path, self._root) if path.startswith("/") else path
+        components = [part for part in relative.split("/") if part not in ("", ".")]
+        if not components or ".." in components or "\0" in path or len(components) > TREE_DEPTH_MAX:
+            raise Refusal(400, "invalid_path", f"'{path}' is not a path below {self._root}.")
+        return components
+
+    def _open_directory(self, components: List[str], create: bool = False) -> int:
+        flags = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+        fd = os.open(self._root, flags)
+        for component in components:
+            try:
+                if create:
+                    with contextlib.suppress(FileExistsError):
+                        os.mkdir(component, 0o755, dir_fd=fd)
+                        if self._uid is not None:
+                            os.chown(component, self._uid, self._uid, dir_fd=fd, follow_symlinks=False)
+                child = os.open(component, flags, dir_fd=fd)
+            finally:
+                os.close(fd)
+            fd = child
+        return fd
+
+    def _give_away(self, fd: int) -> None:
+        if self._uid is not None:
+            os.fchown(fd, self._uid, self._uid)
+
+
+def listed(path: str, status: os.stat_result) -> Dict[str, Any]:
+    kind = "file" if stat.S_ISREG(status.st_mode) else "symlink" if stat.S_ISLNK(status.st_mode) else "other"
+    name = os.fsencode(path)
+    text = name.decode("utf-8", "replace")
+    if text.encode() != name:
+        kind = "not_utf8"  # such a name cannot be asked for again
+    return {"path": text, "size": status.st_size, "mtime_ns": status.st_mtime_ns, "inode": status.st_ino, "kind": kind}
