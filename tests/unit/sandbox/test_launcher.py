@@ -16,8 +16,9 @@ from pathlib import Path
 
 import pytest
 from moorage.errors import SandboxCapacity, SandboxError, SandboxGone
-from moorage.local.bubblewrap import Toolbox, how_to_allow_namespaces
 from moorage.local.control_groups import ControlGroups
+from moorage.local.site import Toolbox
+from moorage.local.users import how_to_allow_namespaces
 from moorage.sandbox.exec_client import ExecClient, PythonEnded, Started
 from moorage.sandbox.launcher_client import LauncherProvisioner
 from moorage.sandbox.provisioner import EgressSpec, Handle, SandboxSpec, SandboxStatus

@@ -30,8 +30,8 @@ from botocore.exceptions import BotoCoreError, ClientError
 from moorage.cli.show import paint
 from moorage.cli.target import AWS_CONFIG, Target, TargetError, answer_of, aws_region, find, refused, unreachable
 from moorage.errors import SandboxError, SettingsConflict
-from moorage.local.bubblewrap import check_namespaces, has_disable_userns, may_run_as_other_users
 from moorage.local.places import ROOT
+from moorage.local.users import check_namespaces, has_disable_userns, may_run_as_other_users
 from moorage.model.catalog import Catalog, ModelEntry
 from moorage.settings import SettingsError, api_port, as_deployed
 from moorage.store.api_keys import ApiKeys

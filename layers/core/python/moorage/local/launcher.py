@@ -32,9 +32,11 @@ from starlette.routing import Route
 
 from moorage import limits
 from moorage.errors import SandboxCapacity, SandboxError
-from moorage.local.bubblewrap import Bubblewrap, Site, Toolbox, check_namespaces, has_disable_userns, may_run_as_other_users
+from moorage.local.bubblewrap import Bubblewrap
 from moorage.local.control_groups import ControlGroups
 from moorage.local.places import ROOT
+from moorage.local.site import Site, Toolbox
+from moorage.local.users import check_namespaces, has_disable_userns, may_run_as_other_users
 from moorage.sandbox.provisioner import EgressSpec, SandboxSpec
 
 log = logging.getLogger("moorage.launcher")

@@ -1,0 +1,166 @@
+"""What a sandbox sees of this machine, and what its first process is told."""
+
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+from moorage import limits
+from moorage.egress import trust
+from moorage.errors import SandboxError
+from moorage.local.site import ETC_FILES, Site
+from moorage.sandbox.provisioner import EgressSpec, SandboxSpec
+
+SERVER: Final = "/opt/moorage"
+COMPILED_SERVER: Final = "/opt/exec_server.zip"
+TOOLBOX: Final = "/opt/toolbox"
+EGRESS: Final = "/run/egress"
+LISTENING_FD: Final = 3
+CA_BUNDLE: Final = "/tmp/.exec/ca-certificates.crt"
+"""Written by the exec server: the system's certificates and the proxy's."""
+FALLBACK: Final = "/opt/fallback"
+"""Last on the PATH: ``python``, where neither the toolbox nor the system has it under this name."""
+
+FORWARDER: Final = "127.0.0.1:3128"
+SANDBOX_UID: Final = 1000
+_SYSTEM_PATH: Final = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
+# The part of /etc that programs need and that says nothing about this machine.
+_ETC: Final = (
+    "alternatives",
+    "ca-certificates",
+    "fonts",
+    "java",
+    "ld.so.cache",
+    "ld.so.conf",
+    "ld.so.conf.d",
+    "localtime",
+    "magic",
+    "magic.mime",
+    "mime.types",
+    "pki",
+    "protocols",
+    "services",
+    "ssl/certs",
+    "ssl/openssl.cnf",
+    "terminfo",
+)
+
+_SCRATCH: Final = {"/tmp": limits.SANDBOX_TMP_BYTES_MAX, "/dev/shm": limits.SANDBOX_SHM_BYTES_MAX}
+# What of /proc can be changed, or tells of other containers. bubblewrap covers such places only when it thinks them writable.
+_PROC_READ_ONLY: Final = ("sys", "bus", "fs", "irq", "sysrq-trigger")
+_PROC_HIDDEN_DIRECTORIES: Final = ("acpi", "asound", "driver", "scsi")
+_PROC_HIDDEN_FILES: Final = (
+    "kcore",
+    "kallsyms",
+    "keys",
+    "key-users",
+    "kmsg",
+    "latency_stats",
+    "sched_debug",
+    "timer_list",
+    "timer_stats",
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Bind:
+    source: str
+    target: str
+    is_writable: bool = False
+
+
+def binds(site: Site, directory: Path, egress: EgressSpec | None) -> list[Bind]:
+    """What a sandbox sees of this machine beside ``/usr`` and some of ``/etc``."""
+    toolbox = site.toolbox
+    seen = [Bind(str(site.state_dir / "etc" / name), f"/etc/{name}") for name in ETC_FILES]
+    seen += [Bind(str(site.server_dir), SERVER), Bind(str(site.server), COMPILED_SERVER)]
+    if toolbox is not None:
+        seen += [Bind(prefix, prefix) for prefix in toolbox.interpreter_prefixes]
+        seen.append(Bind(str(toolbox.venv), TOOLBOX))
+    if egress is not None:
+        seen.append(Bind(str(socket_of(egress).parent), EGRESS))
+    writable = {"data": "/mnt/data", "home": "/home/user", "spool": "/tmp/.exec"}
+    return seen + [Bind(str(directory / name), target, is_writable=True) for name, target in writable.items()]
+
+
+def bwrap_arguments(site: Site, visible: Sequence[Bind]) -> list[str]:
+    """The whole command line but for descriptors and the command. The order is that of the mounts."""
+    arguments = ["bwrap", "--unshare-all", "--unshare-user", "--uid", str(SANDBOX_UID), "--gid", str(SANDBOX_UID)]
+    arguments += ["--cap-drop", "ALL", "--die-with-parent", "--new-session", "--as-pid-1", "--hostname", "sandbox", "--clearenv"]
+    if site.has_disable_userns:
+        arguments.append("--disable-userns")
+    for name in ("etc", "home", "mnt", "opt", "run", "var"):
+        arguments += ["--perms", "0755", "--dir", f"/{name}"]
+    arguments += ["--ro-bind", "/usr", "/usr"]
+    for name in ("bin", "sbin", "lib", "lib32", "lib64", "libx32"):
+        arguments += _system_directory(name)
+    for name in _ETC:
+        arguments += ["--ro-bind-try", f"/etc/{name}", f"/etc/{name}"]
+    arguments += ["--proc", "/proc", *_closed_proc(), "--dev", "/dev"]
+    for path, size in _SCRATCH.items():
+        arguments += ["--perms", "1777", "--size", str(size), "--tmpfs", path]
+    arguments += ["--symlink", "/tmp", "/var/tmp", "--symlink", site.python, f"{FALLBACK}/python"]
+    for bind in visible:
+        arguments += ["--bind" if bind.is_writable else "--ro-bind", bind.source, bind.target]
+    return [*arguments, "--remount-ro", "/dev", "--remount-ro", "/", "--chdir", "/mnt/data"]
+
+
+def _system_directory(name: str) -> list[str]:
+    path = Path("/") / name
+    if path.is_symlink():
+        return ["--symlink", os.readlink(path), str(path)]
+    return ["--ro-bind", str(path), str(path)] if path.is_dir() else []
+
+
+def _closed_proc() -> list[str]:
+    arguments = []
+    for name in _PROC_READ_ONLY:
+        arguments += ["--ro-bind-try", f"/proc/{name}", f"/proc/{name}"]
+    for name in _PROC_HIDDEN_DIRECTORIES:
+        if os.path.isdir(f"/proc/{name}"):
+            arguments += ["--size", "4096", "--tmpfs", f"/proc/{name}", "--remount-ro", f"/proc/{name}"]
+    for name in _PROC_HIDDEN_FILES:
+        if os.path.exists(f"/proc/{name}"):
+            arguments += ["--ro-bind", "/dev/null", f"/proc/{name}"]
+    return arguments
+
+
+def server_config(site: Site, spec: SandboxSpec) -> dict[str, Any]:
+    """What the exec server reads from its stdin."""
+    toolbox = {"VIRTUAL_ENV": TOOLBOX} if site.toolbox else {}
+    egress = trust.environment(_proxy_url(spec.egress), CA_BUNDLE) if spec.egress else {}
+    return {
+        "token": spec.token,
+        "unclaimed": spec.is_unclaimed,
+        "listen": f"fd:{LISTENING_FD}",
+        "env": {**toolbox, **egress, **spec.env},
+        "path": ":".join([f"{SERVER}/bin", *([f"{TOOLBOX}/bin"] if site.toolbox else []), _SYSTEM_PATH, FALLBACK]),
+        "python": f"{TOOLBOX}/bin/python" if site.toolbox else site.python,
+        "python_session": f"{SERVER}/python_session.py",
+        "egress": _egress_config(spec.egress) if spec.egress else None,
+        "limits": {
+            "processes": limits.CONTAINER_PROCESSES_MAX,
+            "open_files": limits.CONTAINER_OPEN_FILES_MAX,
+            "process_bytes": 0 if site.groups.are_available else spec.memory_gib * 1024**3,
+            "disk_bytes": site.disk_bytes_max,
+            "spool_bytes": limits.OUTPUT_SPOOL_BYTES_MAX,
+        },
+    }
+
+
+def _proxy_url(egress: EgressSpec) -> str:
+    return trust.proxy_url(FORWARDER, egress.username, egress.password)
+
+
+def _egress_config(egress: EgressSpec) -> dict[str, str]:
+    return {
+        "socket": f"{EGRESS}/{socket_of(egress).name}",
+        "ca_pem": egress.ca_pem,
+    }
+
+
+def socket_of(egress: EgressSpec) -> Path:
+    if not egress.proxy.startswith("unix:"):
+        raise SandboxError("A local sandbox has no network: the egress proxy must be a Unix socket.")
+    return Path(egress.proxy.removeprefix("unix:"))
