@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self
 
+from moorage.hosts import normalise_pattern
 from moorage.limits import CODE_SECONDS_MAX, COMMAND_TIMEOUT_MS_MAX, MEMORY_LIMITS, RETENTION_SECONDS
 from moorage.settings import as_deployed, warm_pool_sizes
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, model_validator
@@ -44,10 +45,7 @@ def _images(value: dict[str, str]) -> dict[str, str]:
 
 def _domains(value: tuple[str, ...]) -> tuple[str, ...]:
     for domain in value:
-        name = domain.removeprefix("*.")
-        if domain == "*":
-            continue
-        if "." not in name or any(c not in "abcdefghijklmnopqrstuvwxyz0123456789-." for c in name):
+        if normalise_pattern(domain) != domain:
             raise ValueError(f"takes lower-case domain names such as 'pkg.example.com', '*.example.com' or '*', not '{domain}'")
     return value
 

@@ -26,9 +26,10 @@ from mitmproxy.proxy.layers.modes import HttpProxy
 from moorage import limits
 from moorage.egress.client_hello import NotTls, looks_like_tls, read_client_hello
 from moorage.egress.grants import Grant, Grants, PolicyUnavailable
-from moorage.egress.policy import Decision, EgressRequest, Reason, decide, normalise, sentence, shown
+from moorage.egress.policy import Decision, EgressRequest, Reason, decide, sentence, shown
 from moorage.egress.store import Entry
 from moorage.egress.substitution import Scrubber, substitute
+from moorage.hosts import normalise
 
 from functions.egress_proxy.exchange import Exchange
 from functions.egress_proxy.journal import Journal, new_entry_id

@@ -12,7 +12,7 @@ ROOT = Path(__file__).parents[2]
 CORE = ROOT / "layers" / "core" / "python"
 
 RANKS: list[tuple[str, tuple[str, ...]]] = [
-    ("the ground", ("limits", "errors", "ids", "settings", "telemetry")),
+    ("the ground", ("limits", "errors", "hosts", "ids", "settings", "telemetry")),
     ("the wire", ("wire",)),
     (
         "pure modules",
@@ -46,7 +46,14 @@ RANKS: list[tuple[str, tuple[str, ...]]] = [
 ]
 """From the bottom up. A module belongs to the entry that names it most exactly, and imports nothing from above its own rank."""
 
-INFRA_MAY_IMPORT = ("moorage.settings", "moorage.limits", "moorage.errors", "moorage.store.keys", "moorage.store.schema")
+INFRA_MAY_IMPORT = (
+    "moorage.settings",
+    "moorage.limits",
+    "moorage.errors",
+    "moorage.hosts",
+    "moorage.store.keys",
+    "moorage.store.schema",
+)
 """The CDK app shares constants and sentences with the code, and no behaviour."""
 
 CLIENTS = {"boto3", "botocore", "httpx", "fastapi", "starlette"}

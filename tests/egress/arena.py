@@ -38,6 +38,7 @@ from moorage.egress.secrets import KmsKeys
 from moorage.egress.service import Egress
 from moorage.settings import Settings
 from moorage.store.table import Table
+from moorage.wire.network_policy import parse_network_policy
 
 from tests.ministack import ACCESS_KEY_ID, REGION, SECRET_ACCESS_KEY, Ministack, aws_clients, new_table_and_bucket
 
@@ -337,8 +338,9 @@ class Arena:
     async def command(self, name: str, argument: dict[str, Any]) -> Any:
         match name:
             case "open":
-                policy, secrets = self.egress.validate(argument["network_policy"])
-                grant = await self.egress.open(argument["tenant"], argument["container"], policy, secrets)
+                asked = parse_network_policy(argument["network_policy"], "network_policy")
+                policy = await self.egress.admit(argument["tenant"], asked)
+                grant = await self.egress.open(argument["tenant"], argument["container"], policy, asked.domain_secrets)
                 assert grant is not None
                 (self.directory / "egress-ca.pem").write_text(self.egress.ca_pem())
                 return asdict(grant)

@@ -11,95 +11,35 @@ import pytest
 from cryptography.exceptions import InvalidTag
 from hypothesis import given
 from hypothesis import strategies as st
-from moorage.egress.policy import Policy
 from moorage.egress.secrets import (
     DataKey,
-    DomainSecret,
     OpenSecret,
     container_context,
-    is_plain_path,
     seal,
     unseal,
-    validate_domain_secrets,
 )
 from moorage.egress.substitution import Headers, Scrubber, Substituted, substitute
-from moorage.errors import ApiError
+from moorage.wire.network_policy import DomainSecret, is_plain_path
 
 VALUE = "sk-live-0123456789"
-POLICY = Policy(domains=("api.example.com", "*.pkg.example"))
 CONTEXT = container_context("tenant-1", "cntr_1")
 KEY = DataKey(b"k" * 32, b"wrapped")
 
 
-def secret(**changes: object) -> dict[str, object]:
-    return {"domain": "api.example.com", "name": "API_KEY", "value": VALUE} | changes
-
-
-def listed(*secrets: object) -> dict[str, object]:
-    return {"type": "allowlist", "allowed_domains": ["api.example.com"], "domain_secrets": list(secrets)}
-
-
-def test_a_secret_is_taken_with_its_scope() -> None:
-    given_ = listed(secret(domain="API.example.com.", methods=["GET", "POST"], path_prefixes=["/v1"], places=["headers", "query"]))
-    assert validate_domain_secrets(given_, POLICY) == (
-        DomainSecret("API_KEY", "api.example.com", VALUE, ("GET", "POST"), ("/v1",), ("headers", "query")),
-    )
-
-
-def test_a_secret_without_value_refers_to_the_operators() -> None:
-    assert validate_domain_secrets(listed({"domain": "a.pkg.example", "name": "N"}), POLICY) == (DomainSecret("N", "a.pkg.example"),)
-
-
-REFUSED: dict[str, tuple[object, str]] = {
-    "another domain": (secret(domain="evil.test"), "network_policy.domain_secrets[0].domain"),
-    "a wildcard": (secret(domain="*.pkg.example"), "network_policy.domain_secrets[0].domain"),
-    "an address": (secret(domain="10.0.0.1"), "network_policy.domain_secrets[0].domain"),
-    "no domain": ({"name": "N", "value": "v"}, "network_policy.domain_secrets[0].domain"),
-    "no name": ({"domain": "api.example.com", "value": "v"}, "network_policy.domain_secrets[0].name"),
-    "a name with a hyphen": (secret(name="API-KEY"), "network_policy.domain_secrets[0].name"),
-    "a name with a newline": (secret(name="API_KEY\n"), "network_policy.domain_secrets[0].name"),
-    "a name that steers the loader": (secret(name="LD_PRELOAD"), "network_policy.domain_secrets[0].name"),
-    "a name that is the path": (secret(name="path"), "network_policy.domain_secrets[0].name"),
-    "a name that is the proxy": (secret(name="https_proxy"), "network_policy.domain_secrets[0].name"),
-    "a name that is the bundle": (secret(name="SSL_CERT_FILE"), "network_policy.domain_secrets[0].name"),
-    "a value with a line break": (secret(value="a\r\nX: y"), "network_policy.domain_secrets[0].value"),
-    "a value beyond ASCII": (secret(value="s\u00e9cret"), "network_policy.domain_secrets[0].value"),
-    "an empty value": (secret(value=""), "network_policy.domain_secrets[0].value"),
-    "a value too long": (secret(value="x" * 65537), "network_policy.domain_secrets[0].value"),
-    "a value that is a number": (secret(value=5), "network_policy.domain_secrets[0].value"),
-    "a method in small letters": (secret(methods=["get"]), "network_policy.domain_secrets[0].methods[0]"),
-    "a path with dots": (secret(path_prefixes=["/v1/../"]), "network_policy.domain_secrets[0].path_prefixes[0]"),
-    "a place that is none": (secret(places=["body"]), "network_policy.domain_secrets[0].places[0]"),
-    "an unknown field": (secret(note="x"), "network_policy.domain_secrets[0].note"),
-    "no object": ("API_KEY", "network_policy.domain_secrets[0]"),
-}
-
-
-@pytest.mark.parametrize(("entry", "param"), REFUSED.values(), ids=REFUSED.keys())
-def test_what_cannot_be_a_secret_is_refused_without_repeating_it(entry: object, param: str) -> None:
-    with pytest.raises(ApiError) as caught:
-        validate_domain_secrets(listed(entry), POLICY)
-    assert (caught.value.status, caught.value.param) == (400, param)
-    assert VALUE not in caught.value.message
-
-
-def test_one_name_is_one_variable() -> None:
-    with pytest.raises(ApiError, match="'API_KEY' is given twice"):
-        validate_domain_secrets(listed(secret(), secret(domain="a.pkg.example")), POLICY)
+PLAIN = DomainSecret(domain="api.example.com", name="API_KEY", value=VALUE)
 
 
 def test_a_value_is_in_no_representation() -> None:
-    plain = DomainSecret("API_KEY", "api.example.com", VALUE)
-    sealed = seal(plain, KEY, CONTEXT)
+    sealed = seal(PLAIN, KEY, CONTEXT)
     opened = unseal(sealed, KEY.plaintext, CONTEXT)
     swapped = substitute([opened], "api.example.com", "GET", "/", ((b"x", sealed.placeholder.encode()),))
-    shown = "".join(map(repr, (plain, sealed, opened, swapped, KEY, Scrubber([opened]))))
+    shown = "".join(map(repr, (PLAIN, sealed, opened, swapped, KEY, Scrubber([opened]))))
     assert VALUE not in shown
     assert "wrapped" not in shown.replace("wrapped=", "")
 
 
 def test_what_is_sealed_opens_only_where_it_belongs() -> None:
-    sealed = seal(DomainSecret("API_KEY", "api.example.com", VALUE), KEY, CONTEXT)
+    sealed = seal(PLAIN, KEY, CONTEXT)
     assert unseal(sealed, KEY.plaintext, CONTEXT).value == VALUE
     assert VALUE.encode() not in (sealed.ciphertext or b"")
     moved = (
@@ -114,7 +54,7 @@ def test_what_is_sealed_opens_only_where_it_belongs() -> None:
 
 
 def test_no_two_placeholders_and_ciphertexts_are_alike() -> None:
-    sealed = [seal(DomainSecret("API_KEY", "api.example.com", VALUE), KEY, CONTEXT) for _ in range(50)]
+    sealed = [seal(PLAIN, KEY, CONTEXT) for _ in range(50)]
     assert len({one.placeholder for one in sealed}) == len({one.ciphertext for one in sealed}) == 50
     assert all(one.placeholder.startswith("MOORAGE_SECRET_API_KEY_") for one in sealed)
 

@@ -12,12 +12,12 @@ from moorage.egress.ca import CERTIFICATE_FILE, ensure_ca, ensure_open_ca, ensur
 from moorage.egress.fleet import ProxyFleet
 from moorage.egress.grants import Grant, Grants, PolicyUnavailable
 from moorage.egress.policy import Policy
-from moorage.egress.secrets import DomainSecret
 from moorage.egress.service import Egress, ceiling
 from moorage.egress.store import EgressStore, Entry
 from moorage.errors import ApiError
 from moorage.settings import Settings
 from moorage.store import keys
+from moorage.wire.network_policy import DomainSecret, NetworkPolicy
 
 from tests.egress.fakes import FakeEcs, FakeKeys, MemoryTable
 
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from mypy_boto3_ecs import ECSClient
 
 SETTINGS = Settings(table_name="t", bucket_name="b", allowed_egress_domains=("*.example.com",), egress_proxy="unix:/p/s")
-SECRET = DomainSecret("API_KEY", "api.example.com", "sk-live-0123456789")
+SECRET = DomainSecret(domain="api.example.com", name="API_KEY", value="sk-live-0123456789")
 POLICY = replace(ceiling(SETTINGS), domains=("api.example.com",))
 
 
@@ -357,7 +357,7 @@ async def test_a_ceiling_that_shrank_binds_containers_that_were_opened_before() 
 async def test_an_operators_secret_is_used_by_name_within_its_domain_and_tenants() -> None:
     world = World()
     await world.egress.define_secret("SHARED", "api.example.com", "operator-value-1", tenants=("t1",))
-    named = DomainSecret("SHARED", "api.example.com")
+    named = DomainSecret(domain="api.example.com", name="SHARED")
     grant = await world.egress.open("t1", "cntr_1", POLICY, (named,))
     assert grant is not None
     found = await world.seen_by_proxy("cntr_1", grant.password)
@@ -365,14 +365,14 @@ async def test_an_operators_secret_is_used_by_name_within_its_domain_and_tenants
     assert [secret.value for secret in found.secrets] == ["operator-value-1"]
     for tenant, wrong in (("t2", named), ("t1", replace(named, name="OTHER")), ("t1", replace(named, domain="b.example.com"))):
         with pytest.raises(ApiError) as caught:
-            await world.egress.open(tenant, "cntr_2", POLICY, (wrong,))
-        assert caught.value.code == "secret_not_found"
+            await world.egress.admit(tenant, NetworkPolicy("allowlist", ("*.example.com",), (wrong,)), param="p")
+        assert (caught.value.status, caught.value.param, caught.value.code) == (400, "p.domain_secrets", "secret_not_found")
 
 
 async def test_an_operators_secret_rotates_and_ends_without_the_container() -> None:
     world = World()
     await world.egress.define_secret("SHARED", "api.example.com", "operator-value-1")
-    grant = await world.egress.open("t1", "cntr_1", POLICY, (DomainSecret("SHARED", "api.example.com"),))
+    grant = await world.egress.open("t1", "cntr_1", POLICY, (DomainSecret(domain="api.example.com", name="SHARED"),))
     assert grant is not None
     values = []
     for value in ("operator-value-1", "operator-value-2"):
@@ -386,17 +386,17 @@ async def test_an_operators_secret_rotates_and_ends_without_the_container() -> N
     assert (values, found.secrets) == (["operator-value-1", "operator-value-2"], ())
 
 
-def validated(settings: Settings, policy: dict[str, object], keys: FakeKeys | None) -> ApiError:
+async def refused(settings: Settings, asked: NetworkPolicy, keys: FakeKeys | None) -> ApiError:
     with pytest.raises(ApiError) as caught:
-        Egress(MemoryTable().as_table(), keys, settings, lambda: 0).validate(policy)
+        await Egress(MemoryTable().as_table(), keys, settings, lambda: 0).admit("t1", asked)
     return caught.value
 
 
-def test_a_network_needs_a_proxy_and_a_secret_needs_a_key() -> None:
-    allowlist: dict[str, object] = {"type": "allowlist", "allowed_domains": ["api.example.com"]}
-    with_secret = allowlist | {"domain_secrets": [{"domain": "api.example.com", "name": "N", "value": "v"}]}
-    no_proxy = validated(replace(SETTINGS, egress_proxy=None), allowlist, FakeKeys())
-    no_key = validated(SETTINGS, with_secret, None)
+async def test_a_network_needs_a_proxy_and_a_secret_needs_a_key() -> None:
+    allowlist = NetworkPolicy("allowlist", ("api.example.com",))
+    with_secret = replace(allowlist, domain_secrets=(SECRET,))
+    no_proxy = await refused(replace(SETTINGS, egress_proxy=None), allowlist, FakeKeys())
+    no_key = await refused(SETTINGS, with_secret, None)
     assert [(error.status, error.code) for error in (no_proxy, no_key)] == [(400, "network_unavailable"), (400, "secrets_unavailable")]
 
 

@@ -22,6 +22,11 @@ TAKEN: dict[str, tuple[dict[str, str], str, Any]] = {
     "an expired container is revived unless told otherwise": ({}, "strict_expiry", False),
     "an expired container can be refused": ({"MOORAGE_STRICT_EXPIRY": "true"}, "strict_expiry", True),
     "a switch is turned on by 1 too": ({"MOORAGE_STRICT_EXPIRY": "1"}, "strict_expiry", True),
+    "domains are read as requests' are": (
+        {"MOORAGE_ALLOWED_EGRESS_DOMAINS": "API.Example.com, *.pkg.example bücher.example"},
+        "allowed_egress_domains",
+        ("api.example.com", "*.pkg.example", "xn--bcher-kva.example"),
+    ),
     "a switch is turned off by 0 too": ({"MOORAGE_PRESIGNED_DOWNLOADS": "0"}, "presigned_downloads", False),
 }
 
@@ -41,6 +46,9 @@ WRONG = {
     "days for code": ("MOORAGE_CODE_SECONDS_MAX", "100000"),
     "time in words": ("MOORAGE_CODE_SECONDS_MAX", "two minutes"),
     "a log level that is none": ("MOORAGE_LOG_LEVEL", "loud"),
+    "a URL among the domains": ("MOORAGE_ALLOWED_EGRESS_DOMAINS", "pkg.example https://api.example.com"),
+    "a domain that two readers take for two": ("MOORAGE_ALLOWED_EGRESS_DOMAINS", "straße.de"),
+    "an address among the domains": ("MOORAGE_ALLOWED_EGRESS_DOMAINS", "10.0.0.1"),
     "another word for on": ("MOORAGE_STRICT_EXPIRY", "enabled"),
 }
 

@@ -10,6 +10,7 @@ from fastapi import FastAPI
 from moorage.api import containers, conversations, files, uploads
 from moorage.api.app import create_app
 from moorage.containers.containers import Containers
+from moorage.egress.service import Egress
 from moorage.runtime import Runtime
 from moorage.settings import Settings
 from moorage.store.conversations import Conversations
@@ -43,7 +44,9 @@ class Service:
     """Speaks as tenant b."""
 
 
-def build_app(store: Store, clock: Clock, provisioner: FakeProvisioner, *, presigned_downloads: bool = False) -> FastAPI:
+def build_app(
+    store: Store, clock: Clock, provisioner: FakeProvisioner, *, presigned_downloads: bool = False, egress: Egress | None = None
+) -> FastAPI:
     store_files = Files(store.table, store.blobs, clock=clock)
     runtime = SimpleNamespace(
         settings=Settings(store.table.name, store.blobs.bucket, presigned_downloads=presigned_downloads),
@@ -57,6 +60,8 @@ def build_app(store: Store, clock: Clock, provisioner: FakeProvisioner, *, presi
             store_files,
             clock=clock,
             content_key=b"k" * 32,
+            egress=egress,
+            egress_proxy=None if egress is None else "unix:/run/egress.sock",
             connect=provisioner.connect,
         ),
         conversations=Conversations(store.table, store.blobs, clock=clock),
@@ -67,9 +72,9 @@ def build_app(store: Store, clock: Clock, provisioner: FakeProvisioner, *, presi
     return create_app(cast("Runtime", runtime), routers)
 
 
-def build_service(store: Store, clock: Clock, *, presigned_downloads: bool = False) -> Service:
+def build_service(store: Store, clock: Clock, *, presigned_downloads: bool = False, egress: Egress | None = None) -> Service:
     provisioner = FakeProvisioner()
-    app = build_app(store, clock, provisioner, presigned_downloads=presigned_downloads)
+    app = build_app(store, clock, provisioner, presigned_downloads=presigned_downloads, egress=egress)
 
     def sdk(key: str) -> AsyncOpenAI:
         # The SDK brings its own successor of httpx.
@@ -83,9 +88,7 @@ def build_service(store: Store, clock: Clock, *, presigned_downloads: bool = Fal
         clock=clock,
         provisioner=provisioner,
         uploads=Uploads(store.table, store.blobs, app.state.runtime.files, clock=clock),
-        http=httpx.AsyncClient(
-            transport=httpx.ASGITransport(app), base_url="http://api/v1", headers={"authorization": "Bearer key-a"}
-        ),
+        http=httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url="http://api/v1", headers={"authorization": "Bearer key-a"}),
         sdk=sdk("key-a"),
         stranger=sdk("key-b"),
     )

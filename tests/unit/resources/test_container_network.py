@@ -4,7 +4,7 @@ from moorage.egress.service import Egress
 from moorage.errors import ApiError, SandboxStarting
 from moorage.settings import Settings
 from moorage.store.files import Files
-from moorage.wire.tools import NetworkPolicy
+from moorage.wire.network_policy import NetworkPolicy
 
 from tests.unit.resources.support import Clock, FakeProvisioner, Store
 

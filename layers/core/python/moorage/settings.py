@@ -12,6 +12,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Final, Literal, get_args
 
+from moorage.hosts import normalise_pattern
 from moorage.limits import CODE_SECONDS_MAX, COMMAND_TIMEOUT_MS_MAX, JSON_SILENCE_SECONDS, MEMORY_LIMITS, WARM_SANDBOXES_MAX
 
 ProvisionerKind = Literal["launcher", "fargate", "elsewhere", "docker", "lambda_microvm"]
@@ -104,7 +105,7 @@ class Settings:
             web_search=_web_search(env.get("MOORAGE_WEB_SEARCH", "refuse")),
             code_seconds_max=_code_seconds(env, "MOORAGE_CODE_SECONDS_MAX"),
             strict_expiry=_switch(env, "MOORAGE_STRICT_EXPIRY"),
-            allowed_egress_domains=_words(env.get("MOORAGE_ALLOWED_EGRESS_DOMAINS", "")),
+            allowed_egress_domains=_domains(env, "MOORAGE_ALLOWED_EGRESS_DOMAINS"),
             egress_proxy=env.get("MOORAGE_EGRESS_PROXY") or None,
             egress_key=env.get("MOORAGE_EGRESS_KEY") or None,
             egress_ca=env.get("MOORAGE_EGRESS_CA") or None,
@@ -160,6 +161,19 @@ def _required(env: Mapping[str, str], name: str) -> str:
     if not value:
         raise SettingsError(f"{name} is not set. 'make up' sets it locally; the CDK app sets it on AWS.")
     return value
+
+
+def _domains(env: Mapping[str, str], name: str) -> tuple[str, ...]:
+    domains = []
+    for word in _words(env.get(name, "")):
+        pattern = normalise_pattern(word)
+        if pattern is None:
+            raise SettingsError(
+                f"{name} takes domain names such as 'pkg.example.com', '*.example.com' or '*', not '{word}'. Write internationalised "
+                "names in their 'xn--' form."
+            )
+        domains.append(pattern)
+    return tuple(domains)
 
 
 def _integer(env: Mapping[str, str], name: str, default: int) -> int:

@@ -11,9 +11,9 @@ from moorage.api.listings import json_body, page_of
 from moorage.api.multipart import is_multipart, parts
 from moorage.runtime import Runtime
 from moorage.store.containers import ContainerFile, ContainerRecord, as_object, file_as_object
+from moorage.wire.network_policy import parse_network_policy
 from moorage.wire.responses import deleted, list_object
 from moorage.wire.shapes import Shape, array, choice, constant, free_object, integer, refused, text
-from moorage.wire.tools import parse_network_policy
 
 router = APIRouter()
 

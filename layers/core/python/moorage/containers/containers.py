@@ -19,7 +19,6 @@ from moorage.containers.staging import Staging
 from moorage.containers.sweep import Sweep
 from moorage.containers.transfers import bounded, store_content, stored_content
 from moorage.egress.policy import Policy
-from moorage.egress.secrets import DomainSecret
 from moorage.egress.service import Egress
 from moorage.errors import (
     ConditionFailed,
@@ -44,8 +43,8 @@ from moorage.store.containers import (
 )
 from moorage.store.files import Clock, File, Files, file_name, free_name
 from moorage.store.table import Table
+from moorage.wire.network_policy import NetworkPolicy
 from moorage.wire.queries import Page
-from moorage.wire.tools import NetworkPolicy
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,7 +102,7 @@ class Containers:
     ) -> ContainerRecord:
         """A new container without a sandbox, holding copies of these files. ``param`` is the place of these options in the
         request, such as ``tools[0].environment.``; errors name it."""
-        policy, domain_secrets = self._checked_policy(network_policy, f"{param}network_policy")
+        policy = await self._admitted(tenant_id, network_policy, f"{param}network_policy")
         files = [await self._files.get(tenant_id, file_id, param=f"{param}file_ids") for file_id in dict.fromkeys(file_ids)]
         record = await self._store.create(
             tenant_id,
@@ -112,8 +111,8 @@ class Containers:
             memory_limit=memory_limit,
             network_policy=_shown(network_policy),
         )
-        if self._egress is not None and policy is not None:
-            await self._egress.open(tenant_id, record.id, policy, domain_secrets)
+        if self._egress is not None and network_policy is not None and policy is not None:
+            await self._egress.open(tenant_id, record.id, policy, network_policy.domain_secrets)
         return await self._copy_in(record, files) if files else record
 
     async def has_policy(self, record: ContainerRecord, asked: NetworkPolicy, *, param: str = "network_policy") -> bool:
@@ -124,18 +123,16 @@ class Containers:
             return bool(asked.type == record.network_policy["type"])
         if set(record.network_policy["allowed_domains"]) != set(asked.allowed_domains):
             return False
-        _, domain_secrets = self._checked_policy(asked, param)
-        return self._egress is None or await self._egress.replace_secrets(record.tenant_id, record.id, domain_secrets)
+        await self._admitted(record.tenant_id, asked, param)
+        return self._egress is None or await self._egress.replace_secrets(record.tenant_id, record.id, asked.domain_secrets)
 
-    def _checked_policy(
-        self, network_policy: NetworkPolicy | None, param: str
-    ) -> tuple[Policy | None, tuple[DomainSecret, ...]]:
+    async def _admitted(self, tenant_id: str, asked: NetworkPolicy | None, param: str) -> Policy | None:
         """The policy inside the operator's ceiling; None for no network at all."""
-        if network_policy is None or network_policy.type == "disabled":
-            return None, ()
+        if asked is None or asked.type == "disabled":
+            return None
         if self._egress is None:
             raise network_unavailable(param)
-        return self._egress.validate(network_policy.to_json(), param=param)
+        return await self._egress.admit(tenant_id, asked, param=param)
 
     async def get(self, tenant_id: str, container_id: str, *, param: str | None = None) -> ContainerRecord:
         """The record as it stands; 404 for unknown, foreign and deleted ones."""

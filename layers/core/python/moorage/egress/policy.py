@@ -24,31 +24,25 @@ The rules, in this order; the first that applies is the reason:
 Everything else is allowed, as ``allowed_exact`` or ``allowed_wildcard``. A name is judged before it is resolved, so that a lookup
 of a forbidden name never leaves the machine.
 
-Names are compared as lower-case ASCII without the trailing dot. ``*.example.com`` matches every name below ``example.com`` at any
-depth, not ``example.com`` itself.
+How names are read and compared stands in ``hosts.py``.
 """
 
 import ipaddress
 import re
-import unicodedata
-from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
 from functools import lru_cache
-from typing import Any, Final
+from typing import Final
 
 from moorage import limits
-from moorage.errors import bad_request, invalid_type, invalid_value, missing_parameter, unknown_parameter, unsupported_value
+from moorage.errors import bad_request
+from moorage.hosts import Listed, covers, has_punycode, is_ip_literal, listed, normalise
+from moorage.wire.network_policy import NetworkPolicy
 
 SETTING: Final = "MOORAGE_ALLOWED_EGRESS_DOMAINS"
 PORTS: Final = (80, 443)
 
-_LABEL: Final = re.compile(r"[a-z0-9_](?:[a-z0-9_-]{0,61}[a-z0-9_])?")
-_NUMBER: Final = re.compile(r"0x[0-9a-f]*|[0-9]+")
-"""A last label of this form makes the whole host an IPv4 address (WHATWG URL, "ends in a number")."""
 _AUTHORITY_PORT: Final = re.compile(r"[0-9]{1,5}")
-_DEVIATIONS: Final = frozenset("ßς\u200c\u200d")
-"""Characters that IDNA 2003 and IDNA 2008 turn into different names (UTS 46, section 7)."""
 
 
 class Reason(StrEnum):
@@ -141,11 +135,11 @@ def _reason(request: EgressRequest, policy: Policy) -> Reason:
     host = normalise(request.host)
     if host is None:
         return Reason.IP_LITERAL if is_ip_literal(request.host) else Reason.INVALID_HOST
-    allowed = _match(host, policy.domains)
-    if not allowed:
-        wildcard_would = has_punycode(host) and any(_covers(entry, host) for entry in policy.domains)
+    allowed = listed(host, policy.domains)
+    if allowed is None:
+        wildcard_would = has_punycode(host) and any(covers(entry, host) for entry in policy.domains)
         return Reason.PUNYCODE_NOT_LISTED if wildcard_would else Reason.DOMAIN_NOT_ALLOWED
-    if not any(_covers(entry, host) for entry in policy.ceiling):
+    if not any(covers(entry, host) for entry in policy.ceiling):
         return Reason.OUTSIDE_CEILING
     if request.port not in policy.ports:
         return Reason.PORT_NOT_ALLOWED
@@ -153,7 +147,7 @@ def _reason(request: EgressRequest, policy: Policy) -> Reason:
         kind = classify(request.address, policy.own_networks, policy.allowed_networks)
         if kind is not None:
             return kind
-    return _name_inside(request, host) or allowed
+    return _name_inside(request, host) or (Reason.ALLOWED_EXACT if allowed is Listed.EXACTLY else Reason.ALLOWED_WILDCARD)
 
 
 def _name_inside(request: EgressRequest, host: str) -> Reason | None:
@@ -172,45 +166,6 @@ def _is_authority_of(authority: str, host: str, port: int) -> bool:
     if not colon:
         return normalise(authority) == host
     return normalise(name) == host and _AUTHORITY_PORT.fullmatch(suffix) is not None and int(suffix) == port
-
-
-def _match(host: str, domains: Sequence[str]) -> Reason | None:
-    if host in domains:
-        return Reason.ALLOWED_EXACT
-    if not has_punycode(host) and any(_covers(entry, host) for entry in domains):
-        return Reason.ALLOWED_WILDCARD
-    return None
-
-
-def _covers(entry: str, host: str) -> bool:
-    """Does a pattern (``*``, ``*.example.com`` or a name) cover a name or a narrower pattern?"""
-    if entry == "*":
-        return True
-    if entry.startswith("*."):
-        return host.endswith(entry[1:]) and host != entry[1:]
-    return entry == host
-
-
-def has_punycode(host: str) -> bool:
-    return any(label.startswith("xn--") for label in host.split("."))
-
-
-def normalise(host: str) -> str | None:
-    """A host as compared here: lower-case ASCII, no trailing dot. None if it is no DNS name (an address is none)."""
-    if not host.isascii() or is_ip_literal(host):
-        return None
-    name = host.lower().removesuffix(".")
-    if not 1 <= len(name) <= 253 or not all(_LABEL.fullmatch(label) for label in name.split(".")):
-        return None
-    return name
-
-
-def is_ip_literal(host: str) -> bool:
-    """Would some resolver read this as an address? Decimal, octal, hexadecimal and short IPv4 forms and every IPv6 form count."""
-    bare = host.lower().removesuffix(".")
-    if ":" in bare or bare.startswith("["):
-        return True
-    return _NUMBER.fullmatch(bare.rpartition(".")[2]) is not None
 
 
 # --- Addresses --------------------------------------------------------------------------------------------------------------
@@ -377,88 +332,21 @@ def _example(host: str) -> str:
 # --- Requests -----------------------------------------------------------------------------------------------------------------
 
 
-def validate_request_policy(network_policy: Mapping[str, Any] | None, ceiling: Policy, *, param: str = "network_policy") -> Policy:
+def admit(asked: NetworkPolicy, ceiling: Policy, *, param: str = "network_policy") -> Policy:
     """The policy that a request asks for, inside the operator's ``ceiling`` (of which everything but ``domains`` is kept).
 
     Raises :class:`ApiError` 400 that names the domain and the setting if a domain lies outside.
     """
-    if network_policy is None:
-        return replace(ceiling, domains=())
-    if not isinstance(network_policy, Mapping):
-        raise invalid_type(param, "an object", type(network_policy).__name__)
-    kind = network_policy.get("type")
-    if kind is None:
-        raise missing_parameter(f"{param}.type")
-    if kind not in ("disabled", "allowlist"):
-        raise unsupported_value(f"{param}.type", str(kind), "Use 'disabled' or 'allowlist'.")
-    known = {"type"} if kind == "disabled" else {"type", "allowed_domains", "domain_secrets"}
-    if unknown := sorted(network_policy.keys() - known):
-        raise unknown_parameter(f"{param}.{unknown[0]}")
-    if kind == "disabled":
-        return replace(ceiling, domains=())
-    return replace(ceiling, domains=_allowed_domains(network_policy.get("allowed_domains"), ceiling, f"{param}.allowed_domains"))
-
-
-def _allowed_domains(listed: Any, ceiling: Policy, param: str) -> tuple[str, ...]:
-    if listed is None:
-        raise missing_parameter(param)
-    if not isinstance(listed, list):
-        raise invalid_type(param, "an array of strings", type(listed).__name__)
-    if not 1 <= len(listed) <= limits.ALLOWED_DOMAINS_MAX:
-        raise invalid_value(param, f"it takes 1 to {limits.ALLOWED_DOMAINS_MAX} domains, not {len(listed)}.")
-    domains = []
-    for index, entry in enumerate(listed):
-        if not isinstance(entry, str):
-            raise invalid_type(f"{param}[{index}]", "a string", type(entry).__name__)
-        pattern = normalise_pattern(entry)
-        if pattern is None or pattern == "*":
-            raise invalid_value(
-                f"{param}[{index}]",
-                f"'{entry}' is not a domain. Use a full name such as 'api.example.com' or '*.example.com', without scheme, port, "
-                "path or address; write internationalised names in their 'xn--' form.",
-            )
-        if not any(_covers(allowed, pattern) for allowed in ceiling.ceiling):
+    for index, domain in enumerate(asked.allowed_domains):
+        if not any(covers(allowed, domain) for allowed in ceiling.ceiling):
             raise bad_request(
-                f"Domain '{entry}' in '{param}' is outside what this deployment allows. Its operator lists the domains that "
-                f"containers may reach in {SETTING}; {_listing(ceiling.ceiling)}.",
-                param=f"{param}[{index}]",
+                f"Domain '{domain}' in '{param}.allowed_domains' is outside what this deployment allows. Its operator lists the "
+                f"domains that containers may reach in {SETTING}; {_listing(ceiling.ceiling)}.",
+                param=f"{param}.allowed_domains[{index}]",
                 code="domain_not_allowed",
             )
-        domains.append(pattern)
-    return tuple(dict.fromkeys(domains))
+    return replace(ceiling, domains=tuple(dict.fromkeys(asked.allowed_domains)))
 
 
 def _listing(ceiling: tuple[str, ...]) -> str:
     return f"it holds: {', '.join(ceiling)}" if ceiling else "it is empty, so no container may have a network"
-
-
-def normalise_pattern(entry: str) -> str | None:
-    """An allowlist entry in normal form: a name of two labels or more, ``*.`` before such a name, or ``*``. None if it is neither.
-
-    Internationalised names are taken where IDNA 2003 and 2008 agree on them; elsewhere the ``xn--`` form must be written.
-    """
-    text = entry.strip()
-    if text == "*":
-        return text
-    prefix, name = ("*.", text[2:]) if text.startswith("*.") else ("", text)
-    ascii_name = name if name.isascii() else _to_ascii(name)
-    host = None if ascii_name is None else normalise(ascii_name)
-    # A single label is completed from the resolver's search list, which is not what was listed. ("*.com" is the operator's affair.)
-    if host is None or ("." not in host and not prefix):
-        return None
-    return prefix + host
-
-
-def _to_ascii(name: str) -> str | None:
-    """IDNA 2003 (which the standard library has), for names on which IDNA 2008 agrees: characters that Unicode 3.2 knew, in their
-    compatibility form already, without the four deviations."""
-    lowered = name.lower()
-    is_old = all(unicodedata.ucd_3_2_0.category(character) != "Cn" for character in lowered)
-    if _DEVIATIONS & set(lowered) or not is_old or unicodedata.normalize("NFKC", lowered) != lowered:
-        return None
-    try:
-        encoded = lowered.encode("idna").decode()
-        is_stable = encoded.encode().decode("idna") == lowered.removesuffix(".")
-    except UnicodeError:
-        return None
-    return encoded if is_stable else None

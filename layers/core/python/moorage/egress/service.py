@@ -15,23 +15,23 @@ from typing import Any
 from moorage import limits
 from moorage.egress.ca import ensure_sealed_ca
 from moorage.egress.fleet import ProxyFleet
-from moorage.egress.policy import Policy, Reason, sentence, validate_request_policy
+from moorage.egress.policy import Policy, Reason, sentence
+from moorage.egress.policy import admit as admit_policy
 from moorage.egress.secrets import (
     DataKey,
-    DomainSecret,
     KeyService,
     OperatorSecret,
     SealedSecret,
-    check_operator_secret,
     container_context,
     seal,
     seal_operator_secret,
-    validate_domain_secrets,
 )
+from moorage.egress.secrets import admit as admit_secrets
 from moorage.egress.store import EgressStore, Entry, GrantRecord
 from moorage.errors import ConditionFailed, bad_request
 from moorage.settings import Settings
 from moorage.store.table import Table
+from moorage.wire.network_policy import DomainSecret, NetworkPolicy
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,12 +77,10 @@ class Egress:
         self._fleet = fleet
         self._ca_pem = ""
 
-    def validate(
-        self, network_policy: Mapping[str, Any] | None, *, param: str = "network_policy"
-    ) -> tuple[Policy, tuple[DomainSecret, ...]]:
-        """A request's ``network_policy`` (as JSON) inside the operator's ceiling. Raises :class:`ApiError` 400."""
-        policy = validate_request_policy(network_policy, ceiling(self._settings), param=param)
-        secrets = validate_domain_secrets(network_policy, policy, param=param)
+    async def admit(self, tenant_id: str, asked: NetworkPolicy, *, param: str = "network_policy") -> Policy:
+        """The policy that a request asks for, with its secrets, as far as this deployment can grant it. Raises :class:`ApiError`
+        400."""
+        policy = admit_policy(asked, ceiling(self._settings), param=param)
         if policy.domains and self._settings.egress_proxy is None:
             raise bad_request(
                 f"'{param}' asks for a network, and this deployment runs no egress proxy (MOORAGE_EGRESS_PROXY). Use "
@@ -90,18 +88,22 @@ class Egress:
                 param=param,
                 code="network_unavailable",
             )
-        if secrets and self._keys is None:
+        if asked.domain_secrets and self._keys is None:
             raise bad_request(
                 f"'{param}.domain_secrets' cannot be kept: this deployment has no key for them (MOORAGE_EGRESS_KEY).",
                 param=f"{param}.domain_secrets",
                 code="secrets_unavailable",
             )
-        return policy, secrets
+        named = [secret.name for secret in asked.domain_secrets if secret.value is None]
+        found = await asyncio.gather(*(self.store.load_operator_secret(name) for name in named))
+        operators = {secret.name: secret for secret in found if secret is not None}
+        admit_secrets(asked.domain_secrets, operators, tenant_id, param=param)
+        return policy
 
     async def open(
         self, tenant_id: str, container_id: str, policy: Policy, secrets: tuple[DomainSecret, ...] = ()
     ) -> EgressGrant | None:
-        """Let a container out as far as its (validated) policy says; None if that is nowhere.
+        """Let a container out as far as its admitted policy says; None if that is nowhere.
 
         Doing it again writes everything anew with a fresh credential: the older credential ends, which harms only a sandbox that
         nobody uses any more.
@@ -109,13 +111,10 @@ class Egress:
         if not policy.domains:
             await self.store.delete(tenant_id, container_id)
             return None
-        for secret in secrets:
-            if secret.value is None:
-                check_operator_secret(secret, await self.store.load_operator_secret(secret.name), tenant_id)
         context = container_context(tenant_id, container_id)
         key: DataKey | None = None
         if any(secret.value is not None for secret in secrets):
-            assert self._keys is not None, "secrets were validated without a key service"
+            assert self._keys is not None, "secrets were admitted without a key service"
             key = await self._keys.generate(context)
         grant = GrantRecord(
             tenant_id=tenant_id,
@@ -135,7 +134,7 @@ class Egress:
         return _shown(issued, password)
 
     async def replace_secrets(self, tenant_id: str, container_id: str, secrets: tuple[DomainSecret, ...]) -> bool:
-        """Give a container's (validated) secrets these values; the proxy uses them as soon as it reads the grant again
+        """Give a container's admitted secrets these values; the proxy uses them as soon as it reads the grant again
         (``EGRESS_POLICY_SECONDS_MAX``), also for a sandbox that runs. False, and nothing is changed, if they are not the secrets that
         the container knows: its environment could not hold their placeholders.
         """
@@ -151,7 +150,7 @@ class Egress:
             return False
         if grant is None or not any(secret.value is not None for secret in secrets):
             return True  # the operator's secrets are looked up by name at every use
-        assert self._keys is not None, "secrets were validated without a key service"
+        assert self._keys is not None, "secrets were admitted without a key service"
         context = container_context(tenant_id, container_id)
         key = await self._keys.generate(context)
         placeholders = {secret.name: secret.placeholder for secret in known}

@@ -18,7 +18,8 @@ from dataclasses import dataclass, field
 from typing import Final
 from urllib.parse import quote, quote_plus
 
-from moorage.egress.secrets import OpenSecret, is_plain_path
+from moorage.egress.secrets import OpenSecret
+from moorage.wire.network_policy import is_plain_path
 
 Headers = tuple[tuple[bytes, bytes], ...]
 

@@ -147,7 +147,7 @@ CONTAINER_CREATE: Final = Shape(
             }
         ),
         "memory_limit": choice(*limits.MEMORY_LIMITS),
-        "network_policy": tools.NETWORK_POLICY,
+        "network_policy": tools.network_policy,
     },
 )
 UPLOAD_CREATE: Final = Shape(

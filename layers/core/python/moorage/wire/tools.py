@@ -5,17 +5,18 @@ Three kinds of tools exist for us. *Client* tools (function, custom, namespace, 
 interpreter) are run by the loop, all in the response's one container. All others are refused by name; ``docs/parameters.md`` has the
 row and the reason of each.
 
-The values of domain secrets live in :class:`DomainSecret` alone: the canonical tool keeps domain and name only, so that whatever
-is stored, echoed or logged cannot contain them.
+The values of domain secrets live in :class:`~moorage.wire.network_policy.DomainSecret` alone: a tool that is stored, echoed or
+logged has been through :func:`redacted`, and keeps what the policy shows.
 """
 
 import itertools
-import re
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any, Final, Literal
 
 from moorage import errors, limits
+from moorage.errors import ApiError
+from moorage.wire.network_policy import JSON_SCHEMA, NetworkPolicy, parse_network_policy, refusal
 from moorage.wire.shapes import (
     Problem,
     RefusedType,
@@ -60,43 +61,6 @@ WEB_SEARCH_TOOLS: Final = ("web_search", "web_search_2025_08_26", "web_search_pr
 
 
 @dataclass(frozen=True, slots=True)
-class DomainSecret:
-    """A credential that the egress proxy puts in place of the placeholder ``$NAME`` on requests to ``domain``.
-
-    The last four are extensions of this service; ``egress/secrets.py`` says what they take.
-    """
-
-    domain: str
-    name: str
-    value: str | None = field(default=None, repr=False)
-    """None refers to the operator's secret of that name."""
-    methods: tuple[str, ...] = ()
-    path_prefixes: tuple[str, ...] = ()
-    places: tuple[str, ...] = ()
-
-
-@dataclass(frozen=True, slots=True)
-class NetworkPolicy:
-    type: Literal["disabled", "allowlist"]
-    allowed_domains: tuple[str, ...] = ()
-    """Lower case, IDNA; ``*.example.com`` for every subdomain."""
-    domain_secrets: tuple[DomainSecret, ...] = ()
-
-    def to_json(self) -> dict[str, Any]:
-        """The policy in canonical form, values of secrets included: for the egress check and nothing else."""
-        if self.type == "disabled":
-            return {"type": "disabled"}
-        secrets = [_secret_to_json(secret) for secret in self.domain_secrets]
-        policy = {"type": "allowlist", "allowed_domains": list(self.allowed_domains)}
-        return policy | ({"domain_secrets": secrets} if secrets else {})
-
-
-def _secret_to_json(secret: DomainSecret) -> dict[str, Any]:
-    fields = {name: getattr(secret, name) for name in DomainSecret.__dataclass_fields__}
-    return {name: list(value) if isinstance(value, tuple) else value for name, value in fields.items() if value}
-
-
-@dataclass(frozen=True, slots=True)
 class Environment:
     """Where the calls of the shell and of the code interpreter run: one container for both. ``local`` (also: a shell without an
     environment) means that the client runs them."""
@@ -112,116 +76,6 @@ class Environment:
     @property
     def is_hosted(self) -> bool:
         return self.type != "local"
-
-
-# --- Network policy -------------------------------------------------------------------------------------------------------
-
-_HOST: Final = re.compile(r"(\*\.)?([a-z0-9_]([a-z0-9_-]{0,61}[a-z0-9])?\.)*[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?")
-
-
-@described({"type": "string", "minLength": 1, "maxLength": 253})
-def _domain(value: Any) -> str:
-    """A host name in canonical form. Schemes, ports, paths and addresses are refused with a hint."""
-    given: str = _domain_text(value)
-    shown = given[:80]
-    name = given.rstrip(".").lower()
-    if "/" in name or ":" in name:
-        raise wrong_value(f"'{shown}' is not a domain. Give the host name alone, without scheme, port or path.")
-    try:
-        name = name.encode("ascii" if name.isascii() else "idna").decode("ascii")
-    except UnicodeError as error:
-        raise wrong_value(f"'{shown}' is not a valid domain.") from error
-    if len(name) > 253 or not _HOST.fullmatch(name):
-        raise wrong_value(f"'{shown}' is not a valid domain.")
-    if name.rsplit(".", 1)[-1].isdigit():
-        raise wrong_value(f"'{shown}' is an address. Only domain names can be allowed.")
-    return name
-
-
-_domain_text: Final = text(chars_min=1, chars_max=1_000)
-
-
-@described({"type": "string", "minLength": 1, "maxLength": limits.DOMAIN_SECRET_CHARS_MAX})
-def _secret_value(value: Any) -> str:
-    secret: str = _secret_text(value)
-    if any(character < " " or character == "\x7f" for character in secret):
-        raise wrong_value("a secret goes into a header and cannot contain control characters.")
-    return secret
-
-
-_secret_text: Final = text(chars_min=1, chars_max=limits.DOMAIN_SECRET_CHARS_MAX)
-
-_words: Final = array(text(chars_min=1, chars_max=limits.IDENTIFIER_CHARS_MAX), items_max=limits.DOMAIN_SECRETS_MAX)
-
-_DOMAIN_SECRET: Final = Shape(
-    {
-        "domain": _domain,
-        "name": text(chars_min=1, chars_max=limits.NAME_CHARS_MAX, pattern="[A-Za-z_][A-Za-z0-9_]*"),
-    },
-    {"value": _secret_value, "methods": _words, "path_prefixes": _words, "places": _words},
-)
-
-
-def _secrets_belong_to_allowed_domains(policy: dict[str, Any]) -> None:
-    allowed = policy["allowed_domains"]
-    names = set()
-    for index, secret in enumerate(policy.get("domain_secrets", ())):
-        if not any(_covers(pattern, secret["domain"]) for pattern in allowed):
-            raise wrong_value(
-                f"'{secret['domain']}' is not among 'allowed_domains'. A secret can only go to an allowed domain.",
-                "domain_secrets",
-                index,
-                "domain",
-            )
-        if (secret["domain"], secret["name"]) in names:
-            raise wrong_value(f"'{secret['name']}' is given twice for this domain.", "domain_secrets", index, "name")
-        names.add((secret["domain"], secret["name"]))
-
-
-def _covers(pattern: str, domain: str) -> bool:
-    return pattern == domain or (pattern.startswith("*.") and domain.endswith(pattern[1:]))
-
-
-NETWORK_POLICY: Final = Tagged(
-    {
-        "disabled": Shape({"type": constant("disabled")}),
-        "allowlist": Shape(
-            {
-                "type": constant("allowlist"),
-                "allowed_domains": array(_domain, items_min=1, items_max=limits.ALLOWED_DOMAINS_MAX),
-            },
-            {"domain_secrets": array(_DOMAIN_SECRET, items_min=1, items_max=limits.DOMAIN_SECRETS_MAX)},
-            check=_secrets_belong_to_allowed_domains,
-        ),
-    }
-)
-
-
-def parse_network_policy(value: Any, param: str) -> NetworkPolicy:
-    """``network_policy`` of a container. Raises :class:`~moorage.errors.ApiError` naming the field below ``param``."""
-    try:
-        return _network_policy(NETWORK_POLICY(value))
-    except Problem as problem:
-        raise problem.to_error(param) from None
-
-
-def _network_policy(canonical: dict[str, Any]) -> NetworkPolicy:
-    return NetworkPolicy(
-        type=canonical["type"],
-        allowed_domains=tuple(canonical.get("allowed_domains", ())),
-        domain_secrets=tuple(_domain_secret(secret) for secret in canonical.get("domain_secrets", ())),
-    )
-
-
-def _domain_secret(canonical: dict[str, Any]) -> DomainSecret:
-    return DomainSecret(
-        domain=canonical["domain"],
-        name=canonical["name"],
-        value=canonical.get("value"),
-        methods=tuple(canonical.get("methods", ())),
-        path_prefixes=tuple(canonical.get("path_prefixes", ())),
-        places=tuple(canonical.get("places", ())),
-    )
 
 
 # --- The shapes -------------------------------------------------------------------------------------------------------------
@@ -304,11 +158,20 @@ _NAMESPACE: Final = Shape(
     check=_names_are_unique,
 )
 
+
+@described(dict(JSON_SCHEMA))
+def network_policy(value: Any) -> NetworkPolicy:
+    try:
+        return parse_network_policy(value, "network_policy")
+    except ApiError:
+        raise Problem(lambda param: refusal(value, param)) from None
+
+
 _container_id: Final = text(chars_min=1, chars_max=limits.ITEM_ID_CHARS_MAX)
 _NEW_CONTAINER: Final[dict[str, Validator]] = {
     "file_ids": array(text(chars_min=1, chars_max=limits.ITEM_ID_CHARS_MAX), items_max=limits.CONTAINER_FILE_IDS_MAX),
     "memory_limit": choice(*limits.MEMORY_LIMITS),
-    "network_policy": NETWORK_POLICY,
+    "network_policy": network_policy,
 }
 _CONTAINER_AUTO: Final = Shape(
     {"type": constant("container_auto")},
@@ -328,9 +191,7 @@ def _container(value: Any) -> Any:
     return _AUTO(value)
 
 
-_CODE_INTERPRETER: Final = Shape(
-    {"type": constant("code_interpreter"), "container": _container}, {"allowed_callers": _allowed_callers}
-)
+_CODE_INTERPRETER: Final = Shape({"type": constant("code_interpreter"), "container": _container}, {"allowed_callers": _allowed_callers})
 
 LOCAL_SKILL: Final = Shape(
     {"name": text(chars_min=1), "description": text(), "path": text(chars_min=1)},
@@ -527,11 +388,9 @@ def redacted(tools: list[Tool]) -> list[Tool]:
 def _redacted(tool: Tool) -> Tool:
     place = "container" if tool["type"] == "code_interpreter" else "environment"
     environment = tool.get(place)
-    policy = environment.get("network_policy") if isinstance(environment, dict) else None
-    if environment is None or not policy or "domain_secrets" not in policy:
+    if not isinstance(environment, dict) or "network_policy" not in environment:
         return tool
-    secrets = [{name: value for name, value in secret.items() if name != "value"} for secret in policy["domain_secrets"]]
-    return {**tool, place: {**environment, "network_policy": {**policy, "domain_secrets": secrets}}}
+    return {**tool, place: {**environment, "network_policy": environment["network_policy"].to_json()}}
 
 
 def environment(tools: list[Tool]) -> Environment | None:
@@ -542,14 +401,13 @@ def environment(tools: list[Tool]) -> Environment | None:
     fields = {name: value for one in asked for name, value in one.fields.items()}
     naming = next((one for one in asked if "container_id" in one.fields), None)
     file_ids = dict.fromkeys(file_id for one in asked for file_id in one.fields.get("file_ids", ()))
-    policy = fields.get("network_policy")
     return Environment(
         type="container_auto" if naming is None else "container_reference",
         container_id=fields.get("container_id"),
         param="tools" if naming is None else naming.param,
         file_ids=tuple(file_ids),
         memory_limit=fields.get("memory_limit"),
-        network_policy=None if policy is None else _network_policy(policy),
+        network_policy=fields.get("network_policy"),
     )
 
 
