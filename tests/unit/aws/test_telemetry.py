@@ -3,10 +3,12 @@
 import io
 import json
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 from moorage.egress.store import Entry
-from moorage.telemetry import Metric, close_log, open_log, tell
+from moorage.errors import MoorageError
+from moorage.telemetry import Metric, close_log, open_log, tell, tell_error
 
 from functions.egress_proxy.journal import Journal
 
@@ -50,6 +52,56 @@ def test_a_line_without_metrics_carries_no_metric_description(out: io.StringIO) 
 def test_nothing_is_written_where_no_log_was_opened(capsys: pytest.CaptureFixture[str]) -> None:
     tell("request", {"status": 500}, {Metric.ERRORS: 1})
     assert capsys.readouterr() == ("", "")
+
+
+class _StepFailed(MoorageError):
+    pass
+
+
+def _read() -> None:
+    raise ConnectionError("the answer was sk-secret")
+
+
+def _step() -> None:
+    try:
+        _read()
+    except ConnectionError as error:
+        raise _StepFailed("sk-secret again") from error
+
+
+def _told(error: BaseException, out: io.StringIO, **ids: Any) -> dict[str, Any]:
+    tell_error(error, "step_failed", **ids)
+    line: dict[str, Any] = json.loads(out.getvalue().splitlines()[-1])
+    del line["timestamp"]
+    return line
+
+
+def test_an_error_is_told_with_its_frames_and_causes_and_without_a_word_of_its_message(out: io.StringIO) -> None:
+    with pytest.raises(_StepFailed) as caught:
+        _step()
+    line = _told(caught.value, out, response_id="resp_1", step=None)
+    here = "aws/test_telemetry.py"
+    frames = [(of["error"], [frame.rsplit(":", 2)[::2] for frame in of["where"]]) for of in (line, *line.pop("causes"))]
+    assert frames == [
+        (
+            "tests.unit.aws.test_telemetry._StepFailed",
+            [[here, "test_an_error_is_told_with_its_frames_and_causes_and_without_a_word_of_its_message"], [here, "_step"]],
+        ),
+        ("ConnectionError", [[here, "_step"], [here, "_read"]]),
+    ]
+    assert {key: value for key, value in line.items() if key not in ("error", "where")} == {
+        "level": "ERROR",
+        "message": "step_failed",
+        "service": "mine",
+        "response_id": "resp_1",
+    }
+    assert "secret" not in out.getvalue()
+
+
+def test_an_error_that_was_never_raised_and_one_that_causes_itself_are_told_too(out: io.StringIO) -> None:
+    circular = ValueError()
+    circular.__cause__ = circular
+    assert (_told(OSError(), out)["where"], len(_told(circular, out)["causes"])) == ([], 3)
 
 
 def test_the_proxy_counts_what_it_refuses(capsys: pytest.CaptureFixture[str]) -> None:

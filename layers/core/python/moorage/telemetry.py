@@ -1,14 +1,17 @@
 """What a process tells its operator: one line of JSON for each request and each step, with the metrics that belong to it.
 
 A line holds ids, counts and times, never content or secrets. Metrics ride on it in CloudWatch's embedded metric format, so that they
-cost no request: CloudWatch reads them from the log. Whoever has something to tell calls :func:`tell`; what becomes of it is decided at
-the rim, where :func:`open_log` is called once. Without it nothing is written.
+cost no request: CloudWatch reads them from the log. Whoever has something to tell calls :func:`tell`, and whoever catches what nobody
+expected :func:`tell_error`; what becomes of it is decided at the rim, where :func:`open_log` is called once. Without it nothing is
+written.
 """
 
 import logging
 import sys
-from collections.abc import Mapping
+import traceback
+from collections.abc import Iterator, Mapping
 from enum import StrEnum
+from pathlib import PurePath
 from typing import Any, Final, TextIO
 
 import orjson
@@ -54,6 +57,43 @@ def tell(event: str, fields: Mapping[str, Any], metrics: Mapping[Metric, float] 
         return
     said = {name: value for name, value in fields.items() if value is not None}
     _log.info(event, extra={**said, **(_embedded(metrics) if metrics else {})})
+
+
+_CAUSES_MAX: Final = 4
+_FRAMES_MAX: Final = 6
+
+
+def tell_error(error: BaseException, event: str = "error", **ids: Any) -> None:
+    """One line of level ERROR: of the error and of what caused it the class and the innermost frames, as ``file:line:function``.
+
+    Never a message: what failed may have quoted a request, an answer or a secret.
+    """
+    if not _log.hasHandlers():
+        return
+    first, *causes = [{"error": _class_name(each), "where": _where(each)} for each in _chain(error)]
+    said = {name: value for name, value in ids.items() if value is not None}
+    _log.error(event, extra={**said, **first, **({"causes": causes} if causes else {})})
+
+
+def _chain(error: BaseException) -> Iterator[BaseException]:
+    """An error, what it was raised from, and so on, as a traceback would show them."""
+    each: BaseException | None = error
+    for _ in range(_CAUSES_MAX):
+        if each is None:
+            return
+        yield each
+        each = each.__cause__ or (None if each.__suppress_context__ else each.__context__)
+
+
+def _class_name(error: BaseException) -> str:
+    kind = type(error)
+    return kind.__qualname__ if kind.__module__ == "builtins" else f"{kind.__module__}.{kind.__qualname__}"
+
+
+def _where(error: BaseException) -> list[str]:
+    """The innermost frames, outermost first; a file is named with its folder."""
+    frames = traceback.extract_tb(error.__traceback__)[-_FRAMES_MAX:]
+    return [f"{'/'.join(PurePath(frame.filename).parts[-2:])}:{frame.lineno}:{frame.name}" for frame in frames]
 
 
 def _embedded(metrics: Mapping[Metric, float]) -> dict[str, Any]:
