@@ -14,6 +14,7 @@
 # make lint             linters and types
 # make lint-template    checkov and cfn-lint over the synthesised templates
 # make test-deploy      deploy the synthesised templates onto an emulator and call them
+# make test-templates   fetch the chat templates of open models and render conversations with them
 # make test-egress      attack the egress proxy
 # make test-localstack  run the state machine in LocalStack's own interpreter (needs Python 3.13, no Docker)
 # make clients          have other people's clients do real tasks here (DOCS=--docs rewrites the table of docs/clients.md)
@@ -34,7 +35,7 @@ BIN := $(VENV)/bin
 UV := $(BIN)/uv
 
 .DEFAULT_GOAL := help
-.PHONY: help setup setup-dev demo up test lint lint-template test-egress test-deploy test-localstack synth bootstrap deploy deployed destroy \
+.PHONY: help setup setup-dev demo up test lint lint-template test-templates test-egress test-deploy test-localstack synth bootstrap deploy deployed destroy \
 	clients conformance fuzz cost bench bench-peers bench-cold bench-egress bench-sandbox lock clean
 
 help:
@@ -99,6 +100,18 @@ lint-template: setup-dev .venv-template/.done
 
 test-egress: setup-dev
 	$(BIN)/python -m pytest tests/egress
+
+# Only read out of the archive of sources; without a network the test says what it skips.
+.build/templates/.done: $(VENV)/.dev tests/templates/requirements.txt
+	@mkdir -p .build/templates/archive
+	@if $(BIN)/python -m pip download --quiet --disable-pip-version-check --no-deps --no-binary llama-cpp-python --require-hashes \
+		-r tests/templates/requirements.txt -d .build/templates/archive; then \
+		tar -xzf .build/templates/archive/*.tar.gz -C .build/templates --strip-components=5 --wildcards '*/models/templates/*.jinja' && \
+		rm -r .build/templates/archive && touch $@; \
+	else echo "The chat templates could not be fetched."; fi
+
+test-templates: .build/templates/.done
+	$(BIN)/python -m pytest tests/templates
 
 test-deploy: setup-dev
 	$(BIN)/python -m pytest tests/deploy

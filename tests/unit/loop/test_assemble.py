@@ -224,6 +224,15 @@ def test_arguments_that_do_not_fit_are_a_misfit_and_not_the_clients_call() -> No
     assert (events, assembler.items) == ([], {})
 
 
+def test_a_call_without_arguments_has_an_empty_object_of_them() -> None:
+    events, assembler = played(base.CallStarted("get_time"), base.CallDelta(""), DONE)
+    assert assembler.items[0]["arguments"] == "{}"
+    told = [event.get("delta") or event.get("arguments") for event in events[1:-1]]
+    assert (told[-2:], events[-1]["item"]["arguments"]) == (["{}", "{}"], "{}")
+    cut = played(base.CallStarted("get_time"), base.Finished("max_output_tokens"))[1]
+    assert (cut.items[0]["arguments"], cut.items[0]["status"]) == ("", "incomplete")
+
+
 def test_a_call_whose_id_is_taken_gets_another_one() -> None:
     calls = (base.CallStarted("f", "call_1"), base.CallStarted("f", "call_1"), base.CallStarted("f", "call_2"), DONE)
     _, assembler = played(*calls)

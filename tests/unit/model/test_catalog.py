@@ -10,6 +10,8 @@ from moorage.model.anthropic_messages import AnthropicMessages
 from moorage.model.bedrock_converse import BedrockConverse
 from moorage.model.catalog import Catalog, probe_ollama
 from moorage.model.chat_completions import ChatCompletions
+from moorage.model.chat_messages import GENERIC, Style
+from moorage.model.chat_templates import FAMILIES, Family
 from moorage.model.demo import Demo
 from moorage.model.openai_responses import NATIVE_TO_OPENAI, OpenAIResponses
 from moorage.net.sigv4 import AwsAuth
@@ -248,7 +250,7 @@ def test_each_kind_of_entry_makes_its_provider() -> None:
     chat = provider(entry("chat_completions", base_url="http://127.0.0.1:1/v1/"), "m")
     assert isinstance(chat, ChatCompletions)
     assert (chat.upstream.url, dict(chat.upstream.headers)) == ("http://127.0.0.1:1/v1/chat/completions", {})
-    assert (chat.dialect, chat.native_tools) == ("generic", frozenset({"function"}))
+    assert (chat.style, chat.native_tools) == (GENERIC, frozenset({"function"}))
 
     claude = provider(entry("anthropic_messages", key="ssm:/keys/a", max_output_tokens=64_000), "m")
     assert isinstance(claude, AnthropicMessages)
@@ -288,10 +290,35 @@ def test_a_region_must_be_known() -> None:
 
 
 def test_options_of_an_entry_reach_the_provider() -> None:
-    text = entry("chat_completions", base_url="http://127.0.0.1:1", dialect="openai", replays_reasoning=True, idle_seconds=7.5)
+    options = {"dialect": "openai", "replays_reasoning": True, "files": True, "template": "gemma", "starts_thinking": True}
+    text = entry("chat_completions", base_url="http://127.0.0.1:1", idle_seconds=7.5, **options)
     chat = provider(text + "headers = { x-team = 'a' }\nnative_tools = ['custom']\n", "m")
-    assert (chat.dialect, chat.replays_reasoning, chat.upstream.idle_seconds) == ("openai", True, 7.5)
+    style = Style("openai", FAMILIES["gemma"], replays_reasoning=True, takes_files=True)
+    assert (chat.style, chat.starts_thinking, chat.upstream.idle_seconds) == (style, True, 7.5)
     assert (chat.upstream.headers, chat.native_tools) == ({"x-team": "a"}, frozenset({"function", "custom"}))
+
+
+@pytest.mark.parametrize(
+    ("model", "family"),
+    [
+        ("qwen3-32b", "generic"),
+        ("mistralai/Mistral-Nemo-Instruct-2407", "mistral-nemo"),
+        ("Ministral-3-14B", "ministral"),
+        ("mixtral:8x7b", "mistral"),
+        ("codestral:22b", "mistral"),
+        ("gemma2:9b", "gemma"),
+        ("google/gemma-3-27b-it", "gemma"),
+        ("gemma-4-31b", "generic"),
+        ("meta-llama/Llama-3.3-70B-Instruct", "text-or-one-call"),
+        ("deepseek-r1:14b", "no-tools"),
+        ("DeepSeek-R1-0528", "generic"),
+    ],
+)
+def test_an_upstreams_name_tells_its_chat_template(model: str, family: Family) -> None:
+    chat = provider(entry("chat_completions", base_url="http://127.0.0.1:1", upstream_model=model), "m")
+    assert chat.style == Style(template=FAMILIES[family])
+    told = provider(entry("chat_completions", base_url="http://127.0.0.1:1", upstream_model=model, template="no-tools"), "m")
+    assert told.style == Style(template=FAMILIES["no-tools"])
 
 
 @pytest.mark.parametrize(("model", "asks"), [("gpt-4o", False), ("gpt-4.1-mini", False), ("gpt-5.5", True), ("o3", True)])

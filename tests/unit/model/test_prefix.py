@@ -10,6 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from moorage.model import anthropic_messages, bedrock_converse, chat_completions, openai_responses, reasoning
 from moorage.model.base import Item, ModelRequest, Tool
+from moorage.model.chat_messages import Style
 from moorage.model.lowering import Lowered, lower
 from moorage.model.turns import THINKING
 
@@ -104,7 +105,7 @@ def responses_prompt(lowered: Lowered) -> list[Any]:
 
 
 def chat_prompt(lowered: Lowered) -> list[Any]:
-    body = chat_completions.request_body(request(lowered), replays_reasoning=True)
+    body = chat_completions.request_body(request(lowered), Style(replays_reasoning=True))
     return [body["tools"], *body["messages"]]
 
 

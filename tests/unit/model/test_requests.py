@@ -9,6 +9,7 @@ import botocore.validate
 import pytest
 from moorage.model import anthropic_messages, bedrock_converse, chat_completions, openai_responses, reasoning
 from moorage.model.base import Item, ModelRequest
+from moorage.model.chat_messages import GENERIC, OPENAI, Style, messages
 from moorage.model.turns import THINKING
 from openai.types.chat.completion_create_params import CompletionCreateParamsStreaming
 from pydantic import TypeAdapter
@@ -94,19 +95,19 @@ def test_the_responses_api_is_asked_without_any_id_of_ours() -> None:
     }
 
 
-def test_chat_completions_is_asked() -> None:
+def test_openais_chat_completions_is_asked() -> None:
     calls = [
         {"id": "call_1", "type": "function", "function": {"name": "look", "arguments": '{"at":1}'}},
         {"id": "call:2", "type": "function", "function": {"name": "look", "arguments": '{"at":'}},
     ]
-    assert chat_completions.request_body(REQUEST) == {
+    assert chat_completions.request_body(REQUEST, OPENAI) == {
         "model": "m",
         "stream": True,
         "stream_options": {"include_usage": True},
         "tools": [{"type": "function", "function": {"name": "look", "description": "Looks.", "parameters": SCHEMA, "strict": True}}],
         "messages": [
-            {"role": "system", "content": "Be brief."},
-            {"role": "system", "content": "Be exact."},
+            {"role": "developer", "content": "Be brief."},
+            {"role": "developer", "content": "Be exact."},
             {
                 "role": "user",
                 "content": [
@@ -119,7 +120,7 @@ def test_chat_completions_is_asked() -> None:
             {"role": "tool", "tool_call_id": "call_1", "content": "a boat"},
             {"role": "tool", "tool_call_id": "call:2", "content": "a picture\n[image]"},
             {"role": "user", "content": [{"type": "image_url", "image_url": {"url": PNG, "detail": "auto"}}]},
-            {"role": "system", "content": "Soon done."},
+            {"role": "developer", "content": "Soon done."},
         ],
     }
 
@@ -405,7 +406,7 @@ def test_openais_own_chat_completions_gets_what_it_knows() -> None:
         text={"verbosity": "low"},
         extra={"service_tier": "flex", "unknown": 1},
     )
-    body = chat_completions.request_body(request, dialect="openai")
+    body = chat_completions.request_body(request, OPENAI)
     assert body == {
         "model": "m",
         "messages": [{"role": "developer", "content": "i"}, {"role": "developer", "content": "d"}],
@@ -430,9 +431,9 @@ def test_reasoning_text_goes_back_to_models_that_expect_it() -> None:
         {"type": "function_call", "call_id": "c", "name": "look", "arguments": "{}"},
         {"type": "function_call_output", "call_id": "c", "output": "x"},
     )
-    kept = chat_completions.messages(ModelRequest("m", items), replays_reasoning=True)
+    kept = messages(ModelRequest("m", items), Style(replays_reasoning=True))
     assert kept[1]["reasoning_content"] == "Hm."
-    assert "reasoning_content" not in str(chat_completions.messages(ModelRequest("m", items)))
+    assert "reasoning_content" not in str(messages(ModelRequest("m", items), GENERIC))
 
 
 def test_reasoning_that_lost_what_it_led_to_is_left_out() -> None:
@@ -455,9 +456,9 @@ def test_converse_is_asked_what_its_own_model_describes(fields: dict[str, Any]) 
 
 
 @pytest.mark.parametrize("fields", [{}, *(fields for fields, _ in PARAMETERS.values())], ids=["the conversation", *PARAMETERS])
-@pytest.mark.parametrize("dialect", ["generic", "openai"])
-def test_chat_completions_is_asked_what_the_sdk_describes(fields: dict[str, Any], dialect: chat_completions.Dialect) -> None:
-    body = chat_completions.request_body(replace(REQUEST, **fields), dialect=dialect)
+@pytest.mark.parametrize("style", [Style(takes_files=True), OPENAI], ids=["generic", "openai"])
+def test_chat_completions_is_asked_what_the_sdk_describes(fields: dict[str, Any], style: Style) -> None:
+    body = chat_completions.request_body(replace(REQUEST, **fields), style)
     validated = TypeAdapter(CompletionCreateParamsStreaming).validate_python(body)
     assert set(body) <= set(get_type_hints(CompletionCreateParamsStreaming))
     for key in ("messages", "tools"):

@@ -420,6 +420,8 @@ class Assembler:
                 if encrypted_content is not None:
                     item["encrypted_content"] = encrypted_content
             case "function_call" | "custom_tool_call" if status == "completed":
+                if item["type"] == "function_call" and not item["arguments"].strip():
+                    self._call("{}")  # What clients parse is JSON, also for a call without arguments.
                 self._end_call(open_)
         if "status" in item or status != "completed":
             item["status"] = status

@@ -124,6 +124,7 @@ class Turn:
             max_output_tokens=None if ceiling is None else ceiling - self.position.usage.output_tokens,
             prompt_cache_key=request.get("prompt_cache_key"),
             include=tuple(request.get("include") or ()),
+            has_container=self.stored.container_id is not None,
             extra=request.get("extra") or {},
         )
 

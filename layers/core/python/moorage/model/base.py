@@ -39,6 +39,8 @@ class ModelRequest:
     """What is left of the response's budget, in tokens."""
     prompt_cache_key: str | None = None
     include: tuple[str, ...] = ()
+    has_container: bool = False
+    """The input's files lie in a container, and notes in the input say where."""
     extra: Mapping[str, Any] = field(default_factory=dict)
     """Parameters that only ``openai_responses`` upstreams understand and that are passed on as they are (``service_tier``,
     ``safety_identifier``, ``prompt_cache_options``, ``user``, ``metadata`` never)."""

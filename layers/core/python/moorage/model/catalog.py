@@ -27,6 +27,8 @@ from moorage.model.anthropic_messages import AnthropicMessages
 from moorage.model.base import Provider
 from moorage.model.bedrock_converse import BedrockConverse
 from moorage.model.chat_completions import ChatCompletions
+from moorage.model.chat_messages import Style
+from moorage.model.chat_templates import FAMILIES, Family, family_of
 from moorage.model.demo import Demo
 from moorage.model.http import Upstream
 from moorage.model.openai_responses import OpenAIResponses
@@ -74,6 +76,11 @@ class ModelEntry:
     native_tools: frozenset[str] | None = None
     """None: what the kind of provider usually takes."""
     dialect: Literal["generic", "openai"] | None = None
+    template: Family | None = None
+    """None: the family of chat templates that the upstream's name tells."""
+    files: bool = False
+    """A Chat Completions server that takes ``file`` parts."""
+    starts_thinking: bool = False
     replays_reasoning: bool = False
     encrypted_reasoning: bool | None = None
     auth: Literal["bearer", "sigv4"] = "bearer"
@@ -175,10 +182,9 @@ class Catalog:
                 upstream = self._over_http(entry, transport, "/responses")
                 return OpenAIResponses(upstream, _natives(entry, natives), asks_encrypted_reasoning=asks)
             case "chat_completions":
-                dialect = entry.dialect or ("openai" if _is_openai(entry.base_url) else "generic")
                 upstream = self._over_http(entry, transport, "/chat/completions")
                 natives = _natives(entry, frozenset({"function"}))
-                return ChatCompletions(upstream, natives, dialect=dialect, replays_reasoning=entry.replays_reasoning)
+                return ChatCompletions(upstream, natives, _style(entry), starts_thinking=entry.starts_thinking)
             case "anthropic_messages":
                 bound = entry.max_output_tokens or anthropic_messages.OUTPUT_TOKENS_DEFAULT
                 upstream = self._over_http(entry, transport, "/messages", key_header="x-api-key")
@@ -253,6 +259,15 @@ def _natives(entry: ModelEntry, usual: frozenset[str]) -> frozenset[str]:
     return usual if entry.native_tools is None else entry.native_tools | {"function"}
 
 
+def _style(entry: ModelEntry) -> Style:
+    return Style(
+        entry.dialect or ("openai" if _is_openai(entry.base_url) else "generic"),
+        FAMILIES[entry.template or family_of(entry.upstream_model)],
+        replays_reasoning=entry.replays_reasoning,
+        takes_files=entry.files,
+    )
+
+
 def _is_openai(base_url: str) -> bool:
     return urlsplit(base_url).hostname == urlsplit(OPENAI_URL).hostname
 
@@ -279,6 +294,9 @@ class _ModelTable(BaseModel):
     max_output_tokens: int | None = Field(default=None, ge=16)
     native_tools: frozenset[str] | None = None
     dialect: Literal["generic", "openai"] | None = None
+    template: Family | None = None
+    files: bool = False
+    starts_thinking: bool = False
     replays_reasoning: bool = False
     encrypted_reasoning: bool | None = None
     auth: Literal["bearer", "sigv4"] = "bearer"

@@ -3,27 +3,27 @@
 Servers differ, so the request says no more than it must, and the reading forgives what is missing: ids, indexes, usage, streaming
 itself, and tool calls and reasoning that come as text (``spoken_calls.py``, ``thinking_tags.py``).
 
-Assistant messages hold the calls of one turn, each followed by its ``tool`` message, as strict servers demand. Rendering goes
-through the items once; a turn that is complete is never rendered differently later.
+What has been said becomes messages in ``chat_messages.py``.
 """
 
 from collections.abc import AsyncGenerator, Callable
+from contextlib import aclosing
 from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import Any, Final, Literal
+from typing import Any, Final
 
 import orjson
 
-from moorage.model import base, content, reasoning, tokens
-from moorage.model.base import Delta, Item, ModelRequest, Tool
+from moorage.errors import UpstreamError
+from moorage.model import base, chat_templates, content, tokens
+from moorage.model.base import Delta, ModelRequest, Tool
+from moorage.model.characters import Characters
+from moorage.model.chat_messages import GENERIC, Style, messages
 from moorage.model.http import Decoder, Upstream, broken, error_in_stream, json_event
 from moorage.model.sequence import Sequence
 from moorage.model.spoken_calls import chosen_tools, listening
 from moorage.model.thinking_tags import Kind, ThinkingTags
 from moorage.net.sse import SseParser
-
-Dialect = Literal["generic", "openai"]
-"""``openai``: knows the ``developer`` role, ``max_completion_tokens``, ``prompt_cache_key`` and ``verbosity``."""
 
 _EXTRA_FOR_OPENAI: Final = ("service_tier", "safety_identifier", "user", "prompt_cache_retention")
 
@@ -32,20 +32,40 @@ _EXTRA_FOR_OPENAI: Final = ("service_tier", "safety_identifier", "user", "prompt
 class ChatCompletions:
     upstream: Upstream
     native_tools: frozenset[str] = frozenset({"function"})
-    dialect: Dialect = "generic"
-    replays_reasoning: bool = False
-    """Send reasoning text back as ``reasoning_content``, for models that think between tool calls and expect it."""
+    style: Style = GENERIC
+    starts_thinking: bool = False
+    """The model's template opens ``<think>``, so that an answer begins within it."""
 
-    def stream(self, request: ModelRequest) -> AsyncGenerator[Delta, None]:
-        body = request_body(request, dialect=self.dialect, replays_reasoning=self.replays_reasoning)
-        return self.upstream.stream(body, lambda: decoder_for(request, self.upstream.secrets))
+    async def stream(self, request: ModelRequest) -> AsyncGenerator[Delta, None]:
+        """A template that was given what it does not take is asked again in the way that it complained for."""
+        style = self.style
+        while True:
+            has_spoken = False
+            try:
+                async with aclosing(self._asked(request, style)) as deltas:
+                    async for delta in deltas:
+                        has_spoken = True
+                        yield delta
+                return
+            except UpstreamError as error:
+                stricter = None if has_spoken or style.is_openai else chat_templates.after_complaint(style.template, error.message)
+                if stricter is None:
+                    raise
+            style = replace(style, template=stricter)
+
+    def _asked(self, request: ModelRequest, style: Style) -> AsyncGenerator[Delta, None]:
+        body = request_body(request, style)
+        return self.upstream.stream(body, lambda: self._decoder(request))
+
+    def _decoder(self, request: ModelRequest) -> Decoder:
+        return decoder_for(request, self.upstream.secrets, starts_thinking=self.starts_thinking)
 
 
 # --- the request ----------------------------------------------------------------------------------------------------------------
 
 
-def request_body(request: ModelRequest, *, dialect: Dialect = "generic", replays_reasoning: bool = False) -> dict[str, Any]:
-    is_openai = dialect == "openai"
+def request_body(request: ModelRequest, style: Style = GENERIC) -> dict[str, Any]:
+    is_openai = style.is_openai
     format_ = (request.text or {}).get("format")
     optional = {
         "temperature": request.temperature,
@@ -61,11 +81,12 @@ def request_body(request: ModelRequest, *, dialect: Dialect = "generic", replays
         optional |= {"prompt_cache_key": request.prompt_cache_key, "verbosity": (request.text or {}).get("verbosity")}
     body: dict[str, Any] = {
         "model": request.model,
-        "messages": messages(request, dialect=dialect, replays_reasoning=replays_reasoning),
+        "messages": messages(request, style),
         "stream": True,
         "stream_options": {"include_usage": True},
     }
-    return body | _tools(request) | {key: value for key, value in optional.items() if value is not None}
+    tools = _tools(request) if style.template.knows_tools else {}
+    return body | tools | {key: value for key, value in optional.items() if value is not None}
 
 
 def _tools(request: ModelRequest) -> dict[str, Any]:
@@ -99,112 +120,12 @@ def _response_format(format_: dict[str, Any]) -> dict[str, Any] | None:
     return None
 
 
-def messages(request: ModelRequest, *, dialect: Dialect = "generic", replays_reasoning: bool = False) -> list[dict[str, Any]]:
-    rendering = _Rendering("developer" if dialect == "openai" else "system", replays_reasoning)
-    if request.instructions:
-        rendering.messages.append({"role": rendering.system_role, "content": request.instructions})
-    for item in request.items:
-        rendering.add(item)
-    return rendering.finished()
-
-
-@dataclass(slots=True)
-class _Rendering:
-    system_role: str
-    replays_reasoning: bool
-    messages: list[dict[str, Any]] = field(default_factory=list)
-    unanswered: set[str] = field(default_factory=set)
-    """Calls of the last assistant message that have no ``tool`` message yet."""
-    images: list[dict[str, Any]] = field(default_factory=list)
-    """Pictures out of tool outputs: they follow the turn's last ``tool`` message, because that takes only text."""
-    reasoning: str = ""
-
-    def add(self, item: Item) -> None:
-        match item.get("type", "message"):
-            case "message" if content.role_of(item) == "assistant":
-                self._assistant(item)
-            case "message":
-                self._flush_images()
-                self.messages.append(self._said(item))
-            case "function_call":
-                self._call(item)
-            case "function_call_output":
-                self._output(item)
-            case "reasoning":
-                self.reasoning += reasoning.text_of(item)
-
-    def finished(self) -> list[dict[str, Any]]:
-        self._flush_images()
-        return self.messages
-
-    def _said(self, item: Item) -> dict[str, Any]:
-        role = content.role_of(item)
-        role = self.system_role if role in ("system", "developer") else role
-        parts = content.parts_of(item.get("content"))
-        texts = [content.text_of(part) for part in parts]
-        if all(text is not None for text in texts):
-            return {"role": role, "content": "\n\n".join(text or "" for text in texts)}
-        return {"role": role, "content": [_part(part) for part in parts]}
-
-    def _assistant(self, item: Item) -> None:
-        """Joins the open message only while its calls wait for their outputs: nothing may come between the two."""
-        text = content.plain_text(item.get("content"))
-        if self.unanswered:
-            last = self.messages[-1]
-            last["content"] = "\n\n".join(part for part in (last["content"], text) if part)
-        else:
-            self._flush_images()
-            self.messages.append(self._assistant_message(text))
-
-    def _assistant_message(self, text: str | None) -> dict[str, Any]:
-        message: dict[str, Any] = {"role": "assistant", "content": text}
-        if self.reasoning and self.replays_reasoning:
-            message["reasoning_content"] = self.reasoning
-        self.reasoning = ""
-        return message
-
-    def _call(self, item: Item) -> None:
-        self._flush_images(unless_waiting=True)
-        last = self.messages[-1] if self.messages else {}
-        is_open = last.get("role") == "assistant" and (self.unanswered or "tool_calls" not in last)
-        if not is_open:
-            last = self._assistant_message(None)
-            self.messages.append(last)
-        function = {"name": item["name"], "arguments": item.get("arguments") or "{}"}
-        last.setdefault("tool_calls", []).append({"id": item["call_id"], "type": "function", "function": function})
-        self.unanswered.add(item["call_id"])
-
-    def _output(self, item: Item) -> None:
-        parts = content.parts_of(item.get("output"))
-        self.messages.append({"role": "tool", "tool_call_id": item["call_id"], "content": content.plain_text(parts)})
-        self.images += [_part(part) for part in parts if content.image_url_of(part)]
-        self.unanswered.discard(item["call_id"])
-
-    def _flush_images(self, *, unless_waiting: bool = False) -> None:
-        if self.images and not (unless_waiting and self.unanswered):
-            self.messages.append({"role": "user", "content": self.images})
-            self.images = []
-
-
-def _part(part: dict[str, Any]) -> dict[str, Any]:
-    text = content.text_of(part)
-    if text is not None:
-        return {"type": "text", "text": text}
-    url = content.image_url_of(part)
-    if url:
-        detail = {"detail": part["detail"]} if part.get("detail") in ("low", "high", "auto") else {}
-        return {"type": "image_url", "image_url": {"url": url} | detail}
-    file = content.file_of(part)
-    if file is not None and content.data_of(file[1]) is not None:
-        return {"type": "file", "file": {"filename": file[0], "file_data": file[1]}}
-    return {"type": "text", "text": f"[file {file[0]}: {file[1]}]" if file else content.plain_text([part])}
-
-
 # --- the stream -------------------------------------------------------------------------------------------------------------------
 
 
-def decoder_for(request: ModelRequest, secrets: tuple[str, ...] = ()) -> Decoder:
-    return listening(ChatDecoder(secrets, partial(tokens.estimate_request, request)), request)
+def decoder_for(request: ModelRequest, secrets: tuple[str, ...] = (), *, starts_thinking: bool = False) -> Decoder:
+    tags = ThinkingTags.inside() if starts_thinking else ThinkingTags()
+    return listening(ChatDecoder(secrets, partial(tokens.estimate_request, request), _tags=tags), request)
 
 
 @dataclass(slots=True)
@@ -215,6 +136,8 @@ class ChatDecoder:
     is_finished: bool = False
     _sse: SseParser = field(default_factory=SseParser)
     _tags: ThinkingTags = field(default_factory=ThinkingTags)
+    _characters: Characters = field(default_factory=Characters)
+    _thoughts: Characters = field(default_factory=Characters)
     _sequence: Sequence = field(default_factory=Sequence)
     _arguments: dict[int, str] = field(default_factory=dict)
     """Arguments so far, by index of the tool call."""
@@ -272,14 +195,15 @@ class ChatDecoder:
     def _choice(self, choice: dict[str, Any]) -> list[Delta]:
         said = choice.get("delta") or choice.get("message") or {}
         deltas: list[Delta] = []
-        thought = said.get("reasoning_content") or said.get("reasoning")
-        if isinstance(thought, str) and thought:
+        thought = self._thoughts.feed(_text(said.get("reasoning_content") or said.get("reasoning")))
+        if thought:
+            self._tags.are_parsed()
             deltas += self._say("reasoning", base.ReasoningTextDelta(thought))
             self._output_chars += len(thought)
-        text = _text(said.get("content"))
+        text = self._characters.feed(_text(said.get("content")))
         if text:
             self._output_chars += len(text)
-            logprobs = tuple((choice.get("logprobs") or {}).get("content") or ())
+            logprobs = tuple(map(_logprob, (choice.get("logprobs") or {}).get("content") or ()))
             deltas += self._sorted(self._tags.feed(text), logprobs)
         if said.get("refusal"):
             deltas += self._say("message", base.RefusalDelta(said["refusal"]))
@@ -376,6 +300,13 @@ def _text(value: Any) -> str:
     if isinstance(value, list):
         return "".join(content.text_of(part) or "" for part in value)
     return value if isinstance(value, str) else ""
+
+
+def _logprob(entry: dict[str, Any]) -> dict[str, Any]:
+    """With what the Responses API promises and Chat Completions may leave out: ``bytes`` as a list."""
+    top = [_logprob(other) for other in entry.get("top_logprobs") or ()]
+    spelled = entry.get("bytes")
+    return entry | {"bytes": list(entry["token"].encode()) if spelled is None else spelled, "top_logprobs": top}
 
 
 def _usage(usage: dict[str, Any]) -> base.UsageReported:

@@ -82,3 +82,12 @@ def text_of_data(data: Data) -> str:
         return base64.b64decode(data.base64).decode(errors="replace")
     except ValueError:
         return ""
+
+
+def readable_text(data: Data) -> str | None:
+    """The text of an inline file; None if it is not text."""
+    try:
+        text = base64.b64decode(data.base64).decode("utf-8-sig")
+    except ValueError:
+        return None
+    return None if "\0" in text or data.media_type == "application/pdf" else text

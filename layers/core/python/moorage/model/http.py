@@ -5,8 +5,10 @@ in, deltas out). Keys travel in headers or an ``httpx.Auth`` and never appear in
 """
 
 import asyncio
+import json
 import random
 import re
+import sys
 import time
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import aclosing
@@ -209,13 +211,23 @@ def refusal(status: int, headers: Mapping[str, str], body: Any, *, secrets: tupl
             is_retryable=headers.get("x-should-retry") != "false",
             retry_after_seconds=wait,
         )
+    if status < 400 or (status in (404, 405) and not message):
+        # No model lives here: a gateway answers, or the address lacks its ``/v1``. The operator has to mend that, not the client.
+        return UpstreamError(
+            f"The model upstream answered with HTTP {status}, which is no model's answer. Check its base URL.",
+            status=status,
+            is_retryable=False,
+        )
     return UpstreamError(
-        message or f"The model upstream refused the request (HTTP {status}).",
+        message or _REFUSED.get(status, f"The model upstream refused the request (HTTP {status})."),
         code=_published(code, "model_not_found" if status == 404 else "invalid_prompt"),
         status=status,
         param=found.get("param") if isinstance(found.get("param"), str) else None,
         is_retryable=False,
     )
+
+
+_REFUSED: Final = {413: "The request is larger than the model upstream takes (HTTP 413). Send less, or smaller files."}
 
 
 def error_in_stream(payload: Mapping[str, Any], *, secrets: tuple[str, ...] = ()) -> UpstreamError:
@@ -290,11 +302,23 @@ def json_event(data: str) -> dict[str, Any]:
     """The JSON object of one event. Raises UpstreamError for anything else."""
     try:
         value = orjson.loads(data)
-    except orjson.JSONDecodeError as error:
-        raise broken("it sent an event that is not JSON") from error
+    except orjson.JSONDecodeError:
+        value = _loose_json(data)
     if not isinstance(value, dict):
         raise broken("it sent an event that is not a JSON object")
     return value
+
+
+def _loose_json(data: str) -> Any:
+    """What some servers take for JSON: halves of characters, ``NaN``, ``Infinity``. Raises UpstreamError for anything else."""
+    try:
+        return json.loads(data, parse_constant=_CONSTANTS.get)
+    except ValueError as error:
+        raise broken("it sent an event that is not JSON") from error
+
+
+_CONSTANTS: Final = {"NaN": None, "Infinity": sys.float_info.max, "-Infinity": -9999.0}
+"""The last is what OpenAI's API says for the logarithm of no chance at all."""
 
 
 def retry_after_seconds(headers: Mapping[str, str], now: float) -> float | None:

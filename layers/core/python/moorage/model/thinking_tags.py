@@ -17,12 +17,23 @@ class ThinkingTags:
     """Sorts an answer's text, which comes in pieces, into reasoning and text."""
 
     _buffer: str = ""
-    _state: Literal["start", "inside", "after", "text"] = "start"
+    _state: Literal["start", "within", "inside", "after", "text"] = "start"
+    """``within``: as ``inside``, but an opening tag may still come."""
+
+    @classmethod
+    def inside(cls) -> "ThinkingTags":
+        """For a model whose template writes the opening tag: the answer begins within it."""
+        return cls(_state="within")
+
+    def are_parsed(self) -> None:
+        """The server itself sends reasoning apart: a missing opening tag is not missed any more."""
+        if self._state == "within":
+            self._state = "start"
 
     def feed(self, piece: str) -> list[tuple[Kind, str]]:
         self._buffer += piece
         out: list[tuple[Kind, str]] = []
-        if self._state == "start":
+        if self._state in ("start", "within"):
             self._begin()
         if self._state == "inside":
             out += self._think()
@@ -40,14 +51,14 @@ class ThinkingTags:
         rest, self._buffer = self._buffer, ""
         if not rest or self._state == "after":
             return []
-        return [("reasoning" if self._state == "inside" else "text", rest)]
+        return [("reasoning" if self._state in ("inside", "within") else "text", rest)]
 
     def _begin(self) -> None:
         text = self._buffer.lstrip()
         if text.startswith(_OPEN):
             self._buffer, self._state = text[len(_OPEN) :].lstrip("\n"), "inside"
         elif not _OPEN.startswith(text):
-            self._state = "text"
+            self._state = "inside" if self._state == "within" else "text"
 
     def _think(self) -> list[tuple[Kind, str]]:
         thought, closed, rest = self._buffer.partition(_CLOSE)

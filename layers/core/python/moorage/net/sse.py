@@ -1,9 +1,11 @@
 """Server-sent events out of bytes, fed in pieces of any size.
 
 The format is the WHATWG one: lines end in LF, CRLF or CR; ``data:`` lines of one event are joined by LF; an empty line ends the
-event; lines that begin with a colon are comments. Event ids and ``retry:`` play no part with model upstreams.
+event; lines that begin with a colon are comments; one byte order mark at the beginning is passed over. Event ids and ``retry:`` play
+no part with model upstreams.
 """
 
+import codecs
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -26,6 +28,7 @@ class SseParser:
     _data: list[bytes] = field(default_factory=list)
     _event: bytes = b""
     _size: int = 0
+    _has_begun: bool = False
 
     def feed(self, piece: bytes) -> list[ServerSentEvent]:
         """The events that end in this piece. Raises UpstreamError for an event that outgrows ``bytes_max``."""
@@ -40,6 +43,9 @@ class SseParser:
         lines = whole.removesuffix(b"\r").replace(b"\r\n", b"\n").replace(b"\r", b"\n").split(b"\n")
         rest = lines.pop() + held
         self._tail, self._tail_size = [rest], len(rest)
+        if lines and not self._has_begun:
+            self._has_begun = True
+            lines[0] = lines[0].removeprefix(codecs.BOM_UTF8)
         return [event for line in lines if (event := self._line(line)) is not None]
 
     def _ends_in_cr(self) -> bool:
