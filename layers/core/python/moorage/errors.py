@@ -293,6 +293,14 @@ class Superseded(MoorageError):
     """Another attempt of this step took over: stop, write nothing more."""
 
 
+class CancelRequested(MoorageError):
+    """Somebody asked for the end of the response."""
+
+
+class LostSight(MoorageError):
+    """For too long nobody could tell whether the response was cancelled: stop in good order, kill nothing; another run goes on."""
+
+
 class ConditionFailed(MoorageError):
     """A conditional write met another state than it asked for; ``item`` is what stands there, if the table said so."""
 

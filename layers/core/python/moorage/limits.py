@@ -83,6 +83,9 @@ SANDBOX_REFUSAL_SECONDS: Final = 20
 
 CANCEL_POLL_SECONDS: Final = 1.0
 
+CANCEL_BLIND_SECONDS: Final = 60.0
+"""So long a step goes on though nobody can tell whether it was cancelled; each look has tried five times by itself before it fails."""
+
 # --- The event log ----------------------------------------------------------------------------------------------------------
 
 BATCH_EVENTS_BYTES_MAX: Final = 4 * KIB

@@ -4,13 +4,13 @@ Steps of the state machine run it (``loop/model_step.py``), and the API process 
 (``loop/create.py``); they differ in the sink.
 """
 
-from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field, replace
 
 from moorage import limits
 from moorage.errors import UpstreamError
 from moorage.loop import compact, context, decide, finish
 from moorage.loop.assemble import Assembler
+from moorage.loop.cancellation import CancelWatch
 from moorage.loop.decide import Decision
 from moorage.loop.outputs import Outputs
 from moorage.loop.sinks import LogSink, Sink
@@ -38,8 +38,8 @@ class Ask:
     """Tool outputs that a run before this one has announced, by call id."""
     done: dict[int, Item] = field(default_factory=dict)
     """What the steps before this one have finished."""
-    cancelled: Callable[[], Awaitable[None]] | None = None
-    """Returns when nobody wants an answer any more."""
+    watch: CancelWatch | None = None
+    """Says when nobody wants an answer any more."""
     retry_after_seconds: float | None = None
     """How long the provider that gave no answer asked to be left alone."""
     _finished: Finished | None = None
@@ -101,7 +101,7 @@ class Ask:
         not be tried again."""
         before = compact.visible([*self._context(), *self._repairs])
         turn = Turn(self.runtime, self.stored, self.position, self.sink)
-        assembler, error = await turn.run(before, self.cancelled)
+        assembler, error = await turn.run(before, self.watch)
         repairs = await turn.repair(assembler, before, checks_grammars=not self._repairs) if may_repair else []
         if not repairs:
             assembler.release()

@@ -7,14 +7,14 @@ predecessor's next write finds the slot taken.
 
 import asyncio
 import time
-from collections.abc import Awaitable, Callable
 from dataclasses import replace
 from typing import Any
 
 from moorage import limits
-from moorage.errors import ApiError, Superseded
+from moorage.errors import ApiError, CancelRequested, Superseded
 from moorage.loop import finish
 from moorage.loop.ask import Ask
+from moorage.loop.cancellation import CancelWatch
 from moorage.loop.chain import load_chain
 from moorage.loop.fold import Folded, fold
 from moorage.loop.sinks import LogSink
@@ -91,10 +91,7 @@ async def _run(runtime: Runtime, snapshot: Snapshot, state: LoopState, progress:
         return await _attempt(runtime, snapshot, state, attempt.attempt, progress, chain)
     except Superseded:
         return await _superseded(runtime, stored, state)
-    except asyncio.CancelledError:  # The watch saw that the response was cancelled.
-        task = asyncio.current_task()
-        assert task is not None
-        task.uncancel()
+    except CancelRequested:
         await finish.end_from_outside(runtime, stored, status="cancelled")
         return state.done()
     except ApiError as error:  # What the request refers to is gone: no retry will mend that.
@@ -148,7 +145,7 @@ async def _attempt(
         if state.step == 0 and attempt == 1 and stored.is_background:
             response = finish.object_of(stored, status="in_progress", now=int(runtime.clock()))
             sink.emit({"type": "response.in_progress", "response": response})
-        ask = Ask(runtime, stored, position, sink, chain, done=progress.items, cancelled=_cancel_watch(runtime, stored))
+        ask = Ask(runtime, stored, position, sink, chain, done=progress.items, watch=CancelWatch.of(runtime, stored))
         if attempt > 1:
             ask.items, ask.announced, ask.position = await _take_over(runtime, stored, sink, position)
         standby = Standby.begin(runtime, stored) if state.step == 0 else None
@@ -203,16 +200,6 @@ def tell_step(
         },
         counts,
     )
-
-
-def _cancel_watch(runtime: Runtime, stored: StoredResponse) -> Callable[[], Awaitable[None]]:
-    async def watch() -> None:
-        """Returns when somebody asked for the end of this response; polls once a second (a read unit for each 4 KB of its record)."""
-        await asyncio.sleep(limits.CANCEL_POLL_SECONDS)
-        while not await runtime.responses.is_cancel_requested(stored.tenant_id, stored.response_id):
-            await asyncio.sleep(limits.CANCEL_POLL_SECONDS)
-
-    return watch
 
 
 async def _take_over(

@@ -14,7 +14,17 @@ from typing import Any, Final
 
 from moorage import limits
 from moorage.containers.life import LiveContainer
-from moorage.errors import ApiError, SandboxCapacity, SandboxElsewhere, SandboxError, SandboxGone, SandboxStarting, Superseded
+from moorage.errors import (
+    ApiError,
+    LostSight,
+    SandboxCapacity,
+    SandboxElsewhere,
+    SandboxError,
+    SandboxGone,
+    SandboxStarting,
+    Superseded,
+)
+from moorage.loop.cancellation import CancelWatch
 from moorage.loop.chain import load_chain
 from moorage.loop.fold import fold
 from moorage.loop.sinks import LogSink
@@ -228,28 +238,26 @@ class _Run:
 
     async def _work(self, sink: LogSink, live: LiveContainer, item: Item, *, is_lost: bool) -> bool:
         """Run or follow the commands; False when time is up and another run must go on."""
-        watch = asyncio.create_task(self._cancelled())
+        watch = asyncio.create_task(CancelWatch.of(self.runtime, self.stored).requested())
         work = asyncio.create_task(self._commands(sink, live, item, is_lost=is_lost))
         try:
             await asyncio.wait({watch, work}, timeout=limits.TOOL_STEP_SECONDS_MAX, return_when=asyncio.FIRST_COMPLETED)
-            if watch.done() and not work.done():
+            if work.done():
+                work.result()
+            elif not watch.done():
+                return False
+            else:
+                watch.result()
                 await kill_running(self.runtime, self.stored, self.step)
                 raise Superseded(f"{self.stored.response_id} was cancelled")
-            if not work.done():
-                return False
-            await work
+        except LostSight:
+            return False
         finally:
-            for task in (watch, work):
-                task.cancel()
-                with suppress(asyncio.CancelledError, Exception):
-                    await task
+            watch.cancel()
+            work.cancel()
+            await asyncio.gather(watch, work, return_exceptions=True)
         await self._conclude(sink, live, item)
         return True
-
-    async def _cancelled(self) -> None:
-        await asyncio.sleep(limits.CANCEL_POLL_SECONDS)
-        while not await self.runtime.responses.is_cancel_requested(self.stored.tenant_id, self.stored.response_id):
-            await asyncio.sleep(limits.CANCEL_POLL_SECONDS)
 
     async def _commands(self, sink: LogSink, live: LiveContainer, item: Item, *, is_lost: bool) -> None:
         if self.call.type == "code_interpreter_call" and not self.is_interpreting:

@@ -4,9 +4,8 @@ A step may take several turns: a stream that broke off is asked for again, and a
 is repaired (``loop/ask.py``).
 """
 
-import asyncio
-from collections.abc import Awaitable, Callable
-from contextlib import aclosing, suppress
+from collections.abc import Callable
+from contextlib import aclosing
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -14,6 +13,7 @@ from moorage import ids
 from moorage.errors import UpstreamError
 from moorage.loop import compact, context, decide, truncate
 from moorage.loop.assemble import Assembler, Held
+from moorage.loop.cancellation import Cancellable, CancelWatch
 from moorage.loop.sinks import Sink
 from moorage.model.base import Item, ModelRequest, TextDelta
 from moorage.model.catalog import ModelEntry
@@ -50,13 +50,10 @@ class Turn:
     position: Position
     sink: Sink
 
-    async def run(
-        self, before: list[Item], cancelled: Callable[[], Awaitable[None]] | None
-    ) -> tuple[Assembler, UpstreamError | None]:
+    async def run(self, before: list[Item], watch: CancelWatch | None) -> tuple[Assembler, UpstreamError | None]:
         """What the model made of ``before``, and the error that broke it off, if one did: the open item is ``incomplete`` then.
 
-        ``cancelled`` returns when nobody wants an answer any more; this task is cancelled then. Raises :class:`UpstreamError` when
-        the input cannot fit the model.
+        Raises :class:`UpstreamError` when the input cannot fit the model, and what ends the ``watch``.
         """
         entry = self.runtime.catalog.resolve(self.stored.request["model"])
         provider = self.runtime.catalog.provider(entry, self.runtime.http)
@@ -64,9 +61,8 @@ class Turn:
         request = self._request(lowered, entry.upstream_model)
         assembler = self._assembler(lowered, {} if "custom" in provider.native_tools else self._grammars(before))
         assembler.taken_call_ids.update(item["call_id"] for item in before if "call_id" in item)
-        watch = None if cancelled is None else asyncio.create_task(_cancel(cancelled, asyncio.current_task()))
         try:
-            async with aclosing(provider.stream(request)) as deltas:
+            async with Cancellable(watch), aclosing(provider.stream(request)) as deltas:
                 async for delta in deltas:
                     if isinstance(delta, TextDelta) and assembler.annotate is None:
                         assembler.annotate = await self._annotate()
@@ -74,9 +70,6 @@ class Turn:
         except UpstreamError as error:
             assembler.abandon()
             return assembler, error
-        finally:
-            if watch is not None:
-                watch.cancel()
         return assembler, None
 
     async def _lowered(self, before: list[Item], entry: ModelEntry, native_tools: frozenset[str]) -> Lowered:
@@ -203,10 +196,3 @@ def _misfit(held: Held) -> tuple[Item, Item]:
     """Under the name that the model used."""
     call = {"type": "function_call", "call_id": held.call_id, "name": held.original.name, "arguments": held.arguments}
     return call, {"type": "function_call_output", "call_id": held.call_id, "output": _MISFIT}
-
-
-async def _cancel(cancelled: Callable[[], Awaitable[None]], step: "asyncio.Task[Any] | None") -> None:
-    with suppress(asyncio.CancelledError):
-        await cancelled()
-        assert step is not None
-        step.cancel()

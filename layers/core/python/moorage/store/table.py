@@ -9,9 +9,9 @@ import asyncio
 from collections.abc import Iterable, Mapping
 from concurrent.futures import Executor
 from decimal import Decimal
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
-from botocore.exceptions import ClientError
+from botocore.exceptions import BotoCoreError, ClientError
 
 from moorage import limits
 from moorage.errors import ConditionFailed
@@ -20,6 +20,9 @@ if TYPE_CHECKING:
     from mypy_boto3_dynamodb import DynamoDBClient
 
 Record = dict[str, Any]
+
+TABLE_ERRORS: Final = (BotoCoreError, ClientError)
+"""What a request raises that got no answer, or the answer that it cannot be served now; the SDK has tried again by then."""
 
 _BATCH_GET_MAX = 100
 """BatchGetItem takes 100 keys (DynamoDB API reference)."""
