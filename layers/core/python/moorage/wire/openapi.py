@@ -6,11 +6,13 @@ refused. Answers are described by hand, and a test compares the routes with thos
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Final, Literal
+from typing import Any, Final, Literal
 
 from moorage import limits
-from moorage.wire import items, requests, tools
-from moorage.wire.shapes import JsonSchema, Shape, array, choice, constant, integer, schema_of, text
+from moorage.wire import items, requests, resources, tools
+from moorage.wire.schema import JsonSchema, components
+from moorage.wire.shapes import schema_of
+from moorage.wire.validation import Parser
 
 Method = Literal["get", "post", "delete"]
 
@@ -127,46 +129,18 @@ def _limit(maximum: int = limits.PAGE_ITEMS_MAX, default: int = limits.PAGE_ITEM
 
 _PAGE: Final = (_limit(), _ORDER, _AFTER)
 
-_EXPIRES_AFTER_CREATION: Final = Shape(
-    {
-        "anchor": constant("created_at"),
-        "seconds": integer(minimum=limits.FILE_EXPIRES_SECONDS_MIN, maximum=limits.FILE_EXPIRES_SECONDS_MAX),
-    }
-)
-_name: Final = text(chars_min=1, chars_max=limits.NAME_CHARS_MAX)
-FILE_PURPOSES: Final = ("assistants", "batch", "fine-tune", "vision", "user_data", "evals")
 
-CONTAINER_CREATE: Final = Shape(
-    {"name": text(chars_min=1, chars_max=limits.CONTAINER_NAME_CHARS_MAX)},
-    {
-        "file_ids": array(_name, items_max=limits.CONTAINER_FILE_IDS_MAX),
-        "expires_after": Shape(
-            {
-                "anchor": constant("last_active_at"),
-                "minutes": integer(minimum=1, maximum=limits.CONTAINER_IDLE_MINUTES_MAX),
-            }
-        ),
-        "memory_limit": choice(*limits.MEMORY_LIMITS),
-        "network_policy": tools.network_policy,
-    },
-)
-UPLOAD_CREATE: Final = Shape(
-    {
-        "filename": text(chars_min=1, chars_max=limits.FILE_NAME_BYTES_MAX),
-        "bytes": integer(minimum=1, maximum=limits.FILE_BYTES_MAX),
-        "purpose": choice(*FILE_PURPOSES),
-        "mime_type": _name,
-    },
-    {"expires_after": _EXPIRES_AFTER_CREATION},
-)
-UPLOAD_COMPLETE: Final = Shape(
-    {"part_ids": array(text(chars_max=limits.NAME_CHARS_MAX), items_min=1, items_max=limits.UPLOAD_PARTS_MAX)},
-    {"md5": text(chars_min=32, chars_max=32, pattern="[0-9a-fA-F]{32}")},
-)
+_BODIES: Final = {
+    "CreateContainer": Parser[Any](resources.CreateContainer),
+    "AddContainerFile": Parser[Any](resources.AddContainerFile),
+    "CreateUpload": Parser[Any](resources.CreateUpload),
+    "CompleteUpload": Parser[Any](resources.CompleteUpload),
+}
 
 
 def _components() -> JsonSchema:
     return {
+        **components(_BODIES),
         "CreateResponse": requests.CREATE.schema,
         "CountInputTokens": requests.COUNT.schema,
         "CompactResponse": requests.COMPACT.schema,
@@ -298,9 +272,13 @@ _FILE_FORM: Final[JsonSchema] = {
     "type": "object",
     "properties": {
         "file": _UPLOADED,
-        "purpose": {"type": "string", "enum": list(FILE_PURPOSES)},
+        "purpose": {"type": "string", "enum": list(resources.PURPOSES)},
         "expires_after[anchor]": {"const": "created_at"},
-        "expires_after[seconds]": schema_of(integer(minimum=limits.FILE_EXPIRES_SECONDS_MIN, maximum=limits.FILE_EXPIRES_SECONDS_MAX)),
+        "expires_after[seconds]": {
+            "type": "integer",
+            "minimum": limits.FILE_EXPIRES_SECONDS_MIN,
+            "maximum": limits.FILE_EXPIRES_SECONDS_MAX,
+        },
     },
     "required": ["file", "purpose"],
     "additionalProperties": False,
@@ -463,7 +441,7 @@ ROUTES: Final = (
         "createUpload",
         "Begin a file in parts",
         {JSON: ref("Upload")},
-        {JSON: UPLOAD_CREATE.schema},
+        {JSON: ref("CreateUpload")},
     ),
     Route(
         "post",
@@ -479,7 +457,7 @@ ROUTES: Final = (
         "completeUpload",
         "Make the file out of its parts",
         {JSON: ref("Upload")},
-        {JSON: UPLOAD_COMPLETE.schema},
+        {JSON: ref("CompleteUpload")},
         also=(409,),
     ),
     Route("post", "/v1/uploads/{upload_id}/cancel", "cancelUpload", "Drop the parts", {JSON: ref("Upload")}, also=(409,)),
@@ -489,7 +467,7 @@ ROUTES: Final = (
         "createContainer",
         "Reserve a container",
         {JSON: ref("Container")},
-        {JSON: CONTAINER_CREATE.schema},
+        {JSON: ref("CreateContainer")},
         also=(404,),
     ),
     Route(
@@ -516,7 +494,7 @@ ROUTES: Final = (
         {JSON: ref("ContainerFile")},
         {
             FORM: _form("file"),
-            JSON: Shape({"file_id": _name}).schema,
+            JSON: ref("AddContainerFile"),
         },
     ),
     Route(
