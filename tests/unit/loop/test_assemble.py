@@ -194,7 +194,7 @@ def test_a_long_command_is_sent_in_pieces() -> None:
 
 def test_a_call_whose_arguments_never_came_whole_is_shown_to_nobody() -> None:
     events, assembler = played(base.TextDelta("let me see"), base.CallStarted("shell"), base.CallDelta('{"com'))
-    assembler.abandon()
+    assembler.abandon(is_said_anew=False)
     assert (list(assembler.items), order(events)[-1]) == ([0], "0 output_item.done")
 
 
@@ -214,7 +214,7 @@ def test_what_a_limit_cuts_off_is_incomplete() -> None:
 
 def test_what_is_open_when_the_stream_breaks_is_incomplete() -> None:
     _, assembler = played(base.TextDelta("half"))
-    assembler.abandon()
+    assembler.abandon(is_said_anew=False)
     assert (assembler.items[0]["status"], assembler.finished) == ("incomplete", None)
 
 

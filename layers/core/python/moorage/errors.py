@@ -13,6 +13,8 @@ The client reads a calm sentence that says what to do; the log gets the cause (`
 from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
+from moorage.limits import SANDBOX_HOST_POLL_SECONDS
+
 INVALID_REQUEST: Final = "invalid_request_error"
 
 
@@ -265,8 +267,8 @@ class SandboxError(MoorageError):
 class SandboxStarting(SandboxError):
     """The sandbox is on its way: ask again after ``retry_after_seconds``."""
 
-    def __init__(self, retry_after_seconds: float) -> None:
-        super().__init__("The container is starting.")
+    def __init__(self, retry_after_seconds: float, message: str = "The container is starting.") -> None:
+        super().__init__(message)
         self.retry_after_seconds = retry_after_seconds
 
 
@@ -275,6 +277,13 @@ class SandboxElsewhere(SandboxStarting):
 
     def __init__(self) -> None:
         super().__init__(0)
+
+
+class SandboxHostAway(SandboxStarting):
+    """What starts sandboxes does not answer. That says nothing of the container: the call waits until it is there again."""
+
+    def __init__(self) -> None:
+        super().__init__(SANDBOX_HOST_POLL_SECONDS, "What starts sandboxes on this machine does not answer.")
 
 
 class SandboxGone(SandboxError):

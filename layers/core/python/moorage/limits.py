@@ -42,6 +42,13 @@ STEP_ATTEMPTS_MAX: Final = 5
 CALL_ATTEMPTS_MAX: Final = 5
 """The same for one tool call."""
 
+STORING_ATTEMPTS_MAX: Final = 3
+"""Runs of a tool call that try to store the files its commands left, before it ends without."""
+
+CALL_ROUNDS_MAX: Final = 5
+"""Rounds in which a tool call neither ended, nor was still going, nor waited for its container, before the response fails: each has
+four runs, and not even the word that the call was lost could be stored."""
+
 EXECUTION_ROUNDS_MAX: Final = 150
 """Rounds before a successor execution takes over. One round writes about 11 + 7 * calls history events, and Step Functions fails
 an execution at 25,000: with ``CALLS_PER_ROUND_MAX`` calls this stays below 22,000."""
@@ -62,7 +69,11 @@ WAIT_SECONDS_MAX: Final = 60
 """The longest that one ``next: wait`` may ask for."""
 
 WAITS_MAX: Final = 120
-"""Consecutive waits for the same thing (a container that starts, an upstream that throttles) before the response fails."""
+"""Consecutive waits for the same thing (a container that starts, an upstream that throttles) before the response fails. With the
+pauses at their longest that is two hours, for an upstream that is being repaired."""
+
+WAIT_SECONDS_FIRST: Final = 2
+"""The first pause for an upstream that does not say when to come back; each is twice as long as the one before, up to the longest."""
 
 MODEL_STEP_SECONDS_MAX: Final = 840
 """A model step ends itself before Lambda's 900 s."""
@@ -72,6 +83,16 @@ TOOL_STEP_SECONDS_MAX: Final = 780
 
 SANDBOX_WAIT_SECONDS: Final = 45
 """How long a tool step waits for a container that starts before the state machine sends it round again."""
+
+SANDBOX_PATIENCE_SECONDS: Final = 15 * 60
+"""How long a call is sent round again for want of its container, before the model is told that there is none."""
+
+SANDBOX_HOST_POLL_SECONDS: Final = 0.25
+SANDBOX_HOST_WAIT_SECONDS: Final = 5
+"""Who starts sandboxes and has died is there again within two seconds; a tool step that waits longer leaves it to the state machine."""
+
+SANDBOX_HOST_PAUSE_SECONDS_MAX: Final = 15
+"""The longest pause of the state machine then; the first takes a second, and each is twice as long as the one before."""
 
 SANDBOX_POLL_SECONDS_MIN: Final = 0.02
 """Its first look again; each pause after it is twice as long, up to what the container asks for."""

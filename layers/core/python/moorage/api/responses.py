@@ -161,12 +161,13 @@ async def current_object(runtime: Runtime, snapshot: Snapshot) -> dict[str, Any]
     stored = snapshot.stored
     is_queued = snapshot.last is not None and snapshot.last.events[-1]["type"] == "response.queued"
     done = (await runtime.steps.read(stored.tenant_id, stored.response_id)).items
-    return finish.object_of(
+    standing = finish.object_of(
         stored,
         status="queued" if is_queued else "in_progress",
         now=int(runtime.clock()),
         output=[done[index] for index in sorted(done)],
     )
+    return standing if stored.waiting_for is None else standing | {"waiting_for": stored.waiting_for}
 
 
 @router.delete("/responses/{response_id}")

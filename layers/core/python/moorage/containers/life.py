@@ -36,7 +36,15 @@ from moorage import limits
 from moorage.containers.claims import Claims
 from moorage.containers.incarnations import Incarnations
 from moorage.containers.staging import Staging
-from moorage.errors import ConditionFailed, SandboxCapacity, SandboxElsewhere, SandboxError, SandboxGone, SandboxStarting
+from moorage.errors import (
+    ConditionFailed,
+    SandboxCapacity,
+    SandboxElsewhere,
+    SandboxError,
+    SandboxGone,
+    SandboxHostAway,
+    SandboxStarting,
+)
 from moorage.sandbox.exec_client import ExecClient
 from moorage.sandbox.provisioner import Handle, Provisioner, SandboxSpec
 from moorage.store.containers import ContainerRecord, ContainerStore, SandboxRecord, container_of
@@ -163,7 +171,7 @@ class Sandboxes:
             return False
         record = await self._store.get(live.record.tenant_id, live.record.id)
         if record.incarnation == live.record.incarnation and record.sandbox is not None:
-            with suppress(SandboxElsewhere):
+            with suppress(SandboxElsewhere, SandboxHostAway):
                 await self.end(record, record.sandbox_id)
         return True
 

@@ -42,6 +42,10 @@ class Ask:
     """Says when nobody wants an answer any more."""
     retry_after_seconds: float | None = None
     """How long the provider that gave no answer asked to be left alone."""
+    pauses: int = 0
+    """How often this step has waited in the state machine for its provider."""
+    waits_for: str | None = None
+    """If the outcome is to wait: for what, in a sentence."""
     _finished: Finished | None = None
     """How the latest turn ended; None if it broke off, and before the first."""
     _repairs: list[Item] = field(default_factory=list)
@@ -162,17 +166,32 @@ class Ask:
         return Outputs(self.stored, self.sink, self.position.next_index, self.announced, self.items)
 
     async def _give_up(self, error: UpstreamError) -> Outcome:
-        """The model did not answer: wait in the state machine if it asked for that, otherwise the response fails."""
+        """The model did not answer: wait in the state machine if that may help, otherwise the response fails."""
         position = self.position
         self.retry_after_seconds = error.retry_after_seconds
-        can_wait = isinstance(self.sink, LogSink) and error.is_retryable and error.retry_after_seconds is not None
-        if can_wait and not self.items:
-            seconds = min(round(error.retry_after_seconds or 1), limits.WAIT_SECONDS_MAX)
-            return Outcome(Next.WAIT, position.next_index, usage=position.usage, wait_seconds=max(1, seconds))
+        pause = self._pause(error)
+        if pause is not None:
+            self.waits_for = f"The model's provider, which is asked again: {error.message}"
+            return Outcome(Next.WAIT, position.next_index, usage=position.usage, wait_seconds=pause)
         outcome = Outcome(Next.DONE, position.next_index, usage=position.usage, calls_made=position.calls_made, status="failed")
         failure = {"code": error.code, "message": error.message, "param": error.param}
         await finish.conclude(self.runtime, self.stored, self.sink, outcome, self.done | self.items, error=failure)
         return outcome
+
+
+    def _pause(self, error: UpstreamError) -> int | None:
+        """Seconds until the provider is asked again; None if nobody waits for that.
+
+        A client in the foreground waits as long as the provider asks for; a response in the background outlives an outage. What was
+        said so far stands in the log, where the next run takes it up.
+        """
+        if not isinstance(self.sink, LogSink) or not error.is_retryable:
+            return None
+        if error.retry_after_seconds is not None:
+            return max(1, min(round(error.retry_after_seconds), limits.WAIT_SECONDS_MAX))
+        if not self.stored.is_background:
+            return None
+        return int(min(limits.WAIT_SECONDS_FIRST * 2 ** min(self.pauses, 10), limits.WAIT_SECONDS_MAX))
 
 
 def _tokens(usage: UsageReported) -> Usage:

@@ -123,8 +123,11 @@ class Assembler:
             self.close()
         self.held.clear()
 
-    def abandon(self) -> None:
-        """Close the open item as ``incomplete``: the upstream broke off."""
+    def abandon(self, *, is_said_anew: bool) -> None:
+        """Close the open item as ``incomplete``: the upstream broke off. A message that is said anew gives up its text, as in
+        ``finish.closing_events``."""
+        if is_said_anew and self._open is not None and self._open.item["type"] == "message":
+            self._open.item["content"], self._open.part_open = [], False
         self.close(status="incomplete")
 
     # --- messages ---

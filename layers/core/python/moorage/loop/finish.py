@@ -142,12 +142,18 @@ def _end(runtime: Runtime, stored: StoredResponse, folded: Folded, status: Statu
     return Batch(first, numbered, Writer(STEP_OF_THE_END, 1))
 
 
-def closing_events(folded: Folded) -> list[Event]:
-    """``output_item.done`` with status ``incomplete`` for every item that is still open; they are marked done in ``folded``."""
+def closing_events(folded: Folded, *, is_said_anew: bool = False) -> list[Event]:
+    """``output_item.done`` with status ``incomplete`` for every item that is still open; they are marked done in ``folded``.
+
+    ``is_said_anew``: the model is asked again, and a message that broke off gives up its text. SDKs join the texts of all messages
+    (``output_text``), and would read its beginning twice.
+    """
     events: list[Event] = []
     for index in folded.open:
         item = folded.items[index]
         item["status"] = "incomplete"
+        if item["type"] == "message" and is_said_anew:
+            item["content"] = []
         if item["type"] == "shell_call_output":
             for output in item["output"]:
                 output["outcome"] = output.get("outcome") or {"type": "timeout"}

@@ -11,7 +11,7 @@ from dataclasses import replace
 from typing import Any
 
 from moorage import limits
-from moorage.errors import ApiError, CancelRequested, Superseded
+from moorage.errors import ApiError, CancelRequested, SandboxHostAway, Superseded
 from moorage.loop import finish
 from moorage.loop.ask import Ask
 from moorage.loop.cancellation import CancelWatch
@@ -60,12 +60,30 @@ async def _after_tools(runtime: Runtime, snapshot: Snapshot, state: LoopState, p
     """The calls of ``state.step`` have been sent round: send the unfinished ones again, or go on to the next step."""
     unfinished = progress.unfinished(state.step)
     if unfinished:
-        await have_sandbox(runtime, snapshot.stored)
-        return replace(state, next=Next.TOOLS, calls=unfinished)
+        return await _send_again(runtime, snapshot.stored, state, unfinished)
     following = replace(state, step=state.step + 1, next=Next.MODEL, calls=())
     if progress.outcomes[state.step].is_last:
         return await _end(runtime, snapshot, following, progress)
     return await _run(runtime, snapshot, following, progress)
+
+
+async def _send_again(runtime: Runtime, stored: StoredResponse, state: LoopState, unfinished: tuple[str, ...]) -> LoopState:
+    """The calls that have not ended, once more, unless that leads nowhere; after a pause where sandboxes cannot be had for now."""
+    sent = await asyncio.gather(*(runtime.steps.send_again(stored, state.step, call_id) for call_id in unfinished))
+    refusal = _over_time(runtime, stored)
+    if max(call.fruitless for call in sent) > limits.CALL_ROUNDS_MAX:
+        refusal = {"code": "server_error", "message": f"A tool call failed in {limits.CALL_ROUNDS_MAX} rounds in a row."}
+    if refusal is not None:
+        await finish.end_from_outside(runtime, stored, status="failed", error=refusal)
+        return state.done()
+    away = [call.waits for call in sent if call.is_host_away]
+    if away:
+        await runtime.responses.note_wait(stored, SandboxHostAway().message)
+        seconds = min(2 ** (min(away) - 1), limits.SANDBOX_HOST_PAUSE_SECONDS_MAX)
+        # The step has its outcome: after the pause it sends all its calls, and those that are finished return at once.
+        return state.waiting(seconds)
+    await have_sandbox(runtime, stored)
+    return replace(state, next=Next.TOOLS, calls=unfinished)
 
 
 async def _end(runtime: Runtime, snapshot: Snapshot, state: LoopState, progress: Progress) -> LoopState:
@@ -83,12 +101,13 @@ async def _run(runtime: Runtime, snapshot: Snapshot, state: LoopState, progress:
     try:
         attempt, chain = await asyncio.gather(runtime.steps.begin(stored, state.step), load_chain(runtime, stored))
         if attempt.outcome is not None:
+            await runtime.responses.note_wait(stored, None)
             return state.after(attempt.outcome)
         refusal = _bound(runtime, stored, state.step, attempt)
         if refusal is not None:
             await finish.end_from_outside(runtime, stored, status="failed", error=refusal)
             return state.done()
-        return await _attempt(runtime, snapshot, state, attempt.attempt, progress, chain)
+        return await _attempt(runtime, snapshot, state, attempt, progress, chain)
     except Superseded:
         return await _superseded(runtime, stored, state)
     except CancelRequested:
@@ -104,13 +123,17 @@ def _bound(runtime: Runtime, stored: StoredResponse, step: int, attempt: StepAtt
     if attempt.crashes >= limits.STEP_ATTEMPTS_MAX:
         return {"code": "server_error", "message": f"The model step failed {limits.STEP_ATTEMPTS_MAX} times in a row."}
     if attempt.yields >= limits.WAITS_MAX:
-        return {"code": "rate_limit_exceeded", "message": f"The model's provider asked to wait {limits.WAITS_MAX} times."}
+        return {"code": "server_error", "message": f"The model's provider gave no answer after {limits.WAITS_MAX} pauses."}
     if step >= limits.ROUNDS_MAX:
         return {"code": "loop_limit_exceeded", "message": f"The response reached its limit of {limits.ROUNDS_MAX} model steps."}
-    if runtime.clock() - stored.created_at > limits.RESPONSE_SECONDS_MAX:
-        hours = limits.RESPONSE_SECONDS_MAX // 3600
-        return {"code": "loop_limit_exceeded", "message": f"The response ran for its limit of {hours} hours."}
-    return None
+    return _over_time(runtime, stored)
+
+
+def _over_time(runtime: Runtime, stored: StoredResponse) -> dict[str, Any] | None:
+    if runtime.clock() - stored.created_at <= limits.RESPONSE_SECONDS_MAX:
+        return None
+    hours = limits.RESPONSE_SECONDS_MAX // 3600
+    return {"code": "loop_limit_exceeded", "message": f"The response ran for its limit of {hours} hours."}
 
 
 async def _superseded(runtime: Runtime, stored: StoredResponse, state: LoopState) -> LoopState:
@@ -134,9 +157,9 @@ def _look_again(late: Batch, pending: Any) -> Any:
 
 
 async def _attempt(
-    runtime: Runtime, snapshot: Snapshot, state: LoopState, attempt: int, progress: Progress, chain: list[Item]
+    runtime: Runtime, snapshot: Snapshot, state: LoopState, begun: StepAttempt, progress: Progress, chain: list[Item]
 ) -> LoopState:
-    stored, began = snapshot.stored, time.perf_counter()
+    stored, began, attempt = snapshot.stored, time.perf_counter(), begun.attempt
     position = Position.after(progress.outcomes[state.step - 1], state.step) if state.step else Position(0)
     async with _sink(runtime, snapshot, state.step, attempt) as sink:
         if snapshot.last is None:
@@ -146,6 +169,7 @@ async def _attempt(
             response = finish.object_of(stored, status="in_progress", now=int(runtime.clock()))
             sink.emit({"type": "response.in_progress", "response": response})
         ask = Ask(runtime, stored, position, sink, chain, done=progress.items, watch=CancelWatch.of(runtime, stored))
+        ask.pauses = begun.yields
         if attempt > 1:
             ask.items, ask.announced, ask.position = await _take_over(runtime, stored, sink, position)
         standby = Standby.begin(runtime, stored) if state.step == 0 else None
@@ -154,8 +178,11 @@ async def _attempt(
             await sink.flush()
             if outcome.next is Next.WAIT:
                 await runtime.steps.postpone(stored, state.step)
+                await runtime.responses.note_wait(stored, ask.waits_for)
             elif outcome.next is not Next.DONE:  # The final event holds the items, and no step follows that would look for them.
                 await runtime.steps.end(stored, state.step, attempt, outcome, ask.items, following=sink.writer.next_number)
+            if outcome.next is not Next.WAIT:
+                await runtime.responses.note_wait(stored, None)
             if standby is not None and outcome.next is Next.TOOLS:
                 await standby.ready()
         finally:
@@ -219,7 +246,7 @@ async def _take_over(
     }
     kept = {item["output_index"] for item in outputs.values()}
     rest = Folded(items=folded.items, done=folded.done | kept)
-    for event in finish.closing_events(rest):
+    for event in finish.closing_events(rest, is_said_anew=True):
         sink.emit(event)
     await sink.flush()
     made = {

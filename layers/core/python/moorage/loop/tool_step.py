@@ -6,11 +6,14 @@ again: the output says that they were lost.
 """
 
 import asyncio
+import logging
 import time
 from collections.abc import AsyncIterator
 from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any, Final
+
+from botocore.exceptions import BotoCoreError, ClientError
 
 from moorage import limits
 from moorage.containers.life import LiveContainer
@@ -21,6 +24,7 @@ from moorage.errors import (
     SandboxElsewhere,
     SandboxError,
     SandboxGone,
+    SandboxHostAway,
     SandboxStarting,
     Superseded,
 )
@@ -40,9 +44,14 @@ from moorage.store.table import Record
 from moorage.telemetry import tell
 from moorage.tools import interpreter, shell
 
+_log: Final = logging.getLogger(__name__)
 _LOST: Final = (
     "The container stopped while this command was running, and the command was not run again. Its processes are gone; files that "
     "were saved before are still in /mnt/data."
+)
+_NOT_STORED: Final = (
+    "Note: what changed under /mnt/data could not be stored. It is there as long as the container runs, and the next command tries to "
+    "store it again."
 )
 _GAVE_UP: Final = "This command could not be run: the container could not be reached."
 
@@ -146,8 +155,9 @@ class _Run:
     async def run(self) -> None:
         try:
             live = await self._container()
-        except SandboxStarting:
-            return  # The state machine sends the call round again, by way of the model step, which can start sandboxes everywhere.
+        except SandboxStarting as error:
+            await self._wait(error)
+            return
         except (SandboxError, ApiError) as error:
             await self._unreachable(self.item, error.message)
             return
@@ -155,6 +165,16 @@ class _Run:
             attempt = await self.runtime.steps.begin_call(self.stored, self.step, self.call.call_id, live.record.incarnation)
             if not attempt.is_finished:
                 await self._attend(live, attempt)
+
+    async def _wait(self, reason: SandboxStarting) -> None:
+        """The state machine sends the call round again, by way of the model step, which can start sandboxes everywhere; but not for
+        ever."""
+        now, is_host_away = int(self.runtime.clock()), isinstance(reason, SandboxHostAway)
+        since = await self.runtime.steps.await_container(
+            self.stored, self.step, self.call.call_id, now=now, is_host_away=is_host_away
+        )
+        if now - since > limits.SANDBOX_PATIENCE_SECONDS:
+            await self._unreachable(self.item, reason.message)
 
     async def _attend(self, live: LiveContainer, attempt: CallAttempt) -> None:
         """Run the commands, or go on with them."""
@@ -170,7 +190,8 @@ class _Run:
             log, Writer(self.step, attempt.attempt, self.call.call_id), self._following(batches), on_predecessor=self._fold_in
         )
         async with LogSink(writer) as sink:
-            if not await self._work(sink, live, self.item, is_lost=is_lost):
+            has_failed = attempt.crashes >= limits.STORING_ATTEMPTS_MAX - 1
+            if not await self._work(sink, live, self.item, is_lost=is_lost, has_failed=has_failed):
                 await sink.flush()
                 await self.runtime.steps.postpone_call(self.stored, self.step, self.call.call_id)
 
@@ -185,7 +206,7 @@ class _Run:
     async def _container(self) -> LiveContainer:
         """The running container; waits a while for one that starts."""
         assert self.stored.container_id is not None
-        deadline = asyncio.get_running_loop().time() + limits.SANDBOX_WAIT_SECONDS
+        began = asyncio.get_running_loop().time()
         pause, seen = limits.SANDBOX_POLL_SECONDS_MIN, self.container
         while True:
             try:
@@ -193,13 +214,14 @@ class _Run:
             except SandboxElsewhere:
                 raise
             except SandboxStarting as error:
-                if asyncio.get_running_loop().time() > deadline:
+                patience = limits.SANDBOX_HOST_WAIT_SECONDS if isinstance(error, SandboxHostAway) else limits.SANDBOX_WAIT_SECONDS
+                if asyncio.get_running_loop().time() - began > patience:
                     raise
                 # Mostly the start was begun while the model was asked, and is nearly over.
                 await asyncio.sleep(min(pause, error.retry_after_seconds))
                 pause *= 2
             except SandboxCapacity:
-                if asyncio.get_running_loop().time() > deadline:
+                if asyncio.get_running_loop().time() - began > limits.SANDBOX_WAIT_SECONDS:
                     raise
                 await asyncio.sleep(limits.SANDBOX_CAPACITY_RETRY_SECONDS)
             seen = None
@@ -236,7 +258,7 @@ class _Run:
             if _end_of(event) not in ended and all(n > batch.offsets.get(index, -1) for index, n in offset.items())
         ]
 
-    async def _work(self, sink: LogSink, live: LiveContainer, item: Item, *, is_lost: bool) -> bool:
+    async def _work(self, sink: LogSink, live: LiveContainer, item: Item, *, is_lost: bool, has_failed: bool) -> bool:
         """Run or follow the commands; False when time is up and another run must go on."""
         watch = asyncio.create_task(CancelWatch.of(self.runtime, self.stored).requested())
         work = asyncio.create_task(self._commands(sink, live, item, is_lost=is_lost))
@@ -256,7 +278,7 @@ class _Run:
             watch.cancel()
             work.cancel()
             await asyncio.gather(watch, work, return_exceptions=True)
-        await self._conclude(sink, live, item)
+        await self._conclude(sink, live, item, has_failed=has_failed)
         return True
 
     async def _commands(self, sink: LogSink, live: LiveContainer, item: Item, *, is_lost: bool) -> None:
@@ -279,6 +301,11 @@ class _Run:
                 return
             except SandboxGone:
                 is_lost = not await self._is_alive(live)
+        self._lose(sink, index)
+
+    def _lose(self, sink: LogSink, index: int) -> None:
+        """The command had begun, and nobody knows how it ended."""
+        command = self.commands[index]
         self._note(sink, index, f"{'' if command.text['stderr'] in ('', None) else chr(10)}[{_LOST}]")
         command.outcome = {"type": "exit", "exit_code": 137}
         self._close(sink, index)
@@ -347,18 +374,28 @@ class _Run:
             }
         )
 
-    async def _conclude(self, sink: LogSink, live: LiveContainer, item: Item) -> None:
+    async def _conclude(self, sink: LogSink, live: LiveContainer, item: Item, *, has_failed: bool) -> None:
         """Store what the commands left in the workspace, then close the item."""
-        notes = live.notes
-        with suppress(SandboxGone):
-            notes += (await self.runtime.containers.artifacts.sync(live)).notes
-        notes += await self._refusals(live)
+        notes = live.notes + await self._stored(live, has_failed=has_failed) + await self._refusals(live)
         if item["type"] == "code_interpreter_call":
             whole = await self._interpreted(live, item, notes)
             self._tell(sink, "completed")
         else:
             whole = shell.finished(item, self.call.output_item_id, [command.output for command in self.commands], notes)
         await self._done(sink, whole)
+
+    async def _stored(self, live: LiveContainer, *, has_failed: bool) -> tuple[str, ...]:
+        """Store the workspace, and what there is to say of that. A store that refuses fails this run, and the next one tries again; but
+        commands that have ended need not wait for it for ever."""
+        try:
+            return (await self.runtime.containers.artifacts.sync(live)).notes
+        except SandboxGone:
+            return ()
+        except (BotoCoreError, ClientError):
+            if not has_failed:
+                raise
+            _log.exception("the files of a container could not be stored", extra={"container_id": self.stored.container_id})
+            return (_NOT_STORED,)
 
     def _tell(self, sink: LogSink, name: str) -> None:
         """An event of the code interpreter."""
@@ -421,7 +458,9 @@ class _Run:
             if item["type"] == "code_interpreter_call" and not self.is_interpreting:
                 self._tell(sink, "interpreting")
             for index, command in enumerate(self.commands):
-                if command.outcome is None:
+                if command.outcome is None and attempt.sandbox is not None:
+                    self._lose(sink, index)
+                elif command.outcome is None:
                     self._note(sink, index, f"[{_GAVE_UP} {message}]")
                     command.outcome = {"type": "exit", "exit_code": 1}
                     self._close(sink, index)

@@ -68,7 +68,7 @@ class Turn:
                         assembler.annotate = await self._annotate()
                     assembler.feed(delta)
         except UpstreamError as error:
-            assembler.abandon()
+            assembler.abandon(is_said_anew=error.is_retryable)
             return assembler, error
         return assembler, None
 

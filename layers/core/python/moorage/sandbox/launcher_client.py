@@ -11,7 +11,7 @@ from typing import Any, Final, Self
 
 import httpx
 
-from moorage.errors import SandboxCapacity, SandboxError, SandboxGone
+from moorage.errors import SandboxCapacity, SandboxError, SandboxHostAway
 from moorage.limits import EXEC_CONNECT_SECONDS, SANDBOX_START_SECONDS
 from moorage.sandbox.provisioner import Handle, SandboxSpec, SandboxStatus
 
@@ -68,7 +68,7 @@ class LauncherProvisioner:
         try:
             response = await self._http.request(method, path, **arguments)
         except httpx.TransportError as error:
-            raise SandboxGone("The launcher of sandboxes does not answer; is 'moorage up' running?") from error
+            raise SandboxHostAway from error
         body: dict[str, Any] = response.json()
         match response.status_code:
             case httpx.codes.OK:

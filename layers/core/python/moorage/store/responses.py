@@ -11,6 +11,7 @@ import asyncio
 import struct
 import zlib
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
@@ -64,6 +65,8 @@ class StoredResponse:
     """The state machine owns it; until then the API process does."""
     execution: str = ""
     """Name of the execution that runs it: its id, or that of a successor."""
+    waiting_for: str | None = None
+    """What it waits for in the state machine, in a sentence; None while it goes on."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -171,6 +174,14 @@ class Responses:
         record = await self._table.get(keys.response(tenant_id, response_id), keys.META)
         return record is None or bool(record.get("cancel_requested"))
 
+    async def note_wait(self, stored: StoredResponse, reason: str | None) -> None:
+        """Say on the record what the response waits for; None: it goes on. Costs a write only where that changes."""
+        if reason == stored.waiting_for:
+            return
+        change: dict[str, Any] = {"remove": ("waiting_for",)} if reason is None else {"set": {"waiting_for": reason}}
+        with suppress(ConditionFailed):  # Deleted meanwhile.
+            await self._table.update(keys.response(stored.tenant_id, stored.response_id), keys.META, **change)
+
     async def heartbeat(self, stored: StoredResponse) -> None:
         await self._table.update(
             keys.response(stored.tenant_id, stored.response_id), keys.META, set={"heartbeat_at_ms": self._now_ms()}
@@ -233,6 +244,7 @@ class Responses:
             heartbeat_at_ms=record["heartbeat_at_ms"],
             is_looping=bool(record.get("looping")),
             execution=record.get("execution", response_id),
+            waiting_for=record.get("waiting_for"),
         )
 
     async def chain(self, tenant_id: str, previous_response_id: str) -> list[Snapshot]:

@@ -54,6 +54,23 @@ class CallAttempt:
 
 
 @dataclass(frozen=True, slots=True)
+class CallRounds:
+    """How often a tool call was sent round again, and why."""
+
+    rounds: int
+    """With this one."""
+    yields: int
+    waits: int
+    """Rounds that ended in good order for want of the container."""
+    is_host_away: bool
+    """The last of them, because what starts sandboxes did not answer."""
+
+    @property
+    def fruitless(self) -> int:
+        return self.rounds - self.yields - self.waits
+
+
+@dataclass(frozen=True, slots=True)
 class Step:
     """A model step that has ended; its tool calls may still run."""
 
@@ -164,6 +181,7 @@ class Steps:
             add={"attempt": 1},
             set={"ttl": stored.expires_at},
             set_once=once,
+            remove=("waiting_since", "host_away"),
             must_exist=False,
         )
         return CallAttempt(record["attempt"], record.get("yields", 0), record.get("sandbox"), bool(record.get("finished")))
@@ -171,6 +189,28 @@ class Steps:
     async def postpone_call(self, stored: StoredResponse, step: int, call_id: str) -> None:
         """This run ends in good order with the command still going."""
         await self._table.update(_pk(stored), keys.attempt(step, call_id), add={"yields": 1})
+
+    async def await_container(
+        self, stored: StoredResponse, step: int, call_id: str, *, now: int, is_host_away: bool
+    ) -> int:
+        """This run ends in good order for want of the container. Returns since when (Unix seconds) the call has been waiting for it."""
+        record = await self._table.update(
+            _pk(stored),
+            keys.attempt(step, call_id),
+            add={"waits": 1},
+            set={"ttl": stored.expires_at, "host_away": is_host_away},
+            set_once={"waiting_since": now},
+            must_exist=False,
+        )
+        since: int = record["waiting_since"]
+        return since
+
+    async def send_again(self, stored: StoredResponse, step: int, call_id: str) -> CallRounds:
+        """Count that an unfinished call is sent round again."""
+        record = await self._table.update(
+            _pk(stored), keys.attempt(step, call_id), add={"rounds": 1}, set={"ttl": stored.expires_at}, must_exist=False
+        )
+        return CallRounds(record["rounds"], record.get("yields", 0), record.get("waits", 0), bool(record.get("host_away")))
 
     async def end_call(self, stored: StoredResponse, step: int, call_id: str, output_index: int, item: Item) -> None:
         """The call is finished, and ``item`` is its output. The log has it already; so two runs that get here write the same."""
