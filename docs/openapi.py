@@ -14,7 +14,7 @@ from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any
 
-import yaml  # type: ignore[import-untyped]
+import yaml
 from moorage.wire import openapi
 
 REASONS = Path(__file__).with_suffix(".toml")

@@ -30,6 +30,8 @@ RANKS: list[tuple[str, tuple[str, ...]]] = [
             "model.lowered_tools",
             "model.sequence",
             "model.tokens",
+            "skills.bundle",
+            "skills.front_matter",
         ),
     ),
     ("transports", ("net",)),

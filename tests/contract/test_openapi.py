@@ -9,10 +9,12 @@ import openai
 import orjson
 import pytest
 from fastapi.routing import APIRoute
+from moorage.api import containers, uploads
 from moorage.api.routers import ROUTERS
 from moorage.errors import ApiError
 from moorage.wire import openapi
 from moorage.wire.queries import parse_page, parse_retrieval
+from moorage.wire.shapes import Shape
 
 from docs import parameters
 
@@ -112,6 +114,22 @@ def test_the_tools_are_those_of_the_table_that_are_not_refused() -> None:
     assert {variant["properties"]["type"]["enum"][0] for variant in variants} == {
         name for name, status in rows.items() if status != "refused"
     }
+
+
+@pytest.mark.parametrize(
+    ("described", "checked", "refused"),
+    [
+        (openapi.CONTAINER_CREATE, containers._CREATE, {"skills"}),
+        (openapi.UPLOAD_CREATE, uploads._CREATE, set()),
+        (openapi.UPLOAD_COMPLETE, uploads._COMPLETE, set()),
+    ],
+)
+def test_bodies_of_other_resources_are_described_as_they_are_checked(described: Shape, checked: Shape, refused: set[str]) -> None:
+    left, right = described.schema, checked.schema
+    for schema in (left, right):
+        schema["properties"].pop("network_policy", None)
+    assert left == right
+    assert checked.fields - described.fields == refused
 
 
 @pytest.mark.parametrize("route", [route for route in openapi.ROUTES if route.query], ids=lambda route: route.operation_id)

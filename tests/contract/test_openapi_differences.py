@@ -14,7 +14,7 @@ from pydantic import BaseModel
 
 from docs import openapi as page
 
-RESOURCES = ("responses", "conversations", "containers", "files", "uploads", "models")
+RESOURCES = ("responses", "conversations", "containers", "files", "uploads", "models", "skills")
 VERBS = ("create", "retrieve", "update", "delete", "cancel", "list", "count", "compact", "content", "complete")
 """The methods that are one call each; others, such as ``stream`` and ``parse``, are built on these."""
 

@@ -13,6 +13,7 @@ from moorage.store.api_keys import ApiKeys
 from moorage.store.table import Table
 
 from tests.stack import SHELL, Stack, say, script, shell
+from tests.unit.skills.archives import skill
 
 
 @pytest.fixture(scope="module")
@@ -54,6 +55,7 @@ def belongings(stack: Stack) -> dict[str, str]:
         "conversation": conversation.id,
         "conversation_item": client.conversations.items.list(conversation.id).data[0].id or "",
         "upload": upload.id,
+        "skill": client.skills.create(files=list(skill().items())).id,
     }
 
 
@@ -82,6 +84,15 @@ ROUTES: list[tuple[str, str, Any]] = [
     ("DELETE", "/conversations/{conversation}", None),
     ("POST", "/uploads/{upload}/cancel", None),
     ("POST", "/uploads/{upload}/complete", {"part_ids": ["part_0"]}),
+    ("GET", "/skills/{skill}", None),
+    ("POST", "/skills/{skill}", {"default_version": "1"}),
+    ("GET", "/skills/{skill}/content", None),
+    ("POST", "/skills/{skill}/versions", None),
+    ("GET", "/skills/{skill}/versions", None),
+    ("GET", "/skills/{skill}/versions/1", None),
+    ("GET", "/skills/{skill}/versions/1/content", None),
+    ("DELETE", "/skills/{skill}/versions/1", None),
+    ("DELETE", "/skills/{skill}", None),
 ]
 
 REFERENCES: list[tuple[str, dict[str, Any], int]] = [
@@ -124,7 +135,7 @@ def test_a_foreign_id_is_unknown_on_every_route(stack: Stack, other_key: str) ->
         for what, reference, status in REFERENCES:
             answer = http.post("/responses", json={"model": "demo", "input": "x", **filled(reference, ids)})
             assert answer.status_code == status, f"{what}: {answer.status_code} {answer.text}"
-        for path in ("/files", "/containers"):
+        for path in ("/files", "/containers", "/skills"):
             assert http.get(path).json()["data"] == [], path
     with stack.http() as http:
         for path in ("/responses/{response}", "/containers/{container}", "/files/{file}", "/conversations/{conversation}"):

@@ -7,7 +7,7 @@ from typing import Any, cast
 import httpx
 import httpx2
 from fastapi import FastAPI
-from moorage.api import containers, conversations, files, uploads
+from moorage.api import containers, conversations, files, skills, uploads
 from moorage.api.app import create_app
 from moorage.containers.containers import Containers
 from moorage.egress.service import Egress
@@ -15,6 +15,7 @@ from moorage.runtime import Runtime
 from moorage.settings import Settings
 from moorage.store.conversations import Conversations
 from moorage.store.files import Files
+from moorage.store.skills import Skills
 from moorage.store.uploads import Uploads
 from openai import AsyncOpenAI
 
@@ -64,11 +65,12 @@ def build_app(
             egress_proxy=None if egress is None else "unix:/run/egress.sock",
             connect=provisioner.connect,
         ),
+        skills=Skills(store.table, store.blobs, clock=clock),
         conversations=Conversations(store.table, store.blobs, clock=clock),
         api_keys=_Keys(),
         clock=clock,
     )
-    routers = (files.router, uploads.router, containers.router, conversations.router)
+    routers = (files.router, uploads.router, containers.router, conversations.router, skills.router)
     return create_app(cast("Runtime", runtime), routers)
 
 

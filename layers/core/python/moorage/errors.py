@@ -401,6 +401,14 @@ def upload_not_found(upload_id: str) -> ApiError:
     return not_found(f"No such Upload object: {upload_id}")
 
 
+def skill_not_found(skill_id: str, *, param: str | None = None) -> ApiError:
+    return not_found(f"Skill with id '{skill_id}' not found.", param=param)
+
+
+def skill_version_not_found(skill_id: str, version: str, *, param: str | None = None) -> ApiError:
+    return not_found(f"Skill with id '{skill_id}' has no version '{version}'.", param=param)
+
+
 def conversation_not_found(conversation_id: str, *, param: str | None = None) -> ApiError:
     return not_found(f"Conversation with id '{conversation_id}' not found.", param=param)
 

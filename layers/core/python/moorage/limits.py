@@ -233,6 +233,35 @@ ARTIFACTS_MAX: Final = 10_000
 CONTAINER_FILE_IDS_MAX: Final = 50
 FILE_BYTES_MAX: Final = 512 * MIB
 
+# --- Skills -----------------------------------------------------------------------------------------------------------------------
+#
+# The first four, and what a SKILL.md may hold, are the API's own (guide "Skills"; agentskills.io, "Specification").
+
+SKILL_ZIP_BYTES_MAX: Final = 50 * MIB
+SKILL_FILES_MAX: Final = 500
+SKILL_FILE_BYTES_MAX: Final = 25 * MIB
+SKILLS_ATTACHED_MAX: Final = 200
+"""Skills of one container."""
+SKILL_NAME_CHARS_MAX: Final = 64
+SKILL_DESCRIPTION_CHARS_MAX: Final = 1024
+SKILL_BYTES_MAX: Final = 128 * MIB
+"""All files of a bundle, unpacked; they are in memory while it is checked."""
+SKILL_ZIP_ENTRIES_MAX: Final = 2 * SKILL_FILES_MAX
+"""Files and folders."""
+SKILL_FRONT_MATTER_CHARS_MAX: Final = 16_384
+SKILL_NAME_BYTES_MAX: Final = 255
+"""One name in a path (NAME_MAX of Linux's file systems)."""
+SKILL_PATH_BYTES_MAX: Final = 1024
+SKILL_FORM_OVERHEAD_BYTES_MAX: Final = 1 * MIB
+"""What the headers of 500 files add to a form."""
+SKILL_VERSIONS_MAX: Final = 10_000
+SKILL_INLINE_CHARS_MAX: Final = 70_254_592
+"""Base64 of an inline bundle (OpenAPI document, ``InlineSkillSourceParam.data``)."""
+SKILL_UNUSED_SECONDS: Final = 3600
+"""A stored bundle that no version names is erased after this time: an upload that is under way may be about to name it."""
+SKILL_CONTEXT_CHARS_MAX: Final = 16_384
+"""What a model is told of its skills: about 4,000 tokens. Skills beyond that are found in the folder."""
+
 # --- Files, uploads, conversations ----------------------------------------------------------------------------------------------
 
 BLOB_PART_BYTES: Final = 8 * MIB

@@ -38,6 +38,7 @@ from moorage.store.executions import Executions
 from moorage.store.files import Files
 from moorage.store.responses import Responses
 from moorage.store.sealed import Sealer
+from moorage.store.skills import Skills
 from moorage.store.steps import Steps
 from moorage.store.table import Table
 from moorage.store.uploads import Uploads
@@ -69,6 +70,7 @@ class Runtime:
     steps: Steps
     files: Files
     uploads: Uploads
+    skills: Skills
     containers: Containers
     egress: Egress
     conversations: Conversations
@@ -151,6 +153,7 @@ def build_runtime(settings: Settings, *, clock: Callable[[], float] = time.time)
         steps=Steps(table, blobs),
         files=files,
         uploads=Uploads(table, blobs, files, clock=clock),
+        skills=Skills(table, blobs, clock=clock),
         containers=containers,
         egress=egress,
         conversations=Conversations(table, blobs, clock=clock),

@@ -1,11 +1,10 @@
 """``POST /v1/responses/input_tokens``: how long a request's input would be, by the estimate of ``model/tokens.py``."""
 
-from fastapi import APIRouter
+from fastapi import APIRouter, Request
 from starlette.responses import Response
 
 from moorage.api.answers import JsonResponse
-from moorage.api.bodies import RawBody
-from moorage.api.caller import Caller
+from moorage.api.bodies import read_body
 from moorage.loop.chain import chain_items
 from moorage.loop.compact import check_readable, opener, visible
 from moorage.loop.create import ancestors, resolve_references
@@ -21,9 +20,10 @@ router = APIRouter()
 
 
 @router.post("/responses/input_tokens")
-async def count(caller: Caller, body: RawBody) -> Response:
-    wanted = parse_input_tokens(body, web_search=caller.runtime.settings.web_search)
-    return JsonResponse(input_tokens_object(await input_tokens(caller.runtime, caller.tenant_id, wanted)))
+async def count(request: Request) -> Response:
+    runtime: Runtime = request.app.state.runtime
+    wanted = parse_input_tokens(await read_body(request), web_search=runtime.settings.web_search)
+    return JsonResponse(input_tokens_object(await input_tokens(runtime, request.state.tenant_id, wanted)))
 
 
 async def input_tokens(runtime: Runtime, tenant_id: str, wanted: CountRequest) -> int:

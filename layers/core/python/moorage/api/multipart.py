@@ -63,7 +63,7 @@ class Part:
             pass
 
 
-async def parts(request: Request, *, bytes_max: int) -> AsyncIterator[Part]:
+async def parts(request: Request, *, bytes_max: int, parts_max: int = limits.FORM_PARTS_MAX) -> AsyncIterator[Part]:
     """The parts of a form whose body may have up to ``bytes_max`` bytes. Raises :class:`ApiError` for what is no form."""
     form = _Form(request, bytes_max)
     count = 0
@@ -73,8 +73,8 @@ async def parts(request: Request, *, bytes_max: int) -> AsyncIterator[Part]:
             return
         assert isinstance(event, dict), "a part was left in the middle"
         count += 1
-        if count > limits.FORM_PARTS_MAX:
-            raise bad_request(f"The form has more than {limits.FORM_PARTS_MAX} parts.")
+        if count > parts_max:
+            raise bad_request(f"The form has more than {parts_max} parts.")
         part = Part(event, form)
         yield part
         await part.skip()

@@ -14,8 +14,7 @@ from starlette.responses import Response
 from moorage import limits
 from moorage.api import sse
 from moorage.api.answers import JsonResponse, Piece, StreamedResponse
-from moorage.api.bodies import RawBody
-from moorage.api.caller import Caller
+from moorage.api.bodies import read_body
 from moorage.api.foreground import Foreground, erase, failure, stop
 from moorage.api.view import View
 from moorage.errors import bad_request, server_error
@@ -33,11 +32,11 @@ _log: Final = logging.getLogger("moorage.api")
 
 
 @router.post("/responses")
-async def create(request: Request, caller: Caller, body: RawBody) -> Response:
-    runtime = caller.runtime
+async def create(request: Request) -> Response:
+    runtime: Runtime = request.app.state.runtime
     until = _until(runtime)
-    wanted = parse_create(body, web_search=runtime.settings.web_search)
-    prepared = await prepare(runtime, caller.tenant_id, wanted)
+    wanted = parse_create(await read_body(request), web_search=runtime.settings.web_search)
+    prepared = await prepare(runtime, request.state.tenant_id, wanted)
     request.state.response_id = prepared.stored.response_id
     headers = {"x-moorage-notice": " ".join(wanted.notices)} if wanted.notices else {}
     view = View.of(wanted.include, include_obfuscation=wanted.include_obfuscation)
@@ -131,10 +130,10 @@ class _Answer:
 
 
 @router.get("/responses/{response_id}")
-async def retrieve(request: Request, caller: Caller, response_id: str) -> Response:
-    runtime = caller.runtime
+async def retrieve(request: Request, response_id: str) -> Response:
+    runtime: Runtime = request.app.state.runtime
     retrieval = parse_retrieval(request.query_params.multi_items())
-    snapshot = await _snapshot(runtime, caller.tenant_id, response_id)
+    snapshot = await _snapshot(runtime, request.state.tenant_id, response_id)
     view = View.of(
         (*retrieval.include, *snapshot.stored.request["include"]), include_obfuscation=retrieval.include_obfuscation
     )
@@ -171,9 +170,10 @@ async def current_object(runtime: Runtime, snapshot: Snapshot) -> dict[str, Any]
 
 
 @router.delete("/responses/{response_id}")
-async def delete(caller: Caller, response_id: str) -> Response:
-    runtime = caller.runtime
-    snapshot = await runtime.responses.snapshot(caller.tenant_id, response_id)
+async def delete(request: Request, response_id: str) -> Response:
+    runtime: Runtime = request.app.state.runtime
+    tenant_id: str = request.state.tenant_id
+    snapshot = await runtime.responses.snapshot(tenant_id, response_id)
     if not snapshot.is_final:
         await stop(runtime, snapshot)
     await erase(runtime, snapshot.stored)
@@ -181,9 +181,9 @@ async def delete(caller: Caller, response_id: str) -> Response:
 
 
 @router.post("/responses/{response_id}/cancel")
-async def cancel(caller: Caller, response_id: str) -> Response:
-    runtime = caller.runtime
-    snapshot = await runtime.responses.snapshot(caller.tenant_id, response_id)
+async def cancel(request: Request, response_id: str) -> Response:
+    runtime: Runtime = request.app.state.runtime
+    snapshot = await runtime.responses.snapshot(request.state.tenant_id, response_id)
     if not snapshot.stored.is_background:
         raise bad_request("Cannot cancel a synchronous response.")
     view = View.of(snapshot.stored.request["include"])
@@ -193,10 +193,11 @@ async def cancel(caller: Caller, response_id: str) -> Response:
 
 
 @router.get("/responses/{response_id}/input_items")
-async def input_items(request: Request, caller: Caller, response_id: str) -> Response:
+async def input_items(request: Request, response_id: str) -> Response:
     """The items of the request, and those of the responses before it, newest first unless asked otherwise."""
+    runtime: Runtime = request.app.state.runtime
     page = parse_page(request.query_params.multi_items())
-    snapshot = await caller.runtime.responses.snapshot(caller.tenant_id, response_id)
+    snapshot = await runtime.responses.snapshot(request.state.tenant_id, response_id)
     items = list(snapshot.stored.input_items)
     if page.order == "desc":
         items.reverse()

@@ -1,6 +1,6 @@
 """All routes, for the ways of running that serve everything from one process."""
 
-from moorage.api import compact, containers, conversations, egress, files, input_tokens, models, responses, uploads, websocket
+from moorage.api import compact, containers, conversations, egress, files, input_tokens, models, responses, skills, uploads, websocket
 
 ROUTERS = (
     responses.router,
@@ -13,5 +13,6 @@ ROUTERS = (
     uploads.router,
     containers.router,
     egress.router,
+    skills.router,
 )
 """In order of match."""

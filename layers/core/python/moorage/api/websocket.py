@@ -16,12 +16,11 @@ from functools import partial
 from typing import Any, Final
 
 import orjson
-from fastapi import APIRouter, WebSocket
+from fastapi import APIRouter, Request, WebSocket
 from starlette.responses import Response
 from starlette.websockets import WebSocketDisconnect
 
 from moorage import limits
-from moorage.api.caller import Caller
 from moorage.api.foreground import Foreground, status_of
 from moorage.api.view import View
 from moorage.errors import ApiError, bad_request, rate_limited, server_error, too_many_streams, upgrade_required
@@ -40,14 +39,15 @@ _NORMAL: Final = 1000
 
 
 @router.websocket("/responses")
-async def connect(socket: WebSocket, caller: Caller) -> None:
+async def connect(socket: WebSocket) -> None:
     await socket.accept()
-    admit = partial(socket.app.state.rate_limits.admit, socket.state.key_digest)
-    await Connection(caller.runtime, caller.tenant_id, socket, admit=admit).serve()
+    state = socket.app.state
+    admit = partial(state.rate_limits.admit, socket.state.key_digest)
+    await Connection(state.runtime, socket.state.tenant_id, socket, admit=admit).serve()
 
 
 @router.get("/responses")
-async def refuse() -> Response:
+async def refuse(request: Request) -> Response:
     """What arrives here is no WebSocket, either by its client's choice or because something on the way cannot carry one. Codex goes
     on over HTTP at once after a 426, and after several seconds of retries otherwise."""
     raise upgrade_required()

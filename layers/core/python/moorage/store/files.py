@@ -21,6 +21,7 @@ Clock = Callable[[], float]
 """Unix seconds."""
 
 KIND: Final = "files"
+PURPOSES: Final = ("assistants", "batch", "fine-tune", "vision", "user_data", "evals")
 
 
 @dataclass(frozen=True, slots=True)

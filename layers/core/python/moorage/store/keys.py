@@ -23,6 +23,8 @@ the warm pool's slots and claims           ``PK=POOL``, ``SK`` from ``CLAIM#`` o
 claim a sandbox of the warm pool           ``SLOT#…``, ``CLAIM#<id>``, ``WARM#<hash>``          TransactWriteItems
 sandboxes without an owner                 ``PK=ORPHANS``, ``SK`` the sandbox's id              Query
 files, uploads, inputs due to end          ``GSI1PK=DUE#<kind>``, ``GSI1SK`` up to now          Query on GSI1 + BatchGet
+a skill's versions                         ``PK=T#t#S#id``, ``SK`` begins with ``VER#``         Query
+add a version of a skill                   ``SK=VER#n``, ``META`` counts, the bundle's ``META`` TransactWriteItems
 a conversation's items                     ``PK=T#t#V#id``, ``SK`` begins with ``BATCH#``       Query
 append to a conversation                   ``SK=BATCH#n``, ``META`` counts n, ``SOURCE#resp``   TransactWriteItems
 what an input item's URL gave              ``PK=T#t#I#id``, ``SK=URL#<hash>``                   GetItem
@@ -227,6 +229,29 @@ def egress_sealed(seal: str, name: str) -> str:
 def egress_entry(entry_id: str) -> str:
     """Sort key of one decision; the id begins with its time."""
     return f"{EGRESS_LOG_PREFIX}{entry_id}"
+
+
+# --- Skills ---------------------------------------------------------------------------------------------------------------------
+
+VERSION_PREFIX: Final = "VER#"
+
+
+def skill(tenant_id: str, skill_id: str) -> str:
+    return f"T#{tenant_id}#S#{skill_id}"
+
+
+def skill_version(version: int) -> str:
+    """Sort key of one version of a skill."""
+    return f"{VERSION_PREFIX}{version:08d}"
+
+
+def skill_bundle(tenant_id: str, digest: str) -> str:
+    """Partition of a stored bundle (``SK=META``), which all versions with the same files share."""
+    return f"T#{tenant_id}#B#{digest}"
+
+
+def skill_object(tenant_id: str, name: str) -> str:
+    return f"T/{tenant_id}/S/{name}"
 
 
 # --- Objects in the bucket ------------------------------------------------------------------------------------------------------

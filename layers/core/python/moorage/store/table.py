@@ -8,6 +8,7 @@ several hundred words and the emulators do not check them.
 import asyncio
 from collections.abc import Iterable, Mapping
 from concurrent.futures import Executor
+from dataclasses import dataclass
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any, Final
 
@@ -28,6 +29,18 @@ _BATCH_GET_MAX = 100
 """BatchGetItem takes 100 keys (DynamoDB API reference)."""
 _BATCH_WRITE_MAX = 25
 """BatchWriteItem takes 25 requests (DynamoDB API reference)."""
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """A change to one record, as part of a transaction."""
+
+    pk: str
+    sk: str
+    set: Mapping[str, Any]
+    condition: Mapping[str, Any]
+    """Attributes as they must be."""
+    remove: tuple[str, ...] = ()
 
 
 class Table:
@@ -226,18 +239,35 @@ class Table:
         The answer is empty if it was done, else the positions of the conditions that failed (the changed record's comes last). Two
         transactions that meet are tried again.
         """
-        names = {f"#s{i}": key for i, key in enumerate(set)} | {f"#c{i}": key for i, key in enumerate(condition)}
-        values = {f":s{i}": value for i, value in enumerate(set.values())}
-        values |= {f":c{i}": value for i, value in enumerate(condition.values())}
-        change = {
+        return await self.write_together(puts, [Change(pk, sk, set=set, condition=condition)])
+
+    async def write_together(
+        self, puts: Iterable[Record], changes: Iterable["Change"], deletes: Iterable[tuple[str, str]] = ()
+    ) -> tuple[int, ...]:
+        """Put records that must not be there yet, make changes, and delete records that must be there, all or nothing.
+
+        At most 100 writes. The answer is empty if it was done, else the positions of the conditions that failed, in this order.
+        """
+        writes = [*self._puts_if_absent(puts), *({"Update": self._change(change)} for change in changes)]
+        for pk, sk in deletes:
+            deletion = {"ConditionExpression": "attribute_exists(#pk)", "ExpressionAttributeNames": {"#pk": "PK"}}
+            writes.append({"Delete": {"TableName": self.name, "Key": _key(pk, sk), **deletion}})
+        return await self._transact(writes)
+
+    def _change(self, change: "Change") -> dict[str, Any]:
+        names = {f"#s{i}": key for i, key in enumerate(change.set)} | {f"#c{i}": key for i, key in enumerate(change.condition)}
+        names |= {f"#r{i}": key for i, key in enumerate(change.remove)}
+        values = {f":s{i}": value for i, value in enumerate(change.set.values())}
+        values |= {f":c{i}": value for i, value in enumerate(change.condition.values())}
+        removal = " REMOVE " + ", ".join(f"#r{i}" for i in range(len(change.remove))) if change.remove else ""
+        return {
             "TableName": self.name,
-            "Key": _key(pk, sk),
-            "UpdateExpression": "SET " + ", ".join(f"#s{i} = :s{i}" for i in range(len(set))),
-            "ConditionExpression": " AND ".join(f"#c{i} = :c{i}" for i in range(len(condition))),
+            "Key": _key(change.pk, change.sk),
+            "UpdateExpression": "SET " + ", ".join(f"#s{i} = :s{i}" for i in range(len(change.set))) + removal,
+            "ConditionExpression": " AND ".join(f"#c{i} = :c{i}" for i in range(len(change.condition))),
             "ExpressionAttributeNames": names,
             "ExpressionAttributeValues": {key: encode_value(value) for key, value in values.items()},
         }
-        return await self._transact([*self._puts_if_absent(puts), {"Update": change}])
 
     async def replace(self, puts: Iterable[Record], *, pk: str, sk: str, condition: Mapping[str, Any]) -> tuple[int, ...]:
         """Put records that must not be there yet and delete one that is as ``condition`` says, all or nothing; answers as

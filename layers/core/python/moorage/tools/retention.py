@@ -1,8 +1,12 @@
-"""What ends by itself: files with ``expires_after``, uploads, fetched inputs. (Containers have ``Sweep.expire_due``.)"""
+"""What ends by itself: files with ``expires_after``, uploads, skills' unused bundles, fetched inputs.
+
+(Containers have ``Sweep.expire_due``.)
+"""
 
 from typing import Protocol
 
 from moorage.store.files import Files
+from moorage.store.skills import Skills
 from moorage.store.uploads import Uploads
 from moorage.tools.inputs import Resources, purge_inputs
 
@@ -13,6 +17,9 @@ class Perishables(Resources, Protocol):
     @property
     def uploads(self) -> Uploads: ...
 
+    @property
+    def skills(self) -> Skills: ...
+
 
 async def purge_expired(resources: Perishables, now: float) -> int:
     """Erase everything whose time has come, with its bytes; answers how much that was. Harmless to run twice, or twice at once.
@@ -20,4 +27,5 @@ async def purge_expired(resources: Perishables, now: float) -> int:
     DynamoDB's own TTL would drop the records and leave the bytes in S3. To be called about once a minute.
     """
     files: Files = resources.files
-    return await files.purge_due(now) + await resources.uploads.purge_due(now) + await purge_inputs(resources, now)
+    ended = await files.purge_due(now) + await resources.uploads.purge_due(now) + await resources.skills.purge_due(now)
+    return ended + await purge_inputs(resources, now)

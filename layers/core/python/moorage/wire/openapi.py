@@ -6,13 +6,11 @@ refused. Answers are described by hand, and a test compares the routes with thos
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, Final, Literal
+from typing import Final, Literal
 
 from moorage import limits
-from moorage.wire import items, requests, resources, tools
-from moorage.wire.schema import JsonSchema, components
-from moorage.wire.shapes import schema_of
-from moorage.wire.validation import Parser
+from moorage.wire import items, requests, tools
+from moorage.wire.shapes import JsonSchema, Shape, array, choice, constant, integer, schema_of, text
 
 Method = Literal["get", "post", "delete"]
 
@@ -129,18 +127,46 @@ def _limit(maximum: int = limits.PAGE_ITEMS_MAX, default: int = limits.PAGE_ITEM
 
 _PAGE: Final = (_limit(), _ORDER, _AFTER)
 
+_EXPIRES_AFTER_CREATION: Final = Shape(
+    {
+        "anchor": constant("created_at"),
+        "seconds": integer(minimum=limits.FILE_EXPIRES_SECONDS_MIN, maximum=limits.FILE_EXPIRES_SECONDS_MAX),
+    }
+)
+_name: Final = text(chars_min=1, chars_max=limits.NAME_CHARS_MAX)
+FILE_PURPOSES: Final = ("assistants", "batch", "fine-tune", "vision", "user_data", "evals")
 
-_BODIES: Final = {
-    "CreateContainer": Parser[Any](resources.CreateContainer),
-    "AddContainerFile": Parser[Any](resources.AddContainerFile),
-    "CreateUpload": Parser[Any](resources.CreateUpload),
-    "CompleteUpload": Parser[Any](resources.CompleteUpload),
-}
+CONTAINER_CREATE: Final = Shape(
+    {"name": text(chars_min=1, chars_max=limits.CONTAINER_NAME_CHARS_MAX)},
+    {
+        "file_ids": array(_name, items_max=limits.CONTAINER_FILE_IDS_MAX),
+        "expires_after": Shape(
+            {
+                "anchor": constant("last_active_at"),
+                "minutes": integer(minimum=1, maximum=limits.CONTAINER_IDLE_MINUTES_MAX),
+            }
+        ),
+        "memory_limit": choice(*limits.MEMORY_LIMITS),
+        "network_policy": tools.network_policy,
+    },
+)
+UPLOAD_CREATE: Final = Shape(
+    {
+        "filename": text(chars_min=1, chars_max=limits.FILE_NAME_BYTES_MAX),
+        "bytes": integer(minimum=1, maximum=limits.FILE_BYTES_MAX),
+        "purpose": choice(*FILE_PURPOSES),
+        "mime_type": _name,
+    },
+    {"expires_after": _EXPIRES_AFTER_CREATION},
+)
+UPLOAD_COMPLETE: Final = Shape(
+    {"part_ids": array(text(chars_max=limits.NAME_CHARS_MAX), items_min=1, items_max=limits.UPLOAD_PARTS_MAX)},
+    {"md5": text(chars_min=32, chars_max=32, pattern="[0-9a-fA-F]{32}")},
+)
 
 
 def _components() -> JsonSchema:
     return {
-        **components(_BODIES),
         "CreateResponse": requests.CREATE.schema,
         "CountInputTokens": requests.COUNT.schema,
         "CompactResponse": requests.COMPACT.schema,
@@ -211,6 +237,24 @@ def _components() -> JsonSchema:
             path=_STRING,
             source={"type": "string", "enum": ["user", "assistant"]},
         ),
+        "Skill": _record(
+            id=_STRING,
+            object={"const": "skill"},
+            name=_STRING,
+            description=_STRING,
+            created_at=_INTEGER,
+            default_version=_STRING,
+            latest_version=_STRING,
+        ),
+        "SkillVersion": _record(
+            id=_STRING,
+            object={"const": "skill.version"},
+            skill_id=_STRING,
+            version=_STRING,
+            name=_STRING,
+            description=_STRING,
+            created_at=_INTEGER,
+        ),
         "EgressEntry": _record(
             id=_STRING,
             object={"const": "container.egress"},
@@ -272,13 +316,9 @@ _FILE_FORM: Final[JsonSchema] = {
     "type": "object",
     "properties": {
         "file": _UPLOADED,
-        "purpose": {"type": "string", "enum": list(resources.PURPOSES)},
+        "purpose": {"type": "string", "enum": list(FILE_PURPOSES)},
         "expires_after[anchor]": {"const": "created_at"},
-        "expires_after[seconds]": {
-            "type": "integer",
-            "minimum": limits.FILE_EXPIRES_SECONDS_MIN,
-            "maximum": limits.FILE_EXPIRES_SECONDS_MAX,
-        },
+        "expires_after[seconds]": schema_of(integer(minimum=limits.FILE_EXPIRES_SECONDS_MIN, maximum=limits.FILE_EXPIRES_SECONDS_MAX)),
     },
     "required": ["file", "purpose"],
     "additionalProperties": False,
@@ -287,6 +327,22 @@ _FILE_FORM: Final[JsonSchema] = {
 
 def _form(name: str) -> JsonSchema:
     return {"type": "object", "properties": {name: _UPLOADED}, "required": [name], "additionalProperties": False}
+
+
+_SKILL_FORM: JsonSchema = {
+    "type": "object",
+    "properties": {
+        "files": {"anyOf": [_UPLOADED, {"type": "array", "items": _UPLOADED, "maxItems": limits.SKILL_FILES_MAX}]},
+    },
+    "required": ["files"],
+    "additionalProperties": False,
+}
+_SKILL_UPDATE: JsonSchema = {
+    "type": "object",
+    "properties": {"default_version": {"anyOf": [{"type": "string"}, {"type": "integer"}]}},
+    "required": ["default_version"],
+    "additionalProperties": False,
+}
 
 
 ROUTES: Final = (
@@ -441,7 +497,7 @@ ROUTES: Final = (
         "createUpload",
         "Begin a file in parts",
         {JSON: ref("Upload")},
-        {JSON: ref("CreateUpload")},
+        {JSON: UPLOAD_CREATE.schema},
     ),
     Route(
         "post",
@@ -457,7 +513,7 @@ ROUTES: Final = (
         "completeUpload",
         "Make the file out of its parts",
         {JSON: ref("Upload")},
-        {JSON: ref("CompleteUpload")},
+        {JSON: UPLOAD_COMPLETE.schema},
         also=(409,),
     ),
     Route("post", "/v1/uploads/{upload_id}/cancel", "cancelUpload", "Drop the parts", {JSON: ref("Upload")}, also=(409,)),
@@ -467,7 +523,7 @@ ROUTES: Final = (
         "createContainer",
         "Reserve a container",
         {JSON: ref("Container")},
-        {JSON: ref("CreateContainer")},
+        {JSON: CONTAINER_CREATE.schema},
         also=(404,),
     ),
     Route(
@@ -494,7 +550,7 @@ ROUTES: Final = (
         {JSON: ref("ContainerFile")},
         {
             FORM: _form("file"),
-            JSON: ref("AddContainerFile"),
+            JSON: Shape({"file_id": _name}).schema,
         },
     ),
     Route(
@@ -534,6 +590,56 @@ ROUTES: Final = (
         "What a container tried to reach, and what came of it",
         {JSON: _list_of("EgressEntry")},
         query=_PAGE,
+    ),
+    Route("post", "/v1/skills", "createSkill", "Upload a skill: a zip, or a folder's files", {JSON: ref("Skill")}, {FORM: _SKILL_FORM}),
+    Route("get", "/v1/skills", "listSkills", "All skills", {JSON: _list_of("Skill")}, query=_PAGE),
+    Route("get", "/v1/skills/{skill_id}", "retrieveSkill", "A skill", {JSON: ref("Skill")}),
+    Route(
+        "post",
+        "/v1/skills/{skill_id}",
+        "updateSkill",
+        "Choose the default version",
+        {JSON: ref("Skill")},
+        {JSON: _SKILL_UPDATE},
+        also=(409,),
+    ),
+    Route("delete", "/v1/skills/{skill_id}", "deleteSkill", "Delete a skill with its versions", {JSON: _deleted("skill.deleted")}),
+    Route("get", "/v1/skills/{skill_id}/content", "downloadSkill", "The default version as a zip", {BINARY: {}}, also=(206, 302, 416)),
+    Route(
+        "post",
+        "/v1/skills/{skill_id}/versions",
+        "createSkillVersion",
+        "Upload another version of a skill",
+        {JSON: ref("SkillVersion")},
+        {FORM: {**_SKILL_FORM, "properties": {**_SKILL_FORM["properties"], "default": {"type": "boolean"}}}},
+        also=(409,),
+    ),
+    Route(
+        "get",
+        "/v1/skills/{skill_id}/versions",
+        "listSkillVersions",
+        "The versions of a skill",
+        {JSON: _list_of("SkillVersion")},
+        query=_PAGE,
+    ),
+    Route(
+        "get", "/v1/skills/{skill_id}/versions/{version}", "retrieveSkillVersion", "A version of a skill", {JSON: ref("SkillVersion")}
+    ),
+    Route(
+        "delete",
+        "/v1/skills/{skill_id}/versions/{version}",
+        "deleteSkillVersion",
+        "Delete a version that is not the default",
+        {JSON: _record(id=_STRING, object={"const": "skill.version.deleted"}, deleted={"const": True}, version=_STRING)},
+        also=(409,),
+    ),
+    Route(
+        "get",
+        "/v1/skills/{skill_id}/versions/{version}/content",
+        "downloadSkillVersion",
+        "A version of a skill as a zip",
+        {BINARY: {}},
+        also=(206, 302, 416),
     ),
 )
 """Every operation below ``/v1``."""

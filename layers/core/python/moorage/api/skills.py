@@ -1,0 +1,155 @@
+"""``/v1/skills`` and their versions."""
+
+import asyncio
+from collections.abc import Callable
+from typing import Any, Final
+
+from fastapi import APIRouter, Request
+from starlette.responses import Response
+
+from moorage import errors, limits
+from moorage.api.downloads import download
+from moorage.api.listings import json_body, page_of
+from moorage.api.multipart import Part, parts
+from moorage.runtime import Runtime
+from moorage.skills import bundle as bundles
+from moorage.skills.bundle import Bundle
+from moorage.skills.front_matter import SkillProblem
+from moorage.store.skills import Skills, SkillVersion, as_object, version_as_object
+from moorage.wire.responses import deleted, list_object
+from moorage.wire.shapes import Shape, described, wrong_type
+
+router = APIRouter()
+
+
+@described({"anyOf": [{"type": "string"}, {"type": "integer"}]})
+def _version(value: Any) -> str:
+    """The API has version numbers as text; its guide also sends them as numbers."""
+    if isinstance(value, bool) or not isinstance(value, str | int):
+        raise wrong_type("a string", value)
+    return str(value)[: limits.NAME_CHARS_MAX]
+
+
+_UPDATE: Final = Shape({"default_version": _version})
+_FILES: Final = ("files", "files[]")
+_TRUE: Final = {"true": True, "1": True, "false": False, "0": False}
+
+
+@router.post("/skills")
+async def create(request: Request) -> dict[str, Any]:
+    bundle, _ = await _form(request)
+    return as_object(await _skills(request).create(request.state.tenant_id, bundle))
+
+
+@router.get("/skills")
+async def list_skills(request: Request) -> dict[str, Any]:
+    found, has_more = await _skills(request).page(request.state.tenant_id, page_of(request))
+    return list_object([as_object(skill) for skill in found], has_more=has_more)
+
+
+@router.get("/skills/{skill_id}")
+async def retrieve(request: Request, skill_id: str) -> dict[str, Any]:
+    return as_object(await _skills(request).get(request.state.tenant_id, skill_id))
+
+
+@router.post("/skills/{skill_id}")
+async def update(request: Request, skill_id: str) -> dict[str, Any]:
+    body = await json_body(request, _UPDATE)
+    return as_object(await _skills(request).set_default(request.state.tenant_id, skill_id, body["default_version"]))
+
+
+@router.delete("/skills/{skill_id}")
+async def delete(request: Request, skill_id: str) -> dict[str, Any]:
+    await _skills(request).delete(request.state.tenant_id, skill_id)
+    return deleted(skill_id, "skill.deleted")
+
+
+@router.get("/skills/{skill_id}/content")
+async def content(request: Request, skill_id: str) -> Response:
+    return await _download(request, await _skills(request).version(request.state.tenant_id, skill_id))
+
+
+@router.post("/skills/{skill_id}/versions")
+async def create_version(request: Request, skill_id: str) -> dict[str, Any]:
+    await _skills(request).get(request.state.tenant_id, skill_id)
+    bundle, is_default = await _form(request, of_version=True)
+    return version_as_object(
+        await _skills(request).add_version(request.state.tenant_id, skill_id, bundle, is_default=is_default)
+    )
+
+
+@router.get("/skills/{skill_id}/versions")
+async def list_versions(request: Request, skill_id: str) -> dict[str, Any]:
+    found, has_more = await _skills(request).version_page(request.state.tenant_id, skill_id, page_of(request))
+    return list_object([version_as_object(version) for version in found], has_more=has_more)
+
+
+@router.get("/skills/{skill_id}/versions/{version}")
+async def retrieve_version(request: Request, skill_id: str, version: str) -> dict[str, Any]:
+    return version_as_object(await _skills(request).version(request.state.tenant_id, skill_id, version))
+
+
+@router.delete("/skills/{skill_id}/versions/{version}")
+async def delete_version(request: Request, skill_id: str, version: str) -> dict[str, Any]:
+    gone = await _skills(request).delete_version(request.state.tenant_id, skill_id, version)
+    return deleted(version_as_object(gone)["id"], "skill.version.deleted") | {"version": str(gone.version)}
+
+
+@router.get("/skills/{skill_id}/versions/{version}/content")
+async def version_content(request: Request, skill_id: str, version: str) -> Response:
+    return await _download(request, await _skills(request).version(request.state.tenant_id, skill_id, version))
+
+
+async def _download(request: Request, version: SkillVersion) -> Response:
+    return await download(
+        request,
+        key=version.key,
+        filename=f"{version.name}.zip",
+        size=version.bytes,
+        content=lambda start, end: _skills(request).content(version, start=start, end=end),
+    )
+
+
+async def _form(request: Request, *, of_version: bool = False) -> tuple[Bundle, bool]:
+    """The bundle that a form holds (one zip file as ``files``, or a folder's files as ``files[]``), and its ``default``."""
+    files: list[tuple[str, bytes]] = []
+    is_default = False
+    bytes_max = limits.SKILL_ZIP_BYTES_MAX + limits.SKILL_FORM_OVERHEAD_BYTES_MAX
+    async for part in parts(request, bytes_max=bytes_max, parts_max=limits.SKILL_FILES_MAX + 1):
+        if part.name in _FILES:
+            files.append((_path_of(part), b"".join([chunk async for chunk in part.chunks()])))
+        elif part.name == "default" and of_version:
+            is_default = _flag(await part.text())
+        else:
+            raise errors.unknown_parameter(part.name[: limits.PARAM_NAME_CHARS_MAX])
+    if not files:
+        raise errors.missing_parameter("files")
+    path, first = files[0]
+    if len(files) == 1 and "/" not in path:
+        return await checked("files", lambda: bundles.of_zip(first)), is_default
+    return await checked("files", lambda: bundles.of_files(files)), is_default
+
+
+async def checked(param: str, make: Callable[[], Bundle]) -> Bundle:
+    """A bundle, made on another thread; what is wrong with it is an error of ``param``."""
+    try:
+        return await asyncio.to_thread(make)
+    except SkillProblem as problem:
+        raise errors.bad_request(f"Invalid skill: {problem}", param=param, code="invalid_skill") from problem
+
+
+def _path_of(part: Part) -> str:
+    if not part.filename:
+        raise errors.invalid_type("files", "a file with a name", "a field without one")
+    return part.filename
+
+
+def _flag(value: str) -> bool:
+    if value.lower() not in _TRUE:
+        raise errors.invalid_type("default", "a boolean", "a string")
+    return _TRUE[value.lower()]
+
+
+def _skills(request: Request) -> Skills:
+    runtime: Runtime = request.app.state.runtime
+    return runtime.skills
