@@ -26,6 +26,7 @@
 # make bench-egress     only the egress proxy
 # make bench-sandbox    only the sandboxes
 #
+# make wheel            build dist/moorage-*.whl, which holds all that one machine needs
 # make lock             resolve requirements/*.in anew
 # make clean            remove environments and what was built; state under .moorage/ stays
 
@@ -35,8 +36,8 @@ BIN := $(VENV)/bin
 UV := $(BIN)/uv
 
 .DEFAULT_GOAL := help
-.PHONY: help setup setup-dev demo up test lint lint-template test-templates test-egress test-deploy test-localstack synth bootstrap deploy deployed destroy \
-	clients conformance fuzz cost bench bench-peers bench-cold bench-egress bench-sandbox lock clean
+.PHONY: help setup setup-dev demo up test lint lint-template test-templates test-egress test-deploy test-localstack synth bootstrap deploy \
+	deployed destroy clients conformance fuzz cost bench bench-peers bench-cold bench-egress bench-sandbox wheel lock clean
 
 help:
 	@sed -n '/^$$/q; s/^# *//p' Makefile
@@ -56,18 +57,9 @@ $(VENV)/.dev: $(VENV)/.local requirements/dev.txt
 	@$(UV) pip install --quiet --python $(BIN)/python --require-hashes -r requirements/dev.txt
 	@touch $@
 
-# What every sandbox offers beside the standard library.
-.venv-toolbox/.done: $(UV) requirements/toolbox.txt
-	@$(UV) venv --quiet --clear --python $(BIN)/python .venv-toolbox
-	@$(UV) pip install --quiet --python .venv-toolbox/bin/python --compile-bytecode --require-hashes \
-		-r requirements/toolbox.txt
-	@touch $@
-
-# The egress proxy; mitmproxy pins much of what it uses.
-.venv-egress/.done: $(UV) requirements/egress.txt
-	@$(UV) venv --quiet --clear --python $(BIN)/python .venv-egress
-	@$(UV) pip install --quiet --python .venv-egress/bin/python --require-hashes -r requirements/egress.txt
-	@touch $@
+# What every sandbox offers beside the standard library, and the egress proxy: by the code that makes them for an installed moorage.
+.venv-%/.done: requirements/%.txt | $(VENV)/.local
+	@$(BIN)/python -m moorage.local.environments $*
 
 # What looks over the templates; checkov pins much of what it uses.
 .venv-template/.done: $(UV) requirements/template.txt
@@ -82,10 +74,10 @@ setup-dev: setup $(VENV)/.dev
 	@sh localstack/system_packages.sh iproute2:ip curl:curl git:git || echo "Tests that need them are skipped."
 
 demo: setup
-	@$(BIN)/python -m moorage.local.demo
+	@$(BIN)/moorage demo
 
 up: setup
-	@exec $(BIN)/python -m moorage.local.stack
+	@exec $(BIN)/moorage up
 
 lint: setup-dev
 	$(BIN)/ruff check .
@@ -197,11 +189,15 @@ bench-egress: setup-dev
 bench-sandbox: setup-dev
 	$(BIN)/python -m tests.bench.bench_exec
 
+wheel: $(UV)
+	@$(UV) build --quiet --out-dir dist
+	@ls dist/*.whl
+
 lock:
 	PATH="$(BIN):$$PATH" sh requirements/lock.sh
 
 clean:
-	rm -rf $(VENV) .venv-toolbox .venv-egress .venv-template .venv-localstack .build cdk.out
+	rm -rf $(VENV) .venv-toolbox .venv-egress .venv-template .venv-localstack .build build dist cdk.out
 
 PEERS_PYTHON ?= python3.12
 bench: setup-dev

@@ -30,6 +30,8 @@ from botocore.exceptions import BotoCoreError, ClientError
 from moorage.cli.show import paint
 from moorage.cli.target import AWS_CONFIG, Target, TargetError, answer_of, aws_region, find, refused, unreachable
 from moorage.errors import SandboxError, SettingsConflict
+from moorage.local.environments import ENVIRONMENTS
+from moorage.local.environments import environment as environment_of
 from moorage.local.places import ROOT
 from moorage.local.users import check_namespaces, has_disable_userns, may_run_as_other_users
 from moorage.model.catalog import Catalog, ModelEntry
@@ -156,11 +158,11 @@ def _sandbox_finding() -> Finding:
 
 
 def _environment_findings() -> Iterator[Finding]:
-    for folder, use in ((".venv-toolbox", "Python packages in sandboxes"), (".venv-egress", "the egress proxy")):
-        if (ROOT / folder / "bin" / "python").exists():
-            yield ok(f"{use}: {folder} is there")
+    for known in map(environment_of, ENVIRONMENTS):
+        if known.is_made:
+            yield ok(f"{known.use} are installed in {known.folder}")
         else:
-            yield warn(f"{use}: {folder} is missing", "'make setup' makes it; without it that part does not work.")
+            yield warn(f"{known.use} are not installed", f"'moorage up' installs what it needs into {known.folder}, once.")
 
 
 def disk_finding(state_dir: Path, bytes_min: int = _DISK_BYTES_MIN) -> Finding:

@@ -12,7 +12,7 @@ from typing import Final
 import httpx
 from botocore.exceptions import BotoCoreError, ClientError
 
-from moorage.cli import containers, doctor, keys, models, tail, up
+from moorage.cli import containers, demo, doctor, keys, models, tail, up
 from moorage.cli.target import TargetError, refused, unreachable
 from moorage.errors import MoorageError
 from moorage.settings import SettingsError, environment
@@ -23,7 +23,7 @@ The commands speak to the local stack whose .moorage/ lies in this folder or one
   MOORAGE_TABLE                 its table, with AWS credentials and AWS_REGION: keys, doctor
 'make deploy' ends with their values. Exit codes: 0 done, 1 refused or failed, 2 wrong usage.
 """
-_GROUPS: Final = (up, keys, models, containers, tail, doctor)
+_GROUPS: Final = (up, demo, keys, models, containers, tail, doctor)
 
 
 def main(arguments: Sequence[str] | None = None, environ: Mapping[str, str] | None = None) -> int:

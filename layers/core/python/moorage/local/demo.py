@@ -23,6 +23,8 @@ from typing import Any
 from openai import OpenAI
 from openai.types.responses import Response
 
+from moorage.local.children import prepare_environments
+
 QUESTION = (
     "The file /mnt/data/sales.csv holds our sales (columns: date, product, region, units, revenue). Which products declined this "
     "quarter, compared with the one before? Load the file into a SQLite database and query that. Then write /mnt/data/report.xlsx "
@@ -54,6 +56,7 @@ def main() -> int:
 @contextlib.contextmanager
 def embedded_stack() -> Iterator[dict[str, str]]:
     """The stack of ``make up`` on a free port, with state of its own that goes when the demonstration ends."""
+    prepare_environments()
     with tempfile.TemporaryDirectory(prefix="moorage-demo-") as state_dir:
         say("Starting the embedded stack (API, loop, sandboxes; all on this machine) ...")
         process = subprocess.Popen(

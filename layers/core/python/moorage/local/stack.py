@@ -18,13 +18,15 @@ from moorage.errors import MoorageError, SettingsConflict
 from moorage.local.children import (
     LAUNCHER_STOP_SECONDS_MAX,
     PROXY_STOP_SECONDS_MAX,
+    await_egress_proxy,
     await_launcher,
     egress_socket,
+    prepare_environments,
     start_egress_proxy,
     start_launcher,
 )
 from moorage.local.emulator import REGION, Emulator, aws_environment
-from moorage.local.places import ROOT
+from moorage.local.places import models_file
 from moorage.local.processes import inherited_environment, stop_process
 from moorage.local.provision import BUCKET, STATE_MACHINE, TABLE, provision
 from moorage.local.server import bound, serve
@@ -65,7 +67,7 @@ def start(stack: contextlib.ExitStack, listener: socket.socket, state_dir: Path,
     settings_environment = {
         "MOORAGE_TABLE": TABLE,
         "MOORAGE_BUCKET": BUCKET,
-        "MOORAGE_MODELS_FILE": os.environ.get("MOORAGE_MODELS_FILE", str(ROOT / "models.toml")),
+        "MOORAGE_MODELS_FILE": str(models_file()),
         "MOORAGE_CONTENT_KEY": kept.content_key,
         "MOORAGE_PROVISIONER": "launcher",
         "MOORAGE_LAUNCHER_SOCKET": str(launcher_socket),
@@ -77,6 +79,7 @@ def start(stack: contextlib.ExitStack, listener: socket.socket, state_dir: Path,
     Settings.from_environment(inherited_environment() | settings_environment)
     if Catalog.load(Path(settings_environment["MOORAGE_MODELS_FILE"]), os.environ).resolve(None).provider_kind == "demo":
         settings_environment["MOORAGE_OLLAMA_MODELS"] = " ".join(probe_ollama())
+    prepare_environments()
     logging.basicConfig(level=os.environ.get("MOORAGE_LOG_LEVEL", "WARNING"), format="%(levelname)s %(name)s %(message)s")
     open_log(stack.enter_context((state_dir / "api.log").open("a")))
     environment = inherited_environment() | settings_environment
@@ -84,6 +87,7 @@ def start(stack: contextlib.ExitStack, listener: socket.socket, state_dir: Path,
     stack.callback(emulator.stop)
     (state_dir / "aws" / "endpoint").write_text(emulator.endpoint)
     os.environ.update(aws_environment(emulator.endpoint))
+    proxy = None
     if os.environ.get("MOORAGE_ALLOWED_EGRESS_DOMAINS"):
         proxy_environment, proxy = start_egress_proxy(state_dir, environment | aws_environment(emulator.endpoint))
         settings_environment |= proxy_environment
@@ -93,6 +97,8 @@ def start(stack: contextlib.ExitStack, listener: socket.socket, state_dir: Path,
     launcher = start_launcher(state_dir, launcher_socket)
     stack.callback(stop_process, launcher, LAUNCHER_STOP_SECONDS_MAX)
     await_launcher(launcher, launcher_socket, state_dir / "launcher.log")
+    if proxy is not None:
+        await_egress_proxy(proxy, state_dir)
     runtime = build_runtime(Settings.from_environment(environment | aws_environment(emulator.endpoint)))
     return asyncio.run(serve(runtime, listener, state_dir, kept))
 

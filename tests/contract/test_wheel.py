@@ -1,0 +1,135 @@
+"""What is carried away: the wheel holds all that one machine needs, and runs where there is no checkout."""
+
+import email
+import os
+import re
+import subprocess
+import sys
+import tomllib
+import zipfile
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+import uv
+
+from tests.stack import ROOT, clean_environment
+
+UV = uv.find_uv_bin()
+_SECONDS_MAX = 300
+CARRIED = (
+    *("functions/egress_proxy", "functions/sandbox", "functions/steps"),
+    *("models.toml", "requirements/egress.txt", "requirements/toolbox.txt"),
+)
+
+
+def lines(name: str) -> list[str]:
+    """The requirements of ``requirements/<name>.in`` itself, without comments and references."""
+    return [line for line in (ROOT / "requirements" / f"{name}.in").read_text().splitlines() if not line.startswith(("#", "-"))]
+
+
+def test_the_package_asks_for_what_the_locks_are_made_from() -> None:
+    declared = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["dependencies"]
+    assert declared == sorted({*lines("runtime"), *lines("local"), *lines("uv")})
+
+
+@dataclass(frozen=True)
+class Installed:
+    wheel: Path
+    bin: Path
+    home: Path
+    """An empty folder, and the user's."""
+
+    def run(self, *arguments: str, **environment: str) -> "subprocess.CompletedProcess[str]":
+        """A command as someone types it who has nothing but the wheel."""
+        with self.start(*arguments, **environment) as process:
+            out, errors = process.communicate(timeout=_SECONDS_MAX)
+        return subprocess.CompletedProcess(arguments, process.returncode, out, errors)
+
+    def start(self, *arguments: str, **environment: str) -> "subprocess.Popen[str]":
+        kept = {key: value for key, value in clean_environment().items() if not key.startswith(("PYTHON", "VIRTUAL_ENV", "XDG_"))}
+        return subprocess.Popen(
+            [str(self.bin / arguments[0]), *arguments[1:]],
+            cwd=self.home,
+            env=kept | {"HOME": str(self.home), "UV_CACHE_DIR": uv_cache(), **environment},
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+
+
+def uv_cache() -> str:
+    """Where uv keeps what it has downloaded for the checkout's own environments."""
+    return subprocess.run([UV, "cache", "dir"], capture_output=True, text=True, check=True).stdout.strip()
+
+
+@pytest.fixture(scope="module")
+def installed(tmp_path_factory: pytest.TempPathFactory) -> Installed:
+    """Built, and installed with the dependencies that it declares, at the locked versions."""
+    folder = tmp_path_factory.mktemp("wheel")
+    subprocess.run([UV, "build", "--quiet", "--wheel", "--out-dir", str(folder), str(ROOT)], check=True, timeout=_SECONDS_MAX)
+    (wheel,) = folder.glob("*.whl")
+    subprocess.run([UV, "venv", "--quiet", "--python", sys.executable, str(folder / "venv")], check=True)
+    python = folder / "venv" / "bin" / "python"
+    install = [UV, "pip", "install", "--quiet", "--python", str(python), "--constraint", str(ROOT / "requirements" / "local.txt")]
+    subprocess.run([*install, str(wheel)], check=True, timeout=_SECONDS_MAX)
+    home = folder / "home"
+    home.mkdir()
+    return Installed(wheel, python.parent, home)
+
+
+def test_it_carries_what_is_no_module_and_nothing_else(installed: Installed) -> None:
+    listed = subprocess.run(["git", "ls-files", *CARRIED], cwd=ROOT, capture_output=True, text=True, check=True).stdout.split()
+    with zipfile.ZipFile(installed.wheel) as wheel:
+        inside = [name.removeprefix("moorage/carried/") for name in wheel.namelist() if name.startswith("moorage/carried/")]
+    assert sorted(inside) == sorted(listed)
+
+
+def test_it_says_what_it_is(installed: Installed) -> None:
+    with zipfile.ZipFile(installed.wheel) as wheel:
+        (name,) = (name for name in wheel.namelist() if name.endswith(".dist-info/METADATA"))
+        said = email.message_from_bytes(wheel.read(name))
+    assert (said["Name"], said["Requires-Python"], said["License-Expression"]) == ("moorage", ">=3.11", "Apache-2.0")
+
+
+def test_nothing_of_the_checkout_is_on_its_path(installed: Installed) -> None:
+    done = installed.run("python", "-c", "import sys, moorage.local.places as p; print(p.ROOT, *sys.path, sep='\\n')")
+    assert done.stdout.startswith(str(installed.bin.parent))
+    assert str(ROOT) + os.sep not in done.stdout.replace(str(installed.bin.parent), "")
+
+
+def test_the_command_speaks(installed: Installed) -> None:
+    done = installed.run("moorage", "--help")
+    assert (done.returncode, done.stderr) == (0, "")
+    assert re.findall(r"^    (\w+)", done.stdout, re.MULTILINE)[:2] == ["up", "demo"]
+
+
+def test_the_demonstration_runs_and_makes_its_toolbox_in_the_users_cache(installed: Installed) -> None:
+    done = installed.run("moorage", "demo")
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "moorage: Installing the packages that sandboxes offer into " in done.stderr
+    assert sorted(path.name for path in installed.home.iterdir()) == [".cache", "chart.png", "report.xlsx"]
+    assert [path.suffix for path in sorted((installed.home / ".cache" / "moorage").iterdir())] == ["", ".lock"]
+    assert "Installing" not in installed.run("moorage", "demo").stderr
+
+
+def test_the_doctor_names_what_it_finds_without_a_stack(installed: Installed) -> None:
+    said = installed.run("moorage", "doctor", MOORAGE_PORT="0").stdout
+    assert "ok    bubblewrap makes sandboxes here" in said
+    assert "no deployment to ask" in said
+
+
+def test_the_stack_serves_with_its_way_out_and_keeps_its_state_here(installed: Installed) -> None:
+    with installed.start("moorage", "up", "--port", "0", MOORAGE_ALLOWED_EGRESS_DOMAINS="example.com") as stack:
+        try:
+            assert stack.stdout is not None
+            first = stack.stdout.readline()
+            checked = installed.run("moorage", "doctor", MOORAGE_PORT="0")
+        finally:
+            stack.terminate()
+            code, (_, errors) = stack.wait(_SECONDS_MAX), stack.communicate()
+    assert (code, first) == (0, "moorage is up.\n"), errors
+    assert checked.returncode == 0, checked.stdout
+    assert "a sandbox started, ran a command and answered" in checked.stdout
+    assert '"egress_ready"' in (installed.home / ".moorage" / "egress.log").read_text()
+    assert {path.name.partition("-")[0] for path in (installed.home / ".cache" / "moorage").iterdir()} == {"egress", "toolbox"}
