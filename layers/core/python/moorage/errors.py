@@ -190,6 +190,42 @@ def rate_limited(message: str, retry_after_seconds: float) -> ApiError:
     )
 
 
+_NOT_AGAIN: Final = {"x-should-retry": "false"}
+
+
+def idempotency_key_reused() -> ApiError:
+    return ApiError(
+        409,
+        "Keys for idempotent requests can only be used with the same parameters they were first used with. Use another "
+        "Idempotency-Key for another request.",
+        type="idempotency_error",
+        code="idempotency_key_reused",
+        headers=_NOT_AGAIN,
+    )
+
+
+def idempotency_key_pending() -> ApiError:
+    """409, which the SDKs send again."""
+    return ApiError(
+        409,
+        "Another request with this Idempotency-Key is being processed. Retry when it has ended.",
+        type="idempotency_error",
+        code="idempotency_key_pending",
+        headers={"retry-after": "1"},
+    )
+
+
+def idempotency_key_gone() -> ApiError:
+    return ApiError(
+        409,
+        "A request with this Idempotency-Key was answered, and its answer was not kept: it was not to be stored, or is too large. "
+        "Use another Idempotency-Key to run it again.",
+        type="idempotency_error",
+        code="idempotency_key_used",
+        headers=_NOT_AGAIN,
+    )
+
+
 def quota_used_up() -> ApiError:
     """429, but one that the SDKs need not send again."""
     return ApiError(

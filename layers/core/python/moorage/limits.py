@@ -468,6 +468,24 @@ COMPACTION_WINDOW_SHARE: Final = 0.8
 COMPACT_THRESHOLD_TOKENS_MIN: Final = 1_000
 """OpenAPI: ``ContextManagementParam.compact_threshold.minimum``."""
 
+# --- requests that come twice ------------------------------------------------------------------------------------------------
+
+IDEMPOTENCY_SECONDS: Final = 24 * 60 * 60
+"""How long an ``Idempotency-Key`` belongs to its first request, as at other APIs that have such keys."""
+
+IDEMPOTENCY_KEY_CHARS_MAX: Final = 255
+IDEMPOTENCY_ANSWER_BYTES_MAX: Final = 256 * KIB
+"""Of an answer that is kept to be given again: it stands in one item of the table, which holds 400 kB."""
+
+REPEAT_PENDING_SECONDS: Final = 10
+"""A response's record is written 50 ms after its start; a process that has not done so by then is dead."""
+
+REPEAT_CLAIMS_MAX: Final = 3
+"""Tries to take a key that ran out."""
+
+RETRY_SECONDS_MAX: Final = 120
+"""openai-python and openai-node try again after 0.5 to 8 s, or after a ``retry-after`` of up to 60 s."""
+
 # --- WebSocket ---------------------------------------------------------------------------------------------------------------
 
 WEBSOCKET_SECONDS_MAX: Final = 60 * 60

@@ -16,6 +16,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from moorage import __version__
 from moorage.api.answers import JsonResponse
 from moorage.api.rate_limits import RateLimiter, RateLimits
+from moorage.api.repeats import Repeatable
 from moorage.errors import (
     ApiError,
     bad_request,
@@ -58,6 +59,7 @@ def create_app(runtime: Runtime, routers: Iterable[APIRouter]) -> FastAPI:
     app.state.rate_limits = RateLimits(settings.requests_per_minute, settings.tokens_per_minute, Rates(runtime.table), runtime.clock)
     if app.state.rate_limits.per_minute:
         app.add_middleware(RateLimiter, rate_limits=app.state.rate_limits)
+    app.add_middleware(Repeatable, runtime=runtime)
     app.add_middleware(Gate, runtime=runtime)
     return app
 

@@ -12,6 +12,7 @@ from contextlib import aclosing, suppress
 from typing import Any, Final
 
 from moorage import limits
+from moorage.api.repeats import Attempt
 from moorage.errors import ApiError, MoorageError, time_over, type_of
 from moorage.loop import finish, tool_step
 from moorage.loop.create import Inline, Prepared
@@ -43,16 +44,22 @@ def failure(code: str, message: str, param: str | None, retry_after_seconds: flo
 
 
 class Foreground:
-    def __init__(self, runtime: Runtime, prepared: Prepared, *, until: float | None = None) -> None:
+    def __init__(
+        self, runtime: Runtime, prepared: Prepared, *, until: float | None = None, attempt: Attempt | None = None
+    ) -> None:
         """``until`` in the event loop's time."""
         self._runtime = runtime
         self._prepared = prepared
+        self._attempt = attempt
         self._events: list[Event] = []
         """Those that have come and were not passed on yet."""
         self._waiter: asyncio.Future[None] | None = None
         self._inline = Inline(runtime, prepared, self._hear)
         self._last = -1
         self._has_ended = False
+        """In this process."""
+        self._has_told_end = False
+        """It ended elsewhere, and whoever iterates knows."""
         self._until = until
 
     @property
@@ -88,6 +95,7 @@ class Foreground:
             await task
             async with aclosing(self._rest()) as rest:
                 async for events in rest:
+                    self._has_told_end = bool(events) and events[-1]["type"] in FINAL_TYPES
                     yield events
         finally:
             self._leave(task)
@@ -161,8 +169,11 @@ class Foreground:
 
     def _leave(self, task: asyncio.Task[None]) -> None:
         """The stream is over or its client is gone. What has been handed over goes on; the rest is cancelled."""
-        stored = self._prepared.stored
-        if self._has_ended:
+        stored, attempt = self._prepared.stored, self._attempt
+        if attempt is not None:
+            left = attempt.left(stored, has_ended=self._has_ended or self._has_told_end, is_handed_over=self._inline.is_handed_over)
+            self._runtime.keep(asyncio.create_task(left))
+        if self._has_ended or (stored.is_stored and attempt is not None and attempt.outlives_client and not task.done()):
             self._runtime.keep(task)
             if not stored.is_stored:
                 forgetting = forget_inputs(self._runtime, stored.tenant_id, stored.input_items)
@@ -170,7 +181,7 @@ class Foreground:
         elif not task.done() and not self._inline.is_handed_over:
             task.cancel()
             self._runtime.keep(asyncio.create_task(self._abandon(task)))
-        elif not stored.is_stored and self._inline.is_handed_over:
+        elif not stored.is_stored and self._inline.is_handed_over and (self._has_told_end or not (attempt and attempt.may_return)):
             self._runtime.keep(asyncio.create_task(erase(self._runtime, stored)))
 
     async def _abandon(self, task: asyncio.Task[None]) -> None:

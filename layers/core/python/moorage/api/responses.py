@@ -10,12 +10,15 @@ from typing import Any, Final
 import orjson
 from fastapi import APIRouter, Request
 from starlette.responses import Response
+from starlette.types import Receive
 
 from moorage import limits
 from moorage.api import sse
 from moorage.api.answers import JsonResponse, Piece, StreamedResponse
+from moorage.api.attached import Attached
 from moorage.api.bodies import read_body
 from moorage.api.foreground import Foreground, erase, failure, stop
+from moorage.api.repeats import Attempt
 from moorage.api.view import View
 from moorage.errors import bad_request, server_error
 from moorage.loop import finish, recover
@@ -29,23 +32,46 @@ from moorage.wire.responses import deleted, list_object, listed_item
 router = APIRouter()
 
 _log: Final = logging.getLogger("moorage.api")
+_CLIENT_GONE: Final = 499
+"""For the line of the request: nobody reads it."""
 
 
 @router.post("/responses")
 async def create(request: Request) -> Response:
     runtime: Runtime = request.app.state.runtime
     until = _until(runtime)
-    wanted = parse_create(await read_body(request), web_search=runtime.settings.web_search)
-    prepared = await prepare(runtime, request.state.tenant_id, wanted)
-    request.state.response_id = prepared.stored.response_id
+    body = await read_body(request)
+    wanted = parse_create(body, web_search=runtime.settings.web_search)
     headers = {"x-moorage-notice": " ".join(wanted.notices)} if wanted.notices else {}
     view = View.of(wanted.include, include_obfuscation=wanted.include_obfuscation)
+    attempt = Attempt.of(request, body)
+    earlier = await attempt.earlier()
+    if earlier is None:
+        prepared = await prepare(runtime, request.state.tenant_id, wanted)
+        earlier = await attempt.begin(prepared.stored)
+    if earlier is not None:
+        request.state.response_id = earlier.stored.response_id
+        return await _give_again(request, attempt, earlier, view, headers, until)
+    request.state.response_id = prepared.stored.response_id
     if wanted.background:
         return await _create_in_background(runtime, prepared, view, headers, until)
-    run = Foreground(runtime, prepared, until=until)
+    run = Foreground(runtime, prepared, until=until, attempt=attempt)
     if wanted.stream:
         return sse.stream(_pieces(run, view), headers)
-    return await _Answer(runtime, prepared.stored, run, view, headers).give()
+    return await _Answer(runtime, prepared.stored, run, view, headers, request.receive).give()
+
+
+async def _give_again(
+    request: Request, attempt: Attempt, earlier: Snapshot, view: View, headers: dict[str, str], until: float | None
+) -> Response:
+    """The response of an earlier request, as that one asked for it."""
+    runtime, stored = attempt.runtime, earlier.stored
+    if stored.is_background and not stored.is_streamed:
+        return JsonResponse(view.response(await current_object(runtime, earlier)), headers=headers)
+    run = Attached(attempt, stored, until=until)
+    if stored.is_streamed:
+        return sse.stream(_pieces(run, view), headers)
+    return await _Answer(runtime, stored, run, view, headers, request.receive).give()
 
 
 def _until(runtime: Runtime) -> float | None:
@@ -64,7 +90,7 @@ async def _create_in_background(
     return JsonResponse(queued, headers=headers)
 
 
-async def _pieces(run: Foreground, view: View) -> AsyncGenerator[Piece, None]:
+async def _pieces(run: Foreground | Attached, view: View) -> AsyncGenerator[Piece, None]:
     async with aclosing(run.batches()) as batches:
         async for events in batches:
             yield sse.encode(events, view)
@@ -76,16 +102,26 @@ class _Answer:
 
     runtime: Runtime
     stored: StoredResponse
-    run: Foreground
+    run: Foreground | Attached
     view: View
     headers: dict[str, str]
+    receive: Receive
 
     async def give(self) -> Response:
         """The response object when it has ended. After a silence the body begins with white space, which JSON allows, so that no idle
         limit on the way cuts the connection."""
         task = asyncio.create_task(self._outcome())
-        done, _ = await asyncio.wait({task}, timeout=self.runtime.settings.json_silence_seconds)
-        if not done:
+        gone = asyncio.create_task(self._client_gone())
+        try:
+            await asyncio.wait(
+                {task, gone}, timeout=self.runtime.settings.json_silence_seconds, return_when=asyncio.FIRST_COMPLETED
+            )
+        finally:
+            gone.cancel()
+        if not task.done() and gone.done():
+            task.cancel()
+            return Response(status_code=_CLIENT_GONE)
+        if not task.done():
             return StreamedResponse(self._patiently(task), media_type="application/json", headers=self.headers)
         try:
             response = await task
@@ -98,6 +134,10 @@ class _Answer:
             reason = response["error"]
             raise failure(reason["code"], reason["message"], reason["param"], self.run.retry_after_seconds)
         return JsonResponse(self.view.response(response), headers=self.headers)
+
+    async def _client_gone(self) -> None:
+        while (await self.receive())["type"] != "http.disconnect":
+            pass
 
     async def _outcome(self) -> dict[str, Any]:
         """The ended response, or how it stands when the time of this request is over and it goes on without it."""

@@ -29,6 +29,8 @@ a conversation's items                     ``PK=T#t#V#id``, ``SK`` begins with `
 append to a conversation                   ``SK=BATCH#n``, ``META`` counts n, ``SOURCE#resp``   TransactWriteItems
 what an input item's URL gave              ``PK=T#t#I#id``, ``SK=URL#<hash>``                   GetItem
 an API key                                 ``PK=K#<sha256>``, ``SK=META``                       GetItem
+who has an idempotency key                 ``PK=T#t#Q#<sha256>``, ``SK=META``                   GetItem
+responses that lost their client           ``PK=T#t#Q#<sha256>``, ``SK`` from ``LEFT#`` on      Query
 what is left of an API key's rate          ``PK=K#<sha256>``, ``SK=RATE``                       UpdateItem
 a proxy credential's container             ``PK=P#<sha256>``, ``SK=META``                       GetItem
 a container's policy and secrets           ``PK=T#t#C#id``, ``SK`` from ``EGRESS#POLICY`` on    Query
@@ -99,6 +101,11 @@ def upload(tenant_id: str, upload_id: str) -> str:
 
 def conversation(tenant_id: str, conversation_id: str) -> str:
     return f"T#{tenant_id}#V#{conversation_id}"
+
+
+def repeat(tenant_id: str, digest: str) -> str:
+    """Of an idempotency key, or of a request that may be tried again."""
+    return f"T#{tenant_id}#Q#{digest}"
 
 
 def api_key(key_sha256: str) -> str:

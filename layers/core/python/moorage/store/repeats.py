@@ -1,0 +1,125 @@
+"""Requests that come twice: which response, or which answer, the first of them got.
+
+A client says with ``Idempotency-Key`` that two requests are one. The first claims the key by one conditional write; the others find
+who has it. What a response is, its log knows; of other requests the answer itself is kept.
+
+A client's own retry after a lost connection brings no key. What it can be told by is a note that was left when its connection broke:
+the note is taken by the first retry that sends the same body, and by no other.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Final
+
+from moorage import limits
+from moorage.errors import ConditionFailed
+from moorage.store import keys
+from moorage.store.table import Record, Table
+
+_LEFT: Final = "LEFT#"
+
+
+@dataclass(frozen=True, slots=True)
+class Claim:
+    """Who has a key."""
+
+    request_id: str
+    """Of the request that claimed it."""
+    claimed_at: int
+    digest: str = ""
+    """Of the request; empty as long as its body has not come whole."""
+    response_id: str | None = None
+    is_stored: bool = True
+    has_ended: bool = False
+    status: int = 0
+    """Of the answer that is kept; 0 if there is none."""
+    content_type: str = ""
+    body: bytes = b""
+
+
+class Repeats:
+    def __init__(self, table: Table, clock: Callable[[], float]) -> None:
+        self._table = table
+        self._clock = clock
+
+    async def find(self, tenant_id: str, key: str) -> Claim | None:
+        record = await self._table.get(keys.repeat(tenant_id, key), keys.META)
+        return None if record is None or record["ttl"] <= self._clock() else _claim(record)
+
+    async def claim(self, tenant_id: str, key: str, claim: Claim) -> Claim | None:
+        """Claim the key; if another request has it, its claim."""
+        record = self._record(tenant_id, key, claim)
+        for _ in range(limits.REPEAT_CLAIMS_MAX):
+            try:
+                await self._table.put(record, if_absent=True)
+                return None
+            except ConditionFailed:
+                other = await self.find(tenant_id, key)
+            if other is not None:
+                return other
+            # It ran out, and the table has not removed it yet.
+            await self._table.delete(record["PK"], keys.META)
+        raise AssertionError("a key that was removed is taken again each time")
+
+    async def settle(self, tenant_id: str, key: str, claim: Claim) -> None:
+        """Put down what came of the request that has the key."""
+        await self._table.put(self._record(tenant_id, key, claim))
+
+    async def release(self, tenant_id: str, key: str, claim: Claim) -> None:
+        """Nothing came of it: the next request may try. Harmless if another one has the key by now."""
+        try:
+            await self._table.delete(keys.repeat(tenant_id, key), keys.META, condition={"request_id": claim.request_id})
+        except ConditionFailed:
+            return
+
+    async def leave(self, tenant_id: str, digest: str, response_id: str) -> None:
+        """The connection of a request with this digest is lost, and its response goes on."""
+        now = int(self._clock())
+        await self._table.put(
+            {
+                "PK": keys.repeat(tenant_id, digest),
+                "SK": f"{_LEFT}{response_id}",
+                "left_at": now,
+                "ttl": now + limits.RETRY_SECONDS_MAX,
+            }
+        )
+
+    async def adopt(self, tenant_id: str, digest: str) -> str | None:
+        """The response that a retry with this digest goes on with. No other retry gets it."""
+        pk = keys.repeat(tenant_id, digest)
+        for record in await self._table.query(pk, prefix=_LEFT):
+            if record["ttl"] <= self._clock():
+                continue
+            if await self._table.delete(pk, record["SK"]) is not None:
+                return str(record["SK"]).removeprefix(_LEFT)
+        return None
+
+    def _record(self, tenant_id: str, key: str, claim: Claim) -> Record:
+        return {
+            "PK": keys.repeat(tenant_id, key),
+            "SK": keys.META,
+            "request_id": claim.request_id,
+            "claimed_at": claim.claimed_at,
+            "digest": claim.digest,
+            "stored": claim.is_stored,
+            "ended": claim.has_ended,
+            "status": claim.status,
+            "content_type": claim.content_type,
+            "body": claim.body,
+            "ttl": claim.claimed_at + limits.IDEMPOTENCY_SECONDS,
+            **({} if claim.response_id is None else {"response_id": claim.response_id}),
+        }
+
+
+def _claim(record: dict[str, Any]) -> Claim:
+    return Claim(
+        record["request_id"],
+        record["claimed_at"],
+        record["digest"],
+        record.get("response_id"),
+        record["stored"],
+        record["ended"],
+        record["status"],
+        record["content_type"],
+        bytes(record["body"]),
+    )
