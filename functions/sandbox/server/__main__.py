@@ -24,10 +24,11 @@ import resource
 import signal
 import socket
 import sys
-from typing import NoReturn
+from typing import Any, Coroutine, List, NoReturn
 
 from configuration import Config
 from forwarder import forward
+from owner import Owner
 from server import Server
 from streams import memory_file
 
@@ -93,10 +94,15 @@ async def serve(config: Config, loop: asyncio.AbstractEventLoop) -> None:
     if config.egress.get("socket"):
         path = config.egress["socket"]
         forwarder = await asyncio.start_server(lambda r, w: forward(path, r, w), "127.0.0.1", FORWARDER_PORT)
-    watcher = asyncio.ensure_future(server.quota.watch())
+    watches: List[Coroutine[Any, Any, None]] = [server.quota.watch(), server.crowd.watch()]
+    if config.control_fd is not None:
+        owner = Owner(config.control_fd, server.quota)
+        owner.attach(loop)
+        watches.append(owner.report())
+    watching = asyncio.gather(*watches)
     await stopping.wait()
     server.stop()
-    watcher.cancel()
+    watching.cancel()
     for each in (listener, forwarder):
         if each is not None:
             each.close()

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import hashlib
 import os
-from typing import Any, Dict, Optional
+from typing import Any, Dict, List, Optional
 
 
 class Config:
@@ -28,11 +28,24 @@ class Config:
         self.python_session: str = values.get("python_session") or os.path.join(
             os.path.dirname(os.path.dirname(os.path.abspath(__file__))), "python_session.py"
         )
+        self.control_fd: Optional[int] = values.get("control_fd")
+        """A socket to the owner of the sandbox, who sees what no process in it can see (``owner.py``)."""
+        self.owns_disk: bool = values.get("owns_disk", False)
+        """Whether workspace, home and spools lie on a file system that nobody else has: its own figures are exact then."""
+        groups = values.get("groups", {})
+        self.join_fds: List[int] = groups.get("join", [])
+        """Open ``cgroup.procs`` of the commands' control groups; the server stays in a group of its own, with a reserve."""
+        self.memory_events_fd: Optional[int] = groups.get("memory_events")
+        self.process_events_fd: Optional[int] = groups.get("process_events")
+        self.scratch: List[str] = values.get("scratch", [])
+        """Directories that are memory: what lies in them counts as the container's."""
         limits = values.get("limits", {})
         self.processes_max: int = limits.get("processes", 512)
         self.open_files_max: int = limits.get("open_files", 4_096)
         self.process_bytes_max: int = limits.get("process_bytes", 0)
         """Writable memory of one process, 0 for no limit: the stand-in where there is no cgroup."""
+        self.memory_bytes_max: int = limits.get("memory_bytes", 0)
+        """What the commands have together, 0 if it is not known. Somebody else holds them to it."""
         self.disk_bytes_max: int = limits.get("disk_bytes", 20 * 1024**3)
         self.disk_entries_max: int = limits.get("disk_entries", 1_000_000)
         self.disk_reserve_bytes: int = limits.get("disk_reserve_bytes", 1024**3)

@@ -7,7 +7,7 @@ import os
 import stat
 import sys
 import time
-from typing import Any, Dict, List, NoReturn, Tuple
+from typing import Any, Dict, List, Tuple
 
 from configuration import Config
 from execs import Execs
@@ -15,13 +15,16 @@ from families import done_as
 
 
 class DiskQuota:
-    """Watches what commands write where the file system itself has no quota.
+    """Watches what commands write, and ends them when it is too much.
 
-    Looked at about twice a second while something runs (more seldom when the tree is large), so that a command can overshoot by
-    what a disk takes in that time. Beyond the quota everything that runs is killed with a notice, and files are refused. Commands
-    may be started again (they must be able to delete), until they write yet more. One file never grows beyond the quota
-    (RLIMIT_FSIZE). Nothing may hide: directories that their owner has closed are opened again, files without a name are counted
-    while they are open, and a tree too deep to be measured counts as full.
+    Looked at about twice a second while something runs, so that a command can overshoot by what a disk takes in that time. Beyond the
+    quota everything that runs is killed with a notice, and files are refused. Commands may be started again (they must be able to
+    delete), until they write yet more. One file never grows beyond the quota (RLIMIT_FSIZE).
+
+    Where the container has a file system of its own, that knows exactly what is taken, however it is held, and lets nobody pass a
+    bound a little above the quota. Elsewhere the tree is walked (more seldom when it is large), and nothing may hide: directories that
+    their owner has closed are opened again, files without a name are counted while a process has them open or mapped, a tree too deep
+    to be measured counts as full, and the owner of the sandbox adds what only he can see (``owner.py``).
     """
 
     INTERVAL_SECONDS = 0.5
@@ -34,29 +37,56 @@ class DiskQuota:
         self._execs = execs
         self._roots = [config.workspace, config.home, config.spool_dir]
         self._tripped_at = (0, 0)
-        self.is_full = False
+        self._had_room_with = 0
+        self.used = 0
+        self._entries = 0
+        self._held_elsewhere = 0
+        self._owners_reason = ""
+        self.reason = ""
+        """Why nothing more may be written; empty while it may."""
 
-    async def watch(self) -> NoReturn:
+    async def watch(self) -> None:
         while True:
-            self._execs.activity.clear()
-            if not self._execs.processes.has_children():
-                await self._execs.activity.wait()
+            await self._execs.until_busy()
             started = time.monotonic()
-            self._judge(*await self._used())
+            await self.look()
             await asyncio.sleep(min(self.INTERVAL_SECONDS_MAX, max(self.INTERVAL_SECONDS, 20 * (time.monotonic() - started))))
+
+    async def look(self) -> None:
+        used, self._entries = self._own_disk() if self._config.owns_disk else await self._walked()
+        self.used = used + self._held_elsewhere
+        self._judge(self.used, self._entries)
+
+    def hear(self, held: int, reason: str) -> None:
+        """The owner sees ``held`` bytes that this process does not, and may have a reason that nothing more be written."""
+        self.used += held - self._held_elsewhere
+        self._held_elsewhere, self._owners_reason = held, reason
+        self._judge(self.used, self._entries)
 
     def _judge(self, used: int, entries: int) -> None:
         config = self._config
-        self.is_full = used > config.disk_bytes_max or entries > config.disk_entries_max or self._is_machine_full()
-        if not self.is_full:
+        self.reason = self._reason(used, entries)
+        if not self.reason:
             self._tripped_at = (0, 0)
         elif used > self._tripped_at[0] + self.SLACK_BYTES or entries > self._tripped_at[1] + self.SLACK_ENTRIES:
             # An immeasurable tree must not become the mark that later ones are compared with.
             self._tripped_at = (used, min(entries, config.disk_entries_max))
-            self._execs.kill_all(
-                f"\nThe disk of the container is full: more than {config.disk_bytes_max} bytes or {config.disk_entries_max} files "
-                f"under {config.workspace} and {config.home}. All processes were stopped. Delete files to go on.\n"
+            self._execs.kill_all(f"\n{self.reason} All processes were stopped. Delete files to go on.\n")
+
+    def _reason(self, used: int, entries: int) -> str:
+        config = self._config
+        if used > config.disk_bytes_max or entries > config.disk_entries_max:
+            return (
+                f"The disk of the container is full: more than {config.disk_bytes_max} bytes or {config.disk_entries_max} files "
+                f"under {config.workspace} and {config.home}; deleted files count while a process holds them."
             )
+        if self._owners_reason:
+            return self._owners_reason
+        if not self._is_machine_full():
+            self._had_room_with = used
+        elif used > self._had_room_with + self.SLACK_BYTES:
+            return f"The disk of this machine is nearly full: less than {config.disk_reserve_bytes} bytes are left."
+        return ""
 
     def _is_machine_full(self) -> bool:
         """Whatever the accounting says, the last of a shared disk is not for sandboxes."""
@@ -66,7 +96,11 @@ class DiskQuota:
             return False
         return disk.f_bavail * disk.f_frsize < self._config.disk_reserve_bytes
 
-    async def _used(self) -> Tuple[int, int]:
+    def _own_disk(self) -> Tuple[int, int]:
+        disk = os.statvfs(self._config.spool_dir)
+        return (disk.f_blocks - disk.f_bfree) * disk.f_frsize, disk.f_files - disk.f_ffree
+
+    async def _walked(self) -> Tuple[int, int]:
         used = entries = 0
         stack = list(self._roots)
         while stack:

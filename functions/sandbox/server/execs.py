@@ -8,7 +8,7 @@ import signal
 from typing import Any, Dict, Tuple
 
 from configuration import Config
-from families import kill_all_of
+from families import kill_all_of, kill_session
 from processes import Processes
 from python_runs import PythonSession
 from record import Exec
@@ -16,6 +16,7 @@ from refusals import Refusal, field
 from shell_run import ShellRun
 from surroundings import Surroundings
 from transcript import Spool, Transcript
+from vitals import Vitals
 
 TIMEOUT_MS_MAX = 4 * 3600 * 1000
 OUTPUT_CHARS_MAX = 1_000_000
@@ -32,6 +33,8 @@ class Execs:
         self._loop = loop
         self.processes = Processes(config)
         self._config = config
+        self.vitals = Vitals(config)
+        self._untold = ""
         self._by_id: Dict[str, Exec] = {}
         self._forgotten: Dict[str, None] = {}
         self._surroundings = Surroundings(config, self.processes.other_uid)
@@ -76,10 +79,27 @@ class Execs:
             self._session.run(record, code)
         return record
 
+    async def until_busy(self) -> None:
+        """Return when there is something to watch: a process, or an exec that was just started."""
+        self.activity.clear()
+        if not self.processes.has_children():
+            await self.activity.wait()
+
+    def end_family(self, leader: int, notice: str) -> None:
+        """End one process group with its session, and say why: to its exec, or to the next one if it has ended already."""
+        for record in list(self._by_id.values()):
+            if record.leader == leader and record.kill("killed"):
+                record.output("stderr", notice.encode())
+                return
+        self._untold = notice
+        kill_session(leader, (), self.processes.other_uid)
+
     def kill_all(self, notice: str) -> None:
         """End every exec and every background process, and say why."""
+        self._untold = notice
         for record in list(self._by_id.values()):
             if not record.is_finished:
+                self._untold = ""
                 record.output("stderr", notice.encode())
                 record.kill("killed")
         if self.processes.other_uid is not None:
@@ -114,6 +134,9 @@ class Execs:
         if not 0 < timeout_ms <= TIMEOUT_MS_MAX or not 0 <= chars_max <= OUTPUT_CHARS_MAX:
             raise Refusal(400, "invalid_request", "timeout_ms or max_output_length is out of range.")
         spool = Spool(self._config.spool_dir, exec_id, self._config.spool_bytes_max)
-        record = self._by_id[exec_id] = Exec(self._loop, fingerprint, timeout_ms, Transcript(chars_max, spool))
+        record = self._by_id[exec_id] = Exec(self._loop, fingerprint, timeout_ms, Transcript(chars_max, spool), self.vitals)
+        self._untold, news = "", self._untold
+        if news:
+            record.transcript.add_text("stderr", news)
         self.activity.set()
         return record, True

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import collections
 import contextlib
 import os
 import signal
-from typing import Callable, List, Optional, Tuple
+from typing import Callable, Iterator, List, NamedTuple, Optional, Tuple
 
 KILL_ROUNDS_MAX = 50
 
@@ -35,6 +36,29 @@ def members(leader: int, pipe_inodes: Tuple[int, ...]) -> List[int]:
 def members_as(uid: int, leader: int, pipe_inodes: Tuple[int, ...]) -> List[int]:
     """The same, seen by the commands' user: without CAP_SYS_PTRACE even root may not look at others' descriptors."""
     return [int(word) for word in done_as(uid, lambda: " ".join(map(str, members(leader, pipe_inodes)))).split()]
+
+
+class Group(NamedTuple):
+    leader: int
+    size: int
+    all: int
+    """Processes in all groups."""
+
+
+def largest_group() -> Group:
+    """The process group with the most members. The server's own does not count."""
+    sizes = collections.Counter(_groups())
+    leader, size = sizes.most_common(1)[0] if sizes else (0, 0)
+    return Group(leader, size, sum(sizes.values()))
+
+
+def _groups() -> Iterator[int]:
+    for name in os.listdir("/proc"):
+        if name.isdigit() and int(name) != os.getpid():
+            with contextlib.suppress(OSError, ValueError, IndexError), open(f"/proc/{name}/stat", "rb") as file:
+                state, _, group = file.read().rsplit(b")", 1)[1].split()[:3]
+                if state not in (b"Z", b"X"):
+                    yield int(group)
 
 
 def kill_all_of(uid: int) -> None:

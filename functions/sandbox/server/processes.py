@@ -8,6 +8,7 @@ from typing import Any, Callable, Dict, List, Optional, Tuple
 
 from configuration import Config
 
+PROCESSES_SLACK = 16
 COMMAND_NICENESS = 10
 """Commands give way to the server, however many they are: it sleeps most of the time and answers as soon as it is asked."""
 
@@ -78,10 +79,16 @@ class Processes:
         return True
 
     def _limit(self) -> None:
+        for fd in self._config.join_fds:
+            # Where the kernel judges by who writes and not by who opened (before 5.16), they stay in the server's group.
+            with contextlib.suppress(OSError):
+                os.write(fd, b"0")
         os.nice(COMMAND_NICENESS)
-        set_limit(resource.RLIMIT_CORE, 0)
+        # Not 0: a core_pattern that is a program is run all the same then, outside and as root; 1 is what the kernel uses to say no.
+        set_limit(resource.RLIMIT_CORE, 1)
         set_limit(resource.RLIMIT_NOFILE, self._config.open_files_max)
-        set_limit(resource.RLIMIT_NPROC, self._config.processes_max)
+        # With a control group that one is the limit, for the kernel counts there what it refuses.
+        set_limit(resource.RLIMIT_NPROC, self._config.processes_max + (PROCESSES_SLACK if self._config.join_fds else 0))
         set_limit(resource.RLIMIT_FSIZE, self._config.disk_bytes_max)
         if self._config.process_bytes_max:
             set_limit(resource.RLIMIT_DATA, self._config.process_bytes_max)

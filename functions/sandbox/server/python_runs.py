@@ -60,6 +60,7 @@ class PythonSession:
             try:
                 if self._pid is None:
                     self._start()
+                record.leader = self._pid
                 self._send(code)
             except OSError as error:
                 record.output("stderr", f"Python could not be started: {error.strerror}.\n".encode())
@@ -111,8 +112,10 @@ class PythonSession:
             self._current.output(stream, data)
 
     def _answered(self, data: bytes) -> None:
+        if self._current is None:
+            return  # code that writes on after its run would fill the memory
         self._answers += data
-        if self._current is None or (b"\n" not in self._answers and len(self._answers) < ANSWER_BYTES_MAX):
+        if b"\n" not in self._answers and len(self._answers) < ANSWER_BYTES_MAX:
             return
         try:
             answer = json.loads(self._answers.split(b"\n", 1)[0])

@@ -5,6 +5,7 @@ from typing import Any, Callable, Dict, Optional
 
 from streams import Stdin
 from transcript import Transcript
+from vitals import Vitals
 
 FLUSH_SECONDS = 0.02
 """Output that arrives within this time becomes one event ..."""
@@ -18,11 +19,17 @@ SLOW_FLUSH_EVENTS = 2_000
 class Exec:
     """One run: a command, or a piece of code in the Python session."""
 
-    def __init__(self, loop: asyncio.AbstractEventLoop, fingerprint: str, timeout_ms: int, transcript: Transcript) -> None:
+    def __init__(
+        self, loop: asyncio.AbstractEventLoop, fingerprint: str, timeout_ms: int, transcript: Transcript, vitals: Vitals
+    ) -> None:
         self.fingerprint = fingerprint
         self.transcript = transcript
         self._loop = loop
         self._timeout_ms = timeout_ms
+        self._vitals = vitals
+        self._mark = vitals.mark()
+        self.leader: Optional[int] = None
+        """The process that leads its session, if it has one."""
         self._flush_timer: Optional[asyncio.TimerHandle] = None
         self._timeout_timer: Optional[asyncio.TimerHandle] = None
         self._killed_as: Optional[str] = None
@@ -43,6 +50,7 @@ class Exec:
         self._kill = kill
         self._on_finished = on_finished
         self.transcript.started()
+        self._mark = self._vitals.mark()
         self._timeout_timer = self._loop.call_later(self._timeout_ms / 1000, self.kill, "timeout")
 
     def settle(self) -> None:
@@ -77,6 +85,9 @@ class Exec:
                 timer.cancel()
         if self.stdin is not None:
             self.stdin.close()
+        news = self._vitals.news_since(self._mark)
+        if news:
+            self.transcript.feed("stderr", news.encode())
         self.transcript.finish(self._killed_as or "exit", exit_code, extra)
         self._on_finished()
 

@@ -23,5 +23,5 @@ def no_such_file(path: str) -> Refusal:
     return Refusal(404, "no_such_file", f"There is no regular file '{path}'.")
 
 
-def disk_full() -> Refusal:
-    return Refusal(507, "disk_full", "The disk of the container is full.")
+def disk_full(reason: str = "The disk of the container is full.") -> Refusal:
+    return Refusal(507, "disk_full", reason)

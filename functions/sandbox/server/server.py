@@ -12,6 +12,7 @@ import traceback
 from typing import AsyncIterator, List
 
 from configuration import Config
+from crowd import Crowd
 from disk_quota import DiskQuota
 from execs import Execs
 from messages import READ_BYTES, Request, Response, parse_head
@@ -38,6 +39,7 @@ class Server:
         self._execs = Execs(config, loop)
         self._workspace = Workspace(config)
         self.quota = DiskQuota(config, self._execs)
+        self.crowd = Crowd(config, self._execs)
         self._boot_id = secrets.token_hex(16)
         self._connections = 0
 
@@ -197,12 +199,13 @@ class Server:
             finally:
                 os.close(fd)
         elif request.method == "PUT":
-            if self.quota.is_full:
-                raise disk_full()
+            if self.quota.reason:
+                raise disk_full(self.quota.reason)
             with self._workspace.writing(path) as fd:
                 async for piece in request.chunks():
                     while piece:
                         piece = piece[os.write(fd, piece) :]
+            self._execs.activity.set()
             await response.json(200, {})
         else:
             await request.body()

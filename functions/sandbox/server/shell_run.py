@@ -42,7 +42,7 @@ class ShellRun:
         record.begin(self._kill, on_finished)
         self._pid: Optional[int] = None
         try:
-            self._pid = self._spawn(command, cwd, env)
+            self._pid = record.leader = self._spawn(command, cwd, env)
         except OSError as error:
             record.output("stderr", f"The command could not be started: {error.strerror}.\n".encode())
             self._exit_code = 126

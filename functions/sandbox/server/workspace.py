@@ -5,7 +5,7 @@ import errno
 import os
 import secrets
 import stat
-from typing import Any, Dict, Iterator, List, Optional
+from typing import Any, Dict, Iterator, List, Optional, Set
 
 from configuration import Config
 from refusals import Refusal, disk_full, no_such_file
@@ -21,6 +21,8 @@ class Workspace:
 
     def __init__(self, config: Config) -> None:
         self._root = config.workspace
+        self._under_way: Set[str] = set()
+        """Names that no listing shows, for their files are not whole."""
         self._uid = config.uid if config.uid is not None and os.geteuid() == 0 else None
 
     def entries(self, root: str) -> Iterator[Optional[Dict[str, Any]]]:
@@ -44,7 +46,7 @@ class Workspace:
                 try:
                     status = os.stat(entry.name, dir_fd=directory, follow_symlinks=False)
                     if not stat.S_ISDIR(status.st_mode):
-                        if not entry.name.startswith(UPLOAD_PREFIX):
+                        if entry.name not in self._under_way:
                             yield listed(path, status)
                     elif len(stack) >= TREE_DEPTH_MAX:
                         yield None
@@ -105,6 +107,7 @@ class Workspace:
         *parents, name = self._components(path)
         temporary = UPLOAD_PREFIX + secrets.token_hex(8)
         directory = -1
+        self._under_way.add(temporary)
         try:
             directory = self._open_directory(parents, create=True)
             flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
@@ -124,6 +127,7 @@ class Workspace:
                 raise disk_full() from error
             raise Refusal(409, "not_writable", f"'{path}' cannot be written: {error.strerror}.") from error
         finally:
+            self._under_way.discard(temporary)
             if directory >= 0:
                 os.close(directory)
 

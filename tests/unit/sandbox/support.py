@@ -6,6 +6,7 @@ import os
 import socket
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import AsyncGenerator, AsyncIterator, Iterator
 from contextlib import contextmanager
@@ -98,6 +99,35 @@ def exec_server(directory: Path, **config: Any) -> Iterator[ServerProcess]:
         process.wait()
 
 
+SYSTEM_PYTHON = "/usr/bin/python3"
+NOBODY = 65_534
+
+
+def can_be_ordinary() -> bool:
+    """Whether a launcher can run as a user who is not root: who that is, and which Python they can read."""
+    if os.geteuid() != 0:
+        return True
+    version = subprocess.run([SYSTEM_PYTHON, "-c", "import sys; print(sys.version_info[:2])"], capture_output=True, text=True)
+    return version.stdout.strip() == str(sys.version_info[:2]) and os.stat(ROOT).st_mode & 0o5 == 0o5
+
+
+@contextmanager
+def ordinary_launcher(*options: str) -> Iterator[Path]:
+    """A launcher of somebody who is not root."""
+    with tempfile.TemporaryDirectory() as name:
+        directory = Path(name)
+        if os.geteuid() != 0:
+            with launcher(directory, *options) as path:
+                yield path
+            return
+        os.chown(directory, NOBODY, NOBODY)
+        readable = [path for path in sys.path if "site-packages" in path or Path(path).is_relative_to(ROOT)]
+        environment = {**os.environ, "PYTHONPATH": os.pathsep.join(readable), "TMPDIR": name}
+        with launcher_process(directory, *options, python=SYSTEM_PYTHON, user=NOBODY, env=environment) as (process, path):
+            assert process.poll() is None, (directory / "launcher.log").read_text()
+            yield path
+
+
 @contextmanager
 def launcher(directory: Path, *options: str) -> Iterator[Path]:
     """A launcher that is up; yields its socket."""
@@ -107,12 +137,14 @@ def launcher(directory: Path, *options: str) -> Iterator[Path]:
 
 
 @contextmanager
-def launcher_process(directory: Path, *options: str) -> Iterator[tuple["subprocess.Popen[bytes]", Path]]:
+def launcher_process(
+    directory: Path, *options: str, python: str = sys.executable, **process_options: Any
+) -> Iterator[tuple["subprocess.Popen[bytes]", Path]]:
     """A launcher and the socket that it will make."""
     path = directory / "launcher.sock"
-    command = [sys.executable, *LAUNCHER, "--socket", str(path), "--state-dir", str(directory / "state"), *options]
+    command = [python, *LAUNCHER, "--socket", str(path), "--state-dir", str(directory / "state"), *options]
     with open(directory / "launcher.log", "ab") as log:
-        process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=log, stderr=log)
+        process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, **process_options)
     try:
         while not answers(path) and process.poll() is None:
             time.sleep(0.005)

@@ -15,8 +15,9 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
+from moorage import limits
 from moorage.errors import SandboxCapacity, SandboxError, SandboxGone, SandboxHostAway
-from moorage.local.control_groups import ControlGroups
+from moorage.local.control_groups import ControlGroups, Group
 from moorage.local.site import Toolbox
 from moorage.local.users import how_to_allow_namespaces
 from moorage.sandbox.exec_client import ExecClient, PythonEnded, Started
@@ -324,19 +325,33 @@ class TestControlGroups:
         groups = ControlGroups(tmp_path, "0::/user.slice/session.scope\n")
         assert groups.are_available
         group = tmp_path / "user.slice" / "moorage-sbx_1"
-        assert groups.create("sbx_1", 4) == [group / "cgroup.procs"]
-        assert (group / "memory.max").read_text() == str(4 * 1024**3)
-        assert (group / "memory.swap.max").read_text() == "0"
+        assert groups.create("sbx_1", 4) == Group(
+            (group / "server" / "cgroup.procs",),
+            (group / "commands" / "cgroup.procs",),
+            group / "commands" / "memory.events",
+            group / "commands" / "pids.events",
+        )
+        assert (group / "commands" / "memory.max").read_text() == str(4 * 1024**3)
+        assert (group / "commands" / "memory.swap.max").read_text() == "0"
+        assert (group / "memory.max").read_text() == str(4 * 1024**3 + limits.SANDBOX_RESERVE_BYTES)
+        assert not (group / "server" / "memory.max").exists()
 
     def test_version_1_uses_our_own_group_of_each_controller(self, tmp_path: Path) -> None:
         for controller in ("memory", "pids", "cpu"):
             (tmp_path / controller / "own").mkdir(parents=True)
             (tmp_path / controller / "own" / "cgroup.procs").touch()
         groups = ControlGroups(tmp_path, "3:memory:/own\n2:pids:/own\n1:cpu:/own\n0::/\n")
-        joins = {str(path.relative_to(tmp_path)) for path in groups.create("sbx_1", 1)}
-        assert joins == {f"{controller}/own/moorage-sbx_1/cgroup.procs" for controller in ("memory", "pids", "cpu")}
-        assert (tmp_path / "memory/own/moorage-sbx_1/memory.limit_in_bytes").read_text() == str(1024**3)
+        group = groups.create("sbx_1", 1)
+        joins = {str(path.relative_to(tmp_path)) for path in (*group.server, *group.commands)}
+        assert joins == {
+            f"{controller}/own/moorage-sbx_1/{part}/cgroup.procs"
+            for controller in ("memory", "pids", "cpu")
+            for part in ("server", "commands")
+        }
+        own = tmp_path / "memory/own/moorage-sbx_1"
+        assert (own / "commands/memory.limit_in_bytes").read_text() == str(1024**3)
+        assert (own / "memory.limit_in_bytes").read_text() == str(1024**3 + limits.SANDBOX_RESERVE_BYTES)
 
     def test_where_nothing_may_be_made_there_are_none(self, tmp_path: Path) -> None:
         groups = ControlGroups(tmp_path, "0::/\n")
-        assert (groups.are_available, groups.create("sbx_1", 1)) == (False, [])
+        assert (groups.are_available, groups.create("sbx_1", 1)) == (False, Group())

@@ -7,6 +7,8 @@ import pytest
 from moorage.local.seccomp import program
 
 ALLOWED = 0
+DONE = -1
+"""Answered with success, and not done."""
 X86_64, AARCH64 = 0xC000003E, 0xC00000B7
 NUMBERS = {
     "x86_64": {
@@ -19,6 +21,13 @@ NUMBERS = {
         "ptrace": 101,
         "bpf": 321,
         "execve": 59,
+        "setrlimit": 160,
+        "setpriority": 141,
+        "ioprio_set": 251,
+        "sched_setparam": 142,
+        "sched_setscheduler": 144,
+        "sched_setaffinity": 203,
+        "sched_setattr": 314,
     },
     "aarch64": {
         "read": 63,
@@ -30,6 +39,13 @@ NUMBERS = {
         "ptrace": 117,
         "bpf": 280,
         "execve": 221,
+        "setrlimit": 164,
+        "setpriority": 140,
+        "ioprio_set": 30,
+        "sched_setparam": 118,
+        "sched_setscheduler": 119,
+        "sched_setaffinity": 122,
+        "sched_setattr": 274,
     },
 }
 # Name, arguments, errno; the same on both machines.
@@ -55,11 +71,29 @@ CALLS = [
     ("socket", (40, 1, 0), errno.EAFNOSUPPORT),
     ("prlimit64", (0, 7, 0), ALLOWED),
     ("prlimit64", (1, 7, 0), errno.EPERM),
+    ("prlimit64", (1, 4, 0x1000), errno.EPERM),
+    ("prlimit64", (0, 4, 0), ALLOWED),
+    ("prlimit64", (0, 4, 0x1000), DONE),
+    ("prlimit64", (0, 4, 0x7FFF_0000_0000), DONE),
+    ("setrlimit", (7, 0x1000), ALLOWED),
+    ("setrlimit", (4, 0x1000), DONE),
+    *[(f"sched_set{what}", (0, 0, 0), ALLOWED) for what in ("param", "scheduler", "affinity", "attr")],
+    *[(f"sched_set{what}", (77, 0, 0), ALLOWED) for what in ("param", "scheduler", "affinity", "attr")],
+    *[(f"sched_set{what}", (1, 0, 0), errno.EPERM) for what in ("param", "scheduler", "affinity", "attr")],
+    ("setpriority", (0, 0, 5), ALLOWED),
+    ("setpriority", (0, 77, 5), ALLOWED),
+    ("setpriority", (0, 1, 5), errno.EPERM),  # the exec server,
+    ("setpriority", (1, 1, 5), errno.EPERM),  # its process group,
+    ("setpriority", (2, 0, 5), errno.EPERM),  # and all processes of a user, of whom it is one
+    ("ioprio_set", (1, 0, 5), ALLOWED),
+    ("ioprio_set", (1, 1, 5), errno.EPERM),
+    ("ioprio_set", (2, 1, 5), errno.EPERM),
+    ("ioprio_set", (3, 1000, 5), errno.EPERM),
 ]
 
 
 def verdict(machine: str, arch: int, number: int, arguments: tuple[int, ...] = (0, 0, 0)) -> int:
-    """The errno that the filter answers with, 0 if it lets the call pass."""
+    """The errno that the filter answers with, or ``ALLOWED``, or ``DONE``."""
     data = struct.pack("=IIQ6Q", number, arch, 0, *arguments, *([0] * (6 - len(arguments))))
     code = list(struct.iter_unpack("=HBBI", program(machine)))
     position = accumulator = 0
@@ -76,7 +110,7 @@ def verdict(machine: str, arch: int, number: int, arguments: tuple[int, ...] = (
             case 0x45:
                 position += if_true if accumulator & value else if_false
             case 0x06:
-                return 0 if value == 0x7FFF0000 else value & 0xFFFF
+                return ALLOWED if value == 0x7FFF0000 else value & 0xFFFF or DONE
             case _:
                 raise AssertionError(f"unknown operation {operation:#x}")
 

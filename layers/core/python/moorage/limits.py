@@ -211,12 +211,41 @@ EXEC_SILENCE_SECONDS: Final = 30
 SANDBOX_START_SECONDS: Final = 20
 """From the start of a local sandbox to its first answer; it takes a tenth of a second on an idle machine."""
 
-SANDBOX_TMP_BYTES_MAX: Final = 1024 * MIB
-"""``/tmp`` of a local sandbox; it counts as memory of the container."""
+SANDBOX_TMP_SHARE: Final = 4
+SANDBOX_SHM_SHARE: Final = 8
+"""``/tmp`` and ``/dev/shm`` of a local sandbox are memory of the container: a quarter and an eighth of it, so that most is left for
+processes when both are full."""
 
-SANDBOX_SHM_BYTES_MAX: Final = 256 * MIB
+SANDBOX_RESERVE_BYTES: Final = 128 * MIB
+SANDBOX_RESERVE_PROCESSES: Final = 16
+"""What the exec server of a local sandbox has beside the limits of its commands. It takes 25 MiB, and finished output up to 64."""
+
+SANDBOX_ENTRIES_MAX: Final = 1_000_000
+"""Files and directories of one sandbox."""
+
+SANDBOX_TERMINALS_MAX: Final = 64
+"""Pseudo-terminals of one local sandbox. The kernel has 4,096 for all (``kernel.pty.max``)."""
+
 LOCAL_SANDBOXES_MAX: Final = 256
 """Sandboxes of one launcher."""
+
+TENANT_SANDBOXES_MAX: Final = 64
+"""Of these, how many one tenant may have: a quarter, so that it takes four to leave none for a fifth."""
+
+TENANT_DISK_BYTES_MAX: Final = 60 * 1024 * MIB
+"""What all live sandboxes of one tenant may hold on this machine's disk: three times what one may."""
+
+DISK_RESERVE_BYTES: Final = 1024 * MIB
+"""What sandboxes leave of a disk that others use too, the emulator's journal among them."""
+
+DISK_SHARE_BYTES_MIN: Final = 256 * MIB
+"""A sandbox that holds no more than this is never the one that has filled the disk."""
+
+DISK_LOOK_SECONDS: Final = 0.25
+"""How often the launcher looks at the disk: a fast one takes 1 GiB in this time at most."""
+
+DISK_GROWTH_SECONDS: Final = 60
+"""Of the sandboxes that hold more than their share, the one that grew most in this time is the one that has filled the disk."""
 
 SANDBOX_FILES_MAX: Final = 100_000
 """Files that one listing of a workspace returns; with more, the listing says that it is not complete."""

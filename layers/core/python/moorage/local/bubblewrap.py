@@ -12,26 +12,32 @@ import asyncio
 import contextlib
 import itertools
 import json
+import logging
 import os
 import secrets
 import shutil
 import signal
 import subprocess
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
 from moorage import limits
 from moorage.errors import SandboxCapacity, SandboxError, SandboxGone
+from moorage.local.control import Control
+from moorage.local.disk_guard import DiskGuard, Use
+from moorage.local.disks import IMAGE
 from moorage.local.removal import start_removing
 from moorage.local.site import Site
-from moorage.local.spawning import ended, last_words, spawn
+from moorage.local.spawning import Plan, ended, last_words, make_workspace, spawn
 from moorage.local.users import HOST_UIDS, HOST_UIDS_FROM
-from moorage.local.walls import binds, server_config, socket_of
+from moorage.local.walls import Bind, binds, server_config, socket_of
 from moorage.sandbox.exec_client import ExecClient
 from moorage.sandbox.provisioner import Handle, SandboxSpec, SandboxStatus
 
 _GROUP_REMOVALS_MAX: Final = 100
+log = logging.getLogger("moorage.launcher")
 
 
 @dataclass(slots=True, eq=False)
@@ -45,7 +51,28 @@ class Sandbox:
     first_process: int
     """The exec server's process id, seen from here."""
     uid: int
+    control: Control
+    owns_disk: bool
     ended: asyncio.Event = field(default_factory=asyncio.Event)
+
+    def use(self) -> Use:
+        return Use(self.sandbox_id, self.tenant_id, self._used())
+
+    def unwritten(self) -> int:
+        """What its file system has taken and the disk under it has not been given yet."""
+        if not self.owns_disk:
+            return 0
+        with contextlib.suppress(OSError):
+            return max(0, self._used() - os.stat(self.directory / IMAGE).st_blocks * 512)
+        return 0
+
+    def _used(self) -> int:
+        if not self.owns_disk:
+            return self.control.used
+        with contextlib.suppress(OSError):
+            disk = os.statvfs(f"/proc/{self.first_process}/root/mnt/data")
+            return (disk.f_blocks - disk.f_bfree) * disk.f_frsize
+        return 0
 
 
 class Bubblewrap:
@@ -58,7 +85,9 @@ class Bubblewrap:
         self._locks: dict[tuple[str, str], asyncio.Lock] = {}
         self._watches: set[asyncio.Task[None]] = set()
         self._uids = itertools.cycle(range(HOST_UIDS_FROM, HOST_UIDS_FROM + HOST_UIDS))
-        self._starting = 0
+        self._starting: list[str] = []
+        """The tenants of those that are on their way."""
+        self._guard = DiskGuard(site.bounds)
 
     async def start(self, spec: SandboxSpec) -> Sandbox:
         """Idempotent per container; two callers at once get the same sandbox."""
@@ -67,13 +96,12 @@ class Bubblewrap:
             known = self._by_container.get(key)
             if known is not None:
                 return known
-            if len(self._by_id) + self._starting >= self._site.sandboxes_max:
-                raise SandboxCapacity(f"{self._site.sandboxes_max} sandboxes are running on this machine; it takes no more.")
-            self._starting += 1
+            self._make_room(spec.tenant_id)
+            self._starting.append(spec.tenant_id)
             try:
                 return await self._start(key, spec)
             finally:
-                self._starting -= 1
+                self._starting.remove(spec.tenant_id)
 
     async def stop(self, sandbox_id: str) -> None:
         """Kill it and wait until it is cleared away."""
@@ -93,6 +121,32 @@ class Bubblewrap:
     def running(self) -> list[Sandbox]:
         return list(self._by_id.values())
 
+    async def watch_disk(self) -> None:
+        """Look after what all sandboxes share, until cancelled."""
+        while True:
+            await asyncio.sleep(limits.DISK_LOOK_SECONDS)
+            for sandbox_id in self.look_at_disk():
+                log.warning("%s has filled the disk of this machine, and is stopped.", sandbox_id)
+                await self.stop(sandbox_id)
+
+    def look_at_disk(self) -> list[str]:
+        """Tell sandboxes to write no more, or that they may again. Returns those that must go."""
+        sandboxes = self.running()
+        disk = os.statvfs(self._site.state_dir)
+        free = disk.f_bavail * disk.f_frsize - sum(each.unwritten() for each in sandboxes)
+        verdicts = self._guard.look([each.use() for each in sandboxes], free)
+        for sandbox in sandboxes:
+            sandbox.control.tell(0, verdicts[sandbox.sandbox_id])
+        return self._guard.to_stop(free)
+
+    def _make_room(self, tenant_id: str) -> None:
+        """Raises :class:`SandboxCapacity` where one more would be too many."""
+        site, tenants = self._site, [each.tenant_id for each in self.running()] + self._starting
+        if len(tenants) >= site.sandboxes_max:
+            raise SandboxCapacity(f"{site.sandboxes_max} sandboxes are running on this machine; it takes no more.")
+        if tenants.count(tenant_id) >= site.tenant_sandboxes_max:
+            raise SandboxCapacity(f"{site.tenant_sandboxes_max} sandboxes of this account are running; no account has more at once.")
+
     async def _start(self, key: tuple[str, str], spec: SandboxSpec) -> Sandbox:
         sandbox = self._spawn(spec)
         self._by_id[sandbox.sandbox_id] = sandbox
@@ -109,30 +163,41 @@ class Bubblewrap:
     def _spawn(self, spec: SandboxSpec) -> Sandbox:
         sandbox_id = f"sbx_{secrets.token_hex(12)}"
         directory = self._site.state_dir / "sandboxes" / sandbox_id
-        uid = self._free_uid()
         visible = binds(self._site, directory, spec.egress)
-        for bind in visible:
-            if bind.is_writable:
-                os.makedirs(bind.source, mode=0o755)
-                os.chown(bind.source, uid, uid if self._site.runs_as_other_users else -1)
-            elif not os.path.exists(bind.source):
-                shutil.rmtree(directory, ignore_errors=True)
-                raise SandboxError(f"{bind.source} does not exist, which the sandbox should see as {bind.target}.")
+        _check(visible)
         if spec.egress is not None and self._site.runs_as_other_users:
             # Connecting takes the right to write. Only those who see the directory get this far.
             with contextlib.suppress(FileNotFoundError):
                 os.chmod(socket_of(spec.egress), 0o666)
         endpoint = self._site.runtime_dir / f"{sandbox_id}.sock"
-        config = json.dumps(server_config(self._site, spec)).encode()
+        uid = self._free_uid()
+        control, disk = Control(), None
         try:
-            joins = self._site.groups.create(sandbox_id, spec.memory_gib)
-            process, first_process = spawn(self._site, directory, endpoint, visible, config, joins, uid)
+            directory.mkdir(mode=0o755, parents=True)
+            if self._site.disks is not None:
+                disk = self._site.disks.make(directory)
+            else:
+                make_workspace(directory, uid)
+            group = self._site.groups.create(sandbox_id, spec.memory_gib)
+            config = json.dumps(server_config(self._site, spec, group)).encode()
+            process, first_process = spawn(
+                Plan(self._site, directory, endpoint, visible, config, spec.memory_gib, group, uid, disk, control.servers_end)
+            )
         except BaseException:
+            control.close()
             endpoint.unlink(missing_ok=True)
             self._site.groups.remove(sandbox_id)
             shutil.rmtree(directory, ignore_errors=True)
             raise
-        return Sandbox(sandbox_id, spec.tenant_id, spec.container_id, directory, f"unix:{endpoint}", process, first_process, uid)
+        finally:
+            if disk is not None:
+                disk.close()
+        control.servers_end.close()
+        control.attach()
+        place = f"unix:{endpoint}"
+        return Sandbox(
+            sandbox_id, spec.tenant_id, spec.container_id, directory, place, process, first_process, uid, control, disk is not None
+        )
 
     def _free_uid(self) -> int:
         if not self._site.runs_as_other_users:
@@ -158,6 +223,7 @@ class Bubblewrap:
 
     def _forget(self, sandbox: Sandbox) -> None:
         del self._by_id[sandbox.sandbox_id]
+        sandbox.control.close()
         key = (sandbox.tenant_id, sandbox.container_id)
         if self._by_container.get(key) is sandbox:
             del self._by_container[key]
@@ -169,3 +235,9 @@ class Bubblewrap:
                 await asyncio.wait_for(client.health(), limits.SANDBOX_START_SECONDS)
             except (SandboxGone, TimeoutError) as error:
                 raise SandboxError(f"The sandbox did not come up. {last_words(sandbox.directory)}") from error
+
+
+def _check(visible: Sequence[Bind]) -> None:
+    for bind in visible:
+        if not bind.is_writable and not os.path.exists(bind.source):
+            raise SandboxError(f"{bind.source} does not exist, which the sandbox should see as {bind.target}.")

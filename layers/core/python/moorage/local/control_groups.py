@@ -1,11 +1,29 @@
-"""Limits of memory, processes and CPU for a sandbox as a whole, through Linux control groups."""
+"""Limits of memory, processes and CPU for a sandbox as a whole, through Linux control groups.
+
+A sandbox has one group with two in it: the exec server's, and that of everything it starts. The limits are the commands'; the server
+has a reserve beside them. So commands that use up their memory, their processes or their CPU leave it what it needs to say so.
+"""
 
 import contextlib
 import os
 import secrets
+from dataclasses import dataclass
 from pathlib import Path
 
 from moorage import limits
+
+
+@dataclass(frozen=True, slots=True)
+class Group:
+    """The control group of one sandbox; without any path where there are none."""
+
+    server: tuple[Path, ...] = ()
+    """The files that the exec server joins its own by, writing its process id."""
+    commands: tuple[Path, ...] = ()
+    memory_events: Path | None = None
+    """Where the kernel counts the processes that it ended for want of memory ..."""
+    process_events: Path | None = None
+    """... and the forks that it refused."""
 
 
 class ControlGroups:
@@ -24,29 +42,50 @@ class ControlGroups:
     def are_available(self) -> bool:
         return bool(self.parents)
 
-    def create(self, name: str, memory_gib: int) -> list[Path]:
-        """Make the group and return the files that a process joins it by writing its id to."""
-        joins = []
+    def create(self, name: str, memory_gib: int) -> Group:
+        """Make the groups of one sandbox."""
+        inner: list[Path] = []
         for controller, parent in self.parents.items():
             group = parent / f"moorage-{name}"
             group.mkdir(exist_ok=True)
-            for file, value in _group_limits(self._version, controller, memory_gib):
-                with contextlib.suppress(OSError):
-                    (group / file).write_text(value)
-            joins.append(group / "cgroup.procs")
-        return joins
+            _write(group, _outer_limits(self._version, controller, memory_gib))
+            for part in ("server", "commands"):
+                (group / part).mkdir(exist_ok=True)
+            _write(group / "server", _server_limits(self._version, controller))
+            _write(group / "commands", _commands_limits(self._version, controller, memory_gib))
+            inner.append(group)
+        if not inner:
+            return Group()
+        memory, processes = (self._of(controller, name) / "commands" for controller in ("memory", "pids"))
+        return Group(
+            tuple(group / "server" / "cgroup.procs" for group in inner),
+            tuple(group / "commands" / "cgroup.procs" for group in inner),
+            memory / ("memory.events" if self._version == 2 else "memory.oom_control"),
+            processes / "pids.events",
+        )
 
     def remove(self, name: str) -> bool:
         """False while there are processes in it."""
         is_removed = True
         for parent in self.parents.values():
-            try:
-                (parent / f"moorage-{name}").rmdir()
-            except FileNotFoundError:
-                continue
-            except OSError:
-                is_removed = False
+            group = parent / f"moorage-{name}"
+            for each in (group / "server", group / "commands", group):
+                try:
+                    each.rmdir()
+                except FileNotFoundError:
+                    continue
+                except OSError:
+                    is_removed = False
         return is_removed
+
+    def _of(self, controller: str, name: str) -> Path:
+        return (self.parents.get("unified") or self.parents[controller]) / f"moorage-{name}"
+
+
+def _write(group: Path, values: list[tuple[str, str]]) -> None:
+    for file, value in values:
+        with contextlib.suppress(OSError):
+            (group / file).write_text(value)
 
 
 def _v2_parent(root: Path, own: str) -> dict[str, Path]:
@@ -82,8 +121,23 @@ def _may_make(parent: Path) -> bool:
     return os.access(parent / "cgroup.procs", os.W_OK)
 
 
-def _group_limits(version: int, controller: str, memory_gib: int) -> list[tuple[str, str]]:
-    memory, processes = memory_gib * 1024**3, limits.CONTAINER_PROCESSES_MAX + 8
+def _outer_limits(version: int, controller: str, memory_gib: int) -> list[tuple[str, str]]:
+    """Of commands and server together: a wall behind the others, and the switches of version 2."""
+    memory = memory_gib * 1024**3 + limits.SANDBOX_RESERVE_BYTES
+    processes = limits.CONTAINER_PROCESSES_MAX + limits.SANDBOX_RESERVE_PROCESSES
+    if version == 2:
+        # Each by itself: one that is not there must not cost the others.
+        switches = [("cgroup.subtree_control", f"+{name}") for name in ("memory", "pids", "cpu")]
+        return [("memory.max", str(memory)), ("memory.swap.max", "0"), ("pids.max", str(processes)), *switches]
+    return {
+        "memory": [("memory.limit_in_bytes", str(memory)), ("memory.memsw.limit_in_bytes", str(memory))],
+        "pids": [("pids.max", str(processes))],
+        "cpu": [],
+    }[controller]
+
+
+def _commands_limits(version: int, controller: str, memory_gib: int) -> list[tuple[str, str]]:
+    memory, processes = memory_gib * 1024**3, limits.CONTAINER_PROCESSES_MAX
     cpus = min(os.cpu_count() or 1, {1: 1, 4: 2, 16: 4, 64: 16}.get(memory_gib, 1))
     if version == 2:
         return [
@@ -97,3 +151,10 @@ def _group_limits(version: int, controller: str, memory_gib: int) -> list[tuple[
         "pids": [("pids.max", str(processes))],
         "cpu": [("cpu.cfs_period_us", "100000"), ("cpu.cfs_quota_us", str(cpus * 100_000))],
     }[controller]
+
+
+def _server_limits(version: int, controller: str) -> list[tuple[str, str]]:
+    """No bound of its own, but the first turn: it sleeps most of the time."""
+    if version == 2:
+        return [("cpu.weight", "1000")]
+    return [("cpu.shares", "10240")] if controller == "cpu" else []

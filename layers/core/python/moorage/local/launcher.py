@@ -34,6 +34,8 @@ from moorage import limits
 from moorage.errors import SandboxCapacity, SandboxError
 from moorage.local.bubblewrap import Bubblewrap
 from moorage.local.control_groups import ControlGroups
+from moorage.local.disk_guard import Bounds
+from moorage.local.disks import Disks
 from moorage.local.places import ROOT
 from moorage.local.site import Site, Toolbox
 from moorage.local.users import check_namespaces, has_disable_userns, may_run_as_other_users
@@ -78,7 +80,9 @@ def application(sandboxes: Bubblewrap) -> Starlette:
 
     @contextlib.asynccontextmanager
     async def lifespan(app: Starlette) -> AsyncIterator[None]:
+        watch = asyncio.create_task(sandboxes.watch_disk())
         yield
+        watch.cancel()
         await sandboxes.stop_all()
 
     routes = [
@@ -137,16 +141,20 @@ def runtime_directory(state_dir: Path) -> Iterator[Path]:
 
 
 def prepared_site(options: argparse.Namespace, runtime_dir: Path) -> Site:
+    state_dir, is_root = options.state_dir.resolve(), may_run_as_other_users()
     site = Site(
-        state_dir=options.state_dir.resolve(),
+        state_dir=state_dir,
         runtime_dir=runtime_dir,
         server_dir=SERVER_DIR,
         toolbox=Toolbox.at(options.toolbox) if options.toolbox else None,
         groups=ControlGroups(Path("/sys/fs/cgroup"), Path("/proc/self/cgroup").read_text()),
-        runs_as_other_users=may_run_as_other_users(),
+        runs_as_other_users=is_root,
         has_disable_userns=has_disable_userns(),
+        disks=prepared_disks(state_dir, options.disk_bytes) if is_root else None,
         disk_bytes_max=options.disk_bytes,
         sandboxes_max=options.sandboxes_max,
+        tenant_sandboxes_max=options.tenant_sandboxes_max,
+        bounds=Bounds(options.disk_reserve_bytes, tenant_max=options.tenant_disk_bytes),
     )
     check_namespaces(site.runs_as_other_users)
     if not site.groups.are_available:
@@ -154,6 +162,16 @@ def prepared_site(options: argparse.Namespace, runtime_dir: Path) -> Site:
     site.clear_leftovers()
     site.prepare()
     return site
+
+
+def prepared_disks(state_dir: Path, bytes_max: int) -> Disks | None:
+    disks = Disks(state_dir, bytes_max, limits.SANDBOX_ENTRIES_MAX)
+    try:
+        disks.prepare()
+    except SandboxError as error:
+        log.warning("Sandboxes have no file systems of their own, so that their disk quota is looked after twice a second: %s", error)
+        return None
+    return disks
 
 
 @contextlib.contextmanager
@@ -176,7 +194,10 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--state-dir", type=Path, required=True, help="where workspaces live, such as .moorage")
     parser.add_argument("--toolbox", type=Path, help="virtual environment that every sandbox sees (requirements/toolbox.txt)")
     parser.add_argument("--disk-bytes", type=int, default=limits.WORKSPACE_BYTES_MAX, help="disk quota of one sandbox")
+    parser.add_argument("--disk-reserve-bytes", type=int, default=limits.DISK_RESERVE_BYTES, help="what sandboxes leave of the disk")
+    parser.add_argument("--tenant-disk-bytes", type=int, default=limits.TENANT_DISK_BYTES_MAX, help="of all sandboxes of a tenant")
     parser.add_argument("--sandboxes-max", type=int, default=limits.LOCAL_SANDBOXES_MAX)
+    parser.add_argument("--tenant-sandboxes-max", type=int, default=limits.TENANT_SANDBOXES_MAX)
     parser.add_argument("--exit-with-parent", action="store_true", help="end when the process that started the launcher ends")
     logging.basicConfig(level=logging.WARNING, format="%(name)s: %(message)s")
     try:

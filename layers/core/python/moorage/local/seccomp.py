@@ -9,7 +9,7 @@ behind it. Numbers: ``asm/unistd_64.h`` and ``asm-generic/unistd.h``.
 import errno
 import platform
 import struct
-from typing import Final
+from typing import Final, NamedTuple
 
 # Calls that have the same number everywhere (from 424 on all architectures agree).
 _COMMON: Final = {
@@ -124,10 +124,26 @@ _AARCH64: Final = _COMMON | {
     "userfaultfd": 282,
     "kexec_file_load": 294,
 }
-# For each machine its AUDIT_ARCH, what is denied, and the numbers of clone, ioctl, socket and prlimit64.
+
+
+class Calls(NamedTuple):
+    """Numbers of the calls that are denied by their arguments."""
+
+    clone: int
+    ioctl: int
+    socket: int
+    prlimit64: int
+    setrlimit: int
+    setpriority: int
+    ioprio_set: int
+    sched: tuple[int, ...]
+    """``sched_setparam``, ``sched_setscheduler``, ``sched_setaffinity``, ``sched_setattr``: each begins with a process id."""
+
+
+# For each machine its AUDIT_ARCH, what is denied, and what is denied by its arguments.
 _MACHINES: Final = {
-    "x86_64": (0xC000003E, _X86_64, 56, 16, 41, 302),
-    "aarch64": (0xC00000B7, _AARCH64, 220, 29, 198, 261),
+    "x86_64": (0xC000003E, _X86_64, Calls(56, 16, 41, 302, 160, 141, 251, (142, 144, 203, 314))),
+    "aarch64": (0xC00000B7, _AARCH64, Calls(220, 29, 198, 261, 164, 140, 30, (118, 119, 122, 274))),
 }
 _CLONE3: Final = 435
 _X32_BIT: Final = 0x40000000
@@ -139,6 +155,12 @@ _TIOCSTI: Final = 0x5412
 _TIOCLINUX: Final = 0x541C
 # AF_UNIX, AF_INET, AF_INET6. Others are not bound to the network namespace (AF_VSOCK) or are rich in holes (AF_ALG, AF_PACKET).
 _FAMILIES: Final = (1, 2, 10)
+# The exec server in its own namespace, and its process group.
+_SERVER_PID: Final = 1
+# linux/resource.h, linux/ioprio.h: whose priority; the third is that of all processes of a user.
+_PRIO_USER: Final = 2
+_IOPRIO_WHO_USER: Final = 3
+_RLIMIT_CORE: Final = 4
 _AF_NETLINK: Final = 16
 _NETLINK_ROUTE: Final = 0
 
@@ -150,12 +172,14 @@ _JUMP_SET: Final = 0x45
 _RETURN: Final = 0x06
 _ALLOW: Final = 0x7FFF0000
 _ERRNO: Final = 0x00050000
+_DONE: Final = 0
+"""The error that is none: the call returns 0, and nothing happens."""
 _NR, _ARCH, _ARGUMENTS = 0, 4, 16
 
 
 def program(machine: str = "") -> bytes:
     """The filter as an array of ``struct sock_filter``. Raises :class:`KeyError` on a machine that has no table here."""
-    arch, denied, clone, ioctl, socket, prlimit = _MACHINES[machine or platform.machine()]
+    arch, denied, calls = _MACHINES[machine or platform.machine()]
     code = [
         _load(_ARCH),
         *_unless(_JUMP_EQUAL, arch, errno.EPERM),
@@ -165,9 +189,9 @@ def program(machine: str = "") -> bytes:
     ]
     for number in sorted(denied.values()):
         code += _when(_JUMP_EQUAL, number, errno.EPERM)
-    code += _on_call(clone, [_load_argument(0), *_when(_JUMP_SET, _NAMESPACE_FLAGS, errno.EPERM), _allow()])
+    code += _on_call(calls.clone, [_load_argument(0), *_when(_JUMP_SET, _NAMESPACE_FLAGS, errno.EPERM), _allow()])
     code += _on_call(
-        ioctl,
+        calls.ioctl,
         [
             _load_argument(1),
             *_when(_JUMP_EQUAL, _TIOCSTI, errno.EPERM),
@@ -175,11 +199,11 @@ def program(machine: str = "") -> bytes:
             _allow(),
         ],
     )
-    # Of another process of the same user, such as the exec server, anybody may change the limits; nobody may here.
-    code += _on_call(prlimit, [_load_argument(0), *_unless(_JUMP_EQUAL, 0, errno.EPERM), _allow()])
+    code += _out_of_the_servers_way(calls)
+    code += _no_core_dumps(calls)
     families = [line for family in _FAMILIES for line in (_jump(_JUMP_EQUAL, family, 0, 1), _allow())]
     code += _on_call(
-        socket,
+        calls.socket,
         [
             _load_argument(0),
             *families,
@@ -193,6 +217,39 @@ def program(machine: str = "") -> bytes:
     return b"".join(code)
 
 
+def _out_of_the_servers_way(calls: Calls) -> list[bytes]:
+    """Of another process of the same user, such as the exec server, anybody may change limits and scheduling; nobody may here."""
+    code: list[bytes] = []
+    for call in calls.sched:
+        code += _on_call(call, [_load_argument(0), *_when(_JUMP_EQUAL, _SERVER_PID, errno.EPERM), _allow()])
+    for call, user in ((calls.setpriority, _PRIO_USER), (calls.ioprio_set, _IOPRIO_WHO_USER)):
+        whose = [_load_argument(0), *_when(_JUMP_EQUAL, user, errno.EPERM)]
+        code += _on_call(call, [*whose, _load_argument(1), *_when(_JUMP_EQUAL, _SERVER_PID, errno.EPERM), _allow()])
+    return code
+
+
+def _no_core_dumps(calls: Calls) -> list[bytes]:
+    """Keep RLIMIT_CORE where it is, at 1: with any other value a core_pattern that is a program would be run, outside and as root
+    (core(5)). Setting it is answered as done: programs that hold secrets want it to be 0, and some end when they cannot have it."""
+    own_limit = [
+        _load_argument(0),
+        *_unless(_JUMP_EQUAL, 0, errno.EPERM),
+        _load_argument(1),
+        _jump(_JUMP_EQUAL, _RLIMIT_CORE, 1, 0),
+        _allow(),
+        # A new value, unless both halves of the pointer to it are 0.
+        _load_argument(2),
+        *_unless(_JUMP_EQUAL, 0, _DONE),
+        _load_upper(2),
+        *_unless(_JUMP_EQUAL, 0, _DONE),
+        _allow(),
+    ]
+    return [
+        *_on_call(calls.setrlimit, [_load_argument(0), *_when(_JUMP_EQUAL, _RLIMIT_CORE, _DONE), _allow()]),
+        *_on_call(calls.prlimit64, own_limit),
+    ]
+
+
 def _line(code: int, value: int, if_true: int = 0, if_false: int = 0) -> bytes:
     return struct.pack("=HBBI", code, if_true, if_false, value)
 
@@ -204,6 +261,10 @@ def _load(offset: int) -> bytes:
 def _load_argument(index: int) -> bytes:
     """The lower 32 bits (both machines are little-endian); the upper ones of these arguments are ignored by the kernel."""
     return _load(_ARGUMENTS + 8 * index)
+
+
+def _load_upper(index: int) -> bytes:
+    return _load(_ARGUMENTS + 8 * index + 4)
 
 
 def _jump(kind: int, value: int, if_true: int, if_false: int) -> bytes:

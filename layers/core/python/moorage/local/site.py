@@ -1,12 +1,14 @@
 import os
 import subprocess
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
 from moorage import limits
 from moorage.errors import SandboxError
 from moorage.local.control_groups import ControlGroups
+from moorage.local.disk_guard import Bounds
+from moorage.local.disks import Disks
 from moorage.local.removal import start_removing
 
 _SYSTEM_PYTHON: Final = "/usr/bin/python3"
@@ -74,14 +76,16 @@ class Site:
     groups: ControlGroups
     runs_as_other_users: bool
     has_disable_userns: bool
+    disks: Disks | None
+    """None where sandboxes cannot have file systems of their own."""
     disk_bytes_max: int = limits.WORKSPACE_BYTES_MAX
     sandboxes_max: int = limits.LOCAL_SANDBOXES_MAX
+    tenant_sandboxes_max: int = limits.TENANT_SANDBOXES_MAX
+    bounds: Bounds = field(default_factory=Bounds)
 
     def prepare(self) -> None:
         """Write the files that all sandboxes share."""
         (self.state_dir / "etc").mkdir(parents=True, exist_ok=True)
-        for name, content in ETC_FILES.items():
-            (self.state_dir / "etc" / name).write_text(content)
         # Compiled once and not at every start, which would take half of the time.
         compiling = [self.python, "-I", "-S", "-c", _COMPILE, str(self.server_dir / _SERVER_FOLDER), str(self.server)]
         subprocess.run(compiling, check=True)

@@ -1,49 +1,98 @@
 import asyncio
+import fcntl
 import json
 import os
+import resource
 import socket
 import subprocess
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
+from moorage import limits
 from moorage.errors import SandboxError
 from moorage.local import seccomp
+from moorage.local.control_groups import Group
+from moorage.local.disks import Disk
 from moorage.local.site import Site
 from moorage.local.system_calls import bind_mount, mount, private_mounts
-from moorage.local.walls import COMPILED_SERVER, LISTENING_FD, Bind, bwrap_arguments
+from moorage.local.walls import (
+    COMPILED_SERVER,
+    CONTROL_FD,
+    GROUPS_FD,
+    LISTENING_FD,
+    WORKSPACE,
+    Bind,
+    bwrap_arguments,
+    files,
+    finish_arguments,
+    group_files,
+)
 
 SECCOMP_FD: Final = 4
+INFO_FD: Final = 5
+
+_NOSUID: Final = 2
+_NOEXEC: Final = 8
 
 
-def spawn(
-    site: Site, directory: Path, endpoint: Path, visible: Sequence[Bind], config: bytes, joins: Sequence[Path], uid: int
-) -> tuple[subprocess.Popen[bytes], int]:
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """One sandbox that is to be started."""
+
+    site: Site
+    directory: Path
+    endpoint: Path
+    visible: Sequence[Bind]
+    config: bytes
+    memory_gib: int
+    group: Group
+    uid: int
+    disk: Disk | None
+    control: socket.socket
+    """The exec server's end."""
+
+    @property
+    def stage(self) -> Path | None:
+        """Where a root launcher shows things to users who have no way to them."""
+        return self.site.runtime_dir / "stage" if self.site.runs_as_other_users else None
+
+
+def spawn(plan: Plan) -> tuple[subprocess.Popen[bytes], int]:
     """Start one bwrap. Returns it with the process id of the first process in it. Raises :class:`SandboxError`."""
-    stage = site.runtime_dir / "stage" if site.runs_as_other_users else None
-    sources = [Bind(f"{stage}/{index}", bind.target, bind.is_writable) if stage else bind for index, bind in enumerate(visible)]
     info_reading, info_writing = os.pipe()
-    config_fd, filter_fd = _memory_file(config), _memory_file(seccomp.program())
-    arguments = bwrap_arguments(site, sources)
-    arguments += ["--seccomp", str(SECCOMP_FD), "--info-fd", str(info_writing)]
-    arguments += [site.python, "-I", "-S", COMPILED_SERVER, "--config-fd", "0"]
-    try:
-        with _listen(endpoint) as listener, open(directory / "sandbox.log", "wb") as output:
+    with ExitStack() as stack:
+        config = stack.enter_context(_memory_file(plan.config))
+        listener = stack.enter_context(_listen(plan.endpoint))
+        output = stack.enter_context(open(plan.directory / "sandbox.log", "wb"))
+        wanted = [listener.fileno(), stack.enter_context(_memory_file(seccomp.program())), info_writing, plan.control.fileno()]
+        wanted += [stack.enter_context(_opened(path, flags)) for path, flags in group_files(plan.group)]
+        copies: list[str] = []
+        for file in files(plan.site):
+            copies += ["--perms", f"{file.mode:04o}", "--file", str(LISTENING_FD + len(wanted)), file.target]
+            wanted.append(stack.enter_context(_memory_file(file.content)))
+        arguments = [*_bwrap(plan), *copies, *finish_arguments(), "--seccomp", str(SECCOMP_FD), "--info-fd", str(INFO_FD)]
+        arguments += [plan.site.python, "-I", "-S", COMPILED_SERVER, "--config-fd", "0"]
 
-            def become_bwrap() -> None:
-                for path in joins:
-                    path.write_text("0")
-                if stage is not None:
-                    private_mounts()
-                    _stage([bind.source for bind in visible], stage)
-                    os.setgroups([])
-                    os.setresgid(uid, uid, uid)
-                    os.setresuid(uid, uid, uid)
-                _keep_descriptors({listener.fileno(): LISTENING_FD, filter_fd: SECCOMP_FD}, info_writing)
+        def become_bwrap() -> None:
+            # See seccomp.py, which keeps it so.
+            resource.setrlimit(resource.RLIMIT_CORE, (1, 1))
+            for path in plan.group.server:
+                path.write_text("0")
+            if plan.stage is not None:
+                private_mounts()
+                _stage(plan, plan.stage)
+                os.setgroups([])
+                os.setresgid(plan.uid, plan.uid, plan.uid)
+                os.setresuid(plan.uid, plan.uid, plan.uid)
+            _keep_descriptors(wanted)
 
+        try:
             process = subprocess.Popen(
                 arguments,
-                stdin=config_fd,
+                stdin=config,
                 stdout=output,
                 stderr=output,
                 env={"PATH": os.defpath},
@@ -51,18 +100,26 @@ def spawn(
                 cwd="/",
                 preexec_fn=become_bwrap,
             )
-    except (OSError, subprocess.SubprocessError) as error:
-        raise SandboxError(f"bubblewrap could not be started: {error}") from error
-    finally:
-        for fd in (info_writing, config_fd, filter_fd):
-            os.close(fd)
-        # bwrap writes its report before it runs the command, and nothing if it fails.
-        with os.fdopen(info_reading, "rb") as info:
-            report = info.read()
+        except (OSError, subprocess.SubprocessError) as error:
+            os.close(info_reading)
+            raise SandboxError(f"bubblewrap could not be started: {error}") from error
+        finally:
+            os.close(info_writing)
+    # bwrap writes its report before it runs the command, and nothing if it fails.
+    with os.fdopen(info_reading, "rb") as info:
+        report = info.read()
     if not report:
         process.wait()
-        raise SandboxError(f"bubblewrap could not start the sandbox. {last_words(directory)}")
+        raise SandboxError(f"bubblewrap could not start the sandbox. {last_words(plan.directory)}")
     return process, json.loads(report)["child-pid"]
+
+
+def _bwrap(plan: Plan) -> list[str]:
+    stage = plan.stage
+    if stage is None:
+        return bwrap_arguments(plan.site, plan.visible, None, plan.memory_gib)
+    staged = [Bind(f"{stage}/{index}", bind.target, bind.is_writable) for index, bind in enumerate(plan.visible)]
+    return bwrap_arguments(plan.site, staged, f"{stage}/terminals", plan.memory_gib)
 
 
 def last_words(directory: Path) -> str:
@@ -72,38 +129,76 @@ def last_words(directory: Path) -> str:
         return ""
 
 
-def _keep_descriptors(wanted: dict[int, int], also: int) -> None:
-    """Give descriptors their numbers and close all others but the standard ones and ``also``."""
-    high = {os.dup2(fd, 200 + index): number for index, (fd, number) in enumerate(wanted.items())}
-    kept = os.dup2(also, 250)
-    for fd, number in high.items():
+def _keep_descriptors(wanted: Sequence[int]) -> None:
+    """Number descriptors from ``LISTENING_FD`` on in their order, and close all others but the standard ones."""
+    after = LISTENING_FD + len(wanted)
+    high = [fcntl.fcntl(fd, fcntl.F_DUPFD, after) for fd in wanted]
+    for number, fd in enumerate(high, LISTENING_FD):
         os.dup2(fd, number)
-    os.dup2(kept, also)
-    last = max(wanted.values())
-    os.closerange(last + 1, also)
-    os.closerange(max(also, last) + 1, 65_536)
+    os.closerange(after, 65_536)
 
 
-def _stage(sources: Sequence[str], stage: Path) -> None:
-    """Show ``sources`` as ``stage/0``, ``stage/1`` ...: the sandbox's user may have no way through the directories above them."""
+assert tuple(range(LISTENING_FD + 1, LISTENING_FD + 5)) == (SECCOMP_FD, INFO_FD, CONTROL_FD, GROUPS_FD)
+
+
+def _stage(plan: Plan, stage: Path) -> None:
+    """Show things as ``stage/0``, ``stage/1`` ...: the sandbox's user may have no way through the directories above them."""
     mount("tmpfs", str(stage), "tmpfs", 0, "size=65536,mode=0755")
-    for index, source in enumerate(sources):
+    _stage_terminals(stage / "terminals")
+    workspace = plan.directory
+    if plan.disk is not None:
+        workspace = stage / "disk"
+        workspace.mkdir()
+        plan.disk.mount(workspace)
+        make_workspace(workspace, plan.uid)
+    for index, bind in enumerate(plan.visible):
+        source = Path(bind.source)
+        if source.parent == plan.directory:
+            source = workspace / source.name
         target = stage / str(index)
-        if os.path.isdir(source):
+        if source.is_dir():
             target.mkdir()
         else:
             target.touch()
-        bind_mount(source, str(target))
+        bind_mount(str(source), str(target))
 
 
-def _memory_file(content: bytes) -> int:
+def make_workspace(directory: Path, uid: int) -> None:
+    for name in WORKSPACE:
+        (directory / name).mkdir(mode=0o755, parents=True)
+        os.chown(directory / name, uid, uid if os.geteuid() == 0 else -1)
+
+
+def _stage_terminals(target: Path) -> None:
+    """Pseudo-terminals with a bound of their own: what bwrap mounts has none but the kernel's, which is one for all."""
+    target.mkdir()
+    options = f"newinstance,ptmxmode=0666,mode=0620,max={limits.SANDBOX_TERMINALS_MAX}"
+    mount("devpts", str(target), "devpts", _NOSUID | _NOEXEC, options)
+
+
+@contextmanager
+def _memory_file(content: bytes) -> Iterator[int]:
     fd = os.memfd_create("moorage", os.MFD_CLOEXEC)
-    os.write(fd, content)
-    os.lseek(fd, 0, os.SEEK_SET)
-    return fd
+    try:
+        with os.fdopen(os.dup(fd), "wb") as file:
+            file.write(content)
+        os.lseek(fd, 0, os.SEEK_SET)
+        yield fd
+    finally:
+        os.close(fd)
+
+
+@contextmanager
+def _opened(path: Path, flags: int) -> Iterator[int]:
+    fd = os.open(path, flags | os.O_CLOEXEC)
+    try:
+        yield fd
+    finally:
+        os.close(fd)
 
 
 def _listen(path: Path) -> socket.socket:
+    """Nobody can connect before ``listen``, and by then the socket is ours alone."""
     listener = socket.socket(socket.AF_UNIX)
     try:
         listener.bind(str(path))

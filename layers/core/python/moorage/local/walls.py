@@ -9,6 +9,7 @@ from typing import Any, Final
 from moorage import limits
 from moorage.egress import trust
 from moorage.errors import SandboxError
+from moorage.local.control_groups import Group
 from moorage.local.site import ETC_FILES, Site
 from moorage.sandbox.provisioner import EgressSpec, SandboxSpec
 
@@ -17,6 +18,10 @@ COMPILED_SERVER: Final = "/opt/exec_server.zip"
 TOOLBOX: Final = "/opt/toolbox"
 EGRESS: Final = "/run/egress"
 LISTENING_FD: Final = 3
+CONTROL_FD: Final = 6
+GROUPS_FD: Final = 7
+"""The first of the commands' control groups; others follow."""
+TERMINALS: Final = "/dev/pts"
 CA_BUNDLE: Final = "/tmp/.exec/ca-certificates.crt"
 """Written by the exec server: the system's certificates and the proxy's."""
 FALLBACK: Final = "/opt/fallback"
@@ -45,8 +50,7 @@ _ETC: Final = (
     "ssl/openssl.cnf",
     "terminfo",
 )
-
-_SCRATCH: Final = {"/tmp": limits.SANDBOX_TMP_BYTES_MAX, "/dev/shm": limits.SANDBOX_SHM_BYTES_MAX}
+_SCRATCH: Final = {"/tmp": limits.SANDBOX_TMP_SHARE, "/dev/shm": limits.SANDBOX_SHM_SHARE}
 # What of /proc can be changed, or tells of other containers. bubblewrap covers such places only when it thinks them writable.
 _PROC_READ_ONLY: Final = ("sys", "bus", "fs", "irq", "sysrq-trigger")
 _PROC_HIDDEN_DIRECTORIES: Final = ("acpi", "asound", "driver", "scsi")
@@ -70,21 +74,40 @@ class Bind:
     is_writable: bool = False
 
 
+@dataclass(frozen=True, slots=True)
+class File:
+    """A copy that a sandbox gets. Mounting it would say in ``/proc/self/mountinfo`` where it lies on this machine."""
+
+    target: str
+    content: bytes
+    mode: int = 0o644
+
+
+def files(site: Site) -> list[File]:
+    seen = [File(f"/etc/{name}", content.encode()) for name, content in ETC_FILES.items()]
+    seen.append(File(COMPILED_SERVER, site.server.read_bytes()))
+    seen.append(File(f"{SERVER}/python_session.py", (site.server_dir / "python_session.py").read_bytes()))
+    programs = sorted((site.server_dir / "bin").iterdir())
+    return seen + [File(f"{SERVER}/bin/{program.name}", program.read_bytes(), 0o755) for program in programs]
+
+
 def binds(site: Site, directory: Path, egress: EgressSpec | None) -> list[Bind]:
     """What a sandbox sees of this machine beside ``/usr`` and some of ``/etc``."""
     toolbox = site.toolbox
-    seen = [Bind(str(site.state_dir / "etc" / name), f"/etc/{name}") for name in ETC_FILES]
-    seen += [Bind(str(site.server_dir), SERVER), Bind(str(site.server), COMPILED_SERVER)]
+    seen: list[Bind] = []
     if toolbox is not None:
         seen += [Bind(prefix, prefix) for prefix in toolbox.interpreter_prefixes]
         seen.append(Bind(str(toolbox.venv), TOOLBOX))
     if egress is not None:
         seen.append(Bind(str(socket_of(egress).parent), EGRESS))
-    writable = {"data": "/mnt/data", "home": "/home/user", "spool": "/tmp/.exec"}
-    return seen + [Bind(str(directory / name), target, is_writable=True) for name, target in writable.items()]
+    return seen + [Bind(str(directory / name), target, is_writable=True) for name, target in WORKSPACE.items()]
 
 
-def bwrap_arguments(site: Site, visible: Sequence[Bind]) -> list[str]:
+WORKSPACE: Final = {"data": "/mnt/data", "home": "/home/user", "spool": "/tmp/.exec"}
+"""The directories that hold what a container writes, and count against its quota."""
+
+
+def bwrap_arguments(site: Site, visible: Sequence[Bind], terminals: str | None, memory_gib: int) -> list[str]:
     """The whole command line but for descriptors and the command. The order is that of the mounts."""
     arguments = ["bwrap", "--unshare-all", "--unshare-user", "--uid", str(SANDBOX_UID), "--gid", str(SANDBOX_UID)]
     arguments += ["--cap-drop", "ALL", "--die-with-parent", "--new-session", "--as-pid-1", "--hostname", "sandbox", "--clearenv"]
@@ -98,12 +121,19 @@ def bwrap_arguments(site: Site, visible: Sequence[Bind]) -> list[str]:
     for name in _ETC:
         arguments += ["--ro-bind-try", f"/etc/{name}", f"/etc/{name}"]
     arguments += ["--proc", "/proc", *_closed_proc(), "--dev", "/dev"]
-    for path, size in _SCRATCH.items():
-        arguments += ["--perms", "1777", "--size", str(size), "--tmpfs", path]
+    if terminals is not None:
+        arguments += ["--dev-bind", terminals, TERMINALS]
+    for path, share in _SCRATCH.items():
+        arguments += ["--perms", "1777", "--size", str(memory_gib * 1024**3 // share), "--tmpfs", path]
     arguments += ["--symlink", "/tmp", "/var/tmp", "--symlink", site.python, f"{FALLBACK}/python"]
     for bind in visible:
         arguments += ["--bind" if bind.is_writable else "--ro-bind", bind.source, bind.target]
-    return [*arguments, "--remount-ro", "/dev", "--remount-ro", "/", "--chdir", "/mnt/data"]
+    return arguments
+
+
+def finish_arguments() -> list[str]:
+    """Nothing more is written where no command may."""
+    return ["--remount-ro", "/dev", "--remount-ro", "/", "--chdir", "/mnt/data"]
 
 
 def _system_directory(name: str) -> list[str]:
@@ -126,7 +156,7 @@ def _closed_proc() -> list[str]:
     return arguments
 
 
-def server_config(site: Site, spec: SandboxSpec) -> dict[str, Any]:
+def server_config(site: Site, spec: SandboxSpec, group: Group) -> dict[str, Any]:
     """What the exec server reads from its stdin."""
     toolbox = {"VIRTUAL_ENV": TOOLBOX} if site.toolbox else {}
     egress = trust.environment(_proxy_url(spec.egress), CA_BUNDLE) if spec.egress else {}
@@ -139,14 +169,35 @@ def server_config(site: Site, spec: SandboxSpec) -> dict[str, Any]:
         "python": f"{TOOLBOX}/bin/python" if site.toolbox else site.python,
         "python_session": f"{SERVER}/python_session.py",
         "egress": _egress_config(spec.egress) if spec.egress else None,
+        "control_fd": CONTROL_FD,
+        "owns_disk": site.disks is not None,
+        "groups": _groups_config(group),
+        "scratch": list(_SCRATCH),
         "limits": {
             "processes": limits.CONTAINER_PROCESSES_MAX,
+            "memory_bytes": spec.memory_gib * 1024**3 if group.commands else 0,
             "open_files": limits.CONTAINER_OPEN_FILES_MAX,
-            "process_bytes": 0 if site.groups.are_available else spec.memory_gib * 1024**3,
+            "process_bytes": 0 if group.commands else spec.memory_gib * 1024**3,
             "disk_bytes": site.disk_bytes_max,
+            # The launcher looks after what is left: it knows who has taken the rest.
+            "disk_reserve_bytes": 0,
             "spool_bytes": limits.OUTPUT_SPOOL_BYTES_MAX,
         },
     }
+
+
+def _groups_config(group: Group) -> dict[str, Any]:
+    """Numbers of descriptors, in the order in which :func:`group_files` names the files."""
+    if not group.commands:
+        return {}
+    joins = list(range(GROUPS_FD, GROUPS_FD + len(group.commands)))
+    return {"join": joins, "memory_events": joins[-1] + 1, "process_events": joins[-1] + 2}
+
+
+def group_files(group: Group) -> list[tuple[Path, int]]:
+    """What the exec server gets of its control groups, with the flags to open them by."""
+    events = [path for path in (group.memory_events, group.process_events) if path is not None]
+    return [(path, os.O_WRONLY) for path in group.commands] + [(path, os.O_RDONLY) for path in events]
 
 
 def _proxy_url(egress: EgressSpec) -> str:

@@ -142,8 +142,8 @@ class DockerProvisioner:
                 "CapAdd": list(CAPABILITIES),
                 "SecurityOpt": ["no-new-privileges:true"],
                 "ReadonlyRootfs": True,
-                "Tmpfs": {"/tmp": f"rw,nosuid,nodev,exec,mode=1777,size={limits.SANDBOX_TMP_BYTES_MAX}"},  # noqa: S108
-                "ShmSize": limits.SANDBOX_SHM_BYTES_MAX,
+                "Tmpfs": {"/tmp": f"rw,nosuid,nodev,exec,mode=1777,size={memory // limits.SANDBOX_TMP_SHARE}"},  # noqa: S108
+                "ShmSize": memory // limits.SANDBOX_SHM_SHARE,
                 "Mounts": mounts,
                 "Memory": memory,
                 "MemorySwap": memory,
@@ -151,7 +151,8 @@ class DockerProvisioner:
                 "PidsLimit": limits.CONTAINER_PROCESSES_MAX + 8,
                 "Ulimits": [
                     {"Name": "nofile", "Soft": limits.CONTAINER_OPEN_FILES_MAX, "Hard": limits.CONTAINER_OPEN_FILES_MAX},
-                    {"Name": "core", "Soft": 0, "Hard": 0},
+                    # Not 0, with which a core_pattern that is a program is run (core(5)).
+                    {"Name": "core", "Soft": 1, "Hard": 1},
                 ],
                 "IpcMode": "private",
                 "CgroupnsMode": "private",
@@ -199,8 +200,10 @@ def server_config(spec: SandboxSpec) -> dict[str, Any]:
         "egress": None
         if spec.egress is None
         else {"socket": f"{EGRESS_DIRECTORY}/{_socket_of(spec.egress).name}", "ca_pem": spec.egress.ca_pem},
+        "scratch": ["/tmp", "/dev/shm"],  # noqa: S108
         "limits": {
             "processes": limits.CONTAINER_PROCESSES_MAX,
+            "memory_bytes": spec.memory_gib * 1024**3,
             "open_files": limits.CONTAINER_OPEN_FILES_MAX,
             "disk_bytes": limits.WORKSPACE_BYTES_MAX,
             "spool_bytes": limits.OUTPUT_SPOOL_BYTES_MAX,
