@@ -273,7 +273,7 @@ async def test_bytes_that_are_not_utf_8_do_no_harm(client: ExecClient) -> None:
 async def test_a_fork_bomb_ends_with_its_time_out(sandbox: ExecClient) -> None:
     """In a sandbox: the limits on processes are per user, and here we are root."""
     result = await run(sandbox, ":(){ :|:& };:; sleep 60", timeout_ms=1_500, chars=1_000)
-    assert result.outcome == "timeout"
+    assert result.outcome in ("timeout", "killed")  # whichever comes first
     assert (await run(sandbox, "echo alive")).stdout == "alive\n"
 
 
