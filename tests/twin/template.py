@@ -1,0 +1,70 @@
+"""A synthesised deployment read as CloudFormation reads it: references become names, text is put together."""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+ACCOUNT = "111122223333"
+REGION = "us-east-1"
+_PSEUDO = {
+    "AWS::AccountId": ACCOUNT,
+    "AWS::Partition": "aws",
+    "AWS::Region": REGION,
+    "AWS::StackName": "moorage",
+    "AWS::URLSuffix": "amazonaws.com",
+}
+
+
+@dataclass(frozen=True)
+class Template:
+    """The resources of both stacks. A reference to one becomes ``<LogicalId>``, to its attribute ``<LogicalId.Attribute>``, unless
+    ``values`` says what it is."""
+
+    resources: Mapping[str, Mapping[str, Any]]
+    exports: Mapping[str, Any] = field(default_factory=dict)
+    values: Mapping[str, str] = field(default_factory=dict)
+
+    @classmethod
+    def of(cls, *templates: Mapping[str, Any]) -> "Template":
+        """Stacks that import from each other."""
+        resources = {name: each for template in templates for name, each in template["Resources"].items()}
+        outputs = [output for template in templates for output in template.get("Outputs", {}).values()]
+        return cls(resources, {output["Export"]["Name"]: output["Value"] for output in outputs if "Export" in output})
+
+    def of_type(self, kind: str) -> Iterator[tuple[str, Any]]:
+        """Logical id and resolved properties."""
+        for name, resource in self.resources.items():
+            if resource["Type"] == kind:
+                yield name, self.resolve(resource.get("Properties", {}))
+
+    def one(self, kind: str, containing: str = "") -> tuple[str, Any]:
+        (found,) = [(name, properties) for name, properties in self.of_type(kind) if containing in name]
+        return found
+
+    def resolve(self, value: Any) -> Any:
+        match value:
+            case {"Ref": name}:
+                return _PSEUDO.get(name) or self._named(name)
+            case {"Fn::GetAtt": [name, attribute]}:
+                return self._named(f"{name}.{attribute}")
+            case {"Fn::ImportValue": export}:
+                return self.resolve(self.exports[export])
+            case {"Fn::Join": [separator, parts]}:
+                return separator.join(str(part) for part in self.resolve(parts))
+            case {"Fn::Select": [index, parts]}:
+                chosen = self.resolve(parts)
+                return chosen[int(index)] if isinstance(chosen, list) else f"{chosen}[{index}]"
+            case {"Fn::Split": [separator, text]}:
+                return str(self.resolve(text)).split(separator)
+            case {"Fn::GetAZs": _}:
+                return [f"{REGION}{letter}" for letter in "abc"]
+            case dict():
+                assert not any(key.startswith("Fn::") for key in value), value
+                return {key: self.resolve(each) for key, each in value.items()}
+            case list():
+                return [self.resolve(each) for each in value]
+            case _:
+                return value
+
+    def _named(self, name: str) -> str:
+        return self.values.get(name, f"<{name}>")

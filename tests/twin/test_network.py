@@ -1,0 +1,144 @@
+"""Each part of a deployment reaches what it needs, by name and by packet, and nothing else."""
+
+import dataclasses
+from typing import Any
+
+import pytest
+
+from tests.twin.network import NetworkTwin, Place, Service
+from tests.twin.template import ACCOUNT, REGION, Template
+
+CLOSED = Place("NetworkVpcsandboxSubnet1Subnet", "NetworkSandboxGroup")
+OPEN = Place("NetworkVpcsandboxSubnet1Subnet", "EgressSandboxGroup")
+TOOL_STEP = Place("NetworkVpcfunctionsSubnet1Subnet", "NetworkFunctionGroup")
+PROXY = Place("EgressVpcproxySubnet1Subnet", "EgressProxyGroup", is_public=True)
+INTERNET = "203.0.113.7"
+ECR_API, ECR_DOCKER, S3, DYNAMODB = Service("ecr.api"), Service("ecr.dkr"), Service("s3"), Service("dynamodb")
+LAYERS = f"prod-{REGION}-starport-layer-bucket"
+OTHER_ACCOUNT = "999988887777"
+
+PULL = (f"api.ecr.{REGION}.amazonaws.com", f"{ACCOUNT}.dkr.ecr.{REGION}.amazonaws.com", f"{LAYERS}.s3.{REGION}.amazonaws.com")
+TOOL_STEP_NAMES = (f"dynamodb.{REGION}.amazonaws.com", f"{ACCOUNT}.ddb.{REGION}.amazonaws.com", f"s3.{REGION}.amazonaws.com")
+NOT_ANSWERED = (
+    "example.com",
+    "secret.attacker.example",
+    f"sts.{REGION}.amazonaws.com",
+    f"ecs.{REGION}.amazonaws.com",
+    f"moorage.s3.{REGION}.amazonaws.com",
+    f"attacker.s3.{REGION}.amazonaws.com",
+    f"dkr.ecr.{REGION}.amazonaws.com.attacker.example",
+)
+
+
+@pytest.fixture(params=["default", "everything"])
+def network(request: pytest.FixtureRequest, default: Template, full: Template) -> NetworkTwin:
+    return NetworkTwin(default if request.param == "default" else full)
+
+
+@pytest.fixture
+def with_proxy(full: Template) -> NetworkTwin:
+    return NetworkTwin(full)
+
+
+@pytest.mark.parametrize("name", PULL)
+def test_fargate_finds_every_name_that_an_image_is_pulled_from(network: NetworkTwin, name: str) -> None:
+    assert network.resolves(name)
+
+
+@pytest.mark.parametrize("service", [ECR_API, ECR_DOCKER, S3], ids=lambda service: service.name)
+def test_fargate_reaches_what_an_image_is_pulled_from(network: NetworkTwin, service: Service) -> None:
+    assert network.connects(CLOSED, service, 443)
+
+
+def test_the_layers_that_ecr_signs_for_come_through_the_endpoint_and_nothing_else_of_others(network: NetworkTwin) -> None:
+    """ECR's links are signed by an account of AWS's."""
+    assert network.lets_through("s3", "s3:GetObject", f"arn:aws:s3:::{LAYERS}/layer", account=OTHER_ACCOUNT)
+    assert not network.lets_through("s3", "s3:PutObject", f"arn:aws:s3:::{LAYERS}/layer", account=OTHER_ACCOUNT)
+    assert not network.lets_through("s3", "s3:GetObject", f"{network.bucket}/T/acme/file", account=OTHER_ACCOUNT)
+    assert not network.lets_through("s3", "s3:PutObject", "arn:aws:s3:::attacker/stolen", account=OTHER_ACCOUNT)
+    assert not network.lets_through("s3", "s3:PutObject", "arn:aws:s3:::attacker/stolen", account=ACCOUNT)
+
+
+@pytest.mark.parametrize("name", TOOL_STEP_NAMES)
+def test_the_tool_step_finds_table_and_bucket(network: NetworkTwin, name: str) -> None:
+    assert network.resolves(name)
+
+
+def test_the_tool_step_reaches_sandboxes_table_and_bucket_and_nothing_else(network: NetworkTwin) -> None:
+    assert [network.connects(TOOL_STEP, to, 443) for to in (S3, DYNAMODB)] == [True, True]
+    assert network.connects(TOOL_STEP, CLOSED, 8080)
+    assert not network.connects(TOOL_STEP, CLOSED, 22)
+    assert [network.connects(TOOL_STEP, to, 443) for to in (ECR_API, ECR_DOCKER, INTERNET)] == [False] * 3
+    assert network.lets_through("s3", "s3:PutObject", f"{network.bucket}/T/acme/file")
+    assert network.lets_through("dynamodb", "dynamodb:Query", f"arn:aws:dynamodb:{REGION}:{ACCOUNT}:table/moorage")
+
+
+@pytest.mark.parametrize("name", NOT_ANSWERED)
+def test_a_sandbox_is_told_no_other_name(network: NetworkTwin, name: str) -> None:
+    assert not network.resolves(name)
+
+
+def test_a_sandbox_without_a_policy_reaches_nobody(with_proxy: NetworkTwin) -> None:
+    assert not with_proxy.connects(CLOSED, INTERNET, 443)
+    assert not with_proxy.connects(CLOSED, PROXY, 3128)
+    assert not with_proxy.connects(CLOSED, CLOSED, 8080)
+    assert not with_proxy.connects(CLOSED, OPEN, 8080)
+    assert not with_proxy.connects(CLOSED, TOOL_STEP, 443)
+    assert not with_proxy.connects(CLOSED, DYNAMODB, 443)
+
+
+def test_a_sandbox_with_a_policy_reaches_the_proxy_besides(with_proxy: NetworkTwin) -> None:
+    assert with_proxy.resolves("proxy.moorage.internal")
+    assert with_proxy.connects(OPEN, PROXY, 3128)
+    assert with_proxy.connects(TOOL_STEP, OPEN, 8080)
+    assert [with_proxy.connects(OPEN, service, 443) for service in (ECR_API, ECR_DOCKER, S3)] == [True] * 3
+    assert not with_proxy.connects(OPEN, PROXY, 443)
+    assert not with_proxy.connects(OPEN, INTERNET, 443)
+    assert not with_proxy.connects(OPEN, CLOSED, 8080)
+    assert not with_proxy.connects(OPEN, DYNAMODB, 443)
+
+
+def test_the_proxy_reaches_the_internet_and_no_sandbox(with_proxy: NetworkTwin) -> None:
+    assert [with_proxy.connects(PROXY, INTERNET, port) for port in (80, 443, 22)] == [True, True, False]
+    assert [with_proxy.connects(PROXY, sandbox, 8080) for sandbox in (OPEN, CLOSED)] == [False, False]
+    assert with_proxy.resolves("example.com", "Egress")
+
+
+def test_credentials_of_another_account_lead_nowhere_through_any_endpoint(with_proxy: NetworkTwin) -> None:
+    for service, action in (("ecr.api", "ecr:PutImage"), ("ecr.dkr", "ecr:PutImage"), ("logs", "logs:PutLogEvents")):
+        assert with_proxy.lets_through(service, action, "*")
+        assert not with_proxy.lets_through(service, action, "*", account=OTHER_ACCOUNT)
+    assert not with_proxy.lets_through("dynamodb", "dynamodb:PutItem", "*", account=OTHER_ACCOUNT)
+
+
+# --- What this would have found ---
+
+
+def changed(template: Template, kind: str, change: Any) -> NetworkTwin:
+    resources = {n: change(dict(r)) if r["Type"] == kind else r for n, r in template.resources.items()}
+    return NetworkTwin(dataclasses.replace(template, resources={n: r for n, r in resources.items() if r is not None}))
+
+
+def test_without_trust_in_redirections_the_layers_cannot_be_found(default: Template) -> None:
+    def distrust(group: dict[str, Any]) -> dict[str, Any]:
+        rules = [
+            {name: value for name, value in rule.items() if name != "FirewallDomainRedirectionAction"}
+            for rule in group["Properties"]["FirewallRules"]
+        ]
+        return group | {"Properties": {"FirewallRules": rules}}
+
+    def forget(names: dict[str, Any]) -> dict[str, Any]:
+        return names | {"Properties": {"Domains": [d for d in names["Properties"]["Domains"] if "s3-r-w" not in str(d)]}}
+
+    inspected = changed(default, "AWS::Route53Resolver::FirewallRuleGroup", distrust)
+    assert inspected.resolves(PULL[2])  # the name it leads to is listed as well
+    unlisted = changed(default, "AWS::Route53Resolver::FirewallDomainList", forget)
+    assert unlisted.resolves(PULL[2])  # whatever it leads to is trusted
+    neither = changed(inspected._template, "AWS::Route53Resolver::FirewallDomainList", forget)
+    assert [neither.resolves(name) for name in PULL] == [True, True, False]
+
+
+@pytest.mark.parametrize("kind", ["AWS::EC2::Route", "AWS::EC2::VPCPeeringConnection", "AWS::EC2::SecurityGroupEgress"])
+def test_whatever_is_missing_on_the_way_closes_it(full: Template, kind: str) -> None:
+    broken = changed(full, kind, lambda _: None)
+    assert not (broken.connects(OPEN, PROXY, 3128) and broken.connects(OPEN, ECR_API, 443))
