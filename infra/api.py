@@ -40,7 +40,7 @@ BINARY_MEDIA_TYPES: Final = ("multipart/form-data", "application/octet-stream")
 have to be named here, also where other routes stream. ``*/*`` would take in JSON too, and base64 would leave 4.5 MB of the 6 MB."""
 
 OTHERS: Final = "*"
-"""The usage plan of every tenant that has none of its own."""
+"""The usage plan of all tenants without a tier, together."""
 
 
 @dataclass(frozen=True)
@@ -194,7 +194,10 @@ class Api(Construct):
         self.rest_api.add_gateway_response("ErrorDefault4Xx", type=kind.DEFAULT_4_XX, templates={"application/json": others})
 
     def _usage_plans(self) -> None:
-        """A key and a plan for each tenant that has one, and for all others together: the authorizer names the key of each request."""
+        """A plan for each tier, and one with its key for all tenants without a tier: the authorizer names the key of each request.
+
+        The keys of tenants in a tier are no part of the template: ``moorage keys create --tier`` makes one with a tenant's first key.
+        """
         plans = self._config.usage_plans
         if not plans:
             return
@@ -202,7 +205,7 @@ class Api(Construct):
             made = self.rest_api.add_usage_plan(
                 f"UsagePlan{number}",
                 name=f"{self._config.name}-{'others' if name == OTHERS else name}",
-                description="Every tenant without a plan of its own" if name == OTHERS else f"The tenant {name}",
+                description="Every tenant without a tier" if name == OTHERS else f"Each tenant of the tier {name}",
                 throttle=apigateway.ThrottleSettings(rate_limit=plan.requests_per_second, burst_limit=plan.request_burst)
                 if plan.requests_per_second
                 else None,
@@ -211,11 +214,13 @@ class Api(Construct):
                 else None,
                 api_stages=[apigateway.UsagePlanPerApiStage(api=self.rest_api, stage=self.rest_api.deployment_stage)],
             )
+            if name != OTHERS:
+                continue
             key = self.rest_api.add_api_key(
-                f"UsageKey{number}",
-                api_key_name=f"{self._config.name}-{'others' if name == OTHERS else name}",
+                "UsageKeyOthers",
+                api_key_name=f"{self._config.name}-others",
                 description="Counts requests; nobody sends it, and it opens nothing",
-                value=usage_key(self._config.name, name),
+                value=usage_key(self._config.name, OTHERS),
             )
             made.add_api_key(key)
 

@@ -2,10 +2,13 @@
 
 import os
 import sys
+from pathlib import Path
 
 import aws_cdk as cdk
+from aws_cdk import cx_api as cxapi
 from cdk_nag import AwsSolutionsChecks
 
+from infra import quotas
 from infra.config import CONTEXT_KEY, Config, ConfigError
 from infra.stacks import build
 
@@ -29,9 +32,19 @@ def _context(app: cdk.App) -> dict[str, object]:
 def main() -> None:
     """Entry point of ``cdk``. A wrong setting ends it with one sentence instead of a trace."""
     try:
-        make_app().synth()
+        quotas.check(Path(synthesised().directory))
     except ConfigError as error:
         sys.exit(str(error))
+
+
+def synthesised() -> cxapi.CloudAssembly:
+    """The assembly. Raises :class:`ConfigError` for a stack that the CDK itself refuses to write."""
+    try:
+        return make_app().synth()
+    except RuntimeError as error:
+        if "TooManyResourcesInStack" not in str(error) and "is greater than allowed maximum" not in str(error):
+            raise
+        raise ConfigError("The deployment has more than 500 resources: leave out memory tiers, zones or usage plans.") from error
 
 
 if __name__ == "__main__":

@@ -82,15 +82,16 @@ def core_layer() -> lambda_.Code:
     return _asset(source, _hash(shipped), build)
 
 
-def function_code(name: str, models: str) -> lambda_.Code:
-    """``functions/<name>`` and the model catalogue beside it: a function finds both in its working directory."""
+def function_code(name: str, beside: Mapping[str, str]) -> lambda_.Code:
+    """``functions/<name>`` and text files beside it, such as the model catalogue: a function finds them in its working directory."""
     source = ROOT / "functions" / name
 
     def build(output: Path) -> None:
         _copy(source, output)
-        (output / "models.toml").write_text(models)
+        for file, text in beside.items():
+            (output / file).write_text(text)
 
-    return _asset(source, _hash(_files(source), models), build)
+    return _asset(source, _hash(_files(source), *(word for each in beside.items() for word in each)), build)
 
 
 def install(lock: Path, destination: Path, target: Target) -> None:

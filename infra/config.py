@@ -17,6 +17,9 @@ from moorage.settings import as_deployed, warm_pool_sizes
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, model_validator
 
 CONTEXT_KEY = "moorage"
+USAGE_TIERS_MAX = 50
+"""An account has 300 usage plans in a region (API Gateway quotas); several deployments fit into it."""
+
 _PREFIX = f"{CONTEXT_KEY}:"
 
 
@@ -55,10 +58,12 @@ def _warm_pool(value: tuple[str, ...]) -> tuple[str, ...]:
     return value
 
 
-def _tenants(value: "dict[str, UsagePlan]") -> "dict[str, UsagePlan]":
+def _tier_names(value: "dict[str, UsagePlan]") -> "dict[str, UsagePlan]":
+    if len(value) > USAGE_TIERS_MAX:
+        raise ValueError(f"takes up to {USAGE_TIERS_MAX} tiers; tenants are put into them by 'moorage keys create --tier'")
     for name in value:
         if not re.fullmatch(r"[a-z0-9-]{1,63}|\*", name):
-            raise ValueError(f"takes plans by tenant (a-z, 0-9 and '-') or '*' for all others, not '{name}'")
+            raise ValueError(f"takes plans by tier (a-z, 0-9 and '-') or '*' for tenants without one, not '{name}'")
     return value
 
 
@@ -66,7 +71,7 @@ Words = Annotated[tuple[str, ...], BeforeValidator(_list)]
 
 
 class UsagePlan(BaseModel):
-    """What API Gateway lets one tenant do; what is left out is not limited."""
+    """What API Gateway lets each tenant of a tier do; what is left out is not limited."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -142,9 +147,9 @@ class Config(BaseModel):
 
     request_burst: int = Field(default=100, ge=1, le=5_000)
 
-    usage_plans: Annotated[dict[str, UsagePlan], AfterValidator(_tenants)] = Field(default_factory=dict)
-    """What a tenant may ask of the gateway, by the tenant's name; ``*`` stands for all others together. AWS enforces it as well as it
-    can, not to the last request."""
+    usage_plans: Annotated[dict[str, UsagePlan], AfterValidator(_tier_names)] = Field(default_factory=dict)
+    """What a tenant may ask of the gateway, by its tier; ``*`` stands for all tenants without one, together. AWS enforces it as well as
+    it can, not to the last request."""
 
     provisioned_concurrency: int = Field(default=0, ge=0, le=1_000)
     """Environments of the streaming function that are kept started, so that no request meets a cold start: $4.28 a month each with

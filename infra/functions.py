@@ -1,5 +1,6 @@
 """One factory for every Lambda function: same runtime, layers, logs and tracing; a role and a log group of its own."""
 
+import json
 from collections.abc import Mapping
 from typing import Final
 
@@ -32,6 +33,7 @@ _ADAPTER_LAYER: Final = "LambdaAdapterLayerArm64:27"
 """AWS Lambda Web Adapter 1.0.0 (its README names account, layer and version). It turns the runtime API into HTTP on a port."""
 
 ADAPTER_PORT: Final = 8080
+SETTINGS_FILE: Final = "settings.json"
 
 
 def log_group(scope: Construct, construct_id: str, config: Config) -> logs.LogGroup:
@@ -44,9 +46,19 @@ def log_group(scope: Construct, construct_id: str, config: Config) -> logs.LogGr
 class FunctionFactory(Construct):
     """Makes functions that share two layers: third-party packages and our own."""
 
-    def __init__(self, scope: Construct, construct_id: str, *, config: Config, models: Models, environment: Mapping[str, str]) -> None:
+    def __init__(
+        self,
+        scope: Construct,
+        construct_id: str,
+        *,
+        config: Config,
+        models: Models,
+        environment: Mapping[str, str],
+        lists: Mapping[str, str],
+    ) -> None:
+        """``lists`` are settings that an owner may make too long for variables; they lie beside the code."""
         super().__init__(scope, construct_id)
-        self._models = models
+        self._beside = {"models.toml": models.text, SETTINGS_FILE: json.dumps(lists, indent=1, sort_keys=True)}
         self._config = config
         self._environment = environment
         architectures = [lambda_.Architecture.ARM_64]
@@ -87,7 +99,7 @@ class FunctionFactory(Construct):
         function = lambda_.Function(
             self,
             construct_id,
-            code=function_code(folder, self._models.text),
+            code=function_code(folder, self._beside),
             handler=handler,
             runtime=RUNTIME,
             architecture=lambda_.Architecture.ARM_64,
@@ -97,7 +109,12 @@ class FunctionFactory(Construct):
             memory_size=memory_mib,
             log_group=group,
             tracing=lambda_.Tracing.ACTIVE,
-            environment={**self._environment, **(_ADAPTER_ENVIRONMENT if is_streaming else {}), **(environment or {})},
+            environment={
+                "MOORAGE_SETTINGS_FILE": SETTINGS_FILE,
+                **self._environment,
+                **(_ADAPTER_ENVIRONMENT if is_streaming else {}),
+                **(environment or {}),
+            },
             vpc=vpc,
             vpc_subnets=subnets,
             security_groups=security_groups,

@@ -58,7 +58,9 @@ class ServiceStack(cdk.Stack):
         self.sandbox = Sandbox(self, "Sandbox", config=config, network=self.network, hooks=hooks) if self.network else None
         self.microvms = Microvms(config) if config.has_microvms else None
         self.egress = self._make_egress(hooks)
-        factory = FunctionFactory(self, "Functions", config=config, models=models, environment=self._environment())
+        factory = FunctionFactory(
+            self, "Functions", config=config, models=models, environment=self._environment(), lists=self._lists()
+        )
         self.loop = AgentLoop(self, "AgentLoop", config=config, factory=factory, network=self.network)
         self.handlers = self._make_handlers(factory)
         self.api = Api(self, "Api", config=config, handlers=self.handlers)
@@ -98,11 +100,14 @@ class ServiceStack(cdk.Stack):
             "MOORAGE_STRICT_EXPIRY": str(config.strict_expiry).lower(),
             "MOORAGE_REQUESTS_PER_MINUTE": str(config.requests_per_minute),
             "MOORAGE_TOKENS_PER_MINUTE": str(config.tokens_per_minute),
-            "MOORAGE_ALLOWED_EGRESS_DOMAINS": ",".join(config.allowed_egress_domains),
             **({"MOORAGE_WARM_POOL": ",".join(config.warm_pool)} if config.warm_pool else {}),
             **(sandboxes.environment if sandboxes else _NO_SANDBOXES),
             **(self.egress.environment if self.egress else {}),
         }
+
+    def _lists(self) -> dict[str, str]:
+        """Settings without a bound of their own: 80 domains would fill a function's variables."""
+        return {"MOORAGE_ALLOWED_EGRESS_DOMAINS": ",".join(self._config.allowed_egress_domains)}
 
     def _make_egress(self, hooks: Hooks) -> Egress | None:
         if not (self._config.has_egress and self.network):

@@ -13,7 +13,7 @@ from typing import Any
 
 import boto3
 from moorage.settings import Settings, usage_key
-from moorage.store.api_keys import ApiKeys
+from moorage.store.api_keys import ApiKey, ApiKeys
 from moorage.store.table import Table
 
 
@@ -36,17 +36,18 @@ def handle(event: dict[str, Any], _context: object) -> dict[str, Any]:
     """Entry point of the function. Raises ``Unauthorized``, which API Gateway answers with 401."""
     headers = {name.lower(): value for name, value in (event.get("headers") or {}).items()}
     scheme, _, key = headers.get("authorization", "").partition(" ")
-    tenant_id = _loop().run_until_complete(_keys().tenant_of(key.strip())) if scheme.lower() == "bearer" else None
-    if tenant_id is None:
+    found = _loop().run_until_complete(_keys().find(key.strip())) if scheme.lower() == "bearer" else None
+    if found is None:
         raise PermissionError("Unauthorized")
-    return allow(tenant_id, event["methodArn"]) | counted(_settings(), tenant_id)
+    return allow(found.tenant_id, event["methodArn"]) | counted(_settings(), found)
 
 
-def counted(settings: Settings, tenant_id: str) -> dict[str, str]:
-    """The key of the tenant's usage plan, where the deployment has plans."""
+def counted(settings: Settings, key: ApiKey) -> dict[str, str]:
+    """Whose requests the gateway counts together, where the deployment has usage plans: those of the tenant, if it is in a tier, else
+    those of all tenants without one."""
     if not settings.usage_plans:
         return {}
-    return {"usageIdentifierKey": usage_key(settings.name, tenant_id if tenant_id in settings.usage_plans else "*")}
+    return {"usageIdentifierKey": usage_key(settings.name, key.tenant_id if key.tier in settings.usage_plans else "*")}
 
 
 def allow(tenant_id: str, method_arn: str) -> dict[str, Any]:

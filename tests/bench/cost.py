@@ -35,7 +35,7 @@ from infra.config import Config
 from infra.prices import DEFAULT_REGION, PRICES, Prices
 from infra.sandbox import CPU_UNITS
 from localstack.deploy import Deployer
-from tests.deploy.conftest import REGION, SETTINGS, Deployment, make_key, running_emulator, synthesise
+from tests.deploy.conftest import BUFFERED, REGION, Deployment, emulated_url, make_key, running_emulator, synthesise
 from tests.deploy.test_ring import in_background, script, shell
 
 HOP_SECONDS = 0.3
@@ -348,13 +348,13 @@ def write_tables(rows: dict[Path, list[str]]) -> None:
 def measure(options: argparse.Namespace) -> list[Turn]:
     with tempfile.TemporaryDirectory() as folder, counting_proxy() as (proxy, address):
         home = Path(folder)
-        assembly = synthesise(home / "assembly", SETTINGS)
+        assembly = synthesise(home / "assembly", BUFFERED)
         (home / "emulator").mkdir()
         with running_emulator(home / "emulator", seen_by_functions=address) as endpoint:
             proxy.target = endpoint
             deployer = Deployer(boto3.Session("test", "test", region_name=REGION), endpoint)
             outputs = deployer.deploy(assembly)["moorage"]
-            deployment = Deployment(deployer, outputs, make_key(deployer, outputs["TableName"]))
+            deployment = Deployment(deployer, outputs, make_key(deployer, outputs["TableName"]), emulated_url(deployer, outputs))
             headers = {"authorization": f"Bearer {deployment.api_key}"}
             with httpx.Client(base_url=f"{deployment.base_url}/", headers=headers, timeout=120, trust_env=False) as api:
                 meter = Meter(deployment, api, proxy, options)

@@ -1,7 +1,8 @@
 """One deployed stack per session and mode: synthesised once, put onto an emulator with and without IAM enforcement.
 
-Two settings differ from a real deployment: answers are buffered (no emulator streams), and packages are bundled for this machine's
-Python. A third stands for what no emulator has: the sandbox image is a name, and its tasks are processes (``emulator.py``).
+The template is the default one. Two settings differ from a real deployment: packages are bundled for this machine's Python, and the
+sandbox image is a name, whose tasks are processes (``emulator.py``). Requests go through the gateway twin (``tests/twin``), which
+streams as API Gateway does; the emulator's own gateway does not.
 """
 
 import asyncio
@@ -28,16 +29,19 @@ from moorage.store.api_keys import ApiKeys
 from moorage.store.table import Table
 
 from localstack.deploy import Deployer
+from tests.twin.serve import serving
 
 ROOT = Path(__file__).resolve().parents[2]
 REGION = "us-east-1"
 SETTINGS: dict[str, Any] = {
-    "streaming": False,
     "bundle_for": "host",
     "sandbox_image": "local/sandbox",
     "memory_tiers": ["1g", "4g"],
     "retain": False,
 }
+BUFFERED = SETTINGS | {"streaming": False}
+"""For the emulator's own gateway, through which ``make cost`` counts."""
+
 _START_SECONDS_MAX = 30
 
 
@@ -56,11 +60,7 @@ class Deployment:
     deployer: Deployer
     outputs: dict[str, str]
     api_key: str
-
-    @property
-    def base_url(self) -> str:
-        """The REST API by the emulator's own address; AWS's host name does not lead here."""
-        return f"{self.deployer.endpoint}/_aws/execute-api/{self.outputs['ApiId']}/api/v1"
+    base_url: str
 
     def client(self, service: str) -> Any:
         return self.deployer.client(service)
@@ -93,8 +93,14 @@ def deployment(request: pytest.FixtureRequest, assembly: Path, tmp_path_factory:
     with running_emulator(tmp_path_factory.mktemp("emulator"), enforce_iam=is_enforced) as endpoint:
         deployer = Deployer(boto3.Session("test", "test", region_name=REGION), endpoint)
         outputs = deployer.deploy(assembly)["moorage"]
-        yield Deployment(deployer, outputs, make_key(deployer, outputs["TableName"]))
+        with serving(deployer, assembly, has_roles=is_enforced) as origin:
+            yield Deployment(deployer, outputs, make_key(deployer, outputs["TableName"]), f"{origin}/api/v1")
         deployer.close()
+
+
+def emulated_url(deployer: Deployer, outputs: dict[str, str]) -> str:
+    """The REST API by the emulator's own address; AWS's host name does not lead here."""
+    return f"{deployer.endpoint}/_aws/execute-api/{outputs['ApiId']}/api/v1"
 
 
 def make_key(deployer: Deployer, table_name: str) -> str:

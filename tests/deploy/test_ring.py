@@ -10,7 +10,9 @@ from pathlib import Path
 from typing import Any
 
 import httpx
+import openai
 import pytest
+from openai.types.responses import ResponseCompletedEvent, ResponseCreatedEvent
 
 from infra.deployed import closing
 from tests.deploy.conftest import SETTINGS, Deployment, synthesise
@@ -154,6 +156,40 @@ def test_a_file_goes_through_the_gateway_and_back(api: httpx.Client) -> None:
     content = api.get(f"files/{made['id']}/content")
     assert (made["bytes"], content.status_code) == (len(data), 302)
     assert httpx.get(content.headers["location"], trust_env=False).content == data
+
+
+def test_the_sdk_streams_and_reads_on_where_a_stream_ended(deployment: Deployment) -> None:
+    with openai.OpenAI(base_url=deployment.base_url, api_key=deployment.api_key, max_retries=0) as client:
+        text = script({"delta_ms": 20}, {"say": "one two three four"})
+        events = list(client.responses.create(model="demo", input=text, stream=True))
+        first = events[0]
+        assert isinstance(first, ResponseCreatedEvent)
+        rest = list(client.responses.retrieve(first.response.id, stream=True, starting_after=3))
+    assert [event.sequence_number for event in events] == list(range(len(events)))
+    assert events[-1].type == "response.completed"
+    assert [event.type for event in rest] == [event.type for event in events[4:]]
+
+
+def test_the_sdk_follows_a_hosted_shell_through_functions_and_loop(deployment: Deployment) -> None:
+    with openai.OpenAI(base_url=deployment.base_url, api_key=deployment.api_key, max_retries=0) as client:
+        stream = client.responses.create(
+            model="demo",
+            input=script(shell("printf hello"), {"say": "It said {{output}}"}),
+            tools=[{"type": "shell", "environment": {"type": "container_auto"}}],
+            stream=True,
+        )
+        events = list(stream)
+    last = events[-1]
+    assert isinstance(last, ResponseCompletedEvent)
+    assert last.response.output_text.endswith("\nhello")
+    assert [event.sequence_number for event in events] == list(range(len(events)))
+
+
+def test_the_sdk_uploads_a_picture_as_it_is(deployment: Deployment) -> None:
+    picture = b"\x89PNG\r\n\x1a\n" + bytes(range(256)) * 64
+    with openai.OpenAI(base_url=deployment.base_url, api_key=deployment.api_key, max_retries=0) as client:
+        made = client.files.create(file=("chart.png", picture), purpose="user_data")
+        assert (made.bytes, client.files.content(made.id).read()) == (len(picture), picture)
 
 
 def test_a_foreign_response_is_not_found(api: httpx.Client) -> None:

@@ -78,9 +78,9 @@ def synthesise(settings: dict[str, Any], output: Path) -> "subprocess.CompletedP
     )
 
 
-def load(output: Path) -> Stacks:
+def load(output: Path, deployment: str = "moorage") -> Stacks:
     findings = _findings(json.loads((output / "validation-report.json").read_text()))
-    state, service = (json.loads((output / f"{name}.template.json").read_text()) for name in ("moorage-state", "moorage"))
+    state, service = (json.loads((output / f"{name}.template.json").read_text()) for name in (f"{deployment}-state", deployment))
     return Stacks(state, service, findings)
 
 

@@ -96,7 +96,7 @@ def test_the_gateway_answers_for_what_never_reaches_a_function_and_says_when_to_
     assert '"message": $context.error.messageString' in answers["DEFAULT_4XX"]["ResponseTemplates"]["application/json"]
 
 
-def test_a_tenant_with_a_plan_of_its_own_is_counted_apart_from_all_others(everything: Stacks) -> None:
+def test_tenants_of_a_tier_are_counted_apart_from_all_others(everything: Stacks) -> None:
     plans = everything.of_type("AWS::ApiGateway::UsagePlan")
     keys = everything.of_type("AWS::ApiGateway::ApiKey")
     held = {
@@ -108,7 +108,7 @@ def test_a_tenant_with_a_plan_of_its_own_is_counted_apart_from_all_others(everyt
         "moorage-others": (None, None),
         "moorage-research": ({"RateLimit": 5, "BurstLimit": 10}, {"Limit": 1000, "Period": "DAY"}),
     }
-    assert held == {"moorage-others": usage_key("moorage", "*"), "moorage-research": usage_key("moorage", "research")}
+    assert held == {"moorage-others": usage_key("moorage", "*")}  # the others' are made by 'moorage keys create --tier'
     assert everything.one("AWS::ApiGateway::RestApi")["ApiKeySourceType"] == "AUTHORIZER"
     assert {method["ApiKeyRequired"] for method in methods(everything).values()} == {True}
     assert function(everything, "Authorizer")["Environment"]["Variables"]["MOORAGE_USAGE_PLANS"] == "*,research"
@@ -280,7 +280,8 @@ WRONG = {
     "a warm pool without Fargate": ({"provisioner": "none", "warm_pool": "1g:1"}, "warm_pool needs provisioner 'fargate'"),
     "a warm pool of MicroVMs": ({**MICROVMS, "warm_pool": "1g:1"}, "warm_pool needs provisioner 'fargate'"),
     "a usage plan without the function that names tenants": ({"authorizer": False, "usage_plans": {"a": {}}}, "needs authorizer"),
-    "a usage plan of somebody who cannot be": ({"usage_plans": {"A B": {}}}, "takes plans by tenant (a-z, 0-9 and '-')"),
+    "a usage plan of somebody who cannot be": ({"usage_plans": {"A B": {}}}, "takes plans by tier (a-z, 0-9 and '-')"),
+    "a plan for each tenant": ({"usage_plans": {f"t{n}": {} for n in range(51)}}, "takes up to 50 tiers"),
     "a rate without a burst": ({"usage_plans": {"a": {"requests_per_second": 1}}}, "request_burst belong together"),
     "a quota that is none": ({"usage_plans": {"a": {"requests_per_month": 1}}}, "usage_plans.a.requests_per_month"),
     "started environments beyond any quota": ({"provisioned_concurrency": 5000}, "'provisioned_concurrency'"),

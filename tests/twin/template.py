@@ -1,5 +1,6 @@
 """A synthesised deployment read as CloudFormation reads it: references become names, text is put together."""
 
+import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -54,6 +55,8 @@ class Template:
             case {"Fn::Select": [index, parts]}:
                 chosen = self.resolve(parts)
                 return chosen[int(index)] if isinstance(chosen, list) else f"{chosen}[{index}]"
+            case {"Fn::Sub": str(text)}:
+                return re.sub(r"\$\{([\w:.]+)\}", lambda found: _PSEUDO.get(found[1]) or self._named(found[1]), text)
             case {"Fn::Split": [separator, text]}:
                 return str(self.resolve(text)).split(separator)
             case {"Fn::GetAZs": _}:
@@ -67,4 +70,7 @@ class Template:
                 return value
 
     def _named(self, name: str) -> str:
+        logical_id, _, attribute = name.partition(".")
+        if attribute == "Arn" and self.resources.get(logical_id, {}).get("Type") == "AWS::Lambda::Function":
+            return self.values.get(name, f"arn:aws:lambda:{REGION}:{ACCOUNT}:function:<{logical_id}>")
         return self.values.get(name, f"<{name}>")

@@ -1,5 +1,6 @@
 """What the operator may set, and what a wrong setting says."""
 
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -62,3 +63,21 @@ def test_a_wrong_setting_is_named(name: str, value: str) -> None:
 def test_a_warm_pool_needs_a_provisioner_that_can_have_one() -> None:
     with pytest.raises(SettingsError, match="needs the provisioner 'fargate' or 'launcher'"):
         settings(MOORAGE_WARM_POOL="1g:1", MOORAGE_PROVISIONER="docker")
+
+
+def test_what_is_too_long_for_variables_lies_in_a_file_and_gives_way_to_them(tmp_path: Path) -> None:
+    file = tmp_path / "settings.json"
+    file.write_text('{"MOORAGE_ALLOWED_EGRESS_DOMAINS": "a.example,b.example", "MOORAGE_NAME": "kept"}')
+    settings = Settings.from_environment(
+        {"MOORAGE_TABLE": "t", "MOORAGE_BUCKET": "b", "MOORAGE_NAME": "told", "MOORAGE_SETTINGS_FILE": str(file)}
+    )
+    assert (settings.allowed_egress_domains, settings.name) == (("a.example", "b.example"), "told")
+
+
+@pytest.mark.parametrize("content", [None, "no json"])
+def test_a_file_of_settings_that_cannot_be_read_is_named(content: str | None, tmp_path: Path) -> None:
+    file = tmp_path / "settings.json"
+    if content is not None:
+        file.write_text(content)
+    with pytest.raises(SettingsError, match="MOORAGE_SETTINGS_FILE names"):
+        Settings.from_environment({"MOORAGE_SETTINGS_FILE": str(file)})

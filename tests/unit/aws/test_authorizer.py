@@ -2,6 +2,7 @@
 
 import pytest
 from moorage.settings import Settings, usage_key
+from moorage.store.api_keys import ApiKey
 
 from functions.authorizer.handler import allow, counted
 
@@ -23,15 +24,16 @@ def test_the_policy_is_for_every_method_of_the_stage_because_it_is_cached() -> N
 
 
 @pytest.mark.parametrize(
-    ("plans", "tenant", "answer"),
+    ("plans", "tier", "answer"),
     [
-        pytest.param("", "research", {}, id="no plans"),
-        pytest.param("*,research", "research", {"usageIdentifierKey": usage_key("lab", "research")}, id="a plan of its own"),
-        pytest.param("*,research", "sales", {"usageIdentifierKey": usage_key("lab", "*")}, id="the plan of all others"),
+        pytest.param("", "pro", {}, id="no plans"),
+        pytest.param("*,pro", "pro", {"usageIdentifierKey": usage_key("lab", "research")}, id="in a tier"),
+        pytest.param("*,pro", "", {"usageIdentifierKey": usage_key("lab", "*")}, id="in none"),
+        pytest.param("*,pro", "gold", {"usageIdentifierKey": usage_key("lab", "*")}, id="in one that is no more"),
     ],
 )
-def test_a_request_counts_under_its_tenants_plan(plans: str, tenant: str, answer: dict[str, str]) -> None:
-    assert counted(settings(plans), tenant) == answer
+def test_a_request_counts_with_those_of_its_tenant_if_that_is_in_a_tier(plans: str, tier: str, answer: dict[str, str]) -> None:
+    assert counted(settings(plans), ApiKey("key_1", "research", "", 0, tier)) == answer
 
 
 def test_the_keys_of_plans_are_as_long_as_api_gateway_wants_and_differ_between_deployments() -> None:

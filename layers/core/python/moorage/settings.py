@@ -6,10 +6,12 @@ and credentials by itself, as everywhere.
 
 import hashlib
 import ipaddress
+import json
 import os
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Final, Literal, get_args
 
 from moorage.hosts import normalise_pattern
@@ -78,7 +80,7 @@ class Settings:
     name: str = "moorage"
     """The deployment's: a dimension of its metrics."""
     usage_plans: tuple[str, ...] = ()
-    """Tenants with a usage plan of their own at the gateway, and ``*`` for all others; empty where there are none."""
+    """Tiers of tenants with a usage plan of their own at the gateway, and ``*`` for all others; empty where there are none."""
     upstream: Mapping[str, str] = field(default_factory=dict, repr=False)
     """Model keys and endpoints by variable name: ``OPENAI_API_KEY``, ``ANTHROPIC_API_KEY``, ``MOORAGE_UPSTREAM_*`` and whatever
     ``models.toml`` refers to as ``env:NAME``."""
@@ -92,7 +94,7 @@ class Settings:
     @classmethod
     def from_environment(cls, environ: Mapping[str, str] | None = None) -> "Settings":
         """Read ``MOORAGE_*`` (and the upstreams' keys) from ``environ``, by default the process's environment."""
-        env = os.environ if environ is None else environ
+        env = _completed(os.environ if environ is None else environ)
         return cls(
             table_name=_required(env, "MOORAGE_TABLE"),
             bucket_name=_required(env, "MOORAGE_BUCKET"),
@@ -129,12 +131,26 @@ class Settings:
         )
 
 
-def usage_key(name: str, plan: str) -> str:
-    """Under which API key of its own API Gateway counts the requests of a usage plan (``*`` or a tenant) of the deployment ``name``.
+def usage_key(name: str, tenant_id: str) -> str:
+    """Under which API key of its own API Gateway counts the requests of a tenant in a tier, or (``*``) of all
+    others, at the deployment ``name``.
 
     Nobody sends it (``apiKeySource`` is ``AUTHORIZER``), so it opens nothing. API Gateway takes 20 to 128 characters.
     """
-    return hashlib.sha256(f"{name}/{plan}".encode()).hexdigest()
+    return hashlib.sha256(f"{name}/{tenant_id}".encode()).hexdigest()
+
+
+def _completed(environ: Mapping[str, str]) -> Mapping[str, str]:
+    """The environment, and what was too long for it: Lambda takes 4 KB of variables, so lists lie in a file beside the function. What
+    stands in both is as the environment says."""
+    file = environ.get("MOORAGE_SETTINGS_FILE")
+    if not file:
+        return environ
+    try:
+        kept: Mapping[str, str] = json.loads(Path(file).read_text())
+    except (OSError, ValueError) as error:
+        raise SettingsError(f"MOORAGE_SETTINGS_FILE names {file}, which cannot be read: {error}.") from error
+    return {**kept, **environ}
 
 
 def environment() -> Mapping[str, str]:

@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from dataclasses import asdict
 from typing import Any
 
+from moorage.cli import tiers
 from moorage.cli.show import add_json, listing, moment
 from moorage.cli.target import TargetError, find
 from moorage.store.api_keys import ApiKeys
@@ -21,6 +22,7 @@ def add_to(commands: Any) -> None:
     create = actions.add_parser("create", help="make a key and print it; it is shown once")
     create.add_argument("--tenant", required=True, help="whose key it is: a-z, 0-9 and '-'; the first key of a name makes the tenant")
     create.add_argument("--name", default="", help="a note for the list")
+    create.add_argument("--tier", default="", help="the tenant's usage plan at the gateway (usage_plans in cdk.json); for all its keys")
     create.set_defaults(run=_create)
     listed = actions.add_parser("list", help="show all keys, never the keys themselves")
     add_json(listed)
@@ -36,7 +38,9 @@ def _keys(environ: Mapping[str, str]) -> ApiKeys:
 
 def _create(options: argparse.Namespace, environ: Mapping[str, str]) -> int:
     """The key alone goes to standard output: KEY=$(moorage keys create ...)."""
-    made, secret = asyncio.run(_keys(environ).create(options.tenant, name=options.name))
+    if options.tier:
+        tiers.put(environ, options.tenant, options.tier)
+    made, secret = asyncio.run(_keys(environ).create(options.tenant, name=options.name, tier=options.tier))
     print(secret, flush=True)
     print(f"{made.key_id} for the tenant '{made.tenant_id}'. Keep the key now: only its hash is stored.", file=sys.stderr)
     return 0
@@ -46,13 +50,17 @@ def _list(options: argparse.Namespace, environ: Mapping[str, str]) -> int:
     return listing(
         options,
         map(asdict, asyncio.run(_keys(environ).page())),
-        ("KEY", "TENANT", "CREATED", "NAME"),
-        lambda key: (key["key_id"], key["tenant_id"], moment(key["created_at"]), key["name"]),
+        ("KEY", "TENANT", "TIER", "CREATED", "NAME"),
+        lambda key: (key["key_id"], key["tenant_id"], key["tier"], moment(key["created_at"]), key["name"]),
     )
 
 
 def _revoke(options: argparse.Namespace, environ: Mapping[str, str]) -> int:
-    if not asyncio.run(_keys(environ).revoke(options.key_id)):
+    keys = _keys(environ)
+    before = asyncio.run(keys.page())
+    if not asyncio.run(keys.revoke(options.key_id)):
         raise TargetError(f"There is no key '{options.key_id}'. 'moorage keys list' shows them.")
+    if tenant := tiers.without_keys(before, options.key_id):
+        tiers.take_out(environ, tenant)
     print(f"{options.key_id} is revoked.")
     return 0

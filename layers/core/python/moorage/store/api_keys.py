@@ -28,6 +28,8 @@ class ApiKey:
     tenant_id: str
     name: str
     created_at: int
+    tier: str = ""
+    """The usage plan of its tenant at the gateway, where there are any."""
 
 
 class ApiKeys:
@@ -36,12 +38,12 @@ class ApiKeys:
         self._clock = clock
         self._seen: dict[str, tuple[float, ApiKey | None]] = {}
 
-    async def create(self, tenant_id: str, *, name: str = "", key: str | None = None) -> tuple[ApiKey, str]:
+    async def create(self, tenant_id: str, *, name: str = "", tier: str = "", key: str | None = None) -> tuple[ApiKey, str]:
         """Make a key; the second value is the key itself, which is shown now or never."""
         if not TENANT_PATTERN.fullmatch(tenant_id):
             raise SettingsConflict(f"A tenant is named with a-z, 0-9 and '-', up to 63 characters; '{tenant_id}' is not.")
         secret = key or f"{KEY_PREFIX}{secrets.token_urlsafe(32)}"
-        made = ApiKey(f"key_{hash_of(secret)[:16]}", tenant_id, name, int(self._clock()))
+        made = ApiKey(f"key_{hash_of(secret)[:16]}", tenant_id, name, int(self._clock()), tier)
         await self._table.put(
             {
                 "PK": keys.api_key(hash_of(secret)),
@@ -49,6 +51,7 @@ class ApiKeys:
                 "key_id": made.key_id,
                 "tenant": tenant_id,
                 "name": name,
+                "tier": tier,
                 "created_at": made.created_at,
                 "GSI1PK": keys.KEYS,
                 "GSI1SK": keys.listed(made.created_at, made.key_id),
@@ -59,18 +62,23 @@ class ApiKeys:
 
     async def tenant_of(self, secret: str) -> str | None:
         """The tenant of a key; None for unknown and revoked ones."""
+        found = await self.find(secret)
+        return None if found is None else found.tenant_id
+
+    async def find(self, secret: str) -> ApiKey | None:
+        """What is known of a key; None for unknown and revoked ones."""
         digest = hash_of(secret)
         now = self._clock()
         if digest in self._seen:
             read_at, known = self._seen[digest]
             if now - read_at < _CACHE_SECONDS:
-                return None if known is None else known.tenant_id
+                return known
         record = await self._table.get(keys.api_key(digest), keys.META)
         found = None if record is None else _api_key(record)
         if len(self._seen) >= _CACHE_MAX:
             self._seen.clear()
         self._seen[digest] = (now, found)
-        return None if found is None else found.tenant_id
+        return found
 
     async def page(self) -> list[ApiKey]:
         """All keys of the deployment, oldest first."""
@@ -93,4 +101,4 @@ def hash_of(secret: str) -> str:
 
 
 def _api_key(record: Record) -> ApiKey:
-    return ApiKey(record["key_id"], record["tenant"], record["name"], record["created_at"])
+    return ApiKey(record["key_id"], record["tenant"], record["name"], record["created_at"], record.get("tier", ""))
