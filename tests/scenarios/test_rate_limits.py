@@ -6,6 +6,7 @@ from collections.abc import Iterator
 import pytest
 from websockets.sync.client import connect
 
+from tests.scenarios.test_tenants import make_key
 from tests.stack import Stack
 
 
@@ -41,3 +42,38 @@ def test_without_limits_there_are_no_such_headers(stack: Stack) -> None:
     assert answer.status_code == 200
     assert not [name for name in answer.headers if name.startswith("x-ratelimit")]
     assert (answer.headers["openai-version"], answer.headers["openai-processing-ms"].isdigit()) == ("2020-10-01", True)
+
+
+@pytest.fixture(scope="module")
+def metered(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stack]:
+    """A stack that takes 2,000 tokens a minute from each key."""
+    stack = Stack(tmp_path_factory.mktemp("metered"), {"MOORAGE_TOKENS_PER_MINUTE": "2000"}).start()
+    try:
+        yield stack
+    finally:
+        stack.stop()
+
+
+def test_a_body_in_chunks_counts_like_one_of_a_known_length(metered: Stack) -> None:
+    body = json.dumps({"model": "demo", "input": "x " * 2500}).encode()
+
+    def chunks() -> Iterator[bytes]:
+        for start in range(0, len(body), 1000):
+            yield body[start : start + 1000]
+
+    headers = {"content-type": "application/json"}
+    with metered.http() as http:
+        answers = [http.post("/responses", content=chunks(), headers=headers) for _ in range(3)]
+        assert answers[0].request.headers["transfer-encoding"] == "chunked"
+        assert [answer.status_code for answer in answers] == [200, 429, 429]
+        assert int(answers[0].headers["x-ratelimit-remaining-tokens"]) < 1000
+        assert answers[1].json()["error"]["code"] == "rate_limit_exceeded"
+
+
+@pytest.mark.parametrize("path", ["/responses/compact", "/responses/input_tokens"])
+def test_everything_that_works_for_a_model_is_counted(path: str, limited: Stack) -> None:
+    key = make_key(limited, f"counted-{path.rpartition('/')[2].replace('_', '-')}")
+    with limited.http(key) as http:
+        answers = [http.post(path, json={"model": "demo", "input": "hello"}) for _ in range(4)]
+    assert [answer.status_code for answer in answers] == [200, 200, 200, 429]
+    assert answers[0].headers["x-ratelimit-remaining-requests"] == "2"

@@ -2,8 +2,9 @@
 
 import asyncio
 import time
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import closing
+from contextlib import closing, contextmanager
 from typing import Any
 
 import boto3
@@ -23,6 +24,21 @@ def other_key(stack: Stack) -> str:
 
 
 def make_key(stack: Stack, tenant_id: str) -> str:
+    with keys_of(stack) as keys:
+        _, secret = asyncio.run(keys.create(tenant_id))
+    return secret
+
+
+def revoke(stack: Stack, tenant_id: str) -> None:
+    """Revoke all keys of a tenant."""
+    with keys_of(stack) as keys:
+        for key in asyncio.run(keys.page()):
+            if key.tenant_id == tenant_id:
+                assert asyncio.run(keys.revoke(key.key_id))
+
+
+@contextmanager
+def keys_of(stack: Stack) -> Iterator[ApiKeys]:
     client = boto3.client(
         "dynamodb",
         endpoint_url=stack.emulator_endpoint(),
@@ -31,9 +47,7 @@ def make_key(stack: Stack, tenant_id: str) -> str:
         aws_secret_access_key="test",
     )
     with closing(client), ThreadPoolExecutor() as executor:
-        keys = ApiKeys(Table(client, "moorage", executor), clock=time.time)
-        _, secret = asyncio.run(keys.create(tenant_id))
-    return secret
+        yield ApiKeys(Table(client, "moorage", executor), clock=time.time)
 
 
 def belongings(stack: Stack) -> dict[str, str]:

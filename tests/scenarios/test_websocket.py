@@ -3,7 +3,7 @@
 import asyncio
 import json
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, cast
 
 import httpx
 import pytest
@@ -277,7 +277,8 @@ async def test_a_connection_ends_after_its_hour() -> None:
         sent.append(message)
 
     socket = WebSocket({"type": "websocket", "headers": [], "path": "/v1/responses"}, receive, send)
-    connected = asyncio.create_task(Connection(None, "default", _accepted(socket), admit=len, seconds_max=0.01).serve())  # type: ignore[arg-type]
+    bounds: Any = {"admit": len, "is_known": len, "seconds_max": 0.01}
+    connected = asyncio.create_task(Connection(cast("Any", None), "default", _accepted(socket), **bounds).serve())
     await connected
     error = json.loads(sent[0]["text"])
     assert (error["type"], error["status"], error["error"]["code"]) == ("error", 400, "websocket_connection_limit_reached")

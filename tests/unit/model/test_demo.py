@@ -291,3 +291,45 @@ def test_the_demonstration_stops_when_a_command_fails(tmp_path: Path) -> None:
 
 def test_the_demonstration_needs_a_shell() -> None:
     assert next_turn(request(QUESTION, tools=())).text.startswith(INTRODUCTION)
+
+
+def _doubling(depth: int) -> dict[str, Any]:
+    """Each definition asks twice for the next."""
+    twice = {
+        f"d{n}": {
+            "type": "object",
+            "properties": {"a": {"$ref": f"#/$defs/d{n + 1}"}, "b": {"$ref": f"#/$defs/d{n + 1}"}},
+            "required": ["a", "b"],
+        }
+        for n in range(depth)
+    }
+    return {"$ref": "#/$defs/d0", "$defs": twice | {f"d{depth}": {"type": "string"}}}
+
+
+ENDLESS: dict[str, dict[str, Any]] = {
+    "itself three times": {
+        "type": "object",
+        "properties": {name: {"$ref": "#"} for name in "abc"},
+        "required": ["a", "b", "c"],
+    },
+    "26 doublings": _doubling(26),
+    "a long list": {"type": "array", "minItems": 10**9, "items": {"type": "integer"}},
+    "a long list of long lists": {"type": "array", "minItems": 10**6, "items": {"type": "array", "minItems": 10**6}},
+    "a long string": {"type": "string", "minLength": 10**9},
+    "many long strings": {"type": "array", "minItems": 1000, "items": {"type": "string", "minLength": 10**5}},
+    "a long constant, often": {"type": "array", "minItems": 1000, "items": {"const": "c" * 10**4}},
+    "many names": {"type": "object", "required": [f"n{n}" for n in range(10**5)]},
+    "a circle of references": {"$ref": "#/$defs/a", "$defs": {"a": {"$ref": "#/$defs/a"}}},
+    "no schema": {"type": "object", "properties": {"a": True}, "required": ["a"], "minLength": "x"},
+}
+
+
+@pytest.mark.parametrize("schema", ENDLESS.values(), ids=ENDLESS.keys())
+def test_a_schema_that_asks_for_too_much_gets_a_bounded_answer(schema: dict[str, Any]) -> None:
+    assert len(json.dumps(smallest(schema))) < 250_000
+
+
+async def test_parameters_that_ask_for_too_much_get_a_bounded_call() -> None:
+    tool = {"type": "function", "name": "endless", "parameters": ENDLESS["itself three times"]}
+    turn = next_turn(ModelRequest("demo", ({"role": "user", "content": "call endless"},), tools=(tool,)))
+    assert len(turn.calls[0].arguments) < 250_000

@@ -226,6 +226,10 @@ def idempotency_key_gone() -> ApiError:
     )
 
 
+def too_many_connections(most: int) -> ApiError:
+    return rate_limited(f"An API key may hold {most} WebSocket connections open at once. Close one first.", 5)
+
+
 def quota_used_up() -> ApiError:
     """429, but one that the SDKs need not send again."""
     return ApiError(

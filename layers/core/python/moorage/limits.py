@@ -431,6 +431,9 @@ QUERY_DIGITS_MAX: Final = 16
 
 GRAMMAR_CHARS_MAX: Final = 200_000
 GRAMMAR_INPUT_CHARS_MAX: Final = 1_000_000
+GRAMMAR_CHECKS_MAX: Final = 2
+"""Checks of one process at once; each is a process that may take ``GRAMMAR_MEMORY_BYTES_MAX``."""
+
 GRAMMAR_CHECK_SECONDS_MAX: Final = 2.0
 GRAMMAR_START_SECONDS_MAX: Final = 5.0
 """For the checking process to start; a busy machine needs more than the usual 0.1 s."""
@@ -496,6 +499,23 @@ COMPACTION_WINDOW_SHARE: Final = 0.8
 
 COMPACT_THRESHOLD_TOKENS_MIN: Final = 1_000
 """OpenAPI: ``ContextManagementParam.compact_threshold.minimum``."""
+
+# --- connections -----------------------------------------------------------------------------------------------------------
+
+HEAD_BYTES_MAX: Final = 64 * KIB
+"""Of a request's line and headers, which are read before its key; API Gateway and the usual proxies stop at 10 to 64 kB."""
+
+HEAD_SECONDS_MAX: Final = 20
+"""From the connection, or from the first byte of a later request, to the end of the head."""
+
+KEEP_ALIVE_IDLE_SECONDS: Final = 75
+"""A connection between two requests: as nginx, and longer than clients' pools keep one (httpx 5 s, aiohttp 15 s, AWS ALB 60 s)."""
+
+WEBSOCKETS_PER_KEY_MAX: Final = 32
+"""Open connections of one API key to one process; Codex holds one for a session."""
+
+RUNNING_RESPONSES_MAX: Final = 100
+"""Of one tenant at once in the state machine, unless MOORAGE_RUNNING_RESPONSES_MAX says otherwise: each holds a sandbox or a worker."""
 
 # --- requests that come twice ------------------------------------------------------------------------------------------------
 

@@ -13,7 +13,7 @@ import boto3
 import httpx
 from botocore.config import Config
 
-from moorage import __version__
+from moorage import __version__, limits
 from moorage.containers.containers import Containers
 from moorage.egress.fleet import ProxyFleet
 from moorage.egress.secrets import KmsKeys
@@ -89,6 +89,8 @@ class Runtime:
     warm_pool: WarmPool | None = None
     """Also where none is wanted any more, on Fargate: the reaper then stops what an earlier deployment left waiting."""
 
+    grammar_places: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(limits.GRAMMAR_CHECKS_MAX))
+    """For checks of grammars, each of which is a process."""
     tasks: set[asyncio.Task[Any]] = field(default_factory=set)
 
     def keep(self, task: asyncio.Task[Any]) -> None:

@@ -15,7 +15,14 @@ from pathlib import Path
 from typing import Final, Literal, get_args
 
 from moorage.hosts import normalise_pattern
-from moorage.limits import CODE_SECONDS_MAX, COMMAND_TIMEOUT_MS_MAX, JSON_SILENCE_SECONDS, MEMORY_LIMITS, WARM_SANDBOXES_MAX
+from moorage.limits import (
+    CODE_SECONDS_MAX,
+    COMMAND_TIMEOUT_MS_MAX,
+    JSON_SILENCE_SECONDS,
+    MEMORY_LIMITS,
+    RUNNING_RESPONSES_MAX,
+    WARM_SANDBOXES_MAX,
+)
 
 ProvisionerKind = Literal["launcher", "fargate", "elsewhere", "docker", "lambda_microvm"]
 """``fargate`` starts sandboxes and cannot reach them, ``elsewhere`` is for their network: it reaches them and cannot start them."""
@@ -76,6 +83,8 @@ class Settings:
     """Of one API key, over all processes; 0 is no limit."""
     tokens_per_minute: int = 0
     """The same for input tokens, by estimate."""
+    running_responses_max: int = RUNNING_RESPONSES_MAX
+    """Of one tenant at once in the state machine."""
     log_level: str = "INFO"
     name: str = "moorage"
     """The deployment's: a dimension of its metrics."""
@@ -121,6 +130,7 @@ class Settings:
             json_silence_seconds=_integer(env, "MOORAGE_JSON_SILENCE_SECONDS", JSON_SILENCE_SECONDS),
             requests_per_minute=_integer(env, "MOORAGE_REQUESTS_PER_MINUTE", 0),
             tokens_per_minute=_integer(env, "MOORAGE_TOKENS_PER_MINUTE", 0),
+            running_responses_max=_integer(env, "MOORAGE_RUNNING_RESPONSES_MAX", RUNNING_RESPONSES_MAX),
             log_level=_log_level(env.get("MOORAGE_LOG_LEVEL", "INFO")),
             name=env.get("MOORAGE_NAME", "moorage"),
             usage_plans=_words(env.get("MOORAGE_USAGE_PLANS", "")),

@@ -15,6 +15,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from moorage import __version__
 from moorage.api.answers import JsonResponse
+from moorage.api.credentials import Places, secret_of
 from moorage.api.rate_limits import RateLimiter, RateLimits
 from moorage.api.repeats import Repeatable
 from moorage.errors import (
@@ -56,6 +57,7 @@ def create_app(runtime: Runtime, routers: Iterable[APIRouter]) -> FastAPI:
     app.add_exception_handler(ApiError, _on_api_error)
     app.add_exception_handler(HTTPException, _on_http_error)
     settings = runtime.settings
+    app.state.websockets = Places()
     app.state.rate_limits = RateLimits(settings.requests_per_minute, settings.tokens_per_minute, Rates(runtime.table), runtime.clock)
     if app.state.rate_limits.per_minute:
         app.add_middleware(RateLimiter, rate_limits=app.state.rate_limits)
@@ -135,7 +137,7 @@ class Gate:
 
         try:
             if scope["path"] not in _OPEN_PATHS:
-                secret = _secret(Headers(scope=scope))
+                secret = secret_of(Headers(scope=scope))
                 scope["state"]["tenant_id"] = await self._tenant(secret)
                 scope["state"]["key_digest"] = hash_of(secret)
             await self._app(scope, receive, send_named)
@@ -181,9 +183,3 @@ def _tell(scope: Scope, status: int, began: float) -> None:
         },
         {Metric.ERRORS: 1} if status >= 500 else None,
     )
-
-
-def _secret(headers: Headers) -> str:
-    """The API key; empty without one."""
-    scheme, _, secret = headers.get("authorization", "").partition(" ")
-    return secret.strip() if scheme.lower() == "bearer" else ""

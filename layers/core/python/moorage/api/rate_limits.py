@@ -25,7 +25,9 @@ from moorage.store.rates import Levels, Rates
 
 _MINUTE: Final = 60.0
 _BYTES_PER_TOKEN: Final = 4
-_LIMITED: Final = frozenset({"/v1/responses"})
+_LIMITED: Final = frozenset(
+    {"/v1/responses", "/v1/responses/compact", "/v1/responses/input_tokens", "/v1/chat/completions"}
+)
 """Where models are asked."""
 
 Amounts = dict[str, float]
@@ -62,7 +64,7 @@ class RateLimits:
         configured = {"requests": self.requests_per_minute, "tokens": self.tokens_per_minute}
         return {kind: rate for kind, rate in configured.items() if rate}
 
-    async def admit(self, key_sha256: str, body_bytes: int) -> Mapping[str, str]:
+    async def admit(self, key_sha256: str, body_bytes: int, *, requests: int = 1) -> Mapping[str, str]:
         """Take one request from the key's buckets. Returns the ``x-ratelimit-*`` headers; raises 429 with them.
 
         A request that is larger than a whole bucket passes when the bucket is full, or it could never pass.
@@ -70,7 +72,7 @@ class RateLimits:
         per_minute = self.per_minute
         if not per_minute:
             return {}
-        asked = {"requests": 1.0, "tokens": float(max(1, body_bytes // _BYTES_PER_TOKEN))}
+        asked = {"requests": float(requests), "tokens": float(max(1, body_bytes // _BYTES_PER_TOKEN))}
         wanted = {kind: min(asked[kind], rate) for kind, rate in per_minute.items()}
         share = self._share_of(key_sha256)
         async with share.lock:
@@ -149,7 +151,8 @@ def _duration(seconds: float) -> str:
 
 
 class RateLimiter:
-    """The limits before ``POST /v1/responses``; the WebSocket transport asks them for each frame. The Gate has run by then."""
+    """The limits before everything that asks a model, or counts for one; the WebSocket transport asks them for each frame. The Gate has
+    run by then."""
 
     def __init__(self, app: ASGIApp, rate_limits: RateLimits) -> None:
         self._app = app
@@ -159,17 +162,28 @@ class RateLimiter:
         if scope["type"] != "http" or scope["method"] != "POST" or scope["path"] not in _LIMITED:
             await self._app(scope, receive, send)
             return
-        declared = Headers(scope=scope).get("content-length", "0")
+        key, declared = scope["state"]["key_digest"], Headers(scope=scope).get("content-length")
         try:
-            headers = await self._rate_limits.admit(scope["state"]["key_digest"], int(declared) if declared.isdigit() else 0)
+            headers = await self._rate_limits.admit(key, int(declared) if declared is not None and declared.isdigit() else 0)
         except ApiError as error:
             answer = JsonResponse(error.envelope(), status_code=error.status, headers=error.headers)
             await answer(scope, receive, send)
             return
+        size = 0
+
+        async def receive_counted() -> Message:
+            """A body without a declared length is counted when it is there: its route has not looked at it then."""
+            nonlocal headers, size
+            message = await receive()
+            if declared is None and message["type"] == "http.request":
+                size += len(message.get("body", b""))
+                if size and not message.get("more_body"):
+                    headers = await self._rate_limits.admit(key, size, requests=0)
+            return message
 
         async def send_with_headers(message: Message) -> None:
             if message["type"] == "http.response.start":
                 MutableHeaders(scope=message).update(headers)
             await send(message)
 
-        await self._app(scope, receive, send_with_headers)
+        await self._app(scope, receive_counted, send_with_headers)

@@ -21,9 +21,19 @@ from starlette.responses import Response
 from starlette.websockets import WebSocketDisconnect
 
 from moorage import limits
+from moorage.api.credentials import secret_of
 from moorage.api.foreground import Foreground, status_of
 from moorage.api.view import View
-from moorage.errors import ApiError, bad_request, rate_limited, server_error, too_many_streams, upgrade_required
+from moorage.errors import (
+    ApiError,
+    MoorageError,
+    bad_request,
+    invalid_api_key,
+    rate_limited,
+    server_error,
+    too_many_streams,
+    upgrade_required,
+)
 from moorage.loop import context
 from moorage.loop.create import Prepared, prepare, warm_up
 from moorage.model.base import Item
@@ -35,15 +45,28 @@ from moorage.wire.requests import CreateEvent, parse_create_event, parse_object,
 router = APIRouter()
 _log: Final = logging.getLogger("moorage.api.websocket")
 _NORMAL: Final = 1000
-"""Close code, RFC 6455 section 7.4.1."""
+_POLICY_VIOLATION: Final = 1008
+"""Close codes, RFC 6455 section 7.4.1."""
+
+
+class _KeyRevoked(MoorageError):
+    """The key that opened the connection is none any more."""
 
 
 @router.websocket("/responses")
 async def connect(socket: WebSocket) -> None:
-    await socket.accept()
-    state = socket.app.state
-    admit = partial(state.rate_limits.admit, socket.state.key_digest)
-    await Connection(state.runtime, socket.state.tenant_id, socket, admit=admit).serve()
+    state, key = socket.app.state, socket.state.key_digest
+    runtime: Runtime = state.runtime
+    with state.websockets.place(key):
+        await socket.accept()
+        admit = partial(state.rate_limits.admit, key)
+        await Connection(runtime, socket.state.tenant_id, socket, admit=admit, is_known=partial(_is_known, runtime, socket)).serve()
+
+
+async def _is_known(runtime: Runtime, socket: WebSocket) -> bool:
+    """Whether the key that opened the connection still belongs to its tenant: it may have been revoked since."""
+    tenant_id: str = socket.state.tenant_id
+    return await runtime.api_keys.tenant_of(secret_of(socket.headers)) == tenant_id
 
 
 @router.get("/responses")
@@ -108,13 +131,16 @@ class Connection:
         socket: WebSocket,
         *,
         admit: Callable[[int], Awaitable[object]],
+        is_known: Callable[[], Awaitable[bool]],
         seconds_max: float = limits.WEBSOCKET_SECONDS_MAX,
     ) -> None:
-        """``admit`` is told the bytes of each frame and raises :class:`ApiError` when the key's rate is used up."""
+        """``admit`` is told the bytes of each frame and raises :class:`ApiError` when the key's rate is used up.
+        ``is_known`` says whether the key is still one."""
         self._runtime = runtime
         self._tenant_id = tenant_id
         self._socket = socket
         self._admit = admit
+        self._is_known = is_known
         self._seconds_max = seconds_max
         self._recent = Recent()
         self._waiting: dict[str | None, deque[_Frame]] = {}
@@ -129,6 +155,10 @@ class Connection:
         try:
             async with asyncio.timeout(self._seconds_max):
                 await self._receive()
+        except _KeyRevoked:
+            await self._refuse(invalid_api_key(), None)
+            with suppress(WebSocketDisconnect, RuntimeError):
+                await self._socket.close(_POLICY_VIOLATION, "The API key was revoked.")
         except TimeoutError:
             await self._close()
         finally:
@@ -145,6 +175,8 @@ class Connection:
             except ApiError as error:
                 await self._refuse(error, None)
                 continue
+            if not await self._is_known():
+                raise _KeyRevoked
             try:
                 await self._admit(len(body))
                 self._enqueue(frame)
@@ -183,6 +215,8 @@ class Connection:
 
     async def _answer(self, frame: _Frame) -> None:
         try:
+            if not await self._is_known():
+                raise invalid_api_key()  # While the frame waited for its turn.
             event = parse_create_event(frame.body, web_search=self._runtime.settings.web_search)
             recent = self._recent.items(frame.parent)
             prepared = await prepare(self._runtime, self._tenant_id, event.request, recent=recent)

@@ -20,6 +20,7 @@ from moorage.errors import SettingsConflict
 from moorage.local.state_folder import Secrets
 from moorage.loop.expire import expire
 from moorage.loop.recover import recover
+from moorage.net.http_server import BoundedHttp
 from moorage.runtime import Runtime, relieve_collector
 
 TENANT = "default"
@@ -53,7 +54,8 @@ async def serve(runtime: Runtime, listener: socket.socket, state_dir: Path, kept
             log_level="warning",
             access_log=False,
             lifespan="off",
-            http="httptools",
+            http=BoundedHttp,
+            timeout_keep_alive=limits.KEEP_ALIVE_IDLE_SECONDS,
             timeout_graceful_shutdown=5,
             ws_max_size=limits.REQUEST_BODY_BYTES_MAX,
         ),

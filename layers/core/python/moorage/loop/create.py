@@ -21,6 +21,7 @@ from moorage.errors import (
     bad_request,
     container_expired,
     container_not_found,
+    rate_limited,
     time_over,
 )
 from moorage.loop import context, finish
@@ -45,6 +46,8 @@ from moorage.wire.responses import Usage, echo
 from moorage.wire.tools import Environment
 
 _log: Final = logging.getLogger("moorage.loop")
+_ROOM_SECONDS: Final = 5
+"""When to ask again while too many responses run."""
 
 
 def _cancelling() -> int:
@@ -82,6 +85,7 @@ async def prepare(
     check_choice(request.tool_choice, request.tools, [*chain, *input_items])
     check_readable(runtime, tenant_id, input_items, runtime.catalog.provider(entry, runtime.http).native_tools)
     await admit_inputs(runtime, tenant_id, input_items)
+    await _check_room(runtime, tenant_id, request)
     container_id = await _container(runtime, tenant_id, request, [*chain, *input_items])
     response_id = ids.new_response_id()
     stored = StoredResponse(
@@ -102,6 +106,21 @@ async def prepare(
         execution=response_id,
     )
     return Prepared(stored, chain if recent is None else [], request.stream)
+
+
+async def _check_room(runtime: Runtime, tenant_id: str, request: CreateRequest) -> None:
+    """Refuse what would run in the state machine beside too many others of the tenant's, before it takes anything."""
+    is_hosted = request.environment is not None and request.environment.is_hosted
+    if not request.background and not is_hosted:
+        return
+    most = runtime.settings.running_responses_max
+    running = sum(tenant == tenant_id for tenant, _ in await runtime.responses.inflight())
+    if running >= most:
+        raise rate_limited(
+            f"{running} responses of yours are running with tools or in the background; {most} may run at once. Retry when one has "
+            "ended, or cancel one.",
+            _ROOM_SECONDS,
+        )
 
 
 def _compact_threshold(request: CreateRequest, window_tokens: int) -> int | None:

@@ -146,7 +146,8 @@ class Turn:
         repairs = [_misfit(held) for held in assembler.misfits]
         grammars = self._grammars(before)
         for held in assembler.held:
-            verdict = await grammar.check(grammars[held.original.namespace, held.original.name], held.input)
+            async with self.runtime.grammar_places:
+                verdict = await grammar.check(grammars[held.original.namespace, held.original.name], held.input)
             if verdict.outcome != "invalid":
                 return []
             repairs.append(self._broken(held, verdict.message))

@@ -60,6 +60,9 @@ _COMMAND: Final = re.compile(r"(?<!`)`([^`\n]+)`(?!`)")
 _MODIFIERS: Final = frozenset({"sleep_ms", "delta_ms", "reason", "fail"})
 _SCRIPT_STEPS_MAX: Final = limits.ROUNDS_MAX
 _SCHEMA_DEPTH_MAX: Final = 32
+_SCHEMA_VALUES_MAX: Final = 2_000
+_SCHEMA_CHARS_MAX: Final = 100_000
+"""What a made-up answer may hold: a schema of a few lines can ask for 3^32 values."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -371,35 +374,70 @@ def _valid_json(text: str | None) -> str | None:
         return None
 
 
-def smallest(schema: dict[str, Any], root: dict[str, Any] | None = None, depth: int = 0) -> Any:
-    """A small value that fits a JSON schema: constants, first choices, required properties, minimal lengths."""
-    root = root or schema
-    if depth > _SCHEMA_DEPTH_MAX:
-        return None
-    if "$ref" in schema:
-        return smallest(_resolved(schema["$ref"], root), root, depth + 1)
-    for key in ("const", "default"):
-        if key in schema:
-            return schema[key]
-    if schema.get("enum"):
-        return schema["enum"][0]
-    for key in ("anyOf", "oneOf", "allOf"):
-        if schema.get(key):
-            return smallest(schema[key][0], root, depth + 1)
-    kind = schema.get("type", "object" if "properties" in schema else "string")
-    match kind[0] if isinstance(kind, list) else kind:
-        case "object":
-            properties = schema.get("properties", {})
-            return {name: smallest(properties.get(name, {}), root, depth + 1) for name in schema.get("required", [])}
-        case "array":
-            return [smallest(schema.get("items", {}), root, depth + 1)] * schema.get("minItems", 0)
-        case "integer" | "number":
-            return schema.get("minimum", 0)
-        case "boolean":
-            return True
-        case "null":
+def smallest(schema: dict[str, Any]) -> Any:
+    """A small value that fits a JSON schema: constants, first choices, required properties, minimal lengths.
+
+    Schemas come from callers, and a short one may ask for a value without end; what is left over of a budget is ``null`` and short.
+    """
+    return _Smallest(schema).of(schema)
+
+
+@dataclass(slots=True)
+class _Smallest:
+    root: dict[str, Any]
+    values_left: int = _SCHEMA_VALUES_MAX
+    """Counted as they are visited, whether they come from properties, references, or the members of a list."""
+    chars_left: int = _SCHEMA_CHARS_MAX
+
+    def of(self, schema: Any, depth: int = 0) -> Any:
+        self.values_left -= 1
+        if depth > _SCHEMA_DEPTH_MAX or self.values_left < 0 or not isinstance(schema, dict):
             return None
-    return "demo".ljust(schema.get("minLength", 0), ".")
+        if "$ref" in schema:
+            return self.of(_resolved(str(schema["$ref"]), self.root), depth + 1)
+        for key in ("const", "default"):
+            if key in schema:
+                return self._copied(schema[key])
+        if schema.get("enum"):
+            return self._copied(schema["enum"][0])
+        for key in ("anyOf", "oneOf", "allOf"):
+            if schema.get(key):
+                return self.of(schema[key][0], depth + 1)
+        kind = schema.get("type", "object" if "properties" in schema else "string")
+        return self._of_kind(kind[0] if isinstance(kind, list) and kind else kind, schema, depth)
+
+    def _of_kind(self, kind: Any, schema: dict[str, Any], depth: int) -> Any:
+        match kind:
+            case "object":
+                properties = schema.get("properties", {})
+                names = [name for name in schema.get("required", [])[: max(0, self.values_left)] if self._takes(len(name))]
+                return {name: self.of(properties.get(name, {}), depth + 1) for name in names}
+            case "array":
+                members = min(_count(schema, "minItems"), max(0, self.values_left))
+                return [self.of(schema.get("items", {}), depth + 1) for _ in range(members)]
+            case "integer" | "number":
+                return schema.get("minimum", 0)
+            case "boolean":
+                return True
+            case "null":
+                return None
+        length = max(len("demo"), _count(schema, "minLength"))
+        return "demo".ljust(length, ".") if self._takes(length) else None
+
+    def _copied(self, value: Any) -> Any:
+        """A constant may be long, and be asked for many times."""
+        return value if self._takes(len(_json(value))) else None
+
+    def _takes(self, chars: int) -> bool:
+        if chars > self.chars_left:
+            return False
+        self.chars_left -= chars
+        return True
+
+
+def _count(schema: dict[str, Any], key: str) -> int:
+    value = schema.get(key, 0)
+    return int(value) if isinstance(value, int | float) and value > 0 else 0
 
 
 def _resolved(reference: str, root: dict[str, Any]) -> dict[str, Any]:

@@ -43,6 +43,11 @@ class Change:
     remove: tuple[str, ...] = ()
 
 
+_PK_BYTES_MAX = 2048
+_SK_BYTES_MAX = 1024
+"""https://docs.aws.amazon.com/amazondynamodb/latest/developerguide/Constraints.html"""
+
+
 class Table:
     def __init__(self, client: "DynamoDBClient", name: str, executor: Executor) -> None:
         self.client = client
@@ -61,6 +66,8 @@ class Table:
         await self._call("put_item", request)
 
     async def get(self, pk: str, sk: str, *, consistent: bool = True) -> Record | None:
+        if not _can_stand(pk, sk):
+            return None
         answer = await self._call(
             "get_item", {"TableName": self.name, "Key": _key(pk, sk), "ConsistentRead": consistent}
         )
@@ -68,7 +75,7 @@ class Table:
 
     async def get_many(self, keys: Iterable[tuple[str, str]], *, consistent: bool = False) -> list[Record]:
         """The records that exist, in no particular order; batches of 100 in parallel."""
-        wanted = [_key(pk, sk) for pk, sk in dict.fromkeys(keys)]
+        wanted = [_key(pk, sk) for pk, sk in dict.fromkeys(keys) if _can_stand(pk, sk)]
         batches = [wanted[i : i + _BATCH_GET_MAX] for i in range(0, len(wanted), _BATCH_GET_MAX)]
         found = await asyncio.gather(*(self._get_batch(batch, consistent) for batch in batches))
         return [record for batch in found for record in batch]
@@ -99,6 +106,8 @@ class Table:
         ``condition`` asks for equality of attributes, ``absent`` for attributes that must not be there. Raises
         :class:`ConditionFailed` with the record that stands there.
         """
+        if not _can_stand(pk, sk):
+            raise ConditionFailed
         names: dict[str, str] = {}
         values: dict[str, Any] = {}
 
@@ -141,6 +150,8 @@ class Table:
 
     async def delete(self, pk: str, sk: str, *, condition: Mapping[str, Any] | None = None) -> Record | None:
         """Delete a record; the answer is what stood there, None if nothing did."""
+        if not _can_stand(pk, sk):
+            return None
         request: dict[str, Any] = {"TableName": self.name, "Key": _key(pk, sk), "ReturnValues": "ALL_OLD"}
         if condition:
             request |= {
@@ -166,6 +177,10 @@ class Table:
     ) -> list[Record]:
         """Records of one partition in key order: all, those whose sort key has a ``prefix``, is greater than ``after``, or is
         at most ``up_to``; ``prefix`` with ``after`` means both. Pages are followed until ``limit`` records are there."""
+        if not _can_stand(pk, prefix or ""):
+            return []
+        # What comes after a name that cannot stand comes after its beginning.
+        after, up_to = (bound and bound.encode()[:_SK_BYTES_MAX].decode(errors="ignore") for bound in (after, up_to))
         pk_name, sk_name = ("PK", "SK") if index is None else (f"{index}PK", f"{index}SK")
         names = {"#pk": pk_name}
         values: dict[str, Any] = {":pk": {"S": pk}}
@@ -323,6 +338,11 @@ class Table:
                 raise ConditionFailed(decode(item) if item else None) from error  # type: ignore[arg-type]
             raise
         return answer
+
+
+def _can_stand(pk: str, sk: str) -> bool:
+    """Whether a record can have these keys: ids come from clients, and DynamoDB refuses a request for one that cannot be."""
+    return len(pk.encode()) <= _PK_BYTES_MAX and len(sk.encode()) <= _SK_BYTES_MAX
 
 
 def _key(pk: str, sk: str) -> dict[str, Any]:
