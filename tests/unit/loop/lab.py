@@ -218,7 +218,7 @@ class Lab:
             **{
                 name: cast("Any", None)
                 for name in Runtime.__dataclass_fields__
-                if name in ("files", "uploads", "egress", "conversations", "api_keys")
+                if name in ("files", "uploads", "skills", "egress", "conversations", "api_keys")
             },
             settings=Settings("memory", "memory"),
             table=self.table,

@@ -32,6 +32,7 @@ class World:
                 orphans=SimpleNamespace(stop_lost=part("orphans", 4)),
                 files=SimpleNamespace(purge_due=part("files", 8)),
                 uploads=SimpleNamespace(purge_due=part("uploads", 16)),
+                skills=SimpleNamespace(purge_due=part("skills", 32)),
                 table=SimpleNamespace(query=part("inputs", []), get_many=part("no inputs", [])),
                 egress=SimpleNamespace(settle_fleet=part("proxy", None)),
                 fleet=SimpleNamespace(running=part("count", [object()] * alive)),
@@ -48,12 +49,12 @@ class World:
         return do
 
 
-ALL = ["containers", "pool", "orphans", "files", "uploads", "inputs", "proxy", "count"]
+ALL = ["containers", "pool", "orphans", "files", "uploads", "skills", "inputs", "proxy", "count"]
 
 
 async def test_a_round_does_everything_and_counts_what_it_settled() -> None:
     world = World()
-    assert await expire(world.runtime) == 31
+    assert await expire(world.runtime) == 63
     assert [part for part in world.done if part in ALL] == ALL
 
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 from moorage.sandbox.exec_client import Output, PythonEnded, Started
-from moorage.tools.interpreter import NEW_SESSION
+from moorage.tools.code_interpreter.session import NEW_SESSION
 
 from tests.stack import assert_well_formed
 from tests.unit.loop.lab import CONTAINER, FakeSandboxes, Lab, Turn, call, say

@@ -11,7 +11,7 @@ from moorage.errors import UpstreamError
 from moorage.model import base
 from moorage.model.base import Item, ModelRequest, Tool
 from moorage.model.demo import INTRODUCTION, Call, Demo, Turn, next_turn, smallest
-from moorage.model.lowering import lower
+from moorage.tools.lowering import lower
 
 from tests.unit.model.encodings import folded
 

@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 from moorage.model import anthropic_messages, bedrock_converse, chat_completions, openai_responses, reasoning
 from moorage.model.base import Item, ModelRequest, Tool
 from moorage.model.chat_messages import Style
-from moorage.model.lowering import Lowered, lower
 from moorage.model.turns import THINKING
+from moorage.tools.lowering import Lowered, lower
 
 TOOLS: tuple[Tool, ...] = (
     {"type": "shell", "environment": {"type": "container_auto"}},

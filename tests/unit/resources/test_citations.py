@@ -3,8 +3,8 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from moorage.containers.citations import citations
 from moorage.store.containers import ContainerFile
-from moorage.tools.citations import citations
 
 
 def stored(path: str, created_at: int = 0) -> ContainerFile:

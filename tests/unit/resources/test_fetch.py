@@ -4,7 +4,7 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
-from moorage.tools.fetch import Fetcher, FetchError
+from moorage.egress.fetch import Fetcher, FetchError
 
 from tests.unit.resources.web import Web, certificate, serving
 

@@ -5,10 +5,10 @@ from typing import Any
 import pytest
 from moorage import limits
 from moorage.containers.containers import Containers
+from moorage.egress.fetch import Fetcher
 from moorage.errors import ApiError
+from moorage.inputs import Inputs
 from moorage.store.files import Files
-from moorage.tools.fetch import Fetcher
-from moorage.tools.inputs import Inputs
 
 from tests.unit.resources.support import Clock, FakeProvisioner, Store, chunked
 from tests.unit.resources.web import Web, serving

@@ -8,7 +8,7 @@ import pytest
 from moorage import limits
 from moorage.errors import SandboxFileMissing
 from moorage.sandbox.exec_client import PythonEnded
-from moorage.tools.interpreter import NEW_SESSION, STOPPED, Figure, figures, finished
+from moorage.tools.code_interpreter.session import NEW_SESSION, STOPPED, Figure, figures, finished
 
 CALL: dict[str, Any] = {"id": "ci_1", "type": "code_interpreter_call", "status": "in_progress", "code": "x", "outputs": []}
 

@@ -107,6 +107,9 @@ CANCEL_POLL_SECONDS: Final = 1.0
 CANCEL_BLIND_SECONDS: Final = 60.0
 """So long a step goes on though nobody can tell whether it was cancelled; each look has tried five times by itself before it fails."""
 
+CALL_PIECE_CHARS: Final = 2_000
+"""A command or code that arrived whole is told in pieces of this size, so that no event grows large."""
+
 # --- The event log ----------------------------------------------------------------------------------------------------------
 
 BATCH_EVENTS_BYTES_MAX: Final = 4 * KIB

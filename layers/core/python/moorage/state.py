@@ -85,21 +85,24 @@ class Call:
 
     call_id: str
     type: str
-    """``shell_call`` or ``code_interpreter_call``."""
+    """Of the call's item."""
     call_index: int
     """Output index of the call's item."""
     output_index: int
-    """Output index of the item that the tool step fills: the call's own for ``code_interpreter_call``."""
+    """Output index of the item that the tool step fills: the call's own, if that holds its result."""
     output_item_id: str
+    where: str = ""
+    """``service`` if it runs outside of the sandboxes' network."""
 
     def to_json(self) -> dict[str, Any]:
-        return {
+        call = {
             "call_id": self.call_id,
             "type": self.type,
             "call_index": self.call_index,
             "output_index": self.output_index,
             "output_item_id": self.output_item_id,
         }
+        return call | ({"where": self.where} if self.where else {})
 
 
 @dataclass(frozen=True, slots=True)

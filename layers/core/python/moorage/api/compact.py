@@ -7,12 +7,12 @@ from moorage.api.answers import JsonResponse
 from moorage.api.bodies import read_body
 from moorage.api.foreground import failure
 from moorage.errors import UpstreamError
+from moorage.inputs import admit_inputs
 from moorage.loop import context
 from moorage.loop.chain import chain_items
 from moorage.loop.compact import check_readable, compact
 from moorage.loop.create import ancestors, resolve_references
 from moorage.runtime import Runtime
-from moorage.tools.inputs import admit_inputs
 from moorage.wire.requests import parse_compact
 from moorage.wire.responses import compaction_object
 

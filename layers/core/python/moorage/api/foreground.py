@@ -14,13 +14,13 @@ from typing import Any, Final
 from moorage import limits
 from moorage.api.repeats import Attempt
 from moorage.errors import ApiError, MoorageError, time_over, type_of
+from moorage.inputs import forget_inputs
 from moorage.loop import finish, tool_step
 from moorage.loop.create import Inline, Prepared
 from moorage.runtime import Runtime
 from moorage.store.event_log import FINAL_TYPES, Event
 from moorage.store.executions import ENDED
 from moorage.store.responses import Snapshot, StoredResponse
-from moorage.tools.inputs import forget_inputs
 
 _STATUS_OF: Final = {
     "rate_limit_exceeded": 429,

@@ -5,14 +5,14 @@ from starlette.responses import Response
 
 from moorage.api.answers import JsonResponse
 from moorage.api.bodies import read_body
+from moorage.inputs import admit_inputs, resolve_inputs
 from moorage.loop.chain import chain_items
 from moorage.loop.compact import check_readable, opener, visible
 from moorage.loop.create import ancestors, resolve_references
 from moorage.model.base import ModelRequest
-from moorage.model.lowering import lower
 from moorage.model.tokens import estimate_request, estimate_text
 from moorage.runtime import Runtime
-from moorage.tools.inputs import admit_inputs, resolve_inputs
+from moorage.tools.lowering import lower
 from moorage.wire.requests import CountRequest, check_choice, parse_input_tokens
 from moorage.wire.responses import input_tokens_object
 

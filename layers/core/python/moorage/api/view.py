@@ -6,13 +6,12 @@ that asked for the outputs of its code interpreter and one that did not.
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any
 
 from moorage.store.event_log import Event
+from moorage.tools.registry import ROOMS
 from moorage.wire.events import OUTPUT_ITEM_ADDED, obfuscated
 from moorage.wire.items import Item
-
-_OUTPUTS: Final = "code_interpreter_call.outputs"
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,6 +35,5 @@ class View:
         return response | {"output": [self.item(item) for item in response["output"]]}
 
     def item(self, item: Item) -> Item:
-        if item["type"] == "code_interpreter_call" and _OUTPUTS not in self.include:
-            return item | {"outputs": None}
-        return item
+        room = ROOMS.of_item(item["type"])
+        return item if room is None else room.seen(item, self.include)

@@ -12,9 +12,11 @@ import orjson
 
 from moorage.cli.show import add_json, paint
 from moorage.cli.target import TargetError, answer_of, find
+from moorage.tools.registry import ROOMS
 
 Event = dict[str, Any]
 _FINALS: Final = frozenset({"response.completed", "response.incomplete", "response.failed"})
+_COLOURS: Final = {"call": "cyan", "output": "", "problem": "yellow", "note": "dim", "failure": "red"}
 _ROUNDS_WITHOUT_EVENTS_MAX: Final = 20
 """A quarter of an hour each on AWS, which is more than a command may take."""
 
@@ -99,34 +101,31 @@ class View:
                 self._text((index, "thought"), event["delta"], "dim")
             case "output_item.added":
                 self._added(event["item"])
-            case "function_call_arguments.delta" | "custom_tool_call_input.delta" | "code_interpreter_call_code.delta":
+            case "function_call_arguments.delta" | "custom_tool_call_input.delta":
                 self._text((index, "arguments"), event["delta"], "cyan")
-            case "shell_call_command.done":
-                self._whole(f"$ {event['command']}", "cyan")
-            case "shell_call_output_content.delta":
-                for stream, text in event["delta"].items():
-                    if text:
-                        key = (index, event["command_index"])
-                        self._text((*key, stream), text, "yellow" if stream == "stderr" else "")
-            case "shell_call_output_content.done":
-                outcome = event["output"][0]["outcome"]
-                said = "timed out" if outcome["type"] == "timeout" else f"exit {outcome['exit_code']}"
-                self._whole(f"[{said}]", "dim" if outcome.get("exit_code") == 0 else "red")
             case "created" | "queued" | "in_progress" as word:
                 self._whole(f"[{event['sequence_number']}] {event['response']['id']} {word}", "dim")
             case "error":
                 self._whole(f"error {event['error']['code']}: {event['error']['message']}", "red")
             case "completed" | "incomplete" | "failed":
                 self._ended(event, event["response"]["status"])  # A cancelled response ends with the event 'incomplete'.
+            case name:
+                self._told(index, name, event)
 
     def _added(self, item: dict[str, Any]) -> None:
-        match item["type"]:
-            case "function_call" | "custom_tool_call":
-                self._whole(f"calls {item['name']}", "bold")
-            case "reasoning" | "message" | "shell_call" | "shell_call_output":
-                pass
-            case other:
-                self._whole(other, "bold")
+        room = ROOMS.of_item(item["type"])
+        title = room.title(item) if room is not None else None if item["type"] in ("reasoning", "message") else item["type"]
+        if title is not None:
+            self._whole(title, "bold")
+
+    def _told(self, index: int, name: str, event: Event) -> None:
+        """What the room of its tool has to say of an event."""
+        room = ROOMS.of_event(name)
+        for told in room.told(name, event) if room is not None else ():
+            if told.at:
+                self._text((index, *told.at), told.text, _COLOURS[told.tone])
+            else:
+                self._whole(told.text, _COLOURS[told.tone])
 
     def _ended(self, event: Event, word: str) -> None:
         usage = event["response"].get("usage") or {}

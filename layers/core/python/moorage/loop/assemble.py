@@ -7,19 +7,19 @@ function still yields ``shell_call`` items.
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Final
 
 import orjson
 
 from moorage import ids, limits
 from moorage.model import base
 from moorage.model.base import Delta, Item
-from moorage.model.lowering import Original
+from moorage.tools.calls import Place
+from moorage.tools.lowering import Original
+from moorage.tools.registry import ROOMS
+from moorage.tools.room import Room
 
 Emit = Callable[[dict[str, Any]], None]
-
-_PIECE_CHARS = 2_000
-"""A command or code that arrived whole is sent in pieces of this size, so that no event grows large."""
 
 
 @dataclass(slots=True)
@@ -68,8 +68,8 @@ class Assembler:
     restore: Callable[[str], Original]
     container_id: str | None = None
     """The container that hosted calls run in."""
-    is_shell_hosted: bool = True
-    """False where only the code interpreter runs in the container, and the shell is the client's."""
+    hosts: Callable[[Room], bool] = lambda room: True
+    """Says whose calls run here, if they can: a tool may be the client's in one request and hosted in another."""
     annotate: Callable[[str], list[dict[str, Any]]] | None = None
     """Citations for a finished text."""
     holds: Callable[[Original], bool] = lambda original: False
@@ -319,74 +319,22 @@ class Assembler:
     def _pass(self, item: Item) -> None:
         """An item that came whole, from the upstream or from a lowered call; its events are those of its kind."""
         self.close()
-        match item["type"]:
-            case "shell_call":
-                self._shell_call(item)
-            case "apply_patch_call":
-                self._apply_patch_call(item)
-            case "code_interpreter_call":
-                self._code_interpreter_call(item)
-            case _:
-                self._add(item | {"id": self._id(_PREFIXES.get(item["type"], "item"))})
-                self.close()
-
-    def _shell_call(self, item: Item) -> None:
-        action = item["action"]
-        environment = (
-            {"type": "container_reference", "container_id": self.container_id}
-            if self.container_id is not None and self.is_shell_hosted
-            else {"type": "local"}
-        )
-        whole = {
-            "id": self._id("sh"),
-            "type": "shell_call",
-            "status": "in_progress",
-            "call_id": item["call_id"],
-            "action": {
-                "commands": [],
-                "max_output_length": action.get("max_output_length"),
-                "timeout_ms": action.get("timeout_ms"),
-            },
-            "environment": environment,
-        }
-        open_ = self._add(whole)
-        for index, command in enumerate(action["commands"]):
-            # These three events have no item_id (recorded live streams, openai SDK types).
-            head = {"output_index": open_.index, "command_index": index}
-            self.emit({"type": "response.shell_call_command.added", "command": "", **head})
-            for start in range(0, len(command), _PIECE_CHARS):
-                piece = command[start : start + _PIECE_CHARS]
-                self.emit({"type": "response.shell_call_command.delta", "delta": piece, **head})
-            self.emit({"type": "response.shell_call_command.done", "command": command, **head})
-        whole["action"] = whole["action"] | {"commands": list(action["commands"])}
-        self.close()
-
-    def _apply_patch_call(self, item: Item) -> None:
-        """Live streams have two events for the diff. They are left out: openai-node's stream helper fails at what it does not know."""
-        operation = item["operation"]
-        shown = operation | {"diff": ""} if "diff" in operation else operation
-        open_ = self._add(item | {"id": self._id("apc"), "operation": shown, "status": "in_progress"})
-        open_.item["operation"] = operation
-        self.close()
-
-    def _code_interpreter_call(self, item: Item) -> None:
-        """The call's first half; ``interpreting``, ``completed`` and ``output_item.done`` belong to the tool step that runs it."""
-        whole: Item = {
-            "id": self._id("ci"),
-            "type": "code_interpreter_call",
-            "status": "in_progress",
-            "code": "",
-            "container_id": self.container_id,
-            "outputs": [],
-        }
-        open_ = self._add(whole)
-        self._send("code_interpreter_call.in_progress", open_)
-        code = item["code"]
-        for start in range(0, len(code), _PIECE_CHARS):
-            self._send("code_interpreter_call_code.delta", open_, delta=code[start : start + _PIECE_CHARS])
-        self._send("code_interpreter_call_code.done", open_, code=code)
-        self.items[open_.index] = whole | {"code": code}
-        self._open = None
+        room = ROOMS.of_call(item["type"])
+        if room is None:
+            self._add(item | {"id": self._id(_PREFIXES.get(item["type"], "item"))})
+            self.close()
+            return
+        place = Place(self._id(room.prefixes[item["type"]]), self.next_index, self.container_id, self.hosts(room))
+        opening = room.opening(item, place)
+        open_ = self._add(opening.added)
+        for event in opening.events:
+            self.emit(event)
+        open_.item = opening.item
+        if opening.is_whole:
+            self.close()
+        else:  # The rest is told by the tool step that runs the call.
+            self.items[open_.index] = opening.item
+            self._open = None
 
     # --- the frame of every item ---
 
@@ -436,10 +384,7 @@ class Assembler:
         self.emit({"type": f"response.{type_}", "item_id": open_.item["id"], "output_index": open_.index, **fields})
 
 
-_PREFIXES = {
-    "local_shell_call": "lsh",
-    "computer_call": "cu",
-    "tool_search_call": "tsc",
+_PREFIXES: Final = {
     "web_search_call": "ws",
     "file_search_call": "fs",
     "mcp_call": "mcp",
@@ -448,3 +393,4 @@ _PREFIXES = {
     "image_generation_call": "ig",
     "compaction": "cmp",
 }
+"""Of items that an upstream made with tools of its own."""

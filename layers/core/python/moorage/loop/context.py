@@ -9,22 +9,19 @@ from typing import Any, Final
 
 from moorage.errors import bad_request, duplicate_item
 from moorage.model.base import Item
+from moorage.tools.registry import ROOMS
 
-OUTPUT_OF: Final = {
-    "function_call": "function_call_output",
-    "custom_tool_call": "custom_tool_call_output",
-    "shell_call": "shell_call_output",
-    "local_shell_call": "local_shell_call_output",
-    "apply_patch_call": "apply_patch_call_output",
-    "computer_call": "computer_call_output",
-    "tool_search_call": "tool_search_output",
-}
+OUTPUT_OF: Final = ROOMS.output_of
 """Which item answers which call."""
 
 _OPEN: Final = ("incomplete", "in_progress", "interpreting")
 """Statuses of items that are not whole."""
 
-_CALL_OF: Final = {output: call for call, output in OUTPUT_OF.items()}
+
+def _call_of(output: str) -> str | None:
+    """The type of call that this type of item answers."""
+    room = ROOMS.of_item(output)
+    return room.call if room is not None and room.output == output else None
 
 
 def output_items(output: Iterable[Item], *, is_cut: bool = False) -> list[Item]:
@@ -52,35 +49,19 @@ def answer_orphans(items: list[Item]) -> list[Item]:
 
     Every model provider refuses the one without the other. Only items of earlier responses can be orphans.
     """
-    answered = {item.get("call_id") for item in items if item["type"] == "shell_call_output"}
+    answered = {(call, item.get("call_id")) for item in items if (call := _call_of(item["type"])) is not None}
     asked: set[tuple[str, str | None]] = set()
     repaired: list[Item] = []
     for item in items:
         if item["type"] in OUTPUT_OF:
             asked.add((item["type"], item.get("call_id")))
-        elif item["type"] in _CALL_OF and (_CALL_OF[item["type"]], item.get("call_id")) not in asked:
+        elif (call := _call_of(item["type"])) is not None and (call, item.get("call_id")) not in asked:
             continue
         repaired.append(item)
-        if (
-            item["type"] == "shell_call"
-            and item["call_id"] not in answered
-            and (item.get("environment") or {}).get("type") == "container_reference"
-        ):
-            repaired.append(
-                {
-                    "type": "shell_call_output",
-                    "call_id": item["call_id"],
-                    "status": "incomplete",
-                    "max_output_length": None,
-                    "output": [
-                        {
-                            "stdout": "",
-                            "stderr": "The response ended before this command did; its output was not kept.",
-                            "outcome": {"type": "timeout"},
-                        }
-                    ],
-                }
-            )
+        room = ROOMS.of_call(item["type"])
+        if room is not None and (room.call, item.get("call_id")) not in answered:
+            orphaned = room.orphaned(item)
+            repaired += [] if orphaned is None else [orphaned]
     return repaired
 
 
@@ -105,8 +86,8 @@ def check_calls(items: Sequence[Item], chain: Sequence[Item] = ()) -> None:
             continue
         if type_ in OUTPUT_OF:
             calls[(type_, call_id)] = type_
-        elif type_ in _CALL_OF:
-            key = (_CALL_OF[type_], call_id)
+        elif (call := _call_of(type_)) is not None:
+            key = (call, call_id)
             if key not in calls:
                 raise bad_request(
                     f"No tool call found for {type_.replace('_', ' ')} with call_id {call_id}.", param="input"
@@ -126,9 +107,6 @@ def container_of(items: Iterable[Item]) -> str | None:
     """The container that the chain used last, which ``container_auto`` goes on with."""
     found = None
     for item in items:
-        if item["type"] == "shell_call":
-            environment: dict[str, Any] = item.get("environment") or {}
-            found = environment.get("container_id", found)
-        elif item["type"] == "code_interpreter_call":
-            found = item.get("container_id", found)
+        room = ROOMS.of_call(item["type"])
+        found = (room.container_of(item) if room is not None else None) or found
     return found

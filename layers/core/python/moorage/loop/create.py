@@ -24,6 +24,7 @@ from moorage.errors import (
     rate_limited,
     time_over,
 )
+from moorage.inputs import admit_inputs, files_to_stage
 from moorage.loop import context, finish
 from moorage.loop.ask import Ask
 from moorage.loop.chain import chain_items
@@ -40,7 +41,7 @@ from moorage.store.containers import ContainerRecord
 from moorage.store.event_log import Batch, Event, Writer
 from moorage.store.responses import Ancestor, Snapshot, StoredResponse
 from moorage.telemetry import Metric, tell
-from moorage.tools.inputs import admit_inputs, files_to_stage
+from moorage.tools.registry import ROOMS
 from moorage.wire.requests import CreateRequest, check_choice
 from moorage.wire.responses import Usage, echo
 from moorage.wire.tools import Environment
@@ -200,8 +201,9 @@ async def resolve_references(
     resolved: list[Item] = []
     for item in items:
         if item["type"] != "item_reference":
-            outputs = (known | stored).get(item["id"], {}).get("outputs") if _is_partial(item) else None
-            resolved.append(item if outputs is None else item | {"outputs": outputs})
+            hidden = _hidden(item)
+            found = None if hidden is None else (known | stored).get(item["id"], {}).get(hidden)
+            resolved.append(item if hidden is None or found is None else item | {hidden: found})
         elif item["id"] in stored:
             resolved.append(stored[item["id"]])
         elif item["id"] not in known:
@@ -216,7 +218,13 @@ async def resolve_references(
 
 def _is_partial(item: Item) -> bool:
     """Whether the rest of an input item must be looked up."""
-    return item["type"] == "item_reference" or (item["type"] == "code_interpreter_call" and "outputs" not in item)
+    return item["type"] == "item_reference" or _hidden(item) is not None
+
+
+def _hidden(item: Item) -> str | None:
+    """The field that a client has not sent back, because it never got it."""
+    room = ROOMS.of_call(item["type"])
+    return None if room is None or room.hidden is None or room.hidden in item else room.hidden
 
 
 async def _stored_items(runtime: Runtime, tenant_id: str, item_ids: set[str]) -> dict[str, Item]:

@@ -1,38 +1,35 @@
 """What follows a model step: a pure decision over what the model said."""
 
-from collections.abc import Mapping, Set
+from collections import Counter
+from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass
 from typing import Any, Final
 
 from moorage import limits
 from moorage.model.base import Finished, Item
 from moorage.state import Next
+from moorage.tools.registry import ROOMS
+from moorage.tools.room import Where
 from moorage.wire.responses import Status
 
-CLIENT_CALLS: Final = frozenset(
-    {
-        "function_call",
-        "custom_tool_call",
-        "local_shell_call",
-        "apply_patch_call",
-        "computer_call",
-        "tool_search_call",
-        "mcp_approval_request",
-    }
-)
-"""Calls that the client answers: the response ends with them."""
+_QUESTIONS: Final = frozenset({"mcp_approval_request"})
+"""What an upstream's own tools may ask the client: the response ends with it."""
+
+
+def where(item: Item) -> Where | None:
+    """Who runs a call; None for an item that is none."""
+    room = ROOMS.of_call(item["type"])
+    return None if room is None else room.where(item)
 
 
 def is_hosted(item: Item) -> bool:
     """True for a call that runs here."""
-    if item["type"] == "shell_call":
-        environment: Mapping[str, Any] = item.get("environment") or {}
-        return environment.get("type") == "container_reference"
-    return bool(item["type"] == "code_interpreter_call")
+    return where(item) in (Where.SANDBOX, Where.SERVICE)
 
 
 def is_for_client(item: Item) -> bool:
-    return item["type"] in CLIENT_CALLS or (item["type"] == "shell_call" and not is_hosted(item))
+    """True for what the client answers: the response ends with it."""
+    return item["type"] in _QUESTIONS or where(item) is Where.CLIENT
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,7 +61,7 @@ def after_model(
         budget = limits.CALLS_PER_ROUND_MAX
         if max_tool_calls is not None:
             budget = min(budget, max(0, max_tool_calls - calls_made))
-        run, refused = tuple(hosted[:budget]), tuple(hosted[budget:])
+        run, refused = _within_bounds(hosted, unsettled, budget)
         if run:
             return Decision(Next.TOOLS, hosted=run, refused=refused, is_last=for_client)
         return Decision(Next.DONE if for_client else Next.MODEL, refused=refused)
@@ -73,11 +70,24 @@ def after_model(
     return Decision(Next.DONE)
 
 
+def _within_bounds(hosted: Sequence[int], items: Mapping[int, Item], budget: int) -> tuple[tuple[int, ...], tuple[int, ...]]:
+    """Which calls run, and which are refused: over ``budget``, or over what their tool allows in one round."""
+    run: list[int] = []
+    made: Counter[str] = Counter()
+    for index in hosted:
+        type_ = items[index]["type"]
+        room = ROOMS.of_call(type_)
+        assert room is not None
+        made[type_] += 1
+        if len(run) < budget and made[type_] <= room.bounds.calls_per_round:
+            run.append(index)
+    return tuple(run), tuple(index for index in hosted if index not in run)
+
+
 def _is_settled(call: Item, answered: Set[str]) -> bool:
-    """Whether a call has its output, which a ``code_interpreter_call`` holds itself."""
-    if call["type"] == "code_interpreter_call":
-        return call.get("status") in ("completed", "failed")
-    return call.get("call_id") in answered
+    """Whether a call has its output; some hold it themselves."""
+    room = ROOMS.of_call(call["type"])
+    return room.is_settled(call) if room is not None and room.output is None else call.get("call_id") in answered
 
 
 def _ends_with_answer(items: Mapping[int, Item]) -> bool:

@@ -6,9 +6,9 @@ says which. Every part is harmless to run twice, or by two reapers at once.
 
 from collections.abc import Awaitable, Iterator
 
+from moorage.retention import purge_expired
 from moorage.runtime import Runtime
 from moorage.telemetry import Metric, tell
-from moorage.tools.retention import purge_expired
 
 
 async def expire(runtime: Runtime) -> int:

@@ -17,6 +17,7 @@ from moorage.runtime import Runtime
 from moorage.state import Outcome
 from moorage.store.event_log import STEP_OF_THE_END, Batch, Event, Writer
 from moorage.store.responses import StoredResponse
+from moorage.tools.registry import ROOMS
 from moorage.wire.responses import ResponseState, Status, Usage, response_object
 
 
@@ -150,13 +151,11 @@ def closing_events(folded: Folded, *, is_said_anew: bool = False) -> list[Event]
     """
     events: list[Event] = []
     for index in folded.open:
+        room = ROOMS.of_item(folded.items[index]["type"])
         item = folded.items[index]
-        item["status"] = "incomplete"
+        item = folded.items[index] = item | {"status": "incomplete"} if room is None else room.closed(item)
         if item["type"] == "message" and is_said_anew:
             item["content"] = []
-        if item["type"] == "shell_call_output":
-            for output in item["output"]:
-                output["outcome"] = output.get("outcome") or {"type": "timeout"}
         folded.done.add(index)
         events.append({"type": "response.output_item.done", "output_index": index, "item": item})
     return events

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from moorage.store.event_log import FINAL_TYPES, Event
+from moorage.tools.registry import ROOMS
 
 Item = dict[str, Any]
 
@@ -98,27 +99,7 @@ def _grow(item: Item, type_: str, event: Event) -> None:
             item["arguments"] += event["delta"]
         case "custom_tool_call_input.delta":
             item["input"] += event["delta"]
-        case "code_interpreter_call_code.delta":
-            item["code"] = (item.get("code") or "") + event["delta"]
-        case "code_interpreter_call.interpreting":
-            item["status"] = "interpreting"
-        case "shell_call_command.added":
-            item["action"]["commands"] = [*item["action"]["commands"], event["command"]]
-        case "shell_call_command.delta":
-            item["action"]["commands"][event["command_index"]] += event["delta"]
-        case "shell_call_output_content.delta":
-            _command(item, event["command_index"])[1].update(
-                {k: _command(item, event["command_index"])[1][k] + v for k, v in event["delta"].items() if v}
-            )
-        case "shell_call_output_content.done":
-            _command(item, event["command_index"])[0][event["command_index"]] = event["output"][0]
-        case _:
-            pass
-
-
-def _command(item: Item, index: int) -> tuple[list[Item], Item]:
-    """The outputs of a shell call, and the one of this command, made if it is new."""
-    outputs: list[Item] = item["output"]
-    while len(outputs) <= index:
-        outputs.append({"stdout": "", "stderr": "", "outcome": None})
-    return outputs, outputs[index]
+        case name:
+            room = ROOMS.of_event(name)
+            if room is not None:
+                room.grow(item, name, event)

@@ -27,6 +27,7 @@ from moorage.store.event_log import Batch, LogWriter, Writer
 from moorage.store.responses import Snapshot, StoredResponse
 from moorage.store.steps import Progress, StepAttempt
 from moorage.telemetry import Metric, tell
+from moorage.tools.registry import ROOMS
 
 
 async def model_step(runtime: Runtime, state: LoopState) -> LoopState:
@@ -229,6 +230,12 @@ def tell_step(
     )
 
 
+def _is_result(item: Item) -> bool:
+    """Whether a tool step fills this item."""
+    room = ROOMS.of_item(item["type"])
+    return room is not None and room.is_hosted and room.fills == item["type"]
+
+
 async def _take_over(
     runtime: Runtime, stored: StoredResponse, sink: LogSink, position: Position
 ) -> tuple[dict[int, Item], dict[str, Item], Position]:
@@ -242,7 +249,7 @@ async def _take_over(
     outputs: dict[str, Item] = {
         str(folded.items[index].get("call_id", folded.items[index]["id"])): folded.items[index] | {"output_index": index}
         for index in folded.open
-        if folded.items[index]["type"] in ("shell_call_output", "code_interpreter_call")
+        if _is_result(folded.items[index])
     }
     kept = {item["output_index"] for item in outputs.values()}
     rest = Folded(items=folded.items, done=folded.done | kept)
@@ -252,7 +259,7 @@ async def _take_over(
     made = {
         index: item
         for index, item in folded.items.items()
-        if index >= position.next_index and not (index in kept and item["type"] == "shell_call_output")
+        if index >= position.next_index and not (index in kept and ROOMS.of_call(item["type"]) is None)
     }
     next_index = max(folded.items, default=-1) + 1
     return made, outputs, replace(position, next_index=max(next_index, position.next_index))

@@ -1,40 +1,32 @@
-"""One tool call: its commands run in the container, their output goes to the log as it appears.
+"""One tool call: it runs, and what it says goes to the log as it appears.
 
-Running twice is harmless. A command is known to the exec server by the call's id and its number, so a second run attaches to it and
-goes on after the last exec event that is in the log. When the sandbox that the commands were started in is gone, they are not run
-again: the output says that they were lost.
+What the call does is its room's business (``tools/room.py``). Here is what is true of every call: the fence of attempts, what a run
+finds of those before it, the watch for cancellations, the bounds of time and size, the flushing, and the line in the log.
+
+Running twice is harmless, in one of three ways that the room names. It *attaches*: a second run goes on with what was begun, and where
+that is gone it says so. It *repeats*: a call that only reads is run anew. Or it is run *once*: a second run says that the call may have
+run, and does nothing else.
 """
 
 import asyncio
-import logging
 import time
-from collections.abc import AsyncIterator
-from contextlib import suppress
-from dataclasses import dataclass, field
-from typing import Any, Final
+from collections.abc import AsyncIterator, Hashable, Iterable
+from contextlib import aclosing, suppress
+from dataclasses import dataclass, field, replace
 
-from botocore.exceptions import BotoCoreError, ClientError
+import orjson
 
 from moorage import limits
 from moorage.containers.life import LiveContainer
-from moorage.errors import (
-    ApiError,
-    LostSight,
-    SandboxCapacity,
-    SandboxElsewhere,
-    SandboxError,
-    SandboxGone,
-    SandboxHostAway,
-    SandboxStarting,
-    Superseded,
-)
+from moorage.egress.fetch import Fetcher
+from moorage.errors import ApiError, LostSight, SandboxError, SandboxHostAway, SandboxStarting, Superseded
 from moorage.loop.cancellation import CancelWatch
 from moorage.loop.chain import load_chain
 from moorage.loop.fold import fold
 from moorage.loop.sinks import LogSink
+from moorage.loop.workplaces import Leaving, container_of
 from moorage.model.base import Item
 from moorage.runtime import Runtime
-from moorage.sandbox.exec_client import Ended, ExecEvent, Heartbeat, Output, PythonEnded, PythonEvent, Started
 from moorage.state import Call
 from moorage.store import keys
 from moorage.store.event_log import Batch, LogWriter, Writer
@@ -42,29 +34,22 @@ from moorage.store.responses import StoredResponse
 from moorage.store.steps import CallAttempt, Step
 from moorage.store.table import Record
 from moorage.telemetry import tell
-from moorage.tools import interpreter, shell
-
-_log: Final = logging.getLogger(__name__)
-_LOST: Final = (
-    "The container stopped while this command was running, and the command was not run again. Its processes are gone; files that "
-    "were saved before are still in /mnt/data."
-)
-_NOT_STORED: Final = (
-    "Note: what changed under /mnt/data could not be stored. It is there as long as the container runs, and the next command tries to "
-    "store it again."
-)
-_GAVE_UP: Final = "This command could not be run: the container could not be reached."
+from moorage.tools.calls import End, Event, Finished, Known, Piece, Said
+from moorage.tools.registry import ROOMS
+from moorage.tools.room import Again, Room, Where
+from moorage.tools.run import Run, Service, Workplace
 
 
 async def tool_step(
-    runtime: Runtime, *, tenant_id: str, response_id: str, step: int, call_id: str, container_id: str
+    runtime: Runtime, *, tenant_id: str, response_id: str, step: int, call_id: str, container_id: str | None
 ) -> None:
-    """The task ``ToolStep``. Returns when the call is finished, or when another run must go on with it; the model step looks."""
+    """The tasks ``ToolStep`` and ``ServiceStep``. Returns when the call is finished, or when another run must go on with it; the model
+    step looks."""
     stored, made_by, container = await _look(runtime, tenant_id, response_id, step, container_id)
     if stored.is_cancel_requested:
         return
     call = next(call for call in made_by.outcome.calls if call.call_id == call_id)
-    run = _Run(runtime, stored, step, made_by, call, container, runtime.now_ms())
+    run = _Attempt(runtime, stored, step, made_by, call, container, runtime.now_ms())
     began = time.perf_counter()
     with suppress(Superseded):  # Another attempt goes on, or the response was ended: nothing is left to do here.
         await run.run()
@@ -77,22 +62,23 @@ async def tool_step(
             "call_id": call_id,
             "call_type": call.type,
             "container_id": stored.container_id,
-            "commands": len(run.commands),
-            "ended": sum(command.outcome is not None for command in run.commands),
-            "output_chars": sum(len(text) for command in run.commands for text in command.text.values()),
+            **run.counts,
             "duration_ms": round((time.perf_counter() - began) * 1000),
         },
     )
 
 
 async def _look(
-    runtime: Runtime, tenant_id: str, response_id: str, step: int, container_id: str
+    runtime: Runtime, tenant_id: str, response_id: str, step: int, container_id: str | None
 ) -> tuple[StoredResponse, Step, Record | None]:
     """The response, the step that made the call, and the container's record, by one request."""
     pk = keys.response(tenant_id, response_id)
-    places = ((pk, keys.META), (pk, keys.attempt(step)), (keys.container(tenant_id, container_id), keys.META))
+    places = [(pk, keys.META), (pk, keys.attempt(step))]
+    if container_id is not None:
+        places.append((keys.container(tenant_id, container_id), keys.META))
     there = {(record["PK"], record["SK"]): record for record in await runtime.table.get_many(places, consistent=True)}
-    meta, attempt, container = map(there.get, places)
+    meta, attempt = there.get(places[0]), there.get(places[1])
+    container = there.get(places[2]) if container_id is not None else None
     stored = await runtime.responses.of_record(tenant_id, response_id, meta)
     made_by = None if attempt is None else await runtime.steps.of_record(attempt)
     assert made_by is not None, f"a tool step before the outcome of step {step} of {response_id}"
@@ -100,7 +86,7 @@ async def _look(
 
 
 async def kill_running(runtime: Runtime, stored: StoredResponse, step: int) -> None:
-    """Kill the commands of a step's calls: the response is being cancelled."""
+    """Kill what the calls of a step run in the container: the response is being cancelled."""
     made_by = await runtime.steps.get(stored.tenant_id, stored.response_id, step)
     if made_by is None or stored.container_id is None:
         return
@@ -109,31 +95,23 @@ async def kill_running(runtime: Runtime, stored: StoredResponse, step: int) -> N
         return
     async with live:
         for call in made_by.outcome.calls:
-            for index in range(_command_count(made_by.items[call.call_index])):
-                with suppress(SandboxError):
-                    await live.client.kill(shell.exec_id(stored.response_id, call.call_id, index))
+            room, item = _room(call), made_by.items[call.call_index]
+            if room.where(item) is Where.SANDBOX:
+                await room.stop(live.client, _known(stored, call, item))
+
+
+def _room(call: Call) -> Room:
+    room = ROOMS.of_call(call.type)
+    assert room is not None, f"nobody knows how to run a {call.type}"
+    return room
+
+
+def _known(stored: StoredResponse, call: Call, item: Item) -> Known:
+    return Known(stored.response_id, call.call_id, item, call.output_index, call.output_item_id)
 
 
 @dataclass(slots=True)
-class _Command:
-    """One command's output so far."""
-
-    text: dict[str, str] = field(default_factory=lambda: {"stdout": "", "stderr": ""})
-    outcome: dict[str, Any] | None = None
-    offset: int = -1
-    """Number of the last exec event that is in the log."""
-    seen: int = -1
-    """Number of the last exec event that was received."""
-    ended: PythonEnded | None = None
-    """How a run of the code interpreter ended; None as long as it has not, and if it was lost."""
-
-    @property
-    def output(self) -> dict[str, Any]:
-        return {**self.text, "outcome": self.outcome}
-
-
-@dataclass(slots=True)
-class _Run:
+class _Attempt:
     runtime: Runtime
     stored: StoredResponse
     step: int
@@ -143,9 +121,11 @@ class _Run:
     container: Record | None
     """Its record as this run found it."""
     began_at_ms: int
-    is_interpreting: bool = False
-    """The log says so already."""
-    commands: list[_Command] = field(default_factory=list)
+    counts: dict[str, int] = field(default_factory=dict)
+
+    @property
+    def room(self) -> Room:
+        return _room(self.call)
 
     @property
     def item(self) -> Item:
@@ -153,18 +133,22 @@ class _Run:
         return self.made_by.items[self.call.call_index]
 
     async def run(self) -> None:
+        if self.room.where(self.item) is Where.SERVICE:
+            await self._attend(await self._begin(None), None)
+            return
         try:
-            live = await self._container()
+            live = await container_of(self.runtime, self.stored, self.container)
         except SandboxStarting as error:
             await self._wait(error)
             return
         except (SandboxError, ApiError) as error:
-            await self._unreachable(self.item, error.message)
+            await self._unreachable(error.message)
             return
         async with live:
-            attempt = await self.runtime.steps.begin_call(self.stored, self.step, self.call.call_id, live.record.incarnation)
-            if not attempt.is_finished:
-                await self._attend(live, attempt)
+            await self._attend(await self._begin(live.record.incarnation), live)
+
+    async def _begin(self, incarnation: int | None) -> CallAttempt:
+        return await self.runtime.steps.begin_call(self.stored, self.step, self.call.call_id, incarnation)
 
     async def _wait(self, reason: SandboxStarting) -> None:
         """The state machine sends the call round again, by way of the model step, which can start sandboxes everywhere; but not for
@@ -174,319 +158,194 @@ class _Run:
             self.stored, self.step, self.call.call_id, now=now, is_host_away=is_host_away
         )
         if now - since > limits.SANDBOX_PATIENCE_SECONDS:
-            await self._unreachable(self.item, reason.message)
+            await self._unreachable(reason.message)
 
-    async def _attend(self, live: LiveContainer, attempt: CallAttempt) -> None:
-        """Run the commands, or go on with them."""
-        is_lost = attempt.sandbox != live.record.incarnation or attempt.crashes >= limits.CALL_ATTEMPTS_MAX
+    async def _unreachable(self, message: str) -> None:
+        """No container can be had: the model is told, and may answer without."""
+        attempt = await self._begin(None)
+        how = End.GAVE_UP if attempt.sandbox is None else End.LOST
+        await self._attend(attempt, None, ends=(how, message))
+
+    async def _attend(self, attempt: CallAttempt, live: LiveContainer | None, *, ends: tuple[End, str] | None = None) -> None:
+        """Run the call, or go on with it; ``ends`` is an end that needs no run."""
+        if attempt.is_finished:
+            return
         log = self.runtime.responses.log_of(self.stored)
         batches = await log.read_from(0) if attempt.attempt > 1 else []
-        self.commands = [_Command() for _ in range(_command_count(self.item))]
-        closed = self._recall(batches)
+        known, closed = self._recall(batches)
         if closed is not None:
             await self._note_end(closed)
             return
-        writer = LogWriter(
-            log, Writer(self.step, attempt.attempt, self.call.call_id), self._following(batches), on_predecessor=self._fold_in
-        )
+        # If other calls have written since, the first write finds out where the log goes on.
+        following = batches[-1].following if batches else self.made_by.following
+        writer = LogWriter(log, Writer(self.step, attempt.attempt, self.call.call_id), following, on_predecessor=_fold_in)
         async with LogSink(writer) as sink:
-            has_failed = attempt.crashes >= limits.STORING_ATTEMPTS_MAX - 1
-            if not await self._work(sink, live, self.item, is_lost=is_lost, has_failed=has_failed):
-                await sink.flush()
-                await self.runtime.steps.postpone_call(self.stored, self.step, self.call.call_id)
+            ends = ends or self._must_end(attempt)
+            if ends is not None:
+                whole: Item | None = _emit(sink, self.room.end(known, *ends))
+            else:
+                whole = await self._work(sink, self._given(known, attempt, live))
+            if whole is not None:
+                await self._done(sink, whole)
+                return
+            await sink.flush()
+            await self.runtime.steps.postpone_call(self.stored, self.step, self.call.call_id)
 
-    def _following(self, batches: list[Batch]) -> int:
-        """Where the log goes on. If other calls have written since, the first write finds out."""
-        return batches[-1].following if batches else self.made_by.following
-
-    async def _note_end(self, closed: Item) -> None:
-        """The log has the end of the call: now its record gets it."""
-        await self.runtime.steps.end_call(self.stored, self.step, self.call.call_id, self.call.output_index, closed)
-
-    async def _container(self) -> LiveContainer:
-        """The running container; waits a while for one that starts."""
-        assert self.stored.container_id is not None
-        began = asyncio.get_running_loop().time()
-        pause, seen = limits.SANDBOX_POLL_SECONDS_MIN, self.container
-        while True:
-            try:
-                return await self.runtime.containers.sandboxes.ensure(self.stored.tenant_id, self.stored.container_id, seen=seen)
-            except SandboxElsewhere:
-                raise
-            except SandboxStarting as error:
-                patience = limits.SANDBOX_HOST_WAIT_SECONDS if isinstance(error, SandboxHostAway) else limits.SANDBOX_WAIT_SECONDS
-                if asyncio.get_running_loop().time() - began > patience:
-                    raise
-                # Mostly the start was begun while the model was asked, and is nearly over.
-                await asyncio.sleep(min(pause, error.retry_after_seconds))
-                pause *= 2
-            except SandboxCapacity:
-                if asyncio.get_running_loop().time() - began > limits.SANDBOX_WAIT_SECONDS:
-                    raise
-                await asyncio.sleep(limits.SANDBOX_CAPACITY_RETRY_SECONDS)
-            seen = None
-
-    def _recall(self, batches: list[Batch]) -> Item | None:
+    def _recall(self, batches: list[Batch]) -> tuple[Known, Item | None]:
         """What earlier runs of this call have put into the log; the whole item if they have closed it."""
+        known, index = _known(self.stored, self.call, self.item), self.call.output_index
         if not batches:
-            return None
+            return known, None
         folded = fold(event for batch in batches for event in batch.events)
-        if self.call.output_index in folded.done:
-            return folded.items[self.call.output_index]
-        self.is_interpreting = folded.items.get(self.call.output_index, {}).get("status") == "interpreting"
-        for index, output in enumerate(folded.items.get(self.call.output_index, {}).get("output") or []):
-            command = self.commands[index]
-            command.text = {"stdout": output["stdout"], "stderr": output["stderr"]}
-            command.outcome = output.get("outcome")
+        if index in folded.done:
+            return known, folded.items[index]
+        offsets: dict[int, int] = {}
         for batch in batches:
-            self._advance(batch)
+            if batch.writer.step == self.step and batch.writer.call_id == self.call.call_id:
+                for stream, offset in batch.offsets.items():
+                    offsets[int(stream)] = max(offsets.get(int(stream), -1), offset)
+        return replace(known, so_far=folded.items.get(index), offsets=offsets), None
+
+    def _must_end(self, attempt: CallAttempt) -> tuple[End, str] | None:
+        """Why the call does not run any more, if so. One that attaches finds out by itself what was lost."""
+        if self.room.again is Again.ONCE and attempt.attempt > 1:
+            return End.LOST, "An earlier run of it did not come to its end."
+        if self.room.again is Again.REPEAT and attempt.crashes >= limits.CALL_ATTEMPTS_MAX:
+            return End.GAVE_UP, f"It failed {limits.CALL_ATTEMPTS_MAX} times in a row."
         return None
 
-    def _advance(self, batch: Batch) -> None:
-        if batch.writer.step == self.step and batch.writer.call_id == self.call.call_id:
-            for index, offset in batch.offsets.items():
-                self.commands[int(index)].offset = max(self.commands[int(index)].offset, offset)
+    def _given(self, known: Known, attempt: CallAttempt, live: LiveContainer | None) -> Run:
+        sandbox = None
+        if live is not None:
+            is_lost = attempt.sandbox != live.record.incarnation or attempt.crashes >= limits.CALL_ATTEMPTS_MAX
+            has_failed = attempt.crashes >= limits.STORING_ATTEMPTS_MAX - 1
+            leaving = Leaving(self.runtime, self.stored.container_id or "", live, self.began_at_ms, has_failed)
+            sandbox = Workplace(live, self.runtime.containers.sandboxes, is_lost, leaving.notes)
+        return Run(
+            known=known,
+            tenant_id=self.stored.tenant_id,
+            settings=self.runtime.settings,
+            now=self.runtime.clock,
+            earlier=self._earlier,
+            sandbox=sandbox,
+            service=Service(Fetcher.of(self.runtime.settings)) if live is None else None,
+            counts=self.counts,
+        )
 
-    def _fold_in(
-        self, batch: Batch, pending: list[tuple[dict[str, Any], dict[str, int]]]
-    ) -> list[tuple[dict[str, Any], dict[str, int]]]:
-        """A dead predecessor wrote late: what it wrote need not be written again."""
-        ended = {_end_of(event) for event in batch.events} - {None}
-        return [
-            (event, offset)
-            for event, offset in pending
-            if _end_of(event) not in ended and all(n > batch.offsets.get(index, -1) for index, n in offset.items())
-        ]
+    async def _earlier(self) -> AsyncIterator[Item]:
+        progress = await self.runtime.steps.read(self.stored.tenant_id, self.stored.response_id)
+        first = min(call.call_index for call in self.made_by.outcome.calls)
+        for index in sorted(progress.items):
+            if index < first:
+                yield progress.items[index]
+        for item in [*await load_chain(self.runtime, self.stored), *self.stored.input_items]:
+            yield item
 
-    async def _work(self, sink: LogSink, live: LiveContainer, item: Item, *, is_lost: bool, has_failed: bool) -> bool:
-        """Run or follow the commands; False when time is up and another run must go on."""
+    async def _work(self, sink: LogSink, run: Run) -> Item | None:
+        """What the call came to; None when time is up and another run must go on."""
+        progress = _Progress(self.room, run, sink)
         watch = asyncio.create_task(CancelWatch.of(self.runtime, self.stored).requested())
-        work = asyncio.create_task(self._commands(sink, live, item, is_lost=is_lost))
+        work = asyncio.create_task(progress.follow())
         try:
-            await asyncio.wait({watch, work}, timeout=limits.TOOL_STEP_SECONDS_MAX, return_when=asyncio.FIRST_COMPLETED)
+            seconds = min(limits.TOOL_STEP_SECONDS_MAX, self.room.bounds.seconds or limits.TOOL_STEP_SECONDS_MAX)
+            await asyncio.wait({watch, work}, timeout=seconds, return_when=asyncio.FIRST_COMPLETED)
             if work.done():
-                work.result()
-            elif not watch.done():
-                return False
-            else:
+                return work.result()
+            if watch.done():
                 watch.result()
                 await kill_running(self.runtime, self.stored, self.step)
                 raise Superseded(f"{self.stored.response_id} was cancelled")
         except LostSight:
-            return False
+            return None
         finally:
             watch.cancel()
             work.cancel()
             await asyncio.gather(watch, work, return_exceptions=True)
-        await self._conclude(sink, live, item, has_failed=has_failed)
-        return True
-
-    async def _commands(self, sink: LogSink, live: LiveContainer, item: Item, *, is_lost: bool) -> None:
-        if self.call.type == "code_interpreter_call" and not self.is_interpreting:
-            self._tell(sink, "interpreting")
-        if await self.runtime.containers.sandboxes.is_news(live) and not is_lost:
-            self._note(sink, 0, f"[{shell.REVIVED}]\n")
-        await asyncio.gather(*(self._command(sink, live, item, index, is_lost=is_lost) for index in range(len(self.commands))))
-
-    async def _command(self, sink: LogSink, live: LiveContainer, item: Item, index: int, *, is_lost: bool) -> None:
-        command = self.commands[index]
-        if command.outcome is not None:
-            return
-        for _ in range(limits.CALL_ATTEMPTS_MAX):
-            if is_lost:
-                break
-            try:
-                async for event in self._events(live, item, index):
-                    self._take(sink, index, event)
-                return
-            except SandboxGone:
-                is_lost = not await self._is_alive(live)
-        self._lose(sink, index)
-
-    def _lose(self, sink: LogSink, index: int) -> None:
-        """The command had begun, and nobody knows how it ended."""
-        command = self.commands[index]
-        self._note(sink, index, f"{'' if command.text['stderr'] in ('', None) else chr(10)}[{_LOST}]")
-        command.outcome = {"type": "exit", "exit_code": 137}
-        self._close(sink, index)
-
-    async def _is_alive(self, live: LiveContainer) -> bool:
-        """Whether it was only the connection that broke."""
-        return not await self.runtime.containers.sandboxes.confirm_gone(live)
-
-    def _events(self, live: LiveContainer, item: Item, index: int) -> AsyncIterator[ExecEvent | PythonEvent]:
-        """The exec's events after what is known; those that are only in memory are asked for again by number."""
-        identity = shell.exec_id(self.stored.response_id, self.call.call_id, index)
-        after = max(self.commands[index].seen, -1)
-        if item["type"] == "code_interpreter_call":
-            return interpreter.events(
-                live.client, identity, item["code"], after, seconds_max=self.runtime.settings.code_seconds_max
-            )
-        return shell.events(live.client, identity, item["action"], index, after)
-
-    def _take(self, sink: LogSink, index: int, event: ExecEvent | PythonEvent) -> None:
-        command = self.commands[index]
-        match event:
-            case Heartbeat() | Started():
-                return
-            case Output(n, stream, text):
-                if n <= command.seen:
-                    return
-                command.seen = n
-                if n > command.offset:
-                    command.text[stream] += text
-                    self._delta(sink, index, stream, text, n)
-            case Ended() | PythonEnded():
-                command.outcome = shell.outcome_of(event)
-                if event.outcome == "killed":
-                    self._note(sink, index, "[The command was killed.]")
-                if isinstance(event, PythonEnded):
-                    command.ended = event
-                self._close(sink, index)
-
-    def _note(self, sink: LogSink, index: int, text: str) -> None:
-        """A word of ours in the command's stderr."""
-        self.commands[index].text["stderr"] += text
-        self._delta(sink, index, "stderr", text, None)
-
-    def _delta(self, sink: LogSink, index: int, stream: str, text: str, n: int | None) -> None:
-        if self.call.type != "shell_call":
-            return  # The code interpreter has no output events: its outputs stand in the item.
-        event = {
-            "type": "response.shell_call_output_content.delta",
-            "item_id": self.call.output_item_id,
-            "output_index": self.call.output_index,
-            "command_index": index,
-            "delta": {stream: text},
-        }
-        sink.emit(event, offset=None if n is None else (index, n))
-
-    def _close(self, sink: LogSink, index: int) -> None:
-        if self.call.type != "shell_call":
-            return
-        sink.emit(
-            {
-                "type": "response.shell_call_output_content.done",
-                "item_id": self.call.output_item_id,
-                "output_index": self.call.output_index,
-                "command_index": index,
-                "output": [self.commands[index].output],
-            }
-        )
-
-    async def _conclude(self, sink: LogSink, live: LiveContainer, item: Item, *, has_failed: bool) -> None:
-        """Store what the commands left in the workspace, then close the item."""
-        notes = live.notes + await self._stored(live, has_failed=has_failed) + await self._refusals(live)
-        if item["type"] == "code_interpreter_call":
-            whole = await self._interpreted(live, item, notes)
-            self._tell(sink, "completed")
-        else:
-            whole = shell.finished(item, self.call.output_item_id, [command.output for command in self.commands], notes)
-        await self._done(sink, whole)
-
-    async def _stored(self, live: LiveContainer, *, has_failed: bool) -> tuple[str, ...]:
-        """Store the workspace, and what there is to say of that. A store that refuses fails this run, and the next one tries again; but
-        commands that have ended need not wait for it for ever."""
-        try:
-            return (await self.runtime.containers.artifacts.sync(live)).notes
-        except SandboxGone:
-            return ()
-        except (BotoCoreError, ClientError):
-            if not has_failed:
-                raise
-            _log.exception("the files of a container could not be stored", extra={"container_id": self.stored.container_id})
-            return (_NOT_STORED,)
-
-    def _tell(self, sink: LogSink, name: str) -> None:
-        """An event of the code interpreter."""
-        sink.emit(
-            {
-                "type": f"response.code_interpreter_call.{name}",
-                "item_id": self.call.output_item_id,
-                "output_index": self.call.output_index,
-            }
-        )
-
-    async def _interpreted(self, live: LiveContainer, item: Item, notes: tuple[str, ...]) -> Item:
-        command = self.commands[0]
-        ended = command.ended
-        if ended is not None and ended.session_started and await self._had_session():
-            notes = (interpreter.NEW_SESSION, *notes)
-        drawn = [] if ended is None else await interpreter.figures(live.client, ended.images)
-        return interpreter.finished(item, command.output, ended, drawn, notes)
-
-    async def _had_session(self) -> bool:
-        """Whether the model has used a Python session of this container before this step, so that it counts on its variables."""
-        progress = await self.runtime.steps.read(self.stored.tenant_id, self.stored.response_id)
-        first = min(call.call_index for call in self.made_by.outcome.calls)
-        earlier = [item for index, item in progress.items.items() if index < first]
-        if not any(map(self._is_run_here, earlier)):
-            earlier = [*await load_chain(self.runtime, self.stored), *self.stored.input_items]
-        return any(map(self._is_run_here, earlier))
-
-    def _is_run_here(self, item: Item) -> bool:
-        return item["type"] == "code_interpreter_call" and item.get("container_id") == self.stored.container_id
-
-    async def _refusals(self, live: LiveContainer) -> tuple[str, ...]:
-        """What the egress proxy refused meanwhile, and how to allow it: many tools hide the proxy's own words."""
-        if live.record.network_policy["type"] == "disabled":
-            return ()
-        await asyncio.sleep(2 * limits.EGRESS_LOG_SECONDS)  # The proxy writes its log behind.
-        said = await self.runtime.egress.refusals_since(self.stored.tenant_id, live.record.id, self.began_at_ms)
-        return tuple(said.splitlines())
+        if self.room.again is Again.ATTACH:
+            return None
+        return progress.end(End.TIME_OVER, f"It took longer than {seconds:g} seconds.")
 
     async def _done(self, sink: LogSink, whole: Item) -> None:
         sink.emit({"type": "response.output_item.done", "output_index": self.call.output_index, "item": whole})
         await sink.flush()
         await self._note_end(whole)
 
-    async def _unreachable(self, item: Item, message: str) -> None:
-        """No container can be had: the model is told, and may answer without."""
-        attempt = await self.runtime.steps.begin_call(self.stored, self.step, self.call.call_id, None)
-        if attempt.is_finished:
-            return
-        log = self.runtime.responses.log_of(self.stored)
-        self.commands = [_Command() for _ in range(_command_count(item))]
-        batches = await log.read_from(0) if attempt.attempt > 1 else []
-        closed = self._recall(batches)
-        if closed is not None:
-            await self._note_end(closed)
-            return
-        async with LogSink(
-            LogWriter(log, Writer(self.step, attempt.attempt, self.call.call_id), self._following(batches))
-        ) as sink:
-            if item["type"] == "code_interpreter_call" and not self.is_interpreting:
-                self._tell(sink, "interpreting")
-            for index, command in enumerate(self.commands):
-                if command.outcome is None and attempt.sandbox is not None:
-                    self._lose(sink, index)
-                elif command.outcome is None:
-                    self._note(sink, index, f"[{_GAVE_UP} {message}]")
-                    command.outcome = {"type": "exit", "exit_code": 1}
-                    self._close(sink, index)
-            outputs = [command.output for command in self.commands]
-            if item["type"] == "code_interpreter_call":
-                whole = interpreter.finished(item, outputs[0], None, [], ())
-                self._tell(sink, "completed")
-            else:
-                whole = shell.finished(item, self.call.output_item_id, outputs, ())
-            await self._done(sink, whole)
+    async def _note_end(self, closed: Item) -> None:
+        """The log has the end of the call: now its record gets it."""
+        await self.runtime.steps.end_call(self.stored, self.step, self.call.call_id, self.call.output_index, closed)
 
 
-_SAID_ONCE: Final = (
-    "response.shell_call_output_content.done",
-    "response.code_interpreter_call.interpreting",
-    "response.code_interpreter_call.completed",
-    "response.output_item.done",
-)
+@dataclass(slots=True)
+class _Progress:
+    """What a run says, as far as its bounds let it."""
+
+    room: Room
+    run: Run
+    sink: LogSink
+    bytes: int = 0
+    so_far: Item | None = None
+    """The item that the run fills, as it grows; kept where the run may have to be ended in the middle."""
+
+    def __post_init__(self) -> None:
+        if self.room.again is not Again.ATTACH:
+            known = self.run.known
+            begun = known.item if self.room.output is None else self.room.announced(known.item, known.output_item_id)
+            self.so_far = orjson.loads(orjson.dumps(known.so_far or begun))
+
+    async def follow(self) -> Item:
+        """Emit what it says; the item that it fills, at the end."""
+        async with aclosing(self.room.run(self.run)) as pieces:
+            async for piece in pieces:
+                if self._is_over(piece):
+                    return self.end(End.TOO_LARGE, f"It said more than {self.room.bounds.bytes} bytes.")
+                if isinstance(piece, Finished):
+                    return piece.item
+                self._say(piece)
+        raise AssertionError(f"a run of {self.run.known.item['type']} said no end")
+
+    def end(self, how: End, detail: str) -> Item:
+        """Break it off."""
+        return _emit(self.sink, self.room.end(replace(self.run.known, so_far=self.so_far), how, detail))
+
+    def _say(self, said: Said) -> None:
+        self.sink.emit(said.event, offset=said.offset)
+        if self.so_far is not None:
+            self.room.grow(self.so_far, said.event["type"].removeprefix("response."), said.event)
+
+    def _is_over(self, piece: Piece) -> bool:
+        if self.room.bounds.bytes is None:
+            return False
+        self.bytes += len(orjson.dumps(piece.item if isinstance(piece, Finished) else piece.event))
+        return self.bytes > self.room.bounds.bytes
 
 
-def _end_of(event: dict[str, Any]) -> tuple[str, int | None] | None:
-    """What an event says once of a command or of the call: that it ended, that the code interpreter has begun or ended."""
-    is_end = event["type"] in _SAID_ONCE
-    return (event["type"], event.get("command_index")) if is_end else None
+def _emit(sink: LogSink, pieces: Iterable[Piece]) -> Item:
+    """The end of a call, from its room."""
+    whole: Item | None = None
+    for piece in pieces:
+        if isinstance(piece, Finished):
+            whole = piece.item
+        else:
+            sink.emit(piece.event, offset=piece.offset)
+    assert whole is not None
+    return whole
 
 
-def _command_count(item: Item) -> int:
-    return 1 if item["type"] == "code_interpreter_call" else len(item["action"]["commands"])
+_Pending = list[tuple[Event, dict[str, int]]]
 
+
+def _fold_in(batch: Batch, pending: _Pending) -> _Pending:
+    """A dead predecessor wrote late: what it wrote need not be written again."""
+    said = {_identity(event) for event in batch.events} - {None}
+    return [
+        (event, offset)
+        for event, offset in pending
+        if _identity(event) not in said and all(n > batch.offsets.get(stream, -1) for stream, n in offset.items())
+    ]
+
+
+def _identity(event: Event) -> Hashable | None:
+    """What an event says once of the call, or of one of its parts; None for a delta, of which there are many."""
+    if event["type"].endswith(".delta"):
+        return None
+    return event["type"], *sorted((key, value) for key, value in event.items() if key.endswith("_index"))

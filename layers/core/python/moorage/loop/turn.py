@@ -10,20 +10,21 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from moorage import ids
+from moorage.containers.citations import citations
 from moorage.errors import UpstreamError
+from moorage.inputs import resolve_inputs
 from moorage.loop import compact, context, decide, truncate
 from moorage.loop.assemble import Assembler, Held
 from moorage.loop.cancellation import Cancellable, CancelWatch
 from moorage.loop.sinks import Sink
 from moorage.model.base import Item, ModelRequest, TextDelta
 from moorage.model.catalog import ModelEntry
-from moorage.model.lowering import Lowered, is_hosted, lower
 from moorage.model.tokens import estimate_frame
 from moorage.runtime import Runtime
 from moorage.state import Outcome
 from moorage.store.responses import StoredResponse
-from moorage.tools.citations import citations
-from moorage.tools.inputs import resolve_inputs
+from moorage.tools.lowering import Lowered, is_hosted, lower
+from moorage.tools.registry import ROOMS
 from moorage.wire import grammar
 from moorage.wire.responses import Usage
 
@@ -128,7 +129,7 @@ class Turn:
             self.position.next_index,
             lowered.restore,
             container_id=self.stored.container_id,
-            is_shell_hosted=any(tool["type"] == "shell" and is_hosted(tool) for tool in self.stored.request["tools"]),
+            hosts=lambda room: any(ROOMS.of_tool(tool["type"]) is room and is_hosted(tool) for tool in self.stored.request["tools"]),
             holds=lambda original: (original.namespace, original.name) in grammars,
         )
 

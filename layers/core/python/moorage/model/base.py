@@ -4,7 +4,7 @@ The canonical form of a conversation is a list of Responses items (plain JSON ob
 :class:`ModelRequest` into its upstream's request and the upstream's stream into :data:`Delta` values. The deltas are sequential:
 at most one item is open at a time; starting another closes it. Providers know nothing of events, ids, storage or tools that run
 here: hosted and client tools that the upstream does not know natively have been lowered to functions before
-(``model/lowering.py``), and ``loop/assemble.py`` turns deltas into items and events afterwards.
+(``tools/lowering.py``), and ``loop/assemble.py`` turns deltas into items and events afterwards.
 """
 
 from collections.abc import AsyncGenerator, Mapping

@@ -1,18 +1,17 @@
-"""The code interpreter: Python in the container's session, told as ``code_interpreter_call``.
+"""Python in the container's session, told as ``code_interpreter_call``.
 
 The session lives as long as its process: variables are there for the next call, in this response or a later one on the same
 container. When it began anew, the model is told so in the logs of the first call that runs in the new one.
 """
 
 import base64
-from collections.abc import AsyncIterator
 from dataclasses import dataclass
 from typing import Any, Final
 
 from moorage import limits
 from moorage.errors import SandboxError
 from moorage.model.base import Item
-from moorage.sandbox.exec_client import ExecClient, PythonEnded, PythonEvent
+from moorage.sandbox.exec_client import ExecClient, PythonEnded
 
 STOPPED: Final = (
     "The code ran for the longest time that it may. It was stopped, and its Python session with it: all variables are gone."
@@ -29,17 +28,6 @@ class Figure:
     path: str
     content: bytes | None
     """PNG; None if it is too large to be shown, or gone."""
-
-
-def events(client: ExecClient, identity: str, code: str, after: int, *, seconds_max: int) -> AsyncIterator[PythonEvent]:
-    """Start or follow one run in the container's Python session."""
-    return client.python(
-        identity,
-        code,
-        timeout_ms=seconds_max * 1000,
-        max_output_length=limits.OUTPUT_CHARS_DEFAULT,
-        after=after,
-    )
 
 
 async def figures(client: ExecClient, paths: tuple[str, ...]) -> list[Figure]:

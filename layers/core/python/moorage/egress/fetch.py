@@ -11,7 +11,7 @@ import ssl
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field
-from typing import Final
+from typing import Final, Protocol, Self
 from urllib.parse import unquote
 
 import httpx
@@ -51,6 +51,17 @@ class Download:
     """Raises :class:`FetchError` when it gets too long or breaks off."""
 
 
+class Reachable(Protocol):
+    """The settings that say what may be fetched."""
+
+    @property
+    def egress_own_networks(self) -> tuple[str, ...]: ...
+    @property
+    def egress_allowed_networks(self) -> tuple[str, ...]: ...
+    @property
+    def egress_ports(self) -> tuple[int, ...]: ...
+
+
 @dataclass(frozen=True, slots=True)
 class Fetcher:
     own_networks: tuple[str, ...] = ()
@@ -60,6 +71,10 @@ class Fetcher:
     ports: tuple[int, ...] = (80, 443)
     addresses: Callable[[str, int], Awaitable[list[str]]] = system_addresses
     tls: Callable[[], ssl.SSLContext] = field(default=ssl.create_default_context)
+
+    @classmethod
+    def of(cls, settings: Reachable) -> Self:
+        return cls(settings.egress_own_networks, settings.egress_allowed_networks, settings.egress_ports)
 
     @asynccontextmanager
     async def open(self, url: str, *, bytes_max: int) -> AsyncIterator[Download]:

@@ -5,10 +5,10 @@
 
 from typing import Protocol
 
+from moorage.inputs import Resources, purge_inputs
 from moorage.store.files import Files
 from moorage.store.skills import Skills
 from moorage.store.uploads import Uploads
-from moorage.tools.inputs import Resources, purge_inputs
 
 
 class Perishables(Resources, Protocol):

@@ -17,13 +17,13 @@ from urllib.parse import unquote, urlsplit
 
 from moorage import limits
 from moorage.containers.containers import Incoming
+from moorage.egress.fetch import Fetcher, FetchError, Reachable
 from moorage.errors import ApiError, bad_request
 from moorage.store import keys, schema
 from moorage.store.blobs import Blob, Blobs
 from moorage.store.containers import WORKSPACE
 from moorage.store.files import Clock, Files, file_name, free_name
 from moorage.store.table import Table
-from moorage.tools.fetch import Fetcher, FetchError
 
 Item = dict[str, Any]
 Part = dict[str, Any]
@@ -58,15 +58,9 @@ class Resources(Protocol):
     def settings(self) -> "Networks": ...
 
 
-class Networks(Protocol):
-    """The settings that say what may be fetched."""
+class Networks(Reachable, Protocol):
+    """The settings that say what may be fetched, and how long it is kept."""
 
-    @property
-    def egress_own_networks(self) -> tuple[str, ...]: ...
-    @property
-    def egress_allowed_networks(self) -> tuple[str, ...]: ...
-    @property
-    def egress_ports(self) -> tuple[int, ...]: ...
     @property
     def retention_seconds(self) -> int: ...
 
@@ -108,7 +102,7 @@ def _inputs(resources: Resources) -> "Inputs":
         resources.table,
         resources.blobs,
         resources.files,
-        Fetcher(settings.egress_own_networks, settings.egress_allowed_networks, settings.egress_ports),
+        Fetcher.of(resources.settings),
         clock=resources.clock,
         retention_seconds=settings.retention_seconds,
     )

@@ -1,0 +1,80 @@
+"""The response's container, for a call that runs in it: waited for at the beginning, tidied up after at the end."""
+
+import asyncio
+from dataclasses import dataclass
+from typing import Final
+
+from moorage import limits
+from moorage.containers.life import LiveContainer
+from moorage.errors import SandboxCapacity, SandboxElsewhere, SandboxGone, SandboxHostAway, SandboxStarting
+from moorage.runtime import Runtime
+from moorage.store.responses import StoredResponse
+from moorage.store.table import TABLE_ERRORS, Record
+from moorage.telemetry import tell_error
+
+_NOT_STORED: Final = (
+    "Note: what changed under /mnt/data could not be stored. It is there as long as the container runs, and the next command tries to "
+    "store it again."
+)
+
+
+async def container_of(runtime: Runtime, stored: StoredResponse, seen: Record | None) -> LiveContainer:
+    """The running container; waits a while for one that starts. ``seen`` is its record as this run found it."""
+    assert stored.container_id is not None
+    began = asyncio.get_running_loop().time()
+    pause = limits.SANDBOX_POLL_SECONDS_MIN
+    while True:
+        try:
+            return await runtime.containers.sandboxes.ensure(stored.tenant_id, stored.container_id, seen=seen)
+        except SandboxElsewhere:
+            raise
+        except SandboxStarting as error:
+            patience = limits.SANDBOX_HOST_WAIT_SECONDS if isinstance(error, SandboxHostAway) else limits.SANDBOX_WAIT_SECONDS
+            if asyncio.get_running_loop().time() - began > patience:
+                raise
+            # Mostly the start was begun while the model was asked, and is nearly over.
+            await asyncio.sleep(min(pause, error.retry_after_seconds))
+            pause *= 2
+        except SandboxCapacity:
+            if asyncio.get_running_loop().time() - began > limits.SANDBOX_WAIT_SECONDS:
+                raise
+            await asyncio.sleep(limits.SANDBOX_CAPACITY_RETRY_SECONDS)
+        seen = None
+
+
+@dataclass(frozen=True, slots=True)
+class Leaving:
+    """What is done when the commands of a call have ended."""
+
+    runtime: Runtime
+    container_id: str
+    live: LiveContainer
+    began_at_ms: int
+    has_failed: bool
+    """Earlier runs could not store the workspace."""
+
+    async def notes(self) -> tuple[str, ...]:
+        """What the model has to know of the container, once its files are stored."""
+        return self.live.notes + await self._stored() + await self._refusals()
+
+    async def _stored(self) -> tuple[str, ...]:
+        """Store the workspace, and what there is to say of that. A store that refuses fails this run, and the next one tries again; but
+        commands that have ended need not wait for it for ever."""
+        try:
+            return (await self.runtime.containers.artifacts.sync(self.live)).notes
+        except SandboxGone:
+            return ()
+        except TABLE_ERRORS as error:
+            if not self.has_failed:
+                raise
+            tell_error(error, "the files of a container could not be stored", container_id=self.container_id)
+            return (_NOT_STORED,)
+
+    async def _refusals(self) -> tuple[str, ...]:
+        """What the egress proxy refused meanwhile, and how to allow it: many tools hide the proxy's own words."""
+        record = self.live.record
+        if record.network_policy["type"] == "disabled":
+            return ()
+        await asyncio.sleep(2 * limits.EGRESS_LOG_SECONDS)  # The proxy writes its log behind.
+        said = await self.runtime.egress.refusals_since(record.tenant_id, self.container_id, self.began_at_ms)
+        return tuple(said.splitlines())

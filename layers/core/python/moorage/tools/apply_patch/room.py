@@ -1,0 +1,60 @@
+"""apply_patch: the client changes one file of its workspace."""
+
+from types import MappingProxyType
+from typing import Any, Final
+
+from moorage.model.base import Item, Tool
+from moorage.tools.calls import Opening, Place
+from moorage.tools.lowered import function, function_call, function_output
+from moorage.tools.room import Reader, Room
+
+_DESCRIPTION: Final = """\
+Create, change or delete one file of the user's workspace. The diff of update_file is V4A: sections that begin with `@@` and
+optionally a line such as `@@ def name():` to say where, then about three lines of context before and after (each after one
+space), removed lines with `-` and added ones with `+`. There are no line numbers."""
+
+
+class ApplyPatch(Room):
+    types = ("apply_patch",)
+    call = "apply_patch_call"
+    output = "apply_patch_call_output"
+    prefixes = MappingProxyType({"apply_patch_call": "apc", "apply_patch_call_output": "apco"})
+    function = "apply_patch"
+
+    def offer(self, name: str, tool: Tool) -> Tool:
+        properties = {
+            "type": {"type": "string", "enum": ["create_file", "update_file", "delete_file"]},
+            "path": {"type": "string", "description": "Path relative to the workspace."},
+            "diff": {
+                "type": "string",
+                "description": "V4A diff; every line of a new file begins with +. Left out for delete_file.",
+            },
+        }
+        return function(name, _DESCRIPTION, properties, ["type", "path"])
+
+    def call_of(self, value: Any, arguments: str, type_: str) -> Item | None:
+        operation = value.get("operation", value) if isinstance(value, dict) else None
+        if not isinstance(operation, dict):
+            return None
+        kind, path, diff = operation.get("type"), operation.get("path"), operation.get("diff")
+        if not isinstance(path, str):
+            return None
+        if kind == "delete_file":
+            return {"type": self.call, "operation": {"type": kind, "path": path}}
+        if kind in ("create_file", "update_file") and isinstance(diff, str):
+            return {"type": self.call, "operation": {"type": kind, "path": path, "diff": diff}}
+        return None
+
+    def read(self, item: Item, reader: Reader) -> list[Item]:
+        if "apply_patch" in reader.native:
+            return [item]
+        if item["type"] == self.call:
+            return [function_call(item, reader.name("apply_patch", self.function), item["operation"])]
+        return [function_output(item, "\n".join(part for part in (item["status"], item.get("output")) if part))]
+
+    def opening(self, call: Item, place: Place) -> Opening:
+        """Live streams have two events for the diff. They are left out: openai-node's stream helper fails at what it does not know."""
+        operation = call["operation"]
+        shown = operation | {"diff": ""} if "diff" in operation else operation
+        added = call | {"id": place.item_id, "operation": shown, "status": "in_progress"}
+        return Opening(added, (), added | {"operation": operation})

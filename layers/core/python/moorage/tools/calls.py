@@ -1,0 +1,111 @@
+"""A call of a tool as its room sees it: what is known of it, how it begins, and how it ends."""
+
+from collections.abc import Hashable, Iterable, Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Any, Literal
+
+from moorage.model.base import Item
+
+Event = dict[str, Any]
+
+
+class End(StrEnum):
+    """Ends of a call that are not a result."""
+
+    REFUSED = "refused"
+    """It was not run: a bound is reached."""
+    LOST = "lost"
+    """It was begun, and nobody knows how it ended."""
+    GAVE_UP = "gave_up"
+    """It could not be run."""
+    CANCELLED = "cancelled"
+    """Its response ended first."""
+    TIME_OVER = "time_over"
+    """It took longer than its bound."""
+    TOO_LARGE = "too_large"
+    """It said more than its bound."""
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where a call's item stands."""
+
+    item_id: str
+    output_index: int
+    container_id: str | None
+    """The container that calls of this response run in, if there is one."""
+    is_hosted: bool
+    """The request has the tool's calls run here, and not in the client."""
+
+    def event(self, name: str, **fields: Any) -> Event:
+        """An event of the item; ``name`` without ``response.``."""
+        return {"type": f"response.{name}", "item_id": self.item_id, "output_index": self.output_index, **fields}
+
+
+@dataclass(frozen=True, slots=True)
+class Opening:
+    """How a call that the model has made is shown."""
+
+    added: Item
+    """As in ``response.output_item.added``."""
+    events: Iterable[Event]
+    """Those between."""
+    item: Item
+    """With what the events have told."""
+    is_whole: bool = True
+    """``response.output_item.done`` follows at once. If not, it comes with the result, which the run puts into this same item."""
+
+
+@dataclass(frozen=True, slots=True)
+class Said:
+    """An event of a running call."""
+
+    event: Event
+    offset: tuple[int, int] | None = None
+    """Of which of its streams the event is, and the number there; a later run finds the highest of each in ``Known.offsets``."""
+
+
+@dataclass(frozen=True, slots=True)
+class Finished:
+    """The end of a run: the item that it fills, whole."""
+
+    item: Item
+
+
+Piece = Said | Finished
+
+
+def finished_of(pieces: Iterable[Piece]) -> Item:
+    """The whole item, where nobody is told how it came about."""
+    (item,) = [piece.item for piece in pieces if isinstance(piece, Finished)]
+    return item
+
+
+@dataclass(frozen=True, slots=True)
+class Told:
+    """Something for an operator to read; ``at`` is what it goes on with, none for a line of its own."""
+
+    text: str
+    tone: Literal["call", "output", "problem", "note", "failure"]
+    at: tuple[Hashable, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Known:
+    """A call, and what earlier runs of it have said."""
+
+    response_id: str
+    call_id: str
+    item: Item
+    """The call."""
+    output_index: int
+    """Of the item that the run fills."""
+    output_item_id: str
+    so_far: Item | None = None
+    """That item as the log has it."""
+    offsets: Mapping[int, int] = field(default_factory=dict)
+
+    def event(self, name: str, **fields: Any) -> Event:
+        """An event of the item that the run fills; ``name`` without ``response.``."""
+        return {"type": f"response.{name}", "item_id": self.output_item_id, "output_index": self.output_index, **fields}

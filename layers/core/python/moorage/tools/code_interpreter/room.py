@@ -1,0 +1,115 @@
+"""The code interpreter: Python in a session of the response's container."""
+
+from collections.abc import AsyncGenerator, Iterable
+from contextlib import suppress
+from types import MappingProxyType
+from typing import Any, Final
+
+from moorage import limits
+from moorage.errors import SandboxError
+from moorage.model.base import Item, Tool
+from moorage.sandbox.exec_client import ExecClient
+from moorage.tools.calls import End, Event, Known, Opening, Piece, Place, Told
+from moorage.tools.code_interpreter import code
+from moorage.tools.execs import WORDS, exec_id
+from moorage.tools.lowered import compact_json, function
+from moorage.tools.room import Again, Reader, Room, Where
+from moorage.tools.run import Run
+
+_DESCRIPTION: Final = """\
+Run Python code in a Linux container and read what it prints, and the value of a last expression.
+- Variables and imports are kept from call to call; you are told when they are gone.
+- It starts in /mnt/data. Files there are kept; the user can download those that you name in your answer.
+- matplotlib figures that are left open are saved there, and shown to the user.
+- Code that runs for minutes is stopped, and its variables are lost. No network unless the user was granted some."""
+
+_OUTPUTS: Final = "code_interpreter_call.outputs"
+
+
+class CodeInterpreter(Room):
+    types = ("code_interpreter",)
+    call = "code_interpreter_call"
+    prefixes = MappingProxyType({"code_interpreter_call": "ci"})
+    events = (
+        "code_interpreter_call.in_progress",
+        "code_interpreter_call.interpreting",
+        "code_interpreter_call.completed",
+        "code_interpreter_call_code.delta",
+        "code_interpreter_call_code.done",
+    )
+    function = "python"
+    is_ever_native = False
+    """An upstream's own interpreter would run in the upstream's container, without the user's files."""
+    is_hosted = True
+    again = Again.ATTACH
+    words = WORDS
+    hidden = "outputs"
+
+    def where(self, thing: Tool | Item) -> Where:
+        return Where.SANDBOX
+
+    def offer(self, name: str, tool: Tool) -> Tool:
+        return function(name, _DESCRIPTION, {"code": {"type": "string", "description": "Python source code."}}, ["code"])
+
+    def call_of(self, value: Any, arguments: str, type_: str) -> Item | None:
+        """Small models write the code itself, without JSON around it."""
+        source = value.get("code") if isinstance(value, dict) else value
+        return {"type": self.call, "code": source if isinstance(source, str) else arguments}
+
+    def read(self, item: Item, reader: Reader) -> list[Item]:
+        call_id = item.get("call_id") or item["id"][:64]
+        source = {"code": item.get("code") or ""}
+        call = {"type": "function_call", "call_id": call_id, "name": reader.name("code_interpreter", self.function)}
+        return [
+            call | {"arguments": compact_json(source)},
+            {"type": "function_call_output", "call_id": call_id, "output": _logs(item.get("outputs"))},
+        ]
+
+    def opening(self, call: Item, place: Place) -> Opening:
+        source = call["code"]
+        added: Item = {
+            "id": place.item_id,
+            "type": self.call,
+            "status": "in_progress",
+            "code": "",
+            "container_id": place.container_id,
+            "outputs": [],
+        }
+        return Opening(added, self._spoken(source, place), added | {"code": source}, is_whole=False)
+
+    def _spoken(self, source: str, place: Place) -> Iterable[Event]:
+        yield place.event("code_interpreter_call.in_progress")
+        for start in range(0, len(source), limits.CALL_PIECE_CHARS):
+            yield place.event("code_interpreter_call_code.delta", delta=source[start : start + limits.CALL_PIECE_CHARS])
+        yield place.event("code_interpreter_call_code.done", code=source)
+
+    def run(self, run: Run) -> AsyncGenerator[Piece, None]:
+        return code.run(run)
+
+    async def stop(self, client: ExecClient, known: Known) -> None:
+        with suppress(SandboxError):
+            await client.kill(exec_id(known.response_id, known.call_id, 0))
+
+    def end(self, known: Known, end: End, detail: str = "") -> Iterable[Piece]:
+        return code.end(known, end, detail)
+
+    def grow(self, item: Item, name: str, event: Event) -> None:
+        code.grow(item, name, event)
+
+    def seen(self, item: Item, include: frozenset[str]) -> Item:
+        return item if _OUTPUTS in include else item | {"outputs": None}
+
+    def container_of(self, item: Item) -> str | None:
+        container_id: str | None = item.get("container_id")
+        return container_id
+
+    def told(self, name: str, event: Event) -> Iterable[Told]:
+        if name == "code_interpreter_call_code.delta":
+            yield Told(event["delta"], "call", ("arguments",))
+
+
+def _logs(outputs: list[dict[str, Any]] | None) -> str:
+    if outputs is None:
+        return "(the output was not sent back)"
+    texts = [output.get("logs", "") if output["type"] == "logs" else "[image]" for output in outputs]
+    return "\n".join(text.rstrip("\n") for text in texts) or "(no output)"

@@ -1,0 +1,63 @@
+"""computer: the client acts on its screen. The preview's tool is another one to the wire, and the same to a model."""
+
+from types import MappingProxyType
+from typing import Any
+
+from moorage.model.base import Item, Tool
+from moorage.tools.lowered import function, function_call, function_output, with_visible_parts
+from moorage.tools.room import Reader, Room
+
+
+class Computer(Room):
+    types = ("computer", "computer_use_preview", "computer_use")
+    call = "computer_call"
+    output = "computer_call_output"
+    prefixes = MappingProxyType({"computer_call": "cu", "computer_call_output": "cuo"})
+    function = "computer"
+
+    def offer(self, name: str, tool: Tool) -> Tool:
+        kinds = ["click", "double_click", "drag", "keypress", "move", "screenshot", "scroll", "type", "wait"]
+        action = {
+            "type": "object",
+            "properties": {
+                "type": {"type": "string", "enum": kinds},
+                "x": {"type": "integer"},
+                "y": {"type": "integer"},
+                "button": {"type": "string", "enum": ["left", "right", "wheel", "back", "forward"]},
+                "keys": {"type": "array", "items": {"type": "string"}},
+                "path": {
+                    "type": "array",
+                    "items": {"type": "object", "properties": {"x": {"type": "integer"}, "y": {"type": "integer"}}},
+                },
+                "scroll_x": {"type": "integer"},
+                "scroll_y": {"type": "integer"},
+                "text": {"type": "string"},
+            },
+            "required": ["type"],
+        }
+        text = "Act on the user's computer screen; the answer is a screenshot. Begin with a screenshot action."
+        if tool["type"] == "computer_use_preview":
+            text += f" It shows {tool['environment']}, {tool['display_width']} by {tool['display_height']} pixels."
+        return function(name, text, {"actions": {"type": "array", "items": action, "minItems": 1}}, ["actions"])
+
+    def call_of(self, value: Any, arguments: str, type_: str) -> Item | None:
+        if not isinstance(value, dict):
+            return None
+        actions = value.get("actions", [value.get("action", value)])
+        if not isinstance(actions, list) or not all(isinstance(a, dict) and "type" in a for a in actions) or not actions:
+            return None
+        shape: Item = {"actions": actions} if type_ == "computer" else {"action": actions[0]}
+        return {"type": self.call, "status": "completed", "pending_safety_checks": []} | shape
+
+    def read(self, item: Item, reader: Reader) -> list[Item]:
+        if reader.native & set(self.types):
+            return [item]
+        if item["type"] == self.output:
+            return [with_visible_parts(function_output(item, [_screenshot(item["output"])]), "output")]
+        actions = item.get("actions") or ([item["action"]] if item.get("action") else [])
+        name = reader.name(reader.offered(self.types) or "computer", self.function)
+        return [function_call(item, name, {"actions": actions})]
+
+
+def _screenshot(output: dict[str, Any]) -> dict[str, Any]:
+    return {"type": "input_image", "detail": "auto"} | {k: output[k] for k in ("image_url", "file_id") if output.get(k)}

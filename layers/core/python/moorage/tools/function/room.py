@@ -1,0 +1,26 @@
+"""function: a tool of the client's with a JSON Schema, which every model knows. Its calls are told letter by letter, as they come
+(``loop/assemble.py``)."""
+
+from types import MappingProxyType
+
+from moorage.model.base import Item
+from moorage.tools.lowered import with_visible_parts, without
+from moorage.tools.room import Reader, Room
+
+
+class Function(Room):
+    types = ("function",)
+    call = "function_call"
+    output = "function_call_output"
+    prefixes = MappingProxyType({"function_call": "fc", "function_call_output": "fco"})
+
+    def read(self, item: Item, reader: Reader) -> list[Item]:
+        if item["type"] == self.output:
+            return [with_visible_parts(item, "output")]
+        namespace = item.get("namespace")
+        if namespace is not None and "namespace" in reader.native:
+            return [item]
+        return [without(item, "namespace", "caller") | {"name": reader.name("function", item["name"], namespace)}]
+
+    def title(self, item: Item) -> str | None:
+        return f"calls {item['name']}"

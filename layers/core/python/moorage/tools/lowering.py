@@ -1,0 +1,288 @@
+"""Tools and items that an upstream does not know, written as functions that every upstream knows, and back.
+
+The canonical form has thirty kinds of items; most models know messages and function calls. ``lower`` turns the rest into
+``function`` tools, ``function_call`` and ``function_call_output`` items (``native`` names the tool types that need none of this),
+and ``Lowered.restore`` says which tool stands behind a function's name, so that the call can be given back in its own form.
+
+Two properties hold, because prompt caches and parallel tool calls need them:
+
+* each item is lowered by itself, in order, and JSON is written with sorted keys: the lowered form of ``items[:n]`` is a prefix of
+  the lowered form of ``items``;
+* names are pure functions of the tools that came before, so that they never change within a conversation.
+"""
+
+import hashlib
+import re
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from types import MappingProxyType
+from typing import Any, Final
+
+from moorage.model.base import Item, Tool
+from moorage.tools.lowered import compact_json, function_call, function_output, message, parsed, with_visible_parts, without
+from moorage.tools.registry import ROOMS
+from moorage.tools.room import Where
+
+_NAME_CHARS_MAX: Final = 64
+"""Chat Completions and Converse stop here; the Responses API takes 128."""
+
+_FUNCTION_FIELDS_BY_FEATURE: Final = {
+    "defer_loading": "tool_search",
+    "allowed_callers": "programmatic_tool_calling",
+    "output_schema": "programmatic_tool_calling",
+    "async": "programmatic_tool_calling",
+}
+_UNSEEN_ITEMS: Final = frozenset({"configuration_update", "compaction_trigger", "item_reference"})
+"""Items that speak to the platform, not to the model."""
+
+
+def is_hosted(tool: Tool) -> bool:
+    """Whether the platform itself runs this tool's calls."""
+    room = ROOMS.of_tool(tool["type"])
+    return room is not None and room.where(tool) is not Where.CLIENT
+
+
+@dataclass(frozen=True, slots=True)
+class Original:
+    """The tool behind a function's name. ``name`` is the tool's own name, or the function's name for tools that have none."""
+
+    type: str
+    name: str
+    namespace: str | None = None
+
+    def custom_input(self, arguments: str) -> str:
+        """The free text that a custom tool is called with. Text that is no JSON wrapper is taken as it is."""
+        value = parsed(arguments)
+        if isinstance(value, dict) and isinstance(value.get("input"), str):
+            return str(value["input"])
+        return value if isinstance(value, str) else arguments
+
+    def call_item(self, arguments: str, call_id: str) -> Item | None:
+        """The call in the tool's own form, without ``id``, and without ``status`` where its events tell that. None if the arguments
+        do not fit the tool, and for functions and custom tools, whose calls are built as they come."""
+        value = parsed(arguments)
+        room = ROOMS.of_tool(self.type)
+        item = None if room is None else room.call_of(value, arguments, self.type)
+        return None if item is None else item | {"call_id": call_id}
+
+
+@dataclass(frozen=True, slots=True)
+class Lowered:
+    """A model's input in the upstream's own vocabulary."""
+
+    items: tuple[Item, ...]
+    tools: tuple[Tool, ...]
+    tool_choice: str | dict[str, Any]
+    names: Mapping[str, Original]
+    """Functions by the name that the upstream was given."""
+
+    def restore(self, name: str) -> Original:
+        """The tool behind a name; a name that was never offered is taken for a function of the client's."""
+        return self.names.get(name) or Original("function", name)
+
+
+def lower(
+    items: tuple[Item, ...] | list[Item],
+    tools: tuple[Tool, ...] | list[Tool],
+    tool_choice: str | dict[str, Any],
+    native: frozenset[str],
+    *,
+    compaction_text: Callable[[Item], str | None] = lambda item: None,
+) -> Lowered:
+    """Write a conversation for an upstream that takes the tool types in ``native`` as they are.
+
+    ``compaction_text`` opens a ``compaction`` item of this deployment; None leaves the item as it is for upstreams with native
+    ``compaction`` and drops it elsewhere (only its maker can read it).
+    """
+    lowering = _Lowering(native, compaction_text)
+    lowering.add_tools(tools)
+    lowered = [result for item in items for result in lowering.item(item)]
+    return Lowered(
+        items=tuple(lowered),
+        tools=tuple(lowering.tools.values()),
+        tool_choice=lowering.choice(tool_choice),
+        names=MappingProxyType(lowering.originals),
+    )
+
+
+@dataclass(slots=True)
+class _Lowering:
+    native: frozenset[str]
+    compaction_text: Callable[[Item], str | None]
+    tools: dict[str, Tool] = field(default_factory=dict)
+    """Lowered tools in order of first appearance; a later definition replaces an earlier one in its place."""
+    originals: dict[str, Original] = field(default_factory=dict)
+    names: dict[tuple[str, str | None, str], str] = field(default_factory=dict)
+    is_searchable: bool = False
+    """The model can look for deferred tools (a client's ``tool_search``), so they stay hidden until it does."""
+
+    # --- tools ---
+
+    def add_tools(self, tools: tuple[Tool, ...] | list[Tool]) -> None:
+        """Plain functions claim their names first: the others can bear another one, theirs stand in the client's code."""
+        for tool in tools:
+            if tool["type"] == "function":
+                self._claim("function", tool["name"], None)
+            is_search = tool["type"] == "tool_search" and tool.get("execution") == "client"
+            self.is_searchable = self.is_searchable or (is_search and "tool_search" not in self.native)
+        for tool in tools:
+            self._add_tool(tool)
+
+    def _add_tool(self, tool: Tool) -> None:
+        type_ = tool["type"]
+        match type_:
+            case "function":
+                self._offer(tool, None)
+            case "custom" if type_ not in self.native:
+                self._offer(tool, None)
+            case "namespace" if type_ not in self.native:
+                for member in tool["tools"]:
+                    texts = (tool.get("description"), member.get("description"))
+                    self._offer(member | {"description": "\n".join(text for text in texts if text)}, tool["name"])
+            case "tool_search" if type_ not in self.native and tool.get("execution") != "client":
+                pass
+            case _:
+                self._add_other(tool)
+
+    def _add_other(self, tool: Tool) -> None:
+        type_ = tool["type"]
+        room = ROOMS.of_tool(type_)
+        if type_ in self.native and (room is None or room.is_ever_native):
+            key, native = (f"\0{compact_json(tool)}", tool) if room is None else room.native(tool)
+            self.tools[key] = native
+        elif room is not None:
+            name = self._claim(type_, room.function, None)
+            self.tools[name] = room.offer(name, tool)
+        # The API refuses what neither we nor the upstream can run; one that is offered on the side (Codex sends web_search to every
+        # server) is not shown to the model.
+
+    def _offer(self, tool: Tool, namespace: str | None) -> None:
+        """A function or custom tool, top-level or in a namespace."""
+        name = self._claim(tool["type"], tool["name"], namespace)
+        if tool.get("defer_loading") and self.is_searchable:
+            return
+        if tool["type"] == "custom":
+            room = ROOMS.of_tool("custom")
+            assert room is not None
+            self.tools[name] = room.offer(name, tool)
+        else:
+            kept = {
+                key: value
+                for key, value in tool.items()
+                if value is not None and _FUNCTION_FIELDS_BY_FEATURE.get(key, "") in self.native | {""}
+            }
+            self.tools[name] = kept | {"type": "function", "name": name}
+
+    def _claim(self, type_: str, name: str, namespace: str | None) -> str:
+        """The one lowered name of a tool."""
+        key = (type_, namespace, name)
+        if key not in self.names:
+            lowered = _flat_name(name, namespace)
+            if lowered in self.originals:
+                lowered = _shortened(lowered, f"{type_}\0{namespace}\0{name}", always=True)
+            self.names[key] = lowered
+            self.originals[lowered] = Original(type_, name if type_ in ("function", "custom") else lowered, namespace)
+        return self.names[key]
+
+    def name(self, type_: str, name: str, namespace: str | None = None) -> str:
+        """The lowered name in an earlier call, whose tool may not be offered any more."""
+        return self.names.get((type_, namespace, name)) or _flat_name(name, namespace)
+
+    def offered(self, types: Iterable[str]) -> str | None:
+        """Which of these types was offered first."""
+        return next((original.type for original in self.originals.values() if original.type in types), None)
+
+    # --- tool choice ---
+
+    def choice(self, tool_choice: str | dict[str, Any]) -> str | dict[str, Any]:
+        if isinstance(tool_choice, str):
+            return tool_choice
+        if tool_choice.get("type") == "allowed_tools":
+            chosen = [lowered for tool in tool_choice.get("tools", []) for lowered in self._chosen(tool)]
+            return {"type": "allowed_tools", "mode": tool_choice.get("mode", "auto"), "tools": chosen}
+        return next(iter(self._chosen(tool_choice)), "auto")
+
+    def _chosen(self, choice: dict[str, Any]) -> list[dict[str, Any]]:
+        """A chosen tool in the upstream's vocabulary; a namespace is several. Empty if it is not offered."""
+        type_ = choice.get("type", "")
+        room = ROOMS.of_tool(type_)
+        kinds = {type_} if room is None else set(room.types)
+        if type_ != "function" and kinds & self.native and (room is None or room.is_ever_native):
+            return [choice]
+        if type_ == "namespace":
+            return [{"type": "function", "name": lowered} for (_, space, _), lowered in self.names.items() if space == choice["name"]]
+        for (tool_type, namespace, name), lowered in self.names.items():
+            is_same_name = choice.get("name") in (None, name) and choice.get("namespace") in (None, namespace)
+            if tool_type in kinds and is_same_name:
+                return [{"type": "function", "name": lowered}]
+        return []
+
+    # --- items ---
+
+    def item(self, item: Item) -> list[Item]:
+        """The lowered form of one item: none, one, or a call with its output."""
+        type_ = item.get("type", "message")
+        match type_:
+            case "message":
+                return [with_visible_parts(item, "content")]
+            case "reasoning":
+                return [item]
+            case "additional_tools" | "tool_search_call" | "tool_search_output":
+                return self._tools_in_between(item, type_)
+            case "compaction":
+                return self._compaction(item)
+            case _ if type_ in _UNSEEN_ITEMS:
+                return []
+        room = ROOMS.of_item(type_)
+        return self._other(item, type_) if room is None else room.read(item, self)
+
+    def _tools_in_between(self, item: Item, type_: str) -> list[Item]:
+        """Tools that join the conversation on the way: offered from here on, after those before them."""
+        native_type = "additional_tools" if type_ == "additional_tools" else "tool_search"
+        if native_type in self.native:
+            return [item]
+        loaded = item.get("tools") or []
+        self.add_tools([without(tool, "defer_loading") for tool in loaded])
+        if item.get("call_id") is None:
+            return []
+        if type_ == "tool_search_call":
+            return [function_call(item, self.name("tool_search", "tool_search"), item.get("arguments") or {})]
+        listed = ", ".join(name for tool in loaded for name in self._names_of(tool))
+        return [function_output(item, f"Tools found: {listed}" if listed else "No tool was found.")]
+
+    def _names_of(self, tool: Tool) -> list[str]:
+        if tool["type"] == "namespace":
+            return [self.name(member["type"], member["name"], tool["name"]) for member in tool["tools"]]
+        return [self.name(tool["type"], tool["name"])] if "name" in tool else []
+
+    def _compaction(self, item: Item) -> list[Item]:
+        text = self.compaction_text(item)
+        if text is not None:
+            return [message("user", text)]
+        return [item] if "compaction" in self.native else []
+
+    def _other(self, item: Item, type_: str) -> list[Item]:
+        """Calls that another upstream ran by itself (mcp, web_search, image_generation ...): the model reads them as text."""
+        tool_type = type_.removesuffix("_call")
+        if tool_type in self.native or (type_.startswith("mcp_") and "mcp" in self.native):
+            return [item]
+        if type_.startswith("program") and "programmatic_tool_calling" in self.native:
+            return [item]
+        shown = {k: v for k, v in item.items() if k not in ("id", "type", "status", "result", "created_by") and v is not None}
+        return [message("user" if type_ == "mcp_approval_response" else "assistant", f"[{type_}] {compact_json(shown)}")]
+
+
+# --- names --------------------------------------------------------------------------------------------------------------------
+
+
+def _flat_name(name: str, namespace: str | None) -> str:
+    whole = name if namespace is None else f"{namespace}__{name}"
+    return _shortened(re.sub(r"[^a-zA-Z0-9_-]", "_", whole), whole, always=False)
+
+
+def _shortened(name: str, identity: str, *, always: bool) -> str:
+    """At most 64 characters; what was cut or taken is replaced by a hash of the whole."""
+    if len(name) <= _NAME_CHARS_MAX and not always:
+        return name
+    digest = hashlib.sha256(identity.encode()).hexdigest()[:8]
+    return f"{name[: _NAME_CHARS_MAX - 9]}_{digest}"

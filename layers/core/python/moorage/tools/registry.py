@@ -1,0 +1,66 @@
+"""All rooms, each on one line, and where to find the one for a tool, an item or an event."""
+
+from collections.abc import Iterable, Iterator
+from typing import Final
+
+from moorage.tools.apply_patch.room import ApplyPatch
+from moorage.tools.code_interpreter.room import CodeInterpreter
+from moorage.tools.computer.room import Computer
+from moorage.tools.custom.room import Custom
+from moorage.tools.function.room import Function
+from moorage.tools.local_shell.room import LocalShell
+from moorage.tools.room import Room
+from moorage.tools.shell.room import Shell
+from moorage.tools.tool_search.room import ToolSearch
+
+
+class Registry:
+    def __init__(self, rooms: Iterable[Room]) -> None:
+        self._of_tool: dict[str, Room] = {}
+        self._of_item: dict[str, Room] = {}
+        self._of_event: dict[str, Room] = {}
+        self.output_of: Final[dict[str, str]] = {}
+        """Which type of item answers which type of call."""
+        for room in rooms:
+            self._add(room)
+
+    def _add(self, room: Room) -> None:
+        items = (room.call,) if room.output is None else (room.call, room.output)
+        for found, names in ((self._of_tool, room.types), (self._of_item, items), (self._of_event, room.events)):
+            taken = found.keys() & set(names)
+            assert not taken, f"{type(room).__name__} and another room both say that they are {sorted(taken)}"
+            found.update(dict.fromkeys(names, room))
+        if room.output is not None:
+            self.output_of[room.call] = room.output
+
+    def of_tool(self, type_: str) -> Room | None:
+        return self._of_tool.get(type_)
+
+    def of_item(self, type_: str) -> Room | None:
+        """The room of a call or of its output."""
+        return self._of_item.get(type_)
+
+    def of_call(self, type_: str) -> Room | None:
+        room = self._of_item.get(type_)
+        return room if room is not None and room.call == type_ else None
+
+    def of_event(self, name: str) -> Room | None:
+        """``name`` without ``response.``."""
+        return self._of_event.get(name)
+
+    def __iter__(self) -> Iterator[Room]:
+        return iter(dict.fromkeys(self._of_tool.values()))
+
+
+ROOMS: Final = Registry(
+    (
+        Function(),
+        Custom(),
+        ToolSearch(),
+        Shell(),
+        CodeInterpreter(),
+        LocalShell(),
+        ApplyPatch(),
+        Computer(),
+    )
+)

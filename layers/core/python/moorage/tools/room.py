@@ -1,0 +1,191 @@
+"""A hosted tool is one *room*: a folder ``tools/<name>/`` with everything about it, and one line in ``tools/registry.py``.
+
+The loop, the API and the command line know no tool by name; they ask its room. What the room answers, in the order of a call's life:
+
+* what a request may say about it (``tool_shape``, ``item_shapes``), and whether its calls run here at all (``where``);
+* the function that stands for it with models that do not know it (``offer``), the call that such a function call is (``call_of``), and
+  what a model reads of its items later (``read``);
+* how a call begins to be shown (``opening``), how it runs and what it says meanwhile (``run``), and how its item grows by those
+  events (``grow``);
+* what a second run may do (``again``), within which bounds (``bounds``), and how an end looks that was not a result (``end``);
+* what clients get to see of it (``seen``) and what ``moorage tail`` prints (``told``).
+
+``docs/tools.md`` says how one is added. True of every call, and therefore in ``loop/tool_step.py``: the fence, the
+attempts, the takeover, the watch for cancellations, the time limits, the flushing, the log and the metrics.
+"""
+
+from collections.abc import AsyncGenerator, Iterable, Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Any, ClassVar, Protocol
+
+from moorage import limits
+from moorage.model.base import Item, Tool
+from moorage.sandbox.exec_client import ExecClient
+from moorage.tools.calls import End, Event, Known, Opening, Piece, Place, Told
+from moorage.tools.lowered import compact_json
+from moorage.tools.run import Run
+from moorage.wire.shapes import Validator
+
+
+class Where(StrEnum):
+    """Who runs a call."""
+
+    CLIENT = "client"
+    """The response ends with the call, and the client brings its output."""
+    SANDBOX = "sandbox"
+    """Beside the response's container, inside the sandboxes' network."""
+    SERVICE = "service"
+    """Outside of that network: it reaches the internet by guarded fetching, and never through a sandbox."""
+
+
+class Again(StrEnum):
+    """What a run may do that comes after one that died, or that had to stop."""
+
+    ATTACH = "attach"
+    """Go on with what was begun: the exec server still has it."""
+    REPEAT = "repeat"
+    """Run it anew: it only reads."""
+    ONCE = "once"
+    """Nothing but say that it may have run: it may have had an effect."""
+
+
+@dataclass(frozen=True, slots=True)
+class Bounds:
+    """Of one call, but for the last; the figures stand in ``limits.py``. Calls that run in a sandbox have theirs there."""
+
+    seconds: float | None = None
+    """At most ``limits.TOOL_STEP_SECONDS_MAX``. None: as long as it takes, over many runs; only with ``Again.ATTACH``."""
+    bytes: int | None = None
+    """Of the finished item and all its events, as JSON."""
+    calls_per_round: int = limits.CALLS_PER_ROUND_MAX
+    """Calls of this tool that one turn of the model may make; the others are refused."""
+
+
+class Reader(Protocol):
+    """The lowering, to a room that writes an item for an upstream."""
+
+    native: frozenset[str]
+    """Tool types that the upstream takes as they are."""
+
+    def name(self, type_: str, name: str, namespace: str | None = None) -> str:
+        """What a tool is called there, which this one calls ``name``."""
+        ...
+
+    def offered(self, types: Iterable[str]) -> str | None:
+        """Which of these types the model was offered first."""
+        ...
+
+
+class Room:
+    """What is the same for most tools; a room sets the attributes, and overrides what it does otherwise."""
+
+    types: ClassVar[tuple[str, ...]]
+    """The types of tools that it stands for, and the words for them in ``tool_choice``."""
+    call: ClassVar[str]
+    """The type of its calls' items."""
+    output: ClassVar[str | None] = None
+    """The type of the item that answers a call; None if the call's own item holds the result."""
+    prefixes: ClassVar[Mapping[str, str]] = {}
+    """Of ids, by type of item."""
+    events: ClassVar[tuple[str, ...]] = ()
+    """The names of its own events, without ``response.``: :meth:`grow` and :meth:`told` get these and no others."""
+    function: ClassVar[str] = ""
+    """The name of the function that stands for it."""
+    is_ever_native: ClassVar[bool] = True
+    """False for a tool that no upstream may run in our place."""
+    is_hosted: ClassVar[bool] = False
+    """Whether its calls can run here at all."""
+    again: ClassVar[Again] = Again.ATTACH
+    bounds: ClassVar[Bounds] = Bounds()
+    words: ClassVar[Mapping[End, str]] = {}
+    """What the model reads of an end that was not a result."""
+    tool_shape: ClassVar[Validator | None] = None
+    """What ``tools`` of a request may say about it; None if ``wire/tools.py`` says it."""
+    item_shapes: ClassVar[Mapping[str, Validator]] = {}
+    """What ``input`` may hold of it, as far as ``wire/items.py`` does not say it."""
+    hidden: ClassVar[str | None] = None
+    """A field of its call that clients send back only if they had asked for it: what is missing is looked up."""
+
+    def where(self, thing: Tool | Item) -> Where:
+        """Who runs the calls of this tool, or this call."""
+        return Where.CLIENT
+
+    @property
+    def fills(self) -> str:
+        """The type of the item that a run fills."""
+        return self.output or self.call
+
+    # --- the offer ---
+
+    def native(self, tool: Tool) -> tuple[str, Tool]:
+        """The tool as an upstream gets it that knows it, under a key that a later definition of the same tool shares."""
+        return f"\0{compact_json(tool)}", tool
+
+    def offer(self, name: str, tool: Tool) -> Tool:
+        """The function that stands for it."""
+        raise NotImplementedError
+
+    def call_of(self, value: Any, arguments: str, type_: str) -> Item | None:
+        """The call that a function call is, without ``id`` and ``call_id``; None if the arguments do not fit. ``value`` is what they
+        are as JSON, None if they are none; ``type_`` is the tool's."""
+        return None
+
+    def read(self, item: Item, reader: Reader) -> list[Item]:
+        """What an upstream gets of an item: the item, or a function's call and output. Depends on it and the tools before alone."""
+        raise NotImplementedError
+
+    # --- the call ---
+
+    def opening(self, call: Item, place: Place) -> Opening:
+        """How a call is shown that came whole; nothing of it is in ``call`` that :meth:`call_of` or the upstream did not say."""
+        item = call | {"id": place.item_id}
+        return Opening(item, (), item)
+
+    def announced(self, call: Item, output_item_id: str) -> Item:
+        """The answering item before anything is in it; only for rooms with ``output``."""
+        raise NotImplementedError
+
+    def is_settled(self, call: Item) -> bool:
+        """Whether a call that holds its own result has it."""
+        return call.get("status") in ("completed", "failed")
+
+    def run(self, run: Run) -> AsyncGenerator[Piece, None]:
+        """Run the call, or go on with it: events as they come, and last :class:`Finished`. It may be cancelled at any ``await``."""
+        raise NotImplementedError
+
+    async def stop(self, client: ExecClient, known: Known) -> None:
+        """Kill what the call runs in a sandbox: its response is being cancelled."""
+
+    def end(self, known: Known, end: End, detail: str = "") -> Iterable[Piece]:
+        """An end that is not a result, after what was said so far; last :class:`Finished`. ``detail`` is a sentence on the cause."""
+        raise NotImplementedError
+
+    def grow(self, item: Item, name: str, event: Event) -> None:
+        """Put what an event tells into its item."""
+
+    def closed(self, item: Item) -> Item:
+        """An open item whose response ends, or whose run will never come."""
+        return item | {"status": "incomplete"}
+
+    def orphaned(self, call: Item) -> Item | None:
+        """The output of a hosted call that never got one, for models that want one for each; None where that is no matter."""
+        return None
+
+    # --- who looks at it ---
+
+    def seen(self, item: Item, include: frozenset[str]) -> Item:
+        """An item as its client gets it, who has asked to ``include`` these."""
+        return item
+
+    def container_of(self, item: Item) -> str | None:
+        """The container that a call ran in."""
+        return None
+
+    def title(self, item: Item) -> str | None:
+        """What an operator reads when the item begins; None if its events say enough."""
+        return str(item["type"])
+
+    def told(self, name: str, event: Event) -> Iterable[Told]:
+        """What an operator reads of an event."""
+        return ()

@@ -1,0 +1,83 @@
+"""What a running call is given. It reaches for nothing else: no settings, no environment, no clients of its own."""
+
+from collections.abc import AsyncIterator, Awaitable, Callable
+from dataclasses import dataclass, field
+from typing import Protocol
+
+from moorage.containers.life import LiveContainer
+from moorage.egress.fetch import Fetcher
+from moorage.model.base import Item
+from moorage.sandbox.exec_client import ExecClient
+from moorage.settings import Settings
+from moorage.tools.calls import Known
+
+
+class Sandboxes(Protocol):
+    """What of the containers' lives a workplace needs."""
+
+    async def is_news(self, live: LiveContainer) -> bool: ...
+
+    async def confirm_gone(self, live: LiveContainer) -> bool: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Workplace:
+    """The response's container, running."""
+
+    live: LiveContainer
+    sandboxes: Sandboxes
+    is_lost: bool
+    """What earlier runs of the call have begun was in another sandbox, or killed its runs again and again: it is not begun anew."""
+    notes: Callable[[], Awaitable[tuple[str, ...]]]
+    """To be asked for at the end: stores what changed in the workspace, and says what the model has to know of that, and of what the
+    network refused meanwhile."""
+
+    @property
+    def client(self) -> ExecClient:
+        return self.live.client
+
+    async def is_news(self) -> bool:
+        """Whether the model has still to be told that the container has been revived; True once for each time it was."""
+        return await self.sandboxes.is_news(self.live)
+
+    async def is_alive(self) -> bool:
+        """After a :class:`~moorage.errors.SandboxGone`: whether it was only the connection that broke."""
+        return not await self.sandboxes.confirm_gone(self.live)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Run:
+    """One run of a call."""
+
+    known: Known
+    tenant_id: str
+    settings: Settings
+    now: Callable[[], float]
+    """Unix seconds."""
+    earlier: Callable[[], AsyncIterator[Item]]
+    """What was said before the calls of this step: first what stands in this response, then what came before it and has to be read."""
+    sandbox: Workplace | None = None
+    """For calls that run in one."""
+    service: "Service | None" = None
+    """For calls that run outside of them."""
+    counts: dict[str, int] = field(default_factory=dict)
+    """What the log's line about this run counts; a room adds its own."""
+
+    @property
+    def workplace(self) -> Workplace:
+        assert self.sandbox is not None, f"{self.known.item['type']} does not run in a sandbox"
+        return self.sandbox
+
+    @property
+    def outside(self) -> "Service":
+        assert self.service is not None, f"{self.known.item['type']} does not run as a service"
+        return self.service
+
+
+@dataclass(frozen=True, slots=True)
+class Service:
+    """What a call outside of the sandboxes may use."""
+
+    fetcher: Fetcher
+    """The way to the internet: it judges every address, and every hop."""
+

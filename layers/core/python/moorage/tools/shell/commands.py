@@ -1,0 +1,170 @@
+"""A call's commands: they run side by side in the container, and their output is told as it appears."""
+
+from collections.abc import AsyncGenerator, AsyncIterator, Iterable
+from typing import Any, Final
+
+from moorage import limits
+from moorage.model.base import Item
+from moorage.sandbox.exec_client import ExecEvent, Output
+from moorage.tools import execs
+from moorage.tools.calls import End, Finished, Known, Piece, Said
+from moorage.tools.execs import KILLED, REVIVED, Exec, Lost, exec_id, follow, merged
+from moorage.tools.run import Run
+
+WORDS: Final = execs.WORDS | {End.CANCELLED: "The response ended before this command did; its output was not kept."}
+
+
+def count(call: Item) -> int:
+    return len(call["action"]["commands"])
+
+
+def announced(call: Item, output_item_id: str, output: list[dict[str, Any]]) -> Item:
+    return {
+        "id": output_item_id,
+        "type": "shell_call_output",
+        "call_id": call["call_id"],
+        # The live API says "completed" from the start; clients know that it is done by output_item.done.
+        "status": "completed",
+        "max_output_length": call["action"].get("max_output_length"),
+        "output": output,
+    }
+
+
+async def run(run: Run) -> AsyncGenerator[Piece, None]:
+    """Running twice is harmless: a second run attaches to the commands, and goes on after what is in the log."""
+    known, commands = run.known, _recalled(run.known)
+    run.counts["commands"] = len(commands)
+    if await run.workplace.is_news() and not run.workplace.is_lost:
+        yield _note(known, commands[0], f"[{REVIVED}]\n")
+    async for said in merged(*(_command(run, command) for command in commands)):
+        yield said
+    run.counts["ended"] = sum(command.outcome is not None for command in commands)
+    run.counts["output_chars"] = sum(command.chars for command in commands)
+    yield Finished(_finished(known, commands, await run.workplace.notes()))
+
+
+async def _command(run: Run, command: Exec) -> AsyncIterator[Piece]:
+    if command.outcome is not None:
+        return
+    known = run.known
+    try:
+        async for event in follow(command, lambda after: _events(run, command.index, after), run.workplace):
+            if isinstance(event, Output):
+                yield _delta(known, command, event.stream, event.text, event.n)
+                continue
+            if event.outcome == "killed":
+                yield _note(known, command, KILLED)
+            yield _closed(known, command)
+    except Lost:
+        for said in _lose(known, command):
+            yield said
+
+
+def _events(run: Run, index: int, after: int) -> AsyncIterator[ExecEvent]:
+    """Start or follow one command of a call."""
+    action = run.known.item["action"]
+    timeout_ms = action.get("timeout_ms") or limits.COMMAND_TIMEOUT_MS_DEFAULT
+    length = action.get("max_output_length") or limits.OUTPUT_CHARS_DEFAULT
+    return run.workplace.client.exec(
+        exec_id(run.known.response_id, run.known.call_id, index),
+        action["commands"][index],
+        timeout_ms=min(timeout_ms, limits.COMMAND_TIMEOUT_MS_MAX),
+        max_output_length=min(length, limits.OUTPUT_CHARS_MAX),
+        after=after,
+    )
+
+
+def _lose(known: Known, command: Exec) -> Iterable[Said]:
+    """The command had begun, and nobody knows how it ended."""
+    yield _note(known, command, command.lose())
+    yield _closed(known, command)
+
+
+def end(known: Known, how: End, detail: str) -> Iterable[Piece]:
+    match how:
+        case End.REFUSED:
+            refused = {"stdout": "", "stderr": WORDS[how], "outcome": {"type": "exit", "exit_code": 1}}
+            yield Finished(announced(known.item, known.output_item_id, [refused for _ in range(count(known.item))]))
+            return
+        case End.LOST | End.GAVE_UP:
+            commands = _recalled(known)
+            for command in commands:
+                if command.outcome is None and how is End.LOST:
+                    yield from _lose(known, command)
+                elif command.outcome is None:
+                    yield _note(known, command, f"[{WORDS[how]} {detail}]")
+                    command.outcome = {"type": "exit", "exit_code": 1}
+                    yield _closed(known, command)
+            yield Finished(_finished(known, commands, ()))
+        case _:
+            raise AssertionError(f"a shell call does not end by {how}: its commands have time limits and their output is cut")
+
+
+def orphaned(call: Item) -> Item:
+    return {
+        "type": "shell_call_output",
+        "call_id": call["call_id"],
+        "status": "incomplete",
+        "max_output_length": None,
+        "output": [{"stdout": "", "stderr": WORDS[End.CANCELLED], "outcome": {"type": "timeout"}}],
+    }
+
+
+def _recalled(known: Known) -> list[Exec]:
+    """The commands as far as the log has them."""
+    commands = [Exec(index, offset=known.offsets.get(index, -1)) for index in range(count(known.item))]
+    for command, output in zip(commands, (known.so_far or {}).get("output") or [], strict=False):
+        command.recall(output)
+    return commands
+
+
+def _finished(known: Known, commands: list[Exec], notes: tuple[str, ...]) -> Item:
+    """The whole item. ``notes`` (files that could not be kept) go to the last command's stderr."""
+    outputs = [command.output for command in commands]
+    if notes and outputs:
+        last = outputs[-1]
+        said = "\n".join(note if note.startswith("[") else f"[{note}]" for note in notes)
+        outputs = [*outputs[:-1], last | {"stderr": f"{last['stderr']}\n{said}" if last["stderr"] else said}]
+    return announced(known.item, known.output_item_id, outputs)
+
+
+# --- events ---
+
+
+def _note(known: Known, command: Exec, text: str) -> Said:
+    """A word of ours in the command's stderr."""
+    command.text["stderr"] += text
+    return _delta(known, command, "stderr", text, None)
+
+
+def _delta(known: Known, command: Exec, stream: str, text: str, n: int | None) -> Said:
+    event = known.event("shell_call_output_content.delta", command_index=command.index, delta={stream: text})
+    return Said(event, None if n is None else (command.index, n))
+
+
+def _closed(known: Known, command: Exec) -> Said:
+    return Said(known.event("shell_call_output_content.done", command_index=command.index, output=[command.output]))
+
+
+def grow(item: Item, name: str, event: dict[str, Any]) -> None:
+    """Put what an event tells into the call or its output."""
+    index = event["command_index"]
+    match name:
+        case "shell_call_command.added":
+            item["action"]["commands"] = [*item["action"]["commands"], event["command"]]
+        case "shell_call_command.delta":
+            item["action"]["commands"][index] += event["delta"]
+        case "shell_call_output_content.delta":
+            command = _output(item, index)
+            command.update({stream: command[stream] + text for stream, text in event["delta"].items() if text})
+        case "shell_call_output_content.done":
+            _output(item, index)
+            item["output"][index] = event["output"][0]
+
+
+def _output(item: Item, index: int) -> Item:
+    """The output of one command, made if it is new."""
+    outputs: list[Item] = item["output"]
+    while len(outputs) <= index:
+        outputs.append({"stdout": "", "stderr": "", "outcome": None})
+    return outputs[index]

@@ -1,0 +1,136 @@
+"""The shell: commands in the response's container, or on the client's own machine."""
+
+from collections.abc import AsyncGenerator, Iterable
+from contextlib import suppress
+from types import MappingProxyType
+from typing import Any
+
+from moorage import limits
+from moorage.errors import SandboxError
+from moorage.model.base import Item, Tool
+from moorage.sandbox.exec_client import ExecClient
+from moorage.tools.calls import End, Event, Known, Opening, Piece, Place, Told
+from moorage.tools.execs import exec_id
+from moorage.tools.lowered import function_call, function_output, without
+from moorage.tools.room import Again, Reader, Room, Where
+from moorage.tools.run import Run
+from moorage.tools.shell import commands, offer
+
+_HOSTED = frozenset({"container_auto", "container_reference"})
+
+
+class Shell(Room):
+    types = ("shell",)
+    call = "shell_call"
+    output = "shell_call_output"
+    prefixes = MappingProxyType({"shell_call": "sh", "shell_call_output": "sho"})
+    events = (
+        "shell_call_command.added",
+        "shell_call_command.delta",
+        "shell_call_command.done",
+        "shell_call_output_content.delta",
+        "shell_call_output_content.done",
+    )
+    function = offer.NAME
+    is_hosted = True
+    again = Again.ATTACH
+    words = commands.WORDS
+
+    def where(self, thing: Tool | Item) -> Where:
+        environment: dict[str, Any] = thing.get("environment") or {}
+        return Where.SANDBOX if environment.get("type") in _HOSTED else Where.CLIENT
+
+    def native(self, tool: Tool) -> tuple[str, Tool]:
+        """One shell, whoever runs it: an upstream that knows it is told that its client does."""
+        hosted = self.where(tool) is not Where.CLIENT
+        return "\0shell", {"type": "shell", "environment": {"type": "local"}} if hosted else tool
+
+    def offer(self, name: str, tool: Tool) -> Tool:
+        return offer.of_client(name, tool) if self.where(tool) is Where.CLIENT else offer.hosted(name)
+
+    def call_of(self, value: Any, arguments: str, type_: str) -> Item | None:
+        action = offer.action_of(value) if isinstance(value, dict) else None
+        return None if action is None else {"type": self.call, "action": action}
+
+    def read(self, item: Item, reader: Reader) -> list[Item]:
+        is_call, is_native = item["type"] == self.call, "shell" in reader.native
+        if is_native:
+            return [without(item | {"environment": {"type": "local"}}, "created_by") if is_call else item]
+        if not is_call:
+            return [function_output(item, offer.output_text(item["output"]))]
+        action = {key: value for key, value in item["action"].items() if value is not None}
+        return [function_call(item, reader.name("shell", self.function), action)]
+
+    def opening(self, call: Item, place: Place) -> Opening:
+        action = call["action"]
+        hosted = place.container_id is not None and place.is_hosted
+        added = {
+            "id": place.item_id,
+            "type": self.call,
+            "status": "in_progress",
+            "call_id": call["call_id"],
+            "action": {
+                "commands": [],
+                "max_output_length": action.get("max_output_length"),
+                "timeout_ms": action.get("timeout_ms"),
+            },
+            "environment": {"type": "container_reference", "container_id": place.container_id} if hosted else {"type": "local"},
+        }
+        whole = added | {"action": added["action"] | {"commands": list(action["commands"])}}
+        return Opening(added, self._spoken(action["commands"], place.output_index), whole)
+
+    def _spoken(self, said: list[str], output_index: int) -> Iterable[Event]:
+        for index, command in enumerate(said):
+            # These three events have no item_id (recorded live streams, openai SDK types).
+            head = {"output_index": output_index, "command_index": index}
+            yield {"type": "response.shell_call_command.added", "command": "", **head}
+            for start in range(0, len(command), limits.CALL_PIECE_CHARS):
+                piece = command[start : start + limits.CALL_PIECE_CHARS]
+                yield {"type": "response.shell_call_command.delta", "delta": piece, **head}
+            yield {"type": "response.shell_call_command.done", "command": command, **head}
+
+    def announced(self, call: Item, output_item_id: str) -> Item:
+        return commands.announced(call, output_item_id, [])
+
+    def run(self, run: Run) -> AsyncGenerator[Piece, None]:
+        return commands.run(run)
+
+    async def stop(self, client: ExecClient, known: Known) -> None:
+        for index in range(commands.count(known.item)):
+            with suppress(SandboxError):
+                await client.kill(exec_id(known.response_id, known.call_id, index))
+
+    def end(self, known: Known, end: End, detail: str = "") -> Iterable[Piece]:
+        return commands.end(known, end, detail)
+
+    def grow(self, item: Item, name: str, event: Event) -> None:
+        commands.grow(item, name, event)
+
+    def closed(self, item: Item) -> Item:
+        if item["type"] == self.output:
+            for output in item["output"]:
+                output["outcome"] = output.get("outcome") or {"type": "timeout"}
+        return item | {"status": "incomplete"}
+
+    def orphaned(self, call: Item) -> Item | None:
+        return None if self.where(call) is Where.CLIENT else commands.orphaned(call)
+
+    def container_of(self, item: Item) -> str | None:
+        container_id: str | None = (item.get("environment") or {}).get("container_id")
+        return container_id
+
+    def title(self, item: Item) -> str | None:
+        return None
+
+    def told(self, name: str, event: Event) -> Iterable[Told]:
+        match name:
+            case "shell_call_command.done":
+                yield Told(f"$ {event['command']}", "call")
+            case "shell_call_output_content.delta":
+                for stream, text in event["delta"].items():
+                    if text:
+                        yield Told(text, "problem" if stream == "stderr" else "output", (event["command_index"], stream))
+            case "shell_call_output_content.done":
+                outcome = event["output"][0]["outcome"]
+                said = "timed out" if outcome["type"] == "timeout" else f"exit {outcome['exit_code']}"
+                yield Told(f"[{said}]", "note" if outcome.get("exit_code") == 0 else "failure")

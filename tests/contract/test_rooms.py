@@ -1,0 +1,73 @@
+"""What is known of a tool is known in its room: no other module names it."""
+
+import ast
+from functools import cache
+from pathlib import Path
+
+import pytest
+from moorage.tools.registry import ROOMS
+from moorage.tools.room import Again, Room
+
+from tests.contract.test_architecture import core_files, modules, tree
+
+BASE = {"function", "custom", "tool_search"}
+"""The words of function calling itself, which every part of the loop speaks."""
+
+SPEAKERS = {
+    "moorage.model.openai_responses": "which of them OpenAI's models were trained on, and OpenAI's form of their items",
+    "moorage.model.demo": "a scripted model's own words for its calls",
+    "moorage.cli.doctor": "a client of the API that asks a deployment for a shell",
+    "moorage.local.demo": "a client of the API that shows what it gets",
+}
+"""Who may name tools besides, and why."""
+
+
+def named_rooms() -> list[Room]:
+    return [room for room in ROOMS if not BASE & set(room.types)]
+
+
+def names_of(room: Room) -> set[str]:
+    events = {f"response.{name}" for name in room.events} | set(room.events)
+    return {*room.types, room.call, *([room.output] if room.output else []), *events}
+
+
+@cache
+def literals(path: Path) -> set[str]:
+    """The strings of a program."""
+    return {node.value for node in ast.walk(tree(path)) if isinstance(node, ast.Constant) and isinstance(node.value, str)}
+
+
+def home(room: Room) -> str:
+    return type(room).__module__.rpartition(".")[0]
+
+
+def strangers() -> dict[str, set[str]]:
+    """Modules outside of ``wire/`` and of a tool's own folder, with the tools' words that they hold."""
+    found: dict[str, set[str]] = {}
+    for room in named_rooms():
+        for name, path in modules().items():
+            if not name.startswith((f"{home(room)}.", "moorage.wire.")) and names_of(room) & literals(path):
+                found.setdefault(name, set()).update(names_of(room) & literals(path))
+    return found
+
+
+def test_a_tool_is_named_in_its_own_folder_and_in_the_protocol_alone() -> None:
+    assert {name: words for name, words in strangers().items() if name not in SPEAKERS} == {}
+
+
+def test_whoever_else_may_name_tools_does() -> None:
+    assert SPEAKERS.keys() - strangers().keys() == set()
+
+
+def test_each_folder_is_a_room_and_each_room_a_folder() -> None:
+    (tools,) = {path.parent for path in core_files() if path.parts[-2:] == ("tools", "registry.py")}
+    folders = {f"moorage.tools.{path.name}" for path in tools.iterdir() if (path / "__init__.py").exists()}
+    assert {home(room) for room in ROOMS} == folders
+
+
+@pytest.mark.parametrize("room", [room for room in ROOMS if room.is_hosted], ids=lambda room: room.call)
+def test_a_hosted_tool_is_whole(room: Room) -> None:
+    made = {"run", "end", "grow", "opening", "read", "offer", "call_of", "where"} | ({"announced"} if room.output else set())
+    assert {name for name in made if getattr(type(room), name) is getattr(Room, name)} == set()
+    assert set(room.prefixes) == {room.call, *([room.output] if room.output else [])}
+    assert room.again is Again.ATTACH or room.bounds.seconds is not None, "what is not followed over many runs needs a bound of time"
