@@ -26,6 +26,7 @@ RANKS: list[tuple[str, tuple[str, ...]]] = [
             "model.sequence",
             "model.tokens",
             "skills.bundle",
+            "skills.curated",
             "skills.front_matter",
         ),
     ),
@@ -72,7 +73,8 @@ def tree(path: Path) -> ast.Module:
 
 @cache
 def core_files() -> list[Path]:
-    return sorted((CORE / "moorage").rglob("*.py"))
+    """The library; the scripts of curated skills are programs for a sandbox."""
+    return sorted(path for path in (CORE / "moorage").rglob("*.py") if "curated_skills" not in path.parts)
 
 
 @cache

@@ -17,6 +17,7 @@ class Config:
         """``fd:3`` (a listening socket that was inherited), ``unix:/path`` or ``tcp:0.0.0.0:8080``."""
         self.workspace: str = values.get("workspace", "/mnt/data")
         self.home: str = values.get("home", "/home/user")
+        self.skills: str = values.get("skills", "/home/oai/skills")
         self.spool_dir: str = values.get("spool_dir", "/tmp/.exec")
         self.env: Dict[str, str] = values.get("env", {})
         self.path: str = values.get("path") or os.environ.get("PATH", os.defpath)

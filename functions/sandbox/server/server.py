@@ -18,6 +18,7 @@ from execs import Execs
 from messages import READ_BYTES, Request, Response, parse_head
 from record import Exec
 from refusals import Refusal, disk_full, field
+from skills import Skills
 from workspace import Workspace
 
 PROTOCOL = 1
@@ -38,6 +39,7 @@ class Server:
         self._is_unclaimed = config.is_unclaimed
         self._execs = Execs(config, loop)
         self._workspace = Workspace(config)
+        self._skills = Skills(config)
         self.quota = DiskQuota(config, self._execs)
         self.crowd = Crowd(config, self._execs)
         self._boot_id = secrets.token_hex(16)
@@ -101,6 +103,9 @@ class Server:
             await self._read_files(request, response)
         elif path == ["v1", "files", "content"] and method in ("GET", "PUT", "DELETE"):
             await self._file_content(request, response)
+        elif len(path) == 3 and (method, path[:2]) == ("PUT", ["v1", "skills"]):
+            await self._skills.add(path[2], request.chunks())
+            await response.json(200, {})
         elif len(path) in (3, 4) and path[:2] in (["v1", "execs"], ["v1", "python"]) and EXEC_ID.match(path[2]):
             await self._exec(request, response, path[1] == "python", path[2], path[3:])
         else:

@@ -56,6 +56,8 @@ class FakeSandbox:
     running: int = 0
     refused: set[str] = field(default_factory=set)
     """Paths that it refuses to write."""
+    skills: dict[str, bytes] = field(default_factory=dict)
+    """Folder to bundle."""
     writes: list[str] = field(default_factory=list)
     reads: list[str] = field(default_factory=list)
     requests_to_read: int = 0
@@ -128,6 +130,9 @@ class FakeClient:
         self._alive().write(name, data)
         sandbox.writes.append(name)
 
+    async def put_skill(self, directory: str, archive: bytes) -> None:
+        self._alive().skills.setdefault(directory, archive)
+
     async def delete_file(self, path: str) -> None:
         self._alive().files.pop(path.removeprefix("/mnt/data/"), None)
 
@@ -172,6 +177,9 @@ class FakeProvisioner:
 
     async def stop(self, sandbox_id: str) -> None:
         self.sandboxes[sandbox_id].is_alive = False
+
+    async def add_skill(self, handle: Handle, directory: str, archive: bytes) -> bool:
+        return False
 
     async def describe(self, sandbox_id: str) -> SandboxStatus:
         sandbox = self.sandboxes.get(sandbox_id)

@@ -95,6 +95,9 @@ class Cloud:
     async def stop(self, sandbox_id: str) -> None:
         self.servers.pop(sandbox_id, None)
 
+    async def add_skill(self, handle: Handle, directory: str, archive: bytes) -> bool:
+        return False
+
     async def describe(self, sandbox_id: str) -> SandboxStatus:
         return SandboxStatus.RUNNING if sandbox_id in self.servers else SandboxStatus.STOPPED
 

@@ -465,6 +465,10 @@ class SettingsConflict(MoorageError):
     """An operator's command or configuration cannot work as given; the message says what would."""
 
 
+def too_many_skills(skills_max: int) -> ApiError:
+    return bad_request(f"A container has at most {skills_max} skills. Take another container for more.")
+
+
 def conversation_busy(conversation_id: str) -> ApiError:
     """Too many writers at once: worth a retry, and the SDKs do retry a 409."""
     message = f"Conversation '{conversation_id}' is being changed by too many requests at once. Please retry."

@@ -15,6 +15,7 @@ from moorage.containers.artifacts import Artifacts
 from moorage.containers.claims import Claims
 from moorage.containers.incarnations import Incarnations
 from moorage.containers.life import Sandboxes
+from moorage.containers.skills import GivenSkill, GivenSkills
 from moorage.containers.staging import Staging
 from moorage.containers.sweep import Sweep
 from moorage.containers.transfers import bounded, store_content, stored_content
@@ -33,6 +34,7 @@ from moorage.sandbox.exec_client import ExecClient
 from moorage.sandbox.provisioner import Handle, Provisioner
 from moorage.store import keys
 from moorage.store.blobs import Blob, BlobNotFound, Blobs
+from moorage.store.container_skills import ContainerSkills
 from moorage.store.containers import (
     WORKSPACE,
     ContainerFile,
@@ -42,6 +44,7 @@ from moorage.store.containers import (
     ContainerStore,
 )
 from moorage.store.files import Clock, File, Files, file_name, free_name
+from moorage.store.skills import Skills
 from moorage.store.table import Table
 from moorage.wire.network_policy import NetworkPolicy
 from moorage.wire.queries import Page
@@ -83,7 +86,9 @@ class Containers:
         self._clock = clock
         self._egress = egress
         self.incarnations = Incarnations(content_key, egress=egress, egress_proxy=egress_proxy)
-        self.sandboxes = Sandboxes(store, provisioner, claims, Staging(store, blobs, claims), self.incarnations, connect)
+        self.skills = GivenSkills(store, ContainerSkills(table), Skills(table, blobs, clock=clock), blobs)
+        staging = Staging(store, ContainerSkills(table), blobs, claims, provisioner)
+        self.sandboxes = Sandboxes(store, provisioner, claims, staging, self.incarnations, connect)
         self.artifacts = Artifacts(store, blobs, clock)
         self.sweep = Sweep(store, blobs, provisioner, self.sandboxes, self.artifacts, clock=clock, egress=egress)
 
@@ -98,6 +103,7 @@ class Containers:
         idle_minutes: int = limits.CONTAINER_IDLE_MINUTES_DEFAULT,
         memory_limit: str = "1g",
         network_policy: NetworkPolicy | None = None,
+        skills: Sequence[GivenSkill] = (),
         param: str = "",
     ) -> ContainerRecord:
         """A new container without a sandbox, holding copies of these files. ``param`` is the place of these options in the
@@ -113,7 +119,8 @@ class Containers:
         )
         if self._egress is not None and network_policy is not None and policy is not None:
             await self._egress.open(tenant_id, record.id, policy, network_policy.domain_secrets)
-        return await self._copy_in(record, files) if files else record
+        record = await self._copy_in(record, files) if files else record
+        return await self.skills.add(record, skills)
 
     async def has_policy(self, record: ContainerRecord, asked: NetworkPolicy, *, param: str = "network_policy") -> bool:
         """Whether a container reaches just what is asked for, with just these secrets; if so, they have the values of ``asked`` from

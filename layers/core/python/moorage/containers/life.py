@@ -272,6 +272,8 @@ class Sandboxes:
         try:
             # It may be one that a starter of an earlier incarnation left behind, with another token: that one must go.
             await client.health()
+            if record.has_skills:
+                record = await self._staging.add_skills(record, client, all_of_them=True)
             record, notes = await self._staging.write(record, client, await self._store.files(record))
             running = SandboxRecord("running", _claim_of(record), sandbox_id=handle.sandbox_id, endpoint=handle.endpoint)
             record = await self._claims.write(record, running, files_staged=record.files_added, removals=[])
@@ -300,6 +302,8 @@ class Sandboxes:
                 await live.aclose()
                 return None
             if record.files_added > record.files_staged:
+                if record.has_skills:
+                    await self._staging.add_skills(record, live.client, all_of_them=False)
                 for path in record.removals:
                     await live.client.delete_file(path)
                 rows = [row for row in await self._store.files(record) if row.staged_in != record.incarnation]

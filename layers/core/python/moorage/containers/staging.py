@@ -1,4 +1,4 @@
-"""A container's stored files on their way into its sandbox."""
+"""A container's stored files and skills on their way into its sandbox."""
 
 from collections.abc import Sequence
 
@@ -7,13 +7,19 @@ from moorage.containers.transfers import bounded
 from moorage.containers.workspace import absolute, stamp_of
 from moorage.errors import ConditionFailed, SandboxError, SandboxGone
 from moorage.sandbox.exec_client import ExecClient
+from moorage.sandbox.provisioner import Provisioner
 from moorage.store.blobs import BlobNotFound, Blobs
+from moorage.store.container_skills import ContainerSkills
 from moorage.store.containers import ContainerFile, ContainerRecord, ContainerStore
 
 
 class Staging:
-    def __init__(self, store: ContainerStore, blobs: Blobs, claims: Claims) -> None:
+    def __init__(
+        self, store: ContainerStore, skills: ContainerSkills, blobs: Blobs, claims: Claims, provisioner: Provisioner
+    ) -> None:
         self._store = store
+        self._skills = skills
+        self._provisioner = provisioner
         self._blobs = blobs
         self._claims = claims
 
@@ -30,6 +36,18 @@ class Staging:
         written = [row for row, problem in zip(rows, problems, strict=True) if problem is None and row.path in listed]
         await bounded(lambda row: self._mark_staged(client, row, record.incarnation, listed[row.path]), written)
         return lease.record, tuple(problem for problem in problems if problem is not None)
+
+    async def add_skills(self, record: ContainerRecord, client: ExecClient, *, all_of_them: bool) -> ContainerRecord:
+        """Put the container's skills into the sandbox, or those that it does not have yet; answers the record with its renewed
+        claim. Skills come before files: a command may rely on both, and nothing else of the container tells which it needs."""
+        lease = Lease(self._claims, record)
+        wanted = [skill for skill in await self._skills.of(record) if all_of_them or skill.staged_in != record.incarnation]
+        for skill in wanted:
+            archive = b"".join([piece async for piece in lease.watched(self._blobs.get_stream(skill.key))])
+            if not await self._provisioner.add_skill(client.handle, skill.directory, archive):
+                await client.put_skill(skill.directory, archive)
+            await self._skills.mark_staged(record, skill)
+        return lease.record
 
     async def _write_in(self, client: ExecClient, row: ContainerFile, lease: Lease) -> str | None:
         """Write one file into the sandbox; a note if that is not possible."""

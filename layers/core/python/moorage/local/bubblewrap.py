@@ -25,6 +25,7 @@ from typing import Final
 
 from moorage import limits
 from moorage.errors import SandboxCapacity, SandboxError, SandboxGone
+from moorage.local import skills
 from moorage.local.control import Control
 from moorage.local.disk_guard import DiskGuard, Use
 from moorage.local.disks import IMAGE
@@ -115,6 +116,12 @@ class Bubblewrap:
     async def stop_all(self) -> None:
         await asyncio.gather(*(self.stop(sandbox_id) for sandbox_id in list(self._by_id)))
 
+    async def add_skill(self, sandbox_id: str, directory: str, archive: bytes) -> None:
+        """Put a bundle's folder where the sandbox sees it, from outside its walls. Raises :class:`SandboxError`."""
+        if sandbox_id not in self._by_id:
+            raise SandboxGone("The container is not running.")
+        await asyncio.to_thread(skills.add, skills.shelf(self._site.runtime_dir, sandbox_id), directory, archive)
+
     def describe(self, sandbox_id: str) -> SandboxStatus:
         return SandboxStatus.RUNNING if sandbox_id in self._by_id else SandboxStatus.STOPPED
 
@@ -163,7 +170,9 @@ class Bubblewrap:
     def _spawn(self, spec: SandboxSpec) -> Sandbox:
         sandbox_id = f"sbx_{secrets.token_hex(12)}"
         directory = self._site.state_dir / "sandboxes" / sandbox_id
-        visible = binds(self._site, directory, spec.egress)
+        shelf = skills.shelf(self._site.runtime_dir, sandbox_id)
+        shelf.mkdir(mode=0o755, parents=True)
+        visible = binds(self._site, directory, shelf, spec.egress)
         _check(visible)
         if spec.egress is not None and self._site.runs_as_other_users:
             # Connecting takes the right to write. Only those who see the directory get this far.
@@ -187,6 +196,7 @@ class Bubblewrap:
             control.close()
             endpoint.unlink(missing_ok=True)
             self._site.groups.remove(sandbox_id)
+            shutil.rmtree(shelf, ignore_errors=True)
             shutil.rmtree(directory, ignore_errors=True)
             raise
         finally:
@@ -214,6 +224,7 @@ class Bubblewrap:
         """Notice the end of a sandbox, whoever brought it about, and clear it away."""
         await ended(sandbox.process)
         self._forget(sandbox)
+        await ended(start_removing(skills.shelf(self._site.runtime_dir, sandbox.sandbox_id)))
         await ended(start_removing(sandbox.directory))
         for _ in range(_GROUP_REMOVALS_MAX):
             if self._site.groups.remove(sandbox.sandbox_id):

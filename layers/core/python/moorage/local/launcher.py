@@ -4,6 +4,7 @@
 open:
 
 * ``POST /v1/sandboxes`` with a spec: start the container's sandbox or find the one that runs; ``{"sandbox_id", "endpoint"}``.
+* ``PUT /v1/sandboxes/{sandbox_id}/skills/{directory}`` with a zip: a folder that the sandbox's commands can read and not change.
 * ``GET /v1/sandboxes``, ``GET`` and ``DELETE /v1/sandboxes/{sandbox_id}``.
 
 Sandboxes do not mind when callers come and go. When the launcher ends, the kernel ends them all, and the next launcher removes what
@@ -71,6 +72,14 @@ def application(sandboxes: Bubblewrap) -> Starlette:
         ]
         return JSONResponse({"data": data})
 
+    async def add_skill(request: Request) -> JSONResponse:
+        place = request.path_params
+        try:
+            await sandboxes.add_skill(place["sandbox_id"], place["directory"], await request.body())
+        except SandboxError as error:
+            return refused(500, error)
+        return JSONResponse({})
+
     async def describe(request: Request) -> JSONResponse:
         return JSONResponse({"status": sandboxes.describe(request.path_params["sandbox_id"])})
 
@@ -90,6 +99,7 @@ def application(sandboxes: Bubblewrap) -> Starlette:
         Route("/v1/sandboxes", running, methods=["GET"]),
         Route("/v1/sandboxes/{sandbox_id}", describe, methods=["GET"]),
         Route("/v1/sandboxes/{sandbox_id}", stop, methods=["DELETE"]),
+        Route("/v1/sandboxes/{sandbox_id}/skills/{directory}", add_skill, methods=["PUT"]),
     ]
     return Starlette(routes=routes, lifespan=lifespan)
 

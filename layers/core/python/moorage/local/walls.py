@@ -12,6 +12,7 @@ from moorage.errors import SandboxError
 from moorage.local.control_groups import Group
 from moorage.local.site import ETC_FILES, Site
 from moorage.sandbox.provisioner import EgressSpec, SandboxSpec
+from moorage.skills.bundle import SKILLS
 
 SERVER: Final = "/opt/moorage"
 COMPILED_SERVER: Final = "/opt/exec_server.zip"
@@ -91,10 +92,10 @@ def files(site: Site) -> list[File]:
     return seen + [File(f"{SERVER}/bin/{program.name}", program.read_bytes(), 0o755) for program in programs]
 
 
-def binds(site: Site, directory: Path, egress: EgressSpec | None) -> list[Bind]:
+def binds(site: Site, directory: Path, skills: Path, egress: EgressSpec | None) -> list[Bind]:
     """What a sandbox sees of this machine beside ``/usr`` and some of ``/etc``."""
     toolbox = site.toolbox
-    seen: list[Bind] = []
+    seen = [Bind(str(skills), SKILLS)]
     if toolbox is not None:
         seen += [Bind(prefix, prefix) for prefix in toolbox.interpreter_prefixes]
         seen.append(Bind(str(toolbox.venv), TOOLBOX))

@@ -25,6 +25,7 @@ from moorage.egress import trust
 from moorage.errors import SandboxCapacity, SandboxError, SandboxGone, SandboxStarting
 from moorage.sandbox.exec_client import ExecClient
 from moorage.sandbox.provisioner import EgressSpec, Handle, SandboxSpec, SandboxStatus
+from moorage.skills.bundle import SKILLS
 
 COMMAND_UID: Final = 61_000
 """Not 1000: that may be the number of whoever runs this, and the socket's directory belongs to them."""
@@ -91,6 +92,9 @@ class DockerProvisioner:
             raise _refusal(response)
         shutil.rmtree(self._runtime_dir / found["Name"].lstrip("/"), ignore_errors=True)
 
+    async def add_skill(self, handle: Handle, directory: str, archive: bytes) -> bool:
+        return False
+
     async def describe(self, sandbox_id: str) -> SandboxStatus:
         found = await self._inspect(sandbox_id)
         match found["State"]["Status"] if found else "gone":
@@ -135,7 +139,7 @@ class DockerProvisioner:
                 TOKEN_LABEL: _hash(spec.token),
             },
             # Anonymous volumes, removed with the container: on disk, unlike the tmpfs mounts.
-            "Volumes": {"/mnt/data": {}, "/home/user": {}, "/tmp/.exec": {}},  # noqa: S108
+            "Volumes": {"/mnt/data": {}, "/home/user": {}, "/tmp/.exec": {}, SKILLS: {}},  # noqa: S108
             "HostConfig": {
                 "NetworkMode": "none",
                 "CapDrop": ["ALL"],

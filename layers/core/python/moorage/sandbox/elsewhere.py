@@ -37,6 +37,9 @@ class Elsewhere:
     async def stop(self, sandbox_id: str) -> None:
         raise SandboxElsewhere
 
+    async def add_skill(self, handle: Handle, directory: str, archive: bytes) -> bool:
+        return False
+
     async def describe(self, sandbox_id: str) -> SandboxStatus:
         raise SandboxElsewhere
 

@@ -234,6 +234,10 @@ class ExecClient:
         """Create or replace a file (as a whole: a reader sees the old bytes or the new ones) with its parent directories."""
         _refuse_errors(await self._request("PUT", "/v1/files/content", params={"path": path}, content=content))
 
+    async def put_skill(self, directory: str, archive: bytes) -> None:
+        """Unpack a skill's bundle as a folder of its own that commands cannot change. One that is there stays as it is."""
+        _refuse_errors(await self._request("PUT", f"/v1/skills/{quote(directory, safe='')}", content=archive))
+
     async def delete_file(self, path: str) -> None:
         """Remove a file or a link; one that is not there is no error."""
         response = await self._request("DELETE", "/v1/files/content", params={"path": path})

@@ -120,6 +120,9 @@ class FargateProvisioner:
             if error.response["Error"]["Code"] != "InvalidParameterException":  # ECS's word for a task it does not know
                 raise SandboxError("The container's sandbox could not be stopped.") from error
 
+    async def add_skill(self, handle: Handle, directory: str, archive: bytes) -> bool:
+        return False
+
     async def describe(self, sandbox_id: str) -> SandboxStatus:
         tasks = await self._describe([sandbox_id])
         if not tasks or _is_stopped(tasks[0]):

@@ -57,6 +57,10 @@ class LauncherProvisioner:
     async def stop(self, sandbox_id: str) -> None:
         await self._ask("DELETE", f"/v1/sandboxes/{sandbox_id}")
 
+    async def add_skill(self, handle: Handle, directory: str, archive: bytes) -> bool:
+        await self._ask("PUT", f"/v1/sandboxes/{handle.sandbox_id}/skills/{directory}", content=archive)
+        return True
+
     async def describe(self, sandbox_id: str) -> SandboxStatus:
         return SandboxStatus((await self._ask("GET", f"/v1/sandboxes/{sandbox_id}"))["status"])
 

@@ -78,6 +78,11 @@ class Provisioner(Protocol):
         """End the sandbox and all that runs in it. A sandbox that is not there is no error."""
         ...
 
+    async def add_skill(self, handle: Handle, directory: str, archive: bytes) -> bool:
+        """Unpack a skill's bundle (a zip with one folder) as ``SKILLS/<directory>``, which commands can read and not change; one that
+        is there stays as it is. False where the exec server does that itself. Raises :class:`SandboxError`."""
+        ...
+
     async def describe(self, sandbox_id: str) -> SandboxStatus:
         """What the owner of the sandbox knows of it. Compares equal to ``"starting"``, ``"running"`` and ``"stopped"``."""
         ...

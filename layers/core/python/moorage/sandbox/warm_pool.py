@@ -106,6 +106,9 @@ class WarmPool:
     async def stop(self, sandbox_id: str) -> None:
         await self._fleet.stop(sandbox_id)
 
+    async def add_skill(self, handle: Handle, directory: str, archive: bytes) -> bool:
+        return await self._fleet.add_skill(handle, directory, archive)
+
     async def describe(self, sandbox_id: str) -> SandboxStatus:
         return await self._fleet.describe(sandbox_id)
 

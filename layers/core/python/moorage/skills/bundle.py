@@ -21,6 +21,8 @@ from moorage.skills import front_matter
 from moorage.skills.front_matter import SkillProblem
 
 MANIFEST: Final = "SKILL.md"
+SKILLS: Final = "/home/oai/skills"
+"""Where a sandbox has its skills, each a folder (as OpenAI's containers have them)."""
 _ENCRYPTED: Final = 0x1
 _UTF8: Final = 0x800
 """Bits of a zip entry's flags (PKWARE APPNOTE 6.3.10, section 4.4.4)."""
@@ -80,17 +82,21 @@ def of_files(files: Iterable[tuple[str, bytes]]) -> Bundle:
     return _bundle(entries)
 
 
-def of_text(manifest: str) -> Bundle:
+def of_markdown(manifest: bytes) -> Bundle:
     """The bundle of a SKILL.md alone. Raises :class:`SkillProblem`."""
-    return of_files([(f"skill/{MANIFEST}", manifest.encode())])
+    return of_files([(f"skill/{MANIFEST}", manifest)])
 
 
 def unpacked(archive: bytes) -> Iterator[Entry]:
-    """The files of a bundle that was packed here."""
-    with zipfile.ZipFile(io.BytesIO(archive)) as packed:
-        for info in packed.infolist():
-            _, _, path = info.filename.partition("/")
-            yield Entry(path, packed.read(info), bool(info.external_attr >> 16 & 0o111))
+    """The files of a bundle that was packed here. Raises :class:`SkillProblem` for one that was not, or was damaged since."""
+    try:
+        with zipfile.ZipFile(io.BytesIO(archive)) as packed:
+            for info in packed.infolist():
+                _, _, path = info.filename.partition("/")
+                _check_name(path)
+                yield Entry(path, packed.read(info), bool(info.external_attr >> 16 & 0o111))
+    except _UNREADABLE as error:
+        raise SkillProblem(f"The bundle cannot be read: {error}.") from error
 
 
 def _check_entries(infos: Sequence[zipfile.ZipInfo]) -> None:

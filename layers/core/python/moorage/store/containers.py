@@ -67,6 +67,8 @@ class ContainerRecord:
     """The incarnation that the model has been told of."""
     noted: str = ""
     """Hash of the notes about unsaved files that the model has been given."""
+    has_skills: bool = False
+    """Whether there are rows of skills beside those of files."""
     is_deleted: bool = False
     """A 404 to everybody; its eraser is not through yet."""
 
@@ -407,6 +409,7 @@ def _container_record(container: ContainerRecord) -> Record:
         "removals": list(container.removals),
         "told": container.told,
         "noted": container.noted,
+        "has_skills": container.has_skills,
         "is_deleted": container.is_deleted,
     }
 
@@ -430,6 +433,7 @@ def container_of(record: Record) -> ContainerRecord:
         removals=tuple(record.get("removals", ())),
         told=record["told"],
         noted=record["noted"],
+        has_skills=record.get("has_skills", False),
         is_deleted=record["is_deleted"],
     )
 

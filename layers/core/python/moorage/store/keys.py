@@ -18,6 +18,7 @@ responses that the loop still owes an end  ``GSI1PK=INFLIGHT``                  
 a file, container, conversation, upload    ``PK=T#t#<K>#id``, ``SK=META``                       GetItem
 a tenant's files, containers ...           ``GSI1PK=T#t#L#<kind>``, ``GSI1SK=<created>#<id>``   Query on GSI1 + BatchGet
 a container's files                        ``PK=T#t#C#id``, ``SK`` begins with ``FILE#``        Query
+a container's skills                       ``PK=T#t#C#id``, ``SK`` begins with ``SKILL#``       Query
 containers due to expire                   ``GSI1PK=ALIVE``, ``GSI1SK`` up to now               Query on GSI1 + BatchGet
 the warm pool's slots and claims           ``PK=POOL``, ``SK`` from ``CLAIM#`` or ``SLOT#`` on  Query
 claim a sandbox of the warm pool           ``SLOT#…``, ``CLAIM#<id>``, ``WARM#<hash>``          TransactWriteItems
@@ -241,6 +242,7 @@ def egress_entry(entry_id: str) -> str:
 # --- Skills ---------------------------------------------------------------------------------------------------------------------
 
 VERSION_PREFIX: Final = "VER#"
+SKILL_PREFIX: Final = "SKILL#"
 
 
 def skill(tenant_id: str, skill_id: str) -> str:
@@ -250,6 +252,11 @@ def skill(tenant_id: str, skill_id: str) -> str:
 def skill_version(version: int) -> str:
     """Sort key of one version of a skill."""
     return f"{VERSION_PREFIX}{version:08d}"
+
+
+def container_skill(directory: str) -> str:
+    """Sort key of a skill of a container."""
+    return f"{SKILL_PREFIX}{directory}"
 
 
 def skill_bundle(tenant_id: str, digest: str) -> str:

@@ -1,0 +1,140 @@
+"""The skills that a request asks for, found, checked and given to a container.
+
+``latest`` and the default version are resolved once: a container that has been given a skill so keeps that version, however often it is
+asked for again, and a response says which one it was.
+"""
+
+import asyncio
+import base64
+import binascii
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+from moorage import limits
+from moorage.containers.transfers import bounded
+from moorage.errors import ApiError, bad_request, invalid_value, too_many_skills
+from moorage.skills import bundle as bundles
+from moorage.skills import curated
+from moorage.skills.bundle import SKILLS, Bundle
+from moorage.skills.front_matter import SkillProblem
+from moorage.store import keys
+from moorage.store.blobs import Blobs
+from moorage.store.container_skills import ContainerSkill, ContainerSkills, directory_of
+from moorage.store.containers import ContainerRecord, ContainerStore
+from moorage.store.skills import Skills
+
+MARKDOWN: Final = "text/markdown"
+
+
+@dataclass(frozen=True, slots=True)
+class GivenSkill:
+    """A skill that a container is to have."""
+
+    name: str
+    description: str
+    digest: str
+    source: str | bytes
+    """The key of its bundle in the bucket, or the bundle."""
+    skill_id: str | None = None
+    """None for a skill that came with the request."""
+    version: str | None = None
+
+    @property
+    def directory(self) -> str:
+        return directory_of(self.name, self.digest)
+
+    def to_json(self) -> dict[str, Any]:
+        """As a response's tools show it: which version it was, and where it lies."""
+        what = {"type": "inline"}
+        if self.skill_id is not None and self.version is not None:
+            what = {"type": "skill_reference", "skill_id": self.skill_id, "version": self.version}
+        return what | {"name": self.name, "description": self.description, "path": f"{SKILLS}/{self.directory}"}
+
+
+class GivenSkills:
+    def __init__(self, store: ContainerStore, rows: ContainerSkills, skills: Skills, blobs: Blobs) -> None:
+        self._store = store
+        self._rows = rows
+        self._skills = skills
+        self._blobs = blobs
+
+    async def of(self, record: ContainerRecord) -> list[ContainerSkill]:
+        """What the container has been given, by folder."""
+        return await self._rows.of(record) if record.has_skills else []
+
+    async def resolve(
+        self, tenant_id: str, asked: Sequence[Mapping[str, Any]], *, param: str, container: ContainerRecord | None = None
+    ) -> list[GivenSkill]:
+        """The skills of a request (``skill_reference`` and ``inline``), in its order, each once. ``container`` is the one that they
+        are for, if there is one. Raises :class:`ApiError` with ``param`` and the place of the entry."""
+        known = {} if container is None else {row.skill_id: row for row in await self.of(container) if row.skill_id is not None}
+        found = [await self._resolve(tenant_id, each, f"{param}[{index}]", known) for index, each in enumerate(asked)]
+        return list({skill.directory: skill for skill in found}.values())
+
+    async def add(self, record: ContainerRecord, skills: Sequence[GivenSkill]) -> ContainerRecord:
+        """Give the container skills, each as a copy of its bundle; a running sandbox has them by the next command. Those that it has
+        already stay as they are. Raises ``too_many_skills``."""
+        known = {skill.directory for skill in await self.of(record)}
+        new = {skill.directory: skill for skill in skills if skill.directory not in known}
+        if not new:
+            return record
+        if len(known) + len(new) > limits.SKILLS_ATTACHED_MAX:
+            raise too_many_skills(limits.SKILLS_ATTACHED_MAX)
+        rows = await bounded(lambda skill: self._copied(record, skill), list(new.values()))
+        await self._rows.put(record, rows)
+        return await self._store.change(record, set={"has_skills": True}, add={"files_added": len(rows)})
+
+    async def _copied(self, record: ContainerRecord, skill: GivenSkill) -> ContainerSkill:
+        key = keys.container_object(record.tenant_id, record.id, f"skill-{skill.digest}")
+        if isinstance(skill.source, str):
+            await self._blobs.copy(skill.source, key)
+        else:
+            await self._blobs.put_bytes(key, skill.source)
+        return ContainerSkill(skill.name, skill.description, skill.digest, key, skill.skill_id, skill.version)
+
+    async def _resolve(
+        self, tenant_id: str, asked: Mapping[str, Any], param: str, known: Mapping[str, ContainerSkill]
+    ) -> GivenSkill:
+        if asked["type"] == "inline":
+            return await _inline(asked, param)
+        skill_id, wanted = asked["skill_id"], asked.get("version")
+        before = known.get(skill_id)
+        if before is not None and wanted in (None, "latest", before.version):
+            return GivenSkill(before.name, before.description, before.digest, before.key, before.skill_id, before.version)
+        provided = curated.find(skill_id)
+        if provided is not None:
+            return _curated(provided, skill_id, wanted, param)
+        version = await self._skills.version(tenant_id, skill_id, wanted, param=f"{param}.skill_id")
+        return GivenSkill(version.name, version.description, version.digest, version.key, skill_id, str(version.version))
+
+
+async def _inline(asked: Mapping[str, Any], param: str) -> GivenSkill:
+    source = asked["source"]
+    try:
+        data = base64.b64decode(source["data"], validate=True)
+    except binascii.Error as error:
+        raise invalid_value(f"{param}.source.data", f"it is not base64 ({error}).") from error
+    make = bundles.of_markdown if source["media_type"] == MARKDOWN else bundles.of_zip
+    try:
+        bundle = await asyncio.to_thread(make, data)
+    except SkillProblem as problem:
+        raise invalid_skill(problem, f"{param}.source.data") from problem
+    for field, inside in (("name", bundle.name), ("description", bundle.description)):
+        if asked[field].strip() != inside:
+            raise invalid_value(f"{param}.{field}", f"it must be the {field} in the front matter of SKILL.md.")
+    return _of_bundle(bundle)
+
+
+def _curated(bundle: Bundle, skill_id: str, wanted: str | None, param: str) -> GivenSkill:
+    if wanted not in (None, "latest", curated.VERSION):
+        raise invalid_value(f"{param}.version", f"'{skill_id}' comes with this service, in version '{curated.VERSION}' alone.")
+    return _of_bundle(bundle, skill_id, curated.VERSION)
+
+
+def _of_bundle(bundle: Bundle, skill_id: str | None = None, version: str | None = None) -> GivenSkill:
+    return GivenSkill(bundle.name, bundle.description, bundle.digest, bundle.archive, skill_id, version)
+
+
+def invalid_skill(problem: SkillProblem, param: str) -> ApiError:
+    return bad_request(f"Invalid skill: {problem}", param=param, code="invalid_skill")
