@@ -1,49 +1,102 @@
 """One request and its answer as they pass: counted, and searched for echoes of secrets without being held back."""
 
-import zlib
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
-from typing import Protocol
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, field, replace
 
-import brotli
-import zstandard
 from mitmproxy import http
+from moorage import limits
+from moorage.egress.echoes import Scrubber
+from moorage.egress.policy import Reason, sentence
 from moorage.egress.store import Entry
-from moorage.egress.substitution import Scrubber
 
-_PIECE_BYTES_MAX = 1 << 20
-"""Decompressed at a time, so that a small answer cannot blow up the proxy."""
+from functions.egress_proxy.messages import refusal, status_of
+from functions.egress_proxy.unpacking import WITH_WINDOW, Unpacker, codings, unpacker
+
+_OF_THE_PACKED_BODY = ("content-encoding", "content-length", "etag", "digest", "content-digest", "content-md5", "repr-digest")
+_EXCHANGE = "moorage"
+"""Where a flow carries its :class:`Exchange`."""
+
+
+def exchange_of(flow: http.HTTPFlow) -> "Exchange | None":
+    found: Exchange | None = flow.metadata.get(_EXCHANGE)
+    return found
+
+
+class Windows:
+    """How many bodies are being unpacked by what keeps megabytes for each: so many in all, and for one tenant fewer."""
+
+    def __init__(self) -> None:
+        self._open: Counter[str] = Counter()
+
+    def take(self, tenant_id: str, count: int) -> bool:
+        is_free = self._open.total() + count <= limits.EGRESS_WINDOWS_MAX
+        if not is_free or self._open[tenant_id] + count > limits.EGRESS_WINDOWS_PER_TENANT_MAX:
+            return False
+        self._open[tenant_id] += count
+        return True
+
+    def give_back(self, tenant_id: str, count: int) -> None:
+        self._open[tenant_id] -= count
+        if not self._open[tenant_id]:
+            del self._open[tenant_id]
 
 
 @dataclass(slots=True)
 class Exchange:
     entry: Entry
     scrubber: Scrubber = field(repr=False)
+    windows: Windows = field(repr=False)
     bytes_sent: int = 0
     bytes_received: int = 0
+    _windows_taken: int = 0
+
+    def attach(self, flow: http.HTTPFlow) -> None:
+        flow.metadata[_EXCHANGE] = self
+
+    def detach(self, flow: http.HTTPFlow) -> None:
+        """The exchange is over."""
+        flow.metadata.pop(_EXCHANGE)
+        if self._windows_taken:
+            self.windows.give_back(self.entry.tenant_id, self._windows_taken)
+            self._windows_taken = 0
 
     def count_request(self, data: bytes) -> bytes:
         self.bytes_sent += len(data)
         return data
 
-    def scrub_head(self, response: http.Response) -> None:
-        """Mask echoes in the status line and the headers, and let the body follow through :meth:`body`."""
+    def receive_head(self, flow: http.HTTPFlow) -> None:
+        """Mask echoes in the status line and the headers, and let the body follow through this exchange."""
+        response = flow.response
+        assert response is not None
         if self.scrubber:
             response.data.reason = self.scrubber.text(response.data.reason)
-            response.headers.fields = tuple(
-                (self.scrubber.text(name), self.scrubber.text(value)) for name, value in response.headers.fields
-            )
+            fields = response.headers.fields
+            response.headers.fields = tuple((self.scrubber.text(name), self.scrubber.text(value)) for name, value in fields)
+        if response.status_code != 101:
+            response.stream = self._body(flow.request, response)
 
-    def body(self, response: http.Response, *, is_http1: bool) -> Callable[[bytes], Iterator[bytes]]:
-        """The function that the body streams through. A compressed one is unpacked, since an echo in it could not be seen."""
-        unpacker = _unpacker(response.headers.get("content-encoding", "")) if self.scrubber else None
-        if unpacker is None:
+    def _body(self, request: http.Request, response: http.Response) -> Callable[[bytes], Iterable[bytes]]:
+        """The function that the body streams through. A packed one is unpacked, since an echo in it could not be seen."""
+        fields = response.headers.get_all("content-encoding")
+        if not self.scrubber or not any(fields) or not _has_body(request, response):
             return self._plain
-        for name in ("content-encoding", "content-length", "etag", "digest", "content-digest", "content-md5"):
+        packed = codings(fields)
+        # A part of a packed body begins in its middle.
+        if packed is None or (packed and response.status_code == 206):
+            return self._refused(response, Reason.UNREADABLE_BODY) if self.entry.secrets else self._plain
+        if not packed:
+            return self._plain
+        count = sum(coding in WITH_WINDOW for coding in packed)
+        if count and not self.windows.take(self.entry.tenant_id, count):
+            return self._refused(response, Reason.TOO_MANY_UNPACKED)
+        self._windows_taken = count
+        for name in _OF_THE_PACKED_BODY:
             response.headers.pop(name, None)
-        if is_http1:
+        if not request.is_http2:
             response.headers["transfer-encoding"] = "chunked"
-        return lambda data: self._unpacked(unpacker, data)
+        unpack = unpacker(packed)
+        return lambda data: self._unpacked(unpack, data)
 
     def _plain(self, data: bytes) -> Iterator[bytes]:
         self.bytes_received += len(data)
@@ -51,42 +104,29 @@ class Exchange:
         if passed := self.scrubber.chunk(data) if self.scrubber else data:
             yield passed
 
-    def _unpacked(self, unpack: "Unpacker", data: bytes) -> Iterator[bytes]:
+    def _unpacked(self, unpack: Unpacker, data: bytes) -> Iterator[bytes]:
         self.bytes_received += len(data)
-        for piece in unpack(data) if data else ():
+        for piece in unpack(data):
             if piece and (scrubbed := self.scrubber.chunk(piece)):
                 yield scrubbed
         if not data and (rest := self.scrubber.chunk(b"")):
             yield rest
 
+    def _refused(self, response: http.Response, reason: Reason) -> Callable[[bytes], Iterable[bytes]]:
+        """The host's answer becomes the proxy's: its head is overwritten, and of its body nothing is passed on."""
+        status, text = status_of(reason), sentence(reason, self.entry.host, self.entry.port)
+        self.entry = replace(self.entry, decision="denied", reason=reason)
+        ours = refusal(status, text, reason)
+        response.status_code, response.reason, response.headers = status, text, ours.headers
+        left = [ours.content or b""]
 
-class Unpacker(Protocol):
-    def __call__(self, data: bytes, /) -> Iterator[bytes]: ...
+        def pass_on(data: bytes) -> Iterator[bytes]:
+            self.bytes_received += len(data)
+            while left:
+                yield left.pop()
 
-
-def _unpacker(encoding: str) -> Unpacker | None:
-    """None if the body is plain, or packed in a way that nobody here can undo (the request asked for a plain one)."""
-    match encoding.strip().lower():
-        case "gzip" | "x-gzip":
-            return _zlib(zlib.MAX_WBITS | 16)
-        case "deflate":
-            return _zlib(zlib.MAX_WBITS)
-        case "br":
-            brotli_unpacker = brotli.Decompressor()
-            return lambda data: iter([brotli_unpacker.process(data)])
-        case "zstd":
-            zstd_unpacker = zstandard.ZstdDecompressor(max_window_size=1 << 27).decompressobj()
-            return lambda data: iter([zstd_unpacker.decompress(data)])
-        case _:
-            return None
+        return pass_on
 
 
-def _zlib(window_bits: int) -> Unpacker:
-    unpacker = zlib.decompressobj(window_bits)
-
-    def unpack(data: bytes) -> Iterator[bytes]:
-        while data and not unpacker.eof:
-            yield unpacker.decompress(data, _PIECE_BYTES_MAX)
-            data = unpacker.unconsumed_tail
-
-    return unpack
+def _has_body(request: http.Request, response: http.Response) -> bool:
+    return request.method.upper() != "HEAD" and response.status_code not in (204, 304)

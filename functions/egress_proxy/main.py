@@ -15,21 +15,21 @@ import json
 import logging
 import resource
 import signal
-import socket
 import sys
 import time
 import traceback
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import Any
 
 import boto3
 from botocore.config import Config
 from mitmproxy import options
 from mitmproxy.addons import disable_h2c, proxyserver
 from mitmproxy.master import Master
-from mitmproxy.proxy.mode_servers import ServerInstance
+from mitmproxy.proxy.layers.modes import HttpProxy
+from mitmproxy.proxy.mode_specs import ProxyMode
+from moorage import limits
 from moorage.egress.ca import Authority, ensure_ca, ensure_open_ca
 from moorage.egress.grants import Grants
 from moorage.egress.secrets import KmsKeys
@@ -41,13 +41,18 @@ from moorage.store.table import Table
 from functions.egress_proxy.addon import Gate
 from functions.egress_proxy.certificates import DeploymentCertificates
 from functions.egress_proxy.journal import Journal, write_line
+from functions.egress_proxy.listening import listen, name_of
+from functions.egress_proxy.pacing import PacedConnection
+from functions.egress_proxy.peers import Peers
 from functions.egress_proxy.resolver import Resolver
 
 _AWS_CONFIG = Config(connect_timeout=1, read_timeout=2, retries={"mode": "standard", "total_max_attempts": 2}, max_pool_connections=16)
 """A policy that cannot be read within a few seconds is a policy that says no; waiting longer helps nobody."""
 
 _PR_SET_DUMPABLE = 4
-_BACKLOG = 512
+_FILES_PER_CONNECTION = 2
+"""The client's, and the one to the host."""
+_FILES_BESIDE = 128
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
@@ -74,6 +79,15 @@ def _keep_memory_private() -> None:
     ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_DUMPABLE, 0, 0, 0, 0)
 
 
+def _connections_max() -> int:
+    """As many as may be open at once, with as many files as the system lets this process open: the usual soft limit is 1,024."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    wanted = limits.EGRESS_ALL_CONNECTIONS_MAX * _FILES_PER_CONNECTION + _FILES_BESIDE
+    files = wanted if hard == resource.RLIM_INFINITY else max(soft, min(wanted, hard))
+    resource.setrlimit(resource.RLIMIT_NOFILE, (files, hard))
+    return min(limits.EGRESS_ALL_CONNECTIONS_MAX, (files - _FILES_BESIDE) // _FILES_PER_CONNECTION)
+
+
 async def _serve(chosen: argparse.Namespace, settings: Settings) -> None:
     executor = ThreadPoolExecutor(max_workers=16, thread_name_prefix="aws")
     table = Table(boto3.client("dynamodb", config=_AWS_CONFIG), settings.table_name, executor)
@@ -87,7 +101,7 @@ async def _serve(chosen: argparse.Namespace, settings: Settings) -> None:
 
     master = Master(options.Options())
     server = proxyserver.Proxyserver()
-    gate = Gate(grants, Resolver(chosen.hosts), journal, server)
+    gate = Gate(grants, Resolver(chosen.hosts), journal, server, Peers(_connections_max()))
     master.addons.add(server, disable_h2c.DisableH2C(), gate, DeploymentCertificates(authority))
     master.options.update(
         server=False,  # It listens here, since mitmproxy knows no Unix sockets.
@@ -96,13 +110,20 @@ async def _serve(chosen: argparse.Namespace, settings: Settings) -> None:
         upstream_cert=False,
         ssl_verify_upstream_trusted_ca=None if chosen.upstream_ca is None else str(chosen.upstream_ca),
     )
-    instance: ServerInstance[Any] = ServerInstance.make("regular", server)
+    mode = ProxyMode.parse("regular")
+
+    async def handle(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        handler = PacedConnection(master, reader, writer, master.options, mode, layers_of=gate.http_layers_of)
+        handler.layer = HttpProxy(handler.layer.context)
+        with server.register_connection(handler.client.id, handler):
+            await handler.handle_client()
+
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, master.shutdown)
-    listeners = [await _listen(address, instance) for address in chosen.listen]
+    listeners = [await listen(address, handle) for address in chosen.listen]
     background = [asyncio.create_task(journal.run()), asyncio.create_task(gate.sweep())]
-    write_line({"event": "egress_ready", "listen": [_name(listener) for listener in listeners]})
+    write_line({"event": "egress_ready", "listen": [name_of(listener) for listener in listeners]})
     try:
         await master.run()
     finally:
@@ -119,46 +140,6 @@ async def _authority(ca_dir: Path | None, store: EgressStore, keys: KmsKeys | No
     if keys is None:
         raise SystemExit("The proxy needs a place for its CA: give --ca-dir, or MOORAGE_EGRESS_KEY to keep it sealed in the table.")
     return await ensure_open_ca(store, keys)
-
-
-async def _listen(address: str, instance: ServerInstance[Any]) -> asyncio.Server:
-    if not address.startswith("unix:"):
-        host, _, port = address.rpartition(":")
-        return await asyncio.start_server(instance.handle_stream, host, int(port), backlog=_BACKLOG)
-
-    async def handle(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        await instance.handle_stream(reader, _NamedWriter(writer))  # type: ignore[arg-type]
-
-    return await asyncio.start_unix_server(handle, sock=_bound(Path(address.removeprefix("unix:"))), backlog=_BACKLOG)
-
-
-def _bound(path: Path) -> socket.socket:
-    """A Unix socket at ``path``, in place of one that an earlier proxy left there."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.unlink(missing_ok=True)
-    bound = socket.socket(socket.AF_UNIX)
-    bound.bind(str(path))
-    # Whoever reaches the socket still needs a credential; sandboxes run as other users.
-    path.chmod(0o666)
-    return bound
-
-
-class _NamedWriter:
-    """A Unix connection for mitmproxy, which asks every connection for an address and a port."""
-
-    def __init__(self, writer: asyncio.StreamWriter) -> None:
-        self._writer = writer
-
-    def get_extra_info(self, name: str, default: Any = None) -> Any:
-        return ("unix", 0) if name in ("peername", "sockname") else self._writer.get_extra_info(name, default)
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._writer, name)
-
-
-def _name(listener: asyncio.Server) -> str:
-    sock = listener.sockets[0]
-    return f"unix:{sock.getsockname()}" if sock.family == socket.AF_UNIX else "{}:{}".format(*sock.getsockname()[:2])
 
 
 class _ErrorLines(logging.Handler):

@@ -167,12 +167,26 @@ class Internet:
         while data := await reader.read(65536):
             for event in http2.receive_data(data):
                 if isinstance(event, RequestReceived):
-                    content = "".join(f"{name}: {value}\n" for name, value in cast("list[tuple[str, str]]", event.headers)).encode()
+                    headers = cast("list[tuple[str, str]]", event.headers)
+                    content = "".join(f"{name}: {value}\n" for name, value in headers).encode()
                     note["raw"] += content.decode()
+                    if (path := dict(headers)[":path"]).startswith("/bytes?"):
+                        await self._send_http2_bytes(writer, http2, event.stream_id or 1, int(path.partition("?")[2]))
+                        continue
                     http2.send_headers(event.stream_id, [(":status", "200"), ("content-length", str(len(content)))])
                     http2.send_data(event.stream_id, content, end_stream=True)
             writer.write(http2.data_to_send())
             await writer.drain()
+
+    async def _send_http2_bytes(self, writer: asyncio.StreamWriter, http2: H2Connection, stream_id: int, count: int) -> None:
+        """As much as the peer's windows take at once; the proxy's take 2 GiB."""
+        http2.send_headers(stream_id, [(":status", "200")])
+        piece = bytes(http2.max_outbound_frame_size)
+        for _ in range(count // len(piece)):
+            http2.send_data(stream_id, piece)
+            writer.write(http2.data_to_send())
+            await writer.drain()
+        http2.end_stream(stream_id)
 
     async def _body(self, reader: asyncio.StreamReader, fields: dict[str, str]) -> bytes:
         if "chunked" in fields.get("transfer-encoding", ""):
@@ -230,10 +244,31 @@ class Internet:
             case "pieces":
                 await self._in_pieces(writer, head)
                 return
+            case "packed":
+                content = await asyncio.to_thread(Path(kind).read_bytes)
+                extra += [f"Content-Encoding: {codings}" for codings in argument.split("&")]
+            case "interim":
+                writer.write(b"HTTP/1.1 103 Early Hints\r\nLink: </style.css>\r\n\r\nHTTP/1.1 10")
+                await writer.drain()
+                await asyncio.sleep(0.05)
+                writer.write(b"0 Continue\r\n\r\n")
+                content = b"after 103\n"
+            case "interims":
+                await self._without_end(writer, b"HTTP/1.1 102 Processing\r\n\r\n")
+                return
+            case "headers":
+                writer.write(b"HTTP/1.1 200 OK\r\n")
+                await self._without_end(writer, b"X-More: " + b"x" * 1000 + b"\r\n")
+                return
         status = "302 Found" if kind == "redirect" else "200 OK"
         lines = [f"HTTP/1.1 {status}", f"Content-Type: {media}", f"Content-Length: {len(content)}", *extra]
         writer.write("\r\n".join(lines).encode("latin-1") + b"\r\n\r\n" + (b"" if method == "HEAD" else content))
         await writer.drain()
+
+    async def _without_end(self, writer: asyncio.StreamWriter, piece: bytes) -> None:
+        for _ in range(10_000):
+            writer.write(piece)
+            await writer.drain()
 
     async def _in_pieces(self, writer: asyncio.StreamWriter, content: bytes) -> None:
         """Chunks of five bytes, each written on its own, so that an echo is cut many times."""

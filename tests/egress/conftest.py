@@ -10,6 +10,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -176,6 +177,19 @@ def arena(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ArenaClient]:
 
 @pytest.fixture(scope="session")
 def sandbox(arena: ArenaClient, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Sandbox]:
+    with _a_sandbox(arena, tmp_path_factory) as made:
+        yield made
+
+
+@pytest.fixture(scope="session")
+def other_sandbox(arena: ArenaClient, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Sandbox]:
+    """A neighbour of the first."""
+    with _a_sandbox(arena, tmp_path_factory) as made:
+        yield made
+
+
+@contextmanager
+def _a_sandbox(arena: ArenaClient, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Sandbox]:
     certificates = tmp_path_factory.mktemp("certificates")
     arena.open("any.example")
     ca = (arena.directory / "egress-ca.pem").read_text()

@@ -145,6 +145,51 @@ def flood(order: Order) -> list[str]:
     return answers
 
 
+HELD: list[subprocess.Popen[bytes]] = []
+
+HOLD = """
+import resource, select, socket, sys, time
+most = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
+resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
+held = []
+for _ in range(min(int(sys.argv[1]), most - 50)):
+    one = socket.socket(socket.AF_UNIX)
+    try:
+        one.connect(sys.argv[2])
+    except OSError:
+        continue
+    held.append(one)
+def is_open(one):
+    one.setblocking(False)
+    try:
+        return bool(one.recv(1))
+    except BlockingIOError:
+        return True
+    except OSError:
+        return False
+before = -1
+while before != (now := sum(map(is_open, held))):
+    before = now
+    time.sleep(2)
+print(now, flush=True)
+time.sleep(600)
+"""
+
+
+def hold(order: Order) -> int:
+    """Connections to the proxy that say nothing, from several processes; the report is how many it lets stand."""
+    command = ["/usr/bin/python3", "-c", HOLD, str(order["count"]), PROXY_SOCKET]
+    HELD.extend(subprocess.Popen(command, stdout=subprocess.PIPE) for _ in range(order["processes"]))
+    return sum(int(process.stdout.readline()) for process in HELD if process.stdout is not None)
+
+
+def release(_: Order) -> None:
+    for process in HELD:
+        process.kill()
+        process.wait()
+    HELD.clear()
+
+
 def direct(order: Order) -> str:
     """An attempt to leave without the proxy; the report is what the kernel says."""
     kinds = {"tcp": socket.SOCK_STREAM, "udp": socket.SOCK_DGRAM, "raw": socket.SOCK_RAW}
@@ -189,6 +234,8 @@ def main() -> None:
         "shell": shell,
         "resolve": resolve,
         "flood": flood,
+        "hold": hold,
+        "release": release,
     }
     print(json.dumps("ready"), flush=True)
     for line in sys.stdin:

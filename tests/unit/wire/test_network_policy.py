@@ -264,6 +264,16 @@ def test_a_domain_that_is_taken_is_the_one_that_was_written(label: str, is_wildc
     assert name.encode().decode("idna") == label.lower() + ".example"
 
 
+def test_secrets_have_room_for_what_is_in_use_and_not_for_more_than_a_record_holds() -> None:
+    """Each of them is within its own bounds."""
+    one, two = (secret(name=name, value="v" * 65_000) for name in ("ONE", "TWO"))
+    assert len(parse_network_policy(with_secrets(one, two), "p").domain_secrets) == 2
+    for more in (secret(name="THREE", value="v" * 65_000), secret(name="THREE", path_prefixes=["/" + "p" * 1_000] * 2)):
+        with pytest.raises(ApiError, match="at most 131072 are taken") as caught:
+            parse_network_policy(with_secrets(one, two, more), "p")
+        assert caught.value.param == "p.domain_secrets"
+
+
 BAD_NAMES = ["MY-TOKEN", "API_KEY\n", "1A", "LD_PRELOAD", "path", "https_proxy", "SSL_CERT_FILE", "MOORAGE_X", "", "N" * 129]
 
 

@@ -425,6 +425,10 @@ ENCRYPTED_CONTENT_CHARS_MAX: Final = 20_971_520
 ALLOWED_DOMAINS_MAX: Final = 500
 DOMAIN_SECRETS_MAX: Final = 100
 DOMAIN_SECRET_CHARS_MAX: Final = 65_536
+DOMAIN_SECRETS_CHARS_MAX: Final = 131_072
+"""All that one policy's secrets say: they are one record of the table (400 KB) beside the domains, and the proxy looks for each
+value in a score of encodings."""
+
 """A header's worth and more; OpenAI's 10 MiB cannot be sent in a header anywhere."""
 
 PAGE_ITEMS_DEFAULT: Final = 20
@@ -456,6 +460,20 @@ EGRESS_POLICY_SECONDS_MAX: Final = 2.0
 EGRESS_CONNECTIONS_MAX: Final = 256
 """Connections of one container to the proxy. Browsers and package managers stay below 64."""
 
+EGRESS_TENANT_CONNECTIONS_MAX: Final = 1_024
+"""Connections of all containers of one tenant: an eighth of what the proxy takes."""
+
+EGRESS_STRANGERS_MAX: Final = 2 * EGRESS_CONNECTIONS_MAX
+"""Connections from one place (a sandbox, an address) that have not shown a credential yet. Programs show it in their first bytes, and
+a burst of them meets the limit of its container first, which is told to it."""
+
+EGRESS_STRANGERS_SCARCE_MAX: Final = 32
+EGRESS_STRANGERS_ALL_MAX: Final = 2_048
+"""Once there are so many strangers in all, one place has as many as the line above: that is enough for whoever does not hold them."""
+
+EGRESS_ALL_CONNECTIONS_MAX: Final = 8_192
+"""Connections to one proxy, as far as the process may open as many files."""
+
 EGRESS_HELLO_BYTES_MAX: Final = 64 * KIB
 """A TLS ClientHello; with post-quantum key shares about 2 KiB."""
 
@@ -466,8 +484,23 @@ EGRESS_HELLO_SECONDS_MAX: Final = 30
 """A connection that has said nothing useful for this long is closed (slow clients)."""
 
 EGRESS_RESOLVE_SECONDS_MAX: Final = 5.0
-EGRESS_SCRUB_BYTES_MAX: Final = 4 * MIB
-"""A compressed body that may echo a secret is unpacked and searched up to here; plain bodies are searched whole, as they pass."""
+"""A name that is not resolved within this time is unresolvable."""
+
+EGRESS_PIECE_BYTES_MAX: Final = 64 * KIB
+"""What an answer's body is unpacked into at a time: the client has taken one piece before the next is made."""
+
+EGRESS_CODINGS_MAX: Final = 3
+"""Codings of one body (``Content-Encoding: gzip, br``) that are undone; servers use one."""
+
+EGRESS_ZSTD_WINDOW_BYTES_MAX: Final = 8 * MIB
+"""What an encoder may ask of a decoder over HTTP (RFC 9659, section 3)."""
+
+EGRESS_WINDOWS_MAX: Final = 16
+"""Bodies in br and zstd that the proxy unpacks at once: each keeps a window of up to 16 MiB (RFC 7932, section 9.1), and its task
+has 512 MiB."""
+
+EGRESS_WINDOWS_PER_TENANT_MAX: Final = 4
+"""Of these, one tenant's: requests ask for plain bodies, and few servers pack them anyhow."""
 
 EGRESS_DENIED_BODY_BYTES_MAX: Final = 1 * MIB
 """A refused request's body is read up to here, so that the client sees the refusal; beyond it the connection is cut."""

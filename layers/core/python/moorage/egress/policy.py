@@ -85,6 +85,8 @@ class Reason(StrEnum):
     NOT_TLS_OR_HTTP = "not_tls_or_http"
     TOO_MANY_CONNECTIONS = "too_many_connections"
     UNRESOLVABLE = "unresolvable"
+    UNREADABLE_BODY = "unreadable_body"
+    TOO_MANY_UNPACKED = "too_many_unpacked"
 
 
 @dataclass(frozen=True, slots=True)
@@ -311,7 +313,20 @@ def sentence(reason: Reason, host: str, port: int) -> str:
         case Reason.REVOKED:
             return f"{what}: this container's network access has ended."
         case Reason.TOO_MANY_CONNECTIONS:
-            return f"{what}: this container has too many connections open ({limits.EGRESS_CONNECTIONS_MAX})."
+            return (
+                f"{what}: this container has too many connections open ({limits.EGRESS_CONNECTIONS_MAX}), or its tenant has "
+                f"({limits.EGRESS_TENANT_CONNECTIONS_MAX})."
+            )
+        case Reason.UNREADABLE_BODY:
+            return (
+                f"The answer of '{host}' was not passed on: its Content-Encoding cannot be looked into, and a secret was sent with the "
+                "request. Ask for a plain body (Accept-Encoding: identity) or one in gzip, deflate, br or zstd."
+            )
+        case Reason.TOO_MANY_UNPACKED:
+            return (
+                f"The answer of '{host}' was not passed on: too many bodies in br or zstd are being unpacked at once. Try again, or "
+                "ask for a plain body (Accept-Encoding: identity)."
+            )
         case Reason.MALFORMED | Reason.HEADERS_TOO_LARGE:
             return f"{what}: the request is malformed or its headers are too large."
         case Reason.ALLOWED_EXACT | Reason.ALLOWED_WILDCARD:

@@ -19,10 +19,12 @@ from asyncio import get_running_loop
 from collections.abc import Iterable, Mapping
 from concurrent.futures import Executor
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import TYPE_CHECKING, Final, Protocol
 
 from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 
+from moorage.egress.echoes import forms_of, patterns_of
 from moorage.errors import bad_request
 from moorage.wire.network_policy import DEFAULT_PLACES, DomainSecret, full_name, secret_value, variable_name
 
@@ -48,7 +50,7 @@ class SealedSecret:
     """Nonce, then AES-256-GCM ciphertext with its tag. None refers to the operator's secret of this name."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class OpenSecret:
     """A secret in the proxy's memory."""
 
@@ -59,6 +61,11 @@ class OpenSecret:
     methods: tuple[str, ...] = ()
     path_prefixes: tuple[str, ...] = ()
     places: tuple[str, ...] = DEFAULT_PLACES
+
+    @cached_property
+    def echoes(self) -> frozenset[bytes]:
+        """What must not come back from the domain. Made once, not for each request: a long value has many patterns."""
+        return patterns_of(forms_of(self.value))
 
 
 # --- Sealing ------------------------------------------------------------------------------------------------------------------

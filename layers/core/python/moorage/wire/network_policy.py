@@ -109,6 +109,9 @@ def _allowlist(value: Mapping[str, Any], param: str) -> NetworkPolicy:
         return NetworkPolicy("allowlist", domains)
     param = f"{param}.domain_secrets"
     secrets = _array(given, param, 1, secrets_max, _domain_secret)
+    if (chars := sum(map(_chars, secrets))) > limits.DOMAIN_SECRETS_CHARS_MAX:
+        message = f"the secrets have {chars} characters in all (values, names, domains, paths), and at most "
+        raise errors.invalid_value(param, f"{message}{limits.DOMAIN_SECRETS_CHARS_MAX} are taken.")
     names: set[str] = set()
     for index, secret in enumerate(secrets):
         if hosts.listed(secret.domain, domains) is None:
@@ -185,6 +188,11 @@ def _domain_secret(value: Any, param: str) -> DomainSecret:
         path_prefixes=_words(value, "path_prefixes", param, is_plain_path, "a path that starts with '/'"),
         places=_words(value, "places", param, PLACES.__contains__, f"one of {', '.join(PLACES)}") or DEFAULT_PLACES,
     )
+
+
+def _chars(secret: DomainSecret) -> int:
+    texts = (secret.domain, secret.name, secret.value or "", *secret.methods, *secret.path_prefixes, *secret.places)
+    return sum(map(len, texts))
 
 
 def variable_name(value: Any, param: str) -> str:

@@ -1,0 +1,106 @@
+"""What is read from a request, and how a refusal is written: HTTP without a connection."""
+
+import base64
+import binascii
+import json
+from dataclasses import dataclass, field
+
+from mitmproxy import http
+from moorage import limits
+from moorage.egress.policy import Reason
+
+_STATUS = {
+    Reason.CREDENTIAL_MISSING: 407,
+    Reason.CREDENTIAL_UNKNOWN: 407,
+    Reason.POLICY_UNAVAILABLE: 503,
+    Reason.TOO_MANY_CONNECTIONS: 429,
+    Reason.TOO_MANY_UNPACKED: 503,
+    Reason.UNREADABLE_BODY: 502,
+    Reason.UNRESOLVABLE: 502,
+    Reason.MALFORMED: 400,
+    Reason.HEADERS_TOO_LARGE: 431,
+}
+"""HTTP statuses of refusals; all others are 403."""
+
+
+@dataclass(frozen=True, slots=True)
+class Credential:
+    username: str
+    password: str = field(repr=False)
+
+
+def status_of(reason: Reason) -> int:
+    return _STATUS.get(reason, 403)
+
+
+def connect_host(request: http.Request) -> str:
+    """The name as it was sent; mitmproxy's own reading decodes punycode."""
+    return request.data.authority.decode("utf-8", "replace").rpartition(":")[0]
+
+
+def url_host(request: http.Request) -> str:
+    """The name of an absolute URL, of which mitmproxy keeps only the decoded form."""
+    host = request.data.host
+    if host.isascii():
+        return host
+    try:
+        return host.encode("idna").decode()
+    except UnicodeError:
+        return host
+
+
+def host_header(request: http.Request) -> str:
+    """What the request says it is for; empty if it does not say, or says different things."""
+    names = [value.decode("utf-8", "replace").lower() for name, value in request.headers.fields if name.lower() == b"host"]
+    if request.data.authority:
+        names.append(request.data.authority.decode("utf-8", "replace").lower())
+    return names[0] if len(set(names)) == 1 and len(names) <= 2 else ""
+
+
+def is_malformed(request: http.Request) -> bool:
+    """What no honest client sends, and what another server might read differently."""
+    texts = [text for pair in request.headers.fields for text in pair] + [request.data.path, request.data.method]
+    return any(byte in text for text in texts for byte in (b"\r", b"\n", b"\0")) or b" " in request.data.path
+
+
+def take_credential(request: http.Request) -> Credential | None:
+    """The proxy credential, removed from the request."""
+    values = request.headers.get_all("proxy-authorization")
+    request.headers.pop("proxy-authorization", None)
+    if len(values) != 1:
+        return None
+    scheme, _, encoded = values[0].partition(" ")
+    if scheme.lower() != "basic":
+        return None
+    try:
+        username, colon, password = base64.b64decode(encoded.strip(), validate=True).decode().partition(":")
+    except (binascii.Error, UnicodeDecodeError):
+        return None
+    return Credential(username, password) if colon else None
+
+
+def has_small_body(request: http.Request) -> bool:
+    """A refused body is read to its end before the answer goes out; one that has none in sight is cut off instead."""
+    if "transfer-encoding" in request.headers:
+        return False
+    length = request.headers.get("content-length")
+    if length is None:
+        return not request.is_http2 or request.method in ("GET", "HEAD")
+    return length.isdigit() and int(length) <= limits.EGRESS_DENIED_BODY_BYTES_MAX
+
+
+def may_be_http(data: bytes) -> bool:
+    """A method's letters, as far as they have come."""
+    word = data[:20].partition(b" ")[0]
+    return word.isalpha() and word.isupper() and (len(data) < 20 or b" " in data[:20]) and not data.startswith(b"SSH-")
+
+
+def refusal(status: int, text: str, code: str) -> http.Response:
+    """The refusal as the body, and in the reason phrase: pip, Python and wget show only that of a refused CONNECT."""
+    body = {"error": {"message": text, "type": "egress_error", "param": None, "code": code}}
+    headers = {"content-type": "application/json", "x-moorage-egress": code}
+    if status == 407:
+        headers["proxy-authenticate"] = 'Basic realm="moorage egress"'
+    response = http.Response.make(status, json.dumps(body) + "\n", headers)
+    response.reason = text
+    return response

@@ -1,0 +1,146 @@
+"""No faster than the client takes it: what mitmproxy would pile up, were a few bytes to become many, or a client to stop reading.
+
+mitmproxy reads from one side when everything that it has written to the other is on its way, and takes it that one event is written at
+once. Two cases break that. A body that is unpacked may grow a thousandfold within one event, so :class:`PacedStream` sends one piece,
+waits until the client has taken it, and only then has the next one made. And an HTTP/2 peer that opens no window leaves what it is sent
+in mitmproxy's own buffers, which have no end. While either is behind, :class:`PacedConnection` reads nothing more from the other side.
+"""
+
+import asyncio
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import Any
+
+from mitmproxy.connection import Connection, ConnectionState
+from mitmproxy.net.http import status_codes
+from mitmproxy.proxy import commands, events
+from mitmproxy.proxy.layer import CommandGenerator, Layer
+from mitmproxy.proxy.layers import http
+from mitmproxy.proxy.layers.http import HttpLayer, HttpStream, SendHttp
+from mitmproxy.proxy.layers.http._events import RequestProtocolError, ResponseData, ResponseEndOfMessage, ResponseProtocolError
+from mitmproxy.proxy.layers.http._http2 import Http2Connection
+from mitmproxy.proxy.mode_servers import ProxyConnectionHandler
+
+from functions.egress_proxy.unpacking import Unreadable
+
+_HTTP2_BUFFER_BYTES_MAX = 1 << 17
+_HTTP2_BUFFER_BYTES_LAST = 1 << 20
+"""A client that sends on while neither side takes anything has to be read, or its windows were never seen; here it is cut off."""
+_LOOK_AGAIN_SECONDS = 0.02
+
+
+@dataclass
+class NextPieceHook(commands.StartHook):
+    """The stream goes on when the client has taken what it was sent."""
+
+    client: Connection
+
+
+class PacedStream(HttpStream):
+    is_behind = False
+    """More of what came is still to be made and sent."""
+
+    def state_stream_response_body(self, event: events.Event) -> CommandGenerator[None]:
+        stream = None if self.flow.response is None else self.flow.response.stream
+        if not isinstance(event, ResponseData | ResponseEndOfMessage) or not callable(stream):
+            yield from super().state_stream_response_body(event)
+            return
+        self.is_behind = True
+        try:
+            yield from self._pass_on(stream(event.data if isinstance(event, ResponseData) else b""))
+        except Unreadable as error:
+            yield from self.handle_protocol_error(_unreadable(self.stream_id, str(error)))
+            return
+        finally:
+            self.is_behind = False
+        if isinstance(event, ResponseEndOfMessage):
+            yield from self.send_response(already_streamed=True)
+
+    def _pass_on(self, pieces: Any) -> CommandGenerator[None]:
+        for number, piece in enumerate(pieces):
+            if number:
+                yield NextPieceHook(self.context.client)
+                if self._is_abandoned():
+                    return
+            yield SendHttp(ResponseData(self.stream_id, piece), self.context.client)
+
+    def _is_abandoned(self) -> bool:
+        """The client has gone, or will be found gone in the next event: nobody wants the rest."""
+        is_gone = not self.context.client.state & ConnectionState.CAN_WRITE
+        return is_gone or any(isinstance(each, RequestProtocolError) for each in self._paused_event_queue)
+
+
+def _unreadable(stream_id: int, message: str) -> ResponseProtocolError:
+    """What mitmproxy says of an upstream that breaks off, so that the client sees that the body is not whole."""
+    codes: Any = getattr(http, "ErrorCode", None)  # mitmproxy 11 has statuses here
+    code: Any = status_codes.BAD_GATEWAY if codes is None else codes.GENERIC_SERVER_ERROR
+    return ResponseProtocolError(stream_id, message, code)
+
+
+class PacedConnection(ProxyConnectionHandler):
+    """A client's connection, and those to the hosts that it led to."""
+
+    def __init__(self, *arguments: Any, layers_of: Callable[[str], Iterable[HttpLayer]]) -> None:
+        """``layers_of`` gives the HTTP layers of a client, by its id."""
+        super().__init__(*arguments)
+        self._layers_of = layers_of
+        self._moved = asyncio.Event()
+
+    async def hook_task(self, hook: commands.StartHook) -> None:
+        if not isinstance(hook, NextPieceHook):
+            await super().hook_task(hook)
+            return
+        await self._taken(hook.client)
+        await self.server_event(events.HookCompleted(hook))
+        self._moved.set()
+
+    async def _taken(self, connection: Connection) -> None:
+        transport = self.transports.get(connection)
+        if transport is not None and transport.writer is not None:
+            async with self._drain_lock:
+                with suppress(OSError):
+                    await transport.writer.drain()
+        while self._buffered(connection) > _HTTP2_BUFFER_BYTES_MAX:
+            await asyncio.sleep(_LOOK_AGAIN_SECONDS)
+
+    async def drain_writers(self) -> None:
+        """Called after each event, before more is read from where it came."""
+        await super().drain_writers()
+        task = asyncio.current_task()
+        reading = next((connection for connection, io in self.transports.items() if io.handler is task), self.client)
+        while self._has_to_wait(reading):
+            self._moved.clear()
+            with suppress(TimeoutError):
+                async with asyncio.timeout(_LOOK_AGAIN_SECONDS):
+                    await self._moved.wait()
+
+    def _has_to_wait(self, reading: Connection) -> bool:
+        to_client = self._buffered(self.client)
+        if reading is not self.client:
+            return to_client > _HTTP2_BUFFER_BYTES_MAX or any(stream.is_behind for stream in self._streams())
+        to_hosts = sum(self._buffered(connection) for connection in self.transports if connection is not self.client)
+        if to_hosts > _HTTP2_BUFFER_BYTES_LAST and (task := asyncio.current_task()) is not None:
+            task.cancel("sent on without end")
+        return to_hosts > _HTTP2_BUFFER_BYTES_MAX and to_client <= _HTTP2_BUFFER_BYTES_MAX
+
+    def _buffered(self, connection: Connection) -> int:
+        """Bytes that wait in mitmproxy for the windows of an HTTP/2 peer."""
+        return sum(
+            len(waiting.data)
+            for layer in self._layers_of(self.client.id)
+            if isinstance(peer := _innermost(layer.connections.get(connection)), Http2Connection)
+            for buffer in peer.h2_conn.stream_buffers.values()
+            for waiting in buffer
+        )
+
+    def _streams(self) -> Iterator[PacedStream]:
+        for layer in self._layers_of(self.client.id):
+            yield from (stream for stream in layer.streams.values() if isinstance(stream, PacedStream))
+
+
+def _innermost(layer: Layer | None) -> Layer | None:
+    """A connection to a host is a stack of layers (TLS, HTTP), of which the lowest is registered."""
+    while layer is not None and not isinstance(layer, Http2Connection) and (child := getattr(layer, "child_layer", None)) is not None:
+        layer = child
+    return layer

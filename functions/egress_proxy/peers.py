@@ -1,0 +1,110 @@
+"""Who is connected: one :class:`Peer` for each client connection, counted by the place that it comes from until it has shown whose it
+is, and by container and tenant from then on.
+
+The proxy is shared by all, so that no count may be one that a single container can fill for the others. Without a credential a
+connection belongs to its place: the sandbox behind a Unix socket, the address behind a TCP one (``listening.py``).
+"""
+
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+from mitmproxy.proxy.layers.http import HttpLayer
+from moorage import limits
+from moorage.egress.grants import Grant
+from moorage.egress.store import Entry
+
+from functions.egress_proxy.layers import Tunnel
+from functions.egress_proxy.messages import Credential
+
+_APPROVED_MAX = 256
+
+
+@dataclass(slots=True)
+class OpenTunnel:
+    host: str
+    port: int
+    address: str
+    entry: Entry
+    layer: Tunnel | None = None
+
+
+@dataclass(slots=True)
+class Peer:
+    """One client connection."""
+
+    place: str
+    connected_at: float
+    credential: Credential | None = None
+    grant: Grant | None = None
+    checked_at: float = 0.0
+    approved: set[tuple[str, int]] = field(default_factory=set)
+    tunnel: OpenTunnel | None = None
+    is_settled: bool = False
+    """It has said something that was allowed; until then its time is short."""
+    http_layers: list[HttpLayer] = field(default_factory=list)
+
+    def approve(self, address: str, port: int) -> None:
+        if len(self.approved) >= _APPROVED_MAX:
+            self.approved.clear()
+        self.approved.add((address, port))
+
+
+class Peers:
+    def __init__(self, connections_max: int) -> None:
+        self._connections_max = connections_max
+        self._peers: dict[str, Peer] = {}
+        self._strangers: Counter[str] = Counter()
+        """By place."""
+        self._containers: Counter[str] = Counter()
+        self._tenants: Counter[str] = Counter()
+
+    def __iter__(self) -> Iterator[tuple[str, Peer]]:
+        return iter(list(self._peers.items()))
+
+    def get(self, client_id: str) -> Peer | None:
+        return self._peers.get(client_id)
+
+    def enter(self, client_id: str, place: str, now: float) -> bool:
+        """False if the place, or the proxy, has too many already."""
+        is_scarce = self._strangers.total() >= limits.EGRESS_STRANGERS_ALL_MAX
+        strangers_max = limits.EGRESS_STRANGERS_SCARCE_MAX if is_scarce else limits.EGRESS_STRANGERS_MAX
+        if len(self._peers) >= self._connections_max or self._strangers[place] >= strangers_max:
+            return False
+        self._peers[client_id] = Peer(place, connected_at=now)
+        self._strangers[place] += 1
+        return True
+
+    def leave(self, client_id: str) -> Peer | None:
+        peer = self._peers.pop(client_id, None)
+        if peer is not None and peer.grant is None:
+            _less(self._strangers, peer.place)
+        elif peer is not None and peer.grant is not None:
+            _less(self._containers, peer.grant.container_id)
+            _less(self._tenants, peer.grant.tenant_id)
+        return peer
+
+    def recognise(self, peer: Peer, credential: Credential, grant: Grant, now: float) -> bool:
+        """The peer is the container's of ``grant`` from now on. False if that one, or its tenant, has too many already."""
+        before = peer.grant
+        if before is None or before.container_id != grant.container_id:
+            if self._containers[grant.container_id] >= limits.EGRESS_CONNECTIONS_MAX:
+                return False
+            if self._tenants[grant.tenant_id] >= limits.EGRESS_TENANT_CONNECTIONS_MAX:
+                return False
+            if before is None:
+                _less(self._strangers, peer.place)
+            else:
+                _less(self._containers, before.container_id)
+                _less(self._tenants, before.tenant_id)
+            self._containers[grant.container_id] += 1
+            self._tenants[grant.tenant_id] += 1
+        peer.credential, peer.grant, peer.checked_at = credential, grant, now
+        return True
+
+
+def _less(counted: Counter[str], key: str) -> None:
+    """One less, and nothing kept of a key that has none."""
+    counted[key] -= 1
+    if not counted[key]:
+        del counted[key]

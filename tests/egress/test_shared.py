@@ -1,0 +1,230 @@
+"""The proxy serves every container: what one of them does, or the servers that it talks to, takes it from no other."""
+
+import hashlib
+import ssl
+import subprocess
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from socket import AF_UNIX, socket
+from typing import Any
+
+import pytest
+from h2.config import H2Configuration
+from h2.connection import H2Connection
+from moorage import limits
+
+from tests.egress.arena import PROXY_PYTHON
+from tests.egress.conftest import ArenaClient, Opened, Sandbox, wait_until
+
+VALUE = "packed-value-0123456789"
+HOST = "echo.example"
+GROWTH_KIB_MAX = 80 * 1024
+"""What one exchange may cost: a window of 16 MiB, a few pieces, what the two connections buffer. The bombs are 256 MiB."""
+
+
+@pytest.fixture(scope="module")
+def packed(arena: ArenaClient) -> Path:
+    directory = arena.directory / "packed"
+    script = Path(__file__).with_name("packing.py")
+    subprocess.run([str(PROXY_PYTHON), str(script), str(directory)], check=True)
+    return directory
+
+
+@pytest.fixture
+def box(arena: ArenaClient) -> Opened:
+    return arena.open(HOST, "allowed.example", secrets=[{"domain": HOST, "name": "KEY", "value": VALUE}])
+
+
+@pytest.fixture
+def neighbour(arena: ArenaClient) -> Opened:
+    return arena.open("allowed.example")
+
+
+def connect_line(box: Opened, authority: str) -> str:
+    return f"CONNECT {authority} HTTP/1.1\r\nHost: {authority}\r\nProxy-Authorization: Basic {box.basic}\r\n\r\n"
+
+
+def reaches_its_host(sandbox: Sandbox, box: Opened) -> bool:
+    heard = sandbox.talk(["send", connect_line(box, "allowed.example:443")], ["head"], seconds=5)
+    return bool(heard) and heard[0][0].startswith("HTTP/1.1 200")
+
+
+# --- Connections that say nothing ---
+
+
+def test_a_sandbox_that_connects_without_end_leaves_its_neighbours_their_way_out(
+    arena: ArenaClient, sandbox: Sandbox, other_sandbox: Sandbox, neighbour: Opened
+) -> None:
+    opened = sandbox.order("hold", processes=3, count=3_900)
+    try:
+        assert all(reaches_its_host(other_sandbox, neighbour) for _ in range(10))
+        assert 0 < opened <= limits.EGRESS_STRANGERS_MAX
+    finally:
+        sandbox.order("release")
+    wait_until(lambda: reaches_its_host(sandbox, neighbour))
+
+
+# --- Bodies that grow ---
+
+
+def peak_kib(arena: ArenaClient) -> int:
+    status = Path(f"/proc/{arena('proxy')['pid']}/status").read_text()
+    return next(int(line.split()[1]) for line in status.splitlines() if line.startswith("VmHWM"))
+
+
+@contextmanager
+def no_more_than(arena: ArenaClient, kib: int) -> Iterator[None]:
+    before = peak_kib(arena)
+    yield
+    assert peak_kib(arena) - before < kib
+
+
+BOMBS = {
+    **{coding: (f"bomb-{coding}", coding) for coding in ("gzip", "deflate", "br", "zstd")},
+    "one in another": ("bomb-br-in-gzip", "br,gzip"),
+}
+
+
+@pytest.mark.parametrize(("file", "coding"), BOMBS.values(), ids=BOMBS.keys())
+def test_a_body_that_grows_a_thousandfold_costs_the_proxy_a_few_pieces(
+    file: str, coding: str, arena: ArenaClient, sandbox: Sandbox, other_sandbox: Sandbox, box: Opened, neighbour: Opened, packed: Path
+) -> None:
+    """A client that takes a little and waits is the worst: everything else has to wait with it, and outside of memory."""
+    arena("restart_proxy")
+    assert reaches_its_host(other_sandbox, neighbour)
+    request = f"GET /packed/{file}?{coding} HTTP/1.1\r\nHost: {HOST}\r\n\r\n"
+    steps = [["send", connect_line(box, f"{HOST}:443")], ["head"], ["tls", HOST], ["send", request], ["head"], ["sleep", 1.5]]
+    with no_more_than(arena, GROWTH_KIB_MAX):
+        sandbox.order("start", name="bomb", steps=steps, seconds=5)
+        deadline = time.monotonic() + 1.5
+        while time.monotonic() < deadline:
+            assert reaches_its_host(other_sandbox, neighbour)
+        heard = sandbox.order("finish", name="bomb")
+    assert heard[2][0].startswith("HTTP/1.1 200")
+
+
+def test_windows_are_shared_out_and_given_back(arena: ArenaClient, sandbox: Sandbox, box: Opened, packed: Path) -> None:
+    request = f"GET /packed/bomb-zstd?zstd HTTP/1.1\r\nHost: {HOST}\r\n\r\n"
+    steps = [["send", connect_line(box, f"{HOST}:443")], ["head"], ["tls", HOST], ["send", request], ["head"], ["sleep", 3]]
+    names = [f"window-{number}" for number in range(limits.EGRESS_WINDOWS_PER_TENANT_MAX + 1)]
+    for name in names:
+        sandbox.order("start", name=name, steps=steps, seconds=5)
+    answers = sorted(sandbox.order("finish", name=name)[2][0].split(" ")[1] for name in names)
+    assert answers == ["200"] * limits.EGRESS_WINDOWS_PER_TENANT_MAX + ["503"]
+    wait_until(lambda: _fetch(sandbox, box, "/packed/zstd?zstd")[0] == 200)
+
+
+def test_an_http2_client_that_opens_no_window_is_not_sent_to_memory(arena: ArenaClient) -> None:
+    box = arena.open("h2.example", secrets=[{"domain": "h2.example", "name": "KEY", "value": VALUE}])
+    arena("restart_proxy")
+    with no_more_than(arena, GROWTH_KIB_MAX), _http2(arena, box) as (connection, http2):
+        asked = {":method": "GET", ":path": "/bytes?300000000", ":scheme": "https", ":authority": "h2.example"}
+        http2.send_headers(1, list(asked.items()), end_stream=True)
+        connection.sendall(http2.data_to_send())
+        connection.settimeout(3)
+        received = 0
+        while True:  # It reads what comes and never acknowledges it.
+            try:
+                received += len(connection.recv(65536))
+            except TimeoutError:
+                break
+        assert 0 < received < 200_000
+
+
+@contextmanager
+def _http2(arena: ArenaClient, box: Opened) -> Iterator[tuple[ssl.SSLSocket, H2Connection]]:
+    context = ssl.create_default_context(cadata=(arena.directory / "egress-ca.pem").read_text())
+    context.set_alpn_protocols(["h2"])
+    with socket(AF_UNIX) as plain:
+        plain.settimeout(10)
+        plain.connect(str(arena.directory / "proxy" / "egress.sock"))
+        plain.sendall(connect_line(box, "h2.example:443").encode())
+        assert plain.recv(4096).startswith(b"HTTP/1.1 200")
+        with context.wrap_socket(plain, server_hostname="h2.example") as connection:
+            http2 = H2Connection(H2Configuration(client_side=True))
+            http2.initiate_connection()
+            yield connection, http2
+
+
+# --- Bodies that are packed ---
+
+
+def _fetch(sandbox: Sandbox, box: Opened, path: str, *, sends: bool = True) -> tuple[int, str, int]:
+    """Status, digest of the body, and curl's exit code."""
+    header = '-H "X-Key: $KEY"' if sends else ""
+    command = f"curl -sS {header} -o /tmp/body -w '%{{http_code}} ' 'https://{HOST}{path}'; echo $?; sha256sum < /tmp/body"
+    status, code, digest = sandbox.shell(command, box.environment)["stdout"].split()[:3]
+    return int(status), digest, int(code)
+
+
+def _masked(packed: Path) -> str:
+    return hashlib.sha256((packed / "plain").read_bytes().replace(VALUE.encode(), b"*" * len(VALUE))).hexdigest()
+
+
+CODED = {
+    "gzip": "gzip",
+    "gzip-members": "gzip",
+    "deflate": "deflate",
+    "deflate-raw": "deflate",
+    "br": "br",
+    "zstd": "zstd",
+    "zstd-frames": "zstd",
+    "gzip-in-br": "gzip,br",
+    "gzip-twice": "x-gzip,GZIP",
+}
+
+
+@pytest.mark.parametrize(("file", "coding"), CODED.items(), ids=CODED.keys())
+def test_a_packed_body_arrives_whole_and_without_the_value(
+    file: str, coding: str, sandbox: Sandbox, box: Opened, packed: Path
+) -> None:
+    for said in (coding, f"{coding},identity"):
+        assert _fetch(sandbox, box, f"/packed/{file}?{said}") == (200, _masked(packed), 0)
+
+
+def test_two_fields_of_codings_are_one_list(sandbox: Sandbox, box: Opened, packed: Path) -> None:
+    assert _fetch(sandbox, box, "/packed/gzip-in-br?gzip&br") == (200, _masked(packed), 0)
+
+
+def test_a_body_that_breaks_off_is_seen_to(sandbox: Sandbox, box: Opened, packed: Path) -> None:
+    status, _, code = _fetch(sandbox, box, "/packed/gzip-broken?gzip")
+    assert (status, code != 0) == (200, True)
+
+
+CLOSED = {"an unknown coding": "sdch", "one among known ones": "gzip,exi", "more than anybody uses": "gzip,gzip,gzip,gzip"}
+
+
+@pytest.mark.parametrize("coding", CLOSED.values(), ids=CLOSED.keys())
+def test_what_cannot_be_looked_into_is_not_passed_where_a_secret_was_sent(
+    coding: str, arena: ArenaClient, sandbox: Sandbox, box: Opened, packed: Path
+) -> None:
+    at = arena.log_file.stat().st_size
+    command = f'curl -sS -i --suppress-connect-headers -H "X-Key: $KEY" "https://{HOST}/packed/gzip?{coding}"'
+    answer = sandbox.shell(command, box.environment)["stdout"]
+    assert answer.startswith("HTTP/1.1 502 ")
+    assert '"code": "unreadable_body"' in answer
+    assert "Accept-Encoding: identity" in answer
+    line = arena.wait_for_line(at, lambda line: line.get("path") == "/packed/gzip")
+    assert (line["decision"], line["reason"], line["secrets"]) == ("denied", "unreadable_body", ["KEY"])
+    assert _fetch(sandbox, box, f"/packed/gzip?{coding}", sends=False)[0] == 200
+
+
+# --- Answers that precede the answer ---
+
+
+@pytest.mark.parametrize("scheme", ["http", "https"])
+def test_interim_answers_are_left_out_and_the_answer_comes(scheme: str, sandbox: Sandbox, box: Opened) -> None:
+    url = f"{scheme}://{HOST}"
+    command = f"curl -sS -i --suppress-connect-headers --max-time 10 {url}/interim {url}/interim {url}/bytes?3"
+    heard: dict[str, Any] = sandbox.shell(command, box.environment)
+    answers = [line for line in heard["stdout"].splitlines() if line.startswith("HTTP/")]
+    assert (answers, heard["stdout"].count("after 103"), heard["stdout"][-3:]) == (["HTTP/1.1 200 OK"] * 3, 2, "xxx")
+
+
+def test_interim_answers_and_headers_end_somewhere(sandbox: Sandbox, box: Opened, arena: ArenaClient) -> None:
+    for path in ("/interims", "/headers"):
+        heard = sandbox.shell(f"curl -sS -i --suppress-connect-headers --max-time 10 https://{HOST}{path}", box.environment)
+        assert heard["stdout"].startswith("HTTP/1.1 502 ")
+        assert heard["seconds"] < 9
