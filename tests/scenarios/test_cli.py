@@ -5,6 +5,7 @@ import re
 import subprocess
 import sys
 from collections.abc import Sequence
+from pathlib import Path
 
 import openai
 import pytest
@@ -105,3 +106,47 @@ def test_the_doctor_finds_a_running_stack_well(stack: Stack) -> None:
 def test_what_cannot_be_done_is_said_in_a_sentence(stack: Stack, arguments: list[str], said: str) -> None:
     done = moorage(stack, *arguments)
     assert (done.returncode, done.stdout, done.stderr.startswith(said)) == (1, "", True), done.stderr
+
+
+def test_a_skill_is_validated_pushed_listed_pulled_and_deleted(stack: Stack, tmp_path: Path) -> None:
+    folder = tmp_path / "tables"
+    (folder / "scripts").mkdir(parents=True)
+    (folder / "SKILL.md").write_text("# How")
+    assert moorage(stack, "skills", "validate", str(folder)).stderr == (
+        f"moorage: {folder} is no skill: SKILL.md must begin with front matter: "
+        "a line '---', 'name: ...', 'description: ...', and a line '---'.\n"
+    )
+    (folder / "SKILL.md").write_text("---\nname: cli-tables\ndescription: Makes tables.\n---\n# How\n")
+    (folder / "scripts" / "run").write_text("#!/bin/sh\n")
+    (folder / ".git").mkdir()
+    (folder / ".git" / "config").write_text("secret")
+    assert lines(stack, ["skills", "validate", str(folder)])[0].startswith("cli-tables: 2 files, ")
+    (made,) = lines(stack, ["skills", "push", str(folder)])
+    skill_id = made.split()[0]
+    assert made == f"{skill_id} is the skill 'cli-tables', version 1."
+    (folder / "SKILL.md").write_text("---\nname: cli-tables\ndescription: Makes better tables.\n---\n")
+    assert lines(stack, ["skills", "push", str(folder)]) == [f"{skill_id} has version 2 of 'cli-tables'; the default is 1."]
+    pushed = lines(stack, ["skills", "push", str(folder), "--default"])
+    assert pushed == [f"{skill_id} has version 3 of 'cli-tables'; the default is 3."]
+    listed = [re.split(r"  +", line) for line in lines(stack, ["skills"])]
+    assert listed[0] == ["SKILL", "DEFAULT", "LATEST", "CREATED", "NAME", "DESCRIPTION"]
+    mine = [(row[1], row[2], *row[4:]) for row in listed if row[0] == skill_id]
+    assert mine == [("3", "3", "cli-tables", "Makes better tables.")]
+    shown = lines(stack, ["skills", "show", "cli-tables"])
+    assert shown[:3] == [f"{skill_id}  cli-tables", "Makes better tables.", ""]
+    assert [line.split()[0] for line in shown[4:]] == ["3", "2", "1"]
+    assert lines(stack, ["skills", "pull", "cli-tables", "--version", "1", "--into", str(tmp_path / "out")]) == [
+        f"{tmp_path}/out/cli-tables: 2 files"
+    ]
+    assert "Makes tables." in (tmp_path / "out" / "cli-tables" / "SKILL.md").read_text()
+    assert os.access(tmp_path / "out" / "cli-tables" / "scripts" / "run", os.X_OK)
+    assert not (tmp_path / "out" / "cli-tables" / ".git").exists()
+    again = moorage(stack, "skills", "pull", "cli-tables", "--into", str(tmp_path / "out"))
+    assert again.stderr == f"moorage: {tmp_path}/out/cli-tables exists already; --into takes another place.\n"
+    assert lines(stack, ["skills", "delete", "cli-tables", "--version", "2"]) == [f"Version 2 of {skill_id} is deleted."]
+    assert lines(stack, ["skills", "delete", skill_id]) == [f"{skill_id} is deleted."]
+    assert moorage(stack, "skills", "show", "cli-tables").stderr == (
+        "moorage: There is no skill 'cli-tables'; 'moorage skills' lists them.\n"
+    )
+    (folder / "link").symlink_to("/etc/passwd")
+    assert "'link' is a symbolic link" in moorage(stack, "skills", "push", str(folder)).stderr

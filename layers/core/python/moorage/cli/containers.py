@@ -1,15 +1,12 @@
 """``moorage containers``: a tenant's containers, and what one of them tried to reach."""
 
 import argparse
-from collections.abc import Iterator, Mapping
-from typing import Any, Final
+from collections.abc import Mapping
+from typing import Any
 
-import httpx
-
+from moorage.cli.pages import entries
 from moorage.cli.show import add_json, listing, moment
-from moorage.cli.target import answer_of, find
-
-_PAGE: Final = 100
+from moorage.cli.target import find
 
 
 def add_to(commands: Any) -> None:
@@ -34,7 +31,7 @@ def _list(options: argparse.Namespace, environ: Mapping[str, str]) -> int:
     with find(environ).http() as http:
         return listing(
             options,
-            _all(http, "/containers"),
+            entries(http, "/containers"),
             ("CONTAINER", "STATUS", "MEMORY", "LAST ACTIVE", "NAME"),
             lambda one: (one["id"], one["status"], one["memory_limit"], moment(one["last_active_at"]), one["name"]),
         )
@@ -42,11 +39,11 @@ def _list(options: argparse.Namespace, environ: Mapping[str, str]) -> int:
 
 def _egress(options: argparse.Namespace, environ: Mapping[str, str]) -> int:
     with find(environ).http() as http:
-        entries = list(_all(http, f"/containers/{options.container_id}/egress"))
-    entries.reverse()
+        found = list(entries(http, f"/containers/{options.container_id}/egress"))
+    found.reverse()
     code = listing(
         options,
-        entries,
+        found,
         ("TIME", "DECISION", "HOST", "REASON", "COUNT"),
         lambda one: (
             moment(one["created_at"]),
@@ -57,17 +54,6 @@ def _egress(options: argparse.Namespace, environ: Mapping[str, str]) -> int:
         ),
     )
     if not options.json:
-        for sentence in dict.fromkeys(one["message"] for one in entries if one["message"]):
+        for sentence in dict.fromkeys(one["message"] for one in found if one["message"]):
             print(sentence)
     return code
-
-
-def _all(http: httpx.Client, path: str) -> Iterator[dict[str, Any]]:
-    """Every entry of a list, page by page."""
-    after: dict[str, str] = {}
-    while True:
-        page = answer_of(http.get(path, params={"limit": _PAGE, **after}))
-        yield from page["data"]
-        if not page["has_more"]:
-            return
-        after = {"after": page["last_id"]}
