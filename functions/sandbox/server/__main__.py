@@ -33,6 +33,7 @@ from server import Server
 from streams import memory_file
 
 HEADER_BYTES_MAX = 32 * 1024
+PR_GET_DUMPABLE = 3
 PR_SET_DUMPABLE = 4
 PR_SET_CHILD_SUBREAPER = 36
 CONFIG_VARIABLE = "MOORAGE_SANDBOX_CONFIG"
@@ -41,7 +42,7 @@ FORWARDER_PORT = 3128
 
 def main() -> None:
     config = read_config()
-    protect()
+    protect(config)
     loop = asyncio.new_event_loop()
     asyncio.set_event_loop(loop)
     loop.run_until_complete(serve(config, loop))
@@ -68,10 +69,10 @@ def start_anew_without_config_in_environment() -> NoReturn:
     os.execve(sys.executable, [sys.executable, "-I", os.path.abspath(sys.argv[0]), "--config-fd", str(fd)], environment)
 
 
-def protect() -> None:
+def protect(config: Config) -> None:
     """Close this process to commands of the same user, and take on the duties of PID 1."""
     libc = ctypes.CDLL(None, use_errno=True)
-    if libc.prctl(PR_SET_DUMPABLE, 0, 0, 0, 0) != 0:
+    if libc.prctl(PR_SET_DUMPABLE, 0, ctypes.c_ulong(config.closing_key), 0, 0) != 0 or libc.prctl(PR_GET_DUMPABLE) != 0:
         raise OSError(ctypes.get_errno(), "PR_SET_DUMPABLE")
     libc.prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
     hard = resource.getrlimit(resource.RLIMIT_NOFILE)[1]

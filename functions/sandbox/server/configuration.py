@@ -31,6 +31,8 @@ class Config:
         )
         self.control_fd: Optional[int] = values.get("control_fd")
         """A socket to the owner of the sandbox, who sees what no process in it can see (``owner.py``)."""
+        self.closing_key: int = values.get("closing_key") or 0
+        """What the filter of system calls asks of a process that closes itself to others; it lets no command."""
         self.owns_disk: bool = values.get("owns_disk", False)
         """Whether workspace, home and spools lie on a file system that nobody else has: its own figures are exact then."""
         groups = values.get("groups", {})

@@ -3,15 +3,16 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import errno
+import json
 import os
-import stat
 import sys
 import time
-from typing import Any, Dict, List, Tuple
+from typing import Any, Tuple
 
 from configuration import Config
 from execs import Execs
 from families import done_as
+from holdings import Holdings, holdings, written_by_ended
 
 
 class DiskQuota:
@@ -23,11 +24,13 @@ class DiskQuota:
 
     Where the container has a file system of its own, that knows exactly what is taken, however it is held, and lets nobody pass a
     bound a little above the quota. Elsewhere the tree is walked (more seldom when it is large), and nothing may hide: directories that
-    their owner has closed are opened again, files without a name are counted while a process has them open or mapped, a tree too deep
-    to be measured counts as full, and the owner of the sandbox adds what only he can see (``owner.py``).
+    their owner has closed are opened again, files without a name count as far as processes hold them (``holdings.py``), and a tree
+    too deep to be measured counts as full, as does a process that lets nobody look.
     """
 
     INTERVAL_SECONDS = 0.5
+    OWN_DISK_INTERVAL_SECONDS = 0.1
+    """Asking a file system costs microseconds."""
     INTERVAL_SECONDS_MAX = 5.0
     SLACK_BYTES = 4 * 1024 * 1024
     SLACK_ENTRIES = 1_000
@@ -40,7 +43,7 @@ class DiskQuota:
         self._had_room_with = 0
         self.used = 0
         self._entries = 0
-        self._held_elsewhere = 0
+        self._was_closed = False
         self._owners_reason = ""
         self.reason = ""
         """Why nothing more may be written; empty while it may."""
@@ -50,17 +53,16 @@ class DiskQuota:
             await self._execs.until_busy()
             started = time.monotonic()
             await self.look()
-            await asyncio.sleep(min(self.INTERVAL_SECONDS_MAX, max(self.INTERVAL_SECONDS, 20 * (time.monotonic() - started))))
+            shortest = self.OWN_DISK_INTERVAL_SECONDS if self._config.owns_disk else self.INTERVAL_SECONDS
+            await asyncio.sleep(min(self.INTERVAL_SECONDS_MAX, max(shortest, 20 * (time.monotonic() - started))))
 
     async def look(self) -> None:
-        used, self._entries = self._own_disk() if self._config.owns_disk else await self._walked()
-        self.used = used + self._held_elsewhere
+        self.used, self._entries = self._own_disk() if self._config.owns_disk else await self._walked()
         self._judge(self.used, self._entries)
 
-    def hear(self, held: int, reason: str) -> None:
-        """The owner sees ``held`` bytes that this process does not, and may have a reason that nothing more be written."""
-        self.used += held - self._held_elsewhere
-        self._held_elsewhere, self._owners_reason = held, reason
+    def hear(self, reason: str) -> None:
+        """The owner of the sandbox may have a reason that nothing more be written."""
+        self._owners_reason = reason
         self._judge(self.used, self._entries)
 
     def _judge(self, used: int, entries: int) -> None:
@@ -69,8 +71,8 @@ class DiskQuota:
         if not self.reason:
             self._tripped_at = (0, 0)
         elif used > self._tripped_at[0] + self.SLACK_BYTES or entries > self._tripped_at[1] + self.SLACK_ENTRIES:
-            # An immeasurable tree must not become the mark that later ones are compared with.
-            self._tripped_at = (used, min(entries, config.disk_entries_max))
+            # What cannot be measured must not become the mark that later looks are compared with.
+            self._tripped_at = (min(used, config.disk_bytes_max), min(entries, config.disk_entries_max))
             self._execs.kill_all(f"\n{self.reason} All processes were stopped. Delete files to go on.\n")
 
     def _reason(self, used: int, entries: int) -> str:
@@ -117,9 +119,22 @@ class DiskQuota:
             except OSError as error:
                 if error.errno == errno.ENAMETOOLONG:
                     return used, sys.maxsize
+        return used + self._nameless(used), entries
+
+    def _nameless(self, named: int) -> int:
+        """What deleted files take, or may take; ``named`` is what the others do."""
         uid = self._execs.processes.other_uid
-        nameless = nameless_bytes(self._roots) if uid is None else int(done_as(uid, lambda: str(nameless_bytes(self._roots))) or 0)
-        return used + nameless, entries
+        if uid is None:
+            held = holdings(self._roots)
+        else:
+            held = Holdings(*json.loads(done_as(uid, lambda: json.dumps(holdings(self._roots))) or "[0, false, false, 0]"))
+        # For a moment a process that begins may be closed. Where commands are another user's, programs close themselves for good
+        # reasons, and the disk is this container's alone.
+        if held.is_closed and self._was_closed and self._config.control_fd is not None:
+            return sys.maxsize
+        self._was_closed = held.is_closed
+        written = held.written_bytes + written_by_ended() if held.has_unseen else 0
+        return max(held.open_bytes, written - named)
 
 
 def opened_directory(path: str) -> Any:
@@ -131,17 +146,3 @@ def opened_directory(path: str) -> Any:
             raise
         os.chmod(path, 0o700)
         return os.scandir(path)
-
-
-def nameless_bytes(roots: List[str]) -> int:
-    """The size of files that were deleted and are still open in some process, on the disks of ``roots``."""
-    disks = {os.stat(root).st_dev for root in roots if os.path.isdir(root)}
-    sizes: Dict[Tuple[int, int], int] = {}
-    for name in os.listdir("/proc"):
-        if name.isdigit():
-            with contextlib.suppress(OSError):
-                for fd in os.listdir(f"/proc/{name}/fd"):
-                    status = os.stat(f"/proc/{name}/fd/{fd}")
-                    if status.st_nlink == 0 and stat.S_ISREG(status.st_mode) and status.st_dev in disks:
-                        sizes[status.st_dev, status.st_ino] = status.st_blocks * 512
-    return sum(sizes.values())

@@ -1,7 +1,7 @@
 """What the server and the owner of its sandbox tell each other: lines of JSON over a socket that no command has.
 
-The owner sees all sandboxes and the machine's disk. It says ``{"held": bytes, "reason": text}``: what this container holds that no
-process in it can see, and why it should write no more (empty if it may). The server says ``{"used": bytes}``.
+The owner sees all sandboxes and the machine's disk. It says ``{"reason": text}``: why this container should write no more, empty if it
+may. The server says ``{"used": bytes}``.
 """
 
 from __future__ import annotations
@@ -45,4 +45,4 @@ class Owner:
         *lines, self._line = (self._line + data).split(b"\n")
         for line in lines:
             message = json.loads(line)
-            self._quota.hear(message["held"], message["reason"])
+            self._quota.hear(message["reason"])

@@ -138,11 +138,12 @@ def launcher(directory: Path, *options: str) -> Iterator[Path]:
 
 @contextmanager
 def launcher_process(
-    directory: Path, *options: str, python: str = sys.executable, **process_options: Any
+    directory: Path, *options: str, python: str | list[str] = sys.executable, **process_options: Any
 ) -> Iterator[tuple["subprocess.Popen[bytes]", Path]]:
     """A launcher and the socket that it will make."""
     path = directory / "launcher.sock"
-    command = [python, *LAUNCHER, "--socket", str(path), "--state-dir", str(directory / "state"), *options]
+    command = [*([python] if isinstance(python, str) else python), *LAUNCHER]
+    command += ["--socket", str(path), "--state-dir", str(directory / "state"), *options]
     with open(directory / "launcher.log", "ab") as log:
         process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, **process_options)
     try:

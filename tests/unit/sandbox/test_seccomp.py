@@ -22,6 +22,8 @@ NUMBERS = {
         "bpf": 321,
         "execve": 59,
         "setrlimit": 160,
+        "prctl": 157,
+        "fallocate": 285,
         "setpriority": 141,
         "ioprio_set": 251,
         "sched_setparam": 142,
@@ -40,6 +42,8 @@ NUMBERS = {
         "bpf": 280,
         "execve": 221,
         "setrlimit": 164,
+        "prctl": 167,
+        "fallocate": 47,
         "setpriority": 140,
         "ioprio_set": 30,
         "sched_setparam": 118,
@@ -92,10 +96,12 @@ CALLS = [
 ]
 
 
-def verdict(machine: str, arch: int, number: int, arguments: tuple[int, ...] = (0, 0, 0)) -> int:
+def verdict(
+    machine: str, arch: int, number: int, arguments: tuple[int, ...] = (0, 0, 0), *, closing_key: int | None = None
+) -> int:
     """The errno that the filter answers with, or ``ALLOWED``, or ``DONE``."""
     data = struct.pack("=IIQ6Q", number, arch, 0, *arguments, *([0] * (6 - len(arguments))))
-    code = list(struct.iter_unpack("=HBBI", program(machine)))
+    code = list(struct.iter_unpack("=HBBI", program(machine, closing_key=closing_key)))
     position = accumulator = 0
     while True:
         operation, if_true, if_false, value = code[position]
@@ -120,6 +126,29 @@ def verdict(machine: str, arch: int, number: int, arguments: tuple[int, ...] = (
 def test_a_call_gets_its_verdict(machine: str, name: str, arguments: tuple[int, ...], expected: int) -> None:
     arch = X86_64 if machine == "x86_64" else AARCH64
     assert verdict(machine, arch, NUMBERS[machine][name], arguments) == expected
+
+
+KEY = 0x0123_4567_89AB_CDEF
+OPEN_CALLS = [
+    ("prctl", (15, 0, 0), ALLOWED),
+    ("prctl", (4, 0, 0), DONE),
+    ("prctl", (4, 0, KEY), ALLOWED),
+    ("prctl", (4, 0, KEY & 0xFFFF_FFFF), DONE),
+    ("prctl", (4, 0, KEY ^ 1), DONE),
+    ("fallocate", (3, 0, 0, 1 << 30), errno.EOPNOTSUPP),
+    ("fallocate", (3, 1, 0, 1 << 30), errno.EOPNOTSUPP),
+    ("fallocate", (3, 3, 0, 1 << 30), ALLOWED),  # a hole gives blocks back
+]
+
+
+@pytest.mark.parametrize("machine", ["x86_64", "aarch64"])
+@pytest.mark.parametrize(("name", "arguments", "expected"), OPEN_CALLS)
+def test_processes_stay_open_to_a_look_where_that_is_what_holds_the_quota(
+    machine: str, name: str, arguments: tuple[int, ...], expected: int
+) -> None:
+    arch, number = X86_64 if machine == "x86_64" else AARCH64, NUMBERS[machine][name]
+    assert verdict(machine, arch, number, arguments, closing_key=KEY) == expected
+    assert verdict(machine, arch, number, arguments) == ALLOWED
 
 
 @pytest.mark.parametrize("machine", ["x86_64", "aarch64"])

@@ -143,7 +143,7 @@ class Bubblewrap:
         free = disk.f_bavail * disk.f_frsize - sum(each.unwritten() for each in sandboxes)
         verdicts = self._guard.look([each.use() for each in sandboxes], free)
         for sandbox in sandboxes:
-            sandbox.control.tell(0, verdicts[sandbox.sandbox_id])
+            sandbox.control.tell(verdicts[sandbox.sandbox_id])
         return self._guard.to_stop(free)
 
     def _make_room(self, tenant_id: str) -> None:
@@ -188,10 +188,10 @@ class Bubblewrap:
             else:
                 make_workspace(directory, uid)
             group = self._site.groups.create(sandbox_id, spec.memory_gib)
-            config = json.dumps(server_config(self._site, spec, group)).encode()
-            process, first_process = spawn(
-                Plan(self._site, directory, endpoint, visible, config, spec.memory_gib, group, uid, disk, control.servers_end)
-            )
+            key = None if disk is not None else secrets.randbits(64)
+            config = json.dumps({**server_config(self._site, spec, group), "closing_key": key}).encode()
+            memory, ours = spec.memory_gib, control.servers_end
+            process, first_process = spawn(Plan(self._site, directory, endpoint, visible, config, memory, group, uid, disk, key, ours))
         except BaseException:
             control.close()
             endpoint.unlink(missing_ok=True)

@@ -13,7 +13,7 @@ class Control:
     def __init__(self) -> None:
         self._socket, self.servers_end = socket.socketpair()
         self._socket.setblocking(False)
-        self._told = (0, "")
+        self._told = ""
         self._line = b""
         self.used = 0
         """What the exec server says that its container holds on the disk."""
@@ -21,13 +21,13 @@ class Control:
     def attach(self) -> None:
         asyncio.get_running_loop().add_reader(self._socket.fileno(), self._readable)
 
-    def tell(self, held: int, reason: str) -> None:
-        """What the container holds that nothing in it can see, and why it should write no more; nothing is sent twice."""
-        if self._told == (held, reason):
+    def tell(self, reason: str) -> None:
+        """Why the container should write no more, empty if it may; nothing is sent twice."""
+        if self._told == reason:
             return
         with contextlib.suppress(OSError):
-            self._socket.send(json.dumps({"held": held, "reason": reason}).encode() + b"\n")
-            self._told = (held, reason)
+            self._socket.send(json.dumps({"reason": reason}).encode() + b"\n")
+            self._told = reason
 
     def close(self) -> None:
         with contextlib.suppress(RuntimeError):

@@ -5,7 +5,7 @@ processes that let nobody look. All of them are blocks of some file system, and 
 has no more of them than it was made with. So each sandbox gets one: ext4 in a sparse file, by a loop device that goes with its last
 mount. It is mounted in the sandbox's own mount namespace, so that nothing is left when the launcher is killed but the file.
 
-This takes root and loop devices. Where they cannot be had, workspaces are directories, and the exec server and ``holdings.py`` count.
+This takes root and loop devices. Where they cannot be had, workspaces are directories, and the exec server counts.
 """
 
 import contextlib

@@ -38,7 +38,8 @@ from moorage.local.control_groups import ControlGroups
 from moorage.local.disk_guard import Bounds
 from moorage.local.disks import Disks
 from moorage.local.places import ROOT
-from moorage.local.site import Site, Toolbox
+from moorage.local.site import TERMINALS_NAME, Site, Toolbox
+from moorage.local.terminals import may_mount_terminals
 from moorage.local.users import check_namespaces, has_disable_userns, may_run_as_other_users
 from moorage.sandbox.provisioner import EgressSpec, SandboxSpec
 
@@ -152,6 +153,8 @@ def runtime_directory(state_dir: Path) -> Iterator[Path]:
 
 def prepared_site(options: argparse.Namespace, runtime_dir: Path) -> Site:
     state_dir, is_root = options.state_dir.resolve(), may_run_as_other_users()
+    terminals = runtime_dir / TERMINALS_NAME
+    terminals.mkdir()
     site = Site(
         state_dir=state_dir,
         runtime_dir=runtime_dir,
@@ -160,6 +163,7 @@ def prepared_site(options: argparse.Namespace, runtime_dir: Path) -> Site:
         groups=ControlGroups(Path("/sys/fs/cgroup"), Path("/proc/self/cgroup").read_text()),
         runs_as_other_users=is_root,
         has_disable_userns=has_disable_userns(),
+        has_terminals=may_mount_terminals(terminals, is_root),
         disks=prepared_disks(state_dir, options.disk_bytes) if is_root else None,
         disk_bytes_max=options.disk_bytes,
         sandboxes_max=options.sandboxes_max,
@@ -167,6 +171,8 @@ def prepared_site(options: argparse.Namespace, runtime_dir: Path) -> Site:
         bounds=Bounds(options.disk_reserve_bytes, tenant_max=options.tenant_disk_bytes),
     )
     check_namespaces(site.runs_as_other_users)
+    if not site.has_terminals:
+        log.warning("Sandboxes share the pseudo-terminals of this machine: one that takes them all leaves none to others.")
     if not site.groups.are_available:
         log.warning("No control groups here: memory is limited per process only, and CPU not at all.")
     site.clear_leftovers()

@@ -13,6 +13,7 @@ from moorage.local.removal import start_removing
 
 _SYSTEM_PYTHON: Final = "/usr/bin/python3"
 _SERVER_FOLDER: Final = "server"
+TERMINALS_NAME: Final = "terminals"
 ETC_FILES: Final = {
     "passwd": "root:x:0:0:root:/root:/usr/sbin/nologin\nuser:x:1000:1000:user:/home/user:/bin/bash\n"
     "nobody:x:65534:65534:nobody:/nonexistent:/usr/sbin/nologin\n",
@@ -76,6 +77,8 @@ class Site:
     groups: ControlGroups
     runs_as_other_users: bool
     has_disable_userns: bool
+    has_terminals: bool
+    """Whether each sandbox has pseudo-terminals of its own."""
     disks: Disks | None
     """None where sandboxes cannot have file systems of their own."""
     disk_bytes_max: int = limits.WORKSPACE_BYTES_MAX
@@ -98,6 +101,11 @@ class Site:
     def python(self) -> str:
         """The interpreter of the exec server, at the same place inside and outside."""
         return _SYSTEM_PYTHON if self.toolbox is None or os.path.exists(_SYSTEM_PYTHON) else self.toolbox.interpreter
+
+    @property
+    def terminals(self) -> Path:
+        """Where a launcher that is not root mounts them, in each sandbox's namespace."""
+        return self.runtime_dir / TERMINALS_NAME
 
     @property
     def server(self) -> Path:

@@ -11,13 +11,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from moorage import limits
 from moorage.errors import SandboxError
 from moorage.local import seccomp
 from moorage.local.control_groups import Group
 from moorage.local.disks import Disk
-from moorage.local.site import Site
-from moorage.local.system_calls import bind_mount, mount, private_mounts
+from moorage.local.site import TERMINALS_NAME, Site
+from moorage.local.system_calls import bind_mount, mount, own_namespaces, private_mounts
+from moorage.local.terminals import mount_terminals
 from moorage.local.walls import (
     COMPILED_SERVER,
     CONTROL_FD,
@@ -34,9 +34,6 @@ from moorage.local.walls import (
 SECCOMP_FD: Final = 4
 INFO_FD: Final = 5
 
-_NOSUID: Final = 2
-_NOEXEC: Final = 8
-
 
 @dataclass(frozen=True, slots=True)
 class Plan:
@@ -51,6 +48,8 @@ class Plan:
     group: Group
     uid: int
     disk: Disk | None
+    closing_key: int | None
+    """See ``seccomp.py``; None for a sandbox that owns its disk."""
     control: socket.socket
     """The exec server's end."""
 
@@ -67,7 +66,8 @@ def spawn(plan: Plan) -> tuple[subprocess.Popen[bytes], int]:
         config = stack.enter_context(_memory_file(plan.config))
         listener = stack.enter_context(_listen(plan.endpoint))
         output = stack.enter_context(open(plan.directory / "sandbox.log", "wb"))
-        wanted = [listener.fileno(), stack.enter_context(_memory_file(seccomp.program())), info_writing, plan.control.fileno()]
+        system_calls = stack.enter_context(_memory_file(seccomp.program(closing_key=plan.closing_key)))
+        wanted = [listener.fileno(), system_calls, info_writing, plan.control.fileno()]
         wanted += [stack.enter_context(_opened(path, flags)) for path, flags in group_files(plan.group)]
         copies: list[str] = []
         for file in files(plan.site):
@@ -87,6 +87,9 @@ def spawn(plan: Plan) -> tuple[subprocess.Popen[bytes], int]:
                 os.setgroups([])
                 os.setresgid(plan.uid, plan.uid, plan.uid)
                 os.setresuid(plan.uid, plan.uid, plan.uid)
+            elif plan.site.has_terminals:
+                own_namespaces()
+                mount_terminals(plan.site.terminals)
             _keep_descriptors(wanted)
 
         try:
@@ -115,11 +118,11 @@ def spawn(plan: Plan) -> tuple[subprocess.Popen[bytes], int]:
 
 
 def _bwrap(plan: Plan) -> list[str]:
-    stage = plan.stage
-    if stage is None:
-        return bwrap_arguments(plan.site, plan.visible, None, plan.memory_gib)
-    staged = [Bind(f"{stage}/{index}", bind.target, bind.is_writable) for index, bind in enumerate(plan.visible)]
-    return bwrap_arguments(plan.site, staged, f"{stage}/terminals", plan.memory_gib)
+    visible, terminals = plan.visible, plan.site.terminals
+    if plan.stage is not None:
+        visible = [Bind(f"{plan.stage}/{index}", bind.target, bind.is_writable) for index, bind in enumerate(plan.visible)]
+        terminals = plan.stage / TERMINALS_NAME
+    return bwrap_arguments(plan.site, visible, str(terminals) if plan.site.has_terminals else None, plan.memory_gib)
 
 
 def last_words(directory: Path) -> str:
@@ -144,7 +147,9 @@ assert tuple(range(LISTENING_FD + 1, LISTENING_FD + 5)) == (SECCOMP_FD, INFO_FD,
 def _stage(plan: Plan, stage: Path) -> None:
     """Show things as ``stage/0``, ``stage/1`` ...: the sandbox's user may have no way through the directories above them."""
     mount("tmpfs", str(stage), "tmpfs", 0, "size=65536,mode=0755")
-    _stage_terminals(stage / "terminals")
+    if plan.site.has_terminals:
+        (stage / TERMINALS_NAME).mkdir()
+        mount_terminals(stage / TERMINALS_NAME)
     workspace = plan.directory
     if plan.disk is not None:
         workspace = stage / "disk"
@@ -167,13 +172,6 @@ def make_workspace(directory: Path, uid: int) -> None:
     for name in WORKSPACE:
         (directory / name).mkdir(mode=0o755, parents=True)
         os.chown(directory / name, uid, uid if os.geteuid() == 0 else -1)
-
-
-def _stage_terminals(target: Path) -> None:
-    """Pseudo-terminals with a bound of their own: what bwrap mounts has none but the kernel's, which is one for all."""
-    target.mkdir()
-    options = f"newinstance,ptmxmode=0666,mode=0620,max={limits.SANDBOX_TERMINALS_MAX}"
-    mount("devpts", str(target), "devpts", _NOSUID | _NOEXEC, options)
 
 
 @contextmanager

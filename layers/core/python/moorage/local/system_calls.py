@@ -5,6 +5,7 @@ import os
 from typing import Any, Final
 
 _CLONE_NEWNS: Final = 0x00020000
+_CLONE_NEWUSER: Final = 0x10000000
 _MS_BIND: Final = 4096
 _MS_REC: Final = 16384
 _MS_PRIVATE: Final = 1 << 18
@@ -13,6 +14,16 @@ _MS_PRIVATE: Final = 1 << 18
 def private_mounts() -> None:
     """Mounts that this process makes from now on are its own."""
     system_call("unshare", _CLONE_NEWNS)
+    system_call("mount", None, b"/", None, _MS_REC | _MS_PRIVATE, None)
+
+
+def own_namespaces() -> None:
+    """What an ordinary user may mount in: a user namespace, in which it stays who it is, and mounts of its own."""
+    uid, gid = os.geteuid(), os.getegid()
+    system_call("unshare", _CLONE_NEWUSER | _CLONE_NEWNS)
+    for name, content in (("setgroups", "deny"), ("uid_map", f"{uid} {uid} 1"), ("gid_map", f"{gid} {gid} 1")):
+        with open(f"/proc/self/{name}", "w") as file:
+            file.write(content)
     system_call("mount", None, b"/", None, _MS_REC | _MS_PRIVATE, None)
 
 
