@@ -20,7 +20,7 @@ from moorage.errors import SandboxCapacity, SandboxError, SandboxGone, SandboxHo
 from moorage.local.control_groups import ControlGroups, Group
 from moorage.local.site import Toolbox
 from moorage.local.users import how_to_allow_namespaces
-from moorage.sandbox.exec_client import ExecClient, PythonEnded, Started
+from moorage.sandbox.exec_client import ExecClient, Heartbeat, PythonEnded, Started
 from moorage.sandbox.launcher_client import LauncherProvisioner
 from moorage.sandbox.provisioner import EgressSpec, Handle, SandboxSpec, SandboxStatus
 
@@ -233,7 +233,8 @@ async def test_the_toolbox_comes_first_on_the_path_and_draws(tmp_path: Path) -> 
             assert (await run(client, "which python python3")).stdout == "/opt/toolbox/bin/python\n/opt/toolbox/bin/python3\n"
             assert (await run(client, "python -c 'import openpyxl, pandas, requests'", timeout_ms=60_000)).exit_code == 0
             code = "import matplotlib.pyplot as plt\nplt.plot([1, 2])\nplt.show()"
-            events = await collect(client.python(new_id(), code, timeout_ms=60_000, max_output_length=1_000))
+            run_code = client.python(new_id(), code, timeout_ms=60_000, max_output_length=1_000)
+            events = [event async for event in run_code if not isinstance(event, Heartbeat)]
             last = events[-1]
             assert isinstance(last, PythonEnded)
             assert (last.images, events[1:-1]) == (("/mnt/data/figure-1.png",), [])
