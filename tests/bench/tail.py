@@ -13,6 +13,7 @@ from moorage.store.blobs import Blobs
 from moorage.store.event_log import LogWriter, Writer
 from moorage.store.responses import Responses, StoredResponse
 from moorage.store.table import Table
+from moorage.wire.parameters import Parameters
 
 from tests.stack import Stack
 
@@ -33,7 +34,7 @@ async def tail_latencies(running: Stack) -> list[float]:
     responses = Responses(table, blobs, now_ms=lambda: int(time.time() * 1000), retention_seconds=3600)
     now = int(time.time())
     stored = StoredResponse(
-        ids.new_response_id(), "default", now, {"include": []}, {}, [], is_background=True, is_streamed=True, expires_at=now + 3600
+        ids.new_response_id(), "default", now, Parameters("demo"), {}, [], is_background=True, is_streamed=True, expires_at=now + 3600
     )
     await responses.create(stored)
     writer = LogWriter(responses.log_of(stored), Writer(0, 1), 0)

@@ -9,6 +9,7 @@ import httpx
 import pytest
 from moorage import limits
 from moorage.api.websocket import Connection
+from moorage.wire.types import Event
 from openai import OpenAI
 from starlette.websockets import WebSocket, WebSocketState
 from websockets.exceptions import InvalidStatus
@@ -16,7 +17,6 @@ from websockets.sync.client import ClientConnection, connect
 
 from tests.stack import SHELL, Stack, assert_well_formed, say, script, shell
 
-Event = dict[str, Any]
 _FINALS = ("response.completed", "response.incomplete", "response.failed", "error")
 
 

@@ -11,9 +11,10 @@ from typing import Any
 import orjson
 import pytest
 from moorage.model import chat_completions
-from moorage.model.base import Item, ModelRequest, Tool
+from moorage.model.base import ModelRequest
 from moorage.model.chat_messages import Style
 from moorage.model.chat_templates import FAMILIES, family_of
+from moorage.wire.types import Item, Tool
 
 from tests.templates.rendering import FOLDER, ChatTemplate
 
@@ -58,7 +59,7 @@ PICTURE = [{"type": "input_text", "text": "zresult"}, {"type": "input_image", "i
 REASONING = {"type": "reasoning", "summary": [], "content": [{"type": "reasoning_text", "text": "Hm."}]}
 
 CONVERSATIONS: dict[str, ModelRequest] = {
-    name: ModelRequest("m", items, instructions, tools)
+    name: ModelRequest("m", items, instructions=instructions, tools=tools)
     for name, instructions, tools, items in (
         ("a question", "zrules", (), (user("zone"),)),
         ("Codex's first turn", "zrules", (LOOK,), (developer("zdev"), user("zenvironment"), user("zone"))),

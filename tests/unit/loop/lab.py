@@ -21,7 +21,6 @@ from moorage.model.base import (
     CallStarted,
     Delta,
     Finished,
-    Item,
     MessageStarted,
     ModelRequest,
     TextDelta,
@@ -32,10 +31,11 @@ from moorage.runtime import Runtime
 from moorage.sandbox.exec_client import Ended, Output, Started
 from moorage.settings import Settings
 from moorage.state import LoopState, Next
-from moorage.store.event_log import Event
 from moorage.store.responses import Responses, StoredResponse
 from moorage.store.steps import Steps
 from moorage.store.table import Record
+from moorage.wire.parameters import Parameters
+from moorage.wire.types import Event, Item
 
 from tests.unit.store.memory import MemoryBlobs, MemoryTable
 
@@ -235,19 +235,12 @@ class Lab:
     def stored(self, text: str = "go", **changes: Any) -> StoredResponse:
         response_id = ids.new_response_id()
         tools = changes.pop("tools", [SHELL_TOOL])
-        request = {
-            "model": "m",
-            "instructions": "Be brief.",
-            "tools": tools,
-            "tool_choice": "auto",
-            "parallel_tool_calls": True,
-            **changes.pop("request", {}),
-        }
+        parameters = Parameters("m", instructions="Be brief.", tools=tuple(tools), **changes.pop("parameters", {}))
         fields: dict[str, Any] = {
             "response_id": response_id,
             "tenant_id": TENANT,
             "created_at": int(self.now),
-            "request": request,
+            "parameters": parameters,
             "echo": {"model": "m"},
             "input_items": [{"id": "msg_in", "type": "message", "role": "user", "content": text}],
             "container_id": CONTAINER,

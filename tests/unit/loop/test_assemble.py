@@ -6,8 +6,8 @@ import pytest
 from moorage.loop.assemble import Assembler, Held
 from moorage.model import base
 from moorage.model.base import Delta
-from moorage.store.event_log import Event
 from moorage.tools.lowering import Original
+from moorage.wire.types import Event
 
 RESP = "resp_" + "a" * 48
 DONE = base.Finished("stop")

@@ -1,7 +1,7 @@
 import pytest
 from moorage.errors import ApiError
 from moorage.loop.context import answer_orphans, check_calls, container_of, output_items
-from moorage.model.base import Item
+from moorage.wire.types import Item
 
 HOSTED = {"type": "container_reference", "container_id": "cntr_1"}
 

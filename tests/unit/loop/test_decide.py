@@ -3,8 +3,9 @@ from typing import Any
 import pytest
 from moorage import limits
 from moorage.loop.decide import Decision, after_model, is_for_client, is_hosted, tool_choice_of
-from moorage.model.base import Finished, Item
+from moorage.model.base import Finished
 from moorage.state import Next
+from moorage.wire.types import Item
 
 STOP = Finished("stop")
 MESSAGE: Item = {"type": "message", "status": "completed"}

@@ -11,8 +11,8 @@ from moorage.loop.finish import closing_events
 from moorage.loop.fold import Folded, fold
 from moorage.model import base
 from moorage.model.base import Delta
-from moorage.store.event_log import Event
 from moorage.tools.lowering import Original
+from moorage.wire.types import Event
 
 TEXT = st.text(max_size=8)
 WORDS = st.lists(TEXT, min_size=1, max_size=3)

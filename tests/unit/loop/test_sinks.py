@@ -6,8 +6,10 @@ import pytest
 from moorage import limits
 from moorage.errors import Superseded
 from moorage.loop.sinks import InlineSink, LogSink
-from moorage.store.event_log import Batch, Event, EventLog, LogWriter, Writer
+from moorage.store.event_log import Batch, EventLog, LogWriter, Writer
 from moorage.store.responses import Responses, StoredResponse
+from moorage.wire.parameters import Parameters
+from moorage.wire.types import Event
 
 from tests.unit.store.memory import MemoryBlobs, MemoryTable
 
@@ -113,7 +115,7 @@ async def test_the_client_hears_of_the_end_only_when_the_record_is_written_too()
     assert (len(heard), [key[1] for key in table.records]) == (1, ["META", "EV#000000000000"])
 
 
-STORED = StoredResponse("resp_1", "t", 0, {"include": []}, {"model": "demo"}, [{"type": "message"}], expires_at=10)
+STORED = StoredResponse("resp_1", "t", 0, Parameters("demo"), {"model": "demo"}, [{"type": "message"}], expires_at=10)
 
 
 @pytest.mark.parametrize("is_recorded_first", [False, True], ids=["at once", "after a while"])

@@ -223,7 +223,7 @@ SEVERAL_CALLS: Turn = [
 async def test_whenever_a_process_dies_a_call_that_does_not_run_is_answered_once_and_never_the_clients(died_at: int) -> None:
     tools = [SHELL_TOOL, {"type": "code_interpreter", "container": {"type": "auto"}}]
     lab = Lab(*[turn for _ in range(3) for turn in (SEVERAL_CALLS, say("Done."))])
-    stored = await lab.background(tools=tools, request={"max_tool_calls": 1})
+    stored = await lab.background(tools=tools, parameters={"max_tool_calls": 1})
 
     shown = iter((0, 0, 1, 1, 2) * 2)
 
@@ -249,8 +249,7 @@ async def test_whenever_a_process_dies_a_call_that_does_not_run_is_answered_once
 @pytest.mark.parametrize(("ceiling", "asked"), [(17, [17]), (18, [18, 16])])
 async def test_a_response_ends_where_its_tokens_do_not_suffice_for_another_turn(ceiling: int, asked: list[int]) -> None:
     lab = Lab(shell("ls"), say("Two files."))
-    stored = lab.stored()
-    stored = await lab.background(request=stored.request | {"max_output_tokens": ceiling})
+    stored = await lab.background(parameters={"max_output_tokens": ceiling})
     await lab.run(stored)
     response = await lab.object_of(stored)
     assert [request.max_output_tokens for request in lab.model.requests] == asked

@@ -9,8 +9,8 @@ from moorage.errors import UpstreamError
 from moorage.loop.context import OUTPUT_OF
 from moorage.loop.truncate import fit
 from moorage.model.tokens import at_most, estimate_items, estimate_text
+from moorage.wire.types import Item
 
-Item = dict[str, Any]
 _LONG = "x" * 400
 """100 tokens."""
 

@@ -6,9 +6,10 @@ from typing import Any
 
 import pytest
 from moorage.errors import UpstreamError
-from moorage.model.base import Item, ModelRequest
+from moorage.model.base import ModelRequest
 from moorage.model.chat_messages import GENERIC, OPENAI, Style, messages
 from moorage.model.chat_templates import FAMILIES, Family
+from moorage.wire.types import Item
 
 LOOK = {"type": "function", "name": "look", "description": "Looks.", "parameters": {"type": "object", "properties": {}}}
 PNG = "data:image/png;base64,iVBORw0KGgo="
@@ -35,7 +36,7 @@ def call(call_id: str, arguments: str = '{"at":1}') -> dict[str, Any]:
 
 
 def written(*items: Item, instructions: str | None = None, style: Style = GENERIC, **fields: Any) -> list[dict[str, Any]]:
-    return messages(ModelRequest("m", items, instructions, **fields), style)
+    return messages(ModelRequest("m", items, instructions=instructions, **fields), style)
 
 
 def of(family: Family) -> Style:

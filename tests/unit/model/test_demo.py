@@ -9,9 +9,10 @@ from typing import Any
 import pytest
 from moorage.errors import UpstreamError
 from moorage.model import base
-from moorage.model.base import Item, ModelRequest, Tool
+from moorage.model.base import ModelRequest
 from moorage.model.demo import INTRODUCTION, Call, Demo, Turn, next_turn, smallest
 from moorage.tools.lowering import lower
+from moorage.wire.types import Item, Tool
 
 from tests.unit.model.encodings import folded
 

@@ -4,10 +4,10 @@ import json
 from typing import Any
 
 import pytest
-from moorage.model.base import Item, Tool
 from moorage.model.openai_responses import NATIVE_TO_OPENAI
 from moorage.tools.lowering import Lowered, Original, is_hosted, lower
 from moorage.tools.shell.offer import output_text as shell_output_text
+from moorage.wire.types import Item, Tool
 
 FUNCTIONS = frozenset({"function"})
 HOSTED_SHELL: Tool = {"type": "shell", "environment": {"type": "container_auto"}}

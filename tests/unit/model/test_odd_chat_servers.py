@@ -9,11 +9,12 @@ import orjson
 import pytest
 from moorage.errors import UpstreamError
 from moorage.model import base
-from moorage.model.base import Delta, Item, ModelRequest
+from moorage.model.base import Delta, ModelRequest
 from moorage.model.chat_completions import ChatCompletions, ChatDecoder, decoder_for
 from moorage.model.http import Upstream
+from moorage.wire.types import Item
 
-ASK = ModelRequest("m", ({"role": "user", "content": "hi"},), "Be brief.")
+ASK = ModelRequest("m", ({"role": "user", "content": "hi"},), instructions="Be brief.")
 CALLED: tuple[Item, ...] = (
     {"role": "user", "content": "hi"},
     {"role": "assistant", "content": "I look."},
@@ -163,7 +164,7 @@ async def test_a_template_that_complains_is_asked_as_it_wants(
     template: Callable[[list[dict[str, Any]]], str | None], tries: int, status: int
 ) -> None:
     server = Server(template, status)
-    request = ModelRequest("m", (*CALLED, {"role": "user", "content": "and?"}), "Be brief.", (LOOK,))
+    request = ModelRequest("m", (*CALLED, {"role": "user", "content": "and?"}), instructions="Be brief.", tools=(LOOK,))
     assert await answered(server, request) == "ok"
     assert len(server.asked) == tries
     for word in ("Be brief.", "I look.", "look", "and?"):

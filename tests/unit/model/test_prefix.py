@@ -9,10 +9,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from moorage.model import anthropic_messages, bedrock_converse, chat_completions, openai_responses, reasoning
-from moorage.model.base import Item, ModelRequest, Tool
+from moorage.model.base import ModelRequest
 from moorage.model.chat_messages import Style
 from moorage.model.turns import THINKING
 from moorage.tools.lowering import Lowered, lower
+from moorage.wire.types import Item, Tool
 
 TOOLS: tuple[Tool, ...] = (
     {"type": "shell", "environment": {"type": "container_auto"}},

@@ -8,9 +8,10 @@ import botocore.session
 import botocore.validate
 import pytest
 from moorage.model import anthropic_messages, bedrock_converse, chat_completions, openai_responses, reasoning
-from moorage.model.base import Item, ModelRequest
+from moorage.model.base import ModelRequest
 from moorage.model.chat_messages import GENERIC, OPENAI, Style, messages
 from moorage.model.turns import THINKING
+from moorage.wire.types import Item
 from openai.types.chat.completion_create_params import CompletionCreateParamsStreaming
 from pydantic import TypeAdapter
 
@@ -371,7 +372,7 @@ PARAMETERS: dict[str, tuple[dict[str, Any], Bodies]] = {
         {"responses": {"top_logprobs": 3}, "chat": {"logprobs": True, "top_logprobs": 3}, "anthropic": {}, "converse": {}},
     ),
     "what only OpenAI knows": (
-        {"prompt_cache_key": "k", "extra": {"service_tier": "flex", "safety_identifier": "u"}},
+        {"prompt_cache_key": "k", "service_tier": "flex", "safety_identifier": "u"},
         {
             "responses": {"prompt_cache_key": "k", "service_tier": "flex", "safety_identifier": "u"},
             "chat": {},
@@ -404,7 +405,7 @@ def test_openais_own_chat_completions_gets_what_it_knows() -> None:
         max_output_tokens=50,
         prompt_cache_key="k",
         text={"verbosity": "low"},
-        extra={"service_tier": "flex", "unknown": 1},
+        service_tier="flex",
     )
     body = chat_completions.request_body(request, OPENAI)
     assert body == {

@@ -6,9 +6,9 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from moorage.model.base import Tool
 from moorage.model.openai_responses import NATIVE_TO_OPENAI, OpenAIResponses
 from moorage.model.spoken_calls import SpokenCall, SpokenCalls
+from moorage.wire.types import Tool
 
 from tests.unit.model.encodings import CHAT, RESPONSES, Kind, Said, Understood, answer, folded, hello, provider, replies
 

@@ -9,8 +9,9 @@ import pytest
 from moorage import limits
 from moorage.errors import ConditionFailed, Superseded
 from moorage.store import keys
-from moorage.store.event_log import STEP_OF_THE_END, Batch, Event, EventLog, LogWriter, Meeting, Writer, meet
+from moorage.store.event_log import STEP_OF_THE_END, Batch, EventLog, LogWriter, Meeting, Writer, meet
 from moorage.store.table import Record
+from moorage.wire.types import Event
 
 from tests.unit.store.memory import MemoryBlobs, MemoryTable
 

@@ -9,11 +9,12 @@ from moorage.errors import Superseded
 from moorage.state import Call, Next, Outcome
 from moorage.store.responses import StoredResponse
 from moorage.store.steps import Progress, Step, Steps
+from moorage.wire.parameters import Parameters
 
 from tests.unit.store.memory import MemoryBlobs, MemoryTable
 
-STORED = StoredResponse("resp_1", "t", 0, {}, {}, [], is_background=True, expires_at=9)
-FOREGROUND = StoredResponse("resp_1", "t", 0, {}, {}, [], expires_at=9)
+STORED = StoredResponse("resp_1", "t", 0, Parameters("m"), {}, [], is_background=True, expires_at=9)
+FOREGROUND = StoredResponse("resp_1", "t", 0, Parameters("m"), {}, [], expires_at=9)
 NOISE = "".join(random.Random(7).choices("abcdefghijklmnopqrstuvwxyz0123456789", k=600_000))
 """Twice what fits into a record, however it is packed."""
 

@@ -2,7 +2,8 @@
 
 import orjson
 from moorage.wire import events
-from moorage.wire.events import Event, frame, obfuscated, sse
+from moorage.wire.events import frame, obfuscated, sse
+from moorage.wire.types import Event
 
 
 def delta(text: str) -> Event:

@@ -8,8 +8,9 @@ import orjson
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from moorage.errors import ApiError
+from moorage.wire.create import CREATE
 from moorage.wire.items import REFUSED_ITEMS, SHAPES
-from moorage.wire.requests import CREATE, parse_conversation_create, parse_create, parse_create_event, parse_input_tokens
+from moorage.wire.requests import parse_conversation_create, parse_create, parse_create_event, parse_input_tokens
 from moorage.wire.responses import ResponseState, echo, listed_item, response_object
 from moorage.wire.tools import TOOL
 
@@ -73,7 +74,7 @@ def tagged(tags: list[str]) -> st.SearchStrategy[dict[str, Any]]:
 
 
 items = tagged(sorted(SHAPES.keys() - REFUSED_ITEMS.keys())) | objects
-tools = tagged(sorted(TOOL.shapes)) | objects
+tools = tagged(sorted(TOOL.variants)) | objects
 bodies = st.builds(
     lambda fields, given_items, given_tools: {"model": "m", "input": given_items, "tools": given_tools, **fields},
     st.dictionaries(st.sampled_from(sorted(CREATE.fields)), anything, max_size=5),

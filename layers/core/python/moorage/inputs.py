@@ -24,8 +24,8 @@ from moorage.store.blobs import Blob, Blobs
 from moorage.store.containers import WORKSPACE
 from moorage.store.files import Clock, Files, file_name, free_name
 from moorage.store.table import Table
+from moorage.wire.types import Item
 
-Item = dict[str, Any]
 Part = dict[str, Any]
 
 KIND: Final = "inputs"

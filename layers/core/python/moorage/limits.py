@@ -410,6 +410,12 @@ JSON_DEPTH_MAX: Final = 100
 PARAM_NAME_CHARS_MAX: Final = 200
 """A client's own field name, as far as an error message repeats it."""
 
+FAULTS_MAX: Final = 1_000
+"""Faults of one request that are looked through for the first. More can only be unknown fields: objects of the protocol have fewer."""
+
+FIELDS_TOLD_MAX: Final = 200
+"""Fields of an object among which its first fault is looked for then. No object of the protocol has so many."""
+
 ITEM_ID_CHARS_MAX: Final = 512
 NAME_CHARS_MAX: Final = 128
 MODEL_NAME_CHARS_MAX: Final = 256

@@ -7,8 +7,9 @@ from typing import Any, Final
 
 from moorage import limits
 from moorage.api.repeats import Attempt
-from moorage.store.event_log import FINAL_TYPES, Event
+from moorage.store.event_log import FINAL_TYPES
 from moorage.store.responses import StoredResponse
+from moorage.wire.types import Event
 
 
 class Attached:

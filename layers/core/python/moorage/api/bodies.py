@@ -1,9 +1,12 @@
-"""Reading request bodies within bounds."""
+"""Request bodies, read within bounds and checked: ``async def create(body: Annotated[CreateContainer, body_of(CreateContainer)])``."""
 
-from fastapi import Request
+from typing import Annotated, Any
+
+from fastapi import Depends, Request
 
 from moorage import limits
 from moorage.errors import body_too_large, encoded_body
+from moorage.wire.validation import Parser
 
 
 async def read_body(request: Request, bytes_max: int = limits.REQUEST_BODY_BYTES_MAX) -> bytes:
@@ -22,3 +25,20 @@ async def read_body(request: Request, bytes_max: int = limits.REQUEST_BODY_BYTES
             raise body_too_large(bytes_max)
         chunks.append(chunk)
     return b"".join(chunks)
+
+
+async def _raw(request: Request) -> bytes:
+    return await read_body(request)
+
+
+RawBody = Annotated[bytes, Depends(_raw)]
+
+
+def body_of(model: Any) -> Any:
+    """The body as ``model`` says. FastAPI's own reading of bodies knows neither bounds nor this API's errors."""
+    parse: Parser[Any] = Parser(model)
+
+    async def read(body: RawBody) -> Any:
+        return parse.body(body)
+
+    return Depends(read)

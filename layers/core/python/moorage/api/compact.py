@@ -1,10 +1,11 @@
 """``POST /v1/responses/compact``: a shorter input to go on with."""
 
-from fastapi import APIRouter, Request
+from fastapi import APIRouter
 from starlette.responses import Response
 
 from moorage.api.answers import JsonResponse
-from moorage.api.bodies import read_body
+from moorage.api.bodies import RawBody
+from moorage.api.caller import Caller
 from moorage.api.foreground import failure
 from moorage.errors import UpstreamError
 from moorage.inputs import admit_inputs
@@ -12,7 +13,6 @@ from moorage.loop import context
 from moorage.loop.chain import chain_items
 from moorage.loop.compact import check_readable, compact
 from moorage.loop.create import ancestors, resolve_references
-from moorage.runtime import Runtime
 from moorage.wire.requests import parse_compact
 from moorage.wire.responses import compaction_object
 
@@ -20,10 +20,9 @@ router = APIRouter()
 
 
 @router.post("/responses/compact")
-async def create(request: Request) -> Response:
-    runtime: Runtime = request.app.state.runtime
-    tenant_id: str = request.state.tenant_id
-    wanted = parse_compact(await read_body(request))
+async def create(caller: Caller, body: RawBody) -> Response:
+    runtime, tenant_id = caller.runtime, caller.tenant_id
+    wanted = parse_compact(body)
     entry = runtime.catalog.resolve(wanted.model)
     earlier = chain_items(await ancestors(runtime, tenant_id, wanted.previous_response_id))
     items = [*earlier, *await resolve_references(runtime, tenant_id, wanted.input_items, earlier)]

@@ -1,81 +1,77 @@
 """``/v1/conversations`` and their items."""
 
-from typing import Any
+from typing import Annotated, Any
 
-from fastapi import APIRouter, Request
+from fastapi import APIRouter, Depends, Request
 
-from moorage.api.bodies import read_body
-from moorage.runtime import Runtime
+from moorage.api.bodies import RawBody
+from moorage.api.caller import Caller
 from moorage.store.conversations import Conversation, as_object
-from moorage.wire.queries import parse_page
+from moorage.wire.queries import Page, parse_page
 from moorage.wire.requests import parse_conversation_create, parse_conversation_items, parse_conversation_update
 from moorage.wire.responses import deleted, list_object, listed_item
 
 router = APIRouter()
 
 
+async def _page(request: Request) -> Page:
+    return parse_page(request.query_params.multi_items())
+
+
+_Page = Annotated[Page, Depends(_page)]
+
+
 @router.post("/conversations")
-async def create(request: Request) -> dict[str, Any]:
-    runtime: Runtime = request.app.state.runtime
-    wanted = parse_conversation_create(await read_body(request))
+async def create(caller: Caller, body: RawBody) -> dict[str, Any]:
+    wanted = parse_conversation_create(body)
     return as_object(
-        await runtime.conversations.create(request.state.tenant_id, metadata=wanted.metadata, items=wanted.items)
+        await caller.runtime.conversations.create(caller.tenant_id, metadata=wanted.metadata, items=wanted.items)
     )
 
 
 @router.get("/conversations/{conversation_id}")
-async def retrieve(request: Request, conversation_id: str) -> dict[str, Any]:
-    return as_object(await _conversation(request, conversation_id))
+async def retrieve(caller: Caller, conversation_id: str) -> dict[str, Any]:
+    return as_object(await _conversation(caller, conversation_id))
 
 
 @router.post("/conversations/{conversation_id}")
-async def update(request: Request, conversation_id: str) -> dict[str, Any]:
-    runtime: Runtime = request.app.state.runtime
-    metadata = parse_conversation_update(await read_body(request))
-    return as_object(await runtime.conversations.update(request.state.tenant_id, conversation_id, metadata))
+async def update(caller: Caller, conversation_id: str, body: RawBody) -> dict[str, Any]:
+    metadata = parse_conversation_update(body)
+    return as_object(await caller.runtime.conversations.update(caller.tenant_id, conversation_id, metadata))
 
 
 @router.delete("/conversations/{conversation_id}")
-async def delete(request: Request, conversation_id: str) -> dict[str, Any]:
-    runtime: Runtime = request.app.state.runtime
-    await runtime.conversations.delete(request.state.tenant_id, conversation_id)
+async def delete(caller: Caller, conversation_id: str) -> dict[str, Any]:
+    await caller.runtime.conversations.delete(caller.tenant_id, conversation_id)
     return deleted(conversation_id, "conversation.deleted")
 
 
 @router.post("/conversations/{conversation_id}/items")
-async def create_items(request: Request, conversation_id: str) -> dict[str, Any]:
-    runtime: Runtime = request.app.state.runtime
-    include = parse_page(request.query_params.multi_items()).include
-    items = parse_conversation_items(await read_body(request))
-    await runtime.conversations.append(request.state.tenant_id, conversation_id, items)
-    return list_object([listed_item(item, include) for item in items], has_more=False)
+async def create_items(caller: Caller, conversation_id: str, page: _Page, body: RawBody) -> dict[str, Any]:
+    items = parse_conversation_items(body)
+    await caller.runtime.conversations.append(caller.tenant_id, conversation_id, items)
+    return list_object([listed_item(item, page.include) for item in items], has_more=False)
 
 
 @router.get("/conversations/{conversation_id}/items")
-async def list_items(request: Request, conversation_id: str) -> dict[str, Any]:
-    runtime: Runtime = request.app.state.runtime
-    page = parse_page(request.query_params.multi_items())
-    found = await runtime.conversations.page(await _conversation(request, conversation_id), page)
+async def list_items(caller: Caller, conversation_id: str, page: _Page) -> dict[str, Any]:
+    found = await caller.runtime.conversations.page(await _conversation(caller, conversation_id), page)
     return list_object([listed_item(item, page.include) for item in found.items], has_more=found.has_more)
 
 
 @router.get("/conversations/{conversation_id}/items/{item_id}")
-async def retrieve_item(request: Request, conversation_id: str, item_id: str) -> dict[str, Any]:
-    runtime: Runtime = request.app.state.runtime
-    include = parse_page(request.query_params.multi_items()).include
-    item = await runtime.conversations.item(await _conversation(request, conversation_id), item_id)
-    return listed_item(item, include)
+async def retrieve_item(caller: Caller, conversation_id: str, item_id: str, page: _Page) -> dict[str, Any]:
+    item = await caller.runtime.conversations.item(await _conversation(caller, conversation_id), item_id)
+    return listed_item(item, page.include)
 
 
 @router.delete("/conversations/{conversation_id}/items/{item_id}")
-async def delete_item(request: Request, conversation_id: str, item_id: str) -> dict[str, Any]:
+async def delete_item(caller: Caller, conversation_id: str, item_id: str) -> dict[str, Any]:
     """Answers the conversation, as OpenAI does, not a deletion object."""
-    runtime: Runtime = request.app.state.runtime
-    conversation = await _conversation(request, conversation_id)
-    await runtime.conversations.delete_item(conversation, item_id)
+    conversation = await _conversation(caller, conversation_id)
+    await caller.runtime.conversations.delete_item(conversation, item_id)
     return as_object(conversation)
 
 
-async def _conversation(request: Request, conversation_id: str) -> Conversation:
-    runtime: Runtime = request.app.state.runtime
-    return await runtime.conversations.get(request.state.tenant_id, conversation_id)
+async def _conversation(caller: Caller, conversation_id: str) -> Conversation:
+    return await caller.runtime.conversations.get(caller.tenant_id, conversation_id)

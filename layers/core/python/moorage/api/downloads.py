@@ -19,10 +19,15 @@ _RANGE: Final = re.compile(r"bytes=(\d+)-(\d*)")
 
 
 async def download(
-    request: Request, *, key: str, filename: str, size: int, content: Callable[[int, int | None], AsyncIterator[bytes]]
+    request: Request,
+    runtime: Runtime,
+    *,
+    key: str,
+    filename: str,
+    size: int,
+    content: Callable[[int, int | None], AsyncIterator[bytes]],
 ) -> Response:
     """The content as a stream (``Range: bytes=a-b`` gives a part), or a redirection to S3 where this way is too narrow for it."""
-    runtime: Runtime = request.app.state.runtime
     disposition = content_disposition(filename)
     if runtime.settings.presigned_downloads:
         url = runtime.blobs.presign_get(

@@ -2,10 +2,11 @@
 
 from typing import Any, Final
 
-from fastapi import APIRouter, Request
+from fastapi import APIRouter
 
-from moorage.api.listings import page_of
-from moorage.egress.service import Egress, entry_sentence
+from moorage.api.caller import Caller
+from moorage.api.listings import AnyPage
+from moorage.egress.service import entry_sentence
 from moorage.egress.store import Entry
 from moorage.wire.responses import list_object
 
@@ -15,14 +16,11 @@ _ID_PREFIX: Final = "egress_"
 
 
 @router.get("/containers/{container_id}/egress")
-async def list_egress(request: Request, container_id: str) -> dict[str, Any]:
+async def list_egress(caller: Caller, container_id: str, page: AnyPage) -> dict[str, Any]:
     """The container's decisions, newest first. Looking does not count as use: it must not keep an idle container alive."""
-    tenant_id: str = request.state.tenant_id
-    egress: Egress = request.app.state.runtime.egress
-    page = page_of(request)
-    await request.app.state.runtime.containers.get(tenant_id, container_id)
-    entries = await egress.log(
-        tenant_id,
+    await caller.runtime.containers.get(caller.tenant_id, container_id)
+    entries = await caller.runtime.egress.log(
+        caller.tenant_id,
         container_id,
         after=None if page.after is None else page.after.removeprefix(_ID_PREFIX),
         descending=page.order == "desc",

@@ -1,17 +1,19 @@
 """``/v1/files``."""
 
-from typing import Any, Final
+from typing import Annotated, Any, Final
 
 from fastapi import APIRouter, Request
 from starlette.responses import Response
 
 from moorage import errors, limits
+from moorage.api.caller import Caller
 from moorage.api.downloads import download
-from moorage.api.listings import page_of
+from moorage.api.listings import page_with
 from moorage.api.multipart import parts
 from moorage.ids import new_file_id
-from moorage.runtime import Runtime
-from moorage.store.files import PURPOSES, Content, File, as_object
+from moorage.store.files import Content, File, as_object
+from moorage.wire.queries import Page
+from moorage.wire.resources import PURPOSES
 from moorage.wire.responses import deleted, list_object
 
 router = APIRouter()
@@ -19,12 +21,14 @@ router = APIRouter()
 _OUTPUT_PURPOSES: Final = ("assistants_output", "batch_output", "fine-tune-results")
 """Purposes that a list may be asked for and that no upload has."""
 
+_FilesPage = Annotated[Page, page_with("purpose", limit_default=limits.FILES_LIST_MAX, limit_max=limits.FILES_LIST_MAX)]
+
 _FIELDS: Final = ("purpose", "expires_after[anchor]", "expires_after[seconds]")
 
 
 @router.post("/files")
-async def create(request: Request) -> dict[str, Any]:
-    runtime: Runtime = request.app.state.runtime
+async def create(request: Request, caller: Caller) -> dict[str, Any]:
+    files = caller.runtime.files
     fields: dict[str, str] = {}
     content: Content | None = None
     filename = ""
@@ -36,7 +40,7 @@ async def create(request: Request) -> dict[str, Any]:
                 filename = _name_of(part.filename)
                 # Clients that send the fields first learn of a wrong one before their file is taken in.
                 _check(fields)
-                content = await runtime.files.receive(request.state.tenant_id, new_file_id(), part.chunks())
+                content = await files.receive(caller.tenant_id, new_file_id(), part.chunks())
             elif part.name in _FIELDS:
                 fields[part.name] = await part.text()
             else:
@@ -51,53 +55,48 @@ async def create(request: Request) -> dict[str, Any]:
         expires_after_seconds = _check(fields)
     except BaseException:
         if content is not None:
-            await runtime.files.drop(content)
+            await files.drop(content)
         raise
-    file = await runtime.files.add(
+    file = await files.add(
         content, filename=filename, purpose=fields["purpose"], expires_after_seconds=expires_after_seconds
     )
     return as_object(file)
 
 
 @router.get("/files")
-async def list_files(request: Request) -> dict[str, Any]:
-    runtime: Runtime = request.app.state.runtime
-    page = page_of(request, limit_default=limits.FILES_LIST_MAX, limit_max=limits.FILES_LIST_MAX, others=("purpose",))
-    purpose = request.query_params.get("purpose")
+async def list_files(caller: Caller, page: _FilesPage, purpose: str | None = None) -> dict[str, Any]:
     if purpose is not None and purpose not in (*PURPOSES, *_OUTPUT_PURPOSES):
         raise errors.invalid_choice("purpose", purpose[: limits.PARAM_NAME_CHARS_MAX], (*PURPOSES, *_OUTPUT_PURPOSES))
-    found = await runtime.files.page(request.state.tenant_id, page, purpose=purpose)
+    found = await caller.runtime.files.page(caller.tenant_id, page, purpose=purpose)
     return list_object([as_object(file) for file in found.files], has_more=found.has_more)
 
 
 @router.get("/files/{file_id}")
-async def retrieve(request: Request, file_id: str) -> dict[str, Any]:
-    return as_object(await _file(request, file_id))
+async def retrieve(caller: Caller, file_id: str) -> dict[str, Any]:
+    return as_object(await _file(caller, file_id))
 
 
 @router.delete("/files/{file_id}")
-async def delete(request: Request, file_id: str) -> dict[str, Any]:
-    runtime: Runtime = request.app.state.runtime
-    await runtime.files.delete(request.state.tenant_id, file_id)
+async def delete(caller: Caller, file_id: str) -> dict[str, Any]:
+    await caller.runtime.files.delete(caller.tenant_id, file_id)
     return deleted(file_id, "file")
 
 
 @router.get("/files/{file_id}/content")
-async def content(request: Request, file_id: str) -> Response:
-    runtime: Runtime = request.app.state.runtime
-    file = await _file(request, file_id)
+async def content(request: Request, caller: Caller, file_id: str) -> Response:
+    file = await _file(caller, file_id)
     return await download(
         request,
+        caller.runtime,
         key=file.key,
         filename=file.filename,
         size=file.bytes,
-        content=lambda start, end: runtime.files.content(file, start=start, end=end),
+        content=lambda start, end: caller.runtime.files.content(file, start=start, end=end),
     )
 
 
-async def _file(request: Request, file_id: str) -> File:
-    runtime: Runtime = request.app.state.runtime
-    return await runtime.files.get(request.state.tenant_id, file_id)
+async def _file(caller: Caller, file_id: str) -> File:
+    return await caller.runtime.files.get(caller.tenant_id, file_id)
 
 
 def _name_of(filename: str | None) -> str:

@@ -18,9 +18,10 @@ from moorage.inputs import forget_inputs
 from moorage.loop import finish, tool_step
 from moorage.loop.create import Inline, Prepared
 from moorage.runtime import Runtime
-from moorage.store.event_log import FINAL_TYPES, Event
+from moorage.store.event_log import FINAL_TYPES
 from moorage.store.executions import ENDED
 from moorage.store.responses import Snapshot, StoredResponse
+from moorage.wire.types import Event
 
 _STATUS_OF: Final = {
     "rate_limit_exceeded": 429,

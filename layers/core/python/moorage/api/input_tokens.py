@@ -1,10 +1,11 @@
 """``POST /v1/responses/input_tokens``: how long a request's input would be, by the estimate of ``model/tokens.py``."""
 
-from fastapi import APIRouter, Request
+from fastapi import APIRouter
 from starlette.responses import Response
 
 from moorage.api.answers import JsonResponse
-from moorage.api.bodies import read_body
+from moorage.api.bodies import RawBody
+from moorage.api.caller import Caller
 from moorage.inputs import admit_inputs, resolve_inputs
 from moorage.loop.chain import chain_items
 from moorage.loop.compact import check_readable, opener, visible
@@ -13,17 +14,17 @@ from moorage.model.base import ModelRequest
 from moorage.model.tokens import estimate_request, estimate_text
 from moorage.runtime import Runtime
 from moorage.tools.lowering import lower
-from moorage.wire.requests import CountRequest, check_choice, parse_input_tokens
+from moorage.wire.choices import check_choice
+from moorage.wire.requests import CountRequest, parse_input_tokens
 from moorage.wire.responses import input_tokens_object
 
 router = APIRouter()
 
 
 @router.post("/responses/input_tokens")
-async def count(request: Request) -> Response:
-    runtime: Runtime = request.app.state.runtime
-    wanted = parse_input_tokens(await read_body(request), web_search=runtime.settings.web_search)
-    return JsonResponse(input_tokens_object(await input_tokens(runtime, request.state.tenant_id, wanted)))
+async def count(caller: Caller, body: RawBody) -> Response:
+    wanted = parse_input_tokens(body, web_search=caller.runtime.settings.web_search)
+    return JsonResponse(input_tokens_object(await input_tokens(caller.runtime, caller.tenant_id, wanted)))
 
 
 async def input_tokens(runtime: Runtime, tenant_id: str, wanted: CountRequest) -> int:

@@ -22,6 +22,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from moorage import limits
 from moorage.api.answers import JsonResponse
+from moorage.api.caller import Caller
 from moorage.errors import (
     ApiError,
     bad_request,
@@ -68,14 +69,14 @@ class Attempt:
     """None for a client that does not count."""
 
     @classmethod
-    def of(cls, request: Request, body: bytes) -> "Attempt":
-        runtime: Runtime = request.app.state.runtime
+    def of(cls, request: Request, caller: Caller, body: bytes) -> "Attempt":
+        runtime = caller.runtime
         told = f"{request.url.path}\n".encode()
         count = request.headers.get(_RETRY_HEADER, "")
         return cls(
             runtime,
             Repeats(runtime.table, runtime.clock),
-            request.state.tenant_id,
+            caller.tenant_id,
             request.state.request_id,
             request.state.key_digest,
             hashlib.sha256(told + body).hexdigest(),

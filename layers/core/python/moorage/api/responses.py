@@ -16,7 +16,8 @@ from moorage import limits
 from moorage.api import sse
 from moorage.api.answers import JsonResponse, Piece, StreamedResponse
 from moorage.api.attached import Attached
-from moorage.api.bodies import read_body
+from moorage.api.bodies import RawBody
+from moorage.api.caller import Caller
 from moorage.api.foreground import Foreground, erase, failure, stop
 from moorage.api.repeats import Attempt
 from moorage.api.view import View
@@ -37,17 +38,16 @@ _CLIENT_GONE: Final = 499
 
 
 @router.post("/responses")
-async def create(request: Request) -> Response:
-    runtime: Runtime = request.app.state.runtime
+async def create(request: Request, caller: Caller, body: RawBody) -> Response:
+    runtime = caller.runtime
     until = _until(runtime)
-    body = await read_body(request)
     wanted = parse_create(body, web_search=runtime.settings.web_search)
     headers = {"x-moorage-notice": " ".join(wanted.notices)} if wanted.notices else {}
     view = View.of(wanted.include, include_obfuscation=wanted.include_obfuscation)
-    attempt = Attempt.of(request, body)
+    attempt = Attempt.of(request, caller, body)
     earlier = await attempt.earlier()
     if earlier is None:
-        prepared = await prepare(runtime, request.state.tenant_id, wanted)
+        prepared = await prepare(runtime, caller.tenant_id, wanted)
         earlier = await attempt.begin(prepared.stored)
     if earlier is not None:
         request.state.response_id = earlier.stored.response_id
@@ -170,12 +170,12 @@ class _Answer:
 
 
 @router.get("/responses/{response_id}")
-async def retrieve(request: Request, response_id: str) -> Response:
-    runtime: Runtime = request.app.state.runtime
+async def retrieve(request: Request, caller: Caller, response_id: str) -> Response:
+    runtime = caller.runtime
     retrieval = parse_retrieval(request.query_params.multi_items())
-    snapshot = await _snapshot(runtime, request.state.tenant_id, response_id)
+    snapshot = await _snapshot(runtime, caller.tenant_id, response_id)
     view = View.of(
-        (*retrieval.include, *snapshot.stored.request["include"]), include_obfuscation=retrieval.include_obfuscation
+        (*retrieval.include, *snapshot.stored.parameters.include), include_obfuscation=retrieval.include_obfuscation
     )
     if not retrieval.stream:
         return JsonResponse(view.response(await current_object(runtime, snapshot)))
@@ -210,10 +210,9 @@ async def current_object(runtime: Runtime, snapshot: Snapshot) -> dict[str, Any]
 
 
 @router.delete("/responses/{response_id}")
-async def delete(request: Request, response_id: str) -> Response:
-    runtime: Runtime = request.app.state.runtime
-    tenant_id: str = request.state.tenant_id
-    snapshot = await runtime.responses.snapshot(tenant_id, response_id)
+async def delete(caller: Caller, response_id: str) -> Response:
+    runtime = caller.runtime
+    snapshot = await runtime.responses.snapshot(caller.tenant_id, response_id)
     if not snapshot.is_final:
         await stop(runtime, snapshot)
     await erase(runtime, snapshot.stored)
@@ -221,23 +220,22 @@ async def delete(request: Request, response_id: str) -> Response:
 
 
 @router.post("/responses/{response_id}/cancel")
-async def cancel(request: Request, response_id: str) -> Response:
-    runtime: Runtime = request.app.state.runtime
-    snapshot = await runtime.responses.snapshot(request.state.tenant_id, response_id)
+async def cancel(caller: Caller, response_id: str) -> Response:
+    runtime = caller.runtime
+    snapshot = await runtime.responses.snapshot(caller.tenant_id, response_id)
     if not snapshot.stored.is_background:
         raise bad_request("Cannot cancel a synchronous response.")
-    view = View.of(snapshot.stored.request["include"])
+    view = View.of(snapshot.stored.parameters.include)
     if snapshot.is_final:
         return JsonResponse(view.response(snapshot.final_object))
     return JsonResponse(view.response(await stop(runtime, snapshot)))
 
 
 @router.get("/responses/{response_id}/input_items")
-async def input_items(request: Request, response_id: str) -> Response:
+async def input_items(request: Request, caller: Caller, response_id: str) -> Response:
     """The items of the request, and those of the responses before it, newest first unless asked otherwise."""
-    runtime: Runtime = request.app.state.runtime
     page = parse_page(request.query_params.multi_items())
-    snapshot = await runtime.responses.snapshot(request.state.tenant_id, response_id)
+    snapshot = await caller.runtime.responses.snapshot(caller.tenant_id, response_id)
     items = list(snapshot.stored.input_items)
     if page.order == "desc":
         items.reverse()

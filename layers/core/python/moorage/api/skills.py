@@ -2,111 +2,103 @@
 
 import asyncio
 from collections.abc import Callable
-from typing import Any, Final
+from typing import Annotated, Any, Final
 
 from fastapi import APIRouter, Request
 from starlette.responses import Response
 
 from moorage import errors, limits
+from moorage.api.bodies import body_of
+from moorage.api.caller import Caller
 from moorage.api.downloads import download
-from moorage.api.listings import json_body, page_of
+from moorage.api.listings import AnyPage
 from moorage.api.multipart import Part, parts
-from moorage.runtime import Runtime
 from moorage.skills import bundle as bundles
 from moorage.skills.bundle import Bundle
 from moorage.skills.front_matter import SkillProblem
-from moorage.store.skills import Skills, SkillVersion, as_object, version_as_object
+from moorage.store.skills import SkillVersion, as_object, version_as_object
+from moorage.wire.resources import UpdateSkill
 from moorage.wire.responses import deleted, list_object
-from moorage.wire.shapes import Shape, described, wrong_type
 
 router = APIRouter()
 
 
-@described({"anyOf": [{"type": "string"}, {"type": "integer"}]})
-def _version(value: Any) -> str:
-    """The API has version numbers as text; its guide also sends them as numbers."""
-    if isinstance(value, bool) or not isinstance(value, str | int):
-        raise wrong_type("a string", value)
-    return str(value)[: limits.NAME_CHARS_MAX]
-
-
-_UPDATE: Final = Shape({"default_version": _version})
 _FILES: Final = ("files", "files[]")
 _TRUE: Final = {"true": True, "1": True, "false": False, "0": False}
 
 
 @router.post("/skills")
-async def create(request: Request) -> dict[str, Any]:
+async def create(request: Request, caller: Caller) -> dict[str, Any]:
     bundle, _ = await _form(request)
-    return as_object(await _skills(request).create(request.state.tenant_id, bundle))
+    return as_object(await caller.runtime.skills.create(caller.tenant_id, bundle))
 
 
 @router.get("/skills")
-async def list_skills(request: Request) -> dict[str, Any]:
-    found, has_more = await _skills(request).page(request.state.tenant_id, page_of(request))
+async def list_skills(caller: Caller, page: AnyPage) -> dict[str, Any]:
+    found, has_more = await caller.runtime.skills.page(caller.tenant_id, page)
     return list_object([as_object(skill) for skill in found], has_more=has_more)
 
 
 @router.get("/skills/{skill_id}")
-async def retrieve(request: Request, skill_id: str) -> dict[str, Any]:
-    return as_object(await _skills(request).get(request.state.tenant_id, skill_id))
+async def retrieve(caller: Caller, skill_id: str) -> dict[str, Any]:
+    return as_object(await caller.runtime.skills.get(caller.tenant_id, skill_id))
 
 
 @router.post("/skills/{skill_id}")
-async def update(request: Request, skill_id: str) -> dict[str, Any]:
-    body = await json_body(request, _UPDATE)
-    return as_object(await _skills(request).set_default(request.state.tenant_id, skill_id, body["default_version"]))
+async def update(caller: Caller, skill_id: str, wanted: Annotated[UpdateSkill, body_of(UpdateSkill)]) -> dict[str, Any]:
+    return as_object(await caller.runtime.skills.set_default(caller.tenant_id, skill_id, wanted.default_version))
 
 
 @router.delete("/skills/{skill_id}")
-async def delete(request: Request, skill_id: str) -> dict[str, Any]:
-    await _skills(request).delete(request.state.tenant_id, skill_id)
+async def delete(caller: Caller, skill_id: str) -> dict[str, Any]:
+    await caller.runtime.skills.delete(caller.tenant_id, skill_id)
     return deleted(skill_id, "skill.deleted")
 
 
 @router.get("/skills/{skill_id}/content")
-async def content(request: Request, skill_id: str) -> Response:
-    return await _download(request, await _skills(request).version(request.state.tenant_id, skill_id))
+async def content(request: Request, caller: Caller, skill_id: str) -> Response:
+    return await _download(request, caller, await caller.runtime.skills.version(caller.tenant_id, skill_id))
 
 
 @router.post("/skills/{skill_id}/versions")
-async def create_version(request: Request, skill_id: str) -> dict[str, Any]:
-    await _skills(request).get(request.state.tenant_id, skill_id)
+async def create_version(request: Request, caller: Caller, skill_id: str) -> dict[str, Any]:
+    await caller.runtime.skills.get(caller.tenant_id, skill_id)
     bundle, is_default = await _form(request, of_version=True)
     return version_as_object(
-        await _skills(request).add_version(request.state.tenant_id, skill_id, bundle, is_default=is_default)
+        await caller.runtime.skills.add_version(caller.tenant_id, skill_id, bundle, is_default=is_default)
     )
 
 
 @router.get("/skills/{skill_id}/versions")
-async def list_versions(request: Request, skill_id: str) -> dict[str, Any]:
-    found, has_more = await _skills(request).version_page(request.state.tenant_id, skill_id, page_of(request))
+async def list_versions(caller: Caller, skill_id: str, page: AnyPage) -> dict[str, Any]:
+    found, has_more = await caller.runtime.skills.version_page(caller.tenant_id, skill_id, page)
     return list_object([version_as_object(version) for version in found], has_more=has_more)
 
 
 @router.get("/skills/{skill_id}/versions/{version}")
-async def retrieve_version(request: Request, skill_id: str, version: str) -> dict[str, Any]:
-    return version_as_object(await _skills(request).version(request.state.tenant_id, skill_id, version))
+async def retrieve_version(caller: Caller, skill_id: str, version: str) -> dict[str, Any]:
+    return version_as_object(await caller.runtime.skills.version(caller.tenant_id, skill_id, version))
 
 
 @router.delete("/skills/{skill_id}/versions/{version}")
-async def delete_version(request: Request, skill_id: str, version: str) -> dict[str, Any]:
-    gone = await _skills(request).delete_version(request.state.tenant_id, skill_id, version)
+async def delete_version(caller: Caller, skill_id: str, version: str) -> dict[str, Any]:
+    gone = await caller.runtime.skills.delete_version(caller.tenant_id, skill_id, version)
     return deleted(version_as_object(gone)["id"], "skill.version.deleted") | {"version": str(gone.version)}
 
 
 @router.get("/skills/{skill_id}/versions/{version}/content")
-async def version_content(request: Request, skill_id: str, version: str) -> Response:
-    return await _download(request, await _skills(request).version(request.state.tenant_id, skill_id, version))
+async def version_content(request: Request, caller: Caller, skill_id: str, version: str) -> Response:
+    return await _download(request, caller, await caller.runtime.skills.version(caller.tenant_id, skill_id, version))
 
 
-async def _download(request: Request, version: SkillVersion) -> Response:
+async def _download(request: Request, caller: Caller, version: SkillVersion) -> Response:
     return await download(
         request,
+        caller.runtime,
         key=version.key,
         filename=f"{version.name}.zip",
         size=version.bytes,
-        content=lambda start, end: _skills(request).content(version, start=start, end=end),
+        content=lambda start, end: caller.runtime.skills.content(version, start=start, end=end),
     )
 
 
@@ -149,7 +141,3 @@ def _flag(value: str) -> bool:
         raise errors.invalid_type("default", "a boolean", "a string")
     return _TRUE[value.lower()]
 
-
-def _skills(request: Request) -> Skills:
-    runtime: Runtime = request.app.state.runtime
-    return runtime.skills

@@ -10,8 +10,9 @@ from typing import Final
 from moorage import limits
 from moorage.api.answers import Piece, StreamedResponse
 from moorage.api.view import View
-from moorage.store.event_log import FINAL_TYPES, Event, EventLog
+from moorage.store.event_log import FINAL_TYPES, EventLog
 from moorage.wire.events import sse
+from moorage.wire.types import Event
 
 _KEEP_ALIVE: Final = Piece(b": keep-alive\n\n")
 _HEADERS: Final = {"cache-control": "no-cache", "x-accel-buffering": "no"}

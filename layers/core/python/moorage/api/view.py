@@ -8,10 +8,9 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
-from moorage.store.event_log import Event
 from moorage.tools.registry import ROOMS
 from moorage.wire.events import OUTPUT_ITEM_ADDED, obfuscated
-from moorage.wire.items import Item
+from moorage.wire.types import Event, Item
 
 
 @dataclass(frozen=True, slots=True)

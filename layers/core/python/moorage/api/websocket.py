@@ -16,11 +16,12 @@ from functools import partial
 from typing import Any, Final
 
 import orjson
-from fastapi import APIRouter, Request, WebSocket
+from fastapi import APIRouter, WebSocket
 from starlette.responses import Response
 from starlette.websockets import WebSocketDisconnect
 
 from moorage import limits
+from moorage.api.caller import Caller
 from moorage.api.credentials import secret_of
 from moorage.api.foreground import Foreground, status_of
 from moorage.api.view import View
@@ -36,11 +37,12 @@ from moorage.errors import (
 )
 from moorage.loop import context
 from moorage.loop.create import Prepared, prepare, warm_up
-from moorage.model.base import Item
 from moorage.runtime import Runtime
-from moorage.store.event_log import FINAL_TYPES, Event
+from moorage.store.event_log import FINAL_TYPES
 from moorage.wire.events import frame as encoded
-from moorage.wire.requests import CreateEvent, parse_create_event, parse_object, parse_stream_id
+from moorage.wire.requests import CreateEvent, parse_create_event, parse_stream_id
+from moorage.wire.types import Event, Item
+from moorage.wire.validation import parse_object
 
 router = APIRouter()
 _log: Final = logging.getLogger("moorage.api.websocket")
@@ -54,23 +56,22 @@ class _KeyRevoked(MoorageError):
 
 
 @router.websocket("/responses")
-async def connect(socket: WebSocket) -> None:
+async def connect(socket: WebSocket, caller: Caller) -> None:
     state, key = socket.app.state, socket.state.key_digest
-    runtime: Runtime = state.runtime
     with state.websockets.place(key):
         await socket.accept()
         admit = partial(state.rate_limits.admit, key)
-        await Connection(runtime, socket.state.tenant_id, socket, admit=admit, is_known=partial(_is_known, runtime, socket)).serve()
+        is_known = partial(_is_known, caller, socket)
+        await Connection(caller.runtime, caller.tenant_id, socket, admit=admit, is_known=is_known).serve()
 
 
-async def _is_known(runtime: Runtime, socket: WebSocket) -> bool:
+async def _is_known(caller: Caller, socket: WebSocket) -> bool:
     """Whether the key that opened the connection still belongs to its tenant: it may have been revoked since."""
-    tenant_id: str = socket.state.tenant_id
-    return await runtime.api_keys.tenant_of(secret_of(socket.headers)) == tenant_id
+    return await caller.runtime.api_keys.tenant_of(secret_of(socket.headers)) == caller.tenant_id
 
 
 @router.get("/responses")
-async def refuse(request: Request) -> Response:
+async def refuse() -> Response:
     """What arrives here is no WebSocket, either by its client's choice or because something on the way cannot carry one. Codex goes
     on over HTTP at once after a 426, and after several seconds of retries otherwise."""
     raise upgrade_required()

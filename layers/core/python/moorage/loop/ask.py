@@ -15,11 +15,12 @@ from moorage.loop.decide import Decision
 from moorage.loop.outputs import Outputs
 from moorage.loop.sinks import LogSink, Sink
 from moorage.loop.turn import Position, Turn, has_calls
-from moorage.model.base import Finished, Item, UsageReported
+from moorage.model.base import Finished, UsageReported
 from moorage.runtime import Runtime
 from moorage.state import Next, Outcome
 from moorage.store.responses import StoredResponse
 from moorage.wire.responses import Usage
+from moorage.wire.types import Item
 
 
 @dataclass(slots=True)
@@ -90,7 +91,7 @@ class Ask:
 
     def _is_spent(self) -> bool:
         """Whether too little is left of the response's budget of tokens to ask for: OpenAI's API refuses a request for less."""
-        ceiling, used = self.stored.request.get("max_output_tokens"), self.position.usage.output_tokens
+        ceiling, used = self.stored.parameters.max_output_tokens, self.position.usage.output_tokens
         return ceiling is not None and used > 0 and ceiling - used < limits.OUTPUT_TOKENS_MIN
 
     def _has_enough(self) -> bool:
@@ -134,7 +135,7 @@ class Ask:
             self.items,
             self._finished,
             calls_made=self.position.calls_made,
-            max_tool_calls=self.stored.request.get("max_tool_calls"),
+            max_tool_calls=self.stored.parameters.max_tool_calls,
         )
 
     def _decision(self) -> Decision:

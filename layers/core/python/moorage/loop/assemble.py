@@ -13,11 +13,12 @@ import orjson
 
 from moorage import ids, limits
 from moorage.model import base
-from moorage.model.base import Delta, Item
+from moorage.model.base import Delta
 from moorage.tools.calls import Place
 from moorage.tools.lowering import Original
 from moorage.tools.registry import ROOMS
 from moorage.tools.room import Room
+from moorage.wire.types import Item
 
 Emit = Callable[[dict[str, Any]], None]
 

@@ -3,9 +3,9 @@
 from collections.abc import Sequence
 
 from moorage.loop import context
-from moorage.model.base import Item
 from moorage.runtime import Runtime
 from moorage.store.responses import Snapshot, StoredResponse
+from moorage.wire.types import Item
 
 
 async def load_chain(runtime: Runtime, stored: StoredResponse) -> list[Item]:

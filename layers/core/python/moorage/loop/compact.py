@@ -18,11 +18,13 @@ import orjson
 from moorage import ids, limits
 from moorage.errors import UpstreamError, invalid_encrypted_content
 from moorage.loop.truncate import stays
-from moorage.model.base import Item, ModelRequest, TextDelta, UsageReported
+from moorage.model.base import ModelRequest, TextDelta, UsageReported
 from moorage.model.tokens import at_most, estimate_frame, estimate_item, estimate_items
 from moorage.runtime import Runtime
 from moorage.store.responses import StoredResponse
+from moorage.wire.parameters import Parameters
 from moorage.wire.responses import Usage
+from moorage.wire.types import Item
 
 INSTRUCTIONS: Final = (
     "You are given the transcript of a conversation between a user and an assistant that works with tools. Write the notes from which "
@@ -73,14 +75,14 @@ async def in_response(runtime: Runtime, stored: StoredResponse, items: Sequence[
 
     Raises :class:`UpstreamError` only when it was triggered: where it is a precaution, the model is asked anyway.
     """
-    request = stored.request
+    parameters = stored.parameters
     if is_triggered(stored):
         if items[-1]["type"] == "compaction":
             return None  # An earlier run of this step has made it.
-    elif not _is_due(request, items):
+    elif not _is_due(parameters, runtime.catalog.resolve(parameters.model).context_window_tokens, items):
         return None
     try:
-        summary, usage = await _summary(runtime, stored.tenant_id, request["model"], visible(items), request.get("instructions"))
+        summary, usage = await _summary(runtime, stored.tenant_id, parameters.model, visible(items), parameters.instructions)
     except UpstreamError:
         if is_triggered(stored):
             raise
@@ -88,17 +90,18 @@ async def in_response(runtime: Runtime, stored: StoredResponse, items: Sequence[
     return _item(runtime, stored.tenant_id, stored.response_id, summary), usage
 
 
-def _is_due(request: dict[str, Any], items: Sequence[Item]) -> bool:
+def _is_due(parameters: Parameters, window_tokens: int, items: Sequence[Item]) -> bool:
     """Over the threshold, and with enough after the last compaction to be worth another."""
-    threshold = request.get("compact_threshold")
-    if threshold is None:
+    if not parameters.context_management:
         return False
+    fallback = round(window_tokens * limits.COMPACTION_WINDOW_SHARE)
+    threshold = min(entry.get("compact_threshold") or fallback for entry in parameters.context_management)
     last = max((index for index, item in enumerate(items) if item["type"] == "compaction"), default=-1)
     fresh = [item for item in items[last + 1 :] if not stays(item) and item.get("role") != "user"]
     if not fresh or (last >= 0 and estimate_items(fresh) * 4 < threshold):
         return False
-    frame, seen = estimate_frame(request.get("instructions"), request["tools"]), visible(items)
-    return bool(frame + at_most(seen) > threshold and frame + estimate_items(seen) > threshold)
+    frame, seen = estimate_frame(parameters.instructions, parameters.tools), visible(items)
+    return frame + at_most(seen) > threshold and frame + estimate_items(seen) > threshold
 
 
 async def compact(
@@ -122,7 +125,7 @@ async def _summary(
     prompt = {"type": "message", "role": "user", "content": [{"type": "input_text", "text": told}]}
     wanted = INSTRUCTIONS if instructions is None else f"{INSTRUCTIONS}\n\nThe assistant's own instructions were:\n\n{instructions}"
     summary, usage = "", Usage()
-    async with aclosing(provider.stream(ModelRequest(entry.upstream_model, (prompt,), wanted))) as deltas:
+    async with aclosing(provider.stream(ModelRequest(entry.upstream_model, (prompt,), instructions=wanted))) as deltas:
         async for delta in deltas:
             match delta:
                 case TextDelta(text):

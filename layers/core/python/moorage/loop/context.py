@@ -8,8 +8,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final
 
 from moorage.errors import bad_request, duplicate_item
-from moorage.model.base import Item
 from moorage.tools.registry import ROOMS
+from moorage.wire.types import Item
 
 OUTPUT_OF: Final = ROOMS.output_of
 """Which item answers which call."""

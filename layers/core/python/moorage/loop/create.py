@@ -34,17 +34,19 @@ from moorage.loop.model_step import tell_step
 from moorage.loop.sinks import InlineSink
 from moorage.loop.standby import Standby
 from moorage.loop.turn import Position
-from moorage.model.base import Item
 from moorage.runtime import Runtime
 from moorage.state import LoopState, Next, Outcome
 from moorage.store.containers import ContainerRecord
-from moorage.store.event_log import Batch, Event, Writer
+from moorage.store.event_log import Batch, Writer
 from moorage.store.responses import Ancestor, Snapshot, StoredResponse
 from moorage.telemetry import Metric, tell
 from moorage.tools.registry import ROOMS
-from moorage.wire.requests import CreateRequest, check_choice
+from moorage.wire.choices import check_choice
+from moorage.wire.environments import Environment
+from moorage.wire.parameters import Parameters
+from moorage.wire.requests import CreateRequest
 from moorage.wire.responses import Usage, echo
-from moorage.wire.tools import Environment
+from moorage.wire.types import Event, Item
 
 _log: Final = logging.getLogger("moorage.loop")
 _ROOM_SECONDS: Final = 5
@@ -93,7 +95,7 @@ async def prepare(
         response_id=response_id,
         tenant_id=tenant_id,
         created_at=int(runtime.clock()),
-        request=_for_the_loop(request, entry.context_window_tokens),
+        parameters=Parameters.of(request),
         echo=echo(request, container_id),
         input_items=[*(recent or ()), *input_items],
         ancestors=_links(snapshots),
@@ -122,44 +124,6 @@ async def _check_room(runtime: Runtime, tenant_id: str, request: CreateRequest) 
             "ended, or cancel one.",
             _ROOM_SECONDS,
         )
-
-
-def _compact_threshold(request: CreateRequest, window_tokens: int) -> int | None:
-    """Tokens beyond which the conversation is compacted; None for never."""
-    if not request.context_management:
-        return None
-    fallback = round(window_tokens * limits.COMPACTION_WINDOW_SHARE)
-    return min(entry.get("compact_threshold") or fallback for entry in request.context_management)
-
-
-def _for_the_loop(request: CreateRequest, window_tokens: int) -> dict[str, Any]:
-    """The parameters that model steps need. ``request.tools`` holds no secrets."""
-    extra = {
-        "service_tier": request.service_tier,
-        "safety_identifier": request.safety_identifier,
-        "user": request.user,
-        "prompt_cache_options": request.prompt_cache_options,
-        "prompt_cache_retention": request.prompt_cache_retention,
-    }
-    return {
-        "model": request.model,
-        "instructions": request.instructions,
-        "tools": list(request.tools),
-        "tool_choice": request.tool_choice,
-        "parallel_tool_calls": request.parallel_tool_calls,
-        "text": request.text,
-        "reasoning": request.reasoning,
-        "temperature": request.temperature,
-        "top_p": request.top_p,
-        "top_logprobs": request.top_logprobs,
-        "max_output_tokens": request.max_output_tokens,
-        "max_tool_calls": request.max_tool_calls,
-        "prompt_cache_key": request.prompt_cache_key,
-        "include": list(request.include),
-        "truncation": request.truncation,
-        "compact_threshold": _compact_threshold(request, window_tokens),
-        "extra": {key: value for key, value in extra.items() if value is not None},
-    }
 
 
 async def ancestors(runtime: Runtime, tenant_id: str, previous_response_id: str | None) -> list[Snapshot]:

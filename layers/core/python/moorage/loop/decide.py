@@ -6,11 +6,12 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from moorage import limits
-from moorage.model.base import Finished, Item
+from moorage.model.base import Finished
 from moorage.state import Next
 from moorage.tools.registry import ROOMS
 from moorage.tools.room import Where
 from moorage.wire.responses import Status
+from moorage.wire.types import Item
 
 _QUESTIONS: Final = frozenset({"mcp_approval_request"})
 """What an upstream's own tools may ask the client: the response ends with it."""

@@ -12,13 +12,13 @@ from moorage.errors import ApiError, ConditionFailed
 from moorage.loop import context
 from moorage.loop.fold import Folded, fold
 from moorage.loop.sinks import Sink
-from moorage.model.base import Item
 from moorage.runtime import Runtime
 from moorage.state import Outcome
-from moorage.store.event_log import STEP_OF_THE_END, Batch, Event, Writer
+from moorage.store.event_log import STEP_OF_THE_END, Batch, Writer
 from moorage.store.responses import StoredResponse
 from moorage.tools.registry import ROOMS
 from moorage.wire.responses import ResponseState, Status, Usage, response_object
+from moorage.wire.types import Event, Item
 
 
 def object_of(

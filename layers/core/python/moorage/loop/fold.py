@@ -8,10 +8,9 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
-from moorage.store.event_log import FINAL_TYPES, Event
+from moorage.store.event_log import FINAL_TYPES
 from moorage.tools.registry import ROOMS
-
-Item = dict[str, Any]
+from moorage.wire.types import Event, Item
 
 
 @dataclass(slots=True)

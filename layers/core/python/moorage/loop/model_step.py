@@ -20,7 +20,6 @@ from moorage.loop.fold import Folded, fold
 from moorage.loop.sinks import LogSink
 from moorage.loop.standby import Standby, have_sandbox
 from moorage.loop.turn import Position
-from moorage.model.base import Item
 from moorage.runtime import Runtime
 from moorage.state import LoopState, Next, Outcome
 from moorage.store.event_log import Batch, LogWriter, Writer
@@ -28,6 +27,7 @@ from moorage.store.responses import Snapshot, StoredResponse
 from moorage.store.steps import Progress, StepAttempt
 from moorage.telemetry import Metric, tell
 from moorage.tools.registry import ROOMS
+from moorage.wire.types import Item
 
 
 async def model_step(runtime: Runtime, state: LoopState) -> LoopState:

@@ -4,12 +4,12 @@ from dataclasses import dataclass
 
 from moorage import ids
 from moorage.loop.sinks import Sink
-from moorage.model.base import Item
 from moorage.state import Call
 from moorage.store.responses import StoredResponse
 from moorage.tools.calls import End, Known, finished_of
 from moorage.tools.registry import ROOMS
 from moorage.tools.room import Room, Where
+from moorage.wire.types import Item
 
 
 @dataclass(slots=True)

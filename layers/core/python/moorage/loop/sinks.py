@@ -12,7 +12,8 @@ from typing import Any, Final, Protocol, Self
 
 from moorage import limits
 from moorage.errors import ConditionFailed, Superseded
-from moorage.store.event_log import Batch, Event, EventLog, LogWriter, Writer
+from moorage.store.event_log import Batch, EventLog, LogWriter, Writer
+from moorage.wire.types import Event
 
 _BOUNDARIES: Final = frozenset({"response.output_item.added", "response.output_item.done"})
 

@@ -25,7 +25,6 @@ from moorage.loop.chain import load_chain
 from moorage.loop.fold import fold
 from moorage.loop.sinks import LogSink
 from moorage.loop.workplaces import Leaving, container_of
-from moorage.model.base import Item
 from moorage.runtime import Runtime
 from moorage.state import Call
 from moorage.store import keys
@@ -34,10 +33,11 @@ from moorage.store.responses import StoredResponse
 from moorage.store.steps import CallAttempt, Step
 from moorage.store.table import Record
 from moorage.telemetry import tell
-from moorage.tools.calls import End, Event, Finished, Known, Piece, Said
+from moorage.tools.calls import End, Finished, Known, Piece, Said
 from moorage.tools.registry import ROOMS
 from moorage.tools.room import Again, Room, Where
 from moorage.tools.run import Run, Service, Workplace
+from moorage.wire.types import Event, Item
 
 
 async def tool_step(

@@ -12,8 +12,8 @@ from typing import Final
 from moorage import limits
 from moorage.errors import context_length_exceeded
 from moorage.loop.context import OUTPUT_OF
-from moorage.model.base import Item
 from moorage.model.tokens import at_most, estimate_item
+from moorage.wire.types import Item
 
 _OUTPUTS: Final = frozenset(OUTPUT_OF.values())
 

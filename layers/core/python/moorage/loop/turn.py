@@ -17,7 +17,7 @@ from moorage.loop import compact, context, decide, truncate
 from moorage.loop.assemble import Assembler, Held
 from moorage.loop.cancellation import Cancellable, CancelWatch
 from moorage.loop.sinks import Sink
-from moorage.model.base import Item, ModelRequest, TextDelta
+from moorage.model.base import ModelRequest, TextDelta
 from moorage.model.catalog import ModelEntry
 from moorage.model.tokens import estimate_frame
 from moorage.runtime import Runtime
@@ -27,6 +27,7 @@ from moorage.tools.lowering import Lowered, is_hosted, lower
 from moorage.tools.registry import ROOMS
 from moorage.wire import grammar
 from moorage.wire.responses import Usage
+from moorage.wire.types import Item
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,7 +57,7 @@ class Turn:
 
         Raises :class:`UpstreamError` when the input cannot fit the model, and what ends the ``watch``.
         """
-        entry = self.runtime.catalog.resolve(self.stored.request["model"])
+        entry = self.runtime.catalog.resolve(self.stored.parameters.model)
         provider = self.runtime.catalog.provider(entry, self.runtime.http)
         lowered = await self._lowered(before, entry, provider.native_tools)
         request = self._request(lowered, entry.upstream_model)
@@ -75,51 +76,42 @@ class Turn:
 
     async def _lowered(self, before: list[Item], entry: ModelEntry, native_tools: frozenset[str]) -> Lowered:
         """The input in the upstream's words, shortened where the request allows that."""
-        request = self.stored.request
+        parameters = self.stored.parameters
         choice = decide.tool_choice_of(
-            request["tool_choice"],
+            parameters.tool_choice,
             step=self.position.step,
             calls_made=self.position.calls_made,
-            max_tool_calls=request.get("max_tool_calls"),
+            max_tool_calls=parameters.max_tool_calls,
         )
         resolved = await resolve_inputs(
             self.runtime, self.stored.tenant_id, before, has_container=self.stored.container_id is not None
         )
         fitting = truncate.fit(
             resolved,
-            frame_tokens=estimate_frame(request.get("instructions"), request["tools"]),
+            frame_tokens=estimate_frame(parameters.instructions, parameters.tools),
             window_tokens=entry.context_window_tokens,
-            output_tokens=request.get("max_output_tokens"),
-            is_auto=request.get("truncation") == "auto",
+            output_tokens=parameters.max_output_tokens,
+            is_auto=parameters.truncation == "auto",
         )
         return lower(
             tuple(fitting),
-            tuple(request["tools"]),
+            parameters.tools,
             choice,
             native_tools,
             compaction_text=compact.opener(self.runtime, self.stored.tenant_id),
         )
 
     def _request(self, lowered: Lowered, upstream_model: str) -> ModelRequest:
-        request = self.stored.request
-        ceiling = request.get("max_output_tokens")
-        return ModelRequest(
+        parameters = self.stored.parameters
+        ceiling = parameters.max_output_tokens
+        return ModelRequest.of(
+            parameters,
             model=upstream_model,
             items=lowered.items,
-            instructions=request.get("instructions"),
             tools=lowered.tools,
             tool_choice=lowered.tool_choice,
-            parallel_tool_calls=request["parallel_tool_calls"],
-            text=request.get("text"),
-            reasoning=request.get("reasoning"),
-            temperature=request.get("temperature"),
-            top_p=request.get("top_p"),
-            top_logprobs=request.get("top_logprobs"),
             max_output_tokens=None if ceiling is None else ceiling - self.position.usage.output_tokens,
-            prompt_cache_key=request.get("prompt_cache_key"),
-            include=tuple(request.get("include") or ()),
             has_container=self.stored.container_id is not None,
-            extra=request.get("extra") or {},
         )
 
     def _assembler(self, lowered: Lowered, grammars: dict[tuple[str | None, str], dict[str, Any]]) -> Assembler:
@@ -129,7 +121,7 @@ class Turn:
             self.position.next_index,
             lowered.restore,
             container_id=self.stored.container_id,
-            hosts=lambda room: any(ROOMS.of_tool(tool["type"]) is room and is_hosted(tool) for tool in self.stored.request["tools"]),
+            hosts=lambda room: any(ROOMS.of_tool(tool["type"]) is room and is_hosted(tool) for tool in self.stored.parameters.tools),
             holds=lambda original: (original.namespace, original.name) in grammars,
         )
 
@@ -167,7 +159,7 @@ class Turn:
         """The formats of custom tools that have a grammar, by namespace and name."""
         named = [
             (namespace, tool)
-            for outer in [*self.stored.request["tools"], *context.tools_of(before)]
+            for outer in [*self.stored.parameters.tools, *context.tools_of(before)]
             for namespace, tool in (
                 [(outer["name"], inner) for inner in outer["tools"]] if outer["type"] == "namespace" else [(None, outer)]
             )

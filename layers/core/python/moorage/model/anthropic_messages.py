@@ -69,7 +69,7 @@ def request_body(request: ModelRequest, *, output_tokens_max: int = OUTPUT_TOKEN
         # A thinking model takes neither; Anthropic's scale of temperature ends at 1, OpenAI's at 2.
         sampling = {"temperature": request.temperature, "top_p": request.top_p}
         body |= {key: min(value, 1.0) for key, value in sampling.items() if value is not None}
-    user = request.extra.get("safety_identifier") or request.extra.get("user")
+    user = request.safety_identifier or request.user
     if user:
         body["metadata"] = {"user_id": user}
     output_config = body.get("output_config", {}) | thinking.pop("output_config", {})

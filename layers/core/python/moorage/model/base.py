@@ -11,39 +11,18 @@ from collections.abc import AsyncGenerator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal, Protocol
 
-Item = dict[str, Any]
-"""One Responses item as JSON, for example ``{"type": "message", "role": "user", "content": [...]}``."""
-
-Tool = dict[str, Any]
-"""One tool definition as JSON."""
+from moorage.wire.parameters import Parameters
+from moorage.wire.types import Item
 
 
 @dataclass(frozen=True, slots=True)
-class ModelRequest:
-    """One model step's input, already resolved: no ids of ours to look up, no defaults left open."""
+class ModelRequest(Parameters):
+    """One model step's input, already resolved: ``model`` is the upstream's name of it, tools and items are such as it knows, and
+    ``max_output_tokens`` is what is left of the response's budget."""
 
-    model: str
-    """The upstream's name of the model."""
     items: tuple[Item, ...]
-    instructions: str | None = None
-    tools: tuple[Tool, ...] = ()
-    tool_choice: str | dict[str, Any] = "auto"
-    parallel_tool_calls: bool = True
-    text: Mapping[str, Any] | None = None
-    """``{"format": ..., "verbosity": ...}`` as on the wire."""
-    reasoning: Mapping[str, Any] | None = None
-    temperature: float | None = None
-    top_p: float | None = None
-    top_logprobs: int | None = None
-    max_output_tokens: int | None = None
-    """What is left of the response's budget, in tokens."""
-    prompt_cache_key: str | None = None
-    include: tuple[str, ...] = ()
-    has_container: bool = False
+    has_container: bool = field(default=False, kw_only=True)
     """The input's files lie in a container, and notes in the input say where."""
-    extra: Mapping[str, Any] = field(default_factory=dict)
-    """Parameters that only ``openai_responses`` upstreams understand and that are passed on as they are (``service_tier``,
-    ``safety_identifier``, ``prompt_cache_options``, ``user``, ``metadata`` never)."""
 
 
 FinishReason = Literal["stop", "tool_calls", "max_output_tokens", "content_filter"]

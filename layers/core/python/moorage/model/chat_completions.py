@@ -16,7 +16,7 @@ import orjson
 
 from moorage.errors import UpstreamError
 from moorage.model import base, chat_templates, content, tokens
-from moorage.model.base import Delta, ModelRequest, Tool
+from moorage.model.base import Delta, ModelRequest
 from moorage.model.characters import Characters
 from moorage.model.chat_messages import GENERIC, Style, messages
 from moorage.model.http import Decoder, Upstream, broken, error_in_stream, json_event
@@ -24,8 +24,9 @@ from moorage.model.sequence import Sequence
 from moorage.model.spoken_calls import chosen_tools, listening
 from moorage.model.thinking_tags import Kind, ThinkingTags
 from moorage.net.sse import SseParser
+from moorage.wire.types import Tool
 
-_EXTRA_FOR_OPENAI: Final = ("service_tier", "safety_identifier", "user", "prompt_cache_retention")
+_FOR_OPENAI: Final = ("service_tier", "safety_identifier", "user", "prompt_cache_key", "prompt_cache_retention")
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,8 +78,8 @@ def request_body(request: ModelRequest, style: Style = GENERIC) -> dict[str, Any
         "response_format": _response_format(format_) if format_ else None,
     }
     if is_openai:
-        optional |= {key: request.extra[key] for key in _EXTRA_FOR_OPENAI if key in request.extra}
-        optional |= {"prompt_cache_key": request.prompt_cache_key, "verbosity": (request.text or {}).get("verbosity")}
+        optional |= {name: getattr(request, name) for name in _FOR_OPENAI}
+        optional |= {"verbosity": (request.text or {}).get("verbosity")}
     body: dict[str, Any] = {
         "model": request.model,
         "messages": messages(request, style),

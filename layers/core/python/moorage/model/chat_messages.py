@@ -16,8 +16,9 @@ import orjson
 
 from moorage.errors import UpstreamError
 from moorage.model import content, reasoning
-from moorage.model.base import Item, ModelRequest, Tool
+from moorage.model.base import ModelRequest
 from moorage.model.chat_templates import FAMILIES, Template
+from moorage.wire.types import Item, Tool
 
 Dialect = Literal["generic", "openai"]
 """``openai``: knows the ``developer`` role, ``max_completion_tokens``, ``prompt_cache_key`` and ``verbosity``, any number of messages

@@ -5,7 +5,7 @@ import re
 from dataclasses import dataclass
 from typing import Any, Final
 
-from moorage.model.base import Item
+from moorage.wire.types import Item
 
 _DATA_URL: Final = re.compile(r"data:([\w.+/-]*)((?:;[\w=.+-]+)*?)(;base64)?,", re.ASCII)
 

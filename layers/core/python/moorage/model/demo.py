@@ -50,7 +50,8 @@ import orjson
 from moorage import limits
 from moorage.errors import UpstreamError
 from moorage.model import base, content, demo_sales, tokens
-from moorage.model.base import Delta, Item, ModelRequest, Tool
+from moorage.model.base import Delta, ModelRequest
+from moorage.wire.types import Item, Tool
 
 INTRODUCTION: Final = "This is moorage's scripted demo model, not a real one."
 

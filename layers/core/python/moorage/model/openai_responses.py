@@ -10,11 +10,12 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from moorage.model import base, reasoning
-from moorage.model.base import Delta, Item, ModelRequest
+from moorage.model.base import Delta, ModelRequest
 from moorage.model.http import Decoder, Upstream, broken, error_in_stream, json_event
 from moorage.model.sequence import Sequence
 from moorage.model.spoken_calls import listening
 from moorage.net.sse import SseParser
+from moorage.wire.types import Item
 
 NATIVE_TO_ALL: Final = frozenset({"function"})
 _NATIVE_SINCE: Final[tuple[tuple[tuple[int, int], frozenset[str]], ...]] = (
@@ -87,6 +88,24 @@ class OpenAIResponses:
 # --- the request ----------------------------------------------------------------------------------------------------------------
 
 
+_PASSED_ON: Final = (
+    "instructions",
+    "text",
+    "reasoning",
+    "temperature",
+    "top_p",
+    "top_logprobs",
+    "max_output_tokens",
+    "prompt_cache_key",
+    "prompt_cache_options",
+    "prompt_cache_retention",
+    "service_tier",
+    "safety_identifier",
+    "user",
+)
+"""Parameters that this protocol has under the same names. ``metadata`` is never passed on."""
+
+
 def request_body(request: ModelRequest, *, asks_encrypted_reasoning: bool = True) -> dict[str, Any]:
     include = [value for value in request.include if value not in _INCLUDES_OF_OURS]
     if asks_encrypted_reasoning and ENCRYPTED_REASONING not in include:
@@ -94,24 +113,14 @@ def request_body(request: ModelRequest, *, asks_encrypted_reasoning: bool = True
     if not asks_encrypted_reasoning and ENCRYPTED_REASONING in include:
         include.remove(ENCRYPTED_REASONING)
     body: dict[str, Any] = {
-        **request.extra,
         "model": request.model,
         "input": input_items(request.items),
         "store": False,
         "stream": True,
     }
-    optional = {
-        "instructions": request.instructions,
-        "text": dict(request.text) if request.text else None,
-        "reasoning": dict(request.reasoning) if request.reasoning else None,
-        "temperature": request.temperature,
-        "top_p": request.top_p,
-        "top_logprobs": request.top_logprobs,
-        "max_output_tokens": request.max_output_tokens,
-        "prompt_cache_key": request.prompt_cache_key,
-        "include": include or None,
-    }
-    body |= {key: value for key, value in optional.items() if value is not None}
+    body |= {name: value for name in _PASSED_ON if (value := getattr(request, name)) not in (None, {})}
+    if include:
+        body["include"] = include
     if request.tools or any(item.get("type") == "additional_tools" for item in request.items):
         body["tool_choice"] = request.tool_choice
         body["parallel_tool_calls"] = request.parallel_tool_calls

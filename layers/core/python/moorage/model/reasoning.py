@@ -11,7 +11,7 @@ from typing import Any, Final
 
 import orjson
 
-from moorage.model.base import Item
+from moorage.wire.types import Item
 
 _MARK: Final = "moorage.v1."
 

@@ -18,8 +18,9 @@ from typing import Any, Final, Literal
 import orjson
 
 from moorage.model import base
-from moorage.model.base import Delta, ModelRequest, Tool
+from moorage.model.base import Delta, ModelRequest
 from moorage.model.http import Decoder
+from moorage.wire.types import Tool
 
 _LANGUAGES: Final = ("json", "tool_call", "tool_code", "function_call")
 _FIRST_KEYS: Final = ("name", "function", "tool", "tool_name", "type", "id", "arguments", "parameters", "tool_calls")

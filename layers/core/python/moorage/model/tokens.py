@@ -11,7 +11,8 @@ from typing import Any, Final
 
 import orjson
 
-from moorage.model.base import Item, ModelRequest
+from moorage.model.base import ModelRequest
+from moorage.wire.types import Item
 
 _CHARS_PER_TOKEN: Final = 4
 _MORE_BYTES_PER_TOKEN: Final = 8 / 3

@@ -11,7 +11,7 @@ from typing import Any, Final, Literal
 import orjson
 
 from moorage.model import content, reasoning
-from moorage.model.base import Item, Tool
+from moorage.wire.types import Item, Tool
 
 THINKING: Final = "thinking"
 """The kind of packed reasoning: blocks of Claude's, whose signatures hold on Anthropic's API and on Bedrock alike."""

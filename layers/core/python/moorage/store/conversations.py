@@ -31,8 +31,7 @@ from moorage.store.files import Clock
 from moorage.store.listing import unknown_after
 from moorage.store.table import Record, Table
 from moorage.wire.queries import Page
-
-Item = dict[str, Any]
+from moorage.wire.types import Item
 
 _BATCHES_PER_READ: Final = 8
 _READS_AT_ONCE: Final = 16

@@ -19,7 +19,7 @@ import zlib
 from collections.abc import AsyncIterator, Callable, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import Any, Final
+from typing import Final
 
 import orjson
 
@@ -28,8 +28,7 @@ from moorage.errors import ConditionFailed, Superseded
 from moorage.store import keys
 from moorage.store.blobs import Blobs
 from moorage.store.table import Record, Table
-
-Event = dict[str, Any]
+from moorage.wire.types import Event
 
 FINAL_TYPES: Final = frozenset({"response.completed", "response.incomplete", "response.failed"})
 """The last event of every log is one of these; that of a cancelled response is ``response.incomplete``."""

@@ -21,7 +21,6 @@ Clock = Callable[[], float]
 """Unix seconds."""
 
 KIND: Final = "files"
-PURPOSES: Final = ("assistants", "batch", "fine-tune", "vision", "user_data", "evals")
 
 
 @dataclass(frozen=True, slots=True)

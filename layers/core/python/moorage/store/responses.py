@@ -23,8 +23,8 @@ from moorage.store import keys
 from moorage.store.blobs import Blobs
 from moorage.store.event_log import Batch, EventLog
 from moorage.store.table import Record, Table
-
-Item = dict[str, Any]
+from moorage.wire.parameters import Parameters
+from moorage.wire.types import Item
 
 UNSTORED_SECONDS = 600
 """How long a ``store: false`` response that needs the loop may outlive its end, should its eraser die."""
@@ -46,8 +46,8 @@ class StoredResponse:
     response_id: str
     tenant_id: str
     created_at: int
-    request: dict[str, Any]
-    """The request's parameters as the loop needs them; no secrets."""
+    parameters: Parameters
+    """What the request tells the model; no secrets."""
     echo: dict[str, Any]
     """The request's part of the response object, computed once."""
     input_items: list[Item]
@@ -109,7 +109,7 @@ class Responses:
     async def create(self, stored: StoredResponse, first: Batch | None = None) -> None:
         """Write ``META``, and by the same request the first batch of the log if there is one: nobody else knows of the response yet,
         so nothing needs to be compared."""
-        body = orjson.dumps({"request": stored.request, "echo": stored.echo, "input": stored.input_items})
+        body = orjson.dumps({"request": stored.parameters.to_record(), "echo": stored.echo, "input": stored.input_items})
         record: Record = {
             "PK": keys.response(stored.tenant_id, stored.response_id),
             "SK": keys.META,
@@ -230,7 +230,7 @@ class Responses:
             response_id=response_id,
             tenant_id=tenant_id,
             created_at=record["created_at"],
-            request=body["request"],
+            parameters=Parameters.from_record(body["request"]),
             echo=body["echo"],
             input_items=body["input"],
             ancestors=unpack_ancestors(record["ancestors"]) if with_ancestors else (),

@@ -21,8 +21,9 @@ from moorage.errors import ConditionFailed, Superseded
 from moorage.state import Outcome
 from moorage.store import keys
 from moorage.store.blobs import Blobs
-from moorage.store.responses import Item, StoredResponse
+from moorage.store.responses import StoredResponse
 from moorage.store.table import Record, Table
+from moorage.wire.types import Item
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,9 +5,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any, Literal
 
-from moorage.model.base import Item
-
-Event = dict[str, Any]
+from moorage.wire.types import Event, Item
 
 
 class End(StrEnum):

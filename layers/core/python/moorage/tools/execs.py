@@ -11,10 +11,10 @@ from typing import Any, Final, TypeVar
 
 from moorage import limits
 from moorage.errors import SandboxGone
-from moorage.model.base import Item
 from moorage.sandbox.exec_client import Ended, ExecEvent, Output, PythonEnded, PythonEvent
 from moorage.tools.calls import End
 from moorage.tools.run import Workplace
+from moorage.wire.types import Item
 
 T = TypeVar("T")
 

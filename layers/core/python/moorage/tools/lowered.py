@@ -4,7 +4,7 @@ from typing import Any
 
 import orjson
 
-from moorage.model.base import Item, Tool
+from moorage.wire.types import Item, Tool
 
 
 def function(name: str, description: str, properties: dict[str, Any], required: list[str]) -> Tool:

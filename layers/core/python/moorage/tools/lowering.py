@@ -18,10 +18,10 @@ from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Any, Final
 
-from moorage.model.base import Item, Tool
 from moorage.tools.lowered import compact_json, function_call, function_output, message, parsed, with_visible_parts, without
 from moorage.tools.registry import ROOMS
 from moorage.tools.room import Where
+from moorage.wire.types import Item, Tool
 
 _NAME_CHARS_MAX: Final = 64
 """Chat Completions and Converse stop here; the Responses API takes 128."""

@@ -20,12 +20,11 @@ from enum import StrEnum
 from typing import Any, ClassVar, Protocol
 
 from moorage import limits
-from moorage.model.base import Item, Tool
 from moorage.sandbox.exec_client import ExecClient
-from moorage.tools.calls import End, Event, Known, Opening, Piece, Place, Told
+from moorage.tools.calls import End, Known, Opening, Piece, Place, Told
 from moorage.tools.lowered import compact_json
 from moorage.tools.run import Run
-from moorage.wire.shapes import Validator
+from moorage.wire.types import Event, Item, Tool
 
 
 class Where(StrEnum):
@@ -100,9 +99,9 @@ class Room:
     bounds: ClassVar[Bounds] = Bounds()
     words: ClassVar[Mapping[End, str]] = {}
     """What the model reads of an end that was not a result."""
-    tool_shape: ClassVar[Validator | None] = None
+    tool_shape: ClassVar[Any] = None
     """What ``tools`` of a request may say about it; None if ``wire/tools.py`` says it."""
-    item_shapes: ClassVar[Mapping[str, Validator]] = {}
+    item_shapes: ClassVar[Mapping[str, Any]] = {}
     """What ``input`` may hold of it, as far as ``wire/items.py`` does not say it."""
     hidden: ClassVar[str | None] = None
     """A field of its call that clients send back only if they had asked for it: what is missing is looked up."""

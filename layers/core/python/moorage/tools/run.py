@@ -6,10 +6,10 @@ from typing import Protocol
 
 from moorage.containers.life import LiveContainer
 from moorage.egress.fetch import Fetcher
-from moorage.model.base import Item
 from moorage.sandbox.exec_client import ExecClient
 from moorage.settings import Settings
 from moorage.tools.calls import Known
+from moorage.wire.types import Item
 
 
 class Sandboxes(Protocol):

@@ -7,12 +7,11 @@ each event of the SDK that is missing here. The order of events within an item i
 
 import random
 from collections.abc import Mapping
-from typing import Any, Final
+from typing import Final
 
 import orjson
 
-Event = dict[str, Any]
-"""One event as JSON: ``type``, ``sequence_number`` and the fields of its type."""
+from moorage.wire.types import Event
 
 CREATED: Final = "response.created"
 QUEUED: Final = "response.queued"

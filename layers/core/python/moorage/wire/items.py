@@ -4,34 +4,44 @@ Canonical form: every item has a ``type`` and an ``id``, a message's content is 
 fields that are null are left out. Ids made by clients are kept as they are.
 """
 
-from typing import Any, Final
+from collections.abc import Callable
+from typing import Annotated, Any, Final, Literal, Required, TypeVar
+
+from pydantic import AfterValidator, Field
+from typing_extensions import TypeAliasType, TypedDict
 
 from moorage import errors, ids, limits
-from moorage.wire.shapes import (
-    Problem,
-    RefusedType,
-    Shape,
-    Tagged,
-    Validator,
-    array,
-    boolean,
-    choice,
-    constant,
-    described,
-    dropped,
-    free,
-    integer,
-    number,
-    schema_of,
-    supported,
-    text,
-    wrong_choice,
-    wrong_type,
-    wrong_value,
+from moorage.wire.parts import (
+    AnsweredContent,
+    ImageDetail,
+    ImageUrl,
+    PromptCacheBreakpoint,
+    SaidContent,
+    ToolOutput,
+    check_one_source,
+    input_text,
 )
-from moorage.wire.tools import ITEM_TOOL, LOCAL_ENVIRONMENT, PROGRAMMATIC_REASON, client_execution
+from moorage.wire.refusals import LABEL, problem
+from moorage.wire.tools import PROGRAMMATIC_REASON, ClientExecution, ContainerReference, ItemTool, LocalEnvironment
+from moorage.wire.types import Item
+from moorage.wire.validation import (
+    Array,
+    CallId,
+    Dropped,
+    Either,
+    Fields,
+    Free,
+    Id,
+    Length,
+    Name,
+    OneOf,
+    RefusedVariant,
+    Text,
+    wire,
+    wire_with,
+)
 
-Item = dict[str, Any]
+_Class = TypeVar("_Class", bound=type)
 
 _NOT_HOSTED: Final = "This deployment does not have the tool that made this item: leave the item out."
 
@@ -75,512 +85,545 @@ ID_PREFIXES: Final = {
     "compaction_trigger": "cmpt",
 }
 
-# --- Content parts --------------------------------------------------------------------------------------------------------
-
-_text: Final = text()
-_id: Final = text(chars_min=1, chars_max=limits.ITEM_ID_CHARS_MAX)
-_call_id: Final = text(chars_min=1, chars_max=limits.CALL_ID_CHARS_MAX)
-_name: Final = text(chars_min=1, chars_max=limits.NAME_CHARS_MAX)
-_status: Final = choice("in_progress", "completed", "incomplete")
-_breakpoint: Final = Shape({"mode": constant("explicit")}, {"ttl": choice("30m", "12h")})
-
-
-def _one_source(*names: str) -> Any:
-    def check(part: dict[str, Any]) -> None:
-        given = [name for name in names if name in part]
-        if len(given) != 1:
-            raise wrong_value(f"give exactly one of {', '.join(repr(name) for name in names)}.")
-
-    return check
-
-
-@described({"type": "string", "maxLength": limits.IMAGE_URL_CHARS_MAX, "pattern": "^(data:image/|https?://)"})
-def _image_url(value: Any) -> str:
-    url: str = _image_url_text(value)
-    if not url.startswith(("data:image/", "https://", "http://")):
-        raise wrong_value("it must be an http(s) URL or a data URL with an image ('data:image/png;base64,...').")
-    return url
-
-
-_image_url_text: Final = text(chars_min=1, chars_max=limits.IMAGE_URL_CHARS_MAX)
-
-
-@described({"type": "string", "maxLength": 8192, "pattern": "^https?://"})
-def _file_url(value: Any) -> str:
-    url: str = _file_url_text(value)
-    if not url.startswith(("https://", "http://")):
-        raise wrong_value("it must be an http(s) URL; inline content goes into 'file_data'.")
-    return url
-
-
-_file_url_text: Final = text(chars_min=1, chars_max=8_192)
-
-_INPUT_TEXT: Final = Shape({"type": constant("input_text"), "text": _text}, {"prompt_cache_breakpoint": _breakpoint})
-
-_INPUT_IMAGE_SHAPE: Final = Shape(
-    {"type": constant("input_image")},
-    {
-        "image_url": _image_url,
-        "file_id": _id,
-        "detail": choice("low", "high", "auto", "original"),
-        "prompt_cache_breakpoint": _breakpoint,
-    },
-    check=_one_source("image_url", "file_id"),
-)
-
-
-@described(_INPUT_IMAGE_SHAPE.schema)
-def _input_image(value: Any) -> dict[str, Any]:
-    part = _INPUT_IMAGE_SHAPE(value)
-    part.setdefault("detail", "auto")
-    return part
-
-
-_INPUT_FILE: Final = Shape(
-    {"type": constant("input_file")},
-    {
-        "file_data": text(chars_min=1, chars_max=limits.FILE_DATA_CHARS_MAX),
-        "file_id": _id,
-        "file_url": _file_url,
-        "filename": text(chars_max=1_024),
-        "detail": choice("auto", "low", "high"),
-        "prompt_cache_breakpoint": _breakpoint,
-    },
-    check=_one_source("file_data", "file_id", "file_url"),
-)
-
-_ANNOTATION: Final = Tagged(
-    {
-        "file_citation": Shape({"type": constant("file_citation"), "file_id": _text, "index": integer()}, {"filename": _text}),
-        "url_citation": Shape(
-            {
-                "type": constant("url_citation"),
-                "url": _text,
-                "title": _text,
-                "start_index": integer(),
-                "end_index": integer(),
-            }
-        ),
-        "container_file_citation": Shape(
-            {
-                "type": constant("container_file_citation"),
-                "container_id": _text,
-                "file_id": _text,
-                "start_index": integer(),
-                "end_index": integer(),
-            },
-            {"filename": _text},
-        ),
-        "file_path": Shape({"type": constant("file_path"), "file_id": _text, "index": integer()}),
-    }
-)
-
-_TOP_LOGPROB: Final = {"token": _text, "logprob": number(), "bytes": array(integer())}
-_LOGPROB: Final = Shape({"token": _text, "logprob": number()}, {**_TOP_LOGPROB, "top_logprobs": array(Shape({}, _TOP_LOGPROB))})
 
-_OUTPUT_TEXT_SHAPE: Final = Shape(
-    {"type": constant("output_text"), "text": _text},
-    {"annotations": array(_ANNOTATION), "logprobs": array(_LOGPROB)},
-)
+def an_item(kind: str, complete: Callable[[Fields], Fields] | None = None) -> Callable[[_Class], _Class]:
+    """A type of the wire that is an item: it gets an id if it has none."""
+    prefix = ID_PREFIXES[kind]
 
+    def finish(value: Fields) -> Fields:
+        if complete is not None:
+            value = complete(value)
+        if "id" not in value:
+            value["id"] = ids.new_id(prefix)
+        return value
 
-@described(_OUTPUT_TEXT_SHAPE.schema)
-def _output_text(value: Any) -> dict[str, Any]:
-    part = _OUTPUT_TEXT_SHAPE(value)
-    part.setdefault("annotations", [])
-    return part
+    return wire_with(finish)
 
 
-@described(_INPUT_TEXT.schema)
-def _said_by_assistant(value: Any) -> dict[str, Any]:
-    """Easy messages may bring an assistant's earlier words as ``input_text``; a model's words are ``output_text``."""
-    return {"type": "output_text", "text": _INPUT_TEXT(value)["text"], "annotations": []}
+Status = Literal["in_progress", "completed", "incomplete"]
 
 
-INPUT_PARTS: Final = Tagged({"input_text": _INPUT_TEXT, "input_image": _input_image, "input_file": _INPUT_FILE})
-OUTPUT_PARTS: Final = Tagged(
-    {
-        "output_text": _output_text,
-        "refusal": Shape({"type": constant("refusal"), "refusal": _text}),
-        "input_text": _said_by_assistant,
-    }
-)
-_input_parts: Final = array(INPUT_PARTS)
-_output_parts: Final = array(OUTPUT_PARTS)
+class _Common(TypedDict, total=False):
+    """Fields that any item may have. The last one is Codex CLI's; it and the one before have no effect here."""
 
-# --- Messages -------------------------------------------------------------------------------------------------------------
+    id: Id
+    created_by: Annotated[Text, Dropped]
+    internal_chat_message_metadata_passthrough: Annotated[Free, Dropped]
 
-_ROLES: Final = ("user", "assistant", "system", "developer")
-_COMMON: Final[dict[str, Validator]] = {
-    "id": _id,
-    "created_by": dropped(_text),
-    "internal_chat_message_metadata_passthrough": dropped(free),
-}
-"""Fields that any item may have. The last one is Codex CLI's; both have no effect here."""
-
-
-_PARTS_SCHEMA: Final = {"anyOf": [{"$ref": f"#/components/schemas/{name}"} for name in ("InputContent", "OutputContent")]}
-
-
-@described({"anyOf": [{"type": "string"}, {"type": "array", "items": _PARTS_SCHEMA}]})
-def _content(value: Any) -> Any:
-    """Checked with the role, in :func:`_message`."""
-    if type(value) is not str and type(value) is not list:
-        raise wrong_type("a string or an array", value)
-    return value
-
-
-_MESSAGE_SHAPE: Final = Shape(
-    {"role": choice(*_ROLES), "content": _content},
-    {
-        "type": constant("message"),
-        "status": _status,
-        "phase": choice("commentary", "final_answer"),
-        **_COMMON,
-    },
-)
-
-
-@described(_MESSAGE_SHAPE.schema)
-def _message(value: Any) -> Item:
-    message = _MESSAGE_SHAPE(value)
-    is_assistant = message["role"] == "assistant"
-    try:
-        message["content"] = content_parts(message["content"], is_assistant=is_assistant)
-    except Problem as problem:
-        problem.at("content")
-        raise
-    return {"type": "message", **message}
-
-
-def content_parts(content: Any, *, is_assistant: bool) -> list[dict[str, Any]]:
-    """A message's content as a list of parts; a string is one part of text."""
-    if type(content) is str:
-        checked = _text(content)
-        if is_assistant:
-            return [{"type": "output_text", "text": checked, "annotations": []}]
-        return [{"type": "input_text", "text": checked}]
-    parts: list[dict[str, Any]] = (_output_parts if is_assistant else _input_parts)(content)
-    return parts
-
-
-# --- Calls and their outputs ----------------------------------------------------------------------------------------------
-
-
-_CALLER: Final = Tagged({"direct": Shape({"type": constant("direct")}), "program": RefusedType(PROGRAMMATIC_REASON)})
-
-
-@described(_CALLER.schema)
-def _direct_caller(value: Any) -> dict[str, Any]:
-    caller: dict[str, Any] = _CALLER(value)
-    return caller
-
-
-_CALL: Final[dict[str, Validator]] = {**_COMMON, "status": _status, "caller": _direct_caller}
-
-
-@described({"anyOf": [{"type": "string"}, {"type": "array", "items": {"$ref": "#/components/schemas/InputContent"}}]})
-def _output(value: Any) -> Any:
-    """A tool's output: text, or parts of text, image and file."""
-    if type(value) is str:
-        return _text(value)
-    if type(value) is list:
-        return _input_parts(value)
-    raise wrong_type("a string or an array", value)
-
-
-_FUNCTION_CALL: Final = Shape(
-    {"type": constant("function_call"), "call_id": _call_id, "name": _name, "arguments": _text},
-    {**_CALL, "namespace": _name, "async": boolean, "parsed_arguments": dropped(free)},
-)
-"""``parsed_arguments`` is what the SDKs' parse helpers leave in an item that is sent back."""
-
-_FUNCTION_CALL_OUTPUT: Final = Shape(
-    {"type": constant("function_call_output"), "call_id": _call_id, "output": _output},
-    {**_CALL, "name": _name, "namespace": _name},
-)
-
-_CUSTOM_CALL: Final = Shape(
-    {"type": constant("custom_tool_call"), "call_id": _call_id, "name": _name, "input": _text},
-    {**_CALL, "namespace": _name, "async": boolean},
-)
-
-_CUSTOM_CALL_OUTPUT: Final = Shape(
-    {"type": constant("custom_tool_call_output"), "call_id": _call_id, "output": _output}, {**_CALL, "name": _name}
-)
-
-_REASONING: Final = Shape(
-    {
-        "type": constant("reasoning"),
-        "summary": array(Tagged({"summary_text": Shape({"type": constant("summary_text"), "text": _text})})),
-    },
-    {
-        **_COMMON,
-        "status": _status,
-        "content": array(Tagged({"reasoning_text": Shape({"type": constant("reasoning_text"), "text": _text})})),
-        "encrypted_content": text(chars_max=limits.ENCRYPTED_CONTENT_CHARS_MAX),
-    },
-)
-
-_COMPACTION: Final = Shape(
-    {"type": constant("compaction"), "encrypted_content": text(chars_max=limits.ENCRYPTED_CONTENT_CHARS_MAX)},
-    _COMMON,
-)
-
-_SHELL_ACTION: Final = Shape(
-    {"commands": array(_text, items_max=limits.COMMANDS_PER_CALL_MAX)},
-    {"timeout_ms": integer(minimum=0), "max_output_length": integer(minimum=0)},
-)
-
-_SHELL_CALL: Final = Shape(
-    {"type": constant("shell_call"), "call_id": _call_id, "action": _SHELL_ACTION},
-    {
-        **_CALL,
-        "environment": Tagged(
-            {
-                "local": LOCAL_ENVIRONMENT,
-                "container_reference": Shape({"type": constant("container_reference"), "container_id": _id}),
-            }
-        ),
-    },
-)
-
-_OUTCOME: Final = Tagged(
-    {
-        "exit": Shape({"type": constant("exit"), "exit_code": integer()}),
-        "timeout": Shape({"type": constant("timeout")}),
-    }
-)
-
-_SHELL_CALL_OUTPUT: Final = Shape(
-    {
-        "type": constant("shell_call_output"),
-        "call_id": _call_id,
-        "output": array(
-            Shape({"stdout": _text, "stderr": _text, "outcome": _OUTCOME}, {"created_by": dropped(_text)}),
-            items_max=limits.COMMANDS_PER_CALL_MAX,
-        ),
-    },
-    {**_CALL, "max_output_length": integer(minimum=0)},
-)
-
-_CODE_INTERPRETER_CALL: Final = Shape(
-    {"type": constant("code_interpreter_call"), "container_id": _id},
-    {
-        **_COMMON,
-        "status": choice("in_progress", "completed", "incomplete", "interpreting", "failed"),
-        "code": _text,
-        "outputs": array(
-            Tagged(
-                {
-                    "logs": Shape({"type": constant("logs"), "logs": _text}),
-                    "image": Shape({"type": constant("image"), "url": text(chars_max=limits.IMAGE_URL_CHARS_MAX)}),
-                }
-            )
-        ),
-    },
-)
-
-_LOCAL_SHELL_CALL: Final = Shape(
-    {
-        "type": constant("local_shell_call"),
-        "call_id": _call_id,
-        "action": Shape(
-            {"type": constant("exec"), "command": array(_text), "env": free},
-            {"timeout_ms": integer(minimum=0), "user": _text, "working_directory": _text},
-        ),
-    },
-    {**_COMMON, "status": _status},
-)
-
-
-def _local_shell_output_names_its_call(item: Item) -> None:
+
+@wire
+class DirectCaller(TypedDict):
+    type: Literal["direct"]
+
+
+Caller = Annotated[DirectCaller, OneOf({"direct": DirectCaller, "program": RefusedVariant(PROGRAMMATIC_REASON)})]
+
+
+class _Call(_Common, total=False):
+    status: Status
+    caller: Caller
+
+
+# --- Messages and reasoning -------------------------------------------------------------------------------------------
+
+
+class _Message(_Common, total=False):
+    type: Literal["message"]
+    role: Required[Literal["user", "assistant", "system", "developer"]]
+    status: Status
+    phase: Literal["commentary", "final_answer"]
+
+
+def _typed_message(message: Fields) -> Fields:
+    """Easy messages have no ``type``."""
+    return message if "type" in message else {"type": "message", **message}
+
+
+@an_item("message", _typed_message)
+class Message(_Message, total=False):
+    content: Required[SaidContent]
+
+
+@an_item("message", _typed_message)
+class AssistantMessage(_Message, total=False):
+    content: Required[AnsweredContent]
+
+
+@wire
+class SummaryText(TypedDict):
+    type: Literal["summary_text"]
+    text: Text
+
+
+@wire
+class ReasoningText(TypedDict):
+    type: Literal["reasoning_text"]
+    text: Text
+
+
+_Encrypted = Annotated[str, Field(max_length=limits.ENCRYPTED_CONTENT_CHARS_MAX)]
+
+
+@an_item("reasoning")
+class Reasoning(_Common, total=False):
+    type: Required[Literal["reasoning"]]
+    summary: Required[Array[Annotated[SummaryText, OneOf({"summary_text": SummaryText})]]]
+    status: Status
+    content: Array[Annotated[ReasoningText, OneOf({"reasoning_text": ReasoningText})]]
+    encrypted_content: _Encrypted
+
+
+@an_item("compaction")
+class Compaction(_Common, total=False):
+    type: Required[Literal["compaction"]]
+    encrypted_content: Required[_Encrypted]
+
+
+@an_item("compaction_trigger")
+class CompactionTrigger(_Common, total=False):
+    type: Required[Literal["compaction_trigger"]]
+
+
+def _typed_reference(reference: Fields) -> Fields:
+    """An object with an ``id`` alone is a reference."""
+    reference.setdefault("type", "item_reference")
+    return reference
+
+
+@wire_with(_typed_reference)
+class ItemReference(TypedDict, total=False):
+    id: Required[Id]
+    type: Literal["item_reference"]
+
+
+# --- Functions and custom tools ---------------------------------------------------------------------------------------
+
+_MaybeAsync = TypedDict("_MaybeAsync", {"async": bool}, total=False)
+
+
+@an_item("function_call")
+class FunctionCall(_Call, _MaybeAsync, total=False):
+    """``parsed_arguments`` is what the SDKs' parse helpers leave in an item that is sent back."""
+
+    type: Required[Literal["function_call"]]
+    call_id: Required[CallId]
+    name: Required[Name]
+    arguments: Required[Text]
+    namespace: Name
+    parsed_arguments: Annotated[Free, Dropped]
+
+
+@an_item("function_call_output")
+class FunctionCallOutput(_Call, total=False):
+    type: Required[Literal["function_call_output"]]
+    call_id: Required[CallId]
+    output: Required[ToolOutput]
+    name: Name
+    namespace: Name
+
+
+@an_item("custom_tool_call")
+class CustomToolCall(_Call, _MaybeAsync, total=False):
+    type: Required[Literal["custom_tool_call"]]
+    call_id: Required[CallId]
+    name: Required[Name]
+    input: Required[Text]
+    namespace: Name
+
+
+@an_item("custom_tool_call_output")
+class CustomToolCallOutput(_Call, total=False):
+    type: Required[Literal["custom_tool_call_output"]]
+    call_id: Required[CallId]
+    output: Required[ToolOutput]
+    name: Name
+
+
+# --- The shell --------------------------------------------------------------------------------------------------------
+
+_Milliseconds = Annotated[int, Field(ge=0)]
+_OutputChars = Annotated[int, Field(ge=0)]
+
+
+@wire
+class ShellAction(TypedDict, total=False):
+    commands: Required[Annotated[list[Text], Length(limits.COMMANDS_PER_CALL_MAX)]]
+    timeout_ms: _Milliseconds
+    max_output_length: _OutputChars
+
+
+@an_item("shell_call")
+class ShellCall(_Call, total=False):
+    type: Required[Literal["shell_call"]]
+    call_id: Required[CallId]
+    action: Required[ShellAction]
+    environment: Annotated[
+        LocalEnvironment | ContainerReference, OneOf({"local": LocalEnvironment, "container_reference": ContainerReference})
+    ]
+
+
+@wire
+class Exit(TypedDict):
+    type: Literal["exit"]
+    exit_code: int
+
+
+@wire
+class Timeout(TypedDict):
+    type: Literal["timeout"]
+
+
+@wire
+class CommandOutput(TypedDict, total=False):
+    stdout: Required[Text]
+    stderr: Required[Text]
+    outcome: Required[Annotated[Exit | Timeout, OneOf({"exit": Exit, "timeout": Timeout})]]
+    created_by: Annotated[Text, Dropped]
+
+
+@an_item("shell_call_output")
+class ShellCallOutput(_Call, total=False):
+    type: Required[Literal["shell_call_output"]]
+    call_id: Required[CallId]
+    output: Required[Annotated[list[CommandOutput], Length(limits.COMMANDS_PER_CALL_MAX)]]
+    max_output_length: _OutputChars
+
+
+# --- The code interpreter ---------------------------------------------------------------------------------------------
+
+
+@wire
+class Logs(TypedDict):
+    type: Literal["logs"]
+    logs: Text
+
+
+@wire
+class Figure(TypedDict):
+    type: Literal["image"]
+    url: Annotated[str, Field(max_length=limits.IMAGE_URL_CHARS_MAX)]
+
+
+@an_item("code_interpreter_call")
+class CodeInterpreterCall(_Common, total=False):
+    type: Required[Literal["code_interpreter_call"]]
+    container_id: Required[Id]
+    status: Literal["in_progress", "completed", "incomplete", "interpreting", "failed"]
+    code: Text
+    outputs: Array[Annotated[Logs | Figure, OneOf({"logs": Logs, "image": Figure})]]
+
+
+# --- The local shell --------------------------------------------------------------------------------------------------
+
+
+@wire
+class LocalShellAction(TypedDict, total=False):
+    type: Required[Literal["exec"]]
+    command: Required[Array[Text]]
+    env: Required[Free]
+    timeout_ms: _Milliseconds
+    user: Text
+    working_directory: Text
+
+
+@an_item("local_shell_call")
+class LocalShellCall(_Common, total=False):
+    type: Required[Literal["local_shell_call"]]
+    call_id: Required[CallId]
+    action: Required[LocalShellAction]
+    status: Status
+
+
+def _named_after_its_call(output: Fields) -> Fields:
     """The item's ``id`` *is* the call's id in the API's schema; clients that send a ``call_id`` as well mean that one."""
-    if "call_id" not in item and "id" not in item:
-        raise Problem(errors.missing_parameter, "id")
-    item.setdefault("call_id", item.get("id"))
+    if "call_id" not in output and "id" not in output:
+        raise problem(errors.missing_parameter, "id")
+    output.setdefault("call_id", output.get("id"))
+    return output
 
 
-_LOCAL_SHELL_CALL_OUTPUT: Final = Shape(
-    {"type": constant("local_shell_call_output"), "output": _text},
-    {**_COMMON, "call_id": _id, "status": _status},
-    check=_local_shell_output_names_its_call,
-)
-
-_path: Final = text(chars_min=1, chars_max=4_096)
-_OPERATION: Final = Tagged(
-    {
-        "create_file": Shape({"type": constant("create_file"), "path": _path, "diff": _text}),
-        "update_file": Shape({"type": constant("update_file"), "path": _path, "diff": _text}),
-        "delete_file": Shape({"type": constant("delete_file"), "path": _path}),
-    }
-)
-
-_APPLY_PATCH_CALL: Final = Shape({"type": constant("apply_patch_call"), "call_id": _call_id, "operation": _OPERATION}, _CALL)
-
-_APPLY_PATCH_CALL_OUTPUT: Final = Shape(
-    {
-        "type": constant("apply_patch_call_output"),
-        "call_id": _call_id,
-        "status": choice("completed", "failed"),
-    },
-    {**_COMMON, "caller": _direct_caller, "output": _text},
-)
-
-_SAFETY_CHECKS: Final = array(Shape({"id": _text}, {"code": _text, "message": _text}))
-_keys: Final = array(_text)
-_POINT: Final = {"x": integer(), "y": integer()}
-_ACTION: Final = Tagged(
-    {
-        "click": Shape(
-            {"type": constant("click"), "button": choice("left", "right", "wheel", "back", "forward"), **_POINT},
-            {"keys": _keys},
-        ),
-        "double_click": Shape({"type": constant("double_click"), **_POINT}, {"keys": _keys}),
-        "drag": Shape({"type": constant("drag"), "path": array(Shape(_POINT))}, {"keys": _keys}),
-        "keypress": Shape({"type": constant("keypress"), "keys": _keys}),
-        "move": Shape({"type": constant("move"), **_POINT}, {"keys": _keys}),
-        "screenshot": Shape({"type": constant("screenshot")}),
-        "scroll": Shape({"type": constant("scroll"), "scroll_x": integer(), "scroll_y": integer(), **_POINT}, {"keys": _keys}),
-        "type": Shape({"type": constant("type"), "text": _text}),
-        "wait": Shape({"type": constant("wait")}),
-    }
-)
-
-_COMPUTER_CALL: Final = Shape(
-    {"type": constant("computer_call"), "call_id": _call_id},
-    {
-        **_COMMON,
-        "status": _status,
-        "action": _ACTION,
-        "actions": array(_ACTION),
-        "pending_safety_checks": _SAFETY_CHECKS,
-    },
-)
-
-_COMPUTER_CALL_OUTPUT: Final = Shape(
-    {
-        "type": constant("computer_call_output"),
-        "call_id": _call_id,
-        "output": Shape(
-            {"type": constant("computer_screenshot")},
-            {
-                "image_url": _image_url,
-                "file_id": _id,
-                "detail": choice("low", "high", "auto", "original"),
-                "prompt_cache_breakpoint": _breakpoint,
-            },
-            check=_one_source("image_url", "file_id"),
-        ),
-    },
-    {
-        **_COMMON,
-        "status": choice("in_progress", "completed", "incomplete", "failed"),
-        "acknowledged_safety_checks": _SAFETY_CHECKS,
-    },
-)
+@an_item("local_shell_call_output", _named_after_its_call)
+class LocalShellCallOutput(_Common, total=False):
+    type: Required[Literal["local_shell_call_output"]]
+    output: Required[Text]
+    call_id: Id
+    status: Status
 
 
-_TOOL_SEARCH_CALL: Final = Shape(
-    {"type": constant("tool_search_call"), "call_id": _call_id, "arguments": free},
-    {**_COMMON, "status": _status, "execution": client_execution},
-)
+# --- Patches ----------------------------------------------------------------------------------------------------------
 
-_item_tools: Final = array(ITEM_TOOL, items_max=limits.TOOLS_MAX)
+_Path = Annotated[str, Field(min_length=1, max_length=4_096)]
 
-_TOOL_SEARCH_OUTPUT: Final = Shape(
-    {"type": constant("tool_search_output"), "call_id": _call_id, "tools": _item_tools},
-    {**_COMMON, "status": _status, "execution": client_execution},
-)
 
-_ADDITIONAL_TOOLS: Final = Shape({"type": constant("additional_tools"), "role": constant("developer"), "tools": _item_tools}, _COMMON)
+@wire
+class CreateFile(TypedDict):
+    type: Literal["create_file"]
+    path: _Path
+    diff: Text
 
-_ITEM_REFERENCE: Final = Shape({"id": _id}, {"type": constant("item_reference")})
 
-SHAPES: Final[dict[str, Validator]] = {
-    "message": _message,
-    "function_call": _FUNCTION_CALL,
-    "function_call_output": _FUNCTION_CALL_OUTPUT,
-    "custom_tool_call": _CUSTOM_CALL,
-    "custom_tool_call_output": _CUSTOM_CALL_OUTPUT,
-    "reasoning": _REASONING,
-    "compaction": _COMPACTION,
-    "compaction_trigger": Shape({"type": constant("compaction_trigger")}, _COMMON),
-    "shell_call": _SHELL_CALL,
-    "shell_call_output": _SHELL_CALL_OUTPUT,
-    "code_interpreter_call": _CODE_INTERPRETER_CALL,
-    "local_shell_call": _LOCAL_SHELL_CALL,
-    "local_shell_call_output": _LOCAL_SHELL_CALL_OUTPUT,
-    "apply_patch_call": _APPLY_PATCH_CALL,
-    "apply_patch_call_output": _APPLY_PATCH_CALL_OUTPUT,
-    "computer_call": _COMPUTER_CALL,
-    "computer_call_output": _COMPUTER_CALL_OUTPUT,
-    "tool_search_call": _TOOL_SEARCH_CALL,
-    "tool_search_output": _TOOL_SEARCH_OUTPUT,
-    "additional_tools": _ADDITIONAL_TOOLS,
-    "item_reference": _ITEM_REFERENCE,
-    **{name: RefusedType(reason, code=code) for name, (code, reason) in REFUSED_ITEMS.items()},
+@wire
+class UpdateFile(TypedDict):
+    type: Literal["update_file"]
+    path: _Path
+    diff: Text
+
+
+@wire
+class DeleteFile(TypedDict):
+    type: Literal["delete_file"]
+    path: _Path
+
+
+_OPERATIONS: Final = OneOf({"create_file": CreateFile, "update_file": UpdateFile, "delete_file": DeleteFile})
+
+
+@an_item("apply_patch_call")
+class ApplyPatchCall(_Call, total=False):
+    type: Required[Literal["apply_patch_call"]]
+    call_id: Required[CallId]
+    operation: Required[Annotated[CreateFile | UpdateFile | DeleteFile, _OPERATIONS]]
+
+
+@an_item("apply_patch_call_output")
+class ApplyPatchCallOutput(_Common, total=False):
+    type: Required[Literal["apply_patch_call_output"]]
+    call_id: Required[CallId]
+    status: Required[Literal["completed", "failed"]]
+    caller: Caller
+    output: Text
+
+
+# --- The computer -----------------------------------------------------------------------------------------------------
+
+_Keys = Array[Text]
+
+
+class _Point(TypedDict):
+    x: int
+    y: int
+
+
+@wire
+class Point(_Point):
+    pass
+
+
+@wire
+class Click(_Point, total=False):
+    type: Required[Literal["click"]]
+    button: Required[Literal["left", "right", "wheel", "back", "forward"]]
+    keys: _Keys
+
+
+@wire
+class DoubleClick(_Point, total=False):
+    type: Required[Literal["double_click"]]
+    keys: _Keys
+
+
+@wire
+class Drag(TypedDict, total=False):
+    type: Required[Literal["drag"]]
+    path: Required[Array[Point]]
+    keys: _Keys
+
+
+@wire
+class KeyPress(TypedDict):
+    type: Literal["keypress"]
+    keys: _Keys
+
+
+@wire
+class Move(_Point, total=False):
+    type: Required[Literal["move"]]
+    keys: _Keys
+
+
+@wire
+class Screenshot(TypedDict):
+    type: Literal["screenshot"]
+
+
+@wire
+class Scroll(_Point, total=False):
+    type: Required[Literal["scroll"]]
+    scroll_x: Required[int]
+    scroll_y: Required[int]
+    keys: _Keys
+
+
+@wire
+class Type(TypedDict):
+    type: Literal["type"]
+    text: Text
+
+
+@wire
+class Wait(TypedDict):
+    type: Literal["wait"]
+
+
+ComputerAction = Annotated[
+    Any,
+    OneOf(
+        {
+            "click": Click,
+            "double_click": DoubleClick,
+            "drag": Drag,
+            "keypress": KeyPress,
+            "move": Move,
+            "screenshot": Screenshot,
+            "scroll": Scroll,
+            "type": Type,
+            "wait": Wait,
+        }
+    ),
+]
+
+
+@wire
+class SafetyCheck(TypedDict, total=False):
+    id: Required[Text]
+    code: Text
+    message: Text
+
+
+@an_item("computer_call")
+class ComputerCall(_Common, total=False):
+    type: Required[Literal["computer_call"]]
+    call_id: Required[CallId]
+    status: Status
+    action: ComputerAction
+    actions: Array[ComputerAction]
+    pending_safety_checks: Array[SafetyCheck]
+
+
+def _complete_screen(screen: Fields) -> Fields:
+    check_one_source(screen, "image_url", "file_id")
+    return screen
+
+
+@wire_with(_complete_screen)
+class ComputerScreenshot(TypedDict, total=False):
+    type: Required[Literal["computer_screenshot"]]
+    image_url: ImageUrl
+    file_id: Id
+    detail: ImageDetail
+    prompt_cache_breakpoint: PromptCacheBreakpoint
+
+
+@an_item("computer_call_output")
+class ComputerCallOutput(_Common, total=False):
+    type: Required[Literal["computer_call_output"]]
+    call_id: Required[CallId]
+    output: Required[ComputerScreenshot]
+    status: Literal["in_progress", "completed", "incomplete", "failed"]
+    acknowledged_safety_checks: Array[SafetyCheck]
+
+
+# --- Tools that are found on the way ----------------------------------------------------------------------------------
+
+_Tools = Annotated[list[ItemTool], Length(limits.TOOLS_MAX)]
+
+
+@an_item("tool_search_call")
+class ToolSearchCall(_Common, total=False):
+    type: Required[Literal["tool_search_call"]]
+    call_id: Required[CallId]
+    arguments: Required[Free]
+    status: Status
+    execution: ClientExecution
+
+
+@an_item("tool_search_output")
+class ToolSearchOutput(_Common, total=False):
+    type: Required[Literal["tool_search_output"]]
+    call_id: Required[CallId]
+    tools: Required[_Tools]
+    status: Status
+    execution: ClientExecution
+
+
+@an_item("additional_tools")
+class AdditionalTools(_Common, total=False):
+    type: Required[Literal["additional_tools"]]
+    role: Required[Literal["developer"]]
+    tools: Required[_Tools]
+
+
+# --- All of them ------------------------------------------------------------------------------------------------------
+
+SHAPES: Final[dict[str, Any]] = {
+    "message": Message,
+    "function_call": FunctionCall,
+    "function_call_output": FunctionCallOutput,
+    "custom_tool_call": CustomToolCall,
+    "custom_tool_call_output": CustomToolCallOutput,
+    "reasoning": Reasoning,
+    "compaction": Compaction,
+    "compaction_trigger": CompactionTrigger,
+    "shell_call": ShellCall,
+    "shell_call_output": ShellCallOutput,
+    "code_interpreter_call": CodeInterpreterCall,
+    "local_shell_call": LocalShellCall,
+    "local_shell_call_output": LocalShellCallOutput,
+    "apply_patch_call": ApplyPatchCall,
+    "apply_patch_call_output": ApplyPatchCallOutput,
+    "computer_call": ComputerCall,
+    "computer_call_output": ComputerCallOutput,
+    "tool_search_call": ToolSearchCall,
+    "tool_search_output": ToolSearchOutput,
+    "additional_tools": AdditionalTools,
+    "item_reference": ItemReference,
+    **{name: RefusedVariant(reason, code=code) for name, (code, reason) in REFUSED_ITEMS.items()},
 }
 
+_ANSWER: Final = LABEL + "assistant"
+_EASY_MESSAGE: Final = LABEL + "message"
+_EASY_REFERENCE: Final = LABEL + "reference"
 
-_SUPPORTED: Final = supported(SHAPES)
 
-
-@described({"$ref": "#/components/schemas/InputItem"})
-def item(value: Any) -> Item:
-    """One input item in canonical form. Easy messages have no ``type``, and an object with an ``id`` alone is a reference."""
+def _tag(value: Any) -> str | None:
+    """Which of the shapes an item has. Easy messages have no ``type``, and an object with an ``id`` alone is a reference; a message's
+    content is its role's."""
     if type(value) is not dict:
-        raise wrong_type("an object", value)
+        return None
     kind = value.get("type")
-    if kind is None:
-        kind = "message" if "role" in value else "item_reference" if value.keys() <= {"id", "type"} and "id" in value else None
-        if kind is None:
-            raise Problem(errors.missing_parameter, "type")
-        value = {**value, "type": kind}
-    if type(kind) is not str:
-        raise wrong_type("a string", kind, "type")
-    shape = SHAPES.get(kind)
-    if shape is None:
-        raise wrong_choice(kind, _SUPPORTED, "type")
-    canonical: Item = shape(value)
-    if "id" not in canonical:
-        canonical["id"] = ids.new_id(ID_PREFIXES[kind])
-    return canonical
+    if kind is None and "role" not in value:
+        return _EASY_REFERENCE if "id" in value and value.keys() <= {"id", "type"} else None
+    if kind is None or kind == "message":
+        return _ANSWER if value.get("role") == "assistant" else _EASY_MESSAGE if kind is None else "message"
+    return kind if type(kind) is str else None
 
 
-_items: Final = array(item)
+_ITEMS: Final = OneOf(
+    SHAPES | {_EASY_MESSAGE: Message, _ANSWER: AssistantMessage, _EASY_REFERENCE: ItemReference}, tag_of=_tag
+)
+InputItem = TypeAliasType("InputItem", Annotated[Any, _ITEMS])
 
 
-@described({"anyOf": [{"type": "string"}, {"type": "array", "items": {"$ref": "#/components/schemas/InputItem"}}]})
-def input_items(value: Any) -> list[Item]:
-    """``input`` of a request: text is one message of the user."""
-    if type(value) is str:
-        content = content_parts(value, is_assistant=False)
-        return [{"type": "message", "role": "user", "content": content, "id": ids.new_id("msg")}]
-    if type(value) is not list:
-        raise wrong_type("a string or an array", value)
-    items: list[Item] = _items(value)
-    _check_ids(items)
-    return items
-
-
-def item_list(*, items_max: int, items_min: int = 0) -> Validator:
-    """A list of items elsewhere than in ``input``."""
-    bounded = array(item, items_max=items_max, items_min=items_min)
-
-    @described(schema_of(bounded) or {})
-    def check(value: Any) -> list[Item]:
-        items: list[Item] = bounded(value)
-        _check_ids(items)
-        return items
-
-    return check
-
-
-def _check_ids(items: list[Item]) -> None:
+def distinct(items: list[Item]) -> list[Item]:
     seen: set[str] = set()
     for entry in items:
         item_id = entry["id"]
         if item_id in seen and entry["type"] != "local_shell_call_output":
-            raise Problem(lambda param, item_id=item_id: errors.duplicate_item(param, item_id))  # type: ignore[misc]
+            raise problem(lambda param, item_id=item_id: errors.duplicate_item(param, item_id))  # type: ignore[misc]
         seen.add(item_id)
+    return items
+
+
+def _said_by_user(text: str) -> list[Item]:
+    return [{"type": "message", "role": "user", "content": input_text(text), "id": ids.new_id("msg")}]
+
+
+Input = Annotated[
+    list[Item],
+    Either(
+        "a string or an array",
+        string=Annotated[Text, AfterValidator(_said_by_user)],
+        array=Annotated[Array[InputItem], AfterValidator(distinct)],
+    ),
+]
+"""``input`` of a request: text is one message of the user."""

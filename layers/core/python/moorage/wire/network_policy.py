@@ -20,7 +20,7 @@ from typing import Any, Final, Literal, TypeVar
 
 from moorage import errors, hosts, limits
 from moorage.errors import ApiError
-from moorage.wire.shapes import type_name
+from moorage.wire.types import type_name
 
 _T = TypeVar("_T")
 

@@ -6,11 +6,13 @@ refused. Answers are described by hand, and a test compares the routes with thos
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Final, Literal
+from typing import Any, Final, Literal
 
 from moorage import limits
-from moorage.wire import items, requests, tools
-from moorage.wire.shapes import JsonSchema, Shape, array, choice, constant, integer, schema_of, text
+from moorage.wire import create, resources
+from moorage.wire.schema import JsonSchema, components
+from moorage.wire.types import INCLUDABLE
+from moorage.wire.validation import Parser
 
 Method = Literal["get", "post", "delete"]
 
@@ -118,7 +120,7 @@ def _deleted(kind: str) -> JsonSchema:
 
 _ORDER: Final = ("order", {"type": "string", "enum": ["asc", "desc"], "default": "desc"})
 _AFTER: Final = ("after", _STRING)
-_INCLUDE: Final = ("include[]", {"type": "array", "items": {"type": "string", "enum": list(requests.INCLUDABLE)}})
+_INCLUDE: Final = ("include[]", {"type": "array", "items": {"type": "string", "enum": list(INCLUDABLE)}})
 
 
 def _limit(maximum: int = limits.PAGE_ITEMS_MAX, default: int = limits.PAGE_ITEMS_DEFAULT) -> tuple[str, JsonSchema]:
@@ -127,54 +129,25 @@ def _limit(maximum: int = limits.PAGE_ITEMS_MAX, default: int = limits.PAGE_ITEM
 
 _PAGE: Final = (_limit(), _ORDER, _AFTER)
 
-_EXPIRES_AFTER_CREATION: Final = Shape(
-    {
-        "anchor": constant("created_at"),
-        "seconds": integer(minimum=limits.FILE_EXPIRES_SECONDS_MIN, maximum=limits.FILE_EXPIRES_SECONDS_MAX),
-    }
-)
-_name: Final = text(chars_min=1, chars_max=limits.NAME_CHARS_MAX)
-FILE_PURPOSES: Final = ("assistants", "batch", "fine-tune", "vision", "user_data", "evals")
 
-CONTAINER_CREATE: Final = Shape(
-    {"name": text(chars_min=1, chars_max=limits.CONTAINER_NAME_CHARS_MAX)},
-    {
-        "file_ids": array(_name, items_max=limits.CONTAINER_FILE_IDS_MAX),
-        "expires_after": Shape(
-            {
-                "anchor": constant("last_active_at"),
-                "minutes": integer(minimum=1, maximum=limits.CONTAINER_IDLE_MINUTES_MAX),
-            }
-        ),
-        "memory_limit": choice(*limits.MEMORY_LIMITS),
-        "network_policy": tools.network_policy,
-    },
-)
-UPLOAD_CREATE: Final = Shape(
-    {
-        "filename": text(chars_min=1, chars_max=limits.FILE_NAME_BYTES_MAX),
-        "bytes": integer(minimum=1, maximum=limits.FILE_BYTES_MAX),
-        "purpose": choice(*FILE_PURPOSES),
-        "mime_type": _name,
-    },
-    {"expires_after": _EXPIRES_AFTER_CREATION},
-)
-UPLOAD_COMPLETE: Final = Shape(
-    {"part_ids": array(text(chars_max=limits.NAME_CHARS_MAX), items_min=1, items_max=limits.UPLOAD_PARTS_MAX)},
-    {"md5": text(chars_min=32, chars_max=32, pattern="[0-9a-fA-F]{32}")},
-)
+_BODIES: Final = {
+    "CreateResponse": create.CREATE,
+    "CountInputTokens": create.COUNT,
+    "CompactResponse": create.COMPACT,
+    "CreateConversation": create.CONVERSATION_CREATE,
+    "UpdateConversation": create.CONVERSATION_UPDATE,
+    "CreateConversationItems": create.CONVERSATION_ITEMS,
+    "CreateContainer": Parser[Any](resources.CreateContainer),
+    "AddContainerFile": Parser[Any](resources.AddContainerFile),
+    "CreateUpload": Parser[Any](resources.CreateUpload),
+    "CompleteUpload": Parser[Any](resources.CompleteUpload),
+    "UpdateSkill": Parser[Any](resources.UpdateSkill),
+}
 
 
 def _components() -> JsonSchema:
     return {
-        "CreateResponse": requests.CREATE.schema,
-        "CountInputTokens": requests.COUNT.schema,
-        "CompactResponse": requests.COMPACT.schema,
-        "Tool": tools.TOOL.schema,
-        "ToolChoice": {"anyOf": [{"type": "string", "enum": ["none", "auto", "required"]}, tools.TOOL_CHOICE_OBJECT.schema]},
-        "InputItem": {"anyOf": [schema for schema in map(schema_of, items.SHAPES.values()) if schema is not None]},
-        "InputContent": items.INPUT_PARTS.schema,
-        "OutputContent": items.OUTPUT_PARTS.schema,
+        **components(_BODIES),
         "Item": {"type": "object", "properties": {"type": _STRING, "id": _STRING}, "required": ["type", "id"]},
         "Event": {
             "type": "object",
@@ -316,9 +289,13 @@ _FILE_FORM: Final[JsonSchema] = {
     "type": "object",
     "properties": {
         "file": _UPLOADED,
-        "purpose": {"type": "string", "enum": list(FILE_PURPOSES)},
+        "purpose": {"type": "string", "enum": list(resources.PURPOSES)},
         "expires_after[anchor]": {"const": "created_at"},
-        "expires_after[seconds]": schema_of(integer(minimum=limits.FILE_EXPIRES_SECONDS_MIN, maximum=limits.FILE_EXPIRES_SECONDS_MAX)),
+        "expires_after[seconds]": {
+            "type": "integer",
+            "minimum": limits.FILE_EXPIRES_SECONDS_MIN,
+            "maximum": limits.FILE_EXPIRES_SECONDS_MAX,
+        },
     },
     "required": ["file", "purpose"],
     "additionalProperties": False,
@@ -337,13 +314,6 @@ _SKILL_FORM: JsonSchema = {
     "required": ["files"],
     "additionalProperties": False,
 }
-_SKILL_UPDATE: JsonSchema = {
-    "type": "object",
-    "properties": {"default_version": {"anyOf": [{"type": "string"}, {"type": "integer"}]}},
-    "required": ["default_version"],
-    "additionalProperties": False,
-}
-
 
 ROUTES: Final = (
     Route(
@@ -411,7 +381,7 @@ ROUTES: Final = (
         "createConversation",
         "Begin a conversation",
         {JSON: ref("Conversation")},
-        {JSON: requests.CONVERSATION_CREATE.schema},
+        {JSON: ref("CreateConversation")},
     ),
     Route("get", "/v1/conversations/{conversation_id}", "retrieveConversation", "A conversation", {JSON: ref("Conversation")}),
     Route(
@@ -420,7 +390,7 @@ ROUTES: Final = (
         "updateConversation",
         "Replace a conversation's metadata",
         {JSON: ref("Conversation")},
-        {JSON: requests.CONVERSATION_UPDATE.schema},
+        {JSON: ref("UpdateConversation")},
         also=(409,),
     ),
     Route(
@@ -436,7 +406,7 @@ ROUTES: Final = (
         "createConversationItems",
         "Add items to a conversation",
         {JSON: _list_of("Item")},
-        {JSON: requests.CONVERSATION_ITEMS.schema},
+        {JSON: ref("CreateConversationItems")},
         query=(_INCLUDE,),
         also=(409,),
     ),
@@ -497,7 +467,7 @@ ROUTES: Final = (
         "createUpload",
         "Begin a file in parts",
         {JSON: ref("Upload")},
-        {JSON: UPLOAD_CREATE.schema},
+        {JSON: ref("CreateUpload")},
     ),
     Route(
         "post",
@@ -513,7 +483,7 @@ ROUTES: Final = (
         "completeUpload",
         "Make the file out of its parts",
         {JSON: ref("Upload")},
-        {JSON: UPLOAD_COMPLETE.schema},
+        {JSON: ref("CompleteUpload")},
         also=(409,),
     ),
     Route("post", "/v1/uploads/{upload_id}/cancel", "cancelUpload", "Drop the parts", {JSON: ref("Upload")}, also=(409,)),
@@ -523,7 +493,7 @@ ROUTES: Final = (
         "createContainer",
         "Reserve a container",
         {JSON: ref("Container")},
-        {JSON: CONTAINER_CREATE.schema},
+        {JSON: ref("CreateContainer")},
         also=(404,),
     ),
     Route(
@@ -550,7 +520,7 @@ ROUTES: Final = (
         {JSON: ref("ContainerFile")},
         {
             FORM: _form("file"),
-            JSON: Shape({"file_id": _name}).schema,
+            JSON: ref("AddContainerFile"),
         },
     ),
     Route(
@@ -600,7 +570,7 @@ ROUTES: Final = (
         "updateSkill",
         "Choose the default version",
         {JSON: ref("Skill")},
-        {JSON: _SKILL_UPDATE},
+        {JSON: ref("UpdateSkill")},
         also=(409,),
     ),
     Route("delete", "/v1/skills/{skill_id}", "deleteSkill", "Delete a skill with its versions", {JSON: _deleted("skill.deleted")}),

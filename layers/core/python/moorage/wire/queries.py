@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Final, Literal
 
 from moorage import errors, limits
-from moorage.wire.requests import INCLUDABLE
+from moorage.wire.types import INCLUDABLE
 
 Query = Sequence[tuple[str, str]]
 """Names and values in the order sent: ``include[]=a&include[]=b`` repeats its name (both SDKs write the brackets)."""

@@ -10,9 +10,8 @@ from dataclasses import dataclass
 from typing import Any, Final, Literal
 
 from moorage.errors import type_of
-from moorage.wire.items import Item
 from moorage.wire.requests import CreateRequest
-from moorage.wire.tools import Tool
+from moorage.wire.types import Item, Tool
 
 Status = Literal["queued", "in_progress", "completed", "incomplete", "failed", "cancelled"]
 

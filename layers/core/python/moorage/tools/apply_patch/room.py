@@ -3,10 +3,10 @@
 from types import MappingProxyType
 from typing import Any, Final
 
-from moorage.model.base import Item, Tool
 from moorage.tools.calls import Opening, Place
 from moorage.tools.lowered import function, function_call, function_output
 from moorage.tools.room import Reader, Room
+from moorage.wire.types import Item, Tool
 
 _DESCRIPTION: Final = """\
 Create, change or delete one file of the user's workspace. The diff of update_file is V4A: sections that begin with `@@` and

@@ -4,12 +4,12 @@ from collections.abc import AsyncGenerator, AsyncIterator, Iterable
 from typing import Any
 
 from moorage import limits
-from moorage.model.base import Item
 from moorage.sandbox.exec_client import PythonEnded, PythonEvent
 from moorage.tools.calls import End, Finished, Known, Piece, Said
 from moorage.tools.code_interpreter import session
 from moorage.tools.execs import KILLED, REVIVED, WORDS, Exec, Lost, exec_id, follow
 from moorage.tools.run import Run
+from moorage.wire.types import Item
 
 
 async def run(run: Run) -> AsyncGenerator[Piece, None]:

@@ -7,14 +7,14 @@ from typing import Any, Final
 
 from moorage import limits
 from moorage.errors import SandboxError
-from moorage.model.base import Item, Tool
 from moorage.sandbox.exec_client import ExecClient
-from moorage.tools.calls import End, Event, Known, Opening, Piece, Place, Told
+from moorage.tools.calls import End, Known, Opening, Piece, Place, Told
 from moorage.tools.code_interpreter import code
 from moorage.tools.execs import WORDS, exec_id
 from moorage.tools.lowered import compact_json, function
 from moorage.tools.room import Again, Reader, Room, Where
 from moorage.tools.run import Run
+from moorage.wire.types import Event, Item, Tool
 
 _DESCRIPTION: Final = """\
 Run Python code in a Linux container and read what it prints, and the value of a last expression.

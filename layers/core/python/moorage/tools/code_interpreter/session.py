@@ -10,8 +10,8 @@ from typing import Any, Final
 
 from moorage import limits
 from moorage.errors import SandboxError
-from moorage.model.base import Item
 from moorage.sandbox.exec_client import ExecClient, PythonEnded
+from moorage.wire.types import Item
 
 STOPPED: Final = (
     "The code ran for the longest time that it may. It was stopped, and its Python session with it: all variables are gone."

@@ -2,9 +2,9 @@
 
 from types import MappingProxyType
 
-from moorage.model.base import Item, Tool
 from moorage.tools.lowered import function, function_call, function_output, with_visible_parts, without
 from moorage.tools.room import Reader, Room
+from moorage.wire.types import Item, Tool
 
 
 class Custom(Room):

@@ -3,9 +3,9 @@
 
 from types import MappingProxyType
 
-from moorage.model.base import Item
 from moorage.tools.lowered import with_visible_parts, without
 from moorage.tools.room import Reader, Room
+from moorage.wire.types import Item
 
 
 class Function(Room):

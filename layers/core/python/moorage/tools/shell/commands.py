@@ -4,12 +4,12 @@ from collections.abc import AsyncGenerator, AsyncIterator, Iterable
 from typing import Any, Final
 
 from moorage import limits
-from moorage.model.base import Item
 from moorage.sandbox.exec_client import ExecEvent, Output
 from moorage.tools import execs
 from moorage.tools.calls import End, Finished, Known, Piece, Said
 from moorage.tools.execs import KILLED, REVIVED, Exec, Lost, exec_id, follow, merged
 from moorage.tools.run import Run
+from moorage.wire.types import Item
 
 WORDS: Final = execs.WORDS | {End.CANCELLED: "The response ended before this command did; its output was not kept."}
 

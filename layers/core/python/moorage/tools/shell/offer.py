@@ -2,8 +2,8 @@
 
 from typing import Any, Final
 
-from moorage.model.base import Item, Tool
 from moorage.tools.lowered import function
+from moorage.wire.types import Item, Tool
 
 NAME: Final = "shell"
 

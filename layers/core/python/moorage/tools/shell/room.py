@@ -7,14 +7,14 @@ from typing import Any
 
 from moorage import limits
 from moorage.errors import SandboxError
-from moorage.model.base import Item, Tool
 from moorage.sandbox.exec_client import ExecClient
-from moorage.tools.calls import End, Event, Known, Opening, Piece, Place, Told
+from moorage.tools.calls import End, Known, Opening, Piece, Place, Told
 from moorage.tools.execs import exec_id
 from moorage.tools.lowered import function_call, function_output, without
 from moorage.tools.room import Again, Reader, Room, Where
 from moorage.tools.run import Run
 from moorage.tools.shell import commands, offer
+from moorage.wire.types import Event, Item, Tool
 
 _HOSTED = frozenset({"container_auto", "container_reference"})
 

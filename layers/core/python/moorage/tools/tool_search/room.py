@@ -3,9 +3,9 @@
 from types import MappingProxyType
 from typing import Any, Final
 
-from moorage.model.base import Item, Tool
 from moorage.tools.lowered import function
 from moorage.tools.room import Room
+from moorage.wire.types import Item, Tool
 
 _DESCRIPTION: Final = "Search for further tools by what they should do. Tools that are found can be called afterwards."
 

@@ -1,0 +1,113 @@
+"""``tool_choice``: a word, a tool, or some of the tools."""
+
+from collections.abc import Sequence
+from typing import Annotated, Any, Final, Literal
+
+from typing_extensions import TypeAliasType, TypedDict
+
+from moorage import errors, limits
+from moorage.wire.tools import REFUSED_TOOLS, WEB_SEARCH_REASON, WEB_SEARCH_TOOLS
+from moorage.wire.types import Item, Tool
+from moorage.wire.validation import Either, Length, Name, OneOf, RefusedVariant, wire
+
+
+@wire
+class ChosenByName(TypedDict):
+    type: Literal["function", "custom"]
+    name: Name
+
+
+@wire
+class ChosenNamespace(TypedDict):
+    type: Literal["namespace"]
+    name: Name
+
+
+_KINDS: Final = (
+    "shell",
+    "code_interpreter",
+    "local_shell",
+    "apply_patch",
+    "computer",
+    "computer_use_preview",
+    "computer_use",
+    "tool_search",
+)
+
+
+@wire
+class ChosenByType(TypedDict):
+    type: Literal[
+        "shell",
+        "code_interpreter",
+        "local_shell",
+        "apply_patch",
+        "computer",
+        "computer_use_preview",
+        "computer_use",
+        "tool_search",
+    ]
+
+
+_REFUSED: Final = {**REFUSED_TOOLS, **dict.fromkeys(WEB_SEARCH_TOOLS, WEB_SEARCH_REASON)}
+_CHOICES: Final[dict[str, Any]] = {
+    "function": ChosenByName,
+    "custom": ChosenByName,
+    **dict.fromkeys(_KINDS, ChosenByType),
+    **{name: RefusedVariant(reason) for name, reason in _REFUSED.items()},
+}
+
+
+@wire
+class AllowedTools(TypedDict):
+    type: Literal["allowed_tools"]
+    mode: Literal["auto", "required"]
+    tools: Annotated[
+        list[Annotated[Any, OneOf({**_CHOICES, "namespace": ChosenNamespace})]], Length(limits.TOOLS_MAX, minimum=1)
+    ]
+
+
+ToolChoice = TypeAliasType(
+    "ToolChoice",
+    Annotated[
+        Any,
+        Either(
+            "an object",
+            string=Literal["none", "auto", "required"],
+            object=Annotated[Any, OneOf({**_CHOICES, "allowed_tools": AllowedTools})],
+        ),
+    ],
+)
+
+
+def check_choice(chosen: str | dict[str, Any], tools: Sequence[Tool], items: Sequence[Item]) -> None:
+    """A chosen tool must be among ``tools`` or be offered by ``items``, which include the chain's: where there is one, only who has
+    loaded it can ask. Raises :class:`~moorage.errors.ApiError`."""
+    if chosen in ("auto", "none"):
+        return
+    joined = (item for item in items if item["type"] in ("additional_tools", "tool_search_output"))
+    offered = [*tools, *(tool for item in joined for tool in item.get("tools") or ())]
+    if isinstance(chosen, str):
+        if not offered:
+            raise errors.invalid_value("tool_choice", f"'{chosen}' needs at least one tool in 'tools'.")
+        return
+    wanted = enumerate(chosen["tools"]) if chosen["type"] == "allowed_tools" else [(None, chosen)]
+    for index, tool in wanted:
+        if not is_offered(tool, offered):
+            name = tool.get("name", tool["type"])
+            param = "tool_choice" if index is None else f"tool_choice.tools[{index}]"
+            raise errors.invalid_value(param, f"tool '{name}' is not among 'tools'.")
+
+
+def is_offered(chosen: dict[str, Any], tools: Sequence[Tool]) -> bool:
+    """Whether a chosen tool (``{"type", "name"?}``) is among ``tools``, namespaces included."""
+    wanted = (_COMPUTERS.get(chosen["type"], chosen["type"]), chosen.get("name"))
+    return any(
+        (_COMPUTERS.get(tool["type"], tool["type"]), tool.get("name") if wanted[1] is not None else None) == wanted
+        or (tool["type"] == "namespace" and is_offered(chosen, tool["tools"]))
+        for tool in tools
+    )
+
+
+_COMPUTERS: Final = {"computer_use": "computer", "computer_use_preview": "computer"}
+"""Three names for one tool in ``tool_choice``."""

@@ -1,0 +1,273 @@
+"""The bodies of ``/v1/responses`` and ``/v1/conversations``."""
+
+from typing import Annotated, Any, Final, Literal, Required
+
+from pydantic import AfterValidator, Field, WithJsonSchema
+from typing_extensions import TypedDict
+
+from moorage import errors, limits
+from moorage.wire.choices import ToolChoice
+from moorage.wire.items import Input, InputItem, distinct
+from moorage.wire.refusals import problem
+from moorage.wire.tools import ToolList
+from moorage.wire.types import Includable, Item
+from moorage.wire.validation import (
+    Array,
+    Dropped,
+    Either,
+    Fields,
+    FreeObject,
+    Id,
+    Identifier,
+    Length,
+    Number,
+    OneOf,
+    Only,
+    Parser,
+    Refused,
+    Text,
+    wire,
+    wire_with,
+)
+
+ServiceTier = Literal["auto", "default", "flex", "scale", "priority", "fast", "ultrafast"]
+
+Model = Annotated[str, Field(min_length=1, max_length=limits.MODEL_NAME_CHARS_MAX)]
+_Key = Annotated[str, Field(max_length=limits.METADATA_KEY_CHARS_MAX)]
+_Value = Annotated[str, Field(max_length=limits.METADATA_VALUE_CHARS_MAX)]
+Metadata = Annotated[dict[_Key, _Value], Field(max_length=limits.METADATA_PAIRS_MAX)]
+
+# --- Fields with fields of their own ----------------------------------------------------------------------------------
+
+
+@wire
+class ConversationReference(TypedDict):
+    id: Id
+
+
+def _id_of(conversation: Fields) -> str:
+    return str(conversation["id"])
+
+
+_Conversation = Annotated[
+    str, Either("an object", string=Id, object=Annotated[ConversationReference, AfterValidator(_id_of)])
+]
+"""The id, given as such or in an object."""
+
+
+@wire
+class PlainText(TypedDict):
+    type: Literal["text"]
+
+
+@wire
+class JsonObject(TypedDict):
+    type: Literal["json_object"]
+
+
+@wire
+class JsonSchema(TypedDict, total=False):
+    type: Required[Literal["json_schema"]]
+    name: Required[Annotated[str, Field(min_length=1, max_length=limits.SCHEMA_NAME_CHARS_MAX, pattern="^[a-zA-Z0-9_-]+$")]]
+    schema: Required[FreeObject]
+    description: Text
+    strict: bool
+
+
+@wire
+class TextOptions(TypedDict, total=False):
+    format: Annotated[
+        PlainText | JsonObject | JsonSchema,
+        OneOf({"text": PlainText, "json_object": JsonObject, "json_schema": JsonSchema}),
+    ]
+    verbosity: Literal["low", "medium", "high"]
+
+
+def _rename_summary(reasoning: Fields) -> Fields:
+    """``generate_summary`` is the old name of ``summary``."""
+    if "generate_summary" in reasoning:
+        reasoning.setdefault("summary", reasoning.pop("generate_summary"))
+        reasoning.pop("generate_summary", None)
+    return reasoning
+
+
+@wire_with(_rename_summary)
+class ReasoningOptions(TypedDict, total=False):
+    effort: Literal["none", "minimal", "low", "medium", "high", "xhigh", "max"]
+    summary: Literal["auto", "concise", "detailed"]
+    generate_summary: Literal["auto", "concise", "detailed"]
+    context: Literal["auto", "current_turn", "all_turns"]
+    mode: Literal["standard", "pro"]
+
+
+@wire
+class PromptCacheOptions(TypedDict, total=False):
+    mode: Literal["implicit", "explicit"]
+    ttl: Literal["30m", "12h"]
+    prewarm: Annotated[bool, Only(False, "Prompt cache warm-up is not available in this version: send the request itself.")]
+    comparison_response_id: Annotated[Any, Refused("Prompt cache diagnostics are not available in this version.")]
+
+
+def _no_compression(value: str) -> str:
+    if value == "enabled":
+        raise problem(lambda param: errors.unsupported_value(param, "enabled", "Image context compression is not available."))
+    return value
+
+
+@wire
+class ImageOptions(TypedDict, total=False):
+    context_compression: Annotated[
+        Literal["auto", "enabled", "disabled"],
+        AfterValidator(_no_compression),
+        WithJsonSchema({"type": "string", "enum": ["auto", "disabled"]}),
+    ]
+
+
+@wire
+class StreamOptions(TypedDict, total=False):
+    include_obfuscation: bool
+
+
+@wire
+class CompactionEntry(TypedDict, total=False):
+    type: Required[Literal["compaction"]]
+    compact_threshold: Annotated[int, Field(ge=limits.COMPACT_THRESHOLD_TOKENS_MIN)]
+
+
+# --- Bodies -----------------------------------------------------------------------------------------------------------
+
+
+class _Asked(TypedDict, total=False):
+    """What creating a response, counting its tokens and compacting its input share."""
+
+    input: Input
+    instructions: Text
+    previous_response_id: Id
+
+
+class _Told(_Asked, total=False):
+    """What creating a response and counting its tokens share."""
+
+    conversation: _Conversation
+    tools: ToolList
+    tool_choice: ToolChoice
+    parallel_tool_calls: bool
+    reasoning: ReasoningOptions
+    text: TextOptions
+    truncation: Literal["auto", "disabled"]
+
+
+class _Hints(TypedDict, total=False):
+    prompt_cache_key: Identifier
+    prompt_cache_options: PromptCacheOptions
+    prompt_cache_retention: Literal["in_memory", "24h"]
+    service_tier: ServiceTier
+    image: Annotated[ImageOptions, Dropped]
+
+
+@wire
+class CreateResponse(_Told, _Hints, total=False):
+    model: Required[Model]
+    store: bool
+    background: bool
+    stream: bool
+    stream_options: StreamOptions
+    include: Array[Includable]
+    max_output_tokens: Annotated[int, Field(ge=limits.OUTPUT_TOKENS_MIN)]
+    max_tool_calls: Annotated[int, Field(ge=1)]
+    temperature: Annotated[Number, Field(ge=0, le=2)]
+    top_p: Annotated[Number, Field(ge=0, le=1)]
+    top_logprobs: Annotated[int, Field(ge=0, le=20)]
+    metadata: Metadata
+    safety_identifier: Identifier
+    user: Identifier
+    client_metadata: FreeObject
+    context_management: Annotated[list[CompactionEntry], Length(minimum=1)]
+    prompt: Annotated[Any, Refused("Prompt templates live at OpenAI: send their text as 'instructions' and 'input'.")]
+    moderation: Annotated[
+        Any, Refused("Moderation is not available in this version: call your moderation service beside this one.")
+    ]
+    access_programs: Annotated[Any, Refused("Access programs exist at OpenAI only.")]
+
+
+@wire
+class CountInputTokens(_Told, total=False):
+    model: Model
+    personality: Annotated[Any, Refused("It belongs to OpenAI's own applications.")]
+
+
+@wire
+class CompactResponse(_Asked, _Hints, total=False):
+    """The hints about caches and tiers have no effect: the summary is one short request."""
+
+    model: Required[Model]
+
+
+_NO_BACKGROUND: Final = "A response of this connection is streamed on it: use POST /v1/responses for one in the background."
+
+
+@wire
+class ResponseCreateEvent(TypedDict, total=False):
+    """What a ``response.create`` frame has beside the request."""
+
+    type: Required[Literal["response.create"]]
+    generate: bool
+    stream: bool
+    background: Annotated[bool, Only(False, _NO_BACKGROUND)]
+
+
+@wire
+class Lane(TypedDict, total=False):
+    stream_id: Annotated[str, Field(min_length=1, max_length=256, pattern="^[A-Za-z0-9_.-]+$")]
+
+
+def _no_references(items: list[Item]) -> list[Item]:
+    for index, item in enumerate(items):
+        if item["type"] == "item_reference":
+            raise problem(lambda param: errors.unsupported_value(param, "item_reference", "Give the item itself."), index, "type")
+    return items
+
+
+_Items = Annotated[
+    list[InputItem], Length(limits.CONVERSATION_ITEMS_PER_CALL_MAX), AfterValidator(distinct), AfterValidator(_no_references)
+]
+_SomeItems = Annotated[
+    list[InputItem],
+    Length(limits.CONVERSATION_ITEMS_PER_CALL_MAX, minimum=1),
+    AfterValidator(distinct),
+    AfterValidator(_no_references),
+]
+
+
+@wire
+class CreateConversation(TypedDict, total=False):
+    items: _Items
+    metadata: Metadata
+
+
+def _empty_for_null(metadata: dict[str, str] | None) -> dict[str, str]:
+    """Null takes all metadata away."""
+    return {} if metadata is None else metadata
+
+
+@wire
+class UpdateConversation(TypedDict):
+    metadata: Annotated[Metadata | None, AfterValidator(_empty_for_null)]
+
+
+@wire
+class CreateConversationItems(TypedDict):
+    items: _SomeItems
+
+
+CREATE: Final = Parser[Fields](CreateResponse)
+"""``POST /v1/responses``."""
+COUNT: Final = Parser[Fields](CountInputTokens)
+"""``POST /v1/responses/input_tokens``."""
+COMPACT: Final = Parser[Fields](CompactResponse)
+"""``POST /v1/responses/compact``."""
+EVENT: Final = Parser[Fields](ResponseCreateEvent)
+LANE: Final = Parser[Fields](Lane)
+CONVERSATION_CREATE: Final = Parser[Fields](CreateConversation)
+CONVERSATION_UPDATE: Final = Parser[Fields](UpdateConversation)
+CONVERSATION_ITEMS: Final = Parser[Fields](CreateConversationItems)

@@ -1,0 +1,110 @@
+"""Where a request's hosted calls run: shell and code interpreter of a response share one container."""
+
+import itertools
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from moorage.wire.network_policy import NetworkPolicy
+from moorage.wire.refusals import wrong_value
+from moorage.wire.types import Tool
+
+
+@dataclass(frozen=True, slots=True)
+class Environment:
+    """Where the calls of the shell and of the code interpreter run: one container for both. ``local`` (also: a shell without an
+    environment) means that the client runs them."""
+
+    type: Literal["container_auto", "container_reference", "local"]
+    container_id: str | None = None
+    param: str = "tools"
+    """The field that names the container, for errors about it."""
+    file_ids: tuple[str, ...] = ()
+    memory_limit: str | None = None
+    network_policy: NetworkPolicy | None = None
+
+    @property
+    def is_hosted(self) -> bool:
+        return self.type != "local"
+
+
+@dataclass(frozen=True, slots=True)
+class _Asked:
+    """What one tool wants of the response's container."""
+
+    index: int
+    place: str
+    """The field that holds it."""
+    fields: dict[str, Any]
+    """As in the shell's environment."""
+
+    @property
+    def param(self) -> str:
+        """The field that names the container."""
+        return f"tools[{self.index}].{self.place}" + (".container_id" if self.place == "environment" else "")
+
+    def path(self, name: str) -> tuple[int | str, ...]:
+        is_bare = self.place == "container" and name == "container_id"
+        return (self.index, self.place) if is_bare else (self.index, self.place, name)
+
+
+def _containers(tools: Sequence[Tool]) -> list[_Asked]:
+    asked = []
+    for index, tool in enumerate(tools):
+        match tool:
+            case {"type": "shell", "environment": {"type": "container_auto" | "container_reference"} as environment}:
+                asked.append(_Asked(index, "environment", environment))
+            case {"type": "code_interpreter", "container": str(container_id)}:
+                asked.append(_Asked(index, "container", {"container_id": container_id}))
+            case {"type": "code_interpreter", "container": container}:
+                asked.append(_Asked(index, "container", container))
+    return asked
+
+
+def check_one_container(tools: Sequence[Tool]) -> None:
+    """Shell and code interpreter run in one container, so that they see the same files: they cannot ask for different ones."""
+    for first, second in itertools.pairwise(_containers(tools)):
+        other = f"'tools[{first.index}]'"
+        for name in ("container_id", "memory_limit", "network_policy"):
+            if name in first.fields and name in second.fields and first.fields[name] != second.fields[name]:
+                raise wrong_value(
+                    f"shell and code interpreter share one container, and {other} asks for another '{name}'.", *second.path(name)
+                )
+        for fixed, new in ((first, second), (second, first)):
+            for name in ("memory_limit", "network_policy"):
+                if "container_id" in fixed.fields and name in new.fields:
+                    raise wrong_value(
+                        f"shell and code interpreter share the container that 'tools[{fixed.index}]' names, and its '{name}' is fixed.",
+                        *new.path(name),
+                    )
+
+
+def environment(tools: Sequence[Tool]) -> Environment | None:
+    """Where the calls of shell and code interpreter run, secrets included; None without either of them."""
+    asked = _containers(tools)
+    if not asked:
+        return Environment("local") if any(tool["type"] == "shell" for tool in tools) else None
+    fields = {name: value for one in asked for name, value in one.fields.items()}
+    naming = next((one for one in asked if "container_id" in one.fields), None)
+    file_ids = dict.fromkeys(file_id for one in asked for file_id in one.fields.get("file_ids", ()))
+    return Environment(
+        type="container_auto" if naming is None else "container_reference",
+        container_id=fields.get("container_id"),
+        param="tools" if naming is None else naming.param,
+        file_ids=tuple(file_ids),
+        memory_limit=fields.get("memory_limit"),
+        network_policy=fields.get("network_policy"),
+    )
+
+
+def redacted(tools: Sequence[Tool]) -> list[Tool]:
+    """The same tools without the values of secrets, for storage and everything after it."""
+    return [_redacted(tool) for tool in tools]
+
+
+def _redacted(tool: Tool) -> Tool:
+    place = "container" if tool["type"] == "code_interpreter" else "environment"
+    environment = tool.get(place)
+    if not isinstance(environment, dict) or "network_policy" not in environment:
+        return tool
+    return {**tool, place: {**environment, "network_policy": environment["network_policy"].to_json()}}

@@ -1,0 +1,48 @@
+"""JSON Schema of the wire's types, for the OpenAPI document."""
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+from pydantic import TypeAdapter
+from pydantic.json_schema import GenerateJsonSchema, JsonSchemaValue
+from pydantic_core import CoreSchema, PydanticOmit, core_schema
+
+from moorage.wire.validation import Parser
+
+JsonSchema = dict[str, Any]
+
+COMPONENTS: Final = "#/components/schemas/"
+
+
+class _Generator(GenerateJsonSchema):
+    """pydantic's, without its titles, and without what is refused."""
+
+    def field_title_should_be_set(self, schema: Any) -> bool:
+        return False
+
+    def handle_invalid_for_json_schema(self, schema: CoreSchema, error_info: str) -> JsonSchemaValue:
+        raise PydanticOmit
+
+    def literal_schema(self, schema: core_schema.LiteralSchema) -> JsonSchemaValue:
+        return {"type": "string", "enum": list(schema["expected"])}
+
+    def default_schema(self, schema: core_schema.WithDefaultSchema) -> JsonSchemaValue:
+        """A field with a default may be left out, or null."""
+        inner = self.generate_inner(schema["schema"])
+        return inner if "anyOf" in inner and {"type": "null"} in inner["anyOf"] else {"anyOf": [inner, {"type": "null"}]}
+
+
+def components(types: Mapping[str, Parser[Any]]) -> dict[str, JsonSchema]:
+    """The schemas of these types by name, and of all objects that they consist of by the names of their classes."""
+    adapters: list[tuple[str, Any, TypeAdapter[Any]]] = [(name, "validation", parser.adapter) for name, parser in types.items()]
+    named, shared = TypeAdapter.json_schemas(adapters, ref_template=COMPONENTS + "{model}", schema_generator=_Generator)
+    own = {name: schema for (name, _), schema in named.items() if schema.get("$ref") != COMPONENTS + name}
+    schemas: dict[str, JsonSchema] = _untitled(dict(shared.get("$defs", {})) | own)
+    return schemas
+
+
+def _untitled(schema: Any) -> Any:
+    """Titles would repeat the names of the classes. (A property may be called ``title``; it is an object, not a string.)"""
+    if isinstance(schema, dict):
+        return {key: _untitled(inner) for key, inner in schema.items() if key != "title" or not isinstance(inner, str)}
+    return [_untitled(inner) for inner in schema] if isinstance(schema, list) else schema
