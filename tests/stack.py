@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import httpx
+from moorage.cli.target import local_aws
 from openai import OpenAI
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -72,9 +73,9 @@ class Stack:
     def http(self, key: str | None = None) -> httpx.Client:
         return httpx.Client(base_url=self.url, headers={"authorization": f"Bearer {key or self.key}"}, timeout=120)
 
-    def emulator_endpoint(self) -> str:
-        """Where the stack's AWS emulator answers."""
-        return (self.state_dir / "aws" / "endpoint").read_text().strip()
+    def aws(self) -> Any:
+        """Arguments of boto3's clients: where the stack's AWS emulator answers, and the credentials of its start."""
+        return local_aws(self.state_dir)
 
 
 def clean_environment() -> dict[str, str]:

@@ -196,7 +196,7 @@ def rounds(running: Stack) -> Table:
             few = _run(http, script(shell("true"), say("end")))
             many = _run(http, script(*turns, say("end")))
             seconds.append((many - few) / (ROUNDS - 1))
-    whole, alone_ = statistics.median(seconds), emulator_round(running.emulator_endpoint())
+    whole, alone_ = statistics.median(seconds), emulator_round(running.aws())
     rows = [
         ("a round: model step, tool step, command `true`", ms(whole)),
         ("the emulator alone: two empty functions and a choice", ms(alone_)),
@@ -214,17 +214,17 @@ def _run(http: Any, text: str) -> float:
     return time.perf_counter() - began
 
 
-def aws(endpoint: str, service: str) -> Any:
-    session: Any = boto3.Session(aws_access_key_id="test", aws_secret_access_key="test", region_name="us-east-1")
-    return session.client(service, endpoint_url=endpoint)
+def aws(access: Any, service: str) -> Any:
+    session: Any = boto3.Session()
+    return session.client(service, **access)
 
 
 _EMPTY = b"def handler(event, context):\n    print('a round')\n    return {'left': event['left'] - 1}\n"
 
 
-def emulator_round(endpoint: str) -> float:
+def emulator_round(access: Any) -> float:
     """Seconds that two empty functions and a choice take, executed by the emulator as our loop is."""
-    functions, machines = aws(endpoint, "lambda"), aws(endpoint, "stepfunctions")
+    functions, machines = aws(access, "lambda"), aws(access, "stepfunctions")
     role = "arn:aws:iam::000000000000:role/moorage"
     made = functions.create_function(
         FunctionName="bench-empty", Runtime="python3.13", Role=role, Handler="handler.handler", Code={"ZipFile": _zipped(_EMPTY)}
@@ -276,7 +276,7 @@ def counters(state_dir: Path) -> Table:
     counts = state_dir / "counts"
     rows = []
     with stack(state_dir, None, counts) as running, running.http() as http:
-        machines = aws(running.emulator_endpoint(), "stepfunctions")
+        machines = aws(running.aws(), "stepfunctions")
         for kind, body in _kinds(http).items():
             rows.append((kind, *_counted(http, machines, counts, body)))
     one, nine = rows[-2:]

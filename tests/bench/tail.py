@@ -22,12 +22,7 @@ _EVENTS = 60
 
 async def tail_latencies(running: Stack) -> list[float]:
     """Seconds for each of so many events, written by this process and read over SSE."""
-    access: Any = {
-        "endpoint_url": running.emulator_endpoint(),
-        "region_name": "us-east-1",
-        "aws_access_key_id": "test",
-        "aws_secret_access_key": "test",
-    }
+    access: Any = running.aws()
     executor = ThreadPoolExecutor(4)
     table = Table(boto3.client("dynamodb", **access), "moorage", executor)
     blobs = Blobs(boto3.client("s3", **access), "moorage", executor)

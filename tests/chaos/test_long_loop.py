@@ -37,13 +37,7 @@ def test_two_thousand_rounds_end_well(tmp_path: Path) -> None:
 
 def executions_of(stack: Stack, response_id: str) -> int:
     """How many executions ran the response."""
-    machines = boto3.client(
-        "stepfunctions",
-        endpoint_url=stack.emulator_endpoint(),
-        region_name="us-east-1",
-        aws_access_key_id="test",
-        aws_secret_access_key="test",
-    )
+    machines = boto3.client("stepfunctions", **stack.aws())
     arn = "arn:aws:states:us-east-1:000000000000:stateMachine:moorage-agent-loop"
     names = [
         execution["name"]

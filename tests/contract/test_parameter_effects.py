@@ -66,8 +66,7 @@ class World:
 
     def records(self) -> list[Json]:
         """What the table holds."""
-        session = boto3.Session(aws_access_key_id="test", aws_secret_access_key="test", region_name="us-east-1")
-        table = session.client("dynamodb", endpoint_url=self.stack.emulator_endpoint())
+        table = boto3.Session().client("dynamodb", **self.stack.aws())
         pages = table.get_paginator("scan").paginate(TableName="moorage")
         found = [dict(record) for page in pages for record in page["Items"]]
         table.close()

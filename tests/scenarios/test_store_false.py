@@ -18,9 +18,8 @@ TOOLS: Any = [SHELL]
 
 def everything(stack: Stack) -> bytes:
     """All that the table and the bucket hold, with what is compressed opened."""
-    endpoint = stack.emulator_endpoint()
-    session = boto3.Session(aws_access_key_id="test", aws_secret_access_key="test", region_name="us-east-1")
-    table = session.client("dynamodb", endpoint_url=endpoint)
+    session, access = boto3.Session(), stack.aws()
+    table = session.client("dynamodb", **access)
     found = bytearray()
     for page in table.get_paginator("scan").paginate(TableName="moorage"):
         for item in page["Items"]:
@@ -31,7 +30,7 @@ def everything(stack: Stack) -> bytes:
                         found += zlib.decompress(value["B"])
                     except zlib.error:
                         found += value["B"]
-    bucket = session.client("s3", endpoint_url=endpoint, config=Config(s3={"addressing_style": "path"}))
+    bucket = session.client("s3", **access, config=Config(s3={"addressing_style": "path"}))
     for listed in bucket.get_paginator("list_objects_v2").paginate(Bucket="moorage"):
         for entry in listed.get("Contents", []):
             found += entry["Key"].encode() + bucket.get_object(Bucket="moorage", Key=entry["Key"])["Body"].read()

@@ -18,13 +18,7 @@ _STEP_LINES_SECONDS_MAX = 20
 
 def step_log(stack: Stack) -> str:
     """What the step functions have printed."""
-    logs = boto3.client(
-        "logs",
-        endpoint_url=stack.emulator_endpoint(),
-        region_name="us-east-1",
-        aws_access_key_id="test",
-        aws_secret_access_key="test",
-    )
+    logs = boto3.client("logs", **stack.aws())
     try:
         groups = [group["logGroupName"] for group in logs.describe_log_groups()["logGroups"]]
         return "\n".join(

@@ -39,13 +39,7 @@ def revoke(stack: Stack, tenant_id: str) -> None:
 
 @contextmanager
 def keys_of(stack: Stack) -> Iterator[ApiKeys]:
-    client = boto3.client(
-        "dynamodb",
-        endpoint_url=stack.emulator_endpoint(),
-        region_name="us-east-1",
-        aws_access_key_id="test",
-        aws_secret_access_key="test",
-    )
+    client = boto3.client("dynamodb", **stack.aws())
     with closing(client), ThreadPoolExecutor() as executor:
         yield ApiKeys(Table(client, "moorage", executor), clock=time.time)
 

@@ -19,7 +19,9 @@ NOWHERE = {"MOORAGE_STATE_DIR": "/nonexistent"}
 def local_state(folder: Path) -> Path:
     """What a stack that was started has left."""
     (folder / "aws").mkdir(parents=True)
-    (folder / "aws" / "endpoint").write_text("http://127.0.0.1:4566")
+    (folder / "aws" / "environment").write_text(
+        "AWS_ENDPOINT_URL=http://127.0.0.1:4566\nAWS_REGION=us-east-1\nAWS_ACCESS_KEY_ID=k\nAWS_SECRET_ACCESS_KEY=s\n"
+    )
     (folder / "env").write_text("OPENAI_BASE_URL=http://127.0.0.1:8080/v1\nOPENAI_API_KEY=sk-moorage-local\nMOORAGE_MODEL=demo\n")
     return folder
 

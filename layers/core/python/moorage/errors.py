@@ -16,6 +16,8 @@ from typing import Any, Final
 from moorage.limits import SANDBOX_HOST_POLL_SECONDS
 
 INVALID_REQUEST: Final = "invalid_request_error"
+STORAGE_FULL: Final = "InsufficientStorage"
+"""What the local emulator's table and bucket answer to a write for which the disk has no room."""
 
 
 class MoorageError(Exception):
@@ -268,6 +270,19 @@ _TYPE_OF: Final = {
 def type_of(code: str) -> str:
     """The ``type`` beside the code that a response failed with; what is neither ours nor passing lies in the request."""
     return _TYPE_OF.get(code, INVALID_REQUEST)
+
+
+class StorageFull(ApiError):
+    """The disk that holds a local stack's state has no room: nothing of the write was kept."""
+
+    def __init__(self) -> None:
+        super().__init__(
+            507,
+            "The disk of this deployment is full: nothing of this request was stored. What is stored can still be read; free some "
+            "room and send it again.",
+            type="server_error",
+            code="insufficient_storage",
+        )
 
 
 class UpstreamError(MoorageError):

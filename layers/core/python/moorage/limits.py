@@ -402,6 +402,17 @@ CONTAINER_ERASE_AGAIN_SECONDS: Final = 1_000
 CONTAINER_OBJECT_SECONDS_MIN: Final = 3600
 """Objects of a container that no row names are collected at this age: a younger one may belong to a transfer under way."""
 
+# --- The stack on one machine ---------------------------------------------------------------------------------------------------
+
+CHILD_POLL_SECONDS: Final = 0.1
+CHILD_PAUSE_SECONDS: Final = 0.5
+CHILD_DEATHS_MAX: Final = 5
+CHILD_DEATHS_SECONDS: Final = 30
+"""A child that dies more often in this time will not live: the stack ends and says so."""
+
+LOCAL_LOG_BYTES_MAX: Final = 16 * MIB
+"""A log file of the stack is put aside at this size; one of its predecessors is kept."""
+
 # --- The shape of requests (wire) -----------------------------------------------------------------------------------------
 
 JSON_DEPTH_MAX: Final = 100

@@ -90,14 +90,20 @@ def _local(state_dir: Path) -> Target:
         said.get("OPENAI_BASE_URL"),
         said.get("OPENAI_API_KEY"),
         _LOCAL_TABLE,
-        {
-            "endpoint_url": (state_dir / "aws" / "endpoint").read_text().strip(),
-            "region_name": "us-east-1",
-            "aws_access_key_id": "test",
-            "aws_secret_access_key": "test",
-        },
+        local_aws(state_dir),
         state_dir,
     )
+
+
+def local_aws(state_dir: Path) -> dict[str, str]:
+    """Arguments of boto3's clients for a local stack's emulator, which takes the credentials of its latest start alone."""
+    said = _variables(state_dir / "aws" / "environment")
+    return {
+        "endpoint_url": said["AWS_ENDPOINT_URL"],
+        "region_name": said["AWS_REGION"],
+        "aws_access_key_id": said["AWS_ACCESS_KEY_ID"],
+        "aws_secret_access_key": said["AWS_SECRET_ACCESS_KEY"],
+    }
 
 
 def local_state(environ: Mapping[str, str]) -> Path | None:
@@ -105,7 +111,7 @@ def local_state(environ: Mapping[str, str]) -> Path | None:
     named = environ.get("MOORAGE_STATE_DIR")
     here = Path.cwd()
     candidates = [Path(named)] if named else [folder / ".moorage" for folder in (here, *here.parents)]
-    return next((path for path in candidates if (path / "env").exists() and (path / "aws" / "endpoint").exists()), None)
+    return next((path for path in candidates if (path / "env").exists() and (path / "aws" / "environment").exists()), None)
 
 
 def answer_of(response: httpx.Response) -> dict[str, Any]:

@@ -6,6 +6,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import boto3
@@ -13,7 +14,7 @@ import boto3
 from moorage.errors import SettingsConflict
 from moorage.local.environments import Environment, ensure, environment
 from moorage.local.places import PACKAGE, ROOT
-from moorage.local.processes import die_with_parent
+from moorage.local.processes import die_with_parent, write_private
 from moorage.local.provision import TABLE
 from moorage.store.schema import create_table
 
@@ -38,29 +39,34 @@ def toolbox_folder() -> Path:
     return Path(os.environ.get("MOORAGE_TOOLBOX") or environment("toolbox").folder)
 
 
-def start_launcher(state_dir: Path, launcher_socket: Path) -> "subprocess.Popen[bytes]":
+@dataclass(frozen=True, slots=True)
+class Launcher:
     """The owner of the sandboxes."""
-    toolbox = toolbox_folder()
-    command = [sys.executable, "-m", "moorage.local.launcher", "--socket", str(launcher_socket)]
-    command += ["--state-dir", str(state_dir / "sandboxes")]
-    if toolbox.exists():
-        command += ["--toolbox", str(toolbox)]
-    with (state_dir / "launcher.log").open("wb") as log:
-        return subprocess.Popen(
-            command, stdout=log, stderr=log, stdin=subprocess.DEVNULL, start_new_session=True, preexec_fn=die_with_parent
-        )
 
+    state_dir: Path
+    socket_path: Path
 
-def await_launcher(launcher: "subprocess.Popen[bytes]", launcher_socket: Path, log: Path) -> None:
-    """Return when it answers. A launcher that cannot work says why, and then nothing here is of use."""
-    if not _answers(launcher, launcher_socket):
-        raise SystemExit(log.read_text().strip() or f"The owner of the sandboxes did not start in {_START_SECONDS_MAX} seconds.")
+    @property
+    def log_file(self) -> Path:
+        return self.state_dir / "launcher.log"
 
-
-def await_egress_proxy(proxy: "subprocess.Popen[bytes]", state_dir: Path) -> None:
-    """Return when it answers: a sandbox that starts before it finds no way out."""
-    if not _answers(proxy, egress_socket(state_dir)):
-        raise SystemExit(f"moorage: The egress proxy did not start; its last words are in {state_dir / 'egress.log'}.")
+    def start(self) -> "subprocess.Popen[bytes]":
+        """Return when it answers. A launcher that cannot work says why, and then nothing here is of use."""
+        toolbox = toolbox_folder()
+        command = [sys.executable, "-m", "moorage.local.launcher", "--socket", str(self.socket_path)]
+        command += ["--state-dir", str(self.state_dir / "sandboxes")]
+        if toolbox.exists():
+            command += ["--toolbox", str(toolbox)]
+        with self.log_file.open("wb") as log:
+            process = subprocess.Popen(
+                command, stdout=log, stderr=log, stdin=subprocess.DEVNULL, start_new_session=True, preexec_fn=die_with_parent
+            )
+        if not _answers(process, self.socket_path):
+            process.kill()
+            process.wait()
+            said = self.log_file.read_text().strip()
+            raise SystemExit(said or f"The owner of the sandboxes did not start in {_START_SECONDS_MAX} seconds.")
+        return process
 
 
 def _answers(process: "subprocess.Popen[bytes]", path: Path) -> bool:
@@ -78,31 +84,60 @@ def egress_socket(state_dir: Path) -> Path:
     return state_dir / "egress" / "proxy.sock"
 
 
-def start_egress_proxy(state_dir: Path, inherited: dict[str, str]) -> tuple[dict[str, str], "subprocess.Popen[bytes]"]:
-    """The way out of the sandboxes, and the settings that tell the others of it. It runs only where the operator allows domains."""
-    listen = egress_socket(state_dir)
-    settings = {
-        "MOORAGE_ALLOWED_EGRESS_DOMAINS": inherited["MOORAGE_ALLOWED_EGRESS_DOMAINS"],
-        "MOORAGE_EGRESS_PROXY": f"unix:{listen}",
+def egress_settings(state_dir: Path) -> dict[str, str]:
+    """What tells the others of the way out. It is there only where the operator allows domains."""
+    create_table(boto3.client("dynamodb"), TABLE)
+    return {
+        "MOORAGE_ALLOWED_EGRESS_DOMAINS": os.environ["MOORAGE_ALLOWED_EGRESS_DOMAINS"],
+        "MOORAGE_EGRESS_PROXY": f"unix:{egress_socket(state_dir)}",
         "MOORAGE_EGRESS_KEY": _egress_key(state_dir),
     }
-    command = [str(environment("egress").python), "-m", "functions.egress_proxy.main", "--listen", f"unix:{listen}"]
-    for option in ("hosts", "upstream-ca"):
-        value = inherited.get(f"MOORAGE_EGRESS_{option.upper().replace('-', '_')}")
-        command += [f"--{option}", value] if value else []
-    with (state_dir / "egress.log").open("ab") as log:
-        create_table(boto3.client("dynamodb"), TABLE)
-        process = subprocess.Popen(
-            command,
-            env=inherited | settings | {"PYTHONPATH": f"{ROOT}:{_package_alone(state_dir)}"},
-            cwd=ROOT,
-            stdout=log,
-            stderr=log,
-            stdin=subprocess.DEVNULL,
-            start_new_session=True,
-            preexec_fn=die_with_parent,
-        )
-    return settings, process
+
+
+@dataclass(frozen=True, slots=True)
+class Proxy:
+    """The way out of the sandboxes."""
+
+    state_dir: Path
+    environment: dict[str, str] = field(repr=False)
+    started: "list[subprocess.Popen[bytes]]" = field(default_factory=list)
+
+    @property
+    def log_file(self) -> Path:
+        return self.state_dir / "egress.log"
+
+    def begin(self) -> "subprocess.Popen[bytes]":
+        """Start it; it takes a while to answer."""
+        command = [str(environment("egress").python), "-m", "functions.egress_proxy.main"]
+        command += ["--listen", f"unix:{egress_socket(self.state_dir)}"]
+        for option in ("hosts", "upstream-ca"):
+            value = self.environment.get(f"MOORAGE_EGRESS_{option.upper().replace('-', '_')}")
+            command += [f"--{option}", value] if value else []
+        with self.log_file.open("ab") as log:
+            process = subprocess.Popen(
+                command,
+                env=self.environment | {"PYTHONPATH": f"{ROOT}:{_package_alone(self.state_dir)}"},
+                cwd=ROOT,
+                stdout=log,
+                stderr=log,
+                stdin=subprocess.DEVNULL,
+                start_new_session=True,
+                preexec_fn=die_with_parent,
+            )
+        self.started[:] = [process]
+        return process
+
+    def await_answer(self) -> None:
+        """Return when it answers: a sandbox that starts before it finds no way out."""
+        if not _answers(self.started[0], egress_socket(self.state_dir)):
+            self.started[0].kill()
+            self.started[0].wait()
+            raise SystemExit(f"moorage: The egress proxy did not start; its last words are in {self.log_file}.")
+
+    def start(self) -> "subprocess.Popen[bytes]":
+        process = self.begin()
+        self.await_answer()
+        return process
 
 
 def _package_alone(folder: Path) -> Path:
@@ -116,7 +151,7 @@ def _package_alone(folder: Path) -> Path:
 
 def _egress_key(state_dir: Path) -> str:
     """The KMS key that seals domain secrets; made once."""
-    path = state_dir / "egress-key"
-    if not path.exists():
-        path.write_text(str(boto3.client("kms").create_key(Description="moorage egress")["KeyMetadata"]["KeyId"]))
+    path, keys = state_dir / "egress-key", boto3.client("kms")
+    if not path.exists() or not path.read_text():
+        write_private(path, str(keys.create_key(Description="moorage egress")["KeyMetadata"]["KeyId"]))
     return path.read_text()

@@ -1,102 +1,121 @@
-"""The AWS emulator: ministack, as a child process (DynamoDB, S3, Lambda and Step Functions)."""
+"""The emulator's process, as the stack sees it (``local/aws``)."""
 
-import contextlib
+import http.client
+import socket
 import subprocess
 import sys
 import time
-import urllib.error
-import urllib.request
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO
 
-from moorage.local.processes import die_with_parent, free_port, stop_process
+from moorage.local.aws.gate import Credentials
+from moorage.local.processes import die_with_parent, stop_process
 
 REGION = "us-east-1"
 _START_SECONDS_MAX = 30
-STOP_SECONDS_MAX = 20
+STOP_SECONDS_MAX = 10
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Emulator:
-    """ministack, as a child process on 127.0.0.1.
+    """A child process on an address of the loopback that this process keeps: where the child dies and is started again, requests
+    wait in the address's queue instead of being refused, and nobody else can take the address."""
 
-    It keeps tables, objects and definitions under the state directory when it is stopped gracefully, and it is: the kernel sends it
-    SIGTERM when its parent dies, however that happens. Only a SIGKILL of the emulator itself loses what came since its last start.
-    """
+    state_dir: Path
+    environment: dict[str, str] = field(repr=False)
+    """What its function workers inherit."""
+    lock: IO[str]
+    """Held open by it until it ends, however that happens."""
+    credentials: Credentials = field(default_factory=Credentials.new, repr=False)
+    listener: socket.socket = field(init=False)
+    process: "subprocess.Popen[bytes] | None" = None
 
-    endpoint: str
-    process: "subprocess.Popen[bytes]"
+    def __post_init__(self) -> None:
+        self.state_dir.mkdir(mode=0o700, parents=True, exist_ok=True)
+        self.listener = socket.socket(proto=socket.IPPROTO_TCP)
+        self.listener.bind(("127.0.0.1", 0))
+        self.listener.listen(1024)
 
-    @classmethod
-    def start(cls, state_dir: Path, environment: dict[str, str], lock: IO[str]) -> "Emulator":
-        """Start it on a free port and return when it answers. ``environment`` is what its function workers inherit; it keeps ``lock``
-        open until it ends."""
-        state_dir.mkdir(parents=True, exist_ok=True)
-        port = free_port()
-        log = (state_dir / "ministack.log").open("ab")
-        process = subprocess.Popen(
-            [sys.executable, "-m", "ministack"],
-            env=environment
-            | {
-                "GATEWAY_PORT": str(port),
-                "BIND_HOST": "127.0.0.1",
-                "MINISTACK_HOST": "127.0.0.1",
-                "PERSIST_STATE": "1",
-                "S3_PERSIST": "1",
-                "STATE_DIR": str(state_dir / "state"),
-                "S3_DATA_DIR": str(state_dir / "s3"),
-                "TMPDIR": str(_directory(state_dir / "tmp")),
-                "LOG_LEVEL": "WARNING",
-                # Listeners for services that are not used here; they would bind every interface.
-                "IOT_MTLS_ENABLED": "0",
-                "SFTP_ENABLED": "0",
-                "SERVICES": "dynamodb,s3,stepfunctions,lambda,iam,sts,logs,kms",
-            },
-            stdout=log,
-            stderr=log,
-            stdin=subprocess.DEVNULL,
-            start_new_session=True,  # Ctrl-C is for the parent, which stops its children in order
-            pass_fds=(lock.fileno(),),
-            preexec_fn=die_with_parent,
-        )
-        log.close()
-        emulator = cls(f"http://127.0.0.1:{port}", process)
-        try:
-            emulator._await_answer(state_dir)
-        except (SystemExit, KeyboardInterrupt):
-            emulator.stop()
-            raise
-        return emulator
+    @property
+    def endpoint(self) -> str:
+        host, port = self.listener.getsockname()
+        return f"http://{host}:{port}"
 
-    def stop(self) -> None:
-        """End it gracefully, so that its state is kept."""
+    @property
+    def log_file(self) -> Path:
+        return self.state_dir / "emulator.log"
+
+    @property
+    def aws(self) -> dict[str, str]:
+        """How boto3 finds it."""
+        return {
+            "AWS_ENDPOINT_URL": self.endpoint,
+            "AWS_ACCESS_KEY_ID": self.credentials.access_key_id,
+            "AWS_SECRET_ACCESS_KEY": self.credentials.secret_access_key,
+            "AWS_DEFAULT_REGION": REGION,
+            "AWS_REGION": REGION,
+            "AWS_EC2_METADATA_DISABLED": "true",
+        }
+
+    def start(self) -> "subprocess.Popen[bytes]":
+        """Start it and return when it answers."""
+        temporary = emptied(self.state_dir / "tmp")
+        environment = self.environment | self.aws
+        environment |= {
+            "MINISTACK_HOST": "127.0.0.1",
+            "GATEWAY_PORT": str(self.listener.getsockname()[1]),
+            "TMPDIR": str(temporary),
+            "LOG_LEVEL": "WARNING",
+            # It would look for containers of Docker otherwise, and for state files of its own.
+            "DOCKER_HOST": "unix:///nonexistent/docker.sock",
+            "PERSIST_STATE": "0",
+            "S3_PERSIST": "0",
+            "IOT_MTLS_ENABLED": "0",
+            "SFTP_ENABLED": "0",
+            "SERVICES": "stepfunctions,lambda,iam,sts,logs,kms",
+        }
+        with self.log_file.open("ab") as log:
+            self.process = subprocess.Popen(
+                [sys.executable, "-m", "moorage.local.aws.server", str(self.state_dir), str(self.listener.fileno())],
+                env=environment,
+                stdout=log,
+                stderr=log,
+                stdin=subprocess.DEVNULL,
+                start_new_session=True,  # Ctrl-C is for the parent, which stops its children in order
+                pass_fds=(self.lock.fileno(), self.listener.fileno()),
+                preexec_fn=die_with_parent,
+            )
+        self._await_answer(self.process)
+        return self.process
+
+    def stop(self) -> int:
+        """End it; the exit code says whether it could store what it was last asked to."""
+        self.listener.close()
+        if self.process is None:
+            return 0
         stop_process(self.process, STOP_SECONDS_MAX)
+        return self.process.returncode
 
-    def _await_answer(self, state_dir: Path) -> None:
+    def _await_answer(self, process: "subprocess.Popen[bytes]") -> None:
+        """It has begun to serve when it answers at all: without a signature, with a refusal."""
+        host, port = self.listener.getsockname()
         deadline = time.monotonic() + _START_SECONDS_MAX
-        while time.monotonic() < deadline:
-            if self.process.poll() is not None:
-                break
-            with contextlib.suppress(urllib.error.URLError, OSError):
-                urllib.request.urlopen(f"{self.endpoint}/_ministack/health", timeout=2).close()
-                return
-            time.sleep(0.02)
-        raise SystemExit(f"moorage: The AWS emulator did not start; its last words are in {state_dir / 'ministack.log'}.")
+        while time.monotonic() < deadline and process.poll() is None:
+            connection = http.client.HTTPConnection(host, port, timeout=0.25)
+            try:
+                connection.request("GET", "/")
+                connection.getresponse().read()
+            except OSError:
+                continue  # It waited in the queue; the child may have died meanwhile.
+            finally:
+                connection.close()
+            return
+        raise SystemExit(f"moorage: The AWS emulator did not start; its last words are in {self.log_file}.")
 
 
-def _directory(path: Path) -> Path:
-    path.mkdir(parents=True, exist_ok=True)
-    return path
-
-
-def aws_environment(endpoint: str) -> dict[str, str]:
-    """How boto3 finds the emulator."""
-    return {
-        "AWS_ENDPOINT_URL": endpoint,
-        "AWS_ACCESS_KEY_ID": "test",
-        "AWS_SECRET_ACCESS_KEY": "test",
-        "AWS_DEFAULT_REGION": REGION,
-        "AWS_REGION": REGION,
-        "AWS_EC2_METADATA_DISABLED": "true",
-    }
+def emptied(folder: Path) -> Path:
+    """A folder without what an earlier start left in it."""
+    subprocess.run(["rm", "-rf", "--", str(folder)], check=True)
+    folder.mkdir(mode=0o700, parents=True)
+    return folder

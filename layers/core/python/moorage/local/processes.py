@@ -1,19 +1,14 @@
-"""Child processes that end with their parent, in order."""
+"""Child processes that end with their parent, in order, and files that are there whole or not at all."""
 
 import ctypes
 import os
 import signal
-import socket
 import subprocess
+from pathlib import Path
 
 _PR_SET_PDEATHSIG = 1
-
-
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-        return port
+REFUSED_WRITES = 3
+"""Exit code of an emulator whose disk had no room for the last write."""
 
 
 def die_with_parent() -> None:
@@ -30,6 +25,27 @@ def stop_process(process: "subprocess.Popen[bytes]", seconds_max: int) -> None:
         except subprocess.TimeoutExpired:
             process.kill()
             process.wait()
+
+
+def write_private(path: Path, text: str) -> None:
+    """A file for this user alone, on disk when this returns; a full disk leaves the one that was there."""
+    new = path.with_name(f"{path.name}.new")
+    descriptor = os.open(new, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+    with os.fdopen(descriptor, "w") as file:
+        file.write(text)
+        file.flush()
+        os.fsync(file.fileno())
+    new.replace(path)
+    flush_folder(path.parent)
+
+
+def flush_folder(folder: Path) -> None:
+    """A new name is on disk when its folder is."""
+    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
 
 
 def inherited_environment() -> dict[str, str]:

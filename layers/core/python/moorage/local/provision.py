@@ -2,6 +2,7 @@
 
 import contextlib
 import io
+import json
 import zipfile
 
 import boto3
@@ -9,6 +10,7 @@ from botocore.exceptions import ClientError
 
 from moorage.local.emulator import REGION
 from moorage.local.places import LOOP, ROOT
+from moorage.local.worker import WARM
 from moorage.store.schema import create_table
 
 TABLE = "moorage"
@@ -21,6 +23,13 @@ TASKS = {
     "FailResponseArn": "fail_response",
 }
 """Placeholder in the state machine's definition -> function of ``functions/steps/handler.py``."""
+_HANDLER = """import steps
+from moorage.local import worker
+
+worker.end_with_parent()
+for name in ("model_step", "tool_step", "continue_step", "fail_response"):
+    globals()[name] = worker.warmed(getattr(steps, name), steps._runtime)
+"""
 _ROLE = "arn:aws:iam::000000000000:role/moorage"
 
 
@@ -36,10 +45,19 @@ def provision(environment: dict[str, str]) -> None:
     _put_state_machine(definition)
 
 
+def warm() -> None:
+    """Start the functions that the first response with a tool calls."""
+    functions = boto3.client("lambda")
+    for name in ("model_step", "tool_step"):
+        functions.invoke(FunctionName=f"moorage-{name}", Payload=json.dumps({WARM: True}))
+    functions.close()
+
+
 def _function_zip() -> bytes:
     buffer = io.BytesIO()
     with zipfile.ZipFile(buffer, "w") as archive:
-        archive.write(ROOT / "functions" / "steps" / "handler.py", "handler.py")
+        archive.write(ROOT / "functions" / "steps" / "handler.py", "steps.py")
+        archive.writestr("handler.py", _HANDLER)
     return buffer.getvalue()
 
 

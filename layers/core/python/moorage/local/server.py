@@ -12,12 +12,16 @@ from pathlib import Path
 from typing import Any
 
 import uvicorn
+from botocore.exceptions import BotoCoreError, ClientError
 
 from moorage import limits
 from moorage.api.app import create_app
 from moorage.api.routers import ROUTERS
 from moorage.errors import SettingsConflict
+from moorage.local.processes import write_private
+from moorage.local.provision import warm
 from moorage.local.state_folder import Secrets
+from moorage.local.supervision import Supervisor
 from moorage.loop.expire import expire
 from moorage.loop.recover import recover
 from moorage.net.http_server import BoundedHttp
@@ -44,10 +48,11 @@ def bound(port: int) -> socket.socket:
     return listener
 
 
-async def serve(runtime: Runtime, listener: socket.socket, state_dir: Path, kept: Secrets) -> int:
-    """Serve until a signal comes."""
-    if await runtime.api_keys.tenant_of(kept.api_key) is None:
-        await runtime.api_keys.create(TENANT, name="made at the first start", key=kept.api_key)
+async def serve(
+    runtime: Runtime, listener: socket.socket, state_dir: Path, kept: Secrets, supervisor: Supervisor
+) -> int:
+    """Serve until a signal comes, or a child cannot live."""
+    await _first_key(runtime, state_dir, kept)
     server = _Server(
         uvicorn.Config(
             create_app(runtime, ROUTERS),
@@ -63,14 +68,40 @@ async def serve(runtime: Runtime, listener: socket.socket, state_dir: Path, kept
     )
     relieve_collector()
     reaper = asyncio.create_task(_reap(runtime))
+    warming = asyncio.create_task(_warm())
+    watch = asyncio.create_task(supervisor.watch())
+    watch.add_done_callback(lambda _: server.handle_exit(signal.SIGTERM, None))
     try:
         await server.serve(sockets=[listener])
     finally:
         reaper.cancel()
+        warming.cancel()
         with contextlib.suppress(asyncio.CancelledError):
             await reaper
         await runtime.aclose()
+        if not watch.done():
+            watch.cancel()
+    with contextlib.suppress(asyncio.CancelledError):
+        await watch
     return 0 if server.started else 1
+
+
+async def _warm() -> None:
+    """What the first response would wait for otherwise. A stack that cannot is as good as one that has not yet."""
+    try:
+        await asyncio.to_thread(warm)
+    except (BotoCoreError, ClientError) as error:
+        _log.warning("the step functions could not be started ahead: %s", error)
+
+
+async def _first_key(runtime: Runtime, state_dir: Path, kept: Secrets) -> None:
+    """The key that is announced, made once: a start does not bring back one that was revoked."""
+    made = state_dir / "key-made"
+    if made.exists():
+        return
+    if not await runtime.api_keys.page():
+        await runtime.api_keys.create(TENANT, name="made at the first start", key=kept.api_key)
+    write_private(made, "")
 
 
 class _Server(uvicorn.Server):

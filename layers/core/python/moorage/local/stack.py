@@ -10,7 +10,9 @@ import contextlib
 import logging
 import os
 import socket
+import subprocess
 import sys
+from dataclasses import dataclass
 from pathlib import Path
 from typing import IO
 
@@ -18,19 +20,19 @@ from moorage.errors import MoorageError, SettingsConflict
 from moorage.local.children import (
     LAUNCHER_STOP_SECONDS_MAX,
     PROXY_STOP_SECONDS_MAX,
-    await_egress_proxy,
-    await_launcher,
+    Launcher,
+    Proxy,
+    egress_settings,
     egress_socket,
     prepare_environments,
-    start_egress_proxy,
-    start_launcher,
 )
-from moorage.local.emulator import REGION, Emulator, aws_environment
+from moorage.local.emulator import REGION, Emulator
 from moorage.local.places import models_file
-from moorage.local.processes import inherited_environment, stop_process
+from moorage.local.processes import REFUSED_WRITES, inherited_environment, stop_process, write_private
 from moorage.local.provision import BUCKET, STATE_MACHINE, TABLE, provision
 from moorage.local.server import bound, serve
-from moorage.local.state_folder import held, kept_secrets
+from moorage.local.state_folder import emulator_file, held, identity, kept_secrets
+from moorage.local.supervision import Child, Supervisor
 from moorage.model.catalog import Catalog, probe_ollama
 from moorage.runtime import build_runtime
 from moorage.settings import Settings, SettingsError, api_port
@@ -83,24 +85,65 @@ def start(stack: contextlib.ExitStack, listener: socket.socket, state_dir: Path,
     logging.basicConfig(level=os.environ.get("MOORAGE_LOG_LEVEL", "WARNING"), format="%(levelname)s %(name)s %(message)s")
     open_log(stack.enter_context((state_dir / "api.log").open("a")))
     environment = inherited_environment() | settings_environment
-    emulator = Emulator.start(state_dir / "aws", environment, lock)
-    stack.callback(emulator.stop)
-    (state_dir / "aws" / "endpoint").write_text(emulator.endpoint)
-    os.environ.update(aws_environment(emulator.endpoint))
-    proxy = None
+    emulator = Emulator(state_dir / "aws", environment, lock)
+    ends = Ends()
+    stack.callback(ends.stop_emulator, emulator)
+    _begin(emulator, state_dir)
+    write_private(state_dir / "aws" / "environment", "".join(f"{name}={value}\n" for name, value in emulator.aws.items()))
+    os.environ.update(emulator.aws)
+    children = []
     if os.environ.get("MOORAGE_ALLOWED_EGRESS_DOMAINS"):
-        proxy_environment, proxy = start_egress_proxy(state_dir, environment | aws_environment(emulator.endpoint))
+        proxy_environment = egress_settings(state_dir)
         settings_environment |= proxy_environment
         environment |= proxy_environment
-        stack.callback(stop_process, proxy, PROXY_STOP_SECONDS_MAX)
+        proxy = Proxy(state_dir, environment | emulator.aws)
+        children.append(Child("The egress proxy", proxy.begin(), proxy.start, str(proxy.log_file)))
+        stack.callback(ends.stop, children[-1], PROXY_STOP_SECONDS_MAX)
     provision(settings_environment)
-    launcher = start_launcher(state_dir, launcher_socket)
-    stack.callback(stop_process, launcher, LAUNCHER_STOP_SECONDS_MAX)
-    await_launcher(launcher, launcher_socket, state_dir / "launcher.log")
-    if proxy is not None:
-        await_egress_proxy(proxy, state_dir)
-    runtime = build_runtime(Settings.from_environment(environment | aws_environment(emulator.endpoint)))
-    return asyncio.run(serve(runtime, listener, state_dir, kept))
+    launcher = Launcher(state_dir, launcher_socket)
+    children.append(Child("The owner of the sandboxes", launcher.start(), launcher.start, str(launcher.log_file)))
+    stack.callback(ends.stop, children[-1], LAUNCHER_STOP_SECONDS_MAX)
+    if len(children) > 1:
+        proxy.await_answer()
+
+    def restart_emulator() -> "subprocess.Popen[bytes]":
+        process = _begin(emulator, state_dir)
+        provision(settings_environment)
+        return process
+
+    assert emulator.process is not None
+    children.append(Child("The AWS emulator", emulator.process, restart_emulator, str(emulator.log_file)))
+    runtime = build_runtime(Settings.from_environment(environment | emulator.aws))
+    code = asyncio.run(serve(runtime, listener, state_dir, kept, Supervisor(children)))
+    stack.close()
+    return code or ends.code
+
+
+def _begin(emulator: Emulator, state_dir: Path) -> "subprocess.Popen[bytes]":
+    """Start it, and note who it is for a stack that comes after this one was killed."""
+    process = emulator.start()
+    write_private(emulator_file(state_dir), identity(process.pid))
+    return process
+
+
+@dataclass(slots=True)
+class Ends:
+    """How the children ended, for the stack's own exit code."""
+
+    code: int = 0
+
+    def stop(self, child: Child, seconds_max: int) -> None:
+        stop_process(child.process, seconds_max)
+
+    def stop_emulator(self, emulator: Emulator) -> None:
+        if emulator.stop() == REFUSED_WRITES:
+            print(
+                "moorage: There is no room on the disk that holds the state: what was refused last is not stored. All that was "
+                "acknowledged is.",
+                file=sys.stderr,
+                flush=True,
+            )
+            self.code = 1
 
 
 if __name__ == "__main__":

@@ -5,6 +5,7 @@ import fcntl
 import json
 import os
 import secrets
+import signal
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -12,8 +13,11 @@ from pathlib import Path
 from typing import IO
 
 from moorage.errors import SettingsConflict
-from moorage.local.emulator import STOP_SECONDS_MAX
+from moorage.local.processes import write_private
 from moorage.store.api_keys import KEY_PREFIX
+
+_LEFTOVER_SECONDS_MAX = 2.0
+"""An emulator whose stack has died ends at once, unless it hangs."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,7 +32,8 @@ class Secrets:
 def held(state_dir: Path) -> Iterator[IO[str]]:
     """The state directory, for one stack alone: a second one would overwrite the first one's state.
 
-    The emulator is given the lock too. Where a stack was killed, the next one waits until its emulator has stored what it holds.
+    The emulator is given the lock too. Where a stack was killed, the next one waits a moment until its emulator has ended, and ends it
+    if need be.
     """
     try:
         state_dir.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -38,19 +43,48 @@ def held(state_dir: Path) -> Iterator[IO[str]]:
             f"State cannot be kept in {state_dir}: {error.strerror}. MOORAGE_STATE_DIR takes another folder."
         ) from error
     with lock:
-        deadline = time.monotonic() + STOP_SECONDS_MAX
+        began = time.monotonic()
         while not _take(lock):
             lock.seek(0)
-            if Path("/proc", lock.read() or "none").exists() or time.monotonic() > deadline:
+            if is_running(lock.read()):
                 raise SettingsConflict(
                     f"A stack with its state in {state_dir} is running already. Use that one, stop it first, or take another folder "
                     "with MOORAGE_STATE_DIR or 'moorage up --state-dir'."
                 )
-            time.sleep(0.05)
+            if time.monotonic() - began > _LEFTOVER_SECONDS_MAX:
+                # The stack is dead and its emulator hangs. It holds nothing that is not on disk.
+                end_leftover(state_dir)
+            time.sleep(0.02)
         lock.truncate(0)
-        lock.write(str(os.getpid()))
+        lock.write(identity(os.getpid()))
         lock.flush()
         yield lock
+
+
+def identity(pid: int) -> str:
+    """A process by its id and the time of its start, because ids are given again; empty if there is none."""
+    try:
+        return f"{pid} {Path(f'/proc/{pid}/stat').read_text().rpartition(')')[2].split()[19]}"
+    except OSError:
+        return ""
+
+
+def is_running(named: str) -> bool:
+    pid = named.partition(" ")[0]
+    return pid.isdigit() and identity(int(pid)) == named
+
+
+def end_leftover(state_dir: Path) -> None:
+    """Kill the emulator that a dead stack has left."""
+    path = emulator_file(state_dir)
+    named = path.read_text() if path.exists() else ""
+    if is_running(named):
+        os.kill(int(named.partition(" ")[0]), signal.SIGKILL)
+
+
+def emulator_file(state_dir: Path) -> Path:
+    """Who its emulator is."""
+    return state_dir / "aws" / "process"
 
 
 def _take(lock: IO[str]) -> bool:
@@ -65,7 +99,8 @@ def kept_secrets(state_dir: Path) -> Secrets:
     path = state_dir / "secrets.json"
     if not path.exists():
         made = {"api_key": f"{KEY_PREFIX}{secrets.token_urlsafe(32)}", "content_key": secrets.token_hex(32)}
-        descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
-        with os.fdopen(descriptor, "w") as file:
-            json.dump(made, file)
+        try:
+            write_private(path, json.dumps(made))
+        except OSError as error:
+            raise SettingsConflict(f"State cannot be kept in {state_dir}: {error.strerror}.") from error
     return Secrets(**json.loads(path.read_text()))

@@ -11,7 +11,7 @@ from dataclasses import replace
 from typing import Any
 
 from moorage import limits
-from moorage.errors import ApiError, CancelRequested, SandboxHostAway, Superseded
+from moorage.errors import ApiError, CancelRequested, SandboxHostAway, StorageFull, Superseded
 from moorage.loop import finish
 from moorage.loop.ask import Ask
 from moorage.loop.cancellation import CancelWatch
@@ -114,6 +114,8 @@ async def _run(runtime: Runtime, snapshot: Snapshot, state: LoopState, progress:
     except CancelRequested:
         await finish.end_from_outside(runtime, stored, status="cancelled")
         return state.done()
+    except StorageFull:
+        raise  # There will be room again.
     except ApiError as error:  # What the request refers to is gone: no retry will mend that.
         await finish.end_from_outside(runtime, stored, status="failed", error=finish.error_of(error))
         return state.done()

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from botocore.exceptions import ClientError
 
-from moorage.errors import MoorageError
+from moorage.errors import STORAGE_FULL, MoorageError, StorageFull
 from moorage.limits import BLOB_PART_BYTES, BLOB_READ_BYTES
 
 if TYPE_CHECKING:
@@ -195,7 +195,12 @@ class Blobs:
 
     async def _call(self, method: Callable[..., Any], **request: Any) -> Any:
         loop = asyncio.get_running_loop()
-        return await loop.run_in_executor(self._executor, lambda: method(Bucket=self.bucket, **request))
+        try:
+            return await loop.run_in_executor(self._executor, lambda: method(Bucket=self.bucket, **request))
+        except ClientError as error:
+            if error.response["Error"]["Code"] == STORAGE_FULL:
+                raise StorageFull from error
+            raise
 
 
 async def _parts(chunks: AsyncIterator[bytes]) -> AsyncIterator[bytes]:

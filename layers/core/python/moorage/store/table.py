@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Final
 from botocore.exceptions import BotoCoreError, ClientError
 
 from moorage import limits
-from moorage.errors import ConditionFailed
+from moorage.errors import STORAGE_FULL, ConditionFailed, StorageFull
 
 if TYPE_CHECKING:
     from mypy_boto3_dynamodb import DynamoDBClient
@@ -336,6 +336,8 @@ class Table:
             if error.response["Error"]["Code"] == "ConditionalCheckFailedException":
                 item = error.response.get("Item")
                 raise ConditionFailed(decode(item) if item else None) from error  # type: ignore[arg-type]
+            if error.response["Error"]["Code"] == STORAGE_FULL:
+                raise StorageFull from error
             raise
         return answer
 

@@ -1,0 +1,166 @@
+"""The emulator, or everything at once, is killed without warning: what was acknowledged is there, what was deleted is not back."""
+
+import asyncio
+import os
+import signal
+import time
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import boto3
+import httpx
+import pytest
+from moorage.store.api_keys import ApiKeys
+from moorage.store.table import Table
+
+from tests.processes import descendants, kill_all
+from tests.stack import SHELL, Stack, outputs, say, script, shell
+
+TOOLS: Any = [SHELL]
+
+
+def is_emulator(line: str) -> bool:
+    return "moorage.local.aws.server" in line
+
+
+def status(stack: Stack, path: str, key: str | None = None) -> int:
+    with stack.http(key) as http:
+        return http.get(path).status_code
+
+
+def everything(stack: Stack) -> dict[str, str]:
+    """One of each kind, as paths."""
+    client = stack.client()
+    ran = client.responses.create(model="demo", input=script(shell("echo kept > note.txt"), say("a")), tools=TOOLS)
+    plain = client.responses.create(model="demo", input="hello")
+    large = client.responses.create(model="demo", input="x" * 600_000)
+    uploaded = client.files.create(file=("in.txt", b"bytes" * 100_000), purpose="user_data")
+    conversation = client.conversations.create()
+    container = next(item.environment.container_id for item in ran.output if item.type == "shell_call")  # type: ignore[union-attr]
+    return {
+        "response": f"/responses/{ran.id}",
+        "plain response": f"/responses/{plain.id}",
+        "large response": f"/responses/{large.id}",
+        "file": f"/files/{uploaded.id}",
+        "content": f"/files/{uploaded.id}/content",
+        "conversation": f"/conversations/{conversation.id}",
+        "container": f"/containers/{container}",
+        "container's files": f"/containers/{container}/files",
+    }
+
+
+def power_cut(stack: Stack) -> None:
+    """SIGKILL to every process at once."""
+    assert stack.process is not None
+    pids = [stack.process.pid, *descendants(stack.process.pid)]
+    for pid in pids:
+        os.kill(pid, signal.SIGKILL)
+    stack.process.wait()
+
+
+@pytest.mark.timeout(300)
+def test_nothing_acknowledged_is_lost_and_nothing_deleted_comes_back(tmp_path: Path) -> None:
+    stack = Stack(tmp_path / "state").start()
+    try:
+        kept = everything(stack)
+        client, first_key = stack.client(), stack.key
+        deleted = client.responses.create(model="demo", input="to be deleted")
+        dropped = client.files.create(file=("gone.txt", b"gone"), purpose="user_data")
+        client.responses.delete(deleted.id)
+        client.files.delete(dropped.id)
+        power_cut(stack)
+        began = time.monotonic()
+        stack.start()
+        took = time.monotonic() - began
+        assert {name: status(stack, path) for name, path in kept.items()} == dict.fromkeys(kept, 200)
+        assert [status(stack, path) for path in (f"/responses/{deleted.id}", f"/files/{dropped.id}")] == [404, 404]
+        listed = stack.client().files.list()
+        assert [file.id for file in listed] == [kept["file"].removeprefix("/files/")]
+        assert stack.key == first_key
+        print(f"up again after {took:.1f} s")
+    finally:
+        assert stack.stop() == 0
+
+
+@pytest.mark.timeout(300)
+def test_a_killed_emulator_is_there_again_and_a_waiting_client_gets_its_answer(tmp_path: Path) -> None:
+    """The client's connection stands: the command had begun, goes on in its sandbox, and is not run twice."""
+    stack = Stack(tmp_path / "state").start()
+    try:
+        assert stack.process is not None
+        kept = everything(stack)
+        client = stack.client()
+        text = script(shell("echo ran >> count; sleep 4; wc -l < count"), say("The end."))
+        running = client.responses.create(model="demo", input=text, tools=TOOLS, background=True)
+        deadline = time.monotonic() + 60
+        while not any(line.startswith("sleep 4") for line in descendants(stack.process.pid).values()):
+            assert time.monotonic() < deadline
+            time.sleep(0.02)
+        (killed,) = kill_all(stack.process.pid, is_emulator)
+        assert {name: status(stack, path) for name, path in kept.items()} == dict.fromkeys(kept, 200)
+        (restarted,) = [pid for pid, line in descendants(stack.process.pid).items() if is_emulator(line)]
+        assert restarted != killed
+        while (ended := client.responses.retrieve(running.id)).status in ("queued", "in_progress"):
+            assert time.monotonic() < deadline + 60
+            time.sleep(0.2)
+        assert (ended.status, outputs(ended.output)) == ("completed", [[("1\n", "", 0)]])
+    finally:
+        assert stack.stop() == 0
+
+
+@pytest.mark.timeout(300)
+def test_a_revoked_key_stays_revoked(tmp_path: Path) -> None:
+    """Also the one that the first start made: a later start does not make it again."""
+    stack = Stack(tmp_path / "state").start()
+    try:
+        table: Any = boto3.client("dynamodb", **stack.aws())
+        with ThreadPoolExecutor() as executor:
+            keys = ApiKeys(Table(table, "moorage", executor), clock=time.time)
+            (own,) = asyncio.run(keys.page())
+            _, other = asyncio.run(keys.create("default", name="other"))
+            assert asyncio.run(keys.revoke(own.key_id))
+        table.close()
+        power_cut(stack)
+        stack.start()
+        assert (status(stack, "/models", stack.key), status(stack, "/models", other)) == (401, 200)
+    finally:
+        assert stack.stop() == 0
+
+
+def test_the_next_start_waits_for_nobody_who_hangs(tmp_path: Path) -> None:
+    """The API is killed while its emulator is stopped (SIGSTOP), so that it cannot end: no 'running already' of a dead stack."""
+    stack = Stack(tmp_path / "state").start()
+    assert stack.process is not None
+    (emulator,) = [pid for pid, line in descendants(stack.process.pid).items() if is_emulator(line)]
+    os.kill(emulator, signal.SIGSTOP)
+    stack.process.kill()
+    stack.process.wait()
+    stack.start()
+    try:
+        assert stack.client().responses.create(model="demo", input="hello").status == "completed"
+        assert not Path(f"/proc/{emulator}").exists() or "Z" in Path(f"/proc/{emulator}/stat").read_text()
+    finally:
+        assert stack.stop() == 0
+
+
+def test_the_emulator_answers_no_other_user_and_no_page(tmp_path: Path) -> None:
+    stack = Stack(tmp_path / "state").start()
+    try:
+        endpoint = stack.aws()["endpoint_url"]
+        page = {"origin": "https://evil.example", "sec-fetch-site": "cross-site", "content-type": "text/plain"}
+        function = '{"FunctionName":"drive","Runtime":"python3.13","Role":"arn:aws:iam::000000000000:role/x","Handler":"h.f","Code":{}}'
+        answers = [
+            httpx.post(f"{endpoint}/2015-03-31/functions", content=function, headers=page),
+            httpx.post(f"{endpoint}/2015-03-31/functions", content=function),
+            httpx.get(f"{endpoint}/_ministack/health", headers=page),
+            httpx.post(f"{endpoint}/_ministack/reset"),
+            httpx.options(f"{endpoint}/", headers=page | {"access-control-request-method": "POST"}),
+            httpx.post(endpoint, content="{}", headers={"x-amz-target": "DynamoDB_20120810.ListTables"}),
+        ]
+        assert [answer.status_code for answer in answers] == [403] * len(answers)
+        assert not [name for answer in answers for name in answer.headers if name.startswith("access-control")]
+        private = stack.state_dir / "aws" / "environment"
+        assert (private.stat().st_mode & 0o777, stack.state_dir.stat().st_mode & 0o077) == (0o600, 0)
+    finally:
+        assert stack.stop() == 0
