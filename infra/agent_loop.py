@@ -60,7 +60,8 @@ def grant_executions(scope: Construct, config: Config, function: lambda_.Functio
 
 
 class AgentLoop(Construct):
-    """State machine and step functions. Of them the tool step alone lives in the sandboxes' network, where there is one."""
+    """State machine and step functions. Of them the tool step alone lives in the sandboxes' network, where there is one; the
+    service step runs the calls that need the internet, from outside of it, with no right to sandboxes."""
 
     def __init__(
         self, scope: Construct, construct_id: str, *, config: Config, factory: FunctionFactory, network: Network | None
@@ -69,17 +70,17 @@ class AgentLoop(Construct):
         definition = ASL_FILE.read_text()
         self.steps: dict[str, lambda_.Function] = {}
         for name in dict.fromkeys(_PLACEHOLDER.findall(definition)):
-            is_tool = name == "ToolStep"
+            is_inside = name == "ToolStep"
             self.steps[name] = factory.make(
                 name,
                 folder="steps",
                 handler=f"handler.{_snake(name)}",
                 timeout=_STEP_TIMEOUT,
-                memory_mib=TOOL_MEMORY_MIB if is_tool else config.model_memory_mib,
-                environment=network.environment if network and is_tool else None,
-                vpc=network.vpc if network and is_tool else None,
-                subnets=network.function_subnets if network and is_tool else None,
-                security_groups=[network.function_group] if network and is_tool else None,
+                memory_mib=TOOL_MEMORY_MIB if name in ("ToolStep", "ServiceStep") else config.model_memory_mib,
+                environment=network.environment if network and is_inside else None,
+                vpc=network.vpc if network and is_inside else None,
+                subnets=network.function_subnets if network and is_inside else None,
+                security_groups=[network.function_group] if network and is_inside else None,
             )
         logs = log_group(self, "Logs", config)
         self.machine = stepfunctions.StateMachine(

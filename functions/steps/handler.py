@@ -41,10 +41,15 @@ def tool_step(event: dict[str, Any], context: object) -> dict[str, Any]:
             response_id=event["response_id"],
             step=event["step"],
             call_id=event["call_id"],
-            container_id=event["container_id"],
+            container_id=event.get("container_id"),
         )
     )
     return {}
+
+
+def service_step(event: dict[str, Any], context: object) -> dict[str, Any]:
+    """A call that runs outside of the sandboxes' network: the same step, in a function that is elsewhere and may do less."""
+    return tool_step(event, context)
 
 
 def continue_step(event: dict[str, Any], context: object) -> dict[str, Any]:

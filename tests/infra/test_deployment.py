@@ -163,7 +163,8 @@ def test_the_responses_function_is_a_server_behind_the_web_adapter(stacks: Stack
 def test_every_function_is_python_3_13_on_arm64_and_outlives_its_step(stacks: Stacks) -> None:
     functions = stacks.of_type("AWS::Lambda::Function")
     assert {(f["Runtime"], *f["Architectures"]) for f in functions.values()} == {("python3.13", "arm64")}
-    for name, seconds in (("ModelStep", limits.MODEL_STEP_SECONDS_MAX), ("ToolStep", limits.TOOL_STEP_SECONDS_MAX)):
+    tool_seconds = limits.TOOL_STEP_SECONDS_MAX
+    for name, seconds in (("ModelStep", limits.MODEL_STEP_SECONDS_MAX), ("ToolStep", tool_seconds), ("ServiceStep", tool_seconds)):
         assert function(stacks, name)["Timeout"] == 900 > seconds
 
 

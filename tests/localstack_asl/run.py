@@ -11,7 +11,7 @@ import logging
 import sys
 import time
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from threading import Lock
 from typing import Any
@@ -28,7 +28,7 @@ from localstack.services.stepfunctions.backend.execution_worker import SyncExecu
 
 CORE = Path(__file__).resolve().parents[2] / "layers" / "core" / "python"
 DEFINITION = (CORE / "moorage" / "loop" / "agent_loop.asl.json").read_text()
-STEPS = ("ModelStep", "ToolStep", "ContinueStep", "FailResponse")
+STEPS = ("ModelStep", "ToolStep", "ServiceStep", "ContinueStep", "FailResponse")
 ACCOUNT, REGION = "000000000000", "us-east-1"
 FAILS: dict[str, Any] = {"errorType": "RuntimeError", "errorMessage": "the step could not be run"}
 """The script's word for a step that raises."""
@@ -40,8 +40,8 @@ def state(following: str, **more: Any) -> dict[str, Any]:
     return {**IDS, "next": following, **more}
 
 
-def item(call_id: str) -> dict[str, Any]:
-    return {**IDS, "call_id": call_id}
+def item(call_id: str, **more: Any) -> dict[str, Any]:
+    return {**IDS, "call_id": call_id, **more}
 
 
 @dataclass(frozen=True)
@@ -62,6 +62,8 @@ class Case:
     answers: dict[str, list[dict[str, Any]]]
     expected: Outcome
     seconds_min: float = 0.0
+    in_any_order: bool = False
+    """The states of calls side by side are entered as it happens; ``expected`` has them sorted then."""
 
 
 @dataclass
@@ -103,6 +105,9 @@ class Ended:
 GOES_ON = [state("done")]
 ONE_CALL = state("tool", calls=["call_a"])
 TWO_CALLS = state("tools", calls=["call_a", "call_b"])
+ONE_SERVICE = state("service", calls=["call_a"])
+ROUTED = {"call_a": "sandbox", "call_b": "service"}
+MIXED = state("mixed", calls=list(ROUTED), routed=[{"call_id": call_id, "where": where} for call_id, where in ROUTED.items()])
 BROKEN = "ProgramError ResponseFailed"
 CASES = [
     Case(
@@ -150,6 +155,54 @@ CASES = [
             {"ModelStep": [ONE_CALL], "ToolStep": [item("call_a")] * 4},
             "ProgramEnded",
         ),
+    ),
+    Case(
+        "a single call outside of the sandboxes' network: its step gets no container",
+        state("model"),
+        {"ModelStep": [ONE_SERVICE, *GOES_ON], "ServiceStep": [{}]},
+        Outcome(
+            ["Route", "ModelStep", "Route", "RunService", "ModelStep", "Route", "Done"],
+            {
+                "ModelStep": [state("model"), ONE_SERVICE],
+                "ServiceStep": [{key: value for key, value in item("call_a").items() if key != "container_id"}],
+            },
+            "ProgramEnded",
+        ),
+    ),
+    Case(
+        "calls side by side, each where it runs",
+        MIXED,
+        {"ModelStep": GOES_ON, "ToolStep": [{}], "ServiceStep": [{}]},
+        Outcome(
+            sorted(["Route", "RunMixed", "Where", "MixedToolStep", "Where", "ServiceStep", "ModelStep", "Route", "Done"]),
+            {
+                "ModelStep": [MIXED],
+                "ToolStep": [item("call_a", where="sandbox")],
+                "ServiceStep": [item("call_b", where="service")],
+            },
+            "ProgramEnded",
+        ),
+        in_any_order=True,
+    ),
+    Case(
+        "a mixed round whose calls' steps fail: they are left to the model step",
+        MIXED,
+        {"ModelStep": GOES_ON, "ToolStep": [FAILS], "ServiceStep": [FAILS]},
+        Outcome(
+            sorted(
+                [
+                    *("Route", "RunMixed", "Where", "MixedToolStep", "LeaveMixedToModelStep"),
+                    *("Where", "ServiceStep", "LeaveMixedToModelStep", "ModelStep", "Route", "Done"),
+                ]
+            ),
+            {
+                "ModelStep": [MIXED],
+                "ToolStep": [item("call_a", where="sandbox")] * 4,
+                "ServiceStep": [item("call_b", where="service")] * 4,
+            },
+            "ProgramEnded",
+        ),
+        in_any_order=True,
     ),
     Case(
         "a wait as long as the step says",
@@ -254,6 +307,8 @@ def main() -> int:
         results = list(pool.map(lambda numbered: run(str(numbered[0]), numbered[1], scripts[str(numbered[0])]), enumerate(CASES)))
     wrong = 0
     for case, (outcome, seconds) in zip(CASES, results, strict=True):
+        if case.in_any_order:
+            outcome = replace(outcome, entered=sorted(outcome.entered))
         right = outcome == case.expected and seconds >= case.seconds_min
         wrong += not right
         print(f"{'ok   ' if right else 'WRONG'} {seconds:5.1f} s  {case.name}")

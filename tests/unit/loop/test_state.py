@@ -48,3 +48,28 @@ def test_a_single_call_has_a_way_of_its_own_through_the_state_machine() -> None:
 
 def test_only_a_waiting_state_says_for_how_long() -> None:
     assert ("wait_seconds" in STATE.to_json(), STATE.waiting(4).to_json()["wait_seconds"]) == (False, 4)
+
+
+SERVICE = replace(STATE, calls=("call_1",), services=("call_1",))
+MIXED = replace(STATE, services=("call_2",))
+
+
+@pytest.mark.parametrize("state", [SERVICE, MIXED])
+def test_where_calls_run_comes_back_from_the_state_machine(state: LoopState) -> None:
+    assert LoopState.from_json(json.loads(json.dumps(state.to_json()))) == state
+
+
+def test_calls_outside_of_the_sandboxes_network_have_their_own_way() -> None:
+    assert [state.to_json()["next"] for state in (SERVICE, MIXED)] == ["service", "mixed"]
+    assert MIXED.to_json()["routed"] == [{"call_id": "call_1", "where": "sandbox"}, {"call_id": "call_2", "where": "service"}]
+
+
+def test_a_round_whose_service_call_has_run_goes_the_common_way() -> None:
+    assert replace(MIXED, calls=("call_1",)).to_json()["next"] == "tool"
+
+
+def test_a_call_says_where_it_runs() -> None:
+    call = Call("call_1", "dice_call", 2, 2, "call_1", "service")
+    assert [Call(**one.to_json()) for one in (call, OUTCOME.calls[0])] == [call, OUTCOME.calls[0]]
+    outcome = replace(OUTCOME, calls=(OUTCOME.calls[0], replace(call, call_id="call_2")))
+    assert (STATE.after(outcome).calls, STATE.after(outcome).services) == (("call_1", "call_2"), ("call_2",))

@@ -7,10 +7,15 @@ from typing import Any, Final
 from moorage.wire.responses import Status, Usage
 
 _ONE_TOOL: Final = "tool"
+_ONE_SERVICE: Final = "service"
+_MIXED: Final = "mixed"
+SANDBOX: Final = "sandbox"
+SERVICE: Final = "service"
 
 
 class Next(StrEnum):
-    """Where ``Route`` goes. The state machine's own word for a single call is ``tool``, which spares it the Map."""
+    """Where ``Route`` goes. The state machine has words of its own for a single call, ``tool`` or ``service``, which spares it the Map,
+    and for several of which some run outside of the sandboxes' network: ``mixed``, whose Map looks at each where it runs."""
 
     MODEL = "model"
     TOOLS = "tools"
@@ -32,6 +37,8 @@ class LoopState:
     from_step: int = 0
     """The step that this execution began with; a successor takes over before the history grows too long."""
     wait_seconds: int = 0
+    services: tuple[str, ...] = ()
+    """Those of ``calls``, and maybe some that have run already, that run outside of the sandboxes' network."""
 
     @classmethod
     def from_json(cls, state: dict[str, Any]) -> "LoopState":
@@ -40,8 +47,11 @@ class LoopState:
             tenant_id=state["tenant_id"],
             container_id=state["container_id"],
             step=state["step"],
-            next=Next.TOOLS if state["next"] == _ONE_TOOL else Next(state["next"]),
+            next=Next.TOOLS if state["next"] in (_ONE_TOOL, _ONE_SERVICE, _MIXED) else Next(state["next"]),
             calls=tuple(state["calls"]),
+            services=tuple(state["calls"])
+            if state["next"] == _ONE_SERVICE
+            else tuple(call["call_id"] for call in state.get("routed", ()) if call["where"] == SERVICE),
             from_step=state["from_step"],
             wait_seconds=state.get("wait_seconds", 0),
         )
@@ -52,19 +62,34 @@ class LoopState:
             "tenant_id": self.tenant_id,
             "container_id": self.container_id,
             "step": self.step,
-            "next": _ONE_TOOL if self.next is Next.TOOLS and len(self.calls) == 1 else str(self.next),
+            "next": self._word,
             "calls": list(self.calls),
             "from_step": self.from_step,
         }
         if self.next is Next.WAIT:
             state["wait_seconds"] = self.wait_seconds
+        if self._word == _MIXED:
+            state["routed"] = [
+                {"call_id": call_id, "where": SERVICE if call_id in self.services else SANDBOX} for call_id in self.calls
+            ]
         return state
+
+    @property
+    def _word(self) -> str:
+        services = set(self.services) & set(self.calls)
+        if self.next is not Next.TOOLS:
+            return str(self.next)
+        if len(self.calls) == 1:
+            return _ONE_SERVICE if services else _ONE_TOOL
+        return _MIXED if services else str(Next.TOOLS)
 
     def after(self, outcome: "Outcome") -> "LoopState":
         """The state that follows the model step of ``step``."""
         match outcome.next:
             case Next.TOOLS:
-                return replace(self, next=Next.TOOLS, calls=tuple(call.call_id for call in outcome.calls))
+                calls = tuple(call.call_id for call in outcome.calls)
+                services = tuple(call.call_id for call in outcome.calls if call.where == SERVICE)
+                return replace(self, next=Next.TOOLS, calls=calls, services=services)
             case Next.MODEL:
                 return replace(self, step=self.step + 1, next=Next.MODEL, calls=())
             case Next.WAIT:
@@ -91,8 +116,8 @@ class Call:
     output_index: int
     """Output index of the item that the tool step fills: the call's own, if that holds its result."""
     output_item_id: str
-    where: str = ""
-    """``service`` if it runs outside of the sandboxes' network."""
+    where: str = SANDBOX
+    """Or ``service``: outside of the sandboxes' network."""
 
     def to_json(self) -> dict[str, Any]:
         call = {
@@ -102,7 +127,7 @@ class Call:
             "output_index": self.output_index,
             "output_item_id": self.output_item_id,
         }
-        return call | ({"where": self.where} if self.where else {})
+        return call | ({} if self.where == SANDBOX else {"where": self.where})
 
 
 @dataclass(frozen=True, slots=True)

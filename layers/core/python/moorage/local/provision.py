@@ -19,6 +19,7 @@ STATE_MACHINE = "moorage-agent-loop"
 TASKS = {
     "ModelStepArn": "model_step",
     "ToolStepArn": "tool_step",
+    "ServiceStepArn": "service_step",
     "ContinueStepArn": "continue_step",
     "FailResponseArn": "fail_response",
 }

@@ -8,7 +8,7 @@ from moorage.state import Call
 from moorage.store.responses import StoredResponse
 from moorage.tools.calls import End, Known, finished_of
 from moorage.tools.registry import ROOMS
-from moorage.tools.room import Room, Where
+from moorage.tools.room import Room
 from moorage.wire.types import Item
 
 
@@ -27,15 +27,15 @@ class Outputs:
         """Open the output of a hosted call, so that outputs appear in the order of their calls however long each takes."""
         item = self.items[index]
         room = _room(item)
-        place = "" if room.where(item) is Where.SANDBOX else str(room.where(item))
+        where = str(room.where(item))
         if room.output is None:
-            return Call(item["id"], item["type"], index, index, item["id"], place)
+            return Call(item["id"], item["type"], index, index, item["id"], where)
         known = self.announced.get(item["call_id"])
         if known is not None:
-            return Call(item["call_id"], item["type"], index, known["output_index"], known["id"], place)
+            return Call(item["call_id"], item["type"], index, known["output_index"], known["id"], where)
         output = room.announced(item, self._output_id(room))
         added = self._open(output)
-        return Call(item["call_id"], item["type"], index, added, output["id"], place)
+        return Call(item["call_id"], item["type"], index, added, output["id"], where)
 
     def refuse(self, indexes: tuple[int, ...]) -> None:
         """Hosted calls over a bound get an output that says that they were not run."""

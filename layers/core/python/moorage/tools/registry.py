@@ -1,7 +1,8 @@
 """All rooms, each on one line, and where to find the one for a tool, an item or an event."""
 
 from collections.abc import Iterable, Iterator
-from typing import Final
+from contextlib import contextmanager
+from typing import Any, Final
 
 from moorage.tools.apply_patch.room import ApplyPatch
 from moorage.tools.code_interpreter.room import CodeInterpreter
@@ -22,9 +23,10 @@ class Registry:
         self.output_of: Final[dict[str, str]] = {}
         """Which type of item answers which type of call."""
         for room in rooms:
-            self._add(room)
+            self.add(room)
 
-    def _add(self, room: Room) -> None:
+    def add(self, room: Room) -> None:
+        """Know a tool from now on. Raises AssertionError if another room has one of its words."""
         items = (room.call,) if room.output is None else (room.call, room.output)
         for found, names in ((self._of_tool, room.types), (self._of_item, items), (self._of_event, room.events)):
             taken = found.keys() & set(names)
@@ -32,6 +34,19 @@ class Registry:
             found.update(dict.fromkeys(names, room))
         if room.output is not None:
             self.output_of[room.call] = room.output
+
+    @contextmanager
+    def lent(self, room: Room) -> Iterator[None]:
+        """Know a tool for a while: one that is tried, or a test's."""
+        tables: tuple[dict[str, Any], ...] = (self._of_tool, self._of_item, self._of_event, self.output_of)
+        before = [dict(table) for table in tables]
+        self.add(room)
+        try:
+            yield
+        finally:
+            for table, known in zip(tables, before, strict=True):
+                table.clear()
+                table.update(known)
 
     def of_tool(self, type_: str) -> Room | None:
         return self._of_tool.get(type_)

@@ -1,0 +1,117 @@
+"""A toy tool, as somebody would write one by ``docs/tools.md``: dice that are rolled outside of the sandboxes' network.
+
+    {"type": "dice", "faces": 6}                                                     a tool of a request
+    {"type": "dice_call", "id", "status", "count", "pause_ms", "rolls": [4, 4]}      its call, which holds its own result
+
+They always fall on four. Each roll is told as it falls; ``trace`` gets a line for each that really fell, over all runs and processes.
+"""
+
+import asyncio
+from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable
+from pathlib import Path
+from types import MappingProxyType
+from typing import Any
+
+from moorage.tools.calls import End, Finished, Known, Opening, Piece, Place, Said, Told
+from moorage.tools.lowered import compact_json, function
+from moorage.tools.room import Again, Bounds, Reader, Room, Where
+from moorage.tools.run import Run
+from moorage.wire.types import Event, Item, Tool
+
+WORDS = {
+    End.REFUSED: "The dice were not rolled: too many at once.",
+    End.LOST: "The dice may have been rolled; nobody saw how they fell.",
+    End.GAVE_UP: "The dice cannot be rolled.",
+    End.TIME_OVER: "The dice rolled for too long.",
+    End.TOO_LARGE: "Too many dice to be told.",
+}
+
+
+_PARAMETERS: dict[str, Any] = {"count": {"type": "integer"}, "pause_ms": {"type": "integer"}}
+
+
+class Dice(Room):
+    types = ("dice",)
+    call = "dice_call"
+    prefixes = MappingProxyType({"dice_call": "dice"})
+    events = ("dice_call.rolling", "dice_call.rolled", "dice_call.completed")
+    function = "roll"
+    is_hosted = True
+    words = WORDS
+
+    def __init__(
+        self,
+        again: Again = Again.ONCE,
+        bounds: Bounds | None = None,
+        roll: Callable[[], Awaitable[int]] | None = None,
+        trace: Path | None = None,
+    ) -> None:
+        self.again = again  # type: ignore[misc]  # A test rolls all three kinds.
+        self.bounds = bounds or Bounds(seconds=5, bytes=10_000, calls_per_round=2)  # type: ignore[misc]
+        self.rolled = 0
+        self._roll = roll
+        self._trace = trace
+
+    async def _fall(self, pause_ms: int) -> int:
+        await asyncio.sleep(pause_ms / 1000)
+        value = await self._roll() if self._roll is not None else 4
+        self.rolled += 1
+        if self._trace is not None:
+            with self._trace.open("a") as trace:
+                trace.write("fell\n")
+        return value
+
+    def where(self, thing: Tool | Item) -> Where:
+        return Where.SERVICE
+
+    def offer(self, name: str, tool: Tool) -> Tool:
+        return function(name, f"Roll dice with {tool['faces']} faces.", _PARAMETERS, ["count"])
+
+    def call_of(self, value: Any, arguments: str, type_: str) -> Item | None:
+        count = value.get("count") if isinstance(value, dict) else None
+        is_count = isinstance(count, int) and count > 0
+        return {"type": self.call, "count": count, "pause_ms": value.get("pause_ms", 0)} if is_count else None
+
+    def read(self, item: Item, reader: Reader) -> list[Item]:
+        call = {"type": "function_call", "call_id": item["id"], "name": reader.name("dice", self.function)}
+        said = item.get("error") or f"They fell: {item['rolls']}"
+        return [
+            call | {"arguments": compact_json({"count": item["count"]})},
+            {"type": "function_call_output", "call_id": item["id"], "output": said},
+        ]
+
+    def opening(self, call: Item, place: Place) -> Opening:
+        said = {key: call[key] for key in ("type", "count", "pause_ms")}
+        item = {"id": place.item_id, "status": "in_progress", **said, "rolls": []}
+        return Opening(item, (), item, is_whole=False)
+
+    async def run(self, run: Run) -> AsyncGenerator[Piece, None]:
+        assert run.outside.fetcher is not None
+        known = run.known
+        rolls = list((known.so_far or {}).get("rolls", ())) if self.again is Again.ATTACH else []
+        if not known.so_far or known.so_far["status"] != "rolling":
+            yield Said(known.event("dice_call.rolling"))
+        while len(rolls) < known.item["count"]:
+            rolls.append(await self._fall(known.item["pause_ms"]))
+            yield Said(known.event("dice_call.rolled", roll_index=len(rolls) - 1, roll=rolls[-1]))
+        run.counts["rolls"] = len(rolls)
+        yield Said(known.event("dice_call.completed"))
+        yield Finished(known.item | {"status": "completed", "rolls": rolls})
+
+    def end(self, known: Known, end: End, detail: str = "") -> Iterable[Piece]:
+        rolls = (known.so_far or {}).get("rolls", [])
+        yield Finished(known.item | {"status": "failed", "rolls": rolls, "error": f"{WORDS[end]} {detail}".strip()})
+
+    def grow(self, item: Item, name: str, event: Event) -> None:
+        match name:
+            case "dice_call.rolling":
+                item["status"] = "rolling"
+            case "dice_call.rolled":
+                item["rolls"] = [*item["rolls"][: event["roll_index"]], event["roll"]]
+
+    def seen(self, item: Item, include: frozenset[str]) -> Item:
+        return item if "dice_call.rolls" in include else item | {"rolls": None}
+
+    def told(self, name: str, event: Event) -> Iterable[Told]:
+        if name == "dice_call.rolled":
+            yield Told(f"rolled {event['roll']}", "output")
