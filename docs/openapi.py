@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import yaml
-from moorage.wire import openapi
+from moorage.wire import openapi, routes
 
 REASONS = Path(__file__).with_suffix(".toml")
 PAGE = Path(__file__).with_suffix(".md")
@@ -67,7 +67,7 @@ class Features:
         for content in operation.get("requestBody", {}).get("content", {}).values():
             yield from (f"request {field}" for field in self._fields(content.get("schema", {})))
         for media_type, content in operation["responses"].get("200", {}).get("content", {}).items():
-            if media_type == openapi.JSON:
+            if media_type == routes.JSON:
                 yield from (f"answer {field}" for field in self._fields(content.get("schema", {})))
 
     def _resolve(self, schema: Document) -> Document:

@@ -11,7 +11,7 @@ import pytest
 from fastapi.routing import APIRoute
 from moorage.api.routers import ROUTERS
 from moorage.errors import ApiError
-from moorage.wire import openapi
+from moorage.wire import openapi, routes
 from moorage.wire.queries import parse_page, parse_retrieval
 
 from docs import parameters
@@ -115,8 +115,8 @@ def test_the_tools_are_those_of_the_table_that_are_not_refused() -> None:
     }
 
 
-@pytest.mark.parametrize("route", [route for route in openapi.ROUTES if route.query], ids=lambda route: route.operation_id)
-def test_a_documented_query_is_understood(route: openapi.Route) -> None:
+@pytest.mark.parametrize("route", [route for route in routes.ROUTES if route.query], ids=lambda route: route.operation_id)
+def test_a_documented_query_is_understood(route: routes.Route) -> None:
     values = {"stream": "true", "starting_after": "1", "include_obfuscation": "false", "limit": "1", "order": "asc"}
     include = ("include[]", "reasoning.encrypted_content")
     query = [include if name == "include[]" else (name, values.get(name, "x")) for name, _ in route.query]

@@ -3,7 +3,7 @@
 from typing import Any
 
 import pytest
-from moorage.wire.items import ID_PREFIXES
+from moorage.wire.item import ID_PREFIXES
 from moorage.wire.requests import parse_create
 
 

@@ -1,0 +1,273 @@
+"""The objects that this API answers with, as types. Every field is always there but for those marked otherwise, and a new version may
+bring more. Items and events are described by what all of them have."""
+
+from typing import Any, Final, Literal, NotRequired
+
+from typing_extensions import TypedDict
+
+from moorage.wire.create import Metadata
+from moorage.wire.resources import MemoryLimit
+from moorage.wire.validation import Parser
+
+Json = dict[str, Any]
+
+
+class Item(TypedDict):
+    type: str
+    id: str
+
+
+class Event(TypedDict):
+    type: str
+    sequence_number: int
+
+
+class InputTokensDetails(TypedDict):
+    cached_tokens: int
+    cache_write_tokens: int
+
+
+class OutputTokensDetails(TypedDict):
+    reasoning_tokens: int
+
+
+class Usage(TypedDict):
+    input_tokens: int
+    input_tokens_details: InputTokensDetails
+    output_tokens: int
+    output_tokens_details: OutputTokensDetails
+    total_tokens: int
+
+
+class ResponseError(TypedDict):
+    code: str
+    message: str
+    param: str | None
+    type: str
+
+
+class IncompleteDetails(TypedDict):
+    reason: str
+
+
+class EchoedReasoning(TypedDict):
+    effort: str | None
+    summary: str | None
+    context: NotRequired[str]
+    mode: NotRequired[str]
+
+
+class EchoedText(TypedDict):
+    format: Json
+    verbosity: str | None
+
+
+class ConversationOfResponse(TypedDict):
+    id: str
+
+
+class EchoedCacheOptions(TypedDict):
+    mode: str
+    ttl: str
+
+
+class Response(TypedDict):
+    id: str
+    object: Literal["response"]
+    created_at: int
+    status: Literal["queued", "in_progress", "completed", "incomplete", "failed", "cancelled"]
+    completed_at: int | None
+    error: ResponseError | None
+    incomplete_details: IncompleteDetails | None
+    output: list[Item]
+    usage: Usage | None
+    background: bool
+    frequency_penalty: float
+    instructions: str | None
+    max_output_tokens: int | None
+    max_tool_calls: int | None
+    metadata: Metadata
+    model: str
+    parallel_tool_calls: bool
+    presence_penalty: float
+    previous_response_id: str | None
+    prompt_cache_key: str | None
+    prompt_cache_retention: str | None
+    reasoning: EchoedReasoning
+    safety_identifier: str | None
+    service_tier: str
+    store: bool
+    temperature: float
+    text: EchoedText
+    tool_choice: str | Json
+    tools: list[Json]
+    top_logprobs: int
+    top_p: float
+    truncation: Literal["auto", "disabled"]
+    user: str | None
+    conversation: NotRequired[ConversationOfResponse]
+    prompt_cache_options: NotRequired[EchoedCacheOptions]
+
+
+class Compaction(TypedDict):
+    id: str
+    object: Literal["response.compaction"]
+    created_at: int
+    output: list[Json]
+    usage: Usage
+
+
+class InputTokens(TypedDict):
+    object: Literal["response.input_tokens"]
+    input_tokens: int
+
+
+class ErrorDetails(TypedDict):
+    message: str
+    type: str
+    param: str | None
+    code: str | None
+
+
+class Error(TypedDict):
+    error: ErrorDetails
+
+
+class Conversation(TypedDict):
+    id: str
+    object: Literal["conversation"]
+    created_at: int
+    metadata: Metadata
+
+
+class Model(TypedDict):
+    id: str
+    object: Literal["model"]
+    created: int
+    owned_by: str
+
+
+class File(TypedDict):
+    id: str
+    object: Literal["file"]
+    bytes: int
+    created_at: int
+    filename: str
+    purpose: str
+    status: str
+    status_details: str | None
+    expires_at: int | None
+
+
+class Upload(TypedDict):
+    id: str
+    object: Literal["upload"]
+    bytes: int
+    created_at: int
+    filename: str
+    purpose: str
+    status: Literal["pending", "completed", "cancelled", "expired"]
+    expires_at: int
+    file: File | None
+
+
+class UploadPart(TypedDict):
+    id: str
+    object: Literal["upload.part"]
+    created_at: int
+    upload_id: str
+
+
+class IdleTimeOfContainer(TypedDict):
+    anchor: Literal["last_active_at"]
+    minutes: int
+
+
+class PolicyShown(TypedDict):
+    type: str
+    allowed_domains: NotRequired[list[str]]
+
+
+class Container(TypedDict):
+    id: str
+    object: Literal["container"]
+    created_at: int
+    status: Literal["running", "expired"]
+    expires_after: IdleTimeOfContainer
+    last_active_at: int
+    memory_limit: MemoryLimit
+    network_policy: PolicyShown
+    name: str
+
+
+class ContainerFile(TypedDict):
+    id: str
+    object: Literal["container.file"]
+    bytes: int
+    container_id: str
+    created_at: int
+    path: str
+    source: Literal["user", "assistant"]
+
+
+class Skill(TypedDict):
+    id: str
+    object: Literal["skill"]
+    name: str
+    description: str
+    created_at: int
+    default_version: str
+    latest_version: str
+
+
+class SkillVersion(TypedDict):
+    id: str
+    object: Literal["skill.version"]
+    skill_id: str
+    version: str
+    name: str
+    description: str
+    created_at: int
+
+
+class SkillVersionDeleted(TypedDict):
+    id: str
+    object: Literal["skill.version.deleted"]
+    deleted: Literal[True]
+    version: str
+
+
+class EgressEntry(TypedDict):
+    id: str
+    object: Literal["container.egress"]
+    created_at: int
+    container_id: str
+    decision: str
+    reason: str
+    message: str | None
+    host: str | None
+    port: int | None
+
+
+ANSWERS: Final = {
+    answer.__name__: Parser[Any](answer)
+    for answer in (
+        Item,
+        Event,
+        Response,
+        Compaction,
+        InputTokens,
+        Error,
+        Conversation,
+        Model,
+        File,
+        Upload,
+        UploadPart,
+        Container,
+        ContainerFile,
+        Skill,
+        SkillVersion,
+        SkillVersionDeleted,
+        EgressEntry,
+    )
+}

@@ -1,0 +1,73 @@
+"""What all items have in common: an id, and fields that have no effect here."""
+
+from collections.abc import Callable
+from typing import Annotated, Final, Literal, TypeVar
+
+from typing_extensions import TypedDict
+
+from moorage import ids
+from moorage.wire.tools import PROGRAMMATIC_REASON
+from moorage.wire.validation import Dropped, Fields, Free, Id, OneOf, RefusedVariant, Text, wire, wire_with
+
+_Class = TypeVar("_Class", bound=type)
+
+ID_PREFIXES: Final = {
+    "message": "msg",
+    "function_call": "fc",
+    "function_call_output": "fco",
+    "custom_tool_call": "ctc",
+    "custom_tool_call_output": "ctco",
+    "reasoning": "rs",
+    "shell_call": "sh",
+    "shell_call_output": "sho",
+    "code_interpreter_call": "ci",
+    "local_shell_call": "lsh",
+    "local_shell_call_output": "lsho",
+    "apply_patch_call": "apc",
+    "apply_patch_call_output": "apco",
+    "computer_call": "cu",
+    "computer_call_output": "cuo",
+    "tool_search_call": "tsc",
+    "tool_search_output": "tso",
+    "additional_tools": "at",
+    "compaction": "cmp",
+    "compaction_trigger": "cmpt",
+}
+
+
+def an_item(kind: str, complete: Callable[[Fields], Fields] | None = None) -> Callable[[_Class], _Class]:
+    """A type of the wire that is an item: it gets an id if it has none."""
+    prefix = ID_PREFIXES[kind]
+
+    def finish(value: Fields) -> Fields:
+        if complete is not None:
+            value = complete(value)
+        if "id" not in value:
+            value["id"] = ids.new_id(prefix)
+        return value
+
+    return wire_with(finish)
+
+
+Status = Literal["in_progress", "completed", "incomplete"]
+
+
+class Common(TypedDict, total=False):
+    """Fields that any item may have. The last one is Codex CLI's; it and the one before have no effect here."""
+
+    id: Id
+    created_by: Annotated[Text, Dropped]
+    internal_chat_message_metadata_passthrough: Annotated[Free, Dropped]
+
+
+@wire
+class DirectCaller(TypedDict):
+    type: Literal["direct"]
+
+
+Caller = Annotated[DirectCaller, OneOf({"direct": DirectCaller, "program": RefusedVariant(PROGRAMMATIC_REASON)})]
+
+
+class Call(Common, total=False):
+    status: Status
+    caller: Caller
