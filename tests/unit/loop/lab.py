@@ -220,7 +220,7 @@ class Lab:
                 for name in Runtime.__dataclass_fields__
                 if name in ("files", "uploads", "skills", "egress", "conversations", "api_keys")
             },
-            settings=Settings("memory", "memory"),
+            settings=Settings("memory", "memory", content_key="ab" * 32),
             table=self.table,
             blobs=self.blobs,
             responses=self.responses,

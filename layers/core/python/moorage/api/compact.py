@@ -8,11 +8,8 @@ from moorage.api.bodies import RawBody
 from moorage.api.caller import Caller
 from moorage.api.foreground import failure
 from moorage.errors import UpstreamError
-from moorage.inputs import admit_inputs
-from moorage.loop import context
-from moorage.loop.chain import chain_items
-from moorage.loop.compact import check_readable, compact
-from moorage.loop.create import ancestors, resolve_references
+from moorage.loop.compact import compact
+from moorage.loop.prepare import gather
 from moorage.wire.requests import parse_compact
 from moorage.wire.responses import compaction_object
 
@@ -23,14 +20,15 @@ router = APIRouter()
 async def create(caller: Caller, body: RawBody) -> Response:
     runtime, tenant_id = caller.runtime, caller.tenant_id
     wanted = parse_compact(body)
-    entry = runtime.catalog.resolve(wanted.model)
-    earlier = chain_items(await ancestors(runtime, tenant_id, wanted.previous_response_id))
-    items = [*earlier, *await resolve_references(runtime, tenant_id, wanted.input_items, earlier)]
-    context.check_calls(items)
-    check_readable(runtime, tenant_id, items, runtime.catalog.provider(entry, runtime.http).native_tools)
-    await admit_inputs(runtime, tenant_id, items)
+    said = await gather(
+        runtime,
+        tenant_id,
+        model=wanted.model,
+        input_items=wanted.input_items,
+        previous_response_id=wanted.previous_response_id,
+    )
     try:
-        response_id, output, usage = await compact(runtime, tenant_id, wanted.model, items, wanted.instructions)
+        response_id, output, usage = await compact(runtime, tenant_id, wanted.model, said.items, wanted.instructions)
     except UpstreamError as error:
         raise failure(error.code, error.message, error.param, error.retry_after_seconds) from error
     return JsonResponse(compaction_object(response_id, int(runtime.clock()), output, usage))

@@ -45,14 +45,17 @@ def opener(runtime: Runtime, tenant_id: str) -> Callable[[Item], str | None]:
     return text_of
 
 
-def check_readable(runtime: Runtime, tenant_id: str, items: Sequence[Item], native_tools: frozenset[str]) -> None:
-    """Raises 400 for a ``compaction`` item that neither this deployment nor the upstream can read: it would be lost silently."""
+def check_readable(
+    runtime: Runtime, tenant_id: str, items: Sequence[Item], native_tools: frozenset[str], *, param: str | None = None
+) -> None:
+    """Raises 400 for a ``compaction`` item that neither this deployment nor the upstream can read: it would be lost silently. ``param``
+    is the field that leads to the items; without it they are the ``input``."""
     if "compaction" in native_tools:
         return
     text_of = opener(runtime, tenant_id)
     for index, item in enumerate(items):
         if item["type"] == "compaction" and text_of(item) is None:
-            raise invalid_encrypted_content(f"input[{index}].encrypted_content")
+            raise invalid_encrypted_content(param or f"input[{index}].encrypted_content")
 
 
 def visible(items: Sequence[Item]) -> list[Item]:

@@ -18,19 +18,17 @@ from moorage.errors import (
     ApiError,
     MoorageError,
     Superseded,
-    bad_request,
     container_expired,
     container_not_found,
     rate_limited,
     time_over,
 )
-from moorage.inputs import admit_inputs, files_to_stage
+from moorage.inputs import files_to_stage
 from moorage.loop import context, finish
 from moorage.loop.ask import Ask
-from moorage.loop.chain import chain_items
-from moorage.loop.compact import check_readable
 from moorage.loop.fold import fold
 from moorage.loop.model_step import tell_step
+from moorage.loop.prepare import gather
 from moorage.loop.sinks import InlineSink
 from moorage.loop.standby import Standby
 from moorage.loop.turn import Position
@@ -40,8 +38,6 @@ from moorage.store.containers import ContainerRecord
 from moorage.store.event_log import Batch, Writer
 from moorage.store.responses import Ancestor, Snapshot, StoredResponse
 from moorage.telemetry import Metric, tell
-from moorage.tools.registry import ROOMS
-from moorage.wire.choices import check_choice
 from moorage.wire.environments import Environment
 from moorage.wire.parameters import Parameters
 from moorage.wire.requests import CreateRequest
@@ -77,19 +73,19 @@ async def prepare(
     ``recent`` are the items up to the previous response where only the client's connection knows them. They become input of this
     response, so that whatever runs it or goes on from it finds them.
     """
-    entry = runtime.catalog.resolve(request.model)
-    snapshots = await ancestors(runtime, tenant_id, request.previous_response_id) if recent is None else []
-    if request.conversation_id is not None:
-        chain = await runtime.conversations.load_items(tenant_id, request.conversation_id)
-    else:
-        chain = recent if recent is not None else chain_items(snapshots)
-    input_items = await resolve_references(runtime, tenant_id, request.input_items, chain)
-    context.check_calls(input_items, chain)
-    check_choice(request.tool_choice, request.tools, [*chain, *input_items])
-    check_readable(runtime, tenant_id, input_items, runtime.catalog.provider(entry, runtime.http).native_tools)
-    await admit_inputs(runtime, tenant_id, input_items)
+    said = await gather(
+        runtime,
+        tenant_id,
+        model=request.model,
+        input_items=request.input_items,
+        previous_response_id=request.previous_response_id,
+        conversation_id=request.conversation_id,
+        recent=recent,
+        tools=request.tools,
+        tool_choice=request.tool_choice,
+    )
     await _check_room(runtime, tenant_id, request)
-    container_id = await _container(runtime, tenant_id, request, [*chain, *input_items])
+    container_id = await _container(runtime, tenant_id, request, said.items)
     response_id = ids.new_response_id()
     stored = StoredResponse(
         response_id=response_id,
@@ -97,8 +93,8 @@ async def prepare(
         created_at=int(runtime.clock()),
         parameters=Parameters.of(request),
         echo=echo(request, container_id),
-        input_items=[*(recent or ()), *input_items],
-        ancestors=_links(snapshots),
+        input_items=[*(recent or ()), *said.input_items],
+        ancestors=_links(said.snapshots),
         conversation_id=request.conversation_id,
         container_id=container_id,
         is_background=request.background,
@@ -108,7 +104,7 @@ async def prepare(
         is_looping=request.background,
         execution=response_id,
     )
-    return Prepared(stored, chain if recent is None else [], request.stream)
+    return Prepared(stored, said.chain if recent is None else [], request.stream)
 
 
 async def _check_room(runtime: Runtime, tenant_id: str, request: CreateRequest) -> None:
@@ -126,84 +122,12 @@ async def _check_room(runtime: Runtime, tenant_id: str, request: CreateRequest) 
         )
 
 
-async def ancestors(runtime: Runtime, tenant_id: str, previous_response_id: str | None) -> list[Snapshot]:
-    """The chain that a request goes on from, oldest first. Raises :class:`ApiError`."""
-    if previous_response_id is None:
-        return []
-    snapshots = await runtime.responses.chain(tenant_id, previous_response_id)
-    if not snapshots[-1].is_final:
-        raise bad_request(
-            f"Response '{previous_response_id}' is still running. Wait until it has ended, or cancel it.",
-            param="previous_response_id",
-        )
-    if len(snapshots[-1].stored.ancestors) + 1 > limits.CHAIN_RESPONSES_MAX:
-        raise bad_request(
-            f"A chain has at most {limits.CHAIN_RESPONSES_MAX} responses. Use a conversation for longer ones.",
-            param="previous_response_id",
-        )
-    return snapshots
-
-
 def _links(snapshots: list[Snapshot]) -> tuple[Ancestor, ...]:
     if not snapshots:
         return ()
     previous = snapshots[-1]
     assert previous.last is not None
     return (*previous.stored.ancestors, Ancestor(previous.stored.response_id, previous.last.first))
-
-
-async def resolve_references(
-    runtime: Runtime, tenant_id: str, items: tuple[Item, ...], chain: list[Item]
-) -> list[Item]:
-    """Replace ``item_reference`` items by what they refer to: an item of the chain, or an item of any stored response.
-
-    A code interpreter call that comes back without its outputs, because its client had not asked for them, gets them back: the
-    model has to read them again.
-    """
-    known = {item["id"]: item for item in chain if "id" in item}
-    stored = await _stored_items(runtime, tenant_id, {item["id"] for item in items if _is_partial(item)} - known.keys())
-    resolved: list[Item] = []
-    for item in items:
-        if item["type"] != "item_reference":
-            hidden = _hidden(item)
-            found = None if hidden is None else (known | stored).get(item["id"], {}).get(hidden)
-            resolved.append(item if hidden is None or found is None else item | {hidden: found})
-        elif item["id"] in stored:
-            resolved.append(stored[item["id"]])
-        elif item["id"] not in known:
-            raise ApiError(
-                404,
-                f"Item with id '{item['id']}' not found. Items are not persisted when `store` is set to false. Try again with `store` "
-                "set to true, or remove this item from your input.",
-                param="input",
-            )
-    return resolved
-
-
-def _is_partial(item: Item) -> bool:
-    """Whether the rest of an input item must be looked up."""
-    return item["type"] == "item_reference" or _hidden(item) is not None
-
-
-def _hidden(item: Item) -> str | None:
-    """The field that a client has not sent back, because it never got it."""
-    room = ROOMS.of_call(item["type"])
-    return None if room is None or room.hidden is None or room.hidden in item else room.hidden
-
-
-async def _stored_items(runtime: Runtime, tenant_id: str, item_ids: set[str]) -> dict[str, Item]:
-    """Those of the items that stand in a stored response, by id; each response is read once."""
-    response_ids = {ids.response_of(item_id) for item_id in item_ids} - {None}
-    found: dict[str, Item] = {}
-
-    async def read(response_id: str) -> None:
-        with suppress(ApiError):
-            snapshot = await runtime.responses.snapshot(tenant_id, response_id)
-            output = snapshot.final_object["output"] if snapshot.is_final else []
-            found.update({item["id"]: item for item in [*snapshot.stored.input_items, *output] if item.get("id") in item_ids})
-
-    await asyncio.gather(*(read(response_id) for response_id in response_ids if response_id is not None))
-    return found
 
 
 async def _container(runtime: Runtime, tenant_id: str, request: CreateRequest, items: list[Item]) -> str | None:

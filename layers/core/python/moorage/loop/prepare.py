@@ -1,0 +1,144 @@
+"""What has been said so far, when a request arrives: what it goes on from and what it brings, looked up and checked.
+
+Creating a response, counting its tokens and compacting its input ask for it here, so that they take the same requests.
+"""
+
+import asyncio
+from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import Any
+
+from moorage import ids, limits
+from moorage.errors import ApiError, bad_request
+from moorage.inputs import admit_inputs
+from moorage.loop import context
+from moorage.loop.chain import chain_items
+from moorage.loop.compact import check_readable, visible
+from moorage.model.catalog import ModelEntry
+from moorage.runtime import Runtime
+from moorage.store.responses import Snapshot
+from moorage.tools.registry import ROOMS
+from moorage.wire.choices import check_choice
+from moorage.wire.types import Item, Tool
+
+
+@dataclass(frozen=True, slots=True)
+class Said:
+    entry: ModelEntry
+    """The model that shall go on from it."""
+    native_tools: frozenset[str]
+    snapshots: list[Snapshot]
+    """The responses before, oldest first; none of a conversation."""
+    chain: list[Item]
+    """The items before the request."""
+    input_items: list[Item]
+    """The request's own, references resolved."""
+
+    @property
+    def items(self) -> list[Item]:
+        return [*self.chain, *self.input_items]
+
+
+async def gather(
+    runtime: Runtime,
+    tenant_id: str,
+    *,
+    model: str | None,
+    input_items: Sequence[Item],
+    previous_response_id: str | None = None,
+    conversation_id: str | None = None,
+    recent: list[Item] | None = None,
+    tools: Sequence[Tool] = (),
+    tool_choice: str | dict[str, Any] = "auto",
+) -> Said:
+    """Raises :class:`ApiError` for what cannot be found, is not allowed, or does not belong together.
+
+    ``recent`` are the items up to the previous response where only the client's connection knows them.
+    """
+    entry = runtime.catalog.resolve(model)
+    native_tools = runtime.catalog.provider(entry, runtime.http).native_tools
+    snapshots = await _ancestors(runtime, tenant_id, previous_response_id) if recent is None else []
+    if conversation_id is not None:
+        chain = await runtime.conversations.load_items(tenant_id, conversation_id)
+    else:
+        chain = recent if recent is not None else chain_items(snapshots)
+    said = Said(entry, native_tools, snapshots, chain, await _resolved(runtime, tenant_id, input_items, chain))
+    context.check_calls(said.input_items, chain)
+    check_choice(tool_choice, tools, said.items)
+    check_readable(runtime, tenant_id, said.input_items, native_tools)
+    before = "previous_response_id" if conversation_id is None else "conversation"
+    check_readable(runtime, tenant_id, visible(chain), native_tools, param=before)
+    await admit_inputs(runtime, tenant_id, said.input_items)
+    return said
+
+
+async def _ancestors(runtime: Runtime, tenant_id: str, previous_response_id: str | None) -> list[Snapshot]:
+    """The chain that a request goes on from, oldest first. Raises :class:`ApiError`."""
+    if previous_response_id is None:
+        return []
+    snapshots = await runtime.responses.chain(tenant_id, previous_response_id)
+    if not snapshots[-1].is_final:
+        raise bad_request(
+            f"Response '{previous_response_id}' is still running. Wait until it has ended, or cancel it.",
+            param="previous_response_id",
+        )
+    if len(snapshots[-1].stored.ancestors) + 1 > limits.CHAIN_RESPONSES_MAX:
+        raise bad_request(
+            f"A chain has at most {limits.CHAIN_RESPONSES_MAX} responses. Use a conversation for longer ones.",
+            param="previous_response_id",
+        )
+    return snapshots
+
+
+async def _resolved(runtime: Runtime, tenant_id: str, items: Sequence[Item], chain: list[Item]) -> list[Item]:
+    """Replace ``item_reference`` items by what they refer to: an item of the chain, or an item of any stored response.
+
+    A code interpreter call that comes back without its outputs, because its client had not asked for them, gets them back: the
+    model has to read them again.
+    """
+    known = {item["id"]: item for item in chain if "id" in item}
+    stored = await _stored_items(runtime, tenant_id, {item["id"] for item in items if _is_partial(item)} - known.keys())
+    there = known | stored
+    resolved: list[Item] = []
+    for item in items:
+        if item["type"] != "item_reference":
+            hidden = _hidden(item)
+            found = None if hidden is None else there.get(item["id"], {}).get(hidden)
+            resolved.append(item if hidden is None or found is None else item | {hidden: found})
+        elif item["id"] in stored:
+            resolved.append(stored[item["id"]])
+        elif item["id"] not in known:
+            raise ApiError(
+                404,
+                f"Item with id '{item['id']}' not found. Items are not persisted when `store` is set to false. Try again with `store` "
+                "set to true, or remove this item from your input.",
+                param="input",
+            )
+    return resolved
+
+
+def _is_partial(item: Item) -> bool:
+    """Whether the rest of an input item must be looked up."""
+    return item["type"] == "item_reference" or _hidden(item) is not None
+
+
+def _hidden(item: Item) -> str | None:
+    """The field that a client has not sent back, because it never got it."""
+    room = ROOMS.of_call(item["type"])
+    return None if room is None or room.hidden is None or room.hidden in item else room.hidden
+
+
+async def _stored_items(runtime: Runtime, tenant_id: str, item_ids: set[str]) -> dict[str, Item]:
+    """Those of the items that stand in a stored response, by id; each response is read once."""
+    response_ids = {ids.response_of(item_id) for item_id in item_ids} - {None}
+    found: dict[str, Item] = {}
+
+    async def read(response_id: str) -> None:
+        with suppress(ApiError):
+            snapshot = await runtime.responses.snapshot(tenant_id, response_id)
+            output = snapshot.final_object["output"] if snapshot.is_final else []
+            found.update({item["id"]: item for item in [*snapshot.stored.input_items, *output] if item.get("id") in item_ids})
+
+    await asyncio.gather(*(read(response_id) for response_id in response_ids if response_id is not None))
+    return found
