@@ -12,7 +12,7 @@ from typing import Any
 
 from moorage import limits
 from moorage.errors import SandboxError, SandboxStarting
-from moorage.store.containers import ContainerRecord, ContainerStore, SandboxRecord, sandbox_attribute
+from moorage.store.containers import ContainerRecord, ContainerStore, SandboxRecord
 from moorage.store.files import Clock
 
 
@@ -27,10 +27,8 @@ class Claims:
         sandbox = replace(
             earlier or SandboxRecord("starting", claim=""), claim=secrets.token_hex(8), claimed_until=self._end()
         )
-        claimed = await self._store.change(
-            record,
-            set={"sandbox": sandbox_attribute(sandbox), "incarnation": incarnation},
-            condition={"sandbox": sandbox_attribute(record.sandbox), "incarnation": record.incarnation},
+        claimed = await self._store.turn(
+            record, sandbox, also={"incarnation": incarnation}, condition={"incarnation": record.incarnation}
         )
         await self._store.put_life(claimed, sandbox.sandbox_id)
         return claimed
@@ -58,11 +56,7 @@ class Claims:
 
     async def write(self, record: ContainerRecord, sandbox: SandboxRecord, **others: Any) -> ContainerRecord:
         """Write as the claimant; ``ConditionFailed`` if the claim was taken over. ``others`` are more attributes of the record."""
-        return await self._store.change(
-            record,
-            set={"sandbox": sandbox_attribute(sandbox), **others},
-            condition={"sandbox": sandbox_attribute(record.sandbox)},
-        )
+        return await self._store.turn(record, sandbox, also=others)
 
     def seconds_left(self, record: ContainerRecord) -> float:
         """Seconds until the claim on the record runs out."""

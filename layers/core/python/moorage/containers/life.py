@@ -6,7 +6,8 @@ record; it runs through
 
     (none) -> starting -> running -> stopping -> (none)
 
-and every arrow is a conditional write, so that of many processes that want the same thing one does it:
+or leaves that way early (``store/containers.py: SANDBOX_TRANSITIONS`` has every arrow), and every arrow is a conditional write, so
+that of many processes that want the same thing one does it:
 
 * ``starting`` carries a claim with an end (``containers/claims.py``). The claimant starts the sandbox and writes the files into it
   (``containers/staging.py``), renewing its claim; the others are told to come back. A claim that has run out is taken over, with the
@@ -188,7 +189,7 @@ class Sandboxes:
                 raise
         await self._incarnations.close_way_out(record)
         try:
-            await self._store.change(record, set={"sandbox": None}, condition={"incarnation": record.incarnation})
+            await self._store.forget_sandbox(record)
         except ConditionFailed:
             return  # a newer incarnation has begun, or the container is erased
         await self._store.end_life(record)

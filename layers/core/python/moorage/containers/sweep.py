@@ -15,7 +15,7 @@ from moorage.errors import ConditionFailed, SandboxError
 from moorage.sandbox.provisioner import Provisioner
 from moorage.store import keys
 from moorage.store.blobs import Blobs
-from moorage.store.containers import ContainerRecord, ContainerStore, sandbox_attribute
+from moorage.store.containers import ContainerRecord, ContainerStore
 from moorage.store.files import Clock
 from moorage.store.table import Record
 
@@ -140,11 +140,7 @@ class Sweep:
             )
             return None
         stopping = replace(record.sandbox, state="stopping")
-        return await self._store.change(
-            record,
-            set={"sandbox": sandbox_attribute(stopping)},
-            condition={"sandbox": sandbox_attribute(record.sandbox), "last_active_at": record.last_active_at},
-        )
+        return await self._store.turn(record, stopping, condition={"last_active_at": record.last_active_at})
 
     async def _is_busy(self, record: ContainerRecord) -> bool:
         """Whether commands run in it; stores its files on the way, because background processes write without a command."""

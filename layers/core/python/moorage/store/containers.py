@@ -25,6 +25,22 @@ WORKSPACE: Final = "/mnt/data/"
 Source = Literal["user", "assistant"]
 SandboxState = Literal["starting", "running", "stopping"]
 
+SANDBOX_TRANSITIONS: Final[Mapping[SandboxState | None, Mapping[SandboxState | None, str]]] = {
+    None: {"starting": "a command needs it, and one process claims the start"},
+    "starting": {
+        "running": "it answers and has its files",
+        "stopping": "it is given up by a process that cannot stop it",
+        None: "it would not take its files, or its starter died and nobody came back",
+    },
+    "running": {
+        "stopping": "nobody uses it, or it is gone for a process that cannot stop it",
+        None: "it does not answer any more, and was stopped",
+    },
+    "stopping": {None: "it is stopped"},
+}
+"""How the state of a container's sandbox may change, and when; None is no sandbox. Claims, refusals and addresses are noted within a
+state. ``docs/containers.md`` is drawn from it."""
+
 
 @dataclass(frozen=True, slots=True)
 class SandboxRecord:
@@ -206,6 +222,28 @@ class ContainerStore:
         )
         return container_of(record)
 
+    async def turn(
+        self,
+        container: ContainerRecord,
+        sandbox: SandboxRecord,
+        *,
+        also: Mapping[str, Any] | None = None,
+        condition: Mapping[str, Any] | None = None,
+    ) -> ContainerRecord:
+        """Give the container's sandbox another state, or another note in the same, and ``also`` change other attributes;
+        ``ConditionFailed`` unless the sandbox stands as ``container`` has it."""
+        _check_turn(container, sandbox)
+        return await self.change(
+            container,
+            set={"sandbox": sandbox_attribute(sandbox), **(also or {})},
+            condition={"sandbox": sandbox_attribute(container.sandbox), **(condition or {})},
+        )
+
+    async def forget_sandbox(self, container: ContainerRecord) -> None:
+        """This incarnation is stopped, whatever has been noted of it meanwhile; ``ConditionFailed`` if it is not the last."""
+        _check_turn(container, None)
+        await self.change(container, set={"sandbox": None}, condition={"incarnation": container.incarnation})
+
     async def put_life(self, container: ContainerRecord, sandbox_id: str | None) -> None:
         """Make sure that the container's present sandbox is looked after, even if everybody who knows of it dies."""
         await self._table.put(
@@ -372,6 +410,12 @@ def file_as_object(file: ContainerFile) -> dict[str, Any]:
         "path": file.path,
         "source": file.source,
     }
+
+
+def _check_turn(container: ContainerRecord, sandbox: SandboxRecord | None) -> None:
+    before = None if container.sandbox is None else container.sandbox.state
+    after = None if sandbox is None else sandbox.state
+    assert after == before or after in SANDBOX_TRANSITIONS[before], f"the sandbox of {container.id} cannot go from {before} to {after}"
 
 
 def sandbox_attribute(sandbox: SandboxRecord | None) -> Record | None:
