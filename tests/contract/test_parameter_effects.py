@@ -979,7 +979,13 @@ def absent(path: str, world: World) -> None:
     assert (answer.status_code, answer.json()["error"]["code"]) == (404, "unknown_url")
 
 
+def chat_route(world: World) -> None:
+    answer = world.post("/chat/completions", {"model": "native", "messages": [{"role": "user", "content": "hi"}]})
+    assert (answer["object"], answer["choices"][0]["message"]["role"]) == ("chat.completion", "assistant")
+
+
 _STORIES = {
+    "/v1/chat": chat_route,
     "/v1/responses": called_routes,
     "/v1/models": called_routes,
     "/v1/conversations": conversation_routes,

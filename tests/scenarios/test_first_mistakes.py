@@ -9,7 +9,8 @@ from openai import OpenAI
 
 from tests.stack import Stack
 
-SERVED = "This deployment serves /v1/containers, /v1/conversations, /v1/files, /v1/models, /v1/responses, /v1/uploads."
+RESOURCES = ("chat", "containers", "conversations", "files", "models", "responses", "skills", "uploads")
+SERVED = f"This deployment serves {', '.join(f'/v1/{name}' for name in RESOURCES)}."
 SEND_A_KEY = "Send a key of this deployment as 'Authorization: Bearer <key>'; 'moorage keys create' makes one."
 
 
@@ -50,10 +51,10 @@ def test_the_sdk_needs_nothing_but_its_two_variables(stack: Stack, monkeypatch: 
 
 def test_another_api_of_openai_is_told_what_is_served(stack: Stack) -> None:
     with stack.http() as http:
-        answer = http.post("/chat/completions", json={"model": "demo", "messages": []})
+        answer = http.post("/completions", json={"model": "demo", "messages": []})
     assert (answer.status_code, answer.json()) == (
         404,
-        {"error": error(f"Invalid URL (POST /v1/chat/completions). {SERVED}", "unknown_url")},
+        {"error": error(f"Invalid URL (POST /v1/completions). {SERVED}", "unknown_url")},
     )
 
 

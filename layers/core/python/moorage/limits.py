@@ -588,6 +588,11 @@ REPEAT_CLAIMS_MAX: Final = 3
 RETRY_SECONDS_MAX: Final = 120
 """openai-python and openai-node try again after 0.5 to 8 s, or after a ``retry-after`` of up to 60 s."""
 
+# --- chat completions ------------------------------------------------------------------------------------------------------
+
+STOP_WORDS_MAX: Final = 4
+"""``stop``, as at OpenAI."""
+
 # --- WebSocket ---------------------------------------------------------------------------------------------------------------
 
 WEBSOCKET_SECONDS_MAX: Final = 60 * 60

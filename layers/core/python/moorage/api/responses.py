@@ -2,7 +2,7 @@
 
 import asyncio
 import logging
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Callable
 from contextlib import aclosing
 from dataclasses import dataclass
 from typing import Any, Final
@@ -40,7 +40,7 @@ _CLIENT_GONE: Final = 499
 @router.post("/responses")
 async def create(request: Request, caller: Caller, body: RawBody) -> Response:
     runtime = caller.runtime
-    until = _until(runtime)
+    until = until_of(runtime)
     wanted = parse_create(body, web_search=runtime.settings.web_search)
     headers = {"x-moorage-notice": " ".join(wanted.notices)} if wanted.notices else {}
     view = View.of(wanted.include, include_obfuscation=wanted.include_obfuscation)
@@ -58,7 +58,7 @@ async def create(request: Request, caller: Caller, body: RawBody) -> Response:
     run = Foreground(runtime, prepared, until=until, attempt=attempt)
     if wanted.stream:
         return sse.stream(_pieces(run, view), headers)
-    return await _Answer(runtime, prepared.stored, run, view, headers, request.receive).give()
+    return await Answer(runtime, prepared.stored, run, view.response, headers, request.receive).give()
 
 
 async def _give_again(
@@ -71,10 +71,10 @@ async def _give_again(
     run = Attached(attempt, stored, until=until)
     if stored.is_streamed:
         return sse.stream(_pieces(run, view), headers)
-    return await _Answer(runtime, stored, run, view, headers, request.receive).give()
+    return await Answer(runtime, stored, run, view.response, headers, request.receive).give()
 
 
-def _until(runtime: Runtime) -> float | None:
+def until_of(runtime: Runtime) -> float | None:
     """When (event loop time) the answer to a request that begins now must be over; None for never."""
     seconds = runtime.settings.stream_seconds_max
     return None if seconds is None else asyncio.get_running_loop().time() + seconds
@@ -97,13 +97,14 @@ async def _pieces(run: Foreground | Attached, view: View) -> AsyncGenerator[Piec
 
 
 @dataclass(frozen=True, slots=True)
-class _Answer:
+class Answer:
     """The one answer to a create without a stream."""
 
     runtime: Runtime
     stored: StoredResponse
     run: Foreground | Attached
-    view: View
+    show: Callable[[dict[str, Any]], dict[str, Any]]
+    """The response object as its client is to see it."""
     headers: dict[str, str]
     receive: Receive
 
@@ -133,7 +134,7 @@ class _Answer:
         if response["status"] == "failed" and not response["output"]:
             reason = response["error"]
             raise failure(reason["code"], reason["message"], reason["param"], self.run.retry_after_seconds)
-        return JsonResponse(self.view.response(response), headers=self.headers)
+        return JsonResponse(self.show(response), headers=self.headers)
 
     async def _client_gone(self) -> None:
         while (await self.receive())["type"] != "http.disconnect":
@@ -153,7 +154,7 @@ class _Answer:
             while not task.done():
                 yield Piece(b" ")
                 await asyncio.wait({task}, timeout=limits.KEEP_ALIVE_SECONDS)
-            yield Piece(orjson.dumps(self.view.response(await self._outcome_or_failure(task))), is_last=True)
+            yield Piece(orjson.dumps(self.show(await self._outcome_or_failure(task))), is_last=True)
         finally:
             task.cancel()
 
@@ -185,7 +186,7 @@ async def retrieve(request: Request, caller: Caller, response_id: str) -> Respon
         raise bad_request(
             f"The response ended with event {snapshot.last.following - 1}: nothing comes after {after}.", param="starting_after"
         )
-    return sse.stream(sse.tail(log, after, view, until=_until(runtime)))
+    return sse.stream(sse.tail(log, after, view, until=until_of(runtime)))
 
 
 async def _snapshot(runtime: Runtime, tenant_id: str, response_id: str) -> Snapshot:

@@ -7,7 +7,7 @@ cannot promise what is refused; a test compares the routes (``routes.py``) with 
 from functools import cache
 from typing import Any, Final
 
-from moorage.wire import create, resources
+from moorage.wire import chat_schemas, create, resources
 from moorage.wire.answers import ANSWERS
 from moorage.wire.routes import JSON, ROUTES, ref
 from moorage.wire.schema import JsonSchema, components
@@ -45,7 +45,7 @@ def document(version: str) -> JsonSchema:
         "security": [{"key": []}],
         "paths": paths,
         "components": {
-            "schemas": components(_BODIES | ANSWERS),
+            "schemas": components(_BODIES | ANSWERS) | chat_schemas.SCHEMAS,
             "responses": {
                 "Error": {
                     "description": "Refused or failed; the error names the field where there is one.",

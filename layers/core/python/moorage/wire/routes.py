@@ -61,6 +61,8 @@ class Route:
 
     def _statuses(self) -> list[int]:
         statuses = {400, 401, 429, 500, *self.also}
+        if self.method == "post":
+            statuses.add(409)  # Of idempotency keys.
         if self.answers:
             statuses.add(200)
         if self._names():
@@ -197,6 +199,15 @@ ROUTES: Final = (
         {JSON: ref("Compaction")},
         {JSON: ref("CompactResponse")},
         also=(404, 502),
+    ),
+    Route(
+        "post",
+        "/v1/chat/completions",
+        "createChatCompletion",
+        "Ask a model in the older protocol",
+        {JSON: ref("ChatCompletion"), EVENTS: {"type": "object"}},
+        {JSON: ref("CreateChatCompletion")},
+        also=(404, 502, 503),
     ),
     Route(
         "post",

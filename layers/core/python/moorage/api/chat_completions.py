@@ -1,0 +1,94 @@
+"""``POST /v1/chat/completions``: for clients that know only the older protocol.
+
+The request becomes one for a response that is not stored (``wire/chat.py``) and goes the same way: same models, keys, limits and tools.
+"""
+
+from collections.abc import AsyncGenerator
+from contextlib import aclosing
+from functools import partial
+from typing import Final
+
+import orjson
+from fastapi import APIRouter, Request
+from starlette.responses import Response
+
+from moorage.api import sse
+from moorage.api.answers import Piece
+from moorage.api.attached import Attached
+from moorage.api.bodies import RawBody
+from moorage.api.caller import Caller
+from moorage.api.foreground import Foreground, failure
+from moorage.api.repeats import Attempt
+from moorage.api.responses import Answer, until_of
+from moorage.errors import ApiError
+from moorage.loop.create import prepare
+from moorage.wire.chat import ChatRequest, in_our_names, parse_chat
+from moorage.wire.chat_answers import Chunks, completion
+from moorage.wire.types import Event
+
+router = APIRouter()
+
+_KEEP_ALIVE: Final = b": keep-alive\n\n"
+_DONE: Final = b"data: [DONE]\n\n"
+_OPENINGS: Final = frozenset({"response.created", "response.queued", "response.in_progress"})
+
+
+@router.post("/chat/completions")
+async def create(request: Request, caller: Caller, body: RawBody) -> Response:
+    runtime = caller.runtime
+    until = until_of(runtime)
+    wanted = parse_chat(body, web_search=runtime.settings.web_search)
+    notices = wanted.create.notices
+    headers = {"x-moorage-notice": " ".join(notices)} if notices else {}
+    attempt = Attempt.of(request, caller, body)
+    earlier = await attempt.earlier()
+    if earlier is None:
+        try:
+            prepared = await prepare(runtime, caller.tenant_id, wanted.create)
+        except ApiError as error:
+            raise in_our_names(error) from error
+        earlier = await attempt.begin(prepared.stored)
+    stored = prepared.stored if earlier is None else earlier.stored
+    run = Foreground(runtime, prepared, until=until, attempt=attempt) if earlier is None else Attached(attempt, stored, until=until)
+    request.state.response_id = stored.response_id
+    if wanted.create.stream:
+        return await _streamed(run, wanted, headers)
+    return await Answer(runtime, stored, run, partial(completion, stop=wanted.stop), headers, request.receive).give()
+
+
+async def _streamed(run: Foreground | Attached, wanted: ChatRequest, headers: dict[str, str]) -> Response:
+    """The stream begins when there is something to say, so that what fails at once is an HTTP error, as these clients expect."""
+    batches = run.batches()
+    begun: list[Event] = []
+    async for events in batches:
+        begun += events
+        if not events or events[-1]["type"] not in _OPENINGS:
+            break
+    chunks = Chunks(wanted.create.is_hosted, wanted.stop, wanted.includes_usage)
+    first = [chunk for event in begun for chunk in chunks.of(event)]
+    if chunks.error is not None:
+        await batches.aclose()
+        error = chunks.error
+        raise failure(error["code"], error["message"], error.get("param"), run.retry_after_seconds)
+    return sse.stream(_pieces(batches, chunks, first), headers)
+
+
+async def _pieces(
+    batches: AsyncGenerator[list[Event], None], chunks: Chunks, first: list[dict[str, object]]
+) -> AsyncGenerator[Piece, None]:
+    async with aclosing(batches):
+        yield _piece(first, chunks)
+        while not chunks.is_over:
+            events = await anext(batches, None)
+            if events is None:
+                break
+            yield _piece([chunk for event in events for chunk in chunks.of(event)], chunks)
+
+
+def _piece(made: list[dict[str, object]], chunks: Chunks) -> Piece:
+    lines = [b"data: " + orjson.dumps(chunk) + b"\n\n" for chunk in made]
+    if chunks.error is not None:
+        lines.append(b"data: " + orjson.dumps({"error": chunks.error}) + b"\n\n")
+    if chunks.is_over:
+        lines.append(_DONE)
+    return Piece(b"".join(lines) or _KEEP_ALIVE, chunks.is_over)
