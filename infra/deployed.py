@@ -31,7 +31,7 @@ moorage is deployed.
 {_domain(own)}{_models(Models.from_file(models_file, Config(name=name)))}
 Make a key, and see whether all of it works:
 
-  export AWS_REGION={region} MOORAGE_TABLE={own["TableName"]} MOORAGE_URL={own["BaseUrl"]}
+  export AWS_REGION={region} MOORAGE_TABLE={own["TableName"]} MOORAGE_URL={own["BaseUrl"]}{_secrets(own)}
   export MOORAGE_API_KEY=$(.venv/bin/moorage keys create --tenant default)
   .venv/bin/moorage doctor
 
@@ -42,6 +42,10 @@ client = openai.OpenAI(base_url=os.environ["MOORAGE_URL"], api_key=os.environ["M
 print(client.responses.create(model=client.models.list().data[0].id, input="hello").output_text)
 
 'make deployed' shows this again, 'make destroy' takes the deployment down."""
+
+
+def _secrets(own: Mapping[str, str]) -> str:
+    return f" MOORAGE_EGRESS_KEY={own['SecretsKeyArn']}" if "SecretsKeyArn" in own else ""
 
 
 def _domain(own: Mapping[str, str]) -> str:

@@ -14,6 +14,7 @@ from aws_cdk import aws_ecs as ecs
 from aws_cdk import aws_iam as iam
 from aws_cdk import aws_servicediscovery as discovery
 from constructs import Construct
+from moorage.store import keys
 
 from infra.config import Config
 from infra.custom_resource import Hooks
@@ -28,13 +29,15 @@ PROXY_CIDR: Final = "10.43.0.0/24"
 PROXY_NAME: Final = "proxy"
 ZONE_NAME: Final = "moorage.internal"
 
-_RECORD_ACTIONS: Final = [
-    "dynamodb:BatchWriteItem",
-    "dynamodb:GetItem",
-    "dynamodb:PutItem",
-    "dynamodb:Query",
-    "dynamodb:UpdateItem",
-]
+_RECORDS: Final = {
+    # Whose a credential is, the operator's secrets, the CA.
+    ("dynamodb:GetItem",): [f"{keys.EGRESS_CREDENTIAL_PREFIX}*", keys.EGRESS_OPERATOR_SECRETS, keys.EGRESS_CA],
+    # A container's policy and sealed secrets are read, and the log of its decisions is written.
+    ("dynamodb:BatchWriteItem", "dynamodb:Query"): [keys.CONTAINERS],
+    # The CA is made by whoever needs it first.
+    ("dynamodb:PutItem", "dynamodb:UpdateItem"): [keys.EGRESS_CA],
+}
+"""What the proxy asks of the table, by partition: it reads what strangers send, and no API key is any business of its."""
 
 
 class Egress(Construct):
@@ -150,13 +153,14 @@ class Egress(Construct):
             "AwsSolutions-IAM5[Resource::*]",
             "ecr:GetAuthorizationToken accepts no resource (service authorization reference).",
         )
-        # Policies, secrets and the log of decisions of every tenant: the proxy serves them all.
-        definition.add_to_task_role_policy(
-            iam.PolicyStatement(
-                actions=_RECORD_ACTIONS,
-                resources=[table.table_arn],
+        for actions, partitions in _RECORDS.items():
+            definition.add_to_task_role_policy(
+                iam.PolicyStatement(
+                    actions=list(actions),
+                    resources=[table.table_arn],
+                    conditions={"ForAllValues:StringLike": {"dynamodb:LeadingKeys": partitions}},
+                )
             )
-        )
         self.secrets_key.grant(definition.task_role, "kms:Decrypt", "kms:GenerateDataKey")
         namespace = discovery.PrivateDnsNamespace(self, "Zone", name=ZONE_NAME, vpc=network.vpc)
         return ecs.FargateService(

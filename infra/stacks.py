@@ -82,6 +82,8 @@ class ServiceStack(cdk.Stack):
         cdk.CfnOutput(self, "TableName", value=state.table.table_name)
         cdk.CfnOutput(self, "BucketName", value=state.bucket.bucket_name)
         cdk.CfnOutput(self, "StateMachineArn", value=self.loop.machine.state_machine_arn)
+        if self.egress:
+            cdk.CfnOutput(self, "SecretsKeyArn", value=self.egress.secrets_key.key_arn)
 
     def _environment(self) -> dict[str, str]:
         """What every function is told; ``moorage.settings`` reads it."""

@@ -11,7 +11,7 @@ from aws_cdk import aws_lambda as lambda_
 from aws_cdk import aws_s3 as s3
 from aws_cdk import aws_secretsmanager as secrets
 from constructs import Construct
-from moorage.store import schema
+from moorage.store import keys, schema
 
 from infra.config import Config
 from infra.nag import acknowledge, acknowledge_wildcard
@@ -30,6 +30,9 @@ _RECORD_ACTIONS: Final = [
     "dynamodb:Query",
     "dynamodb:UpdateItem",
 ]
+_WRITE_ACTIONS: Final = ["dynamodb:BatchWriteItem", "dynamodb:DeleteItem", "dynamodb:PutItem", "dynamodb:UpdateItem"]
+_OPERATORS_PARTITIONS: Final = [f"{keys.API_KEY_PREFIX}*", keys.EGRESS_OPERATOR_SECRETS]
+"""API keys and the operator's secrets: only the command line writes them, with the operator's credentials."""
 _OBJECT_ACTIONS: Final = ["s3:AbortMultipartUpload", "s3:DeleteObject", "s3:GetObject", "s3:PutObject"]
 
 
@@ -115,9 +118,18 @@ class State(Construct):
         return self.content_key.secret_value.unsafe_unwrap()
 
     def grant_all(self, function: lambda_.Function) -> None:
-        """Records and objects, read and write: what ``store/table.py`` and ``store/blobs.py`` ask for, no administration."""
+        """Records and objects, read and write: what ``store/table.py`` and ``store/blobs.py`` ask for, no administration, and nothing
+        written that is the operator's."""
         table = self.table.table_arn
         function.add_to_role_policy(iam.PolicyStatement(actions=_RECORD_ACTIONS, resources=[table, f"{table}/index/{schema.INDEX}"]))
+        function.add_to_role_policy(
+            iam.PolicyStatement(
+                effect=iam.Effect.DENY,
+                actions=_WRITE_ACTIONS,
+                resources=[table],
+                conditions={"ForAnyValue:StringLike": {"dynamodb:LeadingKeys": _OPERATORS_PARTITIONS}},
+            )
+        )
         function.add_to_role_policy(iam.PolicyStatement(actions=_OBJECT_ACTIONS, resources=[self.bucket.arn_for_objects("*")]))
         assert function.role is not None
         acknowledge_wildcard(
@@ -146,7 +158,7 @@ class State(Construct):
             grantee=grantee,
             actions=["dynamodb:GetItem"],
             resource_arns=[self.table.table_arn],
-            conditions={"ForAllValues:StringLike": {"dynamodb:LeadingKeys": ["K#*"]}},
+            conditions={"ForAllValues:StringLike": {"dynamodb:LeadingKeys": [f"{keys.API_KEY_PREFIX}*"]}},
         )
         if self.key:
             self.key.grant_decrypt(grantee)

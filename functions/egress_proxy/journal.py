@@ -9,15 +9,14 @@ import asyncio
 import json
 import secrets
 import sys
-import time
 from collections import defaultdict
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import asdict, replace
 
 from moorage import limits
 from moorage.egress.store import EgressStore, Entry
-from moorage.settings import environment
+from moorage.telemetry import Metric, embedded, tell_error
 
 _PENDING_MAX = 20_000
 """Entries that wait for the table; what is more only goes to standard output."""
@@ -44,7 +43,8 @@ class Journal:
         """A refusal, or the end of what was allowed."""
         self._keep(entry)
         fields = {key: value for key, value in asdict(entry).items() if value not in (None, ())}
-        write_line({"event": "egress", **fields, **(_metric(entry) if entry.decision == "denied" else {})})
+        counted = embedded({Metric.EGRESS_DENIED: entry.count}) if entry.decision == "denied" else {}
+        write_line({"event": "egress", **fields, **counted})
 
     def _keep(self, entry: Entry) -> None:
         if entry.container_id and (len(self._pending) < _PENDING_MAX or entry.id in self._pending):
@@ -73,7 +73,7 @@ class Journal:
         try:
             await self._store.append(_bounded(list(pending.values())), self._now_ms() // 1000 + self._retention_seconds)
         except Exception as error:  # The log must not stop the proxy; the lines on standard output are there already.
-            write_line({"event": "egress_log_failed", "entries": len(pending), "error": type(error).__name__})
+            tell_error(error, "egress_log_failed", entries=len(pending))
 
 
 def _bounded(entries: list[Entry]) -> list[Entry]:
@@ -95,20 +95,6 @@ def _bounded(entries: list[Entry]) -> list[Entry]:
     return [entry for of_container in kept.values() for entry in of_container]
 
 
-def _metric(entry: Entry) -> dict[str, object]:
-    """``EgressDenied`` in CloudWatch's embedded metric format; this environment has no library that writes it."""
-    return {
-        "_aws": {
-            "Timestamp": int(time.time() * 1000),
-            "CloudWatchMetrics": [
-                {"Namespace": "moorage", "Dimensions": [["service"]], "Metrics": [{"Name": "EgressDenied", "Unit": "Count"}]}
-            ],
-        },
-        "service": environment().get("MOORAGE_NAME", "moorage"),
-        "EgressDenied": entry.count,
-    }
-
-
-def write_line(fields: dict[str, object]) -> None:
+def write_line(fields: Mapping[str, object]) -> None:
     sys.stdout.write(json.dumps(fields, sort_keys=True, separators=(",", ":")) + "\n")
     sys.stdout.flush()

@@ -9,15 +9,11 @@ written. It runs in an environment of its own (``requirements/egress.txt``).
 
 import argparse
 import asyncio
-import contextlib
 import ctypes
-import json
 import logging
 import resource
 import signal
-import sys
 import time
-import traceback
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -37,6 +33,7 @@ from moorage.egress.service import ceiling
 from moorage.egress.store import EgressStore
 from moorage.settings import Settings
 from moorage.store.table import Table
+from moorage.telemetry import open_log, tell, tell_error
 
 from functions.egress_proxy.addon import Gate
 from functions.egress_proxy.certificates import DeploymentCertificates
@@ -58,8 +55,10 @@ _FILES_BESIDE = 128
 def main(arguments: Sequence[str] | None = None) -> None:
     chosen = _parse(arguments)
     _keep_memory_private()
-    logging.basicConfig(handlers=[_ErrorLines()], level=logging.ERROR, force=True)
-    asyncio.run(_serve(chosen, Settings.from_environment()))
+    settings = Settings.from_environment()
+    open_log(level=settings.log_level, service=settings.name)
+    logging.basicConfig(handlers=[_EngineErrors()], level=logging.ERROR, force=True)
+    asyncio.run(_serve(chosen, settings))
 
 
 def _parse(arguments: Sequence[str] | None) -> argparse.Namespace:
@@ -142,18 +141,15 @@ async def _authority(ca_dir: Path | None, store: EgressStore, keys: KmsKeys | No
     return await ensure_open_ca(store, keys)
 
 
-class _ErrorLines(logging.Handler):
-    """What goes wrong inside mitmproxy, as a line without the message: messages may quote requests and answers."""
+class _EngineErrors(logging.Handler):
+    """What goes wrong inside mitmproxy, told as everything is: its messages may quote requests and answers."""
 
     def emit(self, record: logging.LogRecord) -> None:
-        fields: dict[str, object] = {"event": "egress_error", "logger": record.name, "level": record.levelname}
-        if record.exc_info and record.exc_info[0] is not None:
-            frames = traceback.extract_tb(record.exc_info[2])[-3:]
-            where = [f"{Path(frame.filename).name}:{frame.lineno}:{frame.name}" for frame in frames]
-            fields |= {"error": record.exc_info[0].__name__, "where": where}
-        with contextlib.suppress(ValueError):
-            sys.stdout.write(json.dumps(fields, sort_keys=True, separators=(",", ":")) + "\n")
-            sys.stdout.flush()
+        error = record.exc_info[1] if record.exc_info else None
+        if error is not None:
+            tell_error(error, "egress_error", source=record.name)
+        else:
+            tell("egress_error", {"source": record.name, "where": f"{record.filename}:{record.lineno}:{record.funcName}"})
 
 
 if __name__ == "__main__":

@@ -12,7 +12,7 @@ ROOT = Path(__file__).parents[2]
 CORE = ROOT / "layers" / "core" / "python"
 
 RANKS: list[tuple[str, tuple[str, ...]]] = [
-    ("the ground", ("limits", "errors", "hosts", "ids", "settings", "telemetry")),
+    ("the ground", ("limits", "errors", "hosts", "ids", "sealing", "settings", "telemetry")),
     ("the wire", ("wire",)),
     (
         "pure modules",

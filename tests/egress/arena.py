@@ -34,6 +34,7 @@ from h2.config import H2Configuration
 from h2.connection import H2Connection
 from h2.events import RequestReceived
 from moorage.egress.ca import Authority, leaf, new_ca
+from moorage.egress.operator_secrets import OperatorSecrets
 from moorage.egress.secrets import KmsKeys
 from moorage.egress.service import Egress
 from moorage.settings import Settings
@@ -346,6 +347,7 @@ class Arena:
         }
         table = Table(self.clients.dynamodb, self.table_name, self.executor)
         keys = KmsKeys(kms, key_id, self.executor)
+        self.operators = OperatorSecrets(table, keys, time.time)
         self.egress = Egress(table, keys, Settings.from_environment(self.environment), lambda: int(time.time()))
         (self.directory / "hosts").write_text(HOSTS)
         (self.directory / "upstream-ca.pem").write_text(self.internet.authority.certificate_pem)
@@ -390,7 +392,7 @@ class Arena:
             case "live":
                 return await self.egress.store.is_any_live()
             case "define":
-                await self.egress.define_secret(**argument)
+                await self.operators.define(**argument)
             case "log":
                 return [asdict(entry) for entry in await self.egress.log(argument["tenant"], argument["container"], limit=500)]
             case "refusals":

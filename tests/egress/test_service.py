@@ -1,8 +1,11 @@
 """Opening, renewing and closing a container's way out, and the proxy's view of it."""
 
 import asyncio
+import io
+import json
 from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, cast
@@ -11,12 +14,14 @@ import pytest
 from moorage.egress.ca import CERTIFICATE_FILE, ensure_ca, ensure_open_ca, ensure_sealed_ca, open_ca
 from moorage.egress.fleet import ProxyFleet
 from moorage.egress.grants import Grant, Grants, PolicyUnavailable
+from moorage.egress.operator_secrets import OperatorSecrets
 from moorage.egress.policy import Policy
 from moorage.egress.service import Egress, ceiling
 from moorage.egress.store import EgressStore, Entry
 from moorage.errors import ApiError
 from moorage.settings import Settings
 from moorage.store import keys
+from moorage.telemetry import close_log, open_log
 from moorage.wire.network_policy import DomainSecret, NetworkPolicy
 
 from tests.egress.fakes import FakeEcs, FakeKeys, MemoryTable
@@ -37,6 +42,7 @@ class World:
         self.ecs = FakeEcs()
         fleet = ProxyFleet(cast("ECSClient", self.ecs), "cluster/proxy", ThreadPoolExecutor(1))
         self.egress = Egress(self.table.as_table(), self.keys, SETTINGS, lambda: int(self.seconds), fleet)
+        self.operators = OperatorSecrets(self.table.as_table(), self.keys, lambda: self.seconds)
         self.grants = Grants(EgressStore(self.table.as_table()), self.keys, ceiling(SETTINGS), lambda: self.seconds)
 
     async def seen_by_proxy(self, username: str, password: str) -> Grant | None:
@@ -333,6 +339,23 @@ async def test_a_table_that_does_not_answer_is_a_no() -> None:
     assert await world.seen_by_proxy("cntr_1", grant.password) is not None
 
 
+async def test_an_outage_of_the_table_is_told_once_with_its_cause() -> None:
+    world = World()
+    grants = Grants(EgressStore(world.table.as_table()), world.keys, ceiling(SETTINGS), lambda: world.seconds)
+    out = io.StringIO()
+    handler = open_log(out)
+    for is_down in (True, True, False, True):
+        world.seconds += 60
+        world.table.is_down = is_down
+        with suppress(PolicyUnavailable):
+            await grants.find("cntr_1", "a password")
+    close_log(handler)
+    told = [json.loads(line) for line in out.getvalue().splitlines()]
+    assert [(line["message"], line["error"], line["where"][-1].split(":")[::2]) for line in told] == [
+        ("egress_policy_unavailable", "ConnectionError", ["egress/fakes.py", "_check"])
+    ] * 2
+
+
 async def test_a_record_that_was_tampered_with_is_a_no() -> None:
     world = World()
     grant = await world.egress.open("t1", "cntr_1", POLICY, (SECRET,))
@@ -356,7 +379,7 @@ async def test_a_ceiling_that_shrank_binds_containers_that_were_opened_before() 
 
 async def test_an_operators_secret_is_used_by_name_within_its_domain_and_tenants() -> None:
     world = World()
-    await world.egress.define_secret("SHARED", "api.example.com", "operator-value-1", tenants=("t1",))
+    await world.operators.define("SHARED", "api.example.com", "operator-value-1", tenants=("t1",))
     named = DomainSecret(domain="api.example.com", name="SHARED")
     grant = await world.egress.open("t1", "cntr_1", POLICY, (named,))
     assert grant is not None
@@ -371,16 +394,16 @@ async def test_an_operators_secret_is_used_by_name_within_its_domain_and_tenants
 
 async def test_an_operators_secret_rotates_and_ends_without_the_container() -> None:
     world = World()
-    await world.egress.define_secret("SHARED", "api.example.com", "operator-value-1")
+    await world.operators.define("SHARED", "api.example.com", "operator-value-1")
     grant = await world.egress.open("t1", "cntr_1", POLICY, (DomainSecret(domain="api.example.com", name="SHARED"),))
     assert grant is not None
     values = []
     for value in ("operator-value-1", "operator-value-2"):
-        await world.egress.define_secret("SHARED", "api.example.com", value)
+        await world.operators.define("SHARED", "api.example.com", value)
         found = await world.seen_by_proxy("cntr_1", grant.password)
         assert found is not None
         values += [secret.value for secret in found.secrets]
-    assert await world.egress.store.delete_operator_secret("SHARED")
+    assert await world.operators.delete("SHARED")
     found = await world.seen_by_proxy("cntr_1", grant.password)
     assert found is not None
     assert (values, found.secrets) == (["operator-value-1", "operator-value-2"], ())

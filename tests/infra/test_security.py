@@ -264,6 +264,44 @@ def test_the_authorizer_reads_key_records_and_nothing_else(stacks: Stacks) -> No
     assert lookup["Condition"] == {"ForAllValues:StringLike": {"dynamodb:LeadingKeys": ["K#*"]}}
 
 
+WRITES = {"dynamodb:BatchWriteItem", "dynamodb:DeleteItem", "dynamodb:PutItem", "dynamodb:UpdateItem"}
+OPERATORS = ["K#*", "EGRESS#SECRETS"]
+
+
+def table_statements(stacks: Stacks) -> Iterator[tuple[str, dict[str, Any]]]:
+    for name, statement in statements(stacks):
+        if any(action.startswith("dynamodb:") for action in listed(statement["Action"])):
+            yield name, statement
+
+
+def test_no_role_of_a_deployment_writes_api_keys_or_the_operators_secrets(stacks: Stacks, everything: Stacks) -> None:
+    """A break-in into the API or a step could otherwise make itself a key of any tenant."""
+    refused = {"ForAnyValue:StringLike": {"dynamodb:LeadingKeys": OPERATORS}}
+    for each in both(stacks, everything):
+        writers = {name for name, one in table_statements(each) if one["Effect"] == "Allow" and WRITES & set(listed(one["Action"]))}
+        proxy = {name for name in writers if name.startswith("EgressTask")}
+        held = {
+            name
+            for name, one in table_statements(each)
+            if one["Effect"] == "Deny" and set(one["Action"]) == WRITES and one["Condition"] == refused
+        }
+        assert writers - proxy
+        assert writers - proxy == held
+
+
+def test_the_proxy_reads_and_writes_its_own_partitions_only(everything: Stacks) -> None:
+    rights = {
+        tuple(listed(one["Action"])): one["Condition"]["ForAllValues:StringLike"]["dynamodb:LeadingKeys"]
+        for name, one in table_statements(everything)
+        if name.startswith("EgressTask")
+    }
+    assert rights == {
+        ("dynamodb:GetItem",): ["P#*", "EGRESS#SECRETS", "EGRESS#CA"],
+        ("dynamodb:BatchWriteItem", "dynamodb:Query"): ["T#*#C#*"],
+        ("dynamodb:PutItem", "dynamodb:UpdateItem"): ["EGRESS#CA"],
+    }
+
+
 def test_only_the_api_and_the_model_step_read_model_keys(everything: Stacks, stacks: Stacks) -> None:
     for each in both(stacks, everything):
         readers = {name for name, statement in statements(each) if "ssm:GetParameter" in listed(statement["Action"])}

@@ -67,6 +67,11 @@ def test_a_deployment_ends_with_where_it_is_and_what_to_do(models: str, between:
     assert closing(OUTPUTS, tmp_path / "models.toml") == HEAD + between + NEXT
 
 
+def test_the_key_of_secrets_is_shown_where_there_is_one() -> None:
+    arn = "arn:aws:kms:eu-west-1:123456789012:key/1"
+    assert f" MOORAGE_URL={URL} MOORAGE_EGRESS_KEY={arn}\n" in closing({"mine": OUTPUTS["mine"] | {"SecretsKeyArn": arn}})
+
+
 def test_a_domain_is_told_where_to_point() -> None:
     outputs = {"mine": OUTPUTS["mine"] | {"ApiDomainTargetE0AD0FE9": "d-1.execute-api.eu-west-1.amazonaws.com"}}
     assert "  CNAME   d-1.execute-api.eu-west-1.amazonaws.com is where the name of the URL has to point\n" in closing(outputs)

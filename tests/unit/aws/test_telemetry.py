@@ -104,6 +104,7 @@ def test_an_error_that_was_never_raised_and_one_that_causes_itself_are_told_too(
     assert (_told(OSError(), out)["where"], len(_told(circular, out)["causes"])) == ([], 3)
 
 
+@pytest.mark.usefixtures("out")
 def test_the_proxy_counts_what_it_refuses(capsys: pytest.CaptureFixture[str]) -> None:
     journal = Journal(None, 60, lambda: 0)  # type: ignore[arg-type]  # nothing is flushed here
     entry = Entry("0-0", 0, "acme", "cntr_1", "pkg.example.com", 443, "CONNECT", None, "denied", "not_allowed")
@@ -111,4 +112,4 @@ def test_the_proxy_counts_what_it_refuses(capsys: pytest.CaptureFixture[str]) ->
     line = json.loads(capsys.readouterr().out)
     (directive,) = line["_aws"]["CloudWatchMetrics"]
     assert directive["Metrics"] == [{"Name": Metric.EGRESS_DENIED.value, "Unit": "Count"}]
-    assert (line["EgressDenied"], line["service"], line["host"]) == (1, "moorage", "pkg.example.com")
+    assert (line["EgressDenied"], line["service"], line["host"]) == ([1.0], "mine", "pkg.example.com")

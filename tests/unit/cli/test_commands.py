@@ -111,6 +111,15 @@ def test_keys_need_the_table(capsys: pytest.CaptureFixture[str]) -> None:
     assert capsys.readouterr().err == said
 
 
+def test_secrets_need_their_key(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    aws = {"MOORAGE_TABLE": "t", "AWS_REGION": "eu-west-1"}
+    assert [main(["secrets", "list"], environ) for environ in (aws, {"MOORAGE_STATE_DIR": str(local_state(tmp_path))})] == [1, 1]
+    assert capsys.readouterr().err == (
+        "moorage: Set MOORAGE_EGRESS_KEY: the key that seals secrets. 'make deployed' shows it where containers may have a network.\n"
+        "moorage: This stack has no key for secrets yet: it makes one when it is started with MOORAGE_ALLOWED_EGRESS_DOMAINS.\n"
+    )
+
+
 def test_a_deployment_that_is_not_there_is_named(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["models"], {"MOORAGE_URL": "http://127.0.0.1:9/v1", "MOORAGE_API_KEY": KEY}) == 1
     assert capsys.readouterr().err == (

@@ -12,9 +12,9 @@ from typing import Any
 import httpx
 import pytest
 from moorage.errors import SandboxCapacity, SandboxError, SandboxGone, SandboxStarting
-from moorage.sandbox.docker import CONFIG_VARIABLE, DockerProvisioner
+from moorage.sandbox.docker import DockerProvisioner
 from moorage.sandbox.exec_client import ExecClient
-from moorage.sandbox.provisioner import EgressSpec, SandboxSpec, SandboxStatus
+from moorage.sandbox.provisioner import CONFIG_VARIABLE, EgressSpec, SandboxSpec, SandboxStatus
 
 from tests.unit.sandbox.support import EXEC_SERVER, ROOT, TOKEN, exec_server, run
 

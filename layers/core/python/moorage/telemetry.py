@@ -56,7 +56,7 @@ def tell(event: str, fields: Mapping[str, Any], metrics: Mapping[Metric, float] 
     if not _log.isEnabledFor(logging.INFO):
         return
     said = {name: value for name, value in fields.items() if value is not None}
-    _log.info(event, extra={**said, **(_embedded(metrics) if metrics else {})})
+    _log.info(event, extra={**said, **(embedded(metrics) if metrics else {})})
 
 
 _CAUSES_MAX: Final = 4
@@ -96,7 +96,7 @@ def _where(error: BaseException) -> list[str]:
     return [f"{'/'.join(PurePath(frame.filename).parts[-2:])}:{frame.lineno}:{frame.name}" for frame in frames]
 
 
-def _embedded(metrics: Mapping[Metric, float]) -> dict[str, Any]:
+def embedded(metrics: Mapping[Metric, float]) -> dict[str, Any]:
     """The metrics in the embedded metric format, to be merged into a line. The dimension ``service`` is the deployment's."""
     collected = EphemeralMetrics(namespace=NAMESPACE, service=_service[0])
     for name, value in metrics.items():

@@ -19,7 +19,8 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
-from moorage.egress.secrets import KeyLost, KeyService, decrypt, encrypt
+from moorage import sealing
+from moorage.egress.secrets import KeyLost, KeyService
 from moorage.egress.store import EgressStore, SealedAuthority
 
 CERTIFICATE_FILE: Final = "egress-ca.pem"
@@ -81,7 +82,7 @@ async def ensure_sealed_ca(store: EgressStore, keys: KeyService) -> SealedAuthor
 
 async def _sealed(authority: Authority, keys: KeyService) -> SealedAuthority:
     data_key = await keys.generate(_CONTEXT)
-    ciphertext = encrypt(authority.key_pem.decode(), data_key.plaintext, authority.certificate_pem.encode())
+    ciphertext = sealing.seal(authority.key_pem.decode(), data_key.plaintext, authority.certificate_pem.encode())
     return SealedAuthority(authority.certificate_pem, data_key.wrapped, ciphertext, keys.key_id)
 
 
@@ -97,7 +98,7 @@ async def ensure_open_ca(store: EgressStore, keys: KeyService) -> Authority:
 
 async def open_ca(sealed: SealedAuthority, keys: KeyService) -> Authority:
     data_key = await keys.unwrap(sealed.wrapped_key, _CONTEXT)
-    key_pem = decrypt(sealed.ciphertext, data_key, sealed.certificate_pem.encode())
+    key_pem = sealing.unseal(sealed.ciphertext, data_key, sealed.certificate_pem.encode())
     return load_ca(sealed.certificate_pem.encode(), key_pem.encode())
 
 

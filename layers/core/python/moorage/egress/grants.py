@@ -26,6 +26,7 @@ from moorage.egress.secrets import (
 from moorage.egress.service import credential_sha256
 from moorage.egress.store import EgressStore, GrantRecord
 from moorage.errors import MoorageError
+from moorage.telemetry import tell_error
 
 _CACHED_MAX = 4_096
 """Credentials remembered, known and unknown; beyond it the oldest is forgotten."""
@@ -61,6 +62,7 @@ class Grants:
         self._ceiling = ceiling
         self._monotonic = monotonic
         self._cache: dict[str, _Cached] = {}
+        self._is_told = False
         self._reading: dict[str, asyncio.Task[Grant | None]] = {}
 
     async def find(self, username: str, password: str) -> Grant | None:
@@ -89,12 +91,20 @@ class Grants:
         try:
             grant = await self._load(digest, before)
         except Exception as error:  # boto3 and cryptography raise a whole zoo here, and the answer to all of it is no.
+            self._tell_unavailable(error)
             raise PolicyUnavailable(f"The policy could not be read ({type(error).__name__}).") from error
+        self._is_told = False
         while len(self._cache) >= _CACHED_MAX:
             del self._cache[next(iter(self._cache))]
         self._cache.pop(digest, None)
         self._cache[digest] = _Cached(grant, started)
         return grant
+
+    def _tell_unavailable(self, error: Exception) -> None:
+        """The first of an outage: every request of every container would tell the same."""
+        if not self._is_told:
+            tell_error(error, "egress_policy_unavailable")
+        self._is_told = True
 
     async def _load(self, digest: str, before: Grant | None) -> Grant | None:
         holder = await self._store.holder(digest) if before is None else (before.tenant_id, before.container_id)

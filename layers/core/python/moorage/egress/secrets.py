@@ -13,7 +13,6 @@ that a rotated value takes effect by itself.
 Values are never part of a ``repr``, a log line, an error or an event.
 """
 
-import os
 import secrets as random
 from asyncio import get_running_loop
 from collections.abc import Iterable, Mapping
@@ -22,8 +21,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING, Final, Protocol
 
-from cryptography.hazmat.primitives.ciphers.aead import AESGCM
-
+from moorage import sealing
 from moorage.egress.echoes import forms_of, patterns_of
 from moorage.errors import bad_request
 from moorage.wire.network_policy import DEFAULT_PLACES, DomainSecret, full_name, secret_value, variable_name
@@ -32,9 +30,6 @@ if TYPE_CHECKING:
     from mypy_boto3_kms import KMSClient
 
 _PLACEHOLDER: Final = "MOORAGE_SECRET_{name}_{random}"
-_NONCE_BYTES: Final = 12
-"""NIST SP 800-38D; a fresh data key per container keeps random nonces far from repeating."""
-
 
 @dataclass(frozen=True, slots=True)
 class SealedSecret:
@@ -138,7 +133,7 @@ def seal(secret: DomainSecret, key: DataKey | None, context: Mapping[str, str]) 
     ciphertext = None
     if secret.value is not None:
         assert key is not None, "a value without a data key"
-        ciphertext = encrypt(secret.value, key.plaintext, _bound_to(context, secret.name, secret.domain))
+        ciphertext = sealing.seal(secret.value, key.plaintext, _bound_to(context, secret.name, secret.domain))
     return SealedSecret(
         secret.name, secret.domain, new_placeholder(secret.name), secret.methods, secret.path_prefixes, secret.places, ciphertext
     )
@@ -147,20 +142,11 @@ def seal(secret: DomainSecret, key: DataKey | None, context: Mapping[str, str]) 
 def unseal(sealed: SealedSecret, key: bytes, context: Mapping[str, str]) -> OpenSecret:
     """Raises ``cryptography.exceptions.InvalidTag`` if the record was changed or moved."""
     assert sealed.ciphertext is not None, "an operator's secret is opened from the operator's record"
-    return opened(sealed, decrypt(sealed.ciphertext, key, _bound_to(context, sealed.name, sealed.domain)))
+    return opened(sealed, sealing.unseal(sealed.ciphertext, key, _bound_to(context, sealed.name, sealed.domain)))
 
 
 def opened(sealed: SealedSecret, value: str) -> OpenSecret:
     return OpenSecret(sealed.name, sealed.domain, sealed.placeholder, value, sealed.methods, sealed.path_prefixes, sealed.places)
-
-
-def encrypt(value: str, key: bytes, bound_to: bytes) -> bytes:
-    nonce = os.urandom(_NONCE_BYTES)
-    return nonce + AESGCM(key).encrypt(nonce, value.encode(), bound_to)
-
-
-def decrypt(ciphertext: bytes, key: bytes, bound_to: bytes) -> str:
-    return AESGCM(key).decrypt(ciphertext[:_NONCE_BYTES], ciphertext[_NONCE_BYTES:], bound_to).decode()
 
 
 def _bound_to(context: Mapping[str, str], name: str, domain: str) -> bytes:
@@ -180,23 +166,27 @@ class OperatorSecret:
     """Tenants that may use it; empty: all."""
     wrapped_key: bytes = field(repr=False)
     ciphertext: bytes = field(repr=False)
+    set_at: int = 0
 
     def may_be_used_by(self, tenant_id: str) -> bool:
         return not self.tenants or tenant_id in self.tenants
 
 
-async def seal_operator_secret(name: str, domain: str, value: str, tenants: tuple[str, ...], keys: KeyService) -> OperatorSecret:
+async def seal_operator_secret(
+    name: str, domain: str, value: str, tenants: tuple[str, ...], keys: KeyService, *, set_at: int
+) -> OperatorSecret:
     """Raises :class:`ApiError` 400 for a name, domain or value that no request could use."""
     name, domain, value = variable_name(name, "name"), full_name(domain, "domain"), secret_value(value, "value")
     context = operator_context(name)
     key = await keys.generate(context)
-    return OperatorSecret(name, domain, tenants, key.wrapped, encrypt(value, key.plaintext, _bound_to(context, name, domain)))
+    ciphertext = sealing.seal(value, key.plaintext, _bound_to(context, name, domain))
+    return OperatorSecret(name, domain, tenants, key.wrapped, ciphertext, set_at)
 
 
 async def open_operator_secret(secret: OperatorSecret, keys: KeyService) -> str:
     context = operator_context(secret.name)
     key = await keys.unwrap(secret.wrapped_key, context)
-    return decrypt(secret.ciphertext, key, _bound_to(context, secret.name, secret.domain))
+    return sealing.unseal(secret.ciphertext, key, _bound_to(context, secret.name, secret.domain))
 
 
 def admit(

@@ -20,11 +20,9 @@ from moorage.egress.policy import admit as admit_policy
 from moorage.egress.secrets import (
     DataKey,
     KeyService,
-    OperatorSecret,
     SealedSecret,
     container_context,
     seal,
-    seal_operator_secret,
 )
 from moorage.egress.secrets import admit as admit_secrets
 from moorage.egress.store import EgressStore, Entry, GrantRecord
@@ -229,16 +227,6 @@ class Egress:
             self._ca_pem = await asyncio.to_thread(Path(self._settings.egress_ca).read_text)
         elif self._keys is not None:
             self._ca_pem = (await ensure_sealed_ca(self.store, self._keys)).certificate_pem
-
-    # --- The operator's named secrets ---
-
-    async def define_secret(self, name: str, domain: str, value: str, tenants: tuple[str, ...] = ()) -> OperatorSecret:
-        """Keep a credential that requests may refer to by name; one of the same name is replaced."""
-        if self._keys is None:
-            raise bad_request("This deployment has no key for secrets (MOORAGE_EGRESS_KEY).", code="secrets_unavailable")
-        secret = await seal_operator_secret(name, domain, value, tenants, self._keys)
-        await self.store.save_operator_secret(secret)
-        return secret
 
 
 def _shown(grant: GrantRecord, password: str) -> EgressGrant:

@@ -302,7 +302,14 @@ def _sealed(record: Record) -> SealedSecret:
 
 
 def _operator_secret(record: Record) -> OperatorSecret:
-    return OperatorSecret(record["name"], record["domain"], tuple(record["tenants"]), record["wrapped_key"], record["ciphertext"])
+    return OperatorSecret(
+        record["name"],
+        record["domain"],
+        tuple(record["tenants"]),
+        record["wrapped_key"],
+        record["ciphertext"],
+        record.get("set_at", 0),
+    )
 
 
 def _authority(record: Record) -> SealedAuthority:

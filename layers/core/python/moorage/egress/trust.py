@@ -13,6 +13,11 @@ from pathlib import Path
 from typing import Final
 from urllib.parse import quote
 
+FORWARDER: Final = "127.0.0.1:3128"
+"""Where the exec server brings the proxy's Unix socket to, inside of a sandbox without a network."""
+CA_BUNDLE: Final = "/tmp/.exec/ca-certificates.crt"  # noqa: S108
+"""Written by the exec server: the system's certificates and the proxy's."""
+
 NO_PROXY: Final = "localhost,127.0.0.1,::1"
 """Servers that the commands start themselves."""
 

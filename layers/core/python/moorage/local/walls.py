@@ -23,12 +23,9 @@ CONTROL_FD: Final = 6
 GROUPS_FD: Final = 7
 """The first of the commands' control groups; others follow."""
 TERMINALS: Final = "/dev/pts"
-CA_BUNDLE: Final = "/tmp/.exec/ca-certificates.crt"
-"""Written by the exec server: the system's certificates and the proxy's."""
 FALLBACK: Final = "/opt/fallback"
 """Last on the PATH: ``python``, where neither the toolbox nor the system has it under this name."""
 
-FORWARDER: Final = "127.0.0.1:3128"
 SANDBOX_UID: Final = 1000
 _SYSTEM_PATH: Final = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 # The part of /etc that programs need and that says nothing about this machine.
@@ -160,7 +157,7 @@ def _closed_proc() -> list[str]:
 def server_config(site: Site, spec: SandboxSpec, group: Group) -> dict[str, Any]:
     """What the exec server reads from its stdin."""
     toolbox = {"VIRTUAL_ENV": TOOLBOX} if site.toolbox else {}
-    egress = trust.environment(_proxy_url(spec.egress), CA_BUNDLE) if spec.egress else {}
+    egress = trust.environment(_proxy_url(spec.egress), trust.CA_BUNDLE) if spec.egress else {}
     return {
         "token": spec.token,
         "unclaimed": spec.is_unclaimed,
@@ -202,7 +199,7 @@ def group_files(group: Group) -> list[tuple[Path, int]]:
 
 
 def _proxy_url(egress: EgressSpec) -> str:
-    return trust.proxy_url(FORWARDER, egress.username, egress.password)
+    return trust.proxy_url(trust.FORWARDER, egress.username, egress.password)
 
 
 def _egress_config(egress: EgressSpec) -> dict[str, str]:

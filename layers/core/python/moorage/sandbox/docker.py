@@ -24,18 +24,15 @@ from moorage import limits
 from moorage.egress import trust
 from moorage.errors import SandboxCapacity, SandboxError, SandboxGone, SandboxStarting
 from moorage.sandbox.exec_client import ExecClient
-from moorage.sandbox.provisioner import EgressSpec, Handle, SandboxSpec, SandboxStatus
+from moorage.sandbox.provisioner import CONFIG_VARIABLE, EgressSpec, Handle, SandboxSpec, SandboxStatus
 from moorage.skills.bundle import SKILLS
 
 COMMAND_UID: Final = 61_000
 """Not 1000: that may be the number of whoever runs this, and the socket's directory belongs to them."""
 
-CONFIG_VARIABLE: Final = "MOORAGE_SANDBOX_CONFIG"
 TOKEN_LABEL: Final = "moorage.token-sha256"  # noqa: S105
 SOCKET_DIRECTORY: Final = "/run/moorage"
 EGRESS_DIRECTORY: Final = "/run/egress"
-FORWARDER: Final = "127.0.0.1:3128"
-CA_BUNDLE: Final = "/tmp/.exec/ca-certificates.crt"  # noqa: S108
 CAPABILITIES: Final = ("CHOWN", "DAC_OVERRIDE", "FOWNER", "KILL", "SETGID", "SETUID")
 """What the exec server needs to start commands as another user, to end them, and to hand files to them."""
 
@@ -218,7 +215,7 @@ def server_config(spec: SandboxSpec) -> dict[str, Any]:
 def _egress_variables(egress: EgressSpec | None) -> Mapping[str, str]:
     if egress is None:
         return {}
-    return trust.environment(trust.proxy_url(FORWARDER, egress.username, egress.password), CA_BUNDLE)
+    return trust.environment(trust.proxy_url(trust.FORWARDER, egress.username, egress.password), trust.CA_BUNDLE)
 
 
 def _socket_of(egress: EgressSpec) -> Path:

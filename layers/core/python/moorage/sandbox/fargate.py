@@ -19,7 +19,7 @@ from botocore.exceptions import BotoCoreError, ClientError
 from moorage import limits
 from moorage.egress import trust
 from moorage.errors import SandboxCapacity, SandboxError, SandboxStarting
-from moorage.sandbox.provisioner import EgressSpec, Handle, SandboxSpec, SandboxStatus
+from moorage.sandbox.provisioner import CONFIG_VARIABLE, EgressSpec, Handle, SandboxSpec, SandboxStatus
 from moorage.settings import SettingsError
 
 if TYPE_CHECKING:
@@ -27,12 +27,8 @@ if TYPE_CHECKING:
 
 CONTAINER_NAME: Final = "sandbox"
 EXEC_PORT: Final = 8080
-CONFIG_VARIABLE: Final = "MOORAGE_SANDBOX_CONFIG"
 COMMAND_UID: Final = 1000
 """The image's unprivileged user: commands run as it, the exec server as root."""
-
-CA_BUNDLE: Final = "/tmp/.exec/ca-certificates.crt"  # noqa: S108
-"""Written by the exec server: the system's certificates and the proxy's."""
 
 TENANT_TAG: Final = "moorage:tenant"
 CONTAINER_TAG: Final = "moorage:container"
@@ -263,7 +259,7 @@ def _server_config(spec: SandboxSpec) -> dict[str, Any]:
 def _egress_variables(egress: EgressSpec | None) -> Mapping[str, str]:
     if egress is None:
         return {}
-    return trust.environment(trust.proxy_url(egress.proxy.removeprefix("http://"), egress.username, egress.password), CA_BUNDLE)
+    return trust.environment(trust.proxy_url(egress.proxy.removeprefix("http://"), egress.username, egress.password), trust.CA_BUNDLE)
 
 
 def _is_stopped(task: Mapping[str, Any]) -> bool:

@@ -9,7 +9,10 @@ is revived gets a new sandbox with an empty workspace, and its files are staged 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import Protocol
+from typing import Final, Protocol
+
+CONFIG_VARIABLE: Final = "MOORAGE_SANDBOX_CONFIG"
+"""Where an exec server finds its configuration that cannot be handed a file."""
 
 
 class SandboxStatus(StrEnum):

@@ -32,7 +32,7 @@ what an input item's URL gave              ``PK=T#t#I#id``, ``SK=URL#<hash>``   
 an API key                                 ``PK=K#<sha256>``, ``SK=META``                       GetItem
 who has an idempotency key                 ``PK=T#t#Q#<sha256>``, ``SK=META``                   GetItem
 responses that lost their client           ``PK=T#t#Q#<sha256>``, ``SK`` from ``LEFT#`` on      Query
-what is left of an API key's rate          ``PK=K#<sha256>``, ``SK=RATE``                       UpdateItem
+what is left of an API key's rate          ``PK=RATE#<sha256>``, ``SK=META``                    UpdateItem
 a proxy credential's container             ``PK=P#<sha256>``, ``SK=META``                       GetItem
 a container's policy and secrets           ``PK=T#t#C#id``, ``SK`` from ``EGRESS#POLICY`` on    Query
 a container's egress decisions             ``PK=T#t#C#id``, ``SK`` begins with ``EGRESS#LOG#``  Query
@@ -50,7 +50,7 @@ FILE_PREFIX: Final = "FILE#"
 INFLIGHT: Final = "INFLIGHT"
 ALIVE: Final = "ALIVE"
 KEYS: Final = "KEYS"
-RATE: Final = "RATE"
+API_KEY_PREFIX: Final = "K#"
 
 
 def response(tenant_id: str, response_id: str) -> str:
@@ -84,6 +84,10 @@ def step_of(sk: str) -> tuple[int, str | None]:
     return int(step), call_id or None
 
 
+CONTAINERS: Final = "T#*#C#*"
+"""All containers' partitions, as IAM writes a pattern."""
+
+
 def container(tenant_id: str, container_id: str) -> str:
     return f"T#{tenant_id}#C#{container_id}"
 
@@ -110,7 +114,13 @@ def repeat(tenant_id: str, digest: str) -> str:
 
 
 def api_key(key_sha256: str) -> str:
-    return f"K#{key_sha256}"
+    """Partition of a key's record and of nothing else: no function of a deployment may write there."""
+    return f"{API_KEY_PREFIX}{key_sha256}"
+
+
+def rate(key_sha256: str) -> str:
+    """Partition of what is left of a key's rate."""
+    return f"RATE#{key_sha256}"
 
 
 def listing(tenant_id: str, kind: str) -> str:
@@ -218,6 +228,7 @@ EGRESS_SEALED_PREFIX: Final = "EGRESS#SEALED#"
 EGRESS_LOG_PREFIX: Final = "EGRESS#LOG#"
 EGRESS_OPERATOR_SECRETS: Final = "EGRESS#SECRETS"
 """Partition of the operator's named secrets; the sort key is the name."""
+EGRESS_CREDENTIAL_PREFIX: Final = "P#"
 EGRESS_LIVE: Final = "EGRESS"
 """``GSI1PK`` of the policies that a running sandbox may use."""
 EGRESS_CA: Final = "EGRESS#CA"
@@ -226,7 +237,7 @@ EGRESS_CA: Final = "EGRESS#CA"
 
 def egress_credential(credential_sha256: str) -> str:
     """Partition of the record that leads from a proxy credential to its container."""
-    return f"P#{credential_sha256}"
+    return f"{EGRESS_CREDENTIAL_PREFIX}{credential_sha256}"
 
 
 def egress_sealed(seal: str, name: str) -> str:

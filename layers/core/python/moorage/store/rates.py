@@ -33,11 +33,11 @@ class Rates:
 
     async def replace(self, key_sha256: str, seen: Levels, left: Mapping[str, float], *, at: float) -> tuple[bool, Levels]:
         """Write these levels if ``seen`` still stands there. Whether that was so, and what stands there now."""
-        pk, version = keys.api_key(key_sha256), seen.version + 1
+        pk, version = keys.rate(key_sha256), seen.version + 1
         try:
             record = await self._table.update(
                 pk,
-                keys.RATE,
+                keys.META,
                 set={"version": version, "at": at, "left": dict(left), "ttl": int(at) + _KEPT_SECONDS},
                 condition={"version": seen.version} if seen.version else None,
                 absent=() if seen.version else ("version",),

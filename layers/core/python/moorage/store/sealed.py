@@ -7,17 +7,16 @@ means nothing for another, and the token names its key, so that a later one can 
 import base64
 import binascii
 import hashlib
-import os
 from dataclasses import dataclass, field
 from typing import Final
 
 from cryptography.exceptions import InvalidTag
-from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 from cryptography.hazmat.primitives.hashes import SHA256
 from cryptography.hazmat.primitives.kdf.hkdf import HKDF
 
+from moorage import sealing
+
 _VERSION: Final = "mrg1"
-_NONCE_BYTES: Final = 12
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,9 +26,8 @@ class Sealer:
 
     def seal(self, tenant_id: str, text: str) -> str:
         key = self._key()
-        nonce = os.urandom(_NONCE_BYTES)
-        sealed = AESGCM(key).encrypt(nonce, text.encode(), tenant_id.encode())
-        return f"{_VERSION}.{_name(key)}.{base64.urlsafe_b64encode(nonce + sealed).decode()}"
+        sealed = sealing.seal(text, key, tenant_id.encode())
+        return f"{_VERSION}.{_name(key)}.{base64.urlsafe_b64encode(sealed).decode()}"
 
     def open(self, tenant_id: str, token: str) -> str | None:
         """The text; None for what another deployment or tenant sealed, and for what is no token at all."""
@@ -40,7 +38,7 @@ class Sealer:
             return None
         try:
             data = base64.b64decode(body, altchars=b"-_", validate=True)
-            return AESGCM(key).decrypt(data[:_NONCE_BYTES], data[_NONCE_BYTES:], tenant_id.encode()).decode()
+            return sealing.unseal(data, key, tenant_id.encode())
         except (InvalidTag, ValueError, binascii.Error):
             return None
 

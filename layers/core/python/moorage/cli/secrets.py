@@ -1,0 +1,97 @@
+"""``moorage secrets``: credentials of the operator's that containers may use without having them (docs/egress.md).
+
+They lie in the table, sealed under the deployment's key; only the egress proxy opens them. A value comes from standard input or is
+asked for: what stands on a command line can be read by every process of the machine, and stays in the shell's history.
+"""
+
+import argparse
+import asyncio
+import getpass
+import sys
+import time
+from collections.abc import Mapping
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any, Final
+
+import boto3
+
+from moorage.cli.show import add_json, listing, moment
+from moorage.cli.target import AWS_CONFIG, Target, TargetError, find
+from moorage.egress.operator_secrets import OperatorSecrets
+from moorage.egress.secrets import KmsKeys
+
+_KEY_FILE: Final = "egress-key"
+"""Where a local stack notes the name of its key."""
+
+
+def add_to(commands: Any) -> None:
+    parser = commands.add_parser(
+        "secrets",
+        help="credentials that containers use without having them",
+        description="Set, list and delete the operator's named secrets. A request refers to one by its name and domain, in "
+        "network_policy.domain_secrets, and gives no value.",
+    )
+    actions = parser.add_subparsers(metavar="ACTION", required=True)
+    put = actions.add_parser("set", help="make a secret or replace its value, read from standard input or asked for")
+    put.add_argument("name", metavar="NAME", help="the environment variable that holds its placeholder in a container")
+    put.add_argument("--domain", required=True, help="the one host that it is sent to")
+    put.add_argument("--tenant", action="append", default=[], help="who may use it; may be repeated; everybody if left out")
+    put.set_defaults(run=_set)
+    listed = actions.add_parser("list", help="show all secrets, never their values")
+    add_json(listed)
+    listed.set_defaults(run=_list)
+    delete = actions.add_parser("delete", help="forget a secret; the proxy obeys within two seconds")
+    delete.add_argument("name", metavar="NAME")
+    delete.set_defaults(run=_delete)
+
+
+def _secrets(environ: Mapping[str, str]) -> OperatorSecrets:
+    target = find(environ)
+    keys = KmsKeys(boto3.client("kms", **target.aws, config=AWS_CONFIG), _key_of(target, environ), ThreadPoolExecutor(1))
+    return OperatorSecrets(target.table(), keys, time.time)
+
+
+def _key_of(target: Target, environ: Mapping[str, str]) -> str:
+    if target.state_dir is None:
+        if key := environ.get("MOORAGE_EGRESS_KEY"):
+            return key
+        raise TargetError(
+            "Set MOORAGE_EGRESS_KEY: the key that seals secrets. 'make deployed' shows it where containers may have a network."
+        )
+    path = target.state_dir / _KEY_FILE
+    if not path.exists():
+        raise TargetError("This stack has no key for secrets yet: it makes one when it is started with MOORAGE_ALLOWED_EGRESS_DOMAINS.")
+    return path.read_text()
+
+
+def _set(options: argparse.Namespace, environ: Mapping[str, str]) -> int:
+    secrets = _secrets(environ)
+    made = asyncio.run(secrets.define(options.name, options.domain, _value(options.name), tuple(dict.fromkeys(options.tenant))))
+    print(f"{made.name} is set for {made.domain}.")
+    return 0
+
+
+def _value(name: str) -> str:
+    """One line: the break at its end is the editor's or echo's, not the value's."""
+    if sys.stdin.isatty():
+        return getpass.getpass(f"Value of {name} (it is not shown): ")
+    return sys.stdin.read().removesuffix("\n").removesuffix("\r")
+
+
+def _list(options: argparse.Namespace, environ: Mapping[str, str]) -> int:
+    return listing(
+        options,
+        (
+            {"name": secret.name, "domain": secret.domain, "tenants": list(secret.tenants), "set_at": secret.set_at}
+            for secret in asyncio.run(_secrets(environ).all())
+        ),
+        ("NAME", "DOMAIN", "TENANTS", "SET"),
+        lambda row: (row["name"], row["domain"], ", ".join(row["tenants"]) or "all", moment(row["set_at"])),
+    )
+
+
+def _delete(options: argparse.Namespace, environ: Mapping[str, str]) -> int:
+    if not asyncio.run(_secrets(environ).delete(options.name)):
+        raise TargetError(f"There is no secret '{options.name}'. 'moorage secrets list' shows them.")
+    print(f"{options.name} is deleted.")
+    return 0
