@@ -9,6 +9,7 @@ from aws_cdk import aws_events_targets as targets
 from aws_cdk import aws_iam as iam
 from aws_cdk import aws_lambda as lambda_
 from constructs import Construct
+from moorage.settings import Settings, warm_pool_sizes
 
 from infra.agent_loop import AgentLoop, grant_executions, machine_arn
 from infra.api import BUFFERED_TIMEOUT, OTHERS, STREAM_SECONDS_MAX, STREAM_TIMEOUT, Api, Handlers
@@ -86,26 +87,31 @@ class ServiceStack(cdk.Stack):
             cdk.CfnOutput(self, "SecretsKeyArn", value=self.egress.secrets_key.key_arn)
 
     def _environment(self) -> dict[str, str]:
-        """What every function is told; ``moorage.settings`` reads it."""
+        """What every function is told. Reading it again here fails at synthesis, where a function would fail at its start."""
         config, sandboxes = self._config, self.sandbox or self.microvms
-        return {
-            "MOORAGE_TABLE": self._state.table.table_name,
-            "MOORAGE_BUCKET": self._state.bucket.bucket_name,
-            "MOORAGE_STATE_MACHINE_ARN": machine_arn(self, config),
-            "MOORAGE_PROVISIONER": "lambda_microvm" if config.has_microvms else "fargate",
-            "MOORAGE_PRESIGNED_DOWNLOADS": "true",
-            "MOORAGE_RETENTION_SECONDS": str(config.retention_days * 86_400),
-            "MOORAGE_LOG_LEVEL": config.log_level,
-            "MOORAGE_NAME": config.name,
-            "MOORAGE_WEB_SEARCH": config.web_search,
-            "MOORAGE_CODE_SECONDS_MAX": str(config.code_seconds_max),
-            "MOORAGE_STRICT_EXPIRY": str(config.strict_expiry).lower(),
-            "MOORAGE_REQUESTS_PER_MINUTE": str(config.requests_per_minute),
-            "MOORAGE_TOKENS_PER_MINUTE": str(config.tokens_per_minute),
-            **({"MOORAGE_WARM_POOL": ",".join(config.warm_pool)} if config.warm_pool else {}),
+        settings = Settings(
+            table_name=self._state.table.table_name,
+            bucket_name=self._state.bucket.bucket_name,
+            state_machine_arn=machine_arn(self, config),
+            provisioner="lambda_microvm" if config.has_microvms else "fargate",
+            presigned_downloads=True,
+            retention_seconds=config.retention_days * 86_400,
+            log_level=config.log_level,
+            name=config.name,
+            web_search=config.web_search,
+            code_seconds_max=config.code_seconds_max,
+            strict_expiry=config.strict_expiry,
+            requests_per_minute=config.requests_per_minute,
+            tokens_per_minute=config.tokens_per_minute,
+            warm_pool=warm_pool_sizes(config.warm_pool),
+        )
+        environment = {
+            **settings.to_environment(),
             **(sandboxes.environment if sandboxes else _NO_SANDBOXES),
             **(self.egress.environment if self.egress else {}),
         }
+        Settings.from_environment(environment)
+        return environment
 
     def _lists(self) -> dict[str, str]:
         """Settings without a bound of their own: 80 domains would fill a function's variables."""

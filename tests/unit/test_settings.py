@@ -1,10 +1,11 @@
 """What the operator may set, and what a wrong setting says."""
 
+from dataclasses import fields, replace
 from pathlib import Path
 from typing import Any
 
 import pytest
-from moorage.settings import Settings, SettingsError
+from moorage.settings import VARIABLES, Settings, SettingsError
 
 REQUIRED = {"MOORAGE_TABLE": "t", "MOORAGE_BUCKET": "b"}
 
@@ -81,3 +82,63 @@ def test_a_file_of_settings_that_cannot_be_read_is_named(content: str | None, tm
         file.write_text(content)
     with pytest.raises(SettingsError, match="MOORAGE_SETTINGS_FILE names"):
         Settings.from_environment({"MOORAGE_SETTINGS_FILE": str(file)})
+
+
+EVERYTHING = Settings(
+    table_name="t",
+    bucket_name="b",
+    state_machine_arn="arn:aws:states:::m",
+    models_file="m.toml",
+    content_key="00" * 32,
+    provisioner="fargate",
+    launcher_socket="/run/launcher.sock",
+    warm_pool={"1g": 2, "4g": 1},
+    web_search="ignore",
+    code_seconds_max=60,
+    strict_expiry=True,
+    allowed_egress_domains=("a.example", "*.b.example"),
+    egress_proxy="http://proxy:3128",
+    egress_key="alias/k",
+    egress_ca="/ca.pem",
+    egress_service="c/s",
+    egress_ports=(80, 443, 8443),
+    egress_own_networks=("10.0.0.0/16",),
+    egress_allowed_networks=("10.1.0.0/16", "10.2.0.0/16"),
+    presigned_downloads=True,
+    retention_seconds=60,
+    stream_seconds_max=800,
+    json_silence_seconds=5,
+    requests_per_minute=6,
+    tokens_per_minute=7,
+    running_responses_max=8,
+    log_level="DEBUG",
+    name="n",
+    usage_plans=("*", "research"),
+    docker={"image": "i"},
+    fargate={"cluster": "c", "task_definition_1g": "d"},
+    microvm={"image_1g": "i"},
+)
+
+
+def test_settings_are_read_from_the_variables_that_they_are_written_to() -> None:
+    environment = EVERYTHING.to_environment()
+    assert all(name.startswith("MOORAGE_") for name in environment)
+    assert environment["MOORAGE_WARM_POOL"] == "1g:2,4g:1"
+    assert replace(Settings.from_environment(environment), upstream={}) == EVERYTHING
+
+
+def test_each_setting_has_a_variable_and_each_variable_a_setting() -> None:
+    own = {field.name for field in fields(Settings)} - {"upstream", "docker", "fargate", "microvm"}
+    assert sorted(variable.field for variable in VARIABLES.values()) == sorted(own)
+    left = {name for name in own if getattr(EVERYTHING, name) == getattr(Settings("t", "b"), name)}
+    assert left == {"table_name", "bucket_name"}, "EVERYTHING sets each of them"
+
+
+def test_what_is_left_to_its_default_is_not_written() -> None:
+    assert Settings("t", "b").to_environment() == REQUIRED
+
+
+@pytest.mark.parametrize("name", REQUIRED)
+def test_a_setting_that_must_be_there_is_named(name: str) -> None:
+    with pytest.raises(SettingsError, match=f"{name} is not set"):
+        Settings.from_environment({key: value for key, value in REQUIRED.items() if key != name})

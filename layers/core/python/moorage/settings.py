@@ -9,10 +9,10 @@ import ipaddress
 import json
 import os
 import re
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import MISSING, Field, dataclass, field, fields
 from pathlib import Path
-from typing import Final, Literal, get_args
+from typing import Any, Final, Literal, get_args
 
 from moorage.hosts import normalise_pattern
 from moorage.limits import (
@@ -26,7 +26,6 @@ from moorage.limits import (
 
 ProvisionerKind = Literal["launcher", "fargate", "elsewhere", "docker", "lambda_microvm"]
 """``fargate`` starts sandboxes and cannot reach them, ``elsewhere`` is for their network: it reaches them and cannot start them."""
-_LOG_LEVELS: Final = ("DEBUG", "INFO", "WARNING", "ERROR")
 
 
 class SettingsError(ValueError):
@@ -104,41 +103,33 @@ class Settings:
     def from_environment(cls, environ: Mapping[str, str] | None = None) -> "Settings":
         """Read ``MOORAGE_*`` (and the upstreams' keys) from ``environ``, by default the process's environment."""
         env = _completed(os.environ if environ is None else environ)
-        return cls(
-            table_name=_required(env, "MOORAGE_TABLE"),
-            bucket_name=_required(env, "MOORAGE_BUCKET"),
-            state_machine_arn=env.get("MOORAGE_STATE_MACHINE_ARN") or None,
-            models_file=env.get("MOORAGE_MODELS_FILE", "models.toml"),
-            content_key=env.get("MOORAGE_CONTENT_KEY") or None,
-            provisioner=_provisioner(env.get("MOORAGE_PROVISIONER", "launcher")),
-            launcher_socket=env.get("MOORAGE_LAUNCHER_SOCKET") or None,
-            warm_pool=_warm_pool(env, "MOORAGE_WARM_POOL"),
-            web_search=_web_search(env.get("MOORAGE_WEB_SEARCH", "refuse")),
-            code_seconds_max=_code_seconds(env, "MOORAGE_CODE_SECONDS_MAX"),
-            strict_expiry=_switch(env, "MOORAGE_STRICT_EXPIRY"),
-            allowed_egress_domains=_domains(env, "MOORAGE_ALLOWED_EGRESS_DOMAINS"),
-            egress_proxy=env.get("MOORAGE_EGRESS_PROXY") or None,
-            egress_key=env.get("MOORAGE_EGRESS_KEY") or None,
-            egress_ca=env.get("MOORAGE_EGRESS_CA") or None,
-            egress_service=env.get("MOORAGE_EGRESS_SERVICE") or None,
-            egress_ports=_ports(env, "MOORAGE_EGRESS_PORTS"),
-            egress_own_networks=_networks(env, "MOORAGE_EGRESS_OWN_NETWORKS"),
-            egress_allowed_networks=_networks(env, "MOORAGE_EGRESS_ALLOWED_NETWORKS"),
-            presigned_downloads=_switch(env, "MOORAGE_PRESIGNED_DOWNLOADS"),
-            retention_seconds=_integer(env, "MOORAGE_RETENTION_SECONDS", 30 * 24 * 3600),
-            stream_seconds_max=_integer(env, "MOORAGE_STREAM_SECONDS_MAX", 0) or None,
-            json_silence_seconds=_integer(env, "MOORAGE_JSON_SILENCE_SECONDS", JSON_SILENCE_SECONDS),
-            requests_per_minute=_integer(env, "MOORAGE_REQUESTS_PER_MINUTE", 0),
-            tokens_per_minute=_integer(env, "MOORAGE_TOKENS_PER_MINUTE", 0),
-            running_responses_max=_integer(env, "MOORAGE_RUNNING_RESPONSES_MAX", RUNNING_RESPONSES_MAX),
-            log_level=_log_level(env.get("MOORAGE_LOG_LEVEL", "INFO")),
-            name=env.get("MOORAGE_NAME", "moorage"),
-            usage_plans=_words(env.get("MOORAGE_USAGE_PLANS", "")),
-            upstream=dict(env),
-            docker={k.removeprefix("MOORAGE_DOCKER_").lower(): v for k, v in env.items() if k.startswith("MOORAGE_DOCKER_")},
-            fargate={k.removeprefix("MOORAGE_FARGATE_").lower(): v for k, v in env.items() if k.startswith("MOORAGE_FARGATE_")},
-            microvm={k.removeprefix("MOORAGE_MICROVM_").lower(): v for k, v in env.items() if k.startswith("MOORAGE_MICROVM_")},
-        )
+        for name in ("MOORAGE_TABLE", "MOORAGE_BUCKET"):
+            if not env.get(name):
+                raise SettingsError(f"{name} is not set. 'make up' sets it locally; the CDK app sets it on AWS.")
+        told: dict[str, Any] = {variable.field: variable.read(name, env[name]) for name, variable in VARIABLES.items() if env.get(name)}
+        for group, prefix in _GROUPS.items():
+            told[group] = {name.removeprefix(prefix).lower(): value for name, value in env.items() if name.startswith(prefix)}
+        settings = cls(**told, upstream=dict(env))
+        if settings.warm_pool and settings.provisioner not in ("launcher", "fargate", "elsewhere"):
+            raise SettingsError("MOORAGE_WARM_POOL needs the provisioner 'fargate' or 'launcher'.")
+        return settings
+
+    def to_environment(self) -> dict[str, str]:
+        """The variables that :meth:`from_environment` reads these settings from, but for the upstreams' keys: what a deployment tells
+        its functions. What is left to its default is not among them."""
+        defaults = {field.name: _default(field) for field in fields(self)}
+        written = {
+            name: variable.write(value)
+            for name, variable in VARIABLES.items()
+            if (value := getattr(self, variable.field)) != defaults[variable.field]
+        }
+        for group, prefix in _GROUPS.items():
+            written |= {prefix + name.upper(): value for name, value in getattr(self, group).items()}
+        return written
+
+
+def _default(field: "Field[Any]") -> Any:
+    return field.default_factory() if field.default_factory is not MISSING else field.default
 
 
 def usage_key(name: str, tenant_id: str) -> str:
@@ -176,58 +167,10 @@ def as_deployed(models_toml: str, name: str) -> str:
 
 def api_port(environ: Mapping[str, str]) -> int:
     """Where the local stack serves; 0 is any free port."""
-    port = _integer(environ, "MOORAGE_PORT", 8080)
+    port = _whole("MOORAGE_PORT", environ.get("MOORAGE_PORT") or "8080")
     if not 0 <= port < 65536:
         raise SettingsError(f"MOORAGE_PORT takes a port number, not '{port}'.")
     return port
-
-
-def _required(env: Mapping[str, str], name: str) -> str:
-    value = env.get(name)
-    if not value:
-        raise SettingsError(f"{name} is not set. 'make up' sets it locally; the CDK app sets it on AWS.")
-    return value
-
-
-def _domains(env: Mapping[str, str], name: str) -> tuple[str, ...]:
-    domains = []
-    for word in _words(env.get(name, "")):
-        pattern = normalise_pattern(word)
-        if pattern is None:
-            raise SettingsError(
-                f"{name} takes domain names such as 'pkg.example.com', '*.example.com' or '*', not '{word}'. Write internationalised "
-                "names in their 'xn--' form."
-            )
-        domains.append(pattern)
-    return tuple(domains)
-
-
-def _integer(env: Mapping[str, str], name: str, default: int) -> int:
-    try:
-        return int(env.get(name, default))
-    except ValueError as error:
-        raise SettingsError(f"{name} must be a whole number, not '{env[name]}'.") from error
-
-
-def _switch(env: Mapping[str, str], name: str) -> bool:
-    """Off unless told otherwise. A word that is neither is refused: taken for off, it would switch off what was meant to be on."""
-    match env.get(name, "").lower():
-        case "true" | "1":
-            return True
-        case "false" | "0" | "":
-            return False
-        case _:
-            raise SettingsError(f"{name} is '{env[name]}'; it takes 'true' or 'false'.")
-
-
-def _warm_pool(env: Mapping[str, str], name: str) -> Mapping[str, int]:
-    try:
-        sizes = warm_pool_sizes(_words(env.get(name, "")))
-    except ValueError as error:
-        raise SettingsError(f"{name} {error}.") from error
-    if sizes and env.get("MOORAGE_PROVISIONER", "launcher") not in ("launcher", "fargate", "elsewhere"):
-        raise SettingsError(f"{name} needs the provisioner 'fargate' or 'launcher'.")
-    return sizes
 
 
 def warm_pool_sizes(words: Iterable[str]) -> Mapping[str, int]:
@@ -244,47 +187,137 @@ def warm_pool_sizes(words: Iterable[str]) -> Mapping[str, int]:
     return sizes
 
 
-def _code_seconds(env: Mapping[str, str], name: str) -> int:
-    seconds, most = _integer(env, name, CODE_SECONDS_MAX), COMMAND_TIMEOUT_MS_MAX // 1000
+# --- Variables -------------------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class _Variable:
+    field: str
+    read: Callable[[str, str], Any]
+    """Of the variable's name and its text, which is not empty. Raises :class:`SettingsError` that names it."""
+    write: Callable[[Any], str] = str
+
+
+def _text(name: str, text: str) -> str:
+    return text
+
+
+def _whole(name: str, text: str) -> int:
+    try:
+        return int(text)
+    except ValueError as error:
+        raise SettingsError(f"{name} must be a whole number, not '{text}'.") from error
+
+
+def _switch(name: str, text: str) -> bool:
+    """A word that is neither is refused: taken for off, it would switch off what was meant to be on."""
+    match text.lower():
+        case "true" | "1":
+            return True
+        case "false" | "0":
+            return False
+        case _:
+            raise SettingsError(f"{name} is '{text}'; it takes 'true' or 'false'.")
+
+
+def _one_of(*words: str) -> Callable[[str, str], str]:
+    def read(name: str, text: str) -> str:
+        if text not in words:
+            raise SettingsError(f"{name} is '{text}'; it takes {', '.join(words)}.")
+        return text
+
+    return read
+
+
+def _warm_pool(name: str, text: str) -> Mapping[str, int]:
+    try:
+        return warm_pool_sizes(_words(name, text))
+    except ValueError as error:
+        raise SettingsError(f"{name} {error}.") from error
+
+
+def _domains(name: str, text: str) -> tuple[str, ...]:
+    domains = []
+    for word in _words(name, text):
+        pattern = normalise_pattern(word)
+        if pattern is None:
+            raise SettingsError(
+                f"{name} takes domain names such as 'pkg.example.com', '*.example.com' or '*', not '{word}'. Write internationalised "
+                "names in their 'xn--' form."
+            )
+        domains.append(pattern)
+    return tuple(domains)
+
+
+def _code_seconds(name: str, text: str) -> int:
+    seconds, most = _whole(name, text), COMMAND_TIMEOUT_MS_MAX // 1000
     if not 0 < seconds <= most:
         raise SettingsError(f"{name} takes 1 to {most} seconds, not '{seconds}'.")
     return seconds
 
 
-def _ports(env: Mapping[str, str], name: str) -> tuple[int, ...]:
-    words = _words(env.get(name, ""))
+def _ports(name: str, text: str) -> tuple[int, ...]:
+    words = _words(name, text)
     if not all(word.isdigit() and 0 < int(word) < 65536 for word in words):
-        raise SettingsError(f"{name} takes port numbers, not '{env[name]}'.")
+        raise SettingsError(f"{name} takes port numbers, not '{text}'.")
     return tuple(sorted({80, 443, *map(int, words)}))
 
 
-def _networks(env: Mapping[str, str], name: str) -> tuple[str, ...]:
+def _networks(name: str, text: str) -> tuple[str, ...]:
     try:
-        return tuple(str(ipaddress.ip_network(word)) for word in _words(env.get(name, "")))
+        return tuple(str(ipaddress.ip_network(word)) for word in _words(name, text))
     except ValueError as error:
         raise SettingsError(f"{name} takes address ranges such as '10.0.0.0/16': {error}.") from error
 
 
-def _words(text: str) -> tuple[str, ...]:
+def _words(name: str, text: str) -> tuple[str, ...]:
     return tuple(word for word in text.replace(",", " ").split() if word)
 
 
-def _web_search(value: str) -> Literal["refuse", "ignore"]:
-    match value:
-        case "refuse" | "ignore":
-            return value
-        case _:
-            raise SettingsError(f"MOORAGE_WEB_SEARCH is '{value}'; it takes 'refuse' or 'ignore'.")
+def _listed(values: Iterable[object]) -> str:
+    return ",".join(map(str, values))
 
 
-def _provisioner(value: str) -> ProvisionerKind:
-    for kind in get_args(ProvisionerKind):
-        if value == kind:
-            return value  # type: ignore[return-value]
-    raise SettingsError(f"MOORAGE_PROVISIONER is '{value}'; it takes {', '.join(get_args(ProvisionerKind))}.")
+def _sizes(sizes: Mapping[str, int]) -> str:
+    return _listed(f"{tier}:{number}" for tier, number in sizes.items())
 
 
-def _log_level(value: str) -> str:
-    if value not in _LOG_LEVELS:
-        raise SettingsError(f"MOORAGE_LOG_LEVEL is '{value}'; it takes {', '.join(_LOG_LEVELS)}.")
-    return value
+def _on_or_off(value: bool) -> str:
+    return str(value).lower()
+
+
+VARIABLES: Final[Mapping[str, _Variable]] = {
+    "MOORAGE_TABLE": _Variable("table_name", _text),
+    "MOORAGE_BUCKET": _Variable("bucket_name", _text),
+    "MOORAGE_STATE_MACHINE_ARN": _Variable("state_machine_arn", _text),
+    "MOORAGE_MODELS_FILE": _Variable("models_file", _text),
+    "MOORAGE_CONTENT_KEY": _Variable("content_key", _text),
+    "MOORAGE_PROVISIONER": _Variable("provisioner", _one_of(*get_args(ProvisionerKind))),
+    "MOORAGE_LAUNCHER_SOCKET": _Variable("launcher_socket", _text),
+    "MOORAGE_WARM_POOL": _Variable("warm_pool", _warm_pool, _sizes),
+    "MOORAGE_WEB_SEARCH": _Variable("web_search", _one_of("refuse", "ignore")),
+    "MOORAGE_CODE_SECONDS_MAX": _Variable("code_seconds_max", _code_seconds),
+    "MOORAGE_STRICT_EXPIRY": _Variable("strict_expiry", _switch, _on_or_off),
+    "MOORAGE_ALLOWED_EGRESS_DOMAINS": _Variable("allowed_egress_domains", _domains, _listed),
+    "MOORAGE_EGRESS_PROXY": _Variable("egress_proxy", _text),
+    "MOORAGE_EGRESS_KEY": _Variable("egress_key", _text),
+    "MOORAGE_EGRESS_CA": _Variable("egress_ca", _text),
+    "MOORAGE_EGRESS_SERVICE": _Variable("egress_service", _text),
+    "MOORAGE_EGRESS_PORTS": _Variable("egress_ports", _ports, _listed),
+    "MOORAGE_EGRESS_OWN_NETWORKS": _Variable("egress_own_networks", _networks, _listed),
+    "MOORAGE_EGRESS_ALLOWED_NETWORKS": _Variable("egress_allowed_networks", _networks, _listed),
+    "MOORAGE_PRESIGNED_DOWNLOADS": _Variable("presigned_downloads", _switch, _on_or_off),
+    "MOORAGE_RETENTION_SECONDS": _Variable("retention_seconds", _whole),
+    "MOORAGE_STREAM_SECONDS_MAX": _Variable("stream_seconds_max", lambda name, text: _whole(name, text) or None),
+    "MOORAGE_JSON_SILENCE_SECONDS": _Variable("json_silence_seconds", _whole),
+    "MOORAGE_REQUESTS_PER_MINUTE": _Variable("requests_per_minute", _whole),
+    "MOORAGE_TOKENS_PER_MINUTE": _Variable("tokens_per_minute", _whole),
+    "MOORAGE_RUNNING_RESPONSES_MAX": _Variable("running_responses_max", _whole),
+    "MOORAGE_LOG_LEVEL": _Variable("log_level", _one_of("DEBUG", "INFO", "WARNING", "ERROR")),
+    "MOORAGE_NAME": _Variable("name", _text),
+    "MOORAGE_USAGE_PLANS": _Variable("usage_plans", _words, _listed),
+}
+"""Each variable, and the field that it sets."""
+
+_GROUPS: Final = {"docker": "MOORAGE_DOCKER_", "fargate": "MOORAGE_FARGATE_", "microvm": "MOORAGE_MICROVM_"}
+"""Fields that take all variables with a prefix."""
