@@ -19,6 +19,7 @@
 # make test-localstack  run the state machine in LocalStack's own interpreter (needs Python 3.13, no Docker)
 # make clients          have other people's clients do real tasks here (DOCS=--docs rewrites the table of docs/clients.md)
 # make conformance      run the public conformance suites of the protocol
+# make chaos            kill, freeze and cut off the processes of a stack under load (SEED=7 KILLS=100)
 # make fuzz             send 10,000 generated requests and compare the answers with the OpenAPI document
 # make bench            measure what moorage adds and what a request costs; writes docs/benchmarks.md (a quiet machine, please)
 # make bench-peers      install the gateways that make bench then measures beside it (under .build/)
@@ -37,7 +38,7 @@ UV := $(BIN)/uv
 
 .DEFAULT_GOAL := help
 .PHONY: help setup setup-dev demo up test lint lint-template test-templates test-egress test-deploy test-localstack synth bootstrap deploy \
-	deployed destroy clients conformance fuzz cost bench bench-peers bench-cold bench-egress bench-sandbox wheel lock clean
+	deployed destroy clients conformance chaos fuzz cost bench bench-peers bench-cold bench-egress bench-sandbox wheel lock clean
 
 help:
 	@sed -n '/^$$/q; s/^# *//p' Makefile
@@ -173,6 +174,11 @@ conformance: setup .build/conformance/python/.done
 	@mkdir -p .build
 	@$(UV) venv --quiet --clear --python $(BIN)/python .build/fuzz
 	@$(UV) pip install --quiet --python .build/fuzz/bin/python --require-hashes -r tests/fuzz/requirements.txt && touch $@
+
+SEED ?= $(shell date +%s)
+KILLS ?= 100
+chaos: setup-dev
+	$(BIN)/python -m tests.chaos.run --seed $(SEED) --kills $(KILLS) $(OPTIONS)
 
 fuzz: setup .build/fuzz/.done
 	$(BIN)/python tests/fuzz/run.py

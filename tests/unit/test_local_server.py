@@ -1,7 +1,7 @@
 import asyncio
 import socket
 
-from moorage.local.server import bound
+from moorage.local.address import Address
 
 
 async def test_the_embedded_stack_sends_events_at_once() -> None:
@@ -13,7 +13,7 @@ async def test_the_embedded_stack_sends_events_at_once() -> None:
             assert isinstance(transport, asyncio.Transport)
             accepted.set_result(transport)
 
-    async with await asyncio.get_running_loop().create_server(Protocol, sock=bound(0)) as server:
+    async with await asyncio.get_running_loop().create_server(Protocol, sock=Address().bound()) as server:
         _, writer = await asyncio.open_connection(*server.sockets[0].getsockname())
         transport = await accepted
         assert transport.get_extra_info("socket").getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY) != 0

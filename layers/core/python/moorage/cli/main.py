@@ -12,7 +12,7 @@ from typing import Final
 import httpx
 from botocore.exceptions import BotoCoreError, ClientError
 
-from moorage.cli import containers, demo, doctor, keys, models, secrets, skills, tail, up
+from moorage.cli import backup, containers, demo, doctor, keys, models, secrets, service, skills, tail, up
 from moorage.cli.target import TargetError, refused, unreachable
 from moorage.errors import MoorageError
 from moorage.settings import SettingsError, environment
@@ -25,7 +25,7 @@ The commands speak to the local stack whose .moorage/ lies in this folder or one
   MOORAGE_EGRESS_KEY            the key that seals secrets: secrets
 'make deploy' ends with their values. Exit codes: 0 done, 1 refused or failed, 2 wrong usage.
 """
-_GROUPS: Final = (up, demo, keys, secrets, models, containers, skills, tail, doctor)
+_GROUPS: Final = (up, demo, keys, secrets, models, containers, skills, tail, doctor, backup, service)
 
 
 def main(arguments: Sequence[str] | None = None, environ: Mapping[str, str] | None = None) -> int:

@@ -17,6 +17,9 @@ def add_to(commands: Any) -> None:
     )
     parser.add_argument("--port", type=int, help="of the API; by default MOORAGE_PORT or 8080, and 0 is any free one")
     parser.add_argument("--state-dir", type=Path, help="where its state lies; by default MOORAGE_STATE_DIR or .moorage")
+    parser.add_argument("--host", help="address to serve at; by default MOORAGE_HOST or 127.0.0.1, and any other needs TLS")
+    parser.add_argument("--tls-cert", type=Path, help="certificate chain (PEM); by default MOORAGE_TLS_CERT")
+    parser.add_argument("--tls-key", type=Path, help="its private key (PEM); by default MOORAGE_TLS_KEY")
     parser.set_defaults(run=run)
 
 
@@ -27,5 +30,10 @@ def run(options: argparse.Namespace, environ: Mapping[str, str]) -> int:
         chosen["MOORAGE_PORT"] = str(options.port)
     if options.state_dir is not None:
         chosen["MOORAGE_STATE_DIR"] = str(options.state_dir)
+    chosen |= {
+        f"MOORAGE_{name.upper()}": str(value)
+        for name in ("host", "tls_cert", "tls_key")
+        if (value := getattr(options, name)) is not None
+    }
     sys.stdout.flush()
     os.execve(sys.executable, [sys.executable, "-m", "moorage.local.stack"], chosen)  # noqa: S606

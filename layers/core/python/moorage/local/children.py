@@ -57,14 +57,15 @@ class Launcher:
         command += ["--state-dir", str(self.state_dir / "sandboxes")]
         if toolbox.exists():
             command += ["--toolbox", str(toolbox)]
-        with self.log_file.open("wb") as log:
+        began = len(self.log_file.read_text()) if self.log_file.exists() else 0
+        with self.log_file.open("ab") as log:
             process = subprocess.Popen(
                 command, stdout=log, stderr=log, stdin=subprocess.DEVNULL, start_new_session=True, preexec_fn=die_with_parent
             )
         if not _answers(process, self.socket_path):
             process.kill()
             process.wait()
-            said = self.log_file.read_text().strip()
+            said = self.log_file.read_text()[began:].strip()
             raise SystemExit(said or f"The owner of the sandboxes did not start in {_START_SECONDS_MAX} seconds.")
         return process
 

@@ -17,7 +17,7 @@ from botocore.exceptions import BotoCoreError, ClientError
 from moorage import limits
 from moorage.api.app import create_app
 from moorage.api.routers import ROUTERS
-from moorage.errors import SettingsConflict
+from moorage.local.address import Address, FromHere
 from moorage.local.processes import write_private
 from moorage.local.provision import warm
 from moorage.local.state_folder import Secrets
@@ -32,30 +32,14 @@ _REAPER_SECONDS = 5
 _log = logging.getLogger("moorage.local")
 
 
-def bound(port: int) -> socket.socket:
-    """The API's address, taken before anything is started. Nobody is let in before it serves."""
-    # asyncio sends at once (TCP_NODELAY) only where the socket names its protocol; else an event may wait 40 ms for an acknowledgement.
-    listener = socket.socket(proto=socket.IPPROTO_TCP)
-    listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-    try:
-        listener.bind(("127.0.0.1", port))
-    except OSError as error:
-        listener.close()
-        raise SettingsConflict(
-            f"Port {port} cannot be had: {os.strerror(error.errno or 0)}. MOORAGE_PORT or 'moorage up --port' takes another; "
-            "0 is any free one."
-        ) from error
-    return listener
-
-
 async def serve(
-    runtime: Runtime, listener: socket.socket, state_dir: Path, kept: Secrets, supervisor: Supervisor
+    runtime: Runtime, listener: socket.socket, address: Address, state_dir: Path, kept: Secrets, supervisor: Supervisor
 ) -> int:
     """Serve until a signal comes, or a child cannot live."""
     await _first_key(runtime, state_dir, kept)
     server = _Server(
         uvicorn.Config(
-            create_app(runtime, ROUTERS),
+            create_app(runtime, ROUTERS) if not address.is_loopback else FromHere(create_app(runtime, ROUTERS)),
             log_level="warning",
             access_log=False,
             lifespan="off",
@@ -63,8 +47,9 @@ async def serve(
             timeout_keep_alive=limits.KEEP_ALIVE_IDLE_SECONDS,
             timeout_graceful_shutdown=5,
             ws_max_size=limits.REQUEST_BODY_BYTES_MAX,
+            **address.tls,
         ),
-        on_started=lambda: announce(runtime, listener.getsockname()[1], state_dir, kept),
+        on_started=lambda: announce(runtime, address.url(listener.getsockname()[1]), state_dir, kept),
     )
     relieve_collector()
     reaper = asyncio.create_task(_reap(runtime))
@@ -135,14 +120,11 @@ async def _reap(runtime: Runtime) -> None:
         await asyncio.sleep(_REAPER_SECONDS)
 
 
-def announce(runtime: Runtime, port: int, state_dir: Path, kept: Secrets) -> None:
+def announce(runtime: Runtime, url: str, state_dir: Path, kept: Secrets) -> None:
     """Tell the user, and scripts by ``.moorage/env``, how to reach it."""
-    url = f"http://127.0.0.1:{port}/v1"
     model = runtime.catalog.default_model
     path = state_dir / "env"
-    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
-    with os.fdopen(descriptor, "w") as file:
-        file.write(f"OPENAI_BASE_URL={url}\nOPENAI_API_KEY={kept.api_key}\nMOORAGE_MODEL={model}\n")
+    write_private(path, f"OPENAI_BASE_URL={url}\nOPENAI_API_KEY={kept.api_key}\nMOORAGE_MODEL={model}\n")
     print(
         f"moorage is up.\n  URL    {url}\n  key    {kept.api_key}\n  model  {model}: {runtime.catalog.describe_default()}\n"
         f"  try    set -a; . {shlex.quote(os.path.relpath(path))}; set +a; "

@@ -14,9 +14,10 @@ import subprocess
 import sys
 from dataclasses import dataclass
 from pathlib import Path
-from typing import IO
+from typing import IO, TextIO, cast
 
 from moorage.errors import MoorageError, SettingsConflict
+from moorage.local.address import Address
 from moorage.local.children import (
     LAUNCHER_STOP_SECONDS_MAX,
     PROXY_STOP_SECONDS_MAX,
@@ -27,15 +28,16 @@ from moorage.local.children import (
     prepare_environments,
 )
 from moorage.local.emulator import REGION, Emulator
+from moorage.local.logs import RotatingFile
 from moorage.local.places import models_file
 from moorage.local.processes import REFUSED_WRITES, inherited_environment, stop_process, write_private
 from moorage.local.provision import BUCKET, STATE_MACHINE, TABLE, provision
-from moorage.local.server import bound, serve
+from moorage.local.server import serve
 from moorage.local.state_folder import emulator_file, held, identity, kept_secrets
 from moorage.local.supervision import Child, Supervisor
 from moorage.model.catalog import Catalog, probe_ollama
 from moorage.runtime import build_runtime
-from moorage.settings import Settings, SettingsError, api_port
+from moorage.settings import Settings, SettingsError
 from moorage.telemetry import open_log
 
 _INTERRUPTED = 130
@@ -59,11 +61,14 @@ def run() -> int:
         raise SettingsConflict(f"Sockets cannot lie in {state_dir}: its path is too long. MOORAGE_STATE_DIR takes another folder.")
     with contextlib.ExitStack() as stack:
         lock = stack.enter_context(held(state_dir))
-        listener = stack.enter_context(bound(api_port(os.environ)))
-        return start(stack, listener, state_dir, lock)
+        address = Address.from_environment(os.environ)
+        listener = stack.enter_context(address.bound())
+        if address.warning is not None:
+            print(address.warning, file=sys.stderr, flush=True)
+        return start(stack, address, listener, state_dir, lock)
 
 
-def start(stack: contextlib.ExitStack, listener: socket.socket, state_dir: Path, lock: IO[str]) -> int:
+def start(stack: contextlib.ExitStack, address: Address, listener: socket.socket, state_dir: Path, lock: IO[str]) -> int:
     kept = kept_secrets(state_dir)
     launcher_socket = state_dir / "launcher.sock"
     settings_environment = {
@@ -83,7 +88,7 @@ def start(stack: contextlib.ExitStack, listener: socket.socket, state_dir: Path,
         settings_environment["MOORAGE_OLLAMA_MODELS"] = " ".join(probe_ollama())
     prepare_environments()
     logging.basicConfig(level=os.environ.get("MOORAGE_LOG_LEVEL", "WARNING"), format="%(levelname)s %(name)s %(message)s")
-    open_log(stack.enter_context((state_dir / "api.log").open("a")))
+    open_log(cast("TextIO", stack.enter_context(RotatingFile(state_dir / "api.log"))))
     environment = inherited_environment() | settings_environment
     emulator = Emulator(state_dir / "aws", environment, lock)
     ends = Ends()
@@ -114,7 +119,7 @@ def start(stack: contextlib.ExitStack, listener: socket.socket, state_dir: Path,
     assert emulator.process is not None
     children.append(Child("The AWS emulator", emulator.process, restart_emulator, str(emulator.log_file)))
     runtime = build_runtime(Settings.from_environment(environment | emulator.aws))
-    code = asyncio.run(serve(runtime, listener, state_dir, kept, Supervisor(children)))
+    code = asyncio.run(serve(runtime, listener, address, state_dir, kept, Supervisor(children)))
     stack.close()
     return code or ends.code
 

@@ -10,9 +10,11 @@ import time
 from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from pathlib import Path
 
 from moorage import limits
 from moorage.errors import MoorageError
+from moorage.local.logs import cut
 
 _log = logging.getLogger("moorage.local")
 
@@ -57,6 +59,7 @@ class Supervisor:
     async def _watch(self, child: Child) -> None:
         while True:
             while child.process.poll() is None:
+                cut(Path(child.last_words))
                 await asyncio.sleep(limits.CHILD_POLL_SECONDS)
             child.died(self.clock())
             _log.error("%s died (exit code %s) and is started again", child.name, child.process.returncode)

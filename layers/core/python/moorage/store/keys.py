@@ -57,6 +57,12 @@ def response(tenant_id: str, response_id: str) -> str:
     return f"T#{tenant_id}#R#{response_id}"
 
 
+def is_response(pk: str) -> bool:
+    """Whether a partition is a response's."""
+    parts = pk.split("#")
+    return len(parts) == 4 and (parts[0], parts[2]) == ("T", "R")
+
+
 def response_of(pk: str) -> tuple[str, str]:
     """Tenant and id back from :func:`response`."""
     _, tenant_id, _, response_id = pk.split("#")
@@ -141,6 +147,13 @@ def response_blob(tenant_id: str, response_id: str, name: str) -> str:
 def response_blobs(tenant_id: str, response_id: str) -> str:
     """Prefix of all S3 objects of a response."""
     return f"T/{tenant_id}/R/{response_id}/"
+
+
+def owner_of_blob(key: str) -> tuple[str, str] | None:
+    """Tenant and id back from :func:`response_blob`; None for what is no response's."""
+    parts = key.split("/")
+    is_response_blob = len(parts) > 4 and (parts[0], parts[2]) == ("T", "R")
+    return (parts[1], parts[3]) if is_response_blob else None
 
 
 # --- Files, containers, conversations, uploads --------------------------------------------------------------------------------

@@ -212,7 +212,7 @@ class BucketService:
 
         def drop(connection: sqlite3.Connection) -> None:
             for key in keys:
-                _drop_object(connection, request.bucket, key)
+                drop_object(connection, request.bucket, key)
 
         await self._journal.write(drop)
         return Answer(200, _XML, b"<DeleteResult></DeleteResult>")
@@ -237,7 +237,7 @@ class BucketService:
                 await self._journal.write(lambda connection: _drop_upload(connection, options["uploadId"]))
                 return Answer(204, {})
             case "DELETE":
-                await self._journal.write(lambda connection: _drop_object(connection, request.bucket, request.key))
+                await self._journal.write(lambda connection: drop_object(connection, request.bucket, request.key))
                 return Answer(204, {})
             case "POST" if "uploads" in options:
                 return await self._begin_upload(request)
@@ -440,13 +440,14 @@ def _locked(file: IO[str]) -> bool:
 
 def _name(connection: sqlite3.Connection, bucket: str, key: str, stored: _Stored) -> None:
     """Give files a name; those that had it are garbage."""
-    _drop_object(connection, bucket, key)
+    drop_object(connection, bucket, key)
     files = orjson.dumps(stored.files).decode()
     row = (bucket, key, stored.size, stored.etag, stored.modified, stored.content_type, files)
     connection.execute("INSERT INTO objects VALUES (?, ?, ?, ?, ?, ?, ?)", row)
 
 
-def _drop_object(connection: sqlite3.Connection, bucket: str, key: str) -> None:
+def drop_object(connection: sqlite3.Connection, bucket: str, key: str) -> None:
+    """Its files are unlinked later."""
     row = connection.execute("SELECT files FROM objects WHERE bucket = ? AND key = ?", (bucket, key)).fetchone()
     if row is not None:
         connection.executemany("INSERT OR IGNORE INTO garbage VALUES (?)", [(file,) for file, _ in orjson.loads(row[0])])

@@ -24,6 +24,7 @@ from moorage.local.aws import bucket, seams
 from moorage.local.aws.bucket import BucketService
 from moorage.local.aws.gate import Asked, Credentials, Gate
 from moorage.local.aws.journal import Journal, NoRoom
+from moorage.local.aws.leftovers import Leftovers
 from moorage.local.aws.table import TableService
 from moorage.local.aws.takeover import take_over
 from moorage.local.processes import REFUSED_WRITES
@@ -48,6 +49,7 @@ class Emulator:
         self._gate = gate
         self._table = TableService(journal)
         self._bucket = BucketService(journal, objects)
+        self._leftovers = Leftovers(journal)
         found = journal.reader.execute("SELECT body FROM documents WHERE name = ?", (_KEYS_DOCUMENT,)).fetchone()
         seams.restore_keys(None if found is None else found[0])
 
@@ -128,7 +130,8 @@ class Emulator:
         while True:
             await asyncio.sleep(_HOUSEKEEPING_SECONDS)
             try:
-                await self._table.expire(time.time())
+                await self._leftovers.expire(time.time())
+                await self._leftovers.sweep(time.time())
                 await self._bucket.sweep(time.time())
                 seams.forget_what_ended()
             except NoRoom:

@@ -26,9 +26,6 @@ _PAGE_BYTES_MAX: Final = 1024 * 1024
 _BATCH_GET_MAX: Final = 100
 _BATCH_WRITE_MAX: Final = 25
 _TRANSACTION_MAX: Final = 100
-_TOKEN_SECONDS: Final = 600
-"""A transaction's token is remembered for ten minutes (API reference: ClientRequestToken)."""
-_EXPIRED_AT_ONCE: Final = 500
 _HIGHEST: Final = "\U0010ffff\U0010ffff"
 """After every key with a prefix."""
 
@@ -152,20 +149,6 @@ class TableService:
         except orjson.JSONDecodeError:
             return Refused("SerializationException", "Start of structure or map found where not expected.").answer()
         return Refused("UnknownOperationException", f"Unknown operation: {operation}").answer()
-
-    async def expire(self, now: float) -> list[str]:
-        """Drop rows whose time is over, a bounded number at once; answers their partitions."""
-
-        def drop(connection: sqlite3.Connection) -> list[str]:
-            due = connection.execute(
-                "SELECT rowid, pk FROM rows WHERE ttl IS NOT NULL AND place IN (SELECT name FROM tables) AND ttl <= ? LIMIT ?",
-                (now, _EXPIRED_AT_ONCE),
-            ).fetchall()
-            connection.executemany("DELETE FROM rows WHERE rowid = ?", [(rowid,) for rowid, _ in due])
-            connection.execute("DELETE FROM tokens WHERE at < ?", (now - _TOKEN_SECONDS,))
-            return [pk for _, pk in due]
-
-        return await self._journal.write(drop)
 
     # --- tables ---
 

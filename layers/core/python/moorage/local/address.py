@@ -1,0 +1,145 @@
+"""Where a local stack serves: this machine alone, or, over TLS, others too."""
+
+import ipaddress
+import os
+import socket
+import ssl
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+
+import orjson
+
+from moorage.errors import ApiError, SettingsConflict
+from moorage.settings import api_port
+
+_LOOPBACK = "127.0.0.1"
+
+
+@dataclass(frozen=True, slots=True)
+class Address:
+    host: str = _LOOPBACK
+    port: int = 0
+    certificate: Path | None = None
+    key: Path | None = None
+
+    @classmethod
+    def from_environment(cls, environ: Mapping[str, str]) -> "Address":
+        """Refuses to serve other machines in clear: keys and files would be anybody's on the way."""
+        host, certificate, key = (environ.get(f"MOORAGE_{name}") or None for name in ("HOST", "TLS_CERT", "TLS_KEY"))
+        if (certificate is None) != (key is None):
+            raise SettingsConflict(
+                "TLS takes a certificate and its key: --tls-cert (MOORAGE_TLS_CERT) and --tls-key (MOORAGE_TLS_KEY)."
+            )
+        address = cls(host or _LOOPBACK, api_port(environ), _path(certificate), _path(key))
+        if not address.is_loopback and certificate is None:
+            raise SettingsConflict(
+                f"{address.host} can be reached from other machines, which takes TLS: give --tls-cert and --tls-key, or serve "
+                "127.0.0.1 behind a server that speaks TLS."
+            )
+        address.check_certificate()
+        return address
+
+    @property
+    def is_loopback(self) -> bool:
+        try:
+            return ipaddress.ip_address(self.host).is_loopback
+        except ValueError:
+            return self.host == "localhost"
+
+    @property
+    def tls(self) -> dict[str, Any]:
+        """Arguments of uvicorn's configuration."""
+        return {} if self.certificate is None else {"ssl_certfile": str(self.certificate), "ssl_keyfile": str(self.key)}
+
+    def check_certificate(self) -> None:
+        if self.certificate is None or self.key is None:
+            return
+        try:
+            ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER).load_cert_chain(self.certificate, self.key)
+        except (OSError, ssl.SSLError) as error:
+            raise SettingsConflict(f"The certificate {self.certificate} cannot be used with the key {self.key}: {error}.") from error
+
+    def url(self, port: int) -> str:
+        host = self.host if self.certificate is not None and not _is_any(self.host) else _LOOPBACK
+        host = f"[{host}]" if ":" in host else host
+        return f"{'http' if self.certificate is None else 'https'}://{host}:{port}/v1"
+
+    @property
+    def warning(self) -> str | None:
+        """What else must be true where others are served."""
+        if self.is_loopback:
+            return None
+        return (
+            f"moorage: Other machines can reach {self.host}. Everyone with an API key runs commands here, as this user's sandboxes "
+            "allow: give each person a key of their own ('moorage keys create'), let a firewall admit only those you know, and set "
+            "MOORAGE_REQUESTS_PER_MINUTE. SECURITY.md says what the sandboxes hold."
+        )
+
+    def bound(self) -> socket.socket:
+        """Taken before anything is started. Nobody is let in before it serves."""
+        family = socket.AF_INET6 if ":" in self.host else socket.AF_INET
+        # asyncio sends at once (TCP_NODELAY) only where the socket names its protocol; else an event may wait 40 ms.
+        listener = socket.socket(family, proto=socket.IPPROTO_TCP)
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            listener.bind((self.host, self.port))
+        except OSError as error:
+            listener.close()
+            said = os.strerror(error.errno) if error.errno and error.errno > 0 else str(error)
+            raise SettingsConflict(
+                f"Port {self.port} cannot be had: {said}. MOORAGE_PORT or 'moorage up --port' takes another; 0 is any free one."
+            ) from error
+        return listener
+
+
+def _path(text: str | None) -> Path | None:
+    return None if text is None else Path(text)
+
+
+def _is_any(host: str) -> bool:
+    return host in ("0.0.0.0", "::")
+
+
+class FromHere:
+    """In front of an API that serves this machine alone: web pages and names that were rebound to 127.0.0.1 stay outside.
+
+    They would need a key; but what needs no door has none. ``Origin`` and ``Sec-Fetch-Site`` are written by browsers and cannot be
+    changed by a page.
+    """
+
+    def __init__(self, app: Any) -> None:
+        self._app = app
+
+    async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
+        if scope["type"] not in ("http", "websocket") or _is_from_here(scope["headers"]):
+            await self._app(scope, receive, send)
+            return
+        message = "This stack serves this machine alone, and no web page. 'moorage up --host' serves others."
+        error = ApiError(403, message, code="foreign_origin")
+        if scope["type"] == "websocket":
+            await send({"type": "websocket.close", "code": 1008, "reason": error.message[:120]})
+            return
+        body = orjson.dumps(error.envelope())
+        headers = [(b"content-type", b"application/json"), (b"content-length", b"%d" % len(body))]
+        await send({"type": "http.response.start", "status": error.status, "headers": headers})
+        await send({"type": "http.response.body", "body": body})
+
+
+def _is_from_here(headers: Iterable[tuple[bytes, bytes]]) -> bool:
+    said = {name.decode("latin-1").lower(): value.decode("latin-1") for name, value in headers}
+    if not _is_local_name(f"//{said.get('host', '')}"):
+        return False
+    if said.get("sec-fetch-site", "none") not in ("none", "same-origin"):
+        return False
+    return "origin" not in said or _is_local_name(said["origin"])
+
+
+def _is_local_name(url: str) -> bool:
+    try:
+        host = urlsplit(url).hostname or ""
+    except ValueError:
+        return False
+    return Address(host).is_loopback

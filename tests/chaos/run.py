@@ -1,0 +1,423 @@
+"""``make chaos SEED=7 KILLS=100``: real processes of a local stack are killed, frozen and cut off by a seeded schedule, under load.
+
+Clients go on meanwhile: background runs of many commands with readers that reconnect at random numbers, plain streams, files, cancels,
+deletes, chains. What each was told is written down, and at the end, when the stack has come to rest, compared with what there is:
+
+* a log has neither gap nor repeat and one end; replayed from any number it is the same; the object is what the log ends with;
+* what a reader saw is a prefix of the log;
+* a command has begun at most once, counted from outside in /proc, unless its output says that it was lost;
+* what was acknowledged is there, what was deleted is not back, and nothing is left running.
+
+A violation prints the seed and the schedule so far; ``--events`` plays a part of one again.
+"""
+
+import argparse
+import json
+import os
+import random
+import secrets
+import shutil
+import signal
+import sys
+import tempfile
+import threading
+import time
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any, Final
+
+import httpx
+
+from tests.processes import descendants
+from tests.stack import SHELL, Stack, assert_well_formed, raw_events, say, script, shell
+
+FREEZE_SECONDS: Final = (0.5, 6.0)
+ENDS_SECONDS_MAX: Final = 300
+MARKED: Final = ("was not run again", "could not be run", "stopped while this command")
+VICTIMS: Final[dict[str, Callable[[str], bool]]] = {
+    "worker": lambda line: "_worker.py" in line,
+    "exec server": lambda line: "exec_server" in line and "bwrap" not in line,
+    "command": lambda line: "tok_" in line and "_worker.py" not in line,
+    "launcher": lambda line: "moorage.local.launcher" in line,
+    "emulator": lambda line: "moorage.local.aws.server" in line,
+}
+WEIGHTS: Final = {"worker": 6, "exec server": 3, "command": 3, "launcher": 2, "emulator": 3, "API": 1, "everything": 1}
+
+
+@dataclass(frozen=True, slots=True)
+class Event:
+    """One blow of the schedule."""
+
+    after: float
+    """Seconds since the one before."""
+    victim: str
+    action: str
+    """``kill`` or ``freeze``."""
+    seconds: float = 0.0
+    chance: float = 0.0
+    """Which of the processes that are there, as a share of the list."""
+
+
+def schedule(seed: int, kills: int, mean_seconds: float) -> list[Event]:
+    rng = random.Random(seed)
+    victims = rng.choices(list(WEIGHTS), list(WEIGHTS.values()), k=kills)
+    return [
+        Event(
+            rng.expovariate(1 / mean_seconds),
+            victim,
+            "freeze" if victim in ("worker", "exec server", "emulator") and rng.random() < 0.2 else "kill",
+            round(rng.uniform(*FREEZE_SECONDS), 2),
+            rng.random(),
+        )
+        for victim in victims
+    ]
+
+
+@dataclass
+class Told:
+    """What clients were told, and what was seen from outside."""
+
+    responses: dict[str, list[str]] = field(default_factory=dict)
+    """Acknowledged runs, with the tokens of their commands."""
+    cancelled: set[str] = field(default_factory=set)
+    deleted: set[str] = field(default_factory=set)
+    maybe_deleted: set[str] = field(default_factory=set)
+    files: dict[str, bytes] = field(default_factory=dict)
+    read: dict[str, list[list[dict[str, Any]]]] = field(default_factory=dict)
+    begun: dict[str, set[tuple[int, str]]] = field(default_factory=dict)
+    """Processes that carried a token in their command line and whose parent did not."""
+    errors: Counter[str] = field(default_factory=Counter)
+    lock: threading.Lock = field(default_factory=threading.Lock)
+
+
+class Watch(threading.Thread):
+    """Counts beginnings of commands from outside."""
+
+    def __init__(self, told: Told) -> None:
+        super().__init__(daemon=True)
+        self._told, self.stopped = told, threading.Event()
+
+    def run(self) -> None:
+        while not self.stopped.wait(0.01):
+            carriers: dict[int, tuple[str, int, str]] = {}
+            for entry in os.scandir("/proc"):
+                if entry.name.isdigit():
+                    found = _carrier(int(entry.name))
+                    if found is not None:
+                        carriers[int(entry.name)] = found
+            with self._told.lock:
+                for pid, (token, parent, started) in carriers.items():
+                    if parent not in carriers or carriers[parent][0] != token:
+                        self._told.begun.setdefault(token, set()).add((pid, started))
+
+
+def _carrier(pid: int) -> tuple[str, int, str] | None:
+    """Token, parent and time of start of a shell that runs one of our commands."""
+    try:
+        line = Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0")
+        if len(line) < 3 or not line[0].endswith((b"sh", b"bash")) or b"tok_" not in line[2]:
+            return None
+        stat = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    except OSError:
+        return None
+    token = line[2][line[2].index(b"tok_") :].split(maxsplit=1)[0].split(b";")[0].decode()
+    return token, int(stat[1]), stat[19]
+
+
+class Load:
+    """Clients that go on whatever happens; an error is an answer, and is counted."""
+
+    def __init__(self, stack: Stack, told: Told, seed: int) -> None:
+        self._stack, self._told, self._rng = stack, told, random.Random(seed)
+        self.stopped = threading.Event()
+        self.threads = [
+            threading.Thread(target=self._until_stopped, args=(work,), daemon=True)
+            for work in (self._runs, self._runs, self._runs, self._plain, self._files, self._follow)
+        ]
+
+    def start(self) -> None:
+        for thread in self.threads:
+            thread.start()
+
+    def stop(self) -> None:
+        self.stopped.set()
+        for thread in self.threads:
+            thread.join(130)
+
+    def _until_stopped(self, work: Callable[[httpx.Client], None]) -> None:
+        while not self.stopped.is_set():
+            try:
+                with httpx.Client(
+                    base_url=self._stack.url, headers={"authorization": f"Bearer {self._stack.key}"}, timeout=60
+                ) as http:
+                    work(http)
+            except (httpx.HTTPError, KeyError, ValueError) as error:
+                with self._told.lock:
+                    self._told.errors[type(error).__name__] += 1
+                self.stopped.wait(0.3)
+
+    def _runs(self, http: httpx.Client) -> None:
+        tokens = [f"tok_{secrets.token_hex(8)}" for _ in range(self._rng.randint(1, 4))]
+        steps = [shell(f"echo {token} ; sleep {self._rng.uniform(0.2, 2):.2f} ; echo {token} >> ran ; echo end") for token in tokens]
+        body = {"model": "demo", "input": script(*steps, say("The end.")), "tools": [SHELL], "background": True}
+        response_id = _ok(http.post("/responses", json=body))["id"]
+        with self._told.lock:
+            self._told.responses[response_id] = tokens
+        self.stopped.wait(self._rng.uniform(0, 3))
+        if self._rng.random() < 0.1:
+            _ok(http.post(f"/responses/{response_id}/cancel"))
+            with self._told.lock:
+                self._told.cancelled.add(response_id)
+        self._wait(http, response_id, 20)
+
+    def _wait(self, http: httpx.Client, response_id: str, seconds: float) -> None:
+        deadline = time.monotonic() + seconds
+        while time.monotonic() < deadline and not self.stopped.is_set():
+            if _ok(http.get(f"/responses/{response_id}"))["status"] not in ("queued", "in_progress"):
+                return
+            self.stopped.wait(0.5)
+
+    def _plain(self, http: httpx.Client) -> None:
+        answer = _ok(http.post("/responses", json={"model": "demo", "input": f"hello {self._rng.random()}"}))
+        with self._told.lock:
+            self._told.responses[answer["id"]] = []
+        if self._rng.random() < 0.3:
+            with self._told.lock:
+                self._told.maybe_deleted.add(answer["id"])
+            _ok(http.delete(f"/responses/{answer['id']}"))
+            with self._told.lock:
+                self._told.deleted.add(answer["id"])
+        self.stopped.wait(0.1)
+
+    def _files(self, http: httpx.Client) -> None:
+        content = os.urandom(self._rng.randint(1, 50_000))
+        answer = _ok(http.post("/files", files={"file": ("f.bin", content)}, data={"purpose": "user_data"}))
+        with self._told.lock:
+            self._told.files[answer["id"]] = content
+        self.stopped.wait(0.3)
+
+    def _follow(self, http: httpx.Client) -> None:
+        """Read along from a random number, as long as the connection holds."""
+        with self._told.lock:
+            known = [response_id for response_id, tokens in self._told.responses.items() if tokens]
+        if not known:
+            self.stopped.wait(0.2)
+            return
+        response_id = self._rng.choice(known[-6:])
+        after = self._rng.choice([-1, -1, 0, 2, 5, 9])
+        params = {"stream": "true", "include_obfuscation": "false"} | ({} if after < 0 else {"starting_after": str(after)})
+        seen: list[dict[str, Any]] = []
+        try:
+            with http.stream("GET", f"/responses/{response_id}", params=params, timeout=10) as answer:
+                for line in answer.iter_lines():
+                    if line.startswith("data: "):
+                        seen.append(json.loads(line.removeprefix("data: ")))
+                    if self.stopped.is_set() or self._rng.random() < 0.02:
+                        break
+        finally:
+            with self._told.lock:
+                self._told.read.setdefault(response_id, []).append(seen)
+
+
+def _ok(answer: httpx.Response) -> dict[str, Any]:
+    answer.raise_for_status()
+    return dict(answer.json())
+
+
+class Nemesis:
+    def __init__(self, stack: Stack) -> None:
+        self._stack = stack
+        self.struck: Counter[str] = Counter()
+
+    def strike(self, event: Event) -> None:
+        assert self._stack.process is not None
+        below = descendants(self._stack.process.pid)
+        if event.victim in ("API", "everything"):
+            self.struck[f"{event.victim} killed"] += 1
+            pids = [self._stack.process.pid, *(below if event.victim == "everything" else ())]
+            for pid in pids:
+                _signal(pid, signal.SIGKILL)
+            self._stack.process.wait()
+            self._stack.start()
+            return
+        there = [pid for pid, line in below.items() if VICTIMS[event.victim](line)]
+        if not there:
+            return
+        pid = there[int(event.chance * len(there))]
+        if event.action == "kill":
+            self.struck[f"{event.victim} killed"] += _signal(pid, signal.SIGKILL)
+            return
+        self.struck[f"{event.victim} frozen"] += _signal(pid, signal.SIGSTOP)
+        threading.Timer(event.seconds, _signal, (pid, signal.SIGCONT)).start()
+
+
+def _signal(pid: int, number: int) -> bool:
+    try:
+        os.kill(pid, number)
+    except ProcessLookupError:
+        return False
+    return True
+
+
+# --- afterwards --------------------------------------------------------------------------------------------------------------
+
+
+def violations(stack: Stack, told: Told, seed: int) -> list[str]:
+    """All that is not as it must be."""
+    found: list[str] = []
+    rng = random.Random(seed)
+    with stack.http() as http:
+        for response_id, tokens in told.responses.items():
+            if response_id in told.maybe_deleted:
+                code = http.get(f"/responses/{response_id}").status_code
+                if response_id in told.deleted and code != 404:
+                    found.append(f"{response_id} was deleted and answers {code}")
+                continue
+            try:
+                found += _looked_at(http, told, response_id, tokens, rng)
+            except (AssertionError, httpx.HTTPError, KeyError, IndexError) as error:
+                found.append(f"{response_id}: {type(error).__name__}: {error}")
+        for file_id, content in told.files.items():
+            answer = http.get(f"/files/{file_id}/content")
+            if answer.content != content:
+                found.append(f"{file_id}: {answer.status_code}, its content is another")
+    return found
+
+
+def _looked_at(http: httpx.Client, told: Told, response_id: str, tokens: list[str], rng: random.Random) -> list[str]:
+    found: list[str] = []
+    response = _ended(http, response_id)
+    log = _replay(http, response_id, -1)
+    assert_well_formed(log)
+    if log[-1]["response"] != response:
+        found.append(f"{response_id}: the object is not what the log ends with")
+    after = rng.randrange(len(log) - 1)
+    if _replay(http, response_id, after) != log[after + 1 :]:
+        found.append(f"{response_id}: replayed from {after} it is another log")
+    by_number = {event["sequence_number"]: event for event in log}
+    for seen in told.read.get(response_id, []):
+        found += [
+            f"{response_id}: a reader saw another event {event['sequence_number']}"
+            for event in seen
+            if by_number.get(event["sequence_number"]) != event
+        ]
+    if response["status"] == "cancelled" and response_id not in told.cancelled:
+        found.append(f"{response_id} was cancelled by nobody")
+    said = {item["call_id"]: json.dumps(item) for item in response["output"] if item["type"] == "shell_call_output"}
+    for token in tokens:
+        times = len(told.begun.get(token, ()))
+        whole = next((text for text in said.values() if token in text), "")
+        if times > 1 and not any(words in whole for words in MARKED):
+            found.append(f"{response_id}: {token} has begun {times} times, and nothing says so")
+        if times and "could not be run" in whole:
+            found.append(f"{response_id}: {token} has begun, and is said not to have")
+    return found
+
+
+def _ended(http: httpx.Client, response_id: str) -> dict[str, Any]:
+    deadline = time.monotonic() + ENDS_SECONDS_MAX
+    while (response := _ok(http.get(f"/responses/{response_id}")))["status"] in ("queued", "in_progress"):
+        assert time.monotonic() < deadline, "it does not end"
+        time.sleep(0.3)
+    return response
+
+
+def _replay(http: httpx.Client, response_id: str, after: int) -> list[dict[str, Any]]:
+    params = {"stream": "true", "include_obfuscation": "false"} | ({} if after < 0 else {"starting_after": str(after)})
+    with http.stream("GET", f"/responses/{response_id}", params=params) as answer:
+        return raw_events(answer.iter_lines())
+
+
+@dataclass
+class Report:
+    seed: int
+    seconds: int
+    struck: dict[str, int]
+    responses: int
+    commands: int
+    begun: int
+    readers: int
+    files: int
+    deleted: int
+    client_errors: dict[str, int]
+    violations: list[str]
+
+
+def play(seed: int, events: list[Event], folder: Path) -> Report:
+    """One history: strike, come to rest, look."""
+    began = time.monotonic()
+    stack = Stack(folder / "state").start()
+    told = Told()
+    watch, load, nemesis = Watch(told), Load(stack, told, seed), Nemesis(stack)
+    watch.start()
+    load.start()
+    try:
+        for event in events:
+            time.sleep(event.after)
+            nemesis.strike(event)
+        time.sleep(2)
+        load.stop()
+        found = violations(stack, told, seed)
+    finally:
+        load.stopped.set()
+        watch.stopped.set()
+        assert stack.process is not None
+        below = descendants(stack.process.pid)
+        code = stack.stop()
+    if code != 0:
+        found.append(f"the stack ended with {code}")
+    left = [line for pid, line in below.items() if Path(f"/proc/{pid}").exists() and "Z" not in _state(pid)]
+    found += [f"left running: {line}" for line in left]
+    commands = [token for tokens in told.responses.values() for token in tokens]
+    return Report(
+        seed,
+        round(time.monotonic() - began),
+        dict(nemesis.struck),
+        len(told.responses),
+        len(commands),
+        sum(token in told.begun for token in commands),
+        sum(map(len, told.read.values())),
+        len(told.files),
+        len(told.deleted),
+        dict(told.errors),
+        found,
+    )
+
+
+def _state(pid: int) -> str:
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
+    except OSError:
+        return "Z"
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--seed", type=int, default=secrets.randbelow(10**6))
+    parser.add_argument("--kills", type=int, default=100)
+    parser.add_argument("--every", type=float, default=2.0, help="seconds between two blows, on average")
+    parser.add_argument("--events", type=Path, help="play this schedule (JSON) instead of the seed's")
+    parser.add_argument("--report", type=Path, help="append the report to this file, a line of JSON")
+    options = parser.parse_args()
+    events = schedule(options.seed, options.kills, options.every)
+    if options.events:
+        events = [Event(**event) for event in json.loads(options.events.read_text())]
+    folder = Path(tempfile.mkdtemp(prefix="chaos-"))
+    print(f"seed {options.seed}, {len(events)} blows, state in {folder}", flush=True)
+    report = play(options.seed, events, folder)
+    print(json.dumps(asdict(report), indent=2))
+    if options.report:
+        with options.report.open("a") as file:
+            file.write(json.dumps(asdict(report)) + "\n")
+    if report.violations:
+        (folder / "events.json").write_text(json.dumps([asdict(event) for event in events]))
+        print(f"Again: make chaos SEED={options.seed} KILLS={options.kills}; the schedule is in {folder / 'events.json'}")
+        return 1
+    shutil.rmtree(folder)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,129 @@
+"""The processes of ``moorage up`` are killed, and the disk is full: what a user sees of it."""
+
+import os
+import shutil
+import signal
+import subprocess
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+from openai import APIStatusError
+
+from tests.processes import descendants, kill_all
+from tests.stack import SHELL, Stack, outputs, say, script, shell
+
+TOOLS: Any = [SHELL]
+
+
+def is_launcher(line: str) -> bool:
+    return "moorage.local.launcher" in line
+
+
+def is_worker(line: str) -> bool:
+    return "_worker.py" in line
+
+
+@pytest.mark.timeout(300)
+def test_a_dead_launcher_comes_back_and_commands_wait_for_it(tmp_path: Path) -> None:
+    """One that had begun is lost, never said not to have run; those after it run."""
+    stack = Stack(tmp_path / "state").start()
+    try:
+        assert stack.process is not None
+        client = stack.client()
+        text = script(shell("echo begun; sleep 45.5; echo ended"), shell("echo alive"), say("The end."))
+        running = client.responses.create(model="demo", input=text, tools=TOOLS, background=True)
+        deadline = time.monotonic() + 60
+        while not any(line.startswith("sleep 45.5") for line in descendants(stack.process.pid).values()):
+            assert time.monotonic() < deadline
+            time.sleep(0.02)
+        time.sleep(0.5)
+        assert kill_all(stack.process.pid, is_launcher)
+        kill_all(stack.process.pid, is_worker)
+        while (ended := client.responses.retrieve(running.id)).status in ("queued", "in_progress"):
+            assert time.monotonic() < deadline + 120
+            time.sleep(0.2)
+        first, second = outputs(ended.output)
+        assert (ended.status, first[0][0], first[0][2]) == ("completed", "begun\n", 137)
+        assert "was not run again" in first[0][1]
+        assert "could not be run" not in str(outputs(ended.output))
+        assert second[0][0].endswith("alive\n")
+    finally:
+        assert stack.stop() == 0
+
+
+@pytest.mark.timeout(300)
+def test_a_stack_whose_child_cannot_live_ends_with_a_sentence(tmp_path: Path) -> None:
+    stack = Stack(tmp_path / "state").start()
+    assert stack.process is not None
+    deadline = time.monotonic() + 120
+    while stack.process.poll() is None:
+        assert time.monotonic() < deadline
+        kill_all(stack.process.pid, is_launcher)
+        time.sleep(0.05)
+    assert stack.process.returncode == 1
+    said = (stack.state_dir / "up.log").read_text()
+    assert "moorage: The owner of the sandboxes died" in said
+    assert "Traceback" not in said
+
+
+@pytest.mark.skipif(os.geteuid() != 0 or shutil.which("mount") is None, reason="a small disk takes mount")
+@pytest.mark.timeout(300)
+def test_a_full_disk_is_said_reads_go_on_and_it_heals(tmp_path: Path) -> None:
+    disk = tmp_path / "disk"
+    disk.mkdir()
+    subprocess.run(["mount", "-t", "tmpfs", "-o", "size=64m", "tmpfs", str(disk)], check=True)
+    stack = Stack(disk / "state")
+    try:
+        stack.start()
+        client = stack.client()
+        kept = client.responses.create(model="demo", input="before")
+        ballast = disk / "ballast"
+        with ballast.open("wb") as file:
+            try:
+                while True:
+                    file.write(b"\0" * 65536)
+                    file.flush()
+            except OSError:
+                pass
+        with pytest.raises(APIStatusError) as caught:
+            client.files.create(file=("large.bin", os.urandom(2_000_000)), purpose="user_data")
+        assert (caught.value.status_code, caught.value.code) == (507, "insufficient_storage")
+        assert client.responses.retrieve(kept.id) == kept
+        ballast.unlink()
+        uploaded = client.files.create(file=("large.bin", b"x" * 2_000_000), purpose="user_data")
+        assert client.files.content(uploaded.id).read() == b"x" * 2_000_000
+        assert client.responses.create(model="demo", input="after").status == "completed"
+        assert stack.stop() == 0
+        stack.start()
+        assert stack.client().responses.retrieve(kept.id) == kept
+    finally:
+        if stack.process is not None and stack.process.poll() is None:
+            stack.stop()
+        subprocess.run(["umount", str(disk)], check=True)
+
+
+@pytest.mark.skipif(os.geteuid() != 0 or shutil.which("mount") is None, reason="a small disk takes mount")
+@pytest.mark.timeout(300)
+def test_a_stop_on_a_full_disk_says_what_is_not_stored(tmp_path: Path) -> None:
+    disk = tmp_path / "disk"
+    disk.mkdir()
+    subprocess.run(["mount", "-t", "tmpfs", "-o", "size=64m", "tmpfs", str(disk)], check=True)
+    stack = Stack(disk / "state")
+    try:
+        stack.start()
+        with (disk / "ballast").open("wb") as file:
+            try:
+                while True:
+                    file.write(b"\0" * 65536)
+                    file.flush()
+            except OSError:
+                pass
+        with pytest.raises(APIStatusError):
+            stack.client().files.create(file=("large.bin", os.urandom(2_000_000)), purpose="user_data")
+        assert stack.stop(signal.SIGINT) == 1
+    finally:
+        if stack.process is not None and stack.process.poll() is None:
+            stack.stop()
+        subprocess.run(["umount", str(disk)], check=True)

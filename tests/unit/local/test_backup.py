@@ -1,0 +1,112 @@
+"""A backup is what a stack held at one moment, whole; a restore puts it back, or touches nothing."""
+
+import sqlite3
+import tarfile
+from collections.abc import AsyncIterator
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+from moorage.errors import SettingsConflict
+from moorage.local.backup import back_up, restore
+
+from tests.unit.local.test_bucket_service import Bucket
+
+
+@pytest.fixture
+async def state_dir(tmp_path: Path) -> AsyncIterator[Path]:
+    folder = tmp_path / "state"
+    (folder / "aws").mkdir(parents=True)
+    (folder / "secrets.json").write_text('{"api_key": "k"}')
+    bucket = Bucket(folder / "aws")
+    await bucket.ask("PUT", "/moorage")
+    await bucket.ask("PUT", "/moorage/a", body=b"first")
+    yield folder
+    bucket.close()
+
+
+async def write(state_dir: Path, key: str, body: bytes) -> None:
+    bucket = Bucket(state_dir / "aws")
+    await bucket.ask("PUT", f"/moorage/{key}", body=body)
+    await bucket.service.sweep(0)
+    bucket.close()
+
+
+async def held_by(state_dir: Path) -> dict[str, bytes]:
+    bucket = Bucket(state_dir / "aws")
+    names = [row[0] for row in bucket.journal.reader.execute("SELECT key FROM objects ORDER BY key")]
+    found = {name: (await bucket.ask("GET", f"/moorage/{name}"))[1] for name in names}
+    bucket.close()
+    return found
+
+
+@pytest.mark.parametrize("is_folder", [False, True], ids=["a file", "a folder"])
+async def test_what_was_held_then_is_held_again(state_dir: Path, tmp_path: Path, is_folder: bool) -> None:
+    target = tmp_path / "backup"
+    if is_folder:
+        target.mkdir()
+    assert back_up(state_dir, target) == 1  # while it is open
+    await write(state_dir, "a", b"second")
+    await write(state_dir, "b", b"later")
+    assert restore(target, state_dir) == 1
+    assert await held_by(state_dir) == {"a": b"first"}
+    (aside,) = state_dir.glob("aws-before-restore-*")
+    assert (aside / "journal.sqlite").exists()
+
+
+async def test_a_restore_into_an_empty_place_brings_the_keys_along(state_dir: Path, tmp_path: Path) -> None:
+    back_up(state_dir, tmp_path / "backup")
+    restore(tmp_path / "backup", tmp_path / "elsewhere")
+    assert (tmp_path / "elsewhere" / "secrets.json").read_text() == '{"api_key": "k"}'
+    assert ((tmp_path / "elsewhere" / "secrets.json").stat().st_mode & 0o777, (tmp_path / "backup").stat().st_mode & 0o777) == (
+        0o600,
+        0o600,
+    )
+
+
+async def test_a_folder_takes_only_what_is_new_and_drops_what_has_gone(state_dir: Path, tmp_path: Path) -> None:
+    target = tmp_path / "backups"
+    target.mkdir()
+    await write(state_dir, "kept", b"kept")
+    back_up(state_dir, target)
+    before = {path.name: path.stat().st_mtime_ns for path in (target / "objects").rglob("*") if path.is_file()}
+    await write(state_dir, "a", b"second")
+    back_up(state_dir, target)
+    after = {path.name: path.stat().st_mtime_ns for path in (target / "objects").rglob("*") if path.is_file()}
+    assert (len(before), len(after), len(before.items() & after.items())) == (2, 2, 1)
+    restore(target, tmp_path / "new")
+    assert await held_by(tmp_path / "new") == {"a": b"second", "kept": b"kept"}
+
+
+@pytest.mark.parametrize("damage", ["no archive", "no manifest", "a file is missing", "a torn journal"])
+async def test_a_damaged_backup_is_refused_and_nothing_is_touched(state_dir: Path, tmp_path: Path, damage: str) -> None:
+    target = tmp_path / "backup"
+    target.mkdir()
+    back_up(state_dir, target)
+    match damage:
+        case "no archive":
+            target = tmp_path / "text"
+            target.write_text("no archive")
+        case "no manifest":
+            (target / "moorage-backup.json").unlink()
+        case "a file is missing":
+            next(path for path in (target / "objects").rglob("*") if path.is_file()).unlink()
+        case _:
+            (target / "journal.sqlite").write_bytes(b"SQLite format 3\0" + b"\0" * 5000)
+    with pytest.raises(SettingsConflict, match=r"damaged|no backup"):
+        restore(target, state_dir)
+    assert await held_by(state_dir) == {"a": b"first"}
+    assert not list(state_dir.glob(".restore-*"))
+
+
+async def test_there_is_nothing_to_back_up_where_nothing_was_stored(tmp_path: Path) -> None:
+    with pytest.raises(SettingsConflict, match="nothing to back up"):
+        back_up(tmp_path, tmp_path / "backup")
+
+
+async def test_an_archive_names_one_moment(state_dir: Path, tmp_path: Path) -> None:
+    back_up(state_dir, tmp_path / "backup")
+    with tarfile.open(tmp_path / "backup") as archive:
+        archive.extractall(tmp_path / "open", filter="data")
+    with closing(sqlite3.connect(tmp_path / "open" / "journal.sqlite")) as journal:
+        assert journal.execute("PRAGMA integrity_check").fetchone() == ("ok",)

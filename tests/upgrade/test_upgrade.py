@@ -1,0 +1,78 @@
+"""A state folder that an older version left, with a response in the middle of a command, goes on under this one.
+
+Each archive here is what a stack of that version had on disk after Ctrl-C; ``expected.json`` in it says what was made. ``0.1.0-memory``
+is of the version whose emulator kept its state in memory and wrote it when it ended.
+"""
+
+import base64
+import json
+import tarfile
+import time
+from pathlib import Path
+from typing import Any
+
+import boto3
+import pytest
+from openai import NotFoundError
+
+from tests.stack import SHELL, Stack, outputs, say, script, shell
+
+ARCHIVES = sorted(Path(__file__).parent.glob("*.tar.gz"))
+TOOLS: Any = [SHELL]
+
+
+@pytest.mark.timeout(300)
+@pytest.mark.parametrize("archive", ARCHIVES, ids=lambda path: path.name.removesuffix(".tar.gz"))
+def test_what_an_older_version_left_goes_on(archive: Path, tmp_path: Path) -> None:
+    state_dir = tmp_path / "state"
+    with tarfile.open(archive) as packed:
+        packed.extractall(state_dir, filter="data")
+    made = json.loads((state_dir / "expected.json").read_text())
+    stack = Stack(state_dir).start()
+    try:
+        assert stack.key == made["key"]
+        client = stack.client()
+        old = client.responses.retrieve(made["response"]["id"])
+        assert old.model_dump(mode="json") == made["response"]
+        assert client.responses.retrieve(made["large"]).status == "completed"
+        with pytest.raises(NotFoundError):
+            client.responses.retrieve(made["deleted"])
+        assert client.files.content(made["file"]).read() == b"bytes" * 1000
+        assert client.conversations.retrieve(made["conversation"]).id == made["conversation"]
+        after = client.responses.create(
+            model="demo", input=script(shell("cat note.txt"), say("b")), tools=TOOLS, previous_response_id=old.id
+        )
+        assert outputs(after.output)[0][0][0] == "kept\n"
+        goes_on(stack, made["running"])
+        keys: Any = boto3.client("kms", **stack.aws())
+        assert keys.decrypt(CiphertextBlob=base64.b64decode(made["kms"]["sealed"]))["Plaintext"] == b"secret"
+        keys.close()
+    finally:
+        assert stack.stop() == 0
+    assert_kept_once(state_dir)
+    stack.start()
+    try:
+        assert stack.client().responses.retrieve(old.id) == old
+    finally:
+        assert stack.stop() == 0
+
+
+def goes_on(stack: Stack, response_id: str) -> None:
+    """It ends as it would have, but for the command that was running when its sandbox ended with the old stack."""
+    client, deadline = stack.client(), time.monotonic() + 120
+    while (response := client.responses.retrieve(response_id)).status in ("queued", "in_progress"):
+        assert time.monotonic() < deadline
+        time.sleep(0.2)
+    first, second = outputs(response.output)
+    assert (response.status, response.output_text) == ("completed", "The end.")
+    assert "was not run again" in first[0][1]
+    assert second[0][0] == "alive\n"
+
+
+def assert_kept_once(state_dir: Path) -> None:
+    """The old files stay beside the journal, out of the way."""
+    aws = state_dir / "aws"
+    assert not (aws / "state").exists()
+    assert not (aws / "s3").exists()
+    assert json.loads((aws / "before-journal" / "state" / "dynamodb.json").read_text())["payload"]["tables"]
+    assert list((aws / "before-journal" / "s3").rglob("*.meta.json"))
