@@ -1,23 +1,27 @@
 """A toy tool, as somebody would write one by ``docs/tools.md``: dice that are rolled outside of the sandboxes' network.
 
-    {"type": "dice", "faces": 6}                                                     a tool of a request
+    {"type": "dice", "faces": 6, "charm": "..."?}                                    a tool of a request; the charm is a secret
     {"type": "dice_call", "id", "status", "count", "pause_ms", "rolls": [4, 4]}      its call, which holds its own result
 
 They always fall on four. Each roll is told as it falls; ``trace`` gets a line for each that really fell, over all runs and processes.
 """
 
 import asyncio
-from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable
+from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Mapping
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any
+from typing import Annotated, Any, Literal, NotRequired
 
 from moorage.tools.calls import End, Finished, Known, Opening, Piece, Place, Said, Told
 from moorage.tools.lowered import compact_json, function
 from moorage.tools.room import Again, Bounds, Reader, Room, Where
 from moorage.tools.run import Run
 from moorage.wire.types import Event, Item, Tool
+from moorage.wire.validation import wire
+from pydantic import Field
+from typing_extensions import TypedDict
 
+CHARM = "abracadabra"
 WORDS = {
     End.REFUSED: "The dice were not rolled: too many at once.",
     End.LOST: "The dice may have been rolled; nobody saw how they fell.",
@@ -64,6 +68,9 @@ class Dice(Room):
     def where(self, thing: Tool | Item) -> Where:
         return Where.SERVICE
 
+    def conceal(self, tool: Tool, handle: str) -> tuple[Tool, Mapping[str, str]]:
+        return (tool | {"charm": handle}, {handle: tool["charm"]}) if "charm" in tool else (tool, {})
+
     def offer(self, name: str, tool: Tool) -> Tool:
         return function(name, f"Roll dice with {tool['faces']} faces.", _PARAMETERS, ["count"])
 
@@ -86,8 +93,8 @@ class Dice(Room):
         return Opening(item, (), item, is_whole=False)
 
     async def run(self, run: Run) -> AsyncGenerator[Piece, None]:
-        assert run.outside.fetcher is not None
         known = run.known
+        charms = [run.outside.secret(tool["charm"]) for tool in run.tools if "charm" in tool]
         rolls = list((known.so_far or {}).get("rolls", ())) if self.again is Again.ATTACH else []
         if not known.so_far or known.so_far["status"] != "rolling":
             yield Said(known.event("dice_call.rolling"))
@@ -96,7 +103,7 @@ class Dice(Room):
             yield Said(known.event("dice_call.rolled", roll_index=len(rolls) - 1, roll=rolls[-1]))
         run.counts["rolls"] = len(rolls)
         yield Said(known.event("dice_call.completed"))
-        yield Finished(known.item | {"status": "completed", "rolls": rolls})
+        yield Finished(known.item | {"status": "completed", "rolls": rolls, "is_charmed": charms == [CHARM]})
 
     def end(self, known: Known, end: End, detail: str = "") -> Iterable[Piece]:
         rolls = (known.so_far or {}).get("rolls", [])
@@ -115,3 +122,16 @@ class Dice(Room):
     def told(self, name: str, event: Event) -> Iterable[Told]:
         if name == "dice_call.rolled":
             yield Told(f"rolled {event['roll']}", "output")
+
+
+@wire
+class DiceTool(TypedDict):
+    """What a request says about it."""
+
+    type: Literal["dice"]
+    faces: Annotated[int, Field(ge=2, le=100)]
+    charm: NotRequired[str]
+
+
+class DeclaredDice(Dice):
+    tool_shape = DiceTool

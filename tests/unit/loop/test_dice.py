@@ -5,6 +5,7 @@ import asyncio
 import io
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -20,7 +21,7 @@ from moorage.tools.registry import ROOMS
 from moorage.tools.room import Again, Bounds
 from moorage.wire.types import Event
 
-from tests.rooms.dice import WORDS, Dice
+from tests.rooms.dice import CHARM, WORDS, Dice
 from tests.stack import assert_well_formed
 from tests.unit.loop.lab import SHELL_TOOL, Lab, Turn, call, first_state, say, shell
 from tests.unit.loop.test_cancellation import Flag
@@ -116,6 +117,23 @@ async def test_clients_see_of_dice_what_they_include_and_operators_each_roll() -
         out = io.StringIO()
         Tail(out).show(await lab.events(stored))
         assert (shown, out.getvalue().count("rolled 4")) == ([None, [4, 4]], 2)
+
+
+# --- secrets ---
+
+
+async def test_a_secret_is_sealed_in_the_record_and_forgotten_when_the_response_has_ended() -> None:
+    with table_with(Dice(), roll(1), say("Charmed.")) as lab:
+        lab.runtime.settings = replace(lab.runtime.settings, content_key="07" * 32)
+        tool, values = Dice().conceal(DICE_TOOL | {"charm": CHARM}, "secret_0")
+        sealed = {handle: lab.runtime.sealer.seal("t", value) for handle, value in values.items()}
+        stored = await lab.background(tools=[tool], container_id=None, secrets=sealed)
+        key = ("T#t#R#" + stored.response_id, "META")
+        found = (await lab.responses.snapshot("t", stored.response_id)).stored
+        assert (found.secrets, CHARM in str(lab.table.records)) == (sealed, False)
+        await lab.run(stored)
+        (item,) = await dice_of(lab, stored)
+        assert (tool["charm"], item["is_charmed"], "secrets" in lab.table.records[key]) == ("secret_0", True, False)
 
 
 # --- over a bound ---

@@ -24,11 +24,11 @@ TASKS = {
     "FailResponseArn": "fail_response",
 }
 """Placeholder in the state machine's definition -> function of ``functions/steps/handler.py``."""
-_HANDLER = """import steps
+_HANDLER = f"""import steps
 from moorage.local import worker
 
 worker.end_with_parent()
-for name in ("model_step", "tool_step", "continue_step", "fail_response"):
+for name in {tuple(TASKS.values())}:
     globals()[name] = worker.warmed(getattr(steps, name), steps._runtime)
 """
 _ROLE = "arn:aws:iam::000000000000:role/moorage"

@@ -38,11 +38,13 @@ from moorage.store.containers import ContainerRecord
 from moorage.store.event_log import Batch, Writer
 from moorage.store.responses import Ancestor, Snapshot, StoredResponse
 from moorage.telemetry import Metric, tell
+from moorage.tools.lowering import is_hosted
+from moorage.tools.registry import ROOMS
 from moorage.wire.environments import Environment
 from moorage.wire.parameters import Parameters
 from moorage.wire.requests import CreateRequest
 from moorage.wire.responses import Usage, echo
-from moorage.wire.types import Event, Item
+from moorage.wire.types import Event, Item, Tool
 
 _log: Final = logging.getLogger("moorage.loop")
 _ROOM_SECONDS: Final = 5
@@ -73,6 +75,7 @@ async def prepare(
     ``recent`` are the items up to the previous response where only the client's connection knows them. They become input of this
     response, so that whatever runs it or goes on from it finds them.
     """
+    request, secrets = _conceal(runtime, tenant_id, request)
     said = await gather(
         runtime,
         tenant_id,
@@ -103,14 +106,26 @@ async def prepare(
         expires_at=runtime.responses.expiry(is_stored=request.store),
         is_looping=request.background,
         execution=response_id,
+        secrets=secrets,
     )
     return Prepared(stored, said.chain if recent is None else [], request.stream)
 
 
+def _conceal(runtime: Runtime, tenant_id: str, request: CreateRequest) -> tuple[CreateRequest, dict[str, str]]:
+    """The request without the secrets of its tools, and these, sealed."""
+    tools: list[Tool] = []
+    secrets: dict[str, str] = {}
+    for index, tool in enumerate(request.tools):
+        room = ROOMS.of_tool(tool["type"])
+        kept, values = (tool, {}) if room is None else room.conceal(tool, f"secret_{index}")
+        tools.append(kept)
+        secrets |= {handle: runtime.sealer.seal(tenant_id, value) for handle, value in values.items()}
+    return (replace(request, tools=tuple(tools)) if secrets else request), secrets
+
+
 async def _check_room(runtime: Runtime, tenant_id: str, request: CreateRequest) -> None:
     """Refuse what would run in the state machine beside too many others of the tenant's, before it takes anything."""
-    is_hosted = request.environment is not None and request.environment.is_hosted
-    if not request.background and not is_hosted:
+    if not request.background and not any(map(is_hosted, request.tools)):
         return
     most = runtime.settings.running_responses_max
     running = sum(tenant == tenant_id for tenant, _ in await runtime.responses.inflight())

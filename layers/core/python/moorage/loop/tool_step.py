@@ -223,14 +223,19 @@ class _Attempt:
             sandbox = Workplace(live, self.runtime.containers.sandboxes, is_lost, leaving.notes)
         return Run(
             known=known,
+            tools=tuple(tool for tool in self.stored.parameters.tools if ROOMS.of_tool(tool["type"]) is self.room),
             tenant_id=self.stored.tenant_id,
             settings=self.runtime.settings,
             now=self.runtime.clock,
             earlier=self._earlier,
             sandbox=sandbox,
-            service=Service(Fetcher.of(self.runtime.settings)) if live is None else None,
+            service=Service(Fetcher.of(self.runtime.settings), self._secret) if live is None else None,
             counts=self.counts,
         )
+
+    def _secret(self, handle: str) -> str | None:
+        sealed = self.stored.secrets.get(handle)
+        return None if sealed is None else self.runtime.sealer.open(self.stored.tenant_id, sealed)
 
     async def _earlier(self) -> AsyncIterator[Item]:
         progress = await self.runtime.steps.read(self.stored.tenant_id, self.stored.response_id)

@@ -10,9 +10,9 @@ response back is one backward query that returns ``META`` and the last batch tog
 import asyncio
 import struct
 import zlib
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
 import orjson
@@ -65,6 +65,8 @@ class StoredResponse:
     """The state machine owns it; until then the API process does."""
     execution: str = ""
     """Name of the execution that runs it: its id, or that of a successor."""
+    secrets: Mapping[str, str] = field(default_factory=dict)
+    """Of its tools, sealed, by the handles that stand in their places; forgotten when it ends."""
     waiting_for: str | None = None
     """What it waits for in the state machine, in a sentence; None while it goes on."""
 
@@ -125,6 +127,8 @@ class Responses:
             record["conversation"] = stored.conversation_id
         if stored.container_id is not None:
             record["container"] = stored.container_id
+        if stored.secrets:
+            record["secrets"] = dict(stored.secrets)
         if stored.is_looping:
             record |= self._inflight(stored)
         packed = zlib.compress(body, 1)
@@ -155,12 +159,11 @@ class Responses:
 
     async def settle(self, stored: StoredResponse) -> None:
         """The loop owes it nothing more. A response that is not stored stays on the list until it is erased."""
-        if not stored.is_looping or not stored.is_stored:
+        owed = (("GSI1PK", "GSI1SK") if stored.is_looping else ()) + (("secrets",) if stored.secrets else ())
+        if not owed or not stored.is_stored:
             return
         try:
-            await self._table.update(
-                keys.response(stored.tenant_id, stored.response_id), keys.META, remove=("GSI1PK", "GSI1SK")
-            )
+            await self._table.update(keys.response(stored.tenant_id, stored.response_id), keys.META, remove=owed)
         except ConditionFailed:
             return  # Deleted meanwhile.
 
@@ -244,6 +247,7 @@ class Responses:
             heartbeat_at_ms=record["heartbeat_at_ms"],
             is_looping=bool(record.get("looping")),
             execution=record.get("execution", response_id),
+            secrets=record.get("secrets", {}),
             waiting_for=record.get("waiting_for"),
         )
 

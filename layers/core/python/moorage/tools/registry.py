@@ -13,6 +13,7 @@ from moorage.tools.local_shell.room import LocalShell
 from moorage.tools.room import Room
 from moorage.tools.shell.room import Shell
 from moorage.tools.tool_search.room import ToolSearch
+from moorage.wire.tools import admit
 
 
 class Registry:
@@ -34,6 +35,9 @@ class Registry:
             found.update(dict.fromkeys(names, room))
         if room.output is not None:
             self.output_of[room.call] = room.output
+        if room.tool_shape is not None:
+            for type_ in room.types:
+                admit(type_, room.tool_shape)
 
     @contextmanager
     def lent(self, room: Room) -> Iterator[None]:

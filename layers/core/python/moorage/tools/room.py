@@ -100,11 +100,14 @@ class Room:
     words: ClassVar[Mapping[End, str]] = {}
     """What the model reads of an end that was not a result."""
     tool_shape: ClassVar[Any] = None
-    """What ``tools`` of a request may say about it; None if ``wire/tools.py`` says it."""
-    item_shapes: ClassVar[Mapping[str, Any]] = {}
-    """What ``input`` may hold of it, as far as ``wire/items.py`` does not say it."""
+    """What ``tools`` of a request may say about it, as a typed dictionary; None if ``wire/tools.py`` says it."""
     hidden: ClassVar[str | None] = None
     """A field of its call that clients send back only if they had asked for it: what is missing is looked up."""
+
+    def conceal(self, tool: Tool, handle: str) -> tuple[Tool, Mapping[str, str]]:
+        """The tool as it is stored, shown and told to models, and its secrets by the handles that stand in their places; these begin
+        with ``handle``. A run gets a secret by ``run.outside.secret(handle)``."""
+        return tool, {}
 
     def where(self, thing: Tool | Item) -> Where:
         """Who runs the calls of this tool, or this call."""

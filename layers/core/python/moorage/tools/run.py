@@ -9,7 +9,7 @@ from moorage.egress.fetch import Fetcher
 from moorage.sandbox.exec_client import ExecClient
 from moorage.settings import Settings
 from moorage.tools.calls import Known
-from moorage.wire.types import Item
+from moorage.wire.types import Item, Tool
 
 
 class Sandboxes(Protocol):
@@ -50,6 +50,8 @@ class Run:
     """One run of a call."""
 
     known: Known
+    tools: tuple[Tool, ...]
+    """Those of the request that are of this room."""
     tenant_id: str
     settings: Settings
     now: Callable[[], float]
@@ -80,4 +82,6 @@ class Service:
 
     fetcher: Fetcher
     """The way to the internet: it judges every address, and every hop."""
+    secret: Callable[[str], str | None]
+    """The value behind a handle that stands in a tool; None if it is not known (any more)."""
 

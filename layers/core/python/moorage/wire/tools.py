@@ -297,13 +297,19 @@ def _tools(shell: Any, code_interpreter: Any) -> dict[str, Any]:
     }
 
 
-TOOL: Final = OneOf(_tools(ShellTool, CodeInterpreterTool))
+_ADMITTED: Final = _tools(ShellTool, CodeInterpreterTool)
+TOOL: Final = OneOf(_ADMITTED)
 Tool = TypeAliasType("Tool", Annotated[Any, TOOL])
 """A tool in ``tools`` of a request."""
 
 ITEM_TOOL: Final = OneOf(_tools(ShellToolOfItem, _HOSTED_IN_ITEM))
 ItemTool = TypeAliasType("ItemTool", Annotated[Any, ITEM_TOOL])
 """A tool inside an ``additional_tools`` or ``tool_search_output`` item."""
+
+
+def admit(type_: str, shape: Any) -> None:
+    """Take a tool that stands in no table of this module: its room says what a request may say. Before anything is parsed."""
+    _ADMITTED[type_] = shape
 
 
 def _belong_together(tools: list[AnyTool]) -> list[AnyTool]:

@@ -1,0 +1,137 @@
+"""A tool that only a test knows goes the whole way on a real stack: declared over HTTP, offered to a chat-completions model, run by the
+state machine outside of the sandboxes, killed in the middle, listed, replayed, and read by the next response."""
+
+import json
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from moorage.tools.calls import End
+
+from tests.processes import kill_all
+from tests.rooms.dice import CHARM, WORDS
+from tests.stack import ROOT, SHELL, Stack, assert_well_formed, raw_events
+from tests.upstream import Call, MockUpstream, Reply, said
+
+DICE: dict[str, Any] = {"type": "dice", "faces": 6}
+
+
+@pytest.fixture(scope="module")
+def upstream() -> Iterator[MockUpstream]:
+    with MockUpstream() as running:
+        yield running
+
+
+@pytest.fixture(scope="module")
+def stack_with_dice(tmp_path_factory: pytest.TempPathFactory, upstream: MockUpstream) -> Iterator[Stack]:
+    state_dir = Path(tmp_path_factory.mktemp("dice"))
+    models = state_dir / "models.toml"
+    models.write_text(f'[[models]]\nname = "served"\nprovider = "chat_completions"\nbase_url = "{upstream.url}"\n')
+    environment = {
+        "MOORAGE_MODELS_FILE": str(models),
+        "PYTHONPATH": f"{ROOT / 'tests' / 'rooms' / 'site'}:{ROOT}",
+        "DICE_TRACE": str(state_dir / "trace"),
+    }
+    running = Stack(state_dir, environment).start()
+    yield running
+    assert running.stop() == 0
+
+
+def roll(*counts: int, pause_ms: int = 0) -> Reply:
+    calls = (Call("roll", f'{{"count": {count}, "pause_ms": {pause_ms}}}', f"call_{n}") for n, count in enumerate(counts))
+    return Reply(calls=tuple(calls), finish="tool_calls")
+
+
+def fallen(stack: Stack) -> int:
+    trace = stack.state_dir / "trace"
+    return len(trace.read_text().splitlines()) if trace.exists() else 0
+
+
+def create(stack: Stack, **body: Any) -> dict[str, Any]:
+    with stack.http() as http:
+        answer = http.post("/responses", json={"model": "served", "input": "go", "tools": [DICE]} | body)
+    assert answer.status_code == 200, answer.text
+    made: dict[str, Any] = answer.json()
+    return made
+
+
+def events_of(stack: Stack, response_id: str) -> list[dict[str, Any]]:
+    params = {"stream": "true", "include_obfuscation": "false"}
+    with stack.http() as http, http.stream("GET", f"/responses/{response_id}", params=params) as answer:
+        return raw_events(answer.iter_lines())
+
+
+def test_dice_are_declared_offered_rolled_listed_replayed_and_read_by_the_next_response(
+    stack_with_dice: Stack, upstream: MockUpstream
+) -> None:
+    stack, before = stack_with_dice, fallen(stack_with_dice)
+    upstream.plays(roll(2), said("Two fours."))
+    response = create(stack)
+    item, message = response["output"]
+    assert (item["type"], item["status"], item["rolls"]) == ("dice_call", "completed", None), "rolls are not included"
+    assert (response["tools"], message["content"][0]["text"], fallen(stack) - before) == ([DICE], "Two fours.", 2)
+    (offered,) = upstream.requests[-2].body["tools"]
+    assert (offered["function"]["name"], offered["function"]["description"]) == ("roll", "Roll dice with 6 faces.")
+    assert upstream.requests[-1].body["messages"][-1]["content"] == "They fell: [4, 4]"
+    events = events_of(stack, response["id"])
+    assert_well_formed(events)
+    rolled = [event["roll"] for event in events if event["type"] == "response.dice_call.rolled"]
+    assert (rolled, [event["type"] for event in events].count("response.dice_call.completed")) == ([4, 4], 1)
+    upstream.plays(said("Still two fours."))
+    follower = create(stack, previous_response_id=response["id"], input="And now?")
+    assert upstream.requests[-1].body["messages"][-3]["content"] == "They fell: [4, 4]"
+    with stack.http() as http:
+        listed = http.get(f"/responses/{follower['id']}/input_items").json()["data"]
+    assert ([item["type"] for item in listed], follower["status"]) == (["message"], "completed")
+
+
+def test_what_is_wrong_with_dice_is_said_by_their_shape(stack_with_dice: Stack) -> None:
+    with stack_with_dice.http() as http:
+        answer = http.post("/responses", json={"model": "served", "input": "go", "tools": [{"type": "dice", "faces": "six"}]})
+    assert (answer.status_code, answer.json()["error"]["param"]) == (400, "tools[0].faces")
+
+
+def test_a_secret_of_a_tool_is_for_its_runs_alone(stack_with_dice: Stack, upstream: MockUpstream) -> None:
+    upstream.plays(roll(1), said("Charmed."))
+    response = create(stack_with_dice, tools=[DICE | {"charm": CHARM}], background=True)
+    events = events_of(stack_with_dice, response["id"])
+    assert events[-1]["response"]["output"][0]["is_charmed"] is True
+    assert CHARM not in json.dumps([events, [request.body for request in upstream.requests]])
+    with stack_with_dice.http() as http:
+        assert CHARM not in http.get(f"/responses/{response['id']}").text
+    for kept in stack_with_dice.state_dir.rglob("*"):
+        assert not kept.is_file() or CHARM.encode() not in kept.read_bytes(), kept
+
+
+def test_dice_and_commands_run_in_one_round(stack_with_dice: Stack, upstream: MockUpstream) -> None:
+    command = Call("shell", '{"commands": ["echo from the shell"]}', "call_9")
+    upstream.plays(Reply(calls=(*roll(1).calls, command), finish="tool_calls"), said("Both."))
+    response = create(stack_with_dice, tools=[DICE, SHELL])
+    dice, _, printed, message = response["output"]
+    assert (dice["status"], printed["output"][0]["stdout"], message["content"][0]["text"]) == ("completed", "from the shell\n", "Both.")
+
+
+def test_more_dice_than_their_bound_are_refused(stack_with_dice: Stack, upstream: MockUpstream) -> None:
+    upstream.plays(roll(1, 1, 1), said("Enough."))
+    response = create(stack_with_dice)
+    assert [item["status"] for item in response["output"][:3]] == ["completed", "completed", "failed"]
+    assert WORDS[End.REFUSED] in [message["content"] for message in upstream.requests[-1].body["messages"] if message["role"] == "tool"]
+
+
+def test_dice_that_are_killed_in_the_middle_are_not_rolled_again_and_say_so(stack_with_dice: Stack, upstream: MockUpstream) -> None:
+    stack, before = stack_with_dice, fallen(stack_with_dice)
+    upstream.plays(roll(2, pause_ms=1_500), said("Nobody knows."))
+    response = create(stack, background=True)
+    deadline = time.monotonic() + 60
+    while fallen(stack) == before:
+        assert time.monotonic() < deadline, "no die ever fell"
+        time.sleep(0.05)
+    assert stack.process is not None
+    assert kill_all(stack.process.pid, lambda line: "_worker.py" in line and "service_step" in line)
+    events = events_of(stack, response["id"])
+    assert_well_formed(events)
+    item, message = events[-1]["response"]["output"]
+    assert (item["status"], item["error"]) == ("failed", f"{WORDS[End.LOST]} An earlier run of it did not come to its end.")
+    assert (message["content"][0]["text"], fallen(stack) - before) == ("Nobody knows.", 1)
