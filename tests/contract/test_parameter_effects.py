@@ -22,6 +22,7 @@ import pytest
 
 from docs import parameters
 from tests.stack import Stack, assert_well_formed, raw_events, say, script, shell
+from tests.unit.skills.archives import MANIFEST, skill, zip_of
 from tests.upstream import Call, MockUpstream, Reply, called, called_shell, said
 
 TABLE = parameters.load()
@@ -330,9 +331,9 @@ def truncation(world: World) -> None:
     refused = world.http.post("/responses", json={"model": "small", "input": long, "truncation": "disabled"})
     assert (refused.status_code, refused.json()["error"]["code"]) == (400, "context_length_exceeded")
     assert world.create("small", input=long, truncation="auto")["truncation"] == "auto"
-    sent = world.upstream.requests[-1].body["messages"]
-    assert 0 < len(sent) < 8
-    assert sent[-1]["content"].startswith("7 "), "the newest stays"
+    (sent,) = world.upstream.requests[-1].body["messages"]
+    kept = [f"{n} word" in sent["content"] for n in range(8)]
+    assert (kept[0], kept[7]) == (False, True), "the oldest goes, the newest stays"
 
 
 @row("parameter", "metadata")
@@ -559,6 +560,23 @@ def domain_secrets(world: World) -> None:
         assert "TOKEN" in str(sealed)
     environment = {"type": "container_auto", "network_policy": policy}
     assert ran(run_in(world, environment, "echo $TOKEN"))[0]["stdout"].startswith("MOORAGE_SECRET_TOKEN_")
+
+
+@row("tool", "shell.environment<container_auto>.skills", "shell.environment<container_reference>.skills")
+def skills(world: World) -> None:
+    bundle = {"type": "base64", "media_type": "application/zip", "data": base64.b64encode(zip_of(skill())).decode()}
+    asked = {"type": "inline", "name": "make-tables", "description": "Makes tables.", "source": bundle}
+    container = world.post("/containers", {"name": "mine"})
+    for environment in ({"type": "container_auto"}, {"type": "container_reference", "container_id": container["id"]}):
+        response = run_in(world, environment | {"skills": [asked]}, "cat /home/oai/skills/*/SKILL.md")
+        (told,) = response["tools"][0]["environment"]["skills"]
+        assert ran(response)[0]["stdout"] == MANIFEST.decode()
+        assert told == {key: asked[key] for key in ("type", "name", "description")} | {"path": told["path"]}
+        tool = {"type": "shell", "environment": environment | {"skills": [asked]}}
+        shown = {key: told[key] for key in ("name", "description", "path")}
+        assert offered(world, tool) == {"type": "shell", "environment": {"type": "local", "skills": [shown]}}
+        described = offered(world, tool, "plain")["description"]
+        assert all(text in described for text in shown.values())
 
 
 @row("tool", "shell.environment<container_reference>", "shell.environment<container_reference>.container_id")
@@ -974,6 +992,27 @@ def container_routes(world: World) -> None:
     assert world.http.get(path).status_code == 404
 
 
+def skill_routes(world: World) -> None:
+    def push(path: str, **fields: str) -> Json:
+        answer = world.http.post(path, files={"files": ("tables.zip", zip_of(skill()))}, data=fields)
+        assert answer.status_code == 200, answer.text
+        return dict(answer.json())
+
+    made = push("/skills")
+    path = f"/skills/{made['id']}"
+    assert world.get(path) == made
+    assert made["id"] in [each["id"] for each in world.get("/skills")["data"]]
+    assert push(f"{path}/versions", default="true")["version"] == "2"
+    assert [each["version"] for each in world.get(f"{path}/versions")["data"]] == ["2", "1"]
+    assert world.get(f"{path}/versions/latest")["version"] == "2"
+    assert world.post(path, {"default_version": 1})["default_version"] == "1"
+    contents = {world.http.get(f"{path}{place}/content", follow_redirects=True).content for place in ("", "/versions/2")}
+    assert [content[:2] for content in contents] == [b"PK"]
+    assert world.http.delete(f"{path}/versions/2").json()["deleted"] is True
+    assert world.http.delete(path).json()["deleted"] is True
+    assert world.http.get(path).status_code == 404
+
+
 def absent(path: str, world: World) -> None:
     answer = world.http.get(path.removeprefix("/v1"))
     assert (answer.status_code, answer.json()["error"]["code"]) == (404, "unknown_url")
@@ -990,6 +1029,7 @@ _STORIES = {
     "/v1/models": called_routes,
     "/v1/conversations": conversation_routes,
     "/v1/files": file_routes,
+    "/v1/skills": skill_routes,
     "/v1/uploads": file_routes,
     "/v1/containers": container_routes,
 }

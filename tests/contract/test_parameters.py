@@ -24,6 +24,7 @@ OURS_ALONE = {
     "parameter": {"client_metadata": "Codex CLI sends it"},
     "tool": {
         "function.function": "the nested form of chat completions, refused with a hint",
+        "shell.environment<container_reference>.skills": "an extension",
         **{
             f"{secrets}.{field}": "an extension"
             for secrets in SECRETS_OF_CONTAINERS
@@ -74,7 +75,8 @@ def sdk_parameters() -> set[str]:
 
 
 def sdk_tools() -> set[str]:
-    rows_below = ("namespace.tools", "custom.format", "shell.environment<local>.skills")
+    environments = ("shell.environment<local>.skills", "shell.environment<container_auto>.skills")
+    rows_below = ("namespace.tools", "custom.format", *environments)
     return sdk_shapes.paths(ToolParam, stop=covers_below("tool", *rows_below))
 
 

@@ -1,6 +1,7 @@
 """``/v1/skills`` as the SDK drives it."""
 
 import asyncio
+import base64
 from typing import Any
 
 import openai
@@ -238,3 +239,82 @@ async def test_another_tenant_finds_none_of_it(service: Service) -> None:
     for attempt in tries:
         with pytest.raises(openai.NotFoundError, match=f"Skill with id '{made.id}' not found."):
             await attempt
+
+
+async def test_a_container_is_made_with_skills_and_keeps_them(service: Service) -> None:
+    made = await push(service, data=b"1")
+    await version(service, made.id, manifest(2))
+    inline = zip_of({"x/SKILL.md": manifest(9)})
+    container = await service.sdk.containers.create(
+        name="c",
+        skills=[
+            {"type": "skill_reference", "skill_id": made.id},
+            {"type": "skill_reference", "skill_id": made.id, "version": "latest"},
+            {
+                "type": "inline",
+                "name": "make-tables",
+                "description": "Makes tables, edition 9.",
+                "source": {"type": "base64", "media_type": "application/zip", "data": base64.b64encode(inline).decode()},
+            },
+        ],
+    )
+    assert await mounted(service, container.id) == ["Makes tables, edition 2.", "Makes tables, edition 9.", "Makes tables."]
+    await service.sdk.skills.delete(made.id)
+    await sweep_in_an_hour(service)
+    service.provisioner.sandboxes["sb-1"].is_alive = False
+    assert await mounted(service, container.id) == ["Makes tables, edition 2.", "Makes tables, edition 9.", "Makes tables."]
+    assert service.provisioner.starts == 2
+    await service.sdk.containers.delete(container.id)
+    assert [key for key in service.store.objects() if "/C/" in key] == []
+
+
+async def mounted(service: Service, container_id: str) -> list[str]:
+    """The descriptions of the skills in the container's sandbox, sorted."""
+    async with await service.runtime.containers.sandboxes.ensure("ten_a", container_id) as live:
+        sandbox = service.provisioner.sandboxes[live.handle.sandbox_id]
+    return sorted(bundle.of_zip(archive).description for archive in sandbox.skills.values())
+
+
+REFERENCE = {"type": "skill_reference", "skill_id": "skill_0"}
+INLINE = {"type": "inline", "name": "make-tables", "description": "Makes tables."}
+
+
+def source(data: str, media_type: str = "application/zip") -> dict[str, str]:
+    return {"type": "base64", "media_type": media_type, "data": data}
+
+
+@pytest.mark.parametrize(
+    ("skills", "status", "param", "message"),
+    [
+        ([REFERENCE], 404, "skills[0].skill_id", "Skill with id 'skill_0' not found."),
+        ([{"type": "other"}], 400, "skills[0].type", "Invalid value: 'other'. Supported values are: 'inline' and 'skill_reference'."),
+        (
+            [INLINE | {"source": source("%")}],
+            400,
+            "skills[0].source.data",
+            "Invalid value for 'skills[0].source.data': it is not base64",
+        ),
+        ([INLINE | {"source": source("QQ==")}], 400, "skills[0].source.data", "Invalid skill: The zip file cannot be read"),
+        (
+            [INLINE | {"name": "other", "source": source(base64.b64encode(MANIFEST).decode(), "text/markdown")}],
+            400,
+            "skills[0].name",
+            "Invalid value for 'skills[0].name': it must be the name in the front matter of SKILL.md.",
+        ),
+        ([{**REFERENCE, "skill_id": "moorage-nothing"}], 404, "skills[0].skill_id", "Skill with id 'moorage-nothing' not found."),
+    ],
+)
+async def test_skills_that_cannot_be_had_are_refused_where_they_stand(
+    service: Service, skills: Any, status: int, param: str, message: str
+) -> None:
+    answer = await service.http.post("/containers", json={"name": "c", "skills": skills})
+    error = answer.json()["error"]
+    assert (answer.status_code, error["param"]) == (status, param)
+    assert error["message"].startswith(message)
+    assert service.store.records() == []
+
+
+async def test_a_text_alone_is_a_skill(service: Service) -> None:
+    skill_of_text = INLINE | {"source": source(base64.b64encode(MANIFEST).decode(), "text/markdown")}
+    answer = await service.http.post("/containers", json={"name": "c", "skills": [skill_of_text, skill_of_text]})
+    assert await mounted(service, answer.json()["id"]) == ["Makes tables."]

@@ -22,6 +22,7 @@ _parse_added: Final = Parser[AddContainerFile](AddContainerFile)
 
 @router.post("/containers")
 async def create(caller: Caller, wanted: Annotated[CreateContainer, body_of(CreateContainer)]) -> dict[str, Any]:
+    skills = await caller.runtime.containers.skills.resolve(caller.tenant_id, wanted.skills, param="skills")
     record = await caller.runtime.containers.reserve(
         caller.tenant_id,
         name=wanted.name,
@@ -29,6 +30,7 @@ async def create(caller: Caller, wanted: Annotated[CreateContainer, body_of(Crea
         idle_minutes=wanted.idle_minutes,
         memory_limit=wanted.memory_limit,
         network_policy=wanted.network_policy,
+        skills=skills,
     )
     return as_object(record, now=caller.runtime.clock())
 

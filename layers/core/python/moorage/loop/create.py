@@ -40,7 +40,7 @@ from moorage.store.responses import Ancestor, Snapshot, StoredResponse
 from moorage.telemetry import Metric, tell
 from moorage.tools.lowering import is_hosted
 from moorage.tools.registry import ROOMS
-from moorage.wire.environments import Environment
+from moorage.wire.environments import Environment, with_skills
 from moorage.wire.parameters import Parameters
 from moorage.wire.requests import CreateRequest
 from moorage.wire.responses import Usage, echo
@@ -88,7 +88,8 @@ async def prepare(
         tool_choice=request.tool_choice,
     )
     await _check_room(runtime, tenant_id, request)
-    container_id = await _container(runtime, tenant_id, request, said.items)
+    container_id, skills = await _container(runtime, tenant_id, request, said.items)
+    request = replace(request, tools=with_skills(request.tools, skills))
     response_id = ids.new_response_id()
     stored = StoredResponse(
         response_id=response_id,
@@ -145,45 +146,54 @@ def _links(snapshots: list[Snapshot]) -> tuple[Ancestor, ...]:
     return (*previous.stored.ancestors, Ancestor(previous.stored.response_id, previous.last.first))
 
 
-async def _container(runtime: Runtime, tenant_id: str, request: CreateRequest, items: list[Item]) -> str | None:
-    """Reserve the container that hosted calls will run in; clients read its id in ``response.created``."""
+async def _container(
+    runtime: Runtime, tenant_id: str, request: CreateRequest, items: list[Item]
+) -> tuple[str | None, list[dict[str, Any]]]:
+    """Reserve the container that hosted calls will run in (clients read its id in ``response.created``), with its skills, which the
+    answer shows as they were found."""
     environment = request.environment
     if environment is None or not environment.is_hosted:
-        return None
-    if environment.type == "container_reference":
-        assert environment.container_id is not None
-        record = await runtime.containers.use(tenant_id, environment.container_id, param=environment.param)
-        record = await runtime.containers.add_files(record, environment.file_ids)
+        return None, []
+    known = await _known_container(runtime, tenant_id, environment, items)
+    skills = await runtime.containers.skills.resolve(
+        tenant_id, environment.skills, param=environment.skills_param, container=known
+    )
+    if known is None:
+        record = await runtime.containers.reserve(
+            tenant_id,
+            name="auto",
+            file_ids=environment.file_ids,
+            memory_limit=environment.memory_limit or "1g",
+            network_policy=environment.network_policy,
+            skills=skills,
+        )
     else:
-        record = await _auto_container(runtime, tenant_id, environment, items)
+        record = await runtime.containers.add_files(known, environment.file_ids)
+        record = await runtime.containers.skills.add(record, skills)
     inputs = await files_to_stage(runtime, tenant_id, items)
     if inputs:
         await runtime.containers.put_inputs(record, inputs)
-    return record.id
+    return record.id, [skill.to_json() for skill in skills]
 
 
-async def _auto_container(
+async def _known_container(
     runtime: Runtime, tenant_id: str, environment: Environment, items: list[Item]
-) -> ContainerRecord:
-    """The chain's container as long as it can be used, otherwise a new one."""
+) -> ContainerRecord | None:
+    """The container that is named, or the chain's as long as it can be used."""
+    if environment.type == "container_reference":
+        assert environment.container_id is not None
+        return await runtime.containers.use(tenant_id, environment.container_id, param=environment.param)
     last = context.container_of(items)
-    if last is not None:
-        try:
-            record = await runtime.containers.use(tenant_id, last)
-        except ApiError as error:
-            if error.message not in (container_not_found(last).message, container_expired().message):
-                raise
-        else:
-            policy = environment.network_policy
-            if policy is None or await runtime.containers.has_policy(record, policy):
-                return await runtime.containers.add_files(record, environment.file_ids)
-    return await runtime.containers.reserve(
-        tenant_id,
-        name="auto",
-        file_ids=environment.file_ids,
-        memory_limit=environment.memory_limit or "1g",
-        network_policy=environment.network_policy,
-    )
+    if last is None:
+        return None
+    try:
+        record = await runtime.containers.use(tenant_id, last)
+    except ApiError as error:
+        if error.message not in (container_not_found(last).message, container_expired().message):
+            raise
+        return None
+    policy = environment.network_policy
+    return record if policy is None or await runtime.containers.has_policy(record, policy) else None
 
 
 async def start_background(runtime: Runtime, prepared: Prepared) -> dict[str, Any]:

@@ -22,6 +22,10 @@ class Environment:
     file_ids: tuple[str, ...] = ()
     memory_limit: str | None = None
     network_policy: NetworkPolicy | None = None
+    skills: tuple[dict[str, Any], ...] = ()
+    """As they are asked for: references, and bundles."""
+    skills_param: str = "tools"
+    """The field that holds them, for errors about it."""
 
     @property
     def is_hosted(self) -> bool:
@@ -87,6 +91,7 @@ def environment(tools: Sequence[Tool]) -> Environment | None:
     fields = {name: value for one in asked for name, value in one.fields.items()}
     naming = next((one for one in asked if "container_id" in one.fields), None)
     file_ids = dict.fromkeys(file_id for one in asked for file_id in one.fields.get("file_ids", ()))
+    skilled = next((one for one in asked if one.fields.get("skills")), None)
     return Environment(
         type="container_auto" if naming is None else "container_reference",
         container_id=fields.get("container_id"),
@@ -94,7 +99,22 @@ def environment(tools: Sequence[Tool]) -> Environment | None:
         file_ids=tuple(file_ids),
         memory_limit=fields.get("memory_limit"),
         network_policy=fields.get("network_policy"),
+        skills=() if skilled is None else tuple(skilled.fields["skills"]),
+        skills_param="tools" if skilled is None else f"tools[{skilled.index}].{skilled.place}.skills",
     )
+
+
+def with_skills(tools: Sequence[Tool], skills: Sequence[dict[str, Any]]) -> tuple[Tool, ...]:
+    """The tools with what a hosted shell's skills have turned out to be, in the place of how they were asked for."""
+    return tuple(_with_skills(tool, skills) for tool in tools)
+
+
+def _with_skills(tool: Tool, skills: Sequence[dict[str, Any]]) -> Tool:
+    environment = tool.get("environment")
+    if tool["type"] != "shell" or not environment or environment["type"] == "local":
+        return tool
+    others = {name: value for name, value in environment.items() if name != "skills"}
+    return {**tool, "environment": {**others, "skills": list(skills)} if skills else others}
 
 
 def redacted(tools: Sequence[Tool]) -> list[Tool]:

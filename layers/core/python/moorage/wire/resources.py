@@ -1,17 +1,18 @@
 """The bodies of containers, files and uploads."""
 
-from typing import Annotated, Any, Final, Literal, get_args
+from typing import Annotated, Any, Final, Literal, Required, get_args
 
 from pydantic import Field, GetCoreSchemaHandler, GetJsonSchemaHandler, PlainValidator, WithJsonSchema
 from pydantic.json_schema import JsonSchemaValue
 from pydantic_core import CoreSchema, core_schema
+from typing_extensions import TypedDict
 
 from moorage import limits
 from moorage.errors import ApiError
 from moorage.wire import network_policy
 from moorage.wire.network_policy import NetworkPolicy
 from moorage.wire.refusals import problem, wrong_type
-from moorage.wire.validation import Body, Length, Name, Refused
+from moorage.wire.validation import Body, Length, Name, NonEmpty, OneOf, wire
 
 Purpose = Literal["assistants", "batch", "fine-tune", "vision", "user_data", "evals"]
 PURPOSES: Final[tuple[str, ...]] = get_args(Purpose)
@@ -40,6 +41,45 @@ def _policy(value: Any) -> NetworkPolicy:
 PolicyOfContainer = Annotated[NetworkPolicy, _Policy()]
 
 
+def _version(value: Any) -> str:
+    """The API has version numbers as text; its guide also sends them as numbers."""
+    if isinstance(value, bool) or not isinstance(value, str | int):
+        raise wrong_type("a string", value)
+    return str(value)[: limits.NAME_CHARS_MAX]
+
+
+Version = Annotated[str, PlainValidator(_version), WithJsonSchema({"anyOf": [{"type": "string"}, {"type": "integer"}]})]
+
+
+@wire
+class SkillReference(TypedDict, total=False):
+    type: Required[Literal["skill_reference"]]
+    skill_id: Required[Annotated[str, Field(min_length=1, max_length=limits.NAME_CHARS_MAX)]]
+    version: Version
+
+
+@wire
+class InlineSkillSource(TypedDict):
+    type: Literal["base64"]
+    media_type: Literal["application/zip", "text/markdown"]
+    data: Annotated[str, Field(min_length=1, max_length=limits.SKILL_INLINE_CHARS_MAX)]
+
+
+@wire
+class InlineSkill(TypedDict):
+    type: Literal["inline"]
+    name: NonEmpty
+    description: NonEmpty
+    source: InlineSkillSource
+
+
+AskedSkills = Annotated[
+    list[Annotated[SkillReference | InlineSkill, OneOf({"inline": InlineSkill, "skill_reference": SkillReference})]],
+    Length(limits.SKILLS_ATTACHED_MAX),
+]
+"""``skills`` of a container."""
+
+
 class IdleTime(Body):
     anchor: Literal["last_active_at"]
     minutes: Annotated[int, Field(ge=1, le=limits.CONTAINER_IDLE_MINUTES_MAX)]
@@ -53,7 +93,7 @@ class CreateContainer(Body):
     expires_after: IdleTime | None = None
     memory_limit: MemoryLimit = "1g"
     network_policy: PolicyOfContainer | None = None
-    skills: Annotated[Any, Refused("This deployment has no skills yet. Put the files into the container with 'file_ids'.")] = None
+    skills: AskedSkills = Field(default_factory=list)
 
     @property
     def idle_minutes(self) -> int:
@@ -90,16 +130,7 @@ class CompleteUpload(Body):
     md5: Annotated[str, Field(min_length=32, max_length=32, pattern="^[0-9a-fA-F]{32}$")] | None = None
 
 
-def _version(value: Any) -> str:
-    """The API has version numbers as text; its guide also sends them as numbers."""
-    if isinstance(value, bool) or not isinstance(value, str | int):
-        raise wrong_type("a string", value)
-    return str(value)[: limits.NAME_CHARS_MAX]
-
-
 class UpdateSkill(Body):
     """``POST /v1/skills/{skill_id}``."""
 
-    default_version: Annotated[
-        str, PlainValidator(_version), WithJsonSchema({"anyOf": [{"type": "string"}, {"type": "integer"}]})
-    ]
+    default_version: Version

@@ -91,8 +91,8 @@ def echo(request: CreateRequest, container_id: str | None = None) -> dict[str, A
     """The keys of the Response object that repeat the request, with the API's defaults filled in.
 
     ``container_id`` is the container that the hosted shell got: ``container_auto`` is answered as a reference to it, already in
-    ``response.created``, and so files, policies and secrets never appear in a response. A code interpreter's ``auto`` stays ``auto``
-    (recorded live), without them.
+    ``response.created``, and so files, policies and secrets never appear in a response; which version of a skill it has, does. A code
+    interpreter's ``auto`` stays ``auto`` (recorded live), without them.
     """
     echoed: dict[str, Any] = {
         "background": request.background,
@@ -147,7 +147,8 @@ def echoed_tool(tool: Tool, container_id: str | None = None) -> Tool:
 def _echoed_environment(environment: Mapping[str, Any] | None, container_id: str | None) -> dict[str, Any]:
     if environment is None or environment["type"] == "local":
         return {"type": "local"}
-    return {"type": "container_reference", "container_id": environment.get("container_id", container_id)}
+    shown = {"type": "container_reference", "container_id": environment.get("container_id", container_id)}
+    return {**shown, "skills": environment["skills"]} if environment.get("skills") else shown
 
 
 # --- Listings and deletions -----------------------------------------------------------------------------------------------

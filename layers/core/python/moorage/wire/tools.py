@@ -17,7 +17,7 @@ from typing_extensions import TypeAliasType, TypedDict
 from moorage import errors, limits
 from moorage.wire.environments import check_one_container
 from moorage.wire.refusals import problem, wrong_value
-from moorage.wire.resources import MemoryLimit, PolicyOfContainer
+from moorage.wire.resources import AskedSkills, MemoryLimit, PolicyOfContainer
 from moorage.wire.types import Tool as AnyTool
 from moorage.wire.validation import (
     Array,
@@ -38,7 +38,6 @@ from moorage.wire.validation import (
     wire_with,
 )
 
-SKILLS_REASON: Final = "Skills are not available in this version."
 PROGRAMMATIC_REASON: Final = "Programmatic tool calling is not available in this version: only 'direct' callers are supported."
 ASYNC_REASON: Final = "Asynchronous tool outputs are not available in this version: send every output with the next request."
 WEB_SEARCH_REASON: Final = (
@@ -184,13 +183,16 @@ class _NewContainer(TypedDict, total=False):
 @wire
 class ContainerAuto(_NewContainer, total=False):
     type: Required[Literal["container_auto"]]
-    skills: Array[Annotated[Any, Refused(SKILLS_REASON)]]
+    skills: AskedSkills
 
 
 @wire
-class ContainerReference(TypedDict):
-    type: Literal["container_reference"]
-    container_id: Id
+class ContainerReference(TypedDict, total=False):
+    """``skills`` is an addition to the API: what the container lacks of them is put into it."""
+
+    type: Required[Literal["container_reference"]]
+    container_id: Required[Id]
+    skills: AskedSkills
 
 
 @wire

@@ -2,14 +2,39 @@
 
 from typing import Any, Final
 
+from moorage import limits
+from moorage.skills.bundle import SKILLS
 from moorage.tools.lowered import function
 from moorage.wire.types import Item, Tool
 
 NAME: Final = "shell"
 
 
-def hosted(name: str) -> Tool:
-    return function(name, _DESCRIPTION, _PROPERTIES, ["commands"])
+def hosted(name: str, tool: Tool) -> Tool:
+    return function(name, _DESCRIPTION + _told(skills_of(tool)), _PROPERTIES, ["commands"])
+
+
+def skills_of(tool: Tool) -> list[dict[str, str]]:
+    """Name, description and path of each of a container's skills, in the request's order; of very many the first, and where the others
+    are."""
+    told: list[dict[str, str]] = []
+    left = limits.SKILL_CONTEXT_CHARS_MAX
+    skills = (tool.get("environment") or {}).get("skills") or []
+    for index, skill in enumerate(skills):
+        shown = {key: skill[key] for key in ("name", "description", "path")}
+        left -= sum(map(len, shown.values()))
+        if left < 0:
+            rest = f"{len(skills) - index} more skills lie in this folder, each with a SKILL.md; list them with ls and head."
+            return [*told, {"name": "more-skills", "description": rest, "path": SKILLS}]
+        told.append(shown)
+    return told
+
+
+def _told(skills: list[dict[str, Any]]) -> str:
+    if not skills:
+        return ""
+    lines = [f"\n- {skill['name']} ({skill['path']}): {skill.get('description', '')}" for skill in skills]
+    return "\nSkills there, each a folder whose SKILL.md says how to do something; read it before you do that:" + "".join(lines)
 
 
 _DESCRIPTION: Final = """\
@@ -39,11 +64,7 @@ _PROPERTIES: Final[dict[str, Any]] = {
 
 def of_client(name: str, tool: Tool) -> Tool:
     text = "Run shell commands on the user's computer and read what they print. Ordered work is one command: `a && b`."
-    skills = (tool.get("environment") or {}).get("skills") or []
-    if skills:
-        text += "\nSkills there, each a folder whose SKILL.md says how to do something; read it before you do that:"
-        text += "".join(f"\n- {skill['name']} ({skill['path']}): {skill.get('description', '')}" for skill in skills)
-    return function(name, text, _PROPERTIES_OF_CLIENT, ["commands"])
+    return function(name, text + _told((tool.get("environment") or {}).get("skills") or []), _PROPERTIES_OF_CLIENT, ["commands"])
 
 
 _PROPERTIES_OF_CLIENT: Final[dict[str, Any]] = {

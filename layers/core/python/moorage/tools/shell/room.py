@@ -42,11 +42,13 @@ class Shell(Room):
 
     def native(self, tool: Tool) -> tuple[str, Tool]:
         """One shell, whoever runs it: an upstream that knows it is told that its client does."""
-        hosted = self.where(tool) is not Where.CLIENT
-        return "\0shell", {"type": "shell", "environment": {"type": "local"}} if hosted else tool
+        if self.where(tool) is Where.CLIENT:
+            return "\0shell", tool
+        skills = offer.skills_of(tool)
+        return "\0shell", {"type": "shell", "environment": {"type": "local", **({"skills": skills} if skills else {})}}
 
     def offer(self, name: str, tool: Tool) -> Tool:
-        return offer.of_client(name, tool) if self.where(tool) is Where.CLIENT else offer.hosted(name)
+        return offer.of_client(name, tool) if self.where(tool) is Where.CLIENT else offer.hosted(name, tool)
 
     def call_of(self, value: Any, arguments: str, type_: str) -> Item | None:
         action = offer.action_of(value) if isinstance(value, dict) else None
