@@ -26,6 +26,7 @@ from moorage.model.base import (
     TextDelta,
     UsageReported,
 )
+from moorage.model.catalog import ModelEntry
 from moorage.net.transport import UpstreamTransport
 from moorage.runtime import Runtime
 from moorage.sandbox.exec_client import Ended, Output, Started
@@ -212,7 +213,7 @@ class Lab:
         self.responses = Responses(
             self.table, self.blobs, now_ms=lambda: int(self.now * 1000), retention_seconds=30 * 24 * 3600
         )
-        entry = SimpleNamespace(upstream_model="m", context_window_tokens=400_000, max_output_tokens=None, price=None)
+        entry = ModelEntry("m", "demo", "m", context_window_tokens=400_000)
         catalog = SimpleNamespace(resolve=lambda name: entry, provider=lambda found, http: self.model)
         self.runtime = Runtime(
             **{

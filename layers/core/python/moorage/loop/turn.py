@@ -25,6 +25,7 @@ from moorage.state import Outcome
 from moorage.store.responses import StoredResponse
 from moorage.tools.lowering import Lowered, is_hosted, lower
 from moorage.tools.registry import ROOMS
+from moorage.tools.shell.sequential import one_command
 from moorage.wire import grammar
 from moorage.wire.responses import Usage
 from moorage.wire.types import Item
@@ -93,13 +94,14 @@ class Turn:
             output_tokens=parameters.max_output_tokens,
             is_auto=parameters.truncation == "auto",
         )
-        return lower(
+        lowered = lower(
             tuple(fitting),
             parameters.tools,
             choice,
             native_tools,
             compaction_text=compact.opener(self.runtime, self.stored.tenant_id),
         )
+        return one_command(lowered) if entry.is_shell_sequential else lowered
 
     def _request(self, lowered: Lowered, upstream_model: str) -> ModelRequest:
         parameters = self.stored.parameters

@@ -81,6 +81,8 @@ class ModelEntry:
     files: bool = False
     """A Chat Completions server that takes ``file`` parts."""
     starts_thinking: bool = False
+    shell: Literal["parallel", "sequential"] | None = None
+    """How the shell is offered as a function: a list of commands that run side by side, or one command. None: by provider."""
     replays_reasoning: bool = False
     encrypted_reasoning: bool | None = None
     auth: Literal["bearer", "sigv4"] = "bearer"
@@ -88,6 +90,13 @@ class ModelEntry:
     headers: Mapping[str, str] = field(default_factory=dict)
     idle_seconds: float = limits.UPSTREAM_IDLE_SECONDS
     price: Price | None = None
+
+    @property
+    def is_shell_sequential(self) -> bool:
+        """Only OpenAI's models have been trained on a list of commands, and the demo's scripts write one."""
+        if self.shell is not None:
+            return self.shell == "sequential"
+        return self.provider_kind not in ("openai_responses", "demo") and self.dialect != "openai" and not _is_openai(self.base_url)
 
     @property
     def is_pattern(self) -> bool:
@@ -297,6 +306,7 @@ class _ModelTable(BaseModel):
     template: Family | None = None
     files: bool = False
     starts_thinking: bool = False
+    shell: Literal["parallel", "sequential"] | None = None
     replays_reasoning: bool = False
     encrypted_reasoning: bool | None = None
     auth: Literal["bearer", "sigv4"] = "bearer"

@@ -1,7 +1,8 @@
 """Tool calls that a model writes as text.
 
-Small local models, and servers without a parser for their model, answer a call as a fenced JSON block, a bare JSON object, or
-between ``<tool_call>`` tags. Such text is understood as a call if it names a tool that was offered and has arguments; everything
+Small local models, and servers without a parser for their model, answer a call as a fenced JSON block, a bare JSON object, between
+``<tool_call>`` tags, or as ``<function=name>`` with its parameters (``spoken_functions.py``). Some double the braces, as their
+template's source does. Such text is understood as a call if it names a tool that was offered and has arguments; everything
 else is the answer's text. Text is held back only while it can still turn out to be a call: the first key of the object, or the
 name in it, settles most cases after a few characters.
 
@@ -12,12 +13,13 @@ A fenced block within prose counts only as the last thing said, because an answe
 
 import json
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final, Literal
 
 import orjson
 
-from moorage.model import base
+from moorage.model import base, spoken_functions
 from moorage.model.base import Delta, ModelRequest
 from moorage.model.http import Decoder
 from moorage.wire.types import Tool
@@ -26,9 +28,10 @@ _LANGUAGES: Final = ("json", "tool_call", "tool_code", "function_call")
 _FIRST_KEYS: Final = ("name", "function", "tool", "tool_name", "type", "id", "arguments", "parameters", "tool_calls")
 _CALL_KEYS: Final = frozenset({"name", "function", "tool", "tool_name", "type", "id", "arguments", "parameters"})
 _TAGS: Final = {"<tool_call>": "</tool_call>"}
-_OPENING: Final = re.compile(r"(?:^|(?<=\n))[ \t]*```|<tool_call>")
-_NAME: Final = re.compile(r'[\[\s]*\{\s*"(?:name|tool|tool_name)"\s*:\s*"([^"\\]*)"')
-_FIRST_KEY: Final = re.compile(r'[\[\s]*(?:\{\s*(?:"([^"\\]*)("?))?)?$')
+_OPENINGS: Final = (*_TAGS, *spoken_functions.OPENINGS)
+_OPENING: Final = re.compile(r"(?:^|(?<=\n))[ \t]*```|" + "|".join(map(re.escape, _OPENINGS)))
+_NAME: Final = re.compile(r'[\[\s]*\{{1,2}\s*"(?:name|tool|tool_name)"\s*:\s*"([^"\\]*)"')
+_FIRST_KEY: Final = re.compile(r'[\[\s]*(?:\{{1,2}\s*(?:"([^"\\]*)("?))?)?$')
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,6 +57,8 @@ class SpokenCalls:
     """Sorts an answer's text, which comes in pieces, into text and calls."""
 
     offered: frozenset[str]
+    schemas: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    """Parameters of the tools, by name: what is written without JSON's marks is a number or a text by them."""
     _buffer: str = ""
     """Not passed on yet."""
     _state: Literal["start", "prose", "block", "last"] = "start"
@@ -97,7 +102,7 @@ class SpokenCalls:
         text = self._buffer.lstrip()
         if not text:
             return False
-        openings = ("```", "{", "[", *_TAGS)
+        openings = ("```", "{", "[", *_OPENINGS)
         if text.startswith(openings):
             self._state, self._is_in_prose, self._scan = "block", False, _Scan()
             return True
@@ -124,7 +129,7 @@ class SpokenCalls:
         is_fresh = line_start > 0 or self._is_line_start
         if is_fresh and re.fullmatch(r"[ \t]*`{0,2}", last_line):
             return len(last_line)
-        return max((n for tag in _TAGS for n in range(1, len(tag)) if self._buffer.endswith(tag[:n])), default=0)
+        return max((n for tag in _OPENINGS for n in range(1, len(tag)) if self._buffer.endswith(tag[:n])), default=0)
 
     def _say(self, out: list[str | SpokenCall], count: int) -> None:
         text, self._buffer = self._buffer[:count], self._buffer[count:]
@@ -139,7 +144,7 @@ class SpokenCalls:
         calls = _calls(verdict.value, self.offered) if isinstance(verdict, _Block) else None
         if calls is None or not isinstance(verdict, _Block):
             return self._was_text(out)
-        if self._is_in_prose and not self._buffer.startswith(tuple(_TAGS)):
+        if self._is_in_prose and not self._buffer.startswith(_OPENINGS):
             self._state = "last"
             return True
         out.extend(calls)
@@ -147,7 +152,7 @@ class SpokenCalls:
         return True
 
     def _was_text(self, out: list[str | SpokenCall]) -> bool:
-        opening = re.match(r"\s*(```[^\n]*|<tool_call>|.)", self._buffer)
+        opening = re.match(r"\s*(```[^\n]*|<tool_call>|<function|.)", self._buffer)
         self._state = "prose"
         self._say(out, opening.end() if opening else 1)
         return True
@@ -169,6 +174,9 @@ class SpokenCalls:
         for tag, end_tag in _TAGS.items():
             if text.startswith(tag):
                 start, closing = len(tag), end_tag
+        found = spoken_functions.read(text, start, closing, self.offered, self.schemas, is_over=is_over)
+        if found is not None:
+            return found if isinstance(found, str) else _Block(found[0], lead + found[1])
         if text.startswith("```"):
             language, newline, _ = text[3:].partition("\n")
             if not newline:
@@ -211,10 +219,10 @@ class _Scan:
         end = self._end(text, start)
         if end is None:
             return "more"
-        try:
-            self.found = _Block(json.loads(text[start:end]), end)
-        except ValueError:
+        value = _value(text[start:end])
+        if value is None:
             return "no"
+        self.found = _Block(value, end)
         return self.found
 
     def _end(self, text: str, start: int) -> int | None:
@@ -242,13 +250,23 @@ class _Scan:
         return None
 
 
+def _value(text: str) -> Any:
+    """JSON, also with its braces doubled; None for anything else."""
+    for written in (text, text.replace("{{", "{").replace("}}", "}")):
+        try:
+            return json.loads(written)
+        except ValueError:
+            continue
+    return None
+
+
 class Listener:
     """A decoder whose messages are listened to for calls."""
 
-    def __init__(self, decoder: Decoder, offered: frozenset[str]) -> None:
+    def __init__(self, decoder: Decoder, schemas: Mapping[str, Mapping[str, Any]]) -> None:
         self._decoder = decoder
-        self._offered = offered
-        self._spoken = SpokenCalls(offered)
+        self._schemas = schemas
+        self._spoken = self._new()
         self._started: base.MessageStarted | None = None
         """The open message, as long as none of its text went out."""
         self._is_in_message = False
@@ -275,7 +293,7 @@ class Listener:
     def _delta(self, delta: Delta) -> list[Delta]:
         match delta:
             case base.MessageStarted():
-                self._started, self._spoken = delta, SpokenCalls(self._offered)
+                self._started, self._spoken = delta, self._new()
                 self._is_in_message, self._is_open = True, False
                 return []
             case base.TextDelta(text):
@@ -292,6 +310,9 @@ class Listener:
             case base.AnnotationAdded() | base.RefusalDelta() if self._is_in_message:
                 return [*self._open(), delta]
         return [delta]
+
+    def _new(self) -> SpokenCalls:
+        return SpokenCalls(frozenset(self._schemas), self._schemas)
 
     def _open(self) -> list[Delta]:
         if self._is_open:
@@ -317,7 +338,7 @@ def listening(decoder: Decoder, request: ModelRequest) -> Decoder:
     wants_json = (request.text or {}).get("format", {}).get("type", "text") != "text"
     if not tools or choice == "none" or (wants_json and choice == "auto"):
         return decoder
-    return Listener(decoder, frozenset(tool["name"] for tool in tools))
+    return Listener(decoder, {tool["name"]: tool.get("parameters") or {} for tool in tools})
 
 
 def chosen_tools(request: ModelRequest) -> tuple[list[Tool], str | dict[str, Any]]:
@@ -342,7 +363,7 @@ def _plausible(body: str, offered: frozenset[str]) -> Literal["yes", "no", "mayb
         key, closed = beginning[1] or "", beginning[2] or ""
         is_possible = key in _FIRST_KEYS if closed else any(known.startswith(key) for known in _FIRST_KEYS)
         return "maybe" if is_possible else "no"
-    first = re.match(r'[\[\s]*\{\s*"([^"\\]*)"', body)
+    first = re.match(r'[\[\s]*\{{1,2}\s*"([^"\\]*)"', body)
     return "maybe" if first is not None and first[1] in _FIRST_KEYS else "no"
 
 
