@@ -1,10 +1,12 @@
 import asyncio
 import ssl
 from collections.abc import AsyncIterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from moorage.egress.fetch import Fetcher, FetchError
+from moorage.settings import Settings
 
 from tests.unit.resources.web import Web, certificate, serving
 
@@ -195,3 +197,28 @@ async def test_a_port_where_nobody_listens_is_an_error() -> None:
     server.close()
     await server.wait_closed()
     assert "cannot be reached" in await refusal(fetcher(Web(port=port)), f"http://files.example:{port}/")
+
+
+async def on_this_machine(host: str, port: int) -> list[str]:
+    return ["127.0.0.1"]
+
+
+def set_up(web: Web, **settings: tuple[str, ...]) -> Fetcher:
+    """As the API makes it of its settings, but for the resolver."""
+    return replace(Fetcher.of(Settings("t", "b", egress_ports=(web.port,), **settings)), addresses=on_this_machine)  # type: ignore[arg-type]
+
+
+async def test_what_containers_may_reach_is_not_what_the_api_fetches(web: Web) -> None:
+    web.page("/internal", b"for containers with a policy")
+    source = set_up(web, egress_allowed_networks=LOOPBACK)
+    for host in ("127.0.0.1", "files.example"):
+        assert "not a public address" in await refusal(source, f"http://{host}:{web.port}/internal")
+    assert web.asked == []
+
+
+async def test_an_opened_range_is_for_names_and_not_for_addresses(web: Web) -> None:
+    web.page("/internal", b"1,2")
+    source = set_up(web, fetch_allowed_networks=LOOPBACK)
+    assert await fetched(source, f"http://files.example:{web.port}/internal") == b"1,2"
+    for host in ("127.0.0.1", "127.1", "2130706433", "0x7f000001"):
+        assert "not a public address" in await refusal(source, f"http://{host}:{web.port}/internal")

@@ -70,6 +70,8 @@ class Settings:
     """The deployment's own address ranges (the VPC's CIDR): never reachable, whatever a name resolves to."""
     egress_allowed_networks: tuple[str, ...] = ()
     """Private ranges that the operator opens to allowed names (an internal mirror). Metadata addresses stay closed."""
+    fetch_allowed_networks: tuple[str, ...] = ()
+    """Private ranges from which the API itself fetches what a request names by URL (``file_url``), for every tenant."""
     presigned_downloads: bool = False
     """Content downloads answer 302 to S3 (API Gateway cannot carry large bodies)."""
     retention_seconds: int = 30 * 24 * 3600
@@ -306,6 +308,7 @@ VARIABLES: Final[Mapping[str, _Variable]] = {
     "MOORAGE_EGRESS_PORTS": _Variable("egress_ports", _ports, _listed),
     "MOORAGE_EGRESS_OWN_NETWORKS": _Variable("egress_own_networks", _networks, _listed),
     "MOORAGE_EGRESS_ALLOWED_NETWORKS": _Variable("egress_allowed_networks", _networks, _listed),
+    "MOORAGE_FETCH_ALLOWED_NETWORKS": _Variable("fetch_allowed_networks", _networks, _listed),
     "MOORAGE_PRESIGNED_DOWNLOADS": _Variable("presigned_downloads", _switch, _on_or_off),
     "MOORAGE_RETENTION_SECONDS": _Variable("retention_seconds", _whole),
     "MOORAGE_STREAM_SECONDS_MAX": _Variable("stream_seconds_max", lambda name, text: _whole(name, text) or None),

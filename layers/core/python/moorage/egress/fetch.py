@@ -19,6 +19,7 @@ import httpx
 from moorage import limits
 from moorage.egress.policy import classify
 from moorage.errors import MoorageError
+from moorage.hosts import is_ip_literal
 
 _REDIRECTS: Final = frozenset({301, 302, 303, 307, 308})
 _ADDRESSES_TRIED_MAX: Final = 3
@@ -57,7 +58,7 @@ class Reachable(Protocol):
     @property
     def egress_own_networks(self) -> tuple[str, ...]: ...
     @property
-    def egress_allowed_networks(self) -> tuple[str, ...]: ...
+    def fetch_allowed_networks(self) -> tuple[str, ...]: ...
     @property
     def egress_ports(self) -> tuple[int, ...]: ...
 
@@ -67,14 +68,15 @@ class Fetcher:
     own_networks: tuple[str, ...] = ()
     """The deployment's own ranges: refused although they may be public."""
     allowed_networks: tuple[str, ...] = ()
-    """Private ranges that the operator has opened."""
+    """Private ranges that the operator has opened, to names that lead there. No address may be asked for as such: any tenant asks here,
+    without a list of domains."""
     ports: tuple[int, ...] = (80, 443)
     addresses: Callable[[str, int], Awaitable[list[str]]] = system_addresses
     tls: Callable[[], ssl.SSLContext] = field(default=ssl.create_default_context)
 
     @classmethod
     def of(cls, settings: Reachable) -> Self:
-        return cls(settings.egress_own_networks, settings.egress_allowed_networks, settings.egress_ports)
+        return cls(settings.egress_own_networks, settings.fetch_allowed_networks, settings.egress_ports)
 
     @asynccontextmanager
     async def open(self, url: str, *, bytes_max: int) -> AsyncIterator[Download]:
@@ -141,8 +143,9 @@ class Fetcher:
     async def _judged(self, host: str, port: int) -> list[str]:
         """The host's addresses. One that is refused refuses the name: an honest one has no private addresses beside public ones."""
         addresses = await self.addresses(host, port)
+        opened = () if is_ip_literal(host) else self.allowed_networks
         for address in addresses:
-            if classify(address, self.own_networks, self.allowed_networks) is not None:
+            if classify(address, self.own_networks, opened) is not None:
                 raise FetchError("its host is not a public address")
         if not addresses:
             raise FetchError("its host has no address")
