@@ -104,6 +104,7 @@ EVERYTHING = Settings(
     egress_ports=(80, 443, 8443),
     egress_own_networks=("10.0.0.0/16",),
     egress_allowed_networks=("10.1.0.0/16", "10.2.0.0/16"),
+    fetch_allowed_networks=("10.9.0.0/16",),
     presigned_downloads=True,
     retention_seconds=60,
     stream_seconds_max=800,

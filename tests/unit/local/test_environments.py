@@ -1,11 +1,14 @@
 """The environments that are made on first use. The lock here names no package, so that nothing is downloaded."""
 
+import subprocess
+import sys
 import threading
 from pathlib import Path
 
 import pytest
+import uv
 from moorage.errors import SettingsConflict
-from moorage.local.children import prepare_environments
+from moorage.local.children import old_parts, prepare_environments
 from moorage.local.environments import Environment, ensure
 
 
@@ -64,6 +67,24 @@ def test_it_is_made_anew_when_the_interpreter_under_it_is_gone(wanted: Environme
 def test_what_it_holds_can_be_read_by_the_sandboxes_users(wanted: Environment) -> None:
     folder = ensure(wanted).folder
     assert [path for path in (folder, *folder.rglob("*")) if not path.is_symlink() and path.stat().st_mode & 0o044 != 0o044] == []
+
+
+def test_the_egress_proxys_python_is_a_new_one_where_there_is_one(wanted: Environment, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("UV_OFFLINE", "1")
+    of_the_proxy = Environment("egress", wanted.lock, wanted.folder)
+    made = ensure(of_the_proxy)
+    asked = [uv.find_uv_bin(), "python", "find", ">=3.12,<3.14"]
+    is_there = subprocess.run(asked, capture_output=True, check=False).returncode == 0
+    assert made.version >= (3, 12) if is_there else made.version == sys.version_info[:2]
+
+
+@pytest.mark.parametrize(("version", "is_said"), [("3.11.7", True), ("3.12.0", False), ("3.13.1", False)])
+def test_an_old_python_under_the_egress_proxy_is_said_at_start(version: str, is_said: bool, wanted: Environment) -> None:
+    wanted.folder.mkdir(parents=True)
+    (wanted.folder / "pyvenv.cfg").write_text(f"home = /usr/bin\nversion_info = {version}\n")
+    note = old_parts(Environment("egress", wanted.lock, wanted.folder))
+    assert ("older versions of mitmproxy, h2, h11 and brotli" in note) == is_said
+    assert (str(wanted.folder) in note) == is_said
 
 
 def unknown(wanted: Environment, monkeypatch: pytest.MonkeyPatch) -> Environment:

@@ -12,7 +12,7 @@ from pathlib import Path
 import boto3
 
 from moorage.errors import SettingsConflict
-from moorage.local.environments import Environment, ensure, environment
+from moorage.local.environments import EGRESS_PYTHON, Environment, ensure, environment
 from moorage.local.places import PACKAGE, ROOT
 from moorage.local.processes import die_with_parent, write_private
 from moorage.local.provision import TABLE
@@ -25,13 +25,25 @@ _START_SECONDS_MAX = 30
 
 def prepare_environments(find: Callable[[str], Environment] = environment) -> None:
     """Install what is missing, once. Without the toolbox sandboxes offer Python alone, which is better than no start."""
-    if os.environ.get("MOORAGE_ALLOWED_EGRESS_DOMAINS"):
-        ensure(find("egress"))
+    if os.environ.get("MOORAGE_ALLOWED_EGRESS_DOMAINS") and (note := old_parts(ensure(find("egress")))):
+        print(f"moorage: {note}", file=sys.stderr, flush=True)
     if not os.environ.get("MOORAGE_TOOLBOX"):
         try:
             ensure(find("toolbox"))
         except SettingsConflict as error:
             print(f"moorage: {error} Until then commands find Python without packages.", file=sys.stderr, flush=True)
+
+
+def old_parts(egress: Environment) -> str:
+    """What to know of an egress proxy on an old Python; empty for a new one."""
+    if egress.version >= EGRESS_PYTHON:
+        return ""
+    have, want = (".".join(map(str, version)) for version in (egress.version, EGRESS_PYTHON))
+    return (
+        f"The egress proxy runs on Python {have}, for which there are only older versions of mitmproxy, h2, h11 and brotli "
+        f"(docs/egress.md says what that means). Install Python {want} or newer and remove {egress.folder}: the next start makes it "
+        "anew."
+    )
 
 
 def toolbox_folder() -> Path:

@@ -30,6 +30,8 @@ from moorage.local.processes import die_with_parent
 _USES: Final = {"toolbox": "the packages that sandboxes offer", "egress": "the packages of the egress proxy"}
 ENVIRONMENTS: Final = tuple(_USES)
 _HASH_CHARS: Final = 16
+EGRESS_PYTHON: Final = (3, 12)
+"""From here on mitmproxy takes the newest h2, h11 and brotli; for older Pythons it is an older one that holds them back."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,6 +48,12 @@ class Environment:
     @property
     def python(self) -> Path:
         return self.folder / "bin" / "python"
+
+    @property
+    def version(self) -> tuple[int, ...]:
+        """Of its Python, such as (3, 12)."""
+        said = dict(line.split(" = ", 1) for line in (self.folder / "pyvenv.cfg").read_text().splitlines() if " = " in line)
+        return tuple(map(int, said["version_info"].split(".")[:2]))
 
     @property
     def is_made(self) -> bool:
@@ -99,7 +107,7 @@ def _make(wanted: Environment, lock: int) -> None:
     aside, began = wanted.folder.with_name(f"{wanted.folder.name}.new"), time.monotonic()
     _say(f"Installing {wanted.use} into {wanted.folder} (once; {_packages(wanted.lock)} packages) ...")
     shutil.rmtree(aside, ignore_errors=True)
-    _uv(wanted, lock, "venv", "--relocatable", "--python", sys.executable, str(aside))
+    _make_bare(wanted, lock, aside)
     _uv(
         wanted,
         lock,
@@ -112,10 +120,26 @@ def _make(wanted: Environment, lock: int) -> None:
     _say(f"Installed {wanted.use} in {time.monotonic() - began:.0f} s.")
 
 
+def _make_bare(wanted: Environment, lock: int, folder: Path) -> None:
+    """On this Python; for the egress proxy on a newer one, where the machine has one or uv can fetch it."""
+    command = ("venv", "--relocatable", "--python")
+    if wanted.name == "egress" and sys.version_info < EGRESS_PYTHON:
+        newer = ">={}.{},<3.14".format(*EGRESS_PYTHON)
+        if _run_uv(lock, *command, newer, str(folder)).returncode == 0:
+            return
+    _uv(wanted, lock, *command, sys.executable, str(folder))
+
+
 def _uv(wanted: Environment, lock: int, *arguments: str) -> None:
     """Run uv: its progress is shown in a terminal, and its words where it fails."""
-    is_shown = sys.stderr.isatty()
-    done = subprocess.run(
+    done = _run_uv(lock, *arguments, is_shown=sys.stderr.isatty())
+    if done.returncode:
+        said = f": {done.stderr.decode(errors='replace').strip()}" if done.stderr else ", and uv says why above"
+        raise SettingsConflict(f"{wanted.use.capitalize()} could not be installed{said}. It needs a package index, once.")
+
+
+def _run_uv(lock: int, *arguments: str, is_shown: bool = False) -> "subprocess.CompletedProcess[bytes]":
+    return subprocess.run(
         [uv.find_uv_bin(), *arguments, *([] if is_shown else ["--quiet"])],
         stdin=subprocess.DEVNULL,
         stdout=subprocess.DEVNULL,
@@ -125,9 +149,6 @@ def _uv(wanted: Environment, lock: int, *arguments: str) -> None:
         env={key: value for key, value in os.environ.items() if key not in ("VIRTUAL_ENV", "PYTHONPATH", "PYTHONHOME")},
         check=False,
     )
-    if done.returncode:
-        said = f": {done.stderr.decode(errors='replace').strip()}" if done.stderr else ", and uv says why above"
-        raise SettingsConflict(f"{wanted.use.capitalize()} could not be installed{said}. It needs a package index, once.")
 
 
 def _as_installer() -> None:
