@@ -88,6 +88,8 @@ class Server:
         presented = hashlib.sha256(token.encode("latin-1")).hexdigest()
         if scheme.lower() != "bearer" or not hmac.compare_digest(presented, self._token_sha256):
             raise Refusal(401, "unauthorized", "The token is missing or wrong.")
+        if "origin" in request.headers or "sec-fetch-site" in request.headers:
+            raise Refusal(403, "cross_site", "The exec server answers no web page.")
 
     async def _route(self, request: Request, response: Response) -> None:
         method, path = request.method, request.path

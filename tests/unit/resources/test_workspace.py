@@ -97,6 +97,29 @@ def test_of_a_huge_tree_the_first_files_are_stored_and_the_rest_is_noted() -> No
     )
 
 
+def test_files_with_holes_are_stored_up_to_a_bound_of_all_together() -> None:
+    """They take next to no room in the container."""
+    count = limits.ARTIFACTS_BYTES_MAX // limits.ARTIFACT_BYTES_MAX
+    sparse = [there(f"{n:03d}", inode=n, size=limits.ARTIFACT_BYTES_MAX) for n in range(count + 2)]
+    small = there("z", inode=999, size=0)
+    note = f"Note: at most {limits.ARTIFACTS_BYTES_MAX} bytes are saved of all files together; not saved: "
+    at_once = diff(listing(*sparse, small), [], 1)
+    assert at_once == Diff(changed=(*sparse[:count], small), notes=(note + "/mnt/data/040, /mnt/data/041.",))
+    one_by_one = diff(listing(*sparse[: count + 1]), [row(file) for file in sparse[:count]], 1)
+    assert one_by_one == Diff(notes=(note + "/mnt/data/040.",))
+
+
+def test_a_stored_file_that_grows_beyond_the_bound_of_all_is_no_longer_stored_as_it_was() -> None:
+    full = [
+        there(f"{n:03d}", inode=n, size=limits.ARTIFACT_BYTES_MAX)
+        for n in range(limits.ARTIFACTS_BYTES_MAX // limits.ARTIFACT_BYTES_MAX - 1)
+    ]
+    grown = [there(name, inode=1_000 + n, mtime_ns=2, size=limits.ARTIFACT_BYTES_MAX) for n, name in enumerate("xy")]
+    rows = [row(file) for file in full] + [row(replace(file, mtime_ns=1, size=1)) for file in grown]
+    found = diff(listing(*full, *grown), rows, 1)
+    assert (found.changed, found.removed) == ((grown[0],), (rows[-1],))
+
+
 def test_what_is_stored_already_keeps_its_place_in_a_full_container() -> None:
     stored = [there(f"z{n}", inode=n) for n in range(limits.ARTIFACTS_MAX)]
     found = diff(listing(*stored, there("a", inode=99_999)), [row(file) for file in stored], 1)

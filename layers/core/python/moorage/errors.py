@@ -476,6 +476,10 @@ def too_many_container_files(files_max: int) -> ApiError:
     return bad_request(f"A container holds at most {files_max} files.")
 
 
+def container_files_too_large(bytes_max: int) -> ApiError:
+    return bad_request(f"The files of a container hold at most {bytes_max} bytes together. Delete some, or take another container.")
+
+
 class SettingsConflict(MoorageError):
     """An operator's command or configuration cannot work as given; the message says what would."""
 

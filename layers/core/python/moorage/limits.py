@@ -262,6 +262,10 @@ ARTIFACT_BYTES_MAX: Final = 512 * MIB
 ARTIFACTS_MAX: Final = 10_000
 """Files of one container that are stored."""
 
+ARTIFACTS_BYTES_MAX: Final = WORKSPACE_BYTES_MAX
+"""Bytes of all files of one container that are stored. Holes take no room in a container's disk and all of it in S3, so that its quota
+is no bound for what is stored."""
+
 CONTAINER_FILE_IDS_MAX: Final = 50
 FILE_BYTES_MAX: Final = 512 * MIB
 

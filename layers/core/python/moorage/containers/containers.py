@@ -26,6 +26,7 @@ from moorage.errors import (
     SandboxError,
     SandboxGone,
     container_file_not_found,
+    container_files_too_large,
     file_not_found,
     network_unavailable,
     too_many_container_files,
@@ -304,6 +305,8 @@ def _shown(policy: NetworkPolicy | None) -> dict[str, Any]:
 def _check_room(rows: Sequence[ContainerFile], paths: Iterable[str]) -> None:
     if len({row.path for row in rows} | set(paths)) > limits.ARTIFACTS_MAX:
         raise too_many_container_files(limits.ARTIFACTS_MAX)
+    if sum(row.bytes for row in rows) >= limits.ARTIFACTS_BYTES_MAX:
+        raise container_files_too_large(limits.ARTIFACTS_BYTES_MAX)
 
 
 def _has(row: ContainerFile | None, sha256: str) -> bool:

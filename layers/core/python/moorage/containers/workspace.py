@@ -54,14 +54,15 @@ def diff(listing: FileListing, rows: Sequence[ContainerFile], incarnation: int) 
     present = {absolute(file) for file in storable}
     seen = {absolute(file) for file in listing.files if _is_text(file.path)}
     removed = [
-        row
-        for row in rows
-        if row.staged_in == incarnation and row.path not in present and (listing.is_complete or row.path in seen)
+        row for row in rows if row.staged_in == incarnation and row.path not in present and (listing.is_complete or row.path in seen)
     ]
     room = limits.ARTIFACTS_MAX - (len(rows) - len(removed))
     replaced = [file for file in changed if absolute(file) in known]
     added = sorted((file for file in changed if absolute(file) not in known), key=lambda file: file.path)
     kept, refused = added[: max(0, room)], added[max(0, room) :]
+    too_much = _beyond_bytes([*replaced, *kept], rows, removed)
+    removed += [known[absolute(file)] for file in replaced if file in too_much]
+    replaced, kept = ([file for file in files if file not in too_much] for files in (replaced, kept))
     vanished = {row.stamp: row for row in removed}
     renamed = [(vanished[stamp_of(file)], file) for file in kept if stamp_of(file) in vanished]
     moved = {file.path for _, file in renamed}
@@ -69,8 +70,21 @@ def diff(listing: FileListing, rows: Sequence[ContainerFile], incarnation: int) 
         changed=tuple(file for file in (*replaced, *kept) if file.path not in moved),
         renamed=tuple(renamed),
         removed=tuple(removed),
-        notes=tuple(_notes(listing, refused)),
+        notes=tuple(_notes(listing, refused, too_much)),
     )
+
+
+def _beyond_bytes(files: Sequence[SandboxFile], rows: Sequence[ContainerFile], removed: Sequence[ContainerFile]) -> list[SandboxFile]:
+    """Of files that would be stored, in their order, those that no longer fit beside what stays stored."""
+    paths, gone = {absolute(file) for file in files}, {row.path for row in removed}
+    room = limits.ARTIFACTS_BYTES_MAX - sum(row.bytes for row in rows if row.path not in paths | gone)
+    beyond = []
+    for file in files:
+        if file.size <= room:
+            room -= file.size
+        else:
+            beyond.append(file)
+    return beyond
 
 
 def _problem(file: SandboxFile) -> str | None:
@@ -96,7 +110,7 @@ def _is_text(path: str) -> bool:
     return True
 
 
-def _notes(listing: FileListing, refused: Sequence[SandboxFile]) -> Iterable[str]:
+def _notes(listing: FileListing, refused: Sequence[SandboxFile], too_much: Sequence[SandboxFile]) -> Iterable[str]:
     unsaved: dict[str, list[str]] = {}
     for file in listing.files:
         problem = _problem(file)
@@ -107,6 +121,9 @@ def _notes(listing: FileListing, refused: Sequence[SandboxFile]) -> Iterable[str
     if refused:
         paths = [absolute(file) for file in refused]
         yield f"Note: at most {limits.ARTIFACTS_MAX} files are saved; not saved: {_some(paths)}."
+    if too_much:
+        paths = [absolute(file) for file in too_much]
+        yield f"Note: at most {limits.ARTIFACTS_BYTES_MAX} bytes are saved of all files together; not saved: {_some(paths)}."
     if not listing.is_complete:
         yield f"Note: /mnt/data has more than {limits.SANDBOX_FILES_MAX} files; those beyond are not saved."
 

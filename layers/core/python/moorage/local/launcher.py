@@ -126,7 +126,9 @@ def serve(options: argparse.Namespace) -> None:
 @contextlib.contextmanager
 def only_launcher(state_dir: Path) -> Iterator[None]:
     """One launcher per state directory. The lock goes with the process, so a killed one leaves none behind."""
-    state_dir.mkdir(parents=True, exist_ok=True, mode=0o700)
+    state_dir.mkdir(parents=True, exist_ok=True)
+    # Also where the directory was there before: other users of this machine have no business in it.
+    state_dir.chmod(0o700)
     with open(state_dir / "launcher.lock", "w") as file:
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
