@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Annotated, Any, Literal, Self
 
 from moorage.hosts import normalise_pattern
-from moorage.limits import CODE_SECONDS_MAX, COMMAND_TIMEOUT_MS_MAX, MEMORY_LIMITS, RETENTION_SECONDS
+from moorage.limits import CODE_SECONDS_MAX, COMMAND_TIMEOUT_MS_MAX, MEMORY_LIMITS, PROGRAMS_CHARS_MAX, RETENTION_SECONDS
 from moorage.settings import as_deployed, warm_pool_sizes
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, model_validator
 
@@ -112,6 +112,12 @@ class Config(BaseModel):
 
     sandbox_image: str | None = None
     """An image that is already in a registry. None builds it in the account with CodeBuild, which needs no Docker here."""
+
+    sandbox_runtimes: Literal["full", "slim"] = "full"
+    """What is in the image that is built: ``slim`` leaves out Java, Go, PHP and Ruby, a third of it. Smaller images start sooner."""
+
+    sandbox_programs: str | None = Field(default=None, max_length=PROGRAMS_CHARS_MAX)
+    """What the model is told of the programs in a ``sandbox_image`` of your own. None: for an image that is built here, what it has."""
 
     allowed_egress_domains: Annotated[Words, AfterValidator(_domains)] = ()
     """The operator's ceiling. Empty deploys no proxy and no way out."""

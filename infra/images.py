@@ -1,7 +1,10 @@
 """Container images without Docker on this side: CodeBuild builds them in the account from a folder of the repository."""
 
+import hashlib
+import json
 from collections.abc import Mapping
 from pathlib import Path
+from types import MappingProxyType
 from typing import Final
 
 import aws_cdk as cdk
@@ -30,8 +33,10 @@ class Image(Construct):
         hooks: Hooks,
         context: Mapping[str, Path],
         given: str | None = None,
+        arguments: Mapping[str, str] = MappingProxyType({}),
     ) -> None:
-        """``context`` is what ``docker build`` sees: files and folders of the repository by their place in it."""
+        """``context`` is what ``docker build`` sees: files and folders of the repository by their place in it. ``arguments`` are
+        those of its Dockerfile; an image with others has another tag."""
         super().__init__(scope, construct_id)
         self._repository: ecr.Repository | None = None
         self.built: cdk.CustomResource | None = None
@@ -39,7 +44,7 @@ class Image(Construct):
         if given is not None:
             self.uri = given
             return
-        tag = context_hash(context)[:16]
+        tag = hashlib.sha256(json.dumps([context_hash(context), *sorted(arguments.items())]).encode()).hexdigest()[:16]
         self._repository = ecr.Repository(
             self,
             "Repository",
@@ -50,11 +55,11 @@ class Image(Construct):
             lifecycle_rules=[ecr.LifecycleRule(max_image_count=5)],
         )
         self.uri = f"{self._repository.repository_uri}:{tag}"
-        project = self._project(config, context, tag)
+        project = self._project(config, context, tag, arguments)
         self.built = hooks.image_build(f"{construct_id}Build", project, tag)
         self.built.node.add_dependency(project, self._repository)
 
-    def _project(self, config: Config, context: Mapping[str, Path], tag: str) -> codebuild.Project:
+    def _project(self, config: Config, context: Mapping[str, Path], tag: str, arguments: Mapping[str, str]) -> codebuild.Project:
         assert self._repository is not None
         uri = self._repository.repository_uri
         sources = assets.Asset(
@@ -65,7 +70,11 @@ class Image(Construct):
             asset_hash_type=cdk.AssetHashType.CUSTOM,
             bundling=local_bundling(lambda output: copy_context(context, output)),
         )
-        variables = {"REPOSITORY": uri, "REGISTRY": cdk.Fn.select(0, cdk.Fn.split("/", uri))}
+        variables = {
+            "REPOSITORY": uri,
+            "REGISTRY": cdk.Fn.select(0, cdk.Fn.split("/", uri)),
+            "ARGUMENTS": " ".join(f"--build-arg {name}={value}" for name, value in sorted(arguments.items())),
+        }
         project = codebuild.Project(
             self,
             "Build",
@@ -125,7 +134,7 @@ _BUILD_SPEC: Final = {
                 'aws ecr get-login-password | docker login --username AWS --password-stdin "$REGISTRY"',
                 # An immutable tag that is there already was built from the same sources.
                 'docker manifest inspect "$REPOSITORY:$IMAGE_TAG" > /dev/null 2>&1 || '
-                '(docker build --tag "$REPOSITORY:$IMAGE_TAG" . && docker push "$REPOSITORY:$IMAGE_TAG")',
+                '(docker build $ARGUMENTS --tag "$REPOSITORY:$IMAGE_TAG" . && docker push "$REPOSITORY:$IMAGE_TAG")',
             ]
         },
     },

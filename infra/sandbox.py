@@ -52,7 +52,13 @@ class Sandbox(Construct):
         )
         self._execution_role = iam.Role(self, "ExecutionRole", assumed_by=iam.ServicePrincipal("ecs-tasks.amazonaws.com"))
         image = Image(
-            self, "Image", config=config, hooks=hooks, context={".": ROOT / "functions" / "sandbox"}, given=config.sandbox_image
+            self,
+            "Image",
+            config=config,
+            hooks=hooks,
+            context={".": ROOT / "functions" / "sandbox"},
+            given=config.sandbox_image,
+            arguments={"RUNTIMES": config.sandbox_runtimes},
         )
         image.grant_pull(self._execution_role)
         logs = log_group(self, "Logs", config) if config.sandbox_logs else None
@@ -174,6 +180,21 @@ class Sandbox(Construct):
             "MOORAGE_FARGATE_SECURITY_GROUP": self._network.sandbox_group.security_group_id,
             **{f"MOORAGE_FARGATE_TASK_DEFINITION_{tier.upper()}": definition.ref for tier, definition in self.task_definitions.items()},
         }
+
+
+_ALWAYS: Final = "perl, gcc, g++, make, cmake, git, sqlite3, rg, jq, curl, pdftotext"
+PROGRAMS: Final = {
+    "slim": f"python 3.11, node 18, npm 9.2, {_ALWAYS}",
+    "full": f"python 3.11, node 18, npm 9.2, java 17, javac 17, go 1.19, php 8.2, ruby 3.1, {_ALWAYS}",
+}
+"""What the image has (``functions/sandbox/packages``), in words for the model."""
+
+
+def programs(config: Config) -> str:
+    """Of an image that somebody else has made nothing is known but what he says."""
+    if config.sandbox_programs is not None:
+        return config.sandbox_programs
+    return PROGRAMS[config.sandbox_runtimes] if config.sandbox_image is None and not config.has_microvms else ""
 
 
 _DROPPED_CAPABILITIES: Final = [

@@ -22,7 +22,7 @@ from infra.images import Image
 from infra.microvms import Microvms
 from infra.network import Network
 from infra.observability import Observability
-from infra.sandbox import Sandbox
+from infra.sandbox import Sandbox, programs
 from infra.state import State
 
 MODELS_FILE: Final = ROOT / "models.toml"
@@ -59,9 +59,7 @@ class ServiceStack(cdk.Stack):
         self.sandbox = Sandbox(self, "Sandbox", config=config, network=self.network, hooks=hooks) if self.network else None
         self.microvms = Microvms(config) if config.has_microvms else None
         self.egress = self._make_egress(hooks)
-        factory = FunctionFactory(
-            self, "Functions", config=config, models=models, environment=self._environment(), lists=self._lists()
-        )
+        factory = FunctionFactory(self, "Functions", config=config, models=models, environment=self._environment(), lists=self._lists())
         self.loop = AgentLoop(self, "AgentLoop", config=config, factory=factory, network=self.network)
         self.handlers = self._make_handlers(factory)
         self.api = Api(self, "Api", config=config, handlers=self.handlers)
@@ -100,6 +98,7 @@ class ServiceStack(cdk.Stack):
             name=config.name,
             web_search=config.web_search,
             code_seconds_max=config.code_seconds_max,
+            sandbox_programs=programs(config),
             strict_expiry=config.strict_expiry,
             requests_per_minute=config.requests_per_minute,
             tokens_per_minute=config.tokens_per_minute,

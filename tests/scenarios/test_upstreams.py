@@ -1,6 +1,7 @@
 """A model provider that refuses, is down, hangs, answers garbage or stops: what the client gets, and what stays undisturbed."""
 
 import json
+import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -54,6 +55,9 @@ def test_the_shell_loop_runs_on_a_real_protocol(real_stack: Stack, upstream: Moc
     assert (response.output_text, response.status) == ("Done.", "completed")
     assert response.usage is not None
     assert (response.usage.input_tokens, response.usage.output_tokens) == (22, 14), "two steps add up"
+    told = [json.dumps(request.body["tools"]) for request in upstream.requests[-2:]]
+    assert re.search(r"Installed there, beside the usual small programs: python 3\.\d+\.\d+, ", told[0]), "what its container has"
+    assert told[0] == told[1]
 
 
 def test_a_custom_tool_of_an_upstream_that_has_them_goes_there_and_back_as_it_is(real_stack: Stack, upstream: MockUpstream) -> None:

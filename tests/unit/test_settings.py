@@ -23,6 +23,8 @@ TAKEN: dict[str, tuple[dict[str, str], str, Any]] = {
     "code may run for as long as the operator says": ({"MOORAGE_CODE_SECONDS_MAX": "600"}, "code_seconds_max", 600),
     "an expired container is revived unless told otherwise": ({}, "strict_expiry", False),
     "an expired container can be refused": ({"MOORAGE_STRICT_EXPIRY": "true"}, "strict_expiry", True),
+    "nobody knows what programs there are": ({}, "sandbox_programs", ""),
+    "what programs there are": ({"MOORAGE_SANDBOX_PROGRAMS": "python 3.11, go 1.19"}, "sandbox_programs", "python 3.11, go 1.19"),
     "a switch is turned on by 1 too": ({"MOORAGE_STRICT_EXPIRY": "1"}, "strict_expiry", True),
     "domains are read as requests' are": (
         {"MOORAGE_ALLOWED_EGRESS_DOMAINS": "API.Example.com, *.pkg.example bücher.example"},
@@ -51,6 +53,8 @@ WRONG = {
     "a URL among the domains": ("MOORAGE_ALLOWED_EGRESS_DOMAINS", "pkg.example https://api.example.com"),
     "a domain that two readers take for two": ("MOORAGE_ALLOWED_EGRESS_DOMAINS", "straße.de"),
     "an address among the domains": ("MOORAGE_ALLOWED_EGRESS_DOMAINS", "10.0.0.1"),
+    "programs in two lines": ("MOORAGE_SANDBOX_PROGRAMS", "python\ngo"),
+    "programs without end": ("MOORAGE_SANDBOX_PROGRAMS", "python, " * 1_000),
     "another word for on": ("MOORAGE_STRICT_EXPIRY", "enabled"),
 }
 

@@ -244,6 +244,19 @@ def test_names_are_unique_legal_and_lead_back() -> None:
     assert result.restore("shell") == Original("function", "shell")
 
 
+def test_what_runs_in_a_container_is_described_with_the_programs_that_are_there() -> None:
+    tools: list[Tool] = [HOSTED_SHELL, {"type": "code_interpreter", "container": {"type": "auto"}}, {"type": "apply_patch"}]
+    told = lower((), tools, "auto", FUNCTIONS, programs="python 3.11, go 1.19").tools
+    plain = lower((), tools, "auto", FUNCTIONS).tools
+    line = "\n- Installed there, beside the usual small programs: python 3.11, go 1.19."
+    assert [tool["description"] for tool in told] == [
+        *(tool["description"] + line for tool in plain[:2]),
+        plain[2]["description"],
+    ]
+    on_the_clients_computer: list[Tool] = [{"type": "shell", "environment": {"type": "local"}}]
+    assert lower((), on_the_clients_computer, "auto", FUNCTIONS, programs="go").tools == lowered(tools=on_the_clients_computer).tools
+
+
 def test_a_name_that_was_never_offered_is_a_function_of_the_clients() -> None:
     assert lowered().restore("made_up") == Original("function", "made_up")
 

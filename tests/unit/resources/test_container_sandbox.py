@@ -89,6 +89,21 @@ async def test_a_killed_sandbox_comes_back_with_its_files_and_without_its_proces
         assert (await containers.artifacts.sync(revived)).changed == ()
 
 
+async def test_what_the_model_is_told_of_a_containers_programs_stays_as_it_was_when_the_container_was_made(
+    store: Store, clock: Clock, provisioner: LauncherProvisioner
+) -> None:
+    """Its prompts must not change, whatever a later deployment has in its image."""
+    files = Files(store.table, store.blobs, clock=clock)
+
+    def deployed(programs: str) -> Containers:
+        return Containers(store.table, store.blobs, provisioner, files, clock=clock, content_key=b"k" * 32, programs=programs)
+
+    record = await deployed("python 3.11").reserve("ten", name="c")
+    later = deployed("python 3.13, go 1.23")
+    assert (await later.use("ten", record.id)).programs == "python 3.11"
+    assert (await later.reserve("ten", name="d")).programs == "python 3.13, go 1.23"
+
+
 async def test_an_expired_container_comes_back_with_its_files(containers: Containers, clock: Clock) -> None:
     record = await containers.reserve("ten", name="c")
     async with await containers.sandboxes.ensure("ten", record.id) as live:

@@ -229,6 +229,12 @@ SANDBOX_ENTRIES_MAX: Final = 1_000_000
 SANDBOX_TERMINALS_MAX: Final = 64
 """Pseudo-terminals of one local sandbox. The kernel has 4,096 for all (``kernel.pty.max``)."""
 
+PROGRAMS_CHARS_MAX: Final = 2_000
+"""What a model is told of the programs in its container, with every request."""
+
+PROGRAMS_SECONDS_MAX: Final = 15
+"""For the launcher to ask the programs of a sandbox for their versions; Java takes longest."""
+
 LOCAL_SANDBOXES_MAX: Final = 256
 """Sandboxes of one launcher."""
 

@@ -144,6 +144,7 @@ def build_runtime(settings: Settings, *, clock: Callable[[], float] = time.time)
         egress=None if settings.provisioner == "elsewhere" else egress,  # who starts a sandbox gives it its way out
         egress_proxy=settings.egress_proxy,
         connect=connect,
+        programs=settings.sandbox_programs,
     )
     return Runtime(
         settings=settings,

@@ -20,6 +20,7 @@ from moorage.limits import (
     COMMAND_TIMEOUT_MS_MAX,
     JSON_SILENCE_SECONDS,
     MEMORY_LIMITS,
+    PROGRAMS_CHARS_MAX,
     RUNNING_RESPONSES_MAX,
     WARM_SANDBOXES_MAX,
 )
@@ -51,6 +52,9 @@ class Settings:
     """What becomes of a ``web_search`` tool that wants the live web: 400, or left out with a notice."""
     code_seconds_max: int = CODE_SECONDS_MAX
     """How long one run of the code interpreter may take."""
+    sandbox_programs: str = ""
+    """What a command finds in a sandbox, in words for the model; empty if nobody knows. A local stack asks its launcher, and an AWS
+    deployment says what it has put into its image."""
     strict_expiry: bool = False
     """An expired container is refused with OpenAI's error instead of being revived."""
     allowed_egress_domains: tuple[str, ...] = ()
@@ -284,6 +288,12 @@ def _sizes(sizes: Mapping[str, int]) -> str:
     return _listed(f"{tier}:{number}" for tier, number in sizes.items())
 
 
+def _one_line(name: str, text: str) -> str:
+    if len(text) > PROGRAMS_CHARS_MAX or not text.isprintable():
+        raise SettingsError(f"{name} must be one line of at most {PROGRAMS_CHARS_MAX} characters.")
+    return text
+
+
 def _on_or_off(value: bool) -> str:
     return str(value).lower()
 
@@ -299,6 +309,7 @@ VARIABLES: Final[Mapping[str, _Variable]] = {
     "MOORAGE_WARM_POOL": _Variable("warm_pool", _warm_pool, _sizes),
     "MOORAGE_WEB_SEARCH": _Variable("web_search", _one_of("refuse", "ignore")),
     "MOORAGE_CODE_SECONDS_MAX": _Variable("code_seconds_max", _code_seconds),
+    "MOORAGE_SANDBOX_PROGRAMS": _Variable("sandbox_programs", _one_line),
     "MOORAGE_STRICT_EXPIRY": _Variable("strict_expiry", _switch, _on_or_off),
     "MOORAGE_ALLOWED_EGRESS_DOMAINS": _Variable("allowed_egress_domains", _domains, _listed),
     "MOORAGE_EGRESS_PROXY": _Variable("egress_proxy", _text),

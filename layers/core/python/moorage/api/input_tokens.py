@@ -38,7 +38,14 @@ async def input_tokens(runtime: Runtime, tenant_id: str, wanted: CountRequest) -
         tool_choice=wanted.tool_choice,
     )
     resolved = await resolve_inputs(runtime, tenant_id, visible(said.items))
-    lowered = lower(tuple(resolved), wanted.tools, wanted.tool_choice, said.native_tools, compaction_text=opener(runtime, tenant_id))
+    lowered = lower(
+        tuple(resolved),
+        wanted.tools,
+        wanted.tool_choice,
+        said.native_tools,
+        compaction_text=opener(runtime, tenant_id),
+        programs=runtime.settings.sandbox_programs,
+    )
     prompt = ModelRequest(model=said.entry.upstream_model, items=lowered.items, instructions=wanted.instructions, tools=lowered.tools)
     schema = ((wanted.text or {}).get("format") or {}).get("schema")
     return estimate_request(prompt) + (0 if schema is None else estimate_text(str(schema)))

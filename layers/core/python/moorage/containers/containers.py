@@ -77,6 +77,7 @@ class Containers:
         egress: Egress | None = None,
         egress_proxy: str | None = None,
         connect: Callable[[Handle], ExecClient] | None = ExecClient,
+        programs: str = "",
     ) -> None:
         """``connect`` None: sandboxes cannot be reached from here, only started and stopped."""
         store = ContainerStore(table, clock=clock, retention_seconds=retention_seconds, strict_expiry=strict_expiry)
@@ -86,6 +87,7 @@ class Containers:
         self._files = files
         self._clock = clock
         self._egress = egress
+        self._programs = programs
         self.incarnations = Incarnations(content_key, egress=egress, egress_proxy=egress_proxy)
         self.skills = GivenSkills(store, ContainerSkills(table), Skills(table, blobs, clock=clock), blobs)
         staging = Staging(store, ContainerSkills(table), blobs, claims, provisioner)
@@ -117,6 +119,7 @@ class Containers:
             idle_minutes=idle_minutes,
             memory_limit=memory_limit,
             network_policy=_shown(network_policy),
+            programs=self._programs,
         )
         if self._egress is not None and network_policy is not None and policy is not None:
             await self._egress.open(tenant_id, record.id, policy, network_policy.domain_secrets)

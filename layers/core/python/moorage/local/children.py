@@ -1,5 +1,6 @@
 """The stack's other processes: the owner of the sandboxes, and their way out."""
 
+import logging
 import os
 import socket
 import subprocess
@@ -11,12 +12,15 @@ from pathlib import Path
 
 import boto3
 
-from moorage.errors import SettingsConflict
+from moorage.errors import SandboxError, SettingsConflict
 from moorage.local.environments import EGRESS_PYTHON, Environment, ensure, environment
 from moorage.local.places import PACKAGE, ROOT
 from moorage.local.processes import die_with_parent, write_private
 from moorage.local.provision import TABLE
+from moorage.sandbox.launcher_client import LauncherProvisioner
 from moorage.store.schema import create_table
+
+log = logging.getLogger(__name__)
 
 LAUNCHER_STOP_SECONDS_MAX = 15
 PROXY_STOP_SECONDS_MAX = 10
@@ -90,6 +94,16 @@ def _answers(process: "subprocess.Popen[bytes]", path: Path) -> bool:
                 return True
         time.sleep(0.01)
     return False
+
+
+async def programs_here(launcher_socket: Path) -> str:
+    """What the model is told of the programs in its container; a launcher that cannot say is no reason not to start."""
+    async with LauncherProvisioner(str(launcher_socket)) as launcher:
+        try:
+            return await launcher.programs()
+        except SandboxError as error:
+            log.warning("What programs sandboxes have is not known: %s", error.message)
+            return ""
 
 
 def egress_socket(state_dir: Path) -> Path:

@@ -6,6 +6,7 @@ open:
 * ``POST /v1/sandboxes`` with a spec: start the container's sandbox or find the one that runs; ``{"sandbox_id", "endpoint"}``.
 * ``PUT /v1/sandboxes/{sandbox_id}/skills/{directory}`` with a zip: a folder that the sandbox's commands can read and not change.
 * ``GET /v1/sandboxes``, ``GET`` and ``DELETE /v1/sandboxes/{sandbox_id}``.
+* ``GET /v1/place``: ``{"programs"}``, what commands find in a sandbox here, with versions.
 
 Sandboxes do not mind when callers come and go. When the launcher ends, the kernel ends them all, and the next launcher removes what
 a killed one left on disk.
@@ -38,6 +39,7 @@ from moorage.local.control_groups import ControlGroups
 from moorage.local.disk_guard import Bounds
 from moorage.local.disks import Disks
 from moorage.local.places import ROOT
+from moorage.local.programs import programs_of
 from moorage.local.site import TERMINALS_NAME, Site, Toolbox
 from moorage.local.terminals import may_mount_terminals
 from moorage.local.users import check_namespaces, has_disable_userns, may_run_as_other_users
@@ -88,6 +90,9 @@ def application(sandboxes: Bubblewrap) -> Starlette:
         await sandboxes.stop(request.path_params["sandbox_id"])
         return JSONResponse({})
 
+    async def place(request: Request) -> JSONResponse:
+        return JSONResponse({"programs": await programs_of(sandboxes)})
+
     @contextlib.asynccontextmanager
     async def lifespan(app: Starlette) -> AsyncIterator[None]:
         watch = asyncio.create_task(sandboxes.watch_disk())
@@ -96,6 +101,7 @@ def application(sandboxes: Bubblewrap) -> Starlette:
         await sandboxes.stop_all()
 
     routes = [
+        Route("/v1/place", place, methods=["GET"]),
         Route("/v1/sandboxes", start, methods=["POST"]),
         Route("/v1/sandboxes", running, methods=["GET"]),
         Route("/v1/sandboxes/{sandbox_id}", describe, methods=["GET"]),

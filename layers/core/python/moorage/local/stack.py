@@ -26,6 +26,7 @@ from moorage.local.children import (
     egress_settings,
     egress_socket,
     prepare_environments,
+    programs_here,
 )
 from moorage.local.emulator import REGION, Emulator
 from moorage.local.logs import RotatingFile
@@ -108,6 +109,8 @@ def start(stack: contextlib.ExitStack, address: Address, listener: socket.socket
     launcher = Launcher(state_dir, launcher_socket)
     children.append(Child("The owner of the sandboxes", launcher.start(), launcher.start, str(launcher.log_file)))
     stack.callback(ends.stop, children[-1], LAUNCHER_STOP_SECONDS_MAX)
+    if "MOORAGE_SANDBOX_PROGRAMS" not in environment:
+        environment["MOORAGE_SANDBOX_PROGRAMS"] = asyncio.run(programs_here(launcher_socket))
     if len(children) > 1:
         proxy.await_answer()
 

@@ -41,6 +41,7 @@ _ETC: Final = (
     "magic",
     "magic.mime",
     "mime.types",
+    "php",
     "pki",
     "protocols",
     "services",
@@ -116,7 +117,7 @@ def bwrap_arguments(site: Site, visible: Sequence[Bind], terminals: str | None, 
     arguments += ["--ro-bind", "/usr", "/usr"]
     for name in ("bin", "sbin", "lib", "lib32", "lib64", "libx32"):
         arguments += _system_directory(name)
-    for name in _ETC:
+    for name in (*_ETC, *sorted(path.name for path in Path("/etc").glob("java-*-openjdk"))):
         arguments += ["--ro-bind-try", f"/etc/{name}", f"/etc/{name}"]
     arguments += ["--proc", "/proc", *_closed_proc(), "--dev", "/dev"]
     if terminals is not None:

@@ -88,7 +88,8 @@ async def prepare(
         tool_choice=request.tool_choice,
     )
     await _check_room(runtime, tenant_id, request)
-    container_id, skills = await _container(runtime, tenant_id, request, said.items)
+    container, skills = await _container(runtime, tenant_id, request, said.items)
+    container_id = None if container is None else container.id
     request = replace(request, tools=with_skills(request.tools, skills))
     response_id = ids.new_response_id()
     stored = StoredResponse(
@@ -101,6 +102,7 @@ async def prepare(
         ancestors=_links(said.snapshots),
         conversation_id=request.conversation_id,
         container_id=container_id,
+        programs="" if container is None else container.programs,
         is_background=request.background,
         is_streamed=request.stream,
         is_stored=request.store,
@@ -148,7 +150,7 @@ def _links(snapshots: list[Snapshot]) -> tuple[Ancestor, ...]:
 
 async def _container(
     runtime: Runtime, tenant_id: str, request: CreateRequest, items: list[Item]
-) -> tuple[str | None, list[dict[str, Any]]]:
+) -> tuple[ContainerRecord | None, list[dict[str, Any]]]:
     """Reserve the container that hosted calls will run in (clients read its id in ``response.created``), with its skills, which the
     answer shows as they were found."""
     environment = request.environment
@@ -173,7 +175,7 @@ async def _container(
     inputs = await files_to_stage(runtime, tenant_id, items)
     if inputs:
         await runtime.containers.put_inputs(record, inputs)
-    return record.id, [skill.to_json() for skill in skills]
+    return record, [skill.to_json() for skill in skills]
 
 
 async def _known_container(

@@ -100,6 +100,7 @@ class Turn:
             choice,
             native_tools,
             compaction_text=compact.opener(self.runtime, self.stored.tenant_id),
+            programs=self.stored.programs,
         )
         return one_command(lowered) if entry.is_shell_sequential else lowered
 

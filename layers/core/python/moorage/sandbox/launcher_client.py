@@ -68,6 +68,10 @@ class LauncherProvisioner:
         """All sandboxes that the launcher holds."""
         return [RunningSandbox(**sandbox) for sandbox in (await self._ask("GET", "/v1/sandboxes"))["data"]]
 
+    async def programs(self) -> str:
+        """What commands find in a sandbox of this machine."""
+        return str((await self._ask("GET", "/v1/place"))["programs"])
+
     async def _ask(self, method: str, path: str, **arguments: Any) -> dict[str, Any]:
         try:
             response = await self._http.request(method, path, **arguments)

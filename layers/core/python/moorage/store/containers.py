@@ -85,6 +85,8 @@ class ContainerRecord:
     """Hash of the notes about unsaved files that the model has been given."""
     has_skills: bool = False
     """Whether there are rows of skills beside those of files."""
+    programs: str = ""
+    """What a command finds there, in words for the model, as it was when the container was made: its prompts must not change."""
     is_deleted: bool = False
     """A 404 to everybody; its eraser is not through yet."""
 
@@ -153,7 +155,7 @@ class ContainerStore:
         self._strict_expiry = strict_expiry
 
     async def create(
-        self, tenant_id: str, *, name: str, idle_minutes: int, memory_limit: str, network_policy: Mapping[str, Any]
+        self, tenant_id: str, *, name: str, idle_minutes: int, memory_limit: str, network_policy: Mapping[str, Any], programs: str = ""
     ) -> ContainerRecord:
         now = int(self._clock())
         record = ContainerRecord(
@@ -165,6 +167,7 @@ class ContainerStore:
             idle_minutes=idle_minutes,
             memory_limit=memory_limit,
             network_policy=network_policy,
+            programs=programs,
         )
         await self._table.write_many(puts=[_container_record(record), self._purge_record(record)])
         return record
@@ -454,6 +457,7 @@ def _container_record(container: ContainerRecord) -> Record:
         "told": container.told,
         "noted": container.noted,
         "has_skills": container.has_skills,
+        "programs": container.programs,
         "is_deleted": container.is_deleted,
     }
 
@@ -478,6 +482,7 @@ def container_of(record: Record) -> ContainerRecord:
         told=record["told"],
         noted=record["noted"],
         has_skills=record.get("has_skills", False),
+        programs=record.get("programs", ""),
         is_deleted=record["is_deleted"],
     )
 

@@ -55,6 +55,8 @@ class StoredResponse:
     """The chain before this response, oldest first."""
     conversation_id: str | None = None
     container_id: str | None = None
+    programs: str = ""
+    """What the model is told of the programs there."""
     is_background: bool = False
     is_streamed: bool = False
     is_stored: bool = True
@@ -129,6 +131,8 @@ class Responses:
             record["container"] = stored.container_id
         if stored.secrets:
             record["secrets"] = dict(stored.secrets)
+        if stored.programs:
+            record["programs"] = stored.programs
         if stored.is_looping:
             record |= self._inflight(stored)
         packed = zlib.compress(body, 1)
@@ -239,6 +243,7 @@ class Responses:
             ancestors=unpack_ancestors(record["ancestors"]) if with_ancestors else (),
             conversation_id=record.get("conversation"),
             container_id=record.get("container"),
+            programs=record.get("programs", ""),
             is_background=record["background"],
             is_streamed=record["stream"],
             is_stored=record["store"],

@@ -88,13 +88,15 @@ def lower(
     native: frozenset[str],
     *,
     compaction_text: Callable[[Item], str | None] = lambda item: None,
+    programs: str = "",
 ) -> Lowered:
     """Write a conversation for an upstream that takes the tool types in ``native`` as they are.
 
     ``compaction_text`` opens a ``compaction`` item of this deployment; None leaves the item as it is for upstreams with native
-    ``compaction`` and drops it elsewhere (only its maker can read it).
+    ``compaction`` and drops it elsewhere (only its maker can read it). ``programs`` are those of the container, told with each tool
+    that runs there.
     """
-    lowering = _Lowering(native, compaction_text)
+    lowering = _Lowering(native, compaction_text, programs)
     lowering.add_tools(tools)
     lowered = [result for item in items for result in lowering.item(item)]
     return Lowered(
@@ -109,6 +111,7 @@ def lower(
 class _Lowering:
     native: frozenset[str]
     compaction_text: Callable[[Item], str | None]
+    programs: str = ""
     tools: dict[str, Tool] = field(default_factory=dict)
     """Lowered tools in order of first appearance; a later definition replaces an earlier one in its place."""
     originals: dict[str, Original] = field(default_factory=dict)
@@ -152,7 +155,11 @@ class _Lowering:
             self.tools[key] = native
         elif room is not None:
             name = self._claim(type_, room.function, None)
-            self.tools[name] = room.offer(name, tool)
+            offered = room.offer(name, tool)
+            if self.programs and room.where(tool) is Where.SANDBOX:
+                told = f"\n- Installed there, beside the usual small programs: {self.programs}."
+                offered = offered | {"description": offered["description"] + told}
+            self.tools[name] = offered
         # The API refuses what neither we nor the upstream can run; one that is offered on the side (Codex sends web_search to every
         # server) is not shown to the model.
 

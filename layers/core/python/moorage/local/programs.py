@@ -1,0 +1,73 @@
+"""What a command finds in a sandbox of this machine: not what should be there, but what starts and says its version.
+
+A sandbox sees ``/usr`` of the machine and little of ``/etc``, so that a program may be there and still not work.
+"""
+
+import re
+import secrets
+from typing import Final
+
+from moorage import limits
+from moorage.local.bubblewrap import Bubblewrap
+from moorage.sandbox.exec_client import ExecClient, Output
+from moorage.sandbox.provisioner import Handle, SandboxSpec
+
+PROGRAMS: Final = {
+    "python": "--version",
+    "node": "--version",
+    "npm": "--version",
+    "java": "-version",
+    "javac": "-version",
+    "go": "version",
+    "php": "--version",
+    "ruby": "--version",
+    "perl": "-v",
+    "gcc": "--version",
+    "g++": "--version",
+    "make": "--version",
+    "cmake": "--version",
+    "rustc": "--version",
+    "git": "--version",
+    "sqlite3": "--version",
+    "rg": "--version",
+    "jq": "--version",
+    "curl": "--version",
+    "ffmpeg": "-version",
+    "pandoc": "--version",
+    "pdftotext": "-v",
+    "libreoffice": "--version",
+}
+"""Those that a task may depend on, and how each is asked for its version."""
+
+_ASK: Final = "".join(
+    f"(command -v {program} >/dev/null && said=$(timeout 5 {program} {option} </dev/null 2>&1) && echo {program} $said) &\n"
+    for program, option in PROGRAMS.items()
+)
+_VERSION: Final = re.compile(r"\d+\.\d+(\.\d+)?")
+
+
+async def programs_of(sandboxes: Bubblewrap) -> str:
+    """Their names and versions, such as ``python 3.11.7, node 18.20.4``. Starts a sandbox for it, and ends it."""
+    token = secrets.token_hex(16)
+    sandbox = await sandboxes.start(SandboxSpec("", "programs", token))
+    try:
+        async with ExecClient(Handle(sandbox.endpoint, token, sandbox.sandbox_id)) as client:
+            return named(await _said(client))
+    finally:
+        await sandboxes.stop(sandbox.sandbox_id)
+
+
+async def _said(client: ExecClient) -> str:
+    events = client.exec("programs", f"{_ASK}wait", timeout_ms=limits.PROGRAMS_SECONDS_MAX * 1000, max_output_length=100_000)
+    return "".join([event.text async for event in events if isinstance(event, Output) and event.stream == "stdout"])
+
+
+def named(said: str) -> str:
+    """Of lines that begin with a program's name and go on with what it said."""
+    versions = {}
+    for line in said.splitlines():
+        program, _, words = line.partition(" ")
+        version = _VERSION.search(words)
+        if program in PROGRAMS:
+            versions[program] = f"{program} {version[0]}" if version else program
+    return ", ".join(versions[program] for program in PROGRAMS if program in versions)
