@@ -99,6 +99,7 @@ EVERYTHING = Settings(
     warm_pool={"1g": 2, "4g": 1},
     web_search="ignore",
     code_seconds_max=60,
+    sandbox_programs="python 3.11, go 1.19",
     strict_expiry=True,
     allowed_egress_domains=("a.example", "*.b.example"),
     egress_proxy="http://proxy:3128",
