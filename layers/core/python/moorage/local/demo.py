@@ -32,6 +32,7 @@ QUESTION = (
     "their figures, and name the files."
 )
 ARTIFACTS = ("report.xlsx", "chart.png")
+SKILLS = ("sqlite", "spreadsheets")
 _START_SECONDS_MAX = 60
 _STOP_SECONDS_MAX = 30
 _OUTPUT_LINES_MAX = 12
@@ -46,6 +47,7 @@ def main() -> int:
         table, rows = sales()
         uploaded = client.files.create(file=("sales.csv", table), purpose="user_data")
         say(f"Uploaded sales.csv: {rows} rows, {uploaded.bytes} bytes, as {uploaded.id}")
+        say(f"Skills: {', '.join(SKILLS)}")
         say(f"Question: {QUESTION}\n")
         response = watch(client, model, uploaded.id)
         if response is None:
@@ -107,10 +109,11 @@ def sales() -> tuple[bytes, int]:
 
 def watch(client: OpenAI, model: str, file_id: str) -> Response | None:
     """Run the response and show what happens; None if it did not complete."""
+    skills: Any = [{"type": "skill_reference", "skill_id": f"moorage-{name}"} for name in SKILLS]
     stream = client.responses.create(
         model=model,
         input=QUESTION,
-        tools=[{"type": "shell", "environment": {"type": "container_auto", "file_ids": [file_id]}}],
+        tools=[{"type": "shell", "environment": {"type": "container_auto", "file_ids": [file_id], "skills": skills}}],
         stream=True,
     )
     screen = Screen()

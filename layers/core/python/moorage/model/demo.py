@@ -41,7 +41,7 @@ It looks only at the items it is given, so that any process can play any turn. W
 
 import asyncio
 import re
-from collections.abc import AsyncGenerator, Awaitable, Callable
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 
@@ -193,7 +193,7 @@ def next_turn(request: ModelRequest) -> Turn:
     after = items[asked + 1 :] if asked is not None else items
     shell = _shell(request.tools)
     if shell is not None and demo_sales.is_asked(question):
-        return _demonstration(question, shell, after)
+        return _demonstration(question, shell, after, demo_sales.skills_in(_description(request.tools, shell)))
     return _conversation(question, after, request)
 
 
@@ -321,8 +321,12 @@ def _json(value: Any) -> str:
 # --- the demonstration and conversation -----------------------------------------------------------------------------------------
 
 
-def _demonstration(question: str, shell: str, after: tuple[Item, ...]) -> Turn:
-    move = demo_sales.next_move(question, _turns(after), _outputs(after))
+def _description(tools: tuple[Tool, ...], name: str) -> str:
+    return next((str(tool.get("description")) for tool in tools if tool.get("name") == name), "")
+
+
+def _demonstration(question: str, shell: str, after: tuple[Item, ...], skills: Mapping[str, str]) -> Turn:
+    move = demo_sales.next_move(question, _turns(after), _outputs(after), skills)
     if not move.commands:
         return Turn(text=f"{move.text}\n\n({INTRODUCTION} The commands and their figures are real.)")
     return Turn(text=move.text, calls=(Call(shell, _json({"commands": list(move.commands)})),))

@@ -1,10 +1,12 @@
 """The demonstration that the ``demo`` provider can play: which products declined this quarter?
 
 Five model turns over ``sales.csv`` (columns ``date, product, region, units, revenue``): look, load into SQLite, query, write a
-workbook and a chart, answer. The figures in the answer are those that the commands printed.
+workbook and a chart, answer. The figures in the answer are those that the commands printed. Where the shell has the skills ``sqlite``
+and ``spreadsheets``, it reads them and works as they say.
 """
 
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -12,6 +14,12 @@ import orjson
 
 _QUESTION: Final = re.compile(r"\bdeclin", re.IGNORECASE)
 _CSV: Final = re.compile(r"/mnt/data/[\w./-]+\.csv")
+
+_SKILL: Final = re.compile(r"\((/home/oai/skills/([a-z-]+)-[0-9a-f]{32})\)")
+_VIEW: Final = (
+    "create view if not exists quarters as select product, substr(date, 1, 4) || ' Q' || ((substr(date, 6, 2) + 2) / 3) as quarter,"
+    " sum(units) as units, sum(revenue) as revenue from sales group by 1, 2"
+)
 
 _LOAD: Final = """\
 python3 - <<'PY'
@@ -22,10 +30,7 @@ database.execute("create table sales (date text, product text, region text, unit
 with open("{csv}", newline="") as file:
     rows = [(r["date"], r["product"], r["region"], r["units"], r["revenue"]) for r in csv.DictReader(file)]
 database.executemany("insert into sales values (?, ?, ?, ?, ?)", rows)
-database.execute(
-    "create view if not exists quarters as select product, substr(date, 1, 4) || ' Q' || ((substr(date, 6, 2) + 2) / 3) as quarter,"
-    " sum(units) as units, sum(revenue) as revenue from sales group by 1, 2"
-)
+database.execute("{view}")
 database.commit()
 print(len(rows), "rows,", database.execute("select count(distinct product) from sales").fetchone()[0], "products")
 PY"""
@@ -53,12 +58,59 @@ declines.sort(key=lambda d: d["now"] / d["before"])
 print(json.dumps({"quarter": now, "previous": before, "products": len(sums[before]), "declines": declines}))
 PY"""
 
-_REPORT: Final = """\
+_SKILLED_LOAD: Final = """\
+python3 {sqlite}/scripts/load.py /mnt/data/sales.db {csv} --table sales && \
+python3 -c 'import sqlite3; sqlite3.connect("/mnt/data/sales.db").execute("{view}")' && \
+python3 {sqlite}/scripts/describe.py /mnt/data/sales.db quarters"""
+
+_SKILLED_TABLE: Final = """\
+python3 {sqlite}/scripts/query.py /mnt/data/sales.db "select product, quarter, revenue from quarters order by 1, 2" --limit 12"""
+
+_SKILLED_REPORT: Final = """\
+cat > /tmp/plan.py <<'PY' && python3 /tmp/plan.py && python3 {spreadsheets}/scripts/make.py /tmp/plan.json /mnt/data/report.xlsx && \
+python3 {spreadsheets}/scripts/check.py /mnt/data/report.xlsx
+import json, sqlite3
+from openpyxl.utils import get_column_letter as letter
+database = sqlite3.connect("/mnt/data/sales.db")
+quarters = [q for (q,) in database.execute("select distinct quarter from quarters order by 1")]
+sums = ", ".join(f"round(sum(case quarter when '{q}' then revenue end), 2)" for q in quarters)
+before, now = letter(len(quarters)), letter(len(quarters) + 1)
+columns = [{"title": "Product"}, *({"title": q, "format": "#,##0.00"} for q in quarters)]
+columns.append({"title": "Change", "formula": f"=IF({before}{{row}}=0,0,{now}{{row}}/{before}{{row}}-1)", "format": "+0.0%;-0.0%"})
+sheet = {
+    "name": "Revenue by quarter",
+    "source": {"database": "/mnt/data/sales.db", "sql": f"select product, {sums} from quarters group by 1 order by 1"},
+    "columns": columns,
+    "totals": {q: "sum" for q in quarters},
+    "chart": {"type": "bar", "title": "Last two quarters", "categories": "Product", "series": quarters[-2:]},
+}
+json.dump({"sheets": [sheet]}, open("/tmp/plan.json", "w"))
+PY"""
+
+_CHART: Final = """\
 python3 - <<'PY' && ls -l /mnt/data/report.xlsx /mnt/data/chart.png
 import sqlite3
 import matplotlib
 matplotlib.use("Agg")
 import matplotlib.pyplot as plt
+database = sqlite3.connect("/mnt/data/sales.db")
+quarters = [q for (q,) in database.execute("select distinct quarter from quarters order by 1")]
+revenue = {(p, q): r for p, q, r in database.execute("select product, quarter, revenue from quarters")}
+products = {p for p, _ in revenue}
+before, now = quarters[-2:]
+changes = {p: revenue.get((p, now), 0) / revenue[p, before] - 1 for p in products if revenue.get((p, before))}
+order = sorted(changes, key=changes.get, reverse=True)
+figure, axes = plt.subplots(figsize=(9, 0.45 * len(order) + 1.2))
+axes.barh(order, [100 * changes[p] for p in order], color=["#c0392b" if changes[p] < 0 else "#2e7d5b" for p in order])
+axes.axvline(0, color="black", linewidth=0.8)
+axes.set_xlabel(f"Change of revenue, {before} to {now}, in percent")
+figure.tight_layout()
+figure.savefig("/mnt/data/chart.png", dpi=120)
+PY"""
+
+_REPORT: Final = """\
+python3 - <<'PY'
+import sqlite3
 from openpyxl import Workbook
 from openpyxl.styles import Font
 database = sqlite3.connect("/mnt/data/sales.db")
@@ -71,20 +123,11 @@ sheet.title = "Revenue by quarter"
 sheet.append(["Product", *quarters, "Change"])
 for cell in sheet[1]:
     cell.font = Font(bold=True)
-changes = {}
 for product in products:
     values = [round(revenue.get((product, q), 0), 2) for q in quarters]
-    changes[product] = values[-1] / values[-2] - 1 if values[-2] else 0
-    sheet.append([product, *values, changes[product]])
+    sheet.append([product, *values, values[-1] / values[-2] - 1 if values[-2] else 0])
     sheet.cell(sheet.max_row, len(quarters) + 2).number_format = "+0.0%;-0.0%"
 book.save("/mnt/data/report.xlsx")
-order = sorted(products, key=changes.get, reverse=True)
-figure, axes = plt.subplots(figsize=(9, 0.45 * len(order) + 1.2))
-axes.barh(order, [100 * changes[p] for p in order], color=["#c0392b" if changes[p] < 0 else "#2e7d5b" for p in order])
-axes.axvline(0, color="black", linewidth=0.8)
-axes.set_xlabel(f"Change of revenue, {quarters[-2]} to {quarters[-1]}, in percent")
-figure.tight_layout()
-figure.savefig("/mnt/data/chart.png", dpi=120)
 PY"""
 
 
@@ -101,22 +144,48 @@ def is_asked(text: str) -> bool:
     return _QUESTION.search(text) is not None and ("quarter" in text.lower() or _CSV.search(text) is not None)
 
 
-def next_move(question: str, turns: int, outputs: list[str]) -> Move:
-    """The turn after ``turns`` turns, whose tool outputs (as text) were ``outputs``."""
+def skills_in(description: str) -> dict[str, str]:
+    """Name to folder of the skills that a shell's description tells of."""
+    return {name: path for path, name in _SKILL.findall(description)}
+
+
+def next_move(question: str, turns: int, outputs: list[str], skills: Mapping[str, str]) -> Move:
+    """The turn after ``turns`` turns, whose tool outputs (as text) were ``outputs``; ``skills`` as :func:`skills_in` has them."""
     failed = next((output for output in outputs if _has_failed(output)), None)
     if failed is not None:
         return Move(f"A command failed, so I stop here. It printed:\n\n{failed}")
     found = _CSV.search(question)
     csv = found[0] if found else "/mnt/data/sales.csv"
+    if {"sqlite", "spreadsheets"} <= skills.keys():
+        return _skilled(turns, outputs, csv, skills)
     match turns:
         case 0:
             return Move("I look at the file first.", (f"head -n 5 {csv}", f"wc -l {csv}"))
         case 1:
-            return Move("I load it into SQLite.", (_LOAD.replace("{csv}", csv),))
+            return Move("I load it into SQLite.", (_LOAD.replace("{csv}", csv).replace("{view}", _VIEW),))
         case 2:
             return Move("Now the revenue per product and quarter, and what declined.", (_TABLE, _DECLINES))
         case 3:
-            return Move("I write the workbook and the chart.", (_REPORT,))
+            return Move("I write the workbook and the chart.", (f"{_REPORT}\n{_CHART}",))
+    return Move(_answer(outputs))
+
+
+def _skilled(turns: int, outputs: list[str], csv: str, skills: Mapping[str, str]) -> Move:
+    def filled(command: str) -> str:
+        for name, value in {"csv": csv, "view": _VIEW.replace("'", "'\"'\"'"), **skills}.items():
+            command = command.replace(f"{{{name}}}", value)
+        return command
+
+    match turns:
+        case 0:
+            reading = (f"head -n 5 {csv}", "sed -n '6,14p' {sqlite}/SKILL.md", "sed -n '6,11p' {spreadsheets}/SKILL.md")
+            return Move("I look at the file, and at what the skills say.", tuple(map(filled, reading)))
+        case 1:
+            return Move("I load it into SQLite, as the sqlite skill says.", (filled(_SKILLED_LOAD),))
+        case 2:
+            return Move("Now the revenue per product and quarter, and what declined.", (filled(_SKILLED_TABLE), _DECLINES))
+        case 3:
+            return Move("I make the workbook by the spreadsheets skill, and a chart.", (f"{filled(_SKILLED_REPORT)}\n{_CHART}",))
     return Move(_answer(outputs))
 
 
