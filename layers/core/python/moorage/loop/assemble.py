@@ -12,7 +12,7 @@ from typing import Any, Final
 import orjson
 
 from moorage import ids, limits
-from moorage.model import base
+from moorage.model import base, reasoning
 from moorage.model.base import Delta
 from moorage.tools.calls import Place
 from moorage.tools.lowering import Original
@@ -67,6 +67,10 @@ class Assembler:
     emit: Emit
     next_index: int
     restore: Callable[[str], Original]
+    seal: Callable[[str], str] = lambda text: text
+    """Makes of a text what only this deployment can read."""
+    seals_text: bool = False
+    """Raw reasoning text is sealed too: the client asked for what it can carry."""
     container_id: str | None = None
     """The container that hosted calls run in."""
     hosts: Callable[[Room], bool] = lambda room: True
@@ -369,8 +373,9 @@ class Assembler:
                     part = item["content"][0]
                     self._send("reasoning_text.done", open_, content_index=0, text=part["text"])
                     self._send("content_part.done", open_, content_index=0, part=part)
-                if encrypted_content is not None:
-                    item["encrypted_content"] = encrypted_content
+                sealed = reasoning.sealed(item, encrypted_content, self.seal, with_text=self.seals_text)
+                if sealed is not None:
+                    item["encrypted_content"] = sealed
             case "function_call" | "custom_tool_call" if status == "completed":
                 if item["type"] == "function_call" and not item["arguments"].strip():
                     self._call("{}")  # What clients parse is JSON, also for a call without arguments.

@@ -7,6 +7,7 @@ is repaired (``loop/ask.py``).
 from collections.abc import Callable
 from contextlib import aclosing
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Final
 
 from moorage import ids
@@ -17,6 +18,7 @@ from moorage.loop import compact, context, decide, truncate
 from moorage.loop.assemble import Assembler, Held
 from moorage.loop.cancellation import Cancellable, CancelWatch
 from moorage.loop.sinks import Sink
+from moorage.model import reasoning
 from moorage.model.base import ModelRequest, TextDelta
 from moorage.model.catalog import ModelEntry
 from moorage.model.tokens import estimate_frame
@@ -87,6 +89,7 @@ class Turn:
         resolved = await resolve_inputs(
             self.runtime, self.stored.tenant_id, before, has_container=self.stored.container_id is not None
         )
+        resolved = [reasoning.opened(item, partial(self.runtime.sealer.open, self.stored.tenant_id)) for item in resolved]
         fitting = truncate.fit(
             resolved,
             frame_tokens=estimate_frame(parameters.instructions, parameters.tools),
@@ -123,6 +126,8 @@ class Turn:
             self.sink.emit,
             self.position.next_index,
             lowered.restore,
+            seal=partial(self.runtime.sealer.seal, self.stored.tenant_id),
+            seals_text="reasoning.encrypted_content" in self.stored.parameters.include,
             container_id=self.stored.container_id,
             hosts=lambda room: any(ROOMS.of_tool(tool["type"]) is room and is_hosted(tool) for tool in self.stored.parameters.tools),
             holds=lambda original: (original.namespace, original.name) in grammars,

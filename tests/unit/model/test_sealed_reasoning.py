@@ -1,0 +1,84 @@
+"""What is called ``encrypted_content`` is encrypted, and still comes back to the model that made it."""
+
+from functools import partial
+from typing import Any
+
+import pytest
+from moorage.loop.assemble import Assembler
+from moorage.model import base, reasoning
+from moorage.model.base import ModelRequest
+from moorage.model.chat_messages import Style, messages
+from moorage.model.turns import THINKING, Thought, Turns
+from moorage.store.sealed import Sealer
+from moorage.tools.lowering import Original
+
+SEALER = Sealer(b"k" * 32)
+OTHER = Sealer(b"o" * 32)
+BLOCK = {"type": "thinking", "thinking": "secret thoughts", "signature": "s"}
+RESP = "resp_" + "a" * 48
+
+
+def made(*deltas: base.Delta, is_asked: bool = True) -> dict[str, Any]:
+    """The reasoning item of a model's turn, as clients get it."""
+    seal = partial(SEALER.seal, "ann")
+    assembler = Assembler(RESP, lambda event: None, 0, lambda name: Original("function", name), seal=seal, seals_text=is_asked)
+    for delta in (*deltas, base.Finished("stop")):
+        assembler.feed(delta)
+    return assembler.items[0]
+
+
+def again(item: dict[str, Any], sealer: Sealer = SEALER, tenant_id: str = "ann") -> dict[str, Any]:
+    """The same item as a provider gets it when a client has sent it back."""
+    return reasoning.opened(item, partial(sealer.open, tenant_id))
+
+
+CLAUDE = (base.ReasoningStarted(), base.SummaryDelta("thoughts"), base.ItemDone(reasoning.pack(THINKING, BLOCK)))
+OPEN_MODEL = (base.ReasoningStarted(), base.ReasoningTextDelta("raw thoughts"), base.ItemDone())
+
+
+def test_thinking_blocks_cannot_be_read_by_who_carries_them_and_come_back_whole() -> None:
+    item = made(*CLAUDE)
+    sealed = item["encrypted_content"]
+    assert not sealed.startswith("moorage.v1.")
+    assert reasoning.unpack(THINKING, item) is None
+    assert reasoning.unpack(THINKING, again(item)) == BLOCK
+    turns = Turns.of(None, ({"role": "user", "content": "hi"}, again(item))).turns
+    assert turns[-1].blocks == [Thought(BLOCK)]
+
+
+def test_raw_thoughts_of_an_open_model_come_back_from_a_client_that_keeps_only_what_is_sealed() -> None:
+    item = made(*OPEN_MODEL)
+    assert "raw thoughts" not in item["encrypted_content"]
+    carried = {"type": "reasoning", "id": item["id"], "summary": [], "encrypted_content": item["encrypted_content"]}
+    said = ModelRequest("m", ({"role": "user", "content": "hi"}, again(carried), {"role": "assistant", "content": "a"}))
+    assert messages(said, Style(replays_reasoning=True))[1] == {
+        "role": "assistant",
+        "content": "a",
+        "reasoning_content": "raw thoughts",
+    }
+
+
+def test_what_openai_sealed_is_passed_on_as_it_came() -> None:
+    item = made(base.ReasoningStarted(), base.ItemDone("gAAAA-opaque"))
+    assert item["encrypted_content"] == "gAAAA-opaque"
+    assert again(item) == item
+
+
+@pytest.mark.parametrize(("sealer", "tenant_id"), [(OTHER, "ann"), (SEALER, "bob")], ids=["another deployment", "another tenant"])
+def test_nobody_else_opens_it(sealer: Sealer, tenant_id: str) -> None:
+    item = made(*CLAUDE)
+    assert again(item, sealer, tenant_id) == item
+    assert Turns.of(None, (again(item, sealer, tenant_id),)).turns[0].blocks == [*Turns.of(None, ()).turns[0].blocks]
+
+
+def test_reasoning_that_an_older_version_packed_is_still_read() -> None:
+    item = {"type": "reasoning", "summary": [], "encrypted_content": reasoning.pack(THINKING, BLOCK)}
+    assert reasoning.unpack(THINKING, again(item)) == BLOCK
+
+
+def test_reasoning_without_any_text_has_nothing_to_seal() -> None:
+    assert "encrypted_content" not in made(base.ReasoningStarted(), base.SummaryDelta("short"), base.ItemDone())
+
+
+def test_raw_thoughts_are_sealed_only_for_who_asked() -> None:
+    assert "encrypted_content" not in made(*OPEN_MODEL, is_asked=False)
