@@ -13,7 +13,7 @@ from moorage.loop import tool_step as tool
 from moorage.runtime import Runtime, build_runtime
 from moorage.settings import Settings
 from moorage.state import LoopState
-from moorage.telemetry import open_log
+from moorage.telemetry import log_to_file, open_log
 
 
 @cache
@@ -25,6 +25,8 @@ def _loop() -> asyncio.AbstractEventLoop:
 def _runtime() -> Runtime:
     settings = Settings.from_environment()
     open_log(level=settings.log_level, service=settings.name)
+    if settings.log_file:
+        log_to_file(settings.log_file, level=settings.log_level, service=settings.name)
     return build_runtime(settings)
 
 

@@ -1,18 +1,20 @@
 """The rules that the code is laid out by, held as tests: imports go one way, and each outside thing has one door."""
 
 import ast
+import re
 import sys
 from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
 
 import pytest
+from moorage.settings import unknown_variables
 
 ROOT = Path(__file__).parents[2]
 CORE = ROOT / "layers" / "core" / "python"
 
 RANKS: list[tuple[str, tuple[str, ...]]] = [
-    ("the ground", ("limits", "errors", "hosts", "ids", "sealing", "settings", "telemetry")),
+    ("the ground", ("limits", "errors", "hosts", "ids", "sealing", "settings", "telemetry", "terminal")),
     ("the wire", ("wire",)),
     (
         "pure modules",
@@ -204,12 +206,32 @@ def test_no_code_asks_where_it_runs() -> None:
     assert asks == set()
 
 
-def test_the_library_prints_nothing() -> None:
+def writes_out(call: ast.Call) -> bool:
+    """``print(...)``, or ``write`` of one of the process's own streams."""
+    return ast.unparse(call.func) in ("print", "sys.stdout.write", "sys.stderr.write")
+
+
+def test_text_reaches_a_terminal_through_one_door() -> None:
+    """What others say could be control codes; ``terminal.say`` shows them."""
     prints = [
         f"{module_name(path)}:{node.lineno}"
         for path in core_files()
-        if "/cli/" not in path.as_posix() and "/local/" not in path.as_posix()
+        if path.name != "terminal.py"
         for node in ast.walk(tree(path))
-        if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "print"
+        if isinstance(node, ast.Call) and writes_out(node)
     ]
     assert prints == []
+
+
+def test_every_variable_of_ours_is_known_so_that_a_mistyped_one_is_named() -> None:
+    """``MOORAGE_SECRET_*`` and ``MOORAGE_SANDBOX_CONFIG`` are set inside sandboxes, for sandboxes."""
+    named = {
+        node.value
+        for path in core_files()
+        for node in ast.walk(tree(path))
+        if isinstance(node, ast.Constant) and isinstance(node.value, str) and re.fullmatch(r"MOORAGE_[A-Z_]*[A-Z]", node.value)
+    }
+    assert {name for name in unknown_variables(dict.fromkeys(named, "")) if "MOORAGE_SANDBOX_CONFIG" not in name} == set()
+    environ = {"MOORAGE_UPSTREAM_URI": "x", "MOORAGE_FARGATE_CLUSTER": "x", "MOORAGE_MY_KEY": "x"}
+    said = unknown_variables(environ, 'key = "env:MOORAGE_MY_KEY"')
+    assert said == ["MOORAGE_UPSTREAM_URI is no setting; MOORAGE_UPSTREAM_URL is."]

@@ -4,6 +4,7 @@ import os
 import re
 import subprocess
 import sys
+import time
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -45,8 +46,8 @@ def test_a_key_is_made_used_listed_and_revoked(stack: Stack) -> None:
     secret, key_id = made_key(stack, "acme", "--name", "laptop")
     assert stack.client(secret).responses.create(model="demo", input=script(say("hello"))).output_text == "hello"
     listed = [re.split(r"  +", line) for line in lines(stack, ["keys", "list"])]
-    assert listed[0] == ["KEY", "TENANT", "CREATED", "NAME"]
-    assert [(row[0], row[1], row[3]) for row in listed if row[0] == key_id] == [(key_id, "acme", "laptop")]
+    assert listed[0] == ["KEY", "TENANT", "TIER", "CREATED", "NAME"]
+    assert [(row[0], row[1], row[-1]) for row in listed if row[0] == key_id] == [(key_id, "acme", "laptop")]
     assert not any(secret in line for line in lines(stack, ["keys", "list"]))
     assert lines(stack, ["keys", "revoke", key_id]) == [f"{key_id} is revoked."]
     assert key_id not in "\n".join(lines(stack, ["keys", "list"]))
@@ -92,6 +93,20 @@ def test_the_doctor_finds_a_running_stack_well(stack: Stack) -> None:
     assert done.returncode == 0, said + done.stderr
     assert "ok    a sandbox started, ran a command and answered" in said
     assert "ok    a sandbox without a policy cannot get out" in said
+
+
+def test_the_doctor_leaves_nothing(stack: Stack, client: OpenAI) -> None:
+    before = [one.id for one in client.containers.list()]
+    assert moorage(stack, "doctor").returncode == 0
+    assert [one.id for one in client.containers.list()] == before
+
+
+def test_the_steps_of_a_response_are_in_the_log_beside_its_request(stack: Stack, client: OpenAI) -> None:
+    response = client.responses.create(model="demo", input=script(shell("true"), say("done")), tools=TOOLS)
+    deadline = time.monotonic() + 20
+    while "next=done" not in "\n".join(shown := lines(stack, ["logs", response.id])):
+        assert time.monotonic() < deadline, shown
+    assert {line.split("  ")[1] for line in shown} == {"request", "model_step", "tool_step"}
 
 
 @pytest.mark.parametrize(

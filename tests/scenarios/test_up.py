@@ -185,3 +185,47 @@ def test_a_folder_that_cannot_hold_state_is_named() -> None:
     assert refused(Path("/proc/none"), "--port", "0") == (
         "moorage: State cannot be kept in /proc/none: No such file or directory. MOORAGE_STATE_DIR takes another folder.\n"
     )
+
+
+def demo(folder: Path) -> Terminal:
+    return Terminal(sys.executable, "-m", "moorage", "demo", environment={"TMPDIR": str(folder), "MOORAGE_DEMO_DELTA_MS": "200"})
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP, signal.SIGINT], ids=lambda number: number.name)
+def test_a_demonstration_that_is_ended_leaves_nothing(number: signal.Signals, tmp_path: Path) -> None:
+    terminal = demo(tmp_path)
+    terminal.wait_for("runs in cntr_")
+    below = descendants(terminal.process.pid)
+    terminal.process.send_signal(number)
+    _, errors = terminal.process.communicate(timeout=_SECONDS_MAX)
+    assert (terminal.process.returncode, errors) == (130 if number is signal.SIGINT else 128 + number, b"")
+    assert [line for pid, line in below.items() if Path(f"/proc/{pid}").exists()] == []
+    assert list(tmp_path.glob("moorage-demo-*")) == []
+
+
+def test_ctrl_c_while_a_demonstration_starts_leaves_no_trace(tmp_path: Path) -> None:
+    terminal = demo(tmp_path)
+    terminal.wait_for("Starting the embedded stack")
+    os.killpg(terminal.process.pid, signal.SIGINT)
+    _, errors = terminal.process.communicate(timeout=_SECONDS_MAX)
+    assert (terminal.process.returncode, errors, list(tmp_path.glob("moorage-demo-*"))) == (130, b"", [])
+
+
+def test_a_demonstration_that_is_killed_takes_its_stack_along(tmp_path: Path) -> None:
+    terminal = demo(tmp_path)
+    terminal.wait_for("runs in cntr_")
+    below = descendants(terminal.process.pid)
+    terminal.process.kill()
+    terminal.process.communicate(timeout=_SECONDS_MAX)
+    deadline = time.monotonic() + _SECONDS_MAX
+    while any(Path(f"/proc/{pid}").exists() for pid in below):
+        assert time.monotonic() < deadline, below
+        time.sleep(0.1)
+
+
+def test_a_mistyped_setting_is_named_when_the_stack_starts(state_dir: Path) -> None:
+    terminal = Terminal(*up(state_dir, "--port", "0"), environment={"MOORAGE_UPSTREAM_URI": "http://127.0.0.1:8000/v1"})
+    terminal, client = started(terminal)
+    with client:
+        code, errors, left = terminal.press_ctrl_c()
+    assert (code, errors, left) == (0, "moorage: MOORAGE_UPSTREAM_URI is no setting; MOORAGE_UPSTREAM_URL is.\n", [])

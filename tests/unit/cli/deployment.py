@@ -13,6 +13,8 @@ Answer = tuple[int, Any]
 
 MODELS: Answer = (200, {"object": "list", "data": [{"id": "demo", "object": "model", "created": 0, "owned_by": "moorage"}]})
 
+CONTAINER: Answer = (200, {"id": "cntr_1"})
+
 
 def completed(*events: Mapping[str, Any]) -> Answer:
     return 200, [*events, {"type": "response.completed", "sequence_number": 9, "response": {"status": "completed"}}]
@@ -63,7 +65,7 @@ def serving(answers: Mapping[str, Answer | list[Answer]]) -> Iterator[Deployment
                 case _:
                     self.wfile.write(json.dumps(body).encode())
 
-        do_POST = do_GET
+        do_POST = do_DELETE = do_GET
 
         def log_message(self, *_: Any) -> None:
             """Quiet."""
@@ -72,6 +74,8 @@ def serving(answers: Mapping[str, Answer | list[Answer]]) -> Iterator[Deployment
         thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
         thread.start()
         deployment.url = f"http://127.0.0.1:{server.server_address[1]}/v1"
-        yield deployment
-        server.shutdown()
-        thread.join()
+        try:
+            yield deployment
+        finally:
+            server.shutdown()
+            thread.join()

@@ -4,10 +4,12 @@ import json
 import os
 import subprocess
 import sys
+import unicodedata
 from pathlib import Path
+from typing import Any
 
 import pytest
-from moorage.cli.main import main
+from moorage.cli.main import COMMANDS, main
 from moorage.cli.target import Target, find
 
 from tests.unit.cli.deployment import MODELS, Answer, refusal, serving
@@ -197,10 +199,75 @@ def test_wrong_usage_ends_with_2(capsys: pytest.CaptureFixture[str]) -> None:
     assert (ended.value.code, "RESPONSE_ID" in capsys.readouterr().err) == (2, True)
 
 
-@pytest.mark.parametrize("command", [[], ["up"], ["keys"], ["keys", "create"], ["models"], ["containers"], ["tail"], ["doctor"]])
+@pytest.mark.parametrize("command", [[], *([name] for name in COMMANDS), ["keys", "create"]])
 def test_every_command_explains_itself(command: list[str], capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit) as ended:
         main([*command, "--help"], {})
     assert ended.value.code == 0
     assert capsys.readouterr().out.startswith(f"usage: {' '.join(['moorage', *command])}")
 
+
+
+def test_a_list_of_the_commands_imports_nothing_that_they_need() -> None:
+    """Half a second of imports for three lines of help is what people notice first."""
+    loaded = "import sys; from moorage.cli.main import main\ntry: main(['--help'])\nfinally: print(*sys.modules, file=sys.stderr)"
+    done = subprocess.run([sys.executable, "-c", loaded], capture_output=True, text=True, timeout=60, check=True)
+    assert {"boto3", "botocore", "httpx", "pydantic", "fastapi", "openai"} & set(done.stderr.split()) == set()
+
+
+TITLE, CLEAR, CLIPBOARD, TURNED = "\x1b]0;PWNED\x07", "\x9b2J", "\x1b]52;c;Y3VybCBldmls\x07", "\u202egpj.exe"
+HOSTILE = TITLE + CLEAR + CLIPBOARD + TURNED
+
+
+def controls(text: str) -> list[str]:
+    return [letter for letter in text if unicodedata.category(letter) in ("Cc", "Cf") and letter != "\n"]
+
+
+def saying(text: str) -> dict[str, Any]:
+    """A deployment whose every name and word is this."""
+    error = {"error": {"message": text, "type": "x", "param": None, "code": None}}
+    container = {"id": text, "status": text, "memory_limit": text, "last_active_at": 0, "name": text}
+    refused = {"created_at": 0, "decision": text, "host": text, "port": 1, "reason": text, "count": 1, "message": text}
+    events: list[dict[str, Any]] = [
+        {"type": "response.created", "response": {"id": text, "status": "queued"}},
+        {"type": "response.output_text.delta", "output_index": 0, "delta": text},
+        {"type": "response.output_item.added", "output_index": 1, "item": {"type": "function_call", "name": text}},
+        {"type": "response.shell_call_command.done", "output_index": 2, "command_index": 0, "command": text},
+        {"type": "response.shell_call_output_content.delta", "output_index": 3, "command_index": 0, "delta": {"stdout": text}},
+        {"type": "error", "error": {"code": text, "message": text}},
+        {"type": "response.failed", "response": {"status": "failed", "error": error["error"], "usage": None}},
+    ]
+    numbered = [one | {"sequence_number": number} for number, one in enumerate(events)]
+    return {
+        "GET /v1/models": (200, {"data": [{"id": text, "owned_by": text}]}),
+        "GET /v1/containers": (200, {"data": [container], "has_more": False}),
+        "GET /v1/containers/cntr_1/egress": (200, {"data": [refused], "has_more": False}),
+        "GET /v1/responses/resp_1": (200, numbered),
+        "GET /v1/responses/resp_2": (404, error),
+        "POST /v1/responses": (200, numbered),
+        "POST /v1/containers": (500, error),
+    }
+
+
+SHOWN = [["models"], ["containers"], ["containers", "egress", "cntr_1"], ["tail", "resp_1"], ["tail", "resp_2"], ["doctor"]]
+
+
+@pytest.mark.parametrize("command", [*SHOWN, *([*command, "--json"] for command in SHOWN)], ids=" ".join)
+def test_nothing_that_others_say_reaches_a_terminal_as_control_codes(command: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    with serving(saying(HOSTILE)) as deployment:
+        main(command, deployment.environ)
+    out, errors = capsys.readouterr()
+    assert "PWNED" in out + errors
+    assert controls(out + errors) == []
+
+
+def test_a_name_with_lines_keeps_to_its_column(capsys: pytest.CaptureFixture[str]) -> None:
+    with serving(saying("a\nb\tc")) as deployment:
+        main(["models"], deployment.environ)
+    assert capsys.readouterr().out.splitlines() == ["MODEL    OWNER", r"a\nb\tc  a\nb\tc"]
+
+
+def test_json_says_the_same_without_control_codes(capsys: pytest.CaptureFixture[str]) -> None:
+    with serving(saying(HOSTILE)) as deployment:
+        main(["models", "--json"], deployment.environ)
+    assert json.loads(capsys.readouterr().out) == {"id": HOSTILE, "owned_by": HOSTILE}

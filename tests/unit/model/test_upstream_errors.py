@@ -1,6 +1,9 @@
 """What the HTTP side does with refusals, time-outs and retries."""
 
 import asyncio
+import contextlib
+import io
+import json
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -11,6 +14,7 @@ from moorage.errors import UpstreamError
 from moorage.model import http
 from moorage.model.base import Delta
 from moorage.net.transport import UpstreamTransport
+from moorage.telemetry import about, close_log, open_log
 
 from tests.unit.model.encodings import CHAT, OVER_HTTP, Kind, Pieces, Said, answer, folded, hello, provider, replies
 from tests.upstream import MockUpstream, broken, garbage, hung, refused, said
@@ -274,3 +278,36 @@ async def test_the_connection_is_used_again_after_a_finished_answer() -> None:
             for _ in range(3):
                 assert folded([delta async for delta in served.stream(hello())]).finish == "stop"
         assert len({request.client_port for request in upstream.requests}) == 1
+
+
+# --- what the operator is told -----------------------------------------------------------------------------------------------------
+
+
+async def told(*answers: httpx.Response | Exception) -> list[dict[str, Any]]:
+    """The lines of the log, after asking an upstream that answers so."""
+    handler = open_log(out := io.StringIO())
+    try:
+        with about(response_id="resp_1"), contextlib.suppress(UpstreamError):
+            await asked(Script(list(answers)), retries_max=1)
+    finally:
+        close_log(handler)
+    own = {"level", "timestamp", "service", "location"}
+    return [{name: value for name, value in json.loads(line).items() if name not in own} for line in out.getvalue().splitlines()]
+
+
+async def test_each_failure_is_told_with_upstream_reason_and_attempt() -> None:
+    busy = httpx.Response(503, json={"error": {"message": "busy"}})
+    first, last = await told(httpx.ConnectError("[Errno 111] Connection refused"), busy)
+    assert first.pop("next_attempt_seconds") > 0
+    common = {"message": "upstream_failed", "response_id": "resp_1", "model": "m", "upstream": "upstream.test", "code": "server_error"}
+    assert first == common | {
+        "reason": "The connection to the model upstream failed (ConnectError).",
+        "cause": "ConnectError: [Errno 111] Connection refused",
+        "attempt": 1,
+    }
+    assert (last["status"], last["attempt"], "busy" in last["reason"], "next_attempt_seconds" in last) == (503, 2, True, False)
+
+
+async def test_what_an_upstream_says_about_a_request_is_not_told_because_it_may_quote_it() -> None:
+    (line,) = await told(httpx.Response(400, json={"error": {"message": "bad input: my secret diary"}}))
+    assert (line["status"], line["attempt"], "reason" in line) == (400, 1, False)

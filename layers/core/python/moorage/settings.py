@@ -4,6 +4,7 @@ Everything that differs between a laptop, an emulator and an AWS account is a fi
 and credentials by itself, as everywhere.
 """
 
+import difflib
 import hashlib
 import ipaddress
 import json
@@ -91,6 +92,8 @@ class Settings:
     running_responses_max: int = RUNNING_RESPONSES_MAX
     """Of one tenant at once in the state machine."""
     log_level: str = "INFO"
+    log_file: str | None = None
+    """Where the steps' lines go beside standard output, so that those of all workers stand in one place."""
     name: str = "moorage"
     """The deployment's: a dimension of its metrics."""
     usage_plans: tuple[str, ...] = ()
@@ -136,6 +139,34 @@ class Settings:
 
 def _default(field: "Field[Any]") -> Any:
     return field.default_factory() if field.default_factory is not MISSING else field.default
+
+
+OTHER_VARIABLES: Final = frozenset(
+    {
+        *("MOORAGE_URL", "MOORAGE_API_KEY", "MOORAGE_MODEL"),  # for clients: the command line, .moorage/env
+        *("MOORAGE_PORT", "MOORAGE_STATE_DIR", "MOORAGE_TOOLBOX", "MOORAGE_EGRESS_HOSTS", "MOORAGE_EGRESS_UPSTREAM_CA"),  # local stacks
+        *("MOORAGE_HOST", "MOORAGE_TLS_CERT", "MOORAGE_TLS_KEY", "MOORAGE_SETTINGS_FILE"),
+        *("MOORAGE_UPSTREAM_URL", "MOORAGE_UPSTREAM_KIND", "MOORAGE_UPSTREAM_MODEL", "MOORAGE_UPSTREAM_KEY"),
+        *("MOORAGE_UPSTREAM_AWS_PROFILE", "MOORAGE_DEMO_DELTA_MS", "MOORAGE_OLLAMA_MODELS"),
+        "MOORAGE_BENCH_COUNTS",  # tests/bench/counting
+    }
+)
+"""Variables that are no fields of :class:`Settings`."""
+
+
+def unknown_variables(environ: Mapping[str, str], models_toml: str = "") -> list[str]:
+    """A sentence for each ``MOORAGE_*`` that means nothing: most are mistyped. What ``models.toml`` refers to means something."""
+    known, families = frozenset(VARIABLES) | OTHER_VARIABLES, tuple(_GROUPS.values())
+    return [
+        f"{name} is no setting{_nearest(name, known)}."
+        for name in sorted(environ)
+        if name.startswith("MOORAGE_") and name not in known and not name.startswith(families) and name not in models_toml
+    ]
+
+
+def _nearest(name: str, known: frozenset[str]) -> str:
+    near = difflib.get_close_matches(name, known, 1)
+    return f"; {near[0]} is" if near else ""
 
 
 def usage_key(name: str, tenant_id: str) -> str:
@@ -327,6 +358,7 @@ VARIABLES: Final[Mapping[str, _Variable]] = {
     "MOORAGE_REQUESTS_PER_MINUTE": _Variable("requests_per_minute", _whole),
     "MOORAGE_TOKENS_PER_MINUTE": _Variable("tokens_per_minute", _whole),
     "MOORAGE_RUNNING_RESPONSES_MAX": _Variable("running_responses_max", _whole),
+    "MOORAGE_LOG_FILE": _Variable("log_file", _text),
     "MOORAGE_LOG_LEVEL": _Variable("log_level", _one_of("DEBUG", "INFO", "WARNING", "ERROR")),
     "MOORAGE_NAME": _Variable("name", _text),
     "MOORAGE_USAGE_PLANS": _Variable("usage_plans", _words, _listed),

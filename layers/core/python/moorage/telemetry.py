@@ -10,8 +10,12 @@ import logging
 import sys
 import traceback
 from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from contextvars import ContextVar
 from enum import StrEnum
+from os import PathLike
 from pathlib import PurePath
+from types import MappingProxyType
 from typing import Any, Final, TextIO
 
 import orjson
@@ -51,11 +55,24 @@ class Metric(StrEnum):
 _UNITS: Final = {Metric.TIME_TO_FIRST_TOKEN: "Milliseconds", Metric.SANDBOX_START: "Milliseconds"}
 
 
+_about: Final[ContextVar[Mapping[str, Any]]] = ContextVar("about", default=MappingProxyType({}))
+
+
+@contextmanager
+def about(**ids: Any) -> Iterator[None]:
+    """Whatever is told inside says these too: what is far below a response's step does not know whose it is."""
+    token = _about.set({**_about.get(), **ids})
+    try:
+        yield
+    finally:
+        _about.reset(token)
+
+
 def tell(event: str, fields: Mapping[str, Any], metrics: Mapping[Metric, float] | None = None) -> None:
     """One line: ``event`` is its ``message``; fields that are None are left out. ``fields`` are ids, counts and times."""
     if not _log.isEnabledFor(logging.INFO):
         return
-    said = {name: value for name, value in fields.items() if value is not None}
+    said = {name: value for name, value in {**_about.get(), **fields}.items() if value is not None}
     _log.info(event, extra={**said, **(embedded(metrics) if metrics else {})})
 
 
@@ -110,8 +127,16 @@ _service: Final = [NAMESPACE]
 
 def open_log(out: TextIO | None = None, *, level: str = "INFO", service: str = NAMESPACE) -> logging.Handler:
     """Write what moorage's modules log to ``out`` (standard output) as lines of JSON. For a process's entry point, once."""
+    return _attach(logging.StreamHandler(sys.stdout if out is None else out), level, service)
+
+
+def log_to_file(path: str | PathLike[str], *, level: str = "INFO", service: str = NAMESPACE) -> logging.Handler:
+    """The same to the end of a file that other processes write too, and that may be emptied meanwhile."""
+    return _attach(logging.FileHandler(path, encoding="utf-8"), level, service)
+
+
+def _attach(handler: logging.Handler, level: str, service: str) -> logging.Handler:
     _service[0] = service
-    handler = logging.StreamHandler(sys.stdout if out is None else out)
     formatter = LambdaPowertoolsFormatter(service=service, location=None, utc=True, use_rfc3339=True, json_serializer=_json)
     handler.setFormatter(formatter)
     logger = logging.getLogger(_ROOT)
@@ -126,8 +151,9 @@ def _json(line: Any) -> str:
 
 
 def close_log(handler: logging.Handler) -> None:
-    """Take :func:`open_log` back."""
+    """Take :func:`open_log` or :func:`log_to_file` back."""
     logger = logging.getLogger(_ROOT)
     logger.removeHandler(handler)
+    handler.close()
     logger.setLevel(logging.NOTSET)
     logger.propagate = True

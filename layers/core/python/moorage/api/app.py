@@ -10,7 +10,7 @@ from fastapi import APIRouter, FastAPI, Request
 from fastapi.routing import APIRoute
 from starlette.datastructures import Headers
 from starlette.exceptions import HTTPException
-from starlette.responses import Response
+from starlette.responses import PlainTextResponse, Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from moorage import __version__
@@ -40,7 +40,15 @@ _API_VERSION: Final = (b"openai-version", b"2020-10-01")
 """What OpenAI has sent as ``openai-version`` ever since."""
 
 _PREFIX: Final = "/v1"
-_OPEN_PATHS: Final = frozenset({"/healthz", "/openapi.json"})
+_OPEN_PATHS: Final = frozenset({"/", "/healthz", "/openapi.json"})
+_PATH_CHARS_MAX: Final = 200
+_WELCOME: Final = """\
+moorage is up. It answers programs, under /v1, and wants a key:
+
+    curl .../v1/models -H "Authorization: Bearer $OPENAI_API_KEY"
+
+SDKs take this address with /v1 as base_url. /openapi.json describes what there is.
+"""
 
 
 def create_app(runtime: Runtime, routers: Iterable[APIRouter]) -> FastAPI:
@@ -53,6 +61,7 @@ def create_app(runtime: Runtime, routers: Iterable[APIRouter]) -> FastAPI:
         app.include_router(router, prefix=_PREFIX)
         app.state.routes += [route for route in router.routes if isinstance(route, APIRoute)]
     app.add_api_route("/healthz", _healthz, methods=["GET"])
+    app.add_api_route("/", _welcome, methods=["GET"])
     app.add_api_route("/openapi.json", _openapi, methods=["GET"])
     app.add_exception_handler(ApiError, _on_api_error)
     app.add_exception_handler(HTTPException, _on_http_error)
@@ -64,6 +73,11 @@ def create_app(runtime: Runtime, routers: Iterable[APIRouter]) -> FastAPI:
     app.add_middleware(Repeatable, runtime=runtime)
     app.add_middleware(Gate, runtime=runtime)
     return app
+
+
+async def _welcome() -> Response:
+    """For whoever opens the address in a browser."""
+    return PlainTextResponse(_WELCOME)
 
 
 async def _healthz() -> dict[str, str]:
@@ -178,6 +192,7 @@ def _tell(scope: Scope, status: int, began: float) -> None:
             "response_id": state.get("response_id"),
             "method": scope["method"],
             "route": getattr(scope.get("route"), "path", None),
+            "path": None if scope.get("route") else scope["path"][:_PATH_CHARS_MAX],
             "status": status,
             "duration_ms": round((time.perf_counter() - began) * 1000),
         },

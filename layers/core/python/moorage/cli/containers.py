@@ -2,19 +2,15 @@
 
 import argparse
 from collections.abc import Mapping
-from typing import Any
 
 from moorage.cli.pages import entries
 from moorage.cli.show import add_json, listing, moment
 from moorage.cli.target import find
+from moorage.terminal import say
 
 
-def add_to(commands: Any) -> None:
-    parser = commands.add_parser(
-        "containers",
-        help="containers, and their decisions about the network",
-        description="Show the containers of the key's tenant, or what one of them tried to reach.",
-    )
+def add_to(parser: argparse.ArgumentParser) -> None:
+    parser.description = "Show the containers of the key's tenant, or what one of them tried to reach."
     add_json(parser)
     parser.set_defaults(run=_list)
     actions = parser.add_subparsers(metavar="ACTION")
@@ -55,5 +51,5 @@ def _egress(options: argparse.Namespace, environ: Mapping[str, str]) -> int:
     )
     if not options.json:
         for sentence in dict.fromkeys(one["message"] for one in found if one["message"]):
-            print(sentence)
+            say(sentence)
     return code

@@ -6,18 +6,16 @@ import sys
 import time
 from collections.abc import Mapping
 from dataclasses import asdict
-from typing import Any
 
 from moorage.cli import tiers
 from moorage.cli.show import add_json, listing, moment
 from moorage.cli.target import TargetError, find
 from moorage.store.api_keys import ApiKeys
+from moorage.terminal import say
 
 
-def add_to(commands: Any) -> None:
-    parser = commands.add_parser(
-        "keys", help="API keys and the tenants behind them", description="Make, list and revoke API keys, in the deployment's table."
-    )
+def add_to(parser: argparse.ArgumentParser) -> None:
+    parser.description = "Make, list and revoke API keys, in the deployment's table."
     actions = parser.add_subparsers(metavar="ACTION", required=True)
     create = actions.add_parser("create", help="make a key and print it; it is shown once")
     create.add_argument("--tenant", required=True, help="whose key it is: a-z, 0-9 and '-'; the first key of a name makes the tenant")
@@ -41,8 +39,8 @@ def _create(options: argparse.Namespace, environ: Mapping[str, str]) -> int:
     if options.tier:
         tiers.put(environ, options.tenant, options.tier)
     made, secret = asyncio.run(_keys(environ).create(options.tenant, name=options.name, tier=options.tier))
-    print(secret, flush=True)
-    print(f"{made.key_id} for the tenant '{made.tenant_id}'. Keep the key now: only its hash is stored.", file=sys.stderr)
+    say(secret)
+    say(f"{made.key_id} for the tenant '{made.tenant_id}'. Keep the key now: only its hash is stored.", out=sys.stderr)
     return 0
 
 
@@ -62,5 +60,5 @@ def _revoke(options: argparse.Namespace, environ: Mapping[str, str]) -> int:
         raise TargetError(f"There is no key '{options.key_id}'. 'moorage keys list' shows them.")
     if tenant := tiers.without_keys(before, options.key_id):
         tiers.take_out(environ, tenant)
-    print(f"{options.key_id} is revoked.")
+    say(f"{options.key_id} is revoked.")
     return 0

@@ -1,21 +1,19 @@
-"""``moorage``: the operator's command line. One module for each group of commands; they share ``Target``, which finds the deployment.
+"""``moorage``: the operator's command line. One module for each group of commands, imported when it is asked for; they share
+``Target``, which finds the deployment.
 
 Exit codes: 0 done, 1 refused or failed (a sentence on stderr says why), 2 wrong usage, 130 interrupted.
 """
 
 import argparse
+import importlib
+import io
 import os
 import sys
 from collections.abc import Mapping, Sequence
 from typing import Final
 
-import httpx
-from botocore.exceptions import BotoCoreError, ClientError
-
-from moorage.cli import backup, containers, demo, doctor, keys, models, secrets, service, skills, tail, up
-from moorage.cli.target import TargetError, refused, unreachable
-from moorage.errors import MoorageError
-from moorage.settings import SettingsError, environment
+from moorage import __version__
+from moorage.terminal import say
 
 _WHERE: Final = """\
 The commands speak to the local stack whose .moorage/ lies in this folder or one above it, or to the deployment that these name:
@@ -25,42 +23,77 @@ The commands speak to the local stack whose .moorage/ lies in this folder or one
   MOORAGE_EGRESS_KEY            the key that seals secrets: secrets
 'make deploy' ends with their values. Exit codes: 0 done, 1 refused or failed, 2 wrong usage.
 """
-_GROUPS: Final = (up, demo, keys, secrets, models, containers, skills, tail, doctor, backup, service)
+COMMANDS: Final = {
+    "up": "start the local stack and keep serving (Ctrl-C stops it)",
+    "demo": "run an agent on a stack of its own, and leave its artifacts here",
+    "keys": "API keys and the tenants behind them",
+    "secrets": "credentials that containers use without having them",
+    "models": "list the models of the deployment",
+    "containers": "containers, and their decisions about the network",
+    "skills": "skills: push a folder, list, show, pull, delete, validate",
+    "tail": "watch a response live, or replay it",
+    "logs": "what the local stack told its operator: requests, steps, failures",
+    "doctor": "check this machine, an AWS account, and a running deployment",
+    "backup": "copy all that a local stack keeps into a file",
+    "restore": "put a backup in the place of what a stopped local stack keeps",
+    "service": "run a local stack as a service of this user (systemd)",
+}
+"""By the name of their module: a list of them must not import what they need."""
+_INTERRUPTED: Final = 130
 
 
 def main(arguments: Sequence[str] | None = None, environ: Mapping[str, str] | None = None) -> int:
     """Run one command; the answer is the exit code."""
+    try:
+        return _run(sys.argv[1:] if arguments is None else arguments, environ)
+    except BrokenPipeError:
+        # Whoever read it ('| head') has enough. What is still to be written must not fail again at the end of the process.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 1
+    except KeyboardInterrupt:
+        return _INTERRUPTED
+
+
+def _run(arguments: Sequence[str], environ: Mapping[str, str] | None) -> int:
+    options = _parser(next((word for word in arguments if not word.startswith("-")), "")).parse_args(arguments)
+    _take_any_text()
+    from moorage.settings import environment
+
+    try:
+        code = int(options.run(options, environment() if environ is None else environ))
+        sys.stdout.flush()
+        return code
+    except Exception as error:
+        from moorage.cli.failures import sentence
+
+        if (said := sentence(error)) is None:
+            raise
+        say(f"moorage: {said}", out=sys.stderr)
+        return 1
+
+
+def _parser(chosen: str) -> argparse.ArgumentParser:
+    """The parser of all commands, with the arguments of the one that was chosen."""
     parser = argparse.ArgumentParser(
         prog="moorage",
         description="A self-hosted Responses API with a computer.",
         epilog=_WHERE,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
+    parser.add_argument("--version", action="version", version=f"moorage {__version__}")
     commands = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
-    for group in _GROUPS:
-        group.add_to(commands)
-    options = parser.parse_args(arguments)
-    try:
-        code = int(options.run(options, environment() if environ is None else environ))
-        sys.stdout.flush()
-        return code
-    except (TargetError, SettingsError, MoorageError) as error:
-        return _fail(str(error))
-    except httpx.TransportError as error:
-        return _fail(unreachable(error))
-    except (ClientError, BotoCoreError) as error:
-        return _fail(refused(error))
-    except BrokenPipeError:
-        # Whoever read it ('| head') has enough. What is still to be written must not fail again at the end of the process.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return 1
-    except KeyboardInterrupt:
-        return 130
+    for name, summary in COMMANDS.items():
+        command = commands.add_parser(name, help=summary)
+        if name == chosen:
+            importlib.import_module(f"moorage.cli.{name}").add_to(command)
+    return parser
 
 
-def _fail(message: str) -> int:
-    print(f"moorage: {message}", file=sys.stderr)
-    return 1
+def _take_any_text() -> None:
+    """A terminal that knows few letters gets the others as escapes, and no command fails for them."""
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="backslashreplace")
 
 
 if __name__ == "__main__":

@@ -2,14 +2,13 @@
 
 import argparse
 from collections.abc import Mapping
-from typing import Any
 
 from moorage.cli.show import add_json, listing
 from moorage.cli.target import answer_of, find
 
 
-def add_to(commands: Any) -> None:
-    parser = commands.add_parser("models", help="list the models of the deployment", description="List the models of the deployment.")
+def add_to(parser: argparse.ArgumentParser) -> None:
+    parser.description = "List the models of the deployment."
     add_json(parser)
     parser.set_defaults(run=_list)
 

@@ -11,7 +11,7 @@ import sys
 import time
 from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any, Final
+from typing import Final
 
 import boto3
 
@@ -19,17 +19,16 @@ from moorage.cli.show import add_json, listing, moment
 from moorage.cli.target import AWS_CONFIG, Target, TargetError, find
 from moorage.egress.operator_secrets import OperatorSecrets
 from moorage.egress.secrets import KmsKeys
+from moorage.terminal import say
 
 _KEY_FILE: Final = "egress-key"
 """Where a local stack notes the name of its key."""
 
 
-def add_to(commands: Any) -> None:
-    parser = commands.add_parser(
-        "secrets",
-        help="credentials that containers use without having them",
-        description="Set, list and delete the operator's named secrets. A request refers to one by its name and domain, in "
-        "network_policy.domain_secrets, and gives no value.",
+def add_to(parser: argparse.ArgumentParser) -> None:
+    parser.description = (
+        "Set, list and delete the operator's named secrets. A request refers to one by its name and domain, in "
+        "network_policy.domain_secrets, and gives no value."
     )
     actions = parser.add_subparsers(metavar="ACTION", required=True)
     put = actions.add_parser("set", help="make a secret or replace its value, read from standard input or asked for")
@@ -67,7 +66,7 @@ def _key_of(target: Target, environ: Mapping[str, str]) -> str:
 def _set(options: argparse.Namespace, environ: Mapping[str, str]) -> int:
     secrets = _secrets(environ)
     made = asyncio.run(secrets.define(options.name, options.domain, _value(options.name), tuple(dict.fromkeys(options.tenant))))
-    print(f"{made.name} is set for {made.domain}.")
+    say(f"{made.name} is set for {made.domain}.")
     return 0
 
 
@@ -93,5 +92,5 @@ def _list(options: argparse.Namespace, environ: Mapping[str, str]) -> int:
 def _delete(options: argparse.Namespace, environ: Mapping[str, str]) -> int:
     if not asyncio.run(_secrets(environ).delete(options.name)):
         raise TargetError(f"There is no secret '{options.name}'. 'moorage secrets list' shows them.")
-    print(f"{options.name} is deleted.")
+    say(f"{options.name} is deleted.")
     return 0

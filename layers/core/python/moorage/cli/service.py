@@ -5,17 +5,18 @@ import os
 import sys
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 from moorage.errors import SettingsConflict
 from moorage.local.processes import write_private
+from moorage.terminal import say
 
 _PASSED_ON: Final = ("MOORAGE_", "OPENAI_", "ANTHROPIC_")
 _NAME: Final = "moorage.service"
 
 
-def add_to(commands: Any) -> None:
-    parser = commands.add_parser("service", help="run a local stack as a service of this user (systemd)", description=__doc__)
+def add_to(parser: argparse.ArgumentParser) -> None:
+    parser.description = __doc__
     actions = parser.add_subparsers(metavar="ACTION", required=True)
     install = actions.add_parser(
         "install",
@@ -44,8 +45,8 @@ def _install(options: argparse.Namespace, environ: Mapping[str, str]) -> int:
         write_private(unit_file, unit)
     except OSError as error:
         raise SettingsConflict(f"The unit could not be written to {error.filename}: {error.strerror}.") from error
-    print(f"# {unit_file}\n{unit}")
-    print(
+    say(f"# {unit_file}\n{unit}")
+    say(
         f"Written. Settings are in {state_dir / 'service.env'}. Next:\n"
         "  systemctl --user daemon-reload\n"
         "  systemctl --user enable --now moorage\n"

@@ -1,13 +1,13 @@
-"""How the command line shows things: columns, times, colours on a terminal, and JSON for programs."""
+"""How the command line shows things: columns, times, and JSON for programs."""
 
 import argparse
 import datetime
 from collections.abc import Callable, Iterable, Sequence
-from typing import Any, Final, TextIO
+from typing import Any
 
 import orjson
 
-_COLOURS: Final = {"dim": "2", "red": "31", "green": "32", "yellow": "33", "cyan": "36", "bold": "1"}
+from moorage.terminal import inert_json, one_line, say
 
 Row = dict[str, Any]
 
@@ -22,15 +22,20 @@ def listing(options: argparse.Namespace, rows: Iterable[Row], head: Sequence[str
     """Print rows as columns, or as they are with ``--json``."""
     if options.json:
         for row in rows:
-            print(orjson.dumps(row).decode(), flush=True)
+            say_json(row)
     else:
-        print(table(head, map(cells, rows)))
+        say(table(head, map(cells, rows)))
     return 0
+
+
+def say_json(value: Any) -> None:
+    """A line for programs."""
+    say(inert_json(orjson.dumps(value).decode()))
 
 
 def table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
     """Left-aligned columns, as wide as their longest cell."""
-    lines = [head, *rows]
+    lines = [head, *([one_line(cell) for cell in row] for row in rows)]
     widths = [max(len(line[column]) for line in lines) for column in range(len(head))]
     shown = ("  ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)).rstrip() for line in lines)
     return "\n".join(shown)
@@ -39,8 +44,3 @@ def table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
 def moment(seconds: float) -> str:
     """Unix seconds as local time."""
     return datetime.datetime.fromtimestamp(seconds).astimezone().strftime("%Y-%m-%d %H:%M:%S")
-
-
-def paint(text: str, colour: str, out: TextIO) -> str:
-    """The text in a colour where somebody sees it, plain in files and pipes."""
-    return f"\x1b[{_COLOURS[colour]}m{text}\x1b[0m" if out.isatty() else text

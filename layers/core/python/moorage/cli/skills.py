@@ -3,7 +3,6 @@
 import argparse
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Any
 
 import httpx
 
@@ -13,14 +12,11 @@ from moorage.cli.target import TargetError, answer_of, find
 from moorage.skills import bundle
 from moorage.skills.bundle import Bundle
 from moorage.skills.front_matter import SkillProblem
+from moorage.terminal import say
 
 
-def add_to(commands: Any) -> None:
-    parser = commands.add_parser(
-        "skills",
-        help="skills: push a folder, list, show, pull, delete, validate",
-        description="Skills of the key's tenant. SKILL is an id (skill_...) or a name; a name must belong to one skill.",
-    )
+def add_to(parser: argparse.ArgumentParser) -> None:
+    parser.description = "Skills of the key's tenant. SKILL is an id (skill_...) or a name; a name must belong to one skill."
     add_json(parser)
     parser.set_defaults(run=_list)
     actions = parser.add_subparsers(metavar="ACTION")
@@ -75,12 +71,12 @@ def _push(options: argparse.Namespace, environ: Mapping[str, str]) -> int:
             raise TargetError(f"{len(known)} skills are called '{packed.name}': {', '.join(known)}. Delete those that are not wanted.")
         if not known:
             made = answer_of(http.post("/skills", files=files))
-            print(f"{made['id']} is the skill '{made['name']}', version 1.")
+            say(f"{made['id']} is the skill '{made['name']}', version 1.")
             return 0
         path = f"/skills/{known[0]}"
         version = answer_of(http.post(f"{path}/versions", files=files, data={"default": str(options.default).lower()}))
         default = answer_of(http.get(path))["default_version"]
-        print(f"{known[0]} has version {version['version']} of '{packed.name}'; the default is {default}.")
+        say(f"{known[0]} has version {version['version']} of '{packed.name}'; the default is {default}.")
     return 0
 
 
@@ -88,7 +84,7 @@ def _show(options: argparse.Namespace, environ: Mapping[str, str]) -> int:
     with find(environ).http() as http:
         skill = answer_of(http.get(f"/skills/{_id(http, options.skill)}"))
         if not options.json:
-            print(f"{skill['id']}  {skill['name']}\n{skill['description']}\n")
+            say(f"{skill['id']}  {skill['name']}\n{skill['description']}\n")
         return listing(
             options,
             entries(http, f"/skills/{skill['id']}/versions"),
@@ -119,7 +115,7 @@ def _pull(options: argparse.Namespace, environ: Mapping[str, str]) -> int:
         target.write_bytes(entry.content)
         if entry.is_executable:
             target.chmod(target.stat().st_mode | 0o111)
-    print(f"{folder}: {packed.files} files")
+    say(f"{folder}: {packed.files} files")
     return 0
 
 
@@ -128,13 +124,13 @@ def _delete(options: argparse.Namespace, environ: Mapping[str, str]) -> int:
         skill_id = _id(http, options.skill)
         path = f"/skills/{skill_id}" + (f"/versions/{options.version}" if options.version else "")
         answer_of(http.delete(path))
-    print(f"{skill_id} is deleted." if not options.version else f"Version {options.version} of {skill_id} is deleted.")
+    say(f"{skill_id} is deleted." if not options.version else f"Version {options.version} of {skill_id} is deleted.")
     return 0
 
 
 def _validate(options: argparse.Namespace, environ: Mapping[str, str]) -> int:
     packed = _bundle(options.path)
-    print(f"{packed.name}: {packed.files} files, {len(packed.archive)} bytes packed. {packed.description}")
+    say(f"{packed.name}: {packed.files} files, {len(packed.archive)} bytes packed. {packed.description}")
     return 0
 
 

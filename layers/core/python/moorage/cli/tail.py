@@ -10,8 +10,9 @@ from typing import Any, Final, TextIO
 import httpx
 import orjson
 
-from moorage.cli.show import add_json, paint
+from moorage.cli.show import add_json, say_json
 from moorage.cli.target import TargetError, answer_of, find
+from moorage.terminal import say
 from moorage.tools.registry import ROOMS
 
 Event = dict[str, Any]
@@ -21,12 +22,8 @@ _ROUNDS_WITHOUT_EVENTS_MAX: Final = 20
 """A quarter of an hour each on AWS, which is more than a command may take."""
 
 
-def add_to(commands: Any) -> None:
-    parser = commands.add_parser(
-        "tail",
-        help="watch a response live, or replay it",
-        description="Watch a response live, or replay one that has ended. Exit code 1 says that it did not complete.",
-    )
+def add_to(parser: argparse.ArgumentParser) -> None:
+    parser.description = "Watch a response live, or replay one that has ended. Exit code 1 says that it did not complete."
     parser.add_argument("response_id", metavar="RESPONSE_ID", help="resp_..., of a stored response")
     parser.add_argument("--from", dest="start", type=int, default=0, metavar="N", help="begin with event N")
     add_json(parser)
@@ -38,7 +35,7 @@ def _run(options: argparse.Namespace, environ: Mapping[str, str]) -> int:
         events = follow(http, options.response_id, options.start)
         if options.json:
             for event in events:
-                print(orjson.dumps(event).decode(), flush=True)
+                say_json(event)
             return 0
         return View(sys.stdout).show(events)
 
@@ -136,14 +133,12 @@ class View:
         if at != self._at:
             self._line()
             self._at = at
-        self.out.write(paint(text, colour, self.out) if colour else text)
+        say(text, colour=colour, out=self.out, end="")
         self._column = 0 if text.endswith("\n") else 1
-        self.out.flush()
 
     def _whole(self, text: str, colour: str) -> None:
         self._line()
-        self.out.write(paint(text, colour, self.out) + "\n")
-        self.out.flush()
+        say(text, colour=colour, out=self.out)
 
     def _line(self) -> None:
         if self._column:

@@ -19,6 +19,7 @@ from moorage.local.processes import die_with_parent, write_private
 from moorage.local.provision import TABLE
 from moorage.sandbox.launcher_client import LauncherProvisioner
 from moorage.store.schema import create_table
+from moorage.terminal import say
 
 log = logging.getLogger(__name__)
 
@@ -35,7 +36,7 @@ def prepare_environments(find: Callable[[str], Environment] = environment) -> No
         try:
             ensure(find("toolbox"))
         except SettingsConflict as error:
-            print(f"moorage: {error} Until then commands find Python without packages.", file=sys.stderr, flush=True)
+            say(f"moorage: {error} Until then commands find Python without packages.", out=sys.stderr)
 
 
 def old_parts(egress: Environment) -> str:

@@ -1,4 +1,4 @@
-"""The demonstration: ``make demo``.
+"""The demonstration: ``moorage demo``.
 
 An agent run through the OpenAI SDK, against the embedded stack that this program starts: a table of sales is uploaded, the model is
 asked which products declined this quarter, it works on the table by shell, and the artifacts it makes are downloaded into the current
@@ -11,6 +11,7 @@ import io
 import os
 import queue
 import random
+import signal
 import subprocess
 import sys
 import tempfile
@@ -18,12 +19,14 @@ import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn, TextIO
 
 from openai import OpenAI
 from openai.types.responses import Response
 
 from moorage.local.children import prepare_environments
+from moorage.local.processes import die_with_parent, stop_process
+from moorage.terminal import clear_status, printable, say, show_status
 
 QUESTION = (
     "The file /mnt/data/sales.csv holds our sales (columns: date, product, region, units, revenue). Which products declined this "
@@ -39,6 +42,9 @@ _OUTPUT_LINES_MAX = 12
 
 
 def main() -> int:
+    """However it ends (a closed terminal, SIGTERM, Ctrl-C), its stack and its state go with it."""
+    for number in (signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, _end)
     folder = Path.cwd()
     with embedded_stack() as environment:
         client = OpenAI(base_url=environment["OPENAI_BASE_URL"], api_key=environment["OPENAI_API_KEY"], timeout=900)
@@ -55,30 +61,37 @@ def main() -> int:
         return download(client, response, folder)
 
 
+def _end(number: int, frame: object) -> NoReturn:
+    sys.exit(128 + number)
+
+
 @contextlib.contextmanager
 def embedded_stack() -> Iterator[dict[str, str]]:
     """The stack of ``make up`` on a free port, with state of its own that goes when the demonstration ends."""
     prepare_environments()
-    with tempfile.TemporaryDirectory(prefix="moorage-demo-") as state_dir:
+    with tempfile.TemporaryDirectory(prefix="moorage-demo-", ignore_cleanup_errors=True) as state_dir:
         say("Starting the embedded stack (API, loop, sandboxes; all on this machine) ...")
-        process = subprocess.Popen(
-            [sys.executable, "-m", "moorage.local.stack"],
-            env=os.environ | {"MOORAGE_STATE_DIR": state_dir, "MOORAGE_PORT": "0"},
-            stdout=subprocess.DEVNULL,
-            start_new_session=True,
-        )
+        words = Path(state_dir) / "stack.log"
+        with words.open("wb") as log:
+            process = subprocess.Popen(
+                [sys.executable, "-m", "moorage.local.stack"],
+                env=os.environ | {"MOORAGE_STATE_DIR": state_dir, "MOORAGE_PORT": "0"},
+                stdout=subprocess.DEVNULL,
+                stderr=log,
+                start_new_session=True,
+                preexec_fn=die_with_parent,
+            )
         try:
-            yield _await_environment(process, Path(state_dir) / "env")
+            yield _await_environment(process, Path(state_dir) / "env", words)
         finally:
-            process.terminate()
-            process.wait(_STOP_SECONDS_MAX)
+            stop_process(process, _STOP_SECONDS_MAX)
 
 
-def _await_environment(process: "subprocess.Popen[bytes]", path: Path) -> dict[str, str]:
+def _await_environment(process: "subprocess.Popen[bytes]", path: Path, words: Path) -> dict[str, str]:
     deadline = time.monotonic() + _START_SECONDS_MAX
     while time.monotonic() < deadline:
         if process.poll() is not None:
-            raise SystemExit("The embedded stack did not start; its words are above.")
+            raise SystemExit(f"{printable(words.read_text(errors='replace'))}The embedded stack did not start.")
         if path.exists() and (text := path.read_text()).endswith("\n"):
             return dict(line.split("=", 1) for line in text.splitlines())
         time.sleep(0.05)
@@ -116,7 +129,7 @@ def watch(client: OpenAI, model: str, file_id: str) -> Response | None:
         tools=[{"type": "shell", "environment": {"type": "container_auto", "file_ids": [file_id], "skills": skills}}],
         stream=True,
     )
-    screen = Screen()
+    screen = Screen(sys.stdout)
     for event in with_pulse(stream):
         if event is None:
             screen.wait()
@@ -158,12 +171,14 @@ def with_pulse(stream: Any) -> Iterator[Any]:
 class Screen:
     """Prints a run as it goes."""
 
-    def __init__(self) -> None:
+    def __init__(self, out: TextIO) -> None:
+        self._out = out
         self.final: Response | None = None
         self._started = time.monotonic()
         self._step = 0
         self._lines: dict[int, int] = {}
-        self._is_waiting = False
+        self._is_in_line = False
+        """Words of the model stand on the last line, which is not for notes then."""
         self._awaits = "the model"
 
     def show(self, event: Any) -> None:
@@ -171,12 +186,12 @@ class Screen:
         match event.type:
             case "response.created":
                 tool = event.response.tools[0]
-                say(f"{event.response.id} runs in {tool.environment.container_id}")
+                self._say(f"{event.response.id} runs in {tool.environment.container_id}")
             case "response.output_item.added" if event.item.type == "shell_call":
                 self._step += 1
-                say(f"\n[{self._seconds()}] step {self._step}: the model asks for commands")
+                self._say(f"\n[{self._seconds()}] step {self._step}: the model asks for commands")
             case "response.shell_call_command.done":
-                say("  $ " + event.command.strip().replace("\n", "\n    "))
+                self._say("  $ " + event.command.strip().replace("\n", "\n    "))
                 self._awaits = "the commands"
             case "response.shell_call_output_content.delta":
                 self._output(event.command_index, (event.delta.stdout or "") + (event.delta.stderr or ""))
@@ -186,11 +201,11 @@ class Screen:
                 self._lines.clear()
                 self._awaits = "the model"
             case "response.output_item.added" if event.item.type == "message":
-                say(f"\n[{self._seconds()}] the model says:")
+                self._say(f"\n[{self._seconds()}] the model says:")
             case "response.output_text.delta":
-                print(event.delta, end="", flush=True)
+                self._words(event.delta)
             case "response.output_text.done":
-                print(flush=True)
+                self._words("\n")
             case "response.completed" | "response.incomplete" | "response.failed":
                 self.final = event.response
 
@@ -198,31 +213,38 @@ class Screen:
         for line in text.splitlines():
             self._lines[index] = self._lines.get(index, 0) + 1
             if self._lines[index] <= _OUTPUT_LINES_MAX:
-                say(f"  | {line}")
+                self._say(f"  | {line}")
             elif self._lines[index] == _OUTPUT_LINES_MAX + 1:
-                say("  | ...")
+                self._say("  | ...")
 
     def _outcome(self, outcome: Any) -> None:
         if outcome.type == "timeout":
-            say("  (timed out)")
+            self._say("  (timed out)")
         elif outcome.exit_code:
-            say(f"  (exit code {outcome.exit_code})")
+            self._say(f"  (exit code {outcome.exit_code})")
 
     def wait(self) -> None:
-        if sys.stdout.isatty():
-            print(f"\r[{self._seconds()}] waiting for {self._awaits} ...", end="", flush=True)
-            self._is_waiting = True
+        if not self._is_in_line:
+            show_status(f"[{self._seconds()}] waiting for {self._awaits} ...", self._out)
 
     def _clear(self) -> None:
-        if self._is_waiting:
-            print("\r\033[K", end="", flush=True)
-            self._is_waiting = False
+        if not self._is_in_line:
+            clear_status(self._out)
+
+    def _say(self, text: str) -> None:
+        if self._is_in_line:
+            self._words("\n")
+        say(text, out=self._out)
+
+    def _words(self, text: str) -> None:
+        say(text, out=self._out, end="")
+        self._is_in_line = not text.endswith("\n") if text else self._is_in_line
 
     def end(self) -> None:
         self._clear()
         if self.final is not None and self.final.usage is not None:
             usage = self.final.usage
-            say(f"\n[{self._seconds()}] {self.final.status}; {usage.input_tokens} tokens in, {usage.output_tokens} out")
+            self._say(f"\n[{self._seconds()}] {self.final.status}; {usage.input_tokens} tokens in, {usage.output_tokens} out")
 
     def _seconds(self) -> str:
         return f"{time.monotonic() - self._started:5.1f} s"
@@ -241,11 +263,3 @@ def download(client: OpenAI, response: Response, folder: Path) -> int:
         path.write_bytes(content.read())
         say(f"Downloaded {os.path.relpath(path)} ({path.stat().st_size} bytes)")
     return 0
-
-
-def say(text: str) -> None:
-    print(text, flush=True)
-
-
-if __name__ == "__main__":
-    sys.exit(main())

@@ -26,6 +26,7 @@ import uv
 from moorage.errors import SettingsConflict
 from moorage.local.places import IS_CHECKOUT, LOCKS, ROOT, cache_folder
 from moorage.local.processes import die_with_parent
+from moorage.terminal import say
 
 _USES: Final = {"toolbox": "the packages that sandboxes offer", "egress": "the packages of the egress proxy"}
 ENVIRONMENTS: Final = tuple(_USES)
@@ -162,7 +163,7 @@ def _packages(lock: Path) -> int:
 
 
 def _say(text: str) -> None:
-    print(f"moorage: {text}", file=sys.stderr, flush=True)
+    say(f"moorage: {text}", out=sys.stderr)
 
 
 def main(names: Sequence[str]) -> int:

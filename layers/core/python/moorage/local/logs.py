@@ -1,12 +1,19 @@
-"""Log files that do not grow for ever: at a size one is put aside, in the place of the one before it."""
+"""Log files that do not grow for ever: at a size one is put aside, in the place of the one before it.
+
+The API writes its lines of JSON into ``api.log``, the workers that run the loop's steps write theirs into ``steps.log``.
+"""
 
 import os
 import shutil
 from contextlib import suppress
 from io import TextIOBase
 from pathlib import Path
+from typing import Final
 
 from moorage import limits
+
+API: Final = "api.log"
+STEPS: Final = "steps.log"
 
 
 class RotatingFile(TextIOBase):
@@ -45,3 +52,9 @@ def cut(path: Path) -> None:
 
 def aside(path: Path) -> Path:
     return path.with_name(f"{path.name}.1")
+
+
+def lines_of(state_dir: Path) -> list[Path]:
+    """The files of lines that are there, what was put aside first."""
+    present = [state_dir / name for name in (API, STEPS)]
+    return [path for path in (*map(aside, present), *present) if path.exists()]

@@ -5,6 +5,7 @@ says which), so that everything else names them by one path below :data:`ROOT`.
 """
 
 import os
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Final
 
@@ -17,9 +18,9 @@ LOOP: Final = PACKAGE / "loop" / "agent_loop.asl.json"
 LOCKS: Final = ROOT / "requirements"
 
 
-def models_file() -> Path:
+def models_file(environ: Mapping[str, str]) -> Path:
     """What ``MOORAGE_MODELS_FILE`` names, or the ``models.toml`` of this folder, or the one that comes with moorage."""
-    named, here = os.environ.get("MOORAGE_MODELS_FILE"), Path("models.toml")
+    named, here = environ.get("MOORAGE_MODELS_FILE"), Path("models.toml")
     if named:
         return Path(named)
     return here.absolute() if here.exists() else ROOT / "models.toml"

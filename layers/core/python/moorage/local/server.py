@@ -18,6 +18,7 @@ from moorage import limits
 from moorage.api.app import create_app
 from moorage.api.routers import ROUTERS
 from moorage.local.address import Address, FromHere
+from moorage.local.logs import STEPS, cut
 from moorage.local.processes import write_private
 from moorage.local.provision import warm
 from moorage.local.state_folder import Secrets
@@ -26,6 +27,7 @@ from moorage.loop.expire import expire
 from moorage.loop.recover import recover
 from moorage.net.http_server import BoundedHttp
 from moorage.runtime import Runtime, relieve_collector
+from moorage.terminal import clear_status, say
 
 TENANT = "default"
 _REAPER_SECONDS = 5
@@ -52,7 +54,7 @@ async def serve(
         on_started=lambda: announce(runtime, address.url(listener.getsockname()[1]), state_dir, kept),
     )
     relieve_collector()
-    reaper = asyncio.create_task(_reap(runtime))
+    reaper = asyncio.create_task(_reap(runtime, state_dir))
     warming = asyncio.create_task(_warm())
     watch = asyncio.create_task(supervisor.watch())
     watch.add_done_callback(lambda _: server.handle_exit(signal.SIGTERM, None))
@@ -109,12 +111,13 @@ class _Server(uvicorn.Server):
         yield
 
 
-async def _reap(runtime: Runtime) -> None:
+async def _reap(runtime: Runtime, state_dir: Path) -> None:
     """What the reaper function does on AWS once a minute."""
     while True:
         try:
             await recover(runtime)
             await expire(runtime)
+            cut(state_dir / STEPS)
         except Exception:  # one bad round must not end the rounds
             _log.exception("the reaper stumbled")
         await asyncio.sleep(_REAPER_SECONDS)
@@ -125,11 +128,12 @@ def announce(runtime: Runtime, url: str, state_dir: Path, kept: Secrets) -> None
     model = runtime.catalog.default_model
     path = state_dir / "env"
     write_private(path, f"OPENAI_BASE_URL={url}\nOPENAI_API_KEY={kept.api_key}\nMOORAGE_MODEL={model}\n")
-    print(
+    clear_status()
+    say(
         f"moorage is up.\n  URL    {url}\n  key    {kept.api_key}\n  model  {model}: {runtime.catalog.describe_default()}\n"
         f"  try    set -a; . {shlex.quote(os.path.relpath(path))}; set +a; "
         f"curl $OPENAI_BASE_URL/responses -H \"Authorization: Bearer $OPENAI_API_KEY\" -H 'Content-Type: application/json' "
         f'-d \'{{"model": "{model}", "input": "hello"}}\'\n'
-        "Ctrl-C stops it; what it stored is there at the next start.",
-        flush=True,
+        "Ctrl-C stops it; what it stored is there at the next start.\n"
+        "'moorage logs -f' shows what it does, 'moorage doctor' whether all is well."
     )

@@ -12,6 +12,7 @@ import os
 import socket
 import subprocess
 import sys
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, TextIO, cast
@@ -29,7 +30,7 @@ from moorage.local.children import (
     programs_here,
 )
 from moorage.local.emulator import REGION, Emulator
-from moorage.local.logs import RotatingFile
+from moorage.local.logs import API, STEPS, RotatingFile
 from moorage.local.places import models_file
 from moorage.local.processes import REFUSED_WRITES, inherited_environment, stop_process, write_private
 from moorage.local.provision import BUCKET, STATE_MACHINE, TABLE, provision
@@ -38,16 +39,19 @@ from moorage.local.state_folder import emulator_file, held, identity, kept_secre
 from moorage.local.supervision import Child, Supervisor
 from moorage.model.catalog import Catalog, probe_ollama
 from moorage.runtime import build_runtime
-from moorage.settings import Settings, SettingsError
+from moorage.settings import Settings, SettingsError, unknown_variables
 from moorage.telemetry import open_log
+from moorage.terminal import say, show_status
 
 _INTERRUPTED = 130
 _SOCKET_PATH_BYTES_MAX = 107
 """unix(7): sun_path has 108 bytes, the last of them null."""
 
 
-def main() -> int:
-    """Run until a signal comes. What keeps it from starting is said in a sentence, with exit code 1."""
+def main(chosen: Mapping[str, str] | None = None) -> int:
+    """Run until a signal comes, with ``chosen`` in place of what the environment says. What keeps it from starting is said in a
+    sentence, with exit code 1."""
+    os.environ.update(chosen or {})
     try:
         return run()
     except (SettingsError, MoorageError) as error:
@@ -65,7 +69,7 @@ def run() -> int:
         address = Address.from_environment(os.environ)
         listener = stack.enter_context(address.bound())
         if address.warning is not None:
-            print(address.warning, file=sys.stderr, flush=True)
+            say(address.warning, out=sys.stderr)
         return start(stack, address, listener, state_dir, lock)
 
 
@@ -75,21 +79,25 @@ def start(stack: contextlib.ExitStack, address: Address, listener: socket.socket
     settings_environment = {
         "MOORAGE_TABLE": TABLE,
         "MOORAGE_BUCKET": BUCKET,
-        "MOORAGE_MODELS_FILE": str(models_file()),
+        "MOORAGE_MODELS_FILE": str(models_file(os.environ)),
         "MOORAGE_CONTENT_KEY": kept.content_key,
         "MOORAGE_PROVISIONER": "launcher",
         "MOORAGE_LAUNCHER_SOCKET": str(launcher_socket),
+        "MOORAGE_LOG_FILE": str(state_dir / STEPS),
         # The emulator waits 50 ms for a word from a function that says nothing.
         "POWERTOOLS_LOG_LEVEL": "INFO",
         "MOORAGE_STATE_MACHINE_ARN": f"arn:aws:states:{REGION}:000000000000:stateMachine:{STATE_MACHINE}",
     }
     # Both refuse what is set wrongly before anything is started.
     Settings.from_environment(inherited_environment() | settings_environment)
+    for sentence in unknown_variables(os.environ, _text_of(settings_environment["MOORAGE_MODELS_FILE"])):
+        say(f"moorage: {sentence}", out=sys.stderr)
     if Catalog.load(Path(settings_environment["MOORAGE_MODELS_FILE"]), os.environ).resolve(None).provider_kind == "demo":
         settings_environment["MOORAGE_OLLAMA_MODELS"] = " ".join(probe_ollama())
     prepare_environments()
     logging.basicConfig(level=os.environ.get("MOORAGE_LOG_LEVEL", "WARNING"), format="%(levelname)s %(name)s %(message)s")
-    open_log(cast("TextIO", stack.enter_context(RotatingFile(state_dir / "api.log"))))
+    show_status("Starting the AWS emulator, the owner of the sandboxes and the API ...")
+    open_log(cast("TextIO", stack.enter_context(RotatingFile(state_dir / API))))
     environment = inherited_environment() | settings_environment
     emulator = Emulator(state_dir / "aws", environment, lock)
     ends = Ends()
@@ -145,13 +153,16 @@ class Ends:
 
     def stop_emulator(self, emulator: Emulator) -> None:
         if emulator.stop() == REFUSED_WRITES:
-            print(
+            say(
                 "moorage: There is no room on the disk that holds the state: what was refused last is not stored. All that was "
                 "acknowledged is.",
-                file=sys.stderr,
-                flush=True,
+                out=sys.stderr,
             )
             self.code = 1
+
+
+def _text_of(models_file: str) -> str:
+    return Path(models_file).read_text(errors="replace") if Path(models_file).exists() else ""
 
 
 if __name__ == "__main__":

@@ -19,6 +19,7 @@ from moorage.model.base import Finished, UsageReported
 from moorage.runtime import Runtime
 from moorage.state import Next, Outcome
 from moorage.store.responses import StoredResponse
+from moorage.telemetry import about, tell
 from moorage.wire.responses import Usage
 from moorage.wire.types import Item
 
@@ -53,6 +54,10 @@ class Ask:
 
     async def run(self) -> Outcome:
         """When the response ends here, its final event has been written."""
+        with about(response_id=self.stored.response_id, tenant_id=self.stored.tenant_id):
+            return await self._run()
+
+    async def _run(self) -> Outcome:
         try:
             await self._compact()
             if not compact.is_triggered(self.stored):
@@ -175,6 +180,7 @@ class Ask:
             self.waits_for = f"The model's provider, which is asked again: {error.message}"
             return Outcome(Next.WAIT, position.next_index, usage=position.usage, wait_seconds=pause)
         outcome = Outcome(Next.DONE, position.next_index, usage=position.usage, calls_made=position.calls_made, status="failed")
+        tell("response_failed", {"model": self.stored.parameters.model, "code": error.code, "param": error.param})
         failure = {"code": error.code, "message": error.message, "param": error.param}
         await finish.conclude(self.runtime, self.stored, self.sink, outcome, self.done | self.items, error=failure)
         return outcome

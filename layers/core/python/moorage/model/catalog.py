@@ -173,7 +173,8 @@ class Catalog:
         exact = [e for e in self._entries if e.name == model]
         aliased = [e for e in self._entries if model in e.aliases]
         matching = [e for e in self._entries if e.is_pattern and fnmatch.fnmatchcase(model, e.name)]
-        for entry in (*exact, *aliased, *matching):
+        scripted = [_DEMO] if model == _DEMO.name else []
+        for entry in (*exact, *aliased, *scripted, *matching):
             return replace(entry, name=model, upstream_model=entry.upstream_model.replace("*", model))
         raise errors.model_not_found(model)
 
@@ -377,6 +378,7 @@ def _check(entry: ModelEntry, upstream: Mapping[str, str], *, has_secrets: bool)
 # --- without models.toml ----------------------------------------------------------------------------------------------------------
 
 _DEMO: Final = ModelEntry("demo", "demo", "demo")
+"""Answers to its name everywhere, listed or not: examples run as they are, and ``moorage doctor`` needs no model for its sandbox."""
 
 
 def _detected(upstream: Mapping[str, str]) -> tuple[tuple[ModelEntry, ...], str, str]:

@@ -16,6 +16,7 @@ from dataclasses import dataclass, field
 from email.utils import parsedate_to_datetime
 from functools import lru_cache
 from typing import Any, Final, Protocol, TypeVar
+from urllib.parse import urlsplit
 
 import httpx
 import orjson
@@ -23,6 +24,7 @@ import orjson
 from moorage import __version__, limits
 from moorage.errors import UpstreamError
 from moorage.model.base import Delta
+from moorage.telemetry import tell
 
 _T = TypeVar("_T")
 
@@ -85,10 +87,11 @@ class Upstream:
                             yield delta
                 return
             except UpstreamError as error:
-                if has_spoken or not error.is_retryable or attempt == self.retries_max:
-                    raise
                 wait = self._wait(error, attempt)
-                if wait > limits.UPSTREAM_RETRY_AFTER_SECONDS_MAX:
+                is_last = has_spoken or not error.is_retryable or attempt == self.retries_max
+                is_given_up = is_last or wait > limits.UPSTREAM_RETRY_AFTER_SECONDS_MAX
+                tell_failure(error, self.url, body, attempt=attempt + 1, wait=None if is_given_up else wait)
+                if is_given_up:
                     raise
             await self.sleep(wait)
 
@@ -174,6 +177,31 @@ def _url(url: str) -> httpx.URL:
 
 
 # --- what an answer means ------------------------------------------------------------------------------------------------------
+
+
+_CAUSE_CHARS_MAX: Final = 300
+_ABOUT_THE_REQUEST: Final = frozenset({400, 413, 422})
+"""Statuses whose words may quote what was asked."""
+
+
+def tell_failure(error: UpstreamError, url: str, body: Mapping[str, Any], *, attempt: int, wait: float | None) -> None:
+    """One line for the operator: which upstream failed, at which attempt and why. What an upstream says about the request is left out,
+    because it may quote it."""
+    cause = error.__cause__ if isinstance(error.__cause__, httpx.HTTPError) else None
+    is_quotable = cause is not None or (error.status is not None and error.status not in _ABOUT_THE_REQUEST)
+    tell(
+        "upstream_failed",
+        {
+            "model": body.get("model"),
+            "upstream": urlsplit(url).netloc,
+            "code": error.code,
+            "status": error.status,
+            "reason": error.message[:_CAUSE_CHARS_MAX] if is_quotable else None,
+            "cause": f"{type(cause).__name__}: {cause}"[:_CAUSE_CHARS_MAX] if cause is not None else None,
+            "attempt": attempt,
+            "next_attempt_seconds": None if wait is None else round(wait, 1),
+        },
+    )
 
 
 def refusal(status: int, headers: Mapping[str, str], body: Any, *, secrets: tuple[str, ...], now: float) -> UpstreamError:

@@ -1,0 +1,202 @@
+"""An AWS account, before a deployment goes to it: who, where, bootstrapped, and how much of everything there is."""
+
+import ipaddress
+import json
+import re
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any, Final
+from urllib.parse import urlsplit
+
+import boto3
+from botocore.exceptions import BotoCoreError, ClientError
+
+from moorage.cli.checks.findings import Finding, fail, ok, warn
+from moorage.cli.target import AWS_CONFIG, TargetError, aws_region, refused
+from moorage.errors import SettingsConflict
+from moorage.model.catalog import Catalog, ModelEntry
+from moorage.settings import as_deployed
+
+_BOOTSTRAP_PARAMETER: Final = "/cdk-bootstrap/hnb659fds/version"
+_BOOTSTRAP_VERSION_MIN: Final = 21
+_FARGATE_VCPU_QUOTA: Final = "L-3032A538"
+"""Fargate On-Demand vCPU resource count; new accounts have 6."""
+_FARGATE_VCPU_MIN: Final = 16
+_LAMBDA_CONCURRENCY_MIN: Final = 100
+"""A streaming turn holds two functions."""
+_TRANSITIONS_MIN: Final = 100
+"""State transitions a second; a round of the loop takes three or four."""
+_INFERENCE_PROFILE: Final = re.compile(r"^(?:us-gov|us|eu|apac|global|jp|au|ca)\.")
+"""What stands before a model's own id in that of a cross-region inference profile."""
+
+
+@dataclass(frozen=True, slots=True)
+class AwsClients:
+    """What the checks ask."""
+
+    region: str
+    sts: Any
+    ssm: Any
+    lambda_: Any
+    service_quotas: Any
+    bedrock: Callable[[str], Any]
+    """Of a region: models may be asked for in another than the deployment's."""
+
+    @classmethod
+    def of(cls, environ: Mapping[str, str]) -> "AwsClients":
+        session = boto3.Session(region_name=aws_region(environ))
+
+        def client(name: str, region: str | None = None) -> Any:
+            return session.client(name, region_name=region, config=AWS_CONFIG)  # type: ignore[call-overload]
+
+        return cls(
+            session.region_name,
+            client("sts"),
+            client("ssm"),
+            client("lambda"),
+            client("service-quotas"),
+            lambda region: client("bedrock", region),
+        )
+
+
+def deployed_models(root: Path) -> str:
+    """The text of ``models.toml`` as the next deploy takes it."""
+    try:
+        settings = json.loads((root / "cdk.json").read_text())["context"].get("moorage", {})
+        return as_deployed((root / "models.toml").read_text(), settings.get("name", "moorage"))
+    except (OSError, ValueError) as error:
+        raise TargetError(f"'moorage doctor --aws' reads cdk.json and models.toml of a checkout: {error}") from error
+
+
+def of_account(connect: Callable[[], AwsClients], models_toml: str) -> Iterator[Finding]:
+    """Before a deploy: who, where, bootstrapped, and how much of everything there is."""
+    try:
+        aws = connect()
+        identity = aws.sts.get_caller_identity()
+    except (ClientError, BotoCoreError) as error:
+        yield fail("AWS cannot be asked", refused(error))
+        return
+    yield ok(f"account {identity['Account']} in {aws.region} as {identity['Arn']}")
+    for check in (_bootstrap, _lambda_concurrency, _fargate_vcpus, _step_functions):
+        yield _asked(check.__name__, partial(check, aws))
+    yield from _models(aws, models_toml)
+
+
+def _asked(name: str, check: Callable[[], Finding]) -> Finding:
+    """A check, or why it could not be made."""
+    try:
+        return check()
+    except (ClientError, BotoCoreError) as error:
+        return warn(f"{name.strip('_').replace('_', ' ')}: {error}", "It could not be checked; the permission for it may be missing.")
+
+
+def _bootstrap(aws: AwsClients) -> Finding:
+    advice = f"Run 'make bootstrap' with AWS_REGION={aws.region}."
+    try:
+        version = int(aws.ssm.get_parameter(Name=_BOOTSTRAP_PARAMETER)["Parameter"]["Value"])
+    except aws.ssm.exceptions.ParameterNotFound:
+        return fail("CDK is not bootstrapped in this region", advice)
+    shown = f"CDK bootstrap version {version}"
+    return ok(shown) if version >= _BOOTSTRAP_VERSION_MIN else fail(f"{shown} is too old", advice)
+
+
+def _lambda_concurrency(aws: AwsClients) -> Finding:
+    limit = aws.lambda_.get_account_settings()["AccountLimit"]["ConcurrentExecutions"]
+    shown = f"Lambda: {limit} concurrent executions"
+    if limit >= _LAMBDA_CONCURRENCY_MIN:
+        return ok(shown)
+    return warn(shown, f"Each streaming turn holds two: about {limit // 2} at once. Ask for more at Service Quotas.")
+
+
+def _fargate_vcpus(aws: AwsClients) -> Finding:
+    quota = aws.service_quotas.get_service_quota(ServiceCode="fargate", QuotaCode=_FARGATE_VCPU_QUOTA)
+    vcpus = quota["Quota"]["Value"]
+    shown = f"Fargate: {vcpus:g} vCPUs at once"
+    if vcpus >= _FARGATE_VCPU_MIN:
+        return ok(shown)
+    return warn(shown, f"So many sandboxes of 1 vCPU can run. Ask for more at Service Quotas (fargate, {_FARGATE_VCPU_QUOTA}).")
+
+
+def _step_functions(aws: AwsClients) -> Finding:
+    pages = aws.service_quotas.get_paginator("list_service_quotas").paginate(ServiceCode="states")
+    rates = {
+        quota["QuotaName"]: quota["Value"]
+        for page in pages
+        for quota in page["Quotas"]
+        if "statetransition" in quota["QuotaName"].replace(" ", "").lower()
+    }
+    if not rates:
+        return ok("Step Functions: default quotas")
+    name, rate = min(rates.items(), key=lambda pair: pair[1])
+    shown = f"Step Functions: {name} {rate:g}"
+    if rate >= _TRANSITIONS_MIN:
+        return ok(shown)
+    return warn(shown, "Each round of the loop takes three or four. Ask for more at Service Quotas.")
+
+
+def _models(aws: AwsClients, models_toml: str) -> Iterator[Finding]:
+    """Whether what ``models.toml`` names can be reached from AWS: keys that are stored, models that may be used."""
+    try:
+        entries = Catalog.load(f"{models_toml}\n", {}, secret=lambda name: name).entries
+    except SettingsConflict as error:
+        yield fail(str(error), "Correct models.toml: it is deployed as it is.")
+        return
+    real = [entry for entry in entries if entry.provider_kind != "demo"]
+    if not real:
+        yield warn("models.toml names no model: the scripted demo model would answer", "docs/models.md says how to name one.")
+    for entry in real:
+        yield _asked(f"model '{entry.name}'", partial(_model, aws, entry))
+
+
+def _model(aws: AwsClients, entry: ModelEntry) -> Finding:
+    if entry.key is not None:
+        return _key(aws, entry, entry.key.removeprefix("ssm:"))
+    if entry.provider_kind == "bedrock_converse" or entry.auth == "sigv4":
+        return _bedrock(aws, entry)
+    if not _is_public(urlsplit(entry.base_url).hostname or ""):
+        return fail(
+            f"model '{entry.name}' is at {entry.base_url}, and functions on AWS reach public addresses only",
+            "Give it an address that the internet reaches, over https and with a key; or leave it out.",
+        )
+    return ok(f"model '{entry.name}' at {entry.base_url} needs no key")
+
+
+def _key(aws: AwsClients, entry: ModelEntry, parameter: str) -> Finding:
+    try:
+        aws.ssm.get_parameter(Name=parameter)
+    except aws.ssm.exceptions.ParameterNotFound:
+        return fail(
+            f"model '{entry.name}' has no key: there is no SSM parameter {parameter}",
+            f"Run 'aws ssm put-parameter --type SecureString --name {parameter} --value ...'.",
+        )
+    return ok(f"model '{entry.name}': its key is the SSM parameter {parameter}")
+
+
+def _bedrock(aws: AwsClients, entry: ModelEntry) -> Finding:
+    region = entry.region or aws.region
+    model = _INFERENCE_PROFILE.sub("", entry.upstream_model)
+    shown = f"model '{entry.name}': Bedrock's {model} in {region}"
+    if "*" in model or model.startswith("arn:"):
+        return ok(f"{shown}, which is not looked up")
+    try:
+        found = aws.bedrock(region).get_foundation_model_availability(modelId=model)
+    except ClientError as error:
+        if error.response["Error"]["Code"] not in ("ResourceNotFoundException", "ValidationException"):
+            raise
+        return fail(f"{shown} is unknown", "Correct models.toml; 'aws bedrock list-foundation-models' shows what there is.")
+    if found["regionAvailability"] != "AVAILABLE":
+        return fail(f"{shown} is not offered there", "Name another region in models.toml, or another model.")
+    if found["agreementAvailability"]["status"] != "AVAILABLE" or found["entitlementAvailability"] != "AVAILABLE":
+        return fail(f"{shown}: its terms are not accepted", "Ask for it once under 'Model access' in the Bedrock console.")
+    if found["authorizationStatus"] != "AUTHORIZED":
+        return fail(f"{shown}: this account may not use it", "A policy of the account or its organization forbids bedrock:InvokeModel.")
+    return ok(f"{shown} may be used")
+
+
+def _is_public(host: str) -> bool:
+    try:
+        return ipaddress.ip_address(host).is_global
+    except ValueError:
+        return host != "localhost" and "." in host

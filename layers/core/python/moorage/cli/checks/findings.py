@@ -1,0 +1,40 @@
+"""What a check says: a line for each thing, and what to do about it."""
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+
+class Level(StrEnum):
+    OK = "ok"
+    WARN = "warn"
+    FAIL = "fail"
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    level: Level
+    what: str
+    advice: str = ""
+    """What to do; empty where nothing is."""
+
+
+def ok(what: str) -> Finding:
+    return Finding(Level.OK, what)
+
+
+def warn(what: str, advice: str) -> Finding:
+    return Finding(Level.WARN, what, advice)
+
+
+def fail(what: str, advice: str) -> Finding:
+    return Finding(Level.FAIL, what, advice)
+
+
+@dataclass(frozen=True, slots=True)
+class Waiting:
+    """What the next finding takes its time for."""
+
+    what: str
+
+
+Said = Finding | Waiting

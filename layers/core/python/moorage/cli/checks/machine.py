@@ -1,0 +1,111 @@
+"""This machine, before a stack runs on it."""
+
+import shutil
+import socket
+import sys
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Final
+
+import httpx
+
+from moorage.cli.checks.findings import Finding, fail, ok, warn
+from moorage.errors import SandboxError, SettingsConflict
+from moorage.local.environments import ENVIRONMENTS
+from moorage.local.environments import environment as environment_of
+from moorage.local.places import models_file
+from moorage.local.users import check_namespaces, has_disable_userns, may_run_as_other_users
+from moorage.model.catalog import Catalog
+from moorage.settings import SettingsError, api_port, unknown_variables
+
+_DISK_BYTES_MIN: Final = 2 * 1024**3
+_SECONDS_MAX: Final = 10
+
+
+def of_machine(environ: Mapping[str, str]) -> Iterator[Finding]:
+    yield python_finding(sys.version_info[:3])
+    yield _sandbox_finding()
+    yield from _environment_findings()
+    yield disk_finding(Path(environ.get("MOORAGE_STATE_DIR", ".moorage")))
+    for sentence in unknown_variables(environ):
+        yield warn(sentence, "A setting that is mistyped is no setting: correct it, or take it out of this shell.")
+
+
+def of_a_start(environ: Mapping[str, str]) -> Iterator[Finding]:
+    """What a stack would find that is started from this shell."""
+    yield port_finding(environ)
+    yield model_finding(environ)
+
+
+def python_finding(version: tuple[int, ...]) -> Finding:
+    shown = ".".join(map(str, version))
+    return ok(f"Python {shown}") if version >= (3, 11) else fail(f"Python {shown}", "moorage needs Python 3.11 or newer.")
+
+
+def _sandbox_finding() -> Finding:
+    """The same looks that the stack takes at its start."""
+    try:
+        has_disable_userns()
+        check_namespaces(may_run_as_other_users())
+    except SandboxError as error:
+        return fail("this machine can have no sandboxes", error.message)
+    return ok("bubblewrap makes sandboxes here")
+
+
+def _environment_findings() -> Iterator[Finding]:
+    for known in map(environment_of, ENVIRONMENTS):
+        if known.is_made:
+            yield ok(f"{known.use} are installed in {known.folder}")
+        else:
+            yield warn(f"{known.use} are not installed", f"'moorage up' installs what it needs into {known.folder}, once.")
+
+
+def disk_finding(state_dir: Path, bytes_min: int = _DISK_BYTES_MIN) -> Finding:
+    folder = next(path for path in (state_dir.absolute(), *state_dir.absolute().parents) if path.exists())
+    free = shutil.disk_usage(folder).free
+    shown = f"{free / 1024**3:.1f} GiB free for {state_dir}"
+    return ok(shown) if free >= bytes_min else warn(shown, "Files, artifacts and sandboxes lie there: make room.")
+
+
+def port_finding(environ: Mapping[str, str]) -> Finding:
+    """Free, or ours already."""
+    try:
+        port = api_port(environ)
+    except SettingsError as error:
+        return fail("no port for the API", str(error))
+    with socket.socket() as probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            probe.bind(("127.0.0.1", port))
+        except PermissionError:
+            return fail(f"port {port} is not for this user", "MOORAGE_PORT=8080 (or any above 1023) chooses another.")
+        except OSError:
+            pass
+        else:
+            return ok(f"port {port} is free")
+    try:
+        if httpx.get(f"http://127.0.0.1:{port}/healthz", timeout=_SECONDS_MAX).json() == {"status": "ok"}:
+            return ok(f"port {port} is moorage's")
+    except (httpx.HTTPError, ValueError):
+        pass
+    return fail(f"port {port} is taken by another program", "MOORAGE_PORT=8090 (or any free port) chooses another.")
+
+
+def model_finding(environ: Mapping[str, str]) -> Finding:
+    """Which model would answer, and whether its server does."""
+    named = models_file(environ)
+    try:
+        catalog = Catalog.load(named, environ)
+        entry = catalog.resolve(None)
+    except (SettingsError, SettingsConflict) as error:
+        return fail(f"models: {error}", f"Correct {named} or the variable that it names.")
+    said = catalog.describe_default()
+    if entry.provider_kind == "demo":
+        return warn(said, "Set OPENAI_API_KEY, ANTHROPIC_API_KEY or MOORAGE_UPSTREAM_URL, or fill in models.toml, for a real model.")
+    if not entry.base_url:
+        return ok(said)
+    try:
+        httpx.get(entry.base_url, timeout=_SECONDS_MAX)
+    except httpx.HTTPError as error:
+        return fail(f"{said} It does not answer: {error}.", "Start that server, or correct its address.")
+    return ok(f"{said} It answers.")

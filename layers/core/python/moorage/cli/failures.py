@@ -1,0 +1,20 @@
+"""What a command says when it fails, for failures that have words. Imported when one does."""
+
+import httpx
+from botocore.exceptions import BotoCoreError, ClientError
+
+from moorage.cli.target import TargetError, refused, unreachable
+from moorage.errors import MoorageError
+from moorage.settings import SettingsError
+
+
+def sentence(error: Exception) -> str | None:
+    """None for an error that nobody foresaw: its trace says more."""
+    match error:
+        case TargetError() | SettingsError() | MoorageError():
+            return str(error)
+        case httpx.TransportError():
+            return unreachable(error)
+        case ClientError() | BotoCoreError():
+            return refused(error)
+    return None

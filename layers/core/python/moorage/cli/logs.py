@@ -1,0 +1,137 @@
+"""``moorage logs``: what a local stack told its operator. One line for each request, step and failure, of whichever process."""
+
+import argparse
+import datetime
+import os
+import sys
+import time
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any, Final, TextIO
+
+import orjson
+
+from moorage.cli.show import say_json
+from moorage.cli.target import TargetError, local_state
+from moorage.local.logs import API, STEPS, lines_of
+from moorage.terminal import one_line, say
+
+_LINES: Final = 100
+_PAUSE_SECONDS: Final = 0.2
+_NOT_SHOWN: Final = frozenset({"timestamp", "level", "message", "service", "location", "_aws"})
+_COLOURS: Final = {"ERROR": "red", "WARNING": "yellow"}
+
+Line = dict[str, Any]
+
+
+def add_to(parser: argparse.ArgumentParser) -> None:
+    parser.description = (
+        "Show the last lines of the local stack's log, or all that name a response, a container or a request. On AWS the same lines "
+        "are in CloudWatch Logs, a group for each function."
+    )
+    parser.add_argument("id", metavar="ID", nargs="?", default="", help="resp_..., cntr_..., call_... or a request's id")
+    parser.add_argument("-f", "--follow", action="store_true", help="go on with what comes (Ctrl-C ends it)")
+    parser.add_argument("-n", "--lines", type=int, default=_LINES, metavar="N", help=f"how many without an ID; by default {_LINES}")
+    parser.add_argument("--json", action="store_true", help="the lines as they were written, for programs")
+    parser.set_defaults(run=_run)
+
+
+def _run(options: argparse.Namespace, environ: Mapping[str, str]) -> int:
+    if (state_dir := local_state(environ)) is None:
+        raise TargetError(
+            "There is no local stack here (no .moorage/ with one that has been started): 'moorage up' starts one. The lines of a "
+            "deployment on AWS are in CloudWatch Logs, a group for each function."
+        )
+    ends = {path: path.stat().st_size for path in lines_of(state_dir)}
+    written = sorted(_written(ends), key=lambda line: str(line.get("timestamp", "")))
+    chosen = [line for line in written if _names(line, options.id)]
+    for line in chosen if options.id else chosen[-options.lines :]:
+        _show(line, options.json)
+    if options.follow:
+        for line in _coming(state_dir, ends):
+            if _names(line, options.id):
+                _show(line, options.json)
+    return 0
+
+
+def _written(ends: Mapping[Path, int]) -> Iterator[Line]:
+    for path, end in ends.items():
+        with path.open("rb") as file:
+            yield from _parsed(file.read(end))
+
+
+def _coming(state_dir: Path, ends: Mapping[Path, int]) -> Iterator[Line]:
+    """Whatever is written from now on. A file that was put aside is read to its end, and then the one in its place."""
+    readers = [_Reader(state_dir / name, ends.get(state_dir / name, 0)) for name in (API, STEPS)]
+    while True:
+        came = sorted((line for reader in readers for line in reader.read()), key=lambda line: str(line.get("timestamp", "")))
+        yield from came
+        time.sleep(_PAUSE_SECONDS)
+
+
+class _Reader:
+    """A log from a place on; a line that is half written waits for its rest."""
+
+    def __init__(self, path: Path, start: int) -> None:
+        self._path = path
+        self._file: Any = None
+        self._start = start
+        self._rest = b""
+
+    def read(self) -> Iterator[Line]:
+        if self._file is None:
+            if not self._path.exists():
+                return
+            self._file = self._path.open("rb")
+            self._file.seek(self._start)
+        if os.fstat(self._file.fileno()).st_size < self._file.tell():
+            self._file.seek(0)  # it was emptied
+        was_moved = not self._path.exists() or self._path.stat().st_ino != os.fstat(self._file.fileno()).st_ino
+        whole, _, self._rest = (self._rest + self._file.read()).rpartition(b"\n")
+        yield from _parsed(whole)
+        if was_moved:
+            self._file.close()
+            self._file, self._start = None, 0
+
+
+def _parsed(text: bytes) -> Iterator[Line]:
+    for line in text.splitlines():
+        try:
+            parsed = orjson.loads(line)
+        except orjson.JSONDecodeError:
+            continue
+        if isinstance(parsed, dict):
+            yield parsed
+
+
+def _names(line: Line, wanted: str) -> bool:
+    return not wanted or wanted in line.values()
+
+
+def _show(line: Line, is_json: bool, out: TextIO | None = None) -> None:
+    shown = sys.stdout if out is None else out
+    if is_json:
+        say_json(line)
+        return
+    fields = "  ".join(f"{name}={_value(value)}" for name, value in line.items() if name not in _NOT_SHOWN)
+    level = str(line.get("level", ""))
+    said = f"{_clock(str(line.get('timestamp', '')))}  {one_line(str(line.get('message', '')))}  {one_line(fields)}"
+    say(said.rstrip(), colour=_COLOURS.get(level, ""), out=shown)
+
+
+def _value(value: Any) -> str:
+    """A metric is a list of one number."""
+    match value:
+        case [one]:
+            return _value(one)
+        case str():
+            return value if " " not in value else orjson.dumps(value).decode()
+    return orjson.dumps(value, default=str).decode()
+
+
+def _clock(timestamp: str) -> str:
+    """RFC 3339 as the time of this place, to the millisecond."""
+    try:
+        return datetime.datetime.fromisoformat(timestamp).astimezone().strftime("%H:%M:%S.%f")[:-3]
+    except ValueError:
+        return timestamp

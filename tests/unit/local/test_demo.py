@@ -1,0 +1,57 @@
+"""The demonstration's screen, by the events of a run."""
+
+import io
+from types import SimpleNamespace
+from typing import Any
+
+from moorage.local.demo import Screen
+
+from tests.unit.test_terminal import Terminal
+
+
+def event(type_: str, **fields: Any) -> SimpleNamespace:
+    return SimpleNamespace(type=f"response.{type_}", **fields)
+
+
+def said(text: str) -> SimpleNamespace:
+    return event("output_text.delta", delta=text)
+
+
+MESSAGE = event("output_item.added", item=SimpleNamespace(type="message"))
+
+
+def seen(terminal: io.StringIO) -> list[str]:
+    """The lines of a terminal after what was written to it: the last line is erased by '\\r', written over by what follows."""
+    return [line.rsplit("\r\x1b[K", 1)[-1] for line in terminal.getvalue().split("\n")]
+
+
+def test_the_words_of_a_slow_model_stay_and_notes_about_waiting_go() -> None:
+    screen = Screen(terminal := Terminal())
+    screen.wait()
+    screen.show(MESSAGE)
+    for word in ("All ", "", "is ", "well."):
+        screen.wait()
+        screen.show(said(word))
+        screen.wait()
+    screen.show(event("output_text.done"))
+    screen.wait()
+    screen.end()
+    assert seen(terminal)[-2:] == ["All is well.", ""]
+    assert terminal.getvalue().count("waiting for the model") == 3
+
+
+def test_a_step_after_words_without_an_end_begins_a_line_of_its_own() -> None:
+    screen = Screen(out := io.StringIO())
+    screen.show(said("I look"))
+    screen.show(event("shell_call_command.done", command="ls"))
+    assert out.getvalue() == "I look\n  $ ls\n"
+
+
+def test_what_model_and_commands_say_is_no_control_code() -> None:
+    screen = Screen(out := io.StringIO())
+    hostile = "\x1b]0;PWNED\x07"
+    screen.show(said(hostile))
+    screen.show(event("shell_call_command.done", command=hostile))
+    screen.show(event("shell_call_output_content.delta", command_index=0, delta=SimpleNamespace(stdout=hostile, stderr="")))
+    assert out.getvalue().count(r"\x1b]0;PWNED\x07") == 3
+    assert "\x1b" not in out.getvalue()
