@@ -31,7 +31,7 @@ _START_SECONDS_MAX = 30
 def prepare_environments(find: Callable[[str], Environment] = environment) -> None:
     """Install what is missing, once. Without the toolbox sandboxes offer Python alone, which is better than no start."""
     if os.environ.get("MOORAGE_ALLOWED_EGRESS_DOMAINS") and (note := old_parts(ensure(find("egress")))):
-        print(f"moorage: {note}", file=sys.stderr, flush=True)
+        say(f"moorage: {note}", out=sys.stderr)
     if not os.environ.get("MOORAGE_TOOLBOX"):
         try:
             ensure(find("toolbox"))
