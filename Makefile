@@ -20,6 +20,8 @@
 # make clients          have other people's clients do real tasks here (DOCS=--docs rewrites the table of docs/clients.md)
 # make conformance      run the public conformance suites of the protocol
 # make chaos            kill, freeze and cut off the processes of a stack under load (SEED=7 KILLS=100)
+# make simulate         play 100,000 histories of the loop over fakes, from their numbers alone
+# make soak             a stack under load for half an hour, and what grows in it
 # make fuzz             send 10,000 generated requests and compare the answers with the OpenAPI document
 # make bench            measure what moorage adds and what a request costs; writes docs/benchmarks.md (a quiet machine, please)
 # make bench-peers      install the gateways that make bench then measures beside it (under .build/)
@@ -38,7 +40,7 @@ UV := $(BIN)/uv
 
 .DEFAULT_GOAL := help
 .PHONY: help setup setup-dev demo up test lint lint-template test-templates test-egress test-deploy test-localstack synth bootstrap deploy \
-	deployed destroy clients conformance chaos fuzz cost bench bench-peers bench-cold bench-egress bench-sandbox wheel lock clean
+	deployed destroy clients conformance chaos simulate soak fuzz cost bench bench-peers bench-cold bench-egress bench-sandbox wheel lock clean
 
 help:
 	@sed -n '/^$$/q; s/^# *//p' Makefile
@@ -179,6 +181,14 @@ SEED ?= $(shell date +%s)
 KILLS ?= 100
 chaos: setup-dev
 	$(BIN)/python -m tests.chaos.run --seed $(SEED) --kills $(KILLS) $(OPTIONS)
+
+HISTORIES ?= 100000
+simulate: setup-dev
+	$(BIN)/python -m tests.simulation.simulate --histories $(HISTORIES) $(OPTIONS)
+
+MINUTES ?= 30
+soak: setup-dev
+	$(BIN)/python -m tests.chaos.soak --minutes $(MINUTES) $(OPTIONS)
 
 fuzz: setup .build/fuzz/.done
 	$(BIN)/python tests/fuzz/run.py

@@ -7,7 +7,6 @@ import inspect
 import json
 import time
 from importlib.metadata import version
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -86,13 +85,6 @@ def test_what_changes_keys_is_kept(operation: str) -> None:
 @pytest.mark.parametrize("operation", ["GenerateDataKey", "Decrypt", "Encrypt", "DescribeKey"])
 def test_what_only_uses_keys_costs_no_write(operation: str) -> None:
     assert not seams.changes_keys(operation)
-
-
-def test_functions_have_processes_that_can_be_found(monkeypatch: pytest.MonkeyPatch) -> None:
-    running, ended = SimpleNamespace(poll=lambda: None), SimpleNamespace(poll=lambda: 0)
-    monkeypatch.setattr(lambda_runtime, "_workers", {"f": [SimpleNamespace(_proc=p) for p in (running, ended, None)]})
-    assert seams.workers() == [running]
-    assert "self._proc = subprocess.Popen(" in inspect.getsource(lambda_runtime)
 
 
 def test_the_server_needs_its_loop_to_be_told() -> None:

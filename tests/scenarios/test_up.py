@@ -108,7 +108,7 @@ def test_make_up_is_the_same(state_dir: Path) -> None:
 def test_ctrl_c_during_the_start_leaves_nothing(state_dir: Path) -> None:
     terminal = Terminal(*up(state_dir, "--port", "0"))
     deadline = time.monotonic() + _SECONDS_MAX
-    while not any("ministack" in line for line in descendants(terminal.process.pid).values()):
+    while not any("moorage.local.aws.server" in line for line in descendants(terminal.process.pid).values()):
         assert time.monotonic() < deadline
     assert terminal.press_ctrl_c() == (130, "", [])
 

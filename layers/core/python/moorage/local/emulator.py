@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import IO
 
 from moorage.local.aws.gate import Credentials
-from moorage.local.processes import die_with_parent, stop_process
+from moorage.local.processes import die_with_parent, kill_group, stop_process
 
 REGION = "us-east-1"
 _START_SECONDS_MAX = 30
@@ -59,7 +59,9 @@ class Emulator:
         }
 
     def start(self) -> "subprocess.Popen[bytes]":
-        """Start it and return when it answers."""
+        """Start it and return when it answers. Functions of one that died end with it."""
+        if self.process is not None:
+            kill_group(self.process.pid)
         temporary = emptied(self.state_dir / "tmp")
         environment = self.environment | self.aws
         environment |= {
@@ -95,6 +97,7 @@ class Emulator:
         if self.process is None:
             return 0
         stop_process(self.process, STOP_SECONDS_MAX)
+        kill_group(self.process.pid)
         return self.process.returncode
 
     def _await_answer(self, process: "subprocess.Popen[bytes]") -> None:

@@ -4,9 +4,12 @@ import ctypes
 import os
 import signal
 import subprocess
+from contextlib import suppress
 from pathlib import Path
 
 _PR_SET_PDEATHSIG = 1
+_ROUNDS_MAX = 5
+"""A thread that waits for a child may start it again once; it cannot for ever."""
 REFUSED_WRITES = 3
 """Exit code of an emulator whose disk had no room for the last write."""
 
@@ -25,6 +28,30 @@ def stop_process(process: "subprocess.Popen[bytes]", seconds_max: int) -> None:
         except subprocess.TimeoutExpired:
             process.kill()
             process.wait()
+
+
+def kill_children() -> None:
+    """Whatever this process has started and still runs; they are gone when this returns."""
+    for _ in range(_ROUNDS_MAX):
+        for pid in _children():
+            with suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+            with suppress(ChildProcessError):
+                os.waitpid(pid, 0)
+
+
+def _children() -> list[int]:
+    found: list[int] = []
+    for task in Path("/proc/self/task").iterdir():
+        with suppress(FileNotFoundError):  # a thread that has ended meanwhile
+            found += map(int, (task / "children").read_text().split())
+    return found
+
+
+def kill_group(pid: int) -> None:
+    """What a process that led a session has left running in it."""
+    with suppress(ProcessLookupError):
+        os.killpg(pid, signal.SIGKILL)
 
 
 def write_private(path: Path, text: str) -> None:

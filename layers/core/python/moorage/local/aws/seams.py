@@ -8,9 +8,8 @@
 
 import json
 import time
-from collections.abc import Mapping
 from types import SimpleNamespace
-from typing import Any, Final
+from typing import Final
 
 from ministack.core import lambda_runtime, persistence
 from ministack.services import cloudwatch_logs, kms, stepfunctions
@@ -67,12 +66,3 @@ def restore_keys(document: str | None) -> None:
     if document is not None:
         kms.load_persisted_state(json.loads(document, object_hook=persistence._json_object_hook))
 
-
-def workers() -> list[Any]:
-    """The processes of functions."""
-    return [worker._proc for pool in _pools() for worker in pool if worker._proc is not None and worker._proc.poll() is None]
-
-
-def _pools() -> list[list[Any]]:
-    pools: Mapping[Any, Any] = lambda_runtime._workers
-    return [list(pool) for pool in pools.values()]

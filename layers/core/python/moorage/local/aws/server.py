@@ -27,7 +27,7 @@ from moorage.local.aws.journal import Journal, NoRoom
 from moorage.local.aws.leftovers import Leftovers
 from moorage.local.aws.table import TableService
 from moorage.local.aws.takeover import take_over
-from moorage.local.processes import REFUSED_WRITES
+from moorage.local.processes import REFUSED_WRITES, kill_children
 
 JOURNAL: Final = "journal.sqlite"
 _TABLE_TARGET: Final = "DynamoDB_20120810."
@@ -197,8 +197,7 @@ async def serve(state_dir: Path, listener: socket.socket, credentials: Credentia
     await asyncio.wait({serving, asyncio.create_task(stop.wait())}, return_when=asyncio.FIRST_COMPLETED)
     house.cancel()
     await journal.drain()
-    for worker in seams.workers():
-        worker.kill()
+    kill_children()
     return REFUSED_WRITES if journal.is_refusing else 0
 
 

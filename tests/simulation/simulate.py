@@ -1,0 +1,217 @@
+"""``make simulate``: the real steps over a table, a model and a container in memory, under one seed and a clock of its own.
+
+A history is one response: what the model says, what dies at which write, which step is delivered twice or late, when somebody cancels,
+and how far the clock jumps follow from its number alone. After each the same is asked as of real processes: one log without gap or
+repeat and with one end, no command begun twice, an object that is what the log adds up to.
+
+    python -m tests.simulation.simulate --histories 10000 --from 0
+"""
+
+import argparse
+import asyncio
+import os
+import random
+import sys
+import time
+from collections import Counter
+from concurrent.futures import ProcessPoolExecutor
+from typing import Any
+
+from moorage import limits
+from moorage.api.foreground import stop
+from moorage.errors import ApiError, SandboxHostAway, Superseded, UpstreamError
+from moorage.loop.fold import fold
+from moorage.loop.recover import restart
+from moorage.state import LoopState, Next
+from moorage.store.responses import StoredResponse
+from moorage.store.table import Record
+
+from tests.stack import assert_well_formed
+from tests.unit.loop.lab import FakeSandboxes, Lab, Turn, broken, first_state, say, shell
+
+BLOWS_MAX = 6
+STEPS_MAX = 400
+
+
+class Died(Exception):
+    """The process is gone."""
+
+
+class Host(FakeSandboxes):
+    """A container whose host may be away for a while."""
+
+    rng: random.Random = random.Random(0)
+    away_for = 0
+
+    async def ensure(self, tenant_id: str, container_id: str, *, seen: Any = None) -> Any:
+        if self.away_for > 0:
+            self.away_for -= 1
+            raise SandboxHostAway
+        return await super().ensure(tenant_id, container_id, seen=seen)
+
+
+def turns_of(rng: random.Random) -> list[Turn]:
+    """What the model will say; what comes after its end is for runs that ask again."""
+    made: list[Turn] = []
+    for number in range(rng.randint(0, 3)):
+        kind = rng.random()
+        if kind < 0.6:
+            made.append(shell(*(f"c{number}{n}" for n in range(rng.randint(1, 3)))))
+        elif kind < 0.8:
+            made.append(broken("half"))
+        else:
+            made.append([UpstreamError("down", is_retryable=True)])
+    return [*made, *([say("Done.")] * 40)]
+
+
+class History:
+    def __init__(self, number: int) -> None:
+        self.rng = random.Random(number)
+        self.lab = Lab(*turns_of(self.rng), sandboxes=Host())
+        self.host = self.lab.sandboxes
+        self.seen: Counter[str] = Counter()
+        self.blows = self.rng.randint(0, BLOWS_MAX)
+
+    def arm(self) -> None:
+        """The process that works next dies in the place of one of its writes."""
+        self.blows -= 1
+        left = self.rng.randint(0, 5)
+
+        async def before_write(record: Record) -> None:
+            nonlocal left
+            left -= 1
+            if left < 0:
+                self.lab.table.before_write = None
+                self.seen["died"] += 1
+                raise Died
+
+        self.lab.table.before_write = before_write
+
+    async def play(self) -> None:
+        stored = await self.lab.background()
+        state = first_state(stored)
+        for _ in range(STEPS_MAX):
+            if state.next is Next.DONE:
+                break
+            state = await self.blow(stored, state)
+        else:
+            raise AssertionError(f"it does not end; last {state}")
+        await self.look(stored)
+
+    async def blow(self, stored: StoredResponse, state: LoopState) -> LoopState:
+        """One task of the state machine, and what befalls it."""
+        self.lab.table.before_write = None
+        chance = self.rng.random()
+        if chance < 0.04:
+            self.seen["cancelled"] += 1
+            await stop(self.lab.runtime, await self.lab.responses.snapshot(stored.tenant_id, stored.response_id))
+        elif chance < 0.10:
+            self.host.away_for = self.rng.randint(1, 3)  # type: ignore[attr-defined]
+            self.seen["host away"] += 1
+        elif chance < 0.14:
+            self.lab.now += self.rng.choice([-300, 60, 3600])
+            self.seen["clock set"] += 1
+        elif chance < 0.40 and self.blows > 0:
+            self.arm()
+        try:
+            if state.next is Next.WAIT:
+                self.lab.now += state.wait_seconds
+            if state.next is Next.CONTINUE:
+                return LoopState(state.response_id, state.tenant_id, state.container_id, state.step, from_step=state.step)
+            if state.next is Next.TOOLS:
+                await self.deliver_tools(state)
+            return await self.deliver(state)
+        except (Died, Superseded):
+            self.lab.table.before_write = None
+            return await self.again(stored, state)
+
+    async def deliver_tools(self, state: LoopState) -> None:
+        if self.rng.random() < 0.1:
+            self.seen["tools twice at once"] += 1
+            outcomes = await asyncio.gather(self.lab.tools(state), self.lab.tools(state), return_exceptions=True)
+            for outcome in outcomes:
+                if isinstance(outcome, BaseException) and not isinstance(outcome, Died | Superseded):
+                    raise outcome
+            return
+        await self.lab.tools(state)
+
+    async def deliver(self, state: LoopState) -> LoopState:
+        """A task may be delivered again after it has ended: it answers the same, or that it is over."""
+        after = await self.lab.step(state)
+        if self.rng.random() < 0.1:
+            self.seen["step delivered again"] += 1
+            again = await self.lab.step(state)
+            assert again.next in (after.next, Next.DONE, Next.TOOLS, Next.MODEL, Next.WAIT)
+        return after
+
+    async def again(self, stored: StoredResponse, state: LoopState) -> LoopState:
+        """The state machine's retry, or, after the loss of the execution, what the reaper starts."""
+        if self.rng.random() < 0.5:
+            return state
+        self.seen["recovered"] += 1
+        fresh = await self.lab.responses.load(stored.tenant_id, stored.response_id)
+        before = set(self.lab.executions.started)
+        await restart(self.lab.runtime, fresh)
+        begun = [name for name in self.lab.executions.started if name not in before]
+        return LoopState.from_json(self.lab.executions.started[begun[0]]) if begun else state
+
+    async def look(self, stored: StoredResponse) -> None:
+        events = await self.lab.events(stored)
+        assert_well_formed(events)
+        response = await self.lab.object_of(stored)
+        folded = fold(events)
+        assert folded.is_final
+        assert response["output"] == folded.output
+        begun = self.host.executed
+        assert len(begun) == len(set(begun)), f"begun twice: {begun}"
+        assert response["status"] in ("completed", "failed", "cancelled")
+        if "cancelled" not in self.seen and response["status"] == "failed":
+            assert "clock set" in self.seen or response["error"]["code"] == "server_error", response["error"]
+        self.seen[response["status"]] += 1
+
+
+def play(number: int) -> Counter[str]:
+    """One history; raises ``AssertionError`` with its number."""
+    history = History(number)
+    try:
+        asyncio.run(asyncio.wait_for(history.play(), 60))
+    except (AssertionError, ApiError, TimeoutError, RuntimeError) as error:
+        raise AssertionError(f"history {number}: {type(error).__name__}: {error}") from error
+    return history.seen
+
+
+def play_many(numbers: tuple[int, int]) -> tuple[Counter[str], list[str]]:
+    limits.SANDBOX_HOST_WAIT_SECONDS = -1  # type: ignore[misc]  # a tool step leaves at once what the state machine waits for
+    seen: Counter[str] = Counter()
+    wrong: list[str] = []
+    for number in range(*numbers):
+        try:
+            seen += play(number)
+        except AssertionError as error:
+            wrong.append(str(error))
+    return seen, wrong
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--histories", type=int, default=10_000)
+    parser.add_argument("--from", dest="first", type=int, default=0)
+    options = parser.parse_args()
+    began, chunk = time.monotonic(), 100
+    starts = range(options.first, options.first + options.histories, chunk)
+    seen: Counter[str] = Counter()
+    wrong: list[str] = []
+    with ProcessPoolExecutor(os.cpu_count()) as pool:
+        ends = [*starts[1:], options.first + options.histories]
+        for found, errors in pool.map(play_many, zip(starts, ends, strict=True)):
+            seen += found
+            wrong += errors
+    seconds = time.monotonic() - began
+    print(f"{options.histories} histories in {seconds:.0f} s ({options.histories / seconds:.0f} a second): {dict(seen)}")
+    for error in wrong[:20]:
+        print(error)
+    return bool(wrong)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
