@@ -92,6 +92,17 @@ async def test_a_fork_bomb_is_ended_and_later_commands_work(bomb: str, sandbox: 
     assert int(result.stdout.split()[2]) <= 6
 
 
+@pytest.mark.parametrize("bomb", ["the classic one", "one that stays"])
+async def test_a_fork_bomb_is_ended_without_control_groups_too(bomb: str, ordinary_sandbox: ExecClient) -> None:
+    told = (await run(ordinary_sandbox, KEEP + BOMBS[bomb], timeout_ms=20_000, chars=100_000)).stderr
+    for _ in range(100):
+        if TOO_MANY in told:
+            break
+        told += (await run(ordinary_sandbox, "sleep 0.1", chars=100_000)).stderr
+    assert TOO_MANY in told
+    assert (await run(ordinary_sandbox, "cat result.txt; date | wc -l")).stdout == "precious\n1\n"
+
+
 async def test_commands_that_take_every_processor_do_not_keep_the_server_from_answering(sandbox: ExecClient) -> None:
     events = execute(sandbox, "renice 19 -p 1; for i in $(seq 200); do while :; do :; done & done; sleep 30")
     await anext(events)
