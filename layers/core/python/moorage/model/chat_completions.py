@@ -20,6 +20,7 @@ from moorage.model.base import Delta, ModelRequest
 from moorage.model.characters import Characters
 from moorage.model.chat_messages import GENERIC, Style, messages
 from moorage.model.http import Decoder, Upstream, broken, error_in_stream, json_event
+from moorage.model.obedience import obeying
 from moorage.model.sequence import Sequence
 from moorage.model.spoken_calls import chosen_tools, listening
 from moorage.model.thinking_tags import Kind, ThinkingTags
@@ -126,7 +127,7 @@ def _response_format(format_: dict[str, Any]) -> dict[str, Any] | None:
 
 def decoder_for(request: ModelRequest, secrets: tuple[str, ...] = (), *, starts_thinking: bool = False) -> Decoder:
     tags = ThinkingTags.inside() if starts_thinking else ThinkingTags()
-    return listening(ChatDecoder(secrets, partial(tokens.estimate_request, request), _tags=tags), request)
+    return obeying(listening(ChatDecoder(secrets, partial(tokens.estimate_request, request), _tags=tags), request), request)
 
 
 @dataclass(slots=True)
