@@ -35,6 +35,7 @@ from tests.stack import SHELL, Stack, assert_well_formed, raw_events, say, scrip
 
 FREEZE_SECONDS: Final = (0.5, 6.0)
 ENDS_SECONDS_MAX: Final = 300
+VICTIM_SECONDS_MAX: Final = 5
 MARKED: Final = ("was not run again", "could not be run", "stopped while this command")
 VICTIMS: Final[dict[str, Callable[[str], bool]]] = {
     "worker": lambda line: "_worker.py" in line,
@@ -242,7 +243,7 @@ class Nemesis:
             self._stack.process.wait()
             self._stack.start()
             return
-        there = [pid for pid, line in below.items() if VICTIMS[event.victim](line)]
+        there = self._there(event.victim)
         if not there:
             return
         pid = there[int(event.chance * len(there))]
@@ -251,6 +252,18 @@ class Nemesis:
             return
         self.struck[f"{event.victim} frozen"] += _signal(pid, signal.SIGSTOP)
         threading.Timer(event.seconds, _signal, (pid, signal.SIGCONT)).start()
+
+    def _there(self, victim: str) -> list[int]:
+        """The processes of this kind; sandboxes and commands are not always there, and are waited for a while."""
+        assert self._stack.process is not None
+        deadline = time.monotonic() + VICTIM_SECONDS_MAX
+        while time.monotonic() < deadline:
+            below = descendants(self._stack.process.pid)
+            there = [pid for pid, line in below.items() if VICTIMS[victim](line)]
+            if there:
+                return there
+            time.sleep(0.02)
+        return []
 
 
 def _signal(pid: int, number: int) -> bool:

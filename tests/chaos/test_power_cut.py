@@ -3,6 +3,8 @@
 import asyncio
 import os
 import signal
+import subprocess
+import sys
 import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -15,9 +17,38 @@ from moorage.store.api_keys import ApiKeys
 from moorage.store.table import Table
 
 from tests.processes import descendants, kill_all
-from tests.stack import SHELL, Stack, outputs, say, script, shell
+from tests.stack import SHELL, Stack, clean_environment, outputs, say, script, shell
 
 TOOLS: Any = [SHELL]
+
+
+_NOBODY = """
+import os, sys, httpx, boto3
+from botocore.exceptions import ClientError
+endpoint, private = sys.argv[1:]
+keys = {"aws_access_key_id": "test", "aws_secret_access_key": "test", "region_name": "us-east-1"}
+table = boto3.client("dynamodb", endpoint_url=endpoint, **keys)
+httpx.get(endpoint)  # whatever is imported late is there now
+os.setgroups([]); os.setgid(65534); os.setuid(65534)
+print(httpx.get(endpoint).status_code)
+try:
+    print(open(private).read())
+except OSError as error:
+    print(type(error).__name__)
+try:
+    print(table.scan(TableName="moorage"))
+except ClientError as error:
+    print(type(error).__name__)
+"""
+
+
+def as_nobody(stack: Stack) -> list[str]:
+    """What another user of the machine gets: an answer without a signature, the credentials' file, a scan with credentials guessed."""
+    private = str(stack.state_dir / "aws" / "environment")
+    command = [sys.executable, "-c", _NOBODY, stack.aws()["endpoint_url"], private]
+    tried = subprocess.run(command, env=clean_environment(), capture_output=True, text=True, check=False)
+    assert tried.returncode == 0, tried.stderr
+    return tried.stdout.split()
 
 
 def is_emulator(line: str) -> bool:
@@ -160,7 +191,9 @@ def test_the_emulator_answers_no_other_user_and_no_page(tmp_path: Path) -> None:
         ]
         assert [answer.status_code for answer in answers] == [403] * len(answers)
         assert not [name for answer in answers for name in answer.headers if name.startswith("access-control")]
+        if os.geteuid() == 0:
+            assert as_nobody(stack) == ["403", "PermissionError", "ClientError"]
         private = stack.state_dir / "aws" / "environment"
-        assert (private.stat().st_mode & 0o777, stack.state_dir.stat().st_mode & 0o077) == (0o600, 0)
+        assert (private.stat().st_mode & 0o777, private.parent.stat().st_mode & 0o777) == (0o600, 0o700)
     finally:
         assert stack.stop() == 0

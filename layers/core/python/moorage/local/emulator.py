@@ -33,6 +33,7 @@ class Emulator:
 
     def __post_init__(self) -> None:
         self.state_dir.mkdir(mode=0o700, parents=True, exist_ok=True)
+        self.state_dir.chmod(0o700)  # Whoever made the folder: tables and keys lie in it in clear.
         self.listener = socket.socket(proto=socket.IPPROTO_TCP)
         self.listener.bind(("127.0.0.1", 0))
         self.listener.listen(1024)
