@@ -1,10 +1,14 @@
 """The catalogue of events against the newest SDK's union of stream events."""
 
+import ast
+import re
 import typing
+from pathlib import Path
 from typing import Any
 
 import orjson
 import pytest
+from moorage.tools.registry import ROOMS
 from moorage.wire import events
 from openai.types.responses import ResponseStreamEvent
 from pydantic import TypeAdapter
@@ -71,3 +75,42 @@ def test_obfuscated_events_still_parse_in_the_sdk() -> None:
 def test_every_delta_of_the_models_words_can_be_obfuscated() -> None:
     deltas = {name for name in events.CATALOGUE if name.endswith(".delta")}
     assert deltas - events.OBFUSCATED == {events.SHELL_CALL_OUTPUT_CONTENT_DELTA}, "a command's output is not the model's words"
+
+
+ELSEWHERE = {
+    "wire/events.py": "the list",
+    "model/openai_responses.py": "the events of an upstream",
+    "cli/doctor.py": "a client",
+    "cli/tail.py": "a client",
+    "local/demo.py": "a client",
+}
+"""Modules that write the names of events out, and why. A tool's folder names its own."""
+
+
+def test_every_event_is_named_in_one_place() -> None:
+    core = Path(__file__).parents[2] / "layers" / "core" / "python" / "moorage"
+    named = {
+        str(path.relative_to(core))
+        for path in core.rglob("*.py")
+        if path.relative_to(core).parts[0] != "tools"
+        for node in ast.walk(ast.parse(path.read_text()))
+        if isinstance(node, ast.Constant) and node.value in events.CATALOGUE.keys() - {events.ERROR}
+    }
+    assert named == set(ELSEWHERE)
+
+
+def test_the_catalogue_has_the_events_of_every_tool() -> None:
+    own = {f"response.{name}" for room in ROOMS for name in room.events}
+    assert own <= events.CATALOGUE.keys()
+
+
+def test_the_catalogue_has_no_event_that_nothing_sends() -> None:
+    core = Path(__file__).parents[2] / "layers" / "core" / "python" / "moorage"
+    source = "".join(path.read_text() for folder in ("loop", "tools") for path in (core / folder).rglob("*.py"))
+    constants = {value: name for name, value in vars(events).items() if name.isupper() and isinstance(value, str)}
+    unsent = {
+        name
+        for name in events.CATALOGUE
+        if not re.search(rf"\b{constants[name]}\b", source) and f'"{name.removeprefix("response.")}"' not in source
+    }
+    assert unsent <= set(events.OF_STATUS.values())

@@ -24,13 +24,14 @@ from moorage.errors import ApiError
 from moorage.loop.create import prepare
 from moorage.wire.chat import ChatRequest, in_our_names, parse_chat
 from moorage.wire.chat_answers import Chunks, completion
+from moorage.wire.events import CREATED, IN_PROGRESS, QUEUED
 from moorage.wire.types import Event
 
 router = APIRouter()
 
 _KEEP_ALIVE: Final = b": keep-alive\n\n"
 _DONE: Final = b"data: [DONE]\n\n"
-_OPENINGS: Final = frozenset({"response.created", "response.queued", "response.in_progress"})
+_OPENINGS: Final = frozenset({CREATED, QUEUED, IN_PROGRESS})
 
 
 @router.post("/chat/completions")

@@ -26,6 +26,7 @@ from moorage.loop import finish, recover
 from moorage.loop.create import Prepared, prepare, start_background
 from moorage.runtime import Runtime
 from moorage.store.responses import Snapshot, StoredResponse
+from moorage.wire.events import QUEUED
 from moorage.wire.queries import parse_page, parse_retrieval
 from moorage.wire.requests import parse_create
 from moorage.wire.responses import deleted, list_object, listed_item
@@ -199,7 +200,7 @@ async def current_object(runtime: Runtime, snapshot: Snapshot) -> dict[str, Any]
     if snapshot.is_final:
         return snapshot.final_object
     stored = snapshot.stored
-    is_queued = snapshot.last is not None and snapshot.last.events[-1]["type"] == "response.queued"
+    is_queued = snapshot.last is not None and snapshot.last.events[-1]["type"] == QUEUED
     done = (await runtime.steps.read(stored.tenant_id, stored.response_id)).items
     standing = finish.object_of(
         stored,

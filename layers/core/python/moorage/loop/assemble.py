@@ -18,6 +18,27 @@ from moorage.tools.calls import Place
 from moorage.tools.lowering import Original
 from moorage.tools.registry import ROOMS
 from moorage.tools.room import Room
+from moorage.wire.events import (
+    CONTENT_PART_ADDED,
+    CONTENT_PART_DONE,
+    CUSTOM_TOOL_CALL_INPUT_DELTA,
+    CUSTOM_TOOL_CALL_INPUT_DONE,
+    FUNCTION_CALL_ARGUMENTS_DELTA,
+    FUNCTION_CALL_ARGUMENTS_DONE,
+    OUTPUT_ITEM_ADDED,
+    OUTPUT_ITEM_DONE,
+    OUTPUT_TEXT_ANNOTATION_ADDED,
+    OUTPUT_TEXT_DELTA,
+    OUTPUT_TEXT_DONE,
+    REASONING_SUMMARY_PART_ADDED,
+    REASONING_SUMMARY_PART_DONE,
+    REASONING_SUMMARY_TEXT_DELTA,
+    REASONING_SUMMARY_TEXT_DONE,
+    REASONING_TEXT_DELTA,
+    REASONING_TEXT_DONE,
+    REFUSAL_DELTA,
+    REFUSAL_DONE,
+)
 from moorage.wire.types import Item
 
 Emit = Callable[[dict[str, Any]], None]
@@ -160,7 +181,7 @@ class Assembler:
             )
             content.append(part)
             open_.part_open = True
-            self._send("content_part.added", open_, content_index=len(content) - 1, part=dict(part))
+            self._send(CONTENT_PART_ADDED, open_, content_index=len(content) - 1, part=dict(part))
         return open_
 
     def _text(self, text: str, logprobs: list[dict[str, Any]]) -> None:
@@ -169,20 +190,20 @@ class Assembler:
         part["text"] += text
         part["logprobs"] += logprobs
         self._send(
-            "output_text.delta", open_, content_index=len(open_.item["content"]) - 1, delta=text, logprobs=logprobs
+            OUTPUT_TEXT_DELTA, open_, content_index=len(open_.item["content"]) - 1, delta=text, logprobs=logprobs
         )
 
     def _refusal(self, text: str) -> None:
         open_ = self._message_part("refusal")
         open_.item["content"][-1]["refusal"] += text
-        self._send("refusal.delta", open_, content_index=len(open_.item["content"]) - 1, delta=text)
+        self._send(REFUSAL_DELTA, open_, content_index=len(open_.item["content"]) - 1, delta=text)
 
     def _annotation(self, annotation: dict[str, Any]) -> None:
         open_ = self._message_part("output_text")
         annotations = open_.item["content"][-1]["annotations"]
         annotations.append(annotation)
         self._send(
-            "output_text.annotation.added",
+            OUTPUT_TEXT_ANNOTATION_ADDED,
             open_,
             content_index=len(open_.item["content"]) - 1,
             annotation_index=len(annotations) - 1,
@@ -195,10 +216,10 @@ class Assembler:
         if part["type"] == "output_text":
             for annotation in self.annotate(part["text"]) if self.annotate is not None else ():
                 self._annotation(annotation)
-            self._send("output_text.done", open_, content_index=index, text=part["text"], logprobs=part["logprobs"])
+            self._send(OUTPUT_TEXT_DONE, open_, content_index=index, text=part["text"], logprobs=part["logprobs"])
         else:
-            self._send("refusal.done", open_, content_index=index, refusal=part["refusal"])
-        self._send("content_part.done", open_, content_index=index, part=part)
+            self._send(REFUSAL_DONE, open_, content_index=index, refusal=part["refusal"])
+        self._send(CONTENT_PART_DONE, open_, content_index=index, part=part)
         open_.part_open = False
 
     # --- reasoning ---
@@ -219,16 +240,16 @@ class Assembler:
             self._end_summary(open_)
             summary.append({"type": "summary_text", "text": ""})
             open_.part_open = True
-            self._send("reasoning_summary_part.added", open_, summary_index=len(summary) - 1, part=dict(summary[-1]))
+            self._send(REASONING_SUMMARY_PART_ADDED, open_, summary_index=len(summary) - 1, part=dict(summary[-1]))
         summary[index]["text"] += text
-        self._send("reasoning_summary_text.delta", open_, summary_index=index, delta=text)
+        self._send(REASONING_SUMMARY_TEXT_DELTA, open_, summary_index=index, delta=text)
 
     def _end_summary(self, open_: _Open) -> None:
         if open_.part_open:
             index = len(open_.item["summary"]) - 1
             part = open_.item["summary"][index]
-            self._send("reasoning_summary_text.done", open_, summary_index=index, text=part["text"])
-            self._send("reasoning_summary_part.done", open_, summary_index=index, part=part)
+            self._send(REASONING_SUMMARY_TEXT_DONE, open_, summary_index=index, text=part["text"])
+            self._send(REASONING_SUMMARY_PART_DONE, open_, summary_index=index, part=part)
             open_.part_open = False
 
     def _reasoning_text(self, text: str) -> None:
@@ -237,9 +258,9 @@ class Assembler:
         if not content:
             content.append({"type": "reasoning_text", "text": ""})
             # openai-node's stream helper fails at a delta whose part was not announced.
-            self._send("content_part.added", open_, content_index=0, part=dict(content[0]))
+            self._send(CONTENT_PART_ADDED, open_, content_index=0, part=dict(content[0]))
         content[0]["text"] += text
-        self._send("reasoning_text.delta", open_, content_index=0, delta=text)
+        self._send(REASONING_TEXT_DELTA, open_, content_index=0, delta=text)
 
     # --- calls ---
 
@@ -283,10 +304,10 @@ class Assembler:
         match open_.item["type"]:
             case "function_call":
                 open_.item["arguments"] += text
-                self._send("function_call_arguments.delta", open_, delta=text)
+                self._send(FUNCTION_CALL_ARGUMENTS_DELTA, open_, delta=text)
             case "custom_tool_call" if open_.is_plain:
                 open_.item["input"] += text
-                self._send("custom_tool_call_input.delta", open_, delta=text)
+                self._send(CUSTOM_TOOL_CALL_INPUT_DELTA, open_, delta=text)
             case _:
                 pass
         # An input that the lowering wrapped in JSON is sent when it can be unwrapped, at the end.
@@ -295,14 +316,14 @@ class Assembler:
         item = open_.item
         match item["type"]:
             case "function_call":
-                self._send("function_call_arguments.done", open_, name=item["name"], arguments=item["arguments"])
+                self._send(FUNCTION_CALL_ARGUMENTS_DONE, open_, name=item["name"], arguments=item["arguments"])
             case "custom_tool_call":
                 if not open_.is_plain:
                     assert open_.original is not None
                     item["input"] = open_.original.custom_input(open_.arguments)
                     if item["input"]:
-                        self._send("custom_tool_call_input.delta", open_, delta=item["input"])
-                self._send("custom_tool_call_input.done", open_, input=item["input"])
+                        self._send(CUSTOM_TOOL_CALL_INPUT_DELTA, open_, delta=item["input"])
+                self._send(CUSTOM_TOOL_CALL_INPUT_DONE, open_, input=item["input"])
 
     def _restore_call(self, open_: _Open, *, status: str) -> None:
         """A lowered call of another kind is whole: give it back in its own form."""
@@ -351,7 +372,7 @@ class Assembler:
         self._open = _Open(item, self.next_index, original=original)
         self.next_index += 1
         self.emit(
-            {"type": "response.output_item.added", "output_index": self._open.index, "item": orjson.loads(orjson.dumps(item))}
+            {"type": OUTPUT_ITEM_ADDED, "output_index": self._open.index, "item": orjson.loads(orjson.dumps(item))}
         )
         return self._open
 
@@ -371,8 +392,8 @@ class Assembler:
                 self._end_summary(open_)
                 if item.get("content"):
                     part = item["content"][0]
-                    self._send("reasoning_text.done", open_, content_index=0, text=part["text"])
-                    self._send("content_part.done", open_, content_index=0, part=part)
+                    self._send(REASONING_TEXT_DONE, open_, content_index=0, text=part["text"])
+                    self._send(CONTENT_PART_DONE, open_, content_index=0, part=part)
                 sealed = reasoning.sealed(item, encrypted_content, self.seal, with_text=self.seals_text)
                 if sealed is not None:
                     item["encrypted_content"] = sealed
@@ -384,10 +405,10 @@ class Assembler:
             item["status"] = status
         self.items[open_.index] = item
         self._open = None
-        self.emit({"type": "response.output_item.done", "output_index": open_.index, "item": item})
+        self.emit({"type": OUTPUT_ITEM_DONE, "output_index": open_.index, "item": item})
 
     def _send(self, type_: str, open_: _Open, **fields: Any) -> None:
-        self.emit({"type": f"response.{type_}", "item_id": open_.item["id"], "output_index": open_.index, **fields})
+        self.emit({"type": type_, "item_id": open_.item["id"], "output_index": open_.index, **fields})
 
 
 _PREFIXES: Final = {

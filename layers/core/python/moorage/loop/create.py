@@ -41,6 +41,7 @@ from moorage.telemetry import Metric, tell
 from moorage.tools.lowering import is_hosted
 from moorage.tools.registry import ROOMS
 from moorage.wire.environments import Environment, with_skills
+from moorage.wire.events import OUTPUT_ITEM_ADDED
 from moorage.wire.parameters import Parameters
 from moorage.wire.requests import CreateRequest
 from moorage.wire.responses import Usage, echo
@@ -301,7 +302,7 @@ class Inline:
         await self._hand_over()
 
     def _hear(self, event: Event) -> None:
-        if event["type"] == "response.output_item.added" and self._first_output_ms is None:
+        if event["type"] == OUTPUT_ITEM_ADDED and self._first_output_ms is None:
             self._first_output_ms = round((time.perf_counter() - self._began) * 1000)
         self.listener(event)
 

@@ -17,6 +17,7 @@ from moorage.state import Outcome
 from moorage.store.event_log import STEP_OF_THE_END, Batch, Writer
 from moorage.store.responses import StoredResponse
 from moorage.tools.registry import ROOMS
+from moorage.wire.events import CREATED, ERROR, FAILED, OF_STATUS, OUTPUT_ITEM_DONE
 from moorage.wire.responses import ResponseState, Status, Usage, response_object
 from moorage.wire.types import Event, Item
 
@@ -54,20 +55,19 @@ def opening_events(stored: StoredResponse) -> list[Event]:
     """``response.created``, then ``queued`` in the background or ``in_progress`` in the foreground."""
     status: Status = "queued" if stored.is_background else "in_progress"
     response = object_of(stored, status=status, now=stored.created_at)
-    return [{"type": "response.created", "response": response}, {"type": f"response.{status}", "response": response}]
+    return [{"type": CREATED, "response": response}, {"type": OF_STATUS[status], "response": response}]
 
 
 def failure_events(response: dict[str, Any]) -> list[Event]:
     """An ``error`` event with the nested error of live streams, then ``response.failed``."""
-    return [{"type": "error", "error": response["error"]}, {"type": "response.failed", "response": response}]
+    return [{"type": ERROR, "error": response["error"]}, {"type": FAILED, "response": response}]
 
 
 def final_events(response: dict[str, Any]) -> list[Event]:
     """The last event or events of a log. The SDKs have no event for a response that was cancelled; its status says what it is."""
     if response["status"] == "failed":
         return failure_events(response)
-    word = "incomplete" if response["status"] == "cancelled" else response["status"]
-    return [{"type": f"response.{word}", "response": response}]
+    return [{"type": OF_STATUS[response["status"]], "response": response}]
 
 
 def error_of(error: Exception) -> dict[str, Any]:
@@ -157,5 +157,5 @@ def closing_events(folded: Folded, *, is_said_anew: bool = False) -> list[Event]
         if item["type"] == "message" and is_said_anew:
             item["content"] = []
         folded.done.add(index)
-        events.append({"type": "response.output_item.done", "output_index": index, "item": item})
+        events.append({"type": OUTPUT_ITEM_DONE, "output_index": index, "item": item})
     return events

@@ -10,6 +10,7 @@ from typing import Any
 
 from moorage.store.event_log import FINAL_TYPES
 from moorage.tools.registry import ROOMS
+from moorage.wire import events
 from moorage.wire.types import Event, Item
 
 
@@ -56,10 +57,10 @@ def _apply(state: Folded, event: Event) -> None:
     index = event.get("output_index")
     if index is None:
         return
-    if type_ == "response.output_item.added":
+    if type_ == events.OUTPUT_ITEM_ADDED:
         state.items[index] = _copy(event["item"])
         return
-    if type_ == "response.output_item.done":
+    if type_ == events.OUTPUT_ITEM_DONE:
         state.items[index] = event["item"]
         state.done.add(index)
         return
@@ -75,30 +76,31 @@ def _copy(item: Item) -> Item:
 
 
 def _grow(item: Item, type_: str, event: Event) -> None:
-    match type_.removeprefix("response."):
-        case "content_part.added":
+    match type_:
+        case events.CONTENT_PART_ADDED:
             item.setdefault("content", []).append(dict(event["part"]))
-        case "content_part.done":
+        case events.CONTENT_PART_DONE:
             item["content"][event["content_index"]] = event["part"]
-        case "output_text.delta":
+        case events.OUTPUT_TEXT_DELTA:
             part = item["content"][event["content_index"]]
             part["text"] += event["delta"]
-        case "output_text.annotation.added":
+        case events.OUTPUT_TEXT_ANNOTATION_ADDED:
             part = item["content"][event["content_index"]]
             part["annotations"] = [*part["annotations"], event["annotation"]]
-        case "refusal.delta":
+        case events.REFUSAL_DELTA:
             item["content"][event["content_index"]]["refusal"] += event["delta"]
-        case "reasoning_summary_part.added":
+        case events.REASONING_SUMMARY_PART_ADDED:
             item["summary"].append(dict(event["part"]))
-        case "reasoning_summary_text.delta":
+        case events.REASONING_SUMMARY_TEXT_DELTA:
             item["summary"][event["summary_index"]]["text"] += event["delta"]
-        case "reasoning_text.delta":
+        case events.REASONING_TEXT_DELTA:
             item["content"][event["content_index"]]["text"] += event["delta"]
-        case "function_call_arguments.delta":
+        case events.FUNCTION_CALL_ARGUMENTS_DELTA:
             item["arguments"] += event["delta"]
-        case "custom_tool_call_input.delta":
+        case events.CUSTOM_TOOL_CALL_INPUT_DELTA:
             item["input"] += event["delta"]
-        case name:
+        case _:
+            name = type_.removeprefix("response.")
             room = ROOMS.of_event(name)
             if room is not None:
                 room.grow(item, name, event)

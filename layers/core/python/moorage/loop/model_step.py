@@ -27,6 +27,7 @@ from moorage.store.responses import Snapshot, StoredResponse
 from moorage.store.steps import Progress, StepAttempt
 from moorage.telemetry import Metric, tell
 from moorage.tools.registry import ROOMS
+from moorage.wire.events import IN_PROGRESS
 from moorage.wire.types import Item
 
 
@@ -170,7 +171,7 @@ async def _attempt(
                 sink.emit(event)
         if state.step == 0 and attempt == 1 and stored.is_background:
             response = finish.object_of(stored, status="in_progress", now=int(runtime.clock()))
-            sink.emit({"type": "response.in_progress", "response": response})
+            sink.emit({"type": IN_PROGRESS, "response": response})
         ask = Ask(runtime, stored, position, sink, chain, done=progress.items, watch=CancelWatch.of(runtime, stored))
         ask.pauses = begun.yields
         if attempt > 1:

@@ -9,6 +9,7 @@ from moorage.store.responses import StoredResponse
 from moorage.tools.calls import End, Known, finished_of
 from moorage.tools.registry import ROOMS
 from moorage.tools.room import Room
+from moorage.wire.events import OUTPUT_ITEM_ADDED, OUTPUT_ITEM_DONE
 from moorage.wire.types import Item
 
 
@@ -70,11 +71,11 @@ class Outputs:
     def _open(self, item: Item) -> int:
         index = self.next_index
         self.next_index += 1
-        self.sink.emit({"type": "response.output_item.added", "output_index": index, "item": item})
+        self.sink.emit({"type": OUTPUT_ITEM_ADDED, "output_index": index, "item": item})
         return index
 
     def _done(self, index: int) -> None:
-        self.sink.emit({"type": "response.output_item.done", "output_index": index, "item": self.items[index]})
+        self.sink.emit({"type": OUTPUT_ITEM_DONE, "output_index": index, "item": self.items[index]})
 
 
 def _room(call: Item) -> Room:

@@ -13,9 +13,10 @@ from typing import Any, Final, Protocol, Self
 from moorage import limits
 from moorage.errors import ConditionFailed, Superseded
 from moorage.store.event_log import Batch, EventLog, LogWriter, Writer
+from moorage.wire.events import OUTPUT_ITEM_ADDED, OUTPUT_ITEM_DONE
 from moorage.wire.types import Event
 
-_BOUNDARIES: Final = frozenset({"response.output_item.added", "response.output_item.done"})
+_BOUNDARIES: Final = frozenset({OUTPUT_ITEM_ADDED, OUTPUT_ITEM_DONE})
 
 
 class Sink(Protocol):

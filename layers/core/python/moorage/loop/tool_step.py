@@ -37,6 +37,7 @@ from moorage.tools.calls import End, Finished, Known, Piece, Said
 from moorage.tools.registry import ROOMS
 from moorage.tools.room import Again, Room, Where
 from moorage.tools.run import Run, Service, Workplace
+from moorage.wire.events import OUTPUT_ITEM_DONE
 from moorage.wire.types import Event, Item
 
 
@@ -271,7 +272,7 @@ class _Attempt:
         return progress.end(End.TIME_OVER, f"It took longer than {seconds:g} seconds.")
 
     async def _done(self, sink: LogSink, whole: Item) -> None:
-        sink.emit({"type": "response.output_item.done", "output_index": self.call.output_index, "item": whole})
+        sink.emit({"type": OUTPUT_ITEM_DONE, "output_index": self.call.output_index, "item": whole})
         await sink.flush()
         await self._note_end(whole)
 

@@ -28,9 +28,10 @@ from moorage.errors import ConditionFailed, Superseded
 from moorage.store import keys
 from moorage.store.blobs import Blobs
 from moorage.store.table import Record, Table
+from moorage.wire.events import FINAL
 from moorage.wire.types import Event
 
-FINAL_TYPES: Final = frozenset({"response.completed", "response.incomplete", "response.failed"})
+FINAL_TYPES: Final = FINAL
 """The last event of every log is one of these; that of a cancelled response is ``response.incomplete``."""
 
 STEP_OF_THE_END: Final = 1_000_000_000

@@ -8,12 +8,12 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 
+from moorage.wire import events
 from moorage.wire.types import Event
 
 Fields = dict[str, Any]
 
 _RAN_HERE: Final = frozenset({"shell_call", "shell_call_output", "code_interpreter_call"})
-_FINAL: Final = frozenset({"response.completed", "response.incomplete", "response.failed"})
 _BETWEEN_MESSAGES: Final = "\n\n"
 
 
@@ -87,26 +87,26 @@ class Chunks:
         if self._frame is None:
             self._frame = Frame.of(event["response"])
             return [self._frame.chunk({"role": "assistant", "content": ""})]
-        if event["type"] in _FINAL:
+        if event["type"] in events.FINAL:
             return self._end(event["response"], self._frame)
         return [] if self.is_hosted or self.is_over else self._live(event, self._frame)
 
     def _live(self, event: Event, frame: Frame) -> list[Fields]:
         match event["type"]:
-            case "response.output_item.added":
+            case events.OUTPUT_ITEM_ADDED:
                 return self._added(event, frame)
-            case "response.output_text.delta":
+            case events.OUTPUT_TEXT_DELTA:
                 text = self._words.feed(event["delta"])
                 logprobs = event.get("logprobs") or None
                 chunks = [frame.chunk({"content": text}, logprobs=logprobs)] if text else []
                 return [*chunks, *self._stopped(frame)]
-            case "response.refusal.delta":
+            case events.REFUSAL_DELTA:
                 return [frame.chunk({"refusal": event["delta"]})]
-            case "response.reasoning_text.delta" | "response.reasoning_summary_text.delta":
+            case events.REASONING_TEXT_DELTA | events.REASONING_SUMMARY_TEXT_DELTA:
                 return [frame.chunk({"reasoning_content": event["delta"]})]
-            case "response.function_call_arguments.delta":
+            case events.FUNCTION_CALL_ARGUMENTS_DELTA:
                 return self._called(event, frame, {"function": {"arguments": event["delta"]}})
-            case "response.custom_tool_call_input.delta":
+            case events.CUSTOM_TOOL_CALL_INPUT_DELTA:
                 return self._called(event, frame, {"custom": {"input": event["delta"]}})
         return []
 

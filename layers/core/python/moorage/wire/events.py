@@ -50,6 +50,19 @@ CODE_INTERPRETER_COMPLETED: Final = "response.code_interpreter_call.completed"
 CODE_INTERPRETER_CODE_DELTA: Final = "response.code_interpreter_call_code.delta"
 CODE_INTERPRETER_CODE_DONE: Final = "response.code_interpreter_call_code.done"
 
+OF_STATUS: Final[Mapping[str, str]] = {
+    "queued": QUEUED,
+    "in_progress": IN_PROGRESS,
+    "completed": COMPLETED,
+    "incomplete": INCOMPLETE,
+    "failed": FAILED,
+    "cancelled": INCOMPLETE,
+}
+"""The event that tells of a response's status. The SDKs have none for a response that was cancelled; its status says what it is."""
+
+FINAL: Final = frozenset({COMPLETED, INCOMPLETE, FAILED})
+"""Events that end a stream."""
+
 _ITEM: Final = ("item_id", "output_index")
 _PART: Final = (*_ITEM, "content_index")
 _SUMMARY: Final = (*_ITEM, "summary_index")
