@@ -15,6 +15,7 @@ from moorage import limits
 from moorage.errors import ConditionFailed, container_expired, container_file_not_found, container_not_found
 from moorage.ids import new_id
 from moorage.store import keys, schema
+from moorage.store.codec import Codec
 from moorage.store.files import Clock
 from moorage.store.listing import gone_record, listing_attributes, read_page, unknown_after
 from moorage.store.table import Record, Table
@@ -238,8 +239,8 @@ class ContainerStore:
         _check_turn(container, sandbox)
         return await self.change(
             container,
-            set={"sandbox": sandbox_attribute(sandbox), **(also or {})},
-            condition={"sandbox": sandbox_attribute(container.sandbox), **(condition or {})},
+            set={"sandbox": _sandbox_attribute(sandbox), **(also or {})},
+            condition={"sandbox": _sandbox_attribute(container.sandbox), **(condition or {})},
         )
 
     async def forget_sandbox(self, container: ContainerRecord) -> None:
@@ -421,19 +422,13 @@ def _check_turn(container: ContainerRecord, sandbox: SandboxRecord | None) -> No
     assert after == before or after in SANDBOX_TRANSITIONS[before], f"the sandbox of {container.id} cannot go from {before} to {after}"
 
 
-def sandbox_attribute(sandbox: SandboxRecord | None) -> Record | None:
-    """The attribute ``sandbox`` of a container's record."""
-    if sandbox is None:
-        return None
-    refusal = {"refusal": sandbox.refusal, "refused_at": sandbox.refused_at} if sandbox.refusal else {}
-    return {
-        "state": sandbox.state,
-        "claim": sandbox.claim,
-        "claimed_until": sandbox.claimed_until,
-        "sandbox_id": sandbox.sandbox_id,
-        "endpoint": sandbox.endpoint,
-        **refusal,
-    }
+_SANDBOX: Final = Codec(SandboxRecord, sparse=("refusal", "refused_at"))
+_CONTAINER: Final = Codec(ContainerRecord, nested={"sandbox": _SANDBOX})
+_FILE: Final = Codec(ContainerFile)
+
+
+def _sandbox_attribute(sandbox: SandboxRecord | None) -> Record | None:
+    return None if sandbox is None else _SANDBOX.pack(sandbox)
 
 
 def _container_record(container: ContainerRecord) -> Record:
@@ -441,81 +436,18 @@ def _container_record(container: ContainerRecord) -> Record:
         "PK": keys.container(container.tenant_id, container.id),
         "SK": keys.META,
         **listing_attributes(container.tenant_id, KIND, container.created_at, container.id),
-        "tenant_id": container.tenant_id,
-        "id": container.id,
-        "name": container.name,
-        "created_at": container.created_at,
-        "last_active_at": container.last_active_at,
-        "idle_minutes": container.idle_minutes,
-        "memory_limit": container.memory_limit,
-        "network_policy": dict(container.network_policy),
-        "incarnation": container.incarnation,
-        "sandbox": sandbox_attribute(container.sandbox),
-        "files_added": container.files_added,
-        "files_staged": container.files_staged,
-        "removals": list(container.removals),
-        "told": container.told,
-        "noted": container.noted,
-        "has_skills": container.has_skills,
-        "programs": container.programs,
-        "is_deleted": container.is_deleted,
+        **_CONTAINER.pack(container),
     }
 
 
 def container_of(record: Record) -> ContainerRecord:
     """The container that a ``META`` record holds."""
-    sandbox = record["sandbox"]
-    return ContainerRecord(
-        tenant_id=record["tenant_id"],
-        id=record["id"],
-        name=record["name"],
-        created_at=record["created_at"],
-        last_active_at=record["last_active_at"],
-        idle_minutes=record["idle_minutes"],
-        memory_limit=record["memory_limit"],
-        network_policy=record["network_policy"],
-        incarnation=record["incarnation"],
-        sandbox=None if sandbox is None else SandboxRecord(**sandbox),
-        files_added=record["files_added"],
-        files_staged=record["files_staged"],
-        removals=tuple(record.get("removals", ())),
-        told=record["told"],
-        noted=record["noted"],
-        has_skills=record.get("has_skills", False),
-        programs=record.get("programs", ""),
-        is_deleted=record["is_deleted"],
-    )
+    return _CONTAINER.unpack(record)
 
 
 def _file_record(file: ContainerFile) -> Record:
-    return {
-        "PK": pk_of_file(file),
-        "SK": keys.container_file(file.id),
-        "tenant_id": file.tenant_id,
-        "container_id": file.container_id,
-        "path": file.path,
-        "bytes": file.bytes,
-        "created_at": file.created_at,
-        "source": file.source,
-        "sha256": file.sha256,
-        "key": file.key,
-        "staged_in": file.staged_in,
-        "stamp": file.stamp,
-        "origin": file.origin,
-    }
+    return {"PK": pk_of_file(file), "SK": keys.container_file(file.id), **_FILE.pack(file)}
 
 
 def _file(record: Record) -> ContainerFile:
-    return ContainerFile(
-        tenant_id=record["tenant_id"],
-        container_id=record["container_id"],
-        path=record["path"],
-        bytes=record["bytes"],
-        created_at=record["created_at"],
-        source=record["source"],
-        sha256=record["sha256"],
-        key=record["key"],
-        staged_in=record["staged_in"],
-        stamp=record["stamp"],
-        origin=record["origin"],
-    )
+    return _FILE.unpack(record)

@@ -13,6 +13,7 @@ from moorage.errors import file_not_found, file_too_large
 from moorage.ids import new_file_id
 from moorage.store import keys, schema
 from moorage.store.blobs import BlobNotFound, Blobs, BlobTooLarge
+from moorage.store.codec import Codec
 from moorage.store.listing import gone_record, listing_attributes, read_page
 from moorage.store.table import Record, Table
 from moorage.wire.queries import Page
@@ -201,34 +202,17 @@ def free_name(name: str, taken: Container[str]) -> str:
     return candidate
 
 
+_FILE: Final = Codec(File)
+
+
 def _records(file: File) -> list[Record]:
     pk = keys.file(file.tenant_id, file.id)
-    record: Record = {
-        "PK": pk,
-        "SK": keys.META,
-        **listing_attributes(file.tenant_id, KIND, file.created_at, file.id),
-        "tenant_id": file.tenant_id,
-        "id": file.id,
-        "filename": file.filename,
-        "bytes": file.bytes,
-        "purpose": file.purpose,
-        "created_at": file.created_at,
-        "sha256": file.sha256,
-        "expires_at": file.expires_at,
-    }
+    listed = listing_attributes(file.tenant_id, KIND, file.created_at, file.id)
+    record: Record = {"PK": pk, "SK": keys.META, **listed, **_FILE.pack(file)}
     if file.expires_at is None:
         return [record]
     return [record, {"PK": pk, "SK": keys.PURGE, "GSI1PK": keys.due_list(KIND), "GSI1SK": keys.due(file.expires_at, file.id)}]
 
 
 def _file(record: Record) -> File:
-    return File(
-        tenant_id=record["tenant_id"],
-        id=record["id"],
-        filename=record["filename"],
-        bytes=record["bytes"],
-        purpose=record["purpose"],
-        created_at=record["created_at"],
-        sha256=record["sha256"],
-        expires_at=record["expires_at"],
-    )
+    return _FILE.unpack(record)

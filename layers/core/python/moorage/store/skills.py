@@ -21,6 +21,7 @@ from moorage.ids import new_id
 from moorage.skills.bundle import Bundle
 from moorage.store import keys, schema
 from moorage.store.blobs import BlobNotFound, Blobs
+from moorage.store.codec import Codec
 from moorage.store.files import Clock
 from moorage.store.listing import gone_record, listing_attributes, read_page, unknown_after
 from moorage.store.table import Change, Record, Table
@@ -353,43 +354,30 @@ def _changed(skill: Skill, values: Record) -> Change:
     return Change(keys.skill(skill.tenant_id, skill.id), keys.META, set=values, condition=seen)
 
 
+_SKILL: Final = Codec(Skill)
+_VERSION: Final = Codec(SkillVersion)
+
+
 def _skill_record(skill: Skill) -> Record:
     return {
         "PK": keys.skill(skill.tenant_id, skill.id),
         "SK": keys.META,
         **listing_attributes(skill.tenant_id, KIND, skill.created_at, skill.id),
-        "tenant_id": skill.tenant_id,
-        "id": skill.id,
-        "name": skill.name,
-        "description": skill.description,
-        "created_at": skill.created_at,
-        "default_version": skill.default_version,
-        "latest_version": skill.latest_version,
-        "versions": skill.versions,
+        **_SKILL.pack(skill),
     }
 
 
 def _skill(record: Record) -> Skill:
-    fields = ("tenant_id", "id", "name", "description", "created_at", "default_version", "latest_version", "versions")
-    return Skill(**{field: record[field] for field in fields})
+    return _SKILL.unpack(record)
 
 
 def _version_record(version: SkillVersion) -> Record:
     return {
         "PK": keys.skill(version.tenant_id, version.skill_id),
         "SK": keys.skill_version(version.version),
-        "tenant_id": version.tenant_id,
-        "skill_id": version.skill_id,
-        "version": version.version,
-        "name": version.name,
-        "description": version.description,
-        "created_at": version.created_at,
-        "digest": version.digest,
-        "key": version.key,
-        "bytes": version.bytes,
+        **_VERSION.pack(version),
     }
 
 
 def _skill_version(record: Record) -> SkillVersion:
-    fields = ("tenant_id", "skill_id", "version", "name", "description", "created_at", "digest", "key", "bytes")
-    return SkillVersion(**{field: record[field] for field in fields})
+    return _VERSION.unpack(record)

@@ -15,6 +15,7 @@ from moorage.ids import new_file_id, new_id
 from moorage.store import files as file_store
 from moorage.store import keys, schema
 from moorage.store.blobs import BlobNotFound, Blobs, BlobTooLarge
+from moorage.store.codec import Codec
 from moorage.store.files import Clock, File, Files
 from moorage.store.table import Record, Table
 
@@ -196,7 +197,7 @@ class Uploads:
     def _seen_now(self, upload: Upload) -> Upload:
         """An upload whose hour is over is expired, even before the sweep has come."""
         if upload.status == "pending" and upload.expires_at <= self._clock():
-            return Upload(**{**_fields(upload), "status": "expired"})
+            return Upload(**{**_UPLOAD.pack(upload), "status": "expired"})
         return upload
 
 
@@ -229,18 +230,16 @@ def _kept_until(upload: Upload) -> int:
     return upload.expires_at + limits.UPLOAD_KEPT_SECONDS
 
 
-def _fields(upload: Upload) -> Record:
-    return {name: getattr(upload, name) for name in Upload.__dataclass_fields__}
+_UPLOAD: Final = Codec(Upload)
 
 
 def _records(upload: Upload) -> list[Record]:
     pk = keys.upload(upload.tenant_id, upload.id)
     return [
-        {"PK": pk, "SK": keys.META, schema.TTL_ATTRIBUTE: _kept_until(upload), **_fields(upload)},
+        {"PK": pk, "SK": keys.META, schema.TTL_ATTRIBUTE: _kept_until(upload), **_UPLOAD.pack(upload)},
         {"PK": pk, "SK": keys.PURGE, "GSI1PK": keys.due_list(KIND), "GSI1SK": keys.due(upload.expires_at, upload.id)},
     ]
 
 
 def _upload(record: Record) -> Upload:
-    fields = {name: record[name] for name in Upload.__dataclass_fields__}
-    return Upload(**(fields | {"part_ids": tuple(record["part_ids"])}))
+    return _UPLOAD.unpack(record)
