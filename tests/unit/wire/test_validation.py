@@ -134,6 +134,30 @@ def test_a_wrong_value_is_refused_at_its_place_in_the_words_of_the_api(value: An
     assert words in refused.value.message
 
 
+@pytest.mark.parametrize(
+    ("value", "param"),
+    [
+        ({"shapes": [{"type": "square", "height": "x", "width": 0}], "tags": 3}, "shapes[0].height"),
+        ({"tags": 3, "shapes": [{"type": "square", "height": "x", "width": 0}]}, "tags"),
+        ({"unheard_of": 1, "data": 1, "tags": 3}, "unheard_of"),
+        ({"tags": 3}, "tags"),
+    ],
+    ids=["inside first", "outside first", "an unknown field", "a missing field comes last"],
+)
+def test_the_first_fault_is_told_in_the_order_of_the_client(value: Any, param: str) -> None:
+    with pytest.raises(ApiError) as refused:
+        parse(value)
+    assert refused.value.param == param
+
+
+def test_many_faults_are_not_looked_through() -> None:
+    """pydantic finds a fault in every unknown field; for the first, a few of them are looked at."""
+    unknown = {f"x{number}": number for number in range(limits.FAULTS_MAX * 5)}
+    with pytest.raises(ApiError) as refused:
+        parse({"shapes": [LABEL, {**LABEL, **unknown}], **unknown})
+    assert refused.value.param == "shapes[1].x0"
+
+
 class Order(Body):
     name: Name
     count: int = 1
