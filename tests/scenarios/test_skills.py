@@ -1,6 +1,7 @@
 """Skills in responses: there before the first command, in the version that was found, however long the container lives."""
 
 import base64
+from pathlib import Path
 from typing import Any
 
 import openai
@@ -108,3 +109,19 @@ def test_another_tenants_skill_is_unknown(stack: Stack) -> None:
     skill_id = pushed(stack.client())
     with pytest.raises(openai.NotFoundError, match=f"Skill with id '{skill_id}' not found."):
         run(stack.client(make_key(stack, "other")), [reference(skill_id)], "true")
+
+
+def test_an_operators_default_skills_are_in_every_hosted_shell(tmp_path: Path) -> None:
+    models = tmp_path / "models.toml"
+    models.write_text(
+        '[skills]\ndefault = ["moorage-sqlite", "skill_of_nobody"]\n[[models]]\nname = "demo"\nprovider = "demo"\n'
+    )
+    stack = Stack(tmp_path / "state", {"MOORAGE_MODELS_FILE": str(models)}).start()
+    try:
+        response = run(stack.client(), [reference("moorage-reports")], "ls /home/oai/skills")
+        told = environment(response)["skills"]
+        assert [each["skill_id"] for each in told] == ["moorage-reports", "moorage-sqlite"]
+        assert printed(response) == ["".join(f"{each['path'].rpartition('/')[2]}\n" for each in told)]
+        assert "default_skill_missing" in (stack.state_dir / "api.log").read_text()
+    finally:
+        assert stack.stop() == 0

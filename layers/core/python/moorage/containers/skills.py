@@ -23,6 +23,7 @@ from moorage.store.blobs import Blobs
 from moorage.store.container_skills import ContainerSkill, ContainerSkills, directory_of
 from moorage.store.containers import ContainerRecord, ContainerStore
 from moorage.store.skills import Skills
+from moorage.telemetry import tell
 
 MARKDOWN: Final = "text/markdown"
 
@@ -71,6 +72,23 @@ class GivenSkills:
         known = {} if container is None else {row.skill_id: row for row in await self.of(container) if row.skill_id is not None}
         found = [await self._resolve(tenant_id, each, f"{param}[{index}]", known) for index, each in enumerate(asked)]
         return list({skill.directory: skill for skill in found}.values())
+
+    async def with_defaults(
+        self, tenant_id: str, given: Sequence[GivenSkill], default: Sequence[str], *, container: ContainerRecord | None
+    ) -> list[GivenSkill]:
+        """What a request asks for, and behind it what the operator gives to all. A default that the tenant does not have is left out,
+        and the operator's log says so: no request is at fault."""
+        skills = list(given)
+        asked = {skill.skill_id for skill in given}
+        for skill_id in default:
+            if skill_id in asked or len(skills) >= limits.SKILLS_ATTACHED_MAX:
+                continue
+            reference = {"type": "skill_reference", "skill_id": skill_id}
+            try:
+                skills += await self.resolve(tenant_id, [reference], param="skills", container=container)
+            except ApiError:
+                tell("default_skill_missing", {"tenant_id": tenant_id, "skill_id": skill_id})
+        return list({skill.directory: skill for skill in skills}.values())
 
     async def add(self, record: ContainerRecord, skills: Sequence[GivenSkill]) -> ContainerRecord:
         """Give the container skills, each as a copy of its bundle; a running sandbox has them by the next command. Those that it has

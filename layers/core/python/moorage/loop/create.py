@@ -161,6 +161,8 @@ async def _container(
     skills = await runtime.containers.skills.resolve(
         tenant_id, environment.skills, param=environment.skills_param, container=known
     )
+    if environment.takes_skills:
+        skills = await runtime.containers.skills.with_defaults(tenant_id, skills, runtime.catalog.default_skills, container=known)
     if known is None:
         record = await runtime.containers.reserve(
             tenant_id,

@@ -114,7 +114,10 @@ class Catalog:
         default: str,
         reason: str,
         secret: Callable[[str], str] | None = None,
+        default_skills: tuple[str, ...] = (),
     ) -> None:
+        self.default_skills = default_skills
+        """Ids of skills that every hosted shell gets, beside those that its request names."""
         self._entries = entries
         self._upstream = upstream
         self._default = default
@@ -139,19 +142,19 @@ class Catalog:
         stack asks for them once, by ``probe_ollama``); ``secret`` reads ``ssm:`` references. Nothing is asked over the network
         here. Raises SettingsConflict with one sentence for whatever is wrong.
         """
-        configured, default = _parsed(_text(source))
+        configured, default, skills = _parsed(_text(source))
         for entry in configured:
             _check(entry, upstream, has_secrets=secret is not None)
         if configured:
             name = default or next((e.name for e in configured if not e.is_pattern), None)
             if name is None:
                 raise SettingsConflict('models.toml holds only patterns: name one that they match by default = "...".')
-            catalog = cls(configured, upstream, default=name, reason="models.toml says so", secret=secret)
+            catalog = cls(configured, upstream, default=name, reason="models.toml says so", secret=secret, default_skills=skills)
             if not catalog._serves(name):
                 raise SettingsConflict(f"models.toml: default is '{name}', but no model there has this name.")
             return catalog
         entries, name, reason = _detected(upstream)
-        return cls((*entries, _DEMO), upstream, default=name, reason=reason, secret=secret)
+        return cls((*entries, _DEMO), upstream, default=name, reason=reason, secret=secret, default_skills=skills)
 
     @property
     def entries(self) -> tuple[ModelEntry, ...]:
@@ -317,8 +320,14 @@ class _ModelTable(BaseModel):
     price: _PriceTable | None = None
 
 
+class _SkillsTable(BaseModel):
+    model_config = ConfigDict(extra="forbid")
+    default: tuple[str, ...] = Field(default=(), max_length=limits.SKILLS_ATTACHED_MAX)
+
+
 class _File(BaseModel):
     model_config = ConfigDict(extra="forbid")
+    skills: _SkillsTable = Field(default_factory=_SkillsTable)
     default: str | None = None
     models: tuple[_ModelTable, ...] = ()
 
@@ -334,7 +343,8 @@ def _text(source: Path | str) -> str:
         raise SettingsConflict(f"{source} cannot be read: {error}") from error
 
 
-def _parsed(text: str) -> tuple[tuple[ModelEntry, ...], str | None]:
+def _parsed(text: str) -> tuple[tuple[ModelEntry, ...], str | None, tuple[str, ...]]:
+    """The entries, the default model's name, and the default skills."""
     try:
         file = _File.model_validate(tomllib.loads(text))
     except tomllib.TOMLDecodeError as error:
@@ -343,7 +353,7 @@ def _parsed(text: str) -> tuple[tuple[ModelEntry, ...], str | None]:
         first = error.errors()[0]
         place = ".".join(str(step) for step in first["loc"])
         raise SettingsConflict(f"models.toml is wrong at '{place}': {first['msg']}.") from error
-    return tuple(_entry(table) for table in file.models), file.default
+    return tuple(_entry(table) for table in file.models), file.default, file.skills.default
 
 
 def _entry(table: _ModelTable) -> ModelEntry:

@@ -26,6 +26,8 @@ class Environment:
     """As they are asked for: references, and bundles."""
     skills_param: str = "tools"
     """The field that holds them, for errors about it."""
+    takes_skills: bool = False
+    """Whether there is a shell to read them by."""
 
     @property
     def is_hosted(self) -> bool:
@@ -100,6 +102,7 @@ def environment(tools: Sequence[Tool]) -> Environment | None:
         memory_limit=fields.get("memory_limit"),
         network_policy=fields.get("network_policy"),
         skills=() if skilled is None else tuple(skilled.fields["skills"]),
+        takes_skills=any(one.place == "environment" for one in asked),
         skills_param="tools" if skilled is None else f"tools[{skilled.index}].{skilled.place}.skills",
     )
 
