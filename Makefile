@@ -2,6 +2,7 @@
 # make up               set up and keep serving on http://127.0.0.1:8080/v1 (MOORAGE_PORT changes it)
 # make setup            only set up: what 'make up' needs
 #
+# make setup-deploy     only set up: what the next four need; no bubblewrap, on Linux and macOS
 # make synth            synthesise the CDK app into cdk.out
 # make bootstrap        prepare the account and region for the CDK, once
 # make deploy           deploy it with the credentials of this shell; ends with what to do next
@@ -39,7 +40,7 @@ BIN := $(VENV)/bin
 UV := $(BIN)/uv
 
 .DEFAULT_GOAL := help
-.PHONY: help setup setup-dev demo up test lint lint-template test-templates test-egress test-deploy test-localstack synth bootstrap deploy \
+.PHONY: help setup setup-dev setup-deploy demo up test lint lint-template test-templates test-egress test-deploy test-localstack synth bootstrap deploy \
 	deployed destroy clients conformance chaos simulate soak fuzz cost bench bench-peers bench-cold bench-egress bench-sandbox wheel lock clean
 
 help:
@@ -75,6 +76,9 @@ setup: $(VENV)/.local .venv-toolbox/.done .venv-egress/.done
 
 setup-dev: setup $(VENV)/.dev
 	@sh localstack/system_packages.sh iproute2:ip curl:curl git:git || echo "Tests that need them are skipped."
+
+# What a deploy needs: no sandbox runs on this machine, so neither bubblewrap nor what is inside of sandboxes and proxy.
+setup-deploy: $(VENV)/.dev
 
 demo: setup
 	@$(BIN)/moorage demo
@@ -117,15 +121,15 @@ CDK := PATH="$(abspath $(BIN)):$$PATH" npx --yes aws-cdk@2.1148.1
 # Settings for one call, such as OPTIONS='-c moorage:retain=false'; cdk.json is for lasting ones.
 OPTIONS ?=
 
-synth: setup-dev
+synth: setup-deploy
 	$(CDK) synth --quiet $(OPTIONS)
 
-bootstrap: setup-dev
+bootstrap: setup-deploy
 	$(CDK) bootstrap $(OPTIONS)
 
 DEPLOYED := .build/deployed.json
 
-deploy: setup-dev
+deploy: setup-deploy
 	$(CDK) deploy --all --outputs-file $(DEPLOYED) $(OPTIONS)
 	@$(BIN)/python -m infra.deployed $(DEPLOYED)
 
@@ -133,7 +137,7 @@ deployed:
 	@$(BIN)/python -m infra.deployed $(DEPLOYED)
 
 # The stack that holds the data is protected, and stays.
-destroy: setup-dev
+destroy: setup-deploy
 	$(CDK) destroy '!(*-state)' $(OPTIONS)
 
 # LocalStack's interpreter; this version, the newest that needs no token, runs on Python 3.13 alone.

@@ -89,14 +89,17 @@ class AgentLoop(Construct):
             state_machine_name=machine_name(config),
             state_machine_type=stepfunctions.StateMachineType.STANDARD,
             definition_body=stepfunctions.DefinitionBody.from_string(definition),
-            definition_substitutions={f"{name}Arn": step.function_arn for name, step in self.steps.items()},
+            definition_substitutions={f"{name}Arn": step.current_version.function_arn for name, step in self.steps.items()},
             logs=stepfunctions.LogOptions(destination=logs, level=stepfunctions.LogLevel.ALL, include_execution_data=False),
             tracing_enabled=True,
             removal_policy=cdk.RemovalPolicy.DESTROY,
         )
         for step in self.steps.values():
-            # $LATEST only: no ':*', which the high-level grant would add for versions and aliases.
-            self.machine.add_to_role_policy(iam.PolicyStatement(actions=["lambda:InvokeFunction"], resources=[step.function_arn]))
+            # Every version: executions that run when a deployment comes go on with the ones that they began with.
+            versions = f"{step.function_arn}:*"
+            self.machine.add_to_role_policy(iam.PolicyStatement(actions=["lambda:InvokeFunction"], resources=[versions]))
+            logical_id = cdk.Stack.of(self).get_logical_id(step.node.default_child)  # type: ignore[arg-type]
+            acknowledge_wildcard(self.machine.role, f"Resource::<{logical_id}.Arn>:*", "All versions of one function of this loop.")
         acknowledge(
             self.machine.role,
             "AwsSolutions-IAM5[Resource::*]",

@@ -18,7 +18,7 @@ from moorage import errors
 from moorage.settings import usage_key
 
 from infra.config import Config, UsagePlan
-from infra.functions import log_group
+from infra.functions import live, log_group
 from infra.nag import acknowledge
 
 STAGE: Final = "api"
@@ -49,8 +49,6 @@ class Handlers:
     containers: lambda_.Function
     files: lambda_.Function
     authorizer: lambda_.Function | None
-    responses_warm: lambda_.Alias | None = None
-    """The version of ``responses`` with environments that are kept started; None without ``provisioned_concurrency``."""
 
     @property
     def all(self) -> list[lambda_.Function]:
@@ -89,10 +87,10 @@ class Api(Construct):
         )
         self._authorizer = self._make_authorizer(handlers.authorizer)
         v1 = self.rest_api.root.add_resource("v1")
-        self._route(v1, self._streaming(handlers.responses_warm or handlers.responses))
+        self._route(v1, self._streaming(live(handlers.responses, provisioned=config.provisioned_concurrency)))
         for name, segments in _BUFFERED.items():
             function: lambda_.Function = getattr(handlers, name)
-            integration = apigateway.LambdaIntegration(function, timeout=BUFFERED_TIMEOUT, allow_test_invoke=False)
+            integration = apigateway.LambdaIntegration(live(function), timeout=BUFFERED_TIMEOUT, allow_test_invoke=False)
             for segment in segments:
                 resource = v1.add_resource(segment)
                 self._methods(resource, integration)
@@ -179,7 +177,8 @@ class Api(Construct):
             "QUOTA_EXCEEDED": (kind.QUOTA_EXCEEDED, errors.quota_used_up()),
             "REQUEST_TOO_LARGE": (kind.REQUEST_TOO_LARGE, errors.body_too_large(LAMBDA_PAYLOAD_BYTES_MAX)),
             "WAF_FILTERED": (kind.WAF_FILTERED, errors.ApiError(403, "The deployment's firewall refused this request.")),
-            "DEFAULT_5XX": (kind.DEFAULT_5_XX, errors.server_error()),
+            # Most often the function's share of the concurrency is used up (stacks.py: streams_percent); clients then try again.
+            "DEFAULT_5XX": (kind.DEFAULT_5_XX, _after_a_second(errors.server_error())),
         }
         for name, (response_type, error) in table.items():
             self.rest_api.add_gateway_response(
@@ -268,6 +267,10 @@ class Api(Construct):
         wafv2.CfnWebACLAssociation(
             self, "FirewallAssociation", resource_arn=self.rest_api.deployment_stage.stage_arn, web_acl_arn=rules.attr_arn
         )
+
+
+def _after_a_second(error: errors.ApiError) -> errors.ApiError:
+    return errors.ApiError(error.status, error.message, type=error.type, code=error.code, headers={"retry-after": "1"})
 
 
 _ACCESS_LOG: Final = {

@@ -162,9 +162,9 @@ def _hash(files: Iterable[Path], *words: str) -> str:
     return digest.hexdigest()
 
 
-def context_hash(context: Mapping[str, Path]) -> str:
-    """A hash over every file of a build context, as hex."""
-    return _hash([file for path in context.values() for file in (_files(path) if path.is_dir() else [path])], *context)
+def context_hash(context: Mapping[str, Path], *words: str) -> str:
+    """A hash over every file of a build context, and words that the build depends on, as hex."""
+    return _hash([file for path in context.values() for file in (_files(path) if path.is_dir() else [path])], *context, *words)
 
 
 def copy_context(context: Mapping[str, Path], output: Path) -> None:

@@ -166,13 +166,37 @@ class Config(BaseModel):
     largest input file: 91 MiB of code, and six times the 50 MiB. More memory means more CPU, and so faster cold starts: with twice as
     much they take half as long and a turn costs twice as much."""
 
+    rollout: Literal["at_once", "canary", "linear"] = "at_once"
+    """How a new version of the streaming function comes into use: a tenth for five minutes first, or a tenth more each minute; both go
+    back if it fails. What runs is not touched either way."""
+
+    table_name: str | None = Field(default=None, pattern=r"^[a-zA-Z0-9_.-]{3,255}$")
+    """A table that is there already, in place of this deployment's own: one that was restored, or another deployment's."""
+
+    bucket_name: str | None = Field(default=None, pattern=r"^[a-z0-9.-]{3,63}$")
+    """The same for the bucket."""
+
+    content_key_arn: str | None = Field(default=None, pattern=r"^arn:aws[a-z-]*:secretsmanager:[^:]+:\d{12}:secret:.+-[A-Za-z0-9]{6}$")
+    """The same for the secret with the content key, without which sealed content of an adopted table cannot be opened."""
+
+    streams_percent: int = Field(default=50, ge=0, le=90)
+    """Of the account's Lambda concurrency, what streams may hold; the rest is for their steps. 0 reserves nothing. An account with less
+    than 250 reserves nothing either."""
+
     domain_name: str | None = Field(default=None, pattern=r"^[a-z0-9.-]+\.[a-z]+$")
     """A custom domain; needs ``certificate_arn`` (ACM, same region). DNS stays with the owner: the target is an output."""
 
     certificate_arn: str | None = Field(default=None, pattern=r"^arn:aws[a-z-]*:acm:")
 
     alarm_email: str | None = Field(default=None, pattern=r"^[^@\s]+@[^@\s]+$")
-    """Where alarms go. None makes the alarms without a recipient."""
+    """Where alarms go. None makes the first five without a recipient, for the console; with one there are more ($0.10 a month each)."""
+
+    sandboxes_alarm: int = Field(default=0, ge=0)
+    """Sandboxes alive at once from which on the recipient of alarms is told; 0 never."""
+
+    monthly_budget: int = Field(default=0, ge=0)
+    """Dollars a month of this deployment (by its tag) of which the recipient of alarms is told at 80 %, and when the forecast passes
+    it; 0 is none. The tag ``moorage:deployment`` has to be activated for cost allocation."""
 
     waf: bool = False
     """AWS WAF with the managed reputation and bad-input rules in front of the API: $5 a month and $1 a rule."""
@@ -210,10 +234,16 @@ class Config(BaseModel):
             raise ValueError("table_read_units and table_write_units belong together; set both or neither")
         if not self.has_microvms == bool(self.microvm_images) == bool(self.microvm_egress_connector):
             raise ValueError("provisioner 'lambda_microvm', microvm_images and microvm_egress_connector belong together")
+        if (self.table_name is None) != (self.bucket_name is None):
+            raise ValueError("table_name and bucket_name belong together: records name objects; set both or neither")
+        if self.content_key_arn and self.table_name is None:
+            raise ValueError("content_key_arn belongs to an adopted table (table_name)")
         if self.warm_pool and self.provisioner != "fargate":
             raise ValueError("warm_pool needs provisioner 'fargate'; a MicroVM starts in seconds")
         if missing := sorted(warm_pool_sizes(self.warm_pool).keys() - set(self.memory_tiers)):
             raise ValueError(f"warm_pool names {', '.join(missing)}, which memory_tiers leaves out")
+        if (self.monthly_budget or self.sandboxes_alarm) and self.alarm_email is None:
+            raise ValueError("monthly_budget and sandboxes_alarm need alarm_email: somebody has to be told")
         if self.usage_plans and not self.authorizer:
             raise ValueError("usage_plans needs authorizer: it names the tenant of each request")
         if self.allowed_egress_domains and self.provisioner != "fargate":

@@ -22,12 +22,16 @@ from infra.functions import log_group
 from infra.nag import acknowledge, acknowledge_wildcard
 
 BUILD_MINUTES: Final = 25
-QUEUED_MINUTES: Final = 5
-"""The shortest wait for a free machine that CodeBuild takes; its default is eight hours."""
+QUEUED_MINUTES: Final = 20
+"""For a free machine: a new account has one, or none for a while. CodeBuild waits eight hours by default, and
+CloudFormation one for all of it."""
 
 _ANSWER_MINUTES: Final = 10
 """For the event, and for Lambda's two further tries, which come after one and two minutes."""
 
+
+_START_MINUTES: Final = 5
+"""For CodeBuild to take a build at all, the longest that the function works."""
 
 _STOP_MINUTES: Final = 5
 """For sandboxes to stop, the longest that the function works; ECS takes seconds for each, and all of them stop at once."""
@@ -85,7 +89,7 @@ class Hooks(Construct):
             construct_id,
             "Custom::ImageBuild",
             {"Project": project.project_name, "Tag": tag},
-            minutes=QUEUED_MINUTES + BUILD_MINUTES + _ANSWER_MINUTES,
+            minutes=_START_MINUTES + QUEUED_MINUTES + BUILD_MINUTES + _ANSWER_MINUTES,
         )
         # The rule, and the leave to call the function, which is a part of it: an end that nobody hears of is a wait for the timeout.
         resource.node.add_dependency(ended, self._function)
@@ -100,6 +104,25 @@ class Hooks(Construct):
         self._allow(["ecs:DescribeTasks", "ecs:StopTask"], [tasks], in_cluster)
         acknowledge_wildcard(self._role, f"Resource::{tasks}", "A task's id is made by ECS when it starts.")
         return self._resource("Sandboxes", "Custom::Sandboxes", {"Cluster": cluster, "Families": families}, minutes=_STOP_MINUTES)
+
+    def share_concurrency(self, function: lambda_.Function, *, percent: int, at_least: int) -> None:
+        """Let the streaming function have so much of the account's concurrency and no more: a stream holds an environment for as long
+        as a response runs, and its steps need others. What the account has is known at deployment
+        only, so it is no part of the template."""
+        self._allow(["lambda:GetAccountSettings"], ["*"])
+        acknowledge(
+            self._role,
+            "AwsSolutions-IAM5[Resource::*]",
+            "lambda:GetAccountSettings accepts no resource (service authorization reference).",
+        )
+        self._allow(["lambda:PutFunctionConcurrency", "lambda:DeleteFunctionConcurrency"], [function.function_arn])
+        resource = self._resource(
+            "Concurrency",
+            "Custom::Concurrency",
+            # The version changes with the function, and a quota may have been raised since: then the share is taken anew.
+            {"Function": function.function_name, "Percent": str(percent), "AtLeast": str(at_least)},
+        )
+        resource.node.add_dependency(function)
 
     def kept_key(self, construct_id: str, *, deployment: str, description: str, is_kept: bool) -> kms.IKey:
         """A KMS key that is found again by its alias: by the next deployment after this one is destroyed, and by one that turns on

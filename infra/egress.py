@@ -115,7 +115,7 @@ class Egress(Construct):
         config: Config,
         network: Network,
         image: Image,
-        table: dynamodb.Table,
+        table: dynamodb.ITable,
         group: ec2.ISecurityGroup,
     ) -> ecs.FargateService:
         execution_role = iam.Role(self, "ExecutionRole", assumed_by=iam.ServicePrincipal("ecs-tasks.amazonaws.com"))
@@ -168,7 +168,6 @@ class Egress(Construct):
             "Service",
             cluster=self._cluster,
             task_definition=definition,
-            desired_count=0,
             min_healthy_percent=0,
             max_healthy_percent=200,
             assign_public_ip=True,

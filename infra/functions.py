@@ -34,12 +34,24 @@ _ADAPTER_LAYER: Final = "LambdaAdapterLayerArm64:27"
 
 ADAPTER_PORT: Final = 8080
 SETTINGS_FILE: Final = "settings.json"
+LIVE: Final = "live"
 
 
 def log_group(scope: Construct, construct_id: str, config: Config) -> logs.LogGroup:
     """Logs hold ids, counts and times, never content; they go with the stack."""
     return logs.LogGroup(
         scope, construct_id, retention=_LOG_RETENTION[config.log_retention_days], removal_policy=cdk.RemovalPolicy.DESTROY
+    )
+
+
+def live(function: lambda_.Function, *, provisioned: int = 0) -> lambda_.Alias:
+    """What callers are sent to: the newest version under one name, which a deployment turns to all at once or bit by bit, and back."""
+    return lambda_.Alias(
+        function,
+        "Live",
+        alias_name=LIVE,
+        version=function.current_version,
+        provisioned_concurrent_executions=provisioned or None,
     )
 
 
@@ -118,6 +130,8 @@ class FunctionFactory(Construct):
             vpc=vpc,
             vpc_subnets=subnets,
             security_groups=security_groups,
+            # An execution that runs goes on with the versions that it began with; they go with the function.
+            current_version_options=lambda_.VersionOptions(removal_policy=cdk.RemovalPolicy.RETAIN),
         )
         acknowledge(
             function,

@@ -32,11 +32,14 @@ class Image(Construct):
         config: Config,
         hooks: Hooks,
         context: Mapping[str, Path],
+        base: str,
         given: str | None = None,
         arguments: Mapping[str, str] = MappingProxyType({}),
+        after: "Image | None" = None,
     ) -> None:
         """``context`` is what ``docker build`` sees: files and folders of the repository by their place in it. ``arguments`` are
-        those of its Dockerfile; an image with others has another tag."""
+        those of its Dockerfile; an image with others has another tag. ``after`` is built first: new accounts have room for one build
+        at a time."""
         super().__init__(scope, construct_id)
         self._repository: ecr.Repository | None = None
         self.built: cdk.CustomResource | None = None
@@ -44,7 +47,8 @@ class Image(Construct):
         if given is not None:
             self.uri = given
             return
-        tag = hashlib.sha256(json.dumps([context_hash(context), *sorted(arguments.items())]).encode()).hexdigest()[:16]
+        words = [context_hash(context, base), *sorted(arguments.items())]
+        tag = hashlib.sha256(json.dumps(words).encode()).hexdigest()[:16]
         self._repository = ecr.Repository(
             self,
             "Repository",
@@ -55,11 +59,15 @@ class Image(Construct):
             lifecycle_rules=[ecr.LifecycleRule(max_image_count=5)],
         )
         self.uri = f"{self._repository.repository_uri}:{tag}"
-        project = self._project(config, context, tag, arguments)
+        project = self._project(config, context, tag, base, arguments)
         self.built = hooks.image_build(f"{construct_id}Build", project, tag)
         self.built.node.add_dependency(project, self._repository)
+        if after is not None and after.built is not None:
+            self.built.node.add_dependency(after.built)
 
-    def _project(self, config: Config, context: Mapping[str, Path], tag: str, arguments: Mapping[str, str]) -> codebuild.Project:
+    def _project(
+        self, config: Config, context: Mapping[str, Path], tag: str, base: str, arguments: Mapping[str, str]
+    ) -> codebuild.Project:
         assert self._repository is not None
         uri = self._repository.repository_uri
         sources = assets.Asset(
@@ -68,12 +76,14 @@ class Image(Construct):
             path=str(ROOT / "functions"),
             asset_hash=tag,
             asset_hash_type=cdk.AssetHashType.CUSTOM,
-            bundling=local_bundling(lambda output: copy_context(context, output)),
+            bundling=local_bundling(lambda output: _lay_out(context, output)),
         )
         variables = {
             "REPOSITORY": uri,
             "REGISTRY": cdk.Fn.select(0, cdk.Fn.split("/", uri)),
             "ARGUMENTS": " ".join(f"--build-arg {name}={value}" for name, value in sorted(arguments.items())),
+            "BASE_IMAGE": base,
+            "BASE_IMAGE_BY_NAME": base.partition("@")[0],
         }
         project = codebuild.Project(
             self,
@@ -118,6 +128,32 @@ class Image(Construct):
             self._repository.grant_pull(role)
 
 
+PYTHON_3_11: Final = (
+    "public.ecr.aws/docker/library/python:3.11-slim-bookworm@sha256:2e32f7d302adc1c37428355c1e646897c0c53f4fd60b6a551245fb90ee129f91"
+)
+PYTHON_3_13: Final = (
+    "public.ecr.aws/docker/library/python:3.13-slim-bookworm@sha256:01f42367a0a94ad4bc17111776fd66e3500c1d87c15bbd6055b7371d39c124fb"
+)
+"""Docker's official images in Amazon's public registry, which counts no pulls: Docker Hub lets through 100 in six hours for each
+address, and CodeBuild's addresses are shared with everybody."""
+
+BUILD_SCRIPT: Final = """#!/bin/sh
+# Twice, because what a build fetches comes from registries that have bad minutes. Should the registry not know the digest (any more),
+# the name is taken, and the log says so.
+build() { docker build $ARGUMENTS --build-arg BASE_IMAGE="$1" --tag "$REPOSITORY:$IMAGE_TAG" .; }
+if ! docker pull "$BASE_IMAGE"; then
+    echo "The registry has no $BASE_IMAGE; building from $BASE_IMAGE_BY_NAME instead."
+    BASE_IMAGE=$BASE_IMAGE_BY_NAME
+fi
+build "$BASE_IMAGE" || { sleep 30; build "$BASE_IMAGE"; }
+"""
+
+
+def _lay_out(context: Mapping[str, Path], output: Path) -> None:
+    copy_context(context, output)
+    (output / "build.sh").write_text(BUILD_SCRIPT)
+
+
 _ASSET_READ: Final = "CDK's grant to read one asset; it names the asset bucket and the object."
 
 
@@ -134,7 +170,7 @@ _BUILD_SPEC: Final = {
                 'aws ecr get-login-password | docker login --username AWS --password-stdin "$REGISTRY"',
                 # An immutable tag that is there already was built from the same sources.
                 'docker manifest inspect "$REPOSITORY:$IMAGE_TAG" > /dev/null 2>&1 || '
-                '(docker build $ARGUMENTS --tag "$REPOSITORY:$IMAGE_TAG" . && docker push "$REPOSITORY:$IMAGE_TAG")',
+                '(sh build.sh && docker push "$REPOSITORY:$IMAGE_TAG")',
             ]
         },
     },

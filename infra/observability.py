@@ -5,6 +5,7 @@ from typing import Final
 
 import aws_cdk as cdk
 from aws_cdk import aws_apigateway as apigateway
+from aws_cdk import aws_budgets as budgets
 from aws_cdk import aws_cloudwatch as cloudwatch
 from aws_cdk import aws_cloudwatch_actions as actions
 from aws_cdk import aws_dynamodb as dynamodb
@@ -22,6 +23,7 @@ from infra.sandbox import CPU_UNITS
 
 _PERIOD: Final = cdk.Duration.minutes(5)
 _COST_PERIOD: Final = cdk.Duration.hours(1)
+DEPLOYMENT_TAG: Final = "moorage:deployment"
 METRICS_NAMESPACE: Final = "moorage"
 """Metrics that the steps write themselves (embedded metric format in their logs)."""
 
@@ -35,7 +37,7 @@ class Observability(Construct):
         config: Config,
         rest_api: apigateway.RestApi,
         machine: stepfunctions.StateMachine,
-        table: dynamodb.Table,
+        table: dynamodb.ITable,
         functions: dict[str, lambda_.Function],
         all_functions: list[lambda_.Function],
         cluster_name: str | None,
@@ -47,9 +49,15 @@ class Observability(Construct):
         self._alarm("LoopFailed", machine.metric_failed(period=_PERIOD), 1, "A response's execution failed: see its events.")
         self._alarm("LoopTimedOut", machine.metric_timed_out(period=_PERIOD), 1, "A response's execution ran out of time.")
         self._alarm("ApiErrors", rest_api.metric_server_error(period=_PERIOD, statistic="Sum"), 5, "The API answers 5xx.")
+        errors = cloudwatch.Metric(namespace="AWS/Lambda", metric_name="Errors", statistic="Sum", period=_PERIOD)
+        self._alarm("FunctionErrors", errors, 5, "Functions fail; most likely the reaper, which ends sandboxes that nobody uses.")
         throttles = cloudwatch.Metric(namespace="AWS/Lambda", metric_name="Throttles", statistic="Sum", period=_PERIOD)
         self._alarm("Throttled", throttles, 1, "The account's Lambda concurrency is used up ('moorage doctor' shows the quota).")
-        dashboard = cloudwatch.Dashboard(self, "Dashboard", dashboard_name=config.name, period_override=cloudwatch.PeriodOverride.AUTO)
+        if self._topic:
+            self._alarms_to_be_heard(config, table, all_functions)
+        # Dashboards are of the account, not of a region: one name in two regions would be one dashboard.
+        name = f"{config.name}-{cdk.Stack.of(self).region}"
+        dashboard = cloudwatch.Dashboard(self, "Dashboard", dashboard_name=name, period_override=cloudwatch.PeriodOverride.AUTO)
         graph = self._graph
         dashboard.add_widgets(
             graph("Requests", rest_api.metric_count(), rest_api.metric_client_error(), rest_api.metric_server_error()),
@@ -90,6 +98,51 @@ class Observability(Construct):
         topic.add_subscription(subscriptions.EmailSubscription(email))
         return topic
 
+    def _alarms_to_be_heard(self, config: Config, table: dynamodb.ITable, functions: list[lambda_.Function]) -> None:
+        """Only with a recipient: each costs, and an alarm that nobody hears is none."""
+        reapers = {name: f for f in functions for name in ("Recovery", "Expiry", "Retirement", "Placement") if f.node.id == name}
+        for name, function in reapers.items():
+            errors = function.metric_errors(period=_PERIOD)
+            self._alarm(f"{name}Failed", errors, 3, f"The function {name} fails again and again: sandboxes may run on and be billed.")
+        for function in functions:
+            if function.node.id == "Authorizer":
+                self._alarm("AuthorizerFailed", function.metric_errors(period=_PERIOD), 20, "The authorizer fails or is attacked.")
+        for kind in ("Read", "Write"):
+            throttled = table.metric(f"{kind}ThrottleEvents", statistic="Sum", period=_PERIOD)
+            self._alarm(f"Table{kind}sThrottled", throttled, 1, f"The table throttles {kind.lower()}s.")
+        if config.has_egress:
+            self._alarm("ProxyDown", self._own("ProxyDown", "Sum"), 3, "The egress proxy is wanted and does not run.")
+        if config.sandboxes_alarm:
+            alive = self._own("SandboxesAlive", "Maximum")
+            self._alarm("ManySandboxes", alive, config.sandboxes_alarm, "More sandboxes are alive than sandboxes_alarm expects.")
+        if config.monthly_budget:
+            self._budget(config)
+
+    def _budget(self, config: Config) -> None:
+        assert config.alarm_email is not None
+        budget = budgets.CfnBudget
+        subscriber = budget.SubscriberProperty(subscription_type="EMAIL", address=config.alarm_email)
+        budget(
+            self,
+            "Budget",
+            budget=budget.BudgetDataProperty(
+                budget_name=config.name,
+                budget_type="COST",
+                time_unit="MONTHLY",
+                budget_limit=budget.SpendProperty(amount=config.monthly_budget, unit="USD"),
+                cost_filters={"TagKeyValue": [f"user:{DEPLOYMENT_TAG}${config.name}"]},
+            ),
+            notifications_with_subscribers=[
+                budget.NotificationWithSubscribersProperty(
+                    notification=budget.NotificationProperty(
+                        comparison_operator="GREATER_THAN", notification_type=kind, threshold=percent, threshold_type="PERCENTAGE"
+                    ),
+                    subscribers=[subscriber],
+                )
+                for kind, percent in (("ACTUAL", 80), ("FORECASTED", 100))
+            ],
+        )
+
     def _alarm(self, name: str, metric: cloudwatch.IMetric, threshold: int, description: str) -> None:
         alarm = cloudwatch.Alarm(
             self,
@@ -128,7 +181,7 @@ class Costs:
         config: Config,
         rest_api: apigateway.RestApi,
         machine: stepfunctions.StateMachine,
-        table: dynamodb.Table,
+        table: dynamodb.ITable,
         steps: dict[str, lambda_.Function],
         functions: list[lambda_.Function],
     ) -> None:

@@ -52,7 +52,7 @@ REAPER_GIB: Final = 0.5
 REAPER_READ_UNITS: Final = 4
 """Of a look that finds nothing: an estimate, and eight queries with half a unit each."""
 
-ALARMS: Final = 4
+ALARMS: Final = 5
 IMAGE_GB: Final = 1.0
 
 PRICES: Final = {

@@ -17,7 +17,7 @@ from infra.bundling import ROOT
 from infra.config import Config
 from infra.custom_resource import Hooks
 from infra.functions import log_group
-from infra.images import Image
+from infra.images import PYTHON_3_11, Image
 from infra.nag import acknowledge, acknowledge_wildcard
 from infra.network import EXEC_PORT, Network
 
@@ -51,12 +51,13 @@ class Sandbox(Construct):
             "Container Insights bills per task and metric; what matters of a sandbox is in the event log of its response.",
         )
         self._execution_role = iam.Role(self, "ExecutionRole", assumed_by=iam.ServicePrincipal("ecs-tasks.amazonaws.com"))
-        image = Image(
+        self.image = image = Image(
             self,
             "Image",
             config=config,
             hooks=hooks,
             context={".": ROOT / "functions" / "sandbox"},
+            base=PYTHON_3_11,
             given=config.sandbox_image,
             arguments={"RUNTIMES": config.sandbox_runtimes},
         )
@@ -176,6 +177,7 @@ class Sandbox(Construct):
         subnets = self._network.vpc.select_subnets(subnet_group_name="sandbox").subnet_ids
         return {
             "MOORAGE_FARGATE_CLUSTER": self.cluster.cluster_name,
+            "MOORAGE_FARGATE_EVENTS": "true",
             "MOORAGE_FARGATE_SUBNETS": ",".join(subnets),
             "MOORAGE_FARGATE_SECURITY_GROUP": self._network.sandbox_group.security_group_id,
             **{f"MOORAGE_FARGATE_TASK_DEFINITION_{tier.upper()}": definition.ref for tier, definition in self.task_definitions.items()},

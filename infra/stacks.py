@@ -4,6 +4,8 @@ from pathlib import Path
 from typing import Any, Final
 
 import aws_cdk as cdk
+from aws_cdk import aws_cloudwatch as cloudwatch
+from aws_cdk import aws_codedeploy as codedeploy
 from aws_cdk import aws_events as events
 from aws_cdk import aws_events_targets as targets
 from aws_cdk import aws_iam as iam
@@ -18,10 +20,11 @@ from infra.config import Config, Models
 from infra.custom_resource import Hooks
 from infra.egress import Egress
 from infra.functions import FunctionFactory
-from infra.images import Image
+from infra.images import PYTHON_3_13, Image
 from infra.microvms import Microvms
+from infra.nag import acknowledge
 from infra.network import Network
-from infra.observability import Observability
+from infra.observability import DEPLOYMENT_TAG, Observability
 from infra.sandbox import Sandbox, programs
 from infra.state import State
 
@@ -36,6 +39,11 @@ _PROXY_CONTEXT: Final = {
 
 _NO_SANDBOXES: Final = dict.fromkeys(("MOORAGE_FARGATE_CLUSTER", "MOORAGE_FARGATE_SUBNETS", "MOORAGE_FARGATE_SECURITY_GROUP"), "none")
 """Without a task definition for any memory tier, the provisioner refuses every start and asks ECS nothing."""
+
+_ROLLOUTS: Final = {
+    "canary": codedeploy.LambdaDeploymentConfig.CANARY_10_PERCENT_5_MINUTES,
+    "linear": codedeploy.LambdaDeploymentConfig.LINEAR_10_PERCENT_EVERY_1_MINUTE,
+}
 
 _REAPER_INTERVAL: Final = cdk.Duration.minutes(1)
 
@@ -63,8 +71,16 @@ class ServiceStack(cdk.Stack):
         self.loop = AgentLoop(self, "AgentLoop", config=config, factory=factory, network=self.network)
         self.handlers = self._make_handlers(factory)
         self.api = Api(self, "Api", config=config, handlers=self.handlers)
+        if config.rollout != "at_once":
+            self._roll_out_slowly()
         self.reapers = self._make_reapers(factory)
         self._grant()
+        if config.streams_percent:
+            # Of its own: what the function depends on must not depend on the right to change the function.
+            sharing = Hooks(self, "Sharing", config=config)
+            sharing.share_concurrency(
+                self.handlers.responses, percent=config.streams_percent, at_least=config.provisioned_concurrency
+            )
         self.observability = Observability(
             self,
             "Observability",
@@ -119,7 +135,10 @@ class ServiceStack(cdk.Stack):
     def _make_egress(self, hooks: Hooks) -> Egress | None:
         if not (self._config.has_egress and self.network):
             return None
-        image = Image(self, "ProxyImage", config=self._config, hooks=hooks, context=_PROXY_CONTEXT)
+        first = self.sandbox.image if self.sandbox else None
+        image = Image(
+            self, "ProxyImage", config=self._config, hooks=hooks, context=_PROXY_CONTEXT, base=PYTHON_3_13, after=first
+        )
         return Egress(
             self,
             "Egress",
@@ -143,15 +162,6 @@ class ServiceStack(cdk.Stack):
         )
         return Handlers(
             responses=responses,
-            responses_warm=lambda_.Alias(
-                self,
-                "ResponsesWarm",
-                alias_name="warm",
-                version=responses.current_version,
-                provisioned_concurrent_executions=config.provisioned_concurrency,
-            )
-            if config.provisioned_concurrency
-            else None,
             containers=factory.make(
                 "Containers", folder="containers", handler="handler.handle", timeout=BUFFERED_TIMEOUT, memory_mib=512
             ),
@@ -199,13 +209,53 @@ class ServiceStack(cdk.Stack):
                 subnets=network.function_subnets,
                 security_groups=[network.function_group],
             )
+            reapers["Placement"] = self._make_placement(factory)
         events.Rule(
             self,
             "EveryMinute",
             schedule=events.Schedule.rate(_REAPER_INTERVAL),
-            targets=[targets.LambdaFunction(function, retry_attempts=0) for function in reapers.values()],
+            targets=[targets.LambdaFunction(function, retry_attempts=0) for name, function in reapers.items() if name != "Placement"],
         )
         return reapers
+
+    def _roll_out_slowly(self) -> None:
+        """CodeDeploy turns the alias to a new version of the streaming function bit by bit, and back if it fails meanwhile."""
+        alias = self.handlers.responses.node.find_child("Live")
+        assert isinstance(alias, lambda_.Alias)
+        failing = cloudwatch.Alarm(
+            self,
+            "RolloutFails",
+            metric=alias.metric_errors(period=cdk.Duration.minutes(1)),
+            threshold=5,
+            evaluation_periods=1,
+            treat_missing_data=cloudwatch.TreatMissingData.NOT_BREACHING,
+            alarm_description="The new version of the streaming function fails; CodeDeploy goes back to the one before.",
+        )
+        configuration = _ROLLOUTS[self._config.rollout]
+        group = codedeploy.LambdaDeploymentGroup(self, "Rollout", alias=alias, deployment_config=configuration, alarms=[failing])
+        acknowledge(
+            group,
+            "AwsSolutions-IAM4[Policy::arn:<AWS::Partition>:iam::aws:policy/service-role/AWSCodeDeployRoleForLambdaLimited]",
+            "CodeDeploy's service role takes this managed policy (CodeDeploy user guide).",
+        )
+
+    def _make_placement(self, factory: FunctionFactory) -> lambda_.Function:
+        """Hears of sandboxes that run or have stopped. EventBridge tries again for a day: noting one twice is harmless."""
+        assert self.sandbox is not None
+        function = factory.make(
+            "Placement", folder="placement", handler="handler.handle", timeout=cdk.Duration.seconds(30), memory_mib=256
+        )
+        events.Rule(
+            self,
+            "SandboxChanged",
+            event_pattern=events.EventPattern(
+                source=["aws.ecs"],
+                detail_type=["ECS Task State Change"],
+                detail={"clusterArn": [self.sandbox.cluster.cluster_arn], "lastStatus": ["RUNNING", "STOPPED"]},
+            ),
+            targets=[targets.LambdaFunction(function)],
+        )
+        return function
 
     def _grant(self) -> None:
         """Each function's rights, in one place."""
@@ -257,6 +307,7 @@ def _grant_bedrock(function: lambda_.Function) -> None:
 def build(app: cdk.App, config: Config, *, models_file: Path = MODELS_FILE, **options: Any) -> ServiceStack:
     """Put both stacks into ``app``."""
     models = Models.from_file(models_file, config)
+    cdk.Tags.of(app).add(DEPLOYMENT_TAG, config.name)
     state = StateStack(app, f"{config.name}-state", config=config, description="moorage: table and bucket", **options)
     return ServiceStack(
         app,

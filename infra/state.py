@@ -47,7 +47,7 @@ class State(Construct):
             if config.customer_managed_key
             else None
         )
-        self.table = dynamodb.Table(
+        own_table = dynamodb.Table(
             self,
             "Table",
             partition_key=dynamodb.Attribute(name=schema.PARTITION_KEY, type=dynamodb.AttributeType.STRING),
@@ -62,7 +62,7 @@ class State(Construct):
             deletion_protection=config.retain,
             removal_policy=removal,
         )
-        self.table.add_global_secondary_index(
+        own_table.add_global_secondary_index(
             index_name=schema.INDEX,
             partition_key=dynamodb.Attribute(name=schema.INDEX_PARTITION_KEY, type=dynamodb.AttributeType.STRING),
             sort_key=dynamodb.Attribute(name=schema.INDEX_SORT_KEY, type=dynamodb.AttributeType.STRING),
@@ -70,7 +70,7 @@ class State(Construct):
             read_capacity=config.table_read_units or None,
             write_capacity=config.table_write_units or None,
         )
-        self.bucket = s3.Bucket(
+        own_bucket = s3.Bucket(
             self,
             "Bucket",
             block_public_access=s3.BlockPublicAccess.BLOCK_ALL,
@@ -83,16 +83,19 @@ class State(Construct):
             removal_policy=removal,
             lifecycle_rules=[
                 s3.LifecycleRule(abort_incomplete_multipart_upload_after=cdk.Duration.days(UPLOAD_EXPIRY_DAYS)),
+                # What is too long for a response's record goes after it: TTL may be two days late (DynamoDB developer guide), and a
+                # response that runs writes for two days after its record.
+                s3.LifecycleRule(prefix=keys.RESPONSE_BLOBS, expiration=cdk.Duration.days(config.retention_days + 2)),
             ],
         )
         acknowledge(
-            self.bucket,
+            own_bucket,
             "AwsSolutions-S1",
             "Every object is written and read through the API, whose access log names tenant, route and status; a second bucket of "
             "server access logs would only repeat it.",
         )
 
-        self.content_key = secrets.Secret(
+        own_key = secrets.Secret(
             self,
             "ContentKey",
             description=f"{config.name}: seals encrypted_content and names sandboxes' tokens; losing it makes both unreadable",
@@ -104,9 +107,23 @@ class State(Construct):
             ),
             removal_policy=removal,
         )
-        acknowledge(
-            self.content_key, "AwsSolutions-SMG4", "A rotated key could not open what clients already hold, sealed with the old one."
-        )
+        acknowledge(own_key, "AwsSolutions-SMG4", "A rotated key could not open what clients already hold, sealed with the old one.")
+        self.table: dynamodb.ITable = own_table
+        self.bucket: s3.IBucket = own_bucket
+        self.content_key: secrets.ISecret = own_key
+        if config.table_name and config.bucket_name:
+            self._adopt(config.table_name, config.bucket_name, config.content_key_arn, [own_table.table_arn, own_table.table_name])
+
+    def _adopt(self, table_name: str, bucket_name: str, content_key_arn: str | None, exported: list[str]) -> None:
+        """Work on what is there already. What this stack has made stays as it is: it costs nothing empty, and its exports can only go
+        when no stack imports them any more."""
+        stack = cdk.Stack.of(self)
+        for value in (*exported, self.bucket.bucket_arn, self.bucket.bucket_name, self.content_key.secret_arn):
+            stack.export_value(value)
+        self.table = dynamodb.Table.from_table_attributes(self, "AdoptedTable", table_name=table_name, global_indexes=[schema.INDEX])
+        self.bucket = s3.Bucket.from_bucket_name(self, "AdoptedBucket", bucket_name)
+        if content_key_arn:
+            self.content_key = secrets.Secret.from_secret_complete_arn(self, "AdoptedContentKey", content_key_arn)
 
     @property
     def content_key_value(self) -> str:
@@ -149,6 +166,8 @@ class State(Construct):
     def _exported_bucket_arn(self) -> str:
         """The name under which the other stack imports the bucket's ARN: cdk-nag prints it in its place."""
         stack = cdk.Stack.of(self)
+        if not cdk.Token.is_unresolved(self.bucket.bucket_name):
+            return f"arn:{stack.partition}:s3:::{self.bucket.bucket_name}"
         name: str = stack.resolve(stack.export_value(self.bucket.bucket_arn))["Fn::ImportValue"]
         return name
 

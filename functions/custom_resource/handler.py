@@ -10,6 +10,7 @@ first answer.
 
 import json
 import logging
+import time
 import urllib.request
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
@@ -25,6 +26,12 @@ REQUEST_VARIABLE: Final = "CLOUDFORMATION_REQUEST"
 
 STOP_ROUNDS_MAX: Final = 5
 """Looks at what runs, while the deployment is deleted: a function that was just at work may start one more sandbox."""
+
+START_TRIES_MAX: Final = 12
+_START_PAUSE_SECONDS: Final = 20
+
+UNRESERVED_MIN: Final = 100
+"""Of the account's concurrency, Lambda leaves at least so much to functions that reserve none (its quotas)."""
 
 KEY_DELETION_DAYS: Final = 7
 """The shortest that KMS takes."""
@@ -46,18 +53,18 @@ def handle(event: Event, _context: object) -> None:
     respond(event, lambda service: boto3.client(service))  # type: ignore[call-overload]
 
 
-def respond(event: Event, client: Clients) -> None:
+def respond(event: Event, client: Clients, pause: Callable[[float], None] = time.sleep) -> None:
     """Answer a request of CloudFormation or the end of a build. Raises when no answer could be given; Lambda then tries again."""
     if event.get("detail-type") == "CodeBuild Build State Change":
         build_ended(event, client("codebuild"))
     else:
-        requested(event, client)
+        requested(event, client, pause)
 
 
-def requested(event: Event, client: Clients) -> None:
+def requested(event: Event, client: Clients, pause: Callable[[float], None]) -> None:
     """Do what a custom resource asks for. What goes wrong is the answer: without one CloudFormation waits until its timeout."""
     try:
-        data = _data(event, client)
+        data = _data(event, client, pause)
     except Exception as error:  # the rim
         _LOG.exception("%s of %s failed", event.get("RequestType"), event["LogicalResourceId"])
         answer(event, "FAILED", f"{type(error).__name__}: {error}")
@@ -66,7 +73,7 @@ def requested(event: Event, client: Clients) -> None:
         answer(event, "SUCCESS", "", data)
 
 
-def _data(event: Event, client: Clients) -> Mapping[str, str] | None:
+def _data(event: Event, client: Clients, pause: Callable[[float], None]) -> Mapping[str, str] | None:
     """The attributes of the resource; None when the answer comes later."""
     kind = event["ResourceType"]
     if event["RequestType"] == "Delete":
@@ -79,10 +86,12 @@ def _data(event: Event, client: Clients) -> Mapping[str, str] | None:
         return {}
     if kind == "Custom::PrefixLists":
         return prefix_lists(event, client("ec2"))
+    if kind == "Custom::Concurrency":
+        return share_concurrency(event, client("lambda"))
     if kind == "Custom::KeptKey":
         return kept_key(event, client("kms"))
     if kind == "Custom::ImageBuild":
-        return image_build(event, client("codebuild"))
+        return image_build(event, client("codebuild"), pause)
     raise ValueError(f"there is no custom resource {kind}")
 
 
@@ -147,7 +156,7 @@ def _key_of(alias: str, kms: Any) -> Mapping[str, Any] | None:
     return kms.describe_key(KeyId=found[0])["KeyMetadata"] if found else None
 
 
-def image_build(event: Event, codebuild: Any) -> Mapping[str, str] | None:
+def image_build(event: Event, codebuild: Any, pause: Callable[[float], None]) -> Mapping[str, str] | None:
     """Start the build, unless an update leaves project and tag as they were: its image is there then."""
     wanted, had = (event.get(key, {}) for key in ("ResourceProperties", "OldResourceProperties"))
     if all(wanted[name] == had.get(name) for name in ("Project", "Tag")):
@@ -157,12 +166,38 @@ def image_build(event: Event, codebuild: Any) -> Mapping[str, str] | None:
         "IMAGE_TAG": wanted["Tag"],
         REQUEST_VARIABLE: json.dumps(request | {"PhysicalResourceId": _physical_id(event)}),
     }
-    codebuild.start_build(
+    _start_build(
+        codebuild,
+        pause,
         projectName=wanted["Project"],
         environmentVariablesOverride=[{"name": k, "value": v, "type": "PLAINTEXT"} for k, v in variables.items()],
         idempotencyToken=event["RequestId"],
     )
     return None
+
+
+def _start_build(codebuild: Any, pause: Callable[[float], None], **request: Any) -> None:
+    """New accounts have a queue of one build, or of none for a while: then it is tried again for some minutes."""
+    for _ in range(START_TRIES_MAX - 1):
+        try:
+            codebuild.start_build(**request)
+        except codebuild.exceptions.AccountLimitExceededException:
+            pause(_START_PAUSE_SECONDS)
+        else:
+            return
+    codebuild.start_build(**request)
+
+
+def share_concurrency(event: Event, functions: Any) -> Mapping[str, str]:
+    """Reserve a share of the account's concurrency for a function; none where the account has too little to share."""
+    wanted = event["ResourceProperties"]
+    quota = functions.get_account_settings()["AccountLimit"]["ConcurrentExecutions"]
+    share = min(quota * int(wanted["Percent"]) // 100, quota - UNRESERVED_MIN)
+    if share < max(UNRESERVED_MIN, int(wanted["AtLeast"])):
+        functions.delete_function_concurrency(FunctionName=wanted["Function"])
+        return {"Reserved": "none"}
+    functions.put_function_concurrency(FunctionName=wanted["Function"], ReservedConcurrentExecutions=share)
+    return {"Reserved": str(share)}
 
 
 def build_ended(event: Event, codebuild: Any) -> None:

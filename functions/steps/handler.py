@@ -4,9 +4,11 @@ An event loop of the process's own is kept, so that connections to models and co
 """
 
 import asyncio
+from collections.abc import Coroutine
 from functools import cache
-from typing import Any
+from typing import Any, Final, TypeVar
 
+from botocore.exceptions import ClientError
 from moorage.loop import model_step as model
 from moorage.loop import recover
 from moorage.loop import tool_step as tool
@@ -14,6 +16,8 @@ from moorage.runtime import Runtime, build_runtime
 from moorage.settings import Settings
 from moorage.state import LoopState
 from moorage.telemetry import log_to_file, open_log
+
+T = TypeVar("T")
 
 
 @cache
@@ -30,13 +34,37 @@ def _runtime() -> Runtime:
     return build_runtime(settings)
 
 
+class Throttled(Exception):
+    """The table, the bucket or Step Functions takes no more requests now. The state machine knows the name and waits, for minutes; what
+    the step has begun is in its records, and the next attempt goes on from them."""
+
+
+_THROTTLED: Final = frozenset(
+    {
+        *("ProvisionedThroughputExceededException", "RequestLimitExceeded", "SlowDown", "ThrottledException", "Throttling"),
+        *("ThrottlingException", "TooManyRequestsException", "ThrottlingError", "TransactionInProgressException"),
+        *("InternalServerError", "ServiceUnavailable", "503"),
+    }
+)
+"""What AWS's services say when they are asked too much, or cannot answer for a moment; botocore has tried five times by then."""
+
+
+def _done(work: Coroutine[Any, Any, T]) -> T:
+    try:
+        return _loop().run_until_complete(work)
+    except ClientError as error:
+        if error.response["Error"]["Code"] in _THROTTLED:
+            raise Throttled(str(error)) from error
+        raise
+
+
 def model_step(event: dict[str, Any], context: object) -> dict[str, Any]:
     state = LoopState.from_json(event)
-    return _loop().run_until_complete(model.model_step(_runtime(), state)).to_json()
+    return _done(model.model_step(_runtime(), state)).to_json()
 
 
 def tool_step(event: dict[str, Any], context: object) -> dict[str, Any]:
-    _loop().run_until_complete(
+    _done(
         tool.tool_step(
             _runtime(),
             tenant_id=event["tenant_id"],
@@ -56,10 +84,10 @@ def service_step(event: dict[str, Any], context: object) -> dict[str, Any]:
 
 def continue_step(event: dict[str, Any], context: object) -> dict[str, Any]:
     state = LoopState.from_json(event)
-    return _loop().run_until_complete(recover.continue_loop(_runtime(), state)).to_json()
+    return _done(recover.continue_loop(_runtime(), state)).to_json()
 
 
 def fail_response(event: dict[str, Any], context: object) -> dict[str, Any]:
     state = LoopState.from_json(event)
-    _loop().run_until_complete(recover.fail_response(_runtime(), state))
+    _done(recover.fail_response(_runtime(), state))
     return {}

@@ -18,11 +18,12 @@ import tempfile
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextvars import ContextVar
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 from ministack.core import iam_actions, iam_evaluator
-from ministack.services import ecs
+from ministack.services import ecs, eventbridge
 
 EXEC_SERVER = Path(__file__).resolve().parents[2] / "functions" / "sandbox"
 CONFIG_VARIABLE = "MOORAGE_SANDBOX_CONFIG"
@@ -145,11 +146,27 @@ def check_as_aws_does() -> None:
     iam_actions.extract_resource_arn, iam_evaluator._resolve_condition_key = resource, key
 
 
+def tell_of_tasks() -> None:
+    """EventBridge hears of a task that runs, as on AWS ("ECS Task State Change"); ministack 1.5.33 says nothing."""
+    watch = ecs._watch_task_lifecycle
+
+    def told(task: dict[str, Any], *more: Any) -> None:
+        named = ("taskArn", "clusterArn", "group", "startedBy", "lastStatus", "desiredStatus", "attachments")
+        detail = {name: task.get(name) for name in named}
+        detail["createdAt"] = detail["startedAt"] = datetime.now(UTC).isoformat()
+        entry = {"Source": "aws.ecs", "DetailType": "ECS Task State Change", "Detail": json.dumps(detail)}
+        eventbridge._put_events({"Entries": [entry]}, allow_aws_source=True)
+        watch(task, *more)
+
+    ecs._watch_task_lifecycle = told
+
+
 def main() -> None:
     """Run the emulator until it is told to stop."""
     containers = LocalContainers()
     ecs._docker = containers
     check_as_aws_does()
+    tell_of_tasks()
     from ministack.app import main as serve
 
     sys.argv[1:] = []

@@ -22,8 +22,10 @@ EVERYTHING = {
     "certificate_arn": "arn:aws:acm:us-east-1:000000000000:certificate/00000000-0000-0000-0000-000000000000",
     "customer_managed_key": True,
     "domain_name": "api.example.com",
+    "monthly_budget": 200,
     "provisioned_concurrency": 2,
     "sandbox_logs": True,
+    "sandboxes_alarm": 100,
     "usage_plans": {"research": {"requests_per_second": 5, "request_burst": 10, "requests_per_day": 1000}},
     "waf": True,
     "warm_pool": ["1g:2"],
@@ -130,4 +132,4 @@ def masked(template: dict[str, Any]) -> str:
     text = re.sub(r"\b[0-9a-f]{64}\b", "<hash>", text)
     text = re.sub(r'(:|"Tag": ")[0-9a-f]{16}"', r'\1<hash>"', text)
     text = re.sub(r"(ApiRestApiDeployment[0-9A-F]{8})[0-9a-f]{32}", r"\1<hash>", text)
-    return re.sub(r"(Functions(?:Dependencies|Core|ResponsesCurrentVersion)[0-9A-F]{8})[0-9a-f]{10,64}", r"\1<hash>", text)
+    return re.sub(r"(Functions(?:Dependencies|Core|\w+CurrentVersion)[0-9A-F]{8})[0-9a-f]{10,64}", r"\1<hash>", text)

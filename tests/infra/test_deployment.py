@@ -2,6 +2,7 @@
 
 import json
 import re
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -9,8 +10,9 @@ import pytest
 from moorage import limits
 from moorage.settings import usage_key
 
+from infra.agent_loop import ASL_FILE
 from infra.config import Config, ConfigError, Models
-from infra.prices import HOURS_A_MONTH, PRICES
+from infra.prices import ALARMS, HOURS_A_MONTH, PRICES
 from infra.sandbox import CPU_UNITS
 from tests.infra.conftest import ROOT, Stacks, load, masked, synthesise
 
@@ -120,12 +122,140 @@ def test_without_usage_plans_no_method_wants_a_key_of_the_gateways(stacks: Stack
 
 
 def test_started_environments_wait_behind_the_streaming_route(everything: Stacks, stacks: Stacks) -> None:
-    alias = everything.one("AWS::Lambda::Alias")
+    def kept(stacks: Stacks) -> Any:
+        return stacks.one("AWS::Lambda::Alias", "Responses").get("ProvisionedConcurrencyConfig")
+
     uri = json.dumps(methods(everything)["/v1/{proxy+}"]["Integration"]["Uri"])
-    assert alias["ProvisionedConcurrencyConfig"] == {"ProvisionedConcurrentExecutions": 2}
-    assert "ResponsesWarm" in uri
+    assert kept(everything) == {"ProvisionedConcurrentExecutions": 2}
+    assert "FunctionsResponsesLive" in uri
     assert "/response-streaming-invocations" in uri
-    assert stacks.of_type("AWS::Lambda::Alias") == {}
+    assert kept(stacks) is None
+
+
+def test_callers_are_sent_to_an_alias_and_executions_keep_the_versions_that_they_began_with(stacks: Stacks) -> None:
+    """A deployment turns the alias; versions stay, so that what runs goes on with the code that it began with."""
+    versions = stacks.of_type("AWS::Lambda::Version")
+    assert {stacks.resources[name]["DeletionPolicy"] for name in versions} == {"Retain"}
+    aliases = stacks.of_type("AWS::Lambda::Alias")
+    assert sorted(name.removeprefix("Functions").split("Live")[0] for name in aliases) == ["Containers", "Files", "Responses"]
+    assert all(alias["FunctionVersion"]["Fn::GetAtt"][0] in versions for alias in aliases.values())
+    steps = stacks.one("AWS::StepFunctions::StateMachine")["DefinitionSubstitutions"]
+    assert all(reference["Ref"] in versions for reference in steps.values())
+
+
+_ROLLOUTS = [("canary", "Canary10Percent5Minutes"), ("linear", "Linear10PercentEvery1Minute")]
+
+
+@pytest.mark.parametrize(("rollout", "configuration"), _ROLLOUTS)
+def test_a_new_version_comes_into_use_bit_by_bit_on_request(rollout: str, configuration: str, tmp_path: Path) -> None:
+    assert synthesise({"rollout": rollout}, tmp_path).returncode == 0
+    found = load(tmp_path)
+    group = found.one("AWS::CodeDeploy::DeploymentGroup")
+    assert configuration in json.dumps(group["DeploymentConfigName"])
+    assert group["AutoRollbackConfiguration"]["Enabled"] is True
+    assert group["AlarmConfiguration"]["Enabled"] is True
+    (alias,) = [r for name, r in found.resources.items() if "ResponsesLive" in name and r["Type"] == "AWS::Lambda::Alias"]
+    assert "CodeDeployLambdaAliasUpdate" in alias["UpdatePolicy"]
+
+
+ADOPTED = {
+    "table_name": "moorage-restored",
+    "bucket_name": "moorage-restored-objects",
+    "content_key_arn": "arn:aws:secretsmanager:us-east-1:000000000000:secret:moorage-AbCdEf",
+}
+
+
+def test_a_table_and_a_bucket_that_are_there_are_adopted(tmp_path: Path, stacks: Stacks) -> None:
+    """Functions work on them, with rights to them alone; the stack keeps its own and every export, whichever is deployed first."""
+    assert synthesise(ADOPTED, tmp_path).returncode == 0
+    found = load(tmp_path)
+    variables = function(found, "Responses")["Environment"]["Variables"]
+    assert (variables["MOORAGE_TABLE"], variables["MOORAGE_BUCKET"]) == (ADOPTED["table_name"], ADOPTED["bucket_name"])
+    assert ADOPTED["content_key_arn"] in json.dumps(variables["MOORAGE_CONTENT_KEY"])
+    rights = json.dumps([policy["PolicyDocument"] for policy in found.of_type("AWS::IAM::Policy").values()])
+    assert "table/moorage-restored" in rights
+    assert "moorage-restored-objects/*" in rights
+    assert "Fn::ImportValue" not in rights
+    assert found.findings == []
+
+    def exports(stacks: Stacks) -> set[str]:
+        return {output["Export"]["Name"] for output in stacks.state["Outputs"].values() if "Export" in output}
+
+    assert exports(stacks) <= exports(found)
+    assert {n: r["Type"] for n, r in found.state["Resources"].items()} == {n: r["Type"] for n, r in stacks.state["Resources"].items()}
+
+
+def test_streams_have_a_share_of_the_accounts_concurrency_so_that_their_steps_have_the_rest(stacks: Stacks) -> None:
+    properties = stacks.one("Custom::Concurrency")
+    assert (properties["Percent"], properties["AtLeast"]) == ("50", "0")
+    assert "FunctionsResponses" in json.dumps(properties["Function"])
+
+
+def test_a_throttled_step_is_tried_for_minutes_and_a_failing_one_for_seconds() -> None:
+    def tasks(states: dict[str, Any]) -> Iterator[dict[str, Any]]:
+        for state in states.values():
+            if state["Type"] == "Task":
+                yield state
+            if "ItemProcessor" in state:
+                yield from tasks(state["ItemProcessor"]["States"])
+
+    machine = json.loads(ASL_FILE.read_text())
+    for state in tasks(machine["States"]):
+        throttled, others = state["Retry"]
+        assert "Lambda.TooManyRequestsException" in throttled["ErrorEquals"]
+        assert others["ErrorEquals"] == ["States.ALL"]
+        # With full jitter half of each pause is what is waited in the mean.
+        pauses = [min(throttled["IntervalSeconds"] * 2**n, throttled["MaxDelaySeconds"]) / 2 for n in range(throttled["MaxAttempts"])]
+        assert sum(pauses) > 10 * 60
+
+
+def test_ecs_tells_of_sandboxes_and_nobody_asks(stacks: Stacks) -> None:
+    (rule,) = [r for r in stacks.of_type("AWS::Events::Rule").values() if r.get("EventPattern", {}).get("source") == ["aws.ecs"]]
+    (cluster,) = stacks.of_type("AWS::ECS::Cluster")
+    assert rule["EventPattern"] == {
+        "source": ["aws.ecs"],
+        "detail-type": ["ECS Task State Change"],
+        "detail": {"clusterArn": [{"Fn::GetAtt": [cluster, "Arn"]}], "lastStatus": ["RUNNING", "STOPPED"]},
+    }
+    assert "FunctionsPlacement" in json.dumps(rule["Targets"])
+    assert function(stacks, "ModelStep")["Environment"]["Variables"]["MOORAGE_FARGATE_EVENTS"] == "true"
+
+
+def test_images_are_built_one_after_the_other_from_a_registry_that_counts_no_pulls(everything: Stacks) -> None:
+    builds = {name: r for name, r in everything.resources.items() if r["Type"] == "Custom::ImageBuild"}
+    (second,) = [name for name in builds if "Proxy" in name]
+    (first,) = builds.keys() - {second}
+    assert first in builds[second]["DependsOn"]
+    for project in everything.of_type("AWS::CodeBuild::Project").values():
+        variables = {each["Name"]: each["Value"] for each in project["Environment"]["EnvironmentVariables"]}
+        assert re.fullmatch(r"public\.ecr\.aws/docker/library/python:3\.1\d-slim-bookworm@sha256:[0-9a-f]{64}", variables["BASE_IMAGE"])
+        assert variables["BASE_IMAGE"].startswith(variables["BASE_IMAGE_BY_NAME"])
+
+
+def test_with_a_recipient_there_are_alarms_on_all_that_costs_when_it_fails(everything: Stacks, stacks: Stacks) -> None:
+    def alarms(stacks: Stacks) -> set[str]:
+        return {name.removeprefix("Observability")[:-8] for name in stacks.of_type("AWS::CloudWatch::Alarm")}
+
+    always = {"LoopFailed", "LoopTimedOut", "ApiErrors", "FunctionErrors", "Throttled"}
+    assert alarms(stacks) == always
+    assert len(always) == ALARMS
+    assert alarms(everything) == always | {
+        *("RecoveryFailed", "ExpiryFailed", "RetirementFailed", "PlacementFailed", "AuthorizerFailed"),
+        *("TableReadsThrottled", "TableWritesThrottled", "ProxyDown", "ManySandboxes"),
+    }
+    assert all(alarm["AlarmActions"] for alarm in everything.of_type("AWS::CloudWatch::Alarm").values())
+    budget = everything.one("AWS::Budgets::Budget")
+    assert budget["Budget"]["BudgetLimit"] == {"Amount": 200, "Unit": "USD"}
+    assert budget["Budget"]["CostFilters"] == {"TagKeyValue": ["user:moorage:deployment$moorage"]}
+
+
+def test_everything_bears_the_deployments_name(stacks: Stacks) -> None:
+    for name, properties in stacks.of_type("AWS::Lambda::Function").items():
+        assert {"Key": "moorage:deployment", "Value": "moorage"} in properties["Tags"], name
+
+
+def test_two_regions_have_a_dashboard_each(stacks: Stacks) -> None:
+    assert stacks.one("AWS::CloudWatch::Dashboard")["DashboardName"] == "moorage-us-east-1"
 
 
 def test_the_dashboard_estimates_what_is_paid_by_the_hour(stacks: Stacks) -> None:
@@ -286,6 +416,8 @@ WRONG = {
     "a rate without a burst": ({"usage_plans": {"a": {"requests_per_second": 1}}}, "request_burst belong together"),
     "a quota that is none": ({"usage_plans": {"a": {"requests_per_month": 1}}}, "usage_plans.a.requests_per_month"),
     "started environments beyond any quota": ({"provisioned_concurrency": 5000}, "'provisioned_concurrency'"),
+    "a bucket without its table": ({"bucket_name": "restored"}, "table_name and bucket_name belong together"),
+    "a budget that nobody hears of": ({"monthly_budget": 100}, "need alarm_email"),
     "half a capacity": ({"table_read_units": 10}, "table_read_units and table_write_units belong together"),
     "a retention of no days": ({"retention_days": 0}, "'retention_days'"),
 }
@@ -300,6 +432,7 @@ def test_a_wrong_setting_is_refused_with_one_sentence(settings: dict[str, Any], 
 
 
 NOT_ON_AWS = {
+    "MOORAGE_RUNNING_RESPONSES_MAX": "the concurrency of the functions bounds them",
     "MOORAGE_DOCKER_": "sandboxes are Fargate tasks",
     "MOORAGE_EGRESS_ALLOWED_NETWORKS": "no route leads from the proxy's network to a private one",
     "MOORAGE_EGRESS_CA": "the CA is kept in the table, sealed",

@@ -122,8 +122,11 @@ class Route:
 
 
 class GatewayTwin:
-    def __init__(self, template: Template, functions: Functions, *, clock: Callable[[], float] = time.monotonic) -> None:
-        self._template, self._functions = template, functions
+    def __init__(
+        self, template: Template, functions: Functions, *, clock: Callable[[], float] = time.monotonic, patience: float = 1
+    ) -> None:
+        """``patience`` stretches the timeouts: on a busy machine an emulator's functions take as long as they take."""
+        self._template, self._functions, self._patience = template, functions, patience
         self._binary = [str(kind) for kind in template.one("AWS::ApiGateway::RestApi")[1].get("BinaryMediaTypes", [])]
         self._answers = {a["ResponseType"]: a for _, a in template.of_type("AWS::ApiGateway::GatewayResponse")}
         self._routes = _routes(template)
@@ -199,7 +202,7 @@ class GatewayTwin:
 
     async def _buffer(self, route: Route, event: dict[str, Any], request: Request, send: Any) -> None:
         try:
-            answer = await asyncio.wait_for(self._functions.invoke(route.function, event), route.timeout_seconds)
+            answer = await asyncio.wait_for(self._functions.invoke(route.function, event), route.timeout_seconds * self._patience)
         except TimeoutError:
             raise Refused("INTEGRATION_TIMEOUT") from None
         except FunctionError:

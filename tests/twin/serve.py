@@ -18,6 +18,7 @@ from tests.twin.gateway import GatewayTwin
 from tests.twin.template import REGION, Template
 
 _STOP_SECONDS_MAX = 20
+_PATIENCE = 10
 
 
 @contextlib.contextmanager
@@ -30,7 +31,7 @@ def serving(deployer: Deployer, assembly: Path, *, has_roles: bool, seen_by_func
         for name, properties in template.of_type("AWS::Lambda::Function")
         if properties["Handler"] == "run.sh"
     }
-    twin = GatewayTwin(template, DeployedFunctions(deployer.client("lambda"), names, streaming))
+    twin = GatewayTwin(template, DeployedFunctions(deployer.client("lambda"), names, streaming), patience=_PATIENCE)
     server = uvicorn.Server(uvicorn.Config(twin, lifespan="off", log_level="error", timeout_graceful_shutdown=5))
     with socket.socket() as listener:
         listener.bind(("127.0.0.1", 0))

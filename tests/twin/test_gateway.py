@@ -1,5 +1,6 @@
 """The gateway of the default template, with functions that say what they were called with."""
 
+import asyncio
 import base64
 import dataclasses
 from collections.abc import AsyncIterator
@@ -24,6 +25,7 @@ class Echo:
         self.calls: list[tuple[str, dict[str, Any]]] = []
         self.answer: Any = {"statusCode": 200, "headers": {"content-type": "application/json"}, "body": "{}"}
         self.error: str | None = None
+        self.is_slow = False
         self.usage_key = USAGE_KEY
 
     async def invoke(self, function: str, event: dict[str, Any]) -> Any:
@@ -41,6 +43,8 @@ class Echo:
             }
         if self.error:
             raise FunctionError(self.error)
+        if self.is_slow:
+            await asyncio.sleep(60)
         return self.answer
 
     async def stream(self, function: str, event: dict[str, Any]) -> Streamed:
@@ -180,6 +184,14 @@ async def test_an_answer_that_is_none_is_an_error_in_openais_words(api: Deployme
     api.functions.answer = broken
     answer = await api.call("GET", "/v1/files")
     assert (answer.status_code, answer.json()["error"]["code"]) == (500, "server_error")
+
+
+async def test_a_function_that_takes_longer_than_the_gateway_waits_is_an_error_in_openais_words(default: Template) -> None:
+    api = Deployment(default)
+    api.gateway = GatewayTwin(default, api.functions, clock=lambda: api.seconds, patience=0.001)  # 29 ms of 29 s
+    api.functions.is_slow = True
+    answer = await api.call("GET", "/v1/files")
+    assert (answer.status_code, answer.json()["error"]["code"], answer.headers["retry-after"]) == (500, "server_error", "1")
 
 
 # --- Keys ---

@@ -12,7 +12,14 @@ import boto3
 import pytest
 from botocore.stub import Stubber
 
-from functions.custom_resource.handler import KEY_DELETION_DAYS, REASON_CHARS_MAX, REQUEST_VARIABLE, STOP_ROUNDS_MAX, respond
+from functions.custom_resource.handler import (
+    KEY_DELETION_DAYS,
+    REASON_CHARS_MAX,
+    REQUEST_VARIABLE,
+    START_TRIES_MAX,
+    STOP_ROUNDS_MAX,
+    respond,
+)
 
 PROJECT, TAG = "moorage-image", "0123456789abcdef"
 BUILD = f"{PROJECT}:11111111-2222-3333-4444-555555555555"
@@ -52,8 +59,8 @@ class Account:
 
     def __init__(self) -> None:
         options: Any = {"region_name": "us-east-1", "aws_access_key_id": "test", "aws_secret_access_key": "test"}
-        self.clients: dict[str, Any] = {name: boto3.client(name, **options) for name in ("codebuild", "ec2", "ecs", "kms")}
-        self.codebuild, self.ec2, self.ecs, self.kms = (Stubber(client) for client in self.clients.values())
+        self.clients: dict[str, Any] = {name: boto3.client(name, **options) for name in ("codebuild", "ec2", "ecs", "kms", "lambda")}
+        self.codebuild, self.ec2, self.ecs, self.kms, self.functions = (Stubber(client) for client in self.clients.values())
 
     def client(self, service: str) -> Any:
         return self.clients[service]
@@ -99,7 +106,7 @@ def url() -> Iterator[ResponseUrl]:
 @pytest.fixture
 def account() -> Iterator[Account]:
     account = Account()
-    stubs = (account.codebuild, account.ec2, account.ecs, account.kms)
+    stubs = (account.codebuild, account.ec2, account.ecs, account.kms, account.functions)
     with contextlib.ExitStack() as stack:
         for stub in stubs:
             stack.enter_context(stub)
@@ -247,12 +254,12 @@ def test_a_build_that_cannot_start_fails_the_resource_with_the_reason(
     url: ResponseUrl, account: Account, caplog: pytest.LogCaptureFixture
 ) -> None:
     create = request(url, "Create")
-    account.codebuild.add_client_error("start_build", "AccountLimitExceededException", "Cannot have more than 0 builds in queue")
+    account.codebuild.add_client_error("start_build", "ResourceNotFoundException", "Project cannot be found")
     with caplog.at_level(logging.CRITICAL):
         respond(create, account.client)
     (answer,) = url.answers
     assert answer == answered(create, "FAILED", answer["Reason"])
-    assert answer["Reason"].endswith("Cannot have more than 0 builds in queue")
+    assert answer["Reason"].endswith("Project cannot be found")
 
 
 CRASHES = {
@@ -420,3 +427,51 @@ def test_a_deployment_that_keeps_nothing_does_not_keep_the_key(url: ResponseUrl,
     account.kms.add_response("schedule_key_deletion", {}, deleted)
     respond(delete, account.client)
     assert url.answers == [answered(delete, "SUCCESS")]
+
+
+def test_a_new_account_without_room_for_a_build_is_asked_again(url: ResponseUrl, account: Account) -> None:
+    waited: list[float] = []
+    create = request(url, "Create")
+    for _ in range(3):
+        account.codebuild.add_client_error("start_build", "AccountLimitExceededException", "more than 0 builds in queue")
+    account.starts(create)
+    respond(create, account.client, waited.append)
+    assert (url.answers, len(waited)) == ([], 3)
+
+
+def test_an_account_that_never_has_room_is_told_why(url: ResponseUrl, account: Account) -> None:
+    create = request(url, "Create")
+    for _ in range(START_TRIES_MAX):
+        account.codebuild.add_client_error("start_build", "AccountLimitExceededException", "more than 0 builds in queue")
+    respond(create, account.client, lambda _: None)
+    assert "more than 0 builds in queue" in url.answers[0]["Reason"]
+    assert url.answers[0]["Status"] == "FAILED"
+
+
+@pytest.mark.parametrize(
+    ("quota", "percent", "at_least", "reserved"),
+    [
+        (1_000, 60, 0, 600),
+        (1_000, 90, 0, 900),
+        (250, 60, 0, 150),
+        (200, 90, 0, 100),  # at least 100 stay for all other functions of the account
+        (10, 60, 0, None),  # a new account
+        (150, 60, 0, None),
+        (300, 60, 250, None),  # less than what is kept started
+    ],
+)
+def test_streams_get_their_share_of_what_the_account_has(
+    quota: int, percent: int, at_least: int, reserved: int | None, url: ResponseUrl, account: Account
+) -> None:
+    properties = {"ServiceToken": "arn", "Function": "responses", "Percent": str(percent), "AtLeast": str(at_least)}
+    create = request(
+        url, "Create", ResourceType="Custom::Concurrency", LogicalResourceId="ImageBuild", ResourceProperties=properties
+    )
+    account.functions.add_response("get_account_settings", {"AccountLimit": {"ConcurrentExecutions": quota}}, {})
+    if reserved is None:
+        account.functions.add_response("delete_function_concurrency", {}, {"FunctionName": "responses"})
+    else:
+        expected = {"FunctionName": "responses", "ReservedConcurrentExecutions": reserved}
+        account.functions.add_response("put_function_concurrency", {}, expected)
+    respond(create, account.client)
+    assert url.answers == [answered(create, "SUCCESS", Reserved=str(reserved or "none"))]

@@ -92,3 +92,11 @@ def test_the_program_reads_the_file_of_the_cdk(tmp_path: Path) -> None:
     assert run(path) == (1, "", f"There is no {path}: 'make deploy' writes it.\n")
     path.write_text(json.dumps(OUTPUTS))
     assert run(path) == (0, f"{closing(OUTPUTS)}\n", "")
+
+
+@pytest.mark.parametrize("target", ["synth", "bootstrap", "deploy", "destroy"])
+def test_a_deploy_asks_nothing_of_the_machine_that_only_sandboxes_need(target: str) -> None:
+    """It runs on macOS and in CI, where there is no bubblewrap."""
+    said = subprocess.run(["make", "--dry-run", "--always-make", target], cwd=ROOT, capture_output=True, text=True, check=True).stdout
+    assert "requirements/dev.txt" in said
+    assert not [word for word in ("bubblewrap", "toolbox", "egress", "system_packages") if word in said]

@@ -5,6 +5,7 @@ import json
 from collections.abc import AsyncIterator, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -12,9 +13,9 @@ import boto3
 import pytest
 from botocore.stub import ANY, Stubber
 from moorage.egress import trust
-from moorage.errors import SandboxCapacity, SandboxError, SandboxStarting
+from moorage.errors import SandboxCapacity, SandboxError, SandboxOrdered, SandboxStarting
 from moorage.runtime import build_runtime
-from moorage.sandbox.fargate import FargateProvisioner, FargateSettings, RunningTask
+from moorage.sandbox.fargate import FargateProvisioner, FargateSettings, RunningTask, StartedTask
 from moorage.sandbox.provisioner import EgressSpec, Handle, SandboxSpec, SandboxStatus
 from moorage.settings import Settings, SettingsError
 
@@ -40,6 +41,7 @@ RUN = {
     "launchType": "FARGATE",
     "count": 1,
     "startedBy": STARTED_BY,
+    "group": "moorage:acme",
     "networkConfiguration": {
         "awsvpcConfiguration": {
             "subnets": ["subnet-1", "subnet-2"],
@@ -174,7 +176,7 @@ async def test_a_container_whose_tasks_keep_dying_is_broken_and_says_why(ecs: Ec
 @pytest.mark.parametrize(
     ("code", "message"),
     [
-        pytest.param("ThrottlingException", "Rate exceeded", id="too many launches a second"),
+        pytest.param("LimitExceededException", "You've reached the limit", id="a quota of ECS is used up"),
         pytest.param(
             "ClientException",
             "You've reached the limit on the number of vCPUs you can run concurrently",
@@ -339,3 +341,110 @@ def test_settings_come_from_the_environment_that_the_cdk_app_writes() -> None:
 def test_a_missing_setting_is_named() -> None:
     with pytest.raises(SettingsError, match="MOORAGE_FARGATE_CLUSTER is not set"):
         FargateSettings.from_settings({})
+
+
+# --- Throttling, and starts of which EventBridge tells ---
+
+
+@pytest.mark.parametrize(
+    ("operation", "code", "message"),
+    [
+        ("list_tasks", "ThrottlingException", "Rate exceeded"),
+        ("run_task", "ThrottlingException", "Rate exceeded"),
+        ("run_task", "ClientException", "Rate exceeded. Request was throttled"),
+        ("run_task", "TooManyRequestsException", "slow down"),
+    ],
+)
+async def test_what_ecs_throttles_waits_and_is_no_refusal(ecs: Ecs, operation: str, code: str, message: str) -> None:
+    if operation == "run_task":
+        ecs.lists()
+    ecs.stub.add_client_error(operation, code, message, 400)
+    with pytest.raises(SandboxStarting) as waiting:
+        await ecs.provisioner.start(SPEC)
+    assert waiting.value.retry_after_seconds == 5
+
+
+async def test_a_look_that_is_throttled_is_no_sign_of_a_broken_sandbox(ecs: Ecs) -> None:
+    ecs.lists(TASK)
+    ecs.stub.add_client_error("describe_tasks", "ThrottlingException", "Rate exceeded", 400)
+    with pytest.raises(SandboxStarting):
+        await ecs.provisioner.start(SPEC)
+
+
+NOW = 1_700_000_000.0
+
+
+@pytest.fixture
+async def told(ecs: Ecs, executor: ThreadPoolExecutor) -> Ecs:
+    """A deployment that hears of tasks."""
+    ecs.provisioner = FargateProvisioner(ecs.client, replace(SETTINGS, has_events=True), executor, clock=lambda: NOW)
+    return ecs
+
+
+def at(seconds: float) -> datetime:
+    return datetime.fromtimestamp(NOW + seconds, UTC)
+
+
+async def test_an_order_is_one_call_where_somebody_hears_of_its_end(told: Ecs) -> None:
+    told.stub.add_response("run_task", {"tasks": [task("PROVISIONING", createdAt=at(-1))]}, RUN)
+    with pytest.raises(SandboxOrdered) as ordered:
+        await told.provisioner.start(SPEC)
+    assert ordered.value.sandbox_id == TASK
+
+
+async def test_a_start_of_which_nobody_has_heard_is_found_by_ordering_it_again(told: Ecs) -> None:
+    for _ in range(2):
+        told.stub.add_response("run_task", {"tasks": [task("PROVISIONING", createdAt=at(-60))]}, RUN)
+    told.describes(task("RUNNING", address="10.42.0.5"))
+    assert await told.provisioner.start(SPEC) == Handle("http://10.42.0.5:8080", TOKEN, TASK)
+
+
+async def test_an_order_of_an_earlier_deployment_is_found_though_it_was_for_something_else(told: Ecs) -> None:
+    for _ in range(2):
+        told.stub.add_client_error("run_task", "ConflictException", "idempotent parameter mismatch", 400)
+    told.lists(TASK)
+    told.describes(task("RUNNING", address="10.42.0.5"))
+    assert await told.provisioner.start(SPEC) == Handle("http://10.42.0.5:8080", TOKEN, TASK)
+
+
+async def test_an_order_of_an_earlier_deployment_whose_task_has_ended_makes_way_for_another(told: Ecs) -> None:
+    for _ in range(2):
+        told.stub.add_client_error("run_task", "ConflictException", "idempotent parameter mismatch", 400)
+    told.lists()
+    second = RUN | {"clientToken": hashlib.sha256(f"{STARTED_BY}/1".encode()).hexdigest()}
+    told.stub.add_response("run_task", {"tasks": [task("PROVISIONING")]}, second)
+    told.describes(task("PENDING"))
+    with pytest.raises(SandboxStarting):
+        await told.provisioner.start(SPEC)
+
+
+def state_change(status: str, **more: Any) -> dict[str, Any]:
+    """The detail of an event as ECS sends it."""
+    return task(status, address="10.42.0.5", startedBy=STARTED_BY, group="moorage:acme") | more
+
+
+def test_an_event_says_where_a_sandbox_listens_and_how_long_it_took() -> None:
+    detail = state_change("RUNNING", createdAt="2026-11-22T10:00:00.5Z", startedAt="2026-11-22T10:00:31Z")
+    started = StartedTask.from_event(detail)
+    assert started == StartedTask(TASK, "acme", "cntr_1", STARTED_BY, "http://10.42.0.5:8080", 30_500)
+    assert [started.belongs_to(TOKEN), started.belongs_to("another" * 8)] == [True, False]
+
+
+def test_an_event_says_that_a_sandbox_has_stopped() -> None:
+    assert StartedTask.from_event(state_change("STOPPED", desiredStatus="STOPPED")) == StartedTask(
+        TASK, "acme", "cntr_1", STARTED_BY, None
+    )
+
+
+@pytest.mark.parametrize(
+    "detail",
+    [
+        pytest.param(state_change("PENDING"), id="a state on the way"),
+        pytest.param(state_change("RUNNING", attachments=[]), id="no address yet"),
+        pytest.param(state_change("RUNNING", group="family:other"), id="somebody else's task"),
+        pytest.param(state_change("RUNNING", startedBy="ecs-svc/1", group="service:proxy"), id="a service's task"),
+        pytest.param({"taskArn": TASK, "lastStatus": "RUNNING"}, id="a task that nobody says anything about"),
+    ],
+)
+def test_all_other_events_are_none_of_ours(detail: dict[str, Any]) -> None:
+    assert StartedTask.from_event(detail) is None

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from typing import Any, cast
 
 from moorage import limits
-from moorage.errors import SandboxError, SandboxFileMissing, SandboxGone, SandboxStarting
+from moorage.errors import SandboxError, SandboxFileMissing, SandboxGone, SandboxOrdered, SandboxStarting
 from moorage.sandbox.exec_client import ExecClient, FileListing, Health, SandboxFile
 from moorage.sandbox.provisioner import Handle, SandboxSpec, SandboxStatus
 from moorage.store.blobs import Blobs
@@ -151,6 +151,8 @@ class FakeProvisioner:
         """Raised by the next starts, one each."""
         self.is_slow = False
         """Starts begin and are not over yet."""
+        self.is_told = False
+        """Somebody hears when a start is over: it is only an order."""
         self.asked: list[SandboxSpec] = []
         """What every call of start was given ..."""
         self.specs: list[SandboxSpec] = []
@@ -167,6 +169,8 @@ class FakeProvisioner:
             self.sandboxes[sandbox_id] = FakeSandbox(sandbox_id, spec.token)
             self.by_container[spec.container_id] = sandbox_id
             self.specs.append(spec)
+        if self.is_told:
+            raise SandboxOrdered(sandbox_id)
         if self.is_slow:
             raise SandboxStarting(1)
         return Handle(f"fake:{sandbox_id}", spec.token, sandbox_id)

@@ -206,3 +206,72 @@ async def test_a_file_that_is_deleted_outside_is_gone_from_the_sandbox_by_the_ne
     await places.outside.add_file(record, filename="a.txt", chunks=chunked(b"new"))
     await places.live(record)
     assert places.ecs.sandboxes["sb-1"].files["a.txt"][0] == b"new"
+
+
+# --- A start of which somebody else hears ---
+
+
+class Told:
+    """ECS where somebody hears of tasks: an order is all that the one who places does."""
+
+    def __init__(self, places: Places) -> None:
+        self.places = places
+
+    async def order(self, record: ContainerRecord) -> None:
+        self.places.ecs.is_told = True
+        await self.places.outside.sandboxes.place("ten", record.id)
+        self.places.ecs.is_told = False
+
+    async def hear(self, record: ContainerRecord, endpoint: str | None = "fake:sb-1", *, is_ours: bool = True) -> bool:
+        sandboxes = self.places.outside.sandboxes
+        return await sandboxes.announce("ten", record.id, "sb-1", endpoint, lambda token: is_ours and bool(token))
+
+
+async def test_an_ordered_sandbox_is_taken_up_inside_when_somebody_has_heard_of_it(places: Places) -> None:
+    told, record = Told(places), await places.new()
+    await told.order(record)
+    with pytest.raises(SandboxStarting) as waiting:
+        await places.inside.sandboxes.ensure("ten", record.id)
+    assert not isinstance(waiting.value, SandboxElsewhere)  # it waits there, and does not go round
+    assert await told.hear(record)
+    live = await places.inside.sandboxes.ensure("ten", record.id)
+    assert (live.handle.endpoint, live.record.incarnation, places.ecs.starts) == ("fake:sb-1", 1, 1)
+
+
+async def test_while_a_sandbox_is_on_its_way_nobody_orders_another(places: Places) -> None:
+    told, record = Told(places), await places.new()
+    await told.order(record)
+    await places.outside.sandboxes.place("ten", record.id)
+    assert len(places.ecs.asked) == 1
+
+
+async def test_one_of_which_nobody_has_heard_is_asked_for_again_when_its_time_is_over(places: Places) -> None:
+    told, record = Told(places), await places.new()
+    await told.order(record)
+    places.clock.now += limits.CONTAINER_START_LEASE_SECONDS + 1
+    assert (await places.live(record)).record.incarnation == 1
+
+
+async def test_one_that_ended_before_it_ran_makes_way_at_once(places: Places) -> None:
+    told, record = Told(places), await places.new()
+    await told.order(record)
+    assert await told.hear(record, None)
+    assert (await places.live(record)).record.incarnation == 1
+
+
+async def test_what_is_heard_twice_late_or_of_another_changes_nothing(places: Places) -> None:
+    told, record = Told(places), await places.new()
+    assert not await told.hear(record)  # nobody waits
+    await told.order(record)
+    assert not await told.hear(record, is_ours=False)
+    assert await told.hear(record)
+    assert not await told.hear(record)
+    assert not await places.outside.sandboxes.announce("ten", "cntr_none", "sb-1", "fake:sb-1", lambda _: True)
+
+
+async def test_what_was_ordered_for_a_container_that_is_deleted_is_stopped(places: Places) -> None:
+    told, record = Told(places), await places.new()
+    await told.order(record)
+    await places.outside.delete("ten", record.id)
+    assert not places.ecs.sandboxes["sb-1"].is_alive
+    assert not await told.hear(record)

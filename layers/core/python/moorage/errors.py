@@ -327,6 +327,14 @@ class SandboxStarting(SandboxError):
         self.retry_after_seconds = retry_after_seconds
 
 
+class SandboxOrdered(SandboxStarting):
+    """The same, and somebody will note where it listens (``Sandboxes.announce``): there is no need to ask again."""
+
+    def __init__(self, sandbox_id: str) -> None:
+        super().__init__(0)
+        self.sandbox_id = sandbox_id
+
+
 class SandboxElsewhere(SandboxStarting):
     """Only a process in another place can take the next step: the call goes round again, by way of one."""
 

@@ -369,6 +369,10 @@ CONTAINER_TOUCH_SECONDS: Final = 10
 CONTAINER_START_LEASE_SECONDS: Final = 60
 """A starter that gives no sign of life for this long has died, and another may start the same sandbox."""
 
+SWEEP_AT_ONCE: Final = 16
+"""Of what is due in a minute, what the reaper looks into side by side: a sandbox takes it about two seconds, so some 500 a minute, and
+each has a connection of its own."""
+
 CONTAINER_POLL_SECONDS: Final = 0.25
 """What the others are told to wait while one of them starts the sandbox."""
 

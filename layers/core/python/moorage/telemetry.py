@@ -48,6 +48,8 @@ class Metric(StrEnum):
     WARM_POOL_MISSES = "WarmPoolMisses"
     """Containers that could have, but none was there; one that had died while it waited counts in both."""
     EGRESS_DENIED = "EgressDenied"
+    PROXY_DOWN = "ProxyDown"
+    """Looks, one a minute, that found the egress proxy wanted and not running."""
     ERRORS = "Errors"
     """Requests answered with 5xx, and responses that failed."""
 

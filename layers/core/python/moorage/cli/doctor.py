@@ -9,12 +9,15 @@ import argparse
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict
 
+import boto3
+
+from moorage.cli.checks import new_account
 from moorage.cli.checks.account import AwsClients, deployed_models, of_account
 from moorage.cli.checks.deployment import of_deployment, table_finding
 from moorage.cli.checks.findings import Finding, Level, Said, Waiting, warn
 from moorage.cli.checks.machine import of_a_start, of_machine
 from moorage.cli.show import add_json, say_json
-from moorage.cli.target import TargetError, find
+from moorage.cli.target import AWS_CONFIG, TargetError, aws_region, find
 from moorage.local.places import ROOT
 from moorage.terminal import clear_status, say, show_status
 
@@ -55,7 +58,9 @@ def _show(finding: Finding) -> None:
 
 
 def before_deploy(environ: Mapping[str, str]) -> Iterator[Said]:
-    return of_account(lambda: AwsClients.of(environ), deployed_models(ROOT))
+    yield from of_account(lambda: AwsClients.of(environ), deployed_models(ROOT))
+    session = boto3.Session(region_name=aws_region(environ))
+    yield from new_account.findings(lambda name: session.client(name, config=AWS_CONFIG), session.region_name)  # type: ignore[call-overload]
 
 
 def of_this(environ: Mapping[str, str]) -> Iterator[Said]:

@@ -44,6 +44,7 @@ from moorage.errors import (
     SandboxError,
     SandboxGone,
     SandboxHostAway,
+    SandboxOrdered,
     SandboxStarting,
 )
 from moorage.sandbox.exec_client import ExecClient
@@ -125,8 +126,9 @@ class Sandboxes:
         """Have a sandbox started for the container, because it will soon be wanted: while the model thinks, or after a tool step has
         come back without. Looks into none that runs: from outside their network a healthy one looks dead.
 
-        Where sandboxes cannot be reached, it stays until one is placed, at most ``SANDBOX_WAIT_SECONDS``. What stands in the way is
-        noted, for the tool step to say. Safe to call at any time, and twice at once.
+        Where sandboxes cannot be reached, it stays until one is placed, at most ``SANDBOX_WAIT_SECONDS``, unless somebody else will
+        hear of it (:meth:`announce`). What stands in the way is noted, for the tool step to say. Safe to call at any time, and twice
+        at once.
         """
         record = await self._store.get(tenant_id, container_id)
         for _ in range(limits.CONDITIONAL_WRITES_MAX):
@@ -138,6 +140,27 @@ class Sandboxes:
                 return  # it is noted
             else:
                 return
+
+    async def announce(
+        self, tenant_id: str, container_id: str, sandbox_id: str, endpoint: str | None, is_of: Callable[[str], bool]
+    ) -> bool:
+        """Note that a sandbox that was ordered runs at ``endpoint``, or (None) that it has ended before; False if nobody waits for it.
+        ``is_of`` tells by its token whether it is the incarnation's. Harmless to run twice."""
+        for _ in range(limits.CONDITIONAL_WRITES_MAX):
+            record = await self._store.peek(tenant_id, container_id)
+            if record is None or record.is_deleted or record.sandbox is None or record.sandbox.endpoint is not None:
+                return False
+            if record.sandbox.state != "starting" or not is_of(self._incarnations.token_of(record.id, record.incarnation)):
+                return False
+            # The claim ends with it: the next one to come goes on, with the sandbox or with another order.
+            noted = replace(record.sandbox, claimed_until=0)
+            if endpoint is not None:
+                noted = replace(noted, sandbox_id=sandbox_id, endpoint=endpoint)
+            with suppress(ConditionFailed):
+                await self._claims.write(record, noted)
+                await self._store.put_life(record, sandbox_id)
+                return True
+        return False
 
     @property
     def can_connect(self) -> bool:
@@ -253,11 +276,16 @@ class Sandboxes:
                 try:
                     handle = await self._provisioner.start(spec)
                     break
+                except SandboxOrdered as ordered:
+                    await self._store.put_life(record, ordered.sandbox_id)
+                    raise
                 except (SandboxStarting, SandboxCapacity) as error:
                     pause = _pause(error)
                     if time.monotonic() + pause > deadline:
                         raise
                 await asyncio.sleep(pause)
+        except SandboxOrdered:
+            raise  # the claim stays, so that nobody orders again before it could be there
         except (SandboxError, asyncio.CancelledError) as error:
             with suppress(ConditionFailed):
                 await self._claims.release(record, error)

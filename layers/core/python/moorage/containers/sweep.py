@@ -12,6 +12,7 @@ from moorage.containers.artifacts import Artifacts
 from moorage.containers.life import Sandboxes
 from moorage.egress.service import Egress
 from moorage.errors import ConditionFailed, SandboxError
+from moorage.parallel import side_by_side
 from moorage.sandbox.provisioner import Provisioner
 from moorage.store import keys
 from moorage.store.blobs import Blobs
@@ -45,28 +46,32 @@ class Sweep:
         settled. To be called about once a minute; harmless to run twice, or twice at once.
 
         Where sandboxes cannot be reached, it leaves those that run to :meth:`retire_idle`."""
-        settled = 0
-        for due in await self._store.due(now):
+
+        async def settle(due: Record) -> bool:
             try:
-                settled += await self._settle(due, now)
+                return await self._settle(due, now)
             except SandboxError:
                 await self._store.postpone(due, int(now) + limits.CONTAINER_RETRY_SECONDS)
             except ConditionFailed:
-                continue  # somebody used it in this moment: it comes up again when it is due
-        return settled
+                pass  # somebody used it in this moment: it comes up again when it is due
+            return False
+
+        return sum(await side_by_side(settle, await self._store.due(now), at_once=limits.SWEEP_AT_ONCE))
 
     async def retire_idle(self, now: float) -> int:
         """Store the files of idle sandboxes and note that they are to be stopped; answers how many were. For where sandboxes can be
         reached but not stopped; called as :meth:`expire_due` is, which stops them."""
-        retired = 0
-        for due in await self._store.due(now):
+
+        async def retire(due: Record) -> bool:
             record = await self._store.peek(due["tenant_id"], due["container_id"])
             if record is None or record.is_deleted or record.expires_at > now:
-                continue
+                return False
             if record.sandbox is not None and record.sandbox.state == "running":
                 with suppress(ConditionFailed):
-                    retired += await self._retire(record) is not None
-        return retired
+                    return await self._retire(record) is not None
+            return False
+
+        return sum(await side_by_side(retire, await self._store.due(now), at_once=limits.SWEEP_AT_ONCE))
 
     async def erase(self, tenant_id: str, container_id: str) -> None:
         """Stop what runs and erase what is stored of a container that is marked as deleted."""

@@ -15,11 +15,14 @@ class ProxyFleet:
         self._cluster, _, self._service = service.partition("/")
         self._executor = executor
 
-    async def set_wanted(self, wanted: bool) -> None:
-        """Have it run or not. Setting what is set already changes nothing, so that everybody may do it at any time."""
-        await get_running_loop().run_in_executor(self._executor, self._set, int(wanted))
+    async def set_wanted(self, wanted: bool) -> bool:
+        """Have it run or not. Setting what is set already changes nothing, so that everybody may do it at any time. False if it was
+        wanted before, too, and does not run."""
+        return await get_running_loop().run_in_executor(self._executor, self._set, int(wanted))
 
-    def _set(self, count: int) -> None:
+    def _set(self, count: int) -> bool:
         found = self._client.describe_services(cluster=self._cluster, services=[self._service])["services"]
         if not found or found[0]["desiredCount"] != count:
             self._client.update_service(cluster=self._cluster, service=self._service, desiredCount=count)
+            return True
+        return found[0].get("runningCount", count) >= count

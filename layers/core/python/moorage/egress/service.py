@@ -29,6 +29,7 @@ from moorage.egress.store import EgressStore, Entry, GrantRecord
 from moorage.errors import ConditionFailed, bad_request
 from moorage.settings import Settings
 from moorage.store.table import Table
+from moorage.telemetry import Metric, tell
 from moorage.wire.network_policy import DomainSecret, NetworkPolicy
 
 
@@ -185,8 +186,8 @@ class Egress:
 
         A sandbox that starts just as the proxy is put to rest wakes it again by itself or, at the latest, by the next call.
         """
-        if self._fleet is not None:
-            await self._fleet.set_wanted(await self.store.is_any_live())
+        if self._fleet is not None and not await self._fleet.set_wanted(await self.store.is_any_live()):
+            tell("egress_proxy_down", {}, {Metric.PROXY_DOWN: 1})
 
     def _issued(self, grant: GrantRecord, password: str) -> GrantRecord:
         """The grant with this credential."""

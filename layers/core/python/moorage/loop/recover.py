@@ -10,6 +10,7 @@ from dataclasses import replace
 from moorage import limits
 from moorage.errors import ApiError
 from moorage.loop import finish
+from moorage.parallel import side_by_side
 from moorage.runtime import Runtime
 from moorage.state import LoopState, Next
 from moorage.store.executions import ENDED
@@ -19,11 +20,13 @@ from moorage.telemetry import Metric, tell
 
 async def recover(runtime: Runtime) -> int:
     """Settle or restart every loop that has lost its execution; answers how many were restarted."""
-    restarted = 0
-    for tenant_id, response_id in await runtime.responses.inflight():
+
+    async def one(place: tuple[str, str]) -> bool:
         with suppress(ApiError):  # Deleted meanwhile.
-            restarted += await _recover(runtime, await runtime.responses.snapshot(tenant_id, response_id))
-    return restarted
+            return await _recover(runtime, await runtime.responses.snapshot(*place))
+        return False
+
+    return sum(await side_by_side(one, await runtime.responses.inflight(), at_once=limits.SWEEP_AT_ONCE))
 
 
 async def _recover(runtime: Runtime, snapshot: Snapshot) -> bool:

@@ -2,23 +2,30 @@
 
 Starting is safe to repeat: ``startedBy`` names container and incarnation (by a hash of its token), so that a second caller finds
 the first one's task, and ``clientToken`` makes ECS itself answer two calls at once with one task. Fargate needs 20 to 60 seconds;
-:meth:`FargateProvisioner.start` never waits for them but raises :class:`SandboxStarting` until ECS says that the task runs. Whoever is
-inside the sandboxes' network then finds the exec server there within a second (``sandbox/elsewhere.py``).
+:meth:`FargateProvisioner.start` never waits for them. ECS tells EventBridge when a task runs, and who hears it notes where
+(:class:`StartedTask`, ``Sandboxes.announce``): the order alone is one call, of which Fargate takes 20 a second, where asking for each
+task's state would be bounded by 20 looks a second for all. So a new task raises :class:`SandboxOrdered`; one that is not new is looked
+at, should nobody have heard of it. Whoever is inside the sandboxes' network then finds the exec server there within a second
+(``sandbox/elsewhere.py``).
+
+What ECS throttles is neither refused nor broken: it raises :class:`SandboxStarting`, and is asked again.
 """
 
 import asyncio
 import hashlib
 import json
-from collections.abc import Mapping
+import time
+from collections.abc import Callable, Mapping
 from concurrent.futures import Executor
 from dataclasses import dataclass
+from datetime import datetime
 from typing import TYPE_CHECKING, Any, Final, Self
 
 from botocore.exceptions import BotoCoreError, ClientError
 
 from moorage import limits
 from moorage.egress import trust
-from moorage.errors import SandboxCapacity, SandboxError, SandboxStarting
+from moorage.errors import SandboxCapacity, SandboxError, SandboxOrdered, SandboxStarting
 from moorage.sandbox.provisioner import CONFIG_VARIABLE, EgressSpec, Handle, SandboxSpec, SandboxStatus
 from moorage.settings import SettingsError
 
@@ -31,6 +38,7 @@ COMMAND_UID: Final = 1000
 """The image's unprivileged user: commands run as it, the exec server as root."""
 
 TENANT_TAG: Final = "moorage:tenant"
+_GROUP_PREFIX: Final = "moorage:"
 CONTAINER_TAG: Final = "moorage:container"
 
 _OVERRIDES_CHARS_MAX: Final = 8_192
@@ -43,8 +51,15 @@ _RUNS_MAX: Final = 3
 _DESCRIBE_MAX: Final = 100
 """DescribeTasks takes 100 tasks (ECS API reference)."""
 
-_CAPACITY_CODES: Final = frozenset({"ThrottlingException", "LimitExceededException", "ServerException", "BlockedException"})
-_CAPACITY_WORDS: Final = ("capacity", "limit", "quota", "throttl", "rate exceeded")
+_NEW_SECONDS: Final = 10.0
+"""So long after its order a task cannot run yet, and the answer to the order says all that there is to know. Clocks differ by less."""
+
+_THROTTLED_SECONDS: Final = 5.0
+_THROTTLED_CODES: Final = frozenset({"ThrottlingException", "Throttling", "TooManyRequestsException", "RequestLimitExceeded"})
+"""Too many calls a second, over all of the account. botocore has tried five times by then."""
+
+_CAPACITY_CODES: Final = frozenset({"LimitExceededException", "ServerException", "BlockedException"})
+_CAPACITY_WORDS: Final = ("capacity", "limit", "quota")
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,6 +74,8 @@ class FargateSettings:
     """For sandboxes that may reach the egress proxy; None where none is deployed."""
     task_definitions: Mapping[int, str]
     """ARN by GiB of memory."""
+    has_events: bool = False
+    """Whether somebody hears of tasks that run."""
 
     @classmethod
     def from_settings(cls, values: Mapping[str, str]) -> Self:
@@ -69,6 +86,7 @@ class FargateSettings:
                 subnets=tuple(values["subnets"].split(",")),
                 security_group=values["security_group"],
                 egress_security_group=values.get("egress_security_group"),
+                has_events=values.get("events") == "true",
                 task_definitions={
                     gib: values[name] for tier, gib in limits.MEMORY_LIMITS.items() if (name := f"task_definition_{tier}") in values
                 },
@@ -90,20 +108,65 @@ class RunningTask:
         return self.started_by == _started_by(self.container_id, token)
 
 
+@dataclass(frozen=True, slots=True)
+class StartedTask:
+    """What ECS says of a sandbox whose state has changed (EventBridge, "ECS Task State Change")."""
+
+    sandbox_id: str
+    tenant_id: str
+    container_id: str
+    started_by: str
+    endpoint: str | None
+    """None: it has stopped."""
+    took_ms: int = 0
+    """From the order to the first process."""
+
+    @classmethod
+    def from_event(cls, detail: Mapping[str, Any]) -> Self | None:
+        """None for tasks that are none of ours, and for states on the way."""
+        started_by = str(detail.get("startedBy", ""))
+        tenant_id = str(detail.get("group", "")).removeprefix(_GROUP_PREFIX)
+        if "/" not in started_by or not str(detail.get("group", "")).startswith(_GROUP_PREFIX):
+            return None
+        container_id, address = started_by.partition("/")[0], _address(detail)
+        if _is_stopped(detail):
+            return cls(detail["taskArn"], tenant_id, container_id, started_by, None)
+        if detail["lastStatus"] != "RUNNING" or address is None:
+            return None
+        took_ms = _milliseconds(detail.get("createdAt"), detail.get("startedAt"))
+        return cls(detail["taskArn"], tenant_id, container_id, started_by, f"http://{address}:{EXEC_PORT}", took_ms)
+
+    def belongs_to(self, token: str) -> bool:
+        return self.started_by == _started_by(self.container_id, token)
+
+
 class FargateProvisioner:
-    def __init__(self, client: "ECSClient", settings: FargateSettings, executor: Executor) -> None:
+    def __init__(
+        self, client: "ECSClient", settings: FargateSettings, executor: Executor, *, clock: Callable[[], float] = time.time
+    ) -> None:
         self._client = client
         self._settings = settings
         self._executor = executor
+        self._clock = clock
 
     async def start(self, spec: SandboxSpec) -> Handle:
         started_by = _started_by(spec.container_id, spec.token)
         request = self._request(spec, started_by)
-        task = await self._started(started_by) or await self._run(request)
+        if self._settings.has_events:
+            task = await self._ordered(request)
+        else:
+            task = await self._started(started_by) or await self._run(request)
         address = _address(task)
         if task["lastStatus"] != "RUNNING" or address is None:
             raise SandboxStarting(_POLL_SECONDS)
         return Handle(f"http://{address}:{EXEC_PORT}", spec.token, task["taskArn"])
+
+    async def _ordered(self, request: dict[str, Any]) -> dict[str, Any]:
+        """The task of an earlier order; :class:`SandboxOrdered` for one that is new."""
+        task = await self._order(request, 0)
+        if task is not None and task["lastStatus"] != "RUNNING" and self._clock() - _seconds(task.get("createdAt")) < _NEW_SECONDS:
+            raise SandboxOrdered(str(task["taskArn"]))
+        return await self._run(request)
 
     async def find(self, spec: SandboxSpec) -> str | None:
         task = await self._started(_started_by(spec.container_id, spec.token))
@@ -160,21 +223,35 @@ class FargateProvisioner:
 
     async def _run(self, request: dict[str, Any]) -> dict[str, Any]:
         """RunTask, or the task that an earlier call with the same token made. A task that died makes way for another."""
+        task: dict[str, Any] | None = None
         for number in range(_RUNS_MAX):
-            token = hashlib.sha256(f"{request['startedBy']}/{number}".encode()).hexdigest()
-            try:
-                answer = await self._call("run_task", clientToken=token, **request)
-            except ClientError as error:
-                raise _refusal(error.response["Error"]["Code"], error.response["Error"]["Message"]) from error
-            if answer.get("failures"):
-                failure = answer["failures"][0]
-                raise _refusal(failure.get("reason", ""), failure.get("detail", failure.get("reason", "")))
+            ordered = await self._order(request, number)
+            if ordered is None:
+                if (task := await self._started(request["startedBy"])) is not None:
+                    return task
+                continue
             # ECS repeats its first answer for a known token: only a description says how the task is now.
-            described = await self._describe([answer["tasks"][0]["taskArn"]])
-            task = described[0] if described else answer["tasks"][0]
+            described = await self._describe([ordered["taskArn"]])
+            task = described[0] if described else ordered
             if not _is_stopped(task):
                 return task
-        raise SandboxError(f"The container's sandbox stopped while it started: {task.get('stoppedReason', 'no reason given')}.")
+        raise SandboxError(f"The container's sandbox stopped while it started: {(task or {}).get('stoppedReason', 'no reason given')}.")
+
+    async def _order(self, request: dict[str, Any], number: int) -> dict[str, Any] | None:
+        """What ECS makes of the order, or made of the same one before; None if that was for something else: a deployment between the
+        two has changed what a sandbox is started from."""
+        token = hashlib.sha256(f"{request['startedBy']}/{number}".encode()).hexdigest()
+        try:
+            answer = await self._call("run_task", clientToken=token, **request)
+        except ClientError as error:
+            if error.response["Error"]["Code"] == "ConflictException":
+                return None
+            raise _refusal(error.response["Error"]["Code"], error.response["Error"]["Message"]) from error
+        if answer.get("failures"):
+            failure = answer["failures"][0]
+            raise _refusal(failure.get("reason", ""), failure.get("detail", failure.get("reason", "")))
+        made: dict[str, Any] = answer["tasks"][0]
+        return made
 
     def _request(self, spec: SandboxSpec, started_by: str) -> dict[str, Any]:
         settings = self._settings
@@ -196,6 +273,7 @@ class FargateProvisioner:
             "launchType": "FARGATE",
             "count": 1,
             "startedBy": started_by,
+            "group": f"{_GROUP_PREFIX}{spec.tenant_id}",  # events have it, and no tags
             "networkConfiguration": {
                 "awsvpcConfiguration": {
                     "subnets": list(settings.subnets),
@@ -221,6 +299,8 @@ class FargateProvisioner:
         try:
             return await self._call(operation, **request)
         except (ClientError, BotoCoreError) as error:
+            if isinstance(error, ClientError) and error.response["Error"]["Code"] in _THROTTLED_CODES:
+                raise SandboxStarting(_THROTTLED_SECONDS) from error
             raise SandboxError("AWS could not be asked about the container's sandbox.") from error
 
     async def _call(self, operation: str, **request: Any) -> Any:
@@ -281,8 +361,22 @@ def _running_task(task: Mapping[str, Any]) -> RunningTask:
     return RunningTask(task["taskArn"], tags.get(TENANT_TAG, ""), tags.get(CONTAINER_TAG, ""), task.get("startedBy", ""))
 
 
+def _seconds(moment: Any) -> float:
+    """Unix seconds of botocore's datetimes; long ago where there is none."""
+    return float(moment.timestamp()) if isinstance(moment, datetime) else 0.0
+
+
+def _milliseconds(begin: Any, end: Any) -> int:
+    """Between two times of an event."""
+    if not begin or not end:
+        return 0
+    return round((datetime.fromisoformat(str(end)) - datetime.fromisoformat(str(begin))).total_seconds() * 1000)
+
+
 def _refusal(code: str, message: str) -> SandboxError:
-    """What ECS refuses for want of room may work later; everything else is broken."""
+    """Too many calls are asked again at once; what ECS refuses for want of room may work later; everything else is broken."""
+    if code in _THROTTLED_CODES or "rate exceeded" in message.lower() or "throttl" in message.lower():
+        return SandboxStarting(_THROTTLED_SECONDS)
     if code in _CAPACITY_CODES or any(word in f"{code} {message}".lower() for word in _CAPACITY_WORDS):
         return SandboxCapacity(
             "AWS has no room for another sandbox now (Fargate capacity or the account's vCPU quota; 'moorage doctor' shows it)."

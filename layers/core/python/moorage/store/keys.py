@@ -139,14 +139,19 @@ def listed(created_at: int, resource_id: str) -> str:
     return f"{created_at:012d}#{resource_id}"
 
 
+RESPONSE_BLOBS: Final = "R/"
+"""What belongs to responses lies apart from all else: DynamoDB drops their records by itself, and then nothing names these objects any
+more. The bucket drops them by age, under this prefix."""
+
+
 def response_blob(tenant_id: str, response_id: str, name: str) -> str:
     """S3 key of a part of a response that is too large for the table; all share the prefix that a delete removes."""
-    return f"T/{tenant_id}/R/{response_id}/{name}"
+    return f"{response_blobs(tenant_id, response_id)}{name}"
 
 
 def response_blobs(tenant_id: str, response_id: str) -> str:
     """Prefix of all S3 objects of a response."""
-    return f"T/{tenant_id}/R/{response_id}/"
+    return f"{RESPONSE_BLOBS}{tenant_id}/{response_id}/"
 
 
 def owner_of_blob(key: str) -> tuple[str, str] | None:

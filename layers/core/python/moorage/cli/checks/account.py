@@ -80,11 +80,11 @@ def of_account(connect: Callable[[], AwsClients], models_toml: str) -> Iterator[
         return
     yield ok(f"account {identity['Account']} in {aws.region} as {identity['Arn']}")
     for check in (_bootstrap, _lambda_concurrency, _fargate_vcpus, _step_functions):
-        yield _asked(check.__name__, partial(check, aws))
+        yield asked(check.__name__, partial(check, aws))
     yield from _models(aws, models_toml)
 
 
-def _asked(name: str, check: Callable[[], Finding]) -> Finding:
+def asked(name: str, check: Callable[[], Finding]) -> Finding:
     """A check, or why it could not be made."""
     try:
         return check()
@@ -147,7 +147,7 @@ def _models(aws: AwsClients, models_toml: str) -> Iterator[Finding]:
     if not real:
         yield warn("models.toml names no model: the scripted demo model would answer", "docs/models.md says how to name one.")
     for entry in real:
-        yield _asked(f"model '{entry.name}'", partial(_model, aws, entry))
+        yield asked(f"model '{entry.name}'", partial(_model, aws, entry))
 
 
 def _model(aws: AwsClients, entry: ModelEntry) -> Finding:

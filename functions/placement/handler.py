@@ -1,0 +1,42 @@
+"""Hears from ECS that a sandbox runs, or has stopped, and notes it where the tool step looks: in the container's record.
+
+Nobody has to ask ECS then. Events come at least once, in any order, and now and then not at all: noting twice is harmless, and whoever
+waits for a sandbox of which nobody has heard orders it again, which finds it.
+"""
+
+import asyncio
+from functools import cache
+from typing import Any
+
+from moorage.runtime import Runtime, build_runtime
+from moorage.sandbox.fargate import StartedTask
+from moorage.settings import Settings
+from moorage.telemetry import Metric, open_log, tell
+
+
+@cache
+def _loop() -> asyncio.AbstractEventLoop:
+    return asyncio.new_event_loop()
+
+
+@cache
+def _runtime() -> Runtime:
+    settings = Settings.from_environment()
+    open_log(level=settings.log_level, service=settings.name)
+    return build_runtime(settings)
+
+
+def handle(event: dict[str, Any], _context: object) -> None:
+    """Entry point of the function."""
+    task = StartedTask.from_event(event["detail"])
+    if task is not None:
+        _loop().run_until_complete(note(_runtime(), task))
+
+
+async def note(runtime: Runtime, task: StartedTask) -> None:
+    """Write it into the record of the container that waits for it, if one does."""
+    sandboxes = runtime.containers.sandboxes
+    is_noted = await sandboxes.announce(task.tenant_id, task.container_id, task.sandbox_id, task.endpoint, task.belongs_to)
+    if is_noted and task.endpoint is not None:
+        said = {"tenant_id": task.tenant_id, "container_id": task.container_id, "duration_ms": task.took_ms}
+        tell("sandbox_started", said, {Metric.SANDBOX_START: task.took_ms})

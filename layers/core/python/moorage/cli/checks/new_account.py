@@ -1,0 +1,61 @@
+"""What a new account or an unusual region lacks for the first deploy: room for image builds, ECS's own role, a zone with endpoints."""
+
+from collections.abc import Callable, Iterator
+from functools import partial
+from typing import Any, Final
+
+from moorage.cli.checks.account import asked
+from moorage.cli.checks.findings import Finding, fail, ok, warn
+
+Client = Callable[[str], Any]
+"""Makes a client of a service by its name."""
+
+_ECS_ROLE: Final = "AWSServiceRoleForECS"
+
+
+def findings(client: Client, region: str) -> Iterator[Finding]:
+    """For the default settings: Fargate, with images that are built in the account."""
+    for check in (_image_builds, _ecs_role, partial(_first_zone, region=region)):
+        name = check.func.__name__ if isinstance(check, partial) else check.__name__
+        yield asked(name, partial(check, client))
+
+
+def _image_builds(client: Client) -> Finding:
+    pages = client("service-quotas").get_paginator("list_service_quotas").paginate(ServiceCode="codebuild")
+    room = [
+        quota["Value"]
+        for page in pages
+        for quota in page["Quotas"]
+        if {"arm", "small"} <= set(quota["QuotaName"].lower().replace("/", " ").split())
+    ]
+    if not room:
+        return ok("CodeBuild: default quotas")
+    shown = f"CodeBuild: {room[0]:g} small ARM builds at once"
+    if room[0] >= 1:
+        return ok(shown)
+    advice = "The image of the sandboxes cannot be built. Ask for one at Service Quotas (codebuild, ARM/Small), or set sandbox_image."
+    return fail(shown, advice)
+
+
+def _ecs_role(client: Client) -> Finding:
+    iam = client("iam")
+    try:
+        iam.get_role(RoleName=_ECS_ROLE)
+    except iam.exceptions.NoSuchEntityException:
+        return fail(
+            "ECS has no role of its own in this account yet, so its first cluster cannot be made",
+            "Run 'aws iam create-service-linked-role --aws-service-name ecs.amazonaws.com'.",
+        )
+    return ok("ECS has its role")
+
+
+def _first_zone(client: Client, *, region: str) -> Finding:
+    """The deployment takes the first zone of the region, by name."""
+    ec2 = client("ec2")
+    zones = ec2.describe_availability_zones(Filters=[{"Name": "zone-type", "Values": ["availability-zone"]}])["AvailabilityZones"]
+    first = min(zone["ZoneName"] for zone in zones if zone["State"] == "available")
+    service = f"com.amazonaws.{region}.ecr.api"
+    (found,) = ec2.describe_vpc_endpoint_services(ServiceNames=[service])["ServiceDetails"]
+    if first in found["AvailabilityZones"]:
+        return ok(f"the zone {first} has endpoints for image pulls")
+    return warn(f"the zone {first} has no endpoint for image pulls", "Deploy to another region: sandboxes could not start there.")

@@ -1,0 +1,332 @@
+"""What grows with the turns of a day, and what breaks first: ``python -m tests.bench.scale`` writes docs/scale.md.
+
+Two views of the same deployment. Arithmetic: the counts of ``make cost`` (``cost.json``) times arrivals, against the quotas of a
+region. A simulation: turns arrive at random over the peak hour, hold environments of Lambda, and are refused or wait where there is no
+room; it is seeded, so that the document can be made again and compared.
+"""
+
+import argparse
+import heapq
+import random
+from collections import deque
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from moorage import limits
+
+from infra.config import Config
+from infra.prices import PRICES
+from infra.sandbox import CPU_UNITS
+from tests.bench.cost import HOP_SECONDS, Turn, recorded
+
+DOCUMENT = Path(__file__).resolve().parents[2] / "docs" / "scale.md"
+DAYS = (1_000, 100_000, 10_000_000)
+PEAK = 4
+"""The busiest hour has so many times the mean of the day."""
+
+MIX = {
+    "1 model call, foreground": 0.70,
+    "10 model calls and 9 shell calls, foreground": 0.20,
+    "10 model calls and 9 shell calls, background": 0.10,
+}
+REUSE = 3
+"""Turns that share a container: a conversation."""
+
+COLD_SECONDS = 1.5
+KEPT_SECONDS = 360
+"""An environment's cold start, and how long an idle one stays: both observed by others, neither promised by AWS."""
+
+SANDBOX_START_SECONDS = 30
+FARGATE_STARTS = 20
+SEED = 20_261_122
+
+
+@dataclass(frozen=True)
+class Quota:
+    """Of one region of one account, by default."""
+
+    name: str
+    amount: float
+    unit: str
+    remedy: str
+
+
+QUOTAS = (
+    Quota("Lambda: environments at once", 1_000, "", "raise (Service Quotas); new accounts begin with 10"),
+    Quota("Step Functions: starts", 300, "/s", "raise; then a second cell"),
+    Quota("Step Functions: transitions", 5_000, "/s", "raise; 800 in small regions"),
+    Quota("DynamoDB: one partition of the index (INFLIGHT)", 1_000, " writes/s", "shard the key by a digit of the response's id"),
+    Quota("DynamoDB: the table, on demand", 40_000, " writes/s", "raise; grows by itself to twice the last peak"),
+    Quota("ECS: RunTask on Fargate", FARGATE_STARTS, "/s", "raise; share containers over conversations; a warm pool"),
+    Quota("Fargate: vCPUs at once", 6, "", "raise: the first that a new account meets"),
+    Quota("Addresses of a sandbox subnet (/20)", 4_091, " sandboxes", "availability_zones: 2 or 3"),
+    Quota("API Gateway: requests", 10_000, "/s", "raise; `requests_per_second` bounds it before"),
+    Quota("EventBridge: invocations", 18_750, "/s", "raise"),
+)
+
+
+def turns() -> dict[str, Turn]:
+    return {turn.title: turn for turn in recorded() if turn.title in MIX}
+
+
+def environment_seconds(turn: Turn) -> float:
+    """Seconds of Lambda environments that a turn holds, over all functions."""
+    if not turn.transitions:
+        return turn.wall_seconds
+    steps = turn.model_calls * (turn.model_seconds + HOP_SECONDS) + turn.commands * (turn.command_seconds + HOP_SECONDS)
+    # The stream is held beside the steps; the first model step of a foreground turn runs in it.
+    return steps + (1.0 if turn.is_background else turn.wall_seconds - turn.model_seconds)
+
+
+def demand(turns_a_day: int, peak: float = PEAK) -> dict[str, float]:
+    """What each quota is asked for at the busiest time of the day."""
+    arrivals = turns_a_day / 86_400 * peak
+    parts = [(share, turns()[title]) for title, share in MIX.items()]
+
+    def mean(of: list[tuple[float, float]]) -> float:
+        return arrivals * sum(share * amount for share, amount in of)
+
+    looping = [(share, float(bool(turn.transitions))) for share, turn in parts]
+    starts = mean([(share, float(turn.commands > 0) / REUSE) for share, turn in parts])
+    alive = starts * (limits.CONTAINER_IDLE_MINUTES_DEFAULT * 60 + REUSE * max(turn.wall_seconds for _, turn in parts))
+    return {
+        "Lambda: environments at once": mean([(share, environment_seconds(turn)) for share, turn in parts]),
+        "Step Functions: starts": mean(looping),
+        "Step Functions: transitions": mean([(share, float(turn.transitions_billed)) for share, turn in parts]),
+        "DynamoDB: one partition of the index (INFLIGHT)": 2 * mean(looping),
+        "DynamoDB: the table, on demand": mean([(share, turn.counts.write_units) for share, turn in parts]),
+        "ECS: RunTask on Fargate": starts,
+        "Fargate: vCPUs at once": alive * CPU_UNITS["1g"] / 1024,
+        "Addresses of a sandbox subnet (/20)": alive,
+        "API Gateway: requests": arrivals * 1.5,
+        "EventBridge: invocations": 2 * starts,
+    }
+
+
+def dollars(turns_a_day: int) -> float:
+    """A day, without model tokens; sandboxes shared by ``REUSE`` turns."""
+    found = turns()
+    prices, config = PRICES["us-east-1"], Config()
+    each = {
+        title: sum(price / (REUSE if part == "sandbox" else 1) for part, price in turn.dollars(prices, config).items())
+        for title, turn in found.items()
+    }
+    return turns_a_day * sum(share * each[title] for title, share in MIX.items())
+
+
+# --- The simulation ---
+
+
+@dataclass
+class Fleet:
+    """Environments of one function, or a share of the account's."""
+
+    room: int
+    busy: int = 0
+    idle: deque[float] = field(default_factory=deque)
+    """Since when each idle one is, the longest first."""
+    cold: int = 0
+    most: int = 0
+
+    def take(self, now: float) -> float | None:
+        """The delay until it works; None if there is no room."""
+        while self.idle and now - self.idle[0] >= KEPT_SECONDS:
+            self.idle.popleft()
+        if self.busy >= self.room:
+            return None
+        self.busy += 1
+        self.most = max(self.most, self.busy)
+        if self.idle:
+            self.idle.pop()
+            return 0.0
+        self.cold += 1
+        return COLD_SECONDS
+
+    def give_back(self, now: float) -> None:
+        self.busy -= 1
+        self.idle.append(now)
+
+
+@dataclass
+class Outcome:
+    """Of one simulated hour."""
+
+    arrived: int = 0
+    refused: int = 0
+    """By the gateway: no environment for a stream."""
+    throttled: int = 0
+    """Steps that waited for an environment."""
+    waited: list[float] = field(default_factory=list)
+    """Seconds each turn took beyond its work."""
+    streams: Fleet = field(default_factory=lambda: Fleet(0))
+    steps: Fleet = field(default_factory=lambda: Fleet(0))
+
+    @property
+    def waited_p99(self) -> float:
+        return sorted(self.waited)[int(len(self.waited) * 0.99)] if self.waited else 0.0
+
+
+def simulate(
+    arrivals_a_second: float,
+    *,
+    concurrency: int,
+    streams_percent: int,
+    seconds: float = 1200,
+    mix: Mapping[str, float] = MIX,
+    seed: int = SEED,
+) -> Outcome:
+    """Twenty minutes of arrivals, and until the last one has ended.
+
+    With ``streams_percent`` 0, streams and steps take from the same environments."""
+    chance = random.Random(seed)
+    room = concurrency * streams_percent // 100
+    steps = Fleet(concurrency - room)
+    outcome = Outcome(streams=Fleet(room) if room else steps, steps=steps)
+    events: list[tuple[float, int, Iterator[float]]] = []
+    number, at, found = 0, 0.0, turns()
+    while (at := at + chance.expovariate(arrivals_a_second)) < seconds:
+        title = chance.choices(list(mix), weights=list(mix.values()))[0]
+        events.append((at, number, _turn(found[title], outcome, chance, lambda: now)))
+        number += 1
+    heapq.heapify(events)
+    now = 0.0
+    while events:
+        now, order, turn = heapq.heappop(events)
+        pause = next(turn, None)
+        if pause is not None:
+            heapq.heappush(events, (now + pause, order, turn))
+    return outcome
+
+
+def _turn(turn: Turn, outcome: Outcome, chance: random.Random, clock: Callable[[], float]) -> Iterator[float]:
+    """One turn as pauses until its next event."""
+    outcome.arrived += 1
+    began = clock()
+    delay = outcome.streams.take(began)
+    if delay is None:
+        outcome.refused += 1
+        return
+    yield delay
+    work = 0.0
+    if turn.is_background:
+        yield 1.0
+        outcome.streams.give_back(clock())
+        work += 1.0
+    durations = [turn.model_seconds] + [turn.command_seconds, turn.model_seconds] * turn.commands
+    for index, seconds in enumerate(durations):
+        work += seconds
+        if index == 0 and not turn.is_background:
+            yield seconds
+            continue
+        for attempt in range(60):
+            waiting = outcome.steps.take(clock())
+            if waiting is not None:
+                break
+            outcome.throttled += 1
+            yield chance.uniform(0, min(2.0**attempt, 30))
+        else:
+            break
+        yield waiting + seconds
+        outcome.steps.give_back(clock())
+    if not turn.is_background:
+        outcome.streams.give_back(clock())
+    outcome.waited.append(clock() - began - work)
+
+
+# --- The document ---
+
+
+def document() -> str:
+    lines = [HEAD.format(mix=", ".join(f"{share:.0%} {title}" for title, share in MIX.items()), peak=PEAK, reuse=REUSE)]
+    days = " | ".join(f"{day:,} a day" for day in DAYS)
+    lines += [f"| quota | default | {days} | what to do |", "|---|---|" + "---|" * (len(DAYS) + 1)]
+    asked = {day: demand(day) for day in DAYS}
+    for quota in QUOTAS:
+        cells = [_cell(asked[day][quota.name], quota.amount) for day in DAYS]
+        lines.append(f"| {quota.name} | {quota.amount:,.0f}{quota.unit} | {' | '.join(cells)} | {quota.remedy} |")
+    lines.append("| dollars a day, without tokens | | " + " | ".join(f"{dollars(day):,.0f}" for day in DAYS) + " | |")
+    for day in DAYS:
+        first = max(QUOTAS, key=lambda quota: asked[day][quota.name] / quota.amount)
+        lines.append(f"\nAt {day:,} turns a day the first to break is **{first.name}**: {first.remedy}.")
+    lines += [SIMULATION.format(cold=COLD_SECONDS, kept=KEPT_SECONDS // 60, seed=SEED)]
+    lines += [
+        "| load | turns a day | concurrency | for streams | refused | steps throttled | cold starts | most at once | p99 of waiting |",
+        "|---|---|---|---|---|---|---|---|---|",
+    ]
+    for load, day, concurrency, percent in RUNS:
+        made = simulate(day / 86_400 * PEAK, concurrency=concurrency, streams_percent=percent, mix=MIXES[load])
+        cold = made.streams.cold + (made.steps.cold if percent else 0)
+        most = made.streams.most + (made.steps.most if percent else 0)
+        share = f"{percent} %" if percent else "none"
+        counted = f"{made.refused / made.arrived:.1%} | {made.throttled:,} | {cold:,} | {most:,} | {made.waited_p99:.1f} s"
+        lines.append(f"| {load} | {day:,} | {concurrency:,} | {share} | {counted} |")
+    return "\n".join(lines) + TAIL
+
+
+RUNS = (
+    ("mixed", 100_000, 1_000, 50),
+    ("mixed", 360_000, 1_000, 0),
+    ("mixed", 360_000, 1_000, 50),
+    ("mixed", 360_000, 3_000, 50),
+    ("agents", 172_800, 1_000, 0),
+    ("agents", 172_800, 1_000, 50),
+)
+MIXES = {"mixed": MIX, "agents": {"10 model calls and 9 shell calls, foreground": 1.0}}
+
+HEAD = """# Scale
+
+Made by `python -m tests.bench.scale` from the counts of `make cost` and AWS's published default quotas; nothing here ran on AWS.
+
+The mix is {mix}. The busiest hour has {peak} times the mean of the day; {reuse} turns share a container.
+
+## What each quota is asked for in the busiest hour
+
+Bold is beyond the default.
+"""
+
+SIMULATION = """
+## The busiest time, simulated
+
+Turns arrive at random for twenty minutes; a cold start takes {cold} s, idle environments stay for {kept} minutes; a step that finds
+no environment waits as the state machine does, with full jitter. Seed {seed}.
+"""
+
+TAIL = """
+
+Agents are foreground turns with ten model calls. Without a share for their steps, streams take the environments that the steps wait
+for; with one (`streams_percent`), as much work is done, what has begun goes on without a pause, and what has no room is told so at
+once. Where most turns are one model call, environments come back often enough for both, and close to the quota a share makes steps wait
+that would have found room: `streams_percent: 0` is then the better choice, and a higher quota the best.
+
+## Beyond one deployment
+
+A cell is one deployment: its two stacks, its table, its quotas, in an account or a region of its own. Nothing is shared between cells,
+so N cells carry N times the table above. A tenant belongs to one cell; which one, a router in front decides by the key. Keys name no
+cell, so the router keeps a map from a key's SHA-256 to a cell (a CloudFront key-value store, or DynamoDB behind a small function), and
+`moorage keys create` is run against the cell that the tenant is given to. Moving a tenant is an export of its partitions and of the
+objects under its prefixes, which this project does not do; so tenants are placed, not moved. No record refers to another tenant's, so
+nothing has to be split before a tenant alone is larger than a cell.
+
+Before a second cell, in this order: ask for Lambda concurrency and Fargate vCPUs; two or three availability zones; shard the two index
+partitions that every hand-over writes (`INFLIGHT`, `ALIVE`) by a digit of the id, which the reaper then reads in parallel.
+"""
+
+
+def _cell(asked: float, quota: float) -> str:
+    shown = f"{asked:,.0f}" if asked >= 10 else f"{asked:.2g}"
+    return f"**{shown}**" if asked > quota else shown
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--check", action="store_true", help="say whether the document is as it would be written")
+    options = parser.parse_args()
+    text = document()
+    if options.check:
+        raise SystemExit(0 if DOCUMENT.read_text() == text else "docs/scale.md is not what this program writes.")
+    DOCUMENT.write_text(text)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,108 @@
+"""A minute in which AWS takes no requests: nothing fails for it, nothing runs twice, and the time lost is bounded.
+
+The state machine's own Retry blocks are played on a clock that is only counted, with the jitter that Step Functions draws.
+"""
+
+import importlib.util
+import json
+import random
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from botocore.exceptions import ClientError
+
+from infra.agent_loop import ASL_FILE
+from tests.infra.conftest import ROOT
+
+SEEDS = range(300)
+
+
+def tasks() -> dict[str, dict[str, Any]]:
+    """Every Task of the state machine by its name."""
+
+    def found(states: dict[str, Any]) -> Iterator[tuple[str, dict[str, Any]]]:
+        for name, state in states.items():
+            if state["Type"] == "Task":
+                yield name, state
+            yield from found(state.get("ItemProcessor", {}).get("States", {}))
+
+    return dict(found(json.loads(ASL_FILE.read_text())["States"]))
+
+
+class Task:
+    """A Task with its retriers, as Step Functions runs it."""
+
+    def __init__(self, state: dict[str, Any], seed: int) -> None:
+        self._retriers, self._chance = state["Retry"], random.Random(seed)
+        self._used = [0] * len(self._retriers)
+        self.seconds, self.runs = 0.0, 0
+
+    def meets(self, error: str, *, until: float) -> bool:
+        """Whether the task gets through, if it meets this error until so many seconds have passed."""
+        while self.seconds < until:
+            retrier = next(n for n, r in enumerate(self._retriers) if error in r["ErrorEquals"] or r["ErrorEquals"] == ["States.ALL"])
+            rule = self._retriers[retrier]
+            if self._used[retrier] >= rule["MaxAttempts"]:
+                return False
+            pause = min(rule["IntervalSeconds"] * rule["BackoffRate"] ** self._used[retrier], rule["MaxDelaySeconds"])
+            self._used[retrier] += 1
+            self.seconds += self._chance.uniform(0, pause)
+        self.runs += 1
+        return True
+
+
+@pytest.mark.parametrize("name", tasks())
+@pytest.mark.parametrize("error", ["Lambda.TooManyRequestsException", "Lambda.ServiceException", "Throttled"])
+@pytest.mark.parametrize("seconds", [60, 300])
+def test_no_step_fails_over_minutes_of_refusals_and_it_runs_once(name: str, error: str, seconds: float) -> None:
+    played = [Task(tasks()[name], seed) for seed in SEEDS]
+    assert [task.meets(error, until=seconds) for task in played] == [True] * len(played)
+    assert {task.runs for task in played} == {1}
+    # What is lost beyond the refusals is one pause at most.
+    assert max(task.seconds for task in played) <= seconds + tasks()[name]["Retry"][0]["MaxDelaySeconds"]
+
+
+@pytest.mark.parametrize("name", ["ModelStep", "RunTool", "ToolStep", "ContinueStep"])
+def test_a_step_that_is_broken_is_not_tried_for_minutes(name: str) -> None:
+    played = [Task(tasks()[name], seed) for seed in SEEDS]
+    assert not any(task.meets("RuntimeError", until=120) for task in played)
+
+
+REFUSALS = {
+    "DynamoDB takes no more": ("ProvisionedThroughputExceededException", "PutItem"),
+    "DynamoDB's table is asked too much": ("ThrottlingException", "Query"),
+    "the account asks too much": ("RequestLimitExceeded", "UpdateItem"),
+    "S3 is too busy": ("SlowDown", "PutObject"),
+    "Step Functions starts no more": ("ThrottlingException", "StartExecution"),
+    "ECS is asked too much": ("ThrottlingException", "RunTask"),
+}
+
+
+@pytest.fixture(scope="module")
+def steps() -> Iterator[Any]:
+    spec = importlib.util.spec_from_file_location("steps_handler", ROOT / "functions" / "steps" / "handler.py")
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    yield module
+    module._loop().close()
+
+
+@pytest.mark.parametrize(("code", "operation"), REFUSALS.values(), ids=REFUSALS.keys())
+def test_a_step_tells_the_state_machine_that_a_service_is_throttled(code: str, operation: str, steps: Any) -> None:
+    async def step() -> None:
+        raise ClientError({"Error": {"Code": code, "Message": "slow down"}}, operation)
+
+    with pytest.raises(steps.Throttled) as told:
+        steps._done(step())
+    assert all(type(told.value).__name__ in task["Retry"][0]["ErrorEquals"] for task in tasks().values())
+
+
+def test_any_other_refusal_is_an_error(steps: Any) -> None:
+    async def step() -> None:
+        raise ClientError({"Error": {"Code": "AccessDeniedException", "Message": "no"}}, "PutItem")
+
+    with pytest.raises(ClientError):
+        steps._done(step())

@@ -1,0 +1,92 @@
+"""What an account lacks for its first deploy, by botocore's own models."""
+
+from collections.abc import Iterator
+from typing import Any
+
+import boto3
+import pytest
+from botocore.stub import Stubber
+from moorage.cli.checks import new_account
+from moorage.cli.checks.findings import Finding, Level
+
+ROLE = {
+    "Role": {
+        "Path": "/",
+        "RoleName": "AWSServiceRoleForECS",
+        "RoleId": "AROA0123456789ABCDEF",
+        "Arn": "arn:aws:iam::1:role/ecs-role-x",
+        "CreateDate": 0,
+    }
+}
+ARM = "Concurrently running builds for ARM/Small environment"
+
+
+class Account:
+    def __init__(self) -> None:
+        options: Any = {"region_name": "us-east-1", "aws_access_key_id": "test", "aws_secret_access_key": "test"}
+        self.clients = {name: boto3.client(name, **options) for name in ("service-quotas", "iam", "ec2")}
+        self.stubs = {name: Stubber(client) for name, client in self.clients.items()}
+
+    def has(self, *, builds: float | None = 1, role: bool = True, zones: tuple[str, ...] = ("us-east-1a",)) -> None:
+        quotas = [{"QuotaName": "Concurrently running builds for Linux/Small environment", "Value": 0.0}]
+        quotas += [] if builds is None else [{"QuotaName": ARM, "Value": builds}]
+        self.stubs["service-quotas"].add_response("list_service_quotas", {"Quotas": quotas})
+        if role:
+            self.stubs["iam"].add_response("get_role", ROLE)
+        else:
+            self.stubs["iam"].add_client_error("get_role", "NoSuchEntity")
+        named = [{"ZoneName": f"us-east-1{letter}", "State": "available"} for letter in "ba"]
+        self.stubs["ec2"].add_response("describe_availability_zones", {"AvailabilityZones": named})
+        self.stubs["ec2"].add_response("describe_vpc_endpoint_services", {"ServiceDetails": [{"AvailabilityZones": list(zones)}]})
+
+    def findings(self) -> list[Finding]:
+        return list(new_account.findings(self.clients.__getitem__, "us-east-1"))
+
+
+@pytest.fixture
+def account() -> Iterator[Account]:
+    account = Account()
+    for stub in account.stubs.values():
+        stub.activate()
+    yield account
+    for client in account.clients.values():
+        client.close()
+
+
+def test_an_account_that_has_everything_is_found_good(account: Account) -> None:
+    account.has()
+    assert [(finding.level, finding.what) for finding in account.findings()] == [
+        (Level.OK, "CodeBuild: 1 small ARM builds at once"),
+        (Level.OK, "ECS has its role"),
+        (Level.OK, "the zone us-east-1a has endpoints for image pulls"),
+    ]
+
+
+LACKS: dict[str, tuple[dict[str, Any], int, Level, str]] = {
+    "room for a build": ({"builds": 0}, 0, Level.FAIL, "set sandbox_image"),
+    "a cluster ever": ({"role": False}, 1, Level.FAIL, "create-service-linked-role --aws-service-name ecs.amazonaws.com"),
+    "an endpoint in the first zone": ({"zones": ("us-east-1b",)}, 2, Level.WARN, "Deploy to another region"),
+}
+
+
+@pytest.mark.parametrize(("lack", "number", "level", "advice"), LACKS.values(), ids=LACKS.keys())
+def test_what_is_missing_is_said_with_what_to_do(
+    lack: dict[str, Any], number: int, level: Level, advice: str, account: Account
+) -> None:
+    account.has(**lack)
+    found = account.findings()
+    assert found[number].level is level
+    assert advice in found[number].advice
+    assert all(finding.level is Level.OK for index, finding in enumerate(found) if index != number)
+
+
+def test_quotas_that_nobody_has_changed_are_the_defaults(account: Account) -> None:
+    account.has(builds=None)
+    assert account.findings()[0].what == "CodeBuild: default quotas"
+
+
+def test_a_check_that_may_not_be_made_is_a_warning(account: Account) -> None:
+    account.stubs["service-quotas"].add_client_error("list_service_quotas", "AccessDeniedException")
+    account.stubs["iam"].add_client_error("get_role", "AccessDenied")
+    account.stubs["ec2"].add_client_error("describe_availability_zones", "UnauthorizedOperation")
+    assert [finding.level for finding in account.findings()] == [Level.WARN] * 3
