@@ -188,6 +188,7 @@ class CreateResponse(_Told, _Hints, total=False):
         Any, Refused("Moderation is not available in this version: call your moderation service beside this one.")
     ]
     access_programs: Annotated[Any, Refused("Access programs exist at OpenAI only.")]
+    background_options: Annotated[Any, Refused("Background responses begin at once here: leave it out.")]
 
 
 @wire
