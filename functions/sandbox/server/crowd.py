@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import asyncio
 import collections
+import os
 from typing import Deque
 
 from configuration import Config
@@ -31,6 +32,8 @@ class Crowd:
         self._has_struck = False
 
     async def watch(self) -> None:
+        if os.getpid() != 1 and self._execs.processes.other_uid is None:
+            return  # not alone here: others' processes would be taken for the commands'
         while True:
             await self._execs.until_busy()
             self.look()
@@ -49,12 +52,12 @@ class Crowd:
             self._has_struck = False
 
     def _stays_full(self) -> bool:
-        self._looks.append(largest_group().all)
+        self._looks.append(largest_group(self._execs.processes.other_uid).all)
         full = self.FULL_SHARE * self._config.processes_max
         return len(self._looks) == self.LOOKS and all(count >= full for count in self._looks)
 
     def _strike(self) -> None:
-        largest = largest_group()
+        largest = largest_group(self._execs.processes.other_uid)
         notice = (
             f"\nToo many processes: a container may have {self._config.processes_max}, and a command went on starting more. It was "
             "ended with all that it had started.\n"

@@ -45,17 +45,19 @@ class Group(NamedTuple):
     """Processes in all groups."""
 
 
-def largest_group() -> Group:
-    """The process group with the most members. The server's own does not count."""
-    sizes = collections.Counter(_groups())
+def largest_group(uid: Optional[int]) -> Group:
+    """The process group with the most members, of the commands' user if that is another. The server's own does not count."""
+    sizes = collections.Counter(_groups(uid))
     leader, size = sizes.most_common(1)[0] if sizes else (0, 0)
     return Group(leader, size, sum(sizes.values()))
 
 
-def _groups() -> Iterator[int]:
+def _groups(uid: Optional[int]) -> Iterator[int]:
     for name in os.listdir("/proc"):
         if name.isdigit() and int(name) != os.getpid():
             with contextlib.suppress(OSError, ValueError, IndexError), open(f"/proc/{name}/stat", "rb") as file:
+                if uid is not None and os.fstat(file.fileno()).st_uid != uid:
+                    continue
                 state, _, group = file.read().rsplit(b")", 1)[1].split()[:3]
                 if state not in (b"Z", b"X"):
                     yield int(group)
