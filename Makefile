@@ -11,6 +11,8 @@
 # make cost             count on the emulator what a turn asks of AWS, and price it (DOCS=--docs rewrites the tables of prices)
 #
 # make test             set up and run every test that needs no account
+# make quick            the inner loop, within a minute: linters, types, and the tests that start nothing
+# make check            the tests of one area: AREA=egress, or a folder of tests/unit (api, cli, local, loop, model, sandbox, wire ...)
 # make setup-dev        only set up: what 'make test' needs
 # make lint             linters and types
 # make lint-template    checkov and cfn-lint over the synthesised templates
@@ -22,7 +24,7 @@
 # make conformance      run the public conformance suites of the protocol
 # make chaos            kill, freeze and cut off the processes of a stack under load (SEED=7 KILLS=100)
 # make simulate         play 100,000 histories of the loop over fakes, from their numbers alone
-# make soak             a stack under load for half an hour, and what grows in it
+# make soak             two thousand rounds of one loop, then a stack under load for half an hour, and what grows in it
 # make fuzz             send 10,000 generated requests and compare the answers with the OpenAPI document
 # make bench            measure what moorage adds and what a request costs; writes docs/benchmarks.md (a quiet machine, please)
 # make bench-peers      install the gateways that make bench then measures beside it (under .build/)
@@ -40,8 +42,9 @@ BIN := $(VENV)/bin
 UV := $(BIN)/uv
 
 .DEFAULT_GOAL := help
-.PHONY: help setup setup-dev setup-deploy demo up test lint lint-template test-templates test-egress test-deploy test-localstack synth bootstrap deploy \
-	deployed destroy clients conformance chaos simulate soak fuzz cost bench bench-peers bench-cold bench-egress bench-sandbox wheel lock clean
+.PHONY: help setup setup-dev setup-deploy demo up test quick check lint lint-template test-templates test-egress test-deploy test-localstack synth \
+	bootstrap deploy deployed destroy clients conformance chaos simulate soak fuzz cost bench bench-peers bench-cold bench-egress bench-sandbox wheel \
+	lock clean
 
 help:
 	@sed -n '/^$$/q; s/^# *//p' Makefile
@@ -93,6 +96,22 @@ lint: setup-dev
 
 test: lint .venv-template/.done
 	$(BIN)/python -m pytest -n 2 --dist loadscope --no-loadscope-reorder
+
+# Pure tests: no stack, no sandbox, no emulator. Types are checked incrementally.
+PURE := tests/unit/loop tests/unit/wire tests/unit/model tests/unit/tools tests/unit/test_hosts.py tests/unit/test_settings.py \
+	tests/unit/test_terminal.py tests/contract/test_architecture.py tests/contract/test_parameters.py tests/contract/test_openapi.py
+quick: setup-dev
+	$(BIN)/ruff check .
+	$(BIN)/mypy
+	TESTS=quick $(BIN)/python -m pytest -q -n 2 -x $(PURE)
+
+# An area is a folder of tests/unit; egress has one of its own.
+AREA ?=
+check: setup-dev
+	@test -n "$(AREA)" || { echo "AREA=... names a folder of tests/unit, or egress"; exit 2; }
+	$(BIN)/ruff check .
+	$(BIN)/mypy
+	$(BIN)/python -m pytest -q $(wildcard tests/unit/$(AREA) tests/$(AREA)) tests/contract/test_architecture.py
 
 lint-template: setup-dev .venv-template/.done
 	$(BIN)/python -m pytest tests/infra/test_linters.py
@@ -192,6 +211,7 @@ simulate: setup-dev
 
 MINUTES ?= 30
 soak: setup-dev
+	SOAK_ROUNDS=2000 $(BIN)/python -m pytest tests/chaos/test_long_loop.py
 	$(BIN)/python -m tests.chaos.soak --minutes $(MINUTES) $(OPTIONS)
 
 fuzz: setup .build/fuzz/.done

@@ -92,3 +92,12 @@ def test_each_models_file_of_the_documentation_is_accepted(tmp_path: Path) -> No
         names = [entry["name"].replace("*", "any") for entry in tomllib.loads(block)["models"]]
         catalog = Catalog.load(path, {"OPENAI_API_KEY": "sk-test", "AWS_REGION": "us-east-1"}, secret=lambda _: "secret")
         assert [catalog.resolve(name).name for name in names] == names
+
+
+def test_the_recipes_for_contributors_name_files_that_exist() -> None:
+    text = (ROOT / "CONTRIBUTING.md").read_text()
+    named = [path for path in re.findall(r"`([\w./]+/[\w.]+\.\w+|[\w/]+/)`", text) if "<" not in path]
+    homes = (ROOT, ROOT / "layers" / "core" / "python" / "moorage")
+    assert len(named) > 25
+    assert [path for path in named if not any((home / path).exists() for home in homes)] == []
+    assert len(text.splitlines()) < 80, "one page"

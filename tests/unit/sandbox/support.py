@@ -3,6 +3,7 @@
 import hashlib
 import json
 import os
+import shutil
 import socket
 import subprocess
 import sys
@@ -89,7 +90,7 @@ def exec_server(directory: Path, **config: Any) -> Iterator[ServerProcess]:
     os.write(writing, json.dumps(values).encode())
     os.close(writing)
     with open(directory / "log", "wb") as log:
-        command = [sys.executable, "-I", str(EXEC_SERVER), "--config-fd", str(reading)]
+        command = [sys.executable, "-I", str(_readable(directory)), "--config-fd", str(reading)]
         process = subprocess.Popen(command, pass_fds=(reading,), stdin=subprocess.DEVNULL, stdout=log, stderr=log)
     os.close(reading)
     try:
@@ -97,6 +98,15 @@ def exec_server(directory: Path, **config: Any) -> Iterator[ServerProcess]:
     finally:
         process.kill()
         process.wait()
+
+
+def _readable(directory: Path) -> Path:
+    """The server where any user can read it: the checkout may lie in a folder that is closed to others."""
+    copy = directory / "program" / EXEC_SERVER.parent.name
+    if not copy.exists():
+        shutil.copytree(EXEC_SERVER.parent, copy, ignore=shutil.ignore_patterns("__pycache__", "packages"))
+        copy.parent.chmod(0o755)
+    return copy / EXEC_SERVER.name
 
 
 SYSTEM_PYTHON = "/usr/bin/python3"
