@@ -120,6 +120,6 @@ class Emulator:
 
 def emptied(folder: Path) -> Path:
     """A folder without what an earlier start left in it."""
-    subprocess.run(["rm", "-rf", "--", str(folder)], check=True)
+    subprocess.run(["/bin/rm", "-rf", "--", str(folder)], check=True)
     folder.mkdir(mode=0o700, parents=True)
     return folder
