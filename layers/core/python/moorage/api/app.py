@@ -1,6 +1,5 @@
 """The HTTP surface: one ASGI application for every way of running (uvicorn, Lambda Web Adapter, Mangum)."""
 
-import logging
 import secrets
 import time
 from collections.abc import Iterable
@@ -31,10 +30,9 @@ from moorage.errors import (
 from moorage.runtime import Runtime
 from moorage.store.api_keys import KEY_PREFIX, hash_of
 from moorage.store.rates import Rates
-from moorage.telemetry import Metric, tell
+from moorage.telemetry import Metric, tell, tell_error
 from moorage.wire.openapi import document
 
-_log: Final = logging.getLogger("moorage.api")
 _STARTS: Final = frozenset({"http.response.start", "websocket.accept", "websocket.http.response.start"})
 _API_VERSION: Final = (b"openai-version", b"2020-10-01")
 """What OpenAI has sent as ``openai-version`` ever since."""
@@ -157,8 +155,8 @@ class Gate:
             await self._app(scope, receive, send_named)
         except ApiError as error:
             await self._refuse(scope, receive, send_named, error)
-        except Exception:
-            _log.exception("unhandled error", extra={"request_id": request_id, "path": scope["path"]})
+        except Exception as error:
+            tell_error(error, "unhandled error", request_id=request_id, path=scope["path"])
             if has_started:
                 raise
             await self._refuse(scope, receive, send_named, server_error())

@@ -1,7 +1,6 @@
 """``/v1/responses``: create, retrieve, delete, cancel, list input items."""
 
 import asyncio
-import logging
 from collections.abc import AsyncGenerator, Callable
 from contextlib import aclosing
 from dataclasses import dataclass
@@ -26,6 +25,7 @@ from moorage.loop import finish, recover
 from moorage.loop.create import Prepared, prepare, start_background
 from moorage.runtime import Runtime
 from moorage.store.responses import Snapshot, StoredResponse
+from moorage.telemetry import tell_error
 from moorage.wire.events import QUEUED
 from moorage.wire.queries import parse_page, parse_retrieval
 from moorage.wire.requests import parse_create
@@ -33,7 +33,6 @@ from moorage.wire.responses import deleted, list_object, listed_item
 
 router = APIRouter()
 
-_log: Final = logging.getLogger("moorage.api")
 _CLIENT_GONE: Final = 499
 """For the line of the request: nobody reads it."""
 
@@ -164,7 +163,7 @@ class Answer:
         try:
             return await task
         except Exception as error:
-            _log.exception("a response failed after its answer had begun", extra={"response_id": self.stored.response_id})
+            tell_error(error, "a response failed after its answer had begun", response_id=self.stored.response_id)
             reason = finish.error_of(error)
             if self.run.is_handed_over:
                 reason = {"code": "server_error", "message": "The connection to the running response was lost. Retrieve it by its id."}

@@ -7,7 +7,6 @@ with their whole input.
 """
 
 import asyncio
-import logging
 from collections import deque
 from collections.abc import Awaitable, Callable
 from contextlib import aclosing, suppress
@@ -39,13 +38,13 @@ from moorage.loop import context
 from moorage.loop.create import Prepared, prepare, warm_up
 from moorage.runtime import Runtime
 from moorage.store.event_log import FINAL_TYPES
+from moorage.telemetry import tell_error
 from moorage.wire.events import frame as encoded
 from moorage.wire.requests import CreateEvent, parse_create_event, parse_stream_id
 from moorage.wire.types import Event, Item
 from moorage.wire.validation import parse_object
 
 router = APIRouter()
-_log: Final = logging.getLogger("moorage.api.websocket")
 _NORMAL: Final = 1000
 _POLICY_VIOLATION: Final = 1008
 """Close codes, RFC 6455 section 7.4.1."""
@@ -227,8 +226,8 @@ class Connection:
         except ApiError as error:
             self._recent.fail(frame.parent, frame.stream_id)
             await self._refuse(error, frame.stream_id)
-        except Exception:
-            _log.exception("unhandled error", extra={"tenant_id": self._tenant_id})
+        except Exception as error:
+            tell_error(error, "unhandled error", tenant_id=self._tenant_id)
             self._recent.fail(frame.parent, frame.stream_id)
             await self._refuse(server_error(), frame.stream_id)
         else:

@@ -27,6 +27,7 @@ from moorage.loop.expire import expire
 from moorage.loop.recover import recover
 from moorage.net.http_server import BoundedHttp
 from moorage.runtime import Runtime, relieve_collector
+from moorage.telemetry import tell_error
 from moorage.terminal import clear_status, say
 
 TENANT = "default"
@@ -118,8 +119,8 @@ async def _reap(runtime: Runtime, state_dir: Path) -> None:
             await recover(runtime)
             await expire(runtime)
             cut(state_dir / STEPS)
-        except Exception:  # one bad round must not end the rounds
-            _log.exception("the reaper stumbled")
+        except Exception as error:  # one bad round must not end the rounds
+            tell_error(error, "the reaper stumbled")
         await asyncio.sleep(_REAPER_SECONDS)
 
 

@@ -5,7 +5,6 @@ asks for hosted tools does the state machine take over. Background responses sta
 """
 
 import asyncio
-import logging
 import time
 from collections.abc import Callable
 from contextlib import suppress
@@ -37,7 +36,7 @@ from moorage.state import LoopState, Next, Outcome
 from moorage.store.containers import ContainerRecord
 from moorage.store.event_log import Batch, Writer
 from moorage.store.responses import Ancestor, Snapshot, StoredResponse
-from moorage.telemetry import Metric, tell
+from moorage.telemetry import Metric, tell, tell_error
 from moorage.tools.lowering import is_hosted
 from moorage.tools.registry import ROOMS
 from moorage.wire.environments import Environment, with_skills
@@ -47,7 +46,6 @@ from moorage.wire.requests import CreateRequest
 from moorage.wire.responses import Usage, echo
 from moorage.wire.types import Event, Item, Tool
 
-_log: Final = logging.getLogger("moorage.loop")
 _ROOM_SECONDS: Final = 5
 """When to ask again while too many responses run."""
 
@@ -313,7 +311,7 @@ class Inline:
         stored, sink = self.prepared.stored, self._sink
         reason = finish.error_of(error)
         if reason["code"] == "server_error":
-            _log.error("a response failed: %s", type(error).__name__, extra={"response_id": stored.response_id})
+            tell_error(error, "a response failed", response_id=stored.response_id, tenant_id=stored.tenant_id)
         tell("response_failed", {"response_id": stored.response_id, "tenant_id": stored.tenant_id}, {Metric.ERRORS: 1})
         if stored.is_stored:
             await sink.flush()
