@@ -6,6 +6,7 @@ import pytest
 from moorage import limits
 from moorage.errors import ApiError
 from moorage.wire.refusals import wrong_value
+from moorage.wire.requests import parse_create
 from moorage.wire.schema import components
 from moorage.wire.validation import (
     Array,
@@ -202,3 +203,9 @@ def test_the_schema_has_what_is_honoured() -> None:
         "#/components/schemas/Square",
         "#/components/schemas/Label",
     ]
+
+
+def test_a_field_that_is_called_like_a_label_is_a_field() -> None:
+    with pytest.raises(ApiError) as refused:
+        parse_create(b'{"model": "m", "input": "hi", "\\u0000": null, "\\u0000text": 1}')
+    assert refused.value.code == "unknown_parameter"

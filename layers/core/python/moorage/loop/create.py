@@ -39,7 +39,7 @@ from moorage.store.responses import Ancestor, Snapshot, StoredResponse
 from moorage.telemetry import Metric, tell, tell_error
 from moorage.tools.lowering import is_hosted
 from moorage.tools.registry import ROOMS
-from moorage.wire.environments import Environment, with_skills
+from moorage.wire.environments import Environment, takes_skills, with_skills
 from moorage.wire.events import OUTPUT_ITEM_ADDED
 from moorage.wire.parameters import Parameters
 from moorage.wire.requests import CreateRequest
@@ -159,7 +159,7 @@ async def _container(
     skills = await runtime.containers.skills.resolve(
         tenant_id, environment.skills, param=environment.skills_param, container=known
     )
-    if environment.takes_skills:
+    if takes_skills(request.tools):
         skills = await runtime.containers.skills.with_defaults(tenant_id, skills, runtime.catalog.default_skills, container=known)
     if known is None:
         record = await runtime.containers.reserve(

@@ -26,8 +26,6 @@ class Environment:
     """As they are asked for: references, and bundles."""
     skills_param: str = "tools"
     """The field that holds them, for errors about it."""
-    takes_skills: bool = False
-    """Whether there is a shell to read them by."""
 
     @property
     def is_hosted(self) -> bool:
@@ -102,9 +100,13 @@ def environment(tools: Sequence[Tool]) -> Environment | None:
         memory_limit=fields.get("memory_limit"),
         network_policy=fields.get("network_policy"),
         skills=() if skilled is None else tuple(skilled.fields["skills"]),
-        takes_skills=any(one.place == "environment" for one in asked),
         skills_param="tools" if skilled is None else f"tools[{skilled.index}].{skilled.place}.skills",
     )
+
+
+def takes_skills(tools: Sequence[Tool]) -> bool:
+    """Whether there is a hosted shell to read skills by."""
+    return any(one.place == "environment" for one in _containers(tools))
 
 
 def with_skills(tools: Sequence[Tool], skills: Sequence[dict[str, Any]]) -> tuple[Tool, ...]:

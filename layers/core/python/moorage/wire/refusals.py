@@ -86,7 +86,7 @@ def _steps(value: Any, fault: ErrorDetails) -> list[str | int]:
     is_inside = False
     for number, step in enumerate(location):
         is_last = number == len(location) - 1
-        if isinstance(step, str) and step.startswith(LABEL):
+        if isinstance(step, str) and step.startswith(LABEL) and not (isinstance(value, dict) and step in value):
             continue
         may_be_name = not is_inside and (not is_last or fault["type"] == _PROBLEM)
         if isinstance(value, dict) and may_be_name and value.get("type") == step:
