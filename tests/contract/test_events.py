@@ -80,7 +80,7 @@ def test_every_delta_of_the_models_words_can_be_obfuscated() -> None:
 ELSEWHERE = {
     "wire/events.py": "the list",
     "model/openai_responses.py": "the events of an upstream",
-    "cli/doctor.py": "a client",
+    "cli/checks/deployment.py": "a client",
     "cli/tail.py": "a client",
     "local/demo.py": "a client",
 }

@@ -16,7 +16,7 @@ BASE = {"function", "custom", "tool_search"}
 SPEAKERS = {
     "moorage.model.openai_responses": "which of them OpenAI's models were trained on, and OpenAI's form of their items",
     "moorage.model.demo": "a scripted model's own words for its calls",
-    "moorage.cli.doctor": "a client of the API that asks a deployment for a shell",
+    "moorage.cli.checks.deployment": "a client of the API that asks a deployment for a shell",
     "moorage.local.demo": "a client of the API that shows what it gets",
 }
 """Who may name tools besides, and why."""
