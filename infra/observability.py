@@ -83,7 +83,7 @@ class Observability(Construct):
             dashboard.add_widgets(
                 graph("Sandbox start (ms)", self._own("SandboxStart", "p50"), self._own("SandboxStart", "p99")),
                 graph("Sandboxes alive", self._own("SandboxesAlive", "Maximum")),
-                graph("Denied egress", self._own("EgressDenied", "Sum")),
+                graph("Egress: denied, proxy down", self._own("EgressDenied", "Sum"), self._own("ProxyDown", "Sum")),
             )
         if config.warm_pool:
             dashboard.add_widgets(graph("Warm pool", self._own("WarmPoolHits", "Sum"), self._own("WarmPoolMisses", "Sum")))

@@ -123,15 +123,16 @@ class FakeKeys:
 
 
 class FakeEcs:
-    """One service's desired count, and how often it was set."""
+    """One service's desired count, and how often it was set. What is desired runs, unless ``is_broken``."""
 
     def __init__(self) -> None:
         self.desired = 0
+        self.is_broken = False
         self.updates: list[int] = []
 
     def describe_services(self, *, cluster: str, services: list[str]) -> dict[str, Any]:
         assert (cluster, services) == ("cluster", ["proxy"])
-        return {"services": [{"desiredCount": self.desired}]}
+        return {"services": [{"desiredCount": self.desired, "runningCount": 0 if self.is_broken else self.desired}]}
 
     def update_service(self, *, cluster: str, service: str, desiredCount: int) -> None:
         self.desired = desiredCount

@@ -284,6 +284,19 @@ async def test_the_proxy_runs_while_a_sandbox_may_use_it() -> None:
     assert world.ecs.updates == [1, 0, 1, 0]
 
 
+@pytest.mark.parametrize("is_broken", [False, True])
+async def test_a_proxy_that_is_wanted_and_does_not_run_is_counted(is_broken: bool) -> None:
+    world = World()
+    world.ecs.is_broken = is_broken
+    handler = open_log(out := io.StringIO())
+    await world.egress.settle_fleet()  # nobody wants it: that it does not run is as it should be
+    await world.egress.open("t1", "cntr_1", POLICY)
+    await world.egress.renew("t1", "cntr_1")
+    await world.egress.settle_fleet()
+    close_log(handler)
+    assert [line["ProxyDown"] for line in map(json.loads, out.getvalue().splitlines())] == ([[1.0]] if is_broken else [])
+
+
 async def test_closing_leaves_nothing_but_the_log() -> None:
     world = World()
     grant = await world.egress.open("t1", "cntr_1", POLICY, (SECRET,))

@@ -69,8 +69,9 @@ def test_the_dashboard_names_the_metrics_that_are_emitted(logged: tuple[str, str
     shown = set(re.findall(r'\[\\"moorage\\",\\"(\w+)\\"', dashboards))
     emitted = metrics_of(lines_of("\n".join(logged[1:])))
     assert shown == {metric.value for metric in Metric}
-    # The proxy's own metric: tests/unit/aws. The reaper's and the warm pool's: tests/scenarios/test_warm_pool.py.
-    elsewhere = {Metric.EGRESS_DENIED, Metric.SANDBOXES_ALIVE, Metric.WARM_POOL_HITS, Metric.WARM_POOL_MISSES}
+    # The proxy's own metric: tests/unit/aws. That it is down: tests/egress/test_service.py. The reaper's and the warm pool's:
+    # tests/scenarios/test_warm_pool.py.
+    elsewhere = {Metric.EGRESS_DENIED, Metric.PROXY_DOWN, Metric.SANDBOXES_ALIVE, Metric.WARM_POOL_HITS, Metric.WARM_POOL_MISSES}
     assert emitted - elsewhere == shown - elsewhere
 
 

@@ -399,6 +399,19 @@ async def test_a_start_of_which_nobody_has_heard_is_found_by_ordering_it_again(t
     assert await told.provisioner.start(SPEC) == Handle("http://10.42.0.5:8080", TOKEN, TASK)
 
 
+async def test_a_sandbox_for_the_pool_is_looked_for_as_no_container_waits_to_hear_of_it(told: Ecs) -> None:
+    waiting = replace(SPEC, is_unclaimed=True)
+    told.lists()
+    told.stub.add_response("run_task", {"tasks": [task("PROVISIONING", createdAt=at(-1))]}, RUN)
+    told.describes(task("PROVISIONING", createdAt=at(-1)))
+    with pytest.raises(SandboxStarting) as starting:
+        await told.provisioner.start(waiting)
+    assert type(starting.value) is SandboxStarting
+    told.lists(TASK)
+    told.describes(task("RUNNING", address="10.42.0.5", createdAt=at(-1)))
+    assert await told.provisioner.start(waiting) == Handle("http://10.42.0.5:8080", TOKEN, TASK)
+
+
 async def test_an_order_of_an_earlier_deployment_is_found_though_it_was_for_something_else(told: Ecs) -> None:
     for _ in range(2):
         told.stub.add_client_error("run_task", "ConflictException", "idempotent parameter mismatch", 400)

@@ -5,8 +5,8 @@ the first one's task, and ``clientToken`` makes ECS itself answer two calls at o
 :meth:`FargateProvisioner.start` never waits for them. ECS tells EventBridge when a task runs, and who hears it notes where
 (:class:`StartedTask`, ``Sandboxes.announce``): the order alone is one call, of which Fargate takes 20 a second, where asking for each
 task's state would be bounded by 20 looks a second for all. So a new task raises :class:`SandboxOrdered`; one that is not new is looked
-at, should nobody have heard of it. Whoever is inside the sandboxes' network then finds the exec server there within a second
-(``sandbox/elsewhere.py``).
+at, should nobody have heard of it, and so is every one of the warm pool, which has no container's record to note it in. Whoever is
+inside the sandboxes' network then finds the exec server there within a second (``sandbox/elsewhere.py``).
 
 What ECS throttles is neither refused nor broken: it raises :class:`SandboxStarting`, and is asked again.
 """
@@ -152,7 +152,7 @@ class FargateProvisioner:
     async def start(self, spec: SandboxSpec) -> Handle:
         started_by = _started_by(spec.container_id, spec.token)
         request = self._request(spec, started_by)
-        if self._settings.has_events:
+        if self._settings.has_events and not spec.is_unclaimed:  # the pool has no container's record to note an event in
             task = await self._ordered(request)
         else:
             task = await self._started(started_by) or await self._run(request)
