@@ -66,10 +66,10 @@ StartLimitIntervalSec=300
 StartLimitBurst=10
 
 [Service]
-ExecStart={_quoted(sys.executable)} -m moorage.local.stack
-WorkingDirectory={folder}
-Environment={_quoted(f"PATH={path}".replace("%", "%%"))}
-EnvironmentFile={state_dir / "service.env"}
+ExecStart={_quoted(_plain(sys.executable))} -m moorage.local.stack
+WorkingDirectory={_plain(folder)}
+Environment={_quoted(_plain(f"PATH={path}"))}
+EnvironmentFile={_plain(state_dir / "service.env")}
 Restart=always
 RestartSec=1
 KillMode=mixed
@@ -78,6 +78,11 @@ TimeoutStopSec=60
 [Install]
 WantedBy=default.target
 """
+
+
+def _plain(value: str | Path) -> str:
+    """A text that systemd finds no specifiers in."""
+    return str(value).replace("%", "%%")
 
 
 def _quoted(text: str) -> str:
