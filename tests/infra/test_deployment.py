@@ -1,5 +1,6 @@
 """What the templates deploy: streaming, times, the loop, configuration."""
 
+import ast
 import json
 import re
 from collections.abc import Iterator
@@ -8,7 +9,7 @@ from typing import Any
 
 import pytest
 from moorage import limits
-from moorage.settings import usage_key
+from moorage.settings import GROUPS, VARIABLES, usage_key
 
 from infra.agent_loop import ASL_FILE
 from infra.config import Config, ConfigError, Models
@@ -440,17 +441,19 @@ NOT_ON_AWS = {
     "MOORAGE_FETCH_ALLOWED_NETWORKS": "the API's functions have no route to a private network",
     "MOORAGE_JSON_SILENCE_SECONDS": "API Gateway waits five minutes for the next byte",
     "MOORAGE_LAUNCHER_SOCKET": "there is no launcher",
+    "MOORAGE_LOG_FILE": "CloudWatch keeps what functions print",
     "MOORAGE_MICROVM_": "sandboxes are Fargate tasks; with provisioner 'lambda_microvm' they are set",
     "MOORAGE_MODELS_FILE": "models.toml lies beside each function",
-    "MOORAGE_PORT": "API Gateway listens",
-    "MOORAGE_UPSTREAM_": "models.toml names the upstreams",
 }
 """Settings that the deployment leaves alone, and why."""
 
 
 def test_every_setting_is_set_by_the_deployment_or_left_alone_for_a_reason(everything: Stacks) -> None:
-    source = (ROOT / "layers" / "core" / "python" / "moorage" / "settings.py").read_text()
-    read = {name for name in re.findall(r"MOORAGE_[A-Z_]+", source) if name != "MOORAGE_"}
+    """What is left to its default is not rendered: such a setting is one that the CDK app passes on."""
+    source = ast.parse((ROOT / "infra" / "stacks.py").read_text())
+    calls = [node for node in ast.walk(source) if isinstance(node, ast.Call) and ast.unparse(node.func) == "Settings"]
+    passed_on = {keyword.arg for call in calls for keyword in call.keywords}
+    read = {name for name, variable in VARIABLES.items() if variable.field not in passed_on} | set(GROUPS.values())
     functions = everything.of_type("AWS::Lambda::Function").values()
     told = {name for f in functions for name in f.get("Environment", {}).get("Variables", {})}
     told |= {"MOORAGE_FARGATE_" for name in told if name.startswith("MOORAGE_FARGATE_")}

@@ -59,7 +59,7 @@ async def test_a_response_that_expires_takes_its_objects_along_with_its_last_row
     assert await world.leftovers.expire(150) == 1
     assert len(world.objects()) == 3
     assert await world.leftovers.expire(250) == 1
-    assert world.objects() == ["T/t/F/file_1", keys.response_blob("t", "resp_new", "meta")]
+    assert world.objects() == [keys.response_blob("t", "resp_new", "meta"), "T/t/F/file_1"]
 
 
 async def test_an_object_whose_row_was_never_written_goes_when_nobody_can_still_be_writing_it(world: World) -> None:
@@ -73,9 +73,9 @@ async def test_an_object_whose_row_was_never_written_goes_when_nobody_can_still_
 
     assert await world.leftovers.sweep(time.time()) == 1
     assert world.objects() == [
-        "T/t/C/cntr_1/x",
         keys.response_blob("t", "resp_kept", "meta"),
         keys.response_blob("t", "resp_young", "meta"),
+        "T/t/C/cntr_1/x",
     ]
 
 

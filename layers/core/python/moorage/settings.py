@@ -116,7 +116,7 @@ class Settings:
             if not env.get(name):
                 raise SettingsError(f"{name} is not set. 'make up' sets it locally; the CDK app sets it on AWS.")
         told: dict[str, Any] = {variable.field: variable.read(name, env[name]) for name, variable in VARIABLES.items() if env.get(name)}
-        for group, prefix in _GROUPS.items():
+        for group, prefix in GROUPS.items():
             told[group] = {name.removeprefix(prefix).lower(): value for name, value in env.items() if name.startswith(prefix)}
         settings = cls(**told, upstream=dict(env))
         if settings.warm_pool and settings.provisioner not in ("launcher", "fargate", "elsewhere"):
@@ -132,7 +132,7 @@ class Settings:
             for name, variable in VARIABLES.items()
             if (value := getattr(self, variable.field)) != defaults[variable.field]
         }
-        for group, prefix in _GROUPS.items():
+        for group, prefix in GROUPS.items():
             written |= {prefix + name.upper(): value for name, value in getattr(self, group).items()}
         return written
 
@@ -156,7 +156,7 @@ OTHER_VARIABLES: Final = frozenset(
 
 def unknown_variables(environ: Mapping[str, str], models_toml: str = "") -> list[str]:
     """A sentence for each ``MOORAGE_*`` that means nothing: most are mistyped. What ``models.toml`` refers to means something."""
-    known, families = frozenset(VARIABLES) | OTHER_VARIABLES, tuple(_GROUPS.values())
+    known, families = frozenset(VARIABLES) | OTHER_VARIABLES, tuple(GROUPS.values())
     return [
         f"{name} is no setting{_nearest(name, known)}."
         for name in sorted(environ)
@@ -365,5 +365,5 @@ VARIABLES: Final[Mapping[str, _Variable]] = {
 }
 """Each variable, and the field that it sets."""
 
-_GROUPS: Final = {"docker": "MOORAGE_DOCKER_", "fargate": "MOORAGE_FARGATE_", "microvm": "MOORAGE_MICROVM_"}
+GROUPS: Final = {"docker": "MOORAGE_DOCKER_", "fargate": "MOORAGE_FARGATE_", "microvm": "MOORAGE_MICROVM_"}
 """Fields that take all variables with a prefix."""

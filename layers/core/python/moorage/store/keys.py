@@ -156,9 +156,8 @@ def response_blobs(tenant_id: str, response_id: str) -> str:
 
 def owner_of_blob(key: str) -> tuple[str, str] | None:
     """Tenant and id back from :func:`response_blob`; None for what is no response's."""
-    parts = key.split("/")
-    is_response_blob = len(parts) > 4 and (parts[0], parts[2]) == ("T", "R")
-    return (parts[1], parts[3]) if is_response_blob else None
+    parts = key.removeprefix(RESPONSE_BLOBS).split("/")
+    return (parts[0], parts[1]) if key.startswith(RESPONSE_BLOBS) and len(parts) > 2 else None
 
 
 # --- Files, containers, conversations, uploads --------------------------------------------------------------------------------
