@@ -8,6 +8,7 @@ import signal
 import socket
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -187,32 +188,39 @@ def test_a_folder_that_cannot_hold_state_is_named() -> None:
     )
 
 
+@pytest.fixture
+def short() -> Iterator[Path]:
+    """A folder for temporary files whose name leaves room for the sockets in it (unix(7): 107 bytes)."""
+    with tempfile.TemporaryDirectory(prefix="mo-", dir="/tmp") as folder:
+        yield Path(folder)
+
+
 def demo(folder: Path) -> Terminal:
     return Terminal(sys.executable, "-m", "moorage", "demo", environment={"TMPDIR": str(folder), "MOORAGE_DEMO_DELTA_MS": "200"})
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP, signal.SIGINT], ids=lambda number: number.name)
-def test_a_demonstration_that_is_ended_leaves_nothing(number: signal.Signals, tmp_path: Path) -> None:
-    terminal = demo(tmp_path)
+def test_a_demonstration_that_is_ended_leaves_nothing(number: signal.Signals, short: Path) -> None:
+    terminal = demo(short)
     terminal.wait_for("runs in cntr_")
     below = descendants(terminal.process.pid)
     terminal.process.send_signal(number)
     _, errors = terminal.process.communicate(timeout=_SECONDS_MAX)
     assert (terminal.process.returncode, errors) == (130 if number is signal.SIGINT else 128 + number, b"")
     assert [line for pid, line in below.items() if Path(f"/proc/{pid}").exists()] == []
-    assert list(tmp_path.glob("moorage-demo-*")) == []
+    assert list(short.glob("moorage-demo-*")) == []
 
 
-def test_ctrl_c_while_a_demonstration_starts_leaves_no_trace(tmp_path: Path) -> None:
-    terminal = demo(tmp_path)
+def test_ctrl_c_while_a_demonstration_starts_leaves_no_trace(short: Path) -> None:
+    terminal = demo(short)
     terminal.wait_for("Starting the embedded stack")
     os.killpg(terminal.process.pid, signal.SIGINT)
     _, errors = terminal.process.communicate(timeout=_SECONDS_MAX)
-    assert (terminal.process.returncode, errors, list(tmp_path.glob("moorage-demo-*"))) == (130, b"", [])
+    assert (terminal.process.returncode, errors, list(short.glob("moorage-demo-*"))) == (130, b"", [])
 
 
-def test_a_demonstration_that_is_killed_takes_its_stack_along(tmp_path: Path) -> None:
-    terminal = demo(tmp_path)
+def test_a_demonstration_that_is_killed_takes_its_stack_along(short: Path) -> None:
+    terminal = demo(short)
     terminal.wait_for("runs in cntr_")
     below = descendants(terminal.process.pid)
     terminal.process.kill()

@@ -18,6 +18,7 @@ import contextlib
 import ctypes
 import fcntl
 import logging
+import os
 import shutil
 import signal
 import socket
@@ -151,7 +152,8 @@ def runtime_directory(state_dir: Path) -> Iterator[Path]:
         old = Path(note.read_text())
         if old.name.startswith("moorage-"):
             shutil.rmtree(old, ignore_errors=True)
-    directory = Path(tempfile.mkdtemp(prefix="moorage-"))
+    # Sandboxes of a root launcher are other users, who have no way through a private TMPDIR.
+    directory = Path(tempfile.mkdtemp(prefix="moorage-", dir="/tmp" if os.geteuid() == 0 else None))
     note.write_text(str(directory))
     try:
         yield directory

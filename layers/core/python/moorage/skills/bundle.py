@@ -122,7 +122,9 @@ def _check_entries(infos: Sequence[zipfile.ZipInfo]) -> None:
         raise SkillProblem(f"The files have {total} bytes in all; at most {limits.SKILL_BYTES_MAX} are allowed.")
 
 
-_UNREADABLE: Final = (zipfile.BadZipFile, zlib.error, struct.error, EOFError, OSError, ValueError, NotImplementedError, RuntimeError)
+_UNREADABLE: Final = (
+    zipfile.BadZipFile, zlib.error, struct.error, EOFError, OSError, ValueError, IndexError, NotImplementedError, RuntimeError
+)  # fmt: skip
 """What zipfile raises at damaged archives, seen by changing bytes of a sound one."""
 
 _KINDS: Final = {
