@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import IO
 
 from moorage.local.aws.gate import Credentials
-from moorage.local.processes import die_with_parent, kill_group, stop_process
+from moorage.local.processes import die_with_parent, kill_group, stop_process, uninterrupted
 
 REGION = "us-east-1"
 _START_SECONDS_MAX = 30
@@ -78,7 +78,7 @@ class Emulator:
             "SFTP_ENABLED": "0",
             "SERVICES": "stepfunctions,lambda,iam,sts,logs,kms",
         }
-        with self.log_file.open("ab") as log:
+        with self.log_file.open("ab") as log, uninterrupted():
             self.process = subprocess.Popen(
                 [sys.executable, "-m", "moorage.local.aws.server", str(self.state_dir), str(self.listener.fileno())],
                 env=environment,

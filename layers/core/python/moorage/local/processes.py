@@ -4,7 +4,8 @@ import ctypes
 import os
 import signal
 import subprocess
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 _PR_SET_PDEATHSIG = 1
@@ -17,6 +18,17 @@ REFUSED_WRITES = 3
 def die_with_parent() -> None:
     """Ask the kernel for SIGTERM when the parent ends; to be called in a child before exec."""
     ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGTERM)
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})
+
+
+@contextmanager
+def uninterrupted() -> Iterator[None]:
+    """Ctrl-C waits until a child that is being started is known: one that nobody knows would not be stopped."""
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
 def stop_process(process: "subprocess.Popen[bytes]", seconds_max: int) -> None:
