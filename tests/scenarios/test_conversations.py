@@ -81,7 +81,7 @@ def test_headers_of_other_versions_change_nothing(stack: Stack) -> None:
 
 def test_a_response_whose_conversation_is_deleted_meanwhile_fails_and_says_so(client: OpenAI) -> None:
     conversation = client.conversations.create()
-    words = script({"sleep_ms": 6000}, say("too late"))
+    words = script({"sleep_ms": 3000}, say("too late"))
     response = client.responses.create(model="demo", input=words, conversation=conversation.id, background=True)
     client.conversations.delete(conversation.id)
     while response.status in ("queued", "in_progress"):

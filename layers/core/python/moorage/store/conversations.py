@@ -113,7 +113,8 @@ class Conversations:
         an id that the conversation has, or had, is refused: pages go on after ids."""
         if not items:
             return
-        conversation = await self.get(tenant_id, conversation_id)
+        param = None if source is None else "conversation"  # A response names the conversation in its body, others in their path.
+        conversation = await self.get(tenant_id, conversation_id, param=param)
         pk = keys.conversation(tenant_id, conversation_id)
         body = await self._body(conversation, items)
         mark = [] if source is None else [{"PK": pk, "SK": keys.source(source)}]
@@ -136,7 +137,7 @@ class Conversations:
             if mark and 1 in failed:
                 await self._drop(body)
                 return
-            conversation = await self.get(tenant_id, conversation_id)
+            conversation = await self.get(tenant_id, conversation_id, param=param)
         await self._drop(body)
         raise conversation_busy(conversation_id)
 
