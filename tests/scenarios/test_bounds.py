@@ -48,6 +48,16 @@ def sent(connection: socket.socket, pieces: Iterator[bytes]) -> bytes:
     return answer
 
 
+def whole(connection: socket.socket) -> bytes:
+    """An answer with a body of JSON, in however many pieces it comes."""
+    answer = b""
+    while not answer.endswith(b"}"):
+        piece = connection.recv(65536)
+        assert piece, answer
+        answer += piece
+    return answer
+
+
 HEADS: dict[str, list[bytes]] = {
     "many headers": [
         b"GET /v1/models HTTP/1.1\r\nhost: 127.0.0.1\r\n",
@@ -95,7 +105,7 @@ def test_half_open_requests_end_and_the_neighbour_is_served_meanwhile(stack: Sta
 def test_a_second_request_that_does_not_end_is_no_better(stack: Stack) -> None:
     with raw(stack) as connection:
         connection.sendall(b"GET /healthz HTTP/1.1\r\nhost: 127.0.0.1\r\n\r\n")
-        assert connection.recv(65536).startswith(b"HTTP/1.1 200")
+        assert whole(connection).startswith(b"HTTP/1.1 200")
         connection.sendall(b"GET /hea")
         assert connection.recv(65536).startswith(b"HTTP/1.1 408")
 
@@ -105,7 +115,7 @@ def test_a_connection_may_idle_between_requests(stack: Stack) -> None:
     with raw(stack) as connection:
         for pause in (limits.HEAD_SECONDS_MAX + 2, 0):
             connection.sendall(b"GET /healthz HTTP/1.1\r\nhost: 127.0.0.1\r\n\r\n")
-            assert connection.recv(65536).startswith(b"HTTP/1.1 200")
+            assert whole(connection).startswith(b"HTTP/1.1 200")
             time.sleep(pause)
 
 

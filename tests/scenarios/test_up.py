@@ -34,6 +34,8 @@ class Terminal:
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             start_new_session=True,
+            # A shell lets what it runs in the background ignore Ctrl-C, and whoever is started from there inherits that.
+            preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
         )
 
     def wait_for(self, pattern: str) -> "re.Match[str]":

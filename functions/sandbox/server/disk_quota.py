@@ -131,6 +131,7 @@ class DiskQuota:
         # For a moment a process that begins may be closed. Where commands are another user's, programs close themselves for good
         # reasons, and the disk is this container's alone.
         if held.is_closed and self._was_closed and self._config.control_fd is not None:
+            self._was_closed = False  # all of them are ended now; what begins next is given its moment too
             return sys.maxsize
         self._was_closed = held.is_closed
         # Of processes that are not all the container's, what they have written says nothing.
