@@ -14,6 +14,7 @@ from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any
 
+import moorage.tools.registry  # noqa: F401  (the rooms declare their tools)
 import yaml
 from moorage.wire import openapi, routes
 

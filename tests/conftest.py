@@ -4,6 +4,7 @@ import os
 from collections.abc import Callable
 
 import hypothesis
+import moorage.tools.registry  # noqa: F401  (the rooms declare what requests may say about their tools)
 import pytest
 
 QUICK_EXAMPLES_MAX = 15

@@ -13,6 +13,7 @@ from typing import Any
 
 import httpx
 from moorage.cli.target import local_aws
+from moorage.tools.registry import ROOMS
 from openai import OpenAI
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -131,6 +132,20 @@ def assert_well_formed(events: Sequence[dict[str, Any]]) -> None:
     assert sorted(done) == added
     assert [done[index] for index in added] == events[-1]["response"]["output"]
     assert len({event["response"]["id"] for event in events if "response" in event}) == 1
+    assert_in_order(events)
+
+
+def assert_in_order(events: Sequence[dict[str, Any]]) -> None:
+    """The events of each tool's item come as its room lists them, for each of a call's commands."""
+    said: dict[tuple[int, int | None], dict[str, None]] = {}
+    for event in events:
+        name = event["type"].removeprefix("response.")
+        if ROOMS.of_event(name) is not None:
+            said.setdefault((event["output_index"], event.get("command_index")), {})[name] = None
+    for names in said.values():
+        room = ROOMS.of_event(next(iter(names)))
+        assert room is not None
+        assert list(names) == [name for name in room.events if name in names]
 
 
 _FINALS = ("response.completed", "response.incomplete", "response.failed")

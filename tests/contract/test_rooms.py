@@ -55,6 +55,27 @@ def test_a_tool_is_named_in_its_own_folder_and_in_the_protocol_alone() -> None:
     assert {name: words for name, words in strangers().items() if name not in SPEAKERS} == {}
 
 
+IN_THE_PROTOCOL = {
+    "moorage.wire.environments": "shell and code interpreter of a request share one container",
+    "moorage.wire.choices": "three names for one computer",
+    "moorage.wire.items": "a local shell's call and output may share an id",
+    "moorage.wire.chat": "the tools that the older protocol takes besides functions",
+    "moorage.wire.chat_answers": "their calls, which the older protocol has no words for",
+}
+"""Modules of ``wire/`` that name a tool, and why. What its definition, items and events look like is said in its folder."""
+
+
+def test_the_protocol_leaves_the_shapes_of_tools_to_their_folders() -> None:
+    named = {
+        name
+        for name, path in modules().items()
+        if name.startswith("moorage.wire.")
+        for room in named_rooms()
+        if names_of(room) & literals(path)
+    }
+    assert named == IN_THE_PROTOCOL.keys()
+
+
 def test_whoever_else_may_name_tools_does() -> None:
     assert SPEAKERS.keys() - strangers().keys() == set()
 
@@ -63,6 +84,15 @@ def test_each_folder_is_a_room_and_each_room_a_folder() -> None:
     (tools,) = {path.parent for path in core_files() if path.parts[-2:] == ("tools", "registry.py")}
     folders = {f"moorage.tools.{path.name}" for path in tools.iterdir() if (path / "__init__.py").exists()}
     assert {home(room) for room in ROOMS} == folders
+
+
+@pytest.mark.parametrize("room", named_rooms(), ids=lambda room: room.call)
+def test_what_a_tool_looks_like_is_said_in_its_folder(room: Room) -> None:
+    declared = [*room.tool_shapes.values(), *room.item_shapes.values()]
+    assert {shape.__module__ for shape in declared} == {f"{home(room)}.shapes"}
+    assert set(room.item_shapes) == set(room.prefixes)
+    assert set(room.tool_shapes) <= set(room.types)
+    assert room.obfuscated <= room.events.keys()
 
 
 @pytest.mark.parametrize("room", [room for room in ROOMS if room.is_hosted], ids=lambda room: room.call)

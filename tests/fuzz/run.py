@@ -15,6 +15,7 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT))
 
+import moorage.tools.registry  # noqa: E402, F401  (the rooms declare their tools)
 from moorage import __version__  # noqa: E402
 from moorage.wire.openapi import document  # noqa: E402
 

@@ -38,7 +38,13 @@ class Dice(Room):
     types = ("dice",)
     call = "dice_call"
     prefixes = MappingProxyType({"dice_call": "dice"})
-    events = ("dice_call.rolling", "dice_call.rolled", "dice_call.completed")
+    events = MappingProxyType(
+        {
+            "dice_call.rolling": ("item_id", "output_index"),
+            "dice_call.rolled": ("item_id", "output_index", "roll_index", "roll"),
+            "dice_call.completed": ("item_id", "output_index"),
+        }
+    )
     function = "roll"
     is_hosted = True
     words = WORDS
@@ -134,4 +140,4 @@ class DiceTool(TypedDict):
 
 
 class DeclaredDice(Dice):
-    tool_shape = DiceTool
+    tool_shapes = MappingProxyType({"dice": DiceTool})

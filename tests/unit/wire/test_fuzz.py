@@ -7,11 +7,13 @@ from typing import Any
 import orjson
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from moorage.api.view import listed_item
 from moorage.errors import ApiError
+from moorage.loop.echo import echo
 from moorage.wire.create import CREATE
 from moorage.wire.items import REFUSED_ITEMS, SHAPES
 from moorage.wire.requests import parse_conversation_create, parse_create, parse_create_event, parse_input_tokens
-from moorage.wire.responses import ResponseState, echo, listed_item, response_object
+from moorage.wire.responses import ResponseState, response_object
 from moorage.wire.tools import TOOL
 
 scalars = st.none() | st.booleans() | st.integers(-(2**53), 2**53) | st.floats(allow_nan=False, allow_infinity=False)

@@ -4,16 +4,15 @@ from typing import Any
 
 import orjson
 import pytest
+from moorage.api.view import listed_item
+from moorage.loop.echo import echo, echoed_tool
 from moorage.wire.requests import parse_create
 from moorage.wire.responses import (
     ResponseState,
     Usage,
     deleted,
-    echo,
-    echoed_tool,
     input_tokens_object,
     list_object,
-    listed_item,
     response_object,
 )
 from openai.types.responses import Response, ResponseItem

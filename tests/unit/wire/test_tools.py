@@ -5,10 +5,10 @@ from typing import Any
 import orjson
 import pytest
 from moorage.errors import ApiError
+from moorage.loop.echo import echo
 from moorage.wire.environments import Environment
 from moorage.wire.network_policy import DomainSecret, NetworkPolicy
 from moorage.wire.requests import CreateRequest, parse_create
-from moorage.wire.responses import echo
 
 SECRET = "s3cr3t-value"
 

@@ -6,10 +6,11 @@ from fastapi import APIRouter, Depends, Request
 
 from moorage.api.bodies import RawBody
 from moorage.api.caller import Caller
+from moorage.api.view import listed_item
 from moorage.store.conversations import Conversation, as_object
 from moorage.wire.queries import Page, parse_page
 from moorage.wire.requests import parse_conversation_create, parse_conversation_items, parse_conversation_update
-from moorage.wire.responses import deleted, list_object, listed_item
+from moorage.wire.responses import deleted, list_object
 
 router = APIRouter()
 
@@ -24,9 +25,7 @@ _Page = Annotated[Page, Depends(_page)]
 @router.post("/conversations")
 async def create(caller: Caller, body: RawBody) -> dict[str, Any]:
     wanted = parse_conversation_create(body)
-    return as_object(
-        await caller.runtime.conversations.create(caller.tenant_id, metadata=wanted.metadata, items=wanted.items)
-    )
+    return as_object(await caller.runtime.conversations.create(caller.tenant_id, metadata=wanted.metadata, items=wanted.items))
 
 
 @router.get("/conversations/{conversation_id}")

@@ -19,7 +19,7 @@ from moorage.api.bodies import RawBody
 from moorage.api.caller import Caller
 from moorage.api.foreground import Foreground, erase, failure, stop
 from moorage.api.repeats import Attempt
-from moorage.api.view import View
+from moorage.api.view import View, listed_item
 from moorage.errors import bad_request, server_error
 from moorage.loop import finish, recover
 from moorage.loop.create import Prepared, prepare, start_background
@@ -29,7 +29,7 @@ from moorage.telemetry import tell_error
 from moorage.wire.events import QUEUED
 from moorage.wire.queries import parse_page, parse_retrieval
 from moorage.wire.requests import parse_create
-from moorage.wire.responses import deleted, list_object, listed_item
+from moorage.wire.responses import deleted, list_object
 
 router = APIRouter()
 

@@ -8,6 +8,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
+from moorage.tools.lowered import without_url
 from moorage.tools.registry import ROOMS
 from moorage.wire.events import OUTPUT_ITEM_ADDED, obfuscated
 from moorage.wire.types import Event, Item
@@ -36,3 +37,26 @@ class View:
     def item(self, item: Item) -> Item:
         room = ROOMS.of_item(item["type"])
         return item if room is None else room.seen(item, self.include)
+
+
+# --- Listings -------------------------------------------------------------------------------------------------------------
+
+
+def listed_item(item: Item, include: Iterable[str] = ()) -> Item:
+    """An item as ``input_items`` and conversations list it: complete, but with URLs of images and outputs of the code interpreter
+    only if ``include`` asks for them."""
+    wanted = frozenset(include)
+    if item["type"] == "message":
+        return _listed_message(item, wanted)
+    room = ROOMS.of_item(item["type"])
+    if room is None:
+        return item
+    unsaid = {key: value for key, value in room.unsaid.get(item["type"], {}).items() if key not in item}
+    return room.seen({**item, **unsaid}, wanted)
+
+
+def _listed_message(message: Item, include: frozenset[str]) -> Item:
+    listed = {**message, "status": message.get("status", "completed")}
+    if "message.input_image.image_url" not in include:
+        listed["content"] = [without_url(part) if part["type"] == "input_image" else part for part in message["content"]]
+    return listed

@@ -25,6 +25,7 @@ from moorage.errors import (
 from moorage.inputs import files_to_stage
 from moorage.loop import context, finish
 from moorage.loop.ask import Ask
+from moorage.loop.echo import echo
 from moorage.loop.fold import fold
 from moorage.loop.model_step import tell_step
 from moorage.loop.prepare import gather
@@ -43,7 +44,7 @@ from moorage.wire.environments import Environment, takes_skills, with_skills
 from moorage.wire.events import OUTPUT_ITEM_ADDED
 from moorage.wire.parameters import Parameters
 from moorage.wire.requests import CreateRequest
-from moorage.wire.responses import Usage, echo
+from moorage.wire.responses import Usage
 from moorage.wire.types import Event, Item, Tool
 
 _ROOM_SECONDS: Final = 5

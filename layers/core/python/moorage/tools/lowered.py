@@ -1,5 +1,6 @@
 """The words of function calling, which every upstream knows: what rooms write their tools, calls and outputs in."""
 
+from collections.abc import Mapping
 from typing import Any
 
 import orjson
@@ -60,6 +61,11 @@ def _is_only_id(part: dict[str, Any]) -> bool:
 def _file_note(part: dict[str, Any]) -> dict[str, Any]:
     name = part.get("filename") or part["file_id"]
     return {"type": "input_text", "text": f"[{part['type'].removeprefix('input_')} {name}]"}
+
+
+def without_url(part: Mapping[str, Any]) -> dict[str, Any]:
+    """An image as it is shown to who has not asked for its content."""
+    return {**part, "image_url": None} if "image_url" in part else dict(part)
 
 
 def without(value: dict[str, Any], *keys: str) -> dict[str, Any]:

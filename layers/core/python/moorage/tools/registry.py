@@ -13,7 +13,19 @@ from moorage.tools.local_shell.room import LocalShell
 from moorage.tools.room import Room
 from moorage.tools.shell.room import Shell
 from moorage.tools.tool_search.room import ToolSearch
-from moorage.wire.tools import admit
+from moorage.wire import admitted
+from moorage.wire.choices import ChosenByType
+from moorage.wire.tools import HOSTED_IN_ITEM
+
+
+def _admit(room: Room) -> None:
+    """The wire takes what the room declares from now on. Before anything is parsed: what is built then stays as it is."""
+    brought = dict.fromkeys(room.tool_shapes, HOSTED_IN_ITEM) if room.is_hosted else room.tool_shapes
+    admitted.TOOLS.update(room.tool_shapes)
+    admitted.BROUGHT.update({**brought, **room.brought_shapes})
+    admitted.CHOICES.update({**(dict.fromkeys(room.types, ChosenByType) if room.tool_shapes else {}), **room.choice_shapes})
+    admitted.ITEMS.update(room.item_shapes)
+    admitted.admit_events(room.events, room.obfuscated)
 
 
 class Registry:
@@ -35,14 +47,12 @@ class Registry:
             found.update(dict.fromkeys(names, room))
         if room.output is not None:
             self.output_of[room.call] = room.output
-        if room.tool_shape is not None:
-            for type_ in room.types:
-                admit(type_, room.tool_shape)
+        _admit(room)
 
     @contextmanager
     def lent(self, room: Room) -> Iterator[None]:
         """Know a tool for a while: one that is tried, or a test's."""
-        tables: tuple[dict[str, Any], ...] = (self._of_tool, self._of_item, self._of_event, self.output_of)
+        tables: tuple[dict[str, Any], ...] = (self._of_tool, self._of_item, self._of_event, self.output_of, *admitted.TABLES)
         before = [dict(table) for table in tables]
         self.add(room)
         try:
@@ -75,11 +85,11 @@ ROOMS: Final = Registry(
     (
         Function(),
         Custom(),
-        ToolSearch(),
         Shell(),
         CodeInterpreter(),
         LocalShell(),
         ApplyPatch(),
         Computer(),
+        ToolSearch(),
     )
 )

@@ -2,13 +2,14 @@
 
 The loop, the API and the command line know no tool by name; they ask its room. What the room answers, in the order of a call's life:
 
-* what a request may say about it (``tool_shape``, ``item_shapes``), and whether its calls run here at all (``where``);
+* what a request may say about it and how its items and events look (``tool_shapes``, ``item_shapes``, ``events``: the folder's
+  ``shapes.py``), and whether its calls run here at all (``where``);
 * the function that stands for it with models that do not know it (``offer``), the call that such a function call is (``call_of``), and
   what a model reads of its items later (``read``);
 * how a call begins to be shown (``opening``), how it runs and what it says meanwhile (``run``), and how its item grows by those
   events (``grow``);
 * what a second run may do (``again``), within which bounds (``bounds``), and how an end looks that was not a result (``end``);
-* what clients get to see of it (``seen``) and what ``moorage tail`` prints (``told``).
+* what clients get to see of it (``echoed``, ``seen``, ``unsaid``) and what ``moorage tail`` prints (``told``).
 
 ``docs/tools.md`` says how one is added. True of every call, and therefore in ``loop/tool_step.py``: the fence, the
 attempts, the takeover, the watch for cancellations, the time limits, the flushing, the log and the metrics.
@@ -87,8 +88,22 @@ class Room:
     """The type of the item that answers a call; None if the call's own item holds the result."""
     prefixes: ClassVar[Mapping[str, str]] = {}
     """Of ids, by type of item."""
-    events: ClassVar[tuple[str, ...]] = ()
-    """The names of its own events, without ``response.``: :meth:`grow` and :meth:`told` get these and no others."""
+    tool_shapes: ClassVar[Mapping[str, Any]] = {}
+    """What ``tools`` of a request may say about it, by the tool's type: typed dictionaries of the wire."""
+    brought_shapes: ClassVar[Mapping[str, Any]] = {}
+    """The same of a tool that an item of the conversation brings along, where that is something else: by default a hosted tool is
+    refused there, and any other is what it is in ``tools``."""
+    choice_shapes: ClassVar[Mapping[str, Any]] = {}
+    """What ``tool_choice`` may say about it, where that is more than its type."""
+    item_shapes: ClassVar[Mapping[str, Any]] = {}
+    """Its items as clients send them back, by type."""
+    unsaid: ClassVar[Mapping[str, Mapping[str, Any]]] = {}
+    """What a listing has of an item, by type, although clients may leave it out of what they send."""
+    events: ClassVar[Mapping[str, tuple[str, ...]]] = {}
+    """Its own events in the order in which they come, named without ``response.``, and the fields that each has beside ``type`` and
+    ``sequence_number``: :meth:`grow` and :meth:`told` get these and no others."""
+    obfuscated: ClassVar[frozenset[str]] = frozenset()
+    """Those of its events that say the model's words, piece by piece: their lengths are hidden on the way."""
     function: ClassVar[str] = ""
     """The name of the function that stands for it."""
     is_ever_native: ClassVar[bool] = True
@@ -99,8 +114,6 @@ class Room:
     bounds: ClassVar[Bounds] = Bounds()
     words: ClassVar[Mapping[End, str]] = {}
     """What the model reads of an end that was not a result."""
-    tool_shape: ClassVar[Any] = None
-    """What ``tools`` of a request may say about it, as a typed dictionary; None if ``wire/tools.py`` says it."""
     hidden: ClassVar[str | None] = None
     """A field of its call that clients send back only if they had asked for it: what is missing is looked up."""
 
@@ -175,6 +188,10 @@ class Room:
         return None
 
     # --- who looks at it ---
+
+    def echoed(self, tool: Tool, container_id: str | None) -> Tool:
+        """The tool as the response shows it: complete, with nulls. ``container_id`` is the container that the response got."""
+        return tool
 
     def seen(self, item: Item, include: frozenset[str]) -> Item:
         """An item as its client gets it, who has asked to ``include`` these."""

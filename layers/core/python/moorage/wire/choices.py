@@ -1,14 +1,16 @@
 """``tool_choice``: a word, a tool, or some of the tools."""
 
+from collections import ChainMap
 from collections.abc import Sequence
 from typing import Annotated, Any, Final, Literal
 
 from typing_extensions import TypeAliasType, TypedDict
 
 from moorage import errors, limits
+from moorage.wire import admitted
 from moorage.wire.tools import REFUSED_TOOLS, WEB_SEARCH_REASON, WEB_SEARCH_TOOLS
 from moorage.wire.types import Item, Tool
-from moorage.wire.validation import Either, Length, Name, OneOf, RefusedVariant, wire
+from moorage.wire.validation import Either, Length, Name, OneOf, RefusedVariant, Text, wire
 
 
 @wire
@@ -23,39 +25,15 @@ class ChosenNamespace(TypedDict):
     name: Name
 
 
-_KINDS: Final = (
-    "shell",
-    "code_interpreter",
-    "local_shell",
-    "apply_patch",
-    "computer",
-    "computer_use_preview",
-    "computer_use",
-    "tool_search",
-)
-
-
 @wire
 class ChosenByType(TypedDict):
-    type: Literal[
-        "shell",
-        "code_interpreter",
-        "local_shell",
-        "apply_patch",
-        "computer",
-        "computer_use_preview",
-        "computer_use",
-        "tool_search",
-    ]
+    """A tool without a name."""
+
+    type: Text
 
 
 _REFUSED: Final = {**REFUSED_TOOLS, **dict.fromkeys(WEB_SEARCH_TOOLS, WEB_SEARCH_REASON)}
-_CHOICES: Final[dict[str, Any]] = {
-    "function": ChosenByName,
-    "custom": ChosenByName,
-    **dict.fromkeys(_KINDS, ChosenByType),
-    **{name: RefusedVariant(reason) for name, reason in _REFUSED.items()},
-}
+_OTHERS: Final[dict[str, Any]] = {name: RefusedVariant(reason) for name, reason in _REFUSED.items()}
 
 
 @wire
@@ -63,7 +41,8 @@ class AllowedTools(TypedDict):
     type: Literal["allowed_tools"]
     mode: Literal["auto", "required"]
     tools: Annotated[
-        list[Annotated[Any, OneOf({**_CHOICES, "namespace": ChosenNamespace})]], Length(limits.TOOLS_MAX, minimum=1)
+        list[Annotated[Any, OneOf(ChainMap({"namespace": ChosenNamespace}, _OTHERS, admitted.CHOICES))]],
+        Length(limits.TOOLS_MAX, minimum=1),
     ]
 
 
@@ -74,7 +53,7 @@ ToolChoice = TypeAliasType(
         Either(
             "an object",
             string=Literal["none", "auto", "required"],
-            object=Annotated[Any, OneOf({**_CHOICES, "allowed_tools": AllowedTools})],
+            object=Annotated[Any, OneOf(ChainMap({"allowed_tools": AllowedTools}, _OTHERS, admitted.CHOICES))],
         ),
     ],
 )

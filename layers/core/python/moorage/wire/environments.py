@@ -65,7 +65,16 @@ def _containers(tools: Sequence[Tool]) -> list[_Asked]:
     return asked
 
 
-def check_one_container(tools: Sequence[Tool]) -> None:
+def check_containers(tools: Sequence[Tool]) -> None:
+    """There is one shell and one code interpreter at most, and one container for both."""
+    for kind in ("shell", "code_interpreter"):
+        given = [index for index, tool in enumerate(tools) if tool["type"] == kind]
+        if len(given) > 1:
+            raise wrong_value(f"only one {kind} tool can be given.", given[1])
+    _check_one_container(tools)
+
+
+def _check_one_container(tools: Sequence[Tool]) -> None:
     """Shell and code interpreter run in one container, so that they see the same files: they cannot ask for different ones."""
     for first, second in itertools.pairwise(_containers(tools)):
         other = f"'tools[{first.index}]'"

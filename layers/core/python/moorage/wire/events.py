@@ -6,11 +6,13 @@ each event of the SDK that is missing here. The order of events within an item i
 """
 
 import random
+from collections import ChainMap
 from collections.abc import Mapping
 from typing import Final
 
 import orjson
 
+from moorage.wire import admitted
 from moorage.wire.types import Event
 
 CREATED: Final = "response.created"
@@ -39,16 +41,6 @@ FUNCTION_CALL_ARGUMENTS_DELTA: Final = "response.function_call_arguments.delta"
 FUNCTION_CALL_ARGUMENTS_DONE: Final = "response.function_call_arguments.done"
 CUSTOM_TOOL_CALL_INPUT_DELTA: Final = "response.custom_tool_call_input.delta"
 CUSTOM_TOOL_CALL_INPUT_DONE: Final = "response.custom_tool_call_input.done"
-SHELL_CALL_COMMAND_ADDED: Final = "response.shell_call_command.added"
-SHELL_CALL_COMMAND_DELTA: Final = "response.shell_call_command.delta"
-SHELL_CALL_COMMAND_DONE: Final = "response.shell_call_command.done"
-SHELL_CALL_OUTPUT_CONTENT_DELTA: Final = "response.shell_call_output_content.delta"
-SHELL_CALL_OUTPUT_CONTENT_DONE: Final = "response.shell_call_output_content.done"
-CODE_INTERPRETER_IN_PROGRESS: Final = "response.code_interpreter_call.in_progress"
-CODE_INTERPRETER_INTERPRETING: Final = "response.code_interpreter_call.interpreting"
-CODE_INTERPRETER_COMPLETED: Final = "response.code_interpreter_call.completed"
-CODE_INTERPRETER_CODE_DELTA: Final = "response.code_interpreter_call_code.delta"
-CODE_INTERPRETER_CODE_DONE: Final = "response.code_interpreter_call_code.done"
 
 OF_STATUS: Final[Mapping[str, str]] = {
     "queued": QUEUED,
@@ -66,9 +58,8 @@ FINAL: Final = frozenset({COMPLETED, INCOMPLETE, FAILED})
 _ITEM: Final = ("item_id", "output_index")
 _PART: Final = (*_ITEM, "content_index")
 _SUMMARY: Final = (*_ITEM, "summary_index")
-_COMMAND: Final = ("output_index", "command_index")
 
-CATALOGUE: Final[Mapping[str, frozenset[str]]] = {
+_OF_NO_TOOL: Final[dict[str, frozenset[str]]] = {
     name: frozenset(("sequence_number", *fields))
     for name, fields in {
         CREATED: ("response",),
@@ -98,21 +89,12 @@ CATALOGUE: Final[Mapping[str, frozenset[str]]] = {
         FUNCTION_CALL_ARGUMENTS_DONE: (*_ITEM, "arguments"),
         CUSTOM_TOOL_CALL_INPUT_DELTA: (*_ITEM, "delta"),
         CUSTOM_TOOL_CALL_INPUT_DONE: (*_ITEM, "input"),
-        SHELL_CALL_COMMAND_ADDED: (*_COMMAND, "command"),
-        SHELL_CALL_COMMAND_DELTA: (*_COMMAND, "delta"),
-        SHELL_CALL_COMMAND_DONE: (*_COMMAND, "command"),
-        SHELL_CALL_OUTPUT_CONTENT_DELTA: (*_ITEM, "command_index", "delta"),
-        SHELL_CALL_OUTPUT_CONTENT_DONE: (*_ITEM, "command_index", "output"),
-        CODE_INTERPRETER_IN_PROGRESS: _ITEM,
-        CODE_INTERPRETER_INTERPRETING: _ITEM,
-        CODE_INTERPRETER_COMPLETED: _ITEM,
-        CODE_INTERPRETER_CODE_DELTA: (*_ITEM, "delta"),
-        CODE_INTERPRETER_CODE_DONE: (*_ITEM, "code"),
     }.items()
 }
-"""Every event and the fields it always has, ``type`` aside. Events of shell commands have no ``item_id`` (recorded live)."""
+CATALOGUE: Final[Mapping[str, frozenset[str]]] = ChainMap(admitted.EVENTS, _OF_NO_TOOL)
+"""Every event and the fields it always has, ``type`` aside; those of a tool stand in its folder."""
 
-OBFUSCATED: Final = frozenset(
+_OBFUSCATED: Final = frozenset(
     {
         OUTPUT_TEXT_DELTA,
         REFUSAL_DELTA,
@@ -120,11 +102,9 @@ OBFUSCATED: Final = frozenset(
         REASONING_SUMMARY_TEXT_DELTA,
         FUNCTION_CALL_ARGUMENTS_DELTA,
         CUSTOM_TOOL_CALL_INPUT_DELTA,
-        SHELL_CALL_COMMAND_DELTA,
-        CODE_INTERPRETER_CODE_DELTA,
     }
 )
-"""Events whose length would give the model's words away to someone who sees only the encrypted stream."""
+"""Those of no tool."""
 
 _OBFUSCATION_BLOCK: Final = 16
 
@@ -134,12 +114,17 @@ def sse(event: Event) -> bytes:
     return b"event: %b\ndata: %b\n\n" % (event["type"].encode(), orjson.dumps(event))
 
 
+def is_obfuscated(name: str) -> bool:
+    """Whether an event's length would give the model's words away to someone who sees only the encrypted stream."""
+    return name in _OBFUSCATED or name in admitted.OBFUSCATED
+
+
 def obfuscated(event: Event) -> Event:
     """The event with an ``obfuscation`` that fills its delta up to a multiple of 16 characters; others are returned as they are.
 
     It is added where an event is sent, never where it is stored.
     """
-    if event["type"] not in OBFUSCATED:
+    if not is_obfuscated(event["type"]):
         return event
     missing = _OBFUSCATION_BLOCK - len(event["delta"]) % _OBFUSCATION_BLOCK
     # Only its length matters. It is random so that nothing on the way compresses it, and a system call for each delta would be felt.

@@ -18,26 +18,14 @@ ID_PREFIXES: Final = {
     "custom_tool_call": "ctc",
     "custom_tool_call_output": "ctco",
     "reasoning": "rs",
-    "shell_call": "sh",
-    "shell_call_output": "sho",
-    "code_interpreter_call": "ci",
-    "local_shell_call": "lsh",
-    "local_shell_call_output": "lsho",
-    "apply_patch_call": "apc",
-    "apply_patch_call_output": "apco",
-    "computer_call": "cu",
-    "computer_call_output": "cuo",
-    "tool_search_call": "tsc",
-    "tool_search_output": "tso",
     "additional_tools": "at",
     "compaction": "cmp",
     "compaction_trigger": "cmpt",
 }
 
 
-def an_item(kind: str, complete: Callable[[Fields], Fields] | None = None) -> Callable[[_Class], _Class]:
-    """A type of the wire that is an item: it gets an id if it has none."""
-    prefix = ID_PREFIXES[kind]
+def an_item(prefix: str, complete: Callable[[Fields], Fields] | None = None) -> Callable[[_Class], _Class]:
+    """A type of the wire that is an item: it gets an id with this prefix if it has none."""
 
     def finish(value: Fields) -> Fields:
         if complete is not None:

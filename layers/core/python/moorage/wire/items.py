@@ -4,18 +4,19 @@ Canonical form: every item has a ``type`` and an ``id``, a message's content is 
 fields that are null are left out. Ids made by clients are kept as they are.
 """
 
+from collections import ChainMap
+from collections.abc import Mapping
 from typing import Annotated, Any, Final, Literal, Required
 
 from pydantic import AfterValidator, Field
 from typing_extensions import TypeAliasType, TypedDict
 
 from moorage import errors, ids, limits
-from moorage.wire import client_items as client
-from moorage.wire import hosted_items as hosted
-from moorage.wire.item import Call, Common, Status, an_item
+from moorage.wire import admitted
+from moorage.wire.item import ID_PREFIXES, Call, Common, Status, an_item
 from moorage.wire.parts import AnsweredContent, SaidContent, ToolOutput, input_text
 from moorage.wire.refusals import LABEL, problem
-from moorage.wire.tools import PROGRAMMATIC_REASON
+from moorage.wire.tools import PROGRAMMATIC_REASON, BroughtTools
 from moorage.wire.types import Item
 from moorage.wire.validation import (
     Array,
@@ -68,12 +69,12 @@ def _typed_message(message: Fields) -> Fields:
     return message if "type" in message else {"type": "message", **message}
 
 
-@an_item("message", _typed_message)
+@an_item(ID_PREFIXES["message"], _typed_message)
 class Message(_Message, total=False):
     content: Required[SaidContent]
 
 
-@an_item("message", _typed_message)
+@an_item(ID_PREFIXES["message"], _typed_message)
 class AssistantMessage(_Message, total=False):
     content: Required[AnsweredContent]
 
@@ -93,7 +94,7 @@ class ReasoningText(TypedDict):
 _Encrypted = Annotated[str, Field(max_length=limits.ENCRYPTED_CONTENT_CHARS_MAX)]
 
 
-@an_item("reasoning")
+@an_item(ID_PREFIXES["reasoning"])
 class Reasoning(Common, total=False):
     type: Required[Literal["reasoning"]]
     summary: Required[Array[Annotated[SummaryText, OneOf({"summary_text": SummaryText})]]]
@@ -102,13 +103,13 @@ class Reasoning(Common, total=False):
     encrypted_content: _Encrypted
 
 
-@an_item("compaction")
+@an_item(ID_PREFIXES["compaction"])
 class Compaction(Common, total=False):
     type: Required[Literal["compaction"]]
     encrypted_content: Required[_Encrypted]
 
 
-@an_item("compaction_trigger")
+@an_item(ID_PREFIXES["compaction_trigger"])
 class CompactionTrigger(Common, total=False):
     type: Required[Literal["compaction_trigger"]]
 
@@ -130,7 +131,7 @@ class ItemReference(TypedDict, total=False):
 _MaybeAsync = TypedDict("_MaybeAsync", {"async": bool}, total=False)
 
 
-@an_item("function_call")
+@an_item(ID_PREFIXES["function_call"])
 class FunctionCall(Call, _MaybeAsync, total=False):
     """``parsed_arguments`` is what the SDKs' parse helpers leave in an item that is sent back."""
 
@@ -142,7 +143,7 @@ class FunctionCall(Call, _MaybeAsync, total=False):
     parsed_arguments: Annotated[Free, Dropped]
 
 
-@an_item("function_call_output")
+@an_item(ID_PREFIXES["function_call_output"])
 class FunctionCallOutput(Call, total=False):
     type: Required[Literal["function_call_output"]]
     call_id: Required[CallId]
@@ -151,7 +152,7 @@ class FunctionCallOutput(Call, total=False):
     namespace: Name
 
 
-@an_item("custom_tool_call")
+@an_item(ID_PREFIXES["custom_tool_call"])
 class CustomToolCall(Call, _MaybeAsync, total=False):
     type: Required[Literal["custom_tool_call"]]
     call_id: Required[CallId]
@@ -160,7 +161,7 @@ class CustomToolCall(Call, _MaybeAsync, total=False):
     namespace: Name
 
 
-@an_item("custom_tool_call_output")
+@an_item(ID_PREFIXES["custom_tool_call_output"])
 class CustomToolCallOutput(Call, total=False):
     type: Required[Literal["custom_tool_call_output"]]
     call_id: Required[CallId]
@@ -168,9 +169,19 @@ class CustomToolCallOutput(Call, total=False):
     name: Name
 
 
+# --- Tools that come on the way ---------------------------------------------------------------------------------------
+
+
+@an_item(ID_PREFIXES["additional_tools"])
+class AdditionalTools(Common, total=False):
+    type: Required[Literal["additional_tools"]]
+    role: Required[Literal["developer"]]
+    tools: Required[BroughtTools]
+
+
 # --- All of them ------------------------------------------------------------------------------------------------------
 
-SHAPES: Final[dict[str, Any]] = {
+_OF_NO_TOOL: Final[dict[str, Any]] = {
     "message": Message,
     "function_call": FunctionCall,
     "function_call_output": FunctionCallOutput,
@@ -179,21 +190,15 @@ SHAPES: Final[dict[str, Any]] = {
     "reasoning": Reasoning,
     "compaction": Compaction,
     "compaction_trigger": CompactionTrigger,
-    "shell_call": hosted.ShellCall,
-    "shell_call_output": hosted.ShellCallOutput,
-    "code_interpreter_call": hosted.CodeInterpreterCall,
-    "local_shell_call": client.LocalShellCall,
-    "local_shell_call_output": client.LocalShellCallOutput,
-    "apply_patch_call": client.ApplyPatchCall,
-    "apply_patch_call_output": client.ApplyPatchCallOutput,
-    "computer_call": client.ComputerCall,
-    "computer_call_output": client.ComputerCallOutput,
-    "tool_search_call": client.ToolSearchCall,
-    "tool_search_output": client.ToolSearchOutput,
-    "additional_tools": client.AdditionalTools,
+}
+"""Of none that has a room of its own on the wire: those of function calling are every tool's."""
+
+_OTHERS: Final[dict[str, Any]] = {
+    "additional_tools": AdditionalTools,
     "item_reference": ItemReference,
     **{name: RefusedVariant(reason, code=code) for name, (code, reason) in REFUSED_ITEMS.items()},
 }
+SHAPES: Final[Mapping[str, Any]] = ChainMap(_OTHERS, admitted.ITEMS, _OF_NO_TOOL)
 
 _ANSWER: Final = LABEL + "assistant"
 _EASY_MESSAGE: Final = LABEL + "message"
@@ -214,7 +219,8 @@ def _tag(value: Any) -> str | None:
 
 
 _ITEMS: Final = OneOf(
-    SHAPES | {_EASY_MESSAGE: Message, _ANSWER: AssistantMessage, _EASY_REFERENCE: ItemReference}, tag_of=_tag
+    ChainMap({_EASY_MESSAGE: Message, _ANSWER: AssistantMessage, _EASY_REFERENCE: ItemReference}, _OTHERS, admitted.ITEMS, _OF_NO_TOOL),
+    tag_of=_tag,
 )
 InputItem = TypeAliasType("InputItem", Annotated[Any, _ITEMS])
 

@@ -7,7 +7,7 @@ cannot promise what is refused; a test compares the routes (``routes.py``) with 
 from functools import cache
 from typing import Any, Final
 
-from moorage.wire import chat_schemas, create, resources
+from moorage.wire import admitted, chat_schemas, create, resources
 from moorage.wire.answers import ANSWERS
 from moorage.wire.routes import JSON, ROUTES, ref
 from moorage.wire.schema import JsonSchema, components
@@ -31,6 +31,7 @@ _BODIES: Final = {
 @cache
 def document(version: str) -> JsonSchema:
     """The OpenAPI document; ``version`` is the package's. Made once: anybody may ask for it, without a key."""
+    assert admitted.TOOLS, "no room has declared its tool yet: import moorage.tools.registry first"
     paths: dict[str, JsonSchema] = {}
     for route in ROUTES:
         paths.setdefault(route.path, {})[route.method] = route.to_json()

@@ -12,7 +12,7 @@ from moorage.errors import ApiError
 from moorage.wire import network_policy
 from moorage.wire.network_policy import NetworkPolicy
 from moorage.wire.refusals import problem, wrong_type
-from moorage.wire.validation import Body, Length, Name, NonEmpty, OneOf, wire
+from moorage.wire.validation import Body, Id, Length, Name, NonEmpty, OneOf, wire
 
 Purpose = Literal["assistants", "batch", "fine-tune", "vision", "user_data", "evals"]
 PURPOSES: Final[tuple[str, ...]] = get_args(Purpose)
@@ -78,6 +78,14 @@ AskedSkills = Annotated[
     Length(limits.SKILLS_ATTACHED_MAX),
 ]
 """``skills`` of a container."""
+
+
+class NewContainer(TypedDict, total=False):
+    """What a tool may say about a container that is made for it."""
+
+    file_ids: Annotated[list[Id], Length(limits.CONTAINER_FILE_IDS_MAX)]
+    memory_limit: MemoryLimit
+    network_policy: PolicyOfContainer
 
 
 class IdleTime(Body):

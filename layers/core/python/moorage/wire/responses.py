@@ -5,13 +5,12 @@ Open Responses schema wants all of them, numbers where OpenAI sends numbers, and
 ``conversation`` and ``prompt_cache_options`` are there only if they were asked for, as in every recording.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Final, Literal
+from typing import Any, Literal
 
 from moorage.errors import type_of
-from moorage.wire.requests import CreateRequest
-from moorage.wire.types import Item, Tool
+from moorage.wire.types import Item
 
 Status = Literal["queued", "in_progress", "completed", "incomplete", "failed", "cancelled"]
 
@@ -55,7 +54,7 @@ class ResponseState:
     """Unix seconds."""
     status: Status
     echo: Mapping[str, Any]
-    """Made once by :func:`echo`."""
+    """Made once by ``loop/echo.py``."""
     output: Sequence[Item] = ()
     completed_at: int | None = None
     """Unix seconds; only of a completed response."""
@@ -87,107 +86,7 @@ def response_object(state: ResponseState) -> dict[str, Any]:
     return response
 
 
-def echo(request: CreateRequest, container_id: str | None = None) -> dict[str, Any]:
-    """The keys of the Response object that repeat the request, with the API's defaults filled in.
-
-    ``container_id`` is the container that the hosted shell got: ``container_auto`` is answered as a reference to it, already in
-    ``response.created``, and so files, policies and secrets never appear in a response; which version of a skill it has, does. A code
-    interpreter's ``auto`` stays ``auto`` (recorded live), without them.
-    """
-    echoed: dict[str, Any] = {
-        "background": request.background,
-        "frequency_penalty": 0.0,
-        "instructions": request.instructions,
-        "max_output_tokens": request.max_output_tokens,
-        "max_tool_calls": request.max_tool_calls,
-        "metadata": request.metadata,
-        "model": request.model,
-        "parallel_tool_calls": request.parallel_tool_calls,
-        "presence_penalty": 0.0,
-        "previous_response_id": request.previous_response_id,
-        "prompt_cache_key": request.prompt_cache_key,
-        "prompt_cache_retention": request.prompt_cache_retention,
-        "reasoning": {"effort": None, "summary": None, **(request.reasoning or {})},
-        "safety_identifier": request.safety_identifier,
-        "service_tier": request.service_tier or "auto",
-        "store": request.store,
-        "temperature": 1.0 if request.temperature is None else request.temperature,
-        "text": {"format": {"type": "text"}, "verbosity": "medium", **(request.text or {})},
-        "tool_choice": request.tool_choice,
-        "tools": [echoed_tool(tool, container_id) for tool in request.tools],
-        "top_logprobs": request.top_logprobs or 0,
-        "top_p": 1.0 if request.top_p is None else request.top_p,
-        "truncation": request.truncation,
-        "user": request.user,
-    }
-    if request.conversation_id is not None:
-        echoed["conversation"] = {"id": request.conversation_id}
-    if request.prompt_cache_options is not None:
-        echoed["prompt_cache_options"] = {"mode": "implicit", "ttl": "30m", **request.prompt_cache_options}
-    return echoed
-
-
-def echoed_tool(tool: Tool, container_id: str | None = None) -> Tool:
-    """A tool as the response shows it: complete, with nulls, and a hosted shell as a reference to its container."""
-    match tool["type"]:
-        case "function":
-            return {"description": None, "parameters": None, "strict": None, **tool}
-        case "custom":
-            return {"description": None, "format": {"type": "text"}, **tool}
-        case "namespace":
-            return {**tool, "tools": [echoed_tool(inner) for inner in tool["tools"]]}
-        case "shell":
-            return {**tool, "environment": _echoed_environment(tool.get("environment"), container_id)}
-        case "code_interpreter" if not isinstance(tool["container"], str):
-            return {**tool, "container": {"type": "auto"}}
-        case _:
-            return tool
-
-
-def _echoed_environment(environment: Mapping[str, Any] | None, container_id: str | None) -> dict[str, Any]:
-    if environment is None or environment["type"] == "local":
-        return {"type": "local"}
-    shown = {"type": "container_reference", "container_id": environment.get("container_id", container_id)}
-    return {**shown, "skills": environment["skills"]} if environment.get("skills") else shown
-
-
 # --- Listings and deletions -----------------------------------------------------------------------------------------------
-
-_LISTED_DEFAULTS: Final[Mapping[str, Mapping[str, Any]]] = {
-    "message": {"status": "completed"},
-    "function_call": {"status": "completed"},
-    "function_call_output": {"status": "completed"},
-    "custom_tool_call": {"status": "completed"},
-    "custom_tool_call_output": {"status": "completed"},
-    "shell_call": {"status": "completed", "environment": None},
-    "shell_call_output": {"status": "completed", "max_output_length": None},
-    "code_interpreter_call": {"status": "completed", "code": None, "outputs": None},
-    "local_shell_call": {"status": "completed"},
-    "apply_patch_call": {"status": "completed"},
-    "computer_call": {"status": "completed", "pending_safety_checks": []},
-    "computer_call_output": {"status": "completed"},
-    "tool_search_call": {"status": "completed", "execution": "client"},
-    "tool_search_output": {"status": "completed", "execution": "client"},
-}
-"""What an item has in a listing although a client may leave it out of its input."""
-
-
-def listed_item(item: Item, include: Iterable[str] = ()) -> Item:
-    """An item as ``input_items`` and conversations list it: complete, but with URLs of images and outputs of the code interpreter
-    only if ``include`` asks for them."""
-    listed = {**item, **{key: value for key, value in _LISTED_DEFAULTS.get(item["type"], {}).items() if key not in item}}
-    wanted = frozenset(include)
-    if item["type"] == "message" and "message.input_image.image_url" not in wanted:
-        listed["content"] = [_without_url(part) if part["type"] == "input_image" else part for part in item["content"]]
-    if item["type"] == "computer_call_output" and "computer_call_output.output.image_url" not in wanted:
-        listed["output"] = _without_url(item["output"])
-    if item["type"] == "code_interpreter_call" and "code_interpreter_call.outputs" not in wanted:
-        listed["outputs"] = None
-    return listed
-
-
-def _without_url(part: Mapping[str, Any]) -> dict[str, Any]:
-    return {**part, "image_url": None} if "image_url" in part else dict(part)
 
 
 def list_object(data: Sequence[Mapping[str, Any]], *, has_more: bool) -> dict[str, Any]:

@@ -9,26 +9,23 @@ The values of domain secrets live in :class:`~moorage.wire.network_policy.Domain
 logged has been through :func:`~moorage.wire.environments.redacted`, and keeps what the policy shows.
 """
 
+from collections import ChainMap
 from typing import Annotated, Any, Final, Literal, Required
 
 from pydantic import AfterValidator, Field
 from typing_extensions import TypeAliasType, TypedDict
 
-from moorage import errors, limits
-from moorage.wire.environments import check_one_container
-from moorage.wire.refusals import problem, wrong_value
-from moorage.wire.resources import AskedSkills, MemoryLimit, PolicyOfContainer
+from moorage import limits
+from moorage.wire import admitted
+from moorage.wire.environments import check_containers
+from moorage.wire.refusals import wrong_value
 from moorage.wire.types import Tool as AnyTool
 from moorage.wire.validation import (
     Array,
-    Either,
     Fields,
-    Free,
     FreeObject,
-    Id,
     Length,
     Name,
-    NonEmpty,
     OneOf,
     Only,
     Refused,
@@ -55,7 +52,7 @@ REFUSED_TOOLS: Final[dict[str, str]] = {
 
 WEB_SEARCH_TOOLS: Final = ("web_search", "web_search_2025_08_26", "web_search_preview", "web_search_preview_2025_03_11")
 
-_Callers = Annotated[list[Annotated[Literal["direct", "programmatic"], Only("direct", PROGRAMMATIC_REASON)]], Length(2, minimum=1)]
+Callers = Annotated[list[Annotated[Literal["direct", "programmatic"], Only("direct", PROGRAMMATIC_REASON)]], Length(2, minimum=1)]
 _Identifier = Annotated[str, Field(min_length=1, max_length=limits.NAME_CHARS_MAX, pattern="^[a-zA-Z0-9_-]+$")]
 
 # --- Tools that the client runs ---------------------------------------------------------------------------------------
@@ -65,7 +62,7 @@ _Named = TypedDict(
     {
         "description": Text,
         "defer_loading": bool,
-        "allowed_callers": _Callers,
+        "allowed_callers": Callers,
         "async": Annotated[bool, Only(False, ASYNC_REASON)],
     },
     total=False,
@@ -80,9 +77,7 @@ class FunctionTool(_Named, total=False):
     parameters: FreeObject
     strict: bool
     output_schema: FreeObject
-    function: Annotated[
-        Any, Refused("This is the form of chat completions: put 'name', 'description' and 'parameters' beside 'type'.")
-    ]
+    function: Annotated[Any, Refused("This is the form of chat completions: put 'name', 'description' and 'parameters' beside 'type'.")]
 
 
 @wire
@@ -128,128 +123,6 @@ class NamespaceTool(TypedDict):
     ]
 
 
-@wire
-class LocalShellTool(TypedDict):
-    type: Literal["local_shell"]
-
-
-@wire
-class ApplyPatchTool(TypedDict, total=False):
-    type: Required[Literal["apply_patch"]]
-    allowed_callers: _Callers
-
-
-@wire
-class ComputerTool(TypedDict):
-    type: Literal["computer"]
-
-
-@wire
-class ComputerUsePreviewTool(TypedDict):
-    type: Literal["computer_use_preview"]
-    display_height: Annotated[int, Field(ge=1)]
-    display_width: Annotated[int, Field(ge=1)]
-    environment: Literal["windows", "mac", "linux", "ubuntu", "browser"]
-
-
-_SERVER_SEARCH_REASON: Final = "Tool search runs in the client only: send 'execution': 'client'."
-ClientExecution = Annotated[Literal["server", "client"], Only("client", _SERVER_SEARCH_REASON)]
-
-
-def _says_where_it_runs(tool: Fields) -> Fields:
-    """The API's default is ``server``."""
-    if "execution" not in tool:
-        raise problem(lambda param: errors.unsupported_value(param, "server", _SERVER_SEARCH_REASON), "execution")
-    return tool
-
-
-@wire_with(_says_where_it_runs)
-class ToolSearchTool(TypedDict, total=False):
-    type: Required[Literal["tool_search"]]
-    execution: ClientExecution
-    description: Text
-    parameters: Free
-
-
-# --- The shell, in a container or at the client's ---------------------------------------------------------------------
-
-
-class _NewContainer(TypedDict, total=False):
-    file_ids: Annotated[list[Id], Length(limits.CONTAINER_FILE_IDS_MAX)]
-    memory_limit: MemoryLimit
-    network_policy: PolicyOfContainer
-
-
-@wire
-class ContainerAuto(_NewContainer, total=False):
-    type: Required[Literal["container_auto"]]
-    skills: AskedSkills
-
-
-@wire
-class ContainerReference(TypedDict, total=False):
-    """``skills`` is an addition to the API: what the container lacks of them is put into it."""
-
-    type: Required[Literal["container_reference"]]
-    container_id: Required[Id]
-    skills: AskedSkills
-
-
-@wire
-class LocalSkill(TypedDict):
-    name: NonEmpty
-    description: Text
-    path: NonEmpty
-
-
-@wire
-class LocalEnvironment(TypedDict, total=False):
-    type: Required[Literal["local"]]
-    skills: Annotated[list[LocalSkill], Length(200)]
-
-
-@wire
-class ShellTool(TypedDict, total=False):
-    type: Required[Literal["shell"]]
-    environment: Annotated[
-        ContainerAuto | ContainerReference | LocalEnvironment,
-        OneOf({"container_auto": ContainerAuto, "container_reference": ContainerReference, "local": LocalEnvironment}),
-    ]
-    allowed_callers: _Callers
-
-
-_HOSTED_IN_ITEM: Final = RefusedVariant(
-    "A hosted tool stands in 'tools' of the request, because its container belongs to the response."
-)
-
-
-@wire
-class ShellToolOfItem(TypedDict, total=False):
-    """A shell that an item brings along runs at the client's."""
-
-    type: Required[Literal["shell"]]
-    environment: Annotated[
-        LocalEnvironment,
-        OneOf({"container_auto": _HOSTED_IN_ITEM, "container_reference": _HOSTED_IN_ITEM, "local": LocalEnvironment}),
-    ]
-    allowed_callers: _Callers
-
-
-# --- The code interpreter ---------------------------------------------------------------------------------------------
-
-
-@wire
-class Auto(_NewContainer, total=False):
-    type: Required[Literal["auto"]]
-
-
-@wire
-class CodeInterpreterTool(TypedDict, total=False):
-    type: Required[Literal["code_interpreter"]]
-    container: Required[Annotated[str | Auto, Either("a string or an object", string=Id, object=Auto)]]
-    allowed_callers: _Callers
-
-
 # --- Web search: left out, or refused (``requests.py``) ---------------------------------------------------------------
 
 
@@ -281,46 +154,28 @@ class WebSearchTool(TypedDict, total=False):
 
 # --- All of them ------------------------------------------------------------------------------------------------------
 
+HOSTED_IN_ITEM: Final = RefusedVariant("A hosted tool stands in 'tools' of the request, because its container belongs to the response.")
+"""Instead of a hosted tool that an item brings along."""
 
-def _tools(shell: Any, code_interpreter: Any) -> dict[str, Any]:
-    return {
-        "function": FunctionTool,
-        "custom": CustomTool,
-        "namespace": NamespaceTool,
-        "shell": shell,
-        "code_interpreter": code_interpreter,
-        "local_shell": LocalShellTool,
-        "apply_patch": ApplyPatchTool,
-        "computer": ComputerTool,
-        "computer_use_preview": ComputerUsePreviewTool,
-        "tool_search": ToolSearchTool,
-        **dict.fromkeys(WEB_SEARCH_TOOLS, WebSearchTool),
-        **{name: RefusedVariant(reason) for name, reason in REFUSED_TOOLS.items()},
-    }
+_OTHERS: Final[dict[str, Any]] = {
+    **dict.fromkeys(WEB_SEARCH_TOOLS, WebSearchTool),
+    **{name: RefusedVariant(reason) for name, reason in REFUSED_TOOLS.items()},
+}
+_OF_CLIENTS: Final[dict[str, Any]] = {"function": FunctionTool, "custom": CustomTool, "namespace": NamespaceTool}
 
-
-_ADMITTED: Final = _tools(ShellTool, CodeInterpreterTool)
-TOOL: Final = OneOf(_ADMITTED)
+TOOL: Final = OneOf(ChainMap(_OTHERS, admitted.TOOLS, _OF_CLIENTS))
 Tool = TypeAliasType("Tool", Annotated[Any, TOOL])
 """A tool in ``tools`` of a request."""
 
-ITEM_TOOL: Final = OneOf(_tools(ShellToolOfItem, _HOSTED_IN_ITEM))
+ITEM_TOOL: Final = OneOf(ChainMap(_OTHERS, admitted.BROUGHT, _OF_CLIENTS))
 ItemTool = TypeAliasType("ItemTool", Annotated[Any, ITEM_TOOL])
-"""A tool inside an ``additional_tools`` or ``tool_search_output`` item."""
-
-
-def admit(type_: str, shape: Any) -> None:
-    """Take a tool that stands in no table of this module: its room says what a request may say. Before anything is parsed."""
-    _ADMITTED[type_] = shape
+BroughtTools = Annotated[list[ItemTool], Length(limits.TOOLS_MAX)]
+"""``tools`` of an ``additional_tools`` or ``tool_search_output`` item."""
 
 
 def _belong_together(tools: list[AnyTool]) -> list[AnyTool]:
     refuse_duplicates([tool.get("name", f"\0{index}") for index, tool in enumerate(tools)])
-    for kind in ("shell", "code_interpreter"):
-        given = [index for index, tool in enumerate(tools) if tool["type"] == kind]
-        if len(given) > 1:
-            raise wrong_value(f"only one {kind} tool can be given.", given[1])
-    check_one_container(tools)
+    check_containers(tools)
     return tools
 
 

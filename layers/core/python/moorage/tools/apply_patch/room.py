@@ -3,6 +3,7 @@
 from types import MappingProxyType
 from typing import Any, Final
 
+from moorage.tools.apply_patch import shapes
 from moorage.tools.calls import Opening, Place
 from moorage.tools.lowered import function, function_call, function_output
 from moorage.tools.room import Reader, Room
@@ -18,7 +19,10 @@ class ApplyPatch(Room):
     types = ("apply_patch",)
     call = "apply_patch_call"
     output = "apply_patch_call_output"
-    prefixes = MappingProxyType({"apply_patch_call": "apc", "apply_patch_call_output": "apco"})
+    prefixes = shapes.PREFIXES
+    tool_shapes = MappingProxyType({"apply_patch": shapes.ApplyPatchTool})
+    item_shapes = MappingProxyType({"apply_patch_call": shapes.ApplyPatchCall, "apply_patch_call_output": shapes.ApplyPatchCallOutput})
+    unsaid = MappingProxyType({"apply_patch_call": {"status": "completed"}})
     function = "apply_patch"
 
     def offer(self, name: str, tool: Tool) -> Tool:

@@ -17,7 +17,7 @@ async def run(run: Run) -> AsyncGenerator[Piece, None]:
     known, code, ended = run.known, Exec(0), None
     run.counts["commands"] = 1
     if not _is_interpreting(known):
-        yield _said(known, "interpreting")
+        yield Said(known.event("code_interpreter_call.interpreting"))
     if await run.workplace.is_news() and not run.workplace.is_lost:
         code.text["stderr"] += f"[{REVIVED}]\n"
     try:
@@ -32,7 +32,7 @@ async def run(run: Run) -> AsyncGenerator[Piece, None]:
     if ended is not None and ended.session_started and await _had_session(run):
         notes = (session.NEW_SESSION, *notes)
     drawn = [] if ended is None else await session.figures(run.workplace.client, ended.images)
-    yield _said(known, "completed")
+    yield Said(known.event("code_interpreter_call.completed"))
     yield Finished(session.finished(known.item, code.output, ended, drawn, notes))
 
 
@@ -68,18 +68,14 @@ def end(known: Known, how: End, detail: str) -> Iterable[Piece]:
         code.text["stderr"] = f"[{WORDS[how]} {detail}]"
         code.outcome = {"type": "exit", "exit_code": 1}
     if not _is_interpreting(known):
-        yield _said(known, "interpreting")
-    yield _said(known, "completed")
+        yield Said(known.event("code_interpreter_call.interpreting"))
+    yield Said(known.event("code_interpreter_call.completed"))
     yield Finished(session.finished(known.item, code.output, None, [], ()))
 
 
 def _is_interpreting(known: Known) -> bool:
     """The log says so already."""
     return (known.so_far or {}).get("status") == "interpreting"
-
-
-def _said(known: Known, word: str) -> Said:
-    return Said(known.event(f"code_interpreter_call.{word}"))
 
 
 def grow(item: Item, name: str, event: dict[str, Any]) -> None:

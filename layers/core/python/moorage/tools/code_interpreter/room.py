@@ -9,7 +9,7 @@ from moorage import limits
 from moorage.errors import SandboxError
 from moorage.sandbox.exec_client import ExecClient
 from moorage.tools.calls import End, Known, Opening, Piece, Place, Told
-from moorage.tools.code_interpreter import code
+from moorage.tools.code_interpreter import code, shapes
 from moorage.tools.execs import WORDS, exec_id
 from moorage.tools.lowered import compact_json, function
 from moorage.tools.room import Again, Reader, Room, Where
@@ -29,14 +29,12 @@ _OUTPUTS: Final = "code_interpreter_call.outputs"
 class CodeInterpreter(Room):
     types = ("code_interpreter",)
     call = "code_interpreter_call"
-    prefixes = MappingProxyType({"code_interpreter_call": "ci"})
-    events = (
-        "code_interpreter_call.in_progress",
-        "code_interpreter_call.interpreting",
-        "code_interpreter_call.completed",
-        "code_interpreter_call_code.delta",
-        "code_interpreter_call_code.done",
-    )
+    prefixes = shapes.PREFIXES
+    tool_shapes = MappingProxyType({"code_interpreter": shapes.CodeInterpreterTool})
+    item_shapes = MappingProxyType({"code_interpreter_call": shapes.CodeInterpreterCall})
+    unsaid = MappingProxyType({"code_interpreter_call": {"status": "completed", "code": None, "outputs": None}})
+    events = shapes.EVENTS
+    obfuscated = frozenset({"code_interpreter_call_code.delta"})
     function = "python"
     is_ever_native = False
     """An upstream's own interpreter would run in the upstream's container, without the user's files."""
@@ -95,6 +93,10 @@ class CodeInterpreter(Room):
 
     def grow(self, item: Item, name: str, event: Event) -> None:
         code.grow(item, name, event)
+
+    def echoed(self, tool: Tool, container_id: str | None) -> Tool:
+        """``auto`` stays ``auto`` (recorded live), without what it asked for."""
+        return tool if isinstance(tool["container"], str) else {**tool, "container": {"type": "auto"}}
 
     def seen(self, item: Item, include: frozenset[str]) -> Item:
         return item if _OUTPUTS in include else item | {"outputs": None}

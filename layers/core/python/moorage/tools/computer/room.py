@@ -3,7 +3,8 @@
 from types import MappingProxyType
 from typing import Any
 
-from moorage.tools.lowered import function, function_call, function_output, with_visible_parts
+from moorage.tools.computer import shapes
+from moorage.tools.lowered import function, function_call, function_output, with_visible_parts, without_url
 from moorage.tools.room import Reader, Room
 from moorage.wire.types import Item, Tool
 
@@ -12,7 +13,15 @@ class Computer(Room):
     types = ("computer", "computer_use_preview", "computer_use")
     call = "computer_call"
     output = "computer_call_output"
-    prefixes = MappingProxyType({"computer_call": "cu", "computer_call_output": "cuo"})
+    prefixes = shapes.PREFIXES
+    tool_shapes = MappingProxyType({"computer": shapes.ComputerTool, "computer_use_preview": shapes.ComputerUsePreviewTool})
+    item_shapes = MappingProxyType({"computer_call": shapes.ComputerCall, "computer_call_output": shapes.ComputerCallOutput})
+    unsaid = MappingProxyType(
+        {
+            "computer_call": {"status": "completed", "pending_safety_checks": []},
+            "computer_call_output": {"status": "completed"},
+        }
+    )
     function = "computer"
 
     def offer(self, name: str, tool: Tool) -> Tool:
@@ -57,6 +66,11 @@ class Computer(Room):
         actions = item.get("actions") or ([item["action"]] if item.get("action") else [])
         name = reader.name(reader.offered(self.types) or "computer", self.function)
         return [function_call(item, name, {"actions": actions})]
+
+    def seen(self, item: Item, include: frozenset[str]) -> Item:
+        if item["type"] != self.output or "computer_call_output.output.image_url" in include:
+            return item
+        return item | {"output": without_url(item["output"])}
 
 
 def _screenshot(output: dict[str, Any]) -> dict[str, Any]:

@@ -4,6 +4,8 @@ from types import MappingProxyType
 
 from moorage.tools.lowered import function, function_call, function_output, with_visible_parts, without
 from moorage.tools.room import Reader, Room
+from moorage.wire.choices import ChosenByName
+from moorage.wire.item import ID_PREFIXES
 from moorage.wire.types import Item, Tool
 
 
@@ -11,7 +13,9 @@ class Custom(Room):
     types = ("custom",)
     call = "custom_tool_call"
     output = "custom_tool_call_output"
-    prefixes = MappingProxyType({"custom_tool_call": "ctc", "custom_tool_call_output": "ctco"})
+    prefixes = MappingProxyType({name: ID_PREFIXES[name] for name in ("custom_tool_call", "custom_tool_call_output")})
+    choice_shapes = MappingProxyType({"custom": ChosenByName})
+    unsaid = MappingProxyType({name: {"status": "completed"} for name in ("custom_tool_call", "custom_tool_call_output")})
 
     def offer(self, name: str, tool: Tool) -> Tool:
         """Free text as one string parameter; the upstream cannot enforce a grammar, so the model reads it."""
@@ -34,6 +38,9 @@ class Custom(Room):
         if namespace is None or "namespace" in reader.native or "name" not in item:
             return item
         return without(item, "namespace") | {"name": reader.name("custom", item["name"], namespace)}
+
+    def echoed(self, tool: Tool, container_id: str | None) -> Tool:
+        return {"description": None, "format": {"type": "text"}, **tool}
 
     def title(self, item: Item) -> str | None:
         return f"calls {item['name']}"

@@ -5,14 +5,18 @@ from types import MappingProxyType
 
 from moorage.tools.lowered import with_visible_parts, without
 from moorage.tools.room import Reader, Room
-from moorage.wire.types import Item
+from moorage.wire.choices import ChosenByName
+from moorage.wire.item import ID_PREFIXES
+from moorage.wire.types import Item, Tool
 
 
 class Function(Room):
     types = ("function",)
     call = "function_call"
     output = "function_call_output"
-    prefixes = MappingProxyType({"function_call": "fc", "function_call_output": "fco"})
+    prefixes = MappingProxyType({name: ID_PREFIXES[name] for name in ("function_call", "function_call_output")})
+    choice_shapes = MappingProxyType({"function": ChosenByName})
+    unsaid = MappingProxyType({name: {"status": "completed"} for name in ("function_call", "function_call_output")})
 
     def read(self, item: Item, reader: Reader) -> list[Item]:
         if item["type"] == self.output:
@@ -21,6 +25,9 @@ class Function(Room):
         if namespace is not None and "namespace" in reader.native:
             return [item]
         return [without(item, "namespace", "caller") | {"name": reader.name("function", item["name"], namespace)}]
+
+    def echoed(self, tool: Tool, container_id: str | None) -> Tool:
+        return {"description": None, "parameters": None, "strict": None, **tool}
 
     def title(self, item: Item) -> str | None:
         return f"calls {item['name']}"

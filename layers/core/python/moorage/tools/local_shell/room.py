@@ -3,6 +3,7 @@
 from types import MappingProxyType
 from typing import Any
 
+from moorage.tools.local_shell import shapes
 from moorage.tools.lowered import function, function_call, function_output
 from moorage.tools.room import Reader, Room
 from moorage.wire.types import Item, Tool
@@ -12,7 +13,10 @@ class LocalShell(Room):
     types = ("local_shell",)
     call = "local_shell_call"
     output = "local_shell_call_output"
-    prefixes = MappingProxyType({"local_shell_call": "lsh", "local_shell_call_output": "lsho"})
+    prefixes = shapes.PREFIXES
+    tool_shapes = MappingProxyType({"local_shell": shapes.LocalShellTool})
+    item_shapes = MappingProxyType({"local_shell_call": shapes.LocalShellCall, "local_shell_call_output": shapes.LocalShellCallOutput})
+    unsaid = MappingProxyType({"local_shell_call": {"status": "completed"}})
     function = "local_shell"
 
     def offer(self, name: str, tool: Tool) -> Tool:

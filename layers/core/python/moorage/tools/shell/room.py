@@ -13,7 +13,7 @@ from moorage.tools.execs import exec_id
 from moorage.tools.lowered import function_call, function_output, without
 from moorage.tools.room import Again, Reader, Room, Where
 from moorage.tools.run import Run
-from moorage.tools.shell import commands, offer
+from moorage.tools.shell import commands, offer, shapes
 from moorage.wire.types import Event, Item, Tool
 
 _HOSTED = frozenset({"container_auto", "container_reference"})
@@ -23,14 +23,18 @@ class Shell(Room):
     types = ("shell",)
     call = "shell_call"
     output = "shell_call_output"
-    prefixes = MappingProxyType({"shell_call": "sh", "shell_call_output": "sho"})
-    events = (
-        "shell_call_command.added",
-        "shell_call_command.delta",
-        "shell_call_command.done",
-        "shell_call_output_content.delta",
-        "shell_call_output_content.done",
+    prefixes = shapes.PREFIXES
+    tool_shapes = MappingProxyType({"shell": shapes.ShellTool})
+    brought_shapes = MappingProxyType({"shell": shapes.ShellToolOfItem})
+    item_shapes = MappingProxyType({"shell_call": shapes.ShellCall, "shell_call_output": shapes.ShellCallOutput})
+    unsaid = MappingProxyType(
+        {
+            "shell_call": {"status": "completed", "environment": None},
+            "shell_call_output": {"status": "completed", "max_output_length": None},
+        }
     )
+    events = shapes.EVENTS
+    obfuscated = frozenset({"shell_call_command.delta"})
     function = offer.NAME
     is_hosted = True
     again = Again.ATTACH
@@ -116,6 +120,14 @@ class Shell(Room):
 
     def orphaned(self, call: Item) -> Item | None:
         return None if self.where(call) is Where.CLIENT else commands.orphaned(call)
+
+    def echoed(self, tool: Tool, container_id: str | None) -> Tool:
+        """A hosted shell as a reference to its container; which versions of skills it has, is told with it."""
+        environment = tool.get("environment") or {}
+        if self.where(tool) is Where.CLIENT:
+            return {**tool, "environment": {"type": "local"}}
+        shown = {"type": "container_reference", "container_id": environment.get("container_id", container_id)}
+        return {**tool, "environment": {**shown, "skills": environment["skills"]} if environment.get("skills") else shown}
 
     def container_of(self, item: Item) -> str | None:
         container_id: str | None = (item.get("environment") or {}).get("container_id")

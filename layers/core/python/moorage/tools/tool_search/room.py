@@ -5,6 +5,7 @@ from typing import Any, Final
 
 from moorage.tools.lowered import function
 from moorage.tools.room import Room
+from moorage.tools.tool_search import shapes
 from moorage.wire.types import Item, Tool
 
 _DESCRIPTION: Final = "Search for further tools by what they should do. Tools that are found can be called afterwards."
@@ -14,7 +15,12 @@ class ToolSearch(Room):
     types = ("tool_search",)
     call = "tool_search_call"
     output = "tool_search_output"
-    prefixes = MappingProxyType({"tool_search_call": "tsc", "tool_search_output": "tso"})
+    prefixes = shapes.PREFIXES
+    tool_shapes = MappingProxyType({"tool_search": shapes.ToolSearchTool})
+    item_shapes = MappingProxyType({"tool_search_call": shapes.ToolSearchCall, "tool_search_output": shapes.ToolSearchOutput})
+    unsaid = MappingProxyType(
+        {name: {"status": "completed", "execution": "client"} for name in ("tool_search_call", "tool_search_output")}
+    )
     function = "tool_search"
 
     def offer(self, name: str, tool: Tool) -> Tool:
