@@ -380,6 +380,23 @@ def context_management(world: World) -> None:
     assert [item["type"] for item in high["output"]] == ["message"]
 
 
+@row("parameter", "context_management[].strategy", "context_management[].prompt", "context_management[].keep_recent_items")
+def compaction_as_asked(world: World) -> None:
+    long: list[Json] = [{"role": "assistant", "content": "word " * 2000}, {"role": "assistant", "content": "Which port?"}]
+    entry = {"type": "compaction", "compact_threshold": 1000}
+    world.upstream.plays(said("Notes."), said("Done."))
+    noted = entry | {"prompt": "Keep the ports.", "keep_recent_items": 2}
+    world.create("plain", input=[*long, {"role": "user", "content": "8461"}], context_management=[noted])
+    notes, answer = (request.body for request in world.upstream.requests[-2:])
+    assert "Keep the ports." in notes["instructions"]
+    assert [item["content"][0]["text"] for item in answer["input"]][1:] == ["Which port?", "8461"]
+    world.upstream.plays(said("Done."))
+    before = len(world.upstream.requests)
+    cut = world.create("plain", input=long, context_management=[entry | {"strategy": "truncate"}])
+    assert ([item["type"] for item in cut["output"]], len(world.upstream.requests) - before) == (["compaction", "message"], 1)
+    assert [item["content"][0]["text"] for item in world.upstream.requests[-1].body["input"]][1:] == ["Which port?"]
+
+
 # --- Tools -------------------------------------------------------------------------------------------------------------------------
 
 

@@ -21,7 +21,10 @@ DOMAIN_SECRETS = "network_policy<allowlist>.domain_secrets[]"
 SECRETS_OF_CONTAINERS = (f"shell.environment<container_auto>.{DOMAIN_SECRETS}", f"code_interpreter.container<auto>.{DOMAIN_SECRETS}")
 
 OURS_ALONE = {
-    "parameter": {"client_metadata": "Codex CLI sends it"},
+    "parameter": {
+        "client_metadata": "Codex CLI sends it",
+        **{f"context_management[].{field}": "an extension" for field in ("strategy", "prompt", "keep_recent_items")},
+    },
     "tool": {
         "function.function": "the nested form of chat completions, refused with a hint",
         "shell.environment<container_reference>.skills": "an extension",

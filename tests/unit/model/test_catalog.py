@@ -12,6 +12,7 @@ from moorage.model.catalog import Catalog, probe_ollama
 from moorage.model.chat_completions import ChatCompletions
 from moorage.model.chat_messages import GENERIC, Style
 from moorage.model.chat_templates import FAMILIES, Family
+from moorage.model.compaction import Compaction
 from moorage.model.demo import Demo
 from moorage.model.openai_responses import NATIVE_TO_OPENAI, OpenAIResponses
 from moorage.net.sigv4 import AwsAuth
@@ -83,6 +84,56 @@ def test_what_the_file_says_of_a_model_is_on_its_entry() -> None:
     assert (entry.price.input, entry.price.cached_input, entry.price.output) == (1.25, 0.125, 10)
 
 
+COMPACTIONS = """
+[compaction]
+prompt = "Keep the figures."
+keep_recent_items = 4
+
+[[models]]
+name = "large"
+provider = "demo"
+compaction = { model = "small", keep_recent_items = 0 }
+
+[[models]]
+name = "small"
+provider = "demo"
+
+[[models]]
+name = "short"
+provider = "demo"
+compaction = { strategy = "truncate" }
+"""
+
+
+def test_a_model_is_compacted_as_its_entry_says_and_otherwise_as_the_file_does() -> None:
+    catalog = Catalog.load(COMPACTIONS, {})
+    assert {entry.name: entry.compaction for entry in catalog.entries} == {
+        "large": Compaction("llm", "Keep the figures.", 0, "small"),
+        "small": Compaction("llm", "Keep the figures.", 4),
+        "short": Compaction("truncate", "Keep the figures.", 4),
+    }
+
+
+def test_a_file_without_models_says_how_the_detected_one_is_compacted() -> None:
+    catalog = Catalog.load('[compaction]\nstrategy = "truncate"\n', {"OPENAI_API_KEY": "k"})
+    assert catalog.resolve("gpt-6").compaction == Compaction("truncate")
+
+
+ASKED: dict[str, tuple[dict[str, Any], Compaction]] = {
+    "nothing": ({"type": "compaction"}, Compaction("truncate", None, 4, "small")),
+    "a prompt, which wants notes": ({"prompt": "Keep it."}, Compaction("llm", "Keep it.", 4, "small")),
+    "all of it": (
+        {"strategy": "llm", "prompt": "Keep it.", "keep_recent_items": 0},
+        Compaction("llm", "Keep it.", 0, "small"),
+    ),
+}
+
+
+@pytest.mark.parametrize(("entry", "wanted"), ASKED.values(), ids=ASKED.keys())
+def test_a_request_says_how_it_is_compacted_on_top_of_that(entry: dict[str, Any], wanted: Compaction) -> None:
+    assert Compaction("truncate", None, 4, "small").asked(entry) == wanted
+
+
 def test_the_list_names_every_exact_name_and_alias() -> None:
     assert [model["id"] for model in loaded().listing()] == ["house", "gpt-tiny", "gpt-4o-mini", "fast"]
     assert loaded().listing()[0] == {"id": "house", "object": "model", "created": 0, "owned_by": "moorage"}
@@ -106,6 +157,18 @@ WRONG: dict[str, tuple[str, str]] = {
     "no URL": (
         "[[models]]\nname='a'\nprovider='chat_completions'\nbase_url='localhost:8000'\n",
         "models.toml, model 'a': base_url 'localhost:8000' is not an http or https URL.",
+    ),
+    "a prompt for notes that nobody writes": (
+        "[compaction]\nstrategy='truncate'\nprompt='Keep it.'\n",
+        "models.toml is wrong at 'compaction': Value error, nobody writes notes under the strategy 'truncate'",
+    ),
+    "too many items to keep": (
+        "[[models]]\nname='a'\nprovider='demo'\ncompaction={keep_recent_items=1000}\n",
+        "models.toml is wrong at 'models.0.compaction.keep_recent_items': ",
+    ),
+    "notes of a model that is not there": (
+        "[[models]]\nname='a'\nprovider='demo'\ncompaction={model='b'}\n",
+        "models.toml: compactions want notes of 'b', but no model there has this name.",
     ),
     "only patterns": ("[[models]]\nname='a*'\nprovider='demo'\n", "models.toml holds only patterns: name one that they match"),
     "a default that is not there": (

@@ -161,7 +161,7 @@ def test_an_item_that_few_models_know_becomes_one_that_all_know(item: Item, resu
 
 
 def test_a_compaction_is_opened_by_the_caller() -> None:
-    result = lower([{"type": "compaction", "encrypted_content": "x"}], [], "auto", FUNCTIONS, compaction_text=lambda item: "So far: …")
+    result = lower([{"type": "compaction", "text": "So far: …"}], [], "auto", FUNCTIONS)
     assert result.items == ({"type": "message", "role": "user", "content": [{"type": "input_text", "text": "So far: …"}]},)
 
 

@@ -534,7 +534,20 @@ def context_length_exceeded(window_tokens: int, input_tokens: int) -> UpstreamEr
     """The input cannot fit the model. The response fails with it; before any output that is a 400."""
     return UpstreamError(
         f"Your input exceeds the context window of this model: it takes {window_tokens} tokens, and the input has about "
-        f"{input_tokens}. Shorten it, or set 'truncation' to 'auto' to leave out what is oldest.",
+        f"{input_tokens}. Shorten it, have it compacted by 'context_management', or set 'truncation' to 'auto' to leave out what is "
+        "oldest.",
+        code="context_length_exceeded",
+        status=400,
+        param="input",
+        is_retryable=False,
+    )
+
+
+def too_long_to_compact(tokens_max: int) -> UpstreamError:
+    """Reading it would take too many requests; leaving out a part of it would lose that silently."""
+    return UpstreamError(
+        f"This conversation is too long to be compacted: notes are written on at most about {tokens_max} tokens. Compact it earlier, "
+        "or leave out what is oldest.",
         code="context_length_exceeded",
         status=400,
         param="input",

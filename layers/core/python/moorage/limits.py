@@ -559,10 +559,35 @@ TRUNCATION_EXCESS: Final = 1.25
 # --- Compaction ----------------------------------------------------------------------------------------------------------
 
 COMPACTION_KEPT_TOKENS: Final = 20_000
-"""The user's latest messages that stay as they are beside the summary, by estimate."""
+"""The user's latest messages that stay as they are beside the notes, by estimate; at most a quarter of the threshold."""
 
 COMPACTION_WINDOW_SHARE: Final = 0.8
 """Of the model's window: the threshold of ``context_management`` entries that name none."""
+
+COMPACTION_RECENT_SHARE: Final = 0.5
+"""Of the threshold: what the latest items take at most that stay as they are. With the user's messages a quarter is left for notes."""
+
+COMPACTION_RECENT_ITEMS_MAX: Final = 100
+"""``keep_recent_items``; a round of the loop makes three items or more."""
+
+COMPACTION_PROMPT_CHARS_MAX: Final = 16_384
+"""What the notes shall hold, in words; it stands before every part of a transcript."""
+
+COMPACTION_NOTES_TOKENS: Final = 4_000
+COMPACTION_NOTES_SHARE: Final = 0.1
+"""How long the notes may be, as their writer is told: so many tokens, of a small window this share."""
+
+WORDS_PER_TOKEN: Final = 0.75
+"""Of English prose: four characters a token, and five letters a word with a space between."""
+
+COMPACTION_PART_SHARE: Final = 0.4
+"""Of the window of the model that writes the notes: a part of the transcript. The notes on the parts before, the instructions and the
+answer come beside it, and the estimate may be a quarter too low."""
+
+COMPACTION_PARTS_MAX: Final = 5
+"""Parts that are read one after the other while the client waits, each by a request of its own (a sixth where ends between two items
+cost room). So notes are written on two windows: an input that is up to twice as long as the window is compacted, and a longer one
+refused, because what nobody reads would be lost."""
 
 COMPACT_THRESHOLD_TOKENS_MIN: Final = 1_000
 """OpenAPI: ``ContextManagementParam.compact_threshold.minimum``."""

@@ -28,7 +28,7 @@ async def create(caller: Caller, body: RawBody) -> Response:
         previous_response_id=wanted.previous_response_id,
     )
     try:
-        response_id, output, usage = await compact(runtime, tenant_id, wanted.model, said.items, wanted.instructions)
+        response_id, output, usage = await compact(runtime, tenant_id, said.entry, said.items, wanted.instructions)
     except UpstreamError as error:
         raise failure(error.code, error.message, error.param, error.retry_after_seconds) from error
     return JsonResponse(compaction_object(response_id, int(runtime.clock()), output, usage))

@@ -7,7 +7,7 @@ from moorage.api.answers import JsonResponse
 from moorage.api.bodies import RawBody
 from moorage.api.caller import Caller
 from moorage.inputs import resolve_inputs
-from moorage.loop.compact import opener, visible
+from moorage.loop.notes import reader, visible
 from moorage.loop.prepare import gather
 from moorage.model.base import ModelRequest
 from moorage.model.tokens import estimate_request, estimate_text
@@ -37,13 +37,12 @@ async def input_tokens(runtime: Runtime, tenant_id: str, wanted: CountRequest) -
         tools=wanted.tools,
         tool_choice=wanted.tool_choice,
     )
-    resolved = await resolve_inputs(runtime, tenant_id, visible(said.items))
+    resolved = await resolve_inputs(runtime, tenant_id, visible(said.items, reader(runtime, tenant_id)))
     lowered = lower(
         tuple(resolved),
         wanted.tools,
         wanted.tool_choice,
         said.native_tools,
-        compaction_text=opener(runtime, tenant_id),
         programs=runtime.settings.sandbox_programs,
     )
     prompt = ModelRequest(model=said.entry.upstream_model, items=lowered.items, instructions=wanted.instructions, tools=lowered.tools)

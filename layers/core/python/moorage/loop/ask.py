@@ -12,15 +12,15 @@ from moorage.loop import compact, context, decide, finish
 from moorage.loop.assemble import Assembler
 from moorage.loop.cancellation import CancelWatch
 from moorage.loop.decide import Decision
+from moorage.loop.notes import reader, visible
 from moorage.loop.outputs import Outputs
 from moorage.loop.sinks import LogSink, Sink
 from moorage.loop.turn import Position, Turn, has_calls
-from moorage.model.base import Finished, UsageReported
+from moorage.model.base import Finished
 from moorage.runtime import Runtime
 from moorage.state import Next, Outcome
 from moorage.store.responses import StoredResponse
 from moorage.telemetry import about, tell
-from moorage.wire.responses import Usage
 from moorage.wire.types import Item
 
 
@@ -74,13 +74,16 @@ class Ask:
         """What has been said so far, whole items only."""
         return [*self.chain, *self.stored.input_items, *context.own_items(self.done | self.items)]
 
-    async def _compact(self) -> None:
-        shortened = await compact.in_response(self.runtime, self.stored, self._context())
-        if shortened is not None:
-            item, usage = shortened
-            outputs = self._outputs()
-            outputs.add(item)
-            self.position = replace(self.position, next_index=outputs.next_index, usage=self.position.usage + usage)
+    async def _compact(self, *, is_too_long: bool = False) -> bool:
+        """True if there is less to read now."""
+        shortened = await compact.in_response(self.runtime, self.stored, self._context(), self.watch, is_too_long=is_too_long)
+        if shortened is None:
+            return False
+        item, usage = shortened
+        outputs = self._outputs()
+        outputs.add(item)
+        self.position = replace(self.position, next_index=outputs.next_index, usage=self.position.usage + usage)
+        return True
 
     async def _converse(self) -> None:
         """Turn after turn, until the model has said what it wants."""
@@ -91,8 +94,13 @@ class Ask:
             if self._is_spent():
                 self._finished = Finished("max_output_tokens")
                 return
-            if await self._turn(may_repair=tries_left > 0):
-                return
+            try:
+                if await self._turn(may_repair=tries_left > 0):
+                    return
+            except UpstreamError as error:
+                # The threshold goes by an estimate; the provider counts.
+                if error.code != "context_length_exceeded" or not await self._compact(is_too_long=True):
+                    raise
 
     def _is_spent(self) -> bool:
         """Whether too little is left of the response's budget of tokens to ask for: OpenAI's API refuses a request for less."""
@@ -109,7 +117,7 @@ class Ask:
     async def _turn(self, *, may_repair: bool) -> bool:
         """Ask once; False if the model is to be asked again, because it broke off or made a call that needs repair. Raises what must
         not be tried again."""
-        before = compact.visible([*self._context(), *self._repairs])
+        before = [*visible(self._context(), reader(self.runtime, self.stored.tenant_id)), *self._repairs]
         turn = Turn(self.runtime, self.stored, self.position, self.sink)
         assembler, error = await turn.run(before, self.watch)
         repairs = await turn.repair(assembler, before, checks_grammars=not self._repairs) if may_repair else []
@@ -131,7 +139,7 @@ class Ask:
         self._finished = assembler.finished
         self.position = replace(
             self.position,
-            usage=self.position.usage + _tokens(assembler.usage),
+            usage=self.position.usage + assembler.usage.counted,
             service_tier=assembler.usage.service_tier or self.position.service_tier,
         )
 
@@ -185,7 +193,6 @@ class Ask:
         await finish.conclude(self.runtime, self.stored, self.sink, outcome, self.done | self.items, error=failure)
         return outcome
 
-
     def _pause(self, error: UpstreamError) -> int | None:
         """Seconds until the provider is asked again; None if nobody waits for that.
 
@@ -199,13 +206,3 @@ class Ask:
         if not self.stored.is_background:
             return None
         return int(min(limits.WAIT_SECONDS_FIRST * 2 ** min(self.pauses, 10), limits.WAIT_SECONDS_MAX))
-
-
-def _tokens(usage: UsageReported) -> Usage:
-    return Usage(
-        input_tokens=usage.input_tokens,
-        output_tokens=usage.output_tokens,
-        cached_tokens=usage.cached_tokens,
-        cache_write_tokens=usage.cache_write_tokens,
-        reasoning_tokens=usage.reasoning_tokens,
-    )

@@ -1,71 +1,94 @@
-"""Compaction: a long conversation becomes its user's messages and a summary that carries its state.
+"""Compaction: a long conversation becomes its user's messages, notes that carry its state, and its latest items.
 
 It is asked for in three ways: by ``POST /v1/responses/compact``, by a ``compaction_trigger`` as the last input item, and by
-``context_management`` when the prompt has grown beyond a threshold. What a ``compaction`` item stands for stays stored, but models
-do not see it any more (:func:`visible`).
-
-The summary is written by the model itself, from a transcript: as plain text it is understood by every provider, also by those that
-refuse calls of tools which are not offered. It is sealed (``store/sealed.py``), so that clients pass it on as it is; the next
-request's model reads it as a message.
+``context_management`` when the prompt has grown beyond a threshold, or beyond the model's window. What a ``compaction`` item stands for
+stays stored, but models do not see it any more (``loop/notes.py``).
 """
 
-from collections.abc import Callable, Sequence
-from contextlib import aclosing
-from typing import Any, Final
-
-import orjson
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Self
 
 from moorage import ids, limits
-from moorage.errors import UpstreamError, invalid_encrypted_content
-from moorage.loop.truncate import stays
-from moorage.model.base import ModelRequest, TextDelta, UsageReported
-from moorage.model.tokens import at_most, estimate_frame, estimate_item, estimate_items
+from moorage.errors import UpstreamError
+from moorage.loop.cancellation import CancelWatch
+from moorage.loop.notes import Notes, Reader, latest_of_user, reader, visible
+from moorage.loop.summary import Writer
+from moorage.loop.truncate import cuts, stays
+from moorage.model.catalog import ModelEntry
+from moorage.model.compaction import Compaction
+from moorage.model.tokens import at_most, estimate_frame, estimate_items
 from moorage.runtime import Runtime
 from moorage.store.responses import StoredResponse
 from moorage.wire.parameters import Parameters
 from moorage.wire.responses import Usage
 from moorage.wire.types import Item
 
-INSTRUCTIONS: Final = (
-    "You are given the transcript of a conversation between a user and an assistant that works with tools. Write the notes from which "
-    "the assistant will go on without the transcript: what the user wants and has decided, the constraints, what was done and found "
-    "out, the names, paths, ids and figures that matter, and what is left to do next. Write the notes only."
-)
-_HEADING: Final = "Notes on the conversation so far, which are all that is left of its earlier part:\n\n"
-_UNREAD: Final = frozenset({"id", "type", "status", "encrypted_content", "image_url", "file_data", "logprobs", "annotations"})
 
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """What becomes of a conversation that is compacted."""
 
-def opener(runtime: Runtime, tenant_id: str) -> Callable[[Item], str | None]:
-    """What a model reads in place of a ``compaction`` item; None for one that was not made here."""
+    runtime: Runtime
+    tenant_id: str
+    entry: ModelEntry
+    """The model that goes on."""
+    wanted: Compaction
+    threshold: int
+    """In tokens: what is left must stay well below."""
+    instructions: str | None = None
+    watch: CancelWatch | None = None
 
-    def text_of(item: Item) -> str | None:
-        text = runtime.sealer.open(tenant_id, item["encrypted_content"])
-        return None if text is None else _HEADING + text
+    @classmethod
+    def of(cls, runtime: Runtime, stored: StoredResponse, watch: CancelWatch | None) -> Self:
+        parameters = stored.parameters
+        entry = runtime.catalog.resolve(parameters.model)
+        asked = min(parameters.context_management, key=lambda one: _threshold(one, entry), default={})
+        wanted = entry.compaction.asked(asked)
+        return cls(runtime, stored.tenant_id, entry, wanted, _threshold(asked, entry), parameters.instructions, watch)
 
-    return text_of
+    @property
+    def user_tokens(self) -> int:
+        return min(limits.COMPACTION_KEPT_TOKENS, self.threshold // 4)
 
+    def recent(self, seen: Sequence[Item]) -> list[Item]:
+        """The latest items that stay as they are: as many as are wanted, fewer where they are too long. A call stays with its output,
+        and reasoning with what it led to."""
+        items = [item for item in seen if not stays(item) and item["type"] != "compaction_trigger"]
+        count = self.wanted.keep_recent_items
+        if count is None:
+            count = 0 if self.wanted.strategy == "llm" else len(items)
+        room = round(self.threshold * limits.COMPACTION_RECENT_SHARE)
+        possible = [0, *cuts(items)]
+        wanted = max(cut for cut in possible if cut <= max(0, len(items) - count))
+        return next((items[cut:] for cut in possible if cut >= wanted and estimate_items(items[cut:]) <= room), [])
 
-def check_readable(
-    runtime: Runtime, tenant_id: str, items: Sequence[Item], native_tools: frozenset[str], *, param: str | None = None
-) -> None:
-    """Raises 400 for a ``compaction`` item that neither this deployment nor the upstream can read: it would be lost silently. ``param``
-    is the field that leads to the items; without it they are the ``input``."""
-    if "compaction" in native_tools:
-        return
-    text_of = opener(runtime, tenant_id)
-    for index, item in enumerate(items):
-        if item["type"] == "compaction" and text_of(item) is None:
-            raise invalid_encrypted_content(param or f"input[{index}].encrypted_content")
+    def gain(self, seen: Sequence[Item]) -> int:
+        """How many tokens would go into the notes."""
+        recent = self.recent(seen)
+        kept = [*(item for item in seen if stays(item)), *latest_of_user(seen, recent, tokens_max=self.user_tokens), *recent]
+        return estimate_items(list(seen)) - estimate_items(kept)
 
+    async def carry_out(self, items: Sequence[Item]) -> tuple[Notes, Usage]:
+        """Raises :class:`UpstreamError`."""
+        read = reader(self.runtime, self.tenant_id)
+        seen = visible(items, read)
+        recent = tuple(self.recent(seen))
+        if self.wanted.strategy == "truncate":
+            return Notes(_earlier(items, read), recent, self.user_tokens, is_cut=True), Usage()
+        writer = Writer(
+            self.runtime,
+            self.entry if self.wanted.model is None else self.runtime.catalog.resolve(self.wanted.model),
+            self.wanted.prompt,
+            self.instructions,
+            self.watch,
+        )
+        text, usage = await writer.write(seen)
+        return Notes(text, recent, self.user_tokens), usage
 
-def visible(items: Sequence[Item]) -> list[Item]:
-    """What a model sees of a conversation: of what came before its last compaction, only the user's latest messages and what the
-    developer said."""
-    last = max((index for index, item in enumerate(items) if item["type"] == "compaction"), default=None)
-    if last is None:
-        return list(items)
-    kept = {id(item) for item in _latest_of_user(items[:last])}
-    return [item for item in items[:last] if id(item) in kept or stays(item)] + list(items[last:])
+    def item(self, response_id: str, notes: Notes) -> Item:
+        sealed = self.runtime.sealer.seal(self.tenant_id, notes.packed())
+        return {"id": ids.new_item_id("cmp", response_id), "type": "compaction", "encrypted_content": sealed}
 
 
 def is_triggered(stored: StoredResponse) -> bool:
@@ -73,117 +96,61 @@ def is_triggered(stored: StoredResponse) -> bool:
     return bool(stored.input_items) and stored.input_items[-1]["type"] == "compaction_trigger"
 
 
-async def in_response(runtime: Runtime, stored: StoredResponse, items: Sequence[Item]) -> tuple[Item, Usage] | None:
-    """The ``compaction`` item that belongs into a running response before its model is asked, if one does.
+async def in_response(
+    runtime: Runtime, stored: StoredResponse, items: Sequence[Item], watch: CancelWatch | None = None, *, is_too_long: bool = False
+) -> tuple[Item, Usage] | None:
+    """The ``compaction`` item that belongs into a running response before its model is asked, if one does. ``is_too_long`` says that
+    the model does not take the prompt as it is.
 
     Raises :class:`UpstreamError` only when it was triggered: where it is a precaution, the model is asked anyway.
     """
-    parameters = stored.parameters
-    if is_triggered(stored):
-        if items[-1]["type"] == "compaction":
-            return None  # An earlier run of this step has made it.
-    elif not _is_due(parameters, runtime.catalog.resolve(parameters.model).context_window_tokens, items):
+    if is_triggered(stored) and items[-1]["type"] == "compaction":
+        return None  # An earlier run of this step has made it.
+    plan = Plan.of(runtime, stored, watch)
+    if not is_triggered(stored) and not _is_due(plan, stored.parameters, items, is_too_long=is_too_long):
         return None
     try:
-        summary, usage = await _summary(runtime, stored.tenant_id, parameters.model, visible(items), parameters.instructions)
+        notes, usage = await plan.carry_out(items)
     except UpstreamError:
         if is_triggered(stored):
             raise
         return None
-    return _item(runtime, stored.tenant_id, stored.response_id, summary), usage
+    return plan.item(stored.response_id, notes), usage
 
 
-def _is_due(parameters: Parameters, window_tokens: int, items: Sequence[Item]) -> bool:
+def _is_due(plan: Plan, parameters: Parameters, items: Sequence[Item], *, is_too_long: bool) -> bool:
     """Over the threshold, and with enough after the last compaction to be worth another."""
-    if not parameters.context_management:
+    if not parameters.context_management or items[-1]["type"] == "compaction":
         return False
-    fallback = round(window_tokens * limits.COMPACTION_WINDOW_SHARE)
-    threshold = min(entry.get("compact_threshold") or fallback for entry in parameters.context_management)
-    last = max((index for index, item in enumerate(items) if item["type"] == "compaction"), default=-1)
-    fresh = [item for item in items[last + 1 :] if not stays(item) and item.get("role") != "user"]
-    if not fresh or (last >= 0 and estimate_items(fresh) * 4 < threshold):
-        return False
-    frame, seen = estimate_frame(parameters.instructions, parameters.tools), visible(items)
-    return frame + at_most(seen) > threshold and frame + estimate_items(seen) > threshold
+    has_notes = any(item["type"] == "compaction" for item in items)
+    seen = visible(items, reader(plan.runtime, plan.tenant_id))
+    if not is_too_long:
+        frame = estimate_frame(parameters.instructions, parameters.tools)
+        if frame + at_most(seen) <= plan.threshold or frame + estimate_items(seen) <= plan.threshold:
+            return False
+    gain = plan.gain(seen)
+    return gain > 0 and (is_too_long or not has_notes or gain * 4 >= plan.threshold)
 
 
 async def compact(
-    runtime: Runtime, tenant_id: str, model: str | None, items: Sequence[Item], instructions: str | None
+    runtime: Runtime, tenant_id: str, entry: ModelEntry, items: Sequence[Item], instructions: str | None
 ) -> tuple[str, list[Item], Usage]:
-    """The new response's id, its output items, and what the summary cost. Raises :class:`UpstreamError`."""
-    summary, usage = await _summary(runtime, tenant_id, model, visible(items), instructions)
+    """The new response's id, its output items, and what the notes cost. Raises :class:`UpstreamError`."""
+    plan = Plan(runtime, tenant_id, entry, entry.compaction, _threshold({}, entry), instructions)
+    notes, usage = await plan.carry_out(items)
     response_id = ids.new_response_id()
     kept = [
-        item | {"id": ids.new_item_id("msg", response_id), "status": "completed"} for item in _latest_of_user(items)
+        item | {"id": ids.new_item_id("msg", response_id), "status": "completed"}
+        for item in latest_of_user(items, notes.recent, tokens_max=plan.user_tokens)
     ]
-    return response_id, [*kept, _item(runtime, tenant_id, response_id, summary)], usage
+    return response_id, [*kept, plan.item(response_id, notes)], usage
 
 
-async def _summary(
-    runtime: Runtime, tenant_id: str, model: str | None, items: Sequence[Item], instructions: str | None
-) -> tuple[str, Usage]:
-    entry = runtime.catalog.resolve(model)
-    provider = runtime.catalog.provider(entry, runtime.http)
-    told = transcript(items, opener(runtime, tenant_id), tokens_max=entry.context_window_tokens // 2)
-    prompt = {"type": "message", "role": "user", "content": [{"type": "input_text", "text": told}]}
-    wanted = INSTRUCTIONS if instructions is None else f"{INSTRUCTIONS}\n\nThe assistant's own instructions were:\n\n{instructions}"
-    summary, usage = "", Usage()
-    async with aclosing(provider.stream(ModelRequest(entry.upstream_model, (prompt,), instructions=wanted))) as deltas:
-        async for delta in deltas:
-            match delta:
-                case TextDelta(text):
-                    summary += text
-                case UsageReported():
-                    usage += Usage(
-                        delta.input_tokens, delta.output_tokens, delta.cached_tokens, delta.cache_write_tokens, delta.reasoning_tokens
-                    )
-                case _:
-                    pass
-    if not summary.strip():
-        raise UpstreamError("The model wrote no summary of the conversation.", is_retryable=False)
-    return summary, usage
+def _earlier(items: Sequence[Item], read: Reader) -> str:
+    """The notes that there are already: they outlive a compaction that writes none."""
+    found = [notes.text for item in items if item["type"] == "compaction" and (notes := read(item)) is not None]
+    return found[-1] if found else ""
 
 
-def _item(runtime: Runtime, tenant_id: str, response_id: str, summary: str) -> Item:
-    sealed = runtime.sealer.seal(tenant_id, summary)
-    return {"id": ids.new_item_id("cmp", response_id), "type": "compaction", "encrypted_content": sealed}
-
-
-def _latest_of_user(items: Sequence[Item]) -> list[Item]:
-    """The user's latest messages, in their own words."""
-    kept: list[Item] = []
-    room = limits.COMPACTION_KEPT_TOKENS
-    for item in reversed([item for item in items if item.get("role") == "user"]):
-        room -= estimate_item(item)
-        if room < 0:
-            break
-        kept.append(item)
-    return kept[::-1]
-
-
-def transcript(items: Sequence[Item], compaction_text: Callable[[Item], str | None], *, tokens_max: int) -> str:
-    """The conversation as text. What is too long for the model loses its middle: the task stands at the beginning, the latest state
-    at the end."""
-    told = "\n\n".join(line for line in (_line(item, compaction_text) for item in items) if line)
-    chars_max = tokens_max * 4
-    if len(told) <= chars_max:
-        return told
-    left_out = len(told) - chars_max
-    return f"{told[: chars_max // 2]}\n\n[{left_out} characters left out]\n\n{told[-(chars_max // 2) :]}"
-
-
-def _line(item: Item, compaction_text: Callable[[Item], str | None]) -> str:
-    if item["type"] == "message":
-        texts = [part.get("text") or part.get("refusal") or f"[{part['type']}]" for part in item["content"]]
-        return f"{item['role']}: " + "\n".join(texts)
-    if item["type"] == "compaction":
-        return compaction_text(item) or ""
-    if item["type"] in ("additional_tools", "tool_search_output", "compaction_trigger"):
-        return ""
-    return f"{item['type']}: " + orjson.dumps(_readable(item)).decode()
-
-
-def _readable(value: Any) -> Any:
-    if isinstance(value, dict):
-        return {key: _readable(inner) for key, inner in value.items() if key not in _UNREAD and inner is not None}
-    return [_readable(inner) for inner in value] if isinstance(value, list) else value
+def _threshold(asked: dict[str, int], entry: ModelEntry) -> int:
+    return asked.get("compact_threshold") or round(entry.context_window_tokens * limits.COMPACTION_WINDOW_SHARE)

@@ -14,7 +14,7 @@ from moorage.errors import ApiError, bad_request
 from moorage.inputs import admit_inputs
 from moorage.loop import context
 from moorage.loop.chain import chain_items
-from moorage.loop.compact import check_readable, visible
+from moorage.loop.notes import check_readable, reader, visible
 from moorage.model.catalog import ModelEntry
 from moorage.runtime import Runtime
 from moorage.store.responses import Snapshot
@@ -66,9 +66,10 @@ async def gather(
     said = Said(entry, native_tools, snapshots, chain, await _resolved(runtime, tenant_id, input_items, chain))
     context.check_calls(said.input_items, chain)
     check_choice(tool_choice, tools, said.items)
-    check_readable(runtime, tenant_id, said.input_items, native_tools)
+    read = reader(runtime, tenant_id)
+    check_readable(said.input_items, read, native_tools)
     before = "previous_response_id" if conversation_id is None else "conversation"
-    check_readable(runtime, tenant_id, visible(chain), native_tools, param=before)
+    check_readable(visible(chain, read), read, native_tools, param=before)
     await admit_inputs(runtime, tenant_id, said.input_items)
     return said
 

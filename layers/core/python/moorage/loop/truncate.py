@@ -37,7 +37,8 @@ def fit(items: Sequence[Item], *, frame_tokens: int, window_tokens: int, output_
         return list(items)
     if total <= room:
         return list(items)
-    for cut in _cuts(items):
+    last_user = max((i for i, item in enumerate(items) if item.get("role") == "user"), default=0)
+    for cut in (cut for cut in cuts(items) if cut <= last_user):
         left = [item for item in items[:cut] if stays(item)]
         shortened = frame_tokens + sum(map(estimate_item, left)) + sum(costs[cut:])
         if shortened <= room:
@@ -50,16 +51,15 @@ def stays(item: Item) -> bool:
     return item["type"] in ("additional_tools", "compaction") or item.get("role") in ("system", "developer")
 
 
-def _cuts(items: Sequence[Item]) -> list[int]:
+def cuts(items: Sequence[Item]) -> list[int]:
     """Where the beginning may be cut off, the shortest beginning first."""
-    last_user = max((i for i, item in enumerate(items) if item.get("role") == "user"), default=0)
-    cuts: list[int] = []
+    found: list[int] = []
     unanswered: set[str] = set()
-    for index, item in enumerate(items[:last_user]):
+    for end, item in enumerate(items, 1):
         if item["type"] in OUTPUT_OF:
             unanswered.add(item["call_id"])
         elif item["type"] in _OUTPUTS:
             unanswered.discard(item["call_id"])
         if not unanswered and item["type"] != "reasoning":
-            cuts.append(index + 1)
-    return cuts
+            found.append(end)
+    return found

@@ -14,7 +14,7 @@ from moorage import ids
 from moorage.containers.citations import citations
 from moorage.errors import UpstreamError
 from moorage.inputs import resolve_inputs
-from moorage.loop import compact, context, decide, truncate
+from moorage.loop import context, decide, truncate
 from moorage.loop.assemble import Assembler, Held
 from moorage.loop.cancellation import Cancellable, CancelWatch
 from moorage.loop.sinks import Sink
@@ -102,7 +102,6 @@ class Turn:
             parameters.tools,
             choice,
             native_tools,
-            compaction_text=compact.opener(self.runtime, self.stored.tenant_id),
             programs=self.stored.programs,
         )
         return one_command(lowered) if entry.is_shell_sequential else lowered

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from typing import Any, Literal, Protocol
 
 from moorage.wire.parameters import Parameters
+from moorage.wire.responses import Usage
 from moorage.wire.types import Item
 
 
@@ -116,6 +117,10 @@ class UsageReported:
     reasoning_tokens: int = 0
     service_tier: str | None = None
     """The tier that the upstream says it used."""
+
+    @property
+    def counted(self) -> Usage:
+        return Usage(self.input_tokens, self.output_tokens, self.cached_tokens, self.cache_write_tokens, self.reasoning_tokens)
 
 
 @dataclass(frozen=True, slots=True)

@@ -29,6 +29,7 @@ from moorage.model.bedrock_converse import BedrockConverse
 from moorage.model.chat_completions import ChatCompletions
 from moorage.model.chat_messages import Style
 from moorage.model.chat_templates import FAMILIES, Family, family_of
+from moorage.model.compaction import Compaction, CompactionTable
 from moorage.model.demo import Demo
 from moorage.model.http import Upstream
 from moorage.model.openai_responses import OpenAIResponses
@@ -90,6 +91,8 @@ class ModelEntry:
     headers: Mapping[str, str] = field(default_factory=dict)
     idle_seconds: float = limits.UPSTREAM_IDLE_SECONDS
     price: Price | None = None
+    compaction: Compaction = field(default_factory=Compaction)
+    """What applies where a request does not say otherwise."""
 
     @property
     def is_shell_sequential(self) -> bool:
@@ -142,7 +145,9 @@ class Catalog:
         stack asks for them once, by ``probe_ollama``); ``secret`` reads ``ssm:`` references. Nothing is asked over the network
         here. Raises SettingsConflict with one sentence for whatever is wrong.
         """
-        configured, default, skills = _parsed(_text(source))
+        file = _parsed(_text(source))
+        configured = tuple(_entry(table, file.compaction) for table in file.models)
+        default, skills = file.default, file.skills.default
         for entry in configured:
             _check(entry, upstream, has_secrets=secret is not None)
         if configured:
@@ -152,8 +157,12 @@ class Catalog:
             catalog = cls(configured, upstream, default=name, reason="models.toml says so", secret=secret, default_skills=skills)
             if not catalog._serves(name):
                 raise SettingsConflict(f"models.toml: default is '{name}', but no model there has this name.")
+            for writer in {entry.compaction.model for entry in configured} - {None}:
+                if not catalog._serves(str(writer)):
+                    raise SettingsConflict(f"models.toml: compactions want notes of '{writer}', but no model there has this name.")
             return catalog
-        entries, name, reason = _detected(upstream)
+        detected, name, reason = _detected(upstream)
+        entries = tuple(replace(entry, compaction=file.compaction.over(CompactionTable())) for entry in detected)
         return cls((*entries, _DEMO), upstream, default=name, reason=reason, secret=secret, default_skills=skills)
 
     @property
@@ -318,6 +327,7 @@ class _ModelTable(BaseModel):
     headers: dict[str, str] = Field(default_factory=dict)
     idle_seconds: float = Field(default=limits.UPSTREAM_IDLE_SECONDS, gt=0)
     price: _PriceTable | None = None
+    compaction: CompactionTable = Field(default_factory=CompactionTable)
 
 
 class _SkillsTable(BaseModel):
@@ -328,6 +338,7 @@ class _SkillsTable(BaseModel):
 class _File(BaseModel):
     model_config = ConfigDict(extra="forbid")
     skills: _SkillsTable = Field(default_factory=_SkillsTable)
+    compaction: CompactionTable = Field(default_factory=CompactionTable)
     default: str | None = None
     models: tuple[_ModelTable, ...] = ()
 
@@ -343,25 +354,23 @@ def _text(source: Path | str) -> str:
         raise SettingsConflict(f"{source} cannot be read: {error}") from error
 
 
-def _parsed(text: str) -> tuple[tuple[ModelEntry, ...], str | None, tuple[str, ...]]:
-    """The entries, the default model's name, and the default skills."""
+def _parsed(text: str) -> _File:
     try:
-        file = _File.model_validate(tomllib.loads(text))
+        return _File.model_validate(tomllib.loads(text))
     except tomllib.TOMLDecodeError as error:
         raise SettingsConflict(f"models.toml is not TOML: {error}.") from error
     except ValidationError as error:
         first = error.errors()[0]
         place = ".".join(str(step) for step in first["loc"])
         raise SettingsConflict(f"models.toml is wrong at '{place}': {first['msg']}.") from error
-    return tuple(_entry(table) for table in file.models), file.default, file.skills.default
 
 
-def _entry(table: _ModelTable) -> ModelEntry:
+def _entry(table: _ModelTable, compaction: CompactionTable) -> ModelEntry:
     urls: dict[str, str] = {"openai_responses": OPENAI_URL, "anthropic_messages": ANTHROPIC_URL}
-    fields = table.model_dump(exclude={"provider", "price"})
+    fields = table.model_dump(exclude={"provider", "price", "compaction"})
     price = Price(table.price.input, table.price.cached_input, table.price.output) if table.price else None
     fields["base_url"] = table.base_url or urls.get(table.provider, "")
-    return ModelEntry(provider_kind=table.provider, price=price, **fields)
+    return ModelEntry(provider_kind=table.provider, price=price, compaction=table.compaction.over(compaction), **fields)
 
 
 def _check(entry: ModelEntry, upstream: Mapping[str, str], *, has_secrets: bool) -> None:

@@ -13,7 +13,7 @@ Two properties hold, because prompt caches and parallel tool calls need them:
 
 import hashlib
 import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Any, Final
@@ -87,16 +87,15 @@ def lower(
     tool_choice: str | dict[str, Any],
     native: frozenset[str],
     *,
-    compaction_text: Callable[[Item], str | None] = lambda item: None,
     programs: str = "",
 ) -> Lowered:
     """Write a conversation for an upstream that takes the tool types in ``native`` as they are.
 
-    ``compaction_text`` opens a ``compaction`` item of this deployment; None leaves the item as it is for upstreams with native
-    ``compaction`` and drops it elsewhere (only its maker can read it). ``programs`` are those of the container, told with each tool
+    A ``compaction`` item of this deployment has been opened (``loop/notes.py``); another one stays for upstreams with native
+    ``compaction`` and is dropped elsewhere (only its maker can read it). ``programs`` are those of the container, told with each tool
     that runs there.
     """
-    lowering = _Lowering(native, compaction_text, programs)
+    lowering = _Lowering(native, programs)
     lowering.add_tools(tools)
     lowered = [result for item in items for result in lowering.item(item)]
     return Lowered(
@@ -110,7 +109,6 @@ def lower(
 @dataclass(slots=True)
 class _Lowering:
     native: frozenset[str]
-    compaction_text: Callable[[Item], str | None]
     programs: str = ""
     tools: dict[str, Tool] = field(default_factory=dict)
     """Lowered tools in order of first appearance; a later definition replaces an earlier one in its place."""
@@ -263,9 +261,8 @@ class _Lowering:
         return [self.name(tool["type"], tool["name"])] if "name" in tool else []
 
     def _compaction(self, item: Item) -> list[Item]:
-        text = self.compaction_text(item)
-        if text is not None:
-            return [message("user", text)]
+        if "text" in item:
+            return [message("user", item["text"])]
         return [item] if "compaction" in self.native else []
 
     def _other(self, item: Item, type_: str) -> list[Item]:

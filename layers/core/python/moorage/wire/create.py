@@ -8,7 +8,7 @@ from typing_extensions import TypedDict
 from moorage import errors, limits
 from moorage.wire.choices import ToolChoice
 from moorage.wire.items import Input, InputItem, distinct
-from moorage.wire.refusals import problem
+from moorage.wire.refusals import problem, wrong_value
 from moorage.wire.tools import ToolList
 from moorage.wire.types import Includable, Item
 from moorage.wire.validation import (
@@ -128,10 +128,21 @@ class StreamOptions(TypedDict, total=False):
     include_obfuscation: bool
 
 
-@wire
+def _check_prompt(entry: Fields) -> Fields:
+    if "prompt" in entry and entry.get("strategy") == "truncate":
+        raise wrong_value("nobody writes notes under the strategy 'truncate'; leave one of the two out.", "prompt")
+    return entry
+
+
+@wire_with(_check_prompt)
 class CompactionEntry(TypedDict, total=False):
+    """``strategy``, ``prompt`` and ``keep_recent_items`` are extensions."""
+
     type: Required[Literal["compaction"]]
     compact_threshold: Annotated[int, Field(ge=limits.COMPACT_THRESHOLD_TOKENS_MIN)]
+    strategy: Literal["llm", "truncate"]
+    prompt: Annotated[str, Field(min_length=1, max_length=limits.COMPACTION_PROMPT_CHARS_MAX)]
+    keep_recent_items: Annotated[int, Field(ge=0, le=limits.COMPACTION_RECENT_ITEMS_MAX)]
 
 
 # --- Bodies -----------------------------------------------------------------------------------------------------------

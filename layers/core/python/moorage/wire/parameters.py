@@ -31,7 +31,7 @@ class Parameters:
     reasoning: dict[str, Any] | None = None
     truncation: Literal["auto", "disabled"] = "disabled"
     context_management: tuple[dict[str, Any], ...] = ()
-    """Compaction entries, each with ``compact_threshold`` in tokens or without."""
+    """Compaction entries as they came (``create.py: CompactionEntry``)."""
     include: tuple[str, ...] = ()
     prompt_cache_key: str | None = None
     prompt_cache_options: dict[str, Any] | None = None

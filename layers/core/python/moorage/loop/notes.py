@@ -1,0 +1,117 @@
+"""What a ``compaction`` item holds, and what a model sees of a conversation that has one.
+
+Its content is sealed (``store/sealed.py``), so that clients pass it on as it is. Besides the notes it carries the latest items that
+were to stay as they are: a client may drop all that came before it, and they would be lost otherwise.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, Final, Self
+
+import orjson
+
+from moorage import limits
+from moorage.errors import invalid_encrypted_content
+from moorage.loop.truncate import stays
+from moorage.model.tokens import estimate_item
+from moorage.runtime import Runtime
+from moorage.wire.types import Item
+
+_FORM: Final = "compaction.2:"
+"""Before the content; what was sealed by the version before this one is the text alone."""
+_HEADING: Final = "Notes on the conversation so far, which are all that is left of its earlier part:\n\n"
+_LEFT_OUT: Final = "[An earlier part of this conversation has been left out.]"
+
+
+@dataclass(frozen=True, slots=True)
+class Notes:
+    text: str
+    recent: tuple[Item, ...] = ()
+    """The items that follow the notes, as they were."""
+    user_tokens: int = limits.COMPACTION_KEPT_TOKENS
+    """As much of the user's latest messages stands before them."""
+    is_cut: bool = False
+    """Something was left out of which the text says nothing."""
+
+    def packed(self) -> str:
+        fields = {"text": self.text, "recent": self.recent, "user_tokens": self.user_tokens, "is_cut": self.is_cut}
+        return _FORM + orjson.dumps(fields).decode()
+
+    @classmethod
+    def unpacked(cls, content: str) -> Self:
+        if not content.startswith(_FORM):
+            return cls(content)
+        fields = orjson.loads(content[len(_FORM) :])
+        return cls(fields["text"], tuple(fields["recent"]), fields["user_tokens"], fields["is_cut"])
+
+    def told(self) -> str:
+        """What a model reads in place of the item."""
+        return "\n\n".join([*([_HEADING + self.text] if self.text else []), *([_LEFT_OUT] if self.is_cut else [])])
+
+
+Reader = Callable[[Item], Notes | None]
+"""Opens a ``compaction`` item; None for one that was not made here."""
+
+
+def reader(runtime: Runtime, tenant_id: str) -> Reader:
+    def read(item: Item) -> Notes | None:
+        content = runtime.sealer.open(tenant_id, item["encrypted_content"])
+        return None if content is None else Notes.unpacked(content)
+
+    return read
+
+
+def check_readable(
+    items: Sequence[Item], read: Reader, native_tools: frozenset[str], *, param: str | None = None
+) -> None:
+    """Raises 400 for a ``compaction`` item that neither this deployment nor the upstream can read: it would be lost silently. ``param``
+    is the field that leads to the items; without it they are the ``input``."""
+    if "compaction" in native_tools:
+        return
+    for index, item in enumerate(items):
+        if item["type"] == "compaction" and "encrypted_content" in item and read(item) is None:
+            raise invalid_encrypted_content(param or f"input[{index}].encrypted_content")
+
+
+def visible(items: Sequence[Item], read: Reader) -> list[Item]:
+    """What a model sees of a conversation: of what came before its last compaction only the user's latest messages, what the developer
+    said, and the items that the compaction carries. It is opened: its ``text`` is what the model reads."""
+    last = max((index for index, item in enumerate(items) if item["type"] == "compaction"), default=None)
+    if last is None:
+        return list(items)
+    notes = read(items[last])
+    if notes is None:
+        kept = latest_of_user(items[:last], tokens_max=limits.COMPACTION_KEPT_TOKENS)
+        return [*_before(items[:last], kept, read), *items[last:]]
+    kept = latest_of_user(items[:last], notes.recent, tokens_max=notes.user_tokens)
+    opened = {"id": items[last].get("id"), "type": "compaction", "text": notes.told()}
+    return [*_before(items[:last], kept, read), opened, *notes.recent, *items[last + 1 :]]
+
+
+def _before(items: Sequence[Item], kept: Sequence[Item], read: Reader) -> list[Item]:
+    """What stays of the items before a compaction. It speaks for those before it, but for what only an upstream can read."""
+    seen = {id(item) for item in kept}
+    return [
+        item for item in items if id(item) in seen or (stays(item) and (item["type"] != "compaction" or read(item) is None))
+    ]
+
+
+def latest_of_user(items: Sequence[Item], recent: Sequence[Item] = (), *, tokens_max: int) -> list[Item]:
+    """The user's latest messages, in their own words; those that are among ``recent`` are left to it."""
+    there = [_bare(item) for item in recent if item.get("role") == "user"]
+    kept: list[Item] = []
+    room = tokens_max
+    for item in reversed([item for item in items if item.get("role") == "user"]):
+        if _bare(item) in there:
+            there.remove(_bare(item))
+            continue
+        room -= estimate_item(item)
+        if room < 0:
+            break
+        kept.append(item)
+    return kept[::-1]
+
+
+def _bare(item: Item) -> dict[str, Any]:
+    """A message without what differs when its client sends it again."""
+    return {name: value for name, value in item.items() if name not in ("id", "status")}
