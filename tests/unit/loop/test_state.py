@@ -3,11 +3,11 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from moorage.state import Call, LoopState, Next, Outcome
+from moorage.state import CALL, OUTCOME, Call, LoopState, Next, Outcome
 from moorage.wire.responses import Usage
 
 STATE = LoopState("resp_1", "t", "cntr_1", 3, Next.TOOLS, ("call_1", "call_2"), 1)
-OUTCOME = Outcome(
+ENDED = Outcome(
     Next.TOOLS,
     7,
     (Call("call_1", "shell_call", 2, 4, "sho_1"),),
@@ -26,10 +26,10 @@ def test_a_state_comes_back_from_the_state_machine_as_it_went_in(state: LoopStat
 
 
 @pytest.mark.parametrize(
-    "outcome", [OUTCOME, Outcome(Next.MODEL, 1), Outcome(Next.DONE, 1, status="incomplete", incomplete_reason="x")]
+    "outcome", [ENDED, Outcome(Next.MODEL, 1), Outcome(Next.DONE, 1, status="incomplete", incomplete_reason="x")]
 )
 def test_an_outcome_comes_back_from_the_table_as_it_went_in(outcome: Outcome) -> None:
-    assert Outcome.from_json(json.loads(json.dumps(outcome.to_json()))) == outcome
+    assert OUTCOME.unpack(json.loads(json.dumps(OUTCOME.pack(outcome)))) == outcome
 
 
 def test_the_state_machine_sees_ids_and_one_word() -> None:
@@ -70,6 +70,6 @@ def test_a_round_whose_service_call_has_run_goes_the_common_way() -> None:
 
 def test_a_call_says_where_it_runs() -> None:
     call = Call("call_1", "dice_call", 2, 2, "call_1", "service")
-    assert [Call(**one.to_json()) for one in (call, OUTCOME.calls[0])] == [call, OUTCOME.calls[0]]
-    outcome = replace(OUTCOME, calls=(OUTCOME.calls[0], replace(call, call_id="call_2")))
+    assert [CALL.unpack(CALL.pack(one)) for one in (call, ENDED.calls[0])] == [call, ENDED.calls[0]]
+    outcome = replace(ENDED, calls=(ENDED.calls[0], replace(call, call_id="call_2")))
     assert (STATE.after(outcome).calls, STATE.after(outcome).services) == (("call_1", "call_2"), ("call_2",))

@@ -3,7 +3,7 @@
 import orjson
 import pytest
 from moorage.model.base import ModelRequest
-from moorage.wire.parameters import NAMES, Parameters
+from moorage.wire.parameters import NAMES, RECORD, Parameters
 from moorage.wire.requests import parse_create
 
 BODY = {
@@ -37,7 +37,7 @@ def test_every_parameter_goes_through_the_record_and_reaches_the_provider() -> N
     parameters = Parameters.of(request)
     assert tuple(name for name in NAMES if name in BODY) == NAMES, "BODY has each parameter"
     assert parameters != Parameters("m")
-    stored = Parameters.from_record(orjson.loads(orjson.dumps(parameters.to_record())))
+    stored = RECORD.unpack(orjson.loads(orjson.dumps(RECORD.pack(parameters))))
     assert stored == parameters
     asked = ModelRequest.of(stored, model="upstream", items=({"type": "message"},), max_output_tokens=30)
     expected = {name: getattr(parameters, name) for name in NAMES} | {"model": "upstream", "max_output_tokens": 30}
@@ -45,11 +45,11 @@ def test_every_parameter_goes_through_the_record_and_reaches_the_provider() -> N
 
 
 def test_what_was_left_open_is_not_written() -> None:
-    record = Parameters("m").to_record()
+    record = RECORD.pack(Parameters("m"))
     assert record.keys() == {"model", "tool_choice", "parallel_tool_calls", "truncation"}
-    assert Parameters.from_record(record) == Parameters("m")
+    assert RECORD.unpack(record) == Parameters("m")
 
 
 @pytest.mark.parametrize("others", [{"extra": {"user": "u"}, "compact_threshold": None}, {"parameter_of_tomorrow": 1}])
 def test_the_record_of_another_version_is_read(others: dict[str, object]) -> None:
-    assert Parameters.from_record({"model": "m", "include": [], **others}) == Parameters("m")
+    assert RECORD.unpack({"model": "m", "include": [], **others}) == Parameters("m")

@@ -4,6 +4,7 @@ from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import Any, Final
 
+from moorage.codec import By, Codec
 from moorage.wire.responses import Status, Usage
 
 _ONE_TOOL: Final = "tool"
@@ -119,16 +120,6 @@ class Call:
     where: str = SANDBOX
     """Or ``service``: outside of the sandboxes' network."""
 
-    def to_json(self) -> dict[str, Any]:
-        call = {
-            "call_id": self.call_id,
-            "type": self.type,
-            "call_index": self.call_index,
-            "output_index": self.output_index,
-            "output_item_id": self.output_item_id,
-        }
-        return call | ({} if self.where == SANDBOX else {"where": self.where})
-
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
@@ -152,33 +143,6 @@ class Outcome:
     service_tier: str | None = None
     """The tier of the latest step whose upstream named one."""
 
-    def to_json(self) -> dict[str, Any]:
-        return {
-            "next": str(self.next),
-            "next_index": self.next_index,
-            "calls": [call.to_json() for call in self.calls],
-            "usage": self.usage.to_json(),
-            "calls_made": self.calls_made,
-            "is_last": self.is_last,
-            "status": self.status,
-            "incomplete_reason": self.incomplete_reason,
-            "service_tier": self.service_tier,
-        }
-
-    @classmethod
-    def from_json(cls, outcome: dict[str, Any]) -> "Outcome":
-        return cls(
-            next=Next(outcome["next"]),
-            next_index=outcome["next_index"],
-            calls=tuple(Call(**call) for call in outcome["calls"]),
-            usage=_usage(outcome["usage"]),
-            calls_made=outcome["calls_made"],
-            is_last=outcome["is_last"],
-            status=outcome["status"],
-            incomplete_reason=outcome["incomplete_reason"],
-            service_tier=outcome.get("service_tier"),
-        )
-
 
 def _usage(usage: dict[str, Any]) -> Usage:
     """A stored ``usage`` object, read back."""
@@ -189,3 +153,10 @@ def _usage(usage: dict[str, Any]) -> Usage:
         cache_write_tokens=usage["input_tokens_details"]["cache_write_tokens"],
         reasoning_tokens=usage["output_tokens_details"]["reasoning_tokens"],
     )
+
+
+CALL: Final = Codec(Call, sparse=("where",))
+OUTCOME: Final = Codec(
+    Outcome, nested={"next": By(str, Next), "calls": CALL, "usage": By(Usage.to_json, _usage)}, beside=("wait_seconds",)
+)
+"""How a step's record holds what it came to."""

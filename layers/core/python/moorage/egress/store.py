@@ -5,11 +5,12 @@ credential's record only leads there and is worth nothing without the policy it 
 which repeats the credential's hash: an old credential ends with the next write of that record.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from contextlib import suppress
-from dataclasses import asdict, dataclass, field
-from typing import Any, Final
+from dataclasses import dataclass, field
+from typing import Final
 
+from moorage.codec import Codec
 from moorage.egress.secrets import OperatorSecret, SealedSecret
 from moorage.errors import ConditionFailed
 from moorage.store import keys
@@ -75,6 +76,13 @@ class Entry:
     status: int | None = None
     error: str | None = None
     """Why an allowed request still failed (the host did not answer, its certificate did not hold)."""
+
+
+_GRANT: Final = Codec(GrantRecord, names={"expires_at": "ttl"}, beside=("tenant_id", "container_id", "secrets", "is_live"))
+_SECRET: Final = Codec(SealedSecret)
+_OPERATOR_SECRET: Final = Codec(OperatorSecret)
+_AUTHORITY: Final = Codec(SealedAuthority)
+_ENTRY: Final = Codec(Entry, beside=("tenant_id", "container_id"))
 
 
 class EgressStore:
@@ -163,16 +171,12 @@ class EgressStore:
         if not records or records[0]["SK"] != keys.EGRESS_POLICY:
             return None
         policy, *sealed = records
-        return GrantRecord(
+        prefix = keys.egress_sealed(policy["seal"], "")
+        return _GRANT.unpack(
+            policy,
             tenant_id=tenant_id,
             container_id=container_id,
-            credential_sha256=policy["credential_sha256"],
-            domains=tuple(policy["domains"]),
-            version=policy["version"],
-            expires_at=policy["ttl"],
-            wrapped_key=policy["wrapped_key"],
-            seal=policy["seal"],
-            secrets=tuple(_sealed(record) for record in sealed if record["SK"].startswith(keys.egress_sealed(policy["seal"], ""))),
+            secrets=tuple(_SECRET.unpack(record) for record in sealed if record["SK"].startswith(prefix)),
             is_live="GSI1PK" in policy,
         )
 
@@ -182,14 +186,14 @@ class EgressStore:
     # --- The operator's secrets ---
 
     async def save_operator_secret(self, secret: OperatorSecret) -> None:
-        await self._table.put({"PK": keys.EGRESS_OPERATOR_SECRETS, "SK": secret.name, **asdict(secret)})
+        await self._table.put({"PK": keys.EGRESS_OPERATOR_SECRETS, "SK": secret.name, **_OPERATOR_SECRET.pack(secret)})
 
     async def load_operator_secret(self, name: str) -> OperatorSecret | None:
         record = await self._table.get(keys.EGRESS_OPERATOR_SECRETS, name)
-        return None if record is None else _operator_secret(record)
+        return None if record is None else _OPERATOR_SECRET.unpack(record)
 
     async def list_operator_secrets(self) -> list[OperatorSecret]:
-        return [_operator_secret(record) for record in await self._table.query(keys.EGRESS_OPERATOR_SECRETS)]
+        return [_OPERATOR_SECRET.unpack(record) for record in await self._table.query(keys.EGRESS_OPERATOR_SECRETS)]
 
     async def delete_operator_secret(self, name: str) -> bool:
         """False if there was none."""
@@ -199,12 +203,12 @@ class EgressStore:
 
     async def load_ca(self) -> SealedAuthority | None:
         record = await self._table.get(keys.EGRESS_CA, keys.META)
-        return None if record is None else _authority(record)
+        return None if record is None else _AUTHORITY.unpack(record)
 
     async def save_ca(self, authority: SealedAuthority) -> SealedAuthority:
         """Keep it unless another was first; the answer is the one that is kept."""
         try:
-            await self._table.put({"PK": keys.EGRESS_CA, "SK": keys.META, **asdict(authority)}, if_absent=True)
+            await self._table.put({"PK": keys.EGRESS_CA, "SK": keys.META, **_AUTHORITY.pack(authority)}, if_absent=True)
         except ConditionFailed:
             kept = await self.load_ca()
             assert kept is not None, "the CA's record is never deleted"
@@ -215,7 +219,7 @@ class EgressStore:
         """Keep it in the place of one that nobody can open any more, unless another was first; the answer is the one that is kept."""
         condition = {"wrapped_key": lost.wrapped_key}
         try:
-            await self._table.update(keys.EGRESS_CA, keys.META, set=asdict(authority), condition=condition)
+            await self._table.update(keys.EGRESS_CA, keys.META, set=_AUTHORITY.pack(authority), condition=condition)
         except ConditionFailed:
             kept = await self.load_ca()
             assert kept is not None, "the CA's record is never deleted"
@@ -244,7 +248,7 @@ class EgressStore:
             records = await self._table.query(
                 pk, prefix=keys.EGRESS_LOG_PREFIX, after=keys.egress_entry(after), descending=False, limit=limit
             )
-        return [_entry(record, tenant_id, container_id) for record in records]
+        return [_ENTRY.unpack(record, tenant_id=tenant_id, container_id=container_id) for record in records]
 
 
 def _policy_record(pk: str, grant: GrantRecord) -> Record:
@@ -253,12 +257,7 @@ def _policy_record(pk: str, grant: GrantRecord) -> Record:
         **live,
         "PK": pk,
         "SK": keys.EGRESS_POLICY,
-        "credential_sha256": grant.credential_sha256,
-        "domains": list(grant.domains),
-        "version": grant.version,
-        "seal": grant.seal,
-        "wrapped_key": grant.wrapped_key,
-        "ttl": grant.expires_at,
+        **_GRANT.pack(grant),
     }
 
 
@@ -278,7 +277,7 @@ _OF_THE_CREDENTIAL: Final = frozenset({"GSI1PK", "GSI1SK", "credential_sha256", 
 
 def _secret_records(pk: str, grant: GrantRecord) -> list[Record]:
     return [
-        {"PK": pk, "SK": keys.egress_sealed(grant.seal, secret.name), "ttl": grant.expires_at, **asdict(secret)}
+        {"PK": pk, "SK": keys.egress_sealed(grant.seal, secret.name), "ttl": grant.expires_at, **_SECRET.pack(secret)}
         for secret in grant.secrets
     ]
 
@@ -289,39 +288,6 @@ def _sealed_otherwise(records: Iterable[Record], seal: str) -> list[tuple[str, s
     return [(record["PK"], record["SK"]) for record in records if not record["SK"].startswith(kept)]
 
 
-def _sealed(record: Record) -> SealedSecret:
-    return SealedSecret(
-        name=record["name"],
-        domain=record["domain"],
-        placeholder=record["placeholder"],
-        methods=tuple(record["methods"]),
-        path_prefixes=tuple(record["path_prefixes"]),
-        places=tuple(record["places"]),
-        ciphertext=record["ciphertext"],
-    )
-
-
-def _operator_secret(record: Record) -> OperatorSecret:
-    return OperatorSecret(
-        record["name"],
-        record["domain"],
-        tuple(record["tenants"]),
-        record["wrapped_key"],
-        record["ciphertext"],
-        record.get("set_at", 0),
-    )
-
-
-def _authority(record: Record) -> SealedAuthority:
-    return SealedAuthority(record["certificate_pem"], record["wrapped_key"], record["ciphertext"], record.get("sealed_under", ""))
-
-
 def _entry_record(entry: Entry, expires_at: int) -> Record:
-    body: dict[str, Any] = {key: value for key, value in asdict(entry).items() if key not in ("tenant_id", "container_id")}
     pk = keys.container(entry.tenant_id, entry.container_id)
-    return {"PK": pk, "SK": keys.egress_entry(entry.id), "ttl": expires_at, **body}
-
-
-def _entry(record: Mapping[str, Any], tenant_id: str, container_id: str) -> Entry:
-    body = {key: value for key, value in record.items() if key not in ("PK", "SK", "ttl")}
-    return Entry(tenant_id=tenant_id, container_id=container_id, **body | {"secrets": tuple(body["secrets"])})
+    return {"PK": pk, "SK": keys.egress_entry(entry.id), "ttl": expires_at, **_ENTRY.pack(entry)}

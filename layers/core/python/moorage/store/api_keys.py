@@ -11,9 +11,10 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final
 
+from moorage.codec import Codec
 from moorage.errors import SettingsConflict
 from moorage.store import keys
-from moorage.store.table import Record, Table
+from moorage.store.table import Table
 
 KEY_PREFIX: Final = "sk-moorage-"
 TENANT_PATTERN: Final = re.compile(r"[a-z0-9][a-z0-9-]{0,62}")
@@ -32,6 +33,9 @@ class ApiKey:
     """The usage plan of its tenant at the gateway, where there are any."""
 
 
+_KEY: Final = Codec(ApiKey, names={"tenant_id": "tenant"})
+
+
 class ApiKeys:
     def __init__(self, table: Table, *, clock: Callable[[], float]) -> None:
         self._table = table
@@ -48,11 +52,7 @@ class ApiKeys:
             {
                 "PK": keys.api_key(hash_of(secret)),
                 "SK": keys.META,
-                "key_id": made.key_id,
-                "tenant": tenant_id,
-                "name": name,
-                "tier": tier,
-                "created_at": made.created_at,
+                **_KEY.pack(made),
                 "GSI1PK": keys.KEYS,
                 "GSI1SK": keys.listed(made.created_at, made.key_id),
             }
@@ -74,7 +74,7 @@ class ApiKeys:
             if now - read_at < _CACHE_SECONDS:
                 return known
         record = await self._table.get(keys.api_key(digest), keys.META)
-        found = None if record is None else _api_key(record)
+        found = None if record is None else _KEY.unpack(record)
         if len(self._seen) >= _CACHE_MAX:
             self._seen.clear()
         self._seen[digest] = (now, found)
@@ -84,7 +84,7 @@ class ApiKeys:
         """All keys of the deployment, oldest first."""
         listed = await self._table.query(keys.KEYS, index="GSI1")
         records = await self._table.get_many((entry["PK"], entry["SK"]) for entry in listed)
-        return sorted(map(_api_key, records), key=lambda key: (key.created_at, key.key_id))
+        return sorted(map(_KEY.unpack, records), key=lambda key: (key.created_at, key.key_id))
 
     async def revoke(self, key_id: str) -> bool:
         """Forget a key; False if there is none of this id."""
@@ -98,7 +98,3 @@ class ApiKeys:
 def hash_of(secret: str) -> str:
     """SHA-256 of a key, as hex."""
     return hashlib.sha256(secret.encode()).hexdigest()
-
-
-def _api_key(record: Record) -> ApiKey:
-    return ApiKey(record["key_id"], record["tenant"], record["name"], record["created_at"], record.get("tier", ""))

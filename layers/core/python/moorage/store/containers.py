@@ -12,10 +12,10 @@ from dataclasses import dataclass, replace
 from typing import Any, Final, Literal
 
 from moorage import limits
+from moorage.codec import Codec
 from moorage.errors import ConditionFailed, container_expired, container_file_not_found, container_not_found
 from moorage.ids import new_id
 from moorage.store import keys, schema
-from moorage.store.codec import Codec
 from moorage.store.files import Clock
 from moorage.store.listing import gone_record, listing_attributes, read_page, unknown_after
 from moorage.store.table import Record, Table

@@ -17,6 +17,7 @@ from typing import Any, Final
 import orjson
 
 from moorage import limits
+from moorage.codec import Codec
 from moorage.errors import (
     ConditionFailed,
     conversation_busy,
@@ -85,7 +86,7 @@ class Conversations:
         record = await self._table.get(keys.conversation(tenant_id, conversation_id), keys.META)
         if record is None:
             raise conversation_not_found(conversation_id, param=param)
-        return _conversation(record)
+        return _CONVERSATION.unpack(record)
 
     async def update(self, tenant_id: str, conversation_id: str, metadata: Mapping[str, str]) -> Conversation:
         """Replace the metadata."""
@@ -95,7 +96,7 @@ class Conversations:
             )
         except ConditionFailed as error:
             raise conversation_not_found(conversation_id) from error
-        return _conversation(record)
+        return _CONVERSATION.unpack(record)
 
     async def delete(self, tenant_id: str, conversation_id: str) -> None:
         """Delete it with its items. What hangs below goes first, so that a deletion that breaks off can be repeated."""
@@ -279,23 +280,12 @@ def _batch_record(conversation: Conversation, number: int, items: Sequence[Item]
     }
 
 
+_CONVERSATION: Final = Codec(Conversation)
+
+
 def _record(conversation: Conversation) -> Record:
     return {
         "PK": keys.conversation(conversation.tenant_id, conversation.id),
         "SK": keys.META,
-        "tenant_id": conversation.tenant_id,
-        "id": conversation.id,
-        "created_at": conversation.created_at,
-        "metadata": dict(conversation.metadata),
-        "batches": conversation.batches,
+        **_CONVERSATION.pack(conversation),
     }
-
-
-def _conversation(record: Record) -> Conversation:
-    return Conversation(
-        tenant_id=record["tenant_id"],
-        id=record["id"],
-        created_at=record["created_at"],
-        metadata=record["metadata"],
-        batches=record["batches"],
-    )

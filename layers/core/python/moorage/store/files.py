@@ -9,11 +9,11 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from moorage import limits
+from moorage.codec import Codec
 from moorage.errors import file_not_found, file_too_large
 from moorage.ids import new_file_id
 from moorage.store import keys, schema
 from moorage.store.blobs import BlobNotFound, Blobs, BlobTooLarge
-from moorage.store.codec import Codec
 from moorage.store.listing import gone_record, listing_attributes, read_page
 from moorage.store.table import Record, Table
 from moorage.wire.queries import Page

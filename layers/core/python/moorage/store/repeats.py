@@ -9,9 +9,10 @@ the note is taken by the first retry that sends the same body, and by no other.
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Final
 
 from moorage import limits
+from moorage.codec import By, Codec
 from moorage.errors import ConditionFailed
 from moorage.store import keys
 from moorage.store.table import Record, Table
@@ -37,6 +38,11 @@ class Claim:
     body: bytes = b""
 
 
+_CLAIM: Final = Codec(
+    Claim, names={"is_stored": "stored", "has_ended": "ended"}, nested={"body": By(bytes, bytes)}, sparse=("response_id",)
+)
+
+
 class Repeats:
     def __init__(self, table: Table, clock: Callable[[], float]) -> None:
         self._table = table
@@ -44,7 +50,7 @@ class Repeats:
 
     async def find(self, tenant_id: str, key: str) -> Claim | None:
         record = await self._table.get(keys.repeat(tenant_id, key), keys.META)
-        return None if record is None or record["ttl"] <= self._clock() else _claim(record)
+        return None if record is None or record["ttl"] <= self._clock() else _CLAIM.unpack(record)
 
     async def claim(self, tenant_id: str, key: str, claim: Claim) -> Claim | None:
         """Claim the key; if another request has it, its claim."""
@@ -98,28 +104,6 @@ class Repeats:
         return {
             "PK": keys.repeat(tenant_id, key),
             "SK": keys.META,
-            "request_id": claim.request_id,
-            "claimed_at": claim.claimed_at,
-            "digest": claim.digest,
-            "stored": claim.is_stored,
-            "ended": claim.has_ended,
-            "status": claim.status,
-            "content_type": claim.content_type,
-            "body": claim.body,
+            **_CLAIM.pack(claim),
             "ttl": claim.claimed_at + limits.IDEMPOTENCY_SECONDS,
-            **({} if claim.response_id is None else {"response_id": claim.response_id}),
         }
-
-
-def _claim(record: dict[str, Any]) -> Claim:
-    return Claim(
-        record["request_id"],
-        record["claimed_at"],
-        record["digest"],
-        record.get("response_id"),
-        record["stored"],
-        record["ended"],
-        record["status"],
-        record["content_type"],
-        bytes(record["body"]),
-    )

@@ -18,12 +18,13 @@ from typing import Any, Final
 import orjson
 
 from moorage import ids, limits
+from moorage.codec import Codec
 from moorage.errors import ApiError, ConditionFailed, previous_response_not_found, response_not_found
 from moorage.store import keys
 from moorage.store.blobs import Blobs
 from moorage.store.event_log import Batch, EventLog
 from moorage.store.table import Record, Table
-from moorage.wire.parameters import Parameters
+from moorage.wire.parameters import RECORD, Parameters
 from moorage.wire.types import Item
 
 UNSTORED_SECONDS = 600
@@ -73,6 +74,33 @@ class StoredResponse:
     """What it waits for in the state machine, in a sentence; None while it goes on."""
 
 
+_META: Final = Codec(
+    StoredResponse,
+    names={
+        "conversation_id": "conversation",
+        "container_id": "container",
+        "is_background": "background",
+        "is_streamed": "stream",
+        "is_stored": "store",
+        "is_looping": "looping",
+        "is_cancel_requested": "cancel_requested",
+        "expires_at": "ttl",
+    },
+    sparse=(
+        "conversation_id",
+        "container_id",
+        "programs",
+        "is_looping",
+        "is_cancel_requested",
+        "execution",
+        "secrets",
+        "waiting_for",
+    ),
+    beside=("response_id", "tenant_id", "parameters", "echo", "input_items", "ancestors"),
+)
+"""What the record itself tells; what was said lies packed in its body."""
+
+
 @dataclass(frozen=True, slots=True)
 class Snapshot:
     """A response as one query sees it."""
@@ -113,26 +141,14 @@ class Responses:
     async def create(self, stored: StoredResponse, first: Batch | None = None) -> None:
         """Write ``META``, and by the same request the first batch of the log if there is one: nobody else knows of the response yet,
         so nothing needs to be compared."""
-        body = orjson.dumps({"request": stored.parameters.to_record(), "echo": stored.echo, "input": stored.input_items})
+        body = orjson.dumps({"request": RECORD.pack(stored.parameters), "echo": stored.echo, "input": stored.input_items})
         record: Record = {
             "PK": keys.response(stored.tenant_id, stored.response_id),
             "SK": keys.META,
-            "created_at": stored.created_at,
+            **_META.pack(stored),
             "ancestors": pack_ancestors(stored.ancestors),
-            "background": stored.is_background,
-            "stream": stored.is_streamed,
-            "store": stored.is_stored,
             "heartbeat_at_ms": self._now_ms(),
-            "ttl": stored.expires_at,
         }
-        if stored.conversation_id is not None:
-            record["conversation"] = stored.conversation_id
-        if stored.container_id is not None:
-            record["container"] = stored.container_id
-        if stored.secrets:
-            record["secrets"] = dict(stored.secrets)
-        if stored.programs:
-            record["programs"] = stored.programs
         if stored.is_looping:
             record |= self._inflight(stored)
         packed = zlib.compress(body, 1)
@@ -233,27 +249,15 @@ class Responses:
     ) -> StoredResponse:
         packed = record["body"] if "body" in record else await self._blobs.get_bytes(record["blob"])
         body = orjson.loads(zlib.decompress(packed))
-        return StoredResponse(
+        return _META.unpack(
+            record,
             response_id=response_id,
             tenant_id=tenant_id,
-            created_at=record["created_at"],
-            parameters=Parameters.from_record(body["request"]),
+            parameters=RECORD.unpack(body["request"]),
             echo=body["echo"],
             input_items=body["input"],
             ancestors=unpack_ancestors(record["ancestors"]) if with_ancestors else (),
-            conversation_id=record.get("conversation"),
-            container_id=record.get("container"),
-            programs=record.get("programs", ""),
-            is_background=record["background"],
-            is_streamed=record["stream"],
-            is_stored=record["store"],
-            expires_at=record["ttl"],
-            is_cancel_requested=bool(record.get("cancel_requested")),
-            heartbeat_at_ms=record["heartbeat_at_ms"],
-            is_looping=bool(record.get("looping")),
-            execution=record.get("execution", response_id),
-            secrets=record.get("secrets", {}),
-            waiting_for=record.get("waiting_for"),
+            execution=response_id,
         )
 
     async def chain(self, tenant_id: str, previous_response_id: str) -> list[Snapshot]:

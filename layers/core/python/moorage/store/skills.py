@@ -16,12 +16,12 @@ from dataclasses import dataclass, replace
 from typing import Any, Final
 
 from moorage import limits
+from moorage.codec import Codec
 from moorage.errors import ApiError, ConditionFailed, bad_request, skill_not_found, skill_version_not_found
 from moorage.ids import new_id
 from moorage.skills.bundle import Bundle
 from moorage.store import keys, schema
 from moorage.store.blobs import BlobNotFound, Blobs
-from moorage.store.codec import Codec
 from moorage.store.files import Clock
 from moorage.store.listing import gone_record, listing_attributes, read_page, unknown_after
 from moorage.store.table import Change, Record, Table

@@ -18,7 +18,7 @@ import orjson
 
 from moorage import limits
 from moorage.errors import ConditionFailed, Superseded
-from moorage.state import Outcome
+from moorage.state import OUTCOME, Outcome
 from moorage.store import keys
 from moorage.store.blobs import Blobs
 from moorage.store.responses import StoredResponse
@@ -122,7 +122,7 @@ class Steps:
         )
         outcome = record.get("outcome")
         return StepAttempt(
-            record["attempt"] + _unrecorded(stored, step), record.get("yields", 0), Outcome.from_json(outcome) if outcome else None
+            record["attempt"] + _unrecorded(stored, step), record.get("yields", 0), OUTCOME.unpack(outcome) if outcome else None
         )
 
     async def postpone(self, stored: StoredResponse, step: int) -> None:
@@ -140,7 +140,7 @@ class Steps:
                 _pk(stored),
                 keys.attempt(step),
                 set={
-                    "outcome": outcome.to_json(),
+                    "outcome": OUTCOME.pack(outcome),
                     "following": following,
                     "ttl": stored.expires_at,
                     **await self._packed(stored, f"step-{step}-{attempt}", items),
@@ -161,7 +161,7 @@ class Steps:
         """The same from its record."""
         if "outcome" not in record:
             return None
-        return Step(Outcome.from_json(record["outcome"]), record["following"], await self._unpacked(record))
+        return Step(OUTCOME.unpack(record["outcome"]), record["following"], await self._unpacked(record))
 
     async def last(self, stored: StoredResponse) -> tuple[int, Step | None]:
         """The last step that was begun, and what it came to if it has ended; for whoever finds the loop without an owner."""
@@ -237,7 +237,7 @@ class Steps:
             step, call_id = keys.step_of(record["SK"])
             fresh.setdefault(step, {}).update(items)
             if "outcome" in record:
-                outcomes[step] = Outcome.from_json(record["outcome"])
+                outcomes[step] = OUTCOME.unpack(record["outcome"])
             if "finished" in record and call_id is not None:
                 finished.add((step, call_id))
         everything = dict(known.items)

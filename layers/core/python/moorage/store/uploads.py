@@ -10,12 +10,12 @@ from dataclasses import dataclass
 from typing import Any, Final, Literal
 
 from moorage import limits
+from moorage.codec import Codec
 from moorage.errors import ConditionFailed, bad_request, file_too_large, invalid_value, upload_not_found
 from moorage.ids import new_file_id, new_id
 from moorage.store import files as file_store
 from moorage.store import keys, schema
 from moorage.store.blobs import BlobNotFound, Blobs, BlobTooLarge
-from moorage.store.codec import Codec
 from moorage.store.files import Clock, File, Files
 from moorage.store.table import Record, Table
 

@@ -7,6 +7,7 @@ fields. A new parameter is written here, in the type of the body that checks it 
 from dataclasses import KW_ONLY, dataclass, fields
 from typing import Any, Final, Literal, Self
 
+from moorage.codec import Codec
 from moorage.wire.types import Tool
 
 
@@ -45,18 +46,8 @@ class Parameters:
         """A value of this class with the parameters of another, but for ``others``."""
         return cls(**({name: getattr(given, name) for name in NAMES} | others))
 
-    def to_record(self) -> dict[str, Any]:
-        """What was given, as JSON."""
-        return {name: value for name, value in ((name, getattr(self, name)) for name in NAMES) if value is not None and value != ()}
-
-    @classmethod
-    def from_record(cls, record: dict[str, Any]) -> Self:
-        """Fields of another version are left out: a response that has ended can always be read."""
-        return cls(**{name: _frozen(record[name]) for name in NAMES if name in record})
-
-
-def _frozen(value: Any) -> Any:
-    return tuple(value) if isinstance(value, list) else value
-
 
 NAMES: Final = tuple(field.name for field in fields(Parameters))
+
+RECORD: Final = Codec(Parameters, sparse=[field.name for field in fields(Parameters) if field.default in (None, ())])
+"""What was given, as JSON. Fields of another version are left out: a response that has ended can always be read."""
