@@ -118,6 +118,29 @@ class Egress(Construct):
         table: dynamodb.ITable,
         group: ec2.ISecurityGroup,
     ) -> ecs.FargateService:
+        definition = self._define(config, image, table)
+        namespace = discovery.PrivateDnsNamespace(self, "Zone", name=ZONE_NAME, vpc=network.vpc)
+        return ecs.FargateService(
+            self,
+            "Service",
+            cluster=self._cluster,
+            task_definition=definition,
+            min_healthy_percent=0,
+            max_healthy_percent=200,
+            assign_public_ip=True,
+            circuit_breaker=ecs.DeploymentCircuitBreaker(rollback=True),
+            vpc_subnets=ec2.SubnetSelection(subnet_type=ec2.SubnetType.PUBLIC),
+            security_groups=[group],
+            cloud_map_options=ecs.CloudMapOptions(
+                name=PROXY_NAME,
+                cloud_map_namespace=namespace,
+                dns_record_type=discovery.DnsRecordType.A,
+                dns_ttl=cdk.Duration.seconds(5),
+            ),
+        )
+
+    def _define(self, config: Config, image: Image, table: dynamodb.ITable) -> ecs.FargateTaskDefinition:
+        """The proxy's task, and what it may read."""
         execution_role = iam.Role(self, "ExecutionRole", assumed_by=iam.ServicePrincipal("ecs-tasks.amazonaws.com"))
         image.grant_pull(execution_role)
         definition = ecs.FargateTaskDefinition(
@@ -162,25 +185,7 @@ class Egress(Construct):
                 )
             )
         self.secrets_key.grant(definition.task_role, "kms:Decrypt", "kms:GenerateDataKey")
-        namespace = discovery.PrivateDnsNamespace(self, "Zone", name=ZONE_NAME, vpc=network.vpc)
-        return ecs.FargateService(
-            self,
-            "Service",
-            cluster=self._cluster,
-            task_definition=definition,
-            min_healthy_percent=0,
-            max_healthy_percent=200,
-            assign_public_ip=True,
-            circuit_breaker=ecs.DeploymentCircuitBreaker(rollback=True),
-            vpc_subnets=ec2.SubnetSelection(subnet_type=ec2.SubnetType.PUBLIC),
-            security_groups=[group],
-            cloud_map_options=ecs.CloudMapOptions(
-                name=PROXY_NAME,
-                cloud_map_namespace=namespace,
-                dns_record_type=discovery.DnsRecordType.A,
-                dns_ttl=cdk.Duration.seconds(5),
-            ),
-        )
+        return definition
 
     def grant_scale(self, grantee: iam.IGrantable) -> None:
         """Raise and lower the service between zero and one, and see where it stands."""

@@ -47,7 +47,15 @@ class State(Construct):
             if config.customer_managed_key
             else None
         )
-        own_table = dynamodb.Table(
+        own_table = self._make_table(config, removal)
+        self.table: dynamodb.ITable = own_table
+        self.bucket: s3.IBucket = self._make_bucket(config, removal)
+        self.content_key: secrets.ISecret = self._make_content_key(config, removal)
+        if config.table_name and config.bucket_name:
+            self._adopt(config.table_name, config.bucket_name, config.content_key_arn, [own_table.table_arn, own_table.table_name])
+
+    def _make_table(self, config: Config, removal: cdk.RemovalPolicy) -> dynamodb.Table:
+        table = dynamodb.Table(
             self,
             "Table",
             partition_key=dynamodb.Attribute(name=schema.PARTITION_KEY, type=dynamodb.AttributeType.STRING),
@@ -62,7 +70,7 @@ class State(Construct):
             deletion_protection=config.retain,
             removal_policy=removal,
         )
-        own_table.add_global_secondary_index(
+        table.add_global_secondary_index(
             index_name=schema.INDEX,
             partition_key=dynamodb.Attribute(name=schema.INDEX_PARTITION_KEY, type=dynamodb.AttributeType.STRING),
             sort_key=dynamodb.Attribute(name=schema.INDEX_SORT_KEY, type=dynamodb.AttributeType.STRING),
@@ -70,7 +78,10 @@ class State(Construct):
             read_capacity=config.table_read_units or None,
             write_capacity=config.table_write_units or None,
         )
-        own_bucket = s3.Bucket(
+        return table
+
+    def _make_bucket(self, config: Config, removal: cdk.RemovalPolicy) -> s3.Bucket:
+        bucket = s3.Bucket(
             self,
             "Bucket",
             block_public_access=s3.BlockPublicAccess.BLOCK_ALL,
@@ -89,13 +100,15 @@ class State(Construct):
             ],
         )
         acknowledge(
-            own_bucket,
+            bucket,
             "AwsSolutions-S1",
             "Every object is written and read through the API, whose access log names tenant, route and status; a second bucket of "
             "server access logs would only repeat it.",
         )
+        return bucket
 
-        own_key = secrets.Secret(
+    def _make_content_key(self, config: Config, removal: cdk.RemovalPolicy) -> secrets.Secret:
+        key = secrets.Secret(
             self,
             "ContentKey",
             description=f"{config.name}: seals encrypted_content and names sandboxes' tokens; losing it makes both unreadable",
@@ -107,12 +120,8 @@ class State(Construct):
             ),
             removal_policy=removal,
         )
-        acknowledge(own_key, "AwsSolutions-SMG4", "A rotated key could not open what clients already hold, sealed with the old one.")
-        self.table: dynamodb.ITable = own_table
-        self.bucket: s3.IBucket = own_bucket
-        self.content_key: secrets.ISecret = own_key
-        if config.table_name and config.bucket_name:
-            self._adopt(config.table_name, config.bucket_name, config.content_key_arn, [own_table.table_arn, own_table.table_name])
+        acknowledge(key, "AwsSolutions-SMG4", "A rotated key could not open what clients already hold, sealed with the old one.")
+        return key
 
     def _adopt(self, table_name: str, bucket_name: str, content_key_arn: str | None, exported: list[str]) -> None:
         """Work on what is there already. What this stack has made stays as it is: it costs nothing empty, and its exports can only go

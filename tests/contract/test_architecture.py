@@ -171,6 +171,33 @@ def test_what_runs_inside_a_sandbox_needs_nothing_but_python() -> None:
     assert foreign == set()
 
 
+LINES_MAX = 500
+FUNCTION_LINES_MAX = 70
+"""What one reads at a sitting."""
+
+
+def programs() -> list[Path]:
+    """All that runs, and what tests are made of. Modules of tests are tables as often as not, and as long as these."""
+    folders = ("layers", "functions", "infra", "localstack", "docs", "tests")
+    found = (path for folder in folders for path in sorted((ROOT / folder).rglob("*.py")))
+    return [path for path in found if "node_modules" not in path.parts]
+
+
+def test_no_file_is_longer_than_one_reads_at_a_sitting() -> None:
+    lengths = {path: path.read_text().count("\n") for path in programs() if not path.name.startswith("test_")}
+    assert {str(path.relative_to(ROOT)): lines for path, lines in lengths.items() if lines > LINES_MAX} == {}
+
+
+def test_no_function_is_longer_than_a_screen() -> None:
+    wrong = {
+        f"{path.relative_to(ROOT)}:{node.lineno} {node.name}"
+        for path in programs()
+        for node in ast.walk(tree(path))
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) and (node.end_lineno or 0) - node.lineno >= FUNCTION_LINES_MAX
+    }
+    assert wrong == set()
+
+
 def reads_environment(node: ast.AST) -> bool:
     if isinstance(node, ast.Attribute):
         return node.attr in ("environ", "getenv", "environb") and isinstance(node.value, ast.Name) and node.value.id == "os"

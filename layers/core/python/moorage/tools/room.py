@@ -52,7 +52,7 @@ class Again(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Bounds:
-    """Of one call, but for the last; the figures stand in ``limits.py``. Calls that run in a sandbox have theirs there."""
+    """Of one call, but for the last; the figures stand in ``limits``. Calls that run in a sandbox have theirs there."""
 
     seconds: float | None = None
     """At most ``limits.TOOL_STEP_SECONDS_MAX``. None: as long as it takes, over many runs; only with ``Again.ATTACH``."""

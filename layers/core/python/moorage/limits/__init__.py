@@ -1,12 +1,15 @@
 """Every bound in one place, with its reason.
 
-A loop, buffer, retry or wait elsewhere takes its bound from here. The asserts at the end hold the relations between them.
+A loop, buffer, retry or wait elsewhere takes its bound from here. Containers, the way out and connections have modules of their own,
+whose names are names of this one too. The asserts at the end hold the relations between them.
 """
 
 from typing import Final
 
-KIB: Final = 1024
-MIB: Final = 1024 * KIB
+from moorage.limits.connections import *
+from moorage.limits.containers import *
+from moorage.limits.egress import *
+from moorage.limits.units import *
 
 # --- Requests -----------------------------------------------------------------------------------------------------------
 
@@ -179,102 +182,6 @@ UPSTREAM_RETRY_AFTER_SECONDS_MAX: Final = 20
 UPSTREAM_EVENT_BYTES_MAX: Final = 24 * MIB
 """One event of an upstream's stream; an image or a compaction item can be large."""
 
-# --- Containers and commands --------------------------------------------------------------------------------------------------
-
-COMMANDS_PER_CALL_MAX: Final = 32
-COMMAND_CHARS_MAX: Final = 100_000
-"""Linux limits one argument to 128 KiB."""
-
-COMMAND_TIMEOUT_MS_DEFAULT: Final = 120_000
-COMMAND_TIMEOUT_MS_MAX: Final = 4 * 3600 * 1000
-OUTPUT_CHARS_DEFAULT: Final = 16_000
-"""stdout and stderr of one command together, as the model sees them."""
-
-OUTPUT_CHARS_MAX: Final = 1_000_000
-OUTPUT_SPOOL_BYTES_MAX: Final = 1024 * MIB
-"""Full output kept inside the container per command; beyond it output is counted and dropped."""
-
-CONTAINER_IDLE_MINUTES_DEFAULT: Final = 20
-CONTAINER_IDLE_MINUTES_MAX: Final = 24 * 60
-MEMORY_LIMITS: Final = {"1g": 1, "4g": 4, "16g": 16, "64g": 64}
-"""``memory_limit`` in GiB."""
-
-CODE_SECONDS_MAX: Final = 120
-"""One run of the code interpreter, unless the operator says otherwise: its calls have no field for a time-out."""
-
-FIGURES_MAX: Final = 20
-FIGURES_BYTES_MAX: Final = 4 * MIB
-"""Figures of one code interpreter call that stand in its outputs, all together; others are only named. A plot has 20 to 200 KB, and
-stands in the log twice."""
-
-EXEC_CONNECT_SECONDS: Final = 5
-EXEC_SILENCE_SECONDS: Final = 30
-"""The exec server sends a heartbeat every 5 s; six missing ones mean that the connection or the sandbox is dead."""
-
-SANDBOX_START_SECONDS: Final = 20
-"""From the start of a local sandbox to its first answer; it takes a tenth of a second on an idle machine."""
-
-SANDBOX_TMP_SHARE: Final = 4
-SANDBOX_SHM_SHARE: Final = 8
-"""``/tmp`` and ``/dev/shm`` of a local sandbox are memory of the container: a quarter and an eighth of it, so that most is left for
-processes when both are full."""
-
-SANDBOX_RESERVE_BYTES: Final = 128 * MIB
-SANDBOX_RESERVE_PROCESSES: Final = 16
-"""What the exec server of a local sandbox has beside the limits of its commands. It takes 25 MiB, and finished output up to 64."""
-
-SANDBOX_ENTRIES_MAX: Final = 1_000_000
-"""Files and directories of one sandbox."""
-
-SANDBOX_TERMINALS_MAX: Final = 64
-"""Pseudo-terminals of one local sandbox. The kernel has 4,096 for all (``kernel.pty.max``)."""
-
-PROGRAMS_CHARS_MAX: Final = 2_000
-"""What a model is told of the programs in its container, with every request."""
-
-PROGRAMS_SECONDS_MAX: Final = 15
-"""For the launcher to ask the programs of a sandbox for their versions; Java takes longest."""
-
-LOCAL_SANDBOXES_MAX: Final = 256
-"""Sandboxes of one launcher."""
-
-TENANT_SANDBOXES_MAX: Final = 64
-"""Of these, how many one tenant may have: a quarter, so that it takes four to leave none for a fifth."""
-
-TENANT_DISK_BYTES_MAX: Final = 60 * 1024 * MIB
-"""What all live sandboxes of one tenant may hold on this machine's disk: three times what one may."""
-
-DISK_RESERVE_BYTES: Final = 1024 * MIB
-"""What sandboxes leave of a disk that others use too, the emulator's journal among them."""
-
-DISK_SHARE_BYTES_MIN: Final = 256 * MIB
-"""A sandbox that holds no more than this is never the one that has filled the disk."""
-
-DISK_LOOK_SECONDS: Final = 0.25
-"""How often the launcher looks at the disk: a fast one takes 1 GiB in this time at most."""
-
-DISK_GROWTH_SECONDS: Final = 60
-"""Of the sandboxes that hold more than their share, the one that grew most in this time is the one that has filled the disk."""
-
-SANDBOX_FILES_MAX: Final = 100_000
-"""Files that one listing of a workspace returns; with more, the listing says that it is not complete."""
-
-CONTAINER_PROCESSES_MAX: Final = 512
-CONTAINER_OPEN_FILES_MAX: Final = 4_096
-WORKSPACE_BYTES_MAX: Final = 20 * 1024 * MIB
-ARTIFACT_BYTES_MAX: Final = 512 * MIB
-"""A larger file under /mnt/data is not stored (the model is told); it stays in the running container."""
-
-ARTIFACTS_MAX: Final = 10_000
-"""Files of one container that are stored."""
-
-ARTIFACTS_BYTES_MAX: Final = WORKSPACE_BYTES_MAX
-"""Bytes of all files of one container that are stored. Holes take no room in a container's disk and all of it in S3, so that its quota
-is no bound for what is stored."""
-
-CONTAINER_FILE_IDS_MAX: Final = 50
-FILE_BYTES_MAX: Final = 512 * MIB
-
 # --- Skills -----------------------------------------------------------------------------------------------------------------------
 #
 # The first four, and what a SKILL.md may hold, are the API's own (guide "Skills"; agentskills.io, "Specification").
@@ -306,6 +213,8 @@ SKILL_CONTEXT_CHARS_MAX: Final = 16_384
 
 # --- Files, uploads, conversations ----------------------------------------------------------------------------------------------
 
+CONTAINER_FILE_IDS_MAX: Final = 50
+FILE_BYTES_MAX: Final = 512 * MIB
 BLOB_PART_BYTES: Final = 8 * MIB
 """One part of a stream to S3 (which takes 5 MiB to 5 GiB, 10,000 parts); two are in memory at a time."""
 
@@ -360,61 +269,6 @@ FETCH_SECONDS_MAX: Final = 60
 FETCH_CONNECT_SECONDS: Final = 10
 """For one address; the next one is tried then."""
 FETCH_REDIRECTS_MAX: Final = 5
-
-# --- The life of a container ------------------------------------------------------------------------------------------------------
-
-CONTAINER_TOUCH_SECONDS: Final = 10
-"""``last_active_at`` is written at most this often; expiry counts in minutes."""
-
-CONTAINER_START_LEASE_SECONDS: Final = 60
-"""A starter that gives no sign of life for this long has died, and another may start the same sandbox."""
-
-SWEEP_AT_ONCE: Final = 16
-"""Of what is due in a minute, what the reaper looks into side by side: a sandbox takes it about two seconds, so some 500 a minute, and
-each has a connection of its own."""
-
-CONTAINER_POLL_SECONDS: Final = 0.25
-"""What the others are told to wait while one of them starts the sandbox."""
-
-CONTAINER_NAME_CHARS_MAX: Final = 256
-CONTAINER_TRANSFERS_MAX: Final = 8
-"""Files of one container that are moved at once; each holds up to two parts."""
-
-BATCH_FILE_BYTES_MAX: Final = 256 * KIB
-"""A file that is read from a sandbox together with others; larger ones are streamed alone."""
-
-BATCH_FILES_MAX: Final = 250
-"""Files of one such request; one file of it is in memory at a time."""
-
-BATCHES_MAX: Final = 32
-"""Such requests of one container at once: what takes time is S3, 20 to 50 ms for an object, and not the machine."""
-
-CONTAINER_RETRY_SECONDS: Final = 60
-"""When a sweep looks again at a sandbox that it could not stop."""
-
-ORPHAN_SECONDS_MIN: Final = 300
-"""A sandbox is stopped when nobody has owned it for this long: longer than a start and every step of a deletion take."""
-
-WARM_SANDBOX_SECONDS_MAX: Final = 12 * 3600
-"""A sandbox that has waited in the warm pool for so long is replaced: a newer one has a newer image and newer patches."""
-
-WARM_START_SECONDS_MAX: Final = 600
-"""A sandbox of the pool that does not answer by then is given up; Fargate takes 20 to 60 seconds."""
-
-WARM_ANSWER_SECONDS: Final = 2.0
-"""A sandbox of the pool answers in milliseconds. One that waits and is silent for so long is replaced."""
-
-WARM_CLAIMED_SECONDS_MAX: Final = 5
-"""A claimed sandbox that does not answer by then is handed over as it is: who looks into it ends it, and the container gets another."""
-
-WARM_SANDBOXES_MAX: Final = 100
-"""Of one memory tier."""
-
-CONTAINER_ERASE_AGAIN_SECONDS: Final = 1_000
-"""After a deletion a step may go on writing until it meets the end of its process (Lambda: 900 s); then everything is erased again."""
-
-CONTAINER_OBJECT_SECONDS_MIN: Final = 3600
-"""Objects of a container that no row names are collected at this age: a younger one may belong to a transfer under way."""
 
 # --- The stack on one machine ---------------------------------------------------------------------------------------------------
 
@@ -483,74 +337,6 @@ GRAMMAR_MEMORY_BYTES_MAX: Final = 512 * MIB
 GRAMMAR_EXPECTED_MAX: Final = 8
 """Terminals that an error message names."""
 
-# --- The way out ---------------------------------------------------------------------------------------------------------------
-
-EGRESS_POLICY_SECONDS_MAX: Final = 2.0
-"""Age at which the proxy reads a container's policy again: a revocation holds after this long at the latest."""
-
-EGRESS_CONNECTIONS_MAX: Final = 256
-"""Connections of one container to the proxy. Browsers and package managers stay below 64."""
-
-EGRESS_TENANT_CONNECTIONS_MAX: Final = 1_024
-"""Connections of all containers of one tenant: an eighth of what the proxy takes."""
-
-EGRESS_STRANGERS_MAX: Final = 2 * EGRESS_CONNECTIONS_MAX
-"""Connections from one place (a sandbox, an address) that have not shown a credential yet. Programs show it in their first bytes, and
-a burst of them meets the limit of its container first, which is told to it."""
-
-EGRESS_STRANGERS_SCARCE_MAX: Final = 32
-EGRESS_STRANGERS_ALL_MAX: Final = 2_048
-"""Once there are so many strangers in all, one place has as many as the line above: that is enough for whoever does not hold them."""
-
-EGRESS_ALL_CONNECTIONS_MAX: Final = 8_192
-"""Connections to one proxy, as far as the process may open as many files."""
-
-EGRESS_HELLO_BYTES_MAX: Final = 64 * KIB
-"""A TLS ClientHello; with post-quantum key shares about 2 KiB."""
-
-EGRESS_HEADER_BYTES_MAX: Final = 128 * KIB
-"""A request's line and headers, twice what common servers take."""
-
-EGRESS_HELLO_SECONDS_MAX: Final = 30
-"""A connection that has said nothing useful for this long is closed (slow clients)."""
-
-EGRESS_RESOLVE_SECONDS_MAX: Final = 5.0
-"""A name that is not resolved within this time is unresolvable."""
-
-EGRESS_PIECE_BYTES_MAX: Final = 64 * KIB
-"""What an answer's body is unpacked into at a time: the client has taken one piece before the next is made."""
-
-EGRESS_CODINGS_MAX: Final = 3
-"""Codings of one body (``Content-Encoding: gzip, br``) that are undone; servers use one."""
-
-EGRESS_ZSTD_WINDOW_BYTES_MAX: Final = 8 * MIB
-"""What an encoder may ask of a decoder over HTTP (RFC 9659, section 3)."""
-
-EGRESS_WINDOWS_MAX: Final = 16
-"""Bodies in br and zstd that the proxy unpacks at once: each keeps a window of up to 16 MiB (RFC 7932, section 9.1), and its task
-has 512 MiB."""
-
-EGRESS_WINDOWS_PER_TENANT_MAX: Final = 4
-"""Of these, one tenant's: requests ask for plain bodies, and few servers pack them anyhow."""
-
-EGRESS_DENIED_BODY_BYTES_MAX: Final = 1 * MIB
-"""A refused request's body is read up to here, so that the client sees the refusal; beyond it the connection is cut."""
-
-EGRESS_LOG_SECONDS: Final = 0.2
-"""Decisions are written to the table in batches of this age."""
-
-EGRESS_LOG_ENTRIES_PER_FLUSH_MAX: Final = 100
-"""Records of one container in one batch; equal ones count as one, and what is more is counted in the last."""
-
-EGRESS_PATH_CHARS_MAX: Final = 1_024
-"""A path as the log keeps it."""
-
-RATE_SHARE_SECONDS: Final = 1.0
-"""For how long a process takes along of a key's rate. A limit may be met early by what each process takes and does not use."""
-
-RATE_LIMITED_KEYS_MAX: Final = 10_000
-"""API keys whose rate one process counts; beyond it the one seen first starts anew."""
-
 # --- Truncation ----------------------------------------------------------------------------------------------------------
 
 TRUNCATION_EXCESS: Final = 1.25
@@ -591,67 +377,6 @@ refused, because what nobody reads would be lost."""
 
 COMPACT_THRESHOLD_TOKENS_MIN: Final = 1_000
 """OpenAPI: ``ContextManagementParam.compact_threshold.minimum``."""
-
-# --- connections -----------------------------------------------------------------------------------------------------------
-
-HEAD_BYTES_MAX: Final = 64 * KIB
-"""Of a request's line and headers, which are read before its key; API Gateway and the usual proxies stop at 10 to 64 kB."""
-
-HEAD_SECONDS_MAX: Final = 20
-"""From the connection, or from the first byte of a later request, to the end of the head."""
-
-KEEP_ALIVE_IDLE_SECONDS: Final = 75
-"""A connection between two requests: as nginx, and longer than clients' pools keep one (httpx 5 s, aiohttp 15 s, AWS ALB 60 s)."""
-
-WEBSOCKETS_PER_KEY_MAX: Final = 32
-"""Open connections of one API key to one process; Codex holds one for a session."""
-
-RUNNING_RESPONSES_MAX: Final = 100
-"""Of one tenant at once in the state machine, unless MOORAGE_RUNNING_RESPONSES_MAX says otherwise: each holds a sandbox or a worker."""
-
-# --- requests that come twice ------------------------------------------------------------------------------------------------
-
-IDEMPOTENCY_SECONDS: Final = 24 * 60 * 60
-"""How long an ``Idempotency-Key`` belongs to its first request, as at other APIs that have such keys."""
-
-IDEMPOTENCY_KEY_CHARS_MAX: Final = 255
-IDEMPOTENCY_ANSWER_BYTES_MAX: Final = 256 * KIB
-"""Of an answer that is kept to be given again: it stands in one item of the table, which holds 400 kB."""
-
-REPEAT_PENDING_SECONDS: Final = 10
-"""A response's record is written 50 ms after its start; a process that has not done so by then is dead."""
-
-REPEAT_CLAIMS_MAX: Final = 3
-"""Tries to take a key that ran out."""
-
-RETRY_SECONDS_MAX: Final = 120
-"""openai-python and openai-node try again after 0.5 to 8 s, or after a ``retry-after`` of up to 60 s."""
-
-# --- chat completions ------------------------------------------------------------------------------------------------------
-
-STOP_WORDS_MAX: Final = 4
-"""``stop``, as at OpenAI."""
-
-# --- WebSocket ---------------------------------------------------------------------------------------------------------------
-
-WEBSOCKET_SECONDS_MAX: Final = 60 * 60
-"""Life of one connection, as at OpenAI: a deployment can be drained in an hour."""
-
-WEBSOCKET_ACTIVE_MAX: Final = 16
-"""Responses of one connection that run side by side, as at OpenAI; others wait."""
-
-WEBSOCKET_STREAM_IDS_MAX: Final = 32
-"""Named lanes of one connection, as at OpenAI."""
-
-WEBSOCKET_WAITING_MAX: Final = 256
-WEBSOCKET_WAITING_BYTES_MAX: Final = 64 * MIB
-"""Frames of one connection that wait for those before them; OpenAI names no bound, memory has one."""
-
-WEBSOCKET_RECENT_MAX: Final = 64
-"""Unstored responses of one connection that can be continued; at least one for each lane."""
-
-WEBSOCKET_RECENT_BYTES_MAX: Final = 64 * MIB
-"""What they may hold in memory, counted as JSON without what they share."""
 
 assert WEBSOCKET_RECENT_MAX > WEBSOCKET_STREAM_IDS_MAX
 assert REQUEST_BODY_BYTES_MAX <= WEBSOCKET_WAITING_BYTES_MAX

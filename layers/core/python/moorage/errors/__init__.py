@@ -10,62 +10,10 @@ Every error that a client can meet is a class or a constructor here, so that the
 The client reads a calm sentence that says what to do; the log gets the cause (``raise ... from error``).
 """
 
-from collections.abc import Iterable, Mapping
-from typing import Any, Final
+from collections.abc import Iterable
+from typing import Final
 
-from moorage.limits import SANDBOX_HOST_POLL_SECONDS
-
-INVALID_REQUEST: Final = "invalid_request_error"
-STORAGE_FULL: Final = "InsufficientStorage"
-"""What the local emulator's table and bucket answer to a write for which the disk has no room."""
-
-
-class MoorageError(Exception):
-    """The root of everything raised on purpose."""
-
-
-class ApiError(MoorageError):
-    """An error with an HTTP status and OpenAI's envelope.
-
-    ``headers`` go out with the answer (``retry-after``, ``x-should-retry`` ...). The SDKs retry 408, 409, 429 and 5xx unless
-    ``x-should-retry: false`` says otherwise.
-    """
-
-    def __init__(
-        self,
-        status: int,
-        message: str,
-        *,
-        type: str = INVALID_REQUEST,
-        param: str | None = None,
-        code: str | None = None,
-        headers: Mapping[str, str] | None = None,
-    ) -> None:
-        super().__init__(message)
-        self.status = status
-        self.message = message
-        self.type = type
-        self.param = param
-        self.code = code
-        self.headers = dict(headers or {})
-
-    def envelope(self) -> dict[str, Any]:
-        """The body of the HTTP answer."""
-        return {"error": self.payload()}
-
-    def payload(self) -> dict[str, Any]:
-        """The nested error object, as it also stands in an ``error`` event."""
-        return {"message": self.message, "type": self.type, "param": self.param, "code": self.code}
-
-
-def bad_request(message: str, *, param: str | None = None, code: str | None = None) -> ApiError:
-    """400: the request can never work as it stands."""
-    return ApiError(400, message, param=param, code=code)
-
-
-def not_found(message: str, *, param: str | None = None, code: str | None = None) -> ApiError:
-    """404: unknown, deleted, or another tenant's; the three look alike on purpose."""
-    return ApiError(404, message, param=param, code=code)
+from moorage.errors.kinds import *
 
 
 def unknown_parameter(param: str) -> ApiError:
@@ -252,135 +200,6 @@ def time_over(seconds: int) -> ApiError:
     )
 
 
-def server_error(
-    message: str = "The server had an error while processing your request. Please retry.", *, is_retryable: bool = True
-) -> ApiError:
-    headers = None if is_retryable else {"x-should-retry": "false"}
-    return ApiError(500, message, type="server_error", code="server_error", headers=headers)
-
-
-_TYPE_OF: Final = {
-    "rate_limit_exceeded": "rate_limit_error",
-    "insufficient_quota": "insufficient_quota",
-    "server_error": "server_error",
-    "loop_limit_exceeded": "server_error",
-}
-
-
-def type_of(code: str) -> str:
-    """The ``type`` beside the code that a response failed with; what is neither ours nor passing lies in the request."""
-    return _TYPE_OF.get(code, INVALID_REQUEST)
-
-
-class StorageFull(ApiError):
-    """The disk that holds a local stack's state has no room: nothing of the write was kept."""
-
-    def __init__(self) -> None:
-        super().__init__(
-            507,
-            "The disk of this deployment is full: nothing of this request was stored. What is stored can still be read; free some "
-            "room and send it again.",
-            type="server_error",
-            code="insufficient_storage",
-        )
-
-
-class UpstreamError(MoorageError):
-    """A model provider refused, failed, or broke off.
-
-    ``is_retryable`` errors before the first delta are tried again after ``retry_after_seconds`` (or a backoff); after visible
-    output the open item is closed as ``incomplete`` and the step runs again as a new attempt.
-    """
-
-    def __init__(
-        self,
-        message: str,
-        *,
-        code: str = "server_error",
-        status: int | None = None,
-        param: str | None = None,
-        is_retryable: bool,
-        retry_after_seconds: float | None = None,
-    ) -> None:
-        super().__init__(message)
-        self.message = message
-        self.code = code
-        self.status = status
-        self.param = param
-        self.is_retryable = is_retryable
-        self.retry_after_seconds = retry_after_seconds
-
-
-class SandboxError(MoorageError):
-    """A container could not do what was asked; ``message`` may be shown to the model and to the user."""
-
-    def __init__(self, message: str) -> None:
-        super().__init__(message)
-        self.message = message
-
-
-class SandboxStarting(SandboxError):
-    """The sandbox is on its way: ask again after ``retry_after_seconds``."""
-
-    def __init__(self, retry_after_seconds: float, message: str = "The container is starting.") -> None:
-        super().__init__(message)
-        self.retry_after_seconds = retry_after_seconds
-
-
-class SandboxOrdered(SandboxStarting):
-    """The same, and somebody will note where it listens (``Sandboxes.announce``): there is no need to ask again."""
-
-    def __init__(self, sandbox_id: str) -> None:
-        super().__init__(0)
-        self.sandbox_id = sandbox_id
-
-
-class SandboxElsewhere(SandboxStarting):
-    """Only a process in another place can take the next step: the call goes round again, by way of one."""
-
-    def __init__(self) -> None:
-        super().__init__(0)
-
-
-class SandboxHostAway(SandboxStarting):
-    """What starts sandboxes does not answer. That says nothing of the container: the call waits until it is there again."""
-
-    def __init__(self) -> None:
-        super().__init__(SANDBOX_HOST_POLL_SECONDS, "What starts sandboxes on this machine does not answer.")
-
-
-class SandboxGone(SandboxError):
-    """The sandbox died or was stopped; what ran in it is lost, its saved files are not."""
-
-
-class SandboxCapacity(SandboxError):
-    """No sandbox can be had now (quota, capacity, memory)."""
-
-
-class SandboxFileMissing(SandboxError):
-    """There is no such file under /mnt/data, or it is not a regular file (a link, a device, a directory)."""
-
-
-class Superseded(MoorageError):
-    """Another attempt of this step took over: stop, write nothing more."""
-
-
-class CancelRequested(MoorageError):
-    """Somebody asked for the end of the response."""
-
-
-class LostSight(MoorageError):
-    """For too long nobody could tell whether the response was cancelled: stop in good order, kill nothing; another run goes on."""
-
-
-class ConditionFailed(MoorageError):
-    """A conditional write met another state than it asked for; ``item`` is what stands there, if the table said so."""
-
-    def __init__(self, item: dict[str, Any] | None = None) -> None:
-        super().__init__("The conditional write did not apply.")
-        self.item = item
-
-
 def invalid_choice(param: str, value: str, supported: tuple[str, ...]) -> ApiError:
     """400 for a closed set, naming it."""
     return bad_request(
@@ -486,10 +305,6 @@ def too_many_container_files(files_max: int) -> ApiError:
 
 def container_files_too_large(bytes_max: int) -> ApiError:
     return bad_request(f"The files of a container hold at most {bytes_max} bytes together. Delete some, or take another container.")
-
-
-class SettingsConflict(MoorageError):
-    """An operator's command or configuration cannot work as given; the message says what would."""
 
 
 def too_many_skills(skills_max: int) -> ApiError:

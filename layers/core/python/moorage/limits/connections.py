@@ -1,0 +1,74 @@
+"""Bounds of what clients hold open, and of requests that come twice."""
+
+from typing import Final
+
+from moorage.limits.units import KIB, MIB
+
+# --- connections -----------------------------------------------------------------------------------------------------------
+
+HEAD_BYTES_MAX: Final = 64 * KIB
+"""Of a request's line and headers, which are read before its key; API Gateway and the usual proxies stop at 10 to 64 kB."""
+
+HEAD_SECONDS_MAX: Final = 20
+"""From the connection, or from the first byte of a later request, to the end of the head."""
+
+KEEP_ALIVE_IDLE_SECONDS: Final = 75
+"""A connection between two requests: as nginx, and longer than clients' pools keep one (httpx 5 s, aiohttp 15 s, AWS ALB 60 s)."""
+
+WEBSOCKETS_PER_KEY_MAX: Final = 32
+"""Open connections of one API key to one process; Codex holds one for a session."""
+
+RUNNING_RESPONSES_MAX: Final = 100
+"""Of one tenant at once in the state machine, unless MOORAGE_RUNNING_RESPONSES_MAX says otherwise: each holds a sandbox or a worker."""
+
+# --- rates -------------------------------------------------------------------------------------------------------------------
+
+RATE_SHARE_SECONDS: Final = 1.0
+"""For how long a process takes along of a key's rate. A limit may be met early by what each process takes and does not use."""
+
+RATE_LIMITED_KEYS_MAX: Final = 10_000
+"""API keys whose rate one process counts; beyond it the one seen first starts anew."""
+
+# --- requests that come twice ------------------------------------------------------------------------------------------------
+
+IDEMPOTENCY_SECONDS: Final = 24 * 60 * 60
+"""How long an ``Idempotency-Key`` belongs to its first request, as at other APIs that have such keys."""
+
+IDEMPOTENCY_KEY_CHARS_MAX: Final = 255
+IDEMPOTENCY_ANSWER_BYTES_MAX: Final = 256 * KIB
+"""Of an answer that is kept to be given again: it stands in one item of the table, which holds 400 kB."""
+
+REPEAT_PENDING_SECONDS: Final = 10
+"""A response's record is written 50 ms after its start; a process that has not done so by then is dead."""
+
+REPEAT_CLAIMS_MAX: Final = 3
+"""Tries to take a key that ran out."""
+
+RETRY_SECONDS_MAX: Final = 120
+"""openai-python and openai-node try again after 0.5 to 8 s, or after a ``retry-after`` of up to 60 s."""
+
+# --- chat completions ------------------------------------------------------------------------------------------------------
+
+STOP_WORDS_MAX: Final = 4
+"""``stop``, as at OpenAI."""
+
+# --- WebSocket ---------------------------------------------------------------------------------------------------------------
+
+WEBSOCKET_SECONDS_MAX: Final = 60 * 60
+"""Life of one connection, as at OpenAI: a deployment can be drained in an hour."""
+
+WEBSOCKET_ACTIVE_MAX: Final = 16
+"""Responses of one connection that run side by side, as at OpenAI; others wait."""
+
+WEBSOCKET_STREAM_IDS_MAX: Final = 32
+"""Named lanes of one connection, as at OpenAI."""
+
+WEBSOCKET_WAITING_MAX: Final = 256
+WEBSOCKET_WAITING_BYTES_MAX: Final = 64 * MIB
+"""Frames of one connection that wait for those before them; OpenAI names no bound, memory has one."""
+
+WEBSOCKET_RECENT_MAX: Final = 64
+"""Unstored responses of one connection that can be continued; at least one for each lane."""
+
+WEBSOCKET_RECENT_BYTES_MAX: Final = 64 * MIB
+"""What they may hold in memory, counted as JSON without what they share."""

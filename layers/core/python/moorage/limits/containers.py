@@ -1,0 +1,153 @@
+"""Bounds of containers: their commands, their sandboxes, what is kept of them, and how long they live."""
+
+from typing import Final
+
+from moorage.limits.units import KIB, MIB
+
+# --- Containers and commands --------------------------------------------------------------------------------------------------
+
+COMMANDS_PER_CALL_MAX: Final = 32
+COMMAND_CHARS_MAX: Final = 100_000
+"""Linux limits one argument to 128 KiB."""
+
+COMMAND_TIMEOUT_MS_DEFAULT: Final = 120_000
+COMMAND_TIMEOUT_MS_MAX: Final = 4 * 3600 * 1000
+OUTPUT_CHARS_DEFAULT: Final = 16_000
+"""stdout and stderr of one command together, as the model sees them."""
+
+OUTPUT_CHARS_MAX: Final = 1_000_000
+OUTPUT_SPOOL_BYTES_MAX: Final = 1024 * MIB
+"""Full output kept inside the container per command; beyond it output is counted and dropped."""
+
+CONTAINER_IDLE_MINUTES_DEFAULT: Final = 20
+CONTAINER_IDLE_MINUTES_MAX: Final = 24 * 60
+MEMORY_LIMITS: Final = {"1g": 1, "4g": 4, "16g": 16, "64g": 64}
+"""``memory_limit`` in GiB."""
+
+CODE_SECONDS_MAX: Final = 120
+"""One run of the code interpreter, unless the operator says otherwise: its calls have no field for a time-out."""
+
+FIGURES_MAX: Final = 20
+FIGURES_BYTES_MAX: Final = 4 * MIB
+"""Figures of one code interpreter call that stand in its outputs, all together; others are only named. A plot has 20 to 200 KB, and
+stands in the log twice."""
+
+EXEC_CONNECT_SECONDS: Final = 5
+EXEC_SILENCE_SECONDS: Final = 30
+"""The exec server sends a heartbeat every 5 s; six missing ones mean that the connection or the sandbox is dead."""
+
+SANDBOX_START_SECONDS: Final = 20
+"""From the start of a local sandbox to its first answer; it takes a tenth of a second on an idle machine."""
+
+SANDBOX_TMP_SHARE: Final = 4
+SANDBOX_SHM_SHARE: Final = 8
+"""``/tmp`` and ``/dev/shm`` of a local sandbox are memory of the container: a quarter and an eighth of it, so that most is left for
+processes when both are full."""
+
+SANDBOX_RESERVE_BYTES: Final = 128 * MIB
+SANDBOX_RESERVE_PROCESSES: Final = 16
+"""What the exec server of a local sandbox has beside the limits of its commands. It takes 25 MiB, and finished output up to 64."""
+
+SANDBOX_ENTRIES_MAX: Final = 1_000_000
+"""Files and directories of one sandbox."""
+
+SANDBOX_TERMINALS_MAX: Final = 64
+"""Pseudo-terminals of one local sandbox. The kernel has 4,096 for all (``kernel.pty.max``)."""
+
+PROGRAMS_CHARS_MAX: Final = 2_000
+"""What a model is told of the programs in its container, with every request."""
+
+PROGRAMS_SECONDS_MAX: Final = 15
+"""For the launcher to ask the programs of a sandbox for their versions; Java takes longest."""
+
+LOCAL_SANDBOXES_MAX: Final = 256
+"""Sandboxes of one launcher."""
+
+TENANT_SANDBOXES_MAX: Final = 64
+"""Of these, how many one tenant may have: a quarter, so that it takes four to leave none for a fifth."""
+
+TENANT_DISK_BYTES_MAX: Final = 60 * 1024 * MIB
+"""What all live sandboxes of one tenant may hold on this machine's disk: three times what one may."""
+
+DISK_RESERVE_BYTES: Final = 1024 * MIB
+"""What sandboxes leave of a disk that others use too, the emulator's journal among them."""
+
+DISK_SHARE_BYTES_MIN: Final = 256 * MIB
+"""A sandbox that holds no more than this is never the one that has filled the disk."""
+
+DISK_LOOK_SECONDS: Final = 0.25
+"""How often the launcher looks at the disk: a fast one takes 1 GiB in this time at most."""
+
+DISK_GROWTH_SECONDS: Final = 60
+"""Of the sandboxes that hold more than their share, the one that grew most in this time is the one that has filled the disk."""
+
+SANDBOX_FILES_MAX: Final = 100_000
+"""Files that one listing of a workspace returns; with more, the listing says that it is not complete."""
+
+CONTAINER_PROCESSES_MAX: Final = 512
+CONTAINER_OPEN_FILES_MAX: Final = 4_096
+WORKSPACE_BYTES_MAX: Final = 20 * 1024 * MIB
+ARTIFACT_BYTES_MAX: Final = 512 * MIB
+"""A larger file under /mnt/data is not stored (the model is told); it stays in the running container."""
+
+ARTIFACTS_MAX: Final = 10_000
+"""Files of one container that are stored."""
+
+ARTIFACTS_BYTES_MAX: Final = WORKSPACE_BYTES_MAX
+"""Bytes of all files of one container that are stored. Holes take no room in a container's disk and all of it in S3, so that its quota
+is no bound for what is stored."""
+
+# --- The life of a container ------------------------------------------------------------------------------------------------------
+
+CONTAINER_TOUCH_SECONDS: Final = 10
+"""``last_active_at`` is written at most this often; expiry counts in minutes."""
+
+CONTAINER_START_LEASE_SECONDS: Final = 60
+"""A starter that gives no sign of life for this long has died, and another may start the same sandbox."""
+
+SWEEP_AT_ONCE: Final = 16
+"""Of what is due in a minute, what the reaper looks into side by side: a sandbox takes it about two seconds, so some 500 a minute, and
+each has a connection of its own."""
+
+CONTAINER_POLL_SECONDS: Final = 0.25
+"""What the others are told to wait while one of them starts the sandbox."""
+
+CONTAINER_NAME_CHARS_MAX: Final = 256
+CONTAINER_TRANSFERS_MAX: Final = 8
+"""Files of one container that are moved at once; each holds up to two parts."""
+
+BATCH_FILE_BYTES_MAX: Final = 256 * KIB
+"""A file that is read from a sandbox together with others; larger ones are streamed alone."""
+
+BATCH_FILES_MAX: Final = 250
+"""Files of one such request; one file of it is in memory at a time."""
+
+BATCHES_MAX: Final = 32
+"""Such requests of one container at once: what takes time is S3, 20 to 50 ms for an object, and not the machine."""
+
+CONTAINER_RETRY_SECONDS: Final = 60
+"""When a sweep looks again at a sandbox that it could not stop."""
+
+ORPHAN_SECONDS_MIN: Final = 300
+"""A sandbox is stopped when nobody has owned it for this long: longer than a start and every step of a deletion take."""
+
+WARM_SANDBOX_SECONDS_MAX: Final = 12 * 3600
+"""A sandbox that has waited in the warm pool for so long is replaced: a newer one has a newer image and newer patches."""
+
+WARM_START_SECONDS_MAX: Final = 600
+"""A sandbox of the pool that does not answer by then is given up; Fargate takes 20 to 60 seconds."""
+
+WARM_ANSWER_SECONDS: Final = 2.0
+"""A sandbox of the pool answers in milliseconds. One that waits and is silent for so long is replaced."""
+
+WARM_CLAIMED_SECONDS_MAX: Final = 5
+"""A claimed sandbox that does not answer by then is handed over as it is: who looks into it ends it, and the container gets another."""
+
+WARM_SANDBOXES_MAX: Final = 100
+"""Of one memory tier."""
+
+CONTAINER_ERASE_AGAIN_SECONDS: Final = 1_000
+"""After a deletion a step may go on writing until it meets the end of its process (Lambda: 900 s); then everything is erased again."""
+
+CONTAINER_OBJECT_SECONDS_MIN: Final = 3600
+"""Objects of a container that no row names are collected at this age: a younger one may belong to a transfer under way."""
