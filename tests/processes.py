@@ -3,6 +3,7 @@
 import os
 import signal
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 
 
@@ -35,5 +36,6 @@ def kill_all(below: int, chosen: Callable[[str], bool]) -> list[int]:
     """SIGKILL the descendants whose command line is chosen."""
     killed = [pid for pid, line in descendants(below).items() if chosen(line)]
     for pid in killed:
-        os.kill(pid, signal.SIGKILL)
+        with suppress(ProcessLookupError):
+            os.kill(pid, signal.SIGKILL)
     return killed

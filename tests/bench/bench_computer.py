@@ -7,15 +7,19 @@ Starts an embedded stack of its own and speaks to it through the OpenAI SDK. ``m
 
 import argparse
 import asyncio
+import io
+import os
 import statistics
 import tempfile
 import time
+import zipfile
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from moorage import limits
 from moorage.sandbox.launcher_client import LauncherProvisioner
 from openai import OpenAI
 from openai.types.responses import Response
@@ -27,6 +31,8 @@ Row = tuple[str, str]
 ANSWERING_AT_ONCE = 4
 """Clients that ask the idle containers; the machine's cores, not the containers, are what would be measured with more."""
 PIECE = 1024 * 1024
+SKILL_PART_BYTES = 104_000
+"""With 500 of them a zip is just below its bound."""
 
 
 def measure(stack: Stack, *, first: int, idle: int, megabytes: int) -> list[Row]:
@@ -36,6 +42,7 @@ def measure(stack: Stack, *, first: int, idle: int, megabytes: int) -> list[Row]
         *artifact(stack, client, megabytes),
         *gigabyte(stack, client),
         *crowd(stack, client),
+        *skill(stack, client),
         *idle_containers(stack, client, idle),
     ]
 
@@ -150,6 +157,42 @@ def crowd(stack: Stack, client: OpenAI) -> list[Row]:
     container_id = container_of(response)
     assert not client.containers.files.list(container_id).data, "files are left"
     client.containers.delete(container_id)
+    return rows
+
+
+def skill(stack: Stack, client: OpenAI) -> list[Row]:
+    """The largest bundle that is taken: up as a zip and as a folder, and into a new container."""
+    assert stack.process is not None
+    manifest = b"---\nname: heavy\ndescription: As large as a skill may be.\n---\n"
+    parts = {f"heavy/{number:03}.bin": os.urandom(SKILL_PART_BYTES) for number in range(limits.SKILL_FILES_MAX - 1)}
+    files = {"heavy/SKILL.md": manifest, **parts}
+    packed = io.BytesIO()
+    with zipfile.ZipFile(packed, "w") as archive:
+        for name, content in files.items():
+            archive.writestr(name, content)
+    packed_bytes = packed.getvalue()
+    assert len(packed_bytes) <= limits.SKILL_ZIP_BYTES_MAX, len(packed_bytes)
+    what = f"{len(files)} files, {len(packed_bytes) / 1024**2:.0f} MiB"
+    began = time.perf_counter()
+    with Peak([stack.process.pid]) as peak:
+        made = client.skills.create(files=("heavy.zip", packed_bytes))
+    rows = [(f"skill of {what}, uploaded as a zip", said(began, peak))]
+    began = time.perf_counter()
+    with Peak([stack.process.pid]) as peak:
+        client.skills.versions.create(made.id, files=list(files.items()))
+    rows.append(("the same as a folder", said(began, peak)))
+    shell_with_it: Any = {"type": "container_auto", "skills": [{"type": "skill_reference", "skill_id": made.id}]}
+    began = time.perf_counter()
+    with Peak(list(family(stack.process.pid))) as peak:
+        response = client.responses.create(
+            model="demo",
+            input=script(shell("ls /home/oai/skills/heavy-* | wc -l"), say("end")),
+            tools=[{"type": "shell", "environment": shell_with_it}],
+        )
+    assert outputs(response.output)[0][0][0] == f"{len(files)}\n", response.output
+    rows.append(("a new container with it, first command and end of the response (all processes)", said(began, peak)))
+    client.containers.delete(container_of(response))
+    client.skills.delete(made.id)
     return rows
 
 

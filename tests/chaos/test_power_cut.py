@@ -7,6 +7,7 @@ import subprocess
 import sys
 import time
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -86,7 +87,8 @@ def power_cut(stack: Stack) -> None:
     assert stack.process is not None
     pids = [stack.process.pid, *descendants(stack.process.pid)]
     for pid in pids:
-        os.kill(pid, signal.SIGKILL)
+        with suppress(ProcessLookupError):  # it has gone with its parent
+            os.kill(pid, signal.SIGKILL)
     stack.process.wait()
 
 

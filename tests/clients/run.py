@@ -50,7 +50,7 @@ CLIENTS = (
     Client(
         "openai-agents",
         "use_openai_agents.py",
-        "function tool (plain, streamed, WebSocket), hosted and local shell, apply_patch, compaction",
+        "function tool (plain, streamed, WebSocket), hosted shell with skills, local shell, apply_patch, compaction",
     ),
     Client(
         "@openai/codex",
@@ -62,7 +62,7 @@ CLIENTS = (
     Client("pydantic-ai-slim", "use_pydantic_ai.py", "tool, typed answer, stream"),
     Client("langchain-openai", "use_langchain_openai.py", "tool, stream"),
     Client("llm", "use_llm.py", "a question from the command line"),
-    Client("openai", "use_openai.mjs", "create, retrieve, streams of all calls, hosted shell, conversation, WebSocket", True),
+    Client("openai", "use_openai.mjs", "create, retrieve, streams of all calls, hosted shell, skills, conversation, WebSocket", True),
     Client("@openai/agents", "use_openai_agents.mjs", "function tool (plain, streamed), hosted and local shell, apply_patch", True),
     Client("@ai-sdk/openai", "use_ai_sdk.mjs", "tool loop, stream", True),
     Client("@langchain/openai", "use_langchain_openai.mjs", "tool, stream", True),

@@ -251,6 +251,26 @@ def include(world: World) -> None:
     assert world.get(path)["data"][0]["content"][0]["image_url"] is None
     shown = world.get(path, **{"include[]": "message.input_image.image_url"})
     assert shown["data"][0]["content"][0]["image_url"] == PIXEL
+    output_files(world)
+
+
+def output_files(world: World) -> None:
+    """They are told to whoever asks, then or later, can be sent back, and are never a provider's business."""
+    asked = "shell_call_output.output_files"
+    steps = script(shell("echo 1 > b.txt; echo 22 > a.txt"), shell("true"), say("end"))
+    response = world.create("demo", input=steps, tools=[SHELL], include=[asked])
+    left, nothing = (item for item in response["output"] if item["type"] == "shell_call_output")
+    container = response["tools"][0]["environment"]["container_id"]
+    files = {file["path"]: file["id"] for file in world.get(f"/containers/{container}/files")["data"]}
+    assert left["output_files"] == [
+        {"file_id": files["/mnt/data/a.txt"], "path": "/mnt/data/a.txt", "bytes": 3},
+        {"file_id": files["/mnt/data/b.txt"], "path": "/mnt/data/b.txt", "bytes": 2},
+    ]
+    assert nothing["output_files"] == []
+    unasked = world.get(f"/responses/{response['id']}", **{"include[]": "reasoning.encrypted_content"})
+    assert unasked == response
+    upstream = world.asked(input=[*response["output"], {"role": "user", "content": "go on"}], tools=[SHELL], include=[asked])
+    assert "output_files" not in json.dumps(upstream)
 
 
 @row("parameter", "tools")
@@ -594,6 +614,23 @@ def skills(world: World) -> None:
         assert offered(world, tool) == {"type": "shell", "environment": {"type": "local", "skills": [shown]}}
         described = offered(world, tool, "plain")["description"]
         assert all(text in described for text in shown.values())
+
+
+@row("tool", "shell.environment<container_auto>.file_map", "shell.environment<container_reference>.file_map")
+def file_map(world: World) -> None:
+    """Told as a message, once for each state of the files; a turn that goes on from it reads the same beginning."""
+    first = run_in(world, {"type": "container_auto"}, "mkdir out; echo 1 > out/a.txt; echo 22 > b.txt")
+    mapped = {"type": "container_auto", "file_map": True}
+    told = world.asked(tools=[{"type": "shell", "environment": mapped}], previous_response_id=first["id"])["input"]
+    head, *lines = told[-2]["content"][0]["text"].splitlines()
+    assert head.startswith("[Files under /mnt/data/")
+    assert lines == ["/mnt/data/b.txt (3 bytes)", "/mnt/data/out/a.txt (2 bytes)]"]
+    assert (told[-2]["role"], told[-1]["content"][0]["text"]) == ("user", "hi")
+    container = first["tools"][0]["environment"]["container_id"]
+    reference = {"type": "container_reference", "container_id": container, "file_map": True}
+    second = world.create(tools=[{"type": "shell", "environment": reference}], previous_response_id=first["id"])
+    again = world.asked(tools=[{"type": "shell", "environment": reference}], previous_response_id=second["id"])["input"]
+    assert (str(again).count(lines[0]), again[: len(told)]) == (1, told)
 
 
 @row("tool", "shell.environment<container_reference>", "shell.environment<container_reference>.container_id")

@@ -28,6 +28,8 @@ OURS_ALONE = {
     "tool": {
         "function.function": "the nested form of chat completions, refused with a hint",
         "shell.environment<container_reference>.skills": "an extension",
+        "shell.environment<container_auto>.file_map": "an extension",
+        "shell.environment<container_reference>.file_map": "an extension",
         **{
             f"{secrets}.{field}": "an extension"
             for secrets in SECRETS_OF_CONTAINERS

@@ -43,7 +43,13 @@ class LocalContainer:
         self.attrs = {"NetworkSettings": {"Networks": {"local": {"IPAddress": address}}}}
         self._home = Path(tempfile.mkdtemp(prefix="moorage-task-"))
         config = config | {"listen": config["listen"].replace("0.0.0.0", address)}
-        config.pop("uid", None)  # bubblewrap gives the process one user
+        for name in ("workspace", "user"):
+            (self._home / name).mkdir()
+        if os.geteuid() == 0:
+            for path in (self._home, *self._home.iterdir()):
+                os.chown(path, config["uid"], config["uid"])
+        else:
+            del config["uid"]  # bubblewrap gives the process one user
         self._process = subprocess.Popen(
             _sandboxed(self._home),
             env={"PATH": os.defpath, CONFIG_VARIABLE: json.dumps(config)},
@@ -75,10 +81,17 @@ class LocalContainer:
         return b""
 
 
+_CAPABILITIES = ("CHOWN", "DAC_OVERRIDE", "FOWNER", "KILL", "SETGID", "SETUID")
+"""Those of a container's root that the exec server uses (Docker's default set has them)."""
+
+
 def _sandboxed(home: Path) -> list[str]:
+    as_root = [word for name in _CAPABILITIES for word in ("--cap-add", f"CAP_{name}")] if os.geteuid() == 0 else []
     return [
         *("bwrap", "--ro-bind", "/", "/", "--dev", "/dev", "--proc", "/proc", "--unshare-pid", "--as-pid-1", "--die-with-parent"),
-        *("--tmpfs", "/tmp", "--tmpfs", "/home", "--tmpfs", "/mnt", "--bind", str(home), "/mnt/data", "--chdir", "/mnt/data"),
+        *as_root,
+        *("--perms", "1777", "--tmpfs", "/tmp", "--tmpfs", "/home", "--bind", str(home / "user"), "/home/user"),
+        *("--tmpfs", "/mnt", "--bind", str(home / "workspace"), "/mnt/data", "--chdir", "/mnt/data"),
         *("--ro-bind", str(EXEC_SERVER), "/mnt/server", "python3", "-I", "/mnt/server/server"),
     ]
 

@@ -12,10 +12,12 @@ from typing import Any
 import httpx
 import openai
 import pytest
+from moorage.skills import bundle
 from openai.types.responses import ResponseCompletedEvent, ResponseCreatedEvent
 
 from infra.deployed import closing
 from tests.deploy.conftest import SETTINGS, Deployment, synthesise
+from tests.unit.skills.archives import MANIFEST, skill, zip_of
 
 _RESPONSE_SECONDS_MAX = 180
 _DEMO = {"model": "demo"}
@@ -190,6 +192,26 @@ def test_the_sdk_uploads_a_picture_as_it_is(deployment: Deployment) -> None:
     with openai.OpenAI(base_url=deployment.base_url, api_key=deployment.api_key, max_retries=0) as client:
         made = client.files.create(file=("chart.png", picture), purpose="user_data")
         assert (made.bytes, client.files.content(made.id).read()) == (len(picture), picture)
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="commands of a task are another user than its server only where root starts it")
+def test_a_skill_goes_through_the_gateway_into_a_task(deployment: Deployment) -> None:
+    packed = zip_of(skill())
+    with openai.OpenAI(base_url=deployment.base_url, api_key=deployment.api_key, max_retries=0) as client:
+        made = client.skills.create(files=("make-tables.zip", packed))
+        skills = [{"type": "skill_reference", "skill_id": made.id}, {"type": "skill_reference", "skill_id": "moorage-sqlite"}]
+        tool: Any = {"type": "shell", "environment": {"type": "container_auto", "skills": skills}}
+        look = "cat /home/oai/skills/make-tables-*/SKILL.md; ls -d /home/oai/skills/*/ | wc -l; touch /home/oai/skills/mine"
+        response = client.responses.create(model="demo", input=script(shell(look), {"say": "ok"}), tools=[tool])
+        answer: Any = response.to_dict()
+        content = client.skills.content.retrieve(made.id).read()
+        client.skills.delete(made.id)
+    (said,) = answer["output"][1]["output"]
+    told = answer["tools"][0]["environment"]["skills"]
+    assert said["stdout"] == f"{MANIFEST.decode()}2\n"
+    assert (said["outcome"], "Permission denied" in said["stderr"]) == ({"type": "exit", "exit_code": 1}, True)
+    assert [(each["name"], each["version"]) for each in told] == [("make-tables", "1"), ("sqlite", "1")]
+    assert bundle.of_zip(content).digest == bundle.of_zip(packed).digest
 
 
 def test_a_foreign_response_is_not_found(api: httpx.Client) -> None:

@@ -40,6 +40,7 @@ class DiskQuota:
         self._execs = execs
         self._roots = [config.workspace, config.home, config.spool_dir]
         self._tripped_at = (0, 0)
+        self._is_settling = False
         self._had_room_with = 0
         self.used = 0
         self._entries = 0
@@ -58,21 +59,28 @@ class DiskQuota:
 
     async def look(self) -> None:
         self.used, self._entries = self._own_disk() if self._config.owns_disk else await self._walked()
-        self._judge(self.used, self._entries)
+        self._judge(self.used, self._entries, has_looked=True)
 
     def hear(self, reason: str) -> None:
         """The owner of the sandbox may have a reason that nothing more be written."""
         self._owners_reason = reason
-        self._judge(self.used, self._entries)
+        self._judge(self.used, self._entries, has_looked=False)
 
-    def _judge(self, used: int, entries: int) -> None:
+    def _judge(self, used: int, entries: int, *, has_looked: bool) -> None:
         config = self._config
         self.reason = self._reason(used, entries)
+        # What cannot be measured must not become the mark that later looks are compared with.
+        mark = (min(used, config.disk_bytes_max), min(entries, config.disk_entries_max))
         if not self.reason:
             self._tripped_at = (0, 0)
+            self._is_settling = False
+        elif self._is_settling:
+            # Those that were stopped have written after the look that counted against them. The next command pays only for its own.
+            if has_looked:
+                self._tripped_at, self._is_settling = mark, False
         elif used > self._tripped_at[0] + self.SLACK_BYTES or entries > self._tripped_at[1] + self.SLACK_ENTRIES:
-            # What cannot be measured must not become the mark that later looks are compared with.
-            self._tripped_at = (min(used, config.disk_bytes_max), min(entries, config.disk_entries_max))
+            self._tripped_at = mark
+            self._is_settling = True
             self._execs.kill_all(f"\n{self.reason} All processes were stopped. Delete files to go on.\n")
 
     def _reason(self, used: int, entries: int) -> str:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import contextlib
 import os
 import resource
+import signal
 import stat
 from typing import Dict, List, NamedTuple, Set, Tuple
 
@@ -87,7 +88,20 @@ def written_by(pid: str) -> int:
     return int(counts[b"write_bytes"])
 
 
+_EXITING = 0x4
+"""PF_EXITING among the flags of a process, in the ninth field of its ``stat`` (proc_pid_stat(5), include/linux/sched.h)."""
+_KILL_PENDING = 1 << (signal.SIGKILL - 1)
+
+
 def is_alive(pid: str) -> bool:
+    """Whether it goes on: not one that has ended, is ending, or was killed and has not had its turn since."""
     with contextlib.suppress(OSError), open(f"/proc/{pid}/stat", "rb") as file:
-        return file.read().rsplit(b")", 1)[1].split()[0] not in (b"Z", b"X")
+        fields = file.read().rsplit(b")", 1)[1].split()
+        return fields[0] not in (b"Z", b"X") and not int(fields[6]) & _EXITING and not is_being_killed(pid)
     return False
+
+
+def is_being_killed(pid: str) -> bool:
+    with open(f"/proc/{pid}/status", "rb") as file:
+        pending = [int(line.split()[1], 16) for line in file if line.startswith((b"SigPnd:", b"ShdPnd:"))]
+    return any(signals & _KILL_PENDING for signals in pending)

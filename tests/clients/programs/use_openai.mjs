@@ -33,6 +33,18 @@ const files = [];
 for await (const file of client.containers.files.list(container)) files.push(file);
 expect(files.map((file) => file.path), ["/mnt/data/a.txt"]);
 
+// A skill, through its life.
+const manifest = "---\nname: make-tables\ndescription: Makes tables.\n---\nBe brief.\n";
+const skill = await client.skills.create({ files: [new File([manifest], "make-tables/SKILL.md")] });
+await client.skills.versions.create(skill.id, { files: [new File([manifest + "Be clear.\n"], "make-tables/SKILL.md")] });
+expect((await client.skills.update(skill.id, { default_version: "2" })).default_version, "2");
+const skilled = await client.responses.create({
+  model: MODEL, input: script(shell("tail -n 1 /home/oai/skills/make-tables-*/SKILL.md"), say("done")),
+  tools: [{ type: "shell", environment: {
+    type: "container_auto", skills: [{ type: "skill_reference", skill_id: skill.id }] } }] });
+expect(skilled.output.find((item) => item.type === "shell_call_output").output[0].stdout, "Be clear.\n");
+expect((await client.skills.delete(skill.id)).deleted, true);
+
 // The helper for streams checks every event, and fails at what it does not expect.
 const hosted = { type: "shell", environment: { type: "container_auto" } };
 const python = { type: "code_interpreter", container: { type: "auto" } };

@@ -1,8 +1,12 @@
 """openai-agents: a function tool, the hosted shell, and a shell that runs here; plain, streamed and over WebSocket."""
 
 import asyncio
+import base64
+import io
 import subprocess
 import tempfile
+import zipfile
+from collections.abc import Callable
 from pathlib import Path
 
 from agents import (
@@ -13,6 +17,8 @@ from agents import (
     OpenAIResponsesModel,
     Runner,
     ShellTool,
+    ShellToolInlineSkill,
+    ShellToolSkillReference,
     SQLiteSession,
     apply_diff,
     function_tool,
@@ -60,6 +66,35 @@ class Editor:
         return ApplyPatchResult(output="deleted")
 
 
+MANIFEST = "---\nname: csv-workbench\ndescription: Sums up CSV files.\n---\nRun `python3 sums.py FILE`.\n"
+SUMS = "import csv, sys\nprint(sum(int(row['amount']) for row in csv.DictReader(open(sys.argv[1]))))\n"
+
+
+def bundle() -> bytes:
+    packed = io.BytesIO()
+    with zipfile.ZipFile(packed, "w", compression=zipfile.ZIP_DEFLATED) as archive:
+        archive.writestr("csv-workbench/SKILL.md", MANIFEST)
+        archive.writestr("csv-workbench/sums.py", SUMS)
+    return packed.getvalue()
+
+
+async def with_skills(agent: Callable[..., Agent], client: AsyncOpenAI) -> None:
+    """What the SDK's examples ``container_shell_inline_skill`` and ``container_shell_skill_reference`` do."""
+    source = {"type": "base64", "media_type": "application/zip", "data": base64.b64encode(bundle()).decode()}
+    inline = ShellToolInlineSkill(type="inline", name="csv-workbench", description="Sums up CSV files.", source=source)
+    made = await client.skills.create(files=("csv-workbench.zip", bundle()))
+    reference = ShellToolSkillReference(type="skill_reference", skill_id=made.id, version="1")
+    sums = "printf 'amount\n40\n2\n' > /mnt/data/orders.csv; python3 /home/oai/skills/csv-workbench-*/sums.py /mnt/data/orders.csv"
+    for skill in (inline, reference):
+        environment = {"type": "container_auto", "network_policy": {"type": "disabled"}, "skills": [skill]}
+        result = await Runner.run(agent(ShellTool(environment=environment)), script(shell(sums), say("It says: {{output}}")))
+        expect_in("42", result.final_output)
+        calls = [item for response in result.raw_responses for item in response.output if item.type == "shell_call"]
+        reuse = {"type": "container_reference", "container_id": calls[0].environment.container_id}
+        result = await Runner.run(agent(ShellTool(environment=reuse)), script(shell("ls /mnt/data"), say("It says: {{output}}")))
+        expect_in("orders.csv", result.final_output)
+
+
 async def main() -> None:
     set_tracing_disabled(True)
     model = OpenAIResponsesModel(MODEL, AsyncOpenAI(max_retries=0))
@@ -91,6 +126,8 @@ async def main() -> None:
     again = ShellTool(environment={"type": "container_reference", "container_id": calls[0].environment.container_id})
     result = await Runner.run(agent(again), script(shell("cat note.txt"), say("It says: {{output}}")))
     expect_in("kept", result.final_output)
+
+    await with_skills(agent, model._client)
 
     here = ShellTool(executor=run_here)
     result = await Runner.run(agent(here), script(shell("echo $((6 * 7))"), say("It says: {{output}}")))

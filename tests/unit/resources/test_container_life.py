@@ -458,3 +458,22 @@ async def test_another_tenants_container_is_a_404(world: World, call: str) -> No
     with pytest.raises(ApiError) as caught:
         await method("other", record.id)  # type: ignore[misc]
     assert caught.value.status == 404
+
+
+async def test_the_longest_idle_sandbox_gives_way_and_its_container_keeps_its_files(world: World) -> None:
+    """Not one in which a command runs, not one that was in use a moment ago, and never another tenant's."""
+    foreign = await world.containers.reserve("another", name="c")
+    await world.containers.sandboxes.ensure("another", foreign.id)
+    lives = []
+    for _ in range(3):
+        world.clock.advance(limits.SANDBOX_IDLE_SECONDS_MIN)
+        lives.append(await world.containers.sandboxes.ensure("ten", (await world.new()).id))
+    busy, idle, fresh = lives
+    world.sandbox(busy).running = 1
+    world.sandbox(idle).write("note.txt", b"kept")
+    world.clock.advance(limits.SANDBOX_IDLE_SECONDS_MIN - 1)
+    assert await world.containers.sweep.make_room("ten")
+    assert world.provisioner.running() == ["sb-1", busy.handle.sandbox_id, fresh.handle.sandbox_id]
+    assert not await world.containers.sweep.make_room("ten")
+    revived = await world.containers.sandboxes.ensure("ten", idle.record.id)
+    assert (revived.is_revived, world.sandbox(revived).files["note.txt"][0]) == (True, b"kept")

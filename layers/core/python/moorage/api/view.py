@@ -43,8 +43,8 @@ class View:
 
 
 def listed_item(item: Item, include: Iterable[str] = ()) -> Item:
-    """An item as ``input_items`` and conversations list it: complete, but with URLs of images and outputs of the code interpreter
-    only if ``include`` asks for them."""
+    """An item as ``input_items`` and conversations list it: complete, but with URLs of images, outputs of the code interpreter and
+    files of shell calls only if ``include`` asks for them."""
     wanted = frozenset(include)
     if item["type"] == "message":
         return _listed_message(item, wanted)

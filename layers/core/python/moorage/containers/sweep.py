@@ -73,6 +73,30 @@ class Sweep:
 
         return sum(await side_by_side(retire, await self._store.due(now), at_once=limits.SWEEP_AT_ONCE))
 
+    async def make_room(self, tenant_id: str) -> bool:
+        """Stop the tenant's sandbox that has been idle longest, so that another can be had; False if each is in use.
+
+        Its container has its files, and is given another sandbox when it is used again. One that was in use a moment ago is left
+        alone: its next command may be on the way.
+        """
+        horizon = self._clock() - limits.SANDBOX_IDLE_SECONDS_MIN
+        for record in await self._idle_since(tenant_id, horizon):
+            try:
+                if await self._expire(record):
+                    return True
+            except (ConditionFailed, SandboxError):
+                continue  # somebody uses it in this moment, or it cannot be stopped
+        return False
+
+    async def _idle_since(self, tenant_id: str, horizon: float) -> list[ContainerRecord]:
+        """The tenant's containers that have a sandbox and have not been used since, the longest idle first."""
+        # A sandbox comes up at the latest when its container's idle time is over; what is due later is the erasure of containers.
+        alive = await self._store.due(self._clock() + limits.CONTAINER_IDLE_MINUTES_MAX * 60)
+        container_ids = {record["container_id"] for record in alive if record["tenant_id"] == tenant_id}
+        records = [await self._store.peek(tenant_id, container_id) for container_id in container_ids]
+        idle = [record for record in records if record is not None and _is_idle(record, horizon)]
+        return sorted(idle, key=lambda record: record.last_active_at)
+
     async def erase(self, tenant_id: str, container_id: str) -> None:
         """Stop what runs and erase what is stored of a container that is marked as deleted."""
         for life in await self._store.lives(tenant_id, container_id):
@@ -166,3 +190,8 @@ class Sweep:
         async for key, modified_at in self._blobs.list_prefix(prefix):
             if key not in named and modified_at < horizon:
                 await self._blobs.delete(key)
+
+
+def _is_idle(record: ContainerRecord, horizon: float) -> bool:
+    is_running = record.sandbox is not None and record.sandbox.state == "running"
+    return is_running and not record.is_deleted and record.last_active_at <= horizon

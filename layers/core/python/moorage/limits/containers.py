@@ -66,6 +66,15 @@ LOCAL_SANDBOXES_MAX: Final = 256
 TENANT_SANDBOXES_MAX: Final = 64
 """Of these, how many one tenant may have: a quarter, so that it takes four to leave none for a fifth."""
 
+SANDBOX_IDLE_SECONDS_MIN: Final = 30
+"""Where no other sandbox can be had, the tenant's longest idle one is stopped; but none that was in use a moment ago."""
+
+OUTPUT_FILES_MAX: Final = 100
+"""Files that the output of one shell call names; the container's listing has them all."""
+
+FILE_MAP_CHARS_MAX: Final = 8_192
+"""What a model is told of the files of its container when a turn begins: about 2,000 tokens."""
+
 TENANT_DISK_BYTES_MAX: Final = 60 * 1024 * MIB
 """What all live sandboxes of one tenant may hold on this machine's disk: three times what one may."""
 

@@ -37,6 +37,8 @@ QUESTION = (
 ARTIFACTS = ("report.xlsx", "chart.png")
 SKILLS = ("sqlite", "spreadsheets")
 _START_SECONDS_MAX = 60
+_AGAIN_SECONDS = 0.05
+"""Time enough for a finalizer to end."""
 _STOP_SECONDS_MAX = 30
 _OUTPUT_LINES_MAX = 12
 
@@ -45,6 +47,7 @@ def main() -> int:
     """However it ends (a closed terminal, SIGTERM, Ctrl-C), its stack and its state go with it."""
     for number in (signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, _end)
+    sys.unraisablehook = _end_after_all
     folder = Path.cwd()
     with embedded_stack() as environment:
         client = OpenAI(base_url=environment["OPENAI_BASE_URL"], api_key=environment["OPENAI_API_KEY"], timeout=900)
@@ -63,6 +66,19 @@ def main() -> int:
 
 def _end(number: int, frame: object) -> NoReturn:
     sys.exit(128 + number)
+
+
+def _end_after_all(unraisable: Any) -> None:
+    """A signal may arrive in a finalizer, where what is raised reaches nobody (sys.unraisablehook): it is sent again."""
+    match unraisable.exc_value:
+        case KeyboardInterrupt():
+            number: int = signal.SIGINT
+        case SystemExit(code=int(code)) if code > 128:
+            number = code - 128
+        case _:
+            sys.__unraisablehook__(unraisable)
+            return
+    threading.Timer(_AGAIN_SECONDS, os.kill, (os.getpid(), number)).start()
 
 
 @contextlib.contextmanager

@@ -13,6 +13,7 @@ from functools import partial
 from typing import Any, Final
 
 from moorage import ids, limits
+from moorage.containers.file_map import with_map
 from moorage.errors import (
     ApiError,
     MoorageError,
@@ -90,6 +91,9 @@ async def prepare(
     await _check_room(runtime, tenant_id, request)
     container, skills = await _container(runtime, tenant_id, request, said.items)
     container_id = None if container is None else container.id
+    input_items = said.input_items
+    if container is not None and request.environment is not None and request.environment.has_file_map:
+        input_items = with_map(input_items, said.chain, await runtime.containers.files_of(tenant_id, container.id))
     request = replace(request, tools=with_skills(request.tools, skills))
     response_id = ids.new_response_id()
     stored = StoredResponse(
@@ -98,7 +102,7 @@ async def prepare(
         created_at=int(runtime.clock()),
         parameters=Parameters.of(request),
         echo=echo(request, container_id),
-        input_items=[*(recent or ()), *said.input_items],
+        input_items=[*(recent or ()), *input_items],
         ancestors=_links(said.snapshots),
         conversation_id=request.conversation_id,
         container_id=container_id,

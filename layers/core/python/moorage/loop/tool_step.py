@@ -221,7 +221,7 @@ class _Attempt:
             is_lost = attempt.sandbox != live.record.incarnation or attempt.crashes >= limits.CALL_ATTEMPTS_MAX
             has_failed = attempt.crashes >= limits.STORING_ATTEMPTS_MAX - 1
             leaving = Leaving(self.runtime, self.stored.container_id or "", live, self.began_at_ms, has_failed)
-            sandbox = Workplace(live, self.runtime.containers.sandboxes, is_lost, leaving.notes)
+            sandbox = Workplace(live, self.runtime.containers.sandboxes, is_lost, leaving.leave)
         return Run(
             known=known,
             tools=tuple(tool for tool in self.stored.parameters.tools if ROOMS.of_tool(tool["type"]) is self.room),

@@ -11,6 +11,7 @@ from moorage.runtime import Runtime
 from moorage.store.responses import StoredResponse
 from moorage.store.table import TABLE_ERRORS, Record
 from moorage.telemetry import tell_error
+from moorage.tools.run import Left
 
 _NOT_STORED: Final = (
     "Note: what changed under /mnt/data could not be stored. It is there as long as the container runs, and the next command tries to "
@@ -38,7 +39,8 @@ async def container_of(runtime: Runtime, stored: StoredResponse, seen: Record | 
         except SandboxCapacity:
             if asyncio.get_running_loop().time() - began > limits.SANDBOX_WAIT_SECONDS:
                 raise
-            await asyncio.sleep(limits.SANDBOX_CAPACITY_RETRY_SECONDS)
+            if not await runtime.containers.sweep.make_room(stored.tenant_id):
+                await asyncio.sleep(limits.SANDBOX_CAPACITY_RETRY_SECONDS)
         seen = None
 
 
@@ -53,22 +55,24 @@ class Leaving:
     has_failed: bool
     """Earlier runs could not store the workspace."""
 
-    async def notes(self) -> tuple[str, ...]:
-        """What the model has to know of the container, once its files are stored."""
-        return self.live.notes + await self._stored() + await self._refusals()
+    async def leave(self) -> Left:
+        """What the model has to know of the container, once its files are stored, and these."""
+        stored = await self._stored()
+        return Left(self.live.notes + stored.notes + await self._refusals(), stored.files)
 
-    async def _stored(self) -> tuple[str, ...]:
+    async def _stored(self) -> Left:
         """Store the workspace, and what there is to say of that. A store that refuses fails this run, and the next one tries again; but
         commands that have ended need not wait for it for ever."""
         try:
-            return (await self.runtime.containers.artifacts.sync(self.live)).notes
+            synced = await self.runtime.containers.artifacts.sync(self.live)
         except SandboxGone:
-            return ()
+            return Left()
         except TABLE_ERRORS as error:
             if not self.has_failed:
                 raise
             tell_error(error, "the files of a container could not be stored", container_id=self.container_id)
-            return (_NOT_STORED,)
+            return Left((_NOT_STORED,))
+        return Left(synced.notes, tuple(sorted(synced.changed, key=lambda file: file.path)))
 
     async def _refusals(self) -> tuple[str, ...]:
         """What the egress proxy refused meanwhile, and how to allow it: many tools hide the proxy's own words."""

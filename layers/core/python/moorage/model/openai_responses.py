@@ -57,7 +57,9 @@ def native_to_openai(model: str) -> frozenset[str]:
 
 
 ENCRYPTED_REASONING: Final = "reasoning.encrypted_content"
-_INCLUDES_OF_OURS: Final = frozenset({"code_interpreter_call.outputs", "file_search_call.results"})
+_INCLUDES_OF_OURS: Final = frozenset(
+    {"code_interpreter_call.outputs", "file_search_call.results", "shell_call_output.output_files"}
+)
 """``include`` values about tools that run here."""
 
 _ITEM_FIELDS_OF_OURS: Final = frozenset({"id", "status", "created_by", "container_id"})

@@ -8,6 +8,7 @@ from moorage.containers.life import LiveContainer
 from moorage.egress.fetch import Fetcher
 from moorage.sandbox.exec_client import ExecClient
 from moorage.settings import Settings
+from moorage.store.containers import ContainerFile
 from moorage.tools.calls import Known
 from moorage.wire.types import Item, Tool
 
@@ -21,6 +22,16 @@ class Sandboxes(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
+class Left:
+    """What the commands of a call have left behind."""
+
+    notes: tuple[str, ...] = ()
+    """What the model has to know: of files that could not be kept, of what the network refused."""
+    files: tuple[ContainerFile, ...] = ()
+    """Those that were stored anew, by path."""
+
+
+@dataclass(frozen=True, slots=True)
 class Workplace:
     """The response's container, running."""
 
@@ -28,9 +39,8 @@ class Workplace:
     sandboxes: Sandboxes
     is_lost: bool
     """What earlier runs of the call have begun was in another sandbox, or killed its runs again and again: it is not begun anew."""
-    notes: Callable[[], Awaitable[tuple[str, ...]]]
-    """To be asked for at the end: stores what changed in the workspace, and says what the model has to know of that, and of what the
-    network refused meanwhile."""
+    leave: Callable[[], Awaitable["Left"]]
+    """To be called at the end: stores what changed in the workspace."""
 
     @property
     def client(self) -> ExecClient:

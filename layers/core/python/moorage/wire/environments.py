@@ -26,6 +26,8 @@ class Environment:
     """As they are asked for: references, and bundles."""
     skills_param: str = "tools"
     """The field that holds them, for errors about it."""
+    has_file_map: bool = False
+    """The model is to be told which files there are."""
 
     @property
     def is_hosted(self) -> bool:
@@ -110,6 +112,7 @@ def environment(tools: Sequence[Tool]) -> Environment | None:
         network_policy=fields.get("network_policy"),
         skills=() if skilled is None else tuple(skilled.fields["skills"]),
         skills_param="tools" if skilled is None else f"tools[{skilled.index}].{skilled.place}.skills",
+        has_file_map=any(one.fields.get("file_map") for one in asked),
     )
 
 

@@ -23,9 +23,10 @@ Includable = Literal[
     "code_interpreter_call.outputs",
     "reasoning.encrypted_content",
     "message.output_text.logprobs",
+    "shell_call_output.output_files",
 ]
 INCLUDABLE: Final[tuple[str, ...]] = get_args(Includable)
-"""What ``include`` may ask for."""
+"""What ``include`` may ask for; the last one is an addition to the API."""
 
 
 def type_name(value: Any) -> str:

@@ -28,7 +28,7 @@ async def run(run: Run) -> AsyncGenerator[Piece, None]:
     except Lost:
         code.text["stderr"] += code.lose()
     run.counts.update(ended=1, output_chars=code.chars)
-    notes = await run.workplace.notes()
+    notes = (await run.workplace.leave()).notes
     if ended is not None and ended.session_started and await _had_session(run):
         notes = (session.NEW_SESSION, *notes)
     drawn = [] if ended is None else await session.figures(run.workplace.client, ended.images)

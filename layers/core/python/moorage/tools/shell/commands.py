@@ -1,16 +1,18 @@
 """A call's commands: they run side by side in the container, and their output is told as it appears."""
 
-from collections.abc import AsyncGenerator, AsyncIterator, Iterable
+from collections.abc import AsyncGenerator, AsyncIterator, Iterable, Sequence
 from typing import Any, Final
 
 from moorage import limits
 from moorage.sandbox.exec_client import ExecEvent, Output
+from moorage.store.containers import ContainerFile
 from moorage.tools import execs
 from moorage.tools.calls import End, Finished, Known, Piece, Said
 from moorage.tools.execs import KILLED, REVIVED, Exec, Lost, exec_id, follow, merged
 from moorage.tools.run import Run
 from moorage.wire.types import Item
 
+FILES: Final = "output_files"
 WORDS: Final = execs.WORDS | {End.CANCELLED: "The response ended before this command did; its output was not kept."}
 
 
@@ -40,7 +42,8 @@ async def run(run: Run) -> AsyncGenerator[Piece, None]:
         yield said
     run.counts["ended"] = sum(command.outcome is not None for command in commands)
     run.counts["output_chars"] = sum(command.chars for command in commands)
-    yield Finished(_finished(known, commands, await run.workplace.notes()))
+    left = await run.workplace.leave()
+    yield Finished(_with_files(_finished(known, commands, left.notes), left.files))
 
 
 async def _command(run: Run, command: Exec) -> AsyncIterator[Piece]:
@@ -126,6 +129,12 @@ def _finished(known: Known, commands: list[Exec], notes: tuple[str, ...]) -> Ite
         said = "\n".join(note if note.startswith("[") else f"[{note}]" for note in notes)
         outputs = [*outputs[:-1], last | {"stderr": f"{last['stderr']}\n{said}" if last["stderr"] else said}]
     return announced(known.item, known.output_item_id, outputs)
+
+
+def _with_files(output: Item, files: Sequence[ContainerFile]) -> Item:
+    """Calls that run side by side share a container: each names what it was the first to find changed."""
+    named = [{"file_id": file.id, "path": file.path, "bytes": file.bytes} for file in files[: limits.OUTPUT_FILES_MAX]]
+    return {**output, FILES: named} if named else output
 
 
 # --- events ---

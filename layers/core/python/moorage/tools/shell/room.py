@@ -16,6 +16,7 @@ from moorage.tools.run import Run
 from moorage.tools.shell import commands, offer, shapes
 from moorage.wire.types import Event, Item, Tool
 
+_FILES = "shell_call_output.output_files"
 _HOSTED = frozenset({"container_auto", "container_reference"})
 
 
@@ -61,7 +62,7 @@ class Shell(Room):
     def read(self, item: Item, reader: Reader) -> list[Item]:
         is_call, is_native = item["type"] == self.call, "shell" in reader.native
         if is_native:
-            return [without(item | {"environment": {"type": "local"}}, "created_by") if is_call else item]
+            return [without(item | {"environment": {"type": "local"}}, "created_by") if is_call else without(item, commands.FILES)]
         if not is_call:
             return [function_output(item, offer.output_text(item["output"]))]
         action = {key: value for key, value in item["action"].items() if value is not None}
@@ -128,6 +129,11 @@ class Shell(Room):
             return {**tool, "environment": {"type": "local"}}
         shown = {"type": "container_reference", "container_id": environment.get("container_id", container_id)}
         return {**tool, "environment": {**shown, "skills": environment["skills"]} if environment.get("skills") else shown}
+
+    def seen(self, item: Item, include: frozenset[str]) -> Item:
+        if item["type"] != self.output:
+            return item
+        return {commands.FILES: [], **item} if _FILES in include else without(item, commands.FILES)
 
     def container_of(self, item: Item) -> str | None:
         container_id: str | None = (item.get("environment") or {}).get("container_id")

@@ -19,17 +19,21 @@ PREFIXES: Final = MappingProxyType({"shell_call": "sh", "shell_call_output": "sh
 
 @wire
 class ContainerAuto(NewContainer, total=False):
+    """``file_map`` is an addition to the API: the model is told which files there are when the turn begins."""
+
     type: Required[Literal["container_auto"]]
     skills: AskedSkills
+    file_map: bool
 
 
 @wire
 class ContainerReference(TypedDict, total=False):
-    """``skills`` is an addition to the API: what the container lacks of them is put into it."""
+    """``skills`` and ``file_map`` are additions to the API: what the container lacks of the skills is put into it."""
 
     type: Required[Literal["container_reference"]]
     container_id: Required[Id]
     skills: AskedSkills
+    file_map: bool
 
 
 @wire
@@ -109,12 +113,21 @@ class CommandOutput(TypedDict, total=False):
     created_by: Annotated[Text, Dropped]
 
 
+@wire
+class OutputFile(TypedDict):
+    file_id: Id
+    path: Text
+    bytes: Annotated[int, Field(ge=0)]
+
+
 @an_item(PREFIXES["shell_call_output"])
 class ShellCallOutput(Call, total=False):
     type: Required[Literal["shell_call_output"]]
     call_id: Required[CallId]
     output: Required[Annotated[list[CommandOutput], Length(limits.COMMANDS_PER_CALL_MAX)]]
     max_output_length: _OutputChars
+    output_files: Annotated[list[OutputFile], Length(limits.OUTPUT_FILES_MAX)]
+    """An addition to the API: what the commands have left, where ``include`` asked for it."""
 
 
 # --- The events -------------------------------------------------------------------------------------------------------
