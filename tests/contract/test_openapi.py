@@ -1,7 +1,8 @@
 """The OpenAPI document against the application's routes, its own references, and the table of parameters."""
 
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +13,7 @@ from fastapi.routing import APIRoute
 from moorage.api.routers import ROUTERS
 from moorage.errors import ApiError
 from moorage.wire import openapi, routes
-from moorage.wire.queries import parse_page, parse_retrieval
+from moorage.wire.queries import parse_log_page, parse_page, parse_retrieval, parse_tree, parse_usage, parse_wanted
 
 from docs import parameters
 
@@ -56,7 +57,12 @@ def test_every_route_that_the_sdk_calls_is_served_or_refused_in_the_table() -> N
     assert len(calls) > 60
     honoured = {call for call in calls if not any(call == row or call.split()[1].startswith(row) for row in refused)}
     ours = {
-        "GET /v1/responses": "the address of the WebSocket",
+        "GET /v1/responses": "an extension, and the address of the WebSocket",
+        "GET /v1/responses/{response_id}/events": "an extension",
+        "GET /v1/responses/{response_id}/steps": "an extension",
+        "GET /v1/containers/{container_id}/tree": "an extension",
+        "GET /v1/me": "an extension",
+        "GET /v1/usage": "an extension",
         "GET /v1/containers/{container_id}/egress": "an extension",
         "POST /v1/chat/completions": "the older protocol, which the SDK's chat resource calls",
     }
@@ -116,15 +122,23 @@ def test_the_tools_are_those_of_the_table_that_are_not_refused() -> None:
     }
 
 
+PARSERS: dict[str, Callable[[Any], Any]] = {
+    "retrieveResponse": parse_retrieval,
+    "listResponses": parse_wanted,
+    "listResponseEvents": parse_log_page,
+    "listContainerTree": parse_tree,
+    "usage": partial(parse_usage, now=1),
+}
+
+
 @pytest.mark.parametrize("route", [route for route in routes.ROUTES if route.query], ids=lambda route: route.operation_id)
 def test_a_documented_query_is_understood(route: routes.Route) -> None:
     values = {"stream": "true", "starting_after": "1", "include_obfuscation": "false", "limit": "1", "order": "asc"}
+    values |= {"status": "failed", "created_after": "1", "created_before": "2", "after": "1", "depth": "1", "group_by": "key"}
+    values |= {"from": "2026-01-02", "to": "2026-01-03"}
     include = ("include[]", "reasoning.encrypted_content")
     query = [include if name == "include[]" else (name, values.get(name, "x")) for name, _ in route.query]
     try:
-        if route.operation_id == "retrieveResponse":
-            parse_retrieval(query)
-        else:
-            parse_page(query, others=("name", "purpose"))
+        PARSERS.get(route.operation_id, partial(parse_page, others=("name", "purpose")))(query)
     except ApiError as error:
         pytest.fail(f"{error.param}: {error.message}")

@@ -994,7 +994,12 @@ def called_routes(world: World) -> None:
     assert world.post(f"/responses/{queued['id']}/cancel")["status"] in ("cancelled", "completed")
     assert world.post("/responses/input_tokens", {"model": "native", "input": "hi"})["input_tokens"] > 0
     assert world.post("/responses/compact", {"model": "plain", "input": "hi"})["object"] == "response.compaction"
-    assert world.http.get("/responses").status_code == 426
+    assert world.http.get("/responses", headers={"upgrade": "websocket"}).status_code == 426
+    assert world.get("/responses", limit=1, order="asc")["object"] == "list"
+    assert [each["event"]["type"] for each in world.get(f"{path}/events", types="response.completed")["data"]] == ["response.completed"]
+    assert [each["type"] for each in world.get(f"{path}/steps")["data"]] == ["model"]
+    assert world.get("/me")["tenant"] == "default"
+    assert world.get("/usage", group_by="model")["data"][0]["responses"] > 0
     assert world.http.delete(path).json() == {"id": response["id"], "object": "response", "deleted": True}
     assert world.http.get(path).status_code == 404
     assert {"native", "demo"} <= {entry["id"] for entry in world.get("/models")["data"]}
@@ -1041,6 +1046,7 @@ def container_routes(world: World) -> None:
     assert world.get(f"{path}/files/{added['id']}")["bytes"] == 5
     assert world.http.get(f"{path}/files/{added['id']}/content", follow_redirects=True).content == b"lines"
     assert world.http.delete(f"{path}/files/{added['id']}").json()["deleted"] is True
+    assert [entry["path"] for entry in world.get(f"{path}/tree")["data"]] == ["/mnt/data/a.txt"]
     assert world.get(f"{path}/egress")["data"] == []
     assert world.http.delete(path).json()["deleted"] is True
     assert world.http.get(path).status_code == 404
@@ -1080,6 +1086,8 @@ def chat_route(world: World) -> None:
 _STORIES = {
     "/v1/chat": chat_route,
     "/v1/responses": called_routes,
+    "/v1/me": called_routes,
+    "/v1/usage": called_routes,
     "/v1/models": called_routes,
     "/v1/conversations": conversation_routes,
     "/v1/files": file_routes,

@@ -71,12 +71,15 @@ ROUTES: list[tuple[str, str, Any]] = [
     ("GET", "/responses/{response}", None),
     ("GET", "/responses/{response}?stream=true", None),
     ("GET", "/responses/{response}/input_items", None),
+    ("GET", "/responses/{response}/events", None),
+    ("GET", "/responses/{response}/steps", None),
     ("POST", "/responses/{background}/cancel", None),
     ("DELETE", "/responses/{response}", None),
     ("GET", "/containers/{container}", None),
     ("GET", "/containers/{container}/files", None),
     ("GET", "/containers/{container}/files/{container_file}", None),
     ("GET", "/containers/{container}/files/{container_file}/content", None),
+    ("GET", "/containers/{container}/tree", None),
     ("POST", "/containers/{container}/files", {"file_id": "{file}"}),
     ("DELETE", "/containers/{container}/files/{container_file}", None),
     ("DELETE", "/containers/{container}", None),
@@ -143,7 +146,7 @@ def test_a_foreign_id_is_unknown_on_every_route(stack: Stack, other_key: str) ->
         for what, reference, status in REFERENCES:
             answer = http.post("/responses", json={"model": "demo", "input": "x", **filled(reference, ids)})
             assert answer.status_code == status, f"{what}: {answer.status_code} {answer.text}"
-        for path in ("/files", "/containers", "/skills"):
+        for path in ("/files", "/containers", "/skills", "/responses", "/usage"):
             assert http.get(path).json()["data"] == [], path
     with stack.http() as http:
         for path in ("/responses/{response}", "/containers/{container}", "/files/{file}", "/conversations/{conversation}"):

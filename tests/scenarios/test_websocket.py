@@ -244,9 +244,9 @@ def test_no_key_no_connection(stack: Stack) -> None:
     assert (answer.status_code, json.loads(answer.body or b"{}")["error"]["code"]) == (401, "invalid_api_key")
 
 
-def test_a_get_without_an_upgrade_is_told_so(stack: Stack) -> None:
+def test_a_handshake_that_cannot_pass_is_told_so(stack: Stack) -> None:
     with stack.http() as http:
-        answer = http.get("/responses")
+        answer = http.get("/responses", headers={"openai-beta": "responses_websockets=2026-02-06"})
     assert (answer.status_code, answer.headers["upgrade"], answer.json()["error"]["code"]) == (426, "websocket", "upgrade_required")
 
 

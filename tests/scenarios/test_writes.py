@@ -10,8 +10,9 @@ import pytest
 from tests.stack import ROOT, Stack, say, script
 
 _READS = ("GetItem", "Query", "BatchGetItem")
-_AT_ONCE = [("BatchWriteItem", 2)]
-_RECORD_FIRST = [("PutItem", 1), ("PutItem", 1)]
+_AT_ONCE = [("BatchWriteItem", 3)]
+"""Two records of a unit each, and one entry of the index: what a list of responses is found by."""
+_RECORD_FIRST = [("PutItem", 1), ("PutItem", 2)]
 
 
 @pytest.fixture(scope="module")

@@ -225,7 +225,7 @@ class Lab:
             table=self.table,
             blobs=self.blobs,
             responses=self.responses,
-            steps=Steps(self.table, self.blobs),
+            steps=Steps(self.table, self.blobs, now_ms=lambda: int(self.now * 1000)),
             containers=cast("Any", FakeContainers(self.sandboxes)),
             executions=cast("Any", self.executions),
             catalog=cast("Any", catalog),

@@ -29,7 +29,7 @@ def new_sink(log: EventLog, table: MemoryTable, heard: Callable[[Event], None]) 
     async def create(first: Batch | None) -> None:
         await table.write_many([{"PK": "x", "SK": "META"}, *([await log.record(first)] if first is not None else [])])
 
-    sink = InlineSink(heard)
+    sink = InlineSink(heard, lambda: 7)
     sink.keep(log, create)
     return sink
 
@@ -102,7 +102,7 @@ async def test_the_client_hears_of_the_end_only_when_the_record_is_written_too()
         await gate.wait()
         await table.put({"PK": "x", "SK": "META"})
 
-    sink = InlineSink(heard.append)
+    sink = InlineSink(heard.append, lambda: 7)
     sink.keep(log, create)
     recording = asyncio.create_task(sink.record())
     await asyncio.sleep(0)
@@ -115,6 +115,7 @@ async def test_the_client_hears_of_the_end_only_when_the_record_is_written_too()
     assert (len(heard), [key[1] for key in table.records]) == (1, ["META", "EV#000000000000"])
 
 
+ENDED = {"id": "resp_1", "status": "completed", "output": []}
 STORED = StoredResponse("resp_1", "t", 0, Parameters("demo"), {"model": "demo"}, [{"type": "message"}], expires_at=10)
 
 
@@ -122,15 +123,15 @@ STORED = StoredResponse("resp_1", "t", 0, Parameters("demo"), {"model": "demo"},
 async def test_a_response_that_has_ended_is_found_whole(is_recorded_first: bool) -> None:
     table = MemoryTable()
     responses = Responses(table, MemoryBlobs(), now_ms=lambda: 0, retention_seconds=10)
-    sink = InlineSink(lambda event: None)
+    sink = InlineSink(lambda event: None, lambda: 7)
     sink.keep(responses.log_of(STORED), partial(responses.create, STORED))
     sink.emit(text("a"))
     if is_recorded_first:
         await sink.record()
         assert (await responses.snapshot("t", "resp_1")).last is None
-    await sink.end({"type": "response.completed", "response": {"id": "resp_1"}})
+    await sink.end({"type": "response.completed", "response": ENDED})
     snapshot = await responses.snapshot("t", "resp_1")
-    assert (snapshot.stored.input_items, snapshot.final_object, table.writes) == ([{"type": "message"}], {"id": "resp_1"}, 2)
+    assert (snapshot.stored.input_items, snapshot.final_object, table.writes) == ([{"type": "message"}], ENDED, 2)
 
 
 async def test_a_record_is_written_though_whoever_asked_for_it_is_cancelled() -> None:
@@ -145,7 +146,7 @@ async def test_a_record_is_written_though_whoever_asked_for_it_is_cancelled() ->
 
 async def test_a_response_that_is_not_stored_leaves_nothing() -> None:
     heard: list[Event] = []
-    sink = InlineSink(heard.append)
+    sink = InlineSink(heard.append, lambda: 7)
     sink.emit(text("a"))
     await sink.end({"type": "response.completed", "response": {}})
     assert [event["sequence_number"] for event in heard] == [0, 1]

@@ -9,7 +9,7 @@ import pytest
 from moorage import limits
 from moorage.errors import ConditionFailed, Superseded
 from moorage.store import keys
-from moorage.store.event_log import STEP_OF_THE_END, Batch, EventLog, LogWriter, Meeting, Writer, meet
+from moorage.store.event_log import STEP_OF_THE_END, Batch, EventLog, LogWriter, Meeting, Pending, Writer, meet
 from moorage.store.table import Record
 from moorage.wire.types import Event
 
@@ -236,9 +236,9 @@ async def test_a_writer_stops_at_the_end_of_the_response_even_behind_a_peer(benc
 async def test_a_late_predecessor_is_folded_in_and_stops_at_its_next_put(bench: Bench) -> None:
     met: list[Batch] = []
 
-    def fold_in(late: Batch, pending: list[tuple[Event, dict[str, int]]]) -> list[tuple[Event, dict[str, int]]]:
+    def fold_in(late: Batch, pending: list[Pending]) -> list[Pending]:
         met.append(late)
-        return [(e, offset) for e, offset in pending if all(n > late.offsets.get(i, -1) for i, n in offset.items())]
+        return [each for each in pending if all(n > late.offsets.get(i, -1) for i, n in each.offset.items())]
 
     old = LogWriter(bench.log, Writer(2, 1, "a"), 0)
     new = LogWriter(bench.log, Writer(2, 2, "a"), 0, on_predecessor=fold_in)

@@ -36,6 +36,7 @@ from moorage.store.blobs import Blobs
 from moorage.store.conversations import Conversations
 from moorage.store.executions import Executions
 from moorage.store.files import Files
+from moorage.store.response_list import ResponseList
 from moorage.store.responses import Responses
 from moorage.store.sealed import Sealer
 from moorage.store.skills import Skills
@@ -99,6 +100,10 @@ class Runtime:
         task.add_done_callback(self.tasks.discard)
 
     @property
+    def response_list(self) -> ResponseList:
+        return ResponseList(self.table)
+
+    @property
     def sealer(self) -> Sealer:
         return Sealer(_content_key(self.settings))
 
@@ -153,7 +158,7 @@ def build_runtime(settings: Settings, *, clock: Callable[[], float] = time.time)
         responses=Responses(
             table, blobs, now_ms=lambda: int(clock() * 1000), retention_seconds=settings.retention_seconds
         ),
-        steps=Steps(table, blobs),
+        steps=Steps(table, blobs, now_ms=lambda: int(clock() * 1000)),
         files=files,
         uploads=Uploads(table, blobs, files, clock=clock),
         skills=Skills(table, blobs, clock=clock),

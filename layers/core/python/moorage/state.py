@@ -144,19 +144,8 @@ class Outcome:
     """The tier of the latest step whose upstream named one."""
 
 
-def _usage(usage: dict[str, Any]) -> Usage:
-    """A stored ``usage`` object, read back."""
-    return Usage(
-        input_tokens=usage["input_tokens"],
-        output_tokens=usage["output_tokens"],
-        cached_tokens=usage["input_tokens_details"]["cached_tokens"],
-        cache_write_tokens=usage["input_tokens_details"]["cache_write_tokens"],
-        reasoning_tokens=usage["output_tokens_details"]["reasoning_tokens"],
-    )
-
-
 CALL: Final = Codec(Call, sparse=("where",))
 OUTCOME: Final = Codec(
-    Outcome, nested={"next": By(str, Next), "calls": CALL, "usage": By(Usage.to_json, _usage)}, beside=("wait_seconds",)
+    Outcome, nested={"next": By(str, Next), "calls": CALL, "usage": By(Usage.to_json, Usage.from_json)}, beside=("wait_seconds",)
 )
 """How a step's record holds what it came to."""

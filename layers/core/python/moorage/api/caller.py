@@ -7,6 +7,7 @@ from fastapi import Depends
 from starlette.requests import HTTPConnection
 
 from moorage.runtime import Runtime
+from moorage.store.api_keys import key_id_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -14,10 +15,12 @@ class _Caller:
     runtime: Runtime
     tenant_id: str
     """As the gate has found it by the request's key."""
+    key_id: str
 
 
 async def _caller(connection: HTTPConnection) -> _Caller:
-    return _Caller(connection.app.state.runtime, connection.state.tenant_id)
+    state = connection.state
+    return _Caller(connection.app.state.runtime, state.tenant_id, key_id_of(state.key_digest))
 
 
 Caller = Annotated[_Caller, Depends(_caller)]

@@ -11,8 +11,9 @@ from moorage.api.caller import Caller
 from moorage.api.downloads import download
 from moorage.api.listings import AnyPage, page_with
 from moorage.api.multipart import is_multipart, parts
+from moorage.containers.tree import entries_below
 from moorage.store.containers import ContainerFile, ContainerRecord, as_object, file_as_object
-from moorage.wire.queries import Page
+from moorage.wire.queries import Page, parse_tree
 from moorage.wire.resources import AddContainerFile, CreateContainer
 from moorage.wire.responses import deleted, list_object
 from moorage.wire.validation import Parser
@@ -69,6 +70,15 @@ async def create_file(request: Request, caller: Caller, container_id: str) -> di
 async def list_files(caller: Caller, container_id: str, page: AnyPage) -> dict[str, Any]:
     found = await caller.runtime.containers.file_page(await _touched(caller, container_id), page)
     return list_object([file_as_object(file) for file in found.files], has_more=found.has_more)
+
+
+@router.get("/containers/{container_id}/tree")
+async def tree(request: Request, caller: Caller, container_id: str) -> dict[str, Any]:
+    """The saved files of a container as folders. Looking does not count as use: it must not keep an idle container alive."""
+    wanted = parse_tree(request.query_params.multi_items())
+    record = await caller.runtime.containers.get(caller.tenant_id, container_id)
+    files = await caller.runtime.containers.files_of(caller.tenant_id, record.id)
+    return list_object(entries_below(wanted.path, files, wanted.depth), has_more=False)
 
 
 @router.get("/containers/{container_id}/files/{file_id}")

@@ -47,7 +47,7 @@ async def create(request: Request, caller: Caller, body: RawBody) -> Response:
     attempt = Attempt.of(request, caller, body)
     earlier = await attempt.earlier()
     if earlier is None:
-        prepared = await prepare(runtime, caller.tenant_id, wanted)
+        prepared = await prepare(runtime, caller.tenant_id, wanted, key_id=caller.key_id)
         earlier = await attempt.begin(prepared.stored)
     if earlier is not None:
         request.state.response_id = earlier.stored.response_id

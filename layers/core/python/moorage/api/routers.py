@@ -1,6 +1,7 @@
 """All routes, for the ways of running that serve everything from one process."""
 
 from moorage.api import (
+    account,
     chat_completions,
     compact,
     containers,
@@ -9,6 +10,8 @@ from moorage.api import (
     files,
     input_tokens,
     models,
+    response_list,
+    response_log,
     responses,
     skills,
     uploads,
@@ -17,6 +20,8 @@ from moorage.api import (
 
 ROUTERS = (
     responses.router,
+    response_list.router,
+    response_log.router,
     websocket.router,
     input_tokens.router,
     compact.router,
@@ -28,5 +33,6 @@ ROUTERS = (
     containers.router,
     egress.router,
     skills.router,
+    account.router,
 )
 """In order of match."""

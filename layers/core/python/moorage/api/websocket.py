@@ -16,7 +16,6 @@ from typing import Any, Final
 
 import orjson
 from fastapi import APIRouter, WebSocket
-from starlette.responses import Response
 from starlette.websockets import WebSocketDisconnect
 
 from moorage import limits
@@ -32,7 +31,6 @@ from moorage.errors import (
     rate_limited,
     server_error,
     too_many_streams,
-    upgrade_required,
 )
 from moorage.loop import context
 from moorage.loop.create import Prepared, prepare, warm_up
@@ -61,19 +59,14 @@ async def connect(socket: WebSocket, caller: Caller) -> None:
         await socket.accept()
         admit = partial(state.rate_limits.admit, key)
         is_known = partial(_is_known, caller, socket)
-        await Connection(caller.runtime, caller.tenant_id, socket, admit=admit, is_known=is_known).serve()
+        await Connection(
+            caller.runtime, caller.tenant_id, socket, key_id=caller.key_id, admit=admit, is_known=is_known
+        ).serve()
 
 
 async def _is_known(caller: Caller, socket: WebSocket) -> bool:
     """Whether the key that opened the connection still belongs to its tenant: it may have been revoked since."""
     return await caller.runtime.api_keys.tenant_of(secret_of(socket.headers)) == caller.tenant_id
-
-
-@router.get("/responses")
-async def refuse() -> Response:
-    """What arrives here is no WebSocket, either by its client's choice or because something on the way cannot carry one. Codex goes
-    on over HTTP at once after a 426, and after several seconds of retries otherwise."""
-    raise upgrade_required()
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,6 +123,7 @@ class Connection:
         tenant_id: str,
         socket: WebSocket,
         *,
+        key_id: str = "",
         admit: Callable[[int], Awaitable[object]],
         is_known: Callable[[], Awaitable[bool]],
         seconds_max: float = limits.WEBSOCKET_SECONDS_MAX,
@@ -138,6 +132,7 @@ class Connection:
         ``is_known`` says whether the key is still one."""
         self._runtime = runtime
         self._tenant_id = tenant_id
+        self._key_id = key_id
         self._socket = socket
         self._admit = admit
         self._is_known = is_known
@@ -219,7 +214,9 @@ class Connection:
                 raise invalid_api_key()  # While the frame waited for its turn.
             event = parse_create_event(frame.body, web_search=self._runtime.settings.web_search)
             recent = self._recent.items(frame.parent)
-            prepared = await prepare(self._runtime, self._tenant_id, event.request, recent=recent)
+            prepared = await prepare(
+                self._runtime, self._tenant_id, event.request, recent=recent, key_id=self._key_id
+            )
             response = await self._run(event, prepared, frame.stream_id)
         except WebSocketDisconnect:
             raise

@@ -318,6 +318,34 @@ value in a score of encodings."""
 
 PAGE_ITEMS_DEFAULT: Final = 20
 PAGE_ITEMS_MAX: Final = 100
+
+EVENTS_PAGE_MAX: Final = 1_000
+"""Events of one page of a log: a few hundred kilobytes, where none is large."""
+EVENTS_READ_BATCHES: Final = 64
+"""Batches of a log that are read together. One holds about 4 KB before compression, so a query of them stays below DynamoDB's 1 MB."""
+EVENTS_PAGE_BATCHES_MAX: Final = 1_024
+"""Batches that one page of a log looks at: a filter for a rare type must not read a log of days in one request."""
+
+LIST_READ_ENTRIES: Final = 500
+"""Entries of the list of responses that are read together where a filter leaves many out."""
+LIST_ENTRIES_MAX: Final = 10_000
+"""Entries of that list that one page looks at, about 3 MB of the index; a page that finds nothing there says where to go on."""
+LIST_READ_RESPONSES_MAX: Final = 500
+"""Responses that one page reads whole, for a filter by what only they say."""
+LIST_FOREGROUND_SECONDS: Final = 3600
+"""How old a response in the foreground may be to be looked for among those that run."""
+TREE_DEPTH_MAX: Final = 100
+"""More levels than a path of 4,096 bytes is likely to have; a request for more is a mistake."""
+USAGE_READ_ENTRIES: Final = 2_000
+"""Entries of the list of responses that are added up by one query; about 600 KB of the index, of the 1 MB that a query gives."""
+USAGE_DAY_READS_MAX: Final = 100
+"""Queries that adding up one day takes at most: 200,000 responses."""
+USAGE_DAYS_MAX: Final = 100
+USAGE_DAYS_DEFAULT: Final = 30
+LISTED_INPUT_CHARS: Final = 160
+"""First words of the input in a list."""
+LISTED_MODEL_CHARS_MAX: Final = 200
+"""Of a model's name in the key of a list's entry, which takes 1,024 bytes in all (DynamoDB's limit for sort keys)."""
 QUERY_DIGITS_MAX: Final = 16
 """Digits of a whole number in a query string."""
 

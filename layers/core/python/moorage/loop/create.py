@@ -68,13 +68,13 @@ class Prepared:
 
 
 async def prepare(
-    runtime: Runtime, tenant_id: str, request: CreateRequest, *, recent: list[Item] | None = None
+    runtime: Runtime, tenant_id: str, request: CreateRequest, *, recent: list[Item] | None = None, key_id: str = ""
 ) -> Prepared:
     """Check and look up everything that the request refers to. Raises :class:`ApiError`; nothing has been written then, but for a
     container.
 
     ``recent`` are the items up to the previous response where only the client's connection knows them. They become input of this
-    response, so that whatever runs it or goes on from it finds them.
+    response, so that whatever runs it or goes on from it finds them. ``key_id`` is that of the API key that asks.
     """
     request, secrets = _conceal(runtime, tenant_id, request)
     said = await gather(
@@ -114,6 +114,7 @@ async def prepare(
         is_looping=request.background,
         execution=response_id,
         secrets=secrets,
+        key_id=key_id,
     )
     return Prepared(stored, said.chain if recent is None else [], request.stream)
 
@@ -245,12 +246,14 @@ class Inline:
     _asking: asyncio.Task[Outcome] | None = None
     _is_time_over: bool = False
     _sink: InlineSink = field(init=False)
+    _began_at_ms: int = field(init=False)
     _began: float = field(default_factory=time.perf_counter)
     _first_output_ms: int | None = None
 
     def __post_init__(self) -> None:
         stored, responses = self.prepared.stored, self.runtime.responses
-        self._sink = InlineSink(self._hear)
+        self._began_at_ms = self.runtime.now_ms()
+        self._sink = InlineSink(self._hear, self.runtime.now_ms)
         if stored.is_stored:
             self._sink.keep(responses.log_of(stored), partial(responses.create, stored))
 
@@ -343,7 +346,16 @@ class Inline:
         await sink.flush()
         state = LoopState(stored.response_id, stored.tenant_id, stored.container_id)
         if outcome is not None:
-            await runtime.steps.end(stored, 0, 1, outcome, items or {}, following=sink.next_number)
+            await runtime.steps.end(
+                stored,
+                0,
+                1,
+                outcome,
+                items or {},
+                following=sink.next_number,
+                begun_at_ms=self._began_at_ms,
+                first_output_at_ms=sink.first_output_at_ms,
+            )
             state = state.after(outcome)
         await runtime.executions.start(stored.response_id, state.to_json())
         self.is_handed_over = True

@@ -181,10 +181,18 @@ async def _attempt(
             outcome = await ask.run()
             await sink.flush()
             if outcome.next is Next.WAIT:
-                await runtime.steps.postpone(stored, state.step)
+                await runtime.steps.postpone(stored, state.step, ask.waits_for)
                 await runtime.responses.note_wait(stored, ask.waits_for)
             elif outcome.next is not Next.DONE:  # The final event holds the items, and no step follows that would look for them.
-                await runtime.steps.end(stored, state.step, attempt, outcome, ask.items, following=sink.writer.next_number)
+                await runtime.steps.end(
+                    stored,
+                    state.step,
+                    attempt,
+                    outcome,
+                    ask.items,
+                    following=sink.writer.next_number,
+                    first_output_at_ms=sink.first_output_at_ms,
+                )
             if outcome.next is not Next.WAIT:
                 await runtime.responses.note_wait(stored, None)
             if standby is not None and outcome.next is Next.TOOLS:

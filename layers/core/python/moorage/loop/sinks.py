@@ -42,6 +42,7 @@ class LogSink:
 
     def __init__(self, writer: LogWriter) -> None:
         self.writer = writer
+        self.first_output_at_ms: int | None = None
         self._due = asyncio.Event()
         self._pump: asyncio.Task[None] | None = None
         self._owner: asyncio.Task[Any] | None = None
@@ -64,6 +65,8 @@ class LogSink:
 
     def emit(self, event: Event, *, offset: tuple[int, int] | None = None) -> None:
         self.writer.add(event, offset=offset)
+        if self.first_output_at_ms is None and event["type"] == OUTPUT_ITEM_ADDED:
+            self.first_output_at_ms = self.writer.now_ms()
         if event["type"] in _BOUNDARIES or self.writer.is_due:
             self._due.set()
 
@@ -99,10 +102,13 @@ class InlineSink:
     before the hand-over, so a taken slot means that the reaper has declared this process dead.
     """
 
-    def __init__(self, listener: Callable[[Event], None]) -> None:
+    def __init__(self, listener: Callable[[Event], None], now_ms: Callable[[], int]) -> None:
         self.next_number = 0
+        self.first_output_at_ms: int | None = None
         self._listener = listener
+        self._now_ms = now_ms
         self._pending: list[Event] = []
+        self._times: list[int] = []
         self._writer = Writer(step=0, attempt=1)
         self._lock = asyncio.Lock()
         self._log: EventLog | None = None
@@ -130,8 +136,14 @@ class InlineSink:
     def emit(self, event: Event) -> None:
         numbered = event | {"sequence_number": self.next_number}
         self.next_number += 1
-        self._pending.append(numbered)
+        self._hold(numbered)
         self._listener(numbered)
+
+    def _hold(self, numbered: Event) -> None:
+        self._pending.append(numbered)
+        self._times.append(self._now_ms())
+        if self.first_output_at_ms is None and numbered["type"] == OUTPUT_ITEM_ADDED:
+            self.first_output_at_ms = self._times[-1]
 
     @property
     def unwritten(self) -> tuple[Event, ...]:
@@ -142,7 +154,8 @@ class InlineSink:
         async with self._lock:  # One after the other, and nothing is forgotten before it is written: the log has no gap.
             if self._log is None or not self._pending:
                 return
-            batch = Batch(self._pending[0]["sequence_number"], tuple(self._pending), self._writer)
+            first, times = self._pending[0]["sequence_number"], tuple(self._times)
+            batch = Batch(first, tuple(self._pending), self._writer, times=times)
             try:
                 if self._recording is None:
                     await self.record(batch)
@@ -151,7 +164,7 @@ class InlineSink:
                     await self._log.append(batch)
             except ConditionFailed as error:
                 raise Superseded("the log of a foreground response has another writer") from error
-            del self._pending[: len(batch.events)]
+            del self._pending[: len(batch.events)], self._times[: len(batch.events)]
 
     async def end(self, event: Event) -> None:
         self._end = asyncio.create_task(self._write_end(event))
@@ -166,6 +179,6 @@ class InlineSink:
     async def _write_end(self, event: Event) -> None:
         numbered = event | {"sequence_number": self.next_number}
         self.next_number += 1
-        self._pending.append(numbered)
+        self._hold(numbered)
         await self.flush()
         self._listener(numbered)

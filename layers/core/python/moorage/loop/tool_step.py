@@ -28,7 +28,7 @@ from moorage.loop.workplaces import Leaving, container_of
 from moorage.runtime import Runtime
 from moorage.state import Call
 from moorage.store import keys
-from moorage.store.event_log import Batch, LogWriter, Writer
+from moorage.store.event_log import Batch, LogWriter, Pending, Writer
 from moorage.store.responses import StoredResponse
 from moorage.store.steps import CallAttempt, Step
 from moorage.store.table import Record
@@ -156,7 +156,7 @@ class _Attempt:
         ever."""
         now, is_host_away = int(self.runtime.clock()), isinstance(reason, SandboxHostAway)
         since = await self.runtime.steps.await_container(
-            self.stored, self.step, self.call.call_id, now=now, is_host_away=is_host_away
+            self.stored, self.step, self.call.call_id, now=now, is_host_away=is_host_away, why=reason.message
         )
         if now - since > limits.SANDBOX_PATIENCE_SECONDS:
             await self._unreachable(reason.message)
@@ -337,16 +337,13 @@ def _emit(sink: LogSink, pieces: Iterable[Piece]) -> Item:
     return whole
 
 
-_Pending = list[tuple[Event, dict[str, int]]]
-
-
-def _fold_in(batch: Batch, pending: _Pending) -> _Pending:
+def _fold_in(batch: Batch, pending: list[Pending]) -> list[Pending]:
     """A dead predecessor wrote late: what it wrote need not be written again."""
     said = {_identity(event) for event in batch.events} - {None}
     return [
-        (event, offset)
-        for event, offset in pending
-        if _identity(event) not in said and all(n > batch.offsets.get(stream, -1) for stream, n in offset.items())
+        each
+        for each in pending
+        if _identity(each.event) not in said and all(n > batch.offsets.get(stream, -1) for stream, n in each.offset.items())
     ]
 
 

@@ -47,7 +47,7 @@ class ApiKeys:
         if not TENANT_PATTERN.fullmatch(tenant_id):
             raise SettingsConflict(f"A tenant is named with a-z, 0-9 and '-', up to 63 characters; '{tenant_id}' is not.")
         secret = key or f"{KEY_PREFIX}{secrets.token_urlsafe(32)}"
-        made = ApiKey(f"key_{hash_of(secret)[:16]}", tenant_id, name, int(self._clock()), tier)
+        made = ApiKey(key_id_of(hash_of(secret)), tenant_id, name, int(self._clock()), tier)
         await self._table.put(
             {
                 "PK": keys.api_key(hash_of(secret)),
@@ -93,6 +93,11 @@ class ApiKeys:
                 await self._table.delete(entry["PK"], entry["SK"])
                 return True
         return False
+
+
+def key_id_of(key_sha256: str) -> str:
+    """The id under which a key is listed and counted; it tells nothing of the key."""
+    return f"key_{key_sha256[:16]}"
 
 
 def hash_of(secret: str) -> str:

@@ -15,11 +15,12 @@ No transaction, no lock, one write for each batch.
 """
 
 import asyncio
+import struct
 import zlib
 from collections.abc import AsyncIterator, Callable, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import Final
+from typing import Any, Final, NamedTuple
 
 import orjson
 
@@ -53,6 +54,13 @@ class Batch:
     offsets: dict[str, int] = field(default_factory=dict)
     """Of a tool step: command index -> number of the last exec event that is in the log, this batch included."""
     at_ms: int = 0
+    """When it was written."""
+    times: tuple[int, ...] = ()
+    """When each event was said (milliseconds); empty where only the batch's own time is known."""
+
+    def said_at(self, position: int) -> int:
+        """When the event at a position of the batch was said, in milliseconds."""
+        return self.times[position] if self.times else self.at_ms
 
     @property
     def following(self) -> int:
@@ -83,19 +91,37 @@ def meet(mine: Writer, other: Batch) -> Meeting:
     return Meeting.SUPERSEDED if theirs.attempt > mine.attempt else Meeting.PREDECESSOR
 
 
+@dataclass(frozen=True, slots=True)
+class Told:
+    """An event with the time at which it was said (milliseconds). Streams never show the time; the pages of the log do."""
+
+    event: Event
+    at_ms: int
+
+
 class EventLog:
     """One response's log."""
 
     def __init__(
-        self, table: Table, blobs: Blobs, tenant_id: str, response_id: str, *, expires_at: int, now_ms: Callable[[], int]
+        self,
+        table: Table,
+        blobs: Blobs,
+        tenant_id: str,
+        response_id: str,
+        *,
+        expires_at: int,
+        now_ms: Callable[[], int],
+        listed: Callable[[dict[str, Any]], Record] | None = None,
     ) -> None:
+        """``listed`` makes of the response object what puts the final batch into the list of responses."""
         self._table = table
         self._blobs = blobs
         self._tenant_id = tenant_id
         self._response_id = response_id
         self._pk = keys.response(tenant_id, response_id)
         self._expires_at = expires_at
-        self._now_ms = now_ms
+        self.now_ms = now_ms
+        self._listed = listed
 
     async def append(self, batch: Batch) -> None:
         """Put a batch into its slot; raises :class:`ConditionFailed` if the slot is taken."""
@@ -112,9 +138,13 @@ class EventLog:
             "count": len(batch.events),
             "step": batch.writer.step,
             "attempt": batch.writer.attempt,
-            "at_ms": self._now_ms(),
+            "at_ms": self.now_ms(),
             "ttl": self._expires_at,
         }
+        if batch.times:
+            record["times"] = _packed_times(batch.times)
+        if batch.is_final and self._listed is not None:
+            record |= self._listed(batch.events[-1]["response"])
         if batch.writer.call_id is not None:
             record["call"] = batch.writer.call_id
         if batch.offsets:
@@ -162,7 +192,40 @@ class EventLog:
             writer=Writer(record["step"], record["attempt"], record.get("call")),
             offsets=record.get("offsets", {}),
             at_ms=record["at_ms"],
+            times=_unpacked_times(record["times"]) if "times" in record else (),
         )
+
+    async def page(self, *, after: int | None, limit: int, descending: bool, types: frozenset[str]) -> tuple[list[Told], int | None]:
+        """Up to ``limit`` events beyond number ``after``, those of ``types`` alone if there are any; and the number to go on from, None
+        if there are no more. Looks at a bounded number of batches: a page may be short, and even empty, before the end."""
+        found: list[Told] = []
+        looked_at = 0
+        while looked_at < limits.EVENTS_PAGE_BATCHES_MAX:
+            batches = await self._beyond(after, descending=descending)
+            looked_at += len(batches)
+            for told in _told(batches, after, descending=descending):
+                if len(found) == limit:
+                    return found, after
+                after = told.event["sequence_number"]
+                if not types or told.event["type"] in types:
+                    found.append(told)
+            if len(batches) < limits.EVENTS_READ_BATCHES:
+                return found, None
+        return found, after
+
+    async def _beyond(self, after: int | None, *, descending: bool) -> list[Batch]:
+        """The next batches that hold events beyond number ``after``."""
+        if not descending:
+            return (await self.read_after(-1 if after is None else after, limit=limits.EVENTS_READ_BATCHES))[
+                : limits.EVENTS_READ_BATCHES
+            ]
+        if after == 0:
+            return []
+        up_to = None if after is None else keys.event(after - 1)
+        records = await self._table.query(
+            self._pk, prefix=keys.EVENT_PREFIX, up_to=up_to, descending=True, limit=limits.EVENTS_READ_BATCHES
+        )
+        return list(await asyncio.gather(*map(self.batch, records)))
 
     async def tail(self, after: int, *, is_alive: Callable[[], bool] = lambda: True) -> AsyncIterator[list[Event] | None]:
         """Follow the log from the event after this number to its end.
@@ -192,6 +255,37 @@ class EventLog:
             batches = await self.read_from(expected)
 
 
+def _told(batches: Sequence[Batch], after: int | None, *, descending: bool) -> list[Told]:
+    """The events of these batches beyond number ``after``, in order."""
+    told = [
+        Told(event, batch.said_at(position))
+        for batch in batches
+        for position, event in (reversed(list(enumerate(batch.events))) if descending else enumerate(batch.events))
+    ]
+    if after is None:
+        return told
+    return [one for one in told if (one.event["sequence_number"] < after if descending else one.event["sequence_number"] > after)]
+
+
+def _packed_times(times: Sequence[int]) -> bytes:
+    """The first one, and how much later than it each is: small numbers, which shrink well."""
+    return zlib.compress(struct.pack(f">Q{len(times)}i", times[0], *(at - times[0] for at in times)), 1)
+
+
+def _unpacked_times(packed: bytes) -> tuple[int, ...]:
+    body = zlib.decompress(packed)
+    first, *later = struct.unpack(f">Q{(len(body) - 8) // 4}i", body)
+    return tuple(first + each for each in later)
+
+
+class Pending(NamedTuple):
+    """An event that has no number yet."""
+
+    event: Event
+    offset: dict[str, int]
+    at_ms: int
+
+
 def weight(event: Event) -> int:
     """About how many bytes an event adds to a batch: those of its delta (text, or a command's output by stream) and its frame."""
     delta = event.get("delta", "")
@@ -211,12 +305,12 @@ class LogWriter:
         writer: Writer,
         next_number: int,
         *,
-        on_predecessor: Callable[[Batch, list[tuple[Event, dict[str, int]]]], list[tuple[Event, dict[str, int]]]] | None = None,
+        on_predecessor: Callable[[Batch, list[Pending]], list[Pending]] | None = None,
     ) -> None:
         self._log = log
         self.writer = writer
         self.next_number = next_number
-        self._pending: list[tuple[Event, dict[str, int]]] = []
+        self._pending: list[Pending] = []
         self._pending_bytes = 0
         self._offsets: dict[str, int] = {}
         self._on_predecessor = on_predecessor
@@ -224,8 +318,11 @@ class LogWriter:
 
     def add(self, event: Event, *, offset: tuple[int, int] | None = None) -> None:
         """Queue an event; ``offset`` is (command index, exec event number) for events that stand for command output."""
-        self._pending.append((event, {} if offset is None else {str(offset[0]): offset[1]}))
+        self._pending.append(Pending(event, {} if offset is None else {str(offset[0]): offset[1]}, self._log.now_ms()))
         self._pending_bytes += weight(event)
+
+    def now_ms(self) -> int:
+        return self._log.now_ms()
 
     @property
     def is_due(self) -> bool:
@@ -238,14 +335,15 @@ class LogWriter:
                 pending, self._pending, self._pending_bytes = self._pending, [], 0
                 await self._write(pending)
 
-    async def _write(self, pending: list[tuple[Event, dict[str, int]]]) -> None:
+    async def _write(self, pending: list[Pending]) -> None:
         while pending:
             offsets = dict(self._offsets)
-            for _, offset in pending:
-                offsets |= offset
-            events = tuple(event | {"sequence_number": self.next_number + i} for i, (event, _) in enumerate(pending))
+            for each in pending:
+                offsets |= each.offset
+            events = tuple(each.event | {"sequence_number": self.next_number + i} for i, each in enumerate(pending))
+            times = tuple(each.at_ms for each in pending)
             try:
-                await self._log.append(Batch(self.next_number, events, self.writer, offsets))
+                await self._log.append(Batch(self.next_number, events, self.writer, offsets, times=times))
             except ConditionFailed:
                 pending = await self._yield_slot(pending, events)
             else:
@@ -253,9 +351,7 @@ class LogWriter:
                 self._offsets = offsets
                 return
 
-    async def _yield_slot(
-        self, pending: list[tuple[Event, dict[str, int]]], mine: Sequence[Event]
-    ) -> list[tuple[Event, dict[str, int]]]:
+    async def _yield_slot(self, pending: list[Pending], mine: Sequence[Event]) -> list[Pending]:
         for batch in await self._log.read_from(self.next_number):
             match meet(self.writer, batch):
                 case Meeting.SUPERSEDED:

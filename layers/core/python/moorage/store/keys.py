@@ -15,6 +15,7 @@ start or end a step or a tool call         ``SK=AT#<step>`` or ``AT#<step>#<call
 a running response's rounds and items      ``SK`` begins with ``AT#``, from a step on           Query
 what a tool call needs                     ``META``, ``AT#<step>``, ``META`` of the container   BatchGet
 responses that the loop still owes an end  ``GSI1PK=INFLIGHT``                                  Query on GSI1
+a tenant's responses, newest first         ``GSI1PK=T#t#L#responses``, ``<created>#<id>#<row>`` Query on GSI1 + BatchGet
 a file, container, conversation, upload    ``PK=T#t#<K>#id``, ``SK=META``                       GetItem
 a tenant's files, containers ...           ``GSI1PK=T#t#L#<kind>``, ``GSI1SK=<created>#<id>``   Query on GSI1 + BatchGet
 a container's files                        ``PK=T#t#C#id``, ``SK`` begins with ``FILE#``        Query

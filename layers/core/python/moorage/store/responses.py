@@ -13,6 +13,7 @@ import zlib
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Any, Final
 
 import orjson
@@ -20,7 +21,7 @@ import orjson
 from moorage import ids, limits
 from moorage.codec import Codec
 from moorage.errors import ApiError, ConditionFailed, previous_response_not_found, response_not_found
-from moorage.store import keys
+from moorage.store import keys, response_list
 from moorage.store.blobs import Blobs
 from moorage.store.event_log import Batch, EventLog
 from moorage.store.table import Record, Table
@@ -72,6 +73,8 @@ class StoredResponse:
     """Of its tools, sealed, by the handles that stand in their places; forgotten when it ends."""
     waiting_for: str | None = None
     """What it waits for in the state machine, in a sentence; None while it goes on."""
+    key_id: str = ""
+    """Of the API key that asked for it."""
 
 
 _META: Final = Codec(
@@ -85,6 +88,7 @@ _META: Final = Codec(
         "is_looping": "looping",
         "is_cancel_requested": "cancel_requested",
         "expires_at": "ttl",
+        "key_id": "key",
     },
     sparse=(
         "conversation_id",
@@ -95,6 +99,7 @@ _META: Final = Codec(
         "execution",
         "secrets",
         "waiting_for",
+        "key_id",
     ),
     beside=("response_id", "tenant_id", "parameters", "echo", "input_items", "ancestors"),
 )
@@ -127,11 +132,16 @@ class Responses:
         self._now_ms = now_ms
         self._retention_seconds = retention_seconds
 
-    def log(self, tenant_id: str, response_id: str, *, expires_at: int) -> EventLog:
-        return EventLog(self._table, self._blobs, tenant_id, response_id, expires_at=expires_at, now_ms=self._now_ms)
-
     def log_of(self, stored: StoredResponse) -> EventLog:
-        return self.log(stored.tenant_id, stored.response_id, expires_at=stored.expires_at)
+        return EventLog(
+            self._table,
+            self._blobs,
+            stored.tenant_id,
+            stored.response_id,
+            expires_at=stored.expires_at,
+            now_ms=self._now_ms,
+            listed=partial(_listed, stored) if stored.is_stored else None,
+        )
 
     def expiry(self, *, is_stored: bool) -> int:
         """Unix seconds after which DynamoDB removes the records by itself."""
@@ -206,9 +216,15 @@ class Responses:
             await self._table.update(keys.response(stored.tenant_id, stored.response_id), keys.META, **change)
 
     async def heartbeat(self, stored: StoredResponse) -> None:
-        await self._table.update(
-            keys.response(stored.tenant_id, stored.response_id), keys.META, set={"heartbeat_at_ms": self._now_ms()}
-        )
+        """Of a process that runs a response in the foreground. It is listed from now on among those that run."""
+        listed = response_list.running_attributes(stored.tenant_id, stored.created_at, stored.response_id)
+        with suppress(ConditionFailed):  # Handed over meanwhile, and on the loop's list.
+            await self._table.update(
+                keys.response(stored.tenant_id, stored.response_id),
+                keys.META,
+                set={"heartbeat_at_ms": self._now_ms(), **listed},
+                absent=("looping",),
+            )
 
     async def set_execution(self, stored: StoredResponse, name: str, *, instead_of: str | None = None) -> bool:
         """Note the execution that runs it now. With ``instead_of`` only if that one still stands there; False otherwise."""
@@ -290,11 +306,22 @@ class Responses:
         return Snapshot(stored, await self.log_of(stored).batch(records[pk, keys.event(link.final_number)]))
 
     async def delete(self, tenant_id: str, response_id: str) -> None:
-        """Remove every record and object of a response."""
+        """Remove every record and object of a response. What it has used stays counted, as long as it would have been kept."""
         pk = keys.response(tenant_id, response_id)
         records = await self._table.query(pk)
-        await self._table.write_many(deletes=[(pk, record["SK"]) for record in records])
+        remains = response_list.remains(tenant_id, response_id, records)
+        await self._table.write_many(
+            puts=[] if remains is None else [remains], deletes=[(pk, record["SK"]) for record in records if record["SK"] != keys.GONE]
+        )
         await self._blobs.delete_prefix(keys.response_blobs(tenant_id, response_id))
+
+
+def _listed(stored: StoredResponse, response: dict[str, Any]) -> Record:
+    """What puts an ended response into the list of its tenant's."""
+    row = response_list.Row.of(
+        response, key_id=stored.key_id, conversation_id=stored.conversation_id, container_id=stored.container_id
+    )
+    return response_list.ended_attributes(stored.tenant_id, stored.created_at, stored.response_id, row)
 
 
 _LINK: Final = struct.Struct(">20sI")

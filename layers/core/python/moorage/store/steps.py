@@ -10,7 +10,7 @@ round before stands and what the model has to read. Items that are large lie in 
 
 import asyncio
 import zlib
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -107,34 +107,76 @@ class _Known:
     items: dict[int, Item] = field(default_factory=dict)
 
 
+@dataclass(frozen=True, slots=True)
+class Account:
+    """What the record of a step, or of a call, tells an operator. Times are in milliseconds, None where they are not known."""
+
+    step: int
+    call_id: str | None
+    attempts: int
+    """Runs that the record has counted."""
+    yields: int
+    """Runs that ended in good order, with more to do."""
+    waits: int
+    """Runs of a call that ended in good order for want of the container."""
+    begun_at_ms: int | None
+    run_at_ms: int | None
+    """When the latest run began."""
+    first_output_at_ms: int | None
+    ended_at_ms: int | None
+    why: str | None
+    """What the latest run that had to wait was waiting for."""
+    outcome: Outcome | None
+    following: int | None
+    """Number of the next event when a step ended."""
+    is_finished: bool
+
+
 class Steps:
-    def __init__(self, table: Table, blobs: Blobs) -> None:
+    def __init__(self, table: Table, blobs: Blobs, *, now_ms: Callable[[], int]) -> None:
         self._table = table
         self._blobs = blobs
+        self._now_ms = now_ms
         self._known: dict[str, _Known] = {}
 
     # --- model steps ---
 
     async def begin(self, stored: StoredResponse, step: int) -> StepAttempt:
         """Count a run of a model step. Harmless to run twice: each run takes a higher number."""
+        now = self._now_ms()
         record = await self._table.update(
-            _pk(stored), keys.attempt(step), add={"attempt": 1}, set={"ttl": stored.expires_at}, must_exist=False
+            _pk(stored),
+            keys.attempt(step),
+            add={"attempt": 1},
+            set={"ttl": stored.expires_at, "run_ms": now},
+            set_once={"begun_ms": now},
+            must_exist=False,
         )
         outcome = record.get("outcome")
         return StepAttempt(
             record["attempt"] + _unrecorded(stored, step), record.get("yields", 0), OUTCOME.unpack(outcome) if outcome else None
         )
 
-    async def postpone(self, stored: StoredResponse, step: int) -> None:
+    async def postpone(self, stored: StoredResponse, step: int, why: str | None = None) -> None:
         """This run ends in good order; the step is to be run again."""
-        await self._table.update(_pk(stored), keys.attempt(step), add={"yields": 1})
+        await self._table.update(_pk(stored), keys.attempt(step), add={"yields": 1}, set={} if why is None else {"why": why})
 
     async def end(
-        self, stored: StoredResponse, step: int, attempt: int, outcome: Outcome, items: Mapping[int, Item], *, following: int
+        self,
+        stored: StoredResponse,
+        step: int,
+        attempt: int,
+        outcome: Outcome,
+        items: Mapping[int, Item],
+        *,
+        following: int,
+        begun_at_ms: int | None = None,
+        first_output_at_ms: int | None = None,
     ) -> None:
         """Store what a step came to. The log has it already. Raises :class:`Superseded` if a later attempt has begun: it may write
-        more into the log than this one knows of."""
+        more into the log than this one knows of. ``begun_at_ms`` is told of a run that was not begun here."""
         recorded = attempt - _unrecorded(stored, step)
+        first = {} if first_output_at_ms is None else {"first_ms": first_output_at_ms}
         try:
             await self._table.update(
                 _pk(stored),
@@ -143,8 +185,11 @@ class Steps:
                     "outcome": OUTCOME.pack(outcome),
                     "following": following,
                     "ttl": stored.expires_at,
+                    "ended_ms": self._now_ms(),
+                    **first,
                     **await self._packed(stored, f"step-{step}-{attempt}", items),
                 },
+                set_once={} if begun_at_ms is None else {"begun_ms": begun_at_ms},
                 condition={"attempt": recorded} if recorded else {},
                 absent=() if recorded else ("attempt",),
                 must_exist=False,
@@ -175,13 +220,14 @@ class Steps:
 
     async def begin_call(self, stored: StoredResponse, step: int, call_id: str, sandbox: int | None) -> CallAttempt:
         """Count a run of a tool call and note, once, the incarnation of the sandbox that its commands are started in."""
+        now = self._now_ms()
         once = {} if sandbox is None else {"sandbox": sandbox}
         record = await self._table.update(
             _pk(stored),
             keys.attempt(step, call_id),
             add={"attempt": 1},
-            set={"ttl": stored.expires_at},
-            set_once=once,
+            set={"ttl": stored.expires_at, "run_ms": now},
+            set_once={"begun_ms": now, **once},
             remove=("waiting_since", "host_away"),
             must_exist=False,
         )
@@ -192,14 +238,14 @@ class Steps:
         await self._table.update(_pk(stored), keys.attempt(step, call_id), add={"yields": 1})
 
     async def await_container(
-        self, stored: StoredResponse, step: int, call_id: str, *, now: int, is_host_away: bool
+        self, stored: StoredResponse, step: int, call_id: str, *, now: int, is_host_away: bool, why: str
     ) -> int:
         """This run ends in good order for want of the container. Returns since when (Unix seconds) the call has been waiting for it."""
         record = await self._table.update(
             _pk(stored),
             keys.attempt(step, call_id),
             add={"waits": 1},
-            set={"ttl": stored.expires_at, "host_away": is_host_away},
+            set={"ttl": stored.expires_at, "host_away": is_host_away, "why": why},
             set_once={"waiting_since": now},
             must_exist=False,
         )
@@ -216,9 +262,18 @@ class Steps:
     async def end_call(self, stored: StoredResponse, step: int, call_id: str, output_index: int, item: Item) -> None:
         """The call is finished, and ``item`` is its output. The log has it already; so two runs that get here write the same."""
         packed = await self._packed(stored, f"call-{output_index}", {output_index: item})
-        await self._table.update(_pk(stored), keys.attempt(step, call_id), set={"finished": True, **packed})
+        await self._table.update(
+            _pk(stored), keys.attempt(step, call_id), set={"finished": True, "ended_ms": self._now_ms(), **packed}
+        )
 
     # --- all of it ---
+
+    async def accounts(self, tenant_id: str, response_id: str, *, since: int = 0) -> list[Account]:
+        """What the steps from ``since`` on and their calls tell an operator, in order."""
+        records = await self._table.query(
+            keys.response(tenant_id, response_id), prefix=keys.ATTEMPT_PREFIX, after=keys.attempts_below(since)
+        )
+        return [_account(record) for record in records]
 
     async def read(self, tenant_id: str, response_id: str, *, since: int | None = None) -> Progress:
         """Everything that has been finished, and how the steps from ``since`` on stand.
@@ -279,6 +334,25 @@ class Steps:
         assert "items" in record or "blob" in record, f"{record['PK']} {record['SK']} was ended by an older version"
         body = record["items"] if "items" in record else await self._blobs.get_bytes(record["blob"])
         return _pairs(orjson.loads(zlib.decompress(body)))
+
+
+def _account(record: Record) -> Account:
+    step, call_id = keys.step_of(record["SK"])
+    return Account(
+        step=step,
+        call_id=call_id,
+        attempts=record.get("attempt", 0),
+        yields=record.get("yields", 0),
+        waits=record.get("waits", 0),
+        begun_at_ms=record.get("begun_ms"),
+        run_at_ms=record.get("run_ms"),
+        first_output_at_ms=record.get("first_ms"),
+        ended_at_ms=record.get("ended_ms"),
+        why=record.get("why"),
+        outcome=OUTCOME.unpack(record["outcome"]) if "outcome" in record else None,
+        following=record.get("following"),
+        is_finished=bool(record.get("finished")),
+    )
 
 
 def _pairs(items: Iterable[tuple[int, Item]]) -> dict[int, Item]:

@@ -1,7 +1,9 @@
 """Query strings of listings and retrievals."""
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+import datetime
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Final, Literal
 
 from moorage import errors, limits
@@ -31,11 +33,146 @@ class Retrieval:
     include: tuple[str, ...] = ()
 
 
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """Which responses a list is asked for; what is empty asks for nothing."""
+
+    statuses: frozenset[str] = frozenset()
+    model: str = ""
+    conversation: str = ""
+    container: str = ""
+    key: str = ""
+    metadata: Mapping[str, str] = field(default_factory=dict)
+    created_after: int | None = None
+    created_before: int | None = None
+    """Unix seconds, both included."""
+
+
+@dataclass(frozen=True, slots=True)
+class LogPage:
+    """Which part of a response's log is wanted."""
+
+    after: int | None
+    limit: int
+    descending: bool
+    types: frozenset[str]
+
+
+@dataclass(frozen=True, slots=True)
+class UsageWanted:
+    """What is to be added up, by what, from when to when (Unix seconds, both included)."""
+
+    group_by: str
+    since: int
+    until: int
+
+
+@dataclass(frozen=True, slots=True)
+class TreeWanted:
+    """Which part of a container's files is wanted."""
+
+    path: str
+    depth: int | None
+    """Levels; None for all."""
+
+
+USAGE_GROUPS: Final = ("day", "model", "key", "tool")
+STATUSES: Final = ("queued", "in_progress", "completed", "incomplete", "failed", "cancelled")
+_DATE: Final = re.compile(r"\d{4}-\d{2}-\d{2}", re.ASCII)
+_DAY_SECONDS: Final = 24 * 3600
+_METADATA: Final = re.compile(r"metadata\[(?P<key>.+)\]", re.DOTALL)
+_FILTERS: Final = ("status", "model", "conversation", "container", "key", "created_after", "created_before")
+
+
+def parse_wanted(query: Query) -> tuple[Page, Wanted]:
+    """The query of ``GET /v1/responses``. Raises :class:`~moorage.errors.ApiError`."""
+    metadata = {found["key"]: value for name, value in query if (found := _METADATA.fullmatch(name)) is not None}
+    rest = [(name, value) for name, value in query if _METADATA.fullmatch(name) is None]
+    page = parse_page(rest, others=_FILTERS)
+    if page.include:
+        raise errors.unknown_parameter("include")
+    if len(metadata) > limits.METADATA_PAIRS_MAX:
+        raise errors.too_many_properties("metadata", len(metadata), limits.METADATA_PAIRS_MAX)
+    values = dict(rest)
+    statuses = _words(values.get("status", ""))
+    for status in statuses:
+        if status not in STATUSES:
+            raise errors.invalid_choice("status", status[: limits.PARAM_NAME_CHARS_MAX], STATUSES)
+    return page, Wanted(
+        statuses=frozenset(statuses),
+        model=values.get("model", ""),
+        conversation=values.get("conversation", ""),
+        container=values.get("container", ""),
+        key=values.get("key", ""),
+        metadata=metadata,
+        created_after=_moment("created_after", values),
+        created_before=_moment("created_before", values),
+    )
+
+
+def parse_log_page(query: Query) -> LogPage:
+    """The query of ``GET /v1/responses/{id}/events``. Raises :class:`~moorage.errors.ApiError`."""
+    types = [word for name, value in query if name in ("types", "types[]") for word in _words(value)]
+    rest = [(name, value) for name, value in query if name not in ("types", "types[]")]
+    page = parse_page(rest, limit_max=limits.EVENTS_PAGE_MAX, order_default="asc")
+    if page.include:
+        raise errors.unknown_parameter("include")
+    after = None if page.after is None else _whole_number("after", page.after, 0, 2**53)
+    return LogPage(after, page.limit, page.order == "desc", frozenset(types))
+
+
+def parse_usage(query: Query, *, now: int) -> UsageWanted:
+    """The query of ``GET /v1/usage``. Raises :class:`~moorage.errors.ApiError`."""
+    values = _single(query, ("group_by", "from", "to"))
+    if _include(query):
+        raise errors.unknown_parameter("include")
+    group_by = values.get("group_by", "day")
+    if group_by not in USAGE_GROUPS:
+        raise errors.invalid_choice("group_by", group_by[: limits.PARAM_NAME_CHARS_MAX], USAGE_GROUPS)
+    until = _day_or_moment("to", values["to"], end=True) if "to" in values else now
+    default = max(0, until - (limits.USAGE_DAYS_DEFAULT - 1) * _DAY_SECONDS)
+    since = _day_or_moment("from", values["from"], end=False) if "from" in values else default - default % _DAY_SECONDS
+    if since > until:
+        raise errors.invalid_value("from", "it lies behind 'to'.")
+    if until - since > limits.USAGE_DAYS_MAX * _DAY_SECONDS:
+        raise errors.invalid_value("from", f"at most {limits.USAGE_DAYS_MAX} days are added up at once.")
+    return UsageWanted(group_by, since, until)
+
+
+def parse_tree(query: Query) -> TreeWanted:
+    """The query of ``GET /v1/containers/{id}/tree``. Raises :class:`~moorage.errors.ApiError`."""
+    values = _single(query, ("path", "depth"))
+    if _include(query):
+        raise errors.unknown_parameter("include")
+    depth = _whole_number("depth", values["depth"], 1, limits.TREE_DEPTH_MAX) if "depth" in values else None
+    return TreeWanted(values.get("path", "/mnt/data"), depth)
+
+
+def _day_or_moment(name: str, value: str, *, end: bool) -> int:
+    """``2026-11-22`` (the day in UTC, its first or its last second), or Unix seconds."""
+    if _DATE.fullmatch(value) is None:
+        return _whole_number(name, value, 0, 10**11)
+    try:
+        day = datetime.datetime.fromisoformat(value).replace(tzinfo=datetime.UTC)
+    except ValueError as error:
+        raise errors.invalid_value(name, "there is no such day.") from error
+    return int(day.timestamp()) + (_DAY_SECONDS - 1 if end else 0)
+
+
+def _words(value: str) -> list[str]:
+    return [word.strip() for word in value.split(",") if word.strip()]
+
+
+def _moment(name: str, values: Mapping[str, str]) -> int | None:
+    return _whole_number(name, values[name], 0, 10**11) if name in values else None
+
+
 def parse_page(
     query: Query,
     *,
     limit_default: int = limits.PAGE_ITEMS_DEFAULT,
     limit_max: int = limits.PAGE_ITEMS_MAX,
+    order_default: Literal["asc", "desc"] = "desc",
     others: tuple[str, ...] = (),
 ) -> Page:
     """``limit``, ``order``, ``after`` and ``include``; ``others`` are names that the route reads itself.
@@ -45,7 +182,7 @@ def parse_page(
     values = _single(query, ("limit", "order", "after", "before", *others))
     if values.get("before"):
         raise errors.unsupported_parameter("before", "Go through the list with 'after' and 'order'.")
-    order = values.get("order", "desc")
+    order = values.get("order", order_default)
     if order not in ("asc", "desc"):
         raise errors.invalid_choice("order", order[: limits.PARAM_NAME_CHARS_MAX], ("asc", "desc"))
     return Page(

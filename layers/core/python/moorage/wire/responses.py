@@ -34,6 +34,26 @@ class Usage:
             self.reasoning_tokens + other.reasoning_tokens,
         )
 
+    def __sub__(self, other: "Usage") -> "Usage":
+        return Usage(
+            self.input_tokens - other.input_tokens,
+            self.output_tokens - other.output_tokens,
+            self.cached_tokens - other.cached_tokens,
+            self.cache_write_tokens - other.cache_write_tokens,
+            self.reasoning_tokens - other.reasoning_tokens,
+        )
+
+    @classmethod
+    def from_json(cls, usage: Mapping[str, Any]) -> "Usage":
+        """A ``usage`` object, read back."""
+        return cls(
+            input_tokens=usage["input_tokens"],
+            output_tokens=usage["output_tokens"],
+            cached_tokens=usage["input_tokens_details"]["cached_tokens"],
+            cache_write_tokens=usage["input_tokens_details"]["cache_write_tokens"],
+            reasoning_tokens=usage["output_tokens_details"]["reasoning_tokens"],
+        )
+
     def to_json(self) -> dict[str, Any]:
         """``usage`` on the wire. Codex CLI fails on a usage without ``total_tokens``."""
         return {

@@ -6,6 +6,7 @@ from typing import Final, Literal
 
 from moorage import limits
 from moorage.wire import resources
+from moorage.wire.queries import STATUSES, USAGE_GROUPS
 from moorage.wire.schema import COMPONENTS, JsonSchema
 from moorage.wire.types import INCLUDABLE
 
@@ -97,14 +98,18 @@ def _record(**properties: JsonSchema) -> JsonSchema:
     return {"type": "object", "properties": properties, "required": list(properties)}
 
 
-def _list_of(name: str) -> JsonSchema:
+def _list(schema: JsonSchema) -> JsonSchema:
     return _record(
         object={"const": "list"},
-        data={"type": "array", "items": ref(name)},
+        data={"type": "array", "items": schema},
         first_id=_nullable(_STRING),
         last_id=_nullable(_STRING),
         has_more=_BOOLEAN,
     )
+
+
+def _list_of(name: str) -> JsonSchema:
+    return _list(ref(name))
 
 
 def _deleted(kind: str) -> JsonSchema:
@@ -121,6 +126,83 @@ def _limit(maximum: int = limits.PAGE_ITEMS_MAX, default: int = limits.PAGE_ITEM
 
 
 _PAGE: Final = (_limit(), _ORDER, _AFTER)
+
+
+# --- What operators look at ------------------------------------------------------------------------------------------------
+
+_COUNT: Final[JsonSchema] = {"type": "integer", "minimum": 0}
+_TIME: Final[JsonSchema] = {"type": "integer", "description": "Unix seconds"}
+_MILLISECONDS: Final[JsonSchema] = {"type": "integer", "description": "Unix milliseconds"}
+_TOKENS: Final = _record(input_tokens=_COUNT, output_tokens=_COUNT, total_tokens=_COUNT)
+_OLDEST_FIRST: Final = ("order", {"type": "string", "enum": ["asc", "desc"], "default": "asc"})
+
+_WAIT: Final = _record(
+    kind={"type": "string", "enum": ["start", "model", "tool", "container", "pause"]}, since=_MILLISECONDS, detail=_STRING
+)
+
+_SUMMARY: Final = _record(
+    id=_STRING,
+    object={"const": "response.summary"},
+    created_at=_TIME,
+    ended_at=_nullable(_TIME),
+    status={"type": "string", "enum": list(STATUSES)},
+    model=_STRING,
+    background=_BOOLEAN,
+    metadata={"type": "object", "additionalProperties": _STRING},
+    previous_response_id=_nullable(_STRING),
+    conversation=_nullable(_record(id=_STRING)),
+    container_id=_nullable(_STRING),
+    key_id=_nullable(_STRING),
+    input_preview=_STRING,
+    tool_calls=_nullable({"type": "object", "additionalProperties": _COUNT}),
+    usage=_nullable(_TOKENS),
+    error=_nullable({"type": "object"}),
+    incomplete_details=_nullable({"type": "object"}),
+    waiting_for=_nullable(_WAIT),
+)
+
+_LOGGED: Final = _record(id=_STRING, object={"const": "response.event"}, at=_MILLISECONDS, event=ref("Event"))
+
+_STEP: Final = _record(
+    id=_STRING,
+    object={"const": "response.step"},
+    step=_COUNT,
+    type=_STRING,
+    status=_STRING,
+    call_id=_nullable(_STRING),
+    started_at=_nullable(_MILLISECONDS),
+    first_output_at=_nullable(_MILLISECONDS),
+    ended_at=_nullable(_MILLISECONDS),
+    queue_ms=_nullable(_COUNT),
+    attempts=_record(count=_COUNT, lost=_COUNT, pauses=_COUNT, why=_nullable(_STRING)),
+    usage=_nullable(_TOKENS),
+    waiting_for=_nullable(_WAIT),
+)
+
+_ME: Final = _record(
+    object={"const": "me"},
+    tenant=_STRING,
+    key=_record(id=_STRING, name=_STRING, created_at=_TIME),
+    limits={"type": "object", "additionalProperties": _COUNT},
+    version=_STRING,
+)
+
+_USAGE: Final = _record(
+    id=_STRING,
+    object={"const": "usage.group"},
+    group_by={"type": "string", "enum": list(USAGE_GROUPS)},
+    responses=_COUNT,
+    by_status={"type": "object", "additionalProperties": _COUNT},
+    tool_calls=_COUNT,
+)
+
+_TREE: Final = _record(
+    id=_STRING,
+    object={"const": "container.tree.entry"},
+    type={"type": "string", "enum": ["folder", "file"]},
+    path=_STRING,
+    bytes=_COUNT,
+)
 
 
 # --- Routes ------------------------------------------------------------------------------------------------------------
@@ -167,7 +249,25 @@ ROUTES: Final = (
         {JSON: ref("CreateResponse")},
         also=(404, 502, 503),
     ),
-    Route("get", "/v1/responses", "connect", "Open a WebSocket; 426 without an upgrade", {}, also=(101, 426)),
+    Route(
+        "get",
+        "/v1/responses",
+        "listResponses",
+        "The responses, newest first; with an upgrade a WebSocket, and 426 where none can pass",
+        {JSON: _list(_SUMMARY)},
+        query=(
+            *_PAGE,
+            ("status", _STRING),
+            ("model", _STRING),
+            ("conversation", _STRING),
+            ("container", _STRING),
+            ("key", _STRING),
+            ("created_after", _TIME),
+            ("created_before", _TIME),
+            ("metadata[team]", _STRING),
+        ),
+        also=(101, 426),
+    ),
     Route(
         "get",
         "/v1/responses/{response_id}",
@@ -190,6 +290,22 @@ ROUTES: Final = (
         "What a response was asked",
         {JSON: _list_of("Item")},
         query=(*_PAGE, _INCLUDE),
+    ),
+    Route(
+        "get",
+        "/v1/responses/{response_id}/events",
+        "listResponseEvents",
+        "The log of a response, with the times of its events, oldest first",
+        {JSON: _list(_LOGGED)},
+        query=(_limit(limits.EVENTS_PAGE_MAX), _OLDEST_FIRST, ("after", _COUNT), ("types", _STRING)),
+    ),
+    Route(
+        "get",
+        "/v1/responses/{response_id}/steps",
+        "listResponseSteps",
+        "The loop of a response, unrolled, and what it waits for",
+        {JSON: _list(_STEP)},
+        query=(_limit(), _OLDEST_FIRST, _AFTER),
     ),
     Route(
         "post",
@@ -398,11 +514,28 @@ ROUTES: Final = (
     ),
     Route(
         "get",
+        "/v1/containers/{container_id}/tree",
+        "listContainerTree",
+        "The saved files of a container as folders",
+        {JSON: _list(_TREE)},
+        query=(("path", _STRING), ("depth", _COUNT)),
+    ),
+    Route(
+        "get",
         "/v1/containers/{container_id}/egress",
         "listContainerEgress",
         "What a container tried to reach, and what came of it",
         {JSON: _list_of("EgressEntry")},
         query=_PAGE,
+    ),
+    Route("get", "/v1/me", "me", "What the key of this request stands for", {JSON: _ME}),
+    Route(
+        "get",
+        "/v1/usage",
+        "usage",
+        "What was used, added up by day, model, key or tool",
+        {JSON: _list(_USAGE)},
+        query=(("group_by", {"type": "string", "enum": list(USAGE_GROUPS), "default": "day"}), ("from", _STRING), ("to", _STRING)),
     ),
     Route("post", "/v1/skills", "createSkill", "Upload a skill: a zip, or a folder's files", {JSON: ref("Skill")}, {FORM: _SKILL_FORM}),
     Route("get", "/v1/skills", "listSkills", "All skills", {JSON: _list_of("Skill")}, query=_PAGE),

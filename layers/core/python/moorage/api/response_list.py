@@ -1,0 +1,244 @@
+"""``GET /v1/responses``: the responses of a tenant, newest first. An extension of ours, in the envelope of OpenAI's lists.
+
+A page costs one query of the index, another of what runs, and one read of the responses that it shows; filters by status, model, key,
+conversation, container and time look at the index alone (``store/response_list.py``).
+"""
+
+from collections.abc import AsyncGenerator, Sequence
+from contextlib import aclosing
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from fastapi import APIRouter, Request
+from starlette.responses import Response
+
+from moorage import limits
+from moorage.api.answers import JsonResponse
+from moorage.api.caller import Caller
+from moorage.errors import ApiError, upgrade_required
+from moorage.loop import recover
+from moorage.loop.waiting import wait_of
+from moorage.parallel import side_by_side
+from moorage.runtime import Runtime
+from moorage.store.response_list import DELETED, Entry, Range, Row
+from moorage.store.responses import Ancestor, Snapshot
+from moorage.wire.events import QUEUED
+from moorage.wire.queries import Page, Wanted, parse_wanted
+
+router = APIRouter()
+
+_RUNNING: Final = frozenset({"queued", "in_progress"})
+
+
+@router.get("/responses")
+async def list_responses(request: Request, caller: Caller) -> Response:
+    if _is_handshake(request):
+        raise upgrade_required()
+    page, wanted = parse_wanted(request.query_params.multi_items())
+    return JsonResponse(await Listing(caller.runtime, caller.tenant_id, page, wanted).read())
+
+
+def _is_handshake(request: Request) -> bool:
+    """What arrives here is no WebSocket, but may have been meant as one: something on the way cannot carry it. Codex goes on over HTTP
+    at once after a 426, and after several seconds of retries otherwise. API Gateway takes ``Upgrade`` away and leaves the others."""
+    headers = request.headers
+    return "upgrade" in headers or "sec-websocket-key" in headers or "websocket" in headers.get("openai-beta", "")
+
+
+@dataclass(slots=True)
+class Listing:
+    """One page."""
+
+    runtime: Runtime
+    tenant_id: str
+    page: Page
+    wanted: Wanted
+    _seen: int = 0
+    """Entries of the index that were looked at."""
+    _read: int = 0
+    """Responses that were read."""
+    _last: str | None = None
+    """Id of the last response that was looked at."""
+    _has_more: bool = False
+    _is_cut: bool = False
+    """There may be more, and this page has looked at enough."""
+    _shown: list[dict[str, Any]] = field(default_factory=list)
+
+    async def read(self) -> dict[str, Any]:
+        async with aclosing(self._groups()) as groups:
+            async for entries in groups:
+                await self._show(entries)
+                if self._has_more or self._is_cut:
+                    break
+        is_short = self._is_cut and not self._has_more
+        shown = self._shown
+        return {
+            "object": "list",
+            "data": shown,
+            "first_id": shown[0]["id"] if shown else None,
+            # Of a page that ended early it is the place to go on from, which need not be one of its own.
+            "last_id": self._last if is_short else shown[-1]["id"] if shown else None,
+            "has_more": self._has_more or is_short,
+        }
+
+    async def _show(self, entries: Sequence[Entry]) -> None:
+        """Add those of them that are wanted, as far as the page takes them."""
+        size = self.page.limit + 1
+        for start in range(0, len(entries), size):
+            if self._read >= limits.LIST_READ_RESPONSES_MAX:
+                self._is_cut = True
+                return
+            part = entries[start : start + size]
+            self._read += len(part)
+            for entry, snapshot in await self._snapshots(part):
+                if snapshot is not None and self._is_wanted(snapshot):
+                    if len(self._shown) == self.page.limit:
+                        self._has_more = True
+                        return
+                    self._shown.append(await self._summary(snapshot))
+                self._last = entry.response_id
+
+    async def _groups(self) -> AsyncGenerator[list[Entry], None]:
+        """Entries that may be wanted, in order and without repeats, a group at a time."""
+        descending = self.page.order == "desc"
+        after = None
+        if self.page.after is not None:
+            after = await self.runtime.response_list.place(self.tenant_id, self.page.after)
+        part = Range(after, descending, self.wanted.created_after, self.wanted.created_before)
+        running = [entry for entry in await self.runtime.response_list.running(self.tenant_id) if part.holds(entry.place)]
+        if self.wanted.statuses and self.wanted.statuses <= _RUNNING:
+            young = int(self.runtime.clock()) - limits.LIST_FOREGROUND_SECONDS
+            part = Range(after, descending, max(young, part.created_from or 0), part.created_to)
+        is_plain = self.wanted == Wanted(created_after=self.wanted.created_after, created_before=self.wanted.created_before)
+        size = self.page.limit + 1 if is_plain else limits.LIST_READ_ENTRIES
+        going_on: str | None = after
+        is_first = True
+        while is_first or going_on is not None:
+            if self._seen >= limits.LIST_ENTRIES_MAX:
+                self._is_cut = True
+                return
+            is_first = False
+            here = Range(going_on, descending, part.created_from, part.created_to)
+            entries, going_on = await self.runtime.response_list.read(self.tenant_id, here, size)
+            self._seen += size
+            between = [entry for entry in running if going_on is None or _is_reached(entry.place, going_on, descending)]
+            running = [entry for entry in running if entry not in between]
+            candidates = _in_order([*entries, *between], descending)
+            matching = [entry for entry in candidates if self._may_be_wanted(entry)]
+            if matching:
+                yield matching
+            if candidates:
+                self._last = candidates[-1].response_id
+
+    def _may_be_wanted(self, entry: Entry) -> bool:
+        """As far as the index tells."""
+        wanted, row = self.wanted, entry.row
+        if row is None:
+            return not wanted.statuses or bool(wanted.statuses & _RUNNING)
+        return (
+            row.status != DELETED
+            and (not wanted.statuses or row.status in wanted.statuses)
+            and _agrees(row.model, wanted.model[: limits.LISTED_MODEL_CHARS_MAX])
+            and _agrees(row.key_id, wanted.key)
+            and _agrees(row.conversation_id, wanted.conversation)
+            and _agrees(row.container_id, wanted.container)
+        )
+
+    async def _snapshots(self, entries: Sequence[Entry]) -> list[tuple[Entry, Snapshot | None]]:
+        """The responses themselves; None for one that has gone meanwhile."""
+        links = [Ancestor(entry.response_id, entry.final_number) for entry in entries if entry.row is not None]
+        found = {each.stored.response_id: each for each in await self.runtime.responses.snapshots(self.tenant_id, links)}
+        alive = [entry for entry in entries if entry.row is None]
+        for snapshot in await side_by_side(self._running, alive, at_once=limits.SWEEP_AT_ONCE):
+            if snapshot is not None:
+                found[snapshot.stored.response_id] = snapshot
+        return [(entry, found.get(entry.response_id)) for entry in entries]
+
+    async def _running(self, entry: Entry) -> Snapshot | None:
+        try:
+            snapshot = await self.runtime.responses.snapshot(self.tenant_id, entry.response_id)
+        except ApiError:
+            return None
+        return await recover.declare_lost(self.runtime, snapshot) if snapshot.stored.is_stored else None
+
+    def _is_wanted(self, snapshot: Snapshot) -> bool:
+        """As far as the response itself tells."""
+        wanted, stored = self.wanted, snapshot.stored
+        metadata = stored.echo.get("metadata") or {}
+        return (
+            stored.expires_at > self.runtime.clock()
+            and (not wanted.statuses or status_of(snapshot) in wanted.statuses)
+            and _agrees(stored.parameters.model, wanted.model)
+            and _agrees(stored.key_id, wanted.key)
+            and _agrees(stored.conversation_id, wanted.conversation)
+            and _agrees(stored.container_id, wanted.container)
+            and all(metadata.get(name) == value for name, value in wanted.metadata.items())
+        )
+
+    async def _summary(self, snapshot: Snapshot) -> dict[str, Any]:
+        stored, wait = snapshot.stored, None
+        if not snapshot.is_final:
+            wait = wait_of(snapshot, await self.runtime.steps.accounts(stored.tenant_id, stored.response_id))
+        return summary(snapshot) | {"waiting_for": None if wait is None else wait.to_json()}
+
+
+def _agrees(value: str | None, wanted: str) -> bool:
+    return not wanted or value == wanted
+
+
+def _is_reached(place: str, end: str, descending: bool) -> bool:
+    return place >= end if descending else place <= end
+
+
+def _in_order(entries: Sequence[Entry], descending: bool) -> list[Entry]:
+    """Each response once, as one that has ended if it has."""
+    best: dict[str, Entry] = {}
+    for entry in entries:
+        if entry.response_id not in best or entry.row is not None:
+            best[entry.response_id] = entry
+    return sorted(best.values(), key=lambda entry: entry.place, reverse=descending)
+
+
+def status_of(snapshot: Snapshot) -> str:
+    if snapshot.is_final:
+        return str(snapshot.final_object["status"])
+    is_queued = snapshot.last is not None and snapshot.last.events[-1]["type"] == QUEUED
+    return "queued" if is_queued else "in_progress"
+
+
+def summary(snapshot: Snapshot) -> dict[str, Any]:
+    """A response in a list: without its output, and with what an operator looks for first."""
+    stored = snapshot.stored
+    final = snapshot.final_object if snapshot.is_final else {}
+    row = None
+    if final:
+        row = Row.of(final, key_id=stored.key_id, conversation_id=stored.conversation_id, container_id=stored.container_id)
+    return {
+        "id": stored.response_id,
+        "object": "response.summary",
+        "created_at": stored.created_at,
+        "ended_at": snapshot.last.at_ms // 1000 if final and snapshot.last is not None else None,
+        "status": status_of(snapshot),
+        "model": stored.parameters.model,
+        "background": stored.is_background,
+        "metadata": stored.echo.get("metadata") or {},
+        "previous_response_id": stored.echo.get("previous_response_id"),
+        "conversation": None if stored.conversation_id is None else {"id": stored.conversation_id},
+        "container_id": stored.container_id,
+        "key_id": stored.key_id or None,
+        "input_preview": first_words(stored.input_items),
+        "tool_calls": None if row is None else dict(row.tools),
+        "usage": final.get("usage"),
+        "error": final.get("error"),
+        "incomplete_details": final.get("incomplete_details"),
+    }
+
+
+def first_words(items: Sequence[dict[str, Any]]) -> str:
+    """The beginning of what the user said last."""
+    for item in reversed(items):
+        if item.get("type", "message") == "message" and item.get("role") == "user":
+            content = item["content"]
+            texts = [content] if isinstance(content, str) else [part["text"] for part in content if part.get("type") == "input_text"]
+            return " ".join(" ".join(texts).split())[: limits.LISTED_INPUT_CHARS]
+    return ""

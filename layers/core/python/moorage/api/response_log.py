@@ -1,0 +1,68 @@
+"""``/v1/responses/{id}/events`` and ``/steps``: the log of a response as pages of JSON with its times, and its loop, unrolled.
+
+Extensions of ours. The stream of a response is OpenAI's and shows no times; these pages do.
+"""
+
+from collections.abc import Sequence
+from typing import Any
+
+from fastapi import APIRouter, Request
+from starlette.responses import Response
+
+from moorage.api.answers import JsonResponse
+from moorage.api.caller import Caller
+from moorage.api.view import View
+from moorage.errors import unknown_parameter
+from moorage.loop import recover
+from moorage.loop.unrolled import unroll
+from moorage.store.event_log import Told
+from moorage.store.listing import unknown_after
+from moorage.wire.queries import parse_log_page, parse_page
+from moorage.wire.responses import list_object
+
+router = APIRouter()
+
+
+@router.get("/responses/{response_id}/events")
+async def list_events(request: Request, caller: Caller, response_id: str) -> Response:
+    wanted = parse_log_page(request.query_params.multi_items())
+    stored = await caller.runtime.responses.load(caller.tenant_id, response_id)
+    view = View.of(stored.parameters.include, include_obfuscation=False)
+    told, going_on = await caller.runtime.responses.log_of(stored).page(
+        after=wanted.after, limit=wanted.limit, descending=wanted.descending, types=wanted.types
+    )
+    page = list_object([_as_object(each, view) for each in told], has_more=going_on is not None)
+    # Where a filter left out what came last, the place to go on from is none of the page's own.
+    return JsonResponse(page if going_on is None else page | {"last_id": str(going_on)})
+
+
+def _as_object(told: Told, view: View) -> dict[str, Any]:
+    return {
+        "id": str(told.event["sequence_number"]),
+        "object": "response.event",
+        "at": told.at_ms,
+        "event": view.event(told.event),
+    }
+
+
+@router.get("/responses/{response_id}/steps")
+async def list_steps(request: Request, caller: Caller, response_id: str) -> Response:
+    page = parse_page(request.query_params.multi_items(), order_default="asc")
+    if page.include:
+        raise unknown_parameter("include")
+    snapshot = await recover.declare_lost(
+        caller.runtime, await caller.runtime.responses.snapshot(caller.tenant_id, response_id)
+    )
+    steps = await unroll(caller.runtime, snapshot)
+    if page.order == "desc":
+        steps.reverse()
+    if page.after is not None:
+        steps = steps[_place([step.id for step in steps], page.after) :]
+    return JsonResponse(list_object([step.to_json() for step in steps[: page.limit]], has_more=len(steps) > page.limit))
+
+
+def _place(ids: Sequence[str], after: str) -> int:
+    """The position behind an id."""
+    if after not in ids:
+        raise unknown_after(after)
+    return ids.index(after) + 1

@@ -1,0 +1,205 @@
+"""The list of a tenant's responses: what stands in the index, and how it is read.
+
+A response that has ended is listed by its final batch, which is written once and anyhow: no record more, and one entry of the index.
+The entry's sort key is the place, ``<created>#<id>``, and behind it a row: status, model, tokens and what else a list is filtered and
+summed by. So a filter reads the index alone, however many responses there are. What a client wrote (input, metadata) never stands in a
+key, because AWS shows keys in trails and reports.
+
+One that runs is found on the loop's own list (``INFLIGHT``), and one in the foreground, from its first heartbeat on, by an entry of its
+record that bears the place alone; its final batch comes right behind it in the list and takes its place.
+
+A deleted response leaves its row, as long as it would have been kept: what it has used stays counted.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, Final
+
+import orjson
+
+from moorage import limits
+from moorage.errors import invalid_value
+from moorage.store import keys, schema
+from moorage.store.table import Record, Table
+
+KIND: Final = "responses"
+DELETED: Final = "deleted"
+_BEHIND: Final = "#\uffff"
+"""After every row of a place."""
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """What the index tells of a response that has ended."""
+
+    status: str
+    model: str
+    key_id: str = ""
+    """Of the API key that asked for it."""
+    input_tokens: int = 0
+    cached_tokens: int = 0
+    output_tokens: int = 0
+    reasoning_tokens: int = 0
+    tools: Mapping[str, int] = field(default_factory=dict)
+    """Items of its output that are calls, by type."""
+    conversation_id: str = ""
+    container_id: str = ""
+
+    @classmethod
+    def of(cls, response: Mapping[str, Any], *, key_id: str, conversation_id: str | None, container_id: str | None) -> "Row":
+        usage = response.get("usage") or {}
+        calls = [item["type"] for item in response["output"] if item["type"].endswith("_call")]
+        return cls(
+            status=response["status"],
+            model=str(response.get("model", ""))[: limits.LISTED_MODEL_CHARS_MAX],
+            key_id=key_id,
+            input_tokens=usage.get("input_tokens", 0),
+            cached_tokens=usage.get("input_tokens_details", {}).get("cached_tokens", 0),
+            output_tokens=usage.get("output_tokens", 0),
+            reasoning_tokens=usage.get("output_tokens_details", {}).get("reasoning_tokens", 0),
+            tools={name: calls.count(name) for name in sorted(set(calls))},
+            conversation_id=conversation_id or "",
+            container_id=container_id or "",
+        )
+
+    def to_text(self) -> str:
+        return orjson.dumps(
+            [
+                self.status,
+                self.model,
+                self.key_id,
+                self.input_tokens,
+                self.cached_tokens,
+                self.output_tokens,
+                self.reasoning_tokens,
+                self.tools,
+                self.conversation_id,
+                self.container_id,
+            ]
+        ).decode()
+
+    @classmethod
+    def from_text(cls, text: str) -> "Row":
+        """More fields than these may have been written by a later version."""
+        return cls(*orjson.loads(text)[: len(cls.__dataclass_fields__)])
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """A response in the list."""
+
+    place: str
+    response_id: str
+    row: Row | None
+    """None while it runs."""
+    final_number: int = 0
+    """Number of the first event of its final batch, once it has ended."""
+
+    @property
+    def created_at(self) -> int:
+        return int(self.place.partition("#")[0])
+
+
+@dataclass(frozen=True, slots=True)
+class Range:
+    """A part of the list, in one direction."""
+
+    after: str | None = None
+    """The place behind which it begins."""
+    descending: bool = True
+    created_from: int | None = None
+    created_to: int | None = None
+    """Unix seconds, both included."""
+
+    def holds(self, place: str) -> bool:
+        created_at = int(place.partition("#")[0])
+        is_beyond = self.after is None or (place < self.after if self.descending else place > self.after)
+        return (
+            is_beyond
+            and (self.created_from is None or created_at >= self.created_from)
+            and (self.created_to is None or created_at <= self.created_to)
+        )
+
+
+def place_of(created_at: int, response_id: str) -> str:
+    return keys.listed(created_at, response_id)
+
+
+def running_attributes(tenant_id: str, created_at: int, response_id: str) -> Record:
+    """What lists a response in the foreground that has not ended."""
+    return {"GSI1PK": keys.listing(tenant_id, KIND), "GSI1SK": place_of(created_at, response_id)}
+
+
+def ended_attributes(tenant_id: str, created_at: int, response_id: str, row: Row) -> Record:
+    """What lists a response that has ended."""
+    return {"GSI1PK": keys.listing(tenant_id, KIND), "GSI1SK": f"{place_of(created_at, response_id)}#{row.to_text()}"}
+
+
+def remains(tenant_id: str, response_id: str, records: Sequence[Record]) -> Record | None:
+    """What a deleted response leaves of these records, its own: its place, and what it has used; None if it was not listed."""
+    meta = next((record for record in records if record["SK"] == keys.META), None)
+    entries = [entry for record in records if (entry := entry_of(record)) is not None and entry.row is not None]
+    if meta is None or not meta["store"] or not entries:
+        return None
+    row = entries[0].row
+    assert row is not None
+    return {
+        "PK": keys.response(tenant_id, response_id),
+        "SK": keys.GONE,
+        "created_at": meta["created_at"],
+        schema.TTL_ATTRIBUTE: meta[schema.TTL_ATTRIBUTE],
+        **ended_attributes(
+            tenant_id, meta["created_at"], response_id, replace(row, status=DELETED, conversation_id="", container_id="")
+        ),
+    }
+
+
+def entry_of(record: Record) -> Entry | None:
+    """A record of the list as an entry; None if it is not listed here."""
+    if not record.get("GSI1PK", "").endswith(f"#L#{KIND}"):
+        return None
+    created, response_id, *row = record["GSI1SK"].split("#", 2)
+    number = int(record["SK"].removeprefix(keys.EVENT_PREFIX)) if record["SK"].startswith(keys.EVENT_PREFIX) else 0
+    return Entry(f"{created}#{response_id}", response_id, Row.from_text(row[0]) if row else None, number)
+
+
+class ResponseList:
+    def __init__(self, table: Table) -> None:
+        self._table = table
+
+    async def place(self, tenant_id: str, response_id: str) -> str:
+        """Where a response stands, also one that was deleted. Raises an :class:`~moorage.errors.ApiError` for an id of nobody's."""
+        pk = keys.response(tenant_id, response_id)
+        for record in await self._table.get_many([(pk, keys.META), (pk, keys.GONE)]):
+            return place_of(record["created_at"], response_id)
+        raise invalid_value("after", f"'{response_id}' is not in this list.")
+
+    async def read(self, tenant_id: str, part: Range, limit: int) -> tuple[list[Entry], str | None]:
+        """Up to ``limit`` entries (two or more) in order, and the place to go on from; None if there are no more. A response may come
+        twice, once as one that runs."""
+        low, high = part.created_from, part.created_to
+        partition = keys.listing(tenant_id, KIND)
+        if part.descending:
+            top = None if high is None else f"{high:012d}{_BEHIND}"
+            up_to = part.after if part.after is not None and (top is None or part.after < top) else top
+            found = await self._table.query(partition, up_to=up_to, descending=True, limit=limit + 1, index=schema.INDEX)
+        else:
+            bottom = None if low is None else f"{low:012d}"
+            after = None if part.after is None else part.after + _BEHIND
+            start = after if after is not None and (bottom is None or after > bottom) else bottom
+            found = await self._table.query(partition, after=start, limit=limit + 1, index=schema.INDEX)
+        entries = [entry for record in found[:limit] if (entry := entry_of(record)) is not None]
+        if not part.descending and len(found) > limit and entries[-1].row is None:
+            del entries[-1]  # Its row may be the next entry, and the two are to be seen together.
+        inside = [entry for entry in entries if part.holds(entry.place)]
+        beyond = low if part.descending else high
+        last = entries[-1].created_at if entries else 0
+        is_outside = beyond is not None and (last < beyond if part.descending else last > beyond)
+        is_over = len(found) <= limit or is_outside
+        return inside, None if is_over else entries[-1].place
+
+    async def running(self, tenant_id: str) -> list[Entry]:
+        """Those that the loop owes an end, oldest first; some may have ended just now."""
+        found = await self._table.query(keys.INFLIGHT, index=schema.INDEX)
+        owned = [(keys.response_of(record["PK"]), record["GSI1SK"]) for record in found]
+        return [Entry(place, response_id, None) for (owner, response_id), place in owned if owner == tenant_id]

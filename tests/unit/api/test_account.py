@@ -1,0 +1,137 @@
+"""``/v1/me`` and ``/v1/usage``."""
+
+import datetime
+from typing import Any
+
+import pytest
+from moorage import __version__, limits
+
+from tests.unit.api.served import KEY_A, Served
+from tests.unit.api.test_response_list import ended
+from tests.unit.loop.lab import Lab
+
+DAY = 24 * 3600
+TOKENS = {"input_tokens": 7, "cached_tokens": 3, "output_tokens": 5, "reasoning_tokens": 2}
+SHELL = {"type": "shell_call"}
+CODE = {"type": "code_interpreter_call"}
+
+
+def named(now: float) -> str:
+    return datetime.datetime.fromtimestamp(now, datetime.UTC).date().isoformat()
+
+
+async def usage(served: Served, **query: Any) -> list[dict[str, Any]]:
+    answer = await served.get("/usage", **query)
+    assert answer.status_code == 200, answer.text
+    data: list[dict[str, Any]] = answer.json()["data"]
+    return data
+
+
+async def test_a_key_can_ask_what_it_stands_for() -> None:
+    assert (await Served.of(Lab()).get("/me")).json() == {
+        "object": "me",
+        "tenant": "t",
+        "key": {"id": KEY_A, "name": "key-a by name", "created_at": 1_700_000_000},
+        "limits": {
+            "requests_per_minute": 0,
+            "tokens_per_minute": 0,
+            "running_responses": limits.RUNNING_RESPONSES_MAX,
+            "retention_seconds": limits.RETENTION_SECONDS,
+        },
+        "version": __version__,
+    }
+
+
+async def test_usage_is_added_up_by_day() -> None:
+    served = Served.of(Lab())
+    await ended(served.lab, output=[SHELL, SHELL])
+    await ended(served.lab, status="failed")
+    first = named(served.lab.now)
+    served.lab.now += DAY
+    await ended(served.lab)
+    assert await usage(served) == [
+        {
+            "id": first,
+            "object": "usage.group",
+            "group_by": "day",
+            "responses": 2,
+            "by_status": {"completed": 1, "failed": 1},
+            "tool_calls": 2,
+            **{name: 2 * count for name, count in TOKENS.items()},
+        },
+        {
+            "id": named(served.lab.now),
+            "object": "usage.group",
+            "group_by": "day",
+            "responses": 1,
+            "by_status": {"completed": 1},
+            "tool_calls": 0,
+            **TOKENS,
+        },
+    ]
+
+
+async def test_usage_is_added_up_by_model_by_key_and_by_tool() -> None:
+    served = Served.of(Lab())
+    await ended(served.lab, output=[SHELL, CODE, SHELL], model="a")
+    served.lab.now += DAY
+    await ended(served.lab, output=[SHELL], model="b")
+    assert [(each["id"], each["responses"]) for each in await usage(served, group_by="model")] == [("a", 1), ("b", 1)]
+    assert [(each["id"], each["responses"], each["tool_calls"]) for each in await usage(served, group_by="key")] == [(KEY_A, 2, 4)]
+    by_tool = await usage(served, group_by="tool")
+    assert [(each["id"], each["responses"], each["tool_calls"]) for each in by_tool] == [
+        ("code_interpreter_call", 1, 1),
+        ("shell_call", 2, 3),
+    ]
+    assert all("input_tokens" not in each for each in by_tool)
+
+
+async def test_what_was_deleted_stays_counted_and_what_is_another_tenants_never_is() -> None:
+    served = Served.of(Lab())
+    stored = await ended(served.lab)
+    await ended(served.lab)
+    before = await usage(served)
+    await served.lab.responses.delete("t", stored.response_id)
+    (after,) = await usage(served)
+    assert after == before[0] | {"by_status": {"completed": 1, "deleted": 1}}
+    assert (await served.get("/usage", by="key-b")).json()["data"] == []
+
+
+async def test_a_part_of_the_time_is_added_up_by_days_or_by_seconds(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(limits, "USAGE_READ_ENTRIES", 2)
+    served = Served.of(Lab())
+    moments = []
+    for _ in range(4):
+        for _ in range(5):
+            moments.append((await ended(served.lab)).created_at)
+        served.lab.now += DAY
+    day = named(moments[7])
+    assert [(each["id"], each["responses"]) for each in await usage(served, **{"from": day, "to": day})] == [(day, 5)]
+    exactly = await usage(served, **{"from": moments[6], "to": moments[11]})
+    assert sum(each["responses"] for each in exactly) == 6
+
+
+async def test_more_than_can_be_added_up_is_refused_and_not_cut(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(limits, "USAGE_READ_ENTRIES", 2)
+    monkeypatch.setattr(limits, "USAGE_DAY_READS_MAX", 2)
+    served = Served.of(Lab())
+    for _ in range(5):
+        await ended(served.lab)
+    answer = await served.get("/usage")
+    assert (answer.status_code, answer.json()["error"]["param"]) == (400, "from")
+
+
+@pytest.mark.parametrize(
+    ("query", "param"),
+    [
+        ({"group_by": "colour"}, "group_by"),
+        ({"from": "yesterday"}, "from"),
+        ({"from": "2026-02-30"}, "from"),
+        ({"from": "2027-01-02", "to": "2027-01-01"}, "from"),
+        ({"from": "2020-01-01"}, "from"),
+        ({"limit": "5"}, "limit"),
+    ],
+)
+async def test_what_usage_does_not_know_is_refused_by_name(query: dict[str, str], param: str) -> None:
+    answer = await Served.of(Lab()).get("/usage", **query)
+    assert (answer.status_code, answer.json()["error"]["param"]) == (400, param)
