@@ -1045,8 +1045,8 @@ def container_routes(world: World) -> None:
     assert [entry["id"] for entry in world.get(f"{path}/files")["data"]] == [added["id"]]
     assert world.get(f"{path}/files/{added['id']}")["bytes"] == 5
     assert world.http.get(f"{path}/files/{added['id']}/content", follow_redirects=True).content == b"lines"
-    assert world.http.delete(f"{path}/files/{added['id']}").json()["deleted"] is True
     assert [entry["path"] for entry in world.get(f"{path}/tree")["data"]] == ["/mnt/data/a.txt"]
+    assert world.http.delete(f"{path}/files/{added['id']}").json()["deleted"] is True
     assert world.get(f"{path}/egress")["data"] == []
     assert world.http.delete(path).json()["deleted"] is True
     assert world.http.get(path).status_code == 404

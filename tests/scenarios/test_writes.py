@@ -12,7 +12,8 @@ from tests.stack import ROOT, Stack, say, script
 _READS = ("GetItem", "Query", "BatchGetItem")
 _AT_ONCE = [("BatchWriteItem", 3)]
 """Two records of a unit each, and one entry of the index: what a list of responses is found by."""
-_RECORD_FIRST = [("PutItem", 1), ("PutItem", 2)]
+_RECORD_FIRST = [("PutItem", 1), ("PutItem", 3)]
+"""The batch, which holds the answer, is listed here, and its place in the list makes it larger than a KB."""
 
 
 @pytest.fixture(scope="module")

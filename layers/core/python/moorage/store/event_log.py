@@ -128,10 +128,12 @@ class EventLog:
         record = await self.record(batch)
         await self._table.put(record, if_absent=True)
 
-    async def record(self, batch: Batch) -> Record:
-        """The record of a batch; a large body has gone to S3 by then."""
+    async def record(self, batch: Batch, *, is_listed: bool = True) -> Record:
+        """The record of a batch; a large body has gone to S3 by then. The final one lists its response, unless ``is_listed`` says that
+        another record does."""
         assert batch.events, f"empty batch at {batch.first}"
-        body = zlib.compress(orjson.dumps(batch.events), 1)
+        # The final batch says everything again, and is often just too large for one write unit; the others come too often for that.
+        body = zlib.compress(orjson.dumps(batch.events), 6 if batch.is_final else 1)
         record: Record = {
             "PK": self._pk,
             "SK": keys.event(batch.first),
@@ -143,7 +145,7 @@ class EventLog:
         }
         if batch.times:
             record["times"] = _packed_times(batch.times)
-        if batch.is_final and self._listed is not None:
+        if batch.is_final and is_listed and self._listed is not None:
             record |= self._listed(batch.events[-1]["response"])
         if batch.writer.call_id is not None:
             record["call"] = batch.writer.call_id

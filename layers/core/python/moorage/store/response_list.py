@@ -1,9 +1,9 @@
 """The list of a tenant's responses: what stands in the index, and how it is read.
 
-A response that has ended is listed by its final batch, which is written once and anyhow: no record more, and one entry of the index.
-The entry's sort key is the place, ``<created>#<id>``, and behind it a row: status, model, tokens and what else a list is filtered and
-summed by. So a filter reads the index alone, however many responses there are. What a client wrote (input, metadata) never stands in a
-key, because AWS shows keys in trails and reports.
+A response that has ended is listed by its final batch, which is written once and anyhow, or by its record where both are written by one
+request and the record has room: no record more, and one entry of the index. The entry's sort key is the place, ``<created>#<id>``, and
+behind it a row: status, model, tokens and what else a list is filtered and summed by. So a filter reads the index alone, however many
+responses there are. What a client wrote (input, metadata) never stands in a key, because AWS shows keys in trails and reports.
 
 One that runs is found on the loop's own list (``INFLIGHT``), and one in the foreground, from its first heartbeat on, by an entry of its
 record that bears the place alone; its final batch comes right behind it in the list and takes its place.
@@ -63,20 +63,22 @@ class Row:
         )
 
     def to_text(self) -> str:
-        return orjson.dumps(
-            [
-                self.status,
-                self.model,
-                self.key_id,
-                self.input_tokens,
-                self.cached_tokens,
-                self.output_tokens,
-                self.reasoning_tokens,
-                self.tools,
-                self.conversation_id,
-                self.container_id,
-            ]
-        ).decode()
+        """Without what is empty at its end."""
+        fields = [
+            self.status,
+            self.model,
+            self.key_id,
+            self.input_tokens,
+            self.cached_tokens,
+            self.output_tokens,
+            self.reasoning_tokens,
+            dict(self.tools),
+            self.conversation_id,
+            self.container_id,
+        ]
+        while not fields[-1]:
+            fields.pop()
+        return orjson.dumps(fields).decode()
 
     @classmethod
     def from_text(cls, text: str) -> "Row":

@@ -169,8 +169,11 @@ class Responses:
             record["body"] = packed
         if first is None:
             await self._table.put(record, if_absent=True)
-        else:
-            await self._table.write_many([record, await self.log_of(stored).record(first)])
+            return
+        if first.is_final and stored.is_stored:
+            # This record has more room in its unit than the batch, which holds the answer.
+            record |= _listed(stored, first.events[-1]["response"])
+        await self._table.write_many([record, await self.log_of(stored).record(first, is_listed=False)])
 
     def _inflight(self, stored: StoredResponse) -> Record:
         return {
