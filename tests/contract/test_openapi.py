@@ -14,6 +14,7 @@ from moorage.api.routers import ROUTERS
 from moorage.errors import ApiError
 from moorage.wire import openapi, routes
 from moorage.wire.queries import parse_log_page, parse_page, parse_retrieval, parse_tree, parse_usage, parse_wanted
+from moorage.wire.route import Route
 
 from docs import parameters
 
@@ -132,7 +133,7 @@ PARSERS: dict[str, Callable[[Any], Any]] = {
 
 
 @pytest.mark.parametrize("route", [route for route in routes.ROUTES if route.query], ids=lambda route: route.operation_id)
-def test_a_documented_query_is_understood(route: routes.Route) -> None:
+def test_a_documented_query_is_understood(route: Route) -> None:
     values = {"stream": "true", "starting_after": "1", "include_obfuscation": "false", "limit": "1", "order": "asc"}
     values |= {"status": "failed", "created_after": "1", "created_before": "2", "after": "1", "depth": "1", "group_by": "key"}
     values |= {"from": "2026-01-02", "to": "2026-01-03"}

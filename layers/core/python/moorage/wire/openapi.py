@@ -9,7 +9,8 @@ from typing import Any, Final
 
 from moorage.wire import admitted, chat_schemas, create, resources
 from moorage.wire.answers import ANSWERS
-from moorage.wire.routes import JSON, ROUTES, ref
+from moorage.wire.route import JSON, ref
+from moorage.wire.routes import ROUTES
 from moorage.wire.schema import JsonSchema, components
 from moorage.wire.validation import Parser
 

@@ -1,0 +1,138 @@
+"""The routes by which operators, the command line and the console see what runs: extensions of ours, as the OpenAPI document tells of
+them."""
+
+from typing import Final
+
+from moorage import limits
+from moorage.wire.queries import STATUSES, USAGE_GROUPS
+from moorage.wire.route import AFTER, BOOLEAN, JSON, PAGE, STRING, Route, envelope, limit, nullable, record, ref
+from moorage.wire.schema import JsonSchema
+
+_COUNT: Final[JsonSchema] = {"type": "integer", "minimum": 0}
+_TIME: Final[JsonSchema] = {"type": "integer", "description": "Unix seconds"}
+_MILLISECONDS: Final[JsonSchema] = {"type": "integer", "description": "Unix milliseconds"}
+_TOKENS: Final = record(input_tokens=_COUNT, output_tokens=_COUNT, total_tokens=_COUNT)
+_OLDEST_FIRST: Final = ("order", {"type": "string", "enum": ["asc", "desc"], "default": "asc"})
+
+_WAIT: Final = record(
+    kind={"type": "string", "enum": ["start", "model", "tool", "container", "pause"]}, since=_MILLISECONDS, detail=STRING
+)
+
+_SUMMARY: Final = record(
+    id=STRING,
+    object={"const": "response.summary"},
+    created_at=_TIME,
+    ended_at=nullable(_TIME),
+    status={"type": "string", "enum": list(STATUSES)},
+    model=STRING,
+    background=BOOLEAN,
+    metadata={"type": "object", "additionalProperties": STRING},
+    previous_response_id=nullable(STRING),
+    conversation=nullable(record(id=STRING)),
+    container_id=nullable(STRING),
+    key_id=nullable(STRING),
+    input_preview=STRING,
+    tool_calls=nullable({"type": "object", "additionalProperties": _COUNT}),
+    usage=nullable(_TOKENS),
+    error=nullable({"type": "object"}),
+    incomplete_details=nullable({"type": "object"}),
+    waiting_for=nullable(_WAIT),
+)
+
+_LOGGED: Final = record(id=STRING, object={"const": "response.event"}, at=_MILLISECONDS, event=ref("Event"))
+
+_STEP: Final = record(
+    id=STRING,
+    object={"const": "response.step"},
+    step=_COUNT,
+    type=STRING,
+    status=STRING,
+    call_id=nullable(STRING),
+    started_at=nullable(_MILLISECONDS),
+    first_output_at=nullable(_MILLISECONDS),
+    ended_at=nullable(_MILLISECONDS),
+    queue_ms=nullable(_COUNT),
+    attempts=record(count=_COUNT, lost=_COUNT, pauses=_COUNT, why=nullable(STRING)),
+    usage=nullable(_TOKENS),
+    waiting_for=nullable(_WAIT),
+)
+
+_ME: Final = record(
+    object={"const": "me"},
+    tenant=STRING,
+    key=record(id=STRING, name=STRING, created_at=_TIME),
+    limits={"type": "object", "additionalProperties": _COUNT},
+    version=STRING,
+)
+
+_USAGE: Final = record(
+    id=STRING,
+    object={"const": "usage.group"},
+    group_by={"type": "string", "enum": list(USAGE_GROUPS)},
+    responses=_COUNT,
+    by_status={"type": "object", "additionalProperties": _COUNT},
+    tool_calls=_COUNT,
+)
+
+_TREE: Final = record(
+    id=STRING,
+    object={"const": "container.tree.entry"},
+    type={"type": "string", "enum": ["folder", "file"]},
+    path=STRING,
+    bytes=_COUNT,
+)
+
+OPERATOR_ROUTES: Final = (
+    Route(
+        "get",
+        "/v1/responses",
+        "listResponses",
+        "The responses, newest first; with an upgrade a WebSocket, and 426 where none can pass",
+        {JSON: envelope(_SUMMARY)},
+        query=(
+            *PAGE,
+            ("status", STRING),
+            ("model", STRING),
+            ("conversation", STRING),
+            ("container", STRING),
+            ("key", STRING),
+            ("created_after", _TIME),
+            ("created_before", _TIME),
+            ("metadata[team]", STRING),
+        ),
+        also=(101, 426),
+    ),
+    Route(
+        "get",
+        "/v1/responses/{response_id}/events",
+        "listResponseEvents",
+        "The log of a response, with the times of its events, oldest first",
+        {JSON: envelope(_LOGGED)},
+        query=(limit(limits.EVENTS_PAGE_MAX), _OLDEST_FIRST, ("after", _COUNT), ("types", STRING)),
+    ),
+    Route(
+        "get",
+        "/v1/responses/{response_id}/steps",
+        "listResponseSteps",
+        "The loop of a response, unrolled, and what it waits for",
+        {JSON: envelope(_STEP)},
+        query=(limit(), _OLDEST_FIRST, AFTER),
+    ),
+    Route(
+        "get",
+        "/v1/containers/{container_id}/tree",
+        "listContainerTree",
+        "The saved files of a container as folders",
+        {JSON: envelope(_TREE)},
+        query=(("path", STRING), ("depth", _COUNT)),
+    ),
+    Route(
+        "get",
+        "/v1/usage",
+        "usage",
+        "What was used, added up by day, model, key or tool",
+        {JSON: envelope(_USAGE)},
+        query=(("group_by", {"type": "string", "enum": list(USAGE_GROUPS), "default": "day"}), ("from", STRING), ("to", STRING)),
+    ),
+    Route("get", "/v1/me", "me", "What the key of this request stands for", {JSON: _ME}),
+)
