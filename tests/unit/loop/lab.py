@@ -126,7 +126,7 @@ class FakeSandboxes:
 
 class NoArtifacts:
     async def sync(self, live: Any) -> Any:
-        return SimpleNamespace(notes=())
+        return SimpleNamespace(notes=(), changed=())
 
 
 class FakeContainers:
