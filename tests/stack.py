@@ -14,8 +14,12 @@ from typing import Any
 import httpx
 from moorage.cli.target import local_aws
 from moorage.tools.registry import ROOMS
+from moorage.wire.events import CATALOGUE
+from moorage.wire.items import SHAPES, InputItem
+from moorage.wire.validation import Parser
 from openai import OpenAI
 
+_ITEM = Parser[Any](InputItem)
 ROOT = Path(__file__).resolve().parent.parent
 _START_SECONDS_MAX = 60
 _STOP_SECONDS_MAX = 40
@@ -133,6 +137,18 @@ def assert_well_formed(events: Sequence[dict[str, Any]]) -> None:
     assert [done[index] for index in added] == events[-1]["response"]["output"]
     assert len({event["response"]["id"] for event in events if "response" in event}) == 1
     assert_in_order(events)
+    for event in events:
+        fields = event.keys() - {"type", "obfuscation", "stream_id"}
+        assert fields == CATALOGUE.get(event["type"], fields), event["type"]
+    for item in done.values():
+        assert_can_be_sent_back(item)
+
+
+def assert_can_be_sent_back(item: dict[str, Any]) -> None:
+    """Whatever a response holds is an item of a later request as it stands."""
+    room = ROOMS.of_item(item["type"])
+    if item["type"] in SHAPES or (room is not None and room.item_shapes):
+        _ITEM(item)
 
 
 def assert_in_order(events: Sequence[dict[str, Any]]) -> None:

@@ -10,14 +10,21 @@ from moorage.tools import execs
 from moorage.tools.calls import End, Finished, Known, Piece, Said
 from moorage.tools.execs import KILLED, REVIVED, Exec, Lost, exec_id, follow, merged
 from moorage.tools.run import Run
+from moorage.tools.shell.shapes import ShellAction
 from moorage.wire.types import Item
 
 FILES: Final = "output_files"
 WORDS: Final = execs.WORDS | {End.CANCELLED: "The response ended before this command did; its output was not kept."}
 
 
+def action_of(call: Item) -> ShellAction:
+    """What it says, with its types: the call has been parsed, or was made by the room."""
+    action: ShellAction = call["action"]
+    return action
+
+
 def count(call: Item) -> int:
-    return len(call["action"]["commands"])
+    return len(action_of(call)["commands"])
 
 
 def announced(call: Item, output_item_id: str, output: list[dict[str, Any]]) -> Item:
@@ -27,7 +34,7 @@ def announced(call: Item, output_item_id: str, output: list[dict[str, Any]]) -> 
         "call_id": call["call_id"],
         # The live API says "completed" from the start; clients know that it is done by output_item.done.
         "status": "completed",
-        "max_output_length": call["action"].get("max_output_length"),
+        "max_output_length": action_of(call).get("max_output_length"),
         "output": output,
     }
 
@@ -65,7 +72,7 @@ async def _command(run: Run, command: Exec) -> AsyncIterator[Piece]:
 
 def _events(run: Run, index: int, after: int) -> AsyncIterator[ExecEvent]:
     """Start or follow one command of a call."""
-    action = run.known.item["action"]
+    action = action_of(run.known.item)
     timeout_ms = action.get("timeout_ms") or limits.COMMAND_TIMEOUT_MS_DEFAULT
     length = action.get("max_output_length") or limits.OUTPUT_CHARS_DEFAULT
     return run.workplace.client.exec(

@@ -69,7 +69,7 @@ class Shell(Room):
         return [function_call(item, reader.name("shell", self.function), action)]
 
     def opening(self, call: Item, place: Place) -> Opening:
-        action = call["action"]
+        action = commands.action_of(call)
         hosted = place.container_id is not None and place.is_hosted
         added = {
             "id": place.item_id,
@@ -83,7 +83,7 @@ class Shell(Room):
             },
             "environment": {"type": "container_reference", "container_id": place.container_id} if hosted else {"type": "local"},
         }
-        whole = added | {"action": added["action"] | {"commands": list(action["commands"])}}
+        whole = added | {"action": {**added["action"], "commands": list(action["commands"])}}
         return Opening(added, self._spoken(action["commands"], place.output_index), whole)
 
     def _spoken(self, said: list[str], output_index: int) -> Iterable[Event]:
