@@ -42,7 +42,10 @@ def test_front_matter_is_read(content: bytes, expected: FrontMatter) -> None:
         (head(f"name: {'a' * 65}", "description: b"), "The 'name' in SKILL.md has 65 characters; at most 64 are allowed."),
         (head("name: a", f"description: {'b' * 1025}"), "The 'description' in SKILL.md has 1025 characters; at most 1024 are allowed."),
         (head("name: !!python/object/apply:os.system [id]", "description: b"), "The front matter of SKILL.md is not valid YAML"),
-        (head("name: a", "description: " + "[" * 5000), "The front matter of SKILL.md is not valid YAML"),
+        *(
+            (head("name: a", "description: " + bracket * 5000), "The front matter of SKILL.md is not valid YAML (line 3: brackets are")
+            for bracket in ("[", "{", "[{")
+        ),
     ],
 )
 def test_what_is_no_front_matter_is_refused_in_a_sentence(content: bytes, sentence: str) -> None:

@@ -17,6 +17,18 @@ _NAME: Final = re.compile(r"[a-z0-9]+(?:[-_][a-z0-9]+)*")
 """agentskills.io allows hyphens; OpenAI's own examples have underscores as well."""
 
 
+_NESTING_MAX: Final = 20
+"""Brackets within brackets. PyYAML's scanner looks at each open one for every token, which makes 16,384 of them a matter of half a
+minute."""
+
+
+class _Loader(yaml.SafeLoader):
+    def fetch_flow_collection_start(self, TokenClass: Any) -> None:
+        if self.flow_level >= _NESTING_MAX:
+            raise yaml.scanner.ScannerError(None, None, f"brackets are nested more than {_NESTING_MAX} deep", self.get_mark())
+        super().fetch_flow_collection_start(TokenClass)
+
+
 class SkillProblem(Exception):
     """Why a bundle is no skill, in a sentence that names the file and the rule."""
 
@@ -53,7 +65,7 @@ def _head(text: str, path: str) -> str:
 
 def _fields(head: str, path: str) -> dict[Any, Any]:
     try:
-        fields = yaml.safe_load(head)
+        fields = yaml.load(head, _Loader)  # noqa: S506 - a SafeLoader
     except (yaml.YAMLError, RecursionError, ValueError) as error:
         raise SkillProblem(f"The front matter of {path} is not valid YAML{_place(error)}.") from error
     if not isinstance(fields, dict):
