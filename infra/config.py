@@ -298,19 +298,23 @@ class Models(BaseModel):
     parameters: tuple[str, ...]
     """SSM parameters that the file refers to, sorted."""
     uses_bedrock: bool
+    has_upstream_shell: bool
+    """Containers at an upstream: the function of their routes passes requests on."""
 
     @classmethod
     def from_file(cls, path: Path, config: Config) -> Self:
         """Read the file; raises :class:`ConfigError` when it is missing or not TOML."""
         try:
             text = as_deployed(path.read_text(), config.name)
-            texts = _texts(tomllib.loads(text))
+            file = tomllib.loads(text)
+            texts = _texts(file)
         except (OSError, tomllib.TOMLDecodeError) as error:
             raise ConfigError(f"{path.name} cannot be read: {error}.") from error
         return cls(
             text=text,
             parameters=tuple(sorted({text.removeprefix("ssm:") for text in texts if text.startswith("ssm:")})),
             uses_bedrock=any("bedrock" in text for text in texts),
+            has_upstream_shell=any(model.get("shell") == "upstream" for model in file.get("models", [])),
         )
 
 

@@ -265,7 +265,8 @@ class ServiceStack(cdk.Stack):
         for function in with_content:
             state.grant_all(function)
             function.add_environment("MOORAGE_CONTENT_KEY", state.content_key_value)
-        for function in (handlers.responses, model):
+        askers = [handlers.responses, model, *([handlers.containers] if self._models.has_upstream_shell else [])]
+        for function in askers:
             self._allow_parameters(function, self._models.parameters)
             if self._models.uses_bedrock:
                 _grant_bedrock(function)

@@ -551,6 +551,13 @@ def test_model_keys_of_the_environment_become_parameters_on_aws(tmp_path: Path) 
     assert '"ssm:/mine/OPENAI_API_KEY"' in models.text
     assert "env:" not in models.text
     assert models.uses_bedrock
+    assert not models.has_upstream_shell
+
+
+def test_the_function_of_containers_reads_model_keys_only_where_they_live_at_an_upstream(tmp_path: Path) -> None:
+    file = tmp_path / "models.toml"
+    file.write_text('[[models]]\nkey = "ssm:/elsewhere/key"\nshell = "upstream"\n')
+    assert Models.from_file(file, Config()).has_upstream_shell
 
 
 def test_a_model_file_that_is_no_toml_is_named(tmp_path: Path) -> None:

@@ -219,7 +219,7 @@ class Lab:
             **{
                 name: cast("Any", None)
                 for name in Runtime.__dataclass_fields__
-                if name in ("files", "uploads", "skills", "egress", "conversations", "api_keys")
+                if name in ("files", "uploads", "skills", "egress", "conversations", "api_keys", "upstream_containers")
             },
             settings=Settings("memory", "memory", content_key="ab" * 32),
             table=self.table,

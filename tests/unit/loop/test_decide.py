@@ -2,7 +2,7 @@ from typing import Any
 
 import pytest
 from moorage import limits
-from moorage.loop.decide import Decision, after_model, is_for_client, is_hosted, tool_choice_of
+from moorage.loop.decide import Decision, after_model, is_for_client, is_hosted, is_upstreams, tool_choice_of
 from moorage.model.base import Finished
 from moorage.state import Next
 from moorage.wire.types import Item
@@ -66,13 +66,13 @@ def cut(reason: Any) -> Finished:
 def test_what_follows_a_model_step(
     situation: str, items: list[Item], finished: Finished | None, made: int, maximum: int | None, expected: Decision
 ) -> None:
-    decided = after_model(dict(enumerate(items)), finished, calls_made=made, max_tool_calls=maximum)
+    decided = after_model(dict(enumerate(items)), finished, calls_made=made, max_tool_calls=maximum, own_container="cntr_1")
     assert decided == expected, situation
 
 
 def test_calls_over_the_bound_of_a_round_are_refused() -> None:
     count = limits.CALLS_PER_ROUND_MAX + 3
-    decision = after_model(dict.fromkeys(range(count), HOSTED), STOP, calls_made=0, max_tool_calls=None)
+    decision = after_model(dict.fromkeys(range(count), HOSTED), STOP, calls_made=0, max_tool_calls=None, own_container="cntr_1")
     assert (len(decision.hosted), decision.refused) == (limits.CALLS_PER_ROUND_MAX, tuple(range(count - 3, count)))
 
 
@@ -118,5 +118,14 @@ def test_a_forced_choice_holds_for_the_first_step(
 def test_a_call_that_a_dead_attempt_has_settled_is_not_acted_on_again() -> None:
     hosted: Item = {"type": "shell_call", "call_id": "call_1", "environment": {"type": "container_reference", "container_id": "cntr_1"}}
     refused: Item = {"type": "shell_call_output", "call_id": "call_1", "output": []}
-    assert after_model({0: hosted, 1: refused}, None, calls_made=0, max_tool_calls=None) == Decision(Next.MODEL)
-    assert after_model({0: hosted}, None, calls_made=0, max_tool_calls=None) == Decision(Next.TOOLS, hosted=(0,))
+    settled = after_model({0: hosted, 1: refused}, None, calls_made=0, max_tool_calls=None, own_container="cntr_1")
+    assert settled == Decision(Next.MODEL)
+    unsettled = after_model({0: hosted}, None, calls_made=0, max_tool_calls=None, own_container="cntr_1")
+    assert unsettled == Decision(Next.TOOLS, hosted=(0,))
+
+
+def test_a_call_in_another_container_is_the_upstreams_and_is_left_to_it() -> None:
+    items = {0: HOSTED | {"environment": {"type": "container_reference", "container_id": "cntr_there"}}}
+    assert is_upstreams(items[0], "cntr_1")
+    assert not is_upstreams(HOSTED, "cntr_1")
+    assert after_model(items, STOP, calls_made=0, max_tool_calls=None, own_container=None) == Decision(Next.DONE)

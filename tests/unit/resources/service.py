@@ -17,6 +17,7 @@ from moorage.store.conversations import Conversations
 from moorage.store.files import Files
 from moorage.store.skills import Skills
 from moorage.store.uploads import Uploads
+from moorage.store.upstream_containers import UpstreamContainers
 from openai import AsyncOpenAI
 
 from tests.unit.resources.support import Clock, FakeProvisioner, Store
@@ -65,6 +66,7 @@ def build_app(
             egress_proxy=None if egress is None else "unix:/run/egress.sock",
             connect=provisioner.connect,
         ),
+        upstream_containers=UpstreamContainers(store.table, clock=clock, retention_seconds=3600),
         skills=Skills(store.table, store.blobs, clock=clock),
         conversations=Conversations(store.table, store.blobs, clock=clock),
         api_keys=_Keys(),

@@ -43,6 +43,7 @@ from moorage.store.skills import Skills
 from moorage.store.steps import Steps
 from moorage.store.table import Table
 from moorage.store.uploads import Uploads
+from moorage.store.upstream_containers import UpstreamContainers
 
 if TYPE_CHECKING:
     from mypy_boto3_s3 import S3Client
@@ -73,6 +74,7 @@ class Runtime:
     uploads: Uploads
     skills: Skills
     containers: Containers
+    upstream_containers: UpstreamContainers
     egress: Egress
     conversations: Conversations
     api_keys: ApiKeys
@@ -163,6 +165,7 @@ def build_runtime(settings: Settings, *, clock: Callable[[], float] = time.time)
         uploads=Uploads(table, blobs, files, clock=clock),
         skills=Skills(table, blobs, clock=clock),
         containers=containers,
+        upstream_containers=UpstreamContainers(table, clock=clock, retention_seconds=settings.retention_seconds),
         egress=egress,
         conversations=Conversations(table, blobs, clock=clock),
         api_keys=ApiKeys(table, clock=clock),

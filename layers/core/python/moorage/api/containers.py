@@ -11,6 +11,7 @@ from moorage.api.caller import Caller
 from moorage.api.downloads import download
 from moorage.api.listings import AnyPage, page_with
 from moorage.api.multipart import is_multipart, parts
+from moorage.api.upstream_containers import ContainerRoute
 from moorage.containers.tree import entries_below
 from moorage.store.containers import ContainerFile, ContainerRecord, as_object, file_as_object
 from moorage.wire.queries import Page, parse_tree
@@ -18,7 +19,7 @@ from moorage.wire.resources import AddContainerFile, CreateContainer
 from moorage.wire.responses import deleted, list_object
 from moorage.wire.validation import Parser
 
-router = APIRouter()
+router = APIRouter(route_class=ContainerRoute)
 _parse_added: Final = Parser[AddContainerFile](AddContainerFile)
 
 @router.post("/containers")

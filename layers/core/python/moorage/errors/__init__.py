@@ -104,6 +104,15 @@ def container_expired() -> ApiError:
     return bad_request("Container is expired.")
 
 
+def shell_passthrough_unsupported(model: str, provider: str, *, param: str) -> ApiError:
+    return bad_request(
+        f"The hosted shell of the model '{model}' shall run at its upstream (shell = \"upstream\" in models.toml), and the provider "
+        f"'{provider}' has none: only openai_responses does. Use a shell with the environment 'local', or another model.",
+        param=param,
+        code="shell_passthrough_unsupported_provider",
+    )
+
+
 def model_not_found(model: str) -> ApiError:
     return not_found(
         f"The model '{model}' does not exist or you do not have access to it. 'GET /v1/models' lists the models of this "

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 
 from moorage import limits
 from moorage.errors import UpstreamError
-from moorage.loop import compact, context, decide, finish
+from moorage.loop import compact, context, decide, finish, upstream_shell
 from moorage.loop.assemble import Assembler
 from moorage.loop.cancellation import CancelWatch
 from moorage.loop.decide import Decision
@@ -94,6 +94,7 @@ class Ask:
             if self._is_spent():
                 self._finished = Finished("max_output_tokens")
                 return
+            upstream_shell.check_answered(context.own_items(self.done | self.items), self.stored.container_id)
             try:
                 if await self._turn(may_repair=tries_left > 0):
                     return
@@ -149,6 +150,7 @@ class Ask:
             self._finished,
             calls_made=self.position.calls_made,
             max_tool_calls=self.stored.parameters.max_tool_calls,
+            own_container=self.stored.container_id,
         )
 
     def _decision(self) -> Decision:

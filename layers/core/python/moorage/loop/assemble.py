@@ -39,7 +39,7 @@ from moorage.wire.events import (
     REFUSAL_DELTA,
     REFUSAL_DONE,
 )
-from moorage.wire.types import Item
+from moorage.wire.types import Event, Item
 
 Emit = Callable[[dict[str, Any]], None]
 
@@ -54,6 +54,8 @@ class _Open:
     """What a lowered call has said so far."""
     is_plain: bool = False
     """The upstream has custom tools itself: what it says is the input, not JSON around it."""
+    is_upstreams: bool = False
+    """The upstream runs it, and says how it grows."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,6 +138,10 @@ class Assembler:
                 self.close(status="incomplete" if is_cut else "completed", encrypted_content=encrypted_content)
             case base.ItemPassed(item):
                 self._pass(item)
+            case base.ItemOpened(item):
+                self._open_upstreams(item)
+            case base.ItemGrown(event):
+                self._grow_upstreams(event)
             case base.UsageReported():
                 self.usage = delta
             case base.Finished():
@@ -344,6 +350,10 @@ class Assembler:
 
     def _pass(self, item: Item) -> None:
         """An item that came whole, from the upstream or from a lowered call; its events are those of its kind."""
+        if self._open is not None and self._open.is_upstreams:
+            self._open.item = item | {"id": self._open.item["id"]}
+            self.close(status=item.get("status", "completed"))
+            return
         self.close()
         room = ROOMS.of_call(item["type"])
         if room is None:
@@ -361,6 +371,27 @@ class Assembler:
         else:  # The rest is told by the tool step that runs the call.
             self.items[open_.index] = opening.item
             self._open = None
+
+    # --- items that the upstream runs ---
+
+    def _open_upstreams(self, item: Item) -> None:
+        room = ROOMS.of_item(item["type"])
+        assert room is not None, f"nobody knows the events of a {item['type']}"
+        if item["type"] == room.call:
+            self.taken_call_ids.add(item["call_id"])
+        self._add(item | {"id": self._id(room.prefixes[item["type"]])}).is_upstreams = True
+
+    def _grow_upstreams(self, event: Event) -> None:
+        """The event, about the item by its index and id here. One that this kind of item does not have would trip clients up."""
+        open_ = self._open
+        assert open_ is not None, "an event of an item that is not open"
+        name = event["type"].removeprefix("response.")
+        room = ROOMS.of_item(open_.item["type"])
+        if room is None or not name.startswith(open_.item["type"]) or name not in room.events:
+            return
+        own = {"output_index": open_.index, "item_id": open_.item["id"]}
+        fields = {field: own.get(field, event.get(field)) for field in room.events[name]}
+        self.emit({"type": event["type"], **fields})
 
     # --- the frame of every item ---
 

@@ -24,7 +24,7 @@ from moorage.errors import (
     time_over,
 )
 from moorage.inputs import files_to_stage
-from moorage.loop import context, finish
+from moorage.loop import context, finish, upstream_shell
 from moorage.loop.ask import Ask
 from moorage.loop.echo import echo
 from moorage.loop.fold import fold
@@ -89,12 +89,17 @@ async def prepare(
         tool_choice=request.tool_choice,
     )
     await _check_room(runtime, tenant_id, request)
-    container, skills = await _container(runtime, tenant_id, request, said.items)
+    if upstream_shell.goes_there(said.entry, request.tools):
+        await upstream_shell.admit(runtime, tenant_id, said.entry, request)
+        container, skills = None, None
+    else:
+        container, skills = await _container(runtime, tenant_id, request, said.items)
     container_id = None if container is None else container.id
     input_items = said.input_items
     if container is not None and request.environment is not None and request.environment.has_file_map:
         input_items = with_map(input_items, said.chain, await runtime.containers.files_of(tenant_id, container.id))
-    request = replace(request, tools=with_skills(request.tools, skills))
+    if skills is not None:
+        request = replace(request, tools=with_skills(request.tools, skills))
     response_id = ids.new_response_id()
     stored = StoredResponse(
         response_id=response_id,

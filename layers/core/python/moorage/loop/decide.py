@@ -28,6 +28,12 @@ def is_hosted(item: Item) -> bool:
     return where(item) in (Where.SANDBOX, Where.SERVICE)
 
 
+def is_upstreams(item: Item, own_container: str | None) -> bool:
+    """True for a call that the model's upstream runs: in a container, but not in the response's own."""
+    room = ROOMS.of_call(item["type"])
+    return room is not None and is_hosted(item) and room.container_of(item) not in (None, own_container)
+
+
 def is_for_client(item: Item) -> bool:
     """True for what the client answers: the response ends with it."""
     return item["type"] in _QUESTIONS or where(item) is Where.CLIENT
@@ -46,7 +52,12 @@ class Decision:
 
 
 def after_model(
-    items: Mapping[int, Item], finished: Finished | None, *, calls_made: int, max_tool_calls: int | None
+    items: Mapping[int, Item],
+    finished: Finished | None,
+    *,
+    calls_made: int,
+    max_tool_calls: int | None,
+    own_container: str | None,
 ) -> Decision:
     """``items`` are the step's finished items by output index; ``finished`` is None when the upstream broke off.
 
@@ -54,7 +65,9 @@ def after_model(
     """
     answered = {item["call_id"] for item in items.values() if item["type"].endswith("_output")}
     unsettled = {index: item for index, item in items.items() if not _is_settled(item, answered)}
-    hosted = [index for index in sorted(unsettled) if is_hosted(unsettled[index])]
+    hosted = [
+        index for index in sorted(unsettled) if is_hosted(unsettled[index]) and not is_upstreams(unsettled[index], own_container)
+    ]
     for_client = any(is_for_client(item) for item in unsettled.values())
     if finished is not None and finished.is_cut:
         return Decision(Next.DONE, refused=tuple(hosted), status="incomplete", incomplete_reason=finished.reason)

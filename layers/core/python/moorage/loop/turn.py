@@ -14,12 +14,12 @@ from moorage import ids
 from moorage.containers.citations import citations
 from moorage.errors import UpstreamError
 from moorage.inputs import resolve_inputs
-from moorage.loop import context, decide, truncate
+from moorage.loop import context, decide, truncate, upstream_shell
 from moorage.loop.assemble import Assembler, Held
 from moorage.loop.cancellation import Cancellable, CancelWatch
 from moorage.loop.sinks import Sink
 from moorage.model import reasoning
-from moorage.model.base import ModelRequest, TextDelta
+from moorage.model.base import HOSTED_SHELL, ItemOpened, ItemPassed, ModelRequest, TextDelta
 from moorage.model.catalog import ModelEntry
 from moorage.model.tokens import estimate_frame
 from moorage.runtime import Runtime
@@ -66,9 +66,12 @@ class Turn:
         request = self._request(lowered, entry.upstream_model)
         assembler = self._assembler(lowered, {} if "custom" in provider.native_tools else self._grammars(before))
         assembler.taken_call_ids.update(item["call_id"] for item in before if "call_id" in item)
+        noted: set[str] = set()
         try:
             async with Cancellable(watch), aclosing(provider.stream(request)) as deltas:
                 async for delta in deltas:
+                    if isinstance(delta, ItemOpened | ItemPassed) and HOSTED_SHELL in provider.native_tools:
+                        await upstream_shell.note(self.runtime, self.stored.tenant_id, entry.name, delta.item, noted)
                     if isinstance(delta, TextDelta) and assembler.annotate is None:
                         assembler.annotate = await self._annotate()
                     assembler.feed(delta)
@@ -89,6 +92,8 @@ class Turn:
         resolved = await resolve_inputs(
             self.runtime, self.stored.tenant_id, before, has_container=self.stored.container_id is not None
         )
+        if HOSTED_SHELL in native_tools:
+            resolved = await upstream_shell.with_own_containers(self.runtime, self.stored.tenant_id, resolved)
         resolved = [reasoning.opened(item, partial(self.runtime.sealer.open, self.stored.tenant_id)) for item in resolved]
         fitting = truncate.fit(
             resolved,

@@ -9,11 +9,11 @@ here: hosted and client tools that the upstream does not know natively have been
 
 from collections.abc import AsyncGenerator, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Literal, Protocol
+from typing import Any, Final, Literal, Protocol
 
 from moorage.wire.parameters import Parameters
 from moorage.wire.responses import Usage
-from moorage.wire.types import Item
+from moorage.wire.types import Event, Item
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,6 +25,9 @@ class ModelRequest(Parameters):
     has_container: bool = field(default=False, kw_only=True)
     """The input's files lie in a container, and notes in the input say where."""
 
+
+HOSTED_SHELL: Final = "shell.hosted"
+"""Among the native tools of an upstream: it runs a hosted shell by itself, in its own containers."""
 
 FinishReason = Literal["stop", "tool_calls", "max_output_tokens", "content_filter"]
 
@@ -101,9 +104,24 @@ class ItemDone:
 @dataclass(frozen=True, slots=True)
 class ItemPassed:
     """A whole item that the upstream made and that is passed on unchanged but for its id: ``shell_call``, ``apply_patch_call``,
-    ``local_shell_call``, ``computer_call``, ``tool_search_call``, ``web_search_call``, ``compaction`` ..."""
+    ``local_shell_call``, ``computer_call``, ``tool_search_call``, ``web_search_call``, ``compaction`` ... Also the end of one that was
+    opened by :class:`ItemOpened`."""
 
     item: Item
+
+
+@dataclass(frozen=True, slots=True)
+class ItemOpened:
+    """An item that the upstream runs itself begins: it is shown as it grows."""
+
+    item: Item
+
+
+@dataclass(frozen=True, slots=True)
+class ItemGrown:
+    """An event of the open item, as the upstream sent it."""
+
+    event: Event
 
 
 @dataclass(frozen=True, slots=True)
@@ -147,6 +165,8 @@ Delta = (
     | CallDelta
     | ItemDone
     | ItemPassed
+    | ItemOpened
+    | ItemGrown
     | UsageReported
     | Finished
 )

@@ -82,8 +82,9 @@ class ModelEntry:
     files: bool = False
     """A Chat Completions server that takes ``file`` parts."""
     starts_thinking: bool = False
-    shell: Literal["parallel", "sequential"] | None = None
-    """How the shell is offered as a function: a list of commands that run side by side, or one command. None: by provider."""
+    shell: Literal["parallel", "sequential", "upstream"] | None = None
+    """How the shell is offered as a function: a list of commands that run side by side, or one command. None: by provider.
+    ``upstream``: a hosted one goes to the upstream as it is, and runs in its container."""
     replays_reasoning: bool = False
     encrypted_reasoning: bool | None = None
     auth: Literal["bearer", "sigv4"] = "bearer"
@@ -97,7 +98,7 @@ class ModelEntry:
     @property
     def is_shell_sequential(self) -> bool:
         """Only OpenAI's models have been trained on a list of commands, and the demo's scripts write one."""
-        if self.shell is not None:
+        if self.shell in ("parallel", "sequential"):
             return self.shell == "sequential"
         return self.provider_kind not in ("openai_responses", "demo") and self.dialect != "openai" and not _is_openai(self.base_url)
 
@@ -216,6 +217,10 @@ class Catalog:
                 upstream = self._over_http(replace(entry, base_url=url, auth="bearer" if entry.key else "sigv4"), transport, "")
                 return BedrockConverse(upstream, output_tokens_max=entry.max_output_tokens)
 
+    def upstream_of(self, entry: ModelEntry, transport: httpx.AsyncBaseTransport) -> Upstream:
+        """The address of a resolved entry, for what is passed on as it is."""
+        return self._over_http(entry, transport, "")
+
     def _over_http(
         self, entry: ModelEntry, transport: httpx.AsyncBaseTransport, path: str, *, key_header: str = "authorization"
     ) -> Upstream:
@@ -278,7 +283,9 @@ class Catalog:
 
 
 def _natives(entry: ModelEntry, usual: frozenset[str]) -> frozenset[str]:
-    return usual if entry.native_tools is None else entry.native_tools | {"function"}
+    natives = usual if entry.native_tools is None else entry.native_tools | {"function"}
+    runs_shell = entry.shell == "upstream" and entry.provider_kind == "openai_responses"
+    return natives | openai_responses.WITH_CONTAINERS if runs_shell else natives
 
 
 def _style(entry: ModelEntry) -> Style:
@@ -319,7 +326,7 @@ class _ModelTable(BaseModel):
     template: Family | None = None
     files: bool = False
     starts_thinking: bool = False
-    shell: Literal["parallel", "sequential"] | None = None
+    shell: Literal["parallel", "sequential", "upstream"] | None = None
     replays_reasoning: bool = False
     encrypted_reasoning: bool | None = None
     auth: Literal["bearer", "sigv4"] = "bearer"

@@ -15,7 +15,7 @@ from moorage.model.http import Decoder, Upstream, broken, error_in_stream, json_
 from moorage.model.sequence import Sequence
 from moorage.model.spoken_calls import listening
 from moorage.net.sse import SseParser
-from moorage.wire.types import Item
+from moorage.wire.types import Item, Tool
 
 NATIVE_TO_ALL: Final = frozenset({"function"})
 _NATIVE_SINCE: Final[tuple[tuple[tuple[int, int], frozenset[str]], ...]] = (
@@ -41,6 +41,9 @@ _NATIVE_SINCE: Final[tuple[tuple[tuple[int, int], frozenset[str]], ...]] = (
 
 NATIVE_TO_OPENAI: Final = frozenset().union(*(types for _, types in _NATIVE_SINCE))
 """What the newest of them take."""
+
+WITH_CONTAINERS: Final = frozenset({"shell", base.HOSTED_SHELL})
+"""What is native besides to an upstream that hosts the shell itself."""
 
 _VERSION: Final = re.compile(r"(?:ft:)?gpt-(\d+)(?:\.(\d+))?")
 
@@ -83,8 +86,14 @@ class OpenAIResponses:
 
     def _decoder(self, request: ModelRequest) -> Decoder:
         """OpenAI's own models call; the small ones behind other servers may only write that they do."""
-        decoder = ResponsesDecoder(self.upstream.secrets)
+        runs_shell = any(_runs_there(tool) for tool in request.tools)
+        decoder = ResponsesDecoder(self.upstream.secrets, runs_shell)
         return listening(decoder, request) if self.native_tools == NATIVE_TO_ALL else decoder
+
+
+def _runs_there(tool: Tool) -> bool:
+    """A shell that the upstream hosts; where it does not, it is offered as its client's."""
+    return tool["type"] == "shell" and str((tool.get("environment") or {}).get("type")).startswith("container_")
 
 
 # --- the request ----------------------------------------------------------------------------------------------------------------
@@ -128,6 +137,8 @@ def request_body(request: ModelRequest, *, asks_encrypted_reasoning: bool = True
         body["parallel_tool_calls"] = request.parallel_tool_calls
     if request.tools:
         body["tools"] = list(request.tools)
+    if request.max_tool_calls is not None and any(map(_runs_there, request.tools)):
+        body["max_tool_calls"] = request.max_tool_calls
     return body
 
 
@@ -198,6 +209,8 @@ class _Item:
 @dataclass(slots=True)
 class ResponsesDecoder:
     secrets: tuple[str, ...] = field(default=(), repr=False)
+    runs_shell: bool = False
+    """The upstream runs the shell's calls: they are shown as they grow, and so are their outputs."""
     is_finished: bool = False
     _sse: SseParser = field(default_factory=SseParser)
     _sequence: Sequence = field(default_factory=Sequence)
@@ -245,6 +258,8 @@ class ResponsesDecoder:
             case "response.reasoning_text.delta":
                 self._open_as(index, "reasoning").text += event["delta"]
                 return self._add(index, "reasoning", base.ReasoningTextDelta(event["delta"]))
+            case str(name) if name.startswith("response.shell_call_") and index in self._sequence:
+                return self._sequence.add(index, base.ItemGrown(event))
             case "response.function_call_arguments.delta" | "response.custom_tool_call_input.delta" if index in self._sequence:
                 self._items[index].text += event["delta"]
                 return self._sequence.add(index, base.CallDelta(event["delta"]))
@@ -257,6 +272,9 @@ class ResponsesDecoder:
         return []
 
     def _added(self, index: int, item: Item) -> list[Delta]:
+        if self._is_shells(item) and index not in self._items:
+            self._items[index] = _Item(item["type"])
+            return self._sequence.add(index, base.ItemOpened(item))
         if index in self._items or item["type"] not in _STREAMED:
             return []
         self._items[index] = _Item(item["type"])
@@ -271,6 +289,9 @@ class ResponsesDecoder:
             index,
             base.CallStarted(item["name"], item.get("call_id"), "custom" if kind == "custom" else "function", item.get("namespace")),
         )
+
+    def _is_shells(self, item: Item) -> bool:
+        return self.runs_shell and item["type"] in ("shell_call", "shell_call_output")
 
     def _open_as(self, index: int, type_: str) -> _Item:
         return self._items.setdefault(index, _Item(type_))
@@ -297,6 +318,10 @@ class ResponsesDecoder:
         """The end of an item, with whatever of it did not come as deltas."""
         if index in self._passed:
             return []
+        if self._is_shells(item):
+            self._passed.add(index)
+            opened = self._added(index, item)
+            return [*opened, *self._sequence.end(index, base.ItemPassed(item))]
         if item["type"] not in _STREAMED:
             self._passed.add(index)
             self._calls += item["type"].endswith("_call") and item.get("call_id") is not None

@@ -41,6 +41,11 @@ class Sequence:
         self._slots[key].end = [ItemDone(encrypted_content, is_cut)]
         return self._drain()
 
+    def end(self, key: Hashable, passed: ItemPassed) -> list[Delta]:
+        """Nothing more comes for ``key``: this is what it has become."""
+        self._slots[key].end = [passed]
+        return self._drain()
+
     def pass_on(self, key: Hashable, passed: ItemPassed) -> list[Delta]:
         """A whole item takes its place in the row."""
         self._slots[key] = _Slot([passed], [])

@@ -37,6 +37,7 @@ what is left of an API key's rate          ``PK=RATE#<sha256>``, ``SK=META``    
 a proxy credential's container             ``PK=P#<sha256>``, ``SK=META``                       GetItem
 a container's policy and secrets           ``PK=T#t#C#id``, ``SK`` from ``EGRESS#POLICY`` on    Query
 a container's egress decisions             ``PK=T#t#C#id``, ``SK`` begins with ``EGRESS#LOG#``  Query
+whose an upstream's container is           ``PK=T#t#C#id``, ``SK=UPSTREAM``                     GetItem
 ========================================== ==================================================== ===========================
 
 ``AT`` < ``EV`` < ``META``: a backward query of a response starts with its record and its last batch.
@@ -52,6 +53,8 @@ INFLIGHT: Final = "INFLIGHT"
 ALIVE: Final = "ALIVE"
 KEYS: Final = "KEYS"
 API_KEY_PREFIX: Final = "K#"
+UPSTREAM: Final = "UPSTREAM"
+"""Sort key of the note that a container lives at a model's upstream."""
 
 
 def response(tenant_id: str, response_id: str) -> str:

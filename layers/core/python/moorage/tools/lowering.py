@@ -149,7 +149,7 @@ class _Lowering:
         type_ = tool["type"]
         room = ROOMS.of_tool(type_)
         if type_ in self.native and (room is None or room.is_ever_native):
-            key, native = (f"\0{compact_json(tool)}", tool) if room is None else room.native(tool)
+            key, native = (f"\0{compact_json(tool)}", tool) if room is None else room.native(tool, self)
             self.tools[key] = native
         elif room is not None:
             name = self._claim(type_, room.function, None)

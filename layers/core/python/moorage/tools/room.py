@@ -133,7 +133,7 @@ class Room:
 
     # --- the offer ---
 
-    def native(self, tool: Tool) -> tuple[str, Tool]:
+    def native(self, tool: Tool, reader: Reader) -> tuple[str, Tool]:
         """The tool as an upstream gets it that knows it, under a key that a later definition of the same tool shares."""
         return f"\0{compact_json(tool)}", tool
 

@@ -7,6 +7,7 @@ from typing import Any
 
 from moorage import limits
 from moorage.errors import SandboxError
+from moorage.model.base import HOSTED_SHELL
 from moorage.sandbox.exec_client import ExecClient
 from moorage.tools.calls import End, Known, Opening, Piece, Place, Told
 from moorage.tools.execs import exec_id
@@ -45,9 +46,9 @@ class Shell(Room):
         environment: dict[str, Any] = thing.get("environment") or {}
         return Where.SANDBOX if environment.get("type") in _HOSTED else Where.CLIENT
 
-    def native(self, tool: Tool) -> tuple[str, Tool]:
-        """One shell, whoever runs it: an upstream that knows it is told that its client does."""
-        if self.where(tool) is Where.CLIENT:
+    def native(self, tool: Tool, reader: Reader) -> tuple[str, Tool]:
+        """One shell, whoever runs it: an upstream that knows it is told that its client does, if it is not the one."""
+        if self.where(tool) is Where.CLIENT or HOSTED_SHELL in reader.native:
             return "\0shell", tool
         skills = offer.skills_of(tool)
         return "\0shell", {"type": "shell", "environment": {"type": "local", **({"skills": skills} if skills else {})}}
@@ -61,6 +62,8 @@ class Shell(Room):
 
     def read(self, item: Item, reader: Reader) -> list[Item]:
         is_call, is_native = item["type"] == self.call, "shell" in reader.native
+        if HOSTED_SHELL in reader.native:
+            return [item]
         if is_native:
             return [without(item | {"environment": {"type": "local"}}, "created_by") if is_call else without(item, commands.FILES)]
         if not is_call:
@@ -127,6 +130,8 @@ class Shell(Room):
         environment = tool.get("environment") or {}
         if self.where(tool) is Where.CLIENT:
             return {**tool, "environment": {"type": "local"}}
+        if environment["type"] == "container_auto" and container_id is None:
+            return tool  # The model's upstream hosts it, and has not said where.
         shown = {"type": "container_reference", "container_id": environment.get("container_id", container_id)}
         return {**tool, "environment": {**shown, "skills": environment["skills"]} if environment.get("skills") else shown}
 

@@ -1,0 +1,76 @@
+"""``shell = "upstream"``: a model whose hosted shell runs in the containers of its own upstream.
+
+The tool goes there as it came, and its items and events come back as the upstream makes them. What is left to do here is to see that no
+tenant gets at another's container (the upstream knows only the operator), and to refuse what would be lost on the way.
+"""
+
+from collections.abc import Sequence
+from typing import Final
+
+from moorage import errors
+from moorage.errors import UpstreamError
+from moorage.loop.decide import is_upstreams
+from moorage.model.catalog import ModelEntry
+from moorage.runtime import Runtime
+from moorage.tools.registry import ROOMS
+from moorage.tools.room import Where
+from moorage.tools.shell import upstream
+from moorage.wire.requests import CreateRequest
+from moorage.wire.types import Item, Tool
+
+_LOST: Final = (
+    "The model's upstream broke off while its own container ran a command. The command is not run again, and what came of it is not "
+    "known."
+)
+
+
+def goes_there(entry: ModelEntry, tools: Sequence[Tool]) -> bool:
+    """Whether the shell of these tools is hosted by the model's upstream."""
+    return entry.shell == "upstream" and any(map(upstream.is_hosted, tools))
+
+
+async def admit(runtime: Runtime, tenant_id: str, entry: ModelEntry, request: CreateRequest) -> None:
+    """Raises :class:`~moorage.errors.ApiError` for what the upstream cannot have, and for a container that is not the tenant's."""
+    there = f"The hosted shell of the model '{entry.name}' runs at its upstream"
+    for index, tool in enumerate(request.tools):
+        room = ROOMS.of_tool(tool["type"])
+        if upstream.is_hosted(tool):
+            if entry.provider_kind != "openai_responses":
+                raise errors.shell_passthrough_unsupported(entry.name, entry.provider_kind, param=f"tools[{index}]")
+            upstream.check(tool, f"tools[{index}]")
+        elif room is not None and room.where(tool) is Where.SANDBOX:
+            raise errors.unsupported_value(f"tools[{index}].type", tool["type"], f"{there}, and this tool would not see its files.")
+    environment = request.environment
+    named = None if environment is None else environment.container_id
+    if named is not None and await runtime.upstream_containers.model_of(tenant_id, named) is None:
+        raise errors.not_found(
+            f"Container with id '{named}' not found. {there}: only a container that an earlier response of yours made there can be "
+            "used again.",
+            param="tools" if environment is None else environment.param,
+        )
+
+
+async def with_own_containers(runtime: Runtime, tenant_id: str, items: Sequence[Item]) -> list[Item]:
+    """The items as the upstream may read them. A call that ran elsewhere is one of a client's: the upstream does not know its
+    container, or it is another tenant's, which naming it would open."""
+    named = {container_id for item in items if (container_id := upstream.container_of(item)) is not None}
+    known = await runtime.upstream_containers.known(tenant_id, named)
+    return [
+        item if (container_id := upstream.container_of(item)) is None or container_id in known else upstream.at_clients(item)
+        for item in items
+    ]
+
+
+async def note(runtime: Runtime, tenant_id: str, model: str, item: Item, noted: set[str]) -> None:
+    """Before a client reads of a container, it is the tenant's. ``noted`` are those of which this has been seen to."""
+    container_id = upstream.container_of(item)
+    if container_id is not None and container_id not in noted:
+        await runtime.upstream_containers.note(tenant_id, container_id, model)
+        noted.add(container_id)
+
+
+def check_answered(items: Sequence[Item], own_container: str | None) -> None:
+    """Raises :class:`UpstreamError` for a call that the upstream has begun and not answered: asking again would run it twice."""
+    answered = upstream.answered(items)
+    if any(is_upstreams(item, own_container) and item["call_id"] not in answered for item in items):
+        raise UpstreamError(_LOST, is_retryable=False)
