@@ -40,6 +40,10 @@ NEVER_SENT = {
 """Events of the SDK that this service never sends, each with its reason."""
 
 
+BEYOND_THE_SDK: dict[str, set[str]] = {events.FUNCTION_CALL_ARGUMENTS_DONE: {"name"}}
+"""Fields that the newest SDK has no place for: the OpenAPI document demands this one, and so did older SDKs."""
+
+
 def sdk_events() -> dict[str, Any]:
     """Event classes by ``type``."""
     union = typing.get_args(ResponseStreamEvent)[0]
@@ -56,7 +60,8 @@ def test_the_catalogue_is_the_sdks_union_less_what_is_never_sent() -> None:
 def test_an_event_has_the_fields_that_the_sdk_requires(name: str) -> None:
     required = {field for field, info in sdk_events()[name].model_fields.items() if info.is_required()}
     assert required - {"type"} - events.CATALOGUE[name] == set()
-    assert events.CATALOGUE[name] <= sdk_events()[name].model_fields.keys()
+    beyond = BEYOND_THE_SDK.get(name, set())
+    assert events.CATALOGUE[name] - sdk_events()[name].model_fields.keys() == beyond
 
 
 def test_obfuscated_events_still_parse_in_the_sdk() -> None:

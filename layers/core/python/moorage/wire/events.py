@@ -86,7 +86,7 @@ _OF_NO_TOOL: Final[dict[str, frozenset[str]]] = {
         REASONING_SUMMARY_TEXT_DELTA: (*_SUMMARY, "delta"),
         REASONING_SUMMARY_TEXT_DONE: (*_SUMMARY, "text"),
         FUNCTION_CALL_ARGUMENTS_DELTA: (*_ITEM, "delta"),
-        FUNCTION_CALL_ARGUMENTS_DONE: (*_ITEM, "arguments"),
+        FUNCTION_CALL_ARGUMENTS_DONE: (*_ITEM, "name", "arguments"),
         CUSTOM_TOOL_CALL_INPUT_DELTA: (*_ITEM, "delta"),
         CUSTOM_TOOL_CALL_INPUT_DONE: (*_ITEM, "input"),
     }.items()
