@@ -2,6 +2,7 @@
 
 import os
 import signal
+import time
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
@@ -39,3 +40,11 @@ def kill_all(below: int, chosen: Callable[[str], bool]) -> list[int]:
         with suppress(ProcessLookupError):
             os.kill(pid, signal.SIGKILL)
     return killed
+
+
+def until(condition: Callable[[], object], seconds_max: float = 60) -> None:
+    """Wait for it."""
+    deadline = time.monotonic() + seconds_max
+    while not condition():
+        assert time.monotonic() < deadline
+        time.sleep(0.01)

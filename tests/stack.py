@@ -22,7 +22,7 @@ from openai import OpenAI
 _ITEM = Parser[Any](InputItem)
 ROOT = Path(__file__).resolve().parent.parent
 _START_SECONDS_MAX = 60
-_STOP_SECONDS_MAX = 40
+_STOP_SECONDS_MAX = 60
 
 
 @dataclass(slots=True)

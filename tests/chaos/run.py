@@ -30,7 +30,7 @@ from typing import Any, Final
 
 import httpx
 
-from tests.processes import descendants
+from tests.processes import descendants, until
 from tests.stack import SHELL, Stack, assert_well_formed, raw_events, say, script, shell
 
 FREEZE_SECONDS: Final = (0.5, 6.0)
@@ -370,7 +370,7 @@ def play(seed: int, events: list[Event], folder: Path) -> Report:
         for event in events:
             time.sleep(event.after)
             nemesis.strike(event)
-        time.sleep(2)
+        until(lambda: is_serving(stack))
         load.stop()
         found = violations(stack, told, seed)
     finally:
@@ -397,6 +397,15 @@ def play(seed: int, events: list[Event], folder: Path) -> Report:
         dict(told.errors),
         found,
     )
+
+
+def is_serving(stack: Stack) -> bool:
+    """Whether a request gets through to the table and back."""
+    try:
+        with stack.http() as http:
+            return http.get("/files", params={"limit": 1}).status_code == 200
+    except httpx.HTTPError:
+        return False
 
 
 def _state(pid: int) -> str:

@@ -14,10 +14,11 @@ from typing import Any
 import boto3
 import httpx
 import pytest
+from moorage.local.processes import identity
 from moorage.store.api_keys import ApiKeys
 from moorage.store.table import Table
 
-from tests.processes import descendants, kill_all
+from tests.processes import descendants, kill_all, until
 from tests.stack import SHELL, Stack, clean_environment, outputs, say, script, shell
 
 TOOLS: Any = [SHELL]
@@ -54,6 +55,10 @@ def as_nobody(stack: Stack) -> list[str]:
 
 def is_emulator(line: str) -> bool:
     return "moorage.local.aws.server" in line
+
+
+def is_launcher(line: str) -> bool:
+    return "moorage.local.launcher" in line
 
 
 def status(stack: Stack, path: str, key: str | None = None) -> int:
@@ -161,18 +166,35 @@ def test_a_revoked_key_stays_revoked(tmp_path: Path) -> None:
         assert stack.stop() == 0
 
 
-def test_the_next_start_waits_for_nobody_who_hangs(tmp_path: Path) -> None:
-    """The API is killed while its emulator is stopped (SIGSTOP), so that it cannot end: no 'running already' of a dead stack."""
+def frozen(stack: Stack) -> list[int]:
+    """Stop the emulator and the launcher (SIGSTOP)."""
+    assert stack.process is not None
+    pids = [pid for pid, line in descendants(stack.process.pid).items() if is_emulator(line) or is_launcher(line)]
+    assert len(pids) == 2
+    for pid in pids:
+        os.kill(pid, signal.SIGSTOP)
+    return pids
+
+
+@pytest.mark.timeout(300)
+def test_nobody_waits_for_children_that_hang(tmp_path: Path) -> None:
+    """The API is killed while they are stopped, so that they cannot end: no 'running already' of a dead stack, and no sandboxes of one.
+    Where they are stopped in a running stack, others take their places; and a stop stops them."""
     stack = Stack(tmp_path / "state").start()
     assert stack.process is not None
-    (emulator,) = [pid for pid, line in descendants(stack.process.pid).items() if is_emulator(line)]
-    os.kill(emulator, signal.SIGSTOP)
+    left = frozen(stack)
     stack.process.kill()
     stack.process.wait()
     stack.start()
     try:
-        assert stack.client().responses.create(model="demo", input="hello").status == "completed"
-        assert not Path(f"/proc/{emulator}").exists() or "Z" in Path(f"/proc/{emulator}/stat").read_text()
+        assert not [pid for pid in left if identity(pid)]
+        client = stack.client()
+        text = script(shell("echo ran"), say("The end."))
+        assert outputs(client.responses.create(model="demo", input=text, tools=TOOLS).output) == [[("ran\n", "", 0)]]
+        replaced = frozen(stack)
+        until(lambda: not [pid for pid in replaced if identity(pid)])
+        assert outputs(client.responses.create(model="demo", input=text, tools=TOOLS).output) == [[("ran\n", "", 0)]]
+        frozen(stack)
     finally:
         assert stack.stop() == 0
 

@@ -14,7 +14,7 @@ def test_a_seed_is_a_schedule() -> None:
 
 @pytest.mark.timeout(600)
 def test_a_short_history_leaves_nothing_wrong(tmp_path: Path) -> None:
-    report = play(5, schedule(5, 20, 1.5), tmp_path)
+    report = play(5, schedule(5, 10, 1.5), tmp_path)
     assert report.violations == []
     assert report.responses > 3
     assert sum(report.struck.values()) > 5

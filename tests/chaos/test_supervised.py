@@ -64,7 +64,7 @@ def test_a_stack_whose_child_cannot_live_ends_with_a_sentence(tmp_path: Path) ->
         time.sleep(0.05)
     assert stack.process.returncode == 1
     said = (stack.state_dir / "up.log").read_text()
-    assert "moorage: The owner of the sandboxes died" in said
+    assert "moorage: The owner of the sandboxes was started 6 times and died at once each time" in said
     assert "Traceback" not in said
 
 

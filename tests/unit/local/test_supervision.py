@@ -3,40 +3,23 @@
 import asyncio
 import os
 import signal
+import socket
 import subprocess
 import sys
-import time
+import threading
+from collections.abc import AsyncIterator, Callable, Iterator
+from pathlib import Path
+from typing import Any
 
 import pytest
+from botocore.exceptions import ClientError
 from moorage import limits
-from moorage.local.supervision import CannotLive, Child, Supervisor
+from moorage.local.processes import is_stopped
+from moorage.local.supervision import CannotLive, Child, Supervisor, answers
 
 
 def sleeper() -> "subprocess.Popen[bytes]":
-    return subprocess.Popen([sys.executable, "-c", "import time; time.sleep(60)"])
-
-
-async def until(condition: object) -> None:
-    deadline = time.monotonic() + 30
-    while not condition():  # type: ignore[operator]
-        assert time.monotonic() < deadline
-        await asyncio.sleep(0.02)
-
-
-async def test_a_killed_child_is_started_again_and_the_others_are_left_alone() -> None:
-    killed, other = Child("One", sleeper(), sleeper, "one.log"), Child("Other", sleeper(), sleeper, "other.log")
-    before = killed.process.pid, other.process.pid
-    watch = asyncio.create_task(Supervisor([killed, other]).watch())
-    try:
-        os.kill(killed.process.pid, signal.SIGKILL)
-        await until(lambda: killed.process.pid != before[0])
-        assert killed.process.poll() is None
-        assert other.process.pid == before[1]
-    finally:
-        watch.cancel()
-        for child in (killed, other):
-            child.process.kill()
-            child.process.wait()
+    return subprocess.Popen([sys.executable, "-c", "import time; time.sleep(600)"])
 
 
 def dead() -> "subprocess.Popen[bytes]":
@@ -45,27 +28,190 @@ def dead() -> "subprocess.Popen[bytes]":
     return process
 
 
-async def test_a_child_that_cannot_live_ends_the_watch_with_a_sentence(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(limits, "CHILD_POLL_SECONDS", 0)
+async def until(condition: Callable[[], object]) -> None:
+    async with asyncio.timeout(60):
+        while not condition():
+            await asyncio.sleep(0.01)
+
+
+@pytest.fixture
+async def address(tmp_path: Path) -> AsyncIterator[str]:
+    """Where somebody answers."""
+
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.read()
+        writer.close()
+
+    async with await asyncio.start_unix_server(serve, tmp_path / "alive"):
+        yield str(tmp_path / "alive")
+
+
+@pytest.fixture
+def mute(tmp_path: Path) -> Iterator[str]:
+    """Where the kernel takes connections for a process that does nothing any more."""
+    with socket.socket(socket.AF_UNIX) as listener:
+        listener.bind(str(tmp_path / "mute"))
+        listener.listen()
+        yield str(tmp_path / "mute")
+
+
+@pytest.fixture(autouse=True)
+def hasty(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("CHILD_POLL_SECONDS", "CHILD_LOOK_SECONDS", "CHILD_PAUSE_SECONDS"):
+        monkeypatch.setattr(limits, name, 0.01)
+
+
+class Watched:
+    """Children under the eyes of a supervisor."""
+
+    def __init__(self, *children: Child) -> None:
+        self.children = children
+
+    async def __aenter__(self) -> "asyncio.Task[None]":
+        self.watch = asyncio.create_task(Supervisor(list(self.children)).watch())
+        return self.watch
+
+    async def __aexit__(self, *_: object) -> None:
+        self.watch.cancel()
+        await asyncio.wait({self.watch})
+        for child in self.children:
+            child.process.kill()
+            child.process.wait()
+
+
+def child(address: str, restart: Callable[[], Any] = sleeper, *, process: Any = None, furnish: Any = lambda: None) -> Child:
+    return Child("One", process or sleeper(), restart, "one.log", address, furnish)
+
+
+async def test_a_killed_child_is_started_again_and_the_others_are_left_alone(address: str) -> None:
+    killed, other = child(address), child(address)
+    before = killed.process.pid, other.process.pid
+    async with Watched(killed, other):
+        os.kill(killed.process.pid, signal.SIGKILL)
+        await until(lambda: killed.process.pid != before[0])
+        assert killed.process.poll() is None
+        assert other.process.pid == before[1]
+
+
+async def test_a_child_that_was_stopped_is_replaced(address: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(limits, "CHILD_STOPPED_SECONDS_MAX", 0)
+    frozen = child(address)
+    before = frozen.process
+    async with Watched(frozen):
+        before.send_signal(signal.SIGSTOP)
+        await until(lambda: frozen.process is not before)
+        assert before.returncode == -signal.SIGKILL
+
+
+async def test_a_short_stop_is_nobodys_business(address: str) -> None:
+    frozen = child(address)
+    before = frozen.process
+    async with Watched(frozen):
+        before.send_signal(signal.SIGSTOP)
+        await until(lambda: is_stopped(before.pid))
+        await asyncio.sleep(0.05)
+        before.send_signal(signal.SIGCONT)
+        await until(lambda: not is_stopped(before.pid))
+        assert (frozen.process, before.poll()) == (before, None)
+
+
+async def test_a_child_that_runs_and_does_not_answer_is_replaced(mute: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(limits, "CHILD_ANSWER_SECONDS", 0.01)
+    monkeypatch.setattr(limits, "CHILD_SILENCE_SECONDS_MAX", 0)
+    hung = child(mute)
+    before = hung.process
+    async with Watched(hung):
+        await until(lambda: hung.process is not before)
+        assert before.returncode == -signal.SIGKILL
+
+
+async def test_who_answers_does_more_than_the_kernel_does_for_the_dead(
+    address: str, mute: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(limits, "CHILD_ANSWER_SECONDS", 60)
+    assert await answers(address)
+    monkeypatch.setattr(limits, "CHILD_ANSWER_SECONDS", 0.01)
+    assert not await answers(mute)
+    assert not await answers(str(tmp_path / "nobody"))
+    with socket.socket() as closed:
+        closed.bind(("127.0.0.1", 0))
+        assert not await answers(closed.getsockname())
+
+
+async def test_a_child_that_dies_while_it_is_furnished_is_started_again_at_once(address: str) -> None:
+    """What it was being told waits for it in vain, and nobody waits for that."""
+    told, goes_on = [], threading.Event()
+
+    def furnish() -> None:
+        told.append(one.process.pid)
+        if len(told) == 1:
+            os.kill(one.process.pid, signal.SIGKILL)
+            goes_on.wait(60)
+
+    one = child(address, process=dead(), furnish=furnish)
+    try:
+        async with Watched(one):
+            await until(lambda: len(told) == 2)
+            await until(lambda: one.ready_at is not None)
+            assert (one.process.pid, one.process.poll()) == (told[1], None)
+    finally:
+        goes_on.set()
+
+
+async def test_a_child_that_cannot_be_furnished_is_started_again(address: str) -> None:
+    told = []
+
+    def furnish() -> None:
+        told.append(one.process)
+        if len(told) == 1:
+            raise ClientError({"Error": {"Code": "InternalError"}}, "CreateFunction")
+
+    one = child(address, process=dead(), furnish=furnish)
+    async with Watched(one):
+        await until(lambda: len(told) == 2)
+        assert (told[0].wait(60), one.process) == (-signal.SIGKILL, told[1])
+
+
+async def test_what_is_being_started_when_the_watch_ends_is_known(address: str) -> None:
+    begun, goes_on = threading.Event(), threading.Event()
+
+    def restart() -> "subprocess.Popen[bytes]":
+        begun.set()
+        goes_on.wait(60)
+        return sleeper()
+
+    one = child(address, restart, process=dead())
+    async with Watched(one) as watch:
+        await until(begun.is_set)
+        watch.cancel()
+        await asyncio.sleep(0)
+        goes_on.set()
+        await asyncio.wait({watch})
+        assert one.process.poll() is None
+
+
+async def test_a_child_that_cannot_live_ends_the_watch_with_a_sentence(address: str) -> None:
+    one = Child("The egress proxy", dead(), dead, "egress.log", address)
     with pytest.raises(CannotLive) as caught:
-        await Supervisor([Child("The egress proxy", dead(), dead, "egress.log")]).watch()
+        await Supervisor([one]).watch()
     assert str(caught.value) == (
-        f"The egress proxy died {limits.CHILD_DEATHS_MAX + 1} times within {limits.CHILD_DEATHS_SECONDS} seconds, so the stack ends. "
+        f"The egress proxy was started {limits.CHILD_DEATHS_MAX + 1} times and died at once each time, so the stack ends. "
         "Its last words are in egress.log; 'moorage doctor' looks for the usual causes."
     )
 
 
-async def test_a_restart_that_fails_counts_as_a_death(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(limits, "CHILD_PAUSE_SECONDS", 0)
-
+async def test_a_restart_that_fails_counts_as_a_death_however_long_it_takes(address: str) -> None:
     def refuses() -> "subprocess.Popen[bytes]":
         raise SystemExit("no namespaces")
 
+    now = iter(range(0, 10**6, 100))
+    one = child(address, refuses, process=dead())
     with pytest.raises(CannotLive):
-        await Supervisor([Child("One", dead(), refuses, "one.log")]).watch()
+        await Supervisor([one], clock=lambda: next(now)).watch()
 
 
-def test_deaths_of_long_ago_are_forgotten() -> None:
-    child = Child("One", dead(), dead, "one.log")
+def test_a_child_that_has_lived_for_a_while_may_die_as_often_as_it_likes(address: str) -> None:
+    one = child(address, process=dead())
     for n in range(100):
-        child.died(n * limits.CHILD_DEATHS_SECONDS / 2)
+        one.ready_at = float(n)
+        one.died(n + limits.CHILD_YOUTH_SECONDS)

@@ -1,8 +1,11 @@
 """Who sees to a sandbox: the first model step while the model thinks, and a later one when a tool step came back without."""
 
+import asyncio
+import gc
 import logging
 
 import pytest
+from moorage.loop.standby import Standby
 from moorage.state import Next
 
 from tests.unit.loop.lab import Lab, first_state, say, shell
@@ -43,4 +46,23 @@ async def test_a_sandbox_that_cannot_be_had_ahead_does_not_end_the_response(capl
     with caplog.at_level(logging.ERROR):
         await lab.run(stored)
     assert (await lab.object_of(stored))["status"] == "completed"
+    assert "no sandbox could be had ahead of its calls" in caplog.text
+
+
+async def test_what_stood_in_its_way_is_told_although_nobody_waits_for_it_any_more(caplog: pytest.LogCaptureFixture) -> None:
+    """A stack that is stopped in the middle of a response leaves it to itself."""
+
+    def refuse() -> None:
+        raise ConnectionError("the launcher is gone")
+
+    unheard: list[object] = []
+    asyncio.get_running_loop().set_exception_handler(lambda _, context: unheard.append(context))
+    lab = Lab()
+    lab.sandboxes.before_place = refuse
+    standby = Standby.begin(lab.runtime, await lab.background())
+    assert standby is not None
+    await asyncio.wait({standby.task})
+    del standby
+    gc.collect()
+    assert unheard == []
     assert "no sandbox could be had ahead of its calls" in caplog.text

@@ -11,7 +11,7 @@ import sys
 import tempfile
 import threading
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import pytest
@@ -24,6 +24,7 @@ from moorage.sandbox.exec_client import ExecClient, Heartbeat, PythonEnded, Star
 from moorage.sandbox.launcher_client import LauncherProvisioner
 from moorage.sandbox.provisioner import EgressSpec, Handle, SandboxSpec, SandboxStatus
 
+from tests.processes import until
 from tests.unit.sandbox.support import LAUNCHER, ROOT, TOKEN, collect, execute, launcher, launcher_process, new_id, run
 
 
@@ -134,6 +135,29 @@ async def test_there_is_one_launcher_for_a_state_directory(tmp_path: Path) -> No
     with launcher(tmp_path), launcher_process(tmp_path) as (second, _):
         assert second.wait(10) == 1
         assert "Another launcher runs" in (tmp_path / "launcher.log").read_text()
+
+
+def opened_by(pid: int) -> list[str]:
+    found = []
+    for descriptor in Path(f"/proc/{pid}/fd").iterdir():
+        with suppress(FileNotFoundError):  # It was closed meanwhile.
+            found.append(os.readlink(descriptor))
+    return found
+
+
+def test_a_launcher_that_is_told_to_end_while_it_starts_ends(tmp_path: Path) -> None:
+    """It holds the lock by then: one that went on would keep every other from starting."""
+    lock, note = tmp_path / "state" / "launcher.lock", tmp_path / "state" / "runtime-dir"
+    note.parent.mkdir()
+    os.mkfifo(note)  # It waits for somebody to say where an earlier launcher's folder was.
+    command = [sys.executable, *LAUNCHER, "--socket", str(tmp_path / "launcher.sock"), "--state-dir", str(note.parent)]
+    with subprocess.Popen(command) as process:
+        try:
+            until(lambda: str(lock) in opened_by(process.pid))
+            process.terminate()
+            assert process.wait(60) == -signal.SIGTERM
+        finally:
+            process.kill()
 
 
 async def test_a_full_launcher_says_so(tmp_path: Path) -> None:

@@ -274,9 +274,21 @@ FETCH_REDIRECTS_MAX: Final = 5
 
 CHILD_POLL_SECONDS: Final = 0.1
 CHILD_PAUSE_SECONDS: Final = 0.5
+CHILD_YOUTH_SECONDS: Final = 2
 CHILD_DEATHS_MAX: Final = 5
-CHILD_DEATHS_SECONDS: Final = 30
-"""A child that dies more often in this time will not live: the stack ends and says so."""
+"""A child that dies more often in a row, each time so soon after it was ready, will not live: the stack ends and says so. Counting
+deaths within a fixed time would take a slow machine's crash loop for none, and a bad day for one."""
+CHILD_LOOK_SECONDS: Final = 1
+CHILD_ANSWER_SECONDS: Final = 5
+CHILD_STOPPED_SECONDS_MAX: Final = 5
+"""A child that somebody has stopped (SIGSTOP) is replaced then; so is a worker of the step functions."""
+CHILD_SILENCE_SECONDS_MAX: Final = 60
+"""A child that runs and does not answer may only be slow: a machine with too little memory takes its time."""
+CHILD_LAST_START_SECONDS_MAX: Final = 5
+STOP_REQUESTS_SECONDS_MAX: Final = 5
+STOP_TASKS_SECONDS_MAX: Final = 5
+"""How long a stop waits for a start that is under way, for requests, and for what goes on behind them. With the children's own time
+(``local/children.py``, ``local/emulator.py``) a stop takes 40 seconds at most, whatever hangs."""
 
 LOCAL_LOG_BYTES_MAX: Final = 16 * MIB
 """A log file of the stack is put aside at this size; one of its predecessors is kept."""

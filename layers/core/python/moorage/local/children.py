@@ -3,6 +3,7 @@
 import logging
 import os
 import socket
+import struct
 import subprocess
 import sys
 import time
@@ -15,7 +16,7 @@ import boto3
 from moorage.errors import SandboxError, SettingsConflict
 from moorage.local.environments import EGRESS_PYTHON, Environment, ensure, environment
 from moorage.local.places import PACKAGE, ROOT
-from moorage.local.processes import die_with_parent, write_private
+from moorage.local.processes import dying_with, end_leftover, identity, write_private
 from moorage.local.provision import TABLE
 from moorage.sandbox.launcher_client import LauncherProvisioner
 from moorage.store.schema import create_table
@@ -23,8 +24,8 @@ from moorage.terminal import say
 
 log = logging.getLogger(__name__)
 
-LAUNCHER_STOP_SECONDS_MAX = 15
-PROXY_STOP_SECONDS_MAX = 10
+LAUNCHER_STOP_SECONDS_MAX = 10
+PROXY_STOP_SECONDS_MAX = 5
 _START_SECONDS_MAX = 30
 
 
@@ -69,6 +70,8 @@ class Launcher:
 
     def start(self) -> "subprocess.Popen[bytes]":
         """Return when it answers. A launcher that cannot work says why, and then nothing here is of use."""
+        noted = self.state_dir / "launcher.process"
+        end_leftover(noted)
         toolbox = toolbox_folder()
         command = [sys.executable, "-m", "moorage.local.launcher", "--socket", str(self.socket_path)]
         command += ["--state-dir", str(self.state_dir / "sandboxes")]
@@ -77,8 +80,14 @@ class Launcher:
         began = len(self.log_file.read_text()) if self.log_file.exists() else 0
         with self.log_file.open("ab") as log:
             process = subprocess.Popen(
-                command, stdout=log, stderr=log, stdin=subprocess.DEVNULL, start_new_session=True, preexec_fn=die_with_parent
+                command,
+                stdout=log,
+                stderr=log,
+                stdin=subprocess.DEVNULL,
+                start_new_session=True,
+                preexec_fn=dying_with(os.getpid()),
             )
+        write_private(noted, identity(process.pid))
         if not _answers(process, self.socket_path):
             process.kill()
             process.wait()
@@ -91,10 +100,16 @@ def _answers(process: "subprocess.Popen[bytes]", path: Path) -> bool:
     deadline = time.monotonic() + _START_SECONDS_MAX
     while time.monotonic() < deadline and process.poll() is None:
         with socket.socket(socket.AF_UNIX) as connection:
-            if connection.connect_ex(str(path)) == 0:
+            if connection.connect_ex(str(path)) == 0 and _listener_of(connection) == process.pid:
                 return True
         time.sleep(0.01)
     return False
+
+
+def _listener_of(connection: socket.socket) -> int:
+    """unix(7): who called ``listen``. It may be a process of an earlier start that has not ended yet."""
+    pid, _, _ = struct.unpack("3i", connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, struct.calcsize("3i")))
+    return int(pid)
 
 
 async def programs_here(launcher_socket: Path) -> str:
@@ -136,6 +151,8 @@ class Proxy:
 
     def begin(self) -> "subprocess.Popen[bytes]":
         """Start it; it takes a while to answer."""
+        noted = self.state_dir / "egress.process"
+        end_leftover(noted)
         command = [str(environment("egress").python), "-m", "functions.egress_proxy.main"]
         command += ["--listen", f"unix:{egress_socket(self.state_dir)}"]
         for option in ("hosts", "upstream-ca"):
@@ -150,8 +167,9 @@ class Proxy:
                 stderr=log,
                 stdin=subprocess.DEVNULL,
                 start_new_session=True,
-                preexec_fn=die_with_parent,
+                preexec_fn=dying_with(os.getpid()),
             )
+        write_private(noted, identity(process.pid))
         self.started[:] = [process]
         return process
 

@@ -25,7 +25,7 @@ from openai import OpenAI
 from openai.types.responses import Response
 
 from moorage.local.children import prepare_environments
-from moorage.local.processes import die_with_parent, stop_process
+from moorage.local.processes import dying_with, stop_process
 from moorage.terminal import clear_status, printable, say, show_status
 
 QUESTION = (
@@ -95,7 +95,7 @@ def embedded_stack() -> Iterator[dict[str, str]]:
                 stdout=subprocess.DEVNULL,
                 stderr=log,
                 start_new_session=True,
-                preexec_fn=die_with_parent,
+                preexec_fn=dying_with(os.getpid()),
             )
         try:
             yield _await_environment(process, Path(state_dir) / "env", words)

@@ -1,6 +1,7 @@
 """The emulator's process, as the stack sees it (``local/aws``)."""
 
 import http.client
+import os
 import socket
 import subprocess
 import sys
@@ -10,9 +11,11 @@ from pathlib import Path
 from typing import IO
 
 from moorage.local.aws.gate import Credentials
-from moorage.local.processes import die_with_parent, kill_group, stop_process, uninterrupted
+from moorage.local.processes import dying_with, identity, kill_group, stop_process, uninterrupted, write_private
 
 REGION = "us-east-1"
+NOTE = "process"
+"""Who it is, for a stack that comes after this one was killed."""
 _START_SECONDS_MAX = 30
 STOP_SECONDS_MAX = 10
 
@@ -87,8 +90,9 @@ class Emulator:
                 stdin=subprocess.DEVNULL,
                 start_new_session=True,  # Ctrl-C is for the parent, which stops its children in order
                 pass_fds=(self.lock.fileno(), self.listener.fileno()),
-                preexec_fn=die_with_parent,
+                preexec_fn=dying_with(os.getpid()),
             )
+        write_private(self.state_dir / NOTE, identity(self.process.pid))
         self._await_answer(self.process)
         return self.process
 

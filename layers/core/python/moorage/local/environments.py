@@ -16,7 +16,7 @@ import shutil
 import subprocess
 import sys
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -25,7 +25,7 @@ import uv
 
 from moorage.errors import SettingsConflict
 from moorage.local.places import IS_CHECKOUT, LOCKS, ROOT, cache_folder
-from moorage.local.processes import die_with_parent
+from moorage.local.processes import dying_with
 from moorage.terminal import say
 
 _USES: Final = {"toolbox": "the packages that sandboxes offer", "egress": "the packages of the egress proxy"}
@@ -146,16 +146,21 @@ def _run_uv(lock: int, *arguments: str, is_shown: bool = False) -> "subprocess.C
         stdout=subprocess.DEVNULL,
         stderr=None if is_shown else subprocess.PIPE,
         pass_fds=(lock,),
-        preexec_fn=_as_installer,
+        preexec_fn=_as_installer(os.getpid()),
         env={key: value for key, value in os.environ.items() if key not in ("VIRTUAL_ENV", "PYTHONPATH", "PYTHONHOME")},
         check=False,
     )
 
 
-def _as_installer() -> None:
+def _as_installer(parent: int) -> Callable[[], None]:
     """Sandboxes run as other users, who read what is installed here whatever this user's mask is."""
-    os.umask(0o022)
-    die_with_parent()
+    end_with_parent = dying_with(parent)
+
+    def prepare() -> None:
+        os.umask(0o022)
+        end_with_parent()
+
+    return prepare
 
 
 def _packages(lock: Path) -> int:

@@ -23,9 +23,10 @@ import shutil
 import signal
 import socket
 import tempfile
+import time
 from collections.abc import AsyncIterator, Iterator, Sequence
 from pathlib import Path
-from typing import Final
+from typing import IO, Final
 
 import uvicorn
 from starlette.applications import Starlette
@@ -41,6 +42,7 @@ from moorage.local.disk_guard import Bounds
 from moorage.local.disks import Disks
 from moorage.local.places import ROOT
 from moorage.local.programs import programs_of
+from moorage.local.serving import Server
 from moorage.local.site import TERMINALS_NAME, Site, Toolbox
 from moorage.local.terminals import may_mount_terminals
 from moorage.local.users import check_namespaces, has_disable_userns, may_run_as_other_users
@@ -50,6 +52,9 @@ log = logging.getLogger("moorage.launcher")
 
 SERVER_DIR: Final = ROOT / "functions" / "sandbox"
 PR_SET_PDEATHSIG: Final = 1
+_LOCK_SECONDS_MAX: Final = 2.0
+_CALLERS_SECONDS_MAX: Final = 2
+"""Callers whose answer takes longer lose it when the launcher ends: their sandbox ends with it."""
 
 
 def application(sandboxes: Bubblewrap) -> Starlette:
@@ -120,28 +125,41 @@ def refused(status: int, error: SandboxError) -> JSONResponse:
 def serve(options: argparse.Namespace) -> None:
     if options.exit_with_parent:
         ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGTERM, 0, 0, 0)
-    # uvicorn ends at a signal and then raises it again for the handler that was there before: this one, so that the rest is done.
-    for number in (signal.SIGTERM, signal.SIGINT):
-        signal.signal(number, lambda number, frame: None)
     with only_launcher(options.state_dir), runtime_directory(options.state_dir) as runtime_dir:
         site = prepared_site(options, runtime_dir)
         with listening(options.socket) as listener:
-            config = uvicorn.Config(application(Bubblewrap(site)), log_level="warning", loop="asyncio", ws="none")
-            asyncio.run(uvicorn.Server(config).serve(sockets=[listener]))
+            config = uvicorn.Config(
+                application(Bubblewrap(site)),
+                log_level="warning",
+                loop="asyncio",
+                ws="none",
+                timeout_graceful_shutdown=_CALLERS_SECONDS_MAX,
+            )
+            asyncio.run(Server(config).serve(sockets=[listener]))
 
 
 @contextlib.contextmanager
 def only_launcher(state_dir: Path) -> Iterator[None]:
-    """One launcher per state directory. The lock goes with the process, so a killed one leaves none behind."""
+    """One launcher per state directory. The lock goes with the process, so a killed one leaves none behind; one that is on its way
+    out is waited for."""
     state_dir.mkdir(parents=True, exist_ok=True)
     # Also where the directory was there before: other users of this machine have no business in it.
     state_dir.chmod(0o700)
     with open(state_dir / "launcher.lock", "w") as file:
-        try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            raise SystemExit(f"Another launcher runs in {state_dir}.") from None
+        deadline = time.monotonic() + _LOCK_SECONDS_MAX
+        while not _taken(file):
+            if time.monotonic() > deadline:
+                raise SystemExit(f"Another launcher runs in {state_dir}.")
+            time.sleep(0.02)
         yield
+
+
+def _taken(lock: IO[str]) -> bool:
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True
 
 
 @contextlib.contextmanager

@@ -4,21 +4,32 @@ import ctypes
 import os
 import signal
 import subprocess
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
 _PR_SET_PDEATHSIG = 1
 _ROUNDS_MAX = 5
 """A thread that waits for a child may start it again once; it cannot for ever."""
+_LEFTOVER_SECONDS_MAX = 5
+"""SIGKILL is slow where a process waits for a disk."""
+_STATE, _STARTED = 0, 19
+"""proc(5), counted from the third field."""
 REFUSED_WRITES = 3
 """Exit code of an emulator whose disk had no room for the last write."""
 
 
-def die_with_parent() -> None:
-    """Ask the kernel for SIGTERM when the parent ends; to be called in a child before exec."""
-    ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGTERM)
-    signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})
+def dying_with(parent: int) -> Callable[[], None]:
+    """What a child calls before exec, to be sent SIGTERM when its parent ends. One that has ended before that is seen here."""
+
+    def prepare() -> None:
+        ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGTERM)
+        if os.getppid() != parent:
+            os._exit(1)
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})
+
+    return prepare
 
 
 @contextmanager
@@ -32,9 +43,10 @@ def uninterrupted() -> Iterator[None]:
 
 
 def stop_process(process: "subprocess.Popen[bytes]", seconds_max: int) -> None:
-    """SIGTERM, patience, then SIGKILL."""
+    """SIGTERM, patience, then SIGKILL. A process that was stopped (SIGSTOP) goes on, so that it can end."""
     if process.poll() is None:
         process.terminate()
+        process.send_signal(signal.SIGCONT)
         try:
             process.wait(seconds_max)
         except subprocess.TimeoutExpired:
@@ -50,6 +62,58 @@ def kill_children() -> None:
                 os.kill(pid, signal.SIGKILL)
             with suppress(ChildProcessError):
                 os.waitpid(pid, 0)
+
+
+def identity(pid: int) -> str:
+    """A process by its id and the time of its start, because ids are given again; empty if there is none that runs."""
+    stat = _stat(pid)
+    return f"{pid} {stat[_STARTED]}" if stat and stat[_STATE] not in "ZX" else ""
+
+
+def is_running(named: str) -> bool:
+    pid = named.partition(" ")[0]
+    return pid.isdigit() and identity(int(pid)) == named
+
+
+def is_stopped(pid: int) -> bool:
+    """Whether somebody has stopped it (SIGSTOP), or holds it in a debugger."""
+    stat = _stat(pid)
+    return bool(stat) and stat[_STATE] in "Tt"
+
+
+def _stat(pid: int) -> list[str]:
+    """proc(5): the fields after the name, which may hold anything."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    except OSError:
+        return []
+
+
+def end_leftover(noted: Path) -> None:
+    """Kill what an earlier stack has noted there and left; it is gone when this returns."""
+    named = noted.read_text() if noted.exists() else ""
+    deadline = time.monotonic() + _LEFTOVER_SECONDS_MAX
+    while is_running(named) and time.monotonic() < deadline:
+        with suppress(ProcessLookupError):
+            os.kill(int(named.partition(" ")[0]), signal.SIGKILL)
+        time.sleep(0.01)
+
+
+class FrozenChildren:
+    """Processes of this one that somebody has stopped. Whoever waits for one of them would wait for ever."""
+
+    def __init__(self) -> None:
+        self._stopped: set[str] = set()
+
+    def end(self) -> list[int]:
+        """Kill those that were stopped when this was last called, and have been since, as far as can be seen; answers their ids."""
+        stopped = {identity(pid) for pid in _children() if is_stopped(pid)} - {""}
+        pids = [int(named.partition(" ")[0]) for named in stopped & self._stopped]
+        for pid in pids:
+            with suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+        self._stopped = stopped
+        return pids
 
 
 def _children() -> list[int]:

@@ -63,20 +63,21 @@ def _function_zip() -> bytes:
 
 
 def _put_function(name: str, code: bytes, environment: dict[str, str]) -> str:
-    """Create the function anew: code and environment may have changed since the last start."""
+    """An emulator that has started knows none; one that is there is this start's own, and may be at work."""
     functions = boto3.client("lambda")
-    with contextlib.suppress(ClientError):
-        functions.delete_function(FunctionName=f"moorage-{name}")
-    made = functions.create_function(
-        FunctionName=f"moorage-{name}",
-        Runtime="python3.13",
-        Role=_ROLE,
-        Handler=f"handler.{name}",
-        Code={"ZipFile": code},
-        Timeout=900,
-        MemorySize=1024,
-        Environment={"Variables": environment},
-    )
+    try:
+        made = functions.create_function(
+            FunctionName=f"moorage-{name}",
+            Runtime="python3.13",
+            Role=_ROLE,
+            Handler=f"handler.{name}",
+            Code={"ZipFile": code},
+            Timeout=900,
+            MemorySize=1024,
+            Environment={"Variables": environment},
+        )
+    except functions.exceptions.ResourceConflictException:
+        made = functions.get_function_configuration(FunctionName=f"moorage-{name}")
     return str(made["FunctionArn"])
 
 

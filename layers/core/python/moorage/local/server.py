@@ -1,13 +1,13 @@
 """The API's server of the stack on one machine, and what the reaper does beside it."""
 
 import asyncio
-import contextlib
 import logging
 import os
 import shlex
 import signal
 import socket
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +21,7 @@ from moorage.local.address import Address, FromHere
 from moorage.local.logs import STEPS, cut
 from moorage.local.processes import write_private
 from moorage.local.provision import warm
+from moorage.local.serving import Server
 from moorage.local.state_folder import Secrets
 from moorage.local.supervision import Supervisor
 from moorage.loop.expire import expire
@@ -39,6 +40,7 @@ async def serve(
     runtime: Runtime, listener: socket.socket, address: Address, state_dir: Path, kept: Secrets, supervisor: Supervisor
 ) -> int:
     """Serve until a signal comes, or a child cannot live."""
+    asyncio.get_running_loop().set_default_executor(Unwaited(thread_name_prefix="stack"))
     await _first_key(runtime, state_dir, kept)
     server = _Server(
         uvicorn.Config(
@@ -48,7 +50,7 @@ async def serve(
             lifespan="off",
             http=BoundedHttp,
             timeout_keep_alive=limits.KEEP_ALIVE_IDLE_SECONDS,
-            timeout_graceful_shutdown=5,
+            timeout_graceful_shutdown=limits.STOP_REQUESTS_SECONDS_MAX,
             ws_max_size=limits.REQUEST_BODY_BYTES_MAX,
             **address.tls,
         ),
@@ -62,16 +64,29 @@ async def serve(
     try:
         await server.serve(sockets=[listener])
     finally:
-        reaper.cancel()
-        warming.cancel()
-        with contextlib.suppress(asyncio.CancelledError):
-            await reaper
-        await runtime.aclose()
-        if not watch.done():
-            watch.cancel()
-    with contextlib.suppress(asyncio.CancelledError):
-        await watch
+        await _end({reaper, warming, watch}, runtime)
+    if watch.done() and not watch.cancelled():
+        watch.result()
     return 0 if server.started else 1
+
+
+async def _end(beside: "set[asyncio.Task[None]]", runtime: Runtime) -> None:
+    """Children may hang, and what asks them with them: whatever has not ended in time is left to the end of the process."""
+    for task in beside:
+        task.cancel()
+    closing = asyncio.create_task(runtime.aclose())
+    _, late = await asyncio.wait({*beside, closing}, timeout=limits.STOP_TASKS_SECONDS_MAX)
+    if closing.done() and not closing.cancelled() and (error := closing.exception()) is not None:
+        _log.warning("the stop stumbled over what went on behind requests: %s", error)
+    for task in late:
+        _log.warning("the stop does not wait any longer for %s", task.get_coro())
+
+
+class Unwaited(ThreadPoolExecutor):
+    """Its threads may wait for a child that does not answer; a stop does not wait for them."""
+
+    def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:
+        super().shutdown(wait=False, cancel_futures=True)
 
 
 async def _warm() -> None:
@@ -92,8 +107,8 @@ async def _first_key(runtime: Runtime, state_dir: Path, kept: Secrets) -> None:
     write_private(made, "")
 
 
-class _Server(uvicorn.Server):
-    """Says where it listens once it does, and returns from a signal instead of raising it again."""
+class _Server(Server):
+    """Says where it listens once it does."""
 
     def __init__(self, config: uvicorn.Config, on_started: Callable[[], None]) -> None:
         super().__init__(config)
@@ -103,13 +118,6 @@ class _Server(uvicorn.Server):
         await super().startup(sockets)
         if self.started:
             self._on_started()
-
-    @contextlib.contextmanager
-    def capture_signals(self) -> Any:
-        loop = asyncio.get_running_loop()
-        for number in (signal.SIGINT, signal.SIGTERM):
-            loop.add_signal_handler(number, self.handle_exit, number, None)
-        yield
 
 
 async def _reap(runtime: Runtime, state_dir: Path) -> None:

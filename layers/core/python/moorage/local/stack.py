@@ -10,12 +10,12 @@ import contextlib
 import logging
 import os
 import socket
-import subprocess
 import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import IO, TextIO, cast
+from threading import Lock
+from typing import IO, NoReturn, TextIO, cast
 
 from moorage.errors import MoorageError, SettingsConflict
 from moorage.local.address import Address
@@ -35,8 +35,8 @@ from moorage.local.places import models_file
 from moorage.local.processes import REFUSED_WRITES, inherited_environment, stop_process, write_private
 from moorage.local.provision import BUCKET, STATE_MACHINE, TABLE, provision
 from moorage.local.server import serve
-from moorage.local.state_folder import emulator_file, held, identity, kept_secrets
-from moorage.local.supervision import Child, Supervisor
+from moorage.local.state_folder import held, kept_secrets
+from moorage.local.supervision import CannotLive, Child, Supervisor
 from moorage.model.catalog import Catalog, probe_ollama
 from moorage.runtime import build_runtime
 from moorage.settings import Settings, SettingsError, unknown_variables
@@ -50,17 +50,18 @@ _SOCKET_PATH_BYTES_MAX = 107
 
 def main(chosen: Mapping[str, str] | None = None) -> int:
     """Run until a signal comes, with ``chosen`` in place of what the environment says. What keeps it from starting is said in a
-    sentence, with exit code 1."""
+    sentence, with exit code 1. Returns only where it was interrupted before it had started."""
     os.environ.update(chosen or {})
     try:
-        return run()
+        run()
     except (SettingsError, MoorageError) as error:
         raise SystemExit(f"moorage: {error}") from error
     except KeyboardInterrupt:
         return _INTERRUPTED
 
 
-def run() -> int:
+def run() -> NoReturn:
+    """Raises what keeps it from starting; the end of a stack that has started is the end of the process."""
     state_dir = Path(os.environ.get("MOORAGE_STATE_DIR", ".moorage")).resolve()
     if len(os.fsencode(egress_socket(state_dir))) > _SOCKET_PATH_BYTES_MAX:
         raise SettingsConflict(f"Sockets cannot lie in {state_dir}: its path is too long. MOORAGE_STATE_DIR takes another folder.")
@@ -70,7 +71,10 @@ def run() -> int:
         listener = stack.enter_context(address.bound())
         if address.warning is not None:
             say(address.warning, out=sys.stderr)
-        return start(stack, address, listener, state_dir, lock)
+        code = start(stack, address, listener, state_dir, lock)
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os._exit(code)  # Threads may still wait for an answer that nobody will give.
 
 
 def start(stack: contextlib.ExitStack, address: Address, listener: socket.socket, state_dir: Path, lock: IO[str]) -> int:
@@ -102,44 +106,43 @@ def start(stack: contextlib.ExitStack, address: Address, listener: socket.socket
     emulator = Emulator(state_dir / "aws", environment, lock)
     ends = Ends()
     stack.callback(ends.stop_emulator, emulator)
-    _begin(emulator, state_dir)
+    process = emulator.start()
     write_private(state_dir / "aws" / "environment", "".join(f"{name}={value}\n" for name, value in emulator.aws.items()))
     os.environ.update(emulator.aws)
-    children = []
+    children: list[Child] = []
     if os.environ.get("MOORAGE_ALLOWED_EGRESS_DOMAINS"):
         proxy_environment = egress_settings(state_dir)
         settings_environment |= proxy_environment
         environment |= proxy_environment
         proxy = Proxy(state_dir, environment | emulator.aws)
-        children.append(Child("The egress proxy", proxy.begin(), proxy.start, str(proxy.log_file)))
+        children.append(Child("The egress proxy", proxy.begin(), proxy.start, str(proxy.log_file), str(egress_socket(state_dir))))
         stack.callback(ends.stop, children[-1], PROXY_STOP_SECONDS_MAX)
     provision(settings_environment)
     launcher = Launcher(state_dir, launcher_socket)
-    children.append(Child("The owner of the sandboxes", launcher.start(), launcher.start, str(launcher.log_file)))
+    child = Child("The owner of the sandboxes", launcher.start(), launcher.start, str(launcher.log_file), str(launcher_socket))
+    children.append(child)
     stack.callback(ends.stop, children[-1], LAUNCHER_STOP_SECONDS_MAX)
     if "MOORAGE_SANDBOX_PROGRAMS" not in environment:
         environment["MOORAGE_SANDBOX_PROGRAMS"] = asyncio.run(programs_here(launcher_socket))
     if len(children) > 1:
         proxy.await_answer()
 
-    def restart_emulator() -> "subprocess.Popen[bytes]":
-        process = _begin(emulator, state_dir)
-        provision(settings_environment)
-        return process
+    one_at_a_time = Lock()
 
-    assert emulator.process is not None
-    children.append(Child("The AWS emulator", emulator.process, restart_emulator, str(emulator.log_file)))
+    def furnish() -> None:
+        with one_at_a_time:
+            provision(settings_environment)
+
+    log_file, where = str(emulator.log_file), emulator.listener.getsockname()
+    children.append(Child("The AWS emulator", process, emulator.start, log_file, where, furnish))
     runtime = build_runtime(Settings.from_environment(environment | emulator.aws))
-    code = asyncio.run(serve(runtime, listener, address, state_dir, kept, Supervisor(children)))
+    try:
+        code = asyncio.run(serve(runtime, listener, address, state_dir, kept, Supervisor(children)))
+    except CannotLive as error:
+        say(f"moorage: {error}", out=sys.stderr)
+        code = 1
     stack.close()
     return code or ends.code
-
-
-def _begin(emulator: Emulator, state_dir: Path) -> "subprocess.Popen[bytes]":
-    """Start it, and note who it is for a stack that comes after this one was killed."""
-    process = emulator.start()
-    write_private(emulator_file(state_dir), identity(process.pid))
-    return process
 
 
 @dataclass(slots=True)

@@ -5,7 +5,6 @@ import fcntl
 import json
 import os
 import secrets
-import signal
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -13,7 +12,8 @@ from pathlib import Path
 from typing import IO
 
 from moorage.errors import SettingsConflict
-from moorage.local.processes import write_private
+from moorage.local.emulator import NOTE
+from moorage.local.processes import end_leftover, identity, is_running, write_private
 from moorage.store.api_keys import KEY_PREFIX
 
 _LEFTOVER_SECONDS_MAX = 2.0
@@ -53,38 +53,12 @@ def held(state_dir: Path) -> Iterator[IO[str]]:
                 )
             if time.monotonic() - began > _LEFTOVER_SECONDS_MAX:
                 # The stack is dead and its emulator hangs. It holds nothing that is not on disk.
-                end_leftover(state_dir)
+                end_leftover(state_dir / "aws" / NOTE)
             time.sleep(0.02)
         lock.truncate(0)
         lock.write(identity(os.getpid()))
         lock.flush()
         yield lock
-
-
-def identity(pid: int) -> str:
-    """A process by its id and the time of its start, because ids are given again; empty if there is none."""
-    try:
-        return f"{pid} {Path(f'/proc/{pid}/stat').read_text().rpartition(')')[2].split()[19]}"
-    except OSError:
-        return ""
-
-
-def is_running(named: str) -> bool:
-    pid = named.partition(" ")[0]
-    return pid.isdigit() and identity(int(pid)) == named
-
-
-def end_leftover(state_dir: Path) -> None:
-    """Kill the emulator that a dead stack has left."""
-    path = emulator_file(state_dir)
-    named = path.read_text() if path.exists() else ""
-    if is_running(named):
-        os.kill(int(named.partition(" ")[0]), signal.SIGKILL)
-
-
-def emulator_file(state_dir: Path) -> Path:
-    """Who its emulator is."""
-    return state_dir / "aws" / "process"
 
 
 def _take(lock: IO[str]) -> bool:

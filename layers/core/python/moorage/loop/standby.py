@@ -32,15 +32,21 @@ class Standby:
         """None if the response has no container."""
         if stored.container_id is None:
             return None
-        return cls(asyncio.create_task(have_sandbox(runtime, stored)))
+        task = asyncio.create_task(have_sandbox(runtime, stored))
+        task.add_done_callback(_tell)
+        return cls(task)
 
     async def ready(self) -> None:
         """Returns when the sandbox is there, or will not come: the response goes on either way, and its tool step sees why."""
         await asyncio.wait({self.task})
-        if not self.task.cancelled() and (error := self.task.exception()) is not None:
-            _log.error("no sandbox could be had ahead of its calls", exc_info=error)
 
     async def give_up(self) -> None:
         """Nobody waits for it any more. What has been started is found by the next who wants it, or is stopped when it has idled."""
         self.task.cancel()
         await self.ready()
+
+
+def _tell(task: "asyncio.Task[None]") -> None:
+    """Also where nobody waits for it any more, because the process ends or the step was cancelled."""
+    if not task.cancelled() and (error := task.exception()) is not None:
+        _log.error("no sandbox could be had ahead of its calls", exc_info=error)

@@ -27,12 +27,16 @@ from moorage.local.aws.journal import Journal, NoRoom
 from moorage.local.aws.leftovers import Leftovers
 from moorage.local.aws.table import TableService
 from moorage.local.aws.takeover import take_over
-from moorage.local.processes import REFUSED_WRITES, kill_children
+from moorage.local.processes import REFUSED_WRITES, FrozenChildren, kill_children
 
 JOURNAL: Final = "journal.sqlite"
 _TABLE_TARGET: Final = "DynamoDB_20120810."
 _KEYS_TARGET: Final = "TrentService."
 _KEYS_DOCUMENT: Final = "kms"
+_START_TARGET: Final = "AWSStepFunctions.StartExecution"
+_MACHINE_TARGETS: Final = ("AWSStepFunctions.CreateStateMachine", "AWSStepFunctions.UpdateStateMachine")
+_FURNISH_SECONDS_MAX: Final = 15.0
+"""An emulator that was started again is soon told of the state machine; who starts an execution before that waits."""
 _BODY_BYTES_MAX: Final = 256 * 1024 * 1024
 _INVOCATIONS_MAX: Final = 64
 """Threads that wait for a function's answer, as in ministack's own server."""
@@ -50,6 +54,8 @@ class Emulator:
         self._table = TableService(journal)
         self._bucket = BucketService(journal, objects)
         self._leftovers = Leftovers(journal)
+        self._workers = FrozenChildren()
+        self._is_furnished = asyncio.Event()
         found = journal.reader.execute("SELECT body FROM documents WHERE name = ?", (_KEYS_DOCUMENT,)).fetchone()
         seams.restore_keys(None if found is None else found[0])
 
@@ -106,7 +112,12 @@ class Emulator:
         async def keep(message: Any) -> None:
             messages.append(message)
 
+        if target == _START_TARGET:
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(self._is_furnished.wait(), _FURNISH_SECONDS_MAX)
         await ministack.app(scope, receive, keep)
+        if target in _MACHINE_TARGETS and messages[0]["status"] == 200:
+            self._is_furnished.set()
         if target.startswith(_KEYS_TARGET) and seams.changes_keys(target.removeprefix(_KEYS_TARGET)):
             document = seams.keys_document()
             await self.journal.write(
@@ -130,6 +141,8 @@ class Emulator:
         while True:
             await asyncio.sleep(_HOUSEKEEPING_SECONDS)
             try:
+                for pid in self._workers.end():
+                    _log.error("a worker of the step functions was stopped, and is killed: %s", pid)
                 await self._leftovers.expire(time.time())
                 await self._leftovers.sweep(time.time())
                 await self._bucket.sweep(time.time())

@@ -1,0 +1,92 @@
+"""Processes that end when they should: with their parent, when they are told to, and when nobody may wait for them any longer."""
+
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from moorage.local.processes import FrozenChildren, dying_with, end_leftover, identity, is_running, is_stopped, stop_process
+
+from tests.processes import until
+
+ENDS_WELL = """
+import signal, sys, time
+signal.signal(signal.SIGTERM, lambda *_: sys.exit(7))
+print("ready", flush=True)
+time.sleep(600)
+"""
+
+
+@pytest.fixture
+def child() -> Iterator["subprocess.Popen[bytes]"]:
+    with subprocess.Popen([sys.executable, "-c", ENDS_WELL], stdout=subprocess.PIPE) as process:
+        assert process.stdout is not None
+        process.stdout.readline()
+        yield process
+        process.kill()
+
+
+def frozen(process: "subprocess.Popen[bytes]") -> None:
+    process.send_signal(signal.SIGSTOP)
+    until(lambda: is_stopped(process.pid))
+
+
+def test_a_process_that_was_stopped_can_still_end_well(child: "subprocess.Popen[bytes]") -> None:
+    frozen(child)
+    stop_process(child, 60)
+    assert child.returncode == 7
+
+
+def test_one_whose_parent_has_ended_before_it_could_ask_to_be_told_does_not_begin() -> None:
+    with subprocess.Popen([sys.executable, "-c", "print('begun')"], stdout=subprocess.PIPE, preexec_fn=dying_with(1)) as process:
+        said, _ = process.communicate()
+    assert (process.returncode, said) == (1, b"")
+
+
+def test_what_a_dead_stack_has_left_is_killed_even_if_it_is_stopped(child: "subprocess.Popen[bytes]", tmp_path: Path) -> None:
+    noted = tmp_path / "process"
+    noted.write_text(identity(child.pid))
+    frozen(child)
+    end_leftover(noted)
+    assert child.wait() == -signal.SIGKILL
+
+
+@pytest.mark.parametrize("note", [None, "", "garbage", "{pid} 1"], ids=["none", "empty", "garbage", "another's start"])
+def test_another_process_that_has_the_id_now_is_left_alone(
+    child: "subprocess.Popen[bytes]", tmp_path: Path, note: str | None
+) -> None:
+    noted = tmp_path / "process"
+    if note is not None:
+        noted.write_text(note.format(pid=child.pid))
+    end_leftover(noted)
+    assert child.poll() is None
+
+
+def test_a_process_that_has_ended_does_not_run_although_nobody_has_asked_how() -> None:
+    process = subprocess.Popen(["true"])
+    named = identity(process.pid)
+    os.waitid(os.P_PID, process.pid, os.WEXITED | os.WNOWAIT)
+    assert (identity(process.pid), is_running(named)) == ("", False)
+    process.wait()
+
+
+def test_a_child_that_was_stopped_at_two_looks_is_killed(child: "subprocess.Popen[bytes]") -> None:
+    looks = FrozenChildren()
+    frozen(child)
+    assert (looks.end(), looks.end()) == ([], [child.pid])
+    assert child.wait() == -signal.SIGKILL
+
+
+def test_one_that_went_on_between_two_looks_lives(child: "subprocess.Popen[bytes]") -> None:
+    looks = FrozenChildren()
+    frozen(child)
+    assert looks.end() == []
+    child.send_signal(signal.SIGCONT)
+    until(lambda: not is_stopped(child.pid))
+    assert looks.end() == []
+    frozen(child)
+    assert looks.end() == []
+    assert child.poll() is None
