@@ -16,7 +16,7 @@ import boto3
 from moorage.errors import SandboxError, SettingsConflict
 from moorage.local.environments import EGRESS_PYTHON, Environment, ensure, environment
 from moorage.local.places import PACKAGE, ROOT
-from moorage.local.processes import dying_with, end_leftover, identity, write_private
+from moorage.local.processes import dying_with, end_leftover, identity, uninterrupted, write_private
 from moorage.local.provision import TABLE
 from moorage.sandbox.launcher_client import LauncherProvisioner
 from moorage.store.schema import create_table
@@ -78,7 +78,7 @@ class Launcher:
         if toolbox.exists():
             command += ["--toolbox", str(toolbox)]
         began = len(self.log_file.read_text()) if self.log_file.exists() else 0
-        with self.log_file.open("ab") as log:
+        with self.log_file.open("ab") as log, uninterrupted():
             process = subprocess.Popen(
                 command,
                 stdout=log,
@@ -88,12 +88,20 @@ class Launcher:
                 preexec_fn=dying_with(os.getpid()),
             )
         write_private(noted, identity(process.pid))
-        if not _answers(process, self.socket_path):
-            process.kill()
-            process.wait()
-            said = self.log_file.read_text()[began:].strip()
-            raise SystemExit(said or f"The owner of the sandboxes did not start in {_START_SECONDS_MAX} seconds.")
-        return process
+        try:
+            if _answers(process, self.socket_path):
+                return process
+        except KeyboardInterrupt:
+            _end(process)
+            raise
+        _end(process)
+        said = self.log_file.read_text()[began:].strip()
+        raise SystemExit(said or f"The owner of the sandboxes did not start in {_START_SECONDS_MAX} seconds.")
+
+
+def _end(process: "subprocess.Popen[bytes]") -> None:
+    process.kill()
+    process.wait()
 
 
 def _answers(process: "subprocess.Popen[bytes]", path: Path) -> bool:
@@ -158,7 +166,7 @@ class Proxy:
         for option in ("hosts", "upstream-ca"):
             value = self.environment.get(f"MOORAGE_EGRESS_{option.upper().replace('-', '_')}")
             command += [f"--{option}", value] if value else []
-        with self.log_file.open("ab") as log:
+        with self.log_file.open("ab") as log, uninterrupted():
             process = subprocess.Popen(
                 command,
                 env=self.environment | {"PYTHONPATH": f"{ROOT}:{_package_alone(self.state_dir)}"},
@@ -176,8 +184,7 @@ class Proxy:
     def await_answer(self) -> None:
         """Return when it answers: a sandbox that starts before it finds no way out."""
         if not _answers(self.started[0], egress_socket(self.state_dir)):
-            self.started[0].kill()
-            self.started[0].wait()
+            _end(self.started[0])
             raise SystemExit(f"moorage: The egress proxy did not start; its last words are in {self.log_file}.")
 
     def start(self) -> "subprocess.Popen[bytes]":

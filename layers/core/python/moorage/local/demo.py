@@ -25,7 +25,7 @@ from openai import OpenAI
 from openai.types.responses import Response
 
 from moorage.local.children import prepare_environments
-from moorage.local.processes import dying_with, stop_process
+from moorage.local.processes import dying_with, stop_process, uninterrupted
 from moorage.terminal import clear_status, printable, say, show_status
 
 QUESTION = (
@@ -88,19 +88,21 @@ def embedded_stack() -> Iterator[dict[str, str]]:
     with tempfile.TemporaryDirectory(prefix="moorage-demo-", ignore_cleanup_errors=True) as state_dir:
         say("Starting the embedded stack (API, loop, sandboxes; all on this machine) ...")
         words = Path(state_dir) / "stack.log"
-        with words.open("wb") as log:
-            process = subprocess.Popen(
-                [sys.executable, "-m", "moorage.local.stack"],
-                env=os.environ | {"MOORAGE_STATE_DIR": state_dir, "MOORAGE_PORT": "0"},
-                stdout=subprocess.DEVNULL,
-                stderr=log,
-                start_new_session=True,
-                preexec_fn=dying_with(os.getpid()),
-            )
+        process = None
         try:
+            with words.open("wb") as log, uninterrupted():
+                process = subprocess.Popen(
+                    [sys.executable, "-m", "moorage.local.stack"],
+                    env=os.environ | {"MOORAGE_STATE_DIR": state_dir, "MOORAGE_PORT": "0"},
+                    stdout=subprocess.DEVNULL,
+                    stderr=log,
+                    start_new_session=True,
+                    preexec_fn=dying_with(os.getpid()),
+                )
             yield _await_environment(process, Path(state_dir) / "env", words)
         finally:
-            stop_process(process, _STOP_SECONDS_MAX)
+            if process is not None:
+                stop_process(process, _STOP_SECONDS_MAX)
 
 
 def _await_environment(process: "subprocess.Popen[bytes]", path: Path, words: Path) -> dict[str, str]:

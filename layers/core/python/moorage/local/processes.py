@@ -14,6 +14,7 @@ _ROUNDS_MAX = 5
 """A thread that waits for a child may start it again once; it cannot for ever."""
 _LEFTOVER_SECONDS_MAX = 5
 """SIGKILL is slow where a process waits for a disk."""
+_ENDING = {signal.SIGINT, signal.SIGTERM, signal.SIGHUP}
 _STATE, _STARTED = 0, 19
 """proc(5), counted from the third field."""
 REFUSED_WRITES = 3
@@ -27,15 +28,16 @@ def dying_with(parent: int) -> Callable[[], None]:
         ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGTERM)
         if os.getppid() != parent:
             os._exit(1)
-        signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, _ENDING)
 
     return prepare
 
 
 @contextmanager
 def uninterrupted() -> Iterator[None]:
-    """Ctrl-C waits until a child that is being started is known: one that nobody knows would not be stopped."""
-    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    """Ctrl-C waits until a child that is being started is known: one that nobody knows would not be stopped. And Python loses what a
+    signal raises in the moment of a fork."""
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, _ENDING)
     try:
         yield
     finally:
