@@ -1,5 +1,6 @@
 """The command line against a real stack: what an operator types, and what it answers."""
 
+import json
 import os
 import re
 import subprocess
@@ -165,3 +166,44 @@ def test_a_skill_is_validated_pushed_listed_pulled_and_deleted(stack: Stack, tmp
     )
     (folder / "link").symlink_to("/etc/passwd")
     assert "'link' is a symbolic link" in moorage(stack, "skills", "push", str(folder)).stderr
+
+
+def test_what_ran_is_listed_shown_added_up_and_what_runs_is_stopped(stack: Stack, client: OpenAI) -> None:
+    ran = client.responses.create(model="demo", input=script(shell("echo out"), say("done")), tools=TOOLS, metadata={"by": "cli"})
+    (row,) = [json.loads(line) for line in lines(stack, ["ls", "--metadata", "by=cli", "--json"])]
+    assert (row["id"], row["status"], row["tool_calls"], row["waiting_for"]) == (ran.id, "completed", {"shell_call": 1}, None)
+    steps = [re.split(r"  +", line.strip())[1:3] for line in lines(stack, ["show", ran.id])[2:5]]
+    assert steps == [["model", "completed"], ["shell_call", "completed"], ["model", "completed"]]
+    assert any(line.startswith("shell_call") for line in lines(stack, ["usage", "--by", "tool"]))
+    running = client.responses.create(model="demo", input=script(shell("sleep 300"), say("x")), tools=TOOLS, background=True)
+    assert lines(stack, ["stop", running.id]) == [f"{running.id}  cancelled"]
+    assert not [line for line in lines(stack, ["ls", "--running"]) if running.id in line]
+
+
+def test_files_go_into_a_container_and_out_of_it_and_a_command_runs_between(stack: Stack, client: OpenAI, tmp_path: Path) -> None:
+    container = client.containers.create(name="from the command line")
+    (tmp_path / "in.txt").write_text("three\nlines\nhere\n")
+    assert lines(stack, ["containers", "cp", str(tmp_path / "in.txt"), f"{container.id}:"]) == ["/mnt/data/in.txt  17 bytes"]
+    done = moorage(stack, "containers", "exec", container.id, "wc -l < /mnt/data/in.txt | tee /mnt/data/out.txt; echo no >&2; exit 3")
+    assert (done.returncode, done.stdout.strip(), done.stderr) == (3, "3", "no\n")
+    assert [line.split()[-1] for line in lines(stack, ["containers", "tree", container.id])] == [
+        "PATH",
+        "/mnt/data/in.txt",
+        "/mnt/data/out.txt",
+    ]
+    lines(stack, ["containers", "cp", f"{container.id}:out.txt", str(tmp_path)])
+    assert (tmp_path / "out.txt").read_text().strip() == "3"
+    (file_id,) = lines(stack, ["files", "put", str(tmp_path / "in.txt")])
+    lines(stack, ["files", "get", file_id, str(tmp_path / "again.txt")])
+    assert (tmp_path / "again.txt").read_text() == "three\nlines\nhere\n"
+
+
+def test_an_operator_stops_all_that_runs_of_a_tenant(stack: Stack) -> None:
+    secret, _ = made_key(stack, "runaway")
+    runaway = stack.client(secret)
+    running = runaway.responses.create(model="demo", input=script(shell("sleep 300"), say("x")), tools=TOOLS, background=True)
+    assert lines(stack, ["stop", "--tenant", "runaway"]) == [f"{running.id}  cancelling"]
+    deadline = time.monotonic() + 60
+    while (status := runaway.responses.retrieve(running.id).status) != "cancelled":
+        assert time.monotonic() < deadline, status
+        time.sleep(0.1)

@@ -169,7 +169,7 @@ class Refusing:
         self.left -= 1
         if self.left >= 0:
             raise ClientError({"Error": {"Code": "InternalError", "Message": "no"}}, "PutObject")
-        return SimpleNamespace(notes=())
+        return SimpleNamespace(notes=(), changed=())
 
 
 @pytest.mark.parametrize(

@@ -54,6 +54,14 @@ def show_status(text: str, out: TextIO | None = None) -> None:
         shown.flush()
 
 
+def clear_screen(out: TextIO | None = None) -> None:
+    """Begin again at the top, on a terminal."""
+    shown = sys.stdout if out is None else out
+    if shown.isatty():
+        shown.write("\x1b[H\x1b[2J")
+        shown.flush()
+
+
 def clear_status(out: TextIO | None = None) -> None:
     shown = sys.stderr if out is None else out
     if shown.isatty():

@@ -16,7 +16,7 @@ from moorage.cli.checks.account import AwsClients, deployed_models, of_account
 from moorage.cli.checks.deployment import of_deployment, table_finding
 from moorage.cli.checks.findings import Finding, Level, Said, Waiting, warn
 from moorage.cli.checks.machine import of_a_start, of_machine
-from moorage.cli.show import add_json, say_json
+from moorage.cli.output import add_json, say_json
 from moorage.cli.target import AWS_CONFIG, TargetError, aws_region, find
 from moorage.local.places import ROOT
 from moorage.terminal import clear_status, say, show_status

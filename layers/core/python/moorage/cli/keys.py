@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from dataclasses import asdict
 
 from moorage.cli import tiers
-from moorage.cli.show import add_json, listing, moment
+from moorage.cli.output import add_json, listing, moment
 from moorage.cli.target import TargetError, find
 from moorage.store.api_keys import ApiKeys
 from moorage.terminal import say

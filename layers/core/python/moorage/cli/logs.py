@@ -11,7 +11,7 @@ from typing import Any, Final, TextIO
 
 import orjson
 
-from moorage.cli.show import say_json
+from moorage.cli.output import say_json
 from moorage.cli.target import TargetError, local_state
 from moorage.local.logs import API, STEPS, lines_of
 from moorage.terminal import one_line, say

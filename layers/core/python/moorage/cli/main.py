@@ -17,9 +17,10 @@ from moorage.terminal import say
 
 _WHERE: Final = """\
 The commands speak to the local stack whose .moorage/ lies in this folder or one above it, or to the deployment that these name:
-  MOORAGE_URL, MOORAGE_API_KEY  the API's address (it ends with /v1) and a key: models, containers, skills, tail,
+  MOORAGE_URL, MOORAGE_API_KEY  the API's address (it ends with /v1) and a key: models, containers, files, skills,
+                                ls, show, stop, usage, tail, doctor
+  MOORAGE_TABLE                 its table, with AWS credentials and AWS_REGION: keys, secrets, stop --tenant,
                                 doctor
-  MOORAGE_TABLE                 its table, with AWS credentials and AWS_REGION: keys, secrets, doctor
   MOORAGE_EGRESS_KEY            the key that seals secrets: secrets
 'make deploy' ends with their values. Exit codes: 0 done, 1 refused or failed, 2 wrong usage.
 """
@@ -30,12 +31,18 @@ COMMANDS: Final = {
     "secrets": "credentials that containers use without having them",
     "models": "list the models of the deployment",
     "containers": "containers, and their decisions about the network",
+    "files": "files: put, get, list",
     "skills": "skills: push a folder, list, show, pull, delete, validate",
+    "ls": "responses: what runs and what it waits for, and what has ended",
+    "show": "one response, and its loop step by step",
+    "stop": "cancel a response, or all that run",
+    "usage": "responses, calls and tokens, by day, model, key or tool",
     "tail": "watch a response live, or replay it",
     "logs": "what the local stack told its operator: requests, steps, failures",
     "doctor": "check this machine, an AWS account, and a running deployment",
     "backup": "copy all that a local stack keeps into a file",
     "restore": "put a backup in the place of what a stopped local stack keeps",
+    "completion": "a script that lets a shell complete these commands",
     "service": "run a local stack as a service of this user (systemd)",
 }
 """By the name of their module: a list of them must not import what they need."""

@@ -3,7 +3,7 @@
 import argparse
 from collections.abc import Mapping
 
-from moorage.cli.show import add_json, listing
+from moorage.cli.output import add_json, listing
 from moorage.cli.target import answer_of, find
 
 

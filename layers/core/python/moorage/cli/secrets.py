@@ -15,7 +15,7 @@ from typing import Final
 
 import boto3
 
-from moorage.cli.show import add_json, listing, moment
+from moorage.cli.output import add_json, listing, moment
 from moorage.cli.target import AWS_CONFIG, Target, TargetError, find
 from moorage.egress.operator_secrets import OperatorSecrets
 from moorage.egress.secrets import KmsKeys

@@ -1,46 +1,57 @@
-"""How the command line shows things: columns, times, and JSON for programs."""
+"""``moorage show``: one response, and its loop step by step."""
 
 import argparse
-import datetime
-from collections.abc import Callable, Iterable, Sequence
-from typing import Any
+import time
+from collections.abc import Mapping
+from typing import Any, Final
 
-import orjson
+from moorage.cli.ls import waiting
+from moorage.cli.output import add_json, duration, moment, say_json, table
+from moorage.cli.pages import entries
+from moorage.cli.target import answer_of, find
+from moorage.terminal import say
 
-from moorage.terminal import inert_json, one_line, say
-
-Row = dict[str, Any]
-
-
-def add_json(parser: argparse.ArgumentParser, *, is_inherited: bool = False) -> None:
-    """``--json``; ``is_inherited`` where the command above has it too, whose value would be overwritten otherwise."""
-    default = argparse.SUPPRESS if is_inherited else False
-    parser.add_argument("--json", action="store_true", default=default, help="one JSON object a line, for programs")
+_HEAD: Final = ("STEP", "TYPE", "STATUS", "QUEUED", "FIRST OUTPUT", "TOOK", "TOKENS", "RUNS", "")
 
 
-def listing(options: argparse.Namespace, rows: Iterable[Row], head: Sequence[str], cells: Callable[[Row], Sequence[str]]) -> int:
-    """Print rows as columns, or as they are with ``--json``."""
+def add_to(parser: argparse.ArgumentParser) -> None:
+    parser.description = "Show a response and its loop, step by step: times, runs and why, tokens, what it waits for."
+    parser.add_argument("response_id", metavar="RESPONSE_ID", help="resp_..., of a stored response")
+    add_json(parser)
+    parser.set_defaults(run=_run)
+
+
+def _run(options: argparse.Namespace, environ: Mapping[str, str]) -> int:
+    with find(environ).http() as http:
+        response = answer_of(http.get(f"/responses/{options.response_id}"))
+        steps = list(entries(http, f"/responses/{options.response_id}/steps"))
     if options.json:
-        for row in rows:
-            say_json(row)
-    else:
-        say(table(head, map(cells, rows)))
+        say_json(response | {"steps": steps})
+        return 0
+    now = time.time()
+    say(f"{response['id']}  {response['status']}  {response['model']}  {moment(response['created_at'])}")
+    if response["error"]:
+        say(f"{response['error']['code']}: {response['error']['message']}", colour="red")
+    say(table(_HEAD, [_cells(step, now) for step in steps]))
+    if response["usage"]:
+        usage = response["usage"]
+        cached = usage["input_tokens_details"]["cached_tokens"]
+        say(f"{usage['input_tokens']} tokens in ({cached} cached), {usage['output_tokens']} out")
     return 0
 
 
-def say_json(value: Any) -> None:
-    """A line for programs."""
-    say(inert_json(orjson.dumps(value).decode()))
-
-
-def table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
-    """Left-aligned columns, as wide as their longest cell."""
-    lines = [head, *([one_line(cell) for cell in row] for row in rows)]
-    widths = [max(len(line[column]) for line in lines) for column in range(len(head))]
-    shown = ("  ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)).rstrip() for line in lines)
-    return "\n".join(shown)
-
-
-def moment(seconds: float) -> str:
-    """Unix seconds as local time."""
-    return datetime.datetime.fromtimestamp(seconds).astimezone().strftime("%Y-%m-%d %H:%M:%S")
+def _cells(step: Mapping[str, Any], now: float) -> tuple[str, ...]:
+    begun, first, end = step["started_at"], step["first_output_at"], step["ended_at"]
+    took = "" if begun is None else duration((now * 1000 if end is None else end) / 1000 - begun / 1000)
+    wait, attempts = step["waiting_for"], step["attempts"]
+    return (
+        str(step["step"]) if step["call_id"] is None else f"  {step['call_id']}",
+        step["type"],
+        step["status"],
+        "" if step["queue_ms"] is None else duration(step["queue_ms"] / 1000),
+        "" if begun is None or first is None else duration((first - begun) / 1000),
+        took,
+        str(step["usage"]["total_tokens"]) if step["usage"] else "",
+        str(attempts["count"]),
+        waiting(wait, now) if wait else attempts["why"] or "",
+    )

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import httpx
 
+from moorage.cli.output import add_json, listing, moment
 from moorage.cli.pages import entries
-from moorage.cli.show import add_json, listing, moment
 from moorage.cli.target import TargetError, answer_of, find
 from moorage.skills import bundle
 from moorage.skills.bundle import Bundle

@@ -10,7 +10,7 @@ from typing import Any, Final, TextIO
 import httpx
 import orjson
 
-from moorage.cli.show import add_json, say_json
+from moorage.cli.output import add_json, say_json
 from moorage.cli.target import TargetError, answer_of, find
 from moorage.terminal import say
 from moorage.tools.registry import ROOMS

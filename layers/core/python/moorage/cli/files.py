@@ -1,0 +1,60 @@
+"""``moorage files``: put files into the deployment, and get them out."""
+
+import argparse
+from collections.abc import Mapping
+from pathlib import Path
+
+from moorage.cli.output import add_json, listing, moment, say_json
+from moorage.cli.pages import entries
+from moorage.cli.target import answer_of, find
+from moorage.cli.transfer import download
+from moorage.terminal import say
+
+
+def add_to(parser: argparse.ArgumentParser) -> None:
+    parser.description = "The files of the key's tenant."
+    add_json(parser)
+    parser.set_defaults(run=_list)
+    actions = parser.add_subparsers(metavar="ACTION")
+    listed = actions.add_parser("list", help="all files, newest first (without ACTION too)")
+    add_json(listed, is_inherited=True)
+    listed.set_defaults(run=_list)
+    put = actions.add_parser("put", help="upload files; their ids are printed")
+    put.add_argument("paths", metavar="FILE", type=Path, nargs="+")
+    put.add_argument("--purpose", default="user_data", help="by default user_data")
+    add_json(put, is_inherited=True)
+    put.set_defaults(run=_put)
+    get = actions.add_parser("get", help="download a file")
+    get.add_argument("file_id", metavar="FILE_ID", help="file-... from the list")
+    get.add_argument("to", metavar="PATH", type=Path, nargs="?", help="a file or a folder; by default the file's own name, here")
+    get.set_defaults(run=_get)
+
+
+def _list(options: argparse.Namespace, environ: Mapping[str, str]) -> int:
+    with find(environ).http() as http:
+        return listing(
+            options,
+            entries(http, "/files"),
+            ("FILE", "BYTES", "CREATED", "PURPOSE", "NAME"),
+            lambda one: (one["id"], str(one["bytes"]), moment(one["created_at"]), one["purpose"], one["filename"]),
+        )
+
+
+def _put(options: argparse.Namespace, environ: Mapping[str, str]) -> int:
+    with find(environ).http() as http:
+        for path in options.paths:
+            with path.open("rb") as content:
+                made = answer_of(http.post("/files", data={"purpose": options.purpose}, files={"file": (path.name, content)}))
+            if options.json:
+                say_json(made)
+            else:
+                say(made["id"])
+    return 0
+
+
+def _get(options: argparse.Namespace, environ: Mapping[str, str]) -> int:
+    with find(environ).http() as http:
+        file = answer_of(http.get(f"/files/{options.file_id}"))
+        written = download(http, f"/files/{options.file_id}/content", options.to or Path(), file["filename"])
+    say(f"{written}  {file['bytes']} bytes")
+    return 0

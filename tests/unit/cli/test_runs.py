@@ -1,0 +1,183 @@
+"""``ls``, ``show``, ``usage``, ``stop``, ``files``, ``containers cp`` and ``completion`` against answers that a test gives."""
+
+import json
+import shutil
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import pytest
+from moorage.cli import ls, show
+from moorage.cli.main import COMMANDS, main
+from moorage.cli.output import duration, moment
+
+from tests.unit.cli.deployment import Answer, refusal, serving
+
+USAGE = {
+    "input_tokens": 7,
+    "input_tokens_details": {"cached_tokens": 3},
+    "output_tokens": 5,
+    "total_tokens": 12,
+}
+
+
+def row(response_id: str, **fields: Any) -> dict[str, Any]:
+    return {
+        "id": response_id,
+        "status": "completed",
+        "model": "m",
+        "created_at": 1_000,
+        "ended_at": 1_041,
+        "background": True,
+        "usage": USAGE,
+        "error": None,
+        "input_preview": "Count the files",
+        "waiting_for": None,
+    } | fields
+
+
+RUNNING = row(
+    "resp_2",
+    status="in_progress",
+    ended_at=None,
+    usage=None,
+    waiting_for={"kind": "tool", "since": 1_088_000, "detail": "shell_call"},
+)
+FAILED = row("resp_1", status="failed", error={"code": "server_error", "message": "It broke."})
+
+
+def page(*entries: dict[str, Any], has_more: bool = False, last: str | None = None) -> Answer:
+    return 200, {"data": list(entries), "has_more": has_more, "last_id": last or (entries[-1]["id"] if entries else None)}
+
+
+@pytest.mark.parametrize(
+    ("seconds", "said"),
+    [(-1, "0.00s"), (0.418, "0.42s"), (9.99, "9.99s"), (41.7, "41s"), (192, "3m12s"), (7500, "2h05m"), (273_600, "3d04h")],
+)
+def test_a_duration_is_as_long_as_one_cares_to_know(seconds: float, said: str) -> None:
+    assert duration(seconds) == said
+
+
+def test_what_runs_says_what_it_waits_for_what_failed_why_and_the_rest_what_was_asked() -> None:
+    assert [ls._cells(each, 1_100.0)[1:] for each in (RUNNING, FAILED, row("resp_0"))] == [
+        ("in_progress", "m", moment(1_000), "1m40s", "", "tool 12s: shell_call"),
+        ("failed", "m", moment(1_000), "41s", "12", "It broke."),
+        ("completed", "m", moment(1_000), "41s", "12", "Count the files"),
+    ]
+
+
+def test_a_list_goes_on_over_pages_even_empty_ones_and_ends_where_it_is_told_to(capsys: pytest.CaptureFixture[str]) -> None:
+    pages = [page(RUNNING, has_more=True), page(has_more=True, last="resp_9"), page(FAILED, row("resp_0"))]
+    with serving({"GET /v1/responses": pages}) as deployment:
+        command = ["ls", "--status", "failed", "--metadata", "team=x", "-n", "2", "--json"]
+        assert main(command, deployment.environ) == 0
+        asked = [address.partition("?")[2] for address, _ in deployment.requests]
+    assert [json.loads(line)["id"] for line in capsys.readouterr().out.splitlines()] == ["resp_2", "resp_1"]
+    assert asked == [
+        "limit=2&status=failed&metadata%5Bteam%5D=x",
+        "limit=2&status=failed&metadata%5Bteam%5D=x&after=resp_2",
+        "limit=2&status=failed&metadata%5Bteam%5D=x&after=resp_9",
+    ]
+
+
+def test_a_loop_is_shown_step_by_step(capsys: pytest.CaptureFixture[str]) -> None:
+    attempts = {"count": 3, "lost": 0, "pauses": 2, "why": "The upstream is overloaded."}
+    model = {
+        "id": "step_0",
+        "step": 0,
+        "type": "model",
+        "status": "completed",
+        "call_id": None,
+        "started_at": 1_000_000,
+        "first_output_at": 1_000_500,
+        "ended_at": 1_002_000,
+        "queue_ms": 250,
+        "attempts": attempts,
+        "usage": USAGE,
+        "waiting_for": None,
+    }
+    call = model | {
+        "id": "step_0_call_1",
+        "type": "shell_call",
+        "call_id": "call_1",
+        "status": "in_progress",
+        "first_output_at": None,
+        "ended_at": None,
+        "usage": None,
+        "attempts": attempts | {"count": 1},
+        "waiting_for": RUNNING["waiting_for"],
+    }
+    path = "GET /v1/responses/resp_2"
+    with serving({path: (200, RUNNING), f"{path}/steps": page(model, call)}) as deployment:
+        assert main(["show", "resp_2"], deployment.environ) == 0
+        shown = capsys.readouterr().out.splitlines()
+        assert main(["show", "resp_2", "--json"], deployment.environ) == 0
+        assert json.loads(capsys.readouterr().out)["steps"] == [model, call]
+    assert shown[0].startswith("resp_2  in_progress  m  ")
+    assert shown[2].split() == ["0", "model", "completed", "0.25s", "0.50s", "2.00s", "12", "3", "The", "upstream", "is", "overloaded."]
+    cells = ("  call_1", "shell_call", "in_progress", "0.25s", "", "1m40s", "", "1", "tool 12s: shell_call")
+    assert show._cells(call, 1_100.0) == cells
+
+
+def test_usage_is_shown_as_it_is_added_up(capsys: pytest.CaptureFixture[str]) -> None:
+    group = {"id": "shell_call", "responses": 2, "tool_calls": 5, "by_status": {"failed": 1}}
+    with serving({"GET /v1/usage": (200, {"data": [group]})}) as deployment:
+        assert main(["usage", "--by", "tool", "--from", "2026-11-01"], deployment.environ) == 0
+        assert deployment.requests[0][0] == "GET /v1/usage?group_by=tool&from=2026-11-01"
+    assert capsys.readouterr().out.splitlines()[1].split() == ["shell_call", "2", "5", "1"]
+
+
+def test_all_that_runs_in_the_background_is_stopped_and_the_rest_is_named(capsys: pytest.CaptureFixture[str]) -> None:
+    answers: dict[str, Answer | list[Answer]] = {
+        "GET /v1/responses": page(row("resp_3"), row("resp_4"), row("resp_5", background=False)),
+        "POST /v1/responses/resp_3/cancel": (200, row("resp_3", status="cancelled")),
+        "POST /v1/responses/resp_4/cancel": refusal(404, "Response with id 'resp_4' not found."),
+    }
+    with serving(answers) as deployment:
+        assert main(["stop", "--key", "key_1"], deployment.environ) == 1
+        assert deployment.requests[0][0] == "GET /v1/responses?limit=100&status=queued%2Cin_progress&key=key_1"
+    told = capsys.readouterr()
+    assert told.out.splitlines() == ["resp_3  cancelled", "resp_4  Response with id 'resp_4' not found."]
+    assert told.err == "Not cancelled, because a client waits for them: resp_5. They end when it leaves.\n"
+
+
+def test_nothing_to_stop_is_no_failure(capsys: pytest.CaptureFixture[str]) -> None:
+    with serving({"GET /v1/responses": page()}) as deployment:
+        assert main(["stop", "--all"], deployment.environ) == 0
+    assert capsys.readouterr().out == "Nothing runs.\n"
+
+
+@pytest.mark.parametrize("command", [["stop"], ["stop", "resp_1", "--all"], ["ls", "--metadata", "team"], ["completion", "tcsh"]])
+def test_wrong_usage_is_refused(command: list[str]) -> None:
+    with pytest.raises(SystemExit) as ended:
+        main(command, {})
+    assert ended.value.code == 2
+
+
+@pytest.mark.parametrize("command", [["cp", "a", "b"], ["cp", "cntr_1:a", "cntr_2:"], ["cp", "a", "cntr_1:/etc/passwd"]])
+def test_a_copy_between_two_places_that_are_none_is_refused(command: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    environ = {"MOORAGE_URL": "http://127.0.0.1:9/v1", "MOORAGE_API_KEY": "k"}
+    assert main(["containers", *command], environ) == 1
+    assert capsys.readouterr().err.startswith("moorage: ")
+
+
+def test_a_download_that_fails_leaves_what_was_there(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    answers: dict[str, Answer | list[Answer]] = {
+        "GET /v1/files/file-1": (200, {"filename": "../a.txt", "bytes": 3}),
+        "GET /v1/files/file-1/content": refusal(500, "Later."),
+    }
+    (tmp_path / "a.txt").write_text("old")
+    with serving(answers) as deployment:
+        assert main(["files", "get", "file-1", str(tmp_path)], deployment.environ) == 1
+    assert capsys.readouterr().err == "moorage: Later.\n"
+    assert [(path.name, path.read_text()) for path in tmp_path.iterdir()] == [("a.txt", "old")]
+
+
+@pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
+def test_a_completion_script_knows_every_command_and_its_shell_can_read_it(shell: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["completion", shell], {}) == 0
+    script = capsys.readouterr().out
+    assert all(f" {name}" in script.replace('"', " ").replace("'", " ") for name in COMMANDS)
+    if shutil.which(shell) is not None:
+        done = subprocess.run([shell, "-n"], input=script, text=True, capture_output=True, timeout=60, check=False)
+        assert (done.returncode, done.stderr) == (0, "")
