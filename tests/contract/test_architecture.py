@@ -14,7 +14,10 @@ ROOT = Path(__file__).parents[2]
 CORE = ROOT / "layers" / "core" / "python"
 
 RANKS: list[tuple[str, tuple[str, ...]]] = [
-    ("the ground", ("codec", "limits", "errors", "hosts", "ids", "parallel", "sealing", "settings", "telemetry", "terminal")),
+    (
+        "the ground",
+        ("codec", "limits", "errors", "hosts", "ids", "parallel", "sealing", "settings", "telemetry", "terminal", "tracing"),
+    ),
     ("the wire", ("wire",)),
     (
         "pure modules",

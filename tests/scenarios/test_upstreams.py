@@ -2,6 +2,7 @@
 
 import json
 import re
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -159,3 +160,40 @@ def test_an_upstream_that_is_down_is_a_server_error(stack: Stack, tmp_path: Path
         assert failure.value.status_code == 502
     finally:
         assert down.stop() == 0
+
+
+TRACE_ID, SPAN_ID = "4bf92f3577b34da6a3ce929d0e0e4736", "00f067aa0ba902b7"
+
+
+def lines_about(stack: Stack, response_id: str, *messages: str) -> list[dict[str, Any]]:
+    """The lines of the API and the steps that name the response, once these are there."""
+    deadline = time.monotonic() + 60
+    while True:
+        text = "".join((stack.state_dir / name).read_text() for name in ("api.log", "steps.log"))
+        lines = [json.loads(line) for line in text.splitlines() if line.startswith("{") and response_id in line]
+        if sorted(line["message"] for line in lines) == sorted(messages):
+            return lines
+        assert time.monotonic() < deadline, lines
+        time.sleep(0.1)
+
+
+@pytest.mark.parametrize("background", [False, True])
+def test_a_clients_trace_leads_through_the_loop_to_the_model(real_stack: Stack, upstream: MockUpstream, background: bool) -> None:
+    upstream.plays(called_shell("echo traced"), said("Done."))
+    before = len(upstream.requests)
+    with real_stack.http() as client:
+        body = {"model": "served", "input": "go", "tools": TOOLS, "background": background}
+        response = client.post("/responses", json=body, headers={"traceparent": f"00-{TRACE_ID}-{SPAN_ID}-01"}).json()
+        lines = lines_about(real_stack, response["id"], "request", "model_step", "tool_step", "model_step")
+        assert client.get(f"/responses/{response['id']}").json()["status"] == "completed"
+    assert {line["trace_id"] for line in lines} == {TRACE_ID}
+    told = [request.headers["traceparent"].split("-") for request in upstream.requests[before:]]
+    assert [(version, trace, flags) for version, trace, _, flags in told] == [("00", TRACE_ID, "01")] * 2
+    assert len({SPAN_ID, *(span for _, _, span, _ in told)}) == 3, "a span for each request"
+
+
+def test_a_request_without_a_trace_gets_one_that_its_model_and_its_lines_share(real_stack: Stack, upstream: MockUpstream) -> None:
+    upstream.plays(said("Hello."))
+    response = real_stack.client().responses.create(model="served", input="hello")
+    (_, trace_id, _, _) = upstream.requests[-1].headers["traceparent"].split("-")
+    assert {line["trace_id"] for line in lines_about(real_stack, response.id, "request", "model_step")} == {trace_id}

@@ -35,6 +35,7 @@ from moorage.state import LoopState, Next
 from moorage.store.responses import Responses, StoredResponse
 from moorage.store.steps import Steps
 from moorage.store.table import Record
+from moorage.tracing import Trace
 from moorage.wire.parameters import Parameters
 from moorage.wire.types import Event, Item
 
@@ -169,9 +170,11 @@ class _Live:
 class FakeExecutions:
     started: dict[str, dict[str, Any]] = field(default_factory=dict)
     states: dict[str, str] = field(default_factory=dict)
+    traces: dict[str, Trace | None] = field(default_factory=dict)
 
-    async def start(self, name: str, state: dict[str, Any]) -> None:
+    async def start(self, name: str, state: dict[str, Any], trace: Trace | None) -> None:
         self.started.setdefault(name, state)
+        self.traces.setdefault(name, trace)
         self.states.setdefault(name, "RUNNING")
 
     async def stop(self, name: str) -> None:

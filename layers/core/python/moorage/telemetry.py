@@ -22,6 +22,8 @@ import orjson
 from aws_lambda_powertools.logging.formatter import LambdaPowertoolsFormatter
 from aws_lambda_powertools.metrics import EphemeralMetrics
 
+from moorage import tracing
+
 NAMESPACE: Final = "moorage"
 _ROOT: Final = "moorage"
 _log: Final = logging.getLogger(f"{_ROOT}.telemetry")
@@ -62,7 +64,7 @@ _about: Final[ContextVar[Mapping[str, Any]]] = ContextVar("about", default=Mappi
 
 @contextmanager
 def about(**ids: Any) -> Iterator[None]:
-    """Whatever is told inside says these too: what is far below a response's step does not know whose it is."""
+    """Whatever is told inside says these too, errors included: what is far below a response's step does not know whose it is."""
     token = _about.set({**_about.get(), **ids})
     try:
         yield
@@ -74,8 +76,13 @@ def tell(event: str, fields: Mapping[str, Any], metrics: Mapping[Metric, float] 
     """One line: ``event`` is its ``message``; fields that are None are left out. ``fields`` are ids, counts and times."""
     if not _log.isEnabledFor(logging.INFO):
         return
-    said = {name: value for name, value in {**_about.get(), **fields}.items() if value is not None}
+    said = {name: value for name, value in {**_trace(), **_about.get(), **fields}.items() if value is not None}
     _log.info(event, extra={**said, **(embedded(metrics) if metrics else {})})
+
+
+def _trace() -> dict[str, str]:
+    trace = tracing.current()
+    return {} if trace is None else {"trace_id": trace.trace_id}
 
 
 _CAUSES_MAX: Final = 4
@@ -90,7 +97,7 @@ def tell_error(error: BaseException, event: str = "error", **ids: Any) -> None:
     if not _log.hasHandlers():
         return
     first, *causes = [{"error": _class_name(each), "where": _where(each)} for each in _chain(error)]
-    said = {name: value for name, value in ids.items() if value is not None}
+    said = {name: value for name, value in {**_trace(), **_about.get(), **ids}.items() if value is not None}
     _log.error(event, extra={**said, **first, **({"causes": causes} if causes else {})})
 
 

@@ -12,7 +12,7 @@ from starlette.exceptions import HTTPException
 from starlette.responses import PlainTextResponse, Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from moorage import __version__
+from moorage import __version__, tracing
 from moorage.api.answers import JsonResponse
 from moorage.api.credentials import Places, secret_of
 from moorage.api.rate_limits import RateLimiter, RateLimits
@@ -31,6 +31,7 @@ from moorage.runtime import Runtime
 from moorage.store.api_keys import KEY_PREFIX, hash_of
 from moorage.store.rates import Rates
 from moorage.telemetry import Metric, tell, tell_error
+from moorage.tracing import Trace
 from moorage.wire.openapi import document
 
 _STARTS: Final = frozenset({"http.response.start", "websocket.accept", "websocket.http.response.start"})
@@ -116,7 +117,7 @@ def _methods(request: Request) -> list[str]:
 
 
 class Gate:
-    """No key, no request: authenticates, names the request (``x-request-id``), and answers for what nobody foresaw.
+    """No key, no request: authenticates, names the request (``x-request-id``) and its trace, and answers for what nobody foresaw.
 
     A plain ASGI middleware, because Starlette's ``BaseHTTPMiddleware`` puts a queue between a stream and its client.
     """
@@ -129,6 +130,10 @@ class Gate:
         if scope["type"] not in ("http", "websocket"):
             await self._app(scope, receive, send)
             return
+        with tracing.within(Trace.of_headers(scope["headers"])):
+            await self._serve(scope, receive, send)
+
+    async def _serve(self, scope: Scope, receive: Receive, send: Send) -> None:
         request_id = f"req_{secrets.token_hex(16)}"
         scope.setdefault("state", {})["request_id"] = request_id
         has_started = False

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any, Final
 
-from moorage import ids, limits
+from moorage import ids, limits, tracing
 from moorage.containers.file_map import with_map
 from moorage.errors import (
     ApiError,
@@ -120,6 +120,7 @@ async def prepare(
         execution=response_id,
         secrets=secrets,
         key_id=key_id,
+        trace=tracing.current(),
     )
     return Prepared(stored, said.chain if recent is None else [], request.stream)
 
@@ -216,9 +217,8 @@ async def start_background(runtime: Runtime, prepared: Prepared) -> dict[str, An
     events = finish.opening_events(stored)
     numbered = tuple(event | {"sequence_number": i} for i, event in enumerate(events))
     await runtime.responses.create(stored, Batch(0, numbered, Writer(-1, 1)))
-    await runtime.executions.start(
-        stored.response_id, LoopState(stored.response_id, stored.tenant_id, stored.container_id).to_json()
-    )
+    state = LoopState(stored.response_id, stored.tenant_id, stored.container_id)
+    await runtime.executions.start(stored.response_id, state.to_json(), stored.trace)
     queued: dict[str, Any] = events[-1]["response"]
     return queued
 
@@ -362,7 +362,7 @@ class Inline:
                 first_output_at_ms=sink.first_output_at_ms,
             )
             state = state.after(outcome)
-        await runtime.executions.start(stored.response_id, state.to_json())
+        await runtime.executions.start(stored.response_id, state.to_json(), stored.trace)
         self.is_handed_over = True
 
     async def _pulse(self) -> None:

@@ -10,7 +10,7 @@ import time
 from dataclasses import replace
 from typing import Any
 
-from moorage import limits
+from moorage import limits, tracing
 from moorage.errors import ApiError, CancelRequested, SandboxHostAway, StorageFull, Superseded
 from moorage.loop import finish
 from moorage.loop.ask import Ask
@@ -38,6 +38,11 @@ async def model_step(runtime: Runtime, state: LoopState) -> LoopState:
     snapshot, progress = await asyncio.gather(
         runtime.responses.snapshot(state.tenant_id, state.response_id), _progress(runtime, state)
     )
+    with tracing.within(snapshot.stored.trace):
+        return await _of(runtime, snapshot, state, progress)
+
+
+async def _of(runtime: Runtime, snapshot: Snapshot, state: LoopState, progress: Progress) -> LoopState:
     stored = snapshot.stored
     if snapshot.is_final:
         await runtime.responses.settle(stored)

@@ -7,7 +7,7 @@ Every part is harmless to run twice, or by two reapers at once.
 from contextlib import suppress
 from dataclasses import replace
 
-from moorage import limits
+from moorage import limits, tracing
 from moorage.errors import ApiError
 from moorage.loop import finish
 from moorage.parallel import side_by_side
@@ -57,7 +57,7 @@ async def restart(runtime: Runtime, stored: StoredResponse) -> bool:
         await finish.end_from_outside(runtime, stored, status="failed", error=error)
         return False
     name = f"{stored.response_id}-r{number}"
-    await runtime.executions.start(name, (await _state(runtime, stored)).to_json())
+    await runtime.executions.start(name, (await _state(runtime, stored)).to_json(), stored.trace)
     return await runtime.responses.set_execution(stored, name, instead_of=stored.execution)
 
 
@@ -79,8 +79,8 @@ async def continue_loop(runtime: Runtime, state: LoopState) -> LoopState:
     """
     name = f"{state.response_id}-c{state.step}"
     successor = replace(state, next=Next.MODEL, calls=(), from_step=state.step)
-    await runtime.executions.start(name, successor.to_json())
     stored = await runtime.responses.load(state.tenant_id, state.response_id)
+    await runtime.executions.start(name, successor.to_json(), stored.trace)
     await runtime.responses.set_execution(stored, name)
     return state.done()
 
@@ -98,6 +98,8 @@ async def declare_lost(runtime: Runtime, snapshot: Snapshot) -> Snapshot:
 async def fail_response(runtime: Runtime, state: LoopState) -> None:
     """The task ``FailResponse``: a step could not be run at all. Harmless to run twice: a response ends once."""
     stored = await runtime.responses.load(state.tenant_id, state.response_id)
-    tell("response_failed", {"response_id": state.response_id, "tenant_id": state.tenant_id, "step": state.step}, {Metric.ERRORS: 1})
+    with tracing.within(stored.trace):
+        ids = {"response_id": state.response_id, "tenant_id": state.tenant_id, "step": state.step}
+        tell("response_failed", ids, {Metric.ERRORS: 1})
     error = finish.error_of(RuntimeError("a step could not be run"))
     await finish.end_from_outside(runtime, stored, status="failed", error=error)

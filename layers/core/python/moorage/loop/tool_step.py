@@ -16,7 +16,7 @@ from dataclasses import dataclass, field, replace
 
 import orjson
 
-from moorage import limits
+from moorage import limits, tracing
 from moorage.containers.life import LiveContainer
 from moorage.egress.fetch import Fetcher
 from moorage.errors import ApiError, LostSight, SandboxError, SandboxHostAway, SandboxStarting, Superseded
@@ -50,19 +50,24 @@ async def tool_step(
     if stored.is_cancel_requested:
         return
     call = next(call for call in made_by.outcome.calls if call.call_id == call_id)
-    run = _Attempt(runtime, stored, step, made_by, call, container, runtime.now_ms())
+    with tracing.within(stored.trace):
+        await _take(_Attempt(runtime, stored, step, made_by, call, container, runtime.now_ms()))
+
+
+async def _take(run: "_Attempt") -> None:
+    """Run it, and say in the log what came of it."""
     began = time.perf_counter()
     with suppress(Superseded):  # Another attempt goes on, or the response was ended: nothing is left to do here.
         await run.run()
     tell(
         "tool_step",
         {
-            "response_id": response_id,
-            "tenant_id": tenant_id,
-            "step": step,
-            "call_id": call_id,
-            "call_type": call.type,
-            "container_id": stored.container_id,
+            "response_id": run.stored.response_id,
+            "tenant_id": run.stored.tenant_id,
+            "step": run.step,
+            "call_id": run.call.call_id,
+            "call_type": run.call.type,
+            "container_id": run.stored.container_id,
             **run.counts,
             "duration_ms": round((time.perf_counter() - began) * 1000),
         },

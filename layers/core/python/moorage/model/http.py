@@ -21,7 +21,7 @@ from urllib.parse import urlsplit
 import httpx
 import orjson
 
-from moorage import __version__, limits
+from moorage import __version__, limits, tracing
 from moorage.errors import UpstreamError
 from moorage.model.base import Delta
 from moorage.telemetry import tell
@@ -124,6 +124,7 @@ class Upstream:
             "accept": "text/event-stream, application/json",
             "accept-encoding": "identity",
             "user-agent": f"moorage/{__version__}",
+            **_traced(),
             **self.headers,
         }
         timeout = httpx.Timeout(self.idle_seconds, connect=limits.UPSTREAM_CONNECT_SECONDS)
@@ -168,6 +169,12 @@ class Upstream:
         if isinstance(error, httpx.ConnectTimeout | httpx.PoolTimeout):
             return UpstreamError("The model upstream could not be reached in time.", is_retryable=True)
         return UpstreamError(f"The model upstream was silent for {self.idle_seconds:g} seconds.", is_retryable=True)
+
+
+def _traced() -> dict[str, str]:
+    """A span of its own for each attempt, so that whoever traces both ends can tell them apart."""
+    trace = tracing.current()
+    return {} if trace is None else {"traceparent": trace.child().traceparent}
 
 
 @lru_cache(maxsize=limits.UPSTREAM_URLS_MAX)

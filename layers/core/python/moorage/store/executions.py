@@ -12,6 +12,8 @@ from typing import TYPE_CHECKING, Any, Final
 import orjson
 from botocore.exceptions import ClientError
 
+from moorage.tracing import Trace
+
 if TYPE_CHECKING:
     from mypy_boto3_stepfunctions import SFNClient
 
@@ -24,12 +26,13 @@ class Executions:
         self._arn = state_machine_arn
         self._executor = executor
 
-    async def start(self, name: str, state: dict[str, Any]) -> None:
-        """Start an execution; one of this name that exists already is left alone."""
+    async def start(self, name: str, state: dict[str, Any], trace: Trace | None) -> None:
+        """Start an execution, in the trace of the response; one of this name that exists already is left alone."""
+        traced = {} if trace is None else {"traceHeader": trace.xray}
         await self._call(
             ("ExecutionAlreadyExists",),
             lambda: self._client.start_execution(
-                stateMachineArn=self._arn, name=name, input=orjson.dumps(state).decode()
+                stateMachineArn=self._arn, name=name, input=orjson.dumps(state).decode(), **traced
             ),
         )
 

@@ -19,12 +19,13 @@ from typing import Any, Final
 import orjson
 
 from moorage import ids, limits
-from moorage.codec import Codec
+from moorage.codec import By, Codec
 from moorage.errors import ApiError, ConditionFailed, previous_response_not_found, response_not_found
 from moorage.store import keys, response_list
 from moorage.store.blobs import Blobs
 from moorage.store.event_log import Batch, EventLog
 from moorage.store.table import Record, Table
+from moorage.tracing import Trace
 from moorage.wire.parameters import RECORD, Parameters
 from moorage.wire.types import Item
 
@@ -75,6 +76,8 @@ class StoredResponse:
     """What it waits for in the state machine, in a sentence; None while it goes on."""
     key_id: str = ""
     """Of the API key that asked for it."""
+    trace: Trace | None = None
+    """Of the request that asked for it; None in records of versions that did not keep it."""
 
 
 _META: Final = Codec(
@@ -90,6 +93,7 @@ _META: Final = Codec(
         "expires_at": "ttl",
         "key_id": "key",
     },
+    nested={"trace": By(Trace.pack, Trace.unpack)},
     sparse=(
         "conversation_id",
         "container_id",
@@ -100,6 +104,7 @@ _META: Final = Codec(
         "secrets",
         "waiting_for",
         "key_id",
+        "trace",
     ),
     beside=("response_id", "tenant_id", "parameters", "echo", "input_items", "ancestors"),
 )
