@@ -252,6 +252,14 @@ def include(world: World) -> None:
     shown = world.get(path, **{"include[]": "message.input_image.image_url"})
     assert shown["data"][0]["content"][0]["image_url"] == PIXEL
     output_files(world)
+    cost(world)
+
+
+def cost(world: World) -> None:
+    """Kept in any case, and shown to who asks."""
+    response = world.create(model="demo")
+    shown = world.get(f"/responses/{response['id']}", **{"include[]": "usage.cost"})["usage"]["cost"]
+    assert ("cost" in response["usage"], shown) == (False, {"usd": 0.0, "source": "the scripted model costs nothing"})
 
 
 def output_files(world: World) -> None:

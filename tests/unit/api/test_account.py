@@ -38,6 +38,7 @@ async def test_a_key_can_ask_what_it_stands_for() -> None:
             "running_responses": limits.RUNNING_RESPONSES_MAX,
             "retention_seconds": limits.RETENTION_SECONDS,
         },
+        "prices": [{"model": "m", "price": None}],
         "version": __version__,
     }
 
@@ -58,6 +59,8 @@ async def test_usage_is_added_up_by_day() -> None:
             "by_status": {"completed": 1, "failed": 1},
             "tool_calls": 2,
             **{name: 2 * count for name, count in TOKENS.items()},
+            "cost_usd": 0.0,
+            "unpriced_responses": 2,
         },
         {
             "id": named(served.lab.now),
@@ -67,6 +70,8 @@ async def test_usage_is_added_up_by_day() -> None:
             "by_status": {"completed": 1},
             "tool_calls": 0,
             **TOKENS,
+            "cost_usd": 0.0,
+            "unpriced_responses": 1,
         },
     ]
 

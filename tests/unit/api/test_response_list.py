@@ -79,6 +79,7 @@ async def test_a_row_says_what_an_operator_looks_for_first() -> None:
                 "input_preview": "Find the file",
                 "tool_calls": {"shell_call": 2},
                 "usage": USAGE,
+                "cost_usd": None,
                 "error": None,
                 "incomplete_details": None,
                 "waiting_for": None,

@@ -35,7 +35,8 @@ async def steps_of(served: Served, stored: StoredResponse, **query: Any) -> list
 
 def step(**fields: Any) -> dict[str, Any]:
     attempts = {"count": 1, "lost": 0, "pauses": 0, "why": None}
-    return {"object": "response.step", "status": "completed", "call_id": None, "waiting_for": None, "attempts": attempts} | fields
+    common = {"object": "response.step", "status": "completed", "call_id": None, "waiting_for": None, "cost_usd": None}
+    return common | {"attempts": attempts} | fields
 
 
 def tokens(count_in: int, count_out: int) -> dict[str, Any]:

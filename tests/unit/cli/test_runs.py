@@ -24,6 +24,7 @@ USAGE = {
 def row(response_id: str, **fields: Any) -> dict[str, Any]:
     return {
         "id": response_id,
+        "cost_usd": None,
         "status": "completed",
         "model": "m",
         "created_at": 1_000,
@@ -60,9 +61,9 @@ def test_a_duration_is_as_long_as_one_cares_to_know(seconds: float, said: str) -
 
 def test_what_runs_says_what_it_waits_for_what_failed_why_and_the_rest_what_was_asked() -> None:
     assert [ls._cells(each, 1_100.0)[1:] for each in (RUNNING, FAILED, row("resp_0"))] == [
-        ("in_progress", "m", moment(1_000), "1m40s", "", "tool 12s: shell_call"),
-        ("failed", "m", moment(1_000), "41s", "12", "It broke."),
-        ("completed", "m", moment(1_000), "41s", "12", "Count the files"),
+        ("in_progress", "m", moment(1_000), "1m40s", "", "", "tool 12s: shell_call"),
+        ("failed", "m", moment(1_000), "41s", "12", "", "It broke."),
+        ("completed", "m", moment(1_000), "41s", "12", "", "Count the files"),
     ]
 
 
@@ -94,6 +95,7 @@ def test_a_loop_is_shown_step_by_step(capsys: pytest.CaptureFixture[str]) -> Non
         "queue_ms": 250,
         "attempts": attempts,
         "usage": USAGE,
+        "cost_usd": 0.0125,
         "waiting_for": None,
     }
     call = model | {
@@ -104,6 +106,7 @@ def test_a_loop_is_shown_step_by_step(capsys: pytest.CaptureFixture[str]) -> Non
         "first_output_at": None,
         "ended_at": None,
         "usage": None,
+        "cost_usd": None,
         "attempts": attempts | {"count": 1},
         "waiting_for": RUNNING["waiting_for"],
     }
@@ -114,8 +117,9 @@ def test_a_loop_is_shown_step_by_step(capsys: pytest.CaptureFixture[str]) -> Non
         assert main(["show", "resp_2", "--json"], deployment.environ) == 0
         assert json.loads(capsys.readouterr().out)["steps"] == [model, call]
     assert shown[0].startswith("resp_2  in_progress  m  ")
-    assert shown[2].split() == ["0", "model", "completed", "0.25s", "0.50s", "2.00s", "12", "3", "The", "upstream", "is", "overloaded."]
-    cells = ("  call_1", "shell_call", "in_progress", "0.25s", "", "1m40s", "", "1", "tool 12s: shell_call")
+    times = ["0.25s", "0.50s", "2.00s"]
+    assert shown[2].split() == ["0", "model", "completed", *times, "12", "0.012500", "3", "The", "upstream", "is", "overloaded."]
+    cells = ("  call_1", "shell_call", "in_progress", "0.25s", "", "1m40s", "", "", "1", "tool 12s: shell_call")
     assert show._cells(call, 1_100.0) == cells
 
 

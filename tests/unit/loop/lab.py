@@ -27,6 +27,7 @@ from moorage.model.base import (
     UsageReported,
 )
 from moorage.model.catalog import ModelEntry
+from moorage.model.prices import Price
 from moorage.net.transport import UpstreamTransport
 from moorage.runtime import Runtime
 from moorage.sandbox.exec_client import Ended, Output, Started
@@ -217,7 +218,13 @@ class Lab:
             self.table, self.blobs, now_ms=lambda: int(self.now * 1000), retention_seconds=30 * 24 * 3600
         )
         entry = ModelEntry("m", "demo", "m", context_window_tokens=400_000)
-        catalog = SimpleNamespace(resolve=lambda name: entry, provider=lambda found, http: self.model)
+        self.price: Price | None = None
+        catalog = SimpleNamespace(
+            resolve=lambda name: entry,
+            provider=lambda found, http: self.model,
+            price_of=lambda name: self.price,
+            listing=lambda: [{"id": "m"}],
+        )
         self.runtime = Runtime(
             **{
                 name: cast("Any", None)

@@ -7,7 +7,7 @@ kept; those that were deleted meanwhile still count, and those with ``store: fal
 import datetime
 from collections import Counter
 from collections.abc import AsyncGenerator, Iterator
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from typing import Annotated, Any, Final
 
 from fastapi import APIRouter, Depends, Request
@@ -18,7 +18,9 @@ from moorage.api.answers import JsonResponse
 from moorage.api.caller import Caller
 from moorage.api.credentials import secret_of
 from moorage.errors import bad_request
+from moorage.model.prices import usd
 from moorage.parallel import side_by_side
+from moorage.runtime import Runtime
 from moorage.store.response_list import Range, ResponseList, Row
 from moorage.wire.queries import UsageWanted, parse_usage
 from moorage.wire.responses import list_object
@@ -45,9 +47,16 @@ async def me(request: Request, caller: Caller) -> Response:
                 "running_responses": settings.running_responses_max,
                 "retention_seconds": settings.retention_seconds,
             },
+            "prices": [_price(runtime, model["id"]) for model in runtime.catalog.listing()],
             "version": __version__,
         }
     )
+
+
+def _price(runtime: Runtime, model: str) -> dict[str, Any]:
+    """US dollars per million tokens and per call; null where they are not known."""
+    price = runtime.catalog.price_of(model)
+    return {"model": model, "price": None if price is None else asdict(price)}
 
 
 async def _wanted(request: Request, caller: Caller) -> UsageWanted:
@@ -105,11 +114,16 @@ class Sum:
     tool_calls: int = 0
     tokens: Counter[str] = field(default_factory=Counter)
     statuses: Counter[str] = field(default_factory=Counter)
+    nanodollars: int = 0
+    unpriced: int = 0
+    """Responses whose price was not known."""
 
     def add(self, row: Row, tool_calls: int) -> None:
         self.responses += 1
         self.tool_calls += tool_calls
         self.statuses[row.status] += 1
+        self.nanodollars += row.nanodollars or 0
+        self.unpriced += row.nanodollars is None and bool(row.input_tokens or row.output_tokens)
         self.tokens.update(
             {
                 "input_tokens": row.input_tokens,
@@ -123,11 +137,14 @@ class Sum:
         self.responses += other.responses
         self.tool_calls += other.tool_calls
         self.statuses += other.statuses
+        self.nanodollars += other.nanodollars
+        self.unpriced += other.unpriced
         self.tokens.update(other.tokens)
 
     def to_json(self, name: str, group_by: str) -> dict[str, Any]:
-        """Tokens belong to a response, and not to one of its tools: by tool there are none."""
-        tokens = {} if group_by == "tool" else dict(self.tokens)
+        """Tokens and dollars belong to a response, and not to one of its tools: by tool there are none."""
+        cost = {"cost_usd": usd(self.nanodollars), "unpriced_responses": self.unpriced}
+        tokens = {} if group_by == "tool" else {**self.tokens, **cost}
         return {
             "id": name,
             "object": "usage.group",

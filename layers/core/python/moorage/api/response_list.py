@@ -18,6 +18,7 @@ from moorage.api.caller import Caller
 from moorage.errors import ApiError, upgrade_required
 from moorage.loop import recover
 from moorage.loop.waiting import wait_of
+from moorage.model.prices import usd
 from moorage.parallel import side_by_side
 from moorage.runtime import Runtime
 from moorage.store.response_list import DELETED, Entry, Range, Row
@@ -229,6 +230,7 @@ def summary(snapshot: Snapshot) -> dict[str, Any]:
         "input_preview": first_words(stored.input_items),
         "tool_calls": None if row is None else dict(row.tools),
         "usage": final.get("usage"),
+        "cost_usd": None if row is None or row.nanodollars is None else usd(row.nanodollars),
         "error": final.get("error"),
         "incomplete_details": final.get("incomplete_details"),
     }

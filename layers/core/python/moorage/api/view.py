@@ -32,7 +32,11 @@ class View:
         return obfuscated(event) if self.include_obfuscation else event
 
     def response(self, response: dict[str, Any]) -> dict[str, Any]:
-        return response | {"output": [self.item(item) for item in response["output"]]}
+        shown = response | {"output": [self.item(item) for item in response["output"]]}
+        usage = response.get("usage")
+        if usage is not None and "cost" in usage and "usage.cost" not in self.include:
+            shown["usage"] = {name: value for name, value in usage.items() if name != "cost"}
+        return shown
 
     def item(self, item: Item) -> Item:
         room = ROOMS.of_item(item["type"])

@@ -16,7 +16,7 @@ from moorage.terminal import clear_screen, say
 _SHOWN: Final = 20
 _WATCH_SECONDS: Final = 2.0
 _RUNNING: Final = "queued,in_progress"
-_HEAD: Final = ("RESPONSE", "STATUS", "MODEL", "CREATED", "TOOK", "TOKENS", "WAITS FOR, OR WAS ASKED")
+_HEAD: Final = ("RESPONSE", "STATUS", "MODEL", "CREATED", "TOOK", "TOKENS", "DOLLARS", "WAITS FOR, OR WAS ASKED")
 _DETAIL_CHARS: Final = 70
 
 
@@ -77,6 +77,7 @@ def _cells(row: Mapping[str, Any], now: float) -> tuple[str, ...]:
         moment(row["created_at"]),
         duration((now if end is None else end) - row["created_at"]),
         str(usage["total_tokens"]) if usage else "",
+        "" if row["cost_usd"] is None else f"{row['cost_usd']:.6f}",
         _last(row, now)[:_DETAIL_CHARS],
     )
 

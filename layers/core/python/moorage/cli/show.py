@@ -11,7 +11,7 @@ from moorage.cli.pages import entries
 from moorage.cli.target import answer_of, find
 from moorage.terminal import say
 
-_HEAD: Final = ("STEP", "TYPE", "STATUS", "QUEUED", "FIRST OUTPUT", "TOOK", "TOKENS", "RUNS", "")
+_HEAD: Final = ("STEP", "TYPE", "STATUS", "QUEUED", "FIRST OUTPUT", "TOOK", "TOKENS", "DOLLARS", "RUNS", "")
 
 
 def add_to(parser: argparse.ArgumentParser) -> None:
@@ -52,6 +52,7 @@ def _cells(step: Mapping[str, Any], now: float) -> tuple[str, ...]:
         "" if begun is None or first is None else duration((first - begun) / 1000),
         took,
         str(step["usage"]["total_tokens"]) if step["usage"] else "",
+        "" if step["cost_usd"] is None else f"{step['cost_usd']:.6f}",
         str(attempts["count"]),
         waiting(wait, now) if wait else attempts["why"] or "",
     )

@@ -8,7 +8,7 @@ from moorage.cli.output import add_json, listing
 from moorage.cli.target import answer_of, find
 
 _GROUPS = ("day", "model", "key", "tool")
-_COUNTED = ("responses", "tool_calls", "input_tokens", "cached_tokens", "output_tokens", "reasoning_tokens")
+_COUNTED = ("responses", "tool_calls", "input_tokens", "cached_tokens", "output_tokens", "reasoning_tokens", "cost_usd")
 
 
 def add_to(parser: argparse.ArgumentParser) -> None:

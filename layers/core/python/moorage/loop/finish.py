@@ -12,9 +12,11 @@ from moorage.errors import ApiError, ConditionFailed
 from moorage.loop import context
 from moorage.loop.fold import Folded, fold
 from moorage.loop.sinks import Sink
+from moorage.model.prices import usd
 from moorage.runtime import Runtime
 from moorage.state import Outcome
 from moorage.store.event_log import STEP_OF_THE_END, Batch, Writer
+from moorage.store.response_list import calls_by_type
 from moorage.store.responses import StoredResponse
 from moorage.tools.registry import ROOMS
 from moorage.wire.events import CREATED, ERROR, FAILED, OF_STATUS, OUTPUT_ITEM_DONE
@@ -98,6 +100,7 @@ async def conclude(
         incomplete_reason=outcome.incomplete_reason,
         service_tier=outcome.service_tier,
     )
+    response["usage"] |= _cost(runtime, stored, outcome.usage, response["output"])
     if stored.conversation_id is not None and outcome.status != "failed":
         await runtime.conversations.append(
             stored.tenant_id,
@@ -110,6 +113,14 @@ async def conclude(
         sink.emit(event)
     await sink.end(events[-1])
     await runtime.responses.settle(stored)
+
+
+def _cost(runtime: Runtime, stored: StoredResponse, usage: Usage, output: list[Item]) -> dict[str, Any]:
+    """What the response cost, at the prices of now; nothing where they are not known. The log keeps it; clients see it if they ask."""
+    price = runtime.catalog.price_of(stored.parameters.model)
+    if price is None:
+        return {}
+    return {"cost": {"usd": usd(price.nanodollars(usage, calls_by_type(output))), "source": price.source}}
 
 
 async def end_from_outside(

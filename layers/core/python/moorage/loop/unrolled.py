@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from moorage.loop.waiting import Wait, wait_of
+from moorage.model.prices import Price, usd
 from moorage.runtime import Runtime
 from moorage.state import Outcome
 from moorage.store.event_log import Batch
@@ -44,6 +45,8 @@ class UnrolledStep:
     usage: Usage | None
     """Of a model step."""
     waiting_for: Wait | None = None
+    cost_usd: float | None = None
+    """At the prices of now; None where they are not known."""
 
     @property
     def id(self) -> str:
@@ -64,6 +67,7 @@ class UnrolledStep:
             "queue_ms": queue,
             "attempts": {"count": self.attempts, "lost": self.lost_attempts, "pauses": self.pauses, "why": self.why},
             "usage": None if self.usage is None else self.usage.to_json(),
+            "cost_usd": self.cost_usd,
             "waiting_for": None if self.waiting_for is None else self.waiting_for.to_json(),
         }
 
@@ -104,12 +108,17 @@ async def unroll(runtime: Runtime, snapshot: Snapshot) -> list[UnrolledStep]:
         calls = [each for each in accounts if each.step == account.step and each.call_id is not None]
         steps += _tool_steps(snapshot, account, account.outcome, calls)
         queued_at = max([account.ended_at_ms or 0, *(call.ended_at_ms or 0 for call in calls)]) or queued_at
-    return _with_wait(steps, wait_of(snapshot, accounts))
+    wait, price = wait_of(snapshot, accounts), runtime.catalog.price_of(stored.parameters.model)
+    return [
+        replace(step, waiting_for=wait if step.status == "in_progress" else None, cost_usd=_cost(step, price)) for step in steps
+    ]
 
 
-def _with_wait(steps: list[UnrolledStep], wait: Wait | None) -> list[UnrolledStep]:
-    """The steps that have not ended say what they wait for."""
-    return [replace(step, waiting_for=wait) if step.status == "in_progress" else step for step in steps]
+def _cost(step: UnrolledStep, price: Price | None) -> float | None:
+    """What a step cost: its tokens, or its call."""
+    if price is None:
+        return None
+    return usd(price.nanodollars(step.usage or Usage(), {} if step.call_id is None else {step.type: 1}))
 
 
 async def _spoken(runtime: Runtime, snapshot: Snapshot, following: int, step: int) -> _Spoken | None:

@@ -13,7 +13,7 @@ import tomllib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, Final, Literal, get_args
+from typing import Annotated, Any, Final, Literal, get_args
 from urllib.parse import urlsplit
 
 import botocore.session
@@ -33,6 +33,7 @@ from moorage.model.compaction import Compaction, CompactionTable
 from moorage.model.demo import Demo
 from moorage.model.http import Upstream
 from moorage.model.openai_responses import OpenAIResponses
+from moorage.model.prices import FREE, Price, list_price
 from moorage.net.sigv4 import AwsAuth
 
 ProviderKind = Literal["openai_responses", "chat_completions", "anthropic_messages", "bedrock_converse", "demo"]
@@ -47,15 +48,6 @@ ANTHROPIC_MODEL: Final = "claude-sonnet-5"
 _CONTEXT_WINDOW_TOKENS: Final = 128_000
 _WITHOUT_REASONING: Final = ("gpt-3.5*", "gpt-4*", "gpt-5-chat*", "chatgpt-*")
 """OpenAI's models that refuse to be asked for encrypted reasoning."""
-
-
-@dataclass(frozen=True, slots=True)
-class Price:
-    """US dollars per million tokens."""
-
-    input: float = 0.0
-    cached_input: float | None = None
-    output: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -191,6 +183,16 @@ class Catalog:
             return replace(entry, name=model, upstream_model=entry.upstream_model.replace("*", model))
         raise errors.model_not_found(model)
 
+    def price_of(self, model: str) -> Price | None:
+        """What a model costs, by its public name: as configured, or by its provider's public list. None if that is not known."""
+        try:
+            entry = self._find(model)
+        except errors.ApiError:
+            return None  # It was taken out of models.toml meanwhile.
+        if entry.price is None and entry.provider_kind == "demo":
+            return FREE
+        return entry.price or list_price(urlsplit(entry.base_url).hostname or "", entry.upstream_model)
+
     def provider(self, entry: ModelEntry, transport: httpx.AsyncBaseTransport) -> Provider:
         """The provider that serves a resolved entry."""
         match entry.provider_kind:
@@ -304,11 +306,15 @@ def _is_openai(base_url: str) -> bool:
 # --- models.toml ----------------------------------------------------------------------------------------------------------------
 
 
+_Dollars = Annotated[float, Field(ge=0, allow_inf_nan=False)]
+
+
 class _PriceTable(BaseModel):
     model_config = ConfigDict(extra="forbid")
-    input: float
-    output: float
-    cached_input: float | None = None
+    input: _Dollars
+    output: _Dollars
+    cached_input: _Dollars | None = None
+    tool_calls: dict[str, _Dollars] = Field(default_factory=dict)
 
 
 class _ModelTable(BaseModel):
@@ -375,7 +381,7 @@ def _parsed(text: str) -> _File:
 def _entry(table: _ModelTable, compaction: CompactionTable) -> ModelEntry:
     urls: dict[str, str] = {"openai_responses": OPENAI_URL, "anthropic_messages": ANTHROPIC_URL}
     fields = table.model_dump(exclude={"provider", "price", "compaction"})
-    price = Price(table.price.input, table.price.cached_input, table.price.output) if table.price else None
+    price = Price(**table.price.model_dump()) if table.price else None
     fields["base_url"] = table.base_url or urls.get(table.provider, "")
     return ModelEntry(provider_kind=table.provider, price=price, compaction=table.compaction.over(compaction), **fields)
 

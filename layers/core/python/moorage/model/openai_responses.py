@@ -61,9 +61,9 @@ def native_to_openai(model: str) -> frozenset[str]:
 
 ENCRYPTED_REASONING: Final = "reasoning.encrypted_content"
 _INCLUDES_OF_OURS: Final = frozenset(
-    {"code_interpreter_call.outputs", "file_search_call.results", "shell_call_output.output_files"}
+    {"code_interpreter_call.outputs", "file_search_call.results", "shell_call_output.output_files", "usage.cost"}
 )
-"""``include`` values about tools that run here."""
+"""``include`` values about what is known here alone."""
 
 _ITEM_FIELDS_OF_OURS: Final = frozenset({"id", "status", "created_by", "container_id"})
 _ITEMS_WITH_STATUS: Final = frozenset({"apply_patch_call", "apply_patch_call_output", "local_shell_call", "computer_call"})

@@ -44,11 +44,13 @@ class Row:
     """Items of its output that are calls, by type."""
     conversation_id: str = ""
     container_id: str = ""
+    nanodollars: int | None = None
+    """None where the price was not known."""
 
     @classmethod
     def of(cls, response: Mapping[str, Any], *, key_id: str, conversation_id: str | None, container_id: str | None) -> "Row":
         usage = response.get("usage") or {}
-        calls = [item["type"] for item in response["output"] if item["type"].endswith("_call")]
+        cost = usage.get("cost")
         return cls(
             status=response["status"],
             model=str(response.get("model", ""))[: limits.LISTED_MODEL_CHARS_MAX],
@@ -57,9 +59,10 @@ class Row:
             cached_tokens=usage.get("input_tokens_details", {}).get("cached_tokens", 0),
             output_tokens=usage.get("output_tokens", 0),
             reasoning_tokens=usage.get("output_tokens_details", {}).get("reasoning_tokens", 0),
-            tools={name: calls.count(name) for name in sorted(set(calls))},
+            tools=calls_by_type(response["output"]),
             conversation_id=conversation_id or "",
             container_id=container_id or "",
+            nanodollars=None if cost is None else round(cost["usd"] * 1_000_000_000),
         )
 
     def to_text(self) -> str:
@@ -75,8 +78,9 @@ class Row:
             dict(self.tools),
             self.conversation_id,
             self.container_id,
+            self.nanodollars,
         ]
-        while not fields[-1]:
+        while fields[-1] in ("", {}, None):
             fields.pop()
         return orjson.dumps(fields).decode()
 
@@ -84,6 +88,12 @@ class Row:
     def from_text(cls, text: str) -> "Row":
         """More fields than these may have been written by a later version."""
         return cls(*orjson.loads(text)[: len(cls.__dataclass_fields__)])
+
+
+def calls_by_type(output: Sequence[Mapping[str, Any]]) -> dict[str, int]:
+    """How many calls of which tools an output holds."""
+    calls = [str(item["type"]) for item in output if item["type"].endswith("_call")]
+    return {name: calls.count(name) for name in sorted(set(calls))}
 
 
 @dataclass(frozen=True, slots=True)

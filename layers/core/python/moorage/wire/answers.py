@@ -31,7 +31,15 @@ class OutputTokensDetails(TypedDict):
     reasoning_tokens: int
 
 
+class Cost(TypedDict):
+    """An addition to the API, sent where ``include`` asks for it."""
+
+    usd: float
+    source: str
+
+
 class Usage(TypedDict):
+    cost: NotRequired[Cost]
     input_tokens: int
     input_tokens_details: InputTokensDetails
     output_tokens: int

@@ -34,6 +34,7 @@ _SUMMARY: Final = record(
     input_preview=STRING,
     tool_calls=nullable({"type": "object", "additionalProperties": _COUNT}),
     usage=nullable(_TOKENS),
+    cost_usd=nullable({"type": "number"}),
     error=nullable({"type": "object"}),
     incomplete_details=nullable({"type": "object"}),
     waiting_for=nullable(_WAIT),
@@ -52,6 +53,7 @@ _STEP: Final = record(
     first_output_at=nullable(_MILLISECONDS),
     ended_at=nullable(_MILLISECONDS),
     queue_ms=nullable(_COUNT),
+    cost_usd=nullable({"type": "number"}),
     attempts=record(count=_COUNT, lost=_COUNT, pauses=_COUNT, why=nullable(STRING)),
     usage=nullable(_TOKENS),
     waiting_for=nullable(_WAIT),
@@ -62,6 +64,7 @@ _ME: Final = record(
     tenant=STRING,
     key=record(id=STRING, name=STRING, created_at=_TIME),
     limits={"type": "object", "additionalProperties": _COUNT},
+    prices={"type": "array", "items": record(model=STRING, price=nullable({"type": "object"}))},
     version=STRING,
 )
 

@@ -24,9 +24,10 @@ Includable = Literal[
     "reasoning.encrypted_content",
     "message.output_text.logprobs",
     "shell_call_output.output_files",
+    "usage.cost",
 ]
 INCLUDABLE: Final[tuple[str, ...]] = get_args(Includable)
-"""What ``include`` may ask for; the last one is an addition to the API."""
+"""What ``include`` may ask for; the last two are additions to the API."""
 
 
 def type_name(value: Any) -> str:

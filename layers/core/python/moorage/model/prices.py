@@ -1,0 +1,76 @@
+"""What a model's tokens and a tool's calls cost: as ``models.toml`` says, or by the public list of the provider.
+
+The list is a default with a date, for the providers' own addresses alone: who serves a model of the same name elsewhere has other
+prices, and an unknown price is told as unknown, not as zero. Sums are counted in billionths of a dollar, in whole numbers.
+"""
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from decimal import Decimal
+from typing import Final
+
+from moorage.wire.responses import Usage
+
+LISTED: Final = "list prices of 2026-06"
+"""Source of the table below: the providers' public price pages, as of June 2026; standard tier, short context."""
+
+
+@dataclass(frozen=True, slots=True)
+class Price:
+    """US dollars per million tokens, and per call."""
+
+    input: float = 0.0
+    cached_input: float | None = None
+    """None: as other input."""
+    output: float = 0.0
+    tool_calls: Mapping[str, float] = field(default_factory=dict)
+    """By type of the call's item."""
+    source: str = "models.toml"
+
+    def nanodollars(self, usage: Usage, tool_calls: Mapping[str, int]) -> int:
+        cached = self.input if self.cached_input is None else self.cached_input
+        tokens = (
+            _per_million(self.input, usage.input_tokens - usage.cached_tokens)
+            + _per_million(cached, usage.cached_tokens)
+            + _per_million(self.output, usage.output_tokens)
+        )
+        calls = sum(Decimal(str(self.tool_calls.get(name, 0.0))) * count for name, count in tool_calls.items())
+        return int(((tokens + calls) * 1_000_000_000).to_integral_value())
+
+
+def _per_million(dollars: float, tokens: int) -> Decimal:
+    return Decimal(str(dollars)) * tokens / 1_000_000
+
+
+def usd(nanodollars: int) -> float:
+    """For answers: as many digits as there are."""
+    return nanodollars / 1_000_000_000
+
+
+def _listed(input: float, cached_input: float, output: float) -> Price:
+    return Price(input, cached_input, output, source=LISTED)
+
+
+_OPENAI: Final[Mapping[str, Price]] = {
+    "gpt-5.5": _listed(5.0, 0.5, 30.0),
+    "gpt-5.4": _listed(2.5, 0.25, 15.0),
+    "gpt-5.4-mini": _listed(0.75, 0.075, 4.5),
+    "gpt-5.4-nano": _listed(0.2, 0.02, 1.25),
+}
+_ANTHROPIC: Final[Mapping[str, Price]] = {
+    "claude-opus-4-6": _listed(5.0, 0.5, 25.0),
+    "claude-opus-4-5": _listed(5.0, 0.5, 25.0),
+    "claude-opus-4-1": _listed(15.0, 1.5, 75.0),
+    "claude-sonnet-4-6": _listed(3.0, 0.3, 15.0),
+    "claude-sonnet-4-5": _listed(3.0, 0.3, 15.0),
+    "claude-haiku-4-5": _listed(1.0, 0.1, 5.0),
+}
+FREE: Final = Price(source="the scripted model costs nothing")
+_SNAPSHOT: Final = re.compile(r"-20\d{2}-?\d{2}-?\d{2}$")
+
+
+def list_price(host: str, upstream_model: str) -> Price | None:
+    """The public price of a provider's model at its own address, of its dated snapshots too; None if it is not known."""
+    tables = {"api.openai.com": _OPENAI, "api.anthropic.com": _ANTHROPIC}
+    return tables.get(host, {}).get(_SNAPSHOT.sub("", upstream_model))
