@@ -9,7 +9,7 @@ from openai import OpenAI
 
 from tests.stack import Stack
 
-RESOURCES = ("chat", "containers", "conversations", "files", "models", "responses", "skills", "uploads")
+RESOURCES = ("chat", "containers", "conversations", "files", "me", "models", "responses", "skills", "uploads", "usage")
 SERVED = f"This deployment serves {', '.join(f'/v1/{name}' for name in RESOURCES)}."
 SEND_A_KEY = "Send a key of this deployment as 'Authorization: Bearer <key>'; 'moorage keys create' makes one."
 
