@@ -21,7 +21,7 @@ from openai import OpenAI
 
 _ITEM = Parser[Any](InputItem)
 ROOT = Path(__file__).resolve().parent.parent
-_START_SECONDS_MAX = 60
+_START_SECONDS_MAX = 120
 _STOP_SECONDS_MAX = 60
 
 

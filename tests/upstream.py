@@ -171,8 +171,8 @@ class MockUpstream:
     def _run(self) -> None:
         asyncio.run(self._server.serve(sockets=[self._socket]))
 
-    def _next(self, model: str) -> Reply:
-        for name in (model, None):
+    def reply_to(self, request: Request) -> Reply:
+        for name in (request.body.get("model", ""), None):
             replies = self._replies.get(name)
             if replies:
                 return replies.popleft()
@@ -194,7 +194,7 @@ class MockUpstream:
         request = Request(path, headers, json.loads(body), scope["client"][1])
         if self._records:
             self.requests.append(request)
-        reply = self._next(request.body.get("model", ""))
+        reply = self.reply_to(request)
         await asyncio.sleep(reply.wait)
         if reply.body is not None:
             await _answer(send, reply.status, reply.headers, reply.body)

@@ -1,4 +1,5 @@
-"""``make chaos SEED=7 KILLS=100``: real processes of a local stack are killed, frozen and cut off by a seeded schedule, under load.
+"""``make chaos SEED=7 KILLS=100``: real processes of a local stack are killed, frozen and cut off by a seeded schedule, under load,
+while their clock is set, their disk fills, and what they ask of AWS and of the model goes wrong.
 
 Clients go on meanwhile: background runs of many commands with readers that reconnect at random numbers, plain streams, files, cancels,
 deletes, chains. What each was told is written down, and at the end, when the stack has come to rest, compared with what there is:
@@ -8,7 +9,7 @@ deletes, chains. What each was told is written down, and at the end, when the st
 * a command has begun at most once, counted from outside in /proc, unless its output says that it was lost;
 * what was acknowledged is there, what was deleted is not back, and nothing is left running.
 
-A violation prints the seed and the schedule so far; ``--events`` plays a part of one again.
+A violation prints the seed, and what is left of the schedule when all that does not matter is left out; ``--events`` plays that.
 """
 
 import argparse
@@ -17,63 +18,29 @@ import os
 import random
 import secrets
 import shutil
-import signal
+import subprocess
 import sys
 import tempfile
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
 import httpx
 
+from tests.chaos.nemesis import Event, Field, Nemesis, is_serving, schedule
+from tests.chaos.shrink import shrink
+from tests.chaos.upstream import NAME
 from tests.processes import descendants, until
 from tests.stack import SHELL, Stack, assert_well_formed, raw_events, say, script, shell
 
-FREEZE_SECONDS: Final = (0.5, 6.0)
 ENDS_SECONDS_MAX: Final = 300
-VICTIM_SECONDS_MAX: Final = 5
+SERVES_SECONDS_MAX: Final = 120
+SHRINK_MINUTES: Final = 60.0
 MARKED: Final = ("was not run again", "could not be run", "stopped while this command")
-VICTIMS: Final[dict[str, Callable[[str], bool]]] = {
-    "worker": lambda line: "_worker.py" in line,
-    "exec server": lambda line: "exec_server" in line and "bwrap" not in line,
-    "command": lambda line: "tok_" in line and "_worker.py" not in line,
-    "launcher": lambda line: "moorage.local.launcher" in line,
-    "emulator": lambda line: "moorage.local.aws.server" in line,
-}
-WEIGHTS: Final = {"worker": 6, "exec server": 3, "command": 3, "launcher": 2, "emulator": 3, "API": 1, "everything": 1}
-
-
-@dataclass(frozen=True, slots=True)
-class Event:
-    """One blow of the schedule."""
-
-    after: float
-    """Seconds since the one before."""
-    victim: str
-    action: str
-    """``kill`` or ``freeze``."""
-    seconds: float = 0.0
-    chance: float = 0.0
-    """Which of the processes that are there, as a share of the list."""
-
-
-def schedule(seed: int, kills: int, mean_seconds: float) -> list[Event]:
-    rng = random.Random(seed)
-    victims = rng.choices(list(WEIGHTS), list(WEIGHTS.values()), k=kills)
-    return [
-        Event(
-            rng.expovariate(1 / mean_seconds),
-            victim,
-            "freeze" if victim in ("worker", "exec server", "emulator") and rng.random() < 0.2 else "kill",
-            round(rng.uniform(*FREEZE_SECONDS), 2),
-            rng.random(),
-        )
-        for victim in victims
-    ]
 
 
 @dataclass
@@ -130,8 +97,9 @@ def _carrier(pid: int) -> tuple[str, int, str] | None:
 class Load:
     """Clients that go on whatever happens; an error is an answer, and is counted."""
 
-    def __init__(self, stack: Stack, told: Told, seed: int) -> None:
+    def __init__(self, stack: Stack, told: Told, seed: int, *, url: str | None = None, models: Sequence[str] = ("demo",)) -> None:
         self._stack, self._told, self._rng = stack, told, random.Random(seed)
+        self._url, self._models = url, models
         self.stopped = threading.Event()
         self.threads = [
             threading.Thread(target=self._until_stopped, args=(work,), daemon=True)
@@ -151,7 +119,7 @@ class Load:
         while not self.stopped.is_set():
             try:
                 with httpx.Client(
-                    base_url=self._stack.url, headers={"authorization": f"Bearer {self._stack.key}"}, timeout=60
+                    base_url=self._url or self._stack.url, headers={"authorization": f"Bearer {self._stack.key}"}, timeout=60
                 ) as http:
                     work(http)
             except (httpx.HTTPError, KeyError, ValueError) as error:
@@ -162,7 +130,7 @@ class Load:
     def _runs(self, http: httpx.Client) -> None:
         tokens = [f"tok_{secrets.token_hex(8)}" for _ in range(self._rng.randint(1, 4))]
         steps = [shell(f"echo {token} ; sleep {self._rng.uniform(0.2, 2):.2f} ; echo {token} >> ran ; echo end") for token in tokens]
-        body = {"model": "demo", "input": script(*steps, say("The end.")), "tools": [SHELL], "background": True}
+        body = {"model": self._rng.choice(self._models), "input": script(*steps, say("The end.")), "tools": [SHELL], "background": True}
         response_id = _ok(http.post("/responses", json=body))["id"]
         with self._told.lock:
             self._told.responses[response_id] = tokens
@@ -225,53 +193,6 @@ class Load:
 def _ok(answer: httpx.Response) -> dict[str, Any]:
     answer.raise_for_status()
     return dict(answer.json())
-
-
-class Nemesis:
-    def __init__(self, stack: Stack) -> None:
-        self._stack = stack
-        self.struck: Counter[str] = Counter()
-
-    def strike(self, event: Event) -> None:
-        assert self._stack.process is not None
-        below = descendants(self._stack.process.pid)
-        if event.victim in ("API", "everything"):
-            self.struck[f"{event.victim} killed"] += 1
-            pids = [self._stack.process.pid, *(below if event.victim == "everything" else ())]
-            for pid in pids:
-                _signal(pid, signal.SIGKILL)
-            self._stack.process.wait()
-            self._stack.start()
-            return
-        there = self._there(event.victim)
-        if not there:
-            return
-        pid = there[int(event.chance * len(there))]
-        if event.action == "kill":
-            self.struck[f"{event.victim} killed"] += _signal(pid, signal.SIGKILL)
-            return
-        self.struck[f"{event.victim} frozen"] += _signal(pid, signal.SIGSTOP)
-        threading.Timer(event.seconds, _signal, (pid, signal.SIGCONT)).start()
-
-    def _there(self, victim: str) -> list[int]:
-        """The processes of this kind; sandboxes and commands are not always there, and are waited for a while."""
-        assert self._stack.process is not None
-        deadline = time.monotonic() + VICTIM_SECONDS_MAX
-        while time.monotonic() < deadline:
-            below = descendants(self._stack.process.pid)
-            there = [pid for pid, line in below.items() if VICTIMS[victim](line)]
-            if there:
-                return there
-            time.sleep(0.02)
-        return []
-
-
-def _signal(pid: int, number: int) -> bool:
-    try:
-        os.kill(pid, number)
-    except ProcessLookupError:
-        return False
-    return True
 
 
 # --- afterwards --------------------------------------------------------------------------------------------------------------
@@ -355,34 +276,37 @@ class Report:
     files: int
     deleted: int
     client_errors: dict[str, int]
+    faults: dict[str, dict[str, int]]
+    """Of AWS by operation, and of the upstream."""
+    back: dict[str, list[float]]
+    """Seconds until what was killed was there again."""
     violations: list[str]
 
 
 def play(seed: int, events: list[Event], folder: Path) -> Report:
     """One history: strike, come to rest, look."""
-    began = time.monotonic()
-    stack = Stack(folder / "state").start()
-    told = Told()
-    watch, load, nemesis = Watch(told), Load(stack, told, seed), Nemesis(stack)
-    watch.start()
-    load.start()
-    try:
-        for event in events:
-            time.sleep(event.after)
-            nemesis.strike(event)
-        until(lambda: is_serving(stack))
-        load.stop()
-        found = violations(stack, told, seed)
-    finally:
-        load.stopped.set()
-        watch.stopped.set()
-        assert stack.process is not None
-        below = descendants(stack.process.pid)
-        code = stack.stop()
-    if code != 0:
-        found.append(f"the stack ended with {code}")
-    left = [line for pid, line in below.items() if Path(f"/proc/{pid}").exists() and "Z" not in _state(pid)]
-    found += [f"left running: {line}" for line in left]
+    began, told = time.monotonic(), Told()
+    with Field(folder, seed) as played:
+        stack, nemesis = played.stack, Nemesis(played)
+        watch, load = Watch(told), Load(stack, told, seed, url=played.wire.url, models=("demo", NAME))
+        watch.start()
+        load.start()
+        played.begin()
+        try:
+            for event in events:
+                time.sleep(event.after)
+                nemesis.strike(event)
+            nemesis.rest()
+            played.rest()
+            until(lambda: is_serving(stack), SERVES_SECONDS_MAX)
+            load.stop()
+            found = violations(stack, told, seed)
+        finally:
+            load.stopped.set()
+            watch.stopped.set()
+            ended = _end(stack)
+        faults = played.faults()
+    found += ended
     commands = [token for tokens in told.responses.values() for token in tokens]
     return Report(
         seed,
@@ -395,17 +319,24 @@ def play(seed: int, events: list[Event], folder: Path) -> Report:
         len(told.files),
         len(told.deleted),
         dict(told.errors),
+        faults,
+        nemesis.back,
         found,
     )
 
 
-def is_serving(stack: Stack) -> bool:
-    """Whether a request gets through to the table and back."""
+def _end(stack: Stack) -> list[str]:
+    """Stop it; what was not as it must be."""
+    assert stack.process is not None
+    below = descendants(stack.process.pid)
     try:
-        with stack.http() as http:
-            return http.get("/files", params={"limit": 1}).status_code == 200
-    except httpx.HTTPError:
-        return False
+        code = stack.stop()
+    except subprocess.TimeoutExpired:
+        stack.process.kill()
+        stack.process.wait()
+        return ["the stack did not stop"]
+    left = [line for pid, line in below.items() if Path(f"/proc/{pid}").exists() and "Z" not in _state(pid)]
+    return [f"left running: {line}" for line in left] + ([f"the stack ended with {code}"] if code else [])
 
 
 def _state(pid: int) -> str:
@@ -415,12 +346,29 @@ def _state(pid: int) -> str:
         return "Z"
 
 
+def shrunk(seed: int, events: list[Event], minutes: float) -> list[Event]:
+    """What is left of a schedule that still fails, as far as the time goes. A history is no simulation: one that fails now and then
+    leaves more than it takes."""
+    deadline = time.monotonic() + minutes * 60
+
+    def still_fails(fewer: list[Event]) -> bool:
+        if time.monotonic() > deadline:
+            return False
+        with tempfile.TemporaryDirectory(prefix="chaos-") as folder:
+            found = play(seed, fewer, Path(folder)).violations
+        print(f"{len(fewer)} blows: {found[0] if found else 'nothing wrong'}", flush=True)
+        return bool(found)
+
+    return shrink(events, still_fails)
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--seed", type=int, default=secrets.randbelow(10**6))
     parser.add_argument("--kills", type=int, default=100)
     parser.add_argument("--every", type=float, default=2.0, help="seconds between two blows, on average")
     parser.add_argument("--events", type=Path, help="play this schedule (JSON) instead of the seed's")
+    parser.add_argument("--shrink", type=float, default=SHRINK_MINUTES, help="minutes to look for a shorter schedule that fails, too")
     parser.add_argument("--report", type=Path, help="append the report to this file, a line of JSON")
     options = parser.parse_args()
     events = schedule(options.seed, options.kills, options.every)
@@ -434,8 +382,10 @@ def main() -> int:
         with options.report.open("a") as file:
             file.write(json.dumps(asdict(report)) + "\n")
     if report.violations:
-        (folder / "events.json").write_text(json.dumps([asdict(event) for event in events]))
-        print(f"Again: make chaos SEED={options.seed} KILLS={options.kills}; the schedule is in {folder / 'events.json'}")
+        print(f"Again: make chaos SEED={options.seed} KILLS={options.kills}; the stack's words are in {folder}", flush=True)
+        shorter = folder / "events.json"
+        shorter.write_text(json.dumps([asdict(event) for event in shrunk(options.seed, events, options.shrink)]))
+        print(f"What is left of the schedule is in {shorter}: make chaos SEED={options.seed} OPTIONS='--events {shorter}'")
         return 1
     shutil.rmtree(folder)
     return 0
