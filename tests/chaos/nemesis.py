@@ -25,6 +25,7 @@ SHORT_SECONDS: Final = (0.5, 4.0)
 LONG_SECONDS: Final = (6.0, 45.0)
 """Beyond that, and beyond what callers wait for: a supervisor has replaced it, or a lease has run out, when it goes on."""
 VICTIM_SECONDS_MAX: Final = 5
+LOOK_SECONDS: Final = 0.05
 BACK_SECONDS_MAX: Final = 60
 CLOCK_STEPS: Final = (-300, -30, 60, 900)
 AWS_FAULTS_OF_THOUSAND: Final = 30
@@ -90,9 +91,10 @@ def _event(dice: random.Random, victim: str, mean_seconds: float) -> Event:
 
 
 class Field:
-    """A stack with everything around it that can go wrong. Faults of AWS and of the upstream begin with ``begin``."""
+    """A stack with everything around it that can go wrong. Faults of AWS and of the upstream begin with ``begin``. One that is not
+    whole has neither egress proxy nor a small disk, and starts quickly."""
 
-    def __init__(self, folder: Path, seed: int) -> None:
+    def __init__(self, folder: Path, seed: int, *, is_whole: bool) -> None:
         self._folder = folder / "faults"
         self._folder.mkdir(parents=True)
         for name in ("clock", "faults"):
@@ -104,15 +106,16 @@ class Field:
             "MOORAGE_CHAOS_SEED": str(seed),
             "MOORAGE_UPSTREAM_URL": self._upstream.url,
             "MOORAGE_UPSTREAM_MODEL": "scripted",
-            "MOORAGE_ALLOWED_EGRESS_DOMAINS": "example.com",
             "PYTHONPATH": str(Path(__file__).parent / "faults"),
         }
+        if is_whole:
+            environment["MOORAGE_ALLOWED_EGRESS_DOMAINS"] = "example.com"
         self.stack = Stack(folder / "state", environment)
-        self.has_small_disk = False
+        self.has_small_disk = is_whole and os.geteuid() == 0
 
     def __enter__(self) -> "Field":
         self._upstream.__enter__()
-        if os.geteuid() == 0:
+        if self.has_small_disk:
             self._disk.mkdir(parents=True)
             mount = ["mount", "-t", "tmpfs", "-o", f"size={DISK_MIB}m,mode=0700", "tmpfs", str(self._disk)]
             self.has_small_disk = subprocess.run(mount, check=False, capture_output=True).returncode == 0
@@ -232,7 +235,7 @@ class Nemesis:
         while time.monotonic() < deadline:
             if there := self._pids(victim):
                 return there
-            time.sleep(0.02)
+            time.sleep(LOOK_SECONDS)
         return []
 
     def _pids(self, victim: str) -> list[int]:
@@ -254,7 +257,7 @@ class Nemesis:
             if others and (victim != "emulator" or is_serving(self.field_.stack)):
                 self.back.setdefault(victim, []).append(round(time.monotonic() - began, 2))
                 return
-            time.sleep(0.02)
+            time.sleep(LOOK_SECONDS)
 
     def _later(self, seconds: float, work: Callable[[], object]) -> None:
         timer = threading.Timer(seconds, work)

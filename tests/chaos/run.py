@@ -39,6 +39,8 @@ from tests.stack import SHELL, Stack, assert_well_formed, raw_events, say, scrip
 
 ENDS_SECONDS_MAX: Final = 300
 SERVES_SECONDS_MAX: Final = 120
+LOOK_SECONDS: Final = 0.05
+"""No command of the load is as short."""
 SHRINK_MINUTES: Final = 60.0
 MARKED: Final = ("was not run again", "could not be run", "stopped while this command")
 
@@ -68,7 +70,7 @@ class Watch(threading.Thread):
         self._told, self.stopped = told, threading.Event()
 
     def run(self) -> None:
-        while not self.stopped.wait(0.01):
+        while not self.stopped.wait(LOOK_SECONDS):
             carriers: dict[int, tuple[str, int, str]] = {}
             for entry in os.scandir("/proc"):
                 if entry.name.isdigit():
@@ -283,10 +285,10 @@ class Report:
     violations: list[str]
 
 
-def play(seed: int, events: list[Event], folder: Path) -> Report:
-    """One history: strike, come to rest, look."""
+def play(seed: int, events: list[Event], folder: Path, *, is_whole: bool = True) -> Report:
+    """One history: strike, come to rest, look. See :class:`Field` for what is whole."""
     began, told = time.monotonic(), Told()
-    with Field(folder, seed) as played:
+    with Field(folder, seed, is_whole=is_whole) as played:
         stack, nemesis = played.stack, Nemesis(played)
         watch, load = Watch(told), Load(stack, told, seed, url=played.wire.url, models=("demo", NAME))
         watch.start()
