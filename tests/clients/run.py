@@ -24,7 +24,6 @@ from tests.stack import Stack  # noqa: E402  (the folder of the tests is no pack
 
 PROGRAMS = Path(__file__).resolve().parent / "programs"
 BUILD = ROOT / ".build" / "clients"
-PYTHON = BUILD / "python" / "bin" / "python"
 NODE = BUILD / "node"
 DOCS = ROOT / "docs" / "clients.md"
 _SECONDS_MAX = 300
@@ -39,6 +38,12 @@ class Client:
     is_node: bool = False
     binary: str | None = None
     """A command of the package, given to its program."""
+    home: str = "python"
+    """The environment of one that is written in Python: ``frameworks`` are those that hold the openai SDK back."""
+
+    @property
+    def python(self) -> Path:
+        return BUILD / self.home / "bin" / "python"
 
 
 CLIENTS = (
@@ -62,9 +67,21 @@ CLIENTS = (
     Client("pydantic-ai-slim", "use_pydantic_ai.py", "tool, typed answer, stream"),
     Client("langchain-openai", "use_langchain_openai.py", "tool, stream"),
     Client("llm", "use_llm.py", "a question from the command line"),
+    Client("instructor", "use_instructor.py", "typed answers by Responses and Chat Completions, in parts", home="frameworks"),
+    Client("litellm", "use_litellm.py", "Responses with the hosted shell, its bridge, chat: tool, stream", home="frameworks"),
+    Client("llama-index-llms-openai", "use_llama_index.py", "agent with a tool and stream by Responses, chat", home="frameworks"),
+    Client("strands-agents", "use_strands.py", "agent with a tool by both protocols", home="frameworks"),
+    Client("dspy", "use_dspy.py", "a signature by both protocols", home="frameworks"),
+    Client("agno", "use_agno.py", "agent with a tool and stream by both protocols", home="frameworks"),
+    Client("haystack-ai", "use_haystack.py", "agent with a tool by both protocols", home="frameworks"),
+    Client("smolagents", "use_smolagents.py", "agent with a tool by chat and by litellm's bridge", home="frameworks"),
+    Client("autogen-ext", "use_autogen.py", "AgentChat with a tool by chat", home="frameworks"),
+    Client("magentic", "use_magentic.py", "an answer by chat", home="frameworks"),
     Client("openai", "use_openai.mjs", "create, retrieve, streams of all calls, hosted shell, skills, conversation, WebSocket", True),
     Client("@openai/agents", "use_openai_agents.mjs", "function tool (plain, streamed), hosted and local shell, apply_patch", True),
     Client("@ai-sdk/openai", "use_ai_sdk.mjs", "tool loop, stream", True),
+    Client("@ai-sdk/open-responses", "use_open_responses.mjs", "tool loop, stream; also @ai-sdk/openai-compatible by chat", True),
+    Client("@mastra/core", "use_mastra.mjs", "agent with a tool, stream", True),
     Client("@langchain/openai", "use_langchain_openai.mjs", "tool, stream", True),
     Client("@mariozechner/pi-coding-agent", "use_pi.py", "`pi -p` edits a file with its bash tool", True, "pi"),
 )
@@ -98,7 +115,7 @@ def main(arguments: Sequence[str]) -> int:
 
 
 def run(client: Client, stack: Stack, folder: Path) -> Result:
-    version = _node_version(client.package) if client.is_node else _python_version(client.package)
+    version = _node_version(client.package) if client.is_node else _python_version(client)
     if version is None:
         return Result(client, None, f"skipped: {client.package} is not installed; 'make clients' installs it where the network allows")
     if client.is_node and shutil.which("node") is None:
@@ -121,7 +138,7 @@ def run(client: Client, stack: Stack, folder: Path) -> Result:
 
 def _command(client: Client) -> list[str]:
     if client.program.endswith(".py"):
-        python = str(PYTHON) if PYTHON.exists() else sys.executable
+        python = str(client.python) if client.python.exists() else sys.executable
         binary = [] if client.binary is None else [str(NODE / "node_modules" / ".bin" / client.binary)]
         return [python, str(PROGRAMS / client.program), *binary]
     for name in (client.program, "moorage_script.mjs"):  # Node looks for packages beside the program.
@@ -129,11 +146,11 @@ def _command(client: Client) -> list[str]:
     return ["node", str(NODE / client.program)]
 
 
-def _python_version(package: str) -> str | None:
-    if not PYTHON.exists():
+def _python_version(client: Client) -> str | None:
+    if not client.python.exists():
         return None
     code = "import importlib.metadata, sys; print(importlib.metadata.version(sys.argv[1]))"
-    done = subprocess.run([str(PYTHON), "-c", code, package], capture_output=True, text=True)
+    done = subprocess.run([str(client.python), "-c", code, client.package], capture_output=True, text=True)
     return done.stdout.strip() or None
 
 
