@@ -96,6 +96,20 @@ async def test_files_in_a_tools_output_become_data_too(inputs: Inputs, files: Fi
     assert await resolved(inputs, output) == [[{"type": "input_image", "image_url": data_url(PNG, "image/png")}]]
 
 
+@pytest.mark.parametrize(
+    ("filename", "content", "kind"),
+    [("paper.pdf", PDF, "application/pdf"), ("notes.txt", b"a", "text/plain"), ("fake.png", PDF, "application/pdf")],
+)
+async def test_a_file_that_is_no_image_is_refused_as_one(
+    inputs: Inputs, files: Files, filename: str, content: bytes, kind: str
+) -> None:
+    file = await files.create("ten", filename=filename, purpose="user_data", chunks=chunked(content))
+    with pytest.raises(ApiError) as refused:
+        await resolved(inputs, said({"type": "input_image", "file_id": file.id}))
+    assert (refused.value.status, refused.value.code, refused.value.param) == (400, "invalid_image_format", "input")
+    assert refused.value.message == f"The file '{filename}' is no image ({kind}). Send it as an 'input_file'."
+
+
 @pytest.mark.parametrize("data", [data_url(b"a,b", "text/csv"), base64.b64encode(b"a,b").decode()])
 async def test_inline_data_comes_as_a_data_url_however_it_was_given(inputs: Inputs, data: str) -> None:
     part = {"type": "input_file", "filename": "a.csv", "file_data": data}

@@ -243,7 +243,12 @@ async def _shown_image(part: Part, source: _Source) -> Part:
     if source.size > limits.INPUT_FILE_BYTES_MAX:
         return _note(f"[image {source.filename}: {source.size} bytes are too many to show]")
     rest = {key: value for key, value in part.items() if key != "file_id"}
-    return {**rest, "image_url": await source.data_url()}
+    url = await source.data_url()
+    kind = url.removeprefix("data:").partition(";")[0]
+    if not kind.startswith("image/"):
+        words = f"The file '{source.filename}' is no image ({kind}). Send it as an 'input_file'."
+        raise bad_request(words, param="input", code="invalid_image_format")
+    return {**rest, "image_url": url}
 
 
 async def _shown_file(part: Part, source: _Source, name: str, has_container: bool) -> list[Part]:
