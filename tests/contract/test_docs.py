@@ -7,7 +7,6 @@ import tomllib
 from pathlib import Path
 
 import pytest
-from moorage import limits
 from moorage.model.catalog import Catalog
 
 ROOT = Path(__file__).parents[2]
@@ -102,19 +101,3 @@ def test_the_recipes_for_contributors_name_files_that_exist() -> None:
     assert len(named) > 25
     assert [path for path in named if not any((home / path).exists() for home in homes)] == []
     assert len(text.splitlines()) < 80, "one page"
-
-
-def test_the_bounds_that_protect_the_api_are_those_of_the_code() -> None:
-    page = (ROOT / "SECURITY.md").read_text()
-    told = [
-        f"| line and headers of a request | {limits.HEAD_BYTES_MAX // limits.KIB} KiB |",
-        f"| time for them, from the connection on | {limits.HEAD_SECONDS_MAX} seconds |",
-        f"| an idle connection | {limits.KEEP_ALIVE_IDLE_SECONDS} seconds |",
-        f"| a body | {limits.REQUEST_BODY_BYTES_MAX // limits.MIB} MiB, never unpacked |",
-        f"| WebSockets of a key, in each process | {limits.WEBSOCKETS_PER_KEY_MAX} |",
-        f"| responses of a tenant that run at once | {limits.RUNNING_RESPONSES_MAX} |",
-        f"| checks of grammars at once, in each process | {limits.GRAMMAR_CHECKS_MAX} |",
-    ]
-    assert [line for line in told if line not in page] == []
-    for path in re.findall(r"`(tests/[^`]+\.py)`", page):
-        assert (ROOT / path).exists(), path

@@ -29,10 +29,7 @@ NEVER_SENT = {
     **dict.fromkeys(
         [f"response.file_search_call.{word}" for word in ("in_progress", "searching", "completed")]
         + [f"response.web_search_call.{word}" for word in ("in_progress", "searching", "completed")]
-        + [f"response.image_generation_call.{word}" for word in ("in_progress", "generating", "partial_image", "completed")]
-        + [f"response.mcp_call.{word}" for word in ("in_progress", "completed", "failed")]
-        + [f"response.mcp_call_arguments.{word}" for word in ("delta", "done")]
-        + [f"response.mcp_list_tools.{word}" for word in ("in_progress", "completed", "failed")],
+        + [f"response.image_generation_call.{word}" for word in ("in_progress", "generating", "partial_image", "completed")],
         _NO_TOOL,
     ),
     "response.compaction.compacting": "a sign of life without content; the summary is one short request",

@@ -21,6 +21,7 @@ import httpx
 import pytest
 
 from docs import parameters
+from tests.mcp_servers import LOOPBACK, Depot, depot_beside
 from tests.stack import Stack, assert_well_formed, raw_events, say, script, shell
 from tests.unit.skills.archives import MANIFEST, skill, zip_of
 from tests.upstream import Call, MockUpstream, Reply, called, called_shell, said
@@ -39,6 +40,9 @@ class World:
     stack: Stack
     upstream: MockUpstream
     http: httpx.Client
+    depot: Depot
+    """A remote server, and where it is."""
+    depot_url: str
 
     def create(self, model: str = "native", **body: Any) -> Json:
         answer = self.http.post("/responses", json={"model": model, "input": "hi", **body})
@@ -77,7 +81,8 @@ class World:
 @pytest.fixture(scope="module")
 def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
     folder = Path(tmp_path_factory.mktemp("effects"))
-    with MockUpstream() as upstream:
+    depot = Depot()
+    with MockUpstream() as upstream, depot_beside(depot) as remote:
         models = folder / "models.toml"
         models.write_text(
             "".join(
@@ -92,10 +97,15 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
             )
             + '[[models]]\nname = "demo"\nprovider = "demo"\n'
         )
-        environment = {"MOORAGE_MODELS_FILE": str(models), "MOORAGE_ALLOWED_EGRESS_DOMAINS": "api.example.com"}
+        environment = {
+            "MOORAGE_MODELS_FILE": str(models),
+            "MOORAGE_ALLOWED_EGRESS_DOMAINS": "api.example.com",
+            "MOORAGE_FETCH_ALLOWED_NETWORKS": ",".join(LOOPBACK),
+            "MOORAGE_EGRESS_PORTS": str(remote.port),
+        }
         stack = Stack(folder / "state", environment).start()
         with stack.http() as http:
-            yield World(stack, upstream, http)
+            yield World(stack, upstream, http, depot, f"{remote.url}/mcp")
         assert stack.stop() == 0
 
 
@@ -722,6 +732,99 @@ def web_search(world: World) -> None:
             assert (answer.status_code, answer.json()["tools"]) == (200, [])
             assert kind in answer.headers["x-moorage-notice"]
             assert "tools" not in world.upstream.requests[-1].body
+
+
+def server(world: World, **fields: Any) -> Json:
+    return {"type": "mcp", "server_label": "depot", "server_url": world.depot_url, **fields}
+
+
+def remote_tools(world: World, **fields: Any) -> dict[str, str]:
+    """What the model is offered of the server: descriptions by name."""
+    sent = world.asked("chat", tools=[server(world, **fields)]).get("tools", ())
+    return {tool["function"]["name"].removeprefix("depot__"): tool["function"]["description"] for tool in sent}
+
+
+def remote_calls(world: World, *names: str, **fields: Any) -> list[str]:
+    """What becomes of calls of the server's tools."""
+    arguments = {"find_part": {"sku": "A-7"}, "order_part": {"sku": "A-7", "count": 1}}
+    calls = tuple(Call(f"depot__{name}", json.dumps(arguments[name]), f"call_{name}") for name in names)
+    world.upstream.plays(Reply(calls=calls, finish="tool_calls"), said("end"))
+    return [item["type"] for item in world.create("chat", tools=[server(world, **fields)])["output"]]
+
+
+@row("tool", "mcp", "mcp.server_label", "mcp.server_url", "mcp.server_description", "mcp.allowed_callers")
+def remote_server(world: World) -> None:
+    assert remote_tools(world, allowed_callers=["direct"])["find_part"] == "Look a part up."
+    assert remote_tools(world, server_description="Spare parts.")["find_part"] == "Spare parts.\nLook a part up."
+    shown = world.create("chat", tools=[server(world)])["tools"][0]
+    assert (shown["server_label"], shown["server_url"]) == ("depot", world.depot_url.removesuffix("mcp") + "<redacted>")
+
+
+@row("tool", "mcp.authorization", "mcp.headers")
+def keys_of_a_server(world: World) -> None:
+    world.depot.headers.clear()
+    response = world.create("chat", tools=[server(world, authorization="t0ken", headers={"X-Team": "s3cret"})])
+    assert {(sent["authorization"], sent["x-team"]) for sent in world.depot.headers} == {("Bearer t0ken", "s3cret")}
+    assert not any(key in json.dumps([response, world.upstream.requests[-1].body]) for key in ("t0ken", "s3cret"))
+
+
+@row("tool", "mcp.allowed_tools", "mcp.allowed_tools.tool_names", "mcp.allowed_tools.read_only")
+def allowed_remote_tools(world: World) -> None:
+    assert list(remote_tools(world, allowed_tools=["order_part"])) == ["order_part"]
+    assert list(remote_tools(world, allowed_tools={"tool_names": ["order_part"]})) == ["order_part"]
+    assert list(remote_tools(world, allowed_tools={"read_only": True})) == ["find_part", "picture"]
+
+
+_ASKED, _RAN = "mcp_approval_request", "mcp_call"
+_BOTH = {"tool_names": ["find_part", "order_part"]}
+APPROVALS: dict[str, tuple[Any, list[str]]] = {
+    "": ("always", [_ASKED, _ASKED]),
+    ".never": ({"never": _BOTH}, [_RAN, _RAN]),
+    ".never.tool_names": ({"never": {"tool_names": ["order_part"]}}, [_ASKED, _RAN]),
+    ".never.read_only": ({"never": {"read_only": True}}, [_RAN, _ASKED]),
+    ".always": ({"never": _BOTH, "always": _BOTH}, [_ASKED, _ASKED]),
+    ".always.tool_names": ({"never": _BOTH, "always": {"tool_names": ["find_part"]}}, [_ASKED, _RAN]),
+    ".always.read_only": ({"never": _BOTH, "always": {"read_only": False}}, [_RAN, _ASKED]),
+}
+
+
+def approval_of_remote_calls(world: World, approval: Any, expected: list[str]) -> None:
+    world.upstream.forget()
+    assert remote_calls(world, "find_part", "order_part", require_approval=approval)[1:3] == expected
+
+
+for name, (approval, expected) in APPROVALS.items():
+    row("tool", f"mcp.require_approval{name}")(partial(approval_of_remote_calls, approval=approval, expected=expected))
+
+
+@row("tool_choice", "mcp")
+def chosen_server(world: World) -> None:
+    choice = {"type": "mcp", "server_label": "depot", "name": "find_part"}
+    assert world.asked("plain", tools=[server(world)], tool_choice=choice)["tool_choice"] == {
+        "type": "function",
+        "name": "depot__find_part",
+    }
+
+
+@row("item", "mcp_list_tools", "mcp_call", "mcp_approval_request", "mcp_approval_response")
+def remote_items(world: World) -> None:
+    """A history that the client keeps: the server is asked for no list, the denial is read, the allowed call runs."""
+    world.depot.orders.clear()
+    listed = {"name": "order_part", "input_schema": {"type": "object"}}
+    named = {"server_label": "depot", "name": "order_part"}
+    history = [
+        {"type": "mcp_list_tools", "id": "mcpl_1", "server_label": "depot", "tools": [listed]},
+        {"type": "mcp_call", "id": "mcp_1", **named, "arguments": '{"sku": "A-1"}', "output": "ordered long ago"},
+        {"type": "mcp_approval_request", "id": "mcpr_1", **named, "arguments": '{"sku": "A-7", "count": 2}'},
+        {"type": "mcp_approval_request", "id": "mcpr_2", **named, "arguments": '{"sku": "B-8", "count": 9}'},
+        {"type": "mcp_approval_response", "approval_request_id": "mcpr_1", "approve": True},
+        {"type": "mcp_approval_response", "approval_request_id": "mcpr_2", "approve": False, "reason": "Too many."},
+    ]
+    response = world.create("chat", input=history, tools=[server(world)], store=False)
+    assert [item["type"] for item in response["output"]] == ["mcp_call", "message"]
+    assert world.depot.orders == [("A-7", 2)]
+    read = [message["content"] for message in world.upstream.requests[-1].body["messages"] if message["role"] == "tool"]
+    assert (read[0], "Too many." in read[1], read[2]) == ("ordered long ago", True, "ordered 2 of A-7")
 
 
 # --- tool_choice -------------------------------------------------------------------------------------------------------------------

@@ -18,6 +18,8 @@ SPEAKERS = {
     "moorage.model.demo": "a scripted model's own words for its calls",
     "moorage.cli.checks.deployment": "a client of the API that asks a deployment for a shell",
     "moorage.local.demo": "a client of the API that shows what it gets",
+    "moorage.cli.containers": "a client of the API that runs a command in a container",
+    "moorage.cli.completion": "the word for the user's own shell",
 }
 """Who may name tools besides, and why."""
 
@@ -28,7 +30,7 @@ def named_rooms() -> list[Room]:
 
 def names_of(room: Room) -> set[str]:
     events = {f"response.{name}" for name in room.events} | set(room.events)
-    return {*room.types, room.call, *([room.output] if room.output else []), *events}
+    return {*room.types, room.call, *([room.output] if room.output else []), *room.others, *events}
 
 
 @cache
@@ -99,5 +101,5 @@ def test_what_a_tool_looks_like_is_said_in_its_folder(room: Room) -> None:
 def test_a_hosted_tool_is_whole(room: Room) -> None:
     made = {"run", "end", "grow", "opening", "read", "offer", "call_of", "where"} | ({"announced"} if room.output else set())
     assert {name for name in made if getattr(type(room), name) is getattr(Room, name)} == set()
-    assert set(room.prefixes) == {room.call, *([room.output] if room.output else [])}
+    assert set(room.prefixes) == {room.call, *([room.output] if room.output else []), *room.others}
     assert room.again is Again.ATTACH or room.bounds.seconds is not None, "what is not followed over many runs needs a bound of time"

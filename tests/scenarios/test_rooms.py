@@ -1,7 +1,9 @@
 """A tool that only a test knows goes the whole way on a real stack: declared over HTTP, offered to a chat-completions model, run by the
 state machine outside of the sandboxes, killed in the middle, listed, replayed, and read by the next response."""
 
+import asyncio
 import json
+import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -9,7 +11,11 @@ from typing import Any
 
 import pytest
 from moorage.tools.calls import End
+from moorage.tools.mcp.room import WORDS as MCP_WORDS
+from openai.types.responses.response_output_item import McpApprovalRequest
+from openai.types.responses.tool_param import Mcp
 
+from tests.mcp_servers import Depot, Running, depot_beside
 from tests.processes import kill_all
 from tests.rooms.dice import CHARM, WORDS
 from tests.stack import ROOT, SHELL, Stack, assert_well_formed, raw_events
@@ -25,14 +31,27 @@ def upstream() -> Iterator[MockUpstream]:
 
 
 @pytest.fixture(scope="module")
-def stack_with_dice(tmp_path_factory: pytest.TempPathFactory, upstream: MockUpstream) -> Iterator[Stack]:
+def depot() -> Iterator[tuple[Depot, Running]]:
+    made = Depot()
+    with depot_beside(made) as running:
+        yield made, running
+
+
+@pytest.fixture(scope="module")
+def stack_with_dice(
+    tmp_path_factory: pytest.TempPathFactory, upstream: MockUpstream, depot: tuple[Depot, Running]
+) -> Iterator[Stack]:
     state_dir = Path(tmp_path_factory.mktemp("dice"))
     models = state_dir / "models.toml"
-    models.write_text(f'[[models]]\nname = "served"\nprovider = "chat_completions"\nbase_url = "{upstream.url}"\n')
+    models.write_text(
+        f'[[models]]\nname = "served"\nprovider = "chat_completions"\nbase_url = "{upstream.url}"\n'
+        f'[mcp.depot]\nurl = "{depot[1].url}/mcp"\nsecret = "env:DEPOT_KEY"\n'
+    )
     environment = {
         "MOORAGE_MODELS_FILE": str(models),
         "PYTHONPATH": f"{ROOT / 'tests' / 'rooms' / 'site'}:{ROOT}",
         "DICE_TRACE": str(state_dir / "trace"),
+        "DEPOT_KEY": "the operators key",
     }
     running = Stack(state_dir, environment).start()
     yield running
@@ -136,3 +155,84 @@ def test_dice_that_are_killed_in_the_middle_are_not_rolled_again_and_say_so(stac
     item, message = events[-1]["response"]["output"]
     assert (item["status"], item["error"]) == ("failed", f"{WORDS[End.LOST]} An earlier run of it did not come to its end.")
     assert (message["content"][0]["text"], fallen(stack) - before) == ("Nobody knows.", 1)
+
+
+# --- a remote server, by the SDK: of the operator's, who may name one on this machine ---
+
+MCP: dict[str, Any] = {"type": "mcp", "server_label": "depot"}
+
+
+def order(count: int) -> Reply:
+    return Reply(calls=(Call("depot__order_part", f'{{"sku": "A-7", "count": {count}}}', "call_1"),), finish="tool_calls")
+
+
+def test_a_remote_tool_is_listed_allowed_called_and_read(
+    stack_with_dice: Stack, upstream: MockUpstream, depot: tuple[Depot, Running]
+) -> None:
+    client, (there, _) = stack_with_dice.client(), depot
+    tool: Mcp = {"type": "mcp", "server_label": "depot"}
+    upstream.plays(order(2), said("Ordered."))
+    first = client.responses.create(model="served", input="Order two.", tools=[tool])
+    listed, question = first.output
+    assert (listed.type, there.orders) == ("mcp_list_tools", [])
+    assert isinstance(question, McpApprovalRequest)
+    with client.responses.create(
+        model="served",
+        previous_response_id=first.id,
+        input=[{"type": "mcp_approval_response", "approval_request_id": question.id, "approve": True}],
+        tools=[tool],
+        stream=True,
+    ) as stream:
+        events: list[dict[str, Any]] = [dict(event.to_dict()) for event in stream]
+    assert_well_formed(events)
+    called, message = events[-1]["response"]["output"]
+    assert (called["output"], called["approval_request_id"], there.orders) == ("ordered 2 of A-7", question.id, [("A-7", 2)])
+    assert (message["content"][0]["text"], called["error"]) == ("Ordered.", None)
+    assert {sent["authorization"] for sent in there.headers} == {"Bearer the operators key"}
+    assert "the operators key" not in json.dumps([events, [request.body for request in upstream.requests]])
+    assert upstream.requests[-1].body["messages"][-1]["content"] == "ordered 2 of A-7"
+
+
+def test_an_approval_of_nothing_is_refused(stack_with_dice: Stack) -> None:
+    answer = {"type": "mcp_approval_response", "approval_request_id": "mcpr_none", "approve": True}
+    with stack_with_dice.http() as http:
+        refused = http.post("/responses", json={"model": "served", "input": [answer], "tools": [MCP]})
+    assert (refused.status_code, refused.json()["error"]["param"]) == (400, "input[0].approval_request_id")
+
+
+def test_a_request_reaches_no_server_on_this_machine(
+    stack_with_dice: Stack, upstream: MockUpstream, depot: tuple[Depot, Running]
+) -> None:
+    before = len(depot[0].headers)
+    upstream.plays(said("I cannot look."))
+    response = create(stack_with_dice, tools=[{"type": "mcp", "server_label": "mine", "server_url": f"{depot[1].url}/mcp"}])
+    listed, message = response["output"]
+    assert (listed["tools"], "is not allowed" in listed["error"], len(depot[0].headers)) == ([], True, before)
+    assert message["content"][0]["text"] == "I cannot look."
+    assert response["tools"][0]["server_url"] == f"{depot[1].url}/<redacted>"
+
+
+def test_a_remote_call_that_is_killed_in_the_middle_is_not_made_again_and_says_so(
+    stack_with_dice: Stack, upstream: MockUpstream, depot: tuple[Depot, Running]
+) -> None:
+    there, _ = depot
+    there.orders.clear()
+    hangs = threading.Event()
+
+    async def hang() -> None:
+        hangs.set()
+        await asyncio.sleep(120)
+
+    there.before_order = hang
+    upstream.plays(order(1), said("Nobody knows."))
+    response = create(stack_with_dice, tools=[MCP | {"require_approval": "never"}], background=True)
+    assert hangs.wait(60), "the call never came"
+    assert stack_with_dice.process is not None
+    assert kill_all(stack_with_dice.process.pid, lambda line: "_worker.py" in line and "service_step" in line)
+    there.before_order = None
+    events = events_of(stack_with_dice, response["id"])
+    assert_well_formed(events)
+    _, called, message = events[-1]["response"]["output"]
+    assert (called["status"], called["error"]["code"]) == ("failed", -32000)
+    assert called["error"]["message"].startswith(MCP_WORDS[End.LOST])
+    assert (message["content"][0]["text"], there.orders) == ("Nobody knows.", [("A-7", 1)])

@@ -85,7 +85,8 @@ def test_calls_over_the_bound_of_a_round_are_refused() -> None:
         ({"type": "shell_call"}, False, True),
         (FUNCTION, False, True),
         ({"type": "custom_tool_call"}, False, True),
-        ({"type": "mcp_call"}, False, False),
+        ({"type": "mcp_call"}, True, False),
+        ({"type": "mcp_approval_request"}, False, True),
         (MESSAGE, False, False),
     ],
 )

@@ -114,18 +114,6 @@ ITEMS: dict[str, tuple[Item, list[Item]]] = {
         [answered("Tools found: send_mail")],
     ),
     "a server's tool search": ({"type": "tool_search_call", "call_id": None, "execution": "server", "arguments": {}}, []),
-    "an mcp call of another upstream": (
-        {"type": "mcp_call", "id": "mcp_1", "name": "f", "server_label": "s", "arguments": "{}", "output": "o"},
-        [
-            {
-                "type": "message",
-                "role": "assistant",
-                "content": [
-                    {"type": "output_text", "text": '[mcp_call] {"arguments":"{}","name":"f","output":"o","server_label":"s"}'}
-                ],
-            }
-        ],
-    ),
     "a made picture, without its data": (
         {"type": "image_generation_call", "id": "ig_1", "status": "completed", "result": "A" * 100, "revised_prompt": "a boat"},
         [

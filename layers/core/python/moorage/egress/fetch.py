@@ -22,7 +22,9 @@ from moorage.errors import MoorageError
 from moorage.hosts import is_ip_literal
 
 _REDIRECTS: Final = frozenset({301, 302, 303, 307, 308})
-_ADDRESSES_TRIED_MAX: Final = 3
+ADDRESSES_TRIED_MAX: Final = 3
+_ANYWHERE: Final = ("0.0.0.0/0", "::/0")
+"""Every range but for metadata addresses, which no setting opens."""
 
 
 class FetchError(MoorageError):
@@ -108,9 +110,7 @@ class Fetcher:
     async def _ask(self, stack: AsyncExitStack, place: httpx.URL) -> httpx.Response:
         host = place.raw_host.decode("ascii")
         port = place.port or (443 if place.scheme == "https" else 80)
-        if port not in self.ports:
-            raise FetchError(f"port {port} is not allowed")
-        addresses = await self._judged(host, port)
+        addresses = await self.admitted(host, port)
         # The context loads every certificate of the system: only where it is needed.
         verify: ssl.SSLContext | bool = self.tls() if place.scheme == "https" else False
         timeout = httpx.Timeout(limits.FETCH_SECONDS_MAX, connect=limits.FETCH_CONNECT_SECONDS)
@@ -125,7 +125,7 @@ class Fetcher:
             "accept-encoding": "identity",
         }
         problem: httpx.HTTPError | None = None
-        for address in addresses[:_ADDRESSES_TRIED_MAX]:
+        for address in addresses[:ADDRESSES_TRIED_MAX]:
             request = client.build_request(
                 "GET", place.copy_with(host=address), headers=headers, extensions={"sni_hostname": host}
             )
@@ -140,12 +140,23 @@ class Fetcher:
             return response
         raise FetchError("the server cannot be reached") from problem
 
-    async def _judged(self, host: str, port: int) -> list[str]:
+    async def admitted(self, host: str, port: int, *, is_operators: bool = False) -> list[str]:
+        """The addresses that a connection may go to; the name is looked up here and nowhere else. Raises :class:`FetchError`.
+
+        ``is_operators``: the operator has named this very place, so it may be a private one, on any port.
+        """
+        if is_operators:
+            return await self._judged(host, port, _ANYWHERE)
+        if port not in self.ports:
+            raise FetchError(f"port {port} is not allowed")
+        return await self._judged(host, port, () if is_ip_literal(host) else self.allowed_networks)
+
+    async def _judged(self, host: str, port: int, opened: tuple[str, ...]) -> list[str]:
         """The host's addresses. One that is refused refuses the name: an honest one has no private addresses beside public ones."""
         addresses = await self.addresses(host, port)
-        opened = () if is_ip_literal(host) else self.allowed_networks
         for address in addresses:
-            if classify(address, self.own_networks, opened) is not None:
+            own = () if opened is _ANYWHERE else self.own_networks
+            if classify(address, own, opened) is not None:
                 raise FetchError("its host is not a public address")
         if not addresses:
             raise FetchError("its host has no address")

@@ -9,6 +9,7 @@ from typing import Final
 from moorage.limits.connections import *
 from moorage.limits.containers import *
 from moorage.limits.egress import *
+from moorage.limits.remote import *
 from moorage.limits.units import *
 
 # --- Requests -----------------------------------------------------------------------------------------------------------

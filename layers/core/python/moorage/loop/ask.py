@@ -10,11 +10,12 @@ from moorage import limits
 from moorage.errors import UpstreamError
 from moorage.loop import compact, context, decide, finish, upstream_shell
 from moorage.loop.assemble import Assembler
-from moorage.loop.cancellation import CancelWatch
+from moorage.loop.cancellation import Cancellable, CancelWatch
 from moorage.loop.decide import Decision
 from moorage.loop.notes import reader, visible
 from moorage.loop.outputs import Outputs
 from moorage.loop.sinks import LogSink, Sink
+from moorage.loop.stage import RoomStage, outside, rooms_of
 from moorage.loop.turn import Position, Turn, has_calls
 from moorage.model.base import Finished
 from moorage.runtime import Runtime
@@ -61,6 +62,7 @@ class Ask:
         try:
             await self._compact()
             if not compact.is_triggered(self.stored):
+                await self._prepare()
                 await self._converse()
             decision = self._decision()
         except UpstreamError as error:
@@ -84,6 +86,25 @@ class Ask:
         outputs.add(item)
         self.position = replace(self.position, next_index=outputs.next_index, usage=self.position.usage + usage)
         return True
+
+    async def _prepare(self) -> None:
+        """Let the rooms put in front of the model what it needs to know, and open the calls that the client has allowed."""
+        for room in rooms_of(self.stored.parameters.tools):
+            if not room.prepares:
+                continue
+            stage = RoomStage(
+                room,
+                self.stored,
+                self.sink,
+                self.position.next_index,
+                self.items,
+                items=visible(self._context(), reader(self.runtime, self.stored.tenant_id)),
+                made=list((self.done | self.items).values()),
+                outside=outside(self.runtime, self.stored),
+            )
+            async with Cancellable(self.watch):
+                await room.before(stage)
+            self.position = replace(self.position, next_index=stage.next_index)
 
     async def _converse(self) -> None:
         """Turn after turn, until the model has said what it wants."""

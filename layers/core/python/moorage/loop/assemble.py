@@ -355,7 +355,7 @@ class Assembler:
             self.close(status=item.get("status", "completed"))
             return
         self.close()
-        room = ROOMS.of_call(item["type"])
+        room = ROOMS.of_call(item["type"]) or ROOMS.of_question(item["type"])
         if room is None:
             self._add(item | {"id": self._id(_PREFIXES.get(item["type"], "item"))})
             self.close()
@@ -445,9 +445,6 @@ class Assembler:
 _PREFIXES: Final = {
     "web_search_call": "ws",
     "file_search_call": "fs",
-    "mcp_call": "mcp",
-    "mcp_list_tools": "mcpl",
-    "mcp_approval_request": "mcpr",
     "image_generation_call": "ig",
     "compaction": "cmp",
 }

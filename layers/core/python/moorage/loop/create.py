@@ -31,6 +31,7 @@ from moorage.loop.fold import fold
 from moorage.loop.model_step import tell_step
 from moorage.loop.prepare import gather
 from moorage.loop.sinks import InlineSink
+from moorage.loop.stage import rooms_of
 from moorage.loop.standby import Standby
 from moorage.loop.turn import Position
 from moorage.runtime import Runtime
@@ -88,6 +89,8 @@ async def prepare(
         tools=request.tools,
         tool_choice=request.tool_choice,
     )
+    for room in rooms_of(request.tools):
+        room.admit(said.input_items, said.chain, [tool for tool in request.tools if tool["type"] in room.types])
     await _check_room(runtime, tenant_id, request)
     if upstream_shell.goes_there(said.entry, request.tools):
         await upstream_shell.admit(runtime, tenant_id, said.entry, request)
@@ -108,6 +111,7 @@ async def prepare(
         parameters=Parameters.of(request),
         echo=echo(request, container_id),
         input_items=[*(recent or ()), *input_items],
+        recent_items=len(recent or ()),
         ancestors=_links(said.snapshots),
         conversation_id=request.conversation_id,
         container_id=container_id,
@@ -131,7 +135,7 @@ def _conceal(runtime: Runtime, tenant_id: str, request: CreateRequest) -> tuple[
     secrets: dict[str, str] = {}
     for index, tool in enumerate(request.tools):
         room = ROOMS.of_tool(tool["type"])
-        kept, values = (tool, {}) if room is None else room.conceal(tool, f"secret_{index}")
+        kept, values = (tool, {}) if room is None else room.conceal(tool, f"secret_{index}", runtime.catalog.remote_servers)
         tools.append(kept)
         secrets |= {handle: runtime.sealer.seal(tenant_id, value) for handle, value in values.items()}
     return (replace(request, tools=tuple(tools)) if secrets else request), secrets

@@ -3,7 +3,7 @@
 from collections import Counter
 from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any
 
 from moorage import limits
 from moorage.model.base import Finished
@@ -12,9 +12,6 @@ from moorage.tools.registry import ROOMS
 from moorage.tools.room import Where
 from moorage.wire.responses import Status
 from moorage.wire.types import Item
-
-_QUESTIONS: Final = frozenset({"mcp_approval_request"})
-"""What an upstream's own tools may ask the client: the response ends with it."""
 
 
 def where(item: Item) -> Where | None:
@@ -36,7 +33,7 @@ def is_upstreams(item: Item, own_container: str | None) -> bool:
 
 def is_for_client(item: Item) -> bool:
     """True for what the client answers: the response ends with it."""
-    return item["type"] in _QUESTIONS or where(item) is Where.CLIENT
+    return ROOMS.of_question(item["type"]) is not None or where(item) is Where.CLIENT
 
 
 @dataclass(frozen=True, slots=True)

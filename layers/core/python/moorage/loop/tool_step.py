@@ -18,12 +18,12 @@ import orjson
 
 from moorage import limits, tracing
 from moorage.containers.life import LiveContainer
-from moorage.egress.fetch import Fetcher
 from moorage.errors import ApiError, LostSight, SandboxError, SandboxHostAway, SandboxStarting, Superseded
 from moorage.loop.cancellation import CancelWatch
 from moorage.loop.chain import load_chain
 from moorage.loop.fold import fold
 from moorage.loop.sinks import LogSink
+from moorage.loop.stage import outside
 from moorage.loop.workplaces import Leaving, container_of
 from moorage.runtime import Runtime
 from moorage.state import Call
@@ -36,7 +36,7 @@ from moorage.telemetry import tell
 from moorage.tools.calls import End, Finished, Known, Piece, Said
 from moorage.tools.registry import ROOMS
 from moorage.tools.room import Again, Room, Where
-from moorage.tools.run import Run, Service, Workplace
+from moorage.tools.run import Run, Workplace
 from moorage.wire.events import OUTPUT_ITEM_DONE
 from moorage.wire.types import Event, Item
 
@@ -186,9 +186,9 @@ class _Attempt:
         following = batches[-1].following if batches else self.made_by.following
         writer = LogWriter(log, Writer(self.step, attempt.attempt, self.call.call_id), following, on_predecessor=_fold_in)
         async with LogSink(writer) as sink:
-            ends = ends or self._must_end(attempt)
+            ends = ends or await self._must_end(attempt)
             if ends is not None:
-                whole: Item | None = _emit(sink, self.room.end(known, *ends))
+                whole: Finished | None = _emit(sink, self.room.end(known, *ends))
             else:
                 whole = await self._work(sink, self._given(known, attempt, live))
             if whole is not None:
@@ -212,11 +212,14 @@ class _Attempt:
                     offsets[int(stream)] = max(offsets.get(int(stream), -1), offset)
         return replace(known, so_far=folded.items.get(index), offsets=offsets), None
 
-    def _must_end(self, attempt: CallAttempt) -> tuple[End, str] | None:
+    async def _must_end(self, attempt: CallAttempt) -> tuple[End, str] | None:
         """Why the call does not run any more, if so. One that attaches finds out by itself what was lost."""
-        if self.room.again is Again.ONCE and attempt.attempt > 1:
+        if attempt.attempt <= 1 or self.room.again is Again.ATTACH:
+            return None
+        again = await self.room.repeats(self.item, self._earlier())
+        if again is Again.ONCE:
             return End.LOST, "An earlier run of it did not come to its end."
-        if self.room.again is Again.REPEAT and attempt.crashes >= limits.CALL_ATTEMPTS_MAX:
+        if attempt.crashes >= limits.CALL_ATTEMPTS_MAX:
             return End.GAVE_UP, f"It failed {limits.CALL_ATTEMPTS_MAX} times in a row."
         return None
 
@@ -235,13 +238,9 @@ class _Attempt:
             now=self.runtime.clock,
             earlier=self._earlier,
             sandbox=sandbox,
-            service=Service(Fetcher.of(self.runtime.settings), self._secret) if live is None else None,
+            service=outside(self.runtime, self.stored) if live is None else None,
             counts=self.counts,
         )
-
-    def _secret(self, handle: str) -> str | None:
-        sealed = self.stored.secrets.get(handle)
-        return None if sealed is None else self.runtime.sealer.open(self.stored.tenant_id, sealed)
 
     async def _earlier(self) -> AsyncIterator[Item]:
         progress = await self.runtime.steps.read(self.stored.tenant_id, self.stored.response_id)
@@ -252,7 +251,7 @@ class _Attempt:
         for item in [*await load_chain(self.runtime, self.stored), *self.stored.input_items]:
             yield item
 
-    async def _work(self, sink: LogSink, run: Run) -> Item | None:
+    async def _work(self, sink: LogSink, run: Run) -> Finished | None:
         """What the call came to; None when time is up and another run must go on."""
         progress = _Progress(self.room, run, sink)
         watch = asyncio.create_task(CancelWatch.of(self.runtime, self.stored).requested())
@@ -276,10 +275,12 @@ class _Attempt:
             return None
         return progress.end(End.TIME_OVER, f"It took longer than {seconds:g} seconds.")
 
-    async def _done(self, sink: LogSink, whole: Item) -> None:
-        sink.emit({"type": OUTPUT_ITEM_DONE, "output_index": self.call.output_index, "item": whole})
+    async def _done(self, sink: LogSink, whole: Finished) -> None:
+        for event in whole.events:
+            sink.emit(event)
+        sink.emit({"type": OUTPUT_ITEM_DONE, "output_index": self.call.output_index, "item": whole.item})
         await sink.flush()
-        await self._note_end(whole)
+        await self._note_end(whole.item)
 
     async def _note_end(self, closed: Item) -> None:
         """The log has the end of the call: now its record gets it."""
@@ -303,18 +304,18 @@ class _Progress:
             begun = known.item if self.room.output is None else self.room.announced(known.item, known.output_item_id)
             self.so_far = orjson.loads(orjson.dumps(known.so_far or begun))
 
-    async def follow(self) -> Item:
+    async def follow(self) -> Finished:
         """Emit what it says; the item that it fills, at the end."""
         async with aclosing(self.room.run(self.run)) as pieces:
             async for piece in pieces:
                 if self._is_over(piece):
                     return self.end(End.TOO_LARGE, f"It said more than {self.room.bounds.bytes} bytes.")
                 if isinstance(piece, Finished):
-                    return piece.item
+                    return piece
                 self._say(piece)
         raise AssertionError(f"a run of {self.run.known.item['type']} said no end")
 
-    def end(self, how: End, detail: str) -> Item:
+    def end(self, how: End, detail: str) -> Finished:
         """Break it off."""
         return _emit(self.sink, self.room.end(replace(self.run.known, so_far=self.so_far), how, detail))
 
@@ -330,12 +331,12 @@ class _Progress:
         return self.bytes > self.room.bounds.bytes
 
 
-def _emit(sink: LogSink, pieces: Iterable[Piece]) -> Item:
+def _emit(sink: LogSink, pieces: Iterable[Piece]) -> Finished:
     """The end of a call, from its room."""
-    whole: Item | None = None
+    whole: Finished | None = None
     for piece in pieces:
         if isinstance(piece, Finished):
-            whole = piece.item
+            whole = piece
         else:
             sink.emit(piece.event, offset=piece.offset)
     assert whole is not None

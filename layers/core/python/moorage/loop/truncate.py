@@ -13,6 +13,7 @@ from moorage import limits
 from moorage.errors import context_length_exceeded
 from moorage.loop.context import OUTPUT_OF
 from moorage.model.tokens import at_most, estimate_item
+from moorage.tools.registry import ROOMS
 from moorage.wire.types import Item
 
 _OUTPUTS: Final = frozenset(OUTPUT_OF.values())
@@ -48,7 +49,10 @@ def fit(items: Sequence[Item], *, frame_tokens: int, window_tokens: int, output_
 
 def stays(item: Item) -> bool:
     """What is never left out, however old it is."""
-    return item["type"] in ("additional_tools", "compaction") or item.get("role") in ("system", "developer")
+    if item["type"] in ("additional_tools", "compaction") or item.get("role") in ("system", "developer"):
+        return True
+    room = ROOMS.of_item(item["type"])
+    return room is not None and room.stays(item)
 
 
 def cuts(items: Sequence[Item]) -> list[int]:

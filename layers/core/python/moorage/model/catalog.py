@@ -12,7 +12,9 @@ import fnmatch
 import tomllib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from pathlib import Path
+from types import MappingProxyType
 from typing import Annotated, Any, Final, Literal, get_args
 from urllib.parse import urlsplit
 
@@ -34,6 +36,7 @@ from moorage.model.demo import Demo
 from moorage.model.http import Upstream
 from moorage.model.openai_responses import OpenAIResponses
 from moorage.model.prices import FREE, Price, list_price
+from moorage.model.remote_servers import RemoteServer, ServerTable, check_server, server_of
 from moorage.net.sigv4 import AwsAuth
 
 ProviderKind = Literal["openai_responses", "chat_completions", "anthropic_messages", "bedrock_converse", "demo"]
@@ -111,9 +114,11 @@ class Catalog:
         reason: str,
         secret: Callable[[str], str] | None = None,
         default_skills: tuple[str, ...] = (),
+        servers: Mapping[str, ServerTable] = MappingProxyType({}),
     ) -> None:
         self.default_skills = default_skills
         """Ids of skills that every hosted shell gets, beside those that its request names."""
+        self._servers = servers
         self._entries = entries
         self._upstream = upstream
         self._default = default
@@ -140,14 +145,17 @@ class Catalog:
         """
         file = _parsed(_text(source))
         configured = tuple(_entry(table, file.compaction) for table in file.models)
-        default, skills = file.default, file.skills.default
+        default = file.default
         for entry in configured:
             _check(entry, upstream, has_secrets=secret is not None)
+        for label, table in file.mcp.items():
+            check_server(label, table, upstream, has_secrets=secret is not None)
+        extras: dict[str, Any] = {"secret": secret, "default_skills": file.skills.default, "servers": file.mcp}
         if configured:
             name = default or next((e.name for e in configured if not e.is_pattern), None)
             if name is None:
                 raise SettingsConflict('models.toml holds only patterns: name one that they match by default = "...".')
-            catalog = cls(configured, upstream, default=name, reason="models.toml says so", secret=secret, default_skills=skills)
+            catalog = cls(configured, upstream, default=name, reason="models.toml says so", **extras)
             if not catalog._serves(name):
                 raise SettingsConflict(f"models.toml: default is '{name}', but no model there has this name.")
             for writer in {entry.compaction.model for entry in configured} - {None}:
@@ -156,7 +164,7 @@ class Catalog:
             return catalog
         detected, name, reason = _detected(upstream)
         entries = tuple(replace(entry, compaction=file.compaction.over(CompactionTable())) for entry in detected)
-        return cls((*entries, _DEMO), upstream, default=name, reason=reason, secret=secret, default_skills=skills)
+        return cls((*entries, _DEMO), upstream, default=name, reason=reason, **extras)
 
     @property
     def entries(self) -> tuple[ModelEntry, ...]:
@@ -258,9 +266,16 @@ class Catalog:
         return self._aws_session.get_credentials()
 
     def _key(self, entry: ModelEntry) -> str | None:
-        if entry.key is None:
-            return None
-        kind, _, name = entry.key.partition(":")
+        return None if entry.key is None else self._value_of(entry.key)
+
+    @cached_property
+    def remote_servers(self) -> Mapping[str, RemoteServer]:
+        """Servers that requests may use by their labels."""
+        return {label: server_of(table, self._value_of) for label, table in self._servers.items()}
+
+    def _value_of(self, reference: str) -> str:
+        """What ``env:NAME`` or ``ssm:/path`` stands for."""
+        kind, _, name = reference.partition(":")
         if kind == "env":
             return self._upstream[name]
         assert self._secret is not None, "checked when the catalogue was loaded"
@@ -350,6 +365,7 @@ class _SkillsTable(BaseModel):
 
 class _File(BaseModel):
     model_config = ConfigDict(extra="forbid")
+    mcp: dict[str, ServerTable] = Field(default_factory=dict)
     skills: _SkillsTable = Field(default_factory=_SkillsTable)
     compaction: CompactionTable = Field(default_factory=CompactionTable)
     default: str | None = None

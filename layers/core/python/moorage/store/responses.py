@@ -72,6 +72,8 @@ class StoredResponse:
     """Name of the execution that runs it: its id, or that of a successor."""
     secrets: Mapping[str, str] = field(default_factory=dict)
     """Of its tools, sealed, by the handles that stand in their places; forgotten when it ends."""
+    recent_items: int = 0
+    """So many of the input's items were there before this request: only its client's connection knew them."""
     waiting_for: str | None = None
     """What it waits for in the state machine, in a sentence; None while it goes on."""
     key_id: str = ""
@@ -100,6 +102,7 @@ _META: Final = Codec(
         "programs",
         "is_looping",
         "is_cancel_requested",
+        "recent_items",
         "execution",
         "secrets",
         "waiting_for",

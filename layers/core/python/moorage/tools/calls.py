@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any, Literal
 
-from moorage.wire.types import Event, Item
+from moorage.wire.types import Event, Item, Tool
 
 
 class End(StrEnum):
@@ -56,6 +56,25 @@ class Opening:
 
 
 @dataclass(frozen=True, slots=True)
+class Offered:
+    """A function that an item of the conversation adds to what the model may call."""
+
+    name: str
+    function: Tool
+    """But for its name, which the lowering chooses."""
+    call: Item
+    """What a call of it is, before its arguments are known."""
+
+
+@dataclass(frozen=True, slots=True)
+class Offers:
+    """All that an item offers; what an earlier one has offered under the same name is over."""
+
+    namespace: str
+    functions: tuple[Offered, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class Said:
     """An event of a running call."""
 
@@ -69,6 +88,8 @@ class Finished:
     """The end of a run: the item that it fills, whole."""
 
     item: Item
+    events: tuple[Event, ...] = ()
+    """Said together with the end, in one batch: a run that comes after one that died finds both or neither."""
 
 
 Piece = Said | Finished

@@ -20,7 +20,7 @@ from typing import Any, Final
 
 from moorage.tools.lowered import compact_json, function_call, function_output, message, parsed, with_visible_parts, without
 from moorage.tools.registry import ROOMS
-from moorage.tools.room import Where
+from moorage.tools.room import Room, Where
 from moorage.wire.types import Item, Tool
 
 _NAME_CHARS_MAX: Final = 64
@@ -49,6 +49,8 @@ class Original:
     type: str
     name: str
     namespace: str | None = None
+    call: Item | None = None
+    """What a call of it is before its arguments, where an item has offered it."""
 
     def custom_input(self, arguments: str) -> str:
         """The free text that a custom tool is called with. Text that is no JSON wrapper is taken as it is."""
@@ -63,7 +65,7 @@ class Original:
         value = parsed(arguments)
         room = ROOMS.of_tool(self.type)
         item = None if room is None else room.call_of(value, arguments, self.type)
-        return None if item is None else item | {"call_id": call_id}
+        return None if item is None else {**item, **(self.call or {}), "call_id": call_id}
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,6 +116,10 @@ class _Lowering:
     """Lowered tools in order of first appearance; a later definition replaces an earlier one in its place."""
     originals: dict[str, Original] = field(default_factory=dict)
     names: dict[tuple[str, str | None, str], str] = field(default_factory=dict)
+    of_rooms: list[Tool] = field(default_factory=list)
+    """Tools whose functions are offered by items of theirs."""
+    seen: dict[str, Item] = field(default_factory=dict)
+    """Items of rooms so far, by id."""
     is_searchable: bool = False
     """The model can look for deferred tools (a client's ``tool_search``), so they stay hidden until it does."""
 
@@ -151,6 +157,8 @@ class _Lowering:
         if type_ in self.native and (room is None or room.is_ever_native):
             key, native = (f"\0{compact_json(tool)}", tool) if room is None else room.native(tool, self)
             self.tools[key] = native
+        elif room is not None and not room.function:
+            self.of_rooms.append(tool)
         elif room is not None:
             name = self._claim(type_, room.function, None)
             offered = room.offer(name, tool)
@@ -197,6 +205,25 @@ class _Lowering:
         """Which of these types was offered first."""
         return next((original.type for original in self.originals.values() if original.type in types), None)
 
+    def earlier(self, item_id: str) -> Item | None:
+        """An item of a room that came before."""
+        return self.seen.get(item_id)
+
+    def _take_offers(self, room: Room, item: Item) -> None:
+        """Offer what an item of a room offers, in place of what its like has offered before."""
+        tools = [tool for tool in self.of_rooms if tool["type"] in room.types]
+        offers = room.offers(item, tools)
+        if offers is None:
+            return
+        there = {offered.name for offered in offers.functions}
+        for (type_, namespace, name), lowered in self.names.items():
+            if type_ in room.types and namespace == offers.namespace and name not in there:
+                self.tools.pop(lowered, None)
+        for offered in offers.functions:
+            lowered = self._claim(room.types[0], offered.name, offers.namespace)
+            self.originals[lowered] = Original(room.types[0], offered.name, offers.namespace, offered.call)
+            self.tools[lowered] = offered.function | {"name": lowered}
+
     # --- tool choice ---
 
     def choice(self, tool_choice: str | dict[str, Any]) -> str | dict[str, Any]:
@@ -205,7 +232,10 @@ class _Lowering:
         if tool_choice.get("type") == "allowed_tools":
             chosen = [lowered for tool in tool_choice.get("tools", []) for lowered in self._chosen(tool)]
             return {"type": "allowed_tools", "mode": tool_choice.get("mode", "auto"), "tools": chosen}
-        return next(iter(self._chosen(tool_choice)), "auto")
+        chosen = self._chosen(tool_choice)
+        if len(chosen) > 1:
+            return {"type": "allowed_tools", "mode": "required", "tools": chosen}
+        return chosen[0] if chosen else "auto"
 
     def _chosen(self, choice: dict[str, Any]) -> list[dict[str, Any]]:
         """A chosen tool in the upstream's vocabulary; a namespace is several. Empty if it is not offered."""
@@ -216,6 +246,13 @@ class _Lowering:
             return [choice]
         if type_ == "namespace":
             return [{"type": "function", "name": lowered} for (_, space, _), lowered in self.names.items() if space == choice["name"]]
+        if "server_label" in choice:
+            label, wanted = choice["server_label"], choice.get("name")
+            return [
+                {"type": "function", "name": lowered}
+                for (tool_type, space, name), lowered in self.names.items()
+                if tool_type in kinds and space == label and wanted in (None, name) and lowered in self.tools
+            ]
         for (tool_type, namespace, name), lowered in self.names.items():
             is_same_name = choice.get("name") in (None, name) and choice.get("namespace") in (None, namespace)
             if tool_type in kinds and is_same_name:
@@ -239,7 +276,12 @@ class _Lowering:
             case _ if type_ in _UNSEEN_ITEMS:
                 return []
         room = ROOMS.of_item(type_)
-        return self._other(item, type_) if room is None else room.read(item, self)
+        if room is None:
+            return self._other(item, type_)
+        self._take_offers(room, item)
+        if "id" in item:
+            self.seen[item["id"]] = item
+        return room.read(item, self)
 
     def _tools_in_between(self, item: Item, type_: str) -> list[Item]:
         """Tools that join the conversation on the way: offered from here on, after those before them."""
@@ -266,14 +308,14 @@ class _Lowering:
         return [item] if "compaction" in self.native else []
 
     def _other(self, item: Item, type_: str) -> list[Item]:
-        """Calls that another upstream ran by itself (mcp, web_search, image_generation ...): the model reads them as text."""
+        """Calls that another upstream ran by itself (web_search, image_generation ...): the model reads them as text."""
         tool_type = type_.removesuffix("_call")
-        if tool_type in self.native or (type_.startswith("mcp_") and "mcp" in self.native):
+        if tool_type in self.native:
             return [item]
         if type_.startswith("program") and "programmatic_tool_calling" in self.native:
             return [item]
         shown = {k: v for k, v in item.items() if k not in ("id", "type", "status", "result", "created_by") and v is not None}
-        return [message("user" if type_ == "mcp_approval_response" else "assistant", f"[{type_}] {compact_json(shown)}")]
+        return [message("assistant", f"[{type_}] {compact_json(shown)}")]
 
 
 # --- names --------------------------------------------------------------------------------------------------------------------

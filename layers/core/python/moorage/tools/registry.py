@@ -10,6 +10,7 @@ from moorage.tools.computer.room import Computer
 from moorage.tools.custom.room import Custom
 from moorage.tools.function.room import Function
 from moorage.tools.local_shell.room import LocalShell
+from moorage.tools.mcp.room import Mcp
 from moorage.tools.room import Room
 from moorage.tools.shell.room import Shell
 from moorage.tools.tool_search.room import ToolSearch
@@ -40,7 +41,7 @@ class Registry:
 
     def add(self, room: Room) -> None:
         """Know a tool from now on. Raises AssertionError if another room has one of its words."""
-        items = (room.call,) if room.output is None else (room.call, room.output)
+        items = (room.call, *([] if room.output is None else [room.output]), *room.others)
         for found, names in ((self._of_tool, room.types), (self._of_item, items), (self._of_event, room.events)):
             taken = found.keys() & set(names)
             assert not taken, f"{type(room).__name__} and another room both say that they are {sorted(taken)}"
@@ -66,12 +67,17 @@ class Registry:
         return self._of_tool.get(type_)
 
     def of_item(self, type_: str) -> Room | None:
-        """The room of a call or of its output."""
+        """The room of a call, of its output, or of what else belongs to its tool."""
         return self._of_item.get(type_)
 
     def of_call(self, type_: str) -> Room | None:
         room = self._of_item.get(type_)
         return room if room is not None and room.call == type_ else None
+
+    def of_question(self, type_: str) -> Room | None:
+        """The room that asks the client something by this type of item."""
+        room = self._of_item.get(type_)
+        return room if room is not None and room.asks == type_ else None
 
     def of_event(self, name: str) -> Room | None:
         """``name`` without ``response.``."""
@@ -90,6 +96,7 @@ ROOMS: Final = Registry(
         LocalShell(),
         ApplyPatch(),
         Computer(),
+        Mcp(),
         ToolSearch(),
     )
 )

@@ -15,16 +15,17 @@ The loop, the API and the command line know no tool by name; they ask its room. 
 attempts, the takeover, the watch for cancellations, the time limits, the flushing, the log and the metrics.
 """
 
-from collections.abc import AsyncGenerator, Iterable, Mapping
+from collections.abc import AsyncGenerator, AsyncIterator, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any, ClassVar, Protocol
 
 from moorage import limits
+from moorage.model.remote_servers import RemoteServer
 from moorage.sandbox.exec_client import ExecClient
-from moorage.tools.calls import End, Known, Opening, Piece, Place, Told
+from moorage.tools.calls import End, Known, Offers, Opening, Piece, Place, Told
 from moorage.tools.lowered import compact_json
-from moorage.tools.run import Run
+from moorage.tools.run import Run, Service
 from moorage.wire.types import Event, Item, Tool
 
 
@@ -76,6 +77,51 @@ class Reader(Protocol):
         """Which of these types the model was offered first."""
         ...
 
+    def earlier(self, item_id: str) -> Item | None:
+        """An item of a room that came before."""
+        ...
+
+
+class Stage(Protocol):
+    """What stands before a model is asked, and the way to put more there (:meth:`Room.before`)."""
+
+    @property
+    def tools(self) -> Sequence[Tool]:
+        """Those of the request that are of this room."""
+        ...
+
+    @property
+    def items(self) -> Sequence[Item]:
+        """What the model sees: the conversation, and what this response has made so far."""
+        ...
+
+    @property
+    def made(self) -> Sequence[Item]:
+        """What this response has made so far, with what was broken off."""
+        ...
+
+    @property
+    def own_input(self) -> Sequence[Item]:
+        """What the request itself has brought."""
+        ...
+
+    @property
+    def outside(self) -> Service: ...
+
+    def add(self, item: Item) -> Place:
+        """Open an item, which gets its id."""
+        ...
+
+    def say(self, event: Event) -> None: ...
+
+    def done(self, place: Place, item: Item) -> None:
+        """Close it, whole."""
+        ...
+
+    def call(self, call: Item) -> None:
+        """Open a call that runs before a model is asked, as if the model had made it."""
+        ...
+
 
 class Room:
     """What is the same for most tools; a room sets the attributes, and overrides what it does otherwise."""
@@ -86,6 +132,12 @@ class Room:
     """The type of its calls' items."""
     output: ClassVar[str | None] = None
     """The type of the item that answers a call; None if the call's own item holds the result."""
+    others: ClassVar[tuple[str, ...]] = ()
+    """Types of further items that are of this tool."""
+    prepares: ClassVar[bool] = False
+    """Whether :meth:`before` has anything to do."""
+    asks: ClassVar[str | None] = None
+    """The type of item with which it asks the client something: the response ends with it."""
     prefixes: ClassVar[Mapping[str, str]] = {}
     """Of ids, by type of item."""
     tool_shapes: ClassVar[Mapping[str, Any]] = {}
@@ -117,10 +169,15 @@ class Room:
     hidden: ClassVar[str | None] = None
     """A field of its call that clients send back only if they had asked for it: what is missing is looked up."""
 
-    def conceal(self, tool: Tool, handle: str) -> tuple[Tool, Mapping[str, str]]:
+    def conceal(self, tool: Tool, handle: str, configured: Mapping[str, RemoteServer]) -> tuple[Tool, Mapping[str, str]]:
         """The tool as it is stored, shown and told to models, and its secrets by the handles that stand in their places; these begin
-        with ``handle``. A run gets a secret by ``run.outside.secret(handle)``."""
+        with ``handle``. A run gets a secret by ``run.outside.secret(handle)``. ``configured`` are the servers that the operator has
+        named. Raises :class:`~moorage.errors.ApiError` for what is not there."""
         return tool, {}
+
+    def admit(self, items: Sequence[Item], chain: Sequence[Item], tools: Sequence[Tool]) -> None:
+        """Look at what a request brings for this tool; ``tools`` are those of this room. Raises
+        :class:`~moorage.errors.ApiError` for what does not belong to anything."""
 
     def where(self, thing: Tool | Item) -> Where:
         """Who runs the calls of this tool, or this call."""
@@ -140,6 +197,15 @@ class Room:
     def offer(self, name: str, tool: Tool) -> Tool:
         """The function that stands for it."""
         raise NotImplementedError
+
+    def offers(self, item: Item, tools: Sequence[Tool]) -> Offers | None:
+        """What an item of this tool adds to what the model may call; None if it is not about that. ``tools`` are those of the request
+        that are of this room."""
+        return None
+
+    async def before(self, stage: Stage) -> None:
+        """Put in front of the model what it has to know of this tool, and run what the client has allowed. Called before each step's
+        model is asked; it may be run twice, and be cancelled."""
 
     def call_of(self, value: Any, arguments: str, type_: str) -> Item | None:
         """The call that a function call is, without ``id`` and ``call_id``; None if the arguments do not fit. ``value`` is what they
@@ -164,6 +230,11 @@ class Room:
     def is_settled(self, call: Item) -> bool:
         """Whether a call that holds its own result has it."""
         return call.get("status") in ("completed", "failed")
+
+    async def repeats(self, call: Item, earlier: AsyncIterator[Item]) -> Again:
+        """:attr:`again` for one call, where calls differ; never :attr:`Again.ATTACH` in a room whose calls do not attach. ``earlier``
+        is what was said before it."""
+        return self.again
 
     def run(self, run: Run) -> AsyncGenerator[Piece, None]:
         """Run the call, or go on with it: events as they come, and last :class:`Finished`. It may be cancelled at any ``await``."""
@@ -196,6 +267,10 @@ class Room:
     def seen(self, item: Item, include: frozenset[str]) -> Item:
         """An item as its client gets it, who has asked to ``include`` these."""
         return item
+
+    def stays(self, item: Item) -> bool:
+        """Whether models need an item however long ago it was: it is left out by no truncation and no compaction."""
+        return False
 
     def container_of(self, item: Item) -> str | None:
         """The container that a call ran in."""

@@ -80,9 +80,11 @@ def check_choice(chosen: str | dict[str, Any], tools: Sequence[Tool], items: Seq
 
 def is_offered(chosen: dict[str, Any], tools: Sequence[Tool]) -> bool:
     """Whether a chosen tool (``{"type", "name"?}``) is among ``tools``, namespaces included."""
-    wanted = (_COMPUTERS.get(chosen["type"], chosen["type"]), chosen.get("name"))
+    wanted = _COMPUTERS.get(chosen["type"], chosen["type"])
+    # What a server offers is known when it has been asked; that it is there must be known now.
+    key = "server_label" if "server_label" in chosen else "name"
     return any(
-        (_COMPUTERS.get(tool["type"], tool["type"]), tool.get("name") if wanted[1] is not None else None) == wanted
+        (_COMPUTERS.get(tool["type"], tool["type"]) == wanted and chosen.get(key) in (None, tool.get(key)))
         or (tool["type"] == "namespace" and is_offered(chosen, tool["tools"]))
         for tool in tools
     )

@@ -46,10 +46,6 @@ REFUSED_ITEMS: Final[dict[str, tuple[str, str]]] = {
     "file_search_call": ("unsupported_value", _NOT_HOSTED),
     "web_search_call": ("unsupported_value", _NOT_HOSTED),
     "image_generation_call": ("unsupported_value", _NOT_HOSTED),
-    "mcp_list_tools": ("unsupported_value", _NOT_HOSTED),
-    "mcp_call": ("unsupported_value", _NOT_HOSTED),
-    "mcp_approval_request": ("unsupported_value", _NOT_HOSTED),
-    "mcp_approval_response": ("unsupported_value", _NOT_HOSTED),
 }
 """Item types that are refused by name: error code and sentence."""
 

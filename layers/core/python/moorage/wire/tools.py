@@ -44,7 +44,6 @@ WEB_SEARCH_REASON: Final = (
 
 REFUSED_TOOLS: Final[dict[str, str]] = {
     "file_search": "Vector stores are not available in this version: put files into a container with the shell tool's 'file_ids'.",
-    "mcp": "Remote MCP servers are not available in this version: offer their tools as functions.",
     "image_generation": "Image generation is not available in this version.",
     "programmatic_tool_calling": "Programmatic tool calling is not available in this version.",
 }
@@ -175,6 +174,10 @@ BroughtTools = Annotated[list[ItemTool], Length(limits.TOOLS_MAX)]
 
 def _belong_together(tools: list[AnyTool]) -> list[AnyTool]:
     refuse_duplicates([tool.get("name", f"\0{index}") for index, tool in enumerate(tools)])
+    labels = [tool.get("server_label") for tool in tools]
+    for index, label in enumerate(labels):
+        if label is not None and label in labels[:index]:
+            raise wrong_value(f"there is already a server called '{label}'.", index, "server_label")
     check_containers(tools)
     return tools
 

@@ -1,0 +1,57 @@
+"""Servers that the operator has named in ``models.toml``: requests use them by their label, without an address or a key.
+
+    [mcp.github]
+    url = "https://mcp.example.com/mcp"
+    secret = "env:GITHUB_TOKEN"          # or ssm:/path; sent as a bearer token
+"""
+
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Final
+from urllib.parse import urlsplit
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from moorage.errors import SettingsConflict
+
+_LABEL: Final = re.compile(r"[a-zA-Z][a-zA-Z0-9_-]{0,63}")
+
+
+class ServerTable(BaseModel):
+    model_config = ConfigDict(extra="forbid")
+    url: str = Field(min_length=1)
+    secret: str | None = None
+    headers: dict[str, str] = Field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class RemoteServer:
+    url: str = field(repr=False)
+    headers: Mapping[str, str] = field(default_factory=dict, repr=False)
+
+
+def check_server(label: str, table: ServerTable, upstream: Mapping[str, str], *, has_secrets: bool) -> None:
+    """What a schema cannot say. Raises SettingsConflict."""
+    where = f"models.toml, server '{label}'"
+    if not _LABEL.fullmatch(label):
+        raise SettingsConflict(f"{where}: a label begins with a letter and has letters, digits, '_' and '-', 64 at most.")
+    parts = urlsplit(table.url)
+    if parts.scheme not in ("http", "https") or not parts.hostname:
+        raise SettingsConflict(f"{where}: url is not an http or https URL.")
+    if table.secret is None:
+        return
+    kind, _, name = table.secret.partition(":")
+    if kind not in ("env", "ssm") or not name:
+        # The value is not quoted: it may be a key that somebody wrote here.
+        raise SettingsConflict(f"{where}: secret must be a reference, 'env:NAME' or 'ssm:/path', never the secret itself.")
+    if kind == "env" and not upstream.get(name):
+        raise SettingsConflict(f"{where}: secret refers to the environment variable {name}, which is not set.")
+    if kind == "ssm" and not has_secrets:
+        raise SettingsConflict(f"{where}: secret refers to SSM ({name}), which can be read only on AWS; use env:NAME here.")
+
+
+def server_of(table: ServerTable, value_of: Callable[[str], str]) -> RemoteServer:
+    """``value_of`` reads a reference."""
+    bearer = {} if table.secret is None else {"Authorization": f"Bearer {value_of(table.secret)}"}
+    return RemoteServer(table.url, {**table.headers, **bearer})

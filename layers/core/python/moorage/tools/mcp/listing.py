@@ -1,0 +1,176 @@
+"""What a server offers, as the item that lists it says it: which of it a request wants, what needs a person's word, and the function
+that a model is offered. All of it is a server's claim, and nothing here trusts its form."""
+
+import re
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, Final
+
+from moorage.tools.lowered import compact_json
+from moorage.wire.types import Item, Tool
+
+_DEPTH_MAX: Final = 24
+_HINTS: Final = {"idempotent_hint": "idempotent", "destructive_hint": "destructive", "open_world_hint": "open_world"}
+
+
+def entry(name: str, description: str | None, schema: Mapping[str, Any], annotations: Mapping[str, Any]) -> dict[str, Any]:
+    """One tool of the list. ``annotations`` are the hints that the server gave, by their names in the SDK."""
+    hints = {shown: annotations[hint] for hint, shown in _HINTS.items() if annotations.get(hint) is not None}
+    return {
+        "name": name,
+        "description": description,
+        "input_schema": dict(schema),
+        "annotations": {"read_only": annotations.get("read_only_hint") is True, **hints},
+    }
+
+
+def ordered(entries: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
+    """By name, each once: the same server gives the same list however it sorts it, so prompts stay equal."""
+    by_name: dict[str, dict[str, Any]] = {}
+    for each in entries:
+        by_name.setdefault(each["name"], each)
+    return [by_name[name] for name in sorted(by_name)]
+
+
+def hints_of(listed: Mapping[str, Any]) -> Mapping[str, Any]:
+    annotations = listed.get("annotations")
+    return annotations if isinstance(annotations, dict) else {}
+
+
+def is_read_only(listed: Mapping[str, Any]) -> bool:
+    return hints_of(listed).get("read_only") is True
+
+
+def is_repeatable(listed: Mapping[str, Any]) -> bool:
+    """Whether a second run does no harm, by the server's own word: a lie about this hurts the server alone."""
+    return is_read_only(listed) or hints_of(listed).get("idempotent") is True
+
+
+def is_allowed(tool: Tool, listed: Mapping[str, Any]) -> bool:
+    allowed = tool.get("allowed_tools")
+    if allowed is None or allowed == {}:
+        return True
+    return _matches({"tool_names": allowed} if isinstance(allowed, list) else allowed, listed)
+
+
+def needs_approval(tool: Tool, listed: Mapping[str, Any]) -> bool:
+    """A tool that no filter names, or both do, needs it: the safe reading."""
+    asked = tool.get("require_approval", "always")
+    if isinstance(asked, str):
+        return asked != "never"
+    is_free = "never" in asked and _matches(asked["never"], listed)
+    return not is_free or ("always" in asked and _matches(asked["always"], listed))
+
+
+def _matches(filter_: Mapping[str, Any], listed: Mapping[str, Any]) -> bool:
+    names, read_only = filter_.get("tool_names"), filter_.get("read_only")
+    if names is None and read_only is None:
+        return False
+    return (names is None or listed["name"] in names) and (read_only is None or is_read_only(listed) == read_only)
+
+
+def names_wanted(tool: Tool) -> frozenset[str]:
+    """The tools that a request names one by one."""
+    allowed = tool.get("allowed_tools")
+    names = allowed.get("tool_names") if isinstance(allowed, dict) else allowed
+    return frozenset(names or ())
+
+
+def list_in(items: Iterable[Item], label: str) -> Item | None:
+    """The latest list of a server that is no failure."""
+    found = None
+    for item in items:
+        if item["type"] == "mcp_list_tools" and item["server_label"] == label and not item.get("error"):
+            found = item
+    return found
+
+
+def function_of(tool: Tool, listed: Mapping[str, Any]) -> Tool:
+    """The function that stands for a server's tool, but for its name."""
+    texts = (tool.get("server_description"), listed.get("description"))
+    return {
+        "type": "function",
+        "description": "\n".join(text for text in texts if text),
+        "parameters": parameters_of(listed.get("input_schema")),
+        "strict": False,
+    }
+
+
+# --- schemas ------------------------------------------------------------------------------------------------------------------
+
+
+def parameters_of(schema: Any) -> dict[str, Any]:
+    """A schema that every upstream takes: an object's, without combinations at its top. One that is none stands for any object: an
+    upstream would refuse the whole request, and the server says itself what it cannot use."""
+    if not isinstance(schema, dict) or not _is_schema(schema, _DEPTH_MAX) or schema.get("type", "object") != "object":
+        return {"type": "object", "properties": {}}
+    kept = {key: value for key, value in schema.items() if key in _TOP}
+    return {"properties": {}, **kept, "type": "object"}
+
+
+_TOP: Final = frozenset({"properties", "required", "additionalProperties", "$defs", "definitions", "description", "title"})
+_TYPES: Final = frozenset({"string", "number", "integer", "boolean", "object", "array", "null"})
+
+
+def _is_schema(value: Any, levels: int) -> bool:
+    if isinstance(value, bool):
+        return True
+    if not isinstance(value, dict) or levels == 0:
+        return False
+    return all(key not in _CHECKS or _CHECKS[key](inner, levels - 1) for key, inner in value.items())
+
+
+def _is_type(value: Any, levels: int) -> bool:
+    words = [value] if isinstance(value, str) else value
+    return isinstance(words, list) and bool(words) and all(isinstance(word, str) and word in _TYPES for word in words)
+
+
+def _are_schemas(value: Any, levels: int) -> bool:
+    return isinstance(value, list) and bool(value) and all(_is_schema(inner, levels) for inner in value)
+
+
+def _is_map(value: Any, levels: int) -> bool:
+    return isinstance(value, dict) and all(_is_schema(inner, levels) for inner in value.values())
+
+
+def _are_names(value: Any, levels: int) -> bool:
+    return isinstance(value, list) and all(isinstance(name, str) for name in value) and len(set(value)) == len(value)
+
+
+def _is_inner_reference(value: Any, levels: int) -> bool:
+    """What lies elsewhere nobody fetches."""
+    return isinstance(value, str) and value.startswith("#")
+
+
+def _is_pattern(value: Any, levels: int) -> bool:
+    try:
+        re.compile(value)
+    except (re.error, TypeError):
+        return False
+    return True
+
+
+def _is_choice(value: Any, levels: int) -> bool:
+    return isinstance(value, list) and bool(value)
+
+
+_CHECKS: Final[Mapping[str, Callable[[Any, int], bool]]] = {
+    "type": _is_type,
+    **dict.fromkeys(("properties", "$defs", "definitions", "patternProperties"), _is_map),
+    **dict.fromkeys(("anyOf", "oneOf", "allOf", "prefixItems"), _are_schemas),
+    **dict.fromkeys(("items", "additionalProperties", "not", "if", "then", "else", "contains"), _is_schema),
+    "required": _are_names,
+    "enum": _is_choice,
+    "$ref": _is_inner_reference,
+    "pattern": _is_pattern,
+}
+
+
+# --- what a call came to ------------------------------------------------------------------------------------------------------
+
+
+def output_of(content: list[dict[str, Any]], structured: Any) -> str:
+    """One string, as the item holds it: text as it is, and JSON of all parts where some are none."""
+    if all(part.get("type") == "text" for part in content):
+        text = "\n".join(str(part["text"]) for part in content)
+        return text or ("" if structured is None else compact_json(structured))
+    return compact_json(content)

@@ -1,0 +1,390 @@
+"""Remote MCP servers: their tools are listed before the model is asked, and called outside of the sandboxes' network.
+
+    {"type": "mcp_list_tools", "id", "server_label", "tools", "error"}            what a server offers, once in a conversation
+    {"type": "mcp_call", "id", "status", "approval_request_id", "arguments", "error", "name", "output", "server_label"}
+    {"type": "mcp_approval_request", "id", "arguments", "name", "server_label"}   the response ends with it
+    {"type": "mcp_approval_response", "approval_request_id", "approve", "reason"} the client's; the call runs before a model is asked
+
+A list is read from the conversation as long as it stands there, so that the prompt stays equal and no server is asked twice. Whatever a
+server does, the response goes on: what went wrong stands in its items, and the model reads it.
+"""
+
+import asyncio
+from collections.abc import AsyncGenerator, AsyncIterator, Iterable, Mapping, Sequence
+from types import MappingProxyType
+from typing import Any, Final
+
+import orjson
+
+from moorage import errors, limits
+from moorage.model.remote_servers import RemoteServer
+from moorage.tools.calls import End, Finished, Known, Offered, Offers, Opening, Piece, Place
+from moorage.tools.lowered import compact_json, message
+from moorage.tools.mcp import listing, shapes
+from moorage.tools.mcp.servers import Server, concealed
+from moorage.tools.room import Again, Bounds, Reader, Room, Stage, Where
+from moorage.tools.run import Run
+from moorage.wire.types import Event, Item, Tool
+
+_LIST: Final = "mcp_list_tools"
+_CALL: Final = "mcp_call"
+_REQUEST: Final = "mcp_approval_request"
+_RESPONSE: Final = "mcp_approval_response"
+
+_CHANGED: Final = "tools_changed"
+"""A note in a call's item, for the next model step: the server has said that its list is not true any more. Nobody else sees it."""
+
+_BROKEN_OFF: Final = "The list was not read to its end."
+
+WORDS: Final = MappingProxyType(
+    {
+        End.REFUSED: "The call was not run: too many calls were made.",
+        End.LOST: "The connection was lost: the call may have been run, and nobody knows what came of it.",
+        End.GAVE_UP: "The call could not be run.",
+        End.CANCELLED: "The call was cancelled.",
+        End.TIME_OVER: "The server gave no result in time; the call may still be running there.",
+        End.TOO_LARGE: "The result is too large.",
+    }
+)
+_CODES: Final = {End.TIME_OVER: -32001, End.LOST: -32000, End.CANCELLED: -32000}
+"""Of the SDK: a request that took too long, a connection that closed. All others are internal errors of JSON-RPC."""
+
+
+class Mcp(Room):
+    types = ("mcp",)
+    call = _CALL
+    others = (_LIST, _REQUEST, _RESPONSE)
+    prepares = True
+    asks = _REQUEST
+    prefixes = shapes.PREFIXES
+    tool_shapes = MappingProxyType({"mcp": shapes.McpTool})
+    choice_shapes = MappingProxyType({"mcp": shapes.ChosenServer})
+    item_shapes = MappingProxyType(
+        {
+            _CALL: shapes.McpCall,
+            _LIST: shapes.McpListTools,
+            _REQUEST: shapes.McpApprovalRequest,
+            _RESPONSE: shapes.McpApprovalResponse,
+        }
+    )
+    unsaid = MappingProxyType(
+        {
+            _CALL: {"status": "completed", "approval_request_id": None, "error": None, "output": None},
+            _LIST: {"error": None},
+            _RESPONSE: {"reason": None},
+        }
+    )
+    events = shapes.EVENTS
+    obfuscated = frozenset({"mcp_call_arguments.delta"})
+    is_ever_native = False
+    """An upstream that runs it would get the servers' keys, and the operator's rules would not hold there."""
+    is_hosted = True
+    again = Again.ONCE
+    bounds = Bounds(seconds=limits.MCP_CALL_SECONDS_MAX + 30, bytes=limits.MCP_OUTPUT_BYTES_MAX)
+    """The session ends itself first, and says in which phase it was."""
+    words = WORDS
+
+    # --- a request ---
+
+    def conceal(self, tool: Tool, handle: str, configured: Mapping[str, RemoteServer]) -> tuple[Tool, Mapping[str, str]]:
+        if "server_url" in tool:
+            return concealed(tool, Server.of_request(tool), handle)
+        server = configured.get(tool["server_label"])
+        if server is None:
+            raise errors.bad_request(
+                f"The server '{tool['server_label']}' has no 'server_url', and this deployment knows none by that label.",
+                param="tools",
+            )
+        own = next((name for name in ("authorization", "headers") if name in tool), None)
+        if own is not None:
+            raise errors.bad_request(
+                f"The server '{tool['server_label']}' is this deployment's own, with its own key: leave '{own}' out, or send a "
+                "'server_url'.",
+                param="tools",
+            )
+        return concealed(tool, Server.of_operator(server), handle)
+
+    def admit(self, items: Sequence[Item], chain: Sequence[Item], tools: Sequence[Tool]) -> None:
+        """An approval must answer a call that was asked for, once, and of a server that is there."""
+        asked = {item["id"]: item for item in (*chain, *items) if item["type"] == _REQUEST}
+        answered = {item["approval_request_id"] for item in chain if item["type"] == _RESPONSE}
+        labels = {tool["server_label"] for tool in tools}
+        for index, item in enumerate(items):
+            if item["type"] != _RESPONSE:
+                continue
+            param, request_id = f"input[{index}].approval_request_id", item["approval_request_id"]
+            if request_id not in asked:
+                raise errors.bad_request(f"No approval request found with id '{request_id}'.", param=param)
+            if request_id in answered:
+                raise errors.bad_request(f"The approval request '{request_id}' has been answered already.", param=param)
+            answered.add(request_id)
+            label = asked[request_id]["server_label"]
+            if item["approve"] and label not in labels and not _has_run(request_id, items):
+                raise errors.bad_request(f"The server '{label}' of this call is not among 'tools'.", param="tools")
+
+    def where(self, thing: Tool | Item) -> Where:
+        return Where.SERVICE
+
+    # --- before a model is asked ---
+
+    async def before(self, stage: Stage) -> None:
+        self._run_approved(stage)
+        await self._list(stage)
+
+    def _run_approved(self, stage: Stage) -> None:
+        """Calls that this request allows, in the order of its approvals; each once, whatever became of it."""
+        asked = {item["id"]: item for item in stage.items if item["type"] == _REQUEST}
+        ran = [*stage.own_input, *stage.made]
+        for item in stage.own_input:
+            if item["type"] != _RESPONSE or not item["approve"] or _has_run(item["approval_request_id"], ran):
+                continue
+            request = asked[item["approval_request_id"]]
+            said = {key: request[key] for key in ("server_label", "name", "arguments")}
+            stage.call({"type": _CALL, **said, "approval_request_id": request["id"]})
+
+    async def _list(self, stage: Stage) -> None:
+        """The tools of each server that the model does not have in front of it; all at once."""
+        missing = [tool for tool in stage.tools if _wants_list(tool, stage)]
+        opened = [stage.add({"type": _LIST, "server_label": tool["server_label"], "tools": []}) for tool in missing]
+        for place in opened:
+            stage.say(place.event("mcp_list_tools.in_progress"))
+        reads = [asyncio.ensure_future(_listed(tool, stage)) for tool in missing]
+        try:
+            for tool, place, read in zip(missing, opened, reads, strict=True):
+                found = await read
+                item = {"id": place.item_id, "type": _LIST, "server_label": tool["server_label"], **found}
+                stage.say(place.event("mcp_list_tools.failed" if "error" in found else "mcp_list_tools.completed"))
+                stage.done(place, item)
+        finally:
+            for read in reads:
+                read.cancel()
+            await asyncio.gather(*reads, return_exceptions=True)
+
+    # --- what models read ---
+
+    def offer(self, name: str, tool: Tool) -> Tool:
+        raise AssertionError("a server's tools are offered by its list")
+
+    def offers(self, item: Item, tools: Sequence[Tool]) -> Offers | None:
+        label = item.get("server_label")
+        tool = next((tool for tool in tools if tool["server_label"] == label), None)
+        if item["type"] != _LIST or item.get("error") or tool is None:
+            return None
+        allowed = (listed for listed in item["tools"] if listing.is_allowed(tool, listed))
+        return Offers(
+            item["server_label"],
+            tuple(
+                Offered(
+                    listed["name"],
+                    listing.function_of(tool, listed),
+                    {
+                        "type": _REQUEST if listing.needs_approval(tool, listed) else _CALL,
+                        "server_label": label,
+                        "name": listed["name"],
+                    },
+                )
+                for listed in allowed
+            ),
+        )
+
+    def call_of(self, value: Any, arguments: str, type_: str) -> Item | None:
+        if not isinstance(value, dict):
+            return None
+        return {"arguments": arguments if arguments.lstrip().startswith("{") else compact_json(value)}
+
+    def read(self, item: Item, reader: Reader) -> list[Item]:
+        match item["type"]:
+            case t if t == _CALL:
+                return _asked_and_answered(item, item["id"], _answer(item), reader)
+            case t if t == _RESPONSE and not item["approve"]:
+                request = reader.earlier(item["approval_request_id"])
+                reason = f" They say: {item['reason']}" if item.get("reason") else ""
+                denied = f"The user did not allow this call, and it was not run.{reason}"
+                return [] if request is None else _asked_and_answered(request, request["id"], denied, reader)
+            case t if t == _LIST and item.get("error"):
+                return [message("user", f"[The tools of the server '{item['server_label']}' cannot be had now.]")]
+            case _:
+                return []
+
+    # --- the call ---
+
+    def opening(self, call: Item, place: Place) -> Opening:
+        said = {key: call[key] for key in ("type", "server_label", "name", "arguments")}
+        if call["type"] == _REQUEST:
+            item = {"id": place.item_id, **said}
+            return Opening(item, (), item)
+        added = {
+            "id": place.item_id,
+            **said,
+            "status": "in_progress",
+            "arguments": "",
+            "approval_request_id": call.get("approval_request_id"),
+            "error": None,
+            "output": None,
+        }
+        events = (
+            place.event("mcp_call.in_progress"),
+            place.event("mcp_call_arguments.delta", delta=call["arguments"]),
+            place.event("mcp_call_arguments.done", arguments=call["arguments"]),
+        )
+        return Opening(added, events, added | {"arguments": call["arguments"]}, is_whole=False)
+
+    async def repeats(self, call: Item, earlier: AsyncIterator[Item]) -> Again:
+        """A tool that says that it changes nothing, or nothing twice, may be called again."""
+        found: Again = Again.ONCE
+        async for item in earlier:
+            if item["type"] == _LIST and item["server_label"] == call["server_label"]:
+                listed = next((each for each in item["tools"] if each["name"] == call["name"]), None)
+                if listed is not None:
+                    found = Again.REPEAT if listing.is_repeatable(listed) else Again.ONCE
+        return found
+
+    async def run(self, run: Run) -> AsyncGenerator[Piece, None]:
+        from moorage.tools.mcp import session  # The SDK takes most of a second to import, and few processes call servers.
+
+        item = run.known.item
+        tool = next((tool for tool in run.tools if tool["server_label"] == item["server_label"]), None)
+        server = None if tool is None else Server.of_tool(tool, run.outside.secret)
+        if server is None:
+            yield self._failed(run.known, _error(End.GAVE_UP, "Its server is not known any more."))
+            return
+        try:
+            called = await session.call_tool(server, run.outside.fetcher, item["name"], orjson.loads(item["arguments"]))
+        except session.ServerFailure as failure:
+            yield self._failed(run.known, failure.error)
+            return
+        note = {_CHANGED: True} if called.tools_changed else {}
+        if called.error is not None:
+            yield self._failed(run.known, called.error, note)
+            return
+        whole = item | {"status": "completed", "output": called.output} | note
+        yield Finished(whole, (run.known.event("mcp_call.completed"),))
+
+    def end(self, known: Known, end: End, detail: str = "") -> Iterable[Piece]:
+        yield self._failed(known, _error(end, detail))
+
+    def _failed(self, known: Known, error: dict[str, Any], note: Mapping[str, Any] = MappingProxyType({})) -> Finished:
+        return Finished(known.item | {"status": "failed", "error": error, **note}, (known.event("mcp_call.failed"),))
+
+    def grow(self, item: Item, name: str, event: Event) -> None:
+        match name:
+            case "mcp_call_arguments.delta":
+                item["arguments"] += event["delta"]
+            case "mcp_call_arguments.done":
+                item["arguments"] = event["arguments"]
+
+    def closed(self, item: Item) -> Item:
+        return item | ({"error": _BROKEN_OFF} if item["type"] == _LIST else {"status": "incomplete"})
+
+    # --- who looks at it ---
+
+    def echoed(self, tool: Tool, container_id: str | None) -> Tool:
+        shown = {"allowed_tools": None, "headers": None, "require_approval": "always", "server_description": None, "server_url": None}
+        return {**shown, **{key: value for key, value in tool.items() if key != "server"}}
+
+    def seen(self, item: Item, include: frozenset[str]) -> Item:
+        return {key: value for key, value in item.items() if key != _CHANGED} if _CHANGED in item else item
+
+    def stays(self, item: Item) -> bool:
+        return bool(item["type"] == _LIST)
+
+    def title(self, item: Item) -> str | None:
+        name = f"{item['server_label']}.{item['name']}" if "name" in item else item.get("server_label", "")
+        return f"{item['type']} {name}".strip()
+
+
+def _has_run(request_id: str, items: Iterable[Item]) -> bool:
+    return any(item["type"] == _CALL and item.get("approval_request_id") == request_id for item in items)
+
+
+# --- lists ----------------------------------------------------------------------------------------------------------------------
+
+
+def _wants_list(tool: Tool, stage: Stage) -> bool:
+    """Whether a server has to be asked: the conversation has no list of it that shows every tool that is named, or one that has changed
+    since. One that failed in this response is not asked again."""
+    label = tool["server_label"]
+    lists = [item for item in stage.made if item["type"] == _LIST and item["server_label"] == label]
+    if any(item.get("error", _BROKEN_OFF) != _BROKEN_OFF for item in lists):
+        return False
+    has_list, has_changed = False, False
+    names: frozenset[str] = frozenset()
+    for item in stage.items:
+        if item.get("server_label") != label:
+            continue
+        if item["type"] == _LIST and not item.get("error"):
+            has_list, has_changed, names = True, False, frozenset(each["name"] for each in item["tools"])
+        elif item["type"] == _CALL:
+            has_changed = has_changed or bool(item.get(_CHANGED))
+    return not has_list or has_changed or (not lists and not listing.names_wanted(tool) <= names)
+
+
+async def _listed(tool: Tool, stage: Stage) -> dict[str, Any]:
+    """``tools``, and ``error`` if they cannot be had."""
+    server = Server.of_tool(tool, stage.outside.secret)
+    if server is None:
+        return {"tools": [], "error": "Its address is not known any more."}
+    from moorage.tools.mcp import session
+
+    try:
+        found = await session.list_tools(server, stage.outside.fetcher)
+    except session.ServerFailure as failure:
+        return {"tools": [], "error": failure.sentence}
+    tools = [each for each in found if listing.is_allowed(tool, each)]
+    if len(orjson.dumps(tools)) > limits.MCP_LIST_BYTES_MAX:
+        too_large = f"tools/list: the list is larger than {limits.MCP_LIST_BYTES_MAX} bytes; name some in 'allowed_tools'"
+        return {"tools": [], "error": too_large}
+    return {"tools": tools}
+
+
+# --- what a model reads ---------------------------------------------------------------------------------------------------------
+
+
+def _asked_and_answered(item: Item, call_id: str, answer: Any, reader: Reader) -> list[Item]:
+    name = reader.name("mcp", item["name"], item["server_label"])
+    call_id = call_id[: limits.CALL_ID_CHARS_MAX]
+    return [
+        {"type": "function_call", "call_id": call_id, "name": name, "arguments": item["arguments"] or "{}"},
+        {"type": "function_call_output", "call_id": call_id, "output": answer},
+    ]
+
+
+def _answer(item: Item) -> Any:
+    error = item.get("error")
+    if isinstance(error, dict):
+        content = error.get("content")
+        said = error.get("message") if content is None else listing.output_of(content, None) if isinstance(content, list) else content
+        return f"Error: {said if isinstance(said, str) else compact_json(said)}"
+    if error is not None:
+        return f"Error: {error}"
+    output = item.get("output")
+    return "(no output)" if not output else _parts(output)
+
+
+def _parts(output: str) -> str | list[dict[str, Any]]:
+    """Text, or text and pictures where the output is the list of parts that :func:`listing.output_of` writes."""
+    if not output.startswith('[{"'):
+        return output
+    try:
+        parts = orjson.loads(output)
+    except orjson.JSONDecodeError:
+        return output
+    if not all(isinstance(part, dict) and isinstance(part.get("type"), str) for part in parts):
+        return output
+    if not any(_is_picture(part) for part in parts):
+        return output
+    return [_part(part) for part in parts]
+
+
+def _is_picture(part: Mapping[str, Any]) -> bool:
+    return part["type"] == "image" and isinstance(part.get("data"), str) and str(part.get("mimeType", "")).startswith("image/")
+
+
+def _part(part: Mapping[str, Any]) -> dict[str, Any]:
+    if _is_picture(part):
+        return {"type": "input_image", "detail": "auto", "image_url": f"data:{part['mimeType']};base64,{part['data']}"}
+    return {"type": "input_text", "text": str(part["text"]) if part["type"] == "text" and "text" in part else compact_json(part)}
+
+
+def _error(end: End, detail: str) -> dict[str, Any]:
+    return {"type": "mcp_protocol_error", "code": _CODES.get(end, -32603), "message": f"{WORDS[end]} {detail}".strip()}

@@ -1,0 +1,61 @@
+"""A remote MCP server as a request names it, or as the operator has: where it is, and what opens it.
+
+Nothing of this is stored, shown or told to a model: it is sealed in the response's record and a handle stands in its place. Addresses
+are secrets too, because many servers take their key in the path.
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, dataclass, field
+from typing import Any, Final
+from urllib.parse import urlsplit
+
+import orjson
+
+from moorage.model.remote_servers import RemoteServer
+from moorage.wire.types import Tool
+
+SECRET_FIELDS: Final = ("server_url", "authorization", "headers")
+
+
+@dataclass(frozen=True, slots=True)
+class Server:
+    url: str = field(repr=False)
+    headers: Mapping[str, str] = field(default_factory=dict, repr=False)
+    is_operators: bool = False
+    """The operator has named it: it may stand in a private network."""
+
+    @classmethod
+    def of_request(cls, tool: Tool) -> "Server":
+        headers = dict(tool.get("headers") or {})
+        if tool.get("authorization") is not None:
+            headers = {name: value for name, value in headers.items() if name.lower() != "authorization"}
+            headers["Authorization"] = f"Bearer {tool['authorization']}"
+        return cls(tool["server_url"], headers)
+
+    @classmethod
+    def of_operator(cls, server: RemoteServer) -> "Server":
+        return cls(server.url, dict(server.headers), is_operators=True)
+
+    @classmethod
+    def of_tool(cls, tool: Tool, secret: Callable[[str], str | None]) -> "Server | None":
+        """What stands behind a tool without its secrets; None if that is not known (any more)."""
+        sealed = secret(tool["server"]) if "server" in tool else None
+        return None if sealed is None else cls(**orjson.loads(sealed))
+
+    def to_secret(self) -> str:
+        return orjson.dumps(asdict(self)).decode()
+
+
+def shown_url(url: str) -> str:
+    """The address as responses show it: what comes after the host may hold a key."""
+    parts = urlsplit(url)
+    origin = f"{parts.scheme}://{parts.netloc}"
+    return origin if parts.path in ("", "/") and not parts.query else f"{origin}/<redacted>"
+
+
+def concealed(tool: Tool, server: Server, handle: str) -> tuple[Tool, dict[str, str]]:
+    """The tool as everybody may see it, and its secret."""
+    kept: dict[str, Any] = {key: value for key, value in tool.items() if key not in SECRET_FIELDS}
+    if not server.is_operators:
+        kept["server_url"] = shown_url(server.url)
+    return kept | {"server": handle}, {handle: server.to_secret()}

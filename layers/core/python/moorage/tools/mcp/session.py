@@ -1,0 +1,294 @@
+"""What is said to a server, by the protocol's own SDK over guarded HTTP. One connection for each list and each call: nothing is kept.
+
+The SDK finds out which era of the protocol a server speaks; one that takes no messages where it stands is tried as an older one, which
+sends events (HTTP+SSE). What goes wrong comes out as :class:`ServerFailure`, with the phase, and never as anything else: the SDK and
+what it is built on have many ways to fail, some of them in groups.
+"""
+
+import asyncio
+import logging
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from typing import Any, Final, TypeVar
+
+import httpx2
+import mcp_types as types
+from mcp.client import Client, IncomingMessage, Transport
+from mcp.client.sse import sse_client
+from mcp.client.streamable_http import streamable_http_client
+from mcp.shared.exceptions import MCPError
+from pydantic import ValidationError
+
+from moorage import __version__, limits
+from moorage.egress.fetch import Fetcher
+from moorage.errors import MoorageError
+from moorage.tools.lowered import compact_json
+from moorage.tools.mcp import listing
+from moorage.tools.mcp.servers import Server
+from moorage.tools.mcp.transport import GuardedTransport
+
+T = TypeVar("T")
+
+_TALKATIVE: Final = ("mcp", "client", "httpx2", "httpcore2")
+"""Loggers that are told what servers say, and addresses, which may hold keys."""
+
+_OLDER: Final = frozenset({400, 404, 405, 406, 415})
+"""What a server of the older transport answers where a message is posted to its stream's address."""
+
+_STANDS_FOR_STATUS: Final = frozenset({types.INTERNAL_ERROR, types.METHOD_NOT_FOUND, types.INVALID_REQUEST})
+"""Codes that the SDK makes of a status without an answer in the protocol."""
+
+LIST_RESOURCES: Final = "list_mcp_resources"
+LIST_TEMPLATES: Final = "list_mcp_resource_templates"
+READ_RESOURCE: Final = "read_mcp_resource"
+_CURSOR: Final = {"type": "object", "properties": {"cursor": {"type": "string", "description": "Where the page before ended."}}}
+_RESOURCE_TOOLS: Final = {
+    LIST_RESOURCES: ("List what this server has to read: addresses (URIs), names and descriptions.", _CURSOR),
+    LIST_TEMPLATES: ("List the patterns of addresses (URIs) that this server can read.", _CURSOR),
+    READ_RESOURCE: (
+        "Read one resource of this server by its address (URI).",
+        {"type": "object", "properties": {"uri": {"type": "string"}}, "required": ["uri"]},
+    ),
+}
+
+
+class ServerFailure(MoorageError):
+    """A server could not be asked, or what it answered is no result; ``error`` is typed as a call's item has it."""
+
+    def __init__(self, error: dict[str, Any]) -> None:
+        super().__init__(error.get("message", ""))
+        self.error = error
+
+    @property
+    def sentence(self) -> str:
+        code = self.error["code"]
+        return f"{self} (HTTP status {code})" if self.error["type"] == "http_error" else f"{self} (code {code})"
+
+
+@dataclass(frozen=True, slots=True)
+class Called:
+    """What a call came to."""
+
+    output: str | None = None
+    error: dict[str, Any] | None = None
+    tools_changed: bool = False
+    """The server said meanwhile that its list is not true any more."""
+
+
+@dataclass(slots=True)
+class _Talk:
+    """One connection, and how far it has come."""
+
+    server: Server
+    transport: GuardedTransport
+    phase: str = "connect"
+    tools_changed: bool = False
+    connected: bool = False
+
+    async def hear(self, message: IncomingMessage) -> None:
+        if isinstance(message, types.ToolListChangedNotification):
+            self.tools_changed = True
+
+
+async def list_tools(server: Server, fetcher: Fetcher) -> list[dict[str, Any]]:
+    """All tools of a server, by name, with those that read its resources if it has any. Raises :class:`ServerFailure`."""
+
+    async def work(client: Client, talk: _Talk) -> list[dict[str, Any]]:
+        talk.phase = "tools/list"
+        tools = await _all_tools(client)
+        talk.phase = "resources/list"
+        return listing.ordered([*tools, *await _resource_tools(client)])
+
+    listed, _ = await _with(server, fetcher, limits.MCP_LIST_SECONDS_MAX, work)
+    return listed
+
+
+async def call_tool(
+    server: Server, fetcher: Fetcher, name: str, arguments: dict[str, Any], *, seconds: float = limits.MCP_CALL_SECONDS_MAX
+) -> Called:
+    """Call a tool once. Raises :class:`ServerFailure` where there is no result of the tool."""
+
+    async def work(client: Client, talk: _Talk) -> types.CallToolResult | str:
+        if name in _RESOURCE_TOOLS and not any(tool["name"] == name for tool in await _all_tools(client)):
+            talk.phase = "resources/read" if name == READ_RESOURCE else "resources/list"
+            return await _of_resources(client, name, arguments)
+        talk.phase = "tools/call"
+        return await _called(client, name, arguments)
+
+    result, talk = await _with(server, fetcher, seconds, work)
+    if isinstance(result, str):
+        return Called(result, tools_changed=talk.tools_changed)
+    content = [part.model_dump(by_alias=True, mode="json", exclude_none=True) for part in result.content]
+    if result.is_error:
+        return Called(error={"type": "mcp_tool_execution_error", "content": content}, tools_changed=talk.tools_changed)
+    return Called(listing.output_of(content, result.structured_content), tools_changed=talk.tools_changed)
+
+
+async def _called(client: Client, name: str, arguments: dict[str, Any]) -> types.CallToolResult:
+    """The SDK's own call checks results against schemas that nobody here is shown, and asks for the list to do so."""
+    request = types.CallToolRequest(params=types.CallToolRequestParams(name=name, arguments=arguments))
+    try:
+        return await client.session.send_request(request, types.CallToolResult)
+    except MCPError as error:
+        if error.code != types.HEADER_MISMATCH:
+            raise
+    # It was not run: some arguments are wanted as headers too, which the tool's schema says.
+    await _all_tools(client)
+    return await client.session.send_request(request, types.CallToolResult)
+
+
+# --- lists ----------------------------------------------------------------------------------------------------------------------
+
+
+async def _all_tools(client: Client) -> list[dict[str, Any]]:
+    entries: list[dict[str, Any]] = []
+    cursor: str | None = None
+    for _ in range(limits.MCP_PAGES_MAX):
+        page = await client.list_tools(cursor=cursor)
+        entries += [
+            listing.entry(
+                tool.name, tool.description, tool.input_schema, tool.annotations.model_dump() if tool.annotations is not None else {}
+            )
+            for tool in page.tools
+        ]
+        cursor = page.next_cursor
+        if cursor is None or len(entries) > limits.MCP_TOOLS_MAX:
+            break
+    if cursor is not None or len(entries) > limits.MCP_TOOLS_MAX:
+        raise ServerFailure(_protocol_error(types.INTERNAL_ERROR, f"tools/list: it lists more than {limits.MCP_TOOLS_MAX} tools"))
+    return entries
+
+
+async def _resource_tools(client: Client) -> list[dict[str, Any]]:
+    """Tools of our own, where the server has something to read. That it says so and cannot is no failure of its tools."""
+    if client.server_capabilities.resources is None:
+        return []
+    try:
+        has_any = bool((await client.list_resources()).resources)
+        has_templates = bool((await client.list_resource_templates()).resource_templates)
+    except (MCPError, ValidationError):
+        return []
+    named = [LIST_RESOURCES] * has_any + [LIST_TEMPLATES] * has_templates + [READ_RESOURCE] * (has_any or has_templates)
+    return [listing.entry(name, *_RESOURCE_TOOLS[name], {"read_only_hint": True}) for name in named]
+
+
+async def _of_resources(client: Client, name: str, arguments: dict[str, Any]) -> str:
+    given = arguments.get("uri" if name == READ_RESOURCE else "cursor")
+    if name == READ_RESOURCE:
+        read = await client.session.read_resource(str(given or ""))
+        return listing.output_of([_of_resource(part) for part in read.contents], None)
+    cursor = given if isinstance(given, str) else None
+    page: Any = (
+        await client.list_resources(cursor=cursor) if name == LIST_RESOURCES else await client.list_resource_templates(cursor=cursor)
+    )
+    shown = page.model_dump(by_alias=True, mode="json", exclude_none=True)
+    return compact_json({key: shown[key] for key in ("resources", "resourceTemplates", "nextCursor") if key in shown})
+
+
+def _of_resource(part: types.TextResourceContents | types.BlobResourceContents) -> dict[str, Any]:
+    if isinstance(part, types.TextResourceContents):
+        return {"type": "text", "text": part.text}
+    if (part.mime_type or "").startswith("image/"):
+        return {"type": "image", "mimeType": part.mime_type, "data": part.blob}
+    return {"type": "text", "text": f"[{part.mime_type or 'bytes'}, {len(part.blob) * 3 // 4} bytes]"}
+
+
+# --- the connection -------------------------------------------------------------------------------------------------------------
+
+
+async def _with(
+    server: Server, fetcher: Fetcher, seconds: float, work: Callable[[Client, _Talk], Awaitable[T]]
+) -> tuple[T, _Talk]:
+    """Do it over the one transport or the other. Raises :class:`ServerFailure`."""
+    for name in _TALKATIVE:
+        logging.getLogger(name).setLevel(logging.CRITICAL + 1)
+    talk = _Talk(server, GuardedTransport(server, fetcher))
+    try:
+        async with asyncio.timeout(seconds):
+            try:
+                return await _over(_streamable(talk), talk, work), talk
+            except Exception:  # Whatever it was: if the server is an older one, it says so by its status.
+                if talk.connected or talk.transport.status not in _OLDER or talk.transport.refusal is not None:
+                    raise
+            talk = _Talk(server, GuardedTransport(server, fetcher))
+            return await _over(_events(talk), talk, work), talk
+    except TimeoutError as error:
+        raise ServerFailure(_protocol_error(types.REQUEST_TIMEOUT, f"{talk.phase}: it took longer than {seconds:g} seconds")) from error
+    except Exception as error:  # The rim of the SDK: it fails in its own ways, in those of HTTP, and in groups of them.
+        raise _failure(talk, error) from error
+
+
+async def _over(transport: Transport, talk: _Talk, work: Callable[[Client, _Talk], Awaitable[T]]) -> T:
+    client = Client(
+        transport,
+        cache=None,
+        message_handler=talk.hear,
+        client_info=types.Implementation(name="moorage", version=__version__),
+    )
+    async with asyncio.timeout(limits.MCP_LIST_SECONDS_MAX) as connecting:
+        async with client:
+            connecting.reschedule(None)
+            talk.connected = True
+            return await work(client, talk)
+
+
+def _http(talk: _Talk) -> httpx2.AsyncClient:
+    return httpx2.AsyncClient(
+        transport=talk.transport,
+        # A compressed answer could grow without bound after it was counted.
+        headers={**talk.server.headers, "user-agent": "moorage", "accept-encoding": "identity"},
+        timeout=httpx2.Timeout(limits.MCP_CALL_SECONDS_MAX, connect=limits.FETCH_CONNECT_SECONDS),
+        trust_env=False,
+        max_redirects=limits.FETCH_REDIRECTS_MAX,
+    )
+
+
+@asynccontextmanager
+async def _streamable(talk: _Talk) -> AsyncIterator[Any]:
+    async with (
+        _http(talk) as http,
+        streamable_http_client(talk.server.url, http_client=http, max_sse_event_size=limits.MCP_MESSAGE_BYTES_MAX) as streams,
+    ):
+        yield streams
+
+
+def _events(talk: _Talk) -> Any:
+    def factory(headers: Any = None, timeout: Any = None, auth: Any = None) -> httpx2.AsyncClient:
+        return _http(talk)
+
+    return sse_client(talk.server.url, httpx_client_factory=factory)
+
+
+# --- what went wrong ------------------------------------------------------------------------------------------------------------
+
+
+def _failure(talk: _Talk, error: Exception) -> ServerFailure:
+    leaf = _leaf(error)
+    if isinstance(leaf, ServerFailure):
+        return leaf
+    status = talk.transport.status
+    if talk.transport.refusal is not None:
+        return ServerFailure(_protocol_error(types.CONNECTION_CLOSED, f"{talk.phase}: {talk.transport.refusal}"))
+    is_the_servers = isinstance(leaf, MCPError) and leaf.code not in _STANDS_FOR_STATUS
+    if status is not None and status >= httpx2.codes.BAD_REQUEST and not is_the_servers:
+        return ServerFailure({"type": "http_error", "code": status, "message": f"{talk.phase}: the server answered {status}"})
+    match leaf:
+        case MCPError() if leaf.code != types.PARSE_ERROR:
+            return ServerFailure(_protocol_error(leaf.code, f"{talk.phase}: {leaf.message[: limits.MCP_ERROR_CHARS_MAX]}"))
+        case MCPError() | ValidationError():
+            message = f"{talk.phase}: what the server sent does not have the form of the protocol"
+            return ServerFailure(_protocol_error(types.PARSE_ERROR, message))
+        case _:
+            return ServerFailure(_protocol_error(types.CONNECTION_CLOSED, f"{talk.phase}: the connection broke"))
+
+
+def _protocol_error(code: int, message: str) -> dict[str, Any]:
+    return {"type": "mcp_protocol_error", "code": code, "message": message}
+
+
+def _leaf(error: BaseException) -> BaseException:
+    """The first cause in a group that says something of its own."""
+    while isinstance(error, BaseExceptionGroup):
+        error = next((inner for inner in error.exceptions if not isinstance(inner, asyncio.CancelledError)), error.exceptions[0])
+    return error

@@ -1,0 +1,210 @@
+"""What is said about remote MCP servers on the wire: the tool, its items, and its events in their order."""
+
+import re
+from types import MappingProxyType
+from typing import Annotated, Any, Final, Literal, Required
+from urllib.parse import urlsplit
+
+from pydantic import AfterValidator, Field
+from typing_extensions import TypedDict
+
+from moorage import limits
+from moorage.wire.item import Common, an_item
+from moorage.wire.refusals import wrong_value
+from moorage.wire.tools import Callers
+from moorage.wire.validation import Array, Either, Free, FreeObject, Id, Length, Name, OneOf, Refused, Text, wire
+
+PREFIXES: Final = MappingProxyType(
+    {"mcp_call": "mcp", "mcp_list_tools": "mcpl", "mcp_approval_request": "mcpr", "mcp_approval_response": "mcpa"}
+)
+
+Label = Annotated[str, Field(min_length=1, max_length=limits.NAMESPACE_NAME_CHARS_MAX, pattern="^[a-zA-Z][a-zA-Z0-9_-]*$")]
+
+_OURS: Final = frozenset(
+    {
+        *("accept", "accept-encoding", "connection", "content-encoding", "content-length", "content-type", "expect", "host"),
+        *("keep-alive", "te", "trailer", "transfer-encoding", "upgrade", "user-agent"),
+    }
+)
+"""Headers that belong to the connection; those of the protocol itself begin with ``mcp-``."""
+
+_TOKEN: Final = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]{1,128}")
+_VALUE: Final = re.compile(r"[\t\x20-\x7e\x80-\xff]*")
+
+
+def _address(url: str) -> str:
+    try:
+        parts = urlsplit(url)
+        is_whole = parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
+    except ValueError:
+        is_whole = False
+    if not is_whole or not url.isprintable() or " " in url:
+        raise wrong_value("it must be an http or https address of a server.")
+    if parts.username is not None or parts.password is not None:
+        raise wrong_value("it must not hold a user name or password: send 'authorization' or 'headers'.")
+    if parts.fragment:
+        raise wrong_value("it must not hold a fragment.")
+    return url
+
+
+def _headers(headers: dict[str, str]) -> dict[str, str]:
+    if len(headers) > limits.MCP_HEADERS_MAX:
+        raise wrong_value(f"it has more than {limits.MCP_HEADERS_MAX} headers.")
+    for name, value in headers.items():
+        if not _TOKEN.fullmatch(name) or len(value) > limits.MCP_HEADER_CHARS_MAX or not _VALUE.fullmatch(value):
+            raise wrong_value("this is no header that can be sent.", name[: limits.NAME_CHARS_MAX])
+        if name.lower() in _OURS or name.lower().startswith("mcp-"):
+            raise wrong_value("this header belongs to the connection.", name)
+    return headers
+
+
+def _bearer(token: str) -> str:
+    if not _VALUE.fullmatch(token):
+        raise wrong_value("it must be a token that a header can hold.")
+    return token
+
+
+@wire
+class McpFilter(TypedDict, total=False):
+    """Tools by name, by what they say of themselves, or by both."""
+
+    tool_names: Array[Name]
+    read_only: bool
+
+
+@wire
+class McpApprovals(TypedDict, total=False):
+    always: McpFilter
+    never: McpFilter
+
+
+_CONNECTORS: Final = "Connectors are run by OpenAI: name the server that holds the data by 'server_url'."
+_TUNNELS: Final = "Tunnels are run by OpenAI: name a server that can be reached by 'server_url', or have the operator configure it."
+_DEFERRED: Final = "The tools of a server cannot be deferred in this version: name those that are wanted in 'allowed_tools'."
+
+
+def _not_deferred(value: bool) -> bool:
+    if value:
+        raise wrong_value(_DEFERRED)
+    return value
+
+
+@wire
+class McpTool(TypedDict, total=False):
+    """``server_url`` may be left out where the operator has configured a server of this label."""
+
+    type: Required[Literal["mcp"]]
+    server_label: Required[Label]
+    server_url: Annotated[str, Field(min_length=1, max_length=limits.MCP_URL_CHARS_MAX), AfterValidator(_address)]
+    server_description: Text
+    authorization: Annotated[str, Field(min_length=1, max_length=limits.MCP_HEADER_CHARS_MAX), AfterValidator(_bearer)]
+    headers: Annotated[dict[str, str], AfterValidator(_headers)]
+    allowed_tools: Annotated[list[str] | McpFilter, Either("an array or an object", array=Array[Name], object=McpFilter)]
+    require_approval: Annotated[
+        str | McpApprovals, Either("a string or an object", string=Literal["always", "never"], object=McpApprovals)
+    ]
+    defer_loading: Annotated[bool, AfterValidator(_not_deferred)]
+    allowed_callers: Callers
+    connector_id: Annotated[Any, Refused(_CONNECTORS)]
+    tunnel_id: Annotated[Any, Refused(_TUNNELS)]
+
+
+@wire
+class ChosenServer(TypedDict, total=False):
+    type: Required[Literal["mcp"]]
+    server_label: Required[Label]
+    name: Name
+
+
+# --- items --------------------------------------------------------------------------------------------------------------------
+
+
+@wire
+class ListedTool(TypedDict, total=False):
+    name: Required[Name]
+    input_schema: Required[Free]
+    description: Text
+    annotations: FreeObject
+
+
+@an_item(PREFIXES["mcp_list_tools"])
+class McpListTools(Common, total=False):
+    type: Required[Literal["mcp_list_tools"]]
+    server_label: Required[Label]
+    tools: Required[Annotated[list[ListedTool], Length(limits.MCP_TOOLS_MAX)]]
+    error: Text
+
+
+@wire
+class McpProtocolError(TypedDict):
+    type: Literal["mcp_protocol_error"]
+    code: int
+    message: Text
+
+
+@wire
+class McpToolExecutionError(TypedDict):
+    type: Literal["mcp_tool_execution_error"]
+    content: Free
+
+
+@wire
+class HttpError(TypedDict):
+    type: Literal["http_error"]
+    code: int
+    message: Text
+
+
+_Error = Annotated[
+    McpProtocolError | McpToolExecutionError | HttpError,
+    OneOf({"mcp_protocol_error": McpProtocolError, "mcp_tool_execution_error": McpToolExecutionError, "http_error": HttpError}),
+]
+
+
+class _Asked(Common, total=False):
+    server_label: Required[Label]
+    name: Required[Name]
+    arguments: Required[Text]
+
+
+@an_item(PREFIXES["mcp_call"])
+class McpCall(_Asked, total=False):
+    """``error`` was a text in earlier versions of the API, and clients send it so."""
+
+    type: Required[Literal["mcp_call"]]
+    status: Literal["in_progress", "calling", "completed", "incomplete", "failed"]
+    approval_request_id: Id
+    error: Annotated[str | dict[str, Any], Either("a string or an object", string=Text, object=_Error)]
+    output: Text
+
+
+@an_item(PREFIXES["mcp_approval_request"])
+class McpApprovalRequest(_Asked, total=False):
+    type: Required[Literal["mcp_approval_request"]]
+
+
+@an_item(PREFIXES["mcp_approval_response"])
+class McpApprovalResponse(Common, total=False):
+    type: Required[Literal["mcp_approval_response"]]
+    approval_request_id: Required[Id]
+    approve: Required[bool]
+    reason: Text
+
+
+# --- events -------------------------------------------------------------------------------------------------------------------
+
+_ITEM: Final = ("item_id", "output_index")
+
+EVENTS: Final = MappingProxyType(
+    {
+        "mcp_list_tools.in_progress": _ITEM,
+        "mcp_list_tools.completed": _ITEM,
+        "mcp_list_tools.failed": _ITEM,
+        "mcp_call.in_progress": _ITEM,
+        "mcp_call_arguments.delta": (*_ITEM, "delta"),
+        "mcp_call_arguments.done": (*_ITEM, "arguments"),
+        "mcp_call.completed": _ITEM,
+        "mcp_call.failed": _ITEM,
+    }
+)
+"""In the order in which they come."""

@@ -1,0 +1,99 @@
+"""HTTP to one MCP server, guarded: what the SDK sends goes through here and nowhere else.
+
+Its name is looked up once and judged, and every connection goes to a judged address, with the name as SNI and ``Host``. Nothing leaves
+the server's origin, whatever it redirects to or names as its endpoint. What it sends is counted, and never comes compressed.
+"""
+
+from collections.abc import AsyncIterator
+from typing import Final
+
+import httpx2
+
+from moorage import limits
+from moorage.egress.fetch import ADDRESSES_TRIED_MAX, Fetcher, FetchError
+from moorage.tools.mcp.servers import Server
+
+_PORTS: Final = {"http": 80, "https": 443}
+
+
+class GuardedTransport(httpx2.AsyncBaseTransport):
+    def __init__(self, server: Server, fetcher: Fetcher) -> None:
+        self._server, self._fetcher = server, fetcher
+        self._origin = _origin(httpx2.URL(server.url))
+        self._addresses: list[str] | None = None
+        self._left = limits.MCP_CONNECTION_BYTES_MAX
+        # The context loads every certificate of the system: only where it is needed.
+        verify = fetcher.tls() if self._origin[0] == "https" else False
+        self._inner = httpx2.AsyncHTTPTransport(verify=verify, trust_env=False)
+        self.status: int | None = None
+        """Of the latest answer."""
+        self.refusal: str | None = None
+        """Why something was not sent or not taken; the SDK keeps such reasons to itself."""
+
+    async def handle_async_request(self, request: httpx2.Request) -> httpx2.Response:
+        try:
+            return await self._answer(request)
+        except FetchError as error:
+            raise self._refused(str(error)) from error
+
+    async def _answer(self, request: httpx2.Request) -> httpx2.Response:
+        scheme, host, port = _origin(request.url)
+        if (scheme, host, port) != self._origin:
+            raise FetchError("it leads to another origin")
+        if self._addresses is None:
+            self._addresses = await self._fetcher.admitted(host, port, is_operators=self._server.is_operators)
+        response = await self._sent(request, host, self._addresses)
+        self.status = response.status_code
+        if response.headers.get("content-encoding", "identity").lower() != "identity":
+            await response.aclose()
+            raise FetchError("the server sent it compressed without being asked")
+        assert isinstance(response.stream, httpx2.AsyncByteStream)
+        return httpx2.Response(
+            response.status_code, headers=response.headers, stream=_Counted(self, response.stream), extensions=response.extensions
+        )
+
+    async def _sent(self, request: httpx2.Request, host: str, addresses: list[str]) -> httpx2.Response:
+        """The answer of the first address that takes the connection."""
+        problem: httpx2.HTTPError | None = None
+        for address in addresses[:ADDRESSES_TRIED_MAX]:
+            pinned = httpx2.Request(
+                request.method,
+                request.url.copy_with(host=address),
+                headers=request.headers,
+                stream=request.stream,
+                extensions={**request.extensions, "sni_hostname": host},
+            )
+            try:
+                return await self._inner.handle_async_request(pinned)
+            except (httpx2.ConnectError, httpx2.ConnectTimeout) as error:
+                problem = error
+        raise FetchError("the server cannot be reached") from problem
+
+    def count(self, chunk: bytes) -> None:
+        self._left -= len(chunk)
+        if self._left < 0:
+            raise self._refused(f"the server sent more than {limits.MCP_CONNECTION_BYTES_MAX} bytes")
+
+    def _refused(self, reason: str) -> httpx2.TransportError:
+        self.refusal = reason
+        return httpx2.TransportError(reason)
+
+    async def aclose(self) -> None:
+        await self._inner.aclose()
+
+
+class _Counted(httpx2.AsyncByteStream):
+    def __init__(self, transport: GuardedTransport, stream: httpx2.AsyncByteStream) -> None:
+        self._transport, self._stream = transport, stream
+
+    async def __aiter__(self) -> AsyncIterator[bytes]:
+        async for chunk in self._stream:
+            self._transport.count(chunk)
+            yield chunk
+
+    async def aclose(self) -> None:
+        await self._stream.aclose()
+
+
+def _origin(url: httpx2.URL) -> tuple[str, str, int]:
+    return url.scheme, url.raw_host.decode("ascii"), url.port or _PORTS[url.scheme]

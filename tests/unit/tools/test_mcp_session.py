@@ -1,0 +1,246 @@
+"""Real servers over real HTTP: those that speak every form of the protocol, and those that do what they should not."""
+
+import json
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Any
+
+import pytest
+from moorage import limits
+from moorage.egress.fetch import Fetcher
+from moorage.tools.mcp import session
+from moorage.tools.mcp.servers import Server
+from moorage.tools.mcp.session import Called, ServerFailure
+
+from tests.mcp_servers import LOOPBACK, Depot, Odd, Running, depot_server, serving
+
+KINDS = ("streamable", "json", "stateless", "sse")
+
+
+def fetcher(running: Running) -> Fetcher:
+    """An operator's who lets requests reach this machine."""
+    return Fetcher(allowed_networks=LOOPBACK, ports=(running.port,))
+
+
+@asynccontextmanager
+async def odd_server(odd: Odd) -> AsyncIterator[tuple[Server, Fetcher]]:
+    async with serving(odd) as running:
+        yield Server(f"{running.url}/mcp"), fetcher(running)
+
+
+async def failure_of(odd: Odd) -> dict[str, Any]:
+    async with odd_server(odd) as (server, way):
+        with pytest.raises(ServerFailure) as failed:
+            await session.list_tools(server, way)
+        return failed.value.error
+
+
+async def failed_call(odd: Odd, **options: Any) -> dict[str, Any]:
+    async with odd_server(odd) as (server, way):
+        with pytest.raises(ServerFailure) as failed:
+            await session.call_tool(server, way, "any", {}, **options)
+        return failed.value.error
+
+
+# --- servers as they should be ---
+
+
+@pytest.mark.parametrize("kind", KINDS)
+async def test_every_transport_and_era_is_spoken(kind: str) -> None:
+    depot = Depot()
+    async with depot_server(depot, kind=kind) as running:
+        server = Server(f"{running.url}/{'sse' if kind == 'sse' else 'mcp'}", {"Authorization": "Bearer abc", "X-Depot": "7"})
+        tools = await session.list_tools(server, fetcher(running))
+        found = await session.call_tool(server, fetcher(running), "find_part", {"sku": "A-7"})
+    assert [tool["name"] for tool in tools] == ["broken", "find_part", "order_part", "picture"]
+    assert (tools[1]["description"], tools[1]["annotations"]) == ("Look a part up.", {"read_only": True})
+    assert tools[1]["input_schema"]["required"] == ["sku"]
+    assert (found, depot.lookups) == (Called("14 of A-7 in stock"), ["A-7"])
+    assert {(sent["authorization"], sent["x-depot"], sent["accept-encoding"]) for sent in depot.headers} == {
+        ("Bearer abc", "7", "identity")
+    }
+    assert {sent["host"] for sent in depot.headers} == {f"localhost:{running.port}"}
+
+
+async def test_results_are_text_or_all_parts_and_errors_of_a_tool_are_its_own() -> None:
+    depot = Depot()
+    async with depot_server(depot) as running:
+        server, way = Server(f"{running.url}/mcp"), fetcher(running)
+        picture = await session.call_tool(server, way, "picture", {})
+        broken = await session.call_tool(server, way, "broken", {})
+        ordered = await session.call_tool(server, way, "order_part", {"sku": "A-7", "count": 2})
+    assert picture.output is not None
+    (part,) = json.loads(picture.output)
+    assert (part["type"], part["mimeType"]) == ("image", "image/png")
+    assert broken.error == {
+        "type": "mcp_tool_execution_error",
+        "content": [{"type": "text", "text": "Error executing tool broken"}],
+    }
+    assert (ordered.output, depot.orders) == ("ordered 2 of A-7", [("A-7", 2)])
+
+
+async def test_a_servers_resources_are_read_by_tools() -> None:
+    async with depot_server(Depot(), with_resources=True) as running:
+        server, way = Server(f"{running.url}/mcp"), fetcher(running)
+        names = [tool["name"] for tool in await session.list_tools(server, way)]
+        listed = await session.call_tool(server, way, "list_mcp_resources", {})
+        read = await session.call_tool(server, way, "read_mcp_resource", {"uri": "depot://manual"})
+        with pytest.raises(ServerFailure) as missing:
+            await session.call_tool(server, way, "read_mcp_resource", {"uri": "depot://nothing"})
+    assert {"list_mcp_resources", "read_mcp_resource"} <= set(names)
+    assert listed.output is not None
+    assert json.loads(listed.output)["resources"][0]["uri"] == "depot://manual"
+    assert (read.output, missing.value.error["type"]) == ("Keep it dry.", "mcp_protocol_error")
+
+
+async def test_the_list_is_in_one_order_however_the_server_sorts_it() -> None:
+    tools = [{"name": name, "inputSchema": {"type": "object"}} for name in ("c", "a", "b", "a")]
+    async with odd_server(Odd(tools=tools)) as (server, way):
+        assert [tool["name"] for tool in await session.list_tools(server, way)] == ["a", "b", "c"]
+
+
+async def test_a_server_may_say_that_its_list_has_changed() -> None:
+    async with odd_server(Odd(says_changed=True)) as (server, way):
+        assert await session.call_tool(server, way, "any", {}) == Called("done", tools_changed=True)
+
+
+async def test_arguments_arrive_as_they_were_written() -> None:
+    odd = Odd()
+    async with odd_server(odd) as (server, way):
+        await session.call_tool(server, way, "any", {"nothing": None, "inner": {"deep": [1, None, "ü"]}})
+    assert odd.called == [{"nothing": None, "inner": {"deep": [1, None, "ü"]}}]
+
+
+# --- servers as they should not be ---
+
+ODD = {
+    "an error of HTTP": (
+        Odd(status={"tools/list": 502}),
+        {"type": "http_error", "code": 502, "message": "tools/list: the server answered 502"},
+    ),
+    "no entry": (
+        Odd(status={"server/discover": 401, "initialize": 401}),
+        {"type": "http_error", "code": 401, "message": "connect: the server answered 401"},
+    ),
+    "a broken connection": (
+        Odd(cuts_at="tools/list"),
+        {"type": "mcp_protocol_error", "code": -32000, "message": "tools/list: the connection broke"},
+    ),
+    "a flood": (
+        Odd(flood_at="tools/list"),
+        {
+            "type": "mcp_protocol_error",
+            "code": -32000,
+            "message": f"tools/list: the server sent more than {limits.MCP_CONNECTION_BYTES_MAX} bytes",
+        },
+    ),
+    "no JSON": (
+        Odd(raw={"tools/list": b"<html>"}),
+        {
+            "type": "mcp_protocol_error",
+            "code": -32700,
+            "message": "tools/list: what the server sent does not have the form of the protocol",
+        },
+    ),
+    "a schema that is none": (
+        Odd(tools=[{"name": "a", "inputSchema": "any"}]),
+        {
+            "type": "mcp_protocol_error",
+            "code": -32700,
+            "message": "tools/list: what the server sent does not have the form of the protocol",
+        },
+    ),
+    "too many tools": (
+        Odd(tools=[{"name": f"t{number}", "inputSchema": {"type": "object"}} for number in range(limits.MCP_TOOLS_MAX + 1)]),
+        {"type": "mcp_protocol_error", "code": -32603, "message": f"tools/list: it lists more than {limits.MCP_TOOLS_MAX} tools"},
+    ),
+    "pages without end": (
+        Odd(next_cursor="again"),
+        {"type": "mcp_protocol_error", "code": -32603, "message": f"tools/list: it lists more than {limits.MCP_TOOLS_MAX} tools"},
+    ),
+    "an error of the protocol": (
+        Odd(errors={"tools/list": {"code": -32001, "message": "not today"}}),
+        {"type": "mcp_protocol_error", "code": -32001, "message": "tools/list: not today"},
+    ),
+}
+
+
+@pytest.mark.parametrize(("odd", "error"), ODD.values(), ids=ODD)
+async def test_what_goes_wrong_is_said_with_the_phase_and_the_code(odd: Odd, error: dict[str, Any]) -> None:
+    assert await failure_of(odd) == error
+
+
+@pytest.mark.parametrize("target", ["http://169.254.169.254/latest", "http://127.0.0.1:22/", "https://elsewhere.example/mcp"])
+async def test_a_redirect_away_from_the_server_is_not_followed(target: str) -> None:
+    odd = Odd(redirect=target)
+    error = await failure_of(odd)
+    assert (error["type"], error["code"]) == ("mcp_protocol_error", -32600)
+    assert "not followed" in error["message"]
+    assert set(odd.asked) == {"server/discover", "initialize"}
+
+
+async def test_a_redirect_to_itself_ends() -> None:
+    odd = Odd(redirect="/mcp")
+    await failure_of(odd)
+    assert len(odd.asked) <= 2 * (limits.FETCH_REDIRECTS_MAX + 1)
+
+
+async def test_a_compressed_answer_is_not_taken() -> None:
+    error = await failure_of(Odd(encoding="gzip"))
+    assert error["message"] == "connect: the server sent it compressed without being asked"
+
+
+async def test_a_server_that_hangs_is_left_after_a_while() -> None:
+    odd = Odd(hangs_at="server/discover")
+    assert await failed_call(odd, seconds=0.2) == {
+        "type": "mcp_protocol_error",
+        "code": -32001,
+        "message": "connect: it took longer than 0.2 seconds",
+    }
+
+
+async def test_a_call_whose_connection_breaks_is_sent_once() -> None:
+    odd = Odd(cuts_at="tools/call")
+    error = await failed_call(odd)
+    assert (error["code"], odd.asked.count("tools/call")) == (-32000, 1)
+
+
+# --- where servers may be ---
+
+FORBIDDEN = {
+    "http://127.0.0.1/mcp": "its host is not a public address",
+    "http://localhost/mcp": "its host is not a public address",
+    "http://[::1]/mcp": "its host is not a public address",
+    "http://10.1.2.3/mcp": "its host is not a public address",
+    "http://169.254.169.254/mcp": "its host is not a public address",
+    "http://[::ffff:169.254.169.254]/mcp": "its host is not a public address",
+    "http://localhost:8000/mcp": "port 8000 is not allowed",
+}
+
+
+@pytest.mark.parametrize(("url", "why"), FORBIDDEN.items())
+async def test_a_request_reaches_no_private_place(url: str, why: str) -> None:
+    with pytest.raises(ServerFailure) as refused:
+        await session.list_tools(Server(url), Fetcher())
+    assert refused.value.error == {"type": "mcp_protocol_error", "code": -32000, "message": f"connect: {why}"}
+
+
+async def test_the_operators_own_server_may_be_private_but_is_no_metadata_service() -> None:
+    async with depot_server(Depot()) as running:
+        mine = Server(f"http://127.0.0.1:{running.port}/mcp", is_operators=True)
+        assert len(await session.list_tools(mine, Fetcher())) == 4
+    with pytest.raises(ServerFailure, match="not a public address"):
+        await session.list_tools(Server("http://169.254.169.254/mcp", is_operators=True), Fetcher())
+
+
+async def test_a_name_is_looked_up_once_and_its_address_kept() -> None:
+    asked: list[str] = []
+
+    async def rebinding(host: str, port: int) -> list[str]:
+        asked.append(host)
+        return ["127.0.0.1"] if len(asked) == 1 else ["169.254.169.254"]
+
+    async with depot_server(Depot()) as running:
+        way = Fetcher(allowed_networks=LOOPBACK, ports=(running.port,), addresses=rebinding)
+        assert len(await session.list_tools(Server(f"{running.url}/mcp"), way)) == 4
+    assert asked == ["localhost"]
