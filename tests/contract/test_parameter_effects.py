@@ -1101,6 +1101,7 @@ def called_routes(world: World) -> None:
     assert world.get(path) == response
     assert world.get(f"{path}/input_items")["data"][0]["role"] == "user"
     assert world.http.post(f"{path}/cancel").json()["error"]["message"] == "Cannot cancel a synchronous response."
+    assert world.post(f"{path}/pause")["status"] == world.post(f"{path}/resume")["status"] == "completed"
     queued = world.create(background=True)
     assert world.post(f"/responses/{queued['id']}/cancel")["status"] in ("cancelled", "completed")
     assert world.post("/responses/input_tokens", {"model": "native", "input": "hi"})["input_tokens"] > 0

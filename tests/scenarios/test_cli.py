@@ -180,6 +180,23 @@ def test_what_ran_is_listed_shown_added_up_and_what_runs_is_stopped(stack: Stack
     assert not [line for line in lines(stack, ["ls", "--running"]) if running.id in line]
 
 
+def test_a_response_is_paused_in_the_middle_and_goes_on(stack: Stack, client: OpenAI) -> None:
+    steps = (shell("echo one >> /mnt/data/ran; sleep 2"), shell("echo two >> /mnt/data/ran; cat /mnt/data/ran"), say("done"))
+    running = client.responses.create(model="demo", input=script(*steps), tools=TOOLS, background=True)
+    assert lines(stack, ["pause", running.id])[0].startswith(f"{running.id}  ")
+    deadline = time.monotonic() + 60
+    while not (shown := [line for line in lines(stack, ["ls", "--running"]) if running.id in line and "It is paused" in line]):
+        assert time.monotonic() < deadline, "it never stood still"
+        time.sleep(0.2)
+    assert "pause" in shown[0]
+    lines(stack, ["resume", running.id])
+    while (ended := client.responses.retrieve(running.id)).status == "in_progress":
+        assert time.monotonic() < deadline + 60, "it did not go on"
+        time.sleep(0.1)
+    printed = [output.stdout for item in ended.output if item.type == "shell_call_output" for output in item.output]
+    assert (ended.status, printed) == ("completed", ["", "one\ntwo\n"])
+
+
 def test_files_go_into_a_container_and_out_of_it_and_a_command_runs_between(stack: Stack, client: OpenAI, tmp_path: Path) -> None:
     container = client.containers.create(name="from the command line")
     (tmp_path / "in.txt").write_text("three\nlines\nhere\n")

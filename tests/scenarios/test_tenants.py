@@ -74,6 +74,8 @@ ROUTES: list[tuple[str, str, Any]] = [
     ("GET", "/responses/{response}/events", None),
     ("GET", "/responses/{response}/steps", None),
     ("POST", "/responses/{background}/cancel", None),
+    ("POST", "/responses/{background}/pause", None),
+    ("POST", "/responses/{background}/resume", None),
     ("DELETE", "/responses/{response}", None),
     ("GET", "/containers/{container}", None),
     ("GET", "/containers/{container}/files", None),

@@ -232,6 +232,33 @@ async def cancel(caller: Caller, response_id: str) -> Response:
     return JsonResponse(view.response(await stop(runtime, snapshot)))
 
 
+@router.post("/responses/{response_id}/pause")
+async def pause(caller: Caller, response_id: str) -> Response:
+    """The step that runs comes to its end, and no other begins, until the response may go on."""
+    runtime = caller.runtime
+    snapshot = await runtime.responses.snapshot(caller.tenant_id, response_id)
+    if not snapshot.is_final and not snapshot.stored.is_pause_requested:
+        if not snapshot.stored.is_looping:
+            raise bad_request("This response takes a single step so far, in answer to its client: there is nothing to pause.")
+        await runtime.responses.request_pause(snapshot.stored)
+    return await _standing(runtime, caller.tenant_id, response_id)
+
+
+@router.post("/responses/{response_id}/resume")
+async def resume(caller: Caller, response_id: str) -> Response:
+    """It goes on where it stood still; one that does not is left as it is."""
+    runtime = caller.runtime
+    snapshot = await runtime.responses.snapshot(caller.tenant_id, response_id)
+    if not snapshot.is_final and snapshot.stored.is_pause_requested:
+        await recover.resume(runtime, snapshot.stored)
+    return await _standing(runtime, caller.tenant_id, response_id)
+
+
+async def _standing(runtime: Runtime, tenant_id: str, response_id: str) -> Response:
+    snapshot = await runtime.responses.snapshot(tenant_id, response_id)
+    return JsonResponse(View.of(snapshot.stored.parameters.include).response(await current_object(runtime, snapshot)))
+
+
 @router.get("/responses/{response_id}/input_items")
 async def input_items(request: Request, caller: Caller, response_id: str) -> Response:
     """The items of the request, and those of the responses before it, newest first unless asked otherwise."""

@@ -18,7 +18,8 @@ from moorage.terminal import say
 _WHERE: Final = """\
 The commands speak to the local stack whose .moorage/ lies in this folder or one above it, or to the deployment that these name:
   MOORAGE_URL, MOORAGE_API_KEY  the API's address (it ends with /v1) and a key: models, containers, files, skills,
-                                ls, show, stop, usage, tail, doctor
+                                ls, show, stop, pause, resume, usage,
+                                tail, doctor
   MOORAGE_TABLE                 its table, with AWS credentials and AWS_REGION: keys, secrets, stop --tenant,
                                 doctor
   MOORAGE_EGRESS_KEY            the key that seals secrets: secrets
@@ -36,6 +37,8 @@ COMMANDS: Final = {
     "ls": "responses: what runs and what it waits for, and what has ended",
     "show": "one response, and its loop step by step",
     "stop": "cancel a response, or all that run",
+    "pause": "stop a response before its next step",
+    "resume": "let a paused response go on",
     "usage": "responses, calls and tokens, by day, model, key or tool",
     "tail": "watch a response live, or replay it",
     "logs": "what the local stack told its operator: requests, steps, failures",

@@ -8,7 +8,7 @@ predecessor's next write finds the slot taken.
 import asyncio
 import time
 from dataclasses import replace
-from typing import Any
+from typing import Any, Final
 
 from moorage import limits, tracing
 from moorage.errors import ApiError, CancelRequested, SandboxHostAway, StorageFull, Superseded
@@ -30,6 +30,8 @@ from moorage.tools.registry import ROOMS
 from moorage.wire.events import IN_PROGRESS
 from moorage.wire.types import Item
 
+PAUSED: Final = "It is paused: POST /v1/responses/{id}/resume, or 'moorage resume', lets it go on."
+
 
 async def model_step(runtime: Runtime, state: LoopState) -> LoopState:
     """The task ``ModelStep``. Raises only what a retry may mend."""
@@ -50,6 +52,8 @@ async def _of(runtime: Runtime, snapshot: Snapshot, state: LoopState, progress: 
     if stored.is_cancel_requested:
         await finish.end_from_outside(runtime, stored, status="cancelled")
         return state.done()
+    if stored.is_pause_requested and await runtime.responses.park(stored, PAUSED):
+        return state.done()  # The execution ends; another begins when it may go on.
     if state.next is Next.TOOLS:
         return await _after_tools(runtime, snapshot, state, progress)
     return await _run(runtime, snapshot, state, progress)
@@ -139,7 +143,7 @@ def _bound(runtime: Runtime, stored: StoredResponse, step: int, attempt: StepAtt
 
 
 def _over_time(runtime: Runtime, stored: StoredResponse) -> dict[str, Any] | None:
-    if runtime.clock() - stored.created_at <= limits.RESPONSE_SECONDS_MAX:
+    if runtime.clock() - stored.created_at - stored.paused_seconds <= limits.RESPONSE_SECONDS_MAX:
         return None
     hours = limits.RESPONSE_SECONDS_MAX // 3600
     return {"code": "loop_limit_exceeded", "message": f"The response ran for its limit of {hours} hours."}

@@ -39,6 +39,8 @@ async def _recover(runtime: Runtime, snapshot: Snapshot) -> bool:
             await runtime.responses.delete(stored.tenant_id, stored.response_id)
             runtime.steps.forget(stored.tenant_id, stored.response_id)
         return False
+    if stored.parked_at:
+        return False
     if not is_quiet or await runtime.executions.status(stored.execution) not in (None, *ENDED):
         return False
     return await restart(runtime, stored)
@@ -47,6 +49,17 @@ async def _recover(runtime: Runtime, snapshot: Snapshot) -> bool:
 def _last_sign(snapshot: Snapshot) -> int:
     """Milliseconds of the last sign of life."""
     return max(snapshot.stored.heartbeat_at_ms, 0 if snapshot.last is None else snapshot.last.at_ms)
+
+
+async def resume(runtime: Runtime, stored: StoredResponse) -> None:
+    """Let a response go on that was to stand still. Harmless to run twice: one of the two starts its execution, and if that one dies
+    before it has, the reaper does."""
+    stood = await runtime.responses.unpark(stored)
+    if not stood.parked_at:
+        return
+    name = f"{stored.response_id}-p{stood.pauses}"
+    await runtime.executions.start(name, (await _state(runtime, stored)).to_json(), stored.trace)
+    await runtime.responses.set_execution(stored, name, instead_of=stood.execution)
 
 
 async def restart(runtime: Runtime, stored: StoredResponse) -> bool:

@@ -47,7 +47,7 @@ async def tool_step(
     """The tasks ``ToolStep`` and ``ServiceStep``. Returns when the call is finished, or when another run must go on with it; the model
     step looks."""
     stored, made_by, container = await _look(runtime, tenant_id, response_id, step, container_id)
-    if stored.is_cancel_requested:
+    if stored.is_cancel_requested or stored.is_pause_requested:
         return
     call = next(call for call in made_by.outcome.calls if call.call_id == call_id)
     with tracing.within(stored.trace):

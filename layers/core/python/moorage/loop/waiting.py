@@ -27,6 +27,8 @@ def wait_of(snapshot: Snapshot, accounts: Sequence[Account]) -> Wait | None:
     if snapshot.is_final:
         return None
     created_ms = stored.created_at * 1000
+    if stored.parked_at:
+        return Wait("pause", stored.parked_at * 1000, stored.waiting_for or "")
     if stored.waiting_for is not None:
         return Wait("pause", _since(accounts, created_ms), stored.waiting_for)
     steps = [account for account in accounts if account.call_id is None]

@@ -78,6 +78,13 @@ class StoredResponse:
     """What it waits for in the state machine, in a sentence; None while it goes on."""
     key_id: str = ""
     """Of the API key that asked for it."""
+    is_pause_requested: bool = False
+    parked_at: int = 0
+    """Since when (Unix seconds) it stands still, without an execution; 0 while it runs."""
+    pauses: int = 0
+    """How often it was let go on."""
+    paused_seconds: int = 0
+    """How long it has stood still, all pauses together that are over."""
     trace: Trace | None = None
     """Of the request that asked for it; None in records of versions that did not keep it."""
 
@@ -94,6 +101,7 @@ _META: Final = Codec(
         "is_cancel_requested": "cancel_requested",
         "expires_at": "ttl",
         "key_id": "key",
+        "is_pause_requested": "pause_requested",
     },
     nested={"trace": By(Trace.pack, Trace.unpack)},
     sparse=(
@@ -108,6 +116,10 @@ _META: Final = Codec(
         "waiting_for",
         "key_id",
         "trace",
+        "is_pause_requested",
+        "parked_at",
+        "pauses",
+        "paused_seconds",
     ),
     beside=("response_id", "tenant_id", "parameters", "echo", "input_items", "ancestors"),
 )
@@ -212,6 +224,46 @@ class Responses:
         await self._table.update(
             keys.response(stored.tenant_id, stored.response_id), keys.META, set={"cancel_requested": True}
         )
+
+    async def request_pause(self, stored: StoredResponse) -> None:
+        """The loop stands still before its next step."""
+        await self._table.update(keys.response(stored.tenant_id, stored.response_id), keys.META, set={"pause_requested": True})
+
+    async def park(self, stored: StoredResponse, reason: str) -> bool:
+        """The loop stands still from now on. False if it may go on meanwhile: then nobody waits for its execution to end."""
+        try:
+            await self._table.update(
+                keys.response(stored.tenant_id, stored.response_id),
+                keys.META,
+                set={"parked_at": self._now_ms() // 1000, "waiting_for": reason},
+                condition={"pause_requested": True},
+                absent=("parked_at",),
+            )
+        except ConditionFailed:  # Parked by an earlier run of the same step, or let go on.
+            return bool((await self.load(stored.tenant_id, stored.response_id)).parked_at)
+        return True
+
+    async def unpark(self, stored: StoredResponse) -> StoredResponse:
+        """It may go on. Answers how it stood: with ``parked_at`` if it needs an execution again, which only one of two callers is
+        told."""
+        pk = keys.response(stored.tenant_id, stored.response_id)
+        if not stored.parked_at:
+            with suppress(ConditionFailed):  # It is parked at this moment.
+                await self._table.update(pk, keys.META, remove=("pause_requested",), absent=("parked_at",))
+                return replace(stored, is_pause_requested=False)
+            stored = await self.load(stored.tenant_id, stored.response_id)
+        still = self._now_ms() // 1000 - stored.parked_at
+        try:
+            await self._table.update(
+                pk,
+                keys.META,
+                remove=("pause_requested", "parked_at", "waiting_for"),
+                add={"pauses": 1, "paused_seconds": max(0, still)},
+                condition={"parked_at": stored.parked_at},
+            )
+        except ConditionFailed:
+            return replace(stored, parked_at=0)
+        return replace(stored, is_pause_requested=False, pauses=stored.pauses + 1)
 
     async def is_cancel_requested(self, tenant_id: str, response_id: str) -> bool:
         """True also when the response is gone: nobody waits for it any more."""

@@ -86,6 +86,8 @@ _TREE: Final = record(
 )
 
 OPERATOR_ROUTES: Final = (
+    Route("post", "/v1/responses/{response_id}/pause", "pauseResponse", "Stop before the next step", {JSON: ref("Response")}),
+    Route("post", "/v1/responses/{response_id}/resume", "resumeResponse", "Go on with a paused response", {JSON: ref("Response")}),
     Route(
         "get",
         "/v1/responses",
