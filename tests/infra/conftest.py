@@ -1,5 +1,7 @@
 """The synthesised templates, made once per session. Synthesis needs Node; without it these tests are skipped and say so."""
 
+import fcntl
+import hashlib
 import json
 import os
 import re
@@ -104,23 +106,30 @@ def _node() -> None:
         pytest.skip("Node is not installed: the CDK app cannot be synthesised here.")
 
 
-def _stacks(settings: dict[str, Any], factory: pytest.TempPathFactory) -> Stacks:
-    output = factory.mktemp("assembly")
-    done = synthesise(settings, output)
-    assert done.returncode == 0, done.stderr[-4000:]
+def shared(settings: dict[str, Any], factory: pytest.TempPathFactory) -> Stacks:
+    """The deployment of these settings, made once in a run: a synthesis takes ten seconds of two cores. Other workers wait for it."""
+    base = factory.getbasetemp()
+    run = base.parent if "PYTEST_XDIST_WORKER" in os.environ else base
+    output = run / f"assembly-{hashlib.sha256(json.dumps(settings, sort_keys=True).encode()).hexdigest()[:16]}"
+    with Path(f"{output}.lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if not Path(f"{output}.done").exists():
+            done = synthesise(settings, output)
+            assert done.returncode == 0, done.stderr[-4000:]
+            Path(f"{output}.done").touch()
     return load(output)
 
 
 @pytest.fixture(scope="session")
 def stacks(tmp_path_factory: pytest.TempPathFactory) -> Stacks:
     """The default deployment."""
-    return _stacks(DEFAULT, tmp_path_factory)
+    return shared(DEFAULT, tmp_path_factory)
 
 
 @pytest.fixture(scope="session")
 def everything(tmp_path_factory: pytest.TempPathFactory) -> Stacks:
     """A deployment with every option turned on."""
-    return _stacks(EVERYTHING, tmp_path_factory)
+    return shared(EVERYTHING, tmp_path_factory)
 
 
 def masked(template: dict[str, Any]) -> str:

@@ -15,7 +15,7 @@ from infra.agent_loop import ASL_FILE
 from infra.config import Config, ConfigError, Models
 from infra.prices import ALARMS, HOURS_A_MONTH, PRICES
 from infra.sandbox import CPU_UNITS
-from tests.infra.conftest import ROOT, Stacks, load, masked, synthesise
+from tests.infra.conftest import ROOT, Stacks, load, masked, shared, synthesise
 
 SNAPSHOTS = Path(__file__).parent / "snapshots"
 
@@ -144,13 +144,24 @@ def test_callers_are_sent_to_an_alias_and_executions_keep_the_versions_that_they
     assert all(reference["Ref"] in versions for reference in steps.values())
 
 
+@pytest.fixture(scope="session")
+def canary(tmp_path_factory: pytest.TempPathFactory) -> Stacks:
+    return shared({"rollout": "canary", "table_read_units": 10, "table_write_units": 5}, tmp_path_factory)
+
+
+@pytest.fixture(scope="session")
+def linear(tmp_path_factory: pytest.TempPathFactory) -> Stacks:
+    return shared({"rollout": "linear", **MICROVMS}, tmp_path_factory)
+
+
 _ROLLOUTS = [("canary", "Canary10Percent5Minutes"), ("linear", "Linear10PercentEvery1Minute")]
 
 
 @pytest.mark.parametrize(("rollout", "configuration"), _ROLLOUTS)
-def test_a_new_version_comes_into_use_bit_by_bit_on_request(rollout: str, configuration: str, tmp_path: Path) -> None:
-    assert synthesise({"rollout": rollout}, tmp_path).returncode == 0
-    found = load(tmp_path)
+def test_a_new_version_comes_into_use_bit_by_bit_on_request(
+    rollout: str, configuration: str, request: pytest.FixtureRequest
+) -> None:
+    found: Stacks = request.getfixturevalue(rollout)
     group = found.one("AWS::CodeDeploy::DeploymentGroup")
     assert configuration in json.dumps(group["DeploymentConfigName"])
     assert group["AutoRollbackConfiguration"]["Enabled"] is True
@@ -360,10 +371,8 @@ MICROVMS: dict[str, Any] = {
 }
 
 
-def test_microvms_are_chosen_by_configuration(tmp_path: Path) -> None:
-    done = synthesise(MICROVMS, tmp_path)
-    assert done.returncode == 0, done.stderr[-4000:]
-    found = load(tmp_path)
+def test_microvms_are_chosen_by_configuration(linear: Stacks) -> None:
+    found = linear
     assert found.findings == []
     assert [kind for kind in ("AWS::EC2::VPC", "AWS::ECS::Cluster", "AWS::CodeBuild::Project") if found.of_type(kind)] == []
     variables = function(found, "ToolStep")["Environment"]["Variables"]
@@ -466,9 +475,8 @@ def test_every_setting_is_set_by_the_deployment_or_left_alone_for_a_reason(every
     assert read - told == set(NOT_ON_AWS)
 
 
-def test_capacity_of_the_table_is_provisioned_on_request(tmp_path: Path) -> None:
-    assert synthesise({"table_read_units": 10, "table_write_units": 5}, tmp_path).returncode == 0
-    table = load(tmp_path).one("AWS::DynamoDB::Table")
+def test_capacity_of_the_table_is_provisioned_on_request(canary: Stacks) -> None:
+    table = canary.one("AWS::DynamoDB::Table")
     units = {"ReadCapacityUnits": 10, "WriteCapacityUnits": 5}
     assert table["ProvisionedThroughput"] == units
     assert [index["ProvisionedThroughput"] for index in table["GlobalSecondaryIndexes"]] == [units]

@@ -4,8 +4,8 @@ import contextlib
 import json
 import socket
 import time
-from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Callable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
@@ -86,7 +86,7 @@ def test_a_large_head_in_one_piece_is_told_the_bound(stack: Stack) -> None:
     assert json.loads(answer.partition(b"\r\n\r\n")[2])["error"]["message"] == "The head of a request has at most 65536 bytes."
 
 
-def test_half_open_requests_end_and_the_neighbour_is_served_meanwhile(stack: Stack) -> None:
+def half_open_requests(stack: Stack) -> None:
     began = time.monotonic()
     connections = [raw(stack) for _ in range(50)]
     try:
@@ -102,7 +102,7 @@ def test_half_open_requests_end_and_the_neighbour_is_served_meanwhile(stack: Sta
     assert time.monotonic() - began >= limits.HEAD_SECONDS_MAX - 1
 
 
-def test_a_second_request_that_does_not_end_is_no_better(stack: Stack) -> None:
+def a_second_request(stack: Stack) -> None:
     with raw(stack) as connection:
         connection.sendall(b"GET /healthz HTTP/1.1\r\nhost: 127.0.0.1\r\n\r\n")
         assert whole(connection).startswith(b"HTTP/1.1 200")
@@ -110,13 +110,57 @@ def test_a_second_request_that_does_not_end_is_no_better(stack: Stack) -> None:
         assert connection.recv(65536).startswith(b"HTTP/1.1 408")
 
 
-def test_a_connection_may_idle_between_requests(stack: Stack) -> None:
-    """Longer than the head of a request may take, and than clients' pools keep connections."""
+def an_idle_connection(stack: Stack) -> None:
     with raw(stack) as connection:
         for pause in (limits.HEAD_SECONDS_MAX + 2, 0):
             connection.sendall(b"GET /healthz HTTP/1.1\r\nhost: 127.0.0.1\r\n\r\n")
             assert whole(connection).startswith(b"HTTP/1.1 200")
             time.sleep(pause)
+
+
+def a_revoked_key(stack: Stack) -> None:
+    key = make_key(stack, "ws-revoked")
+    with opened(stack, key) as connection:
+        assert asked(connection) == "response.completed"
+        revoke(stack, "ws-revoked")
+        deadline, said = time.monotonic() + 60, "response.completed"
+        while said == "response.completed" and time.monotonic() < deadline:
+            time.sleep(1)
+            said = asked(connection)
+        assert said == "invalid_api_key"
+        with pytest.raises(ConnectionClosed) as closed:
+            connection.recv(10)
+    assert closed.value.rcvd is not None
+    assert closed.value.rcvd.code == 1008
+
+
+Waits = dict[Callable[[Stack], None], Future[None]]
+
+
+@pytest.fixture(scope="module")
+def waits(stack: Stack) -> Iterator[Waits]:
+    """What waits for the server's clock, 20 to 30 seconds each, is begun side by side; the tests below look how each of them ended."""
+    stories = (half_open_requests, a_second_request, an_idle_connection, a_revoked_key)
+    with ThreadPoolExecutor(len(stories)) as threads:
+        yield {story: threads.submit(story, stack) for story in stories}
+
+
+def test_half_open_requests_end_and_the_neighbour_is_served_meanwhile(waits: Waits) -> None:
+    waits[half_open_requests].result()
+
+
+def test_a_second_request_that_does_not_end_is_no_better(waits: Waits) -> None:
+    waits[a_second_request].result()
+
+
+def test_a_connection_may_idle_between_requests(waits: Waits) -> None:
+    """Longer than the head of a request may take, and than clients' pools keep connections."""
+    waits[an_idle_connection].result()
+
+
+def test_a_revoked_key_is_sent_away_from_an_open_websocket(waits: Waits) -> None:
+    """Within the 30 seconds in which a process may still believe what it has read of a key."""
+    waits[a_revoked_key].result()
 
 
 # --- ids ----------------------------------------------------------------------------------------------------------------------------
@@ -210,23 +254,6 @@ def test_a_key_has_so_many_websockets_and_its_neighbour_has_its_own(stack: Stack
                 break
         else:
             pytest.fail("a place was not given back")
-
-
-def test_a_revoked_key_is_sent_away_from_an_open_websocket(stack: Stack) -> None:
-    """Within the 30 seconds in which a process may still believe what it has read of a key."""
-    key = make_key(stack, "ws-revoked")
-    with opened(stack, key) as connection:
-        assert asked(connection) == "response.completed"
-        revoke(stack, "ws-revoked")
-        deadline, said = time.monotonic() + 60, "response.completed"
-        while said == "response.completed" and time.monotonic() < deadline:
-            time.sleep(1)
-            said = asked(connection)
-        assert said == "invalid_api_key"
-        with pytest.raises(ConnectionClosed) as closed:
-            connection.recv(10)
-    assert closed.value.rcvd is not None
-    assert closed.value.rcvd.code == 1008
 
 
 # --- running responses --------------------------------------------------------------------------------------------------------------
