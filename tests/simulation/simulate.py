@@ -5,10 +5,13 @@ and how far the clock jumps follow from its number alone. After each the same is
 repeat and with one end, no command begun twice, an object that is what the log adds up to.
 
     python -m tests.simulation.simulate --histories 10000 --from 0
+
+Time passes where everybody waits, and only there (``clock.py``).
 """
 
 import argparse
 import asyncio
+import gc
 import os
 import random
 import sys
@@ -26,11 +29,14 @@ from moorage.state import LoopState, Next
 from moorage.store.responses import StoredResponse
 from moorage.store.table import Record
 
+from tests.simulation.clock import VirtualLoop
 from tests.stack import assert_well_formed
 from tests.unit.loop.lab import FakeSandboxes, Lab, Turn, broken, first_state, say, shell
 
 BLOWS_MAX = 6
 STEPS_MAX = 400
+ENDS_SECONDS_MAX = 24 * 3600
+"""Of the loop's own time, in which nobody waits."""
 
 
 class Died(Exception):
@@ -170,11 +176,11 @@ class History:
         self.seen[response["status"]] += 1
 
 
-def play(number: int) -> Counter[str]:
+def play(number: int, runner: asyncio.Runner) -> Counter[str]:
     """One history; raises ``AssertionError`` with its number."""
     history = History(number)
     try:
-        asyncio.run(asyncio.wait_for(history.play(), 60))
+        runner.run(asyncio.wait_for(history.play(), ENDS_SECONDS_MAX))
     except (AssertionError, ApiError, TimeoutError, RuntimeError) as error:
         raise AssertionError(f"history {number}: {type(error).__name__}: {error}") from error
     return history.seen
@@ -184,11 +190,13 @@ def play_many(numbers: tuple[int, int]) -> tuple[Counter[str], list[str]]:
     limits.SANDBOX_HOST_WAIT_SECONDS = -1  # type: ignore[misc]  # a tool step leaves at once what the state machine waits for
     seen: Counter[str] = Counter()
     wrong: list[str] = []
-    for number in range(*numbers):
-        try:
-            seen += play(number)
-        except AssertionError as error:
-            wrong.append(str(error))
+    gc.freeze()
+    with asyncio.Runner(loop_factory=VirtualLoop) as runner:
+        for number in range(*numbers):
+            try:
+                seen += play(number, runner)
+            except AssertionError as error:
+                wrong.append(str(error))
     return seen, wrong
 
 

@@ -20,6 +20,7 @@ from moorage.state import LoopState, Next
 from moorage.store.responses import StoredResponse
 from moorage.store.table import Record
 
+from tests.simulation.clock import VirtualLoop
 from tests.simulation.simulate import Died, Host, play
 from tests.stack import assert_well_formed
 from tests.unit.loop.lab import Lab, broken, first_state, say, shell
@@ -37,7 +38,7 @@ class Loop(RuleBasedStateMachine):
 
     @initialize(first=st.sampled_from(sorted(TURNS)), second=st.sampled_from(sorted(TURNS)))
     def begin(self, first: str, second: str) -> None:
-        self.runner = asyncio.Runner()
+        self.runner = asyncio.Runner(loop_factory=VirtualLoop)
         self.lab = Lab(*TURNS[first], *TURNS[second], *([say("Done.")] * 200), sandboxes=Host())
         self.stored = self.runner.run(self.lab.background())
         self.state = first_state(self.stored)
@@ -159,5 +160,6 @@ class TestLoop(Loop.TestCase):  # type: ignore[misc,valid-type]
 
 @pytest.mark.parametrize("numbers", [range(60), range(5000, 5060)], ids=str)
 def test_histories_of_one_seed_end_well(numbers: range) -> None:
-    for number in numbers:
-        play(number)
+    with asyncio.Runner(loop_factory=VirtualLoop) as runner:
+        for number in numbers:
+            play(number, runner)
