@@ -6,6 +6,7 @@ import select
 import shutil
 import signal
 import socket
+import ssl
 import subprocess
 import sys
 import tempfile
@@ -13,11 +14,12 @@ import time
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
+import httpx
 import pytest
-from openai import OpenAI
+from openai import APIConnectionError, OpenAI
 
 from tests.processes import descendants
-from tests.stack import ROOT, clean_environment, say, script
+from tests.stack import ROOT, clean_environment, raw_events, say, script
 
 _SECONDS_MAX = 60
 _IS_SET_UP = ("make", "--question", ".venv/.local", ".venv-toolbox/.done", ".venv-egress/.done")
@@ -126,6 +128,28 @@ def test_a_stack_that_was_killed_is_started_again_at_once_with_its_state(state_d
     with client:
         assert client.responses.retrieve(first.id) == first
         assert terminal.press_ctrl_c() == (0, "", [])
+
+
+def test_others_are_served_over_tls_alone_and_by_key(state_dir: Path, tmp_path: Path) -> None:
+    certificate, key = tmp_path / "cert.pem", tmp_path / "key.pem"
+    command = ["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-subj", "/CN=moorage.test", "-days", "1"]
+    command += ["-addext", "subjectAltName=IP:127.0.0.1", "-keyout", str(key), "-out", str(certificate)]
+    subprocess.run(command, check=True, capture_output=True)
+    terminal = Terminal(*up(state_dir, "--port", "0", "--host", "0.0.0.0", "--tls-cert", str(certificate), "--tls-key", str(key)))
+    terminal, stranger = started(terminal)
+    with stranger, pytest.raises(APIConnectionError):  # Its machine knows nothing of who signed the certificate.
+        stranger.models.list()
+    url, trusting = str(stranger.base_url), ssl.create_default_context(cafile=str(certificate))
+    assert url.startswith("https://127.0.0.1:")
+    with httpx.Client(verify=trusting, headers={"authorization": f"Bearer {stranger.api_key}"}) as client:
+        streamed = client.post(f"{url}responses", json={"model": "demo", "input": "hello", "stream": True})
+        assert raw_events(streamed.iter_lines())[-1]["type"] == "response.completed"
+    assert httpx.get(f"{url}models", verify=trusting).status_code == 401
+    with pytest.raises(httpx.TransportError):
+        httpx.get(f"{url}models".replace("https:", "http:"))
+    code, errors, left = terminal.press_ctrl_c()
+    assert (code, left) == (0, [])
+    assert "moorage: Other machines can reach 0.0.0.0." in errors
 
 
 def test_a_second_stack_with_the_same_state_is_refused(state_dir: Path) -> None:
