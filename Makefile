@@ -99,7 +99,8 @@ test: lint .venv-template/.done
 
 # Pure tests: no stack, no sandbox, no emulator. Types are checked incrementally.
 PURE := tests/unit/loop tests/unit/wire tests/unit/model tests/unit/tools tests/unit/test_hosts.py tests/unit/test_settings.py \
-	tests/unit/test_terminal.py tests/contract/test_architecture.py tests/contract/test_parameters.py tests/contract/test_openapi.py
+	tests/unit/test_terminal.py tests/unit/test_codec.py tests/contract/test_architecture.py tests/contract/test_rooms.py \
+	tests/contract/test_events.py tests/contract/test_parameters.py tests/contract/test_openapi.py
 quick: setup-dev
 	$(BIN)/ruff check .
 	$(BIN)/mypy

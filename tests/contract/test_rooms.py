@@ -1,6 +1,7 @@
 """What is known of a tool is known in its room: no other module names it."""
 
 import ast
+import re
 from functools import cache
 from pathlib import Path
 
@@ -8,7 +9,7 @@ import pytest
 from moorage.tools.registry import ROOMS
 from moorage.tools.room import Again, Room
 
-from tests.contract.test_architecture import core_files, modules, tree
+from tests.contract.test_architecture import ROOT, core_files, modules, tree
 
 BASE = {"function", "custom", "tool_search"}
 """The words of function calling itself, which every part of the loop speaks."""
@@ -80,6 +81,13 @@ def test_the_protocol_leaves_the_shapes_of_tools_to_their_folders() -> None:
 
 def test_whoever_else_may_name_tools_does() -> None:
     assert SPEAKERS.keys() - strangers().keys() == set()
+
+
+def test_the_page_on_tools_has_all_that_a_room_says() -> None:
+    page = (ROOT / "docs" / "tools.md").read_text()
+    named = set(re.findall(r"\w+", " ".join(re.findall(r"`([^`\n]+)`", page))))
+    said = {name for name in {**vars(Room), **Room.__annotations__} if not name.startswith("_")}
+    assert said - named == set()
 
 
 def test_each_folder_is_a_room_and_each_room_a_folder() -> None:
