@@ -136,6 +136,7 @@ class Office:
             SimpleNamespace(
                 resolve=lambda name: small if name == "small" else entry,
                 provider=lambda found, http: self.writer if found.name == "small" else self.model,
+                price_of=lambda name: None,
             ),
         )
 
