@@ -99,7 +99,9 @@ SANDBOX_HOST_PAUSE_SECONDS_MAX: Final = 15
 """The longest pause of the state machine then; the first takes a second, and each is twice as long as the one before."""
 
 SANDBOX_POLL_SECONDS_MIN: Final = 0.02
-"""Its first look again; each pause after it is twice as long, up to what the container asks for."""
+SANDBOX_POLL_GROWTH: Final = 1.25
+"""Its first look again, and how much longer each pause after it is, up to what the container asks for: what is lost after a start that
+took long is a fifth of it, where pauses twice as long would lose as much again. A start of a second takes twelve looks."""
 
 SANDBOX_CAPACITY_RETRY_SECONDS: Final = 5.0
 

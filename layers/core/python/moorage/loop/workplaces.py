@@ -35,7 +35,7 @@ async def container_of(runtime: Runtime, stored: StoredResponse, seen: Record | 
                 raise
             # Mostly the start was begun while the model was asked, and is nearly over.
             await asyncio.sleep(min(pause, error.retry_after_seconds))
-            pause *= 2
+            pause *= limits.SANDBOX_POLL_GROWTH
         except SandboxCapacity:
             if asyncio.get_running_loop().time() - began > limits.SANDBOX_WAIT_SECONDS:
                 raise

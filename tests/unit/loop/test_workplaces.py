@@ -1,0 +1,43 @@
+"""How a tool step waits for a sandbox that somebody else starts."""
+
+import asyncio
+from typing import Any
+
+import pytest
+from moorage import limits
+from moorage.errors import SandboxStarting
+from moorage.loop.workplaces import container_of
+
+from tests.simulation.clock import VirtualLoop
+from tests.unit.loop.lab import FakeSandboxes, Lab
+
+
+class ThereAfter(FakeSandboxes):
+    """A start that takes so many seconds."""
+
+    seconds = 0.0
+    looks = 0
+
+    async def ensure(self, tenant_id: str, container_id: str, *, seen: Any = None) -> Any:
+        self.looks += 1
+        if asyncio.get_running_loop().time() < self.seconds:
+            raise SandboxStarting(limits.CONTAINER_POLL_SECONDS)
+        return await super().ensure(tenant_id, container_id, seen=seen)
+
+
+@pytest.mark.parametrize(("seconds", "looks_max"), [(0.0, 1), (0.01, 2), (0.08, 5), (0.15, 7), (0.4, 10), (1.0, 13), (10.0, 50)])
+def test_a_start_is_seen_soon_after_its_end_however_long_it_takes(seconds: float, looks_max: int) -> None:
+    sandboxes = ThereAfter()
+    lab = Lab(sandboxes=sandboxes)
+
+    async def waited() -> float:
+        began = asyncio.get_running_loop().time()
+        sandboxes.seconds = began + seconds
+        await container_of(lab.runtime, lab.stored("go"), None)
+        return asyncio.get_running_loop().time() - began
+
+    with asyncio.Runner(loop_factory=VirtualLoop) as runner:
+        late = runner.run(waited()) - seconds
+    assert late <= max(limits.SANDBOX_POLL_SECONDS_MIN, 0.25 * seconds + 0.02)
+    assert late <= limits.CONTAINER_POLL_SECONDS
+    assert sandboxes.looks <= looks_max
