@@ -338,6 +338,19 @@ def max_tool_calls(world: World) -> None:
     assert (ran[0]["stdout"], "not run" in ran[1]["stderr"]) == ("one\n", True)
 
 
+BUDGETED = ("usd", "input_tokens", "output_tokens", "total_tokens", "tool_calls", "wall_seconds", "on_limit")
+
+
+@row("parameter", "budget", *(f"budget.{name}" for name in BUDGETED))
+def budget(world: World) -> None:
+    """What each limit does: tests/unit/loop/test_budget.py. Here, that it comes from the wire to the loop."""
+    world.upstream.plays(called_shell("echo one"))
+    response = world.create("plain", tools=[SHELL], budget={"tool_calls": 1})
+    assert (response["status"], response["incomplete_details"]) == ("incomplete", {"reason": "budget_reached"})
+    refused = world.http.post("/responses", json={"model": "plain", "input": "hi", "budget": {"usd": 1}})
+    assert (refused.status_code, refused.json()["error"]["code"]) == (400, "model_not_budgetable")
+
+
 @row("parameter", "text", "text.format")
 def text_format(world: World) -> None:
     schema = {"type": "object", "properties": {"a": {"type": "string"}}, "required": ["a"], "additionalProperties": False}
@@ -1110,6 +1123,7 @@ def called_routes(world: World) -> None:
     assert world.get("/responses", limit=1, order="asc")["object"] == "list"
     assert [each["event"]["type"] for each in world.get(f"{path}/events", types="response.completed")["data"]] == ["response.completed"]
     assert [each["type"] for each in world.get(f"{path}/steps")["data"]] == ["model"]
+    assert world.http.post(f"{path}/budget", json={"tool_calls": 1}).json()["error"]["message"].startswith("The response has ended")
     assert world.get("/me")["tenant"] == "default"
     assert world.get("/usage", group_by="model")["data"][0]["responses"] > 0
     assert world.http.delete(path).json() == {"id": response["id"], "object": "response", "deleted": True}

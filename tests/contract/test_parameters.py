@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 from moorage.errors import ApiError
+from moorage.wire.create import Budget
 from moorage.wire.requests import parse_create
 from openai.types.responses import ResponseInputContentParam, ResponseOutputMessageParam, ToolParam
 from openai.types.responses.response_create_params import ResponseCreateParamsStreaming
@@ -23,6 +24,8 @@ SECRETS_OF_CONTAINERS = (f"shell.environment<container_auto>.{DOMAIN_SECRETS}", 
 OURS_ALONE = {
     "parameter": {
         "client_metadata": "Codex CLI sends it",
+        "budget": "an extension",
+        **{f"budget.{name}": "an extension" for name in Budget.__annotations__},
         **{f"context_management[].{field}": "an extension" for field in ("strategy", "prompt", "keep_recent_items")},
     },
     "tool": {

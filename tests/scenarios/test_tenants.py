@@ -75,6 +75,7 @@ ROUTES: list[tuple[str, str, Any]] = [
     ("GET", "/responses/{response}/steps", None),
     ("POST", "/responses/{background}/cancel", None),
     ("POST", "/responses/{background}/pause", None),
+    ("POST", "/responses/{background}/budget", {"tool_calls": 1}),
     ("POST", "/responses/{background}/resume", None),
     ("DELETE", "/responses/{response}", None),
     ("GET", "/containers/{container}", None),

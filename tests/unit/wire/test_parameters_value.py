@@ -29,6 +29,7 @@ BODY = {
     "service_tier": "flex",
     "safety_identifier": "s",
     "user": "u",
+    "budget": {"tool_calls": 3},
 }
 
 

@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import AsyncGenerator, Callable
 from contextlib import aclosing
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Annotated, Any, Final
 
 import orjson
 from fastapi import APIRouter, Request
@@ -15,17 +15,19 @@ from moorage import limits
 from moorage.api import sse
 from moorage.api.answers import JsonResponse, Piece, StreamedResponse
 from moorage.api.attached import Attached
-from moorage.api.bodies import RawBody
+from moorage.api.bodies import RawBody, body_of
 from moorage.api.caller import Caller
 from moorage.api.foreground import Foreground, erase, failure, stop
 from moorage.api.repeats import Attempt
 from moorage.api.view import View, listed_item
 from moorage.errors import bad_request, server_error
 from moorage.loop import finish, recover
+from moorage.loop.budget import check_budget
 from moorage.loop.create import Prepared, prepare, start_background
 from moorage.runtime import Runtime
 from moorage.store.responses import Snapshot, StoredResponse
 from moorage.telemetry import tell_error
+from moorage.wire.create import Budget
 from moorage.wire.events import QUEUED
 from moorage.wire.queries import parse_page, parse_retrieval
 from moorage.wire.requests import parse_create
@@ -250,6 +252,20 @@ async def resume(caller: Caller, response_id: str) -> Response:
     runtime = caller.runtime
     snapshot = await runtime.responses.snapshot(caller.tenant_id, response_id)
     if not snapshot.is_final and snapshot.stored.is_pause_requested:
+        await recover.resume(runtime, snapshot.stored)
+    return await _standing(runtime, caller.tenant_id, response_id)
+
+
+@router.post("/responses/{response_id}/budget")
+async def raise_budget(caller: Caller, response_id: str, wanted: Annotated[Budget, body_of(Budget)]) -> Response:
+    """Another budget in the place of the old one; a response that stood still for want of it goes on."""
+    runtime = caller.runtime
+    snapshot = await runtime.responses.snapshot(caller.tenant_id, response_id)
+    if snapshot.is_final:
+        raise bad_request("The response has ended: its budget is of no use any more.")
+    check_budget(runtime, snapshot.stored.parameters.model, wanted)
+    await runtime.responses.set_budget(snapshot.stored, wanted)
+    if snapshot.stored.is_pause_requested:
         await recover.resume(runtime, snapshot.stored)
     return await _standing(runtime, caller.tenant_id, response_id)
 

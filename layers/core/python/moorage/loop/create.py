@@ -26,6 +26,7 @@ from moorage.errors import (
 from moorage.inputs import files_to_stage
 from moorage.loop import context, finish, upstream_shell
 from moorage.loop.ask import Ask
+from moorage.loop.budget import check_budget
 from moorage.loop.echo import echo
 from moorage.loop.fold import fold
 from moorage.loop.model_step import tell_step
@@ -89,6 +90,7 @@ async def prepare(
         tools=request.tools,
         tool_choice=request.tool_choice,
     )
+    check_budget(runtime, request.model, request.budget)
     for room in rooms_of(request.tools):
         room.admit(said.input_items, said.chain, [tool for tool in request.tools if tool["type"] in room.types])
     await _check_room(runtime, tenant_id, request)

@@ -124,7 +124,12 @@ def _cost(runtime: Runtime, stored: StoredResponse, usage: Usage, output: list[I
 
 
 async def end_from_outside(
-    runtime: Runtime, stored: StoredResponse, *, status: Status, error: dict[str, Any] | None = None
+    runtime: Runtime,
+    stored: StoredResponse,
+    *,
+    status: Status,
+    error: dict[str, Any] | None = None,
+    incomplete_reason: str | None = None,
 ) -> dict[str, Any]:
     """End a response whatever its steps are doing: cancel, and the verdict over a dead process.
 
@@ -137,7 +142,7 @@ async def end_from_outside(
         if folded.is_final:
             break
         with suppress(ConditionFailed):  # A step wrote first: look again at what there is to close.
-            await log.append(_end(runtime, stored, folded, status, error))
+            await log.append(_end(runtime, stored, folded, status, error, incomplete_reason))
         folded = fold(await log.read_all())
     await runtime.responses.settle(stored)
     assert folded.is_final, f"{stored.response_id} was written to {limits.END_TRIES_MAX} times while it was being ended"
@@ -145,11 +150,26 @@ async def end_from_outside(
     return folded.response
 
 
-def _end(runtime: Runtime, stored: StoredResponse, folded: Folded, status: Status, error: dict[str, Any] | None) -> Batch:
+def _end(
+    runtime: Runtime,
+    stored: StoredResponse,
+    folded: Folded,
+    status: Status,
+    error: dict[str, Any] | None,
+    incomplete_reason: str | None,
+) -> Batch:
     first = folded.next_number
     events = opening_events(stored) if first == 0 else []
     events += closing_events(folded)
-    events += final_events(object_of(stored, status=status, now=int(runtime.clock()), output=folded.output, error=error))
+    response = object_of(
+        stored,
+        status=status,
+        now=int(runtime.clock()),
+        output=folded.output,
+        error=error,
+        incomplete_reason=incomplete_reason,
+    )
+    events += final_events(response)
     numbered = tuple(event | {"sequence_number": first + i} for i, event in enumerate(events))
     return Batch(first, numbered, Writer(STEP_OF_THE_END, 1))
 

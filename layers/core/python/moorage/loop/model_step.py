@@ -14,6 +14,7 @@ from moorage import limits, tracing
 from moorage.errors import ApiError, CancelRequested, SandboxHostAway, StorageFull, Superseded
 from moorage.loop import finish
 from moorage.loop.ask import Ask
+from moorage.loop.budget import Reached, reached
 from moorage.loop.cancellation import CancelWatch
 from moorage.loop.chain import load_chain
 from moorage.loop.fold import Folded, fold
@@ -30,6 +31,7 @@ from moorage.tools.registry import ROOMS
 from moorage.wire.events import IN_PROGRESS
 from moorage.wire.types import Item
 
+BUDGET_REACHED: Final = "budget_reached"
 PAUSED: Final = "It is paused: POST /v1/responses/{id}/resume, or 'moorage resume', lets it go on."
 
 
@@ -105,8 +107,36 @@ async def _end(runtime: Runtime, snapshot: Snapshot, state: LoopState, progress:
     return state.done()
 
 
+async def _over_budget(
+    runtime: Runtime, snapshot: Snapshot, state: LoopState, progress: Progress, over: Reached
+) -> LoopState | None:
+    """What its budget says is done once it is used up; None if one last answer is to be asked for."""
+    stored, before = snapshot.stored, progress.outcomes[state.step - 1]
+    if over.on_limit == "pause":
+        await runtime.responses.request_pause(stored)
+        reason = f"{over.message} POST /v1/responses/{{id}}/budget raises it, and it goes on."
+        if await runtime.responses.park(stored, reason):
+            return state.done()
+    # A step that followed no call was the last answer already, or one whose calls were refused.
+    if over.on_limit == "finish" and before.next is Next.TOOLS:
+        return None
+    if snapshot.last is not None and snapshot.last.writer.step == state.step:
+        # A run of this step has died in the middle: what it has said stands in the log alone.
+        await finish.end_from_outside(runtime, stored, status="incomplete", incomplete_reason=BUDGET_REACHED)
+        return state.done()
+    spent = replace(before, next=Next.DONE, status="incomplete", incomplete_reason=BUDGET_REACHED)
+    return await _end(runtime, snapshot, state, replace(progress, outcomes={**progress.outcomes, state.step - 1: spent}))
+
+
 async def _run(runtime: Runtime, snapshot: Snapshot, state: LoopState, progress: Progress) -> LoopState:
     stored = snapshot.stored
+    over = reached(runtime, stored, progress.outcomes[state.step - 1], progress.items) if state.step else None
+    if over is not None:
+        ended = await _over_budget(runtime, snapshot, state, progress, over)
+        if ended is not None:
+            return ended
+        snapshot = _for_a_last_answer(snapshot, progress.outcomes[state.step - 1])
+        stored = snapshot.stored
     if state.step - state.from_step >= limits.EXECUTION_ROUNDS_MAX:
         return replace(state, next=Next.CONTINUE, calls=())
     try:
@@ -129,6 +159,12 @@ async def _run(runtime: Runtime, snapshot: Snapshot, state: LoopState, progress:
     except ApiError as error:  # What the request refers to is gone: no retry will mend that.
         await finish.end_from_outside(runtime, stored, status="failed", error=finish.error_of(error))
         return state.done()
+
+
+def _for_a_last_answer(snapshot: Snapshot, before: Outcome) -> Snapshot:
+    """The response as one that has made all its calls: the model is offered none, and what it asks for is refused."""
+    parameters = replace(snapshot.stored.parameters, max_tool_calls=before.calls_made)
+    return replace(snapshot, stored=replace(snapshot.stored, parameters=parameters))
 
 
 def _bound(runtime: Runtime, stored: StoredResponse, step: int, attempt: StepAttempt) -> dict[str, Any] | None:

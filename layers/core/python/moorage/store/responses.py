@@ -83,6 +83,8 @@ class StoredResponse:
     """Since when (Unix seconds) it stands still, without an execution; 0 while it runs."""
     pauses: int = 0
     """How often it was let go on."""
+    budget: Mapping[str, Any] | None = None
+    """In the place of its request's, once it was raised."""
     paused_seconds: int = 0
     """How long it has stood still, all pauses together that are over."""
     trace: Trace | None = None
@@ -120,6 +122,7 @@ _META: Final = Codec(
         "parked_at",
         "pauses",
         "paused_seconds",
+        "budget",
     ),
     beside=("response_id", "tenant_id", "parameters", "echo", "input_items", "ancestors"),
 )
@@ -228,6 +231,12 @@ class Responses:
     async def request_pause(self, stored: StoredResponse) -> None:
         """The loop stands still before its next step."""
         await self._table.update(keys.response(stored.tenant_id, stored.response_id), keys.META, set={"pause_requested": True})
+
+    async def set_budget(self, stored: StoredResponse, budget: Mapping[str, Any]) -> None:
+        """From the next step on."""
+        await self._table.update(
+            keys.response(stored.tenant_id, stored.response_id), keys.META, set={"budget": dict(budget)}
+        )
 
     async def park(self, stored: StoredResponse, reason: str) -> bool:
         """The loop stands still from now on. False if it may go on meanwhile: then nobody waits for its execution to end."""

@@ -145,6 +145,19 @@ class CompactionEntry(TypedDict, total=False):
     keep_recent_items: Annotated[int, Field(ge=0, le=limits.COMPACTION_RECENT_ITEMS_MAX)]
 
 
+@wire
+class Budget(TypedDict, total=False):
+    """An extension: what the response may use before another step begins."""
+
+    usd: Annotated[Number, Field(ge=0)]
+    input_tokens: Annotated[int, Field(ge=1)]
+    output_tokens: Annotated[int, Field(ge=1)]
+    total_tokens: Annotated[int, Field(ge=1)]
+    tool_calls: Annotated[int, Field(ge=1)]
+    wall_seconds: Annotated[int, Field(ge=1)]
+    on_limit: Literal["stop", "pause", "finish"]
+
+
 # --- Bodies -----------------------------------------------------------------------------------------------------------
 
 
@@ -194,6 +207,7 @@ class CreateResponse(_Told, _Hints, total=False):
     user: Identifier
     client_metadata: FreeObject
     context_management: Annotated[list[CompactionEntry], Length(minimum=1)]
+    budget: Budget
     prompt: Annotated[Any, Refused("Prompt templates live at OpenAI: send their text as 'instructions' and 'input'.")]
     moderation: Annotated[
         Any, Refused("Moderation is not available in this version: call your moderation service beside this one.")

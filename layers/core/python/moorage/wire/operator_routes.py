@@ -87,6 +87,14 @@ _TREE: Final = record(
 
 OPERATOR_ROUTES: Final = (
     Route("post", "/v1/responses/{response_id}/pause", "pauseResponse", "Stop before the next step", {JSON: ref("Response")}),
+    Route(
+        "post",
+        "/v1/responses/{response_id}/budget",
+        "raiseBudget",
+        "Another budget; what stood still for want of it goes on",
+        {JSON: ref("Response")},
+        {JSON: ref("Budget")},
+    ),
     Route("post", "/v1/responses/{response_id}/resume", "resumeResponse", "Go on with a paused response", {JSON: ref("Response")}),
     Route(
         "get",

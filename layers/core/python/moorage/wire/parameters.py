@@ -40,6 +40,8 @@ class Parameters:
     service_tier: str | None = None
     safety_identifier: str | None = None
     user: str | None = None
+    budget: dict[str, Any] | None = None
+    """What the response may use (``create.py: Budget``)."""
 
     @classmethod
     def of(cls, given: "Parameters", **others: Any) -> Self:

@@ -244,6 +244,8 @@ def _check_together(fields: dict[str, Any], tools: list[Tool], items: tuple[Item
         )
     if fields.get("background") and fields.get("store") is False:
         raise errors.unsupported_value("background", "true", "A background response must be stored: leave 'store' out.")
+    if fields.get("budget", {}).get("on_limit") == "pause" and not fields.get("background"):
+        raise errors.invalid_value("budget.on_limit", "a client would wait for a response that stands still; add 'background': true.")
     if "stream_options" in fields and not fields.get("stream"):
         raise errors.invalid_value("stream_options", "it is only allowed together with 'stream': true.")
     for index, item in enumerate(items[:-1]):
