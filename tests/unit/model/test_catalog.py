@@ -119,6 +119,44 @@ def test_a_file_without_models_says_how_the_detected_one_is_compacted() -> None:
     assert catalog.resolve("gpt-6").compaction == Compaction("truncate")
 
 
+TWO_KEYS = """
+default = "here"
+
+[[models]]
+name = "here"
+provider = "demo"
+
+[[models]]
+name = "elsewhere"
+aliases = ["far"]
+provider = "openai_responses"
+key = "env:NOPE"
+"""
+
+
+def test_a_model_whose_key_is_not_set_leaves_the_others_their_start() -> None:
+    catalog = Catalog.load(TWO_KEYS, {})
+    assert catalog.notices == ("models.toml, model 'elsewhere': key refers to the environment variable NOPE, which is not set.",)
+    assert [model["id"] for model in catalog.listing()] == ["here"]
+    assert catalog.resolve(None).name == "here"
+    for name in ("elsewhere", "far"):
+        with pytest.raises(ApiError) as raised:
+            catalog.resolve(name)
+        assert (raised.value.status, raised.value.code) == (404, "model_not_found")
+        assert "has no key" in raised.value.message
+        assert "NOPE" not in raised.value.message, "clients need not know what the operator's variables are called"
+
+
+def test_with_their_keys_all_models_are_there() -> None:
+    catalog = Catalog.load(TWO_KEYS, {"NOPE": "sk"})
+    assert (catalog.notices, catalog.resolve("far").upstream_model) == ((), "far")
+
+
+def test_a_model_that_writes_notes_must_have_its_key() -> None:
+    with pytest.raises(SettingsConflict, match="model 'elsewhere': key refers to the environment variable NOPE"):
+        Catalog.load(TWO_KEYS + '[compaction]\nmodel = "elsewhere"\n', {})
+
+
 ASKED: dict[str, tuple[dict[str, Any], Compaction]] = {
     "nothing": ({"type": "compaction"}, Compaction("truncate", None, 4, "small")),
     "a prompt, which wants notes": ({"prompt": "Keep it."}, Compaction("llm", "Keep it.", 4, "small")),

@@ -4,7 +4,7 @@ from typing import get_args
 
 import pytest
 from moorage.model import base
-from moorage.model.catalog import ProviderKind
+from moorage.model.models_file import ProviderKind
 
 from tests.unit.model.encodings import (
     ALL,

@@ -4,7 +4,8 @@ import json
 from typing import Any
 
 import pytest
-from moorage.model.catalog import ModelEntry, ProviderKind
+from moorage.model.catalog import ModelEntry
+from moorage.model.models_file import ProviderKind
 from moorage.tools.lowering import lower
 from moorage.tools.shell.sequential import one_command
 

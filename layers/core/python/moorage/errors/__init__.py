@@ -122,6 +122,15 @@ def model_not_found(model: str) -> ApiError:
     )
 
 
+def model_without_key(model: str) -> ApiError:
+    return not_found(
+        f"The model '{model}' cannot be used: this deployment has no key for it. Its operator has to set the variable that models.toml "
+        "names there.",
+        param="model",
+        code="model_not_found",
+    )
+
+
 def body_too_large(bytes_max: int) -> ApiError:
     return ApiError(
         413,

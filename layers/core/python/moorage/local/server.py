@@ -138,8 +138,9 @@ def announce(runtime: Runtime, url: str, state_dir: Path, kept: Secrets) -> None
     path = state_dir / "env"
     write_private(path, f"OPENAI_BASE_URL={url}\nOPENAI_API_KEY={kept.api_key}\nMOORAGE_MODEL={model}\n")
     clear_status()
+    notes = "".join(f"  note   {sentence}\n" for sentence in runtime.catalog.notices)
     say(
-        f"moorage is up.\n  URL    {url}\n  key    {kept.api_key}\n  model  {model}: {runtime.catalog.describe_default()}\n"
+        f"moorage is up.\n  URL    {url}\n  key    {kept.api_key}\n  model  {model}: {runtime.catalog.describe_default()}\n{notes}"
         f"  try    set -a; . {shlex.quote(os.path.relpath(path))}; set +a; "
         f"curl $OPENAI_BASE_URL/responses -H \"Authorization: Bearer $OPENAI_API_KEY\" -H 'Content-Type: application/json' "
         f'-d \'{{"model": "{model}", "input": "hello"}}\'\n'

@@ -9,22 +9,20 @@ Keys are named by reference (``env:NAME``, ``ssm:/path``) and read when a provid
 """
 
 import fnmatch
-import tomllib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 from types import MappingProxyType
-from typing import Annotated, Any, Final, Literal, get_args
+from typing import Any, Final, Literal, get_args
 from urllib.parse import urlsplit
 
 import botocore.session
 import httpx
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from moorage import errors, limits
 from moorage.errors import SettingsConflict
-from moorage.model import anthropic_messages, openai_responses
+from moorage.model import anthropic_messages, models_file, openai_responses
 from moorage.model.anthropic_messages import AnthropicMessages
 from moorage.model.base import Provider
 from moorage.model.bedrock_converse import BedrockConverse
@@ -34,12 +32,11 @@ from moorage.model.chat_templates import FAMILIES, Family, family_of
 from moorage.model.compaction import Compaction, CompactionTable
 from moorage.model.demo import Demo
 from moorage.model.http import Upstream
+from moorage.model.models_file import CONTEXT_WINDOW_TOKENS, ModelTable, ProviderKind
 from moorage.model.openai_responses import OpenAIResponses
 from moorage.model.prices import FREE, Price, list_price
 from moorage.model.remote_servers import RemoteServer, ServerTable, check_server, server_of
 from moorage.net.sigv4 import AwsAuth
-
-ProviderKind = Literal["openai_responses", "chat_completions", "anthropic_messages", "bedrock_converse", "demo"]
 
 OPENAI_URL: Final = "https://api.openai.com/v1"
 ANTHROPIC_URL: Final = "https://api.anthropic.com/v1"
@@ -48,7 +45,6 @@ OPENAI_MODEL: Final = "gpt-5.5"
 ANTHROPIC_MODEL: Final = "claude-sonnet-5"
 """The default model; MOORAGE_UPSTREAM_MODEL changes it."""
 
-_CONTEXT_WINDOW_TOKENS: Final = 128_000
 _WITHOUT_REASONING: Final = ("gpt-3.5*", "gpt-4*", "gpt-5-chat*", "chatgpt-*")
 """OpenAI's models that refuse to be asked for encrypted reasoning."""
 
@@ -66,7 +62,7 @@ class ModelEntry:
     key: str | None = None
     """A reference: ``env:NAME`` or ``ssm:/path``."""
     aliases: tuple[str, ...] = ()
-    context_window_tokens: int = _CONTEXT_WINDOW_TOKENS
+    context_window_tokens: int = CONTEXT_WINDOW_TOKENS
     max_output_tokens: int | None = None
     """The most that the model writes in one answer; Anthropic wants it said."""
     native_tools: frozenset[str] | None = None
@@ -143,11 +139,11 @@ class Catalog:
         stack asks for them once, by ``probe_ollama``); ``secret`` reads ``ssm:`` references. Nothing is asked over the network
         here. Raises SettingsConflict with one sentence for whatever is wrong.
         """
-        file = _parsed(_text(source))
+        file = models_file.read(source)
         configured = tuple(_entry(table, file.compaction) for table in file.models)
         default = file.default
         for entry in configured:
-            _check(entry, upstream, has_secrets=secret is not None)
+            _check(entry, has_secrets=secret is not None)
         for label, table in file.mcp.items():
             check_server(label, table, upstream, has_secrets=secret is not None)
         extras: dict[str, Any] = {"secret": secret, "default_skills": file.skills.default, "servers": file.mcp}
@@ -158,6 +154,9 @@ class Catalog:
             catalog = cls(configured, upstream, default=name, reason="models.toml says so", **extras)
             if not catalog._serves(name):
                 raise SettingsConflict(f"models.toml: default is '{name}', but no model there has this name.")
+            needed = [name, *({entry.compaction.model for entry in configured} - {None})]
+            for missing in (sentence for each in needed if (sentence := catalog._lacks(each)) is not None):
+                raise SettingsConflict(missing)
             for writer in {entry.compaction.model for entry in configured} - {None}:
                 if not catalog._serves(str(writer)):
                     raise SettingsConflict(f"models.toml: compactions want notes of '{writer}', but no model there has this name.")
@@ -175,9 +174,21 @@ class Catalog:
         """The public name that is listed first, and counts tokens for a request without one."""
         return self._default
 
+    @property
+    def notices(self) -> tuple[str, ...]:
+        """What an operator should know of models that cannot be used; the others can."""
+        return tuple(sentence for entry in self._entries if (sentence := _without_key(entry, self._upstream)) is not None)
+
     def resolve(self, model: str | None) -> ModelEntry:
         """The entry for a public name, with ``name`` and ``upstream_model`` filled in. Raises the API's model_not_found."""
-        return self._find(model or self._default)
+        entry = self._find(model or self._default)
+        if _without_key(entry, self._upstream) is not None:
+            raise errors.model_without_key(entry.name)
+        return entry
+
+    def _lacks(self, model: str | None) -> str | None:
+        """What keeps this model from being used, if something does."""
+        return _without_key(self._find(model), self._upstream) if model is not None and self._serves(model) else None
 
     def _serves(self, model: str) -> bool:
         return any(model == e.name or model in e.aliases or fnmatch.fnmatchcase(model, e.name) for e in self._entries)
@@ -285,7 +296,8 @@ class Catalog:
 
     def listing(self) -> list[dict[str, Any]]:
         """The data of ``GET /v1/models``: every exact name and alias, and the default."""
-        names = [self._default, *(n for e in self._entries for n in (e.name, *e.aliases))]
+        usable = (entry for entry in self._entries if _without_key(entry, self._upstream) is None)
+        names = [self._default, *(n for e in usable for n in (e.name, *e.aliases))]
         shown = dict.fromkeys(name for name in names if not any(mark in name for mark in "*?["))
         return [{"id": name, "object": "model", "created": 0, "owned_by": "moorage"} for name in shown]
 
@@ -321,80 +333,7 @@ def _is_openai(base_url: str) -> bool:
 # --- models.toml ----------------------------------------------------------------------------------------------------------------
 
 
-_Dollars = Annotated[float, Field(ge=0, allow_inf_nan=False)]
-
-
-class _PriceTable(BaseModel):
-    model_config = ConfigDict(extra="forbid")
-    input: _Dollars
-    output: _Dollars
-    cached_input: _Dollars | None = None
-    tool_calls: dict[str, _Dollars] = Field(default_factory=dict)
-
-
-class _ModelTable(BaseModel):
-    model_config = ConfigDict(extra="forbid")
-    name: str = Field(min_length=1)
-    provider: ProviderKind
-    upstream_model: str = "*"
-    base_url: str = ""
-    key: str | None = None
-    aliases: tuple[str, ...] = ()
-    context_window_tokens: int = Field(default=_CONTEXT_WINDOW_TOKENS, ge=1_000)
-    max_output_tokens: int | None = Field(default=None, ge=16)
-    native_tools: frozenset[str] | None = None
-    dialect: Literal["generic", "openai"] | None = None
-    template: Family | None = None
-    files: bool = False
-    starts_thinking: bool = False
-    shell: Literal["parallel", "sequential", "upstream"] | None = None
-    replays_reasoning: bool = False
-    encrypted_reasoning: bool | None = None
-    auth: Literal["bearer", "sigv4"] = "bearer"
-    region: str | None = None
-    headers: dict[str, str] = Field(default_factory=dict)
-    idle_seconds: float = Field(default=limits.UPSTREAM_IDLE_SECONDS, gt=0)
-    price: _PriceTable | None = None
-    compaction: CompactionTable = Field(default_factory=CompactionTable)
-
-
-class _SkillsTable(BaseModel):
-    model_config = ConfigDict(extra="forbid")
-    default: tuple[str, ...] = Field(default=(), max_length=limits.SKILLS_ATTACHED_MAX)
-
-
-class _File(BaseModel):
-    model_config = ConfigDict(extra="forbid")
-    mcp: dict[str, ServerTable] = Field(default_factory=dict)
-    skills: _SkillsTable = Field(default_factory=_SkillsTable)
-    compaction: CompactionTable = Field(default_factory=CompactionTable)
-    default: str | None = None
-    models: tuple[_ModelTable, ...] = ()
-
-
-def _text(source: Path | str) -> str:
-    if isinstance(source, str) and ("\n" in source or not source):
-        return source
-    try:
-        return Path(source).read_text(encoding="utf-8")
-    except FileNotFoundError:
-        return ""
-    except (OSError, UnicodeDecodeError) as error:
-        raise SettingsConflict(f"{source} cannot be read: {error}") from error
-
-
-def _parsed(text: str) -> _File:
-    try:
-        return _File.model_validate(tomllib.loads(text))
-    except tomllib.TOMLDecodeError as error:
-        raise SettingsConflict(f"models.toml is not TOML: {error}.") from error
-    except ValidationError as error:
-        first = error.errors()[0]
-        place = ".".join(str(step) for step in first["loc"])
-        raise SettingsConflict(f"models.toml is wrong at '{place}': {first['msg']}.") from error
-
-
-def _entry(table: _ModelTable, compaction: CompactionTable) -> ModelEntry:
+def _entry(table: ModelTable, compaction: CompactionTable) -> ModelEntry:
     urls: dict[str, str] = {"openai_responses": OPENAI_URL, "anthropic_messages": ANTHROPIC_URL}
     fields = table.model_dump(exclude={"provider", "price", "compaction"})
     price = Price(**table.price.model_dump()) if table.price else None
@@ -402,7 +341,7 @@ def _entry(table: _ModelTable, compaction: CompactionTable) -> ModelEntry:
     return ModelEntry(provider_kind=table.provider, price=price, compaction=table.compaction.over(compaction), **fields)
 
 
-def _check(entry: ModelEntry, upstream: Mapping[str, str], *, has_secrets: bool) -> None:
+def _check(entry: ModelEntry, *, has_secrets: bool) -> None:
     """What a schema cannot say. Raises SettingsConflict."""
     where = f"models.toml, model '{entry.name}'"
     if entry.provider_kind == "chat_completions" and not entry.base_url:
@@ -417,10 +356,16 @@ def _check(entry: ModelEntry, upstream: Mapping[str, str], *, has_secrets: bool)
     if kind not in ("env", "ssm") or not name:
         # The value is not quoted: it may be a key that somebody wrote here.
         raise SettingsConflict(f"{where}: key must be a reference, 'env:NAME' or 'ssm:/path', never the key itself.")
-    if kind == "env" and not upstream.get(name):
-        raise SettingsConflict(f"{where}: key refers to the environment variable {name}, which is not set.")
     if kind == "ssm" and not has_secrets:
         raise SettingsConflict(f"{where}: key refers to SSM ({name}), which can be read only on AWS; use env:NAME here.")
+
+
+def _without_key(entry: ModelEntry, upstream: Mapping[str, str]) -> str | None:
+    """What is wrong with the key of an entry, if it refers to a variable that is not set."""
+    kind, _, name = (entry.key or "").partition(":")
+    if kind != "env" or upstream.get(name):
+        return None
+    return f"models.toml, model '{entry.name}': key refers to the environment variable {name}, which is not set."
 
 
 # --- without models.toml ----------------------------------------------------------------------------------------------------------

@@ -102,6 +102,8 @@ def model_finding(environ: Mapping[str, str]) -> Finding:
     said = catalog.describe_default()
     if entry.provider_kind == "demo":
         return warn(said, "Set OPENAI_API_KEY, ANTHROPIC_API_KEY or MOORAGE_UPSTREAM_URL, or fill in models.toml, for a real model.")
+    if catalog.notices:
+        return warn(f"{said} {' '.join(catalog.notices)}", "Set what the models need, or take them out of models.toml.")
     if not entry.base_url:
         return ok(said)
     try:

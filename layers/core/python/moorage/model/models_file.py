@@ -1,0 +1,91 @@
+"""``models.toml`` as it is written: what may stand in it, checked field by field. What it means is in ``catalog.py``."""
+
+import tomllib
+from pathlib import Path
+from typing import Annotated, Final, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from moorage import limits
+from moorage.errors import SettingsConflict
+from moorage.model.chat_templates import Family
+from moorage.model.compaction import CompactionTable
+from moorage.model.remote_servers import ServerTable
+
+ProviderKind = Literal["openai_responses", "chat_completions", "anthropic_messages", "bedrock_converse", "demo"]
+
+CONTEXT_WINDOW_TOKENS: Final = 128_000
+"""Of a model that says nothing about it."""
+
+_Dollars = Annotated[float, Field(ge=0, allow_inf_nan=False)]
+
+
+class _PriceTable(BaseModel):
+    model_config = ConfigDict(extra="forbid")
+    input: _Dollars
+    output: _Dollars
+    cached_input: _Dollars | None = None
+    tool_calls: dict[str, _Dollars] = Field(default_factory=dict)
+
+
+class ModelTable(BaseModel):
+    model_config = ConfigDict(extra="forbid")
+    name: str = Field(min_length=1)
+    provider: ProviderKind
+    upstream_model: str = "*"
+    base_url: str = ""
+    key: str | None = None
+    aliases: tuple[str, ...] = ()
+    context_window_tokens: int = Field(default=CONTEXT_WINDOW_TOKENS, ge=1_000)
+    max_output_tokens: int | None = Field(default=None, ge=16)
+    native_tools: frozenset[str] | None = None
+    dialect: Literal["generic", "openai"] | None = None
+    template: Family | None = None
+    files: bool = False
+    starts_thinking: bool = False
+    shell: Literal["parallel", "sequential", "upstream"] | None = None
+    replays_reasoning: bool = False
+    encrypted_reasoning: bool | None = None
+    auth: Literal["bearer", "sigv4"] = "bearer"
+    region: str | None = None
+    headers: dict[str, str] = Field(default_factory=dict)
+    idle_seconds: float = Field(default=limits.UPSTREAM_IDLE_SECONDS, gt=0)
+    price: _PriceTable | None = None
+    compaction: CompactionTable = Field(default_factory=CompactionTable)
+
+
+class _SkillsTable(BaseModel):
+    model_config = ConfigDict(extra="forbid")
+    default: tuple[str, ...] = Field(default=(), max_length=limits.SKILLS_ATTACHED_MAX)
+
+
+class File(BaseModel):
+    model_config = ConfigDict(extra="forbid")
+    mcp: dict[str, ServerTable] = Field(default_factory=dict)
+    skills: _SkillsTable = Field(default_factory=_SkillsTable)
+    compaction: CompactionTable = Field(default_factory=CompactionTable)
+    default: str | None = None
+    models: tuple[ModelTable, ...] = ()
+
+
+def read(source: Path | str) -> File:
+    """The file (a path; a string with a line break, or an empty one, is the text itself). Raises SettingsConflict with one sentence."""
+    try:
+        return File.model_validate(tomllib.loads(_text(source)))
+    except tomllib.TOMLDecodeError as error:
+        raise SettingsConflict(f"models.toml is not TOML: {error}.") from error
+    except ValidationError as error:
+        first = error.errors()[0]
+        place = ".".join(str(step) for step in first["loc"])
+        raise SettingsConflict(f"models.toml is wrong at '{place}': {first['msg']}.") from error
+
+
+def _text(source: Path | str) -> str:
+    if isinstance(source, str) and ("\n" in source or not source):
+        return source
+    try:
+        return Path(source).read_text(encoding="utf-8")
+    except FileNotFoundError:
+        return ""
+    except (OSError, UnicodeDecodeError) as error:
+        raise SettingsConflict(f"{source} cannot be read: {error}") from error
