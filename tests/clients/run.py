@@ -20,6 +20,7 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT))
 
+from tests.mcp_servers import Depot, depot_beside  # noqa: E402
 from tests.stack import Stack  # noqa: E402  (the folder of the tests is no package of this environment)
 
 PROGRAMS = Path(__file__).resolve().parent / "programs"
@@ -55,7 +56,7 @@ CLIENTS = (
     Client(
         "openai-agents",
         "use_openai_agents.py",
-        "function tool (plain, streamed, WebSocket), hosted shell with skills, local shell, apply_patch, compaction",
+        "function tool (plain, streamed, WebSocket), hosted shell with skills, remote server, local shell, apply_patch, compaction",
     ),
     Client(
         "@openai/codex",
@@ -103,8 +104,10 @@ def main(arguments: Sequence[str]) -> int:
     options = parser.parse_args(arguments)
     chosen = [client for client in CLIENTS if not options.only or client.program in options.only]
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # so that the stack is stopped too
-    with tempfile.TemporaryDirectory(prefix="moorage-clients-") as folder:
-        stack = Stack(Path(folder) / "state").start()
+    with tempfile.TemporaryDirectory(prefix="moorage-clients-") as folder, depot_beside(Depot()) as depot:
+        models = Path(folder) / "models.toml"
+        models.write_text(f'[mcp.depot]\nurl = "{depot.url}/mcp"\n')
+        stack = Stack(Path(folder) / "state", {"MOORAGE_MODELS_FILE": str(models)}).start()
         try:
             results = [_report(run(client, stack, Path(folder))) for client in chosen]
         finally:

@@ -12,7 +12,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Annotated, Any, Literal, NotRequired
 
-from moorage.model.remote_servers import RemoteServer
+from moorage.model.remote_servers import RemoteServers
 from moorage.tools.calls import End, Finished, Known, Opening, Piece, Place, Said, Told
 from moorage.tools.lowered import compact_json, function
 from moorage.tools.room import Again, Bounds, Reader, Room, Where
@@ -75,7 +75,7 @@ class Dice(Room):
     def where(self, thing: Tool | Item) -> Where:
         return Where.SERVICE
 
-    def conceal(self, tool: Tool, handle: str, configured: Mapping[str, RemoteServer]) -> tuple[Tool, Mapping[str, str]]:
+    def conceal(self, tool: Tool, handle: str, configured: RemoteServers) -> tuple[Tool, Mapping[str, str]]:
         return (tool | {"charm": handle}, {handle: tool["charm"]}) if "charm" in tool else (tool, {})
 
     def offer(self, name: str, tool: Tool) -> Tool:

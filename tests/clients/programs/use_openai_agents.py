@@ -12,6 +12,7 @@ from pathlib import Path
 from agents import (
     Agent,
     ApplyPatchTool,
+    HostedMCPTool,
     ModelSettings,
     OpenAIResponsesCompactionSession,
     OpenAIResponsesModel,
@@ -95,6 +96,20 @@ async def with_skills(agent: Callable[..., Agent], client: AsyncOpenAI) -> None:
         expect_in("orders.csv", result.final_output)
 
 
+async def remotely(agent: Callable[..., Agent]) -> None:
+    """The operator's server of spare parts: calls that need nobody's word, and calls that are allowed or not."""
+    free = HostedMCPTool(tool_config={"type": "mcp", "server_label": "depot", "require_approval": "never"})
+    find = script(call("depot__find_part", sku="A-7"), say("It says: {{output}}"))
+    expect((await Runner.run(agent(free), find)).final_output, "It says: 14 of A-7 in stock")
+    order = script(call("depot__order_part", sku="A-7", count=2), say("It says: {{output}}"))
+    for word, answer in ((True, "ordered 2 of A-7"), (False, "Too dear.")):
+        asked = HostedMCPTool(
+            tool_config={"type": "mcp", "server_label": "depot", "require_approval": "always"},
+            on_approval_request=lambda request, word=word: {"approve": word, "reason": "Too dear."},
+        )
+        expect_in(answer, (await Runner.run(agent(asked), order)).final_output)
+
+
 async def main() -> None:
     set_tracing_disabled(True)
     model = OpenAIResponsesModel(MODEL, AsyncOpenAI(max_retries=0))
@@ -128,6 +143,7 @@ async def main() -> None:
     expect_in("kept", result.final_output)
 
     await with_skills(agent, model._client)
+    await remotely(agent)
 
     here = ShellTool(executor=run_here)
     result = await Runner.run(agent(here), script(shell("echo $((6 * 7))"), say("It says: {{output}}")))

@@ -14,6 +14,7 @@ from moorage.cli.tail import View as Tail
 from moorage.errors import LostSight
 from moorage.loop.chain import chain_items
 from moorage.loop.fold import fold
+from moorage.model.remote_servers import RemoteServers
 from moorage.state import LoopState
 from moorage.store.responses import StoredResponse
 from moorage.tools.calls import End
@@ -125,7 +126,7 @@ async def test_clients_see_of_dice_what_they_include_and_operators_each_roll() -
 async def test_a_secret_is_sealed_in_the_record_and_forgotten_when_the_response_has_ended() -> None:
     with table_with(Dice(), roll(1), say("Charmed.")) as lab:
         lab.runtime.settings = replace(lab.runtime.settings, content_key="07" * 32)
-        tool, values = Dice().conceal(DICE_TOOL | {"charm": CHARM}, "secret_0", {})
+        tool, values = Dice().conceal(DICE_TOOL | {"charm": CHARM}, "secret_0", RemoteServers())
         sealed = {handle: lab.runtime.sealer.seal("t", value) for handle, value in values.items()}
         stored = await lab.background(tools=[tool], container_id=None, secrets=sealed)
         key = ("T#t#R#" + stored.response_id, "META")

@@ -1,6 +1,7 @@
 """Remote tools go the whole way: listed before the model is asked, called outside of the sandboxes' network, allowed by a person,
 killed in the middle; and whatever a server does, the response goes on."""
 
+import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import replace
@@ -33,13 +34,18 @@ def lab_for(running: Running, *turns: Turn) -> Lab:
 
 
 async def asked(
-    lab: Lab, running: Running, *items: dict[str, Any], after: StoredResponse | None = None, **fields: Any
+    lab: Lab,
+    running: Running,
+    *items: dict[str, Any],
+    after: StoredResponse | None = None,
+    recent_items: int = 0,
+    **fields: Any,
 ) -> StoredResponse:
     """A response with the depot among its tools, as a request makes it."""
     url = f"{running.url}/mcp"
     plain = {"type": "mcp", "server_label": "depot", "server_url": url, **fields}
     tool, secrets = concealed(plain, Server.of_request(plain), "secret_0")
-    changes: dict[str, Any] = {"input_items": list(items)} if items else {}
+    changes: dict[str, Any] = {"recent_items": recent_items} | ({"input_items": list(items)} if items else {})
     if after is not None:
         last = (await lab.responses.snapshot("t", after.response_id)).last
         assert last is not None
@@ -281,6 +287,41 @@ async def test_a_history_that_comes_back_whole_runs_nothing_again() -> None:
         _, ran = await played(lab, running, answer, after=first)
         _, items = await played(lab, running, *asked_items, answer, *ran)
     assert (types(items), there.orders) == (["message"], [("A-7", 2)])
+
+
+async def test_what_only_the_connection_knew_runs_nothing_again() -> None:
+    """Over a WebSocket without a store earlier items become input; one that broke off is not among them."""
+    async with depot() as (there, running):
+        lab = lab_for(running, ORDER, say("Welcome."))
+        _, items = await played(lab, running)
+        answer = {"id": "mcpa_1", "type": "mcp_approval_response", "approval_request_id": items[1]["id"], "approve": True}
+        user = {"id": "msg_2", "type": "message", "role": "user", "content": "And now?"}
+        stored = await asked(lab, running, *items, answer, user, recent_items=3)
+        await lab.run(stored)
+    assert (types((await lab.object_of(stored))["output"]), there.orders) == (["message"], [])
+
+
+# --- cancellations ---
+
+
+@pytest.mark.parametrize("method", ["tools/list", "tools/call"])
+async def test_a_cancellation_does_not_wait_for_a_server_that_hangs(method: str) -> None:
+    odd = Odd(tools=[{"name": "any", "inputSchema": {"type": "object"}}], hangs_at=method)
+    async with serving(odd) as running:
+        lab = lab_for(running, call("depot__any", "{}"))
+        stored = await asked(lab, running, **NEVER)
+        work = asyncio.create_task(lab.run(stored))
+        async with asyncio.timeout(60):
+            while method not in odd.asked:
+                await asyncio.sleep(0.01)
+            await lab.responses.request_cancel(stored)
+            await work
+        odd.released.set()
+    assert_well_formed(await lab.events(stored))
+    response = await lab.object_of(stored)
+    assert (response["status"], odd.asked.count(method)) == ("cancelled", 1)
+    last = response["output"][-1]
+    assert last.get("error") == "The list was not read to its end." or last["status"] == "incomplete"
 
 
 # --- deaths ---

@@ -1,11 +1,12 @@
 """What a request may say of a server, what of its tools is offered and needs a person's word, and what a model reads."""
 
+from contextlib import suppress
 from typing import Any
 
 import pytest
 from moorage.errors import ApiError
 from moorage.loop.truncate import fit
-from moorage.model.remote_servers import RemoteServer
+from moorage.model.remote_servers import RemoteServer, RemoteServers
 from moorage.tools.calls import End, Known, Place, finished_of
 from moorage.tools.lowering import lower
 from moorage.tools.mcp import listing
@@ -100,7 +101,7 @@ def test_a_server_of_an_item_is_refused() -> None:
 def test_what_opens_a_server_is_told_to_nobody() -> None:
     keys = {"authorization": "b3arer", "headers": {"X-Key": "h3ader"}}
     secret = TOOL | {"server_url": "https://depot.example/k3y/mcp?token=t0ken"} | keys
-    kept, secrets = Mcp().conceal(secret, "secret_0", {})
+    kept, secrets = Mcp().conceal(secret, "secret_0", RemoteServers())
     shown = Mcp().echoed(kept, None)
     for hidden in ("k3y", "t0ken", "b3arer", "h3ader"):
         assert hidden not in str(kept) + str(shown)
@@ -120,7 +121,7 @@ def test_what_opens_a_server_is_told_to_nobody() -> None:
 
 
 def test_the_operators_servers_go_by_their_label_alone() -> None:
-    configured = {"depot": RemoteServer("http://10.0.0.7:9000/mcp", {"Authorization": "Bearer operators"})}
+    configured = RemoteServers({"depot": RemoteServer("http://10.0.0.7:9000/mcp", {"Authorization": "Bearer operators"})})
     kept, secrets = Mcp().conceal({"type": "mcp", "server_label": "depot"}, "secret_0", configured)
     assert Server.of_tool(kept, secrets.get) == Server("http://10.0.0.7:9000/mcp", {"Authorization": "Bearer operators"}, True)
     assert Mcp().echoed(kept, None)["server_url"] is None
@@ -130,14 +131,33 @@ def test_the_operators_servers_go_by_their_label_alone() -> None:
 
 @pytest.mark.parametrize("own", ["authorization", "headers"])
 def test_the_operators_server_takes_no_key_of_the_request(own: str) -> None:
-    configured = {"depot": RemoteServer("http://10.0.0.7:9000/mcp")}
+    configured = RemoteServers({"depot": RemoteServer("http://10.0.0.7:9000/mcp")})
     with pytest.raises(ApiError, match=f"leave '{own}' out"):
         Mcp().conceal({"type": "mcp", "server_label": "depot", own: "x"}, "secret_0", configured)
 
 
+HOSTS: dict[str, tuple[tuple[str, ...] | None, list[str]]] = {
+    "any": (None, ["https://depot.example/mcp", "https://a.parts.example./", "https://elsewhere.example:8443/"]),
+    "some": (("depot.example", "*.parts.example"), ["https://depot.example/mcp", "https://a.parts.example./"]),
+    "none": ((), []),
+}
+
+
+@pytest.mark.parametrize(("hosts", "allowed"), HOSTS.values(), ids=HOSTS)
+def test_the_operator_says_which_hosts_requests_may_name(hosts: tuple[str, ...] | None, allowed: list[str]) -> None:
+    configured = RemoteServers({"mine": RemoteServer("http://10.0.0.7/")}, hosts)
+    Mcp().conceal({"type": "mcp", "server_label": "mine"}, "secret_0", configured)
+    taken = []
+    for url in ("https://depot.example/mcp", "https://a.parts.example./", "https://elsewhere.example:8443/"):
+        with suppress(ApiError):
+            Mcp().conceal(TOOL | {"server_url": url}, "secret_0", configured)
+            taken.append(url)
+    assert taken == allowed
+
+
 def test_a_label_without_an_address_must_be_known() -> None:
     with pytest.raises(ApiError, match="knows none by that label"):
-        Mcp().conceal({"type": "mcp", "server_label": "depot"}, "secret_0", {})
+        Mcp().conceal({"type": "mcp", "server_label": "depot"}, "secret_0", RemoteServers())
 
 
 # --- which tools, and whose word ---

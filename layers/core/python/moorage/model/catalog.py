@@ -35,7 +35,7 @@ from moorage.model.http import Upstream
 from moorage.model.models_file import CONTEXT_WINDOW_TOKENS, ModelTable, ProviderKind
 from moorage.model.openai_responses import OpenAIResponses
 from moorage.model.prices import FREE, Price, list_price
-from moorage.model.remote_servers import RemoteServer, ServerTable, check_server, server_of
+from moorage.model.remote_servers import RemoteServers, ServerTable, check_hosts, check_server, server_of
 from moorage.net.sigv4 import AwsAuth
 
 OPENAI_URL: Final = "https://api.openai.com/v1"
@@ -111,10 +111,12 @@ class Catalog:
         secret: Callable[[str], str] | None = None,
         default_skills: tuple[str, ...] = (),
         servers: Mapping[str, ServerTable] = MappingProxyType({}),
+        server_hosts: tuple[str, ...] | None = None,
     ) -> None:
         self.default_skills = default_skills
         """Ids of skills that every hosted shell gets, beside those that its request names."""
         self._servers = servers
+        self._server_hosts = server_hosts
         self._entries = entries
         self._upstream = upstream
         self._default = default
@@ -147,6 +149,7 @@ class Catalog:
         for label, table in file.mcp.items():
             check_server(label, table, upstream, has_secrets=secret is not None)
         extras: dict[str, Any] = {"secret": secret, "default_skills": file.skills.default, "servers": file.mcp}
+        extras["server_hosts"] = check_hosts(file.mcp_hosts)
         if configured:
             name = default or next((e.name for e in configured if not e.is_pattern), None)
             if name is None:
@@ -280,9 +283,10 @@ class Catalog:
         return None if entry.key is None else self._value_of(entry.key)
 
     @cached_property
-    def remote_servers(self) -> Mapping[str, RemoteServer]:
-        """Servers that requests may use by their labels."""
-        return {label: server_of(table, self._value_of) for label, table in self._servers.items()}
+    def remote_servers(self) -> RemoteServers:
+        """Servers that requests may use by their labels, and where else they may lead."""
+        named = {label: server_of(table, self._value_of) for label, table in self._servers.items()}
+        return RemoteServers(named, self._server_hosts)
 
     def _value_of(self, reference: str) -> str:
         """What ``env:NAME`` or ``ssm:/path`` stands for."""

@@ -62,6 +62,7 @@ class _SkillsTable(BaseModel):
 class File(BaseModel):
     model_config = ConfigDict(extra="forbid")
     mcp: dict[str, ServerTable] = Field(default_factory=dict)
+    mcp_hosts: tuple[str, ...] | None = None
     skills: _SkillsTable = Field(default_factory=_SkillsTable)
     compaction: CompactionTable = Field(default_factory=CompactionTable)
     default: str | None = None

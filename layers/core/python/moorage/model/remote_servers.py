@@ -1,4 +1,7 @@
-"""Servers that the operator has named in ``models.toml``: requests use them by their label, without an address or a key.
+"""Servers that the operator has named in ``models.toml``: requests use them by their label, without an address or a key. And where
+requests may lead besides.
+
+    mcp_hosts = ["*.example.com"]        # hosts that requests may name; [] is none, and without it any public one
 
     [mcp.github]
     url = "https://mcp.example.com/mcp"
@@ -14,6 +17,7 @@ from urllib.parse import urlsplit
 from pydantic import BaseModel, ConfigDict, Field
 
 from moorage.errors import SettingsConflict
+from moorage.hosts import covers, normalise_pattern
 
 _LABEL: Final = re.compile(r"[a-zA-Z][a-zA-Z0-9_-]{0,63}")
 
@@ -29,6 +33,29 @@ class ServerTable(BaseModel):
 class RemoteServer:
     url: str = field(repr=False)
     headers: Mapping[str, str] = field(default_factory=dict, repr=False)
+
+
+@dataclass(frozen=True, slots=True)
+class RemoteServers:
+    by_label: Mapping[str, RemoteServer] = field(default_factory=dict)
+    hosts: tuple[str, ...] | None = None
+    """Patterns of hosts that requests may name; None is any."""
+
+    def allow(self, url: str) -> bool:
+        """Whether a request may name this address, as far as its host goes."""
+        host = (urlsplit(url).hostname or "").removesuffix(".")
+        return self.hosts is None or any(covers(pattern, host) for pattern in self.hosts)
+
+
+def check_hosts(hosts: tuple[str, ...] | None) -> tuple[str, ...] | None:
+    """Raises SettingsConflict for what is no pattern."""
+    if hosts is None:
+        return None
+    patterns = {entry: normalise_pattern(entry) for entry in hosts}
+    wrong = next((entry for entry, pattern in patterns.items() if pattern is None), None)
+    if wrong is not None:
+        raise SettingsConflict(f"models.toml: mcp_hosts takes names such as 'mcp.example.com' or '*.example.com', not '{wrong}'.")
+    return tuple(pattern for pattern in patterns.values() if pattern is not None)
 
 
 def check_server(label: str, table: ServerTable, upstream: Mapping[str, str], *, has_secrets: bool) -> None:

@@ -21,7 +21,7 @@ from enum import StrEnum
 from typing import Any, ClassVar, Protocol
 
 from moorage import limits
-from moorage.model.remote_servers import RemoteServer
+from moorage.model.remote_servers import RemoteServers
 from moorage.sandbox.exec_client import ExecClient
 from moorage.tools.calls import End, Known, Offers, Opening, Piece, Place, Told
 from moorage.tools.lowered import compact_json
@@ -169,7 +169,7 @@ class Room:
     hidden: ClassVar[str | None] = None
     """A field of its call that clients send back only if they had asked for it: what is missing is looked up."""
 
-    def conceal(self, tool: Tool, handle: str, configured: Mapping[str, RemoteServer]) -> tuple[Tool, Mapping[str, str]]:
+    def conceal(self, tool: Tool, handle: str, configured: RemoteServers) -> tuple[Tool, Mapping[str, str]]:
         """The tool as it is stored, shown and told to models, and its secrets by the handles that stand in their places; these begin
         with ``handle``. A run gets a secret by ``run.outside.secret(handle)``. ``configured`` are the servers that the operator has
         named. Raises :class:`~moorage.errors.ApiError` for what is not there."""

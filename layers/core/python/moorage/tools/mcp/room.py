@@ -17,7 +17,7 @@ from typing import Any, Final
 import orjson
 
 from moorage import errors, limits
-from moorage.model.remote_servers import RemoteServer
+from moorage.model.remote_servers import RemoteServers
 from moorage.tools.calls import End, Finished, Known, Offered, Offers, Opening, Piece, Place
 from moorage.tools.lowered import compact_json, message
 from moorage.tools.mcp import listing, shapes
@@ -86,10 +86,14 @@ class Mcp(Room):
 
     # --- a request ---
 
-    def conceal(self, tool: Tool, handle: str, configured: Mapping[str, RemoteServer]) -> tuple[Tool, Mapping[str, str]]:
+    def conceal(self, tool: Tool, handle: str, configured: RemoteServers) -> tuple[Tool, Mapping[str, str]]:
         if "server_url" in tool:
+            if not configured.allow(tool["server_url"]):
+                raise errors.bad_request(
+                    f"The operator of this deployment does not allow the host of the server '{tool['server_label']}'.", param="tools"
+                )
             return concealed(tool, Server.of_request(tool), handle)
-        server = configured.get(tool["server_label"])
+        server = configured.by_label.get(tool["server_label"])
         if server is None:
             raise errors.bad_request(
                 f"The server '{tool['server_label']}' has no 'server_url', and this deployment knows none by that label.",
