@@ -2,11 +2,15 @@
 
 import json
 import re
+import shlex
 import subprocess
+import sys
 import tomllib
 from pathlib import Path
 
+import botocore.session
 import pytest
+from botocore import xform_name
 from moorage.model.catalog import Catalog
 
 ROOT = Path(__file__).parents[2]
@@ -101,3 +105,37 @@ def test_the_recipes_for_contributors_name_files_that_exist() -> None:
     assert len(named) > 25
     assert [path for path in named if not any((home / path).exists() for home in homes)] == []
     assert len(text.splitlines()) < 80, "one page"
+
+
+def aws_commands(text: str) -> list[list[str]]:
+    """The commands of the AWS CLI in code blocks, in words, but for the file commands of ``aws s3``, which are no operations."""
+    blocks = "\n".join(block for _, block in _BLOCK.findall(text)).replace("\\\n", " ")
+    found = [shlex.split(line, comments=True)[1:] for line in re.findall(r"^\$ (aws .*)$", blocks, re.MULTILINE)]
+    return [words for words in found if words[0] != "s3"]
+
+
+@parametrize_pages
+def test_every_aws_command_is_one_that_botocore_knows(page: Path) -> None:
+    for service, operation, *words in aws_commands(page.read_text()):
+        if operation == "wait":
+            continue
+        model = botocore.session.get_session().get_service_model(service)
+        known = {xform_name(name, "-"): name for name in model.operation_names}
+        assert operation in known, f"aws {service} {operation}"
+        shape = model.operation_model(known[operation]).input_shape
+        members = {xform_name(name, "-") for name in shape.members} if shape is not None else set()
+        options = {word.removeprefix("--") for word in words if word.startswith("--")} - {"query"}
+        assert options <= members, f"aws {service} {operation}: {options - members}"
+
+
+def test_the_checklist_for_an_account_has_commands_to_check() -> None:
+    assert len(aws_commands((ROOT / "docs" / "aws.md").read_text())) > 8
+
+
+@parametrize_pages
+def test_every_command_of_ours_is_one_that_there_is(page: Path) -> None:
+    blocks = "\n".join(block for _, block in _BLOCK.findall(page.read_text()))
+    named = set(re.findall(r"^\$ (?:\.venv/bin/)?moorage ([a-z]+)", blocks, re.MULTILINE))
+    said = subprocess.run([sys.executable, "-m", "moorage", "--help"], capture_output=True, text=True, check=True).stdout
+    there = set(re.findall(r"^    ([a-z]+)(?:  |$)", said, re.MULTILINE))
+    assert named - there == set()

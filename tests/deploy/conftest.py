@@ -17,7 +17,7 @@ import subprocess
 import sys
 import time
 import urllib.request
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
@@ -29,6 +29,7 @@ from moorage.store.api_keys import ApiKeys
 from moorage.store.table import Table
 
 from localstack.deploy import Deployer
+from tests.twin.calls import RECORDING
 from tests.twin.serve import serving
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -43,6 +44,10 @@ BUFFERED = SETTINGS | {"streaming": False}
 """For the emulator's own gateway, through which ``make cost`` counts."""
 
 _START_SECONDS_MAX = 30
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--record-calls", action="store_true", help="write tests/twin/calls.json: what the functions ask of AWS")
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -61,6 +66,9 @@ class Deployment:
     outputs: dict[str, str]
     api_key: str
     base_url: str
+    is_enforced: bool = False
+    notes: Path = Path(os.devnull)
+    """What its functions have asked of AWS (``tests/twin/recording``)."""
 
     def client(self, service: str) -> Any:
         return self.deployer.client(service)
@@ -90,11 +98,14 @@ def synthesise(output: Path, settings: dict[str, Any]) -> Path:
 def deployment(request: pytest.FixtureRequest, assembly: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Deployment]:
     """The stack on an emulator of its own; ``iam enforced`` makes the emulator check every call against our policies."""
     is_enforced = request.param == "iam enforced"
-    with running_emulator(tmp_path_factory.mktemp("emulator"), enforce_iam=is_enforced) as endpoint:
+    notes = tmp_path_factory.mktemp("notes") / "calls.jsonl"
+    noting = {"TWIN_CALLS": str(notes), "PYTHONPATH": str(RECORDING)}
+    with running_emulator(tmp_path_factory.mktemp("emulator"), noting, enforce_iam=is_enforced) as endpoint:
         deployer = Deployer(boto3.Session("test", "test", region_name=REGION), endpoint)
         outputs = deployer.deploy(assembly)["moorage"]
-        with serving(deployer, assembly, has_roles=is_enforced) as origin:
-            yield Deployment(deployer, outputs, make_key(deployer, outputs["TableName"]), f"{origin}/api/v1")
+        with serving(deployer, assembly, noting, has_roles=is_enforced) as origin:
+            api_key = make_key(deployer, outputs["TableName"])
+            yield Deployment(deployer, outputs, api_key, f"{origin}/api/v1", is_enforced, notes)
         deployer.close()
 
 
@@ -111,7 +122,9 @@ def make_key(deployer: Deployer, table_name: str) -> str:
 
 
 @contextlib.contextmanager
-def running_emulator(home: Path, *, enforce_iam: bool = False, seen_by_functions: str | None = None) -> Iterator[str]:
+def running_emulator(
+    home: Path, variables: Mapping[str, str] | None = None, *, enforce_iam: bool = False, seen_by_functions: str | None = None
+) -> Iterator[str]:
     """ministack with the ECS stand-in, on a free port of 127.0.0.1; its functions may be given another address of it."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
@@ -125,6 +138,7 @@ def running_emulator(home: Path, *, enforce_iam: bool = False, seen_by_functions
         "LOG_LEVEL": "WARNING",
         "TMPDIR": str(home),
         "MINISTACK_INSTANCE": secrets.token_hex(4),
+        **(variables or {}),
     }
     if seen_by_functions is not None:
         environment["AWS_ENDPOINT_URL"] = seen_by_functions

@@ -16,7 +16,10 @@ from moorage.skills import bundle
 from openai.types.responses import ResponseCompletedEvent, ResponseCreatedEvent
 
 from infra.deployed import closing
-from tests.deploy.conftest import SETTINGS, Deployment, synthesise
+from tests.deploy.conftest import REGION, ROOT, SETTINGS, Deployment, synthesise
+from tests.twin import calls
+from tests.twin.iam import Account, refused
+from tests.twin.serve import deployed_names, template_of
 from tests.unit.skills.archives import MANIFEST, skill, zip_of
 
 _RESPONSE_SECONDS_MAX = 180
@@ -313,6 +316,27 @@ def test_a_container_takes_a_task_that_waits(deployment: Deployment, api: httpx.
 
 
 @only_open
+def test_what_the_functions_have_asked_of_aws_is_what_their_roles_allow(
+    deployment: Deployment, assembly: Path, request: pytest.FixtureRequest
+) -> None:
+    """With ``--record-calls`` the calls become the record that ``tests/twin/test_iam.py`` holds against every configuration."""
+    deployer = deployment.deployer
+    variables = {"TWIN_CALLS": str(deployment.notes), "PYTHONPATH": str(calls.RECORDING), "AWS_ENDPOINT_URL": deployer.endpoint}
+    variables |= {"AWS_ACCESS_KEY_ID": "test", "AWS_SECRET_ACCESS_KEY": "test", "AWS_DEFAULT_REGION": REGION}
+    places = [deployment.outputs[name] for name in ("TableName", "BucketName", "StateMachineArn")]
+    beside = [sys.executable, "-m", "tests.deploy.beside", *places]
+    subprocess.run(beside, env={**os.environ, **variables}, cwd=ROOT, check=True, timeout=240)
+    deployed = {logical: name for logical, name in deployed_names(deployer).items() if logical.startswith("Functions")}
+    names = {physical: calls.own_name(logical) for logical, physical in deployed.items()}
+    names |= {name: name for name in (*names.values(), calls.PROXY)}
+    asked = calls.read(deployment.notes.read_text().splitlines(), names)
+    if request.config.getoption("--record-calls") and not deployment.is_enforced:
+        calls.RECORDED.write_text(json.dumps(asked, indent=1) + "\n")
+    account = Account(template_of(assembly))
+    assert {"FailResponse", "Responses", calls.PROXY} <= asked.keys()
+    assert refused(account, asked) == []
+
+
 def test_the_stack_is_destroyed_with_the_tasks_that_run(deployment: Deployment, changed: Path) -> None:
     """Runs last in its file: afterwards nothing is left to call."""
     deployer, bucket = deployment.deployer, deployment.outputs["BucketName"]

@@ -39,7 +39,7 @@ class Environment:
         with socket.socket() as probe:
             probe.bind(("127.0.0.1", 0))
             self._port = probe.getsockname()[1]
-        modules = ":".join(str(layer / "python") for layer in layers)
+        modules = ":".join([*(str(layer / "python") for layer in layers), variables.get("PYTHONPATH", "")]).strip(":")
         paths = {"PYTHONPATH": modules, "PATH": f"{Path(sys.executable).parent}:{os.defpath}"}
         self._readiness = variables["AWS_LWA_READINESS_CHECK_PATH"]
         self._log = (self._root / "environment.log").open("wb")

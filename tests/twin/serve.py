@@ -22,12 +22,20 @@ _PATIENCE = 10
 
 
 @contextlib.contextmanager
-def serving(deployer: Deployer, assembly: Path, *, has_roles: bool, seen_by_functions: str | None = None) -> Iterator[str]:
-    """The twin's address. ``has_roles`` gives the streaming function the credentials of its role, as the emulator does the others."""
+def serving(
+    deployer: Deployer,
+    assembly: Path,
+    variables: Mapping[str, str] | None = None,
+    *,
+    has_roles: bool,
+    seen_by_functions: str | None = None,
+) -> Iterator[str]:
+    """The twin's address. The streaming function gets ``variables`` besides its own, and with ``has_roles`` the credentials of its
+    role, as the emulator gives the others theirs."""
     template, names = template_of(assembly), deployed_names(deployer)
-    endpoint = seen_by_functions or deployer.endpoint
+    more = {**(variables or {}), "AWS_ENDPOINT_URL": seen_by_functions or deployer.endpoint}
     streaming = {
-        name: _streaming(deployer, assembly, template, name, names[name], endpoint, has_roles)
+        name: _streaming(deployer, assembly, template, name, names[name], more, has_roles)
         for name, properties in template.of_type("AWS::Lambda::Function")
         if properties["Handler"] == "run.sh"
     }
@@ -69,7 +77,13 @@ def deployed_names(deployer: Deployer) -> dict[str, str]:
 
 
 def _streaming(
-    deployer: Deployer, assembly: Path, template: Template, logical_id: str, name: str, endpoint: str, has_roles: bool
+    deployer: Deployer,
+    assembly: Path,
+    template: Template,
+    logical_id: str,
+    name: str,
+    more: Mapping[str, str],
+    has_roles: bool,
 ) -> StreamingFunction:
     configuration = deployer.client("lambda").get_function_configuration(FunctionName=name)
     properties = template.resources[logical_id]["Properties"]
@@ -77,7 +91,8 @@ def _streaming(
         _asset(assembly, template.resources[layer["Ref"]]["Properties"]["Content"]) for layer in properties["Layers"] if "Ref" in layer
     ]
     variables = configuration["Environment"]["Variables"] | {
-        "AWS_ENDPOINT_URL": endpoint,
+        **more,
+        "AWS_LAMBDA_FUNCTION_NAME": name,
         "AWS_DEFAULT_REGION": REGION,
         "AWS_REGION": REGION,
         **_credentials(deployer, configuration, has_roles),

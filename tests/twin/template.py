@@ -14,6 +14,11 @@ _PSEUDO = {
     "AWS::StackName": "moorage",
     "AWS::URLSuffix": "amazonaws.com",
 }
+_ARNS = {
+    "AWS::ECR::Repository": f"ecr:{REGION}:{ACCOUNT}:repository/",
+    "AWS::Lambda::Function": f"lambda:{REGION}:{ACCOUNT}:function:",
+}
+"""ARNs that templates take apart, or that are put together from names."""
 
 
 @dataclass(frozen=True)
@@ -71,6 +76,7 @@ class Template:
 
     def _named(self, name: str) -> str:
         logical_id, _, attribute = name.partition(".")
-        if attribute == "Arn" and self.resources.get(logical_id, {}).get("Type") == "AWS::Lambda::Function":
-            return self.values.get(name, f"arn:aws:lambda:{REGION}:{ACCOUNT}:function:<{logical_id}>")
+        arn = _ARNS.get(self.resources.get(logical_id, {}).get("Type", "")) if attribute == "Arn" else None
+        if arn is not None:
+            return self.values.get(name, f"arn:aws:{arn}<{logical_id}>")
         return self.values.get(name, f"<{name}>")

@@ -6,14 +6,22 @@ The state machine's own Retry blocks are played on a clock that is only counted,
 import importlib.util
 import json
 import random
-from collections.abc import Iterator
+from collections.abc import Awaitable, Callable, Iterator
+from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import pytest
 from botocore.exceptions import ClientError
+from moorage import limits
+from moorage.state import Next
+from moorage.store.responses import StoredResponse
+from moorage.store.table import Record
 
 from infra.agent_loop import ASL_FILE
 from tests.infra.conftest import ROOT
+from tests.stack import assert_well_formed
+from tests.unit.loop.lab import Lab, first_state, say, shell
 
 SEEDS = range(300)
 
@@ -106,3 +114,73 @@ def test_any_other_refusal_is_an_error(steps: Any) -> None:
 
     with pytest.raises(ClientError):
         steps._done(step())
+
+
+# --- the whole loop ----------------------------------------------------------------------------------------------------------
+
+MINUTE = 60.0
+
+
+@dataclass
+class Machine:
+    """The state machine around a laboratory's steps: what a task raises is tried again by its own rules, on the laboratory's clock."""
+
+    lab: Lab
+    chance: random.Random
+    steps: Any
+    """``functions/steps/handler.py``: what it makes of an error is what the state machine sees."""
+
+    async def task(self, name: str, work: Callable[[], Awaitable[Any]]) -> Any:
+        rules = tasks()[name]["Retry"]
+        used = [0] * len(rules)
+        while True:
+            try:
+                return await work()
+            except ClientError as error:
+                seen = "Throttled" if error.response["Error"]["Code"] in self.steps._THROTTLED else "ClientError"
+            number = next(n for n, rule in enumerate(rules) if seen in rule["ErrorEquals"] or rule["ErrorEquals"] == ["States.ALL"])
+            rule = rules[number]
+            assert used[number] < rule["MaxAttempts"], f"{name} has failed"
+            pause = min(rule["IntervalSeconds"] * rule["BackoffRate"] ** used[number], rule["MaxDelaySeconds"])
+            used[number] += 1
+            self.lab.now += self.chance.uniform(0, pause)
+
+    async def run(self, stored: StoredResponse) -> None:
+        state = first_state(stored)
+        while state.next is not Next.DONE:
+            if state.next is Next.TOOLS:
+                await self.task("RunTool", partial(self.lab.tools, state))
+            state = await self.task("ModelStep", partial(self.lab.step, state))
+
+
+async def played_under_refusals(steps: Any, *, from_write: int, share: float, seed: int) -> tuple[Lab, StoredResponse, float]:
+    """A response with two commands, while from its so-maniest write on, for a minute, this share of writes is refused."""
+    lab, chance = Lab(shell("ls"), shell("pwd"), say("Done.")), random.Random(seed)
+    stored = await lab.background()
+    began, until, writes = lab.now, 0.0, 0
+
+    async def refuse(record: Record) -> None:
+        nonlocal until, writes
+        writes += 1
+        if writes == from_write:
+            until = lab.now + MINUTE
+        if lab.now < until and chance.random() < share:
+            lab.now += 1  # botocore has tried five times by then
+            raise ClientError({"Error": {"Code": "ProvisionedThroughputExceededException", "Message": "slow down"}}, "PutItem")
+
+    lab.table.before_write = refuse
+    lab.model.turns *= 1 + limits.STEP_ATTEMPTS_MAX
+    await Machine(lab, chance, steps).run(stored)
+    return lab, stored, lab.now - began
+
+
+@pytest.mark.parametrize("share", [1.0, 0.5])
+async def test_a_minute_without_the_table_fails_no_response_and_runs_no_command_twice(share: float, steps: Any) -> None:
+    for from_write in (1, 2, 4, 7, 10, 13):
+        lab, stored, seconds = await played_under_refusals(steps, from_write=from_write, share=share, seed=from_write)
+        response = await lab.object_of(stored)
+        assert (response["status"], response["error"]) == ("completed", None), f"refused from write {from_write} on"
+        assert_well_formed(await lab.events(stored))
+        asked = [item for item in response["output"] if item["type"] == "shell_call"]
+        assert len(lab.sandboxes.executed) == len(asked) > 0, "each command has run once"
+        assert seconds <= MINUTE + 2 * tasks()["ModelStep"]["Retry"][0]["MaxDelaySeconds"]

@@ -1,0 +1,148 @@
+"""What a test of the deployed stack does not come to, asked of an emulator: ``python -m tests.deploy.beside TABLE BUCKET MACHINE``.
+
+The ring has no egress proxy, whose network no emulator has; no file there is so large that it goes in parts, and nothing goes wrong.
+Here the same code runs beside it, each part under the name of the function that runs it.
+"""
+
+import asyncio
+import os
+import sys
+import time
+from collections.abc import AsyncIterator, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager, suppress
+from dataclasses import replace
+
+import boto3
+from moorage import limits
+from moorage.api.foreground import erase, stop
+from moorage.egress.ca import ensure_open_ca
+from moorage.egress.fleet import ProxyFleet
+from moorage.egress.grants import Grants
+from moorage.egress.policy import Policy
+from moorage.egress.secrets import KmsKeys
+from moorage.egress.service import Egress
+from moorage.egress.store import Entry
+from moorage.ids import new_response_id
+from moorage.loop.create import Prepared, start_background
+from moorage.loop.recover import continue_loop, fail_response, restart
+from moorage.runtime import Runtime, build_runtime
+from moorage.settings import Settings
+from moorage.state import LoopState
+from moorage.store.responses import StoredResponse
+from moorage.store.table import Table
+from moorage.wire.network_policy import DomainSecret
+from moorage.wire.parameters import Parameters
+
+from functions.egress_proxy.journal import Journal, new_entry_id
+
+HOST = "pkg.example.com"
+SETTINGS = Settings("", "", content_key="ab" * 32, egress_proxy="http://proxy.test:3128", allowed_egress_domains=(HOST,))
+
+
+@contextmanager
+def acting(function: str) -> Iterator[None]:
+    os.environ["AWS_LAMBDA_FUNCTION_NAME"] = function
+    yield
+    os.environ["AWS_LAMBDA_FUNCTION_NAME"] = ""
+
+
+def proxys_service() -> str:
+    ecs = boto3.client("ecs")
+    ecs.create_cluster(clusterName="beside")
+    ecs.register_task_definition(family="proxy", containerDefinitions=[{"name": "proxy", "image": "none", "memory": 512}])
+    ecs.create_service(cluster="beside", serviceName="proxy", taskDefinition="proxy", desiredCount=0)
+    return "beside/proxy"
+
+
+async def ask_for_the_way_out(table_name: str, executor: ThreadPoolExecutor) -> None:
+    """A container's policy is opened by the API, renewed where sandboxes are started, looked up and logged by the proxy, settled by the
+    reaper."""
+    key = boto3.client("kms").create_key()["KeyMetadata"]["Arn"]
+    table = Table(boto3.client("dynamodb"), table_name, executor)
+    keys = KmsKeys(boto3.client("kms"), key, executor)
+    fleet = ProxyFleet(boto3.client("ecs"), proxys_service(), executor)
+    egress = Egress(table, keys, SETTINGS, lambda: int(time.time()), fleet)
+    policy, secret = Policy((HOST,)), DomainSecret(domain=HOST, name="TOKEN", value="value")
+    for function in ("Responses", "Containers"):
+        with acting(function):
+            await egress.open("acme", f"cntr_{function}", policy, (secret,))
+    for function in ("Responses", "ModelStep", "Expiry"):
+        with acting(function):
+            assert await egress.renew("acme", "cntr_Responses", password="drawn by its starter") is not None
+    with acting("Containers"):
+        assert await egress.replace_secrets("acme", "cntr_Responses", (replace(secret, value="other"),))
+    with acting("EgressProxy"):
+        await ensure_open_ca(egress.store, keys)
+        grants = Grants(egress.store, keys, policy, time.monotonic)
+        grant = await grants.find("cntr_Responses", "drawn by its starter")
+        assert grant is not None
+        assert [opened.value for opened in grant.secrets] == ["other"]
+        journal = Journal(egress.store, 60, lambda: time.time_ns() // 1_000_000)
+        journal.ended(Entry(new_entry_id(0), 0, "acme", "cntr_Responses", HOST, 443, "GET", "/", "denied", "not_allowed"))
+        await journal.flush()
+    for function in ("Expiry", "Retirement"):
+        with acting(function):
+            await egress.pause("acme", "cntr_Responses")
+    with acting("Expiry"):
+        await egress.settle_fleet()
+
+
+async def ask_for_objects(runtime: Runtime) -> None:
+    async def large() -> AsyncIterator[bytes]:
+        for _ in range(3):
+            yield bytes(limits.BLOB_PART_BYTES)
+
+    async def too_large() -> AsyncIterator[bytes]:
+        async for chunk in large():
+            yield chunk
+        raise ConnectionError("the client has gone")
+
+    for function in ("Files", "Containers", "ToolStep"):
+        with acting(function):
+            await runtime.blobs.put_stream("T/acme/F/large", large(), bytes_max=limits.FILE_BYTES_MAX)
+            with suppress(ConnectionError):
+                await runtime.blobs.put_stream("T/acme/F/broken", too_large(), bytes_max=limits.FILE_BYTES_MAX)
+            assert [len(chunk) async for chunk in runtime.blobs.get_stream("T/acme/F/large")]
+            await runtime.blobs.delete("T/acme/F/large")
+    for function in ("Responses", "Containers", "Files", "Expiry"):
+        await runtime.blobs.put_bytes("T/acme/F/small", b"small")
+        with acting(function):
+            assert await runtime.blobs.delete_prefix("T/acme/F/") > 0
+
+
+async def ask_for_the_loop(runtime: Runtime) -> None:
+    """A background response is cancelled, fails, goes on in a successor, and is taken up by the reaper."""
+    for function, then in (
+        ("Responses", lambda stored, state: _cancel(runtime, stored)),
+        ("FailResponse", lambda stored, state: fail_response(runtime, state)),
+        ("ContinueStep", lambda stored, state: continue_loop(runtime, state)),
+        ("Recovery", lambda stored, state: restart(runtime, stored)),
+    ):
+        expiry = runtime.responses.expiry(is_stored=True)
+        stored = StoredResponse(
+            new_response_id(), "acme", 0, Parameters("m"), {"model": "m"}, [], is_background=True, is_looping=True, expires_at=expiry
+        )
+        state = LoopState(stored.response_id, stored.tenant_id, None)
+        await start_background(runtime, Prepared(replace(stored, execution=stored.response_id), [], is_streamed=False))
+        with acting(function):
+            await then(replace(stored, execution=stored.response_id), state)
+
+
+async def _cancel(runtime: Runtime, stored: StoredResponse) -> None:
+    await stop(runtime, await runtime.responses.snapshot(stored.tenant_id, stored.response_id))
+    await erase(runtime, stored)
+
+
+async def ask(table_name: str, bucket_name: str, machine: str) -> None:
+    settings = replace(SETTINGS, table_name=table_name, bucket_name=bucket_name, state_machine_arn=machine, provisioner="elsewhere")
+    runtime = build_runtime(settings)
+    with ThreadPoolExecutor(4) as executor:
+        await ask_for_the_way_out(table_name, executor)
+    await ask_for_objects(runtime)
+    await ask_for_the_loop(runtime)
+    await runtime.aclose()
+
+
+if __name__ == "__main__":
+    asyncio.run(ask(*sys.argv[1:]))

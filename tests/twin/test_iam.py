@@ -1,0 +1,140 @@
+"""Every call that the functions were seen to make, against the roles of each configuration, conditions and keys included."""
+
+import ast
+import json
+from collections.abc import Iterator
+from typing import Any
+
+import botocore.session
+import pytest
+from botocore import xform_name
+
+from tests.infra.conftest import ROOT, _stacks
+from tests.twin import calls
+from tests.twin.calls import Check, checks
+from tests.twin.iam import Account, refused
+from tests.twin.template import Template
+
+CONFIGURATIONS: dict[str, dict[str, Any]] = {
+    "egress": {"allowed_egress_domains": ["pkg.example.com"]},
+    "customer key": {"customer_managed_key": True},
+}
+
+
+@pytest.fixture(scope="module", params=["open", *CONFIGURATIONS, "both"])
+def account(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Account:
+    if request.param in CONFIGURATIONS:
+        stacks = _stacks(CONFIGURATIONS[request.param], tmp_path_factory)
+        return Account(Template.of(stacks.state, stacks.service))
+    return Account(request.getfixturevalue("default" if request.param == "open" else "full"))
+
+
+def test_every_function_may_what_it_asks(account: Account) -> None:
+    assert refused(account, calls.recorded()) == []
+
+
+def test_every_function_is_on_the_record(account: Account) -> None:
+    # Nothing that the ring has makes service calls; their function runs the code of the tool step.
+    assert account.roles().keys() - calls.recorded().keys() == {"ServiceStep"}
+
+
+def operations_of(service: str) -> dict[str, str]:
+    """``service.Operation`` by the name of boto3's method."""
+    model = botocore.session.get_session().get_service_model(service)
+    return {xform_name(operation): f"{service}.{operation}" for operation in model.operation_names}
+
+
+def methods_in(*paths: str) -> Iterator[str]:
+    """Names of what is called, or handed on to be called, of something called ``client``; the table says them as text."""
+    for path in paths:
+        for node in ast.walk(ast.parse((ROOT / "layers/core/python/moorage" / path).read_text())):
+            if isinstance(node, ast.Attribute) and ast.unparse(node.value).endswith("client"):
+                yield node.attr
+            elif isinstance(node, ast.Call) and ast.unparse(node.func) == "self._call" and isinstance(node.args[0], ast.Constant):
+                yield str(node.args[0].value)
+
+
+ASKED_BY = {
+    "dynamodb": ("store/table.py",),
+    "s3": ("store/blobs.py",),
+    "stepfunctions": ("store/executions.py",),
+    "ecs": ("sandbox/fargate.py", "egress/fleet.py"),
+    "kms": ("egress/secrets.py",),
+}
+
+
+@pytest.mark.parametrize("service", ASKED_BY)
+def test_what_the_code_asks_of_a_service_is_on_the_record(service: str) -> None:
+    known = operations_of(service)
+    in_code = {known[method] for method in methods_in(*ASKED_BY[service]) if method in known}
+    # IAM knows no transactions: their parts are on the record.
+    in_code -= {"dynamodb.TransactWriteItems"}
+    seen = {operation.split()[0] for asked in calls.recorded().values() for operation in asked}
+    assert in_code - seen == set(), "record anew: pytest tests/deploy --record-calls"
+    assert in_code, "where has the code gone?"
+
+
+# --- the evaluator says no ---------------------------------------------------------------------------------------------------
+
+REFUSED = {
+    "an action that the role does not name": ("ModelStep", Check("dynamodb:DeleteTable", "table")),
+    "ECS, from inside the sandboxes' network": (
+        "ToolStep",
+        Check("ecs:RunTask", "task definition", context=(("ecs:cluster", "cluster"),)),
+    ),
+    "a task in another cluster": ("Expiry", Check("ecs:StopTask", "task", context=(("ecs:cluster", "elsewhere"),))),
+    "a key of the API, written": ("Responses", Check("dynamodb:PutItem", "table", ("K#*",))),
+    "a key among other records, written": ("Responses", Check("dynamodb:BatchWriteItem", "table", ("K#*", "T#*#R#*"))),
+    "a response, read by the authorizer": ("Authorizer", Check("dynamodb:GetItem", "table", ("T#*#R#*",))),
+    "the role of a task, passed to another service": (
+        "Responses",
+        Check("iam:PassRole", "execution role", context=(("iam:PassedToService", "lambda.amazonaws.com"),)),
+    ),
+    "the loop, started by a tool step": ("ToolStep", Check("states:StartExecution", "machine")),
+}
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_what_a_role_does_not_allow_is_refused(name: str, default: Template) -> None:
+    function, check = REFUSED[name]
+    account = Account(default)
+    assert not account.allows(account.roles()[function], check)
+
+
+def test_only_the_proxy_opens_domain_secrets(full: Template) -> None:
+    account = Account(full)
+    able = {name for name, role in account.roles().items() if account.allows(role, Check("kms:Decrypt", "secrets key"))}
+    assert able == {calls.PROXY}
+
+
+def changed(template: Template, change: Any) -> Account:
+    """The template with every policy of a role rewritten."""
+    resources = json.loads(json.dumps(template.resources))
+    for resource in resources.values():
+        if resource["Type"] == "AWS::IAM::Policy":
+            statements = resource["Properties"]["PolicyDocument"]["Statement"]
+            resource["Properties"]["PolicyDocument"]["Statement"] = [new for each in statements for new in change(each)]
+    return Account(Template(resources, template.exports))
+
+
+def without_data_key(statement: dict[str, Any]) -> list[dict[str, Any]]:
+    actions = statement["Action"] if isinstance(statement["Action"], list) else [statement["Action"]]
+    return [] if "kms:Encrypt" in actions or statement["Action"] == "kms:Decrypt" else [statement]
+
+
+def test_a_role_without_the_tables_key_would_have_been_found(full: Template) -> None:
+    found = refused(changed(full, without_data_key), calls.recorded())
+    assert {line.split()[0] for line in found if line.endswith("on data key")} >= {calls.PROXY, "ModelStep", "Responses", "Authorizer"}
+
+
+def test_a_condition_that_is_not_understood_is_an_error(default: Template) -> None:
+    def with_condition(statement: dict[str, Any]) -> list[dict[str, Any]]:
+        return [statement | {"Condition": {"IpAddress": {"aws:SourceIp": "10.0.0.0/8"}}}]
+
+    with pytest.raises(AssertionError, match="not understood"):
+        refused(changed(default, with_condition), calls.recorded())
+
+
+def test_an_operation_that_nobody_knows_is_an_error() -> None:
+    with pytest.raises(KeyError):
+        list(checks("sqs.SendMessage"))
