@@ -18,9 +18,17 @@ def make_app(context: dict[str, object] | None = None, outdir: str | None = None
     app = cdk.App(context=context, outdir=outdir)
     config = Config.from_context(_context(app))
     account, region = os.environ.get("CDK_DEFAULT_ACCOUNT"), os.environ.get("CDK_DEFAULT_REGION")
+    check_region(region)
     build(app, config, env=cdk.Environment(account=account, region=region))
     cdk.Validations.of(app).add_plugins(AwsSolutionsChecks(app, verbose=True))
     return app
+
+
+def check_region(region: str | None) -> None:
+    """Raises :class:`ConfigError` where the deployment cannot be: the Web Adapter's layer and the images' registries are of the
+    commercial partition."""
+    if region is not None and region.startswith(("cn-", "us-gov-", "us-iso", "eu-isoe")):
+        raise ConfigError(f"The region {region} is outside of AWS's commercial partition, where moorage's layers and base images are.")
 
 
 def _context(app: cdk.App) -> dict[str, object]:

@@ -12,6 +12,7 @@ from moorage import limits
 from moorage.settings import GROUPS, VARIABLES, usage_key
 
 from infra.agent_loop import ASL_FILE
+from infra.app import check_region
 from infra.config import Config, ConfigError, Models
 from infra.prices import ALARMS, HOURS_A_MONTH, PRICES
 from infra.sandbox import CPU_UNITS
@@ -547,6 +548,17 @@ def test_synthesis_stops_at_a_wrong_setting_with_a_sentence_and_no_trace(tmp_pat
     assert done.returncode == 1
     assert "cdk.json: 'provisioner': Input should be 'none', 'fargate' or 'lambda_microvm'." in done.stderr
     assert "Traceback" not in done.stderr
+
+
+@pytest.mark.parametrize("region", ["cn-north-1", "us-gov-west-1", "us-iso-east-1"])
+def test_a_region_of_another_partition_is_refused_with_one_sentence(region: str) -> None:
+    with pytest.raises(ConfigError, match=f"^The region {region} is outside of AWS's commercial partition, [^\n]+$"):
+        check_region(region)
+
+
+def test_a_region_of_the_commercial_partition_and_none_at_all_are_taken() -> None:
+    check_region("eu-central-1")
+    check_region(None)
 
 
 def test_model_keys_of_the_environment_become_parameters_on_aws(tmp_path: Path) -> None:

@@ -4,7 +4,8 @@ import json
 import socket
 import ssl
 import threading
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -14,6 +15,7 @@ import boto3
 import pytest
 from botocore.config import Config
 from botocore.exceptions import ClientError, ConnectionClosedError, EndpointConnectionError, ReadTimeoutError, SSLError
+from moorage import limits
 from moorage.net.sender import sends_directly
 
 from tests.unit.model.test_transport import certificate
@@ -106,10 +108,10 @@ def serving(*answers: bytes | None, tls: ssl.SSLContext | None = None) -> Iterat
         thread.join()
 
 
-def client(url: str, *, attempts: int = 1, read_seconds: float = 5) -> Any:
+def client(url: str, *, attempts: int = 1, read_seconds: float = 5, clock: Callable[[], float] = time.time) -> Any:
     session: Any = boto3.Session(aws_access_key_id="a", aws_secret_access_key="b", region_name="us-east-1")
     config = Config(retries={"mode": "standard", "total_max_attempts": attempts}, connect_timeout=1, read_timeout=read_seconds)
-    return sends_directly(session.client("dynamodb", endpoint_url=url, config=config), read_seconds=read_seconds)
+    return sends_directly(session.client("dynamodb", endpoint_url=url, config=config), read_seconds=read_seconds, clock=clock)
 
 
 def get(asked: Any) -> Any:
@@ -141,6 +143,18 @@ def test_a_connection_that_its_server_gave_up_is_not_used_again() -> None:
         assert get(asked) == {}
         get(asked)
     assert [number for number, _, _ in server.requests] == [1, 2, 3]
+
+
+def test_a_connection_that_has_rested_for_long_is_not_used_again() -> None:
+    now = [1_000.0]
+    with serving(FOUND, FOUND, FOUND) as server:
+        asked = client(server.url, clock=lambda: now[0])
+        get(asked)
+        now[0] += limits.TABLE_IDLE_SECONDS
+        get(asked)
+        now[0] += limits.TABLE_IDLE_SECONDS + 1  # such as a function that was frozen meanwhile
+        get(asked)
+    assert [number for number, _, _ in server.requests] == [1, 1, 2]
 
 
 def test_an_error_is_botocores_own() -> None:

@@ -136,6 +136,10 @@ ITEM_INLINE_BYTES_MAX: Final = 300 * KIB
 TABLE_CONNECT_SECONDS: Final = 1.0
 """DynamoDB answers in milliseconds. After this botocore tries it in its own way, and says what is wrong."""
 
+TABLE_IDLE_SECONDS: Final = 60
+"""A connection that has rested longer is not used again. A frozen function does not hear of its end, and a NAT or a load balancer drops
+one that rests (after 350 s in AWS) without a word: the next request would wait for its whole read time-out."""
+
 INLINE_RECORD_SECONDS: Final = 0.05
 """A foreground response's record is written after this time; one that has ended by then is written with its events, by one request."""
 

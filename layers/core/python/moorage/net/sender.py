@@ -11,10 +11,11 @@ connection can be opened, and where a server's certificate is not known, because
 import select
 import socket
 import ssl
+import time
 import urllib.request
 import weakref
 from collections import deque
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Final, cast
 from urllib.parse import SplitResult, urlsplit
@@ -32,10 +33,12 @@ if TYPE_CHECKING:
 _PIECE_BYTES: Final = 64 * limits.KIB
 
 
-def sends_directly(client: "DynamoDBClient", *, read_seconds: float) -> "DynamoDBClient":
-    """The client, whose requests go this way from now on."""
+def sends_directly(
+    client: "DynamoDBClient", *, read_seconds: float, clock: Callable[[], float] = time.time
+) -> "DynamoDBClient":
+    """The client, whose requests go this way from now on. ``clock`` gives seconds and goes on while a function is frozen."""
     if urlsplit(client.meta.endpoint_url).scheme not in urllib.request.getproxies():
-        sender = Sender(read_seconds=read_seconds)
+        sender = Sender(read_seconds=read_seconds, clock=clock)
         client.meta.events.register("before-send.dynamodb", sender.send)  # type: ignore[arg-type]  # the stubs know of no answers
     return client
 
@@ -43,8 +46,9 @@ def sends_directly(client: "DynamoDBClient", *, read_seconds: float) -> "DynamoD
 class Sender:
     """Connections that are kept, to any number of origins. Threads may share it: each takes a connection for itself."""
 
-    def __init__(self, *, read_seconds: float) -> None:
+    def __init__(self, *, read_seconds: float, clock: Callable[[], float]) -> None:
         self._read_seconds = read_seconds
+        self._clock = clock
         self._idle: dict[str, deque[_Connection]] = {}
         """By scheme and authority; the one used last is last."""
         self._tls: ssl.SSLContext | None = None
@@ -55,7 +59,7 @@ class Sender:
         """The answer, or None if botocore is to send the request itself. Raises botocore's errors, which it repeats."""
         url = urlsplit(request.url)
         idle = self._idle.setdefault(f"{url.scheme}://{url.netloc}", deque())
-        connection = _kept(idle) or self._open(url)
+        connection = self._kept(idle) or self._open(url)
         if connection is None:
             return None
         try:
@@ -66,10 +70,22 @@ class Sender:
             raise ConnectionClosedError(endpoint_url=request.url, request=request, error=error) from error
         finally:
             if connection.is_reusable:
+                connection.rests_since = self._clock()
                 idle.append(connection)
             else:
                 connection.close()
         return _Answer(request.url, status, headers, body)
+
+    def _kept(self, idle: "deque[_Connection]") -> "_Connection | None":
+        """A connection that its server has not closed meanwhile, and that nothing on the way can have forgotten."""
+        with suppress(IndexError):
+            while True:
+                connection = idle.pop()
+                rested = self._clock() - connection.rests_since
+                if rested <= limits.TABLE_IDLE_SECONDS and not connection.is_closed_by_server():
+                    return connection
+                connection.close()
+        return None
 
     def _open(self, url: SplitResult) -> "_Connection | None":
         if self._is_distrusted:
@@ -107,17 +123,6 @@ def _close(idle: "dict[str, deque[_Connection]]") -> None:
             connection.close()
 
 
-def _kept(idle: "deque[_Connection]") -> "_Connection | None":
-    """A connection that its server has not closed meanwhile."""
-    with suppress(IndexError):
-        while True:
-            connection = idle.pop()
-            if not connection.is_closed_by_server():
-                return connection
-            connection.close()
-    return None
-
-
 def _payload(request: Any, url: SplitResult) -> bytes:
     """What botocore's prepared request is on the wire. Its headers are text or bytes."""
     lines = [f"{request.method} {url.path or '/'} HTTP/1.1\r\nHost: {url.netloc}".encode()]
@@ -142,6 +147,7 @@ class _Connection:
         self._poll = select.poll()
         self._poll.register(opened, select.POLLIN)
         self.is_reusable = False
+        self.rests_since = 0.0
         self._parser: Any = None
         self._is_kept_alive = False
         self._headers: dict[str, str] = {}
