@@ -66,7 +66,6 @@ class Deployment:
     outputs: dict[str, str]
     api_key: str
     base_url: str
-    is_enforced: bool = False
     notes: Path = Path(os.devnull)
     """What its functions have asked of AWS (``tests/twin/recording``)."""
 
@@ -105,7 +104,7 @@ def deployment(request: pytest.FixtureRequest, assembly: Path, tmp_path_factory:
         outputs = deployer.deploy(assembly)["moorage"]
         with serving(deployer, assembly, noting, has_roles=is_enforced) as origin:
             api_key = make_key(deployer, outputs["TableName"])
-            yield Deployment(deployer, outputs, api_key, f"{origin}/api/v1", is_enforced, notes)
+            yield Deployment(deployer, outputs, api_key, f"{origin}/api/v1", notes)
         deployer.close()
 
 
