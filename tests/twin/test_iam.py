@@ -9,7 +9,7 @@ import botocore.session
 import pytest
 from botocore import xform_name
 
-from tests.infra.conftest import ROOT, _stacks
+from tests.infra.conftest import ROOT, shared
 from tests.twin import calls
 from tests.twin.calls import Check, checks
 from tests.twin.iam import Account, refused
@@ -24,7 +24,7 @@ CONFIGURATIONS: dict[str, dict[str, Any]] = {
 @pytest.fixture(scope="module", params=["open", *CONFIGURATIONS, "both"])
 def account(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Account:
     if request.param in CONFIGURATIONS:
-        stacks = _stacks(CONFIGURATIONS[request.param], tmp_path_factory)
+        stacks = shared(CONFIGURATIONS[request.param], tmp_path_factory)
         return Account(Template.of(stacks.state, stacks.service))
     return Account(request.getfixturevalue("default" if request.param == "open" else "full"))
 
