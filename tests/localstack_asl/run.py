@@ -107,7 +107,7 @@ ONE_CALL = state("tool", calls=["call_a"])
 TWO_CALLS = state("tools", calls=["call_a", "call_b"])
 ONE_SERVICE = state("service", calls=["call_a"])
 ROUTED = {"call_a": "sandbox", "call_b": "service"}
-MIXED = state("mixed", calls=list(ROUTED), routed=[{"call_id": call_id, "where": where} for call_id, where in ROUTED.items()])
+MIXED = state("mixed", calls=list(ROUTED), routed=[{"call_id": call_id, "place": place} for call_id, place in ROUTED.items()])
 BROKEN = "ProgramError ResponseFailed"
 CASES = [
     Case(
@@ -177,8 +177,8 @@ CASES = [
             sorted(["Route", "RunMixed", "Where", "MixedToolStep", "Where", "ServiceStep", "ModelStep", "Route", "Done"]),
             {
                 "ModelStep": [MIXED],
-                "ToolStep": [item("call_a", where="sandbox")],
-                "ServiceStep": [item("call_b", where="service")],
+                "ToolStep": [item("call_a", place="sandbox")],
+                "ServiceStep": [item("call_b", place="service")],
             },
             "ProgramEnded",
         ),
@@ -197,8 +197,8 @@ CASES = [
             ),
             {
                 "ModelStep": [MIXED],
-                "ToolStep": [item("call_a", where="sandbox")] * 4,
-                "ServiceStep": [item("call_b", where="service")] * 4,
+                "ToolStep": [item("call_a", place="sandbox")] * 4,
+                "ServiceStep": [item("call_b", place="service")] * 4,
             },
             "ProgramEnded",
         ),

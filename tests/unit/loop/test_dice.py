@@ -91,7 +91,7 @@ async def test_a_round_mixes_dice_and_commands() -> None:
     with table_with(Dice(), together(roll(1), shell("ls", call_id="call_2")), say("Both.")) as lab:
         stored = await lab.background(tools=[DICE_TOOL, SHELL_TOOL])
         state = await lab.step(first_state(stored))
-        assert [call["where"] for call in state.to_json()["routed"]] == ["service", "sandbox"]
+        assert [call["place"] for call in state.to_json()["routed"]] == ["service", "sandbox"]
         await lab.run(stored, state)
         response = await lab.object_of(stored)
         assert_well_formed(await lab.events(stored))

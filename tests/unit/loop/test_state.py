@@ -1,8 +1,11 @@
 import json
+import re
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
+from moorage import loop
 from moorage.state import CALL, OUTCOME, Call, LoopState, Next, Outcome
 from moorage.wire.responses import Usage
 
@@ -61,7 +64,7 @@ def test_where_calls_run_comes_back_from_the_state_machine(state: LoopState) -> 
 
 def test_calls_outside_of_the_sandboxes_network_have_their_own_way() -> None:
     assert [state.to_json()["next"] for state in (SERVICE, MIXED)] == ["service", "mixed"]
-    assert MIXED.to_json()["routed"] == [{"call_id": "call_1", "where": "sandbox"}, {"call_id": "call_2", "where": "service"}]
+    assert MIXED.to_json()["routed"] == [{"call_id": "call_1", "place": "sandbox"}, {"call_id": "call_2", "place": "service"}]
 
 
 def test_a_round_whose_service_call_has_run_goes_the_common_way() -> None:
@@ -73,3 +76,11 @@ def test_a_call_says_where_it_runs() -> None:
     assert [CALL.unpack(CALL.pack(one)) for one in (call, ENDED.calls[0])] == [call, ENDED.calls[0]]
     outcome = replace(ENDED, calls=(ENDED.calls[0], replace(call, call_id="call_2")))
     assert (STATE.after(outcome).calls, STATE.after(outcome).services) == (("call_1", "call_2"), ("call_2",))
+
+
+def test_no_path_of_the_state_machine_has_a_word_that_an_interpreter_keeps_for_itself() -> None:
+    """``where`` and ``parent`` are operators to LocalStack's."""
+    definition = Path(loop.__path__[0], "agent_loop.asl.json").read_text()
+    paths = re.findall(r'"(\$[^"{]*)"', definition)
+    assert "$$.Map.Item.Value.place" in paths
+    assert [path for path in paths if {"where", "wherenot", "parent"} & set(re.split(r"\W+", path))] == []

@@ -52,7 +52,7 @@ class LoopState:
             calls=tuple(state["calls"]),
             services=tuple(state["calls"])
             if state["next"] == _ONE_SERVICE
-            else tuple(call["call_id"] for call in state.get("routed", ()) if call["where"] == SERVICE),
+            else tuple(call["call_id"] for call in state.get("routed", ()) if call["place"] == SERVICE),
             from_step=state["from_step"],
             wait_seconds=state.get("wait_seconds", 0),
         )
@@ -70,8 +70,9 @@ class LoopState:
         if self.next is Next.WAIT:
             state["wait_seconds"] = self.wait_seconds
         if self._word == _MIXED:
+            # Not ``where``: LocalStack's interpreter takes that for an operator of JSONPath.
             state["routed"] = [
-                {"call_id": call_id, "where": SERVICE if call_id in self.services else SANDBOX} for call_id in self.calls
+                {"call_id": call_id, "place": SERVICE if call_id in self.services else SANDBOX} for call_id in self.calls
             ]
         return state
 
