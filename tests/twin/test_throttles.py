@@ -7,14 +7,21 @@ import importlib.util
 import json
 import random
 from collections.abc import Awaitable, Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
+import boto3
 import pytest
+from botocore.config import Config
 from botocore.exceptions import ClientError
+from botocore.stub import Stubber
 from moorage import limits
-from moorage.state import Next
+from moorage.loop.create import Inline, Prepared
+from moorage.loop.recover import recover
+from moorage.state import LoopState, Next
+from moorage.store.executions import Executions
 from moorage.store.responses import StoredResponse
 from moorage.store.table import Record
 
@@ -184,3 +191,64 @@ async def test_a_minute_without_the_table_fails_no_response_and_runs_no_command_
         asked = [item for item in response["output"] if item["type"] == "shell_call"]
         assert len(lab.sandboxes.executed) == len(asked) > 0, "each command has run once"
         assert seconds <= MINUTE + 2 * tasks()["ModelStep"]["Retry"][0]["MaxDelaySeconds"]
+
+
+# --- Step Functions, when a response is handed over ----------------------------------------------------------------------------
+
+
+async def taken_up(lab: Lab, stored: StoredResponse) -> dict[str, Any]:
+    """The response object after Step Functions takes executions again, and the reaper has looked."""
+    assert lab.executions.started == {}
+    lab.executions.is_busy = False
+    lab.now += limits.RECOVERY_SECONDS + 1
+    assert await recover(lab.runtime) == 1
+    (started,) = lab.executions.started.values()
+    await lab.run(stored, LoopState.from_json(started))
+    return await lab.object_of(stored)
+
+
+async def test_a_background_response_that_step_functions_does_not_take_is_started_by_the_reaper_once() -> None:
+    lab = Lab(shell("ls"), say("Done."))
+    lab.executions.is_busy = True
+    stored = await lab.background()
+    assert (await taken_up(lab, stored))["status"] == "completed"
+    assert len(lab.sandboxes.executed) == 1
+    lab.now += limits.RECOVERY_SECONDS + 1
+    assert await recover(lab.runtime) == 0
+
+
+async def test_a_foreground_response_that_cannot_be_handed_over_now_goes_on_later_where_it_stood() -> None:
+    lab = Lab(shell("ls"), say("Done."))
+    lab.executions.is_busy = True
+    stored = lab.stored(is_background=False, is_looping=False)
+    heard: list[dict[str, Any]] = []
+    inline = Inline(lab.runtime, Prepared(stored, [], is_streamed=True), heard.append)
+    await inline.run()
+    assert (inline.is_handed_over, [event["type"] for event in heard if event["type"] == "response.failed"]) == (True, [])
+    assert (await taken_up(lab, stored))["status"] == "completed"
+    assert (len(lab.model.requests), len(lab.sandboxes.executed)) == (2, 1), "neither the model nor the command is asked twice"
+
+
+@pytest.mark.parametrize(
+    ("code", "outcome"),
+    [(None, True), ("ExecutionAlreadyExists", True), ("ThrottlingException", False), ("ExecutionLimitExceeded", False)],
+)
+async def test_what_step_functions_says_when_it_is_asked_to_start(code: str | None, outcome: bool) -> None:
+    assert await starting(code) is outcome
+
+
+async def test_a_start_that_no_waiting_mends_is_an_error() -> None:
+    with pytest.raises(ClientError, match="AccessDenied"):
+        await starting("AccessDeniedException")
+
+
+async def starting(code: str | None) -> bool:
+    config = Config(retries={"total_max_attempts": 1})
+    client = boto3.client("stepfunctions", "us-east-1", aws_access_key_id="a", aws_secret_access_key="s", config=config)
+    with Stubber(client) as stubber, ThreadPoolExecutor(1) as executor:
+        if code is None:
+            stubber.add_response("start_execution", {"executionArn": "arn:aws:e", "startDate": 0})
+        else:
+            stubber.add_client_error("start_execution", code)
+        machine = "arn:aws:states:us-east-1:000000000000:stateMachine:loop"
+        return await Executions(client, machine, executor).start_soon("resp_1", {}, None)

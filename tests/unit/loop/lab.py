@@ -172,11 +172,18 @@ class FakeExecutions:
     started: dict[str, dict[str, Any]] = field(default_factory=dict)
     states: dict[str, str] = field(default_factory=dict)
     traces: dict[str, Trace | None] = field(default_factory=dict)
+    is_busy: bool = False
+    """It takes no more now."""
 
     async def start(self, name: str, state: dict[str, Any], trace: Trace | None) -> None:
         self.started.setdefault(name, state)
         self.traces.setdefault(name, trace)
         self.states.setdefault(name, "RUNNING")
+
+    async def start_soon(self, name: str, state: dict[str, Any], trace: Trace | None) -> bool:
+        if not self.is_busy:
+            await self.start(name, state, trace)
+        return not self.is_busy
 
     async def stop(self, name: str) -> None:
         self.states[name] = "ABORTED"

@@ -223,10 +223,15 @@ async def start_background(runtime: Runtime, prepared: Prepared) -> dict[str, An
     events = finish.opening_events(stored)
     numbered = tuple(event | {"sequence_number": i} for i, event in enumerate(events))
     await runtime.responses.create(stored, Batch(0, numbered, Writer(-1, 1)))
-    state = LoopState(stored.response_id, stored.tenant_id, stored.container_id)
-    await runtime.executions.start(stored.response_id, state.to_json(), stored.trace)
+    await _start(runtime, stored, LoopState(stored.response_id, stored.tenant_id, stored.container_id))
     queued: dict[str, Any] = events[-1]["response"]
     return queued
+
+
+async def _start(runtime: Runtime, stored: StoredResponse, state: LoopState) -> None:
+    """What its records say is enough for the reaper to start it, where Step Functions takes no more now."""
+    if not await runtime.executions.start_soon(stored.response_id, state.to_json(), stored.trace):
+        tell("start_postponed", {"response_id": stored.response_id, "tenant_id": stored.tenant_id})
 
 
 async def warm_up(runtime: Runtime, prepared: Prepared) -> list[Event]:
@@ -368,7 +373,7 @@ class Inline:
                 first_output_at_ms=sink.first_output_at_ms,
             )
             state = state.after(outcome)
-        await runtime.executions.start(stored.response_id, state.to_json(), stored.trace)
+        await _start(runtime, stored, state)
         self.is_handed_over = True
 
     async def _pulse(self) -> None:

@@ -20,6 +20,15 @@ if TYPE_CHECKING:
 ENDED: Final = frozenset({"SUCCEEDED", "FAILED", "TIMED_OUT", "ABORTED"})
 
 
+_BUSY: Final = frozenset(
+    {
+        *("ExecutionLimitExceeded", "InternalServerError", "InternalFailure", "ServiceUnavailable", "RequestLimitExceeded"),
+        *("ThrottlingException", "Throttling", "TooManyRequestsException"),
+    }
+)
+"""Step Functions takes no more for now; botocore has tried five times by then."""
+
+
 class Executions:
     def __init__(self, client: "SFNClient", state_machine_arn: str, executor: Executor) -> None:
         self._client = client
@@ -35,6 +44,17 @@ class Executions:
                 stateMachineArn=self._arn, name=name, input=orjson.dumps(state).decode(), **traced
             ),
         )
+
+    async def start_soon(self, name: str, state: dict[str, Any], trace: Trace | None) -> bool:
+        """The same for a response that is on the loop's list: False if Step Functions takes no more now, and the reaper has to start
+        it. Failing instead would make its client ask again, for work that is going to be done."""
+        try:
+            await self.start(name, state, trace)
+        except ClientError as error:
+            if error.response["Error"]["Code"] not in _BUSY:
+                raise
+            return False
+        return True
 
     async def stop(self, name: str) -> None:
         """Stop an execution; one that has ended or never was is no error."""
