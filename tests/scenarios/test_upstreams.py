@@ -152,6 +152,15 @@ def test_a_stream_that_breaks_in_the_middle_is_closed_and_asked_again(real_stack
     assert "cut off" not in str(second), "what was left open is not shown to the model"
 
 
+def test_what_the_sdk_joins_of_a_broken_stream_says_nothing_twice(real_stack: Stack, upstream: MockUpstream) -> None:
+    upstream.plays(broken(after=7), broken(after=6), said("Whole."))
+    client = real_stack.client()
+    with client.responses.stream(model="served", input="go") as stream:
+        ended = stream.get_final_response()
+    assert (ended.status, ended.output_text) == ("completed", "Whole.")
+    assert client.responses.retrieve(ended.id).output_text == "Whole."
+
+
 def test_an_upstream_that_is_down_is_a_server_error(stack: Stack, tmp_path: Path) -> None:
     down = Stack(tmp_path / "down", {"MOORAGE_UPSTREAM_URL": "http://127.0.0.1:9/v1", "MOORAGE_UPSTREAM_MODEL": "m"}).start()
     try:

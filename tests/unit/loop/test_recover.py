@@ -37,6 +37,14 @@ async def test_a_loop_that_runs_or_has_just_given_a_sign_is_left_alone() -> None
     assert (quiet, await recover(lab.runtime)) == (0, 0)
 
 
+async def test_a_sign_of_life_from_before_the_clock_was_set_back_keeps_nobody_waiting() -> None:
+    lab = Lab()
+    await lab.background()
+    lab.executions.states.clear()
+    lab.now -= 900
+    assert await recover(lab.runtime) == 1
+
+
 async def test_what_an_older_version_has_begun_fails_and_is_not_gone_on_with_in_part() -> None:
     lab = Lab(shell("ls"), say("never asked"))
     stored = await lab.background()

@@ -140,6 +140,17 @@ async def test_a_starter_that_died_is_replaced_when_its_claim_has_run_out(world:
     assert (await world.containers.sandboxes.ensure("ten", record.id)).record.incarnation == 1
 
 
+async def test_a_claim_from_before_the_clock_was_set_back_has_run_out(world: World) -> None:
+    record = await world.new()
+    store = ContainerStore(world.store.table, clock=world.clock, retention_seconds=1)
+    await Claims(store, world.clock).take(record, 1)
+    world.clock.advance(-limits.CLOCK_SKEW_SECONDS_MAX)
+    with pytest.raises(SandboxStarting):
+        await world.containers.sandboxes.ensure("ten", record.id)
+    world.clock.advance(-900)
+    assert (await world.containers.sandboxes.ensure("ten", record.id)).record.incarnation == 1
+
+
 async def test_files_given_by_id_are_in_the_sandbox_and_in_the_list(world: World) -> None:
     one = await world.files.create("ten", filename="a.csv", purpose="user_data", chunks=chunked(b"one"))
     two = await world.files.create("ten", filename="a.csv", purpose="user_data", chunks=chunked(b"two"))

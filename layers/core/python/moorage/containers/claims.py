@@ -59,9 +59,11 @@ class Claims:
         return await self._store.turn(record, sandbox, also=others)
 
     def seconds_left(self, record: ContainerRecord) -> float:
-        """Seconds until the claim on the record runs out."""
+        """Seconds until the claim on the record runs out. One that lies further ahead than any can was made before the clock was set
+        back, and has run out: its starter, if it lives, makes another."""
         assert record.sandbox is not None
-        return record.sandbox.claimed_until - self._clock()
+        left = record.sandbox.claimed_until - self._clock()
+        return left if left <= limits.CONTAINER_START_LEASE_SECONDS + limits.CLOCK_SKEW_SECONDS_MAX else 0.0
 
     def _refused(self, record: ContainerRecord, error: SandboxError) -> SandboxRecord:
         assert record.sandbox is not None

@@ -60,6 +60,8 @@ an execution at 25,000: with ``CALLS_PER_ROUND_MAX`` calls this stays below 22,0
 CALLS_PER_ROUND_MAX: Final = 16
 """Hosted tool calls of one model step that run; the model is told that the others were not run."""
 
+CLOCK_SKEW_SECONDS_MAX: Final = 5
+"""Between two machines of one deployment; what differs by more is a clock that was set."""
 RECOVERY_SECONDS: Final = 10
 """A loop that has been silent for this long and has no running execution has lost it."""
 
