@@ -8,6 +8,7 @@ from typing import Any, cast
 import pytest
 import uvicorn
 from botocore.exceptions import EndpointConnectionError
+from moorage.model.remote_servers import RemoteServers
 from moorage.tracing import Trace
 from openai import AsyncOpenAI, InternalServerError
 
@@ -51,7 +52,8 @@ class LastLook(FakeExecutions):
 @pytest.fixture
 def lab() -> Lab:
     lab = Lab(*[turn for _ in range(4) for turn in (shell("sleep 600"), say("Done."))])
-    lab.runtime.catalog.remote_servers, lab.runtime.catalog.default_skills = {}, ()
+    catalog = cast("Any", lab.runtime.catalog)
+    catalog.remote_servers, catalog.default_skills = RemoteServers(), ()
     lab.runtime.containers = cast("Any", OneContainer(lab.sandboxes))
     lab.executions = LastLook(lab.table)
     lab.runtime.executions = cast("Any", lab.executions)
