@@ -347,7 +347,7 @@ EVENTS_READ_BATCHES: Final = 64
 EVENTS_PAGE_BATCHES_MAX: Final = 1_024
 """Batches that one page of a log looks at: a filter for a rare type must not read a log of days in one request."""
 
-LIST_READ_ENTRIES: Final = 500
+LIST_READ_ENTRIES: Final = 2_000
 """Entries of the list of responses that are read together where a filter leaves many out."""
 LIST_ENTRIES_MAX: Final = 10_000
 """Entries of that list that one page looks at, about 3 MB of the index; a page that finds nothing there says where to go on."""
