@@ -197,7 +197,7 @@ def _s3() -> "S3Client":
 def _content_key(settings: Settings) -> bytes:
     key = bytes.fromhex(settings.content_key or "")
     if len(key) != 32:
-        raise SettingsError("MOORAGE_CONTENT_KEY must be 32 bytes as hex. 'make up' makes one; the CDK app refers to SSM.")
+        raise SettingsError("MOORAGE_CONTENT_KEY must be 32 bytes as hex. 'make up' makes one, and so does the CDK app.")
     return key
 
 

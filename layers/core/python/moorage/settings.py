@@ -42,8 +42,8 @@ class Settings:
     """None only in functions that never start the loop."""
     models_file: str = "models.toml"
     content_key: str | None = field(default=None, repr=False)
-    """32 bytes as hex: the key that seals ``encrypted_content`` and derives sandbox tokens. On AWS a reference
-    (``ssm:/name``) to be resolved by the runtime."""
+    """32 bytes as hex: the key that seals ``encrypted_content`` and derives sandbox tokens. On AWS
+    CloudFormation puts it in from Secrets Manager."""
     provisioner: ProvisionerKind = "launcher"
     launcher_socket: str | None = None
     """Unix socket of the local sandbox owner (``provisioner = launcher``)."""
