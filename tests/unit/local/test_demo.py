@@ -1,6 +1,9 @@
 """The demonstration's screen, by the events of a run."""
 
 import io
+import signal
+import subprocess
+import sys
 from types import SimpleNamespace
 from typing import Any
 
@@ -55,3 +58,22 @@ def test_what_model_and_commands_say_is_no_control_code() -> None:
     screen.show(event("shell_call_output_content.delta", command_index=0, delta=SimpleNamespace(stdout=hostile, stderr="")))
     assert out.getvalue().count(r"\x1b]0;PWNED\x07") == 3
     assert "\x1b" not in out.getvalue()
+
+
+IN_A_FINALIZER = """
+import sys, time
+from moorage.local import demo
+
+class Closing:
+    def __del__(self):
+        raise KeyboardInterrupt
+
+sys.unraisablehook = demo.send_again
+Closing()
+time.sleep(60)
+"""
+
+
+def test_a_signal_that_meets_a_finalizer_is_not_lost() -> None:
+    done = subprocess.run([sys.executable, "-c", IN_A_FINALIZER], capture_output=True, text=True, timeout=60, check=False)
+    assert (done.returncode, done.stderr.splitlines()[-1]) == (-signal.SIGINT, "KeyboardInterrupt")

@@ -47,7 +47,7 @@ def main() -> int:
     """However it ends (a closed terminal, SIGTERM, Ctrl-C), its stack and its state go with it."""
     for number in (signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, _end)
-    sys.unraisablehook = _end_after_all
+    sys.unraisablehook = send_again
     folder = Path.cwd()
     with embedded_stack() as environment:
         client = OpenAI(base_url=environment["OPENAI_BASE_URL"], api_key=environment["OPENAI_API_KEY"], timeout=900)
@@ -68,7 +68,7 @@ def _end(number: int, frame: object) -> NoReturn:
     sys.exit(128 + number)
 
 
-def _end_after_all(unraisable: Any) -> None:
+def send_again(unraisable: Any) -> None:
     """A signal may arrive in a finalizer, where what is raised reaches nobody (sys.unraisablehook): it is sent again."""
     match unraisable.exc_value:
         case KeyboardInterrupt():
