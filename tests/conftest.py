@@ -9,8 +9,13 @@ import pytest
 
 QUICK_EXAMPLES_MAX = 15
 
-hypothesis.settings.register_profile("patient", deadline=None, suppress_health_check=[hypothesis.HealthCheck.too_slow])
-hypothesis.settings.load_profile("patient")  # A busy machine is no reason to fail.
+hypothesis.settings.register_profile(
+    "patient",
+    deadline=None,  # A busy machine is no reason to fail ...
+    suppress_health_check=[hypothesis.HealthCheck.too_slow],
+    derandomize=True,  # ... nor is the day: the same code has the same examples. ``make simulate`` and ``make fuzz`` look for others.
+)
+hypothesis.settings.load_profile("patient")
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

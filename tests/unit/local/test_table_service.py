@@ -231,6 +231,15 @@ async def test_a_transaction_that_fails_leaves_nothing(service: TableService) ->
     assert (await ask(service, "GetItem", Key=key("new")))[1] == {}
 
 
+async def test_an_update_that_does_not_fit_its_item_cancels_the_transaction(service: TableService) -> None:
+    await ask(service, "PutItem", Item={**key("k"), "n": {"NULL": True}})
+    add = {"UpdateExpression": "ADD #n :n", "ExpressionAttributeNames": {"#n": "n"}, "ExpressionAttributeValues": {":n": {"N": "1"}}}
+    writes = [{"Put": {"TableName": NAME, "Item": key("new")}}, {"Update": {"TableName": NAME, "Key": key("k"), **add}}]
+    status, answer = await service.handle("TransactWriteItems", json.dumps({"TransactItems": writes}).encode())
+    assert (status, [reason["Code"] for reason in answer["CancellationReasons"]]) == (400, ["None", "ValidationError"])
+    assert (await ask(service, "GetItem", Key=key("new")))[1] == {}
+
+
 async def test_a_transaction_whose_answer_was_lost_is_not_done_again(service: TableService) -> None:
     add = {"UpdateExpression": "ADD #n :n", "ExpressionAttributeNames": {"#n": "n"}, "ExpressionAttributeValues": {":n": {"N": "1"}}}
     body = {"TransactItems": [{"Update": {"TableName": NAME, "Key": key("k"), **add}}], "ClientRequestToken": "once"}

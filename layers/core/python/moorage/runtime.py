@@ -3,6 +3,7 @@
 import asyncio
 import gc
 import time
+from collections import Counter
 from collections.abc import Callable
 from concurrent.futures import Executor, ThreadPoolExecutor
 from dataclasses import dataclass, field
@@ -95,6 +96,8 @@ class Runtime:
     grammar_places: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(limits.GRAMMAR_CHECKS_MAX))
     """For checks of grammars, each of which is a process."""
     tasks: set[asyncio.Task[Any]] = field(default_factory=set)
+    attempts: Counter[str] = field(default_factory=Counter)
+    """Requests for a response that are being answered here, whose clients may send them again (``api/repeats.py``)."""
 
     def keep(self, task: asyncio.Task[Any]) -> None:
         """Hold a task that outlives its request; asyncio itself holds tasks only weakly."""

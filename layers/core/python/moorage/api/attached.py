@@ -28,6 +28,7 @@ class Attached:
         """All events; an empty list after each silence. Without a final one its time was over."""
         loop = asyncio.get_running_loop()
         quiet_since, has_ended = loop.time(), False
+        self._attempt.entered()
         try:
             async for events in self._attempt.runtime.responses.log_of(self._stored).tail(-1):
                 if events is not None:

@@ -82,6 +82,8 @@ class Foreground:
         task = asyncio.create_task(self._inline.run())
         task.add_done_callback(lambda _: self._wake())
         is_broken_off = False
+        if self._attempt is not None:
+            self._attempt.entered()
         try:
             while (events := await self._next(task, may_wait_long=is_broken_off)) is not None:
                 if self._is_time_over() and not is_broken_off:

@@ -9,6 +9,7 @@ that response. What was not handed to the state machine yet is stopped when its 
 this process cannot see the client go (on AWS the gateway keeps that to itself), only a key helps.
 """
 
+import asyncio
 import hashlib
 import re
 from collections.abc import Awaitable, Callable
@@ -105,9 +106,23 @@ class Attempt:
             claim = await self.repeats.find(self.tenant_id, self.key)
             return None if claim is None else await self._of_claim(claim)
         if self.retry_count:
-            response_id = await self.repeats.adopt(self.tenant_id, self._note)
+            response_id = await self._adopted()
             return None if response_id is None else await self._snapshot(response_id)
         return None
+
+    async def _adopted(self) -> str | None:
+        """The response of an attempt whose connection broke. A retry may be here before it was seen to break: while the same request is
+        being answered here, its note is waited for."""
+        until = asyncio.get_running_loop().time() + limits.RETRY_NOTE_SECONDS
+        while (response_id := await self.repeats.adopt(self.tenant_id, self._note)) is None:
+            if not self.runtime.attempts[self._note] or asyncio.get_running_loop().time() > until:
+                return None
+            await asyncio.sleep(limits.RETRY_NOTE_POLL_SECONDS)
+        return response_id
+
+    def entered(self) -> None:
+        """Its answer begins; :meth:`left` follows."""
+        self.runtime.attempts[self._note] += 1
 
     async def begin(self, stored: StoredResponse) -> Snapshot | None:
         """Claim the key for this response, which must not run if another one has it: that one is the answer."""
@@ -121,6 +136,15 @@ class Attempt:
 
     async def left(self, stored: StoredResponse, *, has_ended: bool, is_handed_over: bool) -> None:
         """The connection is over."""
+        try:
+            await self._note_end(stored, has_ended=has_ended, is_handed_over=is_handed_over)
+        finally:
+            attempts = self.runtime.attempts
+            attempts[self._note] -= 1
+            if not attempts[self._note]:
+                del attempts[self._note]
+
+    async def _note_end(self, stored: StoredResponse, *, has_ended: bool, is_handed_over: bool) -> None:
         if self.key is not None:
             if not stored.is_stored and has_ended:
                 await self.repeats.settle(self.tenant_id, self.key, replace(self._claim(stored), has_ended=True))

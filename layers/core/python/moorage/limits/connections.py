@@ -47,6 +47,10 @@ REPEAT_CLAIMS_MAX: Final = 3
 RETRY_SECONDS_MAX: Final = 120
 """openai-python and openai-node try again after 0.5 to 8 s, or after a ``retry-after`` of up to 60 s."""
 
+RETRY_NOTE_SECONDS: Final = 2.0
+RETRY_NOTE_POLL_SECONDS: Final = 0.05
+"""How long a retry waits for the connection of the same request, which is being answered here, to be seen to break."""
+
 # --- chat completions ------------------------------------------------------------------------------------------------------
 
 STOP_WORDS_MAX: Final = 4

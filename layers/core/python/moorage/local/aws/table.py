@@ -68,6 +68,13 @@ class Refused(Exception):
         return 400, {"__type": f"{_PREFIX}{self.code}", "message": self.message, **self.fields}
 
 
+class Misfit(Refused):
+    """An update that does not fit the item as it is. Alone it is invalid; of a transaction it is the reason to cancel it."""
+
+    def __init__(self, message: str) -> None:
+        super().__init__("ValidationException", message)
+
+
 def invalid(message: str) -> Refused:
     return Refused("ValidationException", message)
 
@@ -290,7 +297,7 @@ class TableService:
         try:
             new = apply_update(old or dict(request["Key"]), request)
         except ValueError as error:
-            raise invalid(str(error)) from error
+            raise Misfit(str(error)) from error
         if shape.key_of(new) != key:
             raise invalid("One or more parameter values were invalid: Cannot update attribute of the key")
         _store(connection, shape, key, new)
@@ -356,6 +363,8 @@ class TableService:
             seen.add(place)
             try:
                 steps[kind](connection, one)
+            except Misfit as misfit:
+                reasons.append({"Code": "ValidationError", "Message": misfit.message})
             except Refused as refused:
                 if refused.code != "ConditionalCheckFailedException":
                     raise
