@@ -138,9 +138,9 @@ class Load:
             self._told.responses[response_id] = tokens
         self.stopped.wait(self._rng.uniform(0, 3))
         if self._rng.random() < 0.1:
-            _ok(http.post(f"/responses/{response_id}/cancel"))
             with self._told.lock:
-                self._told.cancelled.add(response_id)
+                self._told.cancelled.add(response_id)  # whether or not the answer comes back
+            _ok(http.post(f"/responses/{response_id}/cancel"))
         self._wait(http, response_id, 20)
 
     def _wait(self, http: httpx.Client, response_id: str, seconds: float) -> None:
