@@ -61,8 +61,10 @@ def test_what_model_and_commands_say_is_no_control_code() -> None:
 
 
 IN_A_FINALIZER = """
-import sys, time
+import signal, sys, time
 from moorage.local import demo
+
+signal.signal(signal.SIGINT, signal.default_int_handler)  # whoever runs the tests may ignore it
 
 class Closing:
     def __del__(self):
