@@ -1,11 +1,12 @@
 """How a tool step waits for a sandbox that somebody else starts."""
 
 import asyncio
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 from moorage import limits
-from moorage.errors import SandboxStarting
+from moorage.errors import SandboxCapacity, SandboxStarting
 from moorage.loop.workplaces import container_of
 
 from tests.simulation.clock import VirtualLoop
@@ -41,3 +42,32 @@ def test_a_start_is_seen_soon_after_its_end_however_long_it_takes(seconds: float
     assert late <= max(limits.SANDBOX_POLL_SECONDS_MIN, 0.25 * seconds + 0.02)
     assert late <= limits.CONTAINER_POLL_SECONDS
     assert sandboxes.looks <= looks_max
+
+
+class Full(FakeSandboxes):
+    async def ensure(self, tenant_id: str, container_id: str, *, seen: Any = None) -> Any:
+        raise SandboxCapacity("64 sandboxes of this account are running; no account has more at once.")
+
+
+def test_where_nobody_gives_way_the_wait_has_an_end() -> None:
+    asked: list[tuple[str, set[str | None]]] = []
+
+    async def make_room(tenant_id: str, *, spared: set[str | None]) -> bool:
+        asked.append((tenant_id, spared))
+        return False
+
+    lab = Lab(sandboxes=Full())
+    running: Any = lab.runtime.containers
+    running.sweep = SimpleNamespace(make_room=make_room)
+    stored = lab.stored("go")
+
+    async def waited() -> float:
+        began = asyncio.get_running_loop().time()
+        with pytest.raises(SandboxCapacity):
+            await container_of(lab.runtime, stored, None)
+        return asyncio.get_running_loop().time() - began
+
+    with asyncio.Runner(loop_factory=VirtualLoop) as runner:
+        seconds = runner.run(waited())
+    assert limits.SANDBOX_WAIT_SECONDS < seconds <= limits.SANDBOX_WAIT_SECONDS + limits.SANDBOX_CAPACITY_RETRY_SECONDS
+    assert {tenant_id for tenant_id, _ in asked} == {stored.tenant_id}

@@ -4,6 +4,7 @@ Every sandbox has a ``LIFE#`` record from before it is started until it is known
 record; the sweep looks at those whose time has come. A deletion erases by the same hand, and leaves to the sweep what it cannot do.
 """
 
+from collections.abc import Collection
 from contextlib import suppress
 from dataclasses import replace
 
@@ -73,14 +74,17 @@ class Sweep:
 
         return sum(await side_by_side(retire, await self._store.due(now), at_once=limits.SWEEP_AT_ONCE))
 
-    async def make_room(self, tenant_id: str) -> bool:
+    async def make_room(self, tenant_id: str, *, spared: Collection[str | None]) -> bool:
         """Stop the tenant's sandbox that has been idle longest, so that another can be had; False if each is in use.
 
-        Its container has its files, and is given another sandbox when it is used again. One that was in use a moment ago is left
-        alone: its next command may be on the way.
+        Its container has its files, and is given another sandbox when it is used again. The ``spared`` containers are left alone, and
+        one that was in use a moment ago: its next command may be on the way.
         """
-        horizon = self._clock() - limits.SANDBOX_IDLE_SECONDS_MIN
+        # A use is not always noted: the last one may have been so much later.
+        horizon = self._clock() - limits.SANDBOX_IDLE_SECONDS_MIN - limits.CONTAINER_TOUCH_SECONDS
         for record in await self._idle_since(tenant_id, horizon):
+            if record.id in spared:
+                continue
             try:
                 if await self._expire(record):
                     return True

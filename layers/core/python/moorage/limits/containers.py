@@ -66,8 +66,9 @@ LOCAL_SANDBOXES_MAX: Final = 256
 TENANT_SANDBOXES_MAX: Final = 64
 """Of these, how many one tenant may have: a quarter, so that it takes four to leave none for a fifth."""
 
-SANDBOX_IDLE_SECONDS_MIN: Final = 30
-"""Where no other sandbox can be had, the tenant's longest idle one is stopped; but none that was in use a moment ago."""
+SANDBOX_IDLE_SECONDS_MIN: Final = 20
+"""Where no other sandbox can be had, the tenant's longest idle one is stopped; but none that was in use a moment ago, and none whose
+response runs."""
 
 OUTPUT_FILES_MAX: Final = 100
 """Files that the output of one shell call names; the container's listing has them all."""

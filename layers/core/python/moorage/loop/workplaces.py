@@ -1,12 +1,13 @@
 """The response's container, for a call that runs in it: waited for at the beginning, tidied up after at the end."""
 
 import asyncio
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Final
 
 from moorage import limits
 from moorage.containers.life import LiveContainer
-from moorage.errors import SandboxCapacity, SandboxElsewhere, SandboxGone, SandboxHostAway, SandboxStarting
+from moorage.errors import ApiError, SandboxCapacity, SandboxElsewhere, SandboxGone, SandboxHostAway, SandboxStarting
 from moorage.runtime import Runtime
 from moorage.store.responses import StoredResponse
 from moorage.store.table import TABLE_ERRORS, Record
@@ -39,9 +40,22 @@ async def container_of(runtime: Runtime, stored: StoredResponse, seen: Record | 
         except SandboxCapacity:
             if asyncio.get_running_loop().time() - began > limits.SANDBOX_WAIT_SECONDS:
                 raise
-            if not await runtime.containers.sweep.make_room(stored.tenant_id):
+            spared = await _working(runtime, stored.tenant_id)
+            if not await runtime.containers.sweep.make_room(stored.tenant_id, spared=spared):
                 await asyncio.sleep(limits.SANDBOX_CAPACITY_RETRY_SECONDS)
         seen = None
+
+
+async def _working(runtime: Runtime, tenant_id: str) -> set[str | None]:
+    """The containers of the tenant's responses that run: between two commands a model may think for long."""
+
+    async def container_id(response_id: str) -> str | None:
+        with suppress(ApiError):  # it was deleted in this moment
+            return (await runtime.responses.load(tenant_id, response_id)).container_id
+        return None
+
+    running = [response_id for tenant, response_id in await runtime.responses.inflight() if tenant == tenant_id]
+    return set(await asyncio.gather(*map(container_id, running)))
 
 
 @dataclass(frozen=True, slots=True)
