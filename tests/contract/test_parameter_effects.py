@@ -562,6 +562,8 @@ def shell_callers(world: World) -> None:
 def container_files(world: World) -> None:
     upload = world.http.post("/files", files={"file": ("word.txt", b"bollard")}, data={"purpose": "user_data"}).json()
     environment = {"type": "container_auto", "file_ids": [upload["id"]]}
+    described = offered(world, {"type": "shell", "environment": environment}, "plain")["description"]
+    assert described.endswith("\n- Files that the user gave: /mnt/data/word.txt")
     assert ran(run_in(world, environment, "cat word.txt"))[0]["stdout"] == "bollard"
     interpreter = {"type": "code_interpreter", "container": {"type": "auto", "file_ids": [upload["id"]]}}
     steps = script({"python": "print(open('word.txt').read())"}, say("end"))

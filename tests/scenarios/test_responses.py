@@ -2,6 +2,7 @@
 
 import gzip
 import json
+import zlib
 from typing import Any
 
 import httpx
@@ -190,11 +191,30 @@ def test_an_oversized_body_is_refused(stack: Stack) -> None:
     assert (answer.status_code, answer.json()["error"]["code"]) == (413, "request_too_large")
 
 
-def test_a_compressed_body_is_refused_by_name(stack: Stack) -> None:
-    body = gzip.compress(json.dumps({"model": "demo", "input": "hi"}).encode())
+def test_a_gzip_body_is_unpacked_within_the_same_bound(stack: Stack) -> None:
+    said = json.dumps({"model": "demo", "input": "hi"}).encode()
+    packed = gzip.compress(said)
+    bodies = {
+        "whole": (packed, "gzip"),
+        "in two members": (gzip.compress(said[:9]) + gzip.compress(said[9:]), "GZIP"),
+        "cut": (packed[:-9], "gzip"),
+        "not gzip": (said, "gzip"),
+        "too large unpacked": (gzip.compress(b" " * (limits.REQUEST_BODY_BYTES_MAX + 1)), "gzip"),
+        "packed in another way": (zlib.compress(said), "deflate"),
+    }
     with stack.http() as http:
-        answer = http.post("/responses", content=body, headers={"content-encoding": "gzip"})
-    assert (answer.status_code, answer.json()["error"]["code"]) == (415, "unsupported_content_encoding")
+        answers = {
+            what: http.post("/responses", content=body, headers={"content-encoding": encoding}).json()
+            for what, (body, encoding) in bodies.items()
+        }
+    assert {what: answer.get("status") or answer["error"]["code"] for what, answer in answers.items()} == {
+        "whole": "completed",
+        "in two members": "completed",
+        "cut": "invalid_body",
+        "not gzip": "invalid_body",
+        "too large unpacked": "request_too_large",
+        "packed in another way": "unsupported_content_encoding",
+    }
 
 
 def test_an_unknown_path_and_a_wrong_method_are_refused_in_the_same_form(stack: Stack) -> None:

@@ -215,10 +215,14 @@ def first_state(stored: StoredResponse) -> LoopState:
 
 class Lab:
     def __init__(
-        self, *turns: Turn, native_tools: frozenset[str] = FUNCTION_ONLY, sandboxes: FakeSandboxes | None = None
+        self,
+        *turns: Turn,
+        native_tools: frozenset[str] = FUNCTION_ONLY,
+        sandboxes: FakeSandboxes | None = None,
+        table: MemoryTable | None = None,
     ) -> None:
         self.now = 1_800_000_000.0
-        self.table, self.blobs = MemoryTable(), MemoryBlobs()
+        self.table, self.blobs = table or MemoryTable(), MemoryBlobs()
         self.model = FakeModel(list(turns), native_tools)
         self.sandboxes, self.executions = sandboxes or FakeSandboxes(), FakeExecutions()
         self.responses = Responses(

@@ -11,6 +11,7 @@ from moorage.model.base import CallDelta, CallStarted, Finished, UsageReported
 from moorage.state import Next
 from moorage.store.event_log import LogWriter, Writer
 from moorage.store.table import Record
+from moorage.wire.types import Tool
 
 from tests.stack import assert_well_formed
 from tests.unit.loop.lab import SHELL_TOOL, TENANT, Lab, Turn, broken, call, first_state, say, shell, texts
@@ -190,6 +191,24 @@ async def test_arguments_that_do_not_fit_are_told_to_the_model_and_to_nobody_els
     assert kinds(await lab.object_of(stored)) == ["message"]
     told = [(item["type"], item["call_id"]) for item in lab.model.requests[-1].items if "call_id" in item]
     assert told == [(kind, call_id) for call_id in ("call_1", "call_2") for kind in ("function_call", "function_call_output")]
+
+
+@pytest.mark.parametrize(
+    ("tools", "said"),
+    [
+        ([SHELL_TOOL], "There is no such tool. These can be called: shell."),
+        ([], "There is no such tool: no tool can be called now. Answer in words."),
+    ],
+)
+async def test_a_call_of_a_tool_that_was_not_offered_is_told_to_the_model_and_to_nobody_else(tools: list[Tool], said: str) -> None:
+    lab = Lab(call("send money!", "{}"), say("I cannot."))
+    stored = await lab.background(tools=tools)
+    await lab.run(stored)
+    assert kinds(await lab.object_of(stored)) == ["message"]
+    assert lab.model.requests[-1].items[-2:] == (
+        {"type": "function_call", "call_id": "call_1", "name": "send_money_", "arguments": "{}"},
+        {"type": "function_call_output", "call_id": "call_1", "output": said},
+    )
 
 
 async def test_a_misfit_beside_a_call_that_runs_is_dropped() -> None:

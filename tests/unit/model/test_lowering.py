@@ -241,12 +241,23 @@ def test_what_runs_in_a_container_is_described_with_the_programs_that_are_there(
         *(tool["description"] + line for tool in plain[:2]),
         plain[2]["description"],
     ]
+    given = lower((), tools, "auto", FUNCTIONS, given="/mnt/data/a.csv").tools
+    assert [tool["description"].endswith("\n- Files that the user gave: /mnt/data/a.csv") for tool in given] == [True, True, False]
     on_the_clients_computer: list[Tool] = [{"type": "shell", "environment": {"type": "local"}}]
     assert lower((), on_the_clients_computer, "auto", FUNCTIONS, programs="go").tools == lowered(tools=on_the_clients_computer).tools
 
 
-def test_a_name_that_was_never_offered_is_a_function_of_the_clients() -> None:
-    assert lowered().restore("made_up") == Original("function", "made_up")
+def test_a_name_that_was_never_offered_is_nobodys_unless_the_upstream_finds_tools_itself() -> None:
+    assert lowered().restore("made up!") == Original("not_offered", "made_up_")
+    finding = lower((), (), "auto", FUNCTIONS | {"tool_search"})
+    assert finding.restore("made_up") == Original("function", "made_up")
+
+
+def test_only_what_is_allowed_can_be_called() -> None:
+    tools: list[Tool] = [{"type": "function", "name": name} for name in ("read", "write")]
+    choice = {"type": "allowed_tools", "mode": "auto", "tools": [{"type": "function", "name": "read"}]}
+    result = lower((), tools, choice, FUNCTIONS)
+    assert [result.restore(name) for name in ("read", "write")] == [Original("function", "read"), Original("not_offered", "write")]
 
 
 def test_tools_that_join_on_the_way_come_after_those_before_them() -> None:

@@ -103,12 +103,22 @@ class Attempt:
     async def earlier(self) -> Snapshot | None:
         """The response of an earlier attempt, if there is one to go on with. Raises :class:`ApiError`."""
         if self.key is not None:
-            claim = await self.repeats.find(self.tenant_id, self.key)
+            claim = await self._claimed(self.key)
             return None if claim is None else await self._of_claim(claim)
         if self.retry_count:
             response_id = await self._adopted()
             return None if response_id is None else await self._snapshot(response_id)
         return None
+
+    async def _claimed(self, key: str) -> Claim | None:
+        """The claim of an earlier request. One whose response is not stored may have been answered before its claim says so: while it
+        is being left here, that is waited for."""
+        until = asyncio.get_running_loop().time() + limits.RETRY_NOTE_SECONDS
+        while (claim := await self.repeats.find(self.tenant_id, key)) is not None and not claim.is_stored and not claim.has_ended:
+            if not self.runtime.attempts[self._note] or asyncio.get_running_loop().time() > until:
+                break
+            await asyncio.sleep(limits.RETRY_NOTE_POLL_SECONDS)
+        return claim
 
     async def _adopted(self) -> str | None:
         """The response of an attempt whose connection broke. A retry may be here before it was seen to break: while the same request is

@@ -19,12 +19,13 @@ def add_json(parser: argparse.ArgumentParser, *, is_inherited: bool = False) -> 
 
 
 def listing(options: argparse.Namespace, rows: Iterable[Row], head: Sequence[str], cells: Callable[[Row], Sequence[str]]) -> int:
-    """Print rows as columns, or as they are with ``--json``."""
+    """Print rows as columns, or as they are with ``--json``. A human reads that there are none; a program reads nothing."""
     if options.json:
         for row in rows:
             say_json(row)
     else:
-        say(table(head, map(cells, rows)))
+        shown = list(map(cells, rows))
+        say(table(head, shown) if shown else "none")
     return 0
 
 

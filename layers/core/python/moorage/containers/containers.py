@@ -205,6 +205,10 @@ class Containers:
         files = [await self._files.get(record.tenant_id, file_id, param=param) for file_id in dict.fromkeys(file_ids)]
         return await self._copy_in(record, files) if files else record
 
+    async def paths_of(self, tenant_id: str, file_ids: Sequence[str]) -> list[str]:
+        """Where in a container these files of the Files API are put."""
+        return list(_places([await self._files.get(tenant_id, file_id) for file_id in dict.fromkeys(file_ids)]))
+
     async def add_file_of(self, record: ContainerRecord, file_id: str) -> ContainerFile:
         """Put a copy of a file of the Files API at ``/mnt/data/<filename>``, replacing what is there."""
         file = await self._files.get(record.tenant_id, file_id, param="file_id")
@@ -263,10 +267,7 @@ class Containers:
     async def _copy_in(self, record: ContainerRecord, files: Sequence[File]) -> ContainerRecord:
         rows = await self._store.files(record)
         before = {row.path: row for row in rows}
-        placed: dict[str, File] = {}
-        for file in files:
-            placed[free_name(file.filename, placed)] = file
-        new = {WORKSPACE + name: file for name, file in placed.items() if not _has(before.get(WORKSPACE + name), file.sha256)}
+        new = {path: file for path, file in _places(files).items() if not _has(before.get(path), file.sha256)}
         _check_room(rows, new)
         copies = await bounded(lambda place: self._copy(record, *place), new.items())
         return await self._add_rows(record, copies) if copies else record
@@ -310,6 +311,14 @@ def _check_room(rows: Sequence[ContainerFile], paths: Iterable[str]) -> None:
         raise too_many_container_files(limits.ARTIFACTS_MAX)
     if sum(row.bytes for row in rows) >= limits.ARTIFACTS_BYTES_MAX:
         raise container_files_too_large(limits.ARTIFACTS_BYTES_MAX)
+
+
+def _places(files: Sequence[File]) -> dict[str, File]:
+    """Files by their paths in a container: two of one name do not take each other's place."""
+    placed: dict[str, File] = {}
+    for file in files:
+        placed[WORKSPACE + free_name(file.filename, [path.removeprefix(WORKSPACE) for path in placed])] = file
+    return placed
 
 
 def _has(row: ContainerFile | None, sha256: str) -> bool:

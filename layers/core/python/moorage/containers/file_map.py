@@ -40,6 +40,13 @@ def text_of(files: Iterable[ContainerFile]) -> str:
     return "\n".join([_HEAD, *(lines or ["none"])]) + "]"
 
 
+def line_of(paths: Sequence[str]) -> str:
+    """The first of these paths, and how many more there are; names are data, and none of them ends the line."""
+    shown = ", ".join(_printable(path) for path in paths[: limits.GIVEN_PATHS_MAX])
+    more = len(paths) - limits.GIVEN_PATHS_MAX
+    return f"{shown}, and {more} more" if more > 0 else shown
+
+
 def _map_in(item: dict[str, Any]) -> str | None:
     match item:
         case {"type": "message", "role": "user", "content": [{"type": "input_text", "text": str(text)}]} if text.startswith(_HEAD):

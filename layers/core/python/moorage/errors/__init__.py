@@ -143,9 +143,13 @@ def body_too_large(bytes_max: int) -> ApiError:
 def encoded_body(encoding: str) -> ApiError:
     return ApiError(
         415,
-        f"Unsupported Content-Encoding: '{encoding[:80]}'. Send the body as it is, without compression.",
+        f"Unsupported Content-Encoding: '{encoding[:80]}'. Send the body as it is, or as gzip.",
         code="unsupported_content_encoding",
     )
+
+
+def unreadable_body(encoding: str) -> ApiError:
+    return ApiError(400, f"The request body is not the whole {encoding} file that Content-Encoding says it is.", code="invalid_body")
 
 
 def rate_limited(message: str, retry_after_seconds: float) -> ApiError:

@@ -76,6 +76,9 @@ OUTPUT_FILES_MAX: Final = 100
 FILE_MAP_CHARS_MAX: Final = 8_192
 """What a model is told of the files of its container when a turn begins: about 2,000 tokens."""
 
+GIVEN_PATHS_MAX: Final = 50
+"""Files of a request that its model is told by name; a tool's ``file_ids`` are at most as many in OpenAI's API."""
+
 TENANT_DISK_BYTES_MAX: Final = 60 * 1024 * MIB
 """What all live sandboxes of one tenant may hold on this machine's disk: three times what one may."""
 

@@ -153,7 +153,10 @@ class Ask:
         self._take(assembler)
         is_whole = self._finished is not None and not self._finished.is_cut
         if is_whole and assembler.misfits and not repairs and not has_calls(assembler):
-            raise UpstreamError("The model called its tools again and again with arguments that do not fit them.", is_retryable=False)
+            raise UpstreamError(
+                "The model called tools that it was not offered, or with arguments that do not fit them, again and again.",
+                is_retryable=False,
+            )
         self._repairs += repairs
         return self._finished is not None and not repairs
 

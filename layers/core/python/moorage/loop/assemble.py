@@ -104,7 +104,9 @@ class Assembler:
     """Says which custom tools' calls are kept back until :meth:`release`, to be looked at first."""
     held: list[Held] = field(default_factory=list)
     misfits: list[Held] = field(default_factory=list)
-    """Calls whose arguments did not fit their tool: the model is told, nobody else sees them."""
+    """Calls of tools that there are not, or whose arguments did not fit: the model is told, nobody else sees them."""
+    offered: tuple[str, ...] = ()
+    """The names that the model may call."""
     taken_call_ids: set[str] = field(default_factory=set)
     """Calls are told apart by their ids, also over the steps of a response; some upstreams count from one in each."""
     items: dict[int, Item] = field(default_factory=dict)

@@ -13,7 +13,7 @@ from functools import partial
 from typing import Any, Final
 
 from moorage import ids, limits, tracing
-from moorage.containers.file_map import with_map
+from moorage.containers.file_map import line_of, with_map
 from moorage.errors import (
     ApiError,
     MoorageError,
@@ -118,6 +118,7 @@ async def prepare(
         conversation_id=request.conversation_id,
         container_id=container_id,
         programs="" if container is None else container.programs,
+        given=await _given(runtime, tenant_id, request),
         is_background=request.background,
         is_streamed=request.stream,
         is_stored=request.store,
@@ -129,6 +130,14 @@ async def prepare(
         trace=tracing.current(),
     )
     return Prepared(stored, said.chain if recent is None else [], request.stream)
+
+
+async def _given(runtime: Runtime, tenant_id: str, request: CreateRequest) -> str:
+    """What the model is told of the request's files; nothing where the map of the files tells it."""
+    environment = request.environment
+    if environment is None or not environment.is_hosted or not environment.file_ids or environment.has_file_map:
+        return ""
+    return line_of(await runtime.containers.paths_of(tenant_id, environment.file_ids))
 
 
 def _conceal(runtime: Runtime, tenant_id: str, request: CreateRequest) -> tuple[CreateRequest, dict[str, str]]:

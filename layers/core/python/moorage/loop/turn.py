@@ -25,7 +25,7 @@ from moorage.model.tokens import estimate_frame
 from moorage.runtime import Runtime
 from moorage.state import Outcome
 from moorage.store.responses import StoredResponse
-from moorage.tools.lowering import Lowered, is_hosted, lower
+from moorage.tools.lowering import NOT_OFFERED, Lowered, is_hosted, lower
 from moorage.tools.registry import ROOMS
 from moorage.tools.shell.sequential import one_command
 from moorage.wire import grammar
@@ -108,6 +108,7 @@ class Turn:
             choice,
             native_tools,
             programs=self.stored.programs,
+            given=self.stored.given,
         )
         return one_command(lowered) if entry.is_shell_sequential else lowered
 
@@ -133,13 +134,14 @@ class Turn:
             seal=partial(self.runtime.sealer.seal, self.stored.tenant_id),
             seals_text="reasoning.encrypted_content" in self.stored.parameters.include,
             container_id=self.stored.container_id,
+            offered=tuple(lowered.names),
             hosts=lambda room: any(ROOMS.of_tool(tool["type"]) is room and is_hosted(tool) for tool in self.stored.parameters.tools),
             holds=lambda original: (original.namespace, original.name) in grammars,
         )
 
     async def repair(self, assembler: Assembler, before: list[Item], *, checks_grammars: bool) -> list[Item]:
-        """Calls that nobody can run, each with an output that says why: what the model reads before it tries again. Their arguments do
-        not fit the tool, or break its grammar. Only upstreams that enforce these themselves make no such calls.
+        """Calls that nobody can run, each with an output that says why: what the model reads before it tries again. There is no such
+        tool, or the arguments do not fit it, or break its grammar. Only upstreams that enforce these themselves make no such calls.
 
         Empty if there is nothing to repair, and also if the client has to answer, or the loop to run, another call of this turn: no
         model can be asked again before that has been done.
@@ -148,7 +150,7 @@ class Turn:
         is_whole = finished is not None and not finished.is_cut
         if not is_whole or has_calls(assembler) or (assembler.held and not checks_grammars):
             return []
-        repairs = [_misfit(held) for held in assembler.misfits]
+        repairs = [_misfit(held, assembler.offered) for held in assembler.misfits]
         grammars = self._grammars(before)
         for held in assembler.held:
             async with self.runtime.grammar_places:
@@ -196,9 +198,18 @@ def has_calls(assembler: Assembler) -> bool:
 
 
 _MISFIT: Final = "The arguments do not fit this tool's parameters. Read its description and call it again."
+_NAMES_TOLD_MAX: Final = 64
+"""A model has the list of its tools in front of it already."""
 
 
-def _misfit(held: Held) -> tuple[Item, Item]:
+def _misfit(held: Held, offered: tuple[str, ...]) -> tuple[Item, Item]:
     """Under the name that the model used."""
     call = {"type": "function_call", "call_id": held.call_id, "name": held.original.name, "arguments": held.arguments}
-    return call, {"type": "function_call_output", "call_id": held.call_id, "output": _MISFIT}
+    output = _MISFIT if held.original.type != NOT_OFFERED else _no_such_tool(offered)
+    return call, {"type": "function_call_output", "call_id": held.call_id, "output": output}
+
+
+def _no_such_tool(offered: tuple[str, ...]) -> str:
+    if not offered:
+        return "There is no such tool: no tool can be called now. Answer in words."
+    return f"There is no such tool. These can be called: {', '.join(offered[:_NAMES_TOLD_MAX])}."

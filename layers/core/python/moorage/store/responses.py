@@ -60,6 +60,8 @@ class StoredResponse:
     container_id: str | None = None
     programs: str = ""
     """What the model is told of the programs there."""
+    given: str = ""
+    """What the model is told of the files that the request put there."""
     is_background: bool = False
     is_streamed: bool = False
     is_stored: bool = True
@@ -110,6 +112,7 @@ _META: Final = Codec(
         "conversation_id",
         "container_id",
         "programs",
+        "given",
         "is_looping",
         "is_cancel_requested",
         "recent_items",

@@ -34,6 +34,10 @@ _FUNCTION_FIELDS_BY_FEATURE: Final = {
 }
 _UNSEEN_ITEMS: Final = frozenset({"configuration_update", "compaction_trigger", "item_reference"})
 """Items that speak to the platform, not to the model."""
+NOT_OFFERED: Final = "not_offered"
+"""The type of a tool that a model called and that there is not."""
+_FINDING: Final = frozenset({"tool_search", "additional_tools"})
+"""What upstreams know whose models come by tools on the way."""
 
 
 def is_hosted(tool: Tool) -> bool:
@@ -77,10 +81,14 @@ class Lowered:
     tool_choice: str | dict[str, Any]
     names: Mapping[str, Original]
     """Functions by the name that the upstream was given."""
+    finds_tools: bool = False
+    """The upstream looks for tools itself, so that it may call what stands in no list here."""
 
     def restore(self, name: str) -> Original:
-        """The tool behind a name; a name that was never offered is taken for a function of the client's."""
-        return self.names.get(name) or Original("function", name)
+        """The tool behind a name; :data:`NOT_OFFERED` where the upstream was given no such name."""
+        if name in self.names:
+            return self.names[name]
+        return Original("function", name) if self.finds_tools else Original(NOT_OFFERED, _flat_name(name, None))
 
 
 def lower(
@@ -90,28 +98,28 @@ def lower(
     native: frozenset[str],
     *,
     programs: str = "",
+    given: str = "",
 ) -> Lowered:
     """Write a conversation for an upstream that takes the tool types in ``native`` as they are.
 
     A ``compaction`` item of this deployment has been opened (``loop/notes.py``); another one stays for upstreams with native
-    ``compaction`` and is dropped elsewhere (only its maker can read it). ``programs`` are those of the container, told with each tool
-    that runs there.
+    ``compaction`` and is dropped elsewhere (only its maker can read it). ``programs`` are those of the container, and ``given``
+    the files that the request put there, told with each tool that runs there.
     """
-    lowering = _Lowering(native, programs)
+    lowering = _Lowering(native, programs, given)
     lowering.add_tools(tools)
     lowered = [result for item in items for result in lowering.item(item)]
-    return Lowered(
-        items=tuple(lowered),
-        tools=tuple(lowering.tools.values()),
-        tool_choice=lowering.choice(tool_choice),
-        names=MappingProxyType(lowering.originals),
-    )
+    choice = lowering.choice(tool_choice)
+    finds_tools = not _FINDING.isdisjoint(native)
+    names = lowering.originals if finds_tools else lowering.callable(choice)
+    return Lowered(tuple(lowered), tuple(lowering.tools.values()), choice, MappingProxyType(names), finds_tools)
 
 
 @dataclass(slots=True)
 class _Lowering:
     native: frozenset[str]
     programs: str = ""
+    given: str = ""
     tools: dict[str, Tool] = field(default_factory=dict)
     """Lowered tools in order of first appearance; a later definition replaces an earlier one in its place."""
     originals: dict[str, Original] = field(default_factory=dict)
@@ -162,12 +170,15 @@ class _Lowering:
         elif room is not None:
             name = self._claim(type_, room.function, None)
             offered = room.offer(name, tool)
-            if self.programs and room.where(tool) is Where.SANDBOX:
-                told = f"\n- Installed there, beside the usual small programs: {self.programs}."
-                offered = offered | {"description": offered["description"] + told}
+            if room.where(tool) is Where.SANDBOX:
+                offered = offered | {"description": offered["description"] + self._of_the_container()}
             self.tools[name] = offered
         # The API refuses what neither we nor the upstream can run; one that is offered on the side (Codex sends web_search to every
         # server) is not shown to the model.
+
+    def _of_the_container(self) -> str:
+        programs = f"\n- Installed there, beside the usual small programs: {self.programs}." if self.programs else ""
+        return programs + (f"\n- Files that the user gave: {self.given}" if self.given else "")
 
     def _offer(self, tool: Tool, namespace: str | None) -> None:
         """A function or custom tool, top-level or in a namespace."""
@@ -225,6 +236,15 @@ class _Lowering:
             self.tools[lowered] = offered.function | {"name": lowered}
 
     # --- tool choice ---
+
+    def callable(self, choice: str | dict[str, Any]) -> dict[str, Original]:
+        """What may be called: what is offered to the end of the conversation, and allowed."""
+        allowed = None
+        if isinstance(choice, dict) and choice.get("type") == "allowed_tools":
+            allowed = {tool.get("name") for tool in choice["tools"]}
+        return {
+            name: original for name, original in self.originals.items() if name in self.tools and (allowed is None or name in allowed)
+        }
 
     def choice(self, tool_choice: str | dict[str, Any]) -> str | dict[str, Any]:
         if isinstance(tool_choice, str):
