@@ -14,7 +14,7 @@ import time
 from collections.abc import AsyncIterator, Sequence
 from pathlib import Path
 
-from moorage.sandbox.exec_client import Ended, ExecClient
+from moorage.sandbox.exec_client import Ended, ExecClient, SessionCommand
 from moorage.sandbox.launcher_client import LauncherProvisioner
 from moorage.sandbox.provisioner import Handle, SandboxSpec
 
@@ -34,6 +34,7 @@ async def measure(options: argparse.Namespace) -> list[Row]:
             async with ExecClient(handle) as client:
                 rows.append(await round_trips(client, options.round_trips))
                 rows.append(await python_round_trips(client, options.round_trips))
+                rows += await sessions(client, options.round_trips)
                 rows += await gigabyte(client, sandbox.pid)
             rows += await artifact(handle)
             await provisioner.stop(handle.sandbox_id)
@@ -68,6 +69,26 @@ async def python_round_trips(client: ExecClient, count: int) -> Row:
             pass
         seconds.append(time.perf_counter() - began)
     return "Python session round trip ('1 + 1')", percentiles(seconds)
+
+
+async def sessions(client: ExecClient, count: int) -> list[Row]:
+    """A call of exec_command as its room makes it, beside the same command without any of us."""
+    rows = []
+    for has_terminal in (False, True):
+        seconds = []
+        for _ in range(count):
+            began = time.perf_counter()
+            look = await client.look(new_id(), SessionCommand("echo hello", has_terminal=has_terminal), wait_ms=10_000)
+            seconds.append(time.perf_counter() - began)
+            assert look.exit_code == 0
+        rows.append((f"exec_command round trip{' at a terminal' if has_terminal else ''} ('echo hello')", percentiles(seconds)))
+    bare = []
+    for _ in range(count):
+        began = time.perf_counter()
+        process = await asyncio.create_subprocess_exec("bash", "-c", "echo hello", stdout=asyncio.subprocess.PIPE)
+        await process.communicate()
+        bare.append(time.perf_counter() - began)
+    return [*rows, ("the same command by asyncio alone", percentiles(bare))]
 
 
 async def gigabyte(client: ExecClient, server: int) -> list[Row]:

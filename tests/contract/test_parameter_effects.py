@@ -775,6 +775,17 @@ def remote_server(world: World) -> None:
     assert (shown["server_label"], shown["server_url"]) == ("depot", world.depot_url.removesuffix("mcp") + "<redacted>")
 
 
+@row("tool", "mcp.environment")
+def container_of_the_workspace(world: World) -> None:
+    container_id = world.http.post("/containers", json={"name": "mine"}).json()["id"]
+    environment = {"type": "container_reference", "container_id": container_id}
+    built_in = {"type": "mcp", "server_label": "ws", "server_url": "moorage://workspace", "require_approval": "never"}
+    world.upstream.plays(Reply(calls=(Call("exec_command", '{"cmd": "pwd"}', "call_1"),), finish="tool_calls"), said("end"))
+    response = world.create("chat", tools=[built_in | {"environment": environment}])
+    assert (response["tools"][0]["environment"], response["output"][1]["container_id"]) == (environment, container_id)
+    assert response["output"][1]["output"].endswith("Output:\n/mnt/data\n")
+
+
 @row("tool", "mcp.authorization", "mcp.headers")
 def keys_of_a_server(world: World) -> None:
     world.depot.headers.clear()

@@ -30,6 +30,7 @@ OURS_ALONE = {
     },
     "tool": {
         "function.function": "the nested form of chat completions, refused with a hint",
+        "mcp.environment": "an extension",
         "shell.environment<container_reference>.skills": "an extension",
         "shell.environment<container_auto>.file_map": "an extension",
         "shell.environment<container_reference>.file_map": "an extension",

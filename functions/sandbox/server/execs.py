@@ -13,6 +13,7 @@ from processes import Processes
 from python_runs import PythonSession
 from record import Exec
 from refusals import Refusal, field
+from sessions import Sessions
 from shell_run import ShellRun
 from surroundings import Surroundings
 from transcript import Spool, Transcript
@@ -40,10 +41,12 @@ class Execs:
         self._surroundings = Surroundings(config, self.processes.other_uid)
         self._session = PythonSession(loop, config, self.processes, self._surroundings, self._finished)
         self.activity = asyncio.Event()
+        self.sessions = Sessions(loop, config, self.processes, self.vitals, self._surroundings, self.activity.set)
 
     @property
     def running(self) -> int:
-        return sum(not record.is_finished for record in self._by_id.values())
+        """What somebody waits for; a session that nobody looks at holds up no end of its sandbox."""
+        return sum(not record.is_finished for record in self._by_id.values()) + self.sessions.looked_at
 
     def get(self, exec_id: str) -> Exec:
         record = self._by_id.get(exec_id)
@@ -91,6 +94,8 @@ class Execs:
             if record.leader == leader and record.kill("killed"):
                 record.output("stderr", notice.encode())
                 return
+        if self.sessions.end_family(leader, notice):
+            return
         self._untold = notice
         kill_session(leader, (), self.processes.other_uid)
 
@@ -102,6 +107,7 @@ class Execs:
                 self._untold = ""
                 record.output("stderr", notice.encode())
                 record.kill("killed")
+        self.sessions.kill_all(notice)
         if self.processes.other_uid is not None:
             kill_all_of(self.processes.other_uid)
         elif os.getpid() == 1:

@@ -7,6 +7,7 @@ import subprocess
 from typing import Any, Callable, Dict, List, Optional, Tuple
 
 from configuration import Config
+from terminal import take_terminal
 
 PROCESSES_SLACK = 16
 COMMAND_NICENESS = 10
@@ -37,8 +38,10 @@ class Processes:
         stdout: int,
         stderr: int,
         pass_fds: Tuple[int, ...] = (),
+        has_terminal: bool = False,
     ) -> int:
-        """Start a process in a session of its own and return its id; ``on_exit`` gets the exit code (128 + signal)."""
+        """Start a process in a session of its own and return its id; ``on_exit`` gets the exit code (128 + signal). ``has_terminal``
+        says that ``stdin`` is one: it becomes that of the session."""
         process = subprocess.Popen(
             arguments,
             cwd=cwd,
@@ -48,7 +51,7 @@ class Processes:
             stderr=stderr,
             pass_fds=pass_fds,
             start_new_session=True,
-            preexec_fn=self._limit,
+            preexec_fn=self._limit_at_terminal if has_terminal else self._limit,
             umask=0o022,
             **self._drop,
         )
@@ -77,6 +80,10 @@ class Processes:
         except ChildProcessError:
             return False
         return True
+
+    def _limit_at_terminal(self) -> None:
+        self._limit()
+        take_terminal()
 
     def _limit(self) -> None:
         for fd in self._config.join_fds:

@@ -108,6 +108,8 @@ class Server:
         elif len(path) == 3 and (method, path[:2]) == ("PUT", ["v1", "skills"]):
             await self._skills.add(path[2], request.chunks())
             await response.json(200, {})
+        elif len(path) in (3, 4) and path[:2] == ["v1", "looks"] and EXEC_ID.match(path[2]):
+            await self._look(request, response, path[2], path[3:])
         elif len(path) in (3, 4) and path[:2] in (["v1", "execs"], ["v1", "python"]) and EXEC_ID.match(path[2]):
             await self._exec(request, response, path[1] == "python", path[2], path[3:])
         else:
@@ -140,6 +142,17 @@ class Server:
             await response.json(200, {"killed": self._execs.get(exec_id).kill("killed")})
         elif action == ("POST", "stdin"):
             await self._stdin(request, response, self._execs.get(exec_id))
+        else:
+            raise Refusal(405, "not_found", f"Unknown: {request.method} /{'/'.join(request.path)}")
+
+    async def _look(self, request: Request, response: Response, look_id: str, rest: List[str]) -> None:
+        action = (request.method, *rest)
+        if action == ("PUT",):
+            look = self._execs.sessions.look(look_id, await request.json())
+            await response.stream("application/x-ndjson", look.lines())
+        elif action == ("POST", "kill"):
+            await request.body()
+            await response.json(200, {"killed": self._execs.sessions.kill(look_id)})
         else:
             raise Refusal(405, "not_found", f"Unknown: {request.method} /{'/'.join(request.path)}")
 

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import asyncio
 import os
-from typing import Callable, Dict, Optional
+from typing import Callable, Dict, List, Optional, Tuple
 
 from families import kill_session
 from processes import Processes
@@ -54,10 +54,7 @@ class ShellRun:
 
     def _spawn(self, command: str, cwd: str, env: Dict[str, str]) -> int:
         stdin = self._exec.stdin.reading_fd if self._exec.stdin else os.open(os.devnull, os.O_RDONLY)
-        arguments, script = [self._processes.shell, "-c", command], None
-        if len(command.encode()) > ARGUMENT_BYTES_MAX:
-            script = memory_file(command.encode())
-            arguments = [self._processes.shell, f"/dev/fd/{script}"]
+        arguments, script = shell_arguments([self._processes.shell], command)
         try:
             return self._processes.spawn(
                 arguments,
@@ -97,3 +94,12 @@ class ShellRun:
             pipe.discard_from_now()
         assert self._exit_code is not None
         self._exec.finish(self._exit_code)
+
+
+def shell_arguments(shell: List[str], command: str) -> Tuple[List[str], Optional[int]]:
+    """What a shell (its program and options) is called with to run a command, and the file that it needs for that; the caller closes
+    it."""
+    if len(command.encode()) <= ARGUMENT_BYTES_MAX:
+        return [*shell, "-c", command], None
+    script = memory_file(command.encode())
+    return [*shell, f"/dev/fd/{script}"], script

@@ -10,21 +10,17 @@ READ_BYTES = 64 * 1024
 DRAIN_BYTES_MAX = 1024 * 1024
 
 
-class Pipe:
-    """The reading end of a command's stdout or stderr."""
+class Reader:
+    """The end of a pipe or a terminal from which comes what a command says."""
 
-    def __init__(self, loop: asyncio.AbstractEventLoop, on_data: Callable[[bytes], None], on_end: Callable[[], None]) -> None:
+    def __init__(self, loop: asyncio.AbstractEventLoop, fd: int, on_data: Callable[[bytes], None], on_end: Callable[[], None]) -> None:
         self._loop = loop
         self._on_data = on_data
         self._on_end = on_end
-        self.reading_fd, self.writing_fd = os.pipe()
-        os.set_blocking(self.reading_fd, False)
-        self.inode = os.fstat(self.reading_fd).st_ino
+        self.fd = fd
+        os.set_blocking(fd, False)
         self.is_open = True
-        loop.add_reader(self.reading_fd, self._readable)
-
-    def close_writing_end(self) -> None:
-        os.close(self.writing_fd)
+        loop.add_reader(fd, self._readable)
 
     def drain(self) -> None:
         """Read what is there now."""
@@ -42,17 +38,31 @@ class Pipe:
 
     def _readable(self) -> int:
         try:
-            data = os.read(self.reading_fd, READ_BYTES)
+            data = os.read(self.fd, READ_BYTES)
         except BlockingIOError:
             return 0
+        except OSError:
+            data = b""  # nobody holds the other end of a terminal any more
         if data:
             self._on_data(data)
             return len(data)
-        self._loop.remove_reader(self.reading_fd)
-        os.close(self.reading_fd)
+        self._loop.remove_reader(self.fd)
+        os.close(self.fd)
         self.is_open = False
         self._on_end()
         return 0
+
+
+class Pipe(Reader):
+    """The reading end of a command's stdout or stderr."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop, on_data: Callable[[bytes], None], on_end: Callable[[], None]) -> None:
+        reading_fd, self.writing_fd = os.pipe()
+        self.inode = os.fstat(reading_fd).st_ino
+        super().__init__(loop, reading_fd, on_data, on_end)
+
+    def close_writing_end(self) -> None:
+        os.close(self.writing_fd)
 
 
 class Stdin:

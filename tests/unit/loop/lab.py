@@ -30,7 +30,7 @@ from moorage.model.catalog import ModelEntry
 from moorage.model.prices import Price
 from moorage.net.transport import UpstreamTransport
 from moorage.runtime import Runtime
-from moorage.sandbox.exec_client import Ended, Output, Started
+from moorage.sandbox.exec_client import Ended, Look, Output, SessionCommand, Started
 from moorage.settings import Settings
 from moorage.state import LoopState, Next
 from moorage.store.responses import Responses, StoredResponse
@@ -165,6 +165,16 @@ class _Live:
         for event in (Started(0), Output(1, "stdout", f"{command}\n"), Output(2, "stderr", "!\n"), Ended(3, "exit", 0, 0, None)):
             if event.n > after:
                 yield event
+
+    async def look(self, look_id: str, session: SessionCommand | int, *, wait_ms: int, chars: str = "") -> Look:
+        """Each command is a session that goes on, and each look is known by its id."""
+        if look_id not in self.sandboxes.executed:
+            self.sandboxes.executed.append(look_id)
+        said = session.command if isinstance(session, SessionCommand) else f"typed {chars!r} into {session}"
+        return Look(5_000, f"{said}\n", len(said) + 1, None, None, wait_ms / 1000, 0)
+
+    async def kill_session(self, look_id: str) -> bool:
+        return True
 
 
 @dataclass

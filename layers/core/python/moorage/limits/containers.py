@@ -24,6 +24,19 @@ CONTAINER_IDLE_MINUTES_MAX: Final = 24 * 60
 MEMORY_LIMITS: Final = {"1g": 1, "4g": 4, "16g": 16, "64g": 64}
 """``memory_limit`` in GiB."""
 
+SESSION_WAIT_MS_DEFAULT: Final = 10_000
+SESSION_POLL_MS_DEFAULT: Final = 250
+"""How long a call of ``exec_command`` or ``write_stdin`` waits for the end of its command, if the model says nothing: what models
+were trained on."""
+
+SESSION_WAIT_MS_MIN: Final = 250
+SESSION_WAIT_MS_MAX: Final = 240_000
+"""The bounds of what it may say. A call has 330 s in all, and its files have to be stored in them too."""
+
+SESSION_OUTPUT_TOKENS_DEFAULT: Final = 10_000
+SESSION_OUTPUT_TOKENS_MAX: Final = 100_000
+"""Of one call's output, at four bytes a token. It stands in the item, in the log twice, and before the model from then on."""
+
 CODE_SECONDS_MAX: Final = 120
 """One run of the code interpreter, unless the operator says otherwise: its calls have no field for a time-out."""
 

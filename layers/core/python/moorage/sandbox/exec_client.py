@@ -80,6 +80,35 @@ PythonEvent = Started | Output | Heartbeat | PythonEnded
 
 
 @dataclass(frozen=True, slots=True)
+class SessionCommand:
+    """A command that goes on between looks at it."""
+
+    command: str
+    cwd: str = ""
+    """Relative to the workspace, or absolute."""
+    shell: str = ""
+    """Its path or name; empty for the container's."""
+    is_login: bool = False
+    has_terminal: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Look:
+    """What a session has printed since the look before, and how it stands."""
+
+    session_id: int
+    output: str
+    chars: int
+    """All that was printed; more than ``output`` has where it was too much to be kept."""
+    outcome: Literal["exit", "timeout", "killed"] | None
+    """None while it runs."""
+    exit_code: int | None
+    seconds: float
+    untyped_bytes: int
+    """Of what was to be typed: its program did not take them in time."""
+
+
+@dataclass(frozen=True, slots=True)
 class Health:
     protocol: int
     boot_id: str
@@ -201,6 +230,30 @@ class ExecClient:
             "POST", f"/v1/execs/{quote(exec_id, safe='')}/stdin", params={"close": str(close).lower()}, content=data
         )
         _refuse_errors(response)
+
+    async def look(self, look_id: str, session: SessionCommand | int, *, wait_ms: int, chars: str = "") -> Look:
+        """Start a session, or type into one (an id), and wait until it ends, at most so long. Done once under its id: asked again, it
+        gives the same answer."""
+        body: dict[str, Any] = {"wait_ms": wait_ms, "chars": chars}
+        match session:
+            case SessionCommand():
+                body |= {"command": session.command, "cwd": session.cwd, "program": session.shell}
+                body |= {"login": session.is_login, "terminal": session.has_terminal}
+            case session_id:
+                body["session_id"] = session_id
+        answer: dict[str, Any] = {}
+        async with self._stream("PUT", f"/v1/looks/{quote(look_id, safe='')}", json=body) as response:
+            async for text in response.aiter_lines():
+                answer = json.loads(text)
+        if answer.pop("type", None) != "look":
+            raise SandboxGone("The container broke off in the middle of a look.")
+        return Look(**answer)
+
+    async def kill_session(self, look_id: str) -> bool:
+        """Kill the session that a look has begun; False if it had ended already or is unknown."""
+        response = await self._request("POST", f"/v1/looks/{quote(look_id, safe='')}/kill")
+        _refuse_errors(response)
+        return bool(response.json()["killed"])
 
     async def list_files(self, root: str = "/mnt/data") -> FileListing:
         """All files below ``root``, without directories, links not followed; at most ``SANDBOX_FILES_MAX``."""

@@ -64,6 +64,10 @@ class Offered:
     """But for its name, which the lowering chooses."""
     call: Item
     """What a call of it is, before its arguments are known."""
+    has_own_name: bool = False
+    """It bears its name as it is, where that is free: models were trained on it."""
+    tells_container: bool = False
+    """It runs commands in the container: the model is told which programs and files there are."""
 
 
 @dataclass(frozen=True, slots=True)

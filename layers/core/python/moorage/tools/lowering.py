@@ -170,15 +170,15 @@ class _Lowering:
         elif room is not None:
             name = self._claim(type_, room.function, None)
             offered = room.offer(name, tool)
-            if room.where(tool) is Where.SANDBOX:
-                offered = offered | {"description": offered["description"] + self._of_the_container()}
-            self.tools[name] = offered
+            self.tools[name] = self._in_container(offered) if room.where(tool) is Where.SANDBOX else offered
         # The API refuses what neither we nor the upstream can run; one that is offered on the side (Codex sends web_search to every
         # server) is not shown to the model.
 
-    def _of_the_container(self) -> str:
+    def _in_container(self, offered: Tool) -> Tool:
+        """With what there is in the container that its calls run in."""
         programs = f"\n- Installed there, beside the usual small programs: {self.programs}." if self.programs else ""
-        return programs + (f"\n- Files that the user gave: {self.given}" if self.given else "")
+        files = f"\n- Files that the user gave: {self.given}" if self.given else ""
+        return offered | {"description": offered["description"] + programs + files}
 
     def _offer(self, tool: Tool, namespace: str | None) -> None:
         """A function or custom tool, top-level or in a namespace."""
@@ -197,11 +197,11 @@ class _Lowering:
             }
             self.tools[name] = kept | {"type": "function", "name": name}
 
-    def _claim(self, type_: str, name: str, namespace: str | None) -> str:
-        """The one lowered name of a tool."""
+    def _claim(self, type_: str, name: str, namespace: str | None, *, is_bare: bool = False) -> str:
+        """The one lowered name of a tool; ``is_bare`` leaves its namespace out of it."""
         key = (type_, namespace, name)
         if key not in self.names:
-            lowered = _flat_name(name, namespace)
+            lowered = _flat_name(name, None if is_bare else namespace)
             if lowered in self.originals:
                 lowered = _shortened(lowered, f"{type_}\0{namespace}\0{name}", always=True)
             self.names[key] = lowered
@@ -231,9 +231,10 @@ class _Lowering:
             if type_ in room.types and namespace == offers.namespace and name not in there:
                 self.tools.pop(lowered, None)
         for offered in offers.functions:
-            lowered = self._claim(room.types[0], offered.name, offers.namespace)
+            lowered = self._claim(room.types[0], offered.name, offers.namespace, is_bare=offered.has_own_name)
             self.originals[lowered] = Original(room.types[0], offered.name, offers.namespace, offered.call)
-            self.tools[lowered] = offered.function | {"name": lowered}
+            told = self._in_container(offered.function) if offered.tells_container else offered.function
+            self.tools[lowered] = told | {"name": lowered}
 
     # --- tool choice ---
 

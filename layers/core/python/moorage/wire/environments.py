@@ -1,19 +1,22 @@
-"""Where a request's hosted calls run: shell and code interpreter of a response share one container."""
+"""Where a request's hosted calls run: shell, code interpreter and workspace tools of a response share one container."""
 
 import itertools
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any, Final, Literal
 
 from moorage.wire.network_policy import NetworkPolicy
 from moorage.wire.refusals import wrong_value
 from moorage.wire.types import Tool
 
+WORKSPACE: Final = "moorage://workspace"
+"""The address of the server that is built in: its tools run in the response's container."""
+
 
 @dataclass(frozen=True, slots=True)
 class Environment:
-    """Where the calls of the shell and of the code interpreter run: one container for both. ``local`` (also: a shell without an
-    environment) means that the client runs them."""
+    """Where the calls of the shell, of the code interpreter and of the workspace run: one container for all. ``local`` (also: a shell
+    without an environment) means that the client runs them."""
 
     type: Literal["container_auto", "container_reference", "local"]
     container_id: str | None = None
@@ -39,6 +42,8 @@ class _Asked:
     """What one tool wants of the response's container."""
 
     index: int
+    kind: str
+    """The tool's type."""
     place: str
     """The field that holds it."""
     fields: dict[str, Any]
@@ -59,16 +64,18 @@ def _containers(tools: Sequence[Tool]) -> list[_Asked]:
     for index, tool in enumerate(tools):
         match tool:
             case {"type": "shell", "environment": {"type": "container_auto" | "container_reference"} as environment}:
-                asked.append(_Asked(index, "environment", environment))
+                asked.append(_Asked(index, "shell", "environment", environment))
             case {"type": "code_interpreter", "container": str(container_id)}:
-                asked.append(_Asked(index, "container", {"container_id": container_id}))
+                asked.append(_Asked(index, "code_interpreter", "container", {"container_id": container_id}))
             case {"type": "code_interpreter", "container": container}:
-                asked.append(_Asked(index, "container", container))
+                asked.append(_Asked(index, "code_interpreter", "container", container))
+            case {"type": "mcp", "server_url": str(url)} if url == WORKSPACE:
+                asked.append(_Asked(index, "mcp", "environment", tool.get("environment") or {}))
     return asked
 
 
 def check_containers(tools: Sequence[Tool]) -> None:
-    """There is one shell and one code interpreter at most, and one container for both."""
+    """There is one shell and one code interpreter at most, and one container for all that run in one."""
     for kind in ("shell", "code_interpreter"):
         given = [index for index, tool in enumerate(tools) if tool["type"] == kind]
         if len(given) > 1:
@@ -77,25 +84,24 @@ def check_containers(tools: Sequence[Tool]) -> None:
 
 
 def _check_one_container(tools: Sequence[Tool]) -> None:
-    """Shell and code interpreter run in one container, so that they see the same files: they cannot ask for different ones."""
-    for first, second in itertools.pairwise(_containers(tools)):
+    """Tools run in one container, so that they see the same files: they cannot ask for different ones."""
+    for first, second in itertools.combinations(_containers(tools), 2):
         other = f"'tools[{first.index}]'"
+        both = "the workspace and the other hosted tools" if "mcp" in (first.kind, second.kind) else "shell and code interpreter"
         for name in ("container_id", "memory_limit", "network_policy"):
             if name in first.fields and name in second.fields and first.fields[name] != second.fields[name]:
-                raise wrong_value(
-                    f"shell and code interpreter share one container, and {other} asks for another '{name}'.", *second.path(name)
-                )
+                raise wrong_value(f"{both} share one container, and {other} asks for another '{name}'.", *second.path(name))
         for fixed, new in ((first, second), (second, first)):
             for name in ("memory_limit", "network_policy"):
                 if "container_id" in fixed.fields and name in new.fields:
                     raise wrong_value(
-                        f"shell and code interpreter share the container that 'tools[{fixed.index}]' names, and its '{name}' is fixed.",
+                        f"{both} share the container that 'tools[{fixed.index}]' names, and its '{name}' is fixed.",
                         *new.path(name),
                     )
 
 
 def environment(tools: Sequence[Tool]) -> Environment | None:
-    """Where the calls of shell and code interpreter run, secrets included; None without either of them."""
+    """Where hosted calls run, secrets included; None without any tool that has them run in a container."""
     asked = _containers(tools)
     if not asked:
         return Environment("local") if any(tool["type"] == "shell" for tool in tools) else None
@@ -118,7 +124,7 @@ def environment(tools: Sequence[Tool]) -> Environment | None:
 
 def takes_skills(tools: Sequence[Tool]) -> bool:
     """Whether there is a hosted shell to read skills by."""
-    return any(one.place == "environment" for one in _containers(tools))
+    return any(one.kind == "shell" for one in _containers(tools))
 
 
 def with_skills(tools: Sequence[Tool], skills: Sequence[dict[str, Any]]) -> tuple[Tool, ...]:

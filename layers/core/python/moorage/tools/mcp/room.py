@@ -18,10 +18,12 @@ import orjson
 
 from moorage import errors, limits
 from moorage.model.remote_servers import RemoteServers
+from moorage.sandbox.exec_client import ExecClient
 from moorage.tools.calls import End, Finished, Known, Offered, Offers, Opening, Piece, Place
 from moorage.tools.lowered import compact_json, message
 from moorage.tools.mcp import listing, shapes
 from moorage.tools.mcp.servers import Server, concealed
+from moorage.tools.mcp.workspace import places, toolset
 from moorage.tools.room import Again, Bounds, Reader, Room, Stage, Where
 from moorage.tools.run import Run
 from moorage.wire.types import Event, Item, Tool
@@ -87,6 +89,8 @@ class Mcp(Room):
     # --- a request ---
 
     def conceal(self, tool: Tool, handle: str, configured: RemoteServers) -> tuple[Tool, Mapping[str, str]]:
+        if places.is_workspace(tool):
+            return tool, {}
         if "server_url" in tool:
             if not configured.allow(tool["server_url"]):
                 raise errors.bad_request(
@@ -127,7 +131,7 @@ class Mcp(Room):
                 raise errors.bad_request(f"The server '{label}' of this call is not among 'tools'.", param="tools")
 
     def where(self, thing: Tool | Item) -> Where:
-        return Where.SERVICE
+        return Where.SANDBOX if places.is_workspace(thing) or places.runs_in_container(thing) else Where.SERVICE
 
     # --- before a model is asked ---
 
@@ -144,7 +148,8 @@ class Mcp(Room):
                 continue
             request = asked[item["approval_request_id"]]
             said = {key: request[key] for key in ("server_label", "name", "arguments")}
-            stage.call({"type": _CALL, **said, "approval_request_id": request["id"]})
+            here = places.mark(stage.tools, request["server_label"])
+            stage.call({"type": _CALL, **said, **here, "approval_request_id": request["id"]})
 
     async def _list(self, stage: Stage) -> None:
         """The tools of each server that the model does not have in front of it; all at once."""
@@ -174,21 +179,8 @@ class Mcp(Room):
         tool = next((tool for tool in tools if tool["server_label"] == label), None)
         if item["type"] != _LIST or item.get("error") or tool is None:
             return None
-        allowed = (listed for listed in item["tools"] if listing.is_allowed(tool, listed))
         return Offers(
-            item["server_label"],
-            tuple(
-                Offered(
-                    listed["name"],
-                    listing.function_of(tool, listed),
-                    {
-                        "type": _REQUEST if listing.needs_approval(tool, listed) else _CALL,
-                        "server_label": label,
-                        "name": listed["name"],
-                    },
-                )
-                for listed in allowed
-            ),
+            item["server_label"], tuple(_offered(tool, listed) for listed in item["tools"] if listing.is_allowed(tool, listed))
         )
 
     def call_of(self, value: Any, arguments: str, type_: str) -> Item | None:
@@ -225,6 +217,7 @@ class Mcp(Room):
             "approval_request_id": call.get("approval_request_id"),
             "error": None,
             "output": None,
+            **({"container_id": place.container_id} if places.HERE in call else {}),
         }
         events = (
             place.event("mcp_call.in_progress"),
@@ -234,7 +227,10 @@ class Mcp(Room):
         return Opening(added, events, added | {"arguments": call["arguments"]}, is_whole=False)
 
     async def repeats(self, call: Item, earlier: AsyncIterator[Item]) -> Again:
-        """A tool that says that it changes nothing, or nothing twice, may be called again."""
+        """A tool that says that it changes nothing, or nothing twice, may be called again. What runs in the container is known there by
+        the call's id, and done once."""
+        if places.runs_in_container(call):
+            return Again.REPEAT
         found: Again = Again.ONCE
         async for item in earlier:
             if item["type"] == _LIST and item["server_label"] == call["server_label"]:
@@ -244,9 +240,13 @@ class Mcp(Room):
         return found
 
     async def run(self, run: Run) -> AsyncGenerator[Piece, None]:
+        item = run.known.item
+        if places.runs_in_container(item):
+            result = await toolset.called(run)
+            yield self._failed(run.known, result.error) if result.error else self._completed(run.known, result.output)
+            return
         from moorage.tools.mcp import session  # The SDK takes most of a second to import, and few processes call servers.
 
-        item = run.known.item
         tool = next((tool for tool in run.tools if tool["server_label"] == item["server_label"]), None)
         server = None if tool is None else Server.of_tool(tool, run.outside.secret)
         if server is None:
@@ -261,11 +261,16 @@ class Mcp(Room):
         if called.error is not None:
             yield self._failed(run.known, called.error, note)
             return
-        whole = item | {"status": "completed", "output": called.output} | note
-        yield Finished(whole, (run.known.event("mcp_call.completed"),))
+        yield self._completed(run.known, called.output, note)
+
+    async def stop(self, client: ExecClient, known: Known) -> None:
+        await toolset.stop(client, known)
 
     def end(self, known: Known, end: End, detail: str = "") -> Iterable[Piece]:
         yield self._failed(known, _error(end, detail))
+
+    def _completed(self, known: Known, output: str | None, note: Mapping[str, Any] = MappingProxyType({})) -> Finished:
+        return Finished(known.item | {"status": "completed", "output": output, **note}, (known.event("mcp_call.completed"),))
 
     def _failed(self, known: Known, error: dict[str, Any], note: Mapping[str, Any] = MappingProxyType({})) -> Finished:
         return Finished(known.item | {"status": "failed", "error": error, **note}, (known.event("mcp_call.failed"),))
@@ -284,13 +289,17 @@ class Mcp(Room):
 
     def echoed(self, tool: Tool, container_id: str | None) -> Tool:
         shown = {"allowed_tools": None, "headers": None, "require_approval": "always", "server_description": None, "server_url": None}
-        return {**shown, **{key: value for key, value in tool.items() if key != "server"}}
+        return {**shown, **{key: value for key, value in places.echoed(tool, container_id).items() if key != "server"}}
 
     def seen(self, item: Item, include: frozenset[str]) -> Item:
         return {key: value for key, value in item.items() if key != _CHANGED} if _CHANGED in item else item
 
     def stays(self, item: Item) -> bool:
         return bool(item["type"] == _LIST)
+
+    def container_of(self, item: Item) -> str | None:
+        container_id: str | None = item.get("container_id")
+        return container_id
 
     def title(self, item: Item) -> str | None:
         name = f"{item['server_label']}.{item['name']}" if "name" in item else item.get("server_label", "")
@@ -325,6 +334,8 @@ def _wants_list(tool: Tool, stage: Stage) -> bool:
 
 async def _listed(tool: Tool, stage: Stage) -> dict[str, Any]:
     """``tools``, and ``error`` if they cannot be had."""
+    if places.is_workspace(tool):
+        return {"tools": [each for each in toolset.listed() if listing.is_allowed(tool, each)]}
     server = Server.of_tool(tool, stage.outside.secret)
     if server is None:
         return {"tools": [], "error": "Its address is not known any more."}
@@ -339,6 +350,19 @@ async def _listed(tool: Tool, stage: Stage) -> dict[str, Any]:
         too_large = f"tools/list: the list is larger than {limits.MCP_LIST_BYTES_MAX} bytes; name some in 'allowed_tools'"
         return {"tools": [], "error": too_large}
     return {"tools": tools}
+
+
+def _offered(tool: Tool, listed: Mapping[str, Any]) -> Offered:
+    is_ours, name = places.is_workspace(tool), listed["name"]
+    kind = _REQUEST if listing.needs_approval(tool, listed) else _CALL
+    call = {"type": kind, "server_label": tool["server_label"], "name": name, **places.mark([tool], tool["server_label"])}
+    return Offered(
+        name,
+        listing.function_of(tool, listed),
+        call,
+        has_own_name=is_ours,
+        tells_container=is_ours and name in toolset.TOOLS and toolset.TOOLS[name].tells_container,
+    )
 
 
 # --- what a model reads ---------------------------------------------------------------------------------------------------------

@@ -9,10 +9,26 @@ from pydantic import AfterValidator, Field
 from typing_extensions import TypedDict
 
 from moorage import limits
+from moorage.wire.environments import WORKSPACE
 from moorage.wire.item import Common, an_item
 from moorage.wire.refusals import wrong_value
+from moorage.wire.resources import NewContainer
 from moorage.wire.tools import Callers
-from moorage.wire.validation import Array, Either, Free, FreeObject, Id, Length, Name, OneOf, Refused, Text, wire
+from moorage.wire.validation import (
+    Array,
+    Either,
+    Fields,
+    Free,
+    FreeObject,
+    Id,
+    Length,
+    Name,
+    OneOf,
+    Refused,
+    Text,
+    wire,
+    wire_with,
+)
 
 PREFIXES: Final = MappingProxyType(
     {"mcp_call": "mcp", "mcp_list_tools": "mcpl", "mcp_approval_request": "mcpr", "mcp_approval_response": "mcpa"}
@@ -33,6 +49,10 @@ _VALUE: Final = re.compile(r"[\t\x20-\x7e\x80-\xff]*")
 
 
 def _address(url: str) -> str:
+    if url == WORKSPACE:
+        return url
+    if url.startswith("moorage:"):
+        raise wrong_value(f"the one server that is built in is '{WORKSPACE}'.")
     try:
         parts = urlsplit(url)
         is_whole = parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
@@ -90,8 +110,36 @@ def _not_deferred(value: bool) -> bool:
 
 
 @wire
+class WorkspaceAuto(NewContainer, total=False):
+    type: Required[Literal["container_auto"]]
+
+
+@wire
+class WorkspaceReference(TypedDict):
+    type: Literal["container_reference"]
+    container_id: Id
+
+
+_ELSEWHERE: Final = f"only the tools of '{WORKSPACE}' run in a container."
+_NO_KEY: Final = f"'{WORKSPACE}' is built in and takes no key."
+
+
+def _belongs(tool: Fields) -> Fields:
+    """What the workspace has no use for, and what is its own."""
+    if tool.get("server_url") != WORKSPACE:
+        if "environment" in tool:
+            raise wrong_value(_ELSEWHERE, "environment")
+        return tool
+    for name in ("authorization", "headers"):
+        if name in tool:
+            raise wrong_value(_NO_KEY, name)
+    return tool
+
+
+@wire_with(_belongs)
 class McpTool(TypedDict, total=False):
-    """``server_url`` may be left out where the operator has configured a server of this label."""
+    """``server_url`` may be left out where the operator has configured a server of this label. ``environment`` is an addition to the
+    API, for the server that is built in."""
 
     type: Required[Literal["mcp"]]
     server_label: Required[Label]
@@ -105,6 +153,9 @@ class McpTool(TypedDict, total=False):
     ]
     defer_loading: Annotated[bool, AfterValidator(_not_deferred)]
     allowed_callers: Callers
+    environment: Annotated[
+        WorkspaceAuto | WorkspaceReference, OneOf({"container_auto": WorkspaceAuto, "container_reference": WorkspaceReference})
+    ]
     connector_id: Annotated[Any, Refused(_CONNECTORS)]
     tunnel_id: Annotated[Any, Refused(_TUNNELS)]
 
@@ -169,13 +220,15 @@ class _Asked(Common, total=False):
 
 @an_item(PREFIXES["mcp_call"])
 class McpCall(_Asked, total=False):
-    """``error`` was a text in earlier versions of the API, and clients send it so."""
+    """``error`` was a text in earlier versions of the API, and clients send it so. ``container_id`` is an addition to it: where a
+    call of the workspace ran."""
 
     type: Required[Literal["mcp_call"]]
     status: Literal["in_progress", "calling", "completed", "incomplete", "failed"]
     approval_request_id: Id
     error: Annotated[str | dict[str, Any], Either("a string or an object", string=Text, object=_Error)]
     output: Text
+    container_id: Id
 
 
 @an_item(PREFIXES["mcp_approval_request"])

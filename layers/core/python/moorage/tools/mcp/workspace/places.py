@@ -1,0 +1,31 @@
+"""The server that is built in, among the tools of a request: ``server_url: "moorage://workspace"``. Nothing is asked over a network:
+its tools run in the response's container, and the list of them is known."""
+
+from collections.abc import Iterable
+from typing import Any, Final
+
+from moorage.wire.environments import WORKSPACE
+from moorage.wire.types import Item, Tool
+
+HERE: Final = "in_container"
+"""Of a call that has no place yet: it will run in the container."""
+
+
+def is_workspace(tool: Tool | None) -> bool:
+    return tool is not None and tool.get("server_url") == WORKSPACE
+
+
+def runs_in_container(call: Item) -> bool:
+    return "container_id" in call
+
+
+def mark(tools: Iterable[Tool], label: str) -> dict[str, Any]:
+    """What a call of this server's has beside its name and arguments."""
+    return {HERE: True} if any(is_workspace(tool) and tool["server_label"] == label for tool in tools) else {}
+
+
+def echoed(tool: Tool, container_id: str | None) -> Tool:
+    """With its container, in place of what was asked for: that may name files and policies."""
+    if not is_workspace(tool) or container_id is None:
+        return {key: value for key, value in tool.items() if key != "environment"}
+    return {**tool, "environment": {"type": "container_reference", "container_id": container_id}}

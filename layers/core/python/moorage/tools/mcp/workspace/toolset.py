@@ -1,0 +1,62 @@
+"""The tools of the workspace: what they are called, what models are told of them, and who runs them."""
+
+from collections.abc import Awaitable, Callable, Mapping
+from contextlib import suppress
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import Any, Final
+
+import orjson
+
+from moorage.errors import SandboxError
+from moorage.sandbox.exec_client import ExecClient
+from moorage.tools.calls import Known
+from moorage.tools.mcp import listing
+from moorage.tools.mcp.workspace import terminals
+from moorage.tools.mcp.workspace.arguments import Unfit, checked
+from moorage.tools.mcp.workspace.results import Result, failed
+from moorage.tools.run import Run
+
+
+@dataclass(frozen=True, slots=True)
+class WorkspaceTool:
+    description: str
+    schema: Mapping[str, Any]
+    run: Callable[[Run, dict[str, Any]], Awaitable[Result]]
+    is_read_only: bool = False
+    tells_container: bool = False
+
+
+TOOLS: Final[Mapping[str, WorkspaceTool]] = MappingProxyType(
+    {
+        "exec_command": WorkspaceTool(terminals.EXEC_DESCRIPTION, terminals.EXEC_SCHEMA, terminals.exec_command, tells_container=True),
+        "write_stdin": WorkspaceTool(terminals.WRITE_DESCRIPTION, terminals.WRITE_SCHEMA, terminals.write_stdin),
+    }
+)
+
+
+def listed() -> list[dict[str, Any]]:
+    """All of them, as a server lists its tools."""
+    return listing.ordered(
+        listing.entry(name, tool.description, tool.schema, {"read_only_hint": tool.is_read_only}) for name, tool in TOOLS.items()
+    )
+
+
+async def called(run: Run) -> Result:
+    """What a call comes to; whatever is wrong with it, the model is told."""
+    item = run.known.item
+    tool = TOOLS.get(item["name"])
+    if tool is None:
+        return failed(f"The workspace has no tool '{item['name']}'; it has {', '.join(sorted(TOOLS))}.")
+    try:
+        given = checked(tool.schema, orjson.loads(item["arguments"] or "{}"))
+    except (Unfit, orjson.JSONDecodeError) as error:
+        return failed(f"{item['name']} was not run. {error}")
+    return await tool.run(run, given)
+
+
+async def stop(client: ExecClient, known: Known) -> None:
+    """Kill what a call has begun: its response is being cancelled."""
+    if known.item["name"] == "exec_command":
+        with suppress(SandboxError):
+            await client.kill_session(terminals.look_id(known))

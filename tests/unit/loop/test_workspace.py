@@ -1,0 +1,131 @@
+"""Workspace tools go the whole way of a call: listed without a network, gated by approvals, run in the container, killed in the middle
+and taken over."""
+
+from typing import Any
+
+import pytest
+from moorage.api.view import View
+from moorage.store.responses import Ancestor, StoredResponse
+from moorage.tools.calls import End
+from moorage.tools.execs import WORDS
+
+from tests.stack import assert_well_formed
+from tests.unit.loop.lab import CONTAINER, Lab, call, first_state, say, texts
+from tests.unit.loop.test_dice import own
+
+WORKSPACE: dict[str, Any] = {
+    "type": "mcp",
+    "server_label": "ws",
+    "server_url": "moorage://workspace",
+    "require_approval": "never",
+}
+LS = call("exec_command", '{"cmd": "ls", "yield_time_ms": 1000}')
+TYPE = call("write_stdin", '{"session_id": 5000, "chars": "y\\r"}', "call_2")
+
+
+async def played(lab: Lab, tool: dict[str, Any] | None = None, **changes: Any) -> tuple[StoredResponse, list[dict[str, Any]]]:
+    stored = await lab.background(**({"tools": [tool or WORKSPACE]} | changes))
+    await lab.run(stored)
+    view = View.of((), include_obfuscation=False)
+    assert_well_formed([view.event(event) for event in await lab.events(stored)])
+    response = await lab.object_of(stored)
+    assert response["status"] == "completed"
+    return stored, response["output"]
+
+
+async def after(lab: Lab, before: StoredResponse) -> dict[str, Any]:
+    last = (await lab.responses.snapshot("t", before.response_id)).last
+    assert last is not None
+    return {"ancestors": (*before.ancestors, Ancestor(before.response_id, last.first))}
+
+
+async def test_a_command_is_listed_offered_run_in_the_container_and_read() -> None:
+    lab = Lab(LS, TYPE, say("Done."))
+    stored, (listed, ran, typed, message) = await played(lab)
+    assert (listed["type"], [tool["name"] for tool in listed["tools"]][:1]) == ("mcp_list_tools", ["exec_command"])
+    assert ran == {
+        "id": ran["id"],
+        "type": "mcp_call",
+        "status": "completed",
+        "approval_request_id": None,
+        "arguments": '{"cmd": "ls", "yield_time_ms": 1000}',
+        "error": None,
+        "name": "exec_command",
+        "output": "Wall time: 1.0000 seconds\nProcess running with session ID 5000\nOutput:\nls\n",
+        "server_label": "ws",
+        "container_id": CONTAINER,
+    }
+    assert typed["output"].endswith("Output:\ntyped 'y\\r' into 5000\n")
+    assert own(await lab.events(stored), ran["id"])[-1] == "mcp_call.completed"
+    assert (texts([message]), lab.sandboxes.held) == (["Done."], 0)
+    names = [tool["name"] for tool in lab.model.requests[0].tools]
+    assert {"exec_command", "write_stdin"} <= set(names), "under the names that models know"
+    asked, answered = lab.model.requests[1].items[-2:]
+    assert (asked["name"], answered["output"]) == ("exec_command", ran["output"])
+
+
+async def test_the_next_response_reads_the_list_of_the_chain_and_goes_on_in_the_container() -> None:
+    lab = Lab(LS, say("1."), LS, say("2."))
+    first, _ = await played(lab)
+    _, items = await played(lab, **await after(lab, first))
+    assert [item["type"] for item in items] == ["mcp_call", "message"]
+    assert lab.model.requests[2].tools == lab.model.requests[0].tools
+
+
+async def test_a_call_waits_for_a_persons_word_and_runs_then_in_the_container() -> None:
+    gated = WORKSPACE | {"require_approval": "always"}
+    lab = Lab(LS, say("Done."))
+    first, (_, request) = await played(lab, gated)
+    assert (request["type"], "container_id" in request, lab.sandboxes.executed) == ("mcp_approval_request", False, [])
+    answer = {"id": "mcpa_1", "type": "mcp_approval_response", "approval_request_id": request["id"], "approve": True}
+    _, (ran, _) = await played(lab, gated, input_items=[answer], **await after(lab, first))
+    assert (ran["type"], ran["container_id"], ran["approval_request_id"]) == ("mcp_call", CONTAINER, request["id"])
+    assert len(lab.sandboxes.executed) == 1
+
+
+WRONG: dict[str, tuple[str, str]] = {
+    "no command": ("{}", "'cmd' is missing."),
+    "another type": ('{"cmd": 5}', "'cmd' must be a string."),
+    "another name": ('{"cmd": "ls", "cwd": "/"}', "There is no 'cwd'; there are cmd, workdir, shell"),
+    "too little": ('{"cmd": "ls", "max_output_tokens": 0}', "'max_output_tokens' must be 1 or more."),
+}
+
+
+@pytest.mark.parametrize(("arguments", "complaint"), WRONG.values(), ids=WRONG)
+async def test_arguments_that_do_not_fit_are_told_to_the_model_and_nothing_runs(arguments: str, complaint: str) -> None:
+    lab = Lab(call("exec_command", arguments), say("I see."))
+    _, (_, ran, _) = await played(lab)
+    assert (ran["status"], lab.sandboxes.executed) == ("failed", [])
+    assert complaint in ran["error"]["content"][0]["text"]
+    assert lab.model.requests[1].items[-1]["output"].startswith("Error: exec_command was not run. ")
+
+
+async def test_wherever_a_process_dies_a_command_is_run_once_and_its_answer_is_the_same() -> None:
+    died_at, results = 0, set()
+    while True:
+        lab = Lab(LS, say("Done."), say("Done."))
+        stored = await lab.background(tools=[WORKSPACE])
+        await lab.run_with_deaths(stored, died_at)
+        response = await lab.object_of(stored)
+        assert_well_formed(await lab.events(stored))
+        ran = [item for item in response["output"] if item["type"] == "mcp_call"]
+        assert len(lab.sandboxes.executed) <= len(ran) <= 1
+        results.add(tuple(item["status"] for item in ran))
+        if lab.table.before_write is not None:
+            break
+        died_at += 1
+    assert died_at > 5
+    assert ("completed",) in results
+
+
+async def test_a_command_whose_sandbox_was_lost_is_not_run_again_and_says_so() -> None:
+    lab = Lab(LS, say("It is gone."))
+    stored = await lab.background(tools=[WORKSPACE])
+    state = await lab.step(first_state(stored))
+    (call_id,) = state.calls
+    await lab.runtime.steps.begin_call(stored, state.step, call_id, lab.sandboxes.incarnation)
+    lab.sandboxes.incarnation += 1
+    await lab.run(stored, state)
+    ran = (await lab.object_of(stored))["output"][1]
+    assert (ran["status"], ran["error"]["content"][0]["text"]) == ("failed", WORDS[End.LOST])
+    assert lab.sandboxes.executed == []
