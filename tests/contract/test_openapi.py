@@ -63,6 +63,7 @@ def test_every_route_that_the_sdk_calls_is_served_or_refused_in_the_table() -> N
         "POST /v1/responses/{response_id}/pause": "an extension",
         "POST /v1/responses/{response_id}/budget": "an extension",
         "POST /v1/responses/{response_id}/resume": "an extension",
+        "POST /v1/responses/{response_id}/fork": "an extension",
         "GET /v1/responses/{response_id}/steps": "an extension",
         "GET /v1/containers/{container_id}/tree": "an extension",
         "GET /v1/me": "an extension",

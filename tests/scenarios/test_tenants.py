@@ -77,6 +77,7 @@ ROUTES: list[tuple[str, str, Any]] = [
     ("POST", "/responses/{background}/pause", None),
     ("POST", "/responses/{background}/budget", {"tool_calls": 1}),
     ("POST", "/responses/{background}/resume", None),
+    ("POST", "/responses/{response}/fork", {}),
     ("DELETE", "/responses/{response}", None),
     ("GET", "/containers/{container}", None),
     ("GET", "/containers/{container}/files", None),

@@ -8,7 +8,6 @@ from typing import Any, cast
 import pytest
 import uvicorn
 from botocore.exceptions import EndpointConnectionError
-from moorage.model.remote_servers import RemoteServers
 from moorage.tracing import Trace
 from openai import AsyncOpenAI, InternalServerError
 
@@ -24,13 +23,6 @@ class OneContainer(FakeContainers):
 
     async def reserve(self, tenant_id: str, **_: Any) -> Any:
         return SimpleNamespace(id=CONTAINER, programs="", skills=(), memory_limit="1g")
-
-    @property
-    def skills(self) -> Any:
-        async def none(*_: Any, **__: Any) -> list[Any]:
-            return []
-
-        return SimpleNamespace(resolve=none, with_defaults=none, add=none)
 
 
 class LastLook(FakeExecutions):
@@ -52,8 +44,6 @@ class LastLook(FakeExecutions):
 @pytest.fixture
 def lab() -> Lab:
     lab = Lab(*[turn for _ in range(4) for turn in (shell("sleep 600"), say("Done."))])
-    catalog = cast("Any", lab.runtime.catalog)
-    catalog.remote_servers, catalog.default_skills = RemoteServers(), ()
     lab.runtime.containers = cast("Any", OneContainer(lab.sandboxes))
     lab.executions = LastLook(lab.table)
     lab.runtime.executions = cast("Any", lab.executions)

@@ -73,6 +73,7 @@ async def test_a_row_says_what_an_operator_looks_for_first() -> None:
                 "background": False,
                 "metadata": {"team": "x"},
                 "previous_response_id": None,
+                "forked_from": None,
                 "conversation": None,
                 "container_id": None,
                 "key_id": KEY_A,

@@ -185,3 +185,37 @@ def test_a_completion_script_knows_every_command_and_its_shell_can_read_it(shell
     if shutil.which(shell) is not None:
         done = subprocess.run([shell, "-n"], input=script, text=True, capture_output=True, timeout=60, check=False)
         assert (done.returncode, done.stderr) == (0, "")
+
+
+FORK = {"id": "resp_2", "status": "queued"}
+
+
+@pytest.mark.parametrize(
+    ("container", "told"),
+    [
+        (None, ""),
+        (
+            {"mode": "copy", "container_id": "cntr_2", "files": 3, "notice": "No processes."},
+            "container cntr_2 (copy, 3 files). No processes.\n",
+        ),
+        ({"mode": "share", "container_id": "cntr_1", "files": None, "notice": None}, "container cntr_1 (share).\n"),
+    ],
+    ids=["no container", "a copy", "shared"],
+)
+def test_a_fork_says_where_it_begins_and_what_comes_along(
+    container: dict[str, Any] | None, told: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    origin = {"response_id": "resp_1", "at": 7, "container": container}
+    with serving({"POST /v1/responses/resp_1/fork": (200, FORK | {"forked_from": origin})}) as deployment:
+        assert main(["fork", "resp_1", "--at", "9", "--input", "Go.", "--container", "copy"], deployment.environ) == 0
+        assert capsys.readouterr().out == f"resp_2  queued  from event 7 of resp_1\n{told}"
+        assert main(["fork", "resp_1", "--json"], deployment.environ) == 0
+        assert json.loads(capsys.readouterr().out) == FORK | {"forked_from": origin}
+        bodies = [body for _, body in deployment.requests]
+    assert bodies == [{"background": True, "at": 9, "input": "Go.", "container": "copy"}, {"background": True}]
+
+
+def test_a_fork_that_is_refused_says_why(capsys: pytest.CaptureFixture[str]) -> None:
+    with serving({"POST /v1/responses/resp_1/fork": refusal(400, "It has events 0 to 7 so far.")}) as deployment:
+        assert main(["fork", "resp_1", "--at", "9"], deployment.environ) == 1
+    assert "events 0 to 7" in capsys.readouterr().err

@@ -12,7 +12,7 @@ from types import SimpleNamespace
 from typing import Any, cast
 
 from moorage import ids
-from moorage.errors import SandboxElsewhere, UpstreamError
+from moorage.errors import SandboxElsewhere, UpstreamError, container_not_found
 from moorage.loop.create import start_background
 from moorage.loop.model_step import model_step
 from moorage.loop.tool_step import tool_step
@@ -28,6 +28,7 @@ from moorage.model.base import (
 )
 from moorage.model.catalog import ModelEntry
 from moorage.model.prices import Price
+from moorage.model.remote_servers import RemoteServers
 from moorage.net.transport import UpstreamTransport
 from moorage.runtime import Runtime
 from moorage.sandbox.exec_client import Ended, Look, Output, SessionCommand, Started
@@ -127,18 +128,55 @@ class FakeSandboxes:
 
 
 class NoArtifacts:
-    async def sync(self, live: Any) -> Any:
-        return SimpleNamespace(notes=(), changed=())
+    syncs = 0
+
+    async def sync(self, live: Any, *, after_ms: int = 0) -> Any:
+        self.syncs += 1
+        return SimpleNamespace(notes=(), changed=(), at_ms=after_ms + self.syncs)
+
+
+class NoSkills:
+    async def resolve(self, tenant_id: str, asked: Any, **_: Any) -> list[Any]:
+        return []
+
+    async def with_defaults(self, tenant_id: str, given: Any, default: Any, **_: Any) -> list[Any]:
+        return []
+
+    async def add(self, record: Any, skills: Any) -> Any:
+        return record
 
 
 class FakeContainers:
-    """The container of :class:`FakeSandboxes`, in which commands leave no files."""
+    """The container of :class:`FakeSandboxes`, in which commands leave no files, and copies of it."""
 
     def __init__(self, sandboxes: FakeSandboxes) -> None:
-        self.sandboxes, self.artifacts = sandboxes, NoArtifacts()
+        self.sandboxes, self.artifacts, self.skills = sandboxes, NoArtifacts(), NoSkills()
+        self.known = {CONTAINER}
+        self.copied: list[tuple[str, int | None]] = []
+        """Which, and as of when."""
 
     async def files_of(self, tenant_id: str, container_id: str) -> list[Any]:
         return []
+
+    async def use(self, tenant_id: str, container_id: str, *, param: str | None = None) -> Any:
+        if container_id not in self.known:
+            raise container_not_found(container_id, param=param)
+        return SimpleNamespace(id=container_id, tenant_id=tenant_id, programs="")
+
+    async def copy(self, source: Any, *, at_ms: int | None, **_: Any) -> tuple[Any, int]:
+        self.copied.append((source.id, at_ms))
+        made = f"cntr_copy_{len(self.copied)}"
+        self.known.add(made)
+        return SimpleNamespace(id=made, tenant_id=source.tenant_id, programs=""), 3
+
+    async def add_files(self, record: Any, file_ids: Any) -> Any:
+        return record
+
+    async def has_policy(self, record: Any, policy: Any) -> bool:
+        return False
+
+    async def delete(self, tenant_id: str, container_id: str) -> None:
+        self.known.remove(container_id)
 
 
 @dataclass
@@ -245,6 +283,8 @@ class Lab:
             provider=lambda found, http: self.model,
             price_of=lambda name: self.price,
             listing=lambda: [{"id": "m"}],
+            remote_servers=RemoteServers(),
+            default_skills=(),
         )
         self.runtime = Runtime(
             **{

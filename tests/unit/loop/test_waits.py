@@ -165,11 +165,11 @@ class Refusing:
     def __init__(self, times: int) -> None:
         self.left = times
 
-    async def sync(self, live: Any) -> Any:
+    async def sync(self, live: Any, **_: Any) -> Any:
         self.left -= 1
         if self.left >= 0:
             raise ClientError({"Error": {"Code": "InternalError", "Message": "no"}}, "PutObject")
-        return SimpleNamespace(notes=(), changed=())
+        return SimpleNamespace(notes=(), changed=(), at_ms=0)
 
 
 @pytest.mark.parametrize(

@@ -218,4 +218,6 @@ async def erase(runtime: Runtime, stored: StoredResponse) -> None:
     await runtime.responses.delete(stored.tenant_id, stored.response_id)
     runtime.steps.forget(stored.tenant_id, stored.response_id)
     if stored.conversation_id is None:  # A conversation still shows the items to its model.
-        await forget_inputs(runtime, stored.tenant_id, stored.input_items)
+        # What a fork began with is its predecessor's too.
+        own = stored.input_items if stored.forked_from is None else stored.input_items[stored.recent_items :]
+        await forget_inputs(runtime, stored.tenant_id, own)

@@ -38,7 +38,7 @@ from moorage.store.responses import Snapshot, StoredResponse
 KEY_HEADER: Final = "idempotency-key"
 _RETRY_HEADER: Final = "x-stainless-retry-count"
 _REPLAYED: Final = "idempotency-replayed"
-_OWN_WAYS: Final = frozenset({"/v1/responses", "/v1/chat/completions"})
+_OWN_WAYS: Final = re.compile(r"/v1/(responses(/[^/]+/fork)?|chat/completions)")
 """Routes whose answers are found by their response."""
 _BOUNDARY: Final = re.compile(r'boundary="?([^";,]+)', re.IGNORECASE)
 
@@ -205,7 +205,7 @@ class Repeatable:
         self._clock = runtime.clock
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        is_own = scope["type"] != "http" or scope["method"] != "POST" or scope["path"] in _OWN_WAYS
+        is_own = scope["type"] != "http" or scope["method"] != "POST" or _OWN_WAYS.fullmatch(scope["path"]) is not None
         headers = Headers(scope=scope)
         if is_own or KEY_HEADER not in headers:
             await self._app(scope, receive, send)

@@ -224,6 +224,7 @@ def summary(snapshot: Snapshot) -> dict[str, Any]:
         "background": stored.is_background,
         "metadata": stored.echo.get("metadata") or {},
         "previous_response_id": stored.echo.get("previous_response_id"),
+        "forked_from": stored.forked_from,
         "conversation": None if stored.conversation_id is None else {"id": stored.conversation_id},
         "container_id": stored.container_id,
         "key_id": stored.key_id or None,

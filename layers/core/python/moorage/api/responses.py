@@ -1,7 +1,7 @@
 """``/v1/responses``: create, retrieve, delete, cancel, list input items."""
 
 import asyncio
-from collections.abc import AsyncGenerator, Callable
+from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import aclosing
 from dataclasses import dataclass
 from typing import Annotated, Any, Final
@@ -30,7 +30,7 @@ from moorage.telemetry import tell_error
 from moorage.wire.create import Budget
 from moorage.wire.events import QUEUED
 from moorage.wire.queries import parse_page, parse_retrieval
-from moorage.wire.requests import parse_create
+from moorage.wire.requests import CreateRequest, parse_create
 from moorage.wire.responses import deleted, list_object
 
 router = APIRouter()
@@ -41,15 +41,24 @@ _CLIENT_GONE: Final = 499
 
 @router.post("/responses")
 async def create(request: Request, caller: Caller, body: RawBody) -> Response:
+    wanted = parse_create(body, web_search=caller.runtime.settings.web_search)
+    return await begin(
+        request, caller, body, wanted, lambda: prepare(caller.runtime, caller.tenant_id, wanted, key_id=caller.key_id)
+    )
+
+
+async def begin(
+    request: Request, caller: Caller, body: bytes, wanted: CreateRequest, prepared_by: Callable[[], Awaitable[Prepared]]
+) -> Response:
+    """Run a new response, unless an earlier attempt of the request has begun it, and answer as its client wants."""
     runtime = caller.runtime
     until = until_of(runtime)
-    wanted = parse_create(body, web_search=runtime.settings.web_search)
     headers = {"x-moorage-notice": " ".join(wanted.notices)} if wanted.notices else {}
     view = View.of(wanted.include, include_obfuscation=wanted.include_obfuscation)
     attempt = Attempt.of(request, caller, body)
     earlier = await attempt.earlier()
     if earlier is None:
-        prepared = await prepare(runtime, caller.tenant_id, wanted, key_id=caller.key_id)
+        prepared = await prepared_by()
         earlier = await attempt.begin(prepared.stored)
     if earlier is not None:
         request.state.response_id = earlier.stored.response_id

@@ -8,6 +8,7 @@ from moorage.api import (
     conversations,
     egress,
     files,
+    forks,
     input_tokens,
     models,
     response_list,
@@ -20,6 +21,7 @@ from moorage.api import (
 
 ROUTERS = (
     responses.router,
+    forks.router,
     response_list.router,
     response_log.router,
     websocket.router,

@@ -18,7 +18,7 @@ from moorage.terminal import say
 _WHERE: Final = """\
 The commands speak to the local stack whose .moorage/ lies in this folder or one above it, or to the deployment that these name:
   MOORAGE_URL, MOORAGE_API_KEY  the API's address (it ends with /v1) and a key: models, containers, files, skills,
-                                ls, show, stop, pause, resume, usage,
+                                ls, show, stop, pause, resume, fork, usage,
                                 tail, doctor
   MOORAGE_TABLE                 its table, with AWS credentials and AWS_REGION: keys, secrets, stop --tenant,
                                 doctor
@@ -38,6 +38,7 @@ COMMANDS: Final = {
     "show": "one response, and its loop step by step",
     "stop": "cancel a response, or all that run",
     "pause": "stop a response before its next step",
+    "fork": "a new response from an event of an old one",
     "resume": "let a paused response go on",
     "usage": "responses, calls and tokens, by day, model, key or tool",
     "tail": "watch a response live, or replay it",

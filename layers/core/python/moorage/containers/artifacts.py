@@ -13,6 +13,7 @@ from moorage.containers.workspace import absolute, diff, stamp_of
 from moorage.errors import ApiError, SandboxError, SandboxFileMissing, SandboxGone
 from moorage.sandbox.exec_client import SandboxFile
 from moorage.store.blobs import Blobs
+from moorage.store.container_past import ContainerPast, time_after
 from moorage.store.containers import ContainerFile, ContainerRecord, ContainerStore
 from moorage.store.files import Clock
 
@@ -30,16 +31,20 @@ class Synced:
     """Those that this call stored anew."""
     notes: tuple[str, ...]
     """Words for the model about what is not stored; each set of notes is given once."""
+    at_ms: int
+    """As of when that is so, by the rows' times."""
 
 
 class Artifacts:
-    def __init__(self, store: ContainerStore, blobs: Blobs, clock: Clock) -> None:
+    def __init__(self, store: ContainerStore, past: ContainerPast, blobs: Blobs, clock: Clock) -> None:
         self._store = store
+        self._past = past
         self._blobs = blobs
         self._clock = clock
 
-    async def sync(self, live: LiveContainer) -> Synced:
+    async def sync(self, live: LiveContainer, *, after_ms: int = 0) -> Synced:
         """Store what changed under ``/mnt/data``; to be called after each command. Twice at once stores the same twice, harmlessly.
+        What is stored is later than ``after_ms``.
 
         Raises :class:`SandboxGone` if the sandbox dies meanwhile; what was stored by then stays.
         """
@@ -56,19 +61,27 @@ class Artifacts:
         ]
         saved = [file for batch in stored for file, _ in batch if file is not None]
         notes = [note for batch in stored for _, note in batch if note is not None]
-        now = int(self._clock())
+        now, at_ms = self._clock(), max(time_after(rows, int(self._clock() * 1000)), after_ms + 1)
         saved += [
-            replace(row, path=absolute(file), created_at=now, source="assistant", stamp=stamp_of(file), origin=None)
+            replace(row, path=absolute(file), created_at=int(now), source="assistant", stamp=stamp_of(file), origin=None)
             for row, file in change.renamed
         ]
+        saved = [_timed(row, before.get(row.path), at_ms) for row in saved]
+        replaced = [before[row.path] for row in saved if row.written_at_ms == at_ms and row.path in before]
+        removed = [row for row in change.removed if row not in replaced]
+        if replaced or removed:
+            await self._past.note(record, (*replaced, *removed), at_ms)
         await self._store.put_files(saved)
         await self._store.delete_files(change.removed)
+        if (replaced or removed) and at_ms % limits.CONTAINER_PRUNE_ONE_IN == 0:
+            await self._past.prune(await self._store.get(record.tenant_id, record.id))
         gone = {row.path for row in change.removed}
         files = {path: row for path, row in before.items() if path not in gone} | {file.path: file for file in saved}
         return Synced(
             files=tuple(files[path] for path in sorted(files)),
             changed=tuple(saved),
             notes=await self._new_notes(record, (*change.notes, *notes)),
+            at_ms=at_ms if removed else max([after_ms, *(file.written_at_ms for file in files.values())]),
         )
 
     async def _store_batch(
@@ -132,6 +145,12 @@ class Artifacts:
             return ()
         await self._store.change(current, set={"noted": noted})
         return notes
+
+
+def _timed(row: ContainerFile, earlier: ContainerFile | None, at_ms: int) -> ContainerFile:
+    """A row with the time of its content, which a touched file keeps."""
+    is_same = earlier is not None and earlier.sha256 == row.sha256
+    return replace(row, written_at_ms=earlier.written_at_ms if earlier is not None and is_same else at_ms)
 
 
 def _batches(files: Sequence[SandboxFile]) -> list[Sequence[SandboxFile]]:

@@ -5,9 +5,10 @@ sandbox that has its files, ``artifacts`` stores what commands leave there, ``sw
 knows what opens each sandbox.
 """
 
+import asyncio
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from moorage import limits
@@ -15,7 +16,7 @@ from moorage.containers.artifacts import Artifacts
 from moorage.containers.claims import Claims
 from moorage.containers.incarnations import Incarnations
 from moorage.containers.life import Sandboxes
-from moorage.containers.skills import GivenSkill, GivenSkills
+from moorage.containers.skills import GivenSkill, GivenSkills, given
 from moorage.containers.staging import Staging
 from moorage.containers.sweep import Sweep
 from moorage.containers.transfers import bounded, store_content, stored_content
@@ -27,14 +28,17 @@ from moorage.errors import (
     SandboxGone,
     container_file_not_found,
     container_files_too_large,
+    copied_too_often,
     file_not_found,
     network_unavailable,
+    past_unknown,
     too_many_container_files,
 )
 from moorage.sandbox.exec_client import ExecClient
 from moorage.sandbox.provisioner import Handle, Provisioner
 from moorage.store import keys
 from moorage.store.blobs import Blob, BlobNotFound, Blobs
+from moorage.store.container_past import ContainerPast, time_after
 from moorage.store.container_skills import ContainerSkills
 from moorage.store.containers import (
     WORKSPACE,
@@ -92,8 +96,9 @@ class Containers:
         self.skills = GivenSkills(store, ContainerSkills(table), Skills(table, blobs, clock=clock), blobs)
         staging = Staging(store, ContainerSkills(table), blobs, claims, provisioner)
         self.sandboxes = Sandboxes(store, provisioner, claims, staging, self.incarnations, connect)
-        self.artifacts = Artifacts(store, blobs, clock)
-        self.sweep = Sweep(store, blobs, provisioner, self.sandboxes, self.artifacts, clock=clock, egress=egress)
+        self.past = ContainerPast(table, store)
+        self.artifacts = Artifacts(store, self.past, blobs, clock)
+        self.sweep = Sweep(store, self.past, blobs, provisioner, self.sandboxes, self.artifacts, clock=clock, egress=egress)
 
     # --- Records -------------------------------------------------------------------------------------------------------------
 
@@ -108,9 +113,11 @@ class Containers:
         network_policy: NetworkPolicy | None = None,
         skills: Sequence[GivenSkill] = (),
         param: str = "",
+        programs: str | None = None,
+        lenders: tuple[str, ...] = (),
     ) -> ContainerRecord:
         """A new container without a sandbox, holding copies of these files. ``param`` is the place of these options in the
-        request, such as ``tools[0].environment.``; errors name it."""
+        request, such as ``tools[0].environment.``; errors name it. ``programs`` and ``lenders`` are of a copy (:meth:`copy`)."""
         policy = await self._admitted(tenant_id, network_policy, f"{param}network_policy")
         files = [await self._files.get(tenant_id, file_id, param=f"{param}file_ids") for file_id in dict.fromkeys(file_ids)]
         record = await self._store.create(
@@ -119,12 +126,63 @@ class Containers:
             idle_minutes=idle_minutes,
             memory_limit=memory_limit,
             network_policy=_shown(network_policy),
-            programs=self._programs,
+            programs=self._programs if programs is None else programs,
+            lenders=lenders,
         )
         if self._egress is not None and network_policy is not None and policy is not None:
             await self._egress.open(tenant_id, record.id, policy, network_policy.domain_secrets)
         record = await self._copy_in(record, files) if files else record
         return await self.skills.add(record, skills)
+
+    async def copy(
+        self,
+        source: ContainerRecord,
+        *,
+        at_ms: int | None,
+        memory_limit: str | None = None,
+        network_policy: NetworkPolicy | None = None,
+    ) -> tuple[ContainerRecord, int]:
+        """A new container as another one is, with its skills, and with the files that it had at ``at_ms`` (None for none of them): the
+        rows are copied, and name the same objects. Answers how many files that are. Secrets and processes do not come along.
+
+        Raises ``past_unknown`` where it is not known (any more) how the files were, and 404 for a container that is being deleted.
+        """
+        lenders = () if at_ms is None else (source.id, *source.lenders)
+        if len(lenders) > limits.CONTAINER_LENDERS_MAX:
+            raise copied_too_often(limits.CONTAINER_LENDERS_MAX)
+        _check_past(source, at_ms)
+        made = await self.reserve(
+            source.tenant_id,
+            name=source.name,
+            idle_minutes=source.idle_minutes,
+            memory_limit=memory_limit or source.memory_limit,
+            network_policy=network_policy or _policy_of(source),
+            skills=[given(row) for row in await self.skills.of(source)],
+            param="container.",
+            programs=source.programs,
+            lenders=lenders,
+        )
+        if at_ms is None:
+            return made, 0
+        try:
+            return made, await self._copy_rows(source, made, at_ms)
+        except BaseException:
+            await asyncio.shield(self.delete(made.tenant_id, made.id))
+            raise
+
+    async def _copy_rows(self, source: ContainerRecord, made: ContainerRecord, at_ms: int) -> int:
+        """The loan first, then the rows, and then a look whether the source was still whole: whoever erases or prunes it marks it
+        before he looks who else names its objects. So one of the two sees the other."""
+        for lender in made.lenders:
+            await self.past.lend(made.tenant_id, lender, made.id)
+        now_ms = int(self._clock() * 1000)
+        rows = [
+            replace(row, container_id=made.id, staged_in=0, stamp=None, written_at_ms=now_ms)
+            for row in await self.past.files_at(source, at_ms)
+        ]
+        await self._store.put_files(rows)
+        _check_past(await self._store.get(source.tenant_id, source.id), at_ms)
+        return len(rows)
 
     async def has_policy(self, record: ContainerRecord, asked: NetworkPolicy, *, param: str = "network_policy") -> bool:
         """Whether a container reaches just what is asked for, with just these secrets; if so, they have the values of ``asked`` from
@@ -197,7 +255,7 @@ class Containers:
         path = WORKSPACE + file_name(filename)
         _check_room(rows, [path])
         file = await self._take_in(record, path, chunks, stored_content(rows))
-        await self._add_rows(record, [file])
+        await self._add_rows(record, [file], rows)
         return file
 
     async def add_files(self, record: ContainerRecord, file_ids: Sequence[str], *, param: str = "file_ids") -> ContainerRecord:
@@ -213,18 +271,22 @@ class Containers:
         """Put a copy of a file of the Files API at ``/mnt/data/<filename>``, replacing what is there."""
         file = await self._files.get(record.tenant_id, file_id, param="file_id")
         path = WORKSPACE + file.filename
-        _check_room(await self._store.files(record), [path])
+        rows = await self._store.files(record)
+        _check_room(rows, [path])
         row = await self._copy(record, path, file)
-        await self._add_rows(record, [row])
+        await self._add_rows(record, [row], rows)
         return row
 
     async def delete_file(self, record: ContainerRecord, file_id: str) -> None:
-        """Delete a file, in the running sandbox too: at once, or from where that cannot be reached by the next command."""
+        """Delete a file, in the running sandbox too: at once, or from where that cannot be reached by the next command. It is gone from
+        the container's past as well; a container that was copied before keeps its own."""
         file = await self._store.file(record, file_id)
         if record.sandbox is not None and record.sandbox.state == "running":
             await self._remove(record, file.path)
         await self._store.delete_files([file])
-        if all(row.key != file.key for row in await self._store.files(record)):
+        await self.past.forget(file)
+        is_own = file.key.startswith(keys.container_objects(record.tenant_id, record.id))
+        if is_own and file.key not in await self.past.named(record) and not await self.past.borrowers(record.tenant_id, record.id):
             await self._blobs.delete(file.key)
 
     async def _remove(self, record: ContainerRecord, path: str) -> None:
@@ -256,7 +318,7 @@ class Containers:
         _check_room(rows, [path for path, _ in new])
         known = stored_content(rows)
         added = await bounded(lambda place: self._take_in(record, place[0], place[1].chunks(), known), new)
-        return await self._add_rows(record, added) if added else record
+        return await self._add_rows(record, added, rows) if added else record
 
     async def _take_in(
         self, record: ContainerRecord, path: str, chunks: AsyncIterator[bytes], known: Mapping[str, str]
@@ -270,7 +332,7 @@ class Containers:
         new = {path: file for path, file in _places(files).items() if not _has(before.get(path), file.sha256)}
         _check_room(rows, new)
         copies = await bounded(lambda place: self._copy(record, *place), new.items())
-        return await self._add_rows(record, copies) if copies else record
+        return await self._add_rows(record, copies, rows) if copies else record
 
     async def _copy(self, record: ContainerRecord, path: str, file: File) -> ContainerFile:
         key = keys.container_object(record.tenant_id, record.id, file.sha256)
@@ -293,8 +355,15 @@ class Containers:
             origin=blob.sha256,
         )
 
-    async def _add_rows(self, record: ContainerRecord, rows: Sequence[ContainerFile]) -> ContainerRecord:
-        """The rows first, then the count that makes the next command fetch them."""
+    async def _add_rows(
+        self, record: ContainerRecord, added: Sequence[ContainerFile], there: Sequence[ContainerFile]
+    ) -> ContainerRecord:
+        """What they replace of the rows that are ``there`` first, then the rows, then the count that makes the next command fetch
+        them."""
+        at_ms, paths = time_after(there, int(self._clock() * 1000)), {row.path for row in added}
+        rows = [replace(row, written_at_ms=at_ms) for row in added]
+        if replaced := [row for row in there if row.path in paths]:
+            await self.past.note(record, replaced, at_ms)
         await self._store.put_files(rows)
         return await self._store.change(record, set={"last_active_at": int(self._clock())}, add={"files_added": len(rows)})
 
@@ -304,6 +373,19 @@ def _shown(policy: NetworkPolicy | None) -> dict[str, Any]:
     if policy is None or policy.type == "disabled":
         return {"type": "disabled"}
     return {"type": policy.type, "allowed_domains": list(policy.allowed_domains)}
+
+
+def _policy_of(record: ContainerRecord) -> NetworkPolicy | None:
+    """The policy of a container, without its secrets."""
+    shown = record.network_policy
+    if shown["type"] == "disabled":
+        return None
+    return NetworkPolicy("allowlist", tuple(shown["allowed_domains"]))
+
+
+def _check_past(record: ContainerRecord, at_ms: int | None) -> None:
+    if at_ms is not None and at_ms < record.past_from_ms:
+        raise past_unknown(record.id)
 
 
 def _check_room(rows: Sequence[ContainerFile], paths: Iterable[str]) -> None:

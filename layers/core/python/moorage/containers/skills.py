@@ -53,6 +53,11 @@ class GivenSkill:
         return what | {"name": self.name, "description": self.description, "path": f"{SKILLS}/{self.directory}"}
 
 
+def given(row: ContainerSkill) -> GivenSkill:
+    """A skill that a container has, to be given to another one, or again."""
+    return GivenSkill(row.name, row.description, row.digest, row.key, row.skill_id, row.version)
+
+
 class GivenSkills:
     def __init__(self, store: ContainerStore, rows: ContainerSkills, skills: Skills, blobs: Blobs) -> None:
         self._store = store
@@ -69,8 +74,16 @@ class GivenSkills:
     ) -> list[GivenSkill]:
         """The skills of a request (``skill_reference`` and ``inline``), in its order, each once. ``container`` is the one that they
         are for, if there is one. Raises :class:`ApiError` with ``param`` and the place of the entry."""
-        known = {} if container is None else {row.skill_id: row for row in await self.of(container) if row.skill_id is not None}
-        found = [await self._resolve(tenant_id, each, f"{param}[{index}]", known) for index, each in enumerate(asked)]
+        there = [] if container is None else await self.of(container)
+        known = {row.skill_id: row for row in there if row.skill_id is not None}
+        by_path = {row.path: row for row in there}
+        found = [
+            # What a response shows of its skills says where they lie; a request cannot.
+            given(by_path[each["path"]])
+            if each.get("path") in by_path
+            else await self._resolve(tenant_id, each, f"{param}[{index}]", known)
+            for index, each in enumerate(asked)
+        ]
         return list({skill.directory: skill for skill in found}.values())
 
     async def with_defaults(
@@ -119,7 +132,7 @@ class GivenSkills:
         skill_id, wanted = asked["skill_id"], asked.get("version")
         before = known.get(skill_id)
         if before is not None and wanted in (None, "latest", before.version):
-            return GivenSkill(before.name, before.description, before.digest, before.key, before.skill_id, before.version)
+            return given(before)
         provided = curated.find(skill_id)
         if provided is not None:
             return _curated(provided, skill_id, wanted, param)

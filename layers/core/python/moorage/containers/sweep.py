@@ -17,6 +17,7 @@ from moorage.parallel import side_by_side
 from moorage.sandbox.provisioner import Provisioner
 from moorage.store import keys
 from moorage.store.blobs import Blobs
+from moorage.store.container_past import ContainerPast
 from moorage.store.containers import ContainerRecord, ContainerStore
 from moorage.store.files import Clock
 from moorage.store.table import Record
@@ -26,6 +27,7 @@ class Sweep:
     def __init__(
         self,
         store: ContainerStore,
+        past: ContainerPast,
         blobs: Blobs,
         provisioner: Provisioner,
         sandboxes: Sandboxes,
@@ -35,6 +37,7 @@ class Sweep:
         egress: Egress | None,
     ) -> None:
         self._store = store
+        self._past = past
         self._blobs = blobs
         self._provisioner = provisioner
         self._sandboxes = sandboxes
@@ -102,7 +105,7 @@ class Sweep:
         return sorted(idle, key=lambda record: record.last_active_at)
 
     async def erase(self, tenant_id: str, container_id: str) -> None:
-        """Stop what runs and erase what is stored of a container that is marked as deleted."""
+        """Stop what runs and erase what is stored of a container that is marked as deleted; but for objects that others name."""
         for life in await self._store.lives(tenant_id, container_id):
             if life["sandbox_id"] is None:
                 # Somebody is starting it just now, or died over it: the sweep looks when that must be over.
@@ -112,8 +115,29 @@ class Sweep:
                 await self._store.drop(life)
         if self._egress is not None:
             await self._egress.close(tenant_id, container_id)
-        await self._blobs.delete_prefix(keys.container_objects(tenant_id, container_id))
+        await self._give_back(tenant_id, container_id)
+        await self._drop_objects(tenant_id, container_id)
         await self._store.erase(tenant_id, container_id)
+
+    async def _give_back(self, tenant_id: str, container_id: str) -> None:
+        """What it began with is its lenders' alone again, and nobody's where they are gone."""
+        record = await self._store.peek(tenant_id, container_id)
+        for lender_id in () if record is None else record.lenders:
+            await self._past.give_back(tenant_id, lender_id, container_id)
+            lender = await self._store.peek(tenant_id, lender_id)
+            if lender is None or lender.is_deleted:
+                await self._drop_objects(tenant_id, lender_id)
+
+    async def _drop_objects(self, tenant_id: str, container_id: str) -> None:
+        """Of a container that is gone, those that no other one names."""
+        prefix = keys.container_objects(tenant_id, container_id)
+        if not await self._past.borrowers(tenant_id, container_id):
+            await self._blobs.delete_prefix(prefix)
+            return
+        named = await self._past.named_by_borrowers(tenant_id, container_id)
+        async for key, _ in self._blobs.list_prefix(prefix):
+            if key not in named:
+                await self._blobs.delete(key)
 
     async def _settle(self, due: Record, now: float) -> bool:
         record = await self._store.peek(due["tenant_id"], due["container_id"])
@@ -187,9 +211,11 @@ class Sweep:
         return False
 
     async def _collect(self, record: ContainerRecord) -> None:
-        """Delete objects that no row names any more. Only now, with the sandbox stopped: a command's end could name them again."""
+        """Delete objects that no row names any more, of the past neither, and none of another container. Only now, with the sandbox
+        stopped: a command's end could name them again."""
         prefix = keys.container_objects(record.tenant_id, record.id)
-        named = {row.key for row in await self._store.files(record)}
+        await self._past.prune(record)
+        named = await self._past.named(record) | await self._past.named_by_borrowers(record.tenant_id, record.id)
         horizon = self._clock() - limits.CONTAINER_OBJECT_SECONDS_MIN
         async for key, modified_at in self._blobs.list_prefix(prefix):
             if key not in named and modified_at < horizon:

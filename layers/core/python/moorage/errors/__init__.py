@@ -329,6 +329,24 @@ def container_files_too_large(bytes_max: int) -> ApiError:
     return bad_request(f"The files of a container hold at most {bytes_max} bytes together. Delete some, or take another container.")
 
 
+def past_unknown(container_id: str) -> ApiError:
+    """How a container's files were is kept for a bounded number of changes, and not of versions that did not keep it."""
+    return bad_request(
+        f"It is not known any more how the files of the container '{container_id}' were then. Take a later event, or set 'container' "
+        "to 'share' for the files as they are now, or to 'none' for a container without files.",
+        param="container",
+        code="workspace_expired",
+    )
+
+
+def copied_too_often(most: int) -> ApiError:
+    return bad_request(
+        f"This container is a copy of a copy, {most} times over. Set 'container' to 'share' or to 'none'.",
+        param="container",
+        code="workspace_copied_too_often",
+    )
+
+
 def too_many_skills(skills_max: int) -> ApiError:
     return bad_request(f"A container has at most {skills_max} skills. Take another container for more.")
 

@@ -123,6 +123,21 @@ ARTIFACTS_BYTES_MAX: Final = WORKSPACE_BYTES_MAX
 """Bytes of all files of one container that are stored. Holes take no room in a container's disk and all of it in S3, so that its quota
 is no bound for what is stored."""
 
+CONTAINER_CHANGES_MAX: Final = 1_000
+"""Changes of a container's files that can be gone back behind. One that replaces a few files takes half a KB."""
+
+CONTAINER_PAST_BYTES_MAX: Final = 2 * 1024 * MIB
+"""What the bucket keeps for that of content that is not there any more: about five cents a month on S3."""
+
+CONTAINER_PAST_ROWS_MAX: Final = 1_500
+"""Of one record, some 120 bytes each once compressed: half of what an item of the table takes."""
+
+CONTAINER_PRUNE_ONE_IN: Final = 64
+"""Of the changes: after so many the past is looked through for what is too much, and when a sandbox has stopped."""
+
+CONTAINER_LENDERS_MAX: Final = 20
+"""Copies of copies: each container between the first and this one may hold objects that this one names."""
+
 # --- The life of a container ------------------------------------------------------------------------------------------------------
 
 CONTAINER_TOUCH_SECONDS: Final = 10

@@ -128,6 +128,7 @@ async def prepare(
         secrets=secrets,
         key_id=key_id,
         trace=tracing.current(),
+        files_at_ms=0 if container is None else runtime.now_ms(),
     )
     return Prepared(stored, said.chain if recent is None else [], request.stream)
 

@@ -6,7 +6,7 @@ done, which one is open), for ``GET`` on a response that is still running, and f
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Final
 
 from moorage.store.event_log import FINAL_TYPES
 from moorage.tools.registry import ROOMS
@@ -40,12 +40,33 @@ class Folded:
 def fold(events: Iterable[Event], onto: Folded | None = None) -> Folded:
     """Add events up, after those of ``onto``, which is changed and returned. Raises AssertionError at a gap or a repeat."""
     state = onto or Folded()
+    pieces: list[Event] = []
     for event in events:
         number = event["sequence_number"]
         assert number == state.next_number, f"event {number} where {state.next_number} was due"
         state.next_number += 1
-        _apply(state, event)
+        if pieces and not _goes_on(pieces[-1], event):
+            _apply(state, _joined(pieces))
+            pieces = []
+        pieces.append(event)
+    if pieces:
+        _apply(state, _joined(pieces))
     return state
+
+
+_PIECE_NAMES: Final = frozenset({"type", "sequence_number", "delta", "logprobs"})
+
+
+def _goes_on(before: Event, event: Event) -> bool:
+    """Whether an event says the next piece of the same text. Such pieces are added up together: a text that grows by each of them would
+    be copied as often as it has pieces."""
+    if event["type"] != before["type"] or not isinstance(event.get("delta"), str) or not isinstance(before.get("delta"), str):
+        return False
+    return all(before.get(name) == value for name, value in event.items() if name not in _PIECE_NAMES)
+
+
+def _joined(pieces: list[Event]) -> Event:
+    return pieces[0] if len(pieces) == 1 else pieces[0] | {"delta": "".join(piece["delta"] for piece in pieces)}
 
 
 def _apply(state: Folded, event: Event) -> None:

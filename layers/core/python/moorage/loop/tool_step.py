@@ -13,6 +13,7 @@ import time
 from collections.abc import AsyncIterator, Hashable, Iterable
 from contextlib import aclosing, suppress
 from dataclasses import dataclass, field, replace
+from functools import partial
 
 import orjson
 
@@ -36,14 +37,12 @@ from moorage.telemetry import tell
 from moorage.tools.calls import End, Finished, Known, Piece, Said
 from moorage.tools.registry import ROOMS
 from moorage.tools.room import Again, Room, Where
-from moorage.tools.run import Run, Workplace
+from moorage.tools.run import Left, Run, Workplace
 from moorage.wire.events import OUTPUT_ITEM_DONE
 from moorage.wire.types import Event, Item
 
 
-async def tool_step(
-    runtime: Runtime, *, tenant_id: str, response_id: str, step: int, call_id: str, container_id: str | None
-) -> None:
+async def tool_step(runtime: Runtime, *, tenant_id: str, response_id: str, step: int, call_id: str, container_id: str | None) -> None:
     """The tasks ``ToolStep`` and ``ServiceStep``. Returns when the call is finished, or when another run must go on with it; the model
     step looks."""
     stored, made_by, container = await _look(runtime, tenant_id, response_id, step, container_id)
@@ -128,6 +127,8 @@ class _Attempt:
     """Its record as this run found it."""
     began_at_ms: int
     counts: dict[str, int] = field(default_factory=dict)
+    files_at_ms: int = 0
+    """As of when it has stored the files of the container."""
 
     @property
     def room(self) -> Room:
@@ -228,8 +229,8 @@ class _Attempt:
         if live is not None:
             is_lost = attempt.sandbox != live.record.incarnation or attempt.crashes >= limits.CALL_ATTEMPTS_MAX
             has_failed = attempt.crashes >= limits.STORING_ATTEMPTS_MAX - 1
-            leaving = Leaving(self.runtime, self.stored.container_id or "", live, self.began_at_ms, has_failed)
-            sandbox = Workplace(live, self.runtime.containers.sandboxes, is_lost, leaving.leave)
+            leaving = Leaving(self.runtime, self.stored.container_id or "", live, self.began_at_ms, has_failed, self.stored.files_at_ms)
+            sandbox = Workplace(live, self.runtime.containers.sandboxes, is_lost, partial(self._leave, leaving))
         return Run(
             known=known,
             tools=tuple(tool for tool in self.stored.parameters.tools if ROOMS.of_tool(tool["type"]) is self.room),
@@ -241,6 +242,11 @@ class _Attempt:
             service=outside(self.runtime, self.stored) if live is None else None,
             counts=self.counts,
         )
+
+    async def _leave(self, leaving: Leaving) -> Left:
+        left = await leaving.leave()
+        self.files_at_ms = left.files_at_ms
+        return left
 
     async def _earlier(self) -> AsyncIterator[Item]:
         progress = await self.runtime.steps.read(self.stored.tenant_id, self.stored.response_id)
@@ -284,7 +290,9 @@ class _Attempt:
 
     async def _note_end(self, closed: Item) -> None:
         """The log has the end of the call: now its record gets it."""
-        await self.runtime.steps.end_call(self.stored, self.step, self.call.call_id, self.call.output_index, closed)
+        await self.runtime.steps.end_call(
+            self.stored, self.step, self.call.call_id, self.call.output_index, closed, files_at_ms=self.files_at_ms
+        )
 
 
 @dataclass(slots=True)

@@ -2,7 +2,7 @@
 
 import asyncio
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 from moorage import limits
@@ -68,17 +68,19 @@ class Leaving:
     began_at_ms: int
     has_failed: bool
     """Earlier runs could not store the workspace."""
+    files_after_ms: int
+    """When the response began, by the times of the files."""
 
     async def leave(self) -> Left:
         """What the model has to know of the container, once its files are stored, and these."""
         stored = await self._stored()
-        return Left(self.live.notes + stored.notes + await self._refusals(), stored.files)
+        return replace(stored, notes=self.live.notes + stored.notes + await self._refusals())
 
     async def _stored(self) -> Left:
         """Store the workspace, and what there is to say of that. A store that refuses fails this run, and the next one tries again; but
         commands that have ended need not wait for it for ever."""
         try:
-            synced = await self.runtime.containers.artifacts.sync(self.live)
+            synced = await self.runtime.containers.artifacts.sync(self.live, after_ms=self.files_after_ms)
         except SandboxGone:
             return Left()
         except TABLE_ERRORS as error:
@@ -86,7 +88,7 @@ class Leaving:
                 raise
             tell_error(error, "the files of a container could not be stored", container_id=self.container_id)
             return Left((_NOT_STORED,))
-        return Left(synced.notes, tuple(sorted(synced.changed, key=lambda file: file.path)))
+        return Left(synced.notes, tuple(sorted(synced.changed, key=lambda file: file.path)), synced.at_ms)
 
     async def _refusals(self) -> tuple[str, ...]:
         """What the egress proxy refused meanwhile, and how to allow it: many tools hide the proxy's own words."""

@@ -90,6 +90,10 @@ class ContainerRecord:
     """What a command finds there, in words for the model, as it was when the container was made: its prompts must not change."""
     is_deleted: bool = False
     """A 404 to everybody; its eraser is not through yet."""
+    past_from_ms: int = 0
+    """From when on it is known how its files were (milliseconds)."""
+    lenders: tuple[str, ...] = ()
+    """Containers whose stored objects its rows may name: it began with their files."""
 
     @property
     def expires_at(self) -> int:
@@ -121,6 +125,8 @@ class ContainerFile:
 
     origin: str | None = None
     """SHA-256 of what the user put there, even if it has been changed since: giving the same again changes nothing."""
+    written_at_ms: int = 0
+    """When this content came here: by the clock, but always later than the rows that were there; 0 if an older version wrote it."""
 
     @property
     def id(self) -> str:
@@ -156,8 +162,11 @@ class ContainerStore:
         self._strict_expiry = strict_expiry
 
     async def create(
-        self, tenant_id: str, *, name: str, idle_minutes: int, memory_limit: str, network_policy: Mapping[str, Any], programs: str = ""
+        self, tenant_id: str, *, name: str, idle_minutes: int, memory_limit: str, network_policy: Mapping[str, Any], programs: str = "",
+        lenders: tuple[str, ...] = (),
     ) -> ContainerRecord:
+        """``lenders``: it is to begin with files of these. Then its first sandbox is no first one to its model, which is told that no
+        processes came along."""
         now = int(self._clock())
         record = ContainerRecord(
             tenant_id=tenant_id,
@@ -169,6 +178,8 @@ class ContainerStore:
             memory_limit=memory_limit,
             network_policy=network_policy,
             programs=programs,
+            incarnation=1 if lenders else 0,
+            lenders=lenders,
         )
         await self._table.write_many(puts=[_container_record(record), self._purge_record(record)])
         return record
@@ -303,14 +314,14 @@ class ContainerStore:
         await self._table.update(pk, keys.META, set={"is_deleted": True})
 
     async def erase(self, tenant_id: str, container_id: str) -> None:
-        """Remove the records of a container but for those of its sandboxes and the mark of its place in the list.
+        """Remove the records of a container but for those of its sandboxes, of what it has lent, and the mark of its place in the list.
 
         ``PURGE`` stays for another round: a step that began before the deletion may still write what it has in hand.
         """
         pk = keys.container(tenant_id, container_id)
         records = {record["SK"]: record for record in await self._table.query(pk)}
         meta, purge = records.pop(keys.META, None), records.pop(keys.PURGE, None)
-        deletes = [(pk, sk) for sk in records if not sk.startswith((keys.LIFE_PREFIX, keys.GONE))]
+        deletes = [(pk, sk) for sk in records if not sk.startswith((keys.LIFE_PREFIX, keys.LENT_PREFIX, keys.GONE))]
         marks = [] if meta is None else [gone_record(pk, keys.GONE, meta["created_at"], container_id, self._clock())]
         await self._table.write_many(puts=marks, deletes=deletes)
         if meta is not None:
@@ -324,14 +335,14 @@ class ContainerStore:
     async def files(self, container: ContainerRecord) -> list[ContainerFile]:
         """All file rows, in no particular order."""
         pk = keys.container(container.tenant_id, container.id)
-        return [_file(record) for record in await self._table.query(pk, prefix=keys.FILE_PREFIX)]
+        return [file_of(record) for record in await self._table.query(pk, prefix=keys.FILE_PREFIX)]
 
     async def file(self, container: ContainerRecord, file_id: str) -> ContainerFile:
         pk = keys.container(container.tenant_id, container.id)
         record = await self._table.get(pk, keys.container_file(file_id))
         if record is None:
             raise container_file_not_found(file_id)
-        return _file(record)
+        return file_of(record)
 
     async def file_page(self, container: ContainerRecord, page: Page) -> ContainerFilePage:
         """One page of the files by time of creation. All rows are read: a container has at most ``ARTIFACTS_MAX``."""
@@ -446,8 +457,14 @@ def container_of(record: Record) -> ContainerRecord:
 
 
 def _file_record(file: ContainerFile) -> Record:
-    return {"PK": pk_of_file(file), "SK": keys.container_file(file.id), **_FILE.pack(file)}
+    return {"PK": pk_of_file(file), "SK": keys.container_file(file.id), **packed_file(file)}
 
 
-def _file(record: Record) -> ContainerFile:
-    return _FILE.unpack(record)
+def packed_file(file: ContainerFile) -> Record:
+    """A row as attributes."""
+    return _FILE.pack(file)
+
+
+def file_of(attributes: Record) -> ContainerFile:
+    """And back."""
+    return _FILE.unpack(attributes)

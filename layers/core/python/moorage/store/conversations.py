@@ -10,7 +10,7 @@ import asyncio
 import random
 import secrets
 import zlib
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -149,8 +149,9 @@ class Conversations:
         known = {item_id for record in records for item_id in record["ids"]}
         return next((item["id"] for item in items if item["id"] in known), None)
 
-    async def load_items(self, tenant_id: str, conversation_id: str) -> list[Item]:
-        """All items in order, for a request that names the conversation."""
+    async def load_items(self, tenant_id: str, conversation_id: str, *, before: Collection[str] = ()) -> list[Item]:
+        """All items in order, for a request that names the conversation; or those that were there ``before`` items with these ids came,
+        if they did."""
         conversation = await self.get(tenant_id, conversation_id, param="conversation")
         gate = asyncio.Semaphore(_READS_AT_ONCE)
 
@@ -161,7 +162,8 @@ class Conversations:
         records = await self._table.query(
             keys.conversation(tenant_id, conversation.id), prefix=keys.BATCH_PREFIX, up_to=_last(conversation)
         )
-        return [item for items in await asyncio.gather(*map(opened, records)) for item in items]
+        came = next((number for number, record in enumerate(records) if not set(before).isdisjoint(record["ids"])), len(records))
+        return [item for items in await asyncio.gather(*map(opened, records[:came])) for item in items]
 
     async def page(self, conversation: Conversation, page: Page) -> ItemPage:
         """One page of the items; ``after`` may name an item that was deleted."""

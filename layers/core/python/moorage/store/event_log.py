@@ -177,6 +177,11 @@ class EventLog:
         records = await self._table.query(self._pk, prefix=keys.EVENT_PREFIX, after=keys.event(first - 1) if first else None)
         return list(await asyncio.gather(*map(self.batch, records)))
 
+    async def read_up_to(self, sequence_number: int) -> list[Batch]:
+        """Batches that hold events up to this number; the last may go on behind it."""
+        records = await self._table.query(self._pk, prefix=keys.EVENT_PREFIX, up_to=keys.event(sequence_number))
+        return list(await asyncio.gather(*map(self.batch, records)))
+
     async def read_all(self) -> list[Event]:
         """Every event so far, in order."""
         return [event for batch in await self.read_from(0) for event in batch.events]

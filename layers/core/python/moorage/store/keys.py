@@ -20,6 +20,7 @@ a file, container, conversation, upload    ``PK=T#t#<K>#id``, ``SK=META``       
 a tenant's files, containers ...           ``GSI1PK=T#t#L#<kind>``, ``GSI1SK=<created>#<id>``   Query on GSI1 + BatchGet
 a container's files                        ``PK=T#t#C#id``, ``SK`` begins with ``FILE#``        Query
 a container's skills                       ``PK=T#t#C#id``, ``SK`` begins with ``SKILL#``       Query
+how a container's files were at a time     ``FILE#`` rows, and ``PAST#`` rows after that time   Query + Query
 containers due to expire                   ``GSI1PK=ALIVE``, ``GSI1SK`` up to now               Query on GSI1 + BatchGet
 the warm pool's slots and claims           ``PK=POOL``, ``SK`` from ``CLAIM#`` or ``SLOT#`` on  Query
 claim a sandbox of the warm pool           ``SLOT#…``, ``CLAIM#<id>``, ``WARM#<hash>``          TransactWriteItems
@@ -174,6 +175,8 @@ def owner_of_blob(key: str) -> tuple[str, str] | None:
 GONE: Final = "GONE"
 PURGE: Final = "PURGE"
 LIFE_PREFIX: Final = "LIFE#"
+PAST_PREFIX: Final = "PAST#"
+LENT_PREFIX: Final = "LENT#"
 PART_PREFIX: Final = "PART#"
 BATCH_PREFIX: Final = "BATCH#"
 
@@ -196,6 +199,26 @@ def life(incarnation: int) -> str:
 def due(at: int, resource_id: str) -> str:
     """``GSI1SK`` of a record that is due at a time (Unix seconds)."""
     return f"{at:012d}#{resource_id}"
+
+
+def past(at_ms: int, name: str) -> str:
+    """Sort key of file rows of a container that were replaced or removed at a time; ``name`` tells several from each other."""
+    return f"{PAST_PREFIX}{at_ms:015d}#{name}"
+
+
+def past_until(at_ms: int) -> str:
+    """The sort key after which the rows come that were replaced later than at this time."""
+    return past(at_ms, "\uffff")
+
+
+def past_time(sk: str) -> int:
+    """The time back from :func:`past`."""
+    return int(sk.removeprefix(PAST_PREFIX).partition("#")[0])
+
+
+def lent(container_id: str) -> str:
+    """Sort key of the note that rows of another container name objects of this one."""
+    return f"{LENT_PREFIX}{container_id}"
 
 
 def part(part_id: str) -> str:

@@ -91,6 +91,10 @@ class StoredResponse:
     """How long it has stood still, all pauses together that are over."""
     trace: Trace | None = None
     """Of the request that asked for it; None in records of versions that did not keep it."""
+    files_at_ms: int = 0
+    """When it began, by the times of its container's files; 0 without a container, and in records of older versions."""
+    forked_from: str | None = None
+    """The response that it is a fork of."""
 
 
 _META: Final = Codec(
@@ -126,6 +130,8 @@ _META: Final = Codec(
         "pauses",
         "paused_seconds",
         "budget",
+        "files_at_ms",
+        "forked_from",
     ),
     beside=("response_id", "tenant_id", "parameters", "echo", "input_items", "ancestors"),
 )

@@ -130,6 +130,8 @@ class Account:
     following: int | None
     """Number of the next event when a step ended."""
     is_finished: bool
+    files_at_ms: int | None = None
+    """When a call ended, by the times of its container's files."""
 
 
 class Steps:
@@ -237,9 +239,7 @@ class Steps:
         """This run ends in good order with the command still going."""
         await self._table.update(_pk(stored), keys.attempt(step, call_id), add={"yields": 1})
 
-    async def await_container(
-        self, stored: StoredResponse, step: int, call_id: str, *, now: int, is_host_away: bool, why: str
-    ) -> int:
+    async def await_container(self, stored: StoredResponse, step: int, call_id: str, *, now: int, is_host_away: bool, why: str) -> int:
         """This run ends in good order for want of the container. Returns since when (Unix seconds) the call has been waiting for it."""
         record = await self._table.update(
             _pk(stored),
@@ -259,11 +259,15 @@ class Steps:
         )
         return CallRounds(record["rounds"], record.get("yields", 0), record.get("waits", 0), bool(record.get("host_away")))
 
-    async def end_call(self, stored: StoredResponse, step: int, call_id: str, output_index: int, item: Item) -> None:
-        """The call is finished, and ``item`` is its output. The log has it already; so two runs that get here write the same."""
+    async def end_call(
+        self, stored: StoredResponse, step: int, call_id: str, output_index: int, item: Item, *, files_at_ms: int = 0
+    ) -> None:
+        """The call is finished, and ``item`` is its output. The log has it already; so two runs that get here write the same.
+        ``files_at_ms`` is told of a call that has stored the files of its container."""
         packed = await self._packed(stored, f"call-{output_index}", {output_index: item})
+        files = {"files_ms": files_at_ms} if files_at_ms else {}
         await self._table.update(
-            _pk(stored), keys.attempt(step, call_id), set={"finished": True, "ended_ms": self._now_ms(), **packed}
+            _pk(stored), keys.attempt(step, call_id), set={"finished": True, "ended_ms": self._now_ms(), **files, **packed}
         )
 
     # --- all of it ---
@@ -352,6 +356,7 @@ def _account(record: Record) -> Account:
         outcome=OUTCOME.unpack(record["outcome"]) if "outcome" in record else None,
         following=record.get("following"),
         is_finished=bool(record.get("finished")),
+        files_at_ms=record.get("files_ms"),
     )
 
 

@@ -175,6 +175,10 @@ class Room:
         named. Raises :class:`~moorage.errors.ApiError` for what is not there."""
         return tool, {}
 
+    def is_whole(self, tool: Tool) -> bool:
+        """Whether a tool as it is stored can be asked for anew: not if it was given a secret."""
+        return True
+
     def admit(self, items: Sequence[Item], chain: Sequence[Item], tools: Sequence[Tool]) -> None:
         """Look at what a request brings for this tool; ``tools`` are those of this room. Raises
         :class:`~moorage.errors.ApiError` for what does not belong to anything."""
@@ -275,6 +279,10 @@ class Room:
     def container_of(self, item: Item) -> str | None:
         """The container that a call ran in."""
         return None
+
+    def placed(self, item: Item, container_id: str) -> Item:
+        """A call as if it had run in another container, which is a copy of its own."""
+        return item
 
     def title(self, item: Item) -> str | None:
         """What an operator reads when the item begins; None if its events say enough."""

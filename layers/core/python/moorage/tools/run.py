@@ -29,6 +29,8 @@ class Left:
     """What the model has to know: of files that could not be kept, of what the network refused."""
     files: tuple[ContainerFile, ...] = ()
     """Those that were stored anew, by path."""
+    files_at_ms: int = 0
+    """As of when the files of the container are stored, by their times; 0 if they could not be."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -74,6 +74,23 @@ class ConversationOfResponse(TypedDict):
     id: str
 
 
+class ContainerOfFork(TypedDict):
+    """Where the calls of a fork run."""
+
+    mode: Literal["copy", "share", "none"]
+    container_id: str
+    files: int | None
+    notice: str | None
+
+
+class ForkedFrom(TypedDict):
+    """An addition to the API, in responses that are forks."""
+
+    response_id: str
+    at: int
+    container: ContainerOfFork | None
+
+
 class EchoedCacheOptions(TypedDict):
     mode: str
     ttl: str
@@ -114,6 +131,7 @@ class Response(TypedDict):
     truncation: Literal["auto", "disabled"]
     user: str | None
     conversation: NotRequired[ConversationOfResponse]
+    forked_from: NotRequired[ForkedFrom]
     prompt_cache_options: NotRequired[EchoedCacheOptions]
 
 

@@ -161,24 +161,34 @@ class Budget(TypedDict, total=False):
 # --- Bodies -----------------------------------------------------------------------------------------------------------
 
 
-class _Asked(TypedDict, total=False):
-    """What creating a response, counting its tokens and compacting its input share."""
+class _Said(TypedDict, total=False):
+    """What everything shares that asks a model."""
 
     input: Input
     instructions: Text
+
+
+class _Asked(_Said, total=False):
+    """What creating a response, counting its tokens and compacting its input share."""
+
     previous_response_id: Id
 
 
-class _Told(_Asked, total=False):
-    """What creating a response and counting its tokens share."""
+class _Offered(TypedDict, total=False):
+    """What creating a response, forking one and counting its tokens share."""
 
-    conversation: _Conversation
     tools: ToolList
     tool_choice: ToolChoice
     parallel_tool_calls: bool
     reasoning: ReasoningOptions
     text: TextOptions
     truncation: Literal["auto", "disabled"]
+
+
+class _Told(_Asked, _Offered, total=False):
+    """What creating a response and counting its tokens share."""
+
+    conversation: _Conversation
 
 
 class _Hints(TypedDict, total=False):
@@ -189,10 +199,9 @@ class _Hints(TypedDict, total=False):
     image: Annotated[ImageOptions, Dropped]
 
 
-@wire
-class CreateResponse(_Told, _Hints, total=False):
-    model: Required[Model]
-    store: bool
+class _Made(_Hints, total=False):
+    """What creating a response and forking one share."""
+
     background: bool
     stream: bool
     stream_options: StreamOptions
@@ -214,6 +223,21 @@ class CreateResponse(_Told, _Hints, total=False):
     ]
     access_programs: Annotated[Any, Refused("Access programs exist at OpenAI only.")]
     background_options: Annotated[Any, Refused("Background responses begin at once here: leave it out.")]
+
+
+@wire
+class CreateResponse(_Told, _Made, total=False):
+    model: Required[Model]
+    store: bool
+
+
+@wire
+class ForkResponse(_Said, _Offered, _Made, total=False):
+    """An extension: what is not given stays as in the response that it is a fork of."""
+
+    at: Annotated[int, Field(ge=0)]
+    container: Literal["copy", "share", "none"]
+    model: Model
 
 
 @wire
@@ -288,6 +312,8 @@ class CreateConversationItems(TypedDict):
 
 CREATE: Final = Parser[Fields](CreateResponse)
 """``POST /v1/responses``."""
+FORK: Final = Parser[Fields](ForkResponse)
+"""``POST /v1/responses/{id}/fork``."""
 COUNT: Final = Parser[Fields](CountInputTokens)
 """``POST /v1/responses/input_tokens``."""
 COMPACT: Final = Parser[Fields](CompactResponse)

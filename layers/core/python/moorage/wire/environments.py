@@ -140,6 +140,22 @@ def _with_skills(tool: Tool, skills: Sequence[dict[str, Any]]) -> Tool:
     return {**tool, "environment": {**others, "skills": list(skills)} if skills else others}
 
 
+def unplaced(tools: Sequence[Tool]) -> list[Tool]:
+    """Stored tools as a fork has them: in no container yet, and without what the one that they ran in was given once."""
+    return [_unplaced(tool) for tool in tools]
+
+
+def _unplaced(tool: Tool) -> Tool:
+    match tool:
+        case {"type": "shell", "environment": {"type": "container_auto" | "container_reference"} as environment}:
+            skills = {"skills": environment["skills"]} if environment.get("skills") else {}
+            return {**tool, "environment": {"type": "container_auto", **skills}}
+        case {"type": "code_interpreter"}:
+            return {**tool, "container": {"type": "auto"}}
+        case _:
+            return tool
+
+
 def redacted(tools: Sequence[Tool]) -> list[Tool]:
     """The same tools without the values of secrets, for storage and everything after it."""
     return [_redacted(tool) for tool in tools]

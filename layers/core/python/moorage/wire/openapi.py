@@ -16,6 +16,7 @@ from moorage.wire.validation import Parser
 
 _BODIES: Final = {
     "CreateResponse": create.CREATE,
+    "ForkResponse": create.FORK,
     "CountInputTokens": create.COUNT,
     "CompactResponse": create.COMPACT,
     "CreateConversation": create.CONVERSATION_CREATE,

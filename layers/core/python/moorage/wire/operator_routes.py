@@ -5,7 +5,7 @@ from typing import Final
 
 from moorage import limits
 from moorage.wire.queries import STATUSES, USAGE_GROUPS
-from moorage.wire.route import AFTER, BOOLEAN, JSON, PAGE, STRING, Route, envelope, limit, nullable, record, ref
+from moorage.wire.route import AFTER, BOOLEAN, EVENTS, JSON, PAGE, STRING, Route, envelope, limit, nullable, record, ref
 from moorage.wire.schema import JsonSchema
 
 _COUNT: Final[JsonSchema] = {"type": "integer", "minimum": 0}
@@ -28,6 +28,7 @@ _SUMMARY: Final = record(
     background=BOOLEAN,
     metadata={"type": "object", "additionalProperties": STRING},
     previous_response_id=nullable(STRING),
+    forked_from=nullable(STRING),
     conversation=nullable(record(id=STRING)),
     container_id=nullable(STRING),
     key_id=nullable(STRING),
@@ -94,6 +95,15 @@ OPERATOR_ROUTES: Final = (
         "Another budget; what stood still for want of it goes on",
         {JSON: ref("Response")},
         {JSON: ref("Budget")},
+    ),
+    Route(
+        "post",
+        "/v1/responses/{response_id}/fork",
+        "forkResponse",
+        "A new response from an event of an old one, with the files of its container as they were then",
+        {JSON: ref("Response"), EVENTS: ref("Event")},
+        {JSON: ref("ForkResponse")},
+        also=(502, 503),
     ),
     Route("post", "/v1/responses/{response_id}/resume", "resumeResponse", "Go on with a paused response", {JSON: ref("Response")}),
     Route(

@@ -18,9 +18,10 @@ from moorage.wire.create import (
     COUNT,
     CREATE,
     EVENT,
+    FORK,
     LANE,
 )
-from moorage.wire.environments import Environment, environment, redacted
+from moorage.wire.environments import Environment, environment, redacted, unplaced
 from moorage.wire.parameters import Parameters
 from moorage.wire.tools import WEB_SEARCH_REASON, WEB_SEARCH_TOOLS
 from moorage.wire.types import Item, Tool
@@ -52,6 +53,20 @@ class CreateRequest(Parameters):
     def is_hosted(self) -> bool:
         """Whether calls of the model may run here."""
         return self.environment is not None and self.environment.is_hosted
+
+
+@dataclass(frozen=True, slots=True)
+class ForkRequest:
+    """One ``POST /v1/responses/{id}/fork``."""
+
+    request: CreateRequest
+    """As if all had been asked for anew, but for what comes before its input."""
+    at: int | None
+    """The event; None for the last one."""
+    container: Literal["copy", "share", "none"] | None
+    """None: as it fits."""
+    has_own_tools: bool
+    """Otherwise they are those of the response before."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,6 +120,38 @@ def parse_create(body: bytes | dict[str, Any], *, web_search: WebSearchMode = "r
     A ``dict`` must come from a strict JSON parser (orjson).
     """
     return _create(CREATE.body(body), web_search)
+
+
+def parse_fork(
+    body: bytes | dict[str, Any],
+    before: Parameters,
+    *,
+    background: bool,
+    metadata: dict[str, str],
+    web_search: WebSearchMode = "refuse",
+) -> ForkRequest:
+    """Check a fork request; what it leaves open is as in the request ``before``. Raises :class:`~moorage.errors.ApiError`."""
+    fields = FORK.body(body or b"{}")
+    tools, items, notices = _without_web_search(fields, web_search)
+    is_background = fields.get("background", background and not fields.get("stream"))
+    _check_answer({**fields, "background": is_background, "budget": fields.get("budget", before.budget or {})})
+    given = {name: fields[name] for name in FORK.fields if name in fields and name not in (*_REWRITTEN, "at", "container")}
+    own_tools = tools if "tools" in fields else unplaced(before.tools)
+    others = {
+        **given,
+        "input_items": items,
+        "background": is_background,
+        "include_obfuscation": fields.get("stream_options", {}).get("include_obfuscation", True),
+        "metadata": fields.get("metadata", metadata),
+        "tools": tuple(redacted(tools)) if "tools" in fields else tuple(own_tools),
+        "environment": environment(own_tools),
+        "notices": tuple(notices),
+    }
+    if "context_management" in fields:
+        others["context_management"] = tuple(fields["context_management"])
+    if "include" in fields:
+        others["include"] = tuple(dict.fromkeys(fields["include"]))
+    return ForkRequest(CreateRequest.of(before, **others), fields.get("at"), fields.get("container"), "tools" in fields)
 
 
 def parse_stream_id(frame: dict[str, Any]) -> str | None:
@@ -244,13 +291,18 @@ def _check_together(fields: dict[str, Any], tools: list[Tool], items: tuple[Item
         )
     if fields.get("background") and fields.get("store") is False:
         raise errors.unsupported_value("background", "true", "A background response must be stored: leave 'store' out.")
+    _check_answer(fields)
+    for index, item in enumerate(items[:-1]):
+        if item["type"] == "compaction_trigger":
+            raise errors.invalid_value(f"input[{index}].type", "a 'compaction_trigger' is the last item of its input.")
+
+
+def _check_answer(fields: dict[str, Any]) -> None:
+    """How the answer is given, and what becomes of it at its limit."""
     if fields.get("budget", {}).get("on_limit") == "pause" and not fields.get("background"):
         raise errors.invalid_value("budget.on_limit", "a client would wait for a response that stands still; add 'background': true.")
     if "stream_options" in fields and not fields.get("stream"):
         raise errors.invalid_value("stream_options", "it is only allowed together with 'stream': true.")
-    for index, item in enumerate(items[:-1]):
-        if item["type"] == "compaction_trigger":
-            raise errors.invalid_value(f"input[{index}].type", "a 'compaction_trigger' is the last item of its input.")
 
 
 def _check_context(fields: dict[str, Any], tools: list[Tool], items: tuple[Item, ...]) -> None:

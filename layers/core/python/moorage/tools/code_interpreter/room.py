@@ -105,6 +105,9 @@ class CodeInterpreter(Room):
         container_id: str | None = item.get("container_id")
         return container_id
 
+    def placed(self, item: Item, container_id: str) -> Item:
+        return item | {"container_id": container_id}
+
     def told(self, name: str, event: Event) -> Iterable[Told]:
         if name == "code_interpreter_call_code.delta":
             yield Told(event["delta"], "call", ("arguments",))

@@ -112,6 +112,10 @@ class Mcp(Room):
             )
         return concealed(tool, Server.of_operator(server), handle)
 
+    def is_whole(self, tool: Tool) -> bool:
+        """The address of a server that a request has named may hold a key too; the operator's servers are known by their labels."""
+        return "server_url" not in tool
+
     def admit(self, items: Sequence[Item], chain: Sequence[Item], tools: Sequence[Tool]) -> None:
         """An approval must answer a call that was asked for, once, and of a server that is there."""
         asked = {item["id"]: item for item in (*chain, *items) if item["type"] == _REQUEST}

@@ -144,6 +144,9 @@ class Shell(Room):
         container_id: str | None = (item.get("environment") or {}).get("container_id")
         return container_id
 
+    def placed(self, item: Item, container_id: str) -> Item:
+        return item | {"environment": {**item["environment"], "container_id": container_id}}
+
     def title(self, item: Item) -> str | None:
         return None
 

@@ -1,0 +1,30 @@
+"""``POST /v1/responses/{id}/fork``: a new response from an event of an old one. An extension of ours; it answers as a create does."""
+
+from fastapi import APIRouter, Request
+from starlette.responses import Response
+
+from moorage.api.bodies import RawBody
+from moorage.api.caller import Caller
+from moorage.api.responses import begin
+from moorage.errors import bad_request
+from moorage.loop import forks, recover
+from moorage.wire.requests import parse_fork
+
+router = APIRouter()
+
+
+@router.post("/responses/{response_id}/fork")
+async def fork(request: Request, caller: Caller, response_id: str, body: RawBody) -> Response:
+    runtime = caller.runtime
+    snapshot = await recover.declare_lost(runtime, await runtime.responses.snapshot(caller.tenant_id, response_id))
+    old = snapshot.stored
+    if not old.is_stored:
+        raise bad_request("This response is not stored ('store': false): there is nothing to begin another one with.")
+    wanted = parse_fork(
+        body,
+        old.parameters,
+        background=old.is_background,
+        metadata=old.echo.get("metadata") or {},
+        web_search=runtime.settings.web_search,
+    )
+    return await begin(request, caller, body, wanted.request, lambda: forks.fork(runtime, snapshot, wanted, key_id=caller.key_id))

@@ -1,0 +1,152 @@
+"""A fork: a new response that begins where an old one was at one of its events, with the files of its container as they were then.
+
+The new response owns what it begins with: everything that had been said is input of its own, and its container has rows of its own,
+which name the objects of the old one's. So the old response goes on, ends or is deleted as if there were no fork.
+"""
+
+from dataclasses import dataclass, replace
+from typing import Any, Final, Literal
+
+from moorage.errors import ApiError, bad_request, container_not_found, invalid_value, past_unknown
+from moorage.loop import context, upstream_shell
+from moorage.loop.as_of import Boundary, as_of
+from moorage.loop.chain import load_chain
+from moorage.loop.create import Prepared, prepare
+from moorage.runtime import Runtime
+from moorage.store.containers import ContainerRecord
+from moorage.store.responses import Snapshot, StoredResponse
+from moorage.tools.registry import ROOMS
+from moorage.wire.environments import Environment
+from moorage.wire.requests import ForkRequest
+from moorage.wire.types import Item
+
+NO_PROCESSES: Final = "Processes do not come along: what ran in the container has to be started again."
+
+
+@dataclass(frozen=True, slots=True)
+class _Place:
+    """Where the fork's calls run."""
+
+    mode: Literal["copy", "share", "none"]
+    environment: Environment
+    container_id: str
+    is_new: bool
+    files: int | None
+    """How many came along."""
+
+    def to_json(self) -> dict[str, Any]:
+        notice = NO_PROCESSES if self.mode == "copy" else None
+        return {"mode": self.mode, "container_id": self.container_id, "files": self.files, "notice": notice}
+
+
+async def fork(runtime: Runtime, snapshot: Snapshot, wanted: ForkRequest, *, key_id: str) -> Prepared:
+    """Raises :class:`~moorage.errors.ApiError`; nothing is left behind then."""
+    old, request = snapshot.stored, wanted.request
+    if not wanted.has_own_tools:
+        _check_tools(old)
+    boundary = (await as_of(runtime, snapshot, wanted.at)).boundary
+    said = [*await _before(runtime, old), *old.input_items, *boundary.items]
+    place = await _place(runtime, old, wanted, boundary)
+    try:
+        if place is not None:
+            request = replace(request, environment=place.environment)
+            if old.container_id is not None:
+                said = [_moved(item, old.container_id, place.container_id) for item in said]
+        prepared = await prepare(runtime, old.tenant_id, request, recent=context.answer_orphans(said), key_id=key_id)
+    except BaseException:
+        if place is not None and place.is_new:
+            await runtime.containers.delete(old.tenant_id, place.container_id)
+        raise
+    shown = {"response_id": old.response_id, "at": boundary.number, "container": None if place is None else place.to_json()}
+    echo = prepared.stored.echo | {"forked_from": shown}
+    return replace(prepared, stored=replace(prepared.stored, echo=echo, forked_from=old.response_id))
+
+
+def _check_tools(old: StoredResponse) -> None:
+    """What a client has trusted one response with is not known to another."""
+    for index, tool in enumerate(old.parameters.tools):
+        room = ROOMS.of_tool(tool["type"])
+        if room is not None and not room.is_whole(tool):
+            raise bad_request(
+                f"The secrets of tools[{index}] of '{old.response_id}' are its own: give 'tools' again, with theirs.", param="tools"
+            )
+
+
+async def _before(runtime: Runtime, old: StoredResponse) -> list[Item]:
+    """What had been said before the old response: of a conversation, what came before its items."""
+    if old.conversation_id is None:
+        return await load_chain(runtime, old)
+    own = [item["id"] for item in old.input_items if "id" in item]
+    items: list[Item] = await runtime.conversations.load_items(old.tenant_id, old.conversation_id, before=own)
+    return items
+
+
+async def _place(runtime: Runtime, old: StoredResponse, wanted: ForkRequest, boundary: Boundary) -> _Place | None:
+    """The container of the fork; None where none of its tools runs here."""
+    request = wanted.request
+    environment = request.environment
+    entry = runtime.catalog.resolve(request.model)
+    if environment is None or not environment.is_hosted or upstream_shell.goes_there(entry, request.tools):
+        if wanted.container is not None:
+            raise invalid_value("container", "no tool of this fork runs in a container here; leave it out.")
+        return None
+    if environment.type == "container_reference":
+        if wanted.container is not None:
+            raise invalid_value("container", f"'{environment.param}' names a container; leave one of the two out.")
+        return None
+    if old.container_id is None:
+        if wanted.container in ("copy", "share"):
+            raise invalid_value("container", f"'{old.response_id}' had no container; leave it out.")
+        return None
+    mode = wanted.container or "copy"
+    source = await _source(runtime, old.tenant_id, old.container_id)
+    if mode == "share":
+        return await _shared(runtime, source, environment)
+    return await _made(runtime, source, environment, mode, boundary)
+
+
+async def _source(runtime: Runtime, tenant_id: str, container_id: str) -> ContainerRecord:
+    """The old response's container. Raises :class:`~moorage.errors.ApiError` that says how to go on without."""
+    try:
+        return await runtime.containers.use(tenant_id, container_id, param="container")
+    except ApiError as error:
+        if error.message != container_not_found(container_id).message:
+            raise
+        raise bad_request(
+            f"The container '{container_id}' of this response was deleted, or has expired. Give 'tools' again for a new one.",
+            param="container",
+            code="workspace_expired",
+        ) from error
+
+
+async def _shared(runtime: Runtime, source: ContainerRecord, environment: Environment) -> _Place:
+    policy = environment.network_policy
+    if policy is not None and not await runtime.containers.has_policy(source, policy):
+        raise invalid_value("container", "what is shared has a network policy of its own; leave out that of 'tools', or take a 'copy'.")
+    return _Place("share", _referring(environment, source.id), source.id, is_new=False, files=None)
+
+
+async def _made(
+    runtime: Runtime, source: ContainerRecord, environment: Environment, mode: Literal["copy", "none"], boundary: Boundary
+) -> _Place:
+    if mode == "copy" and boundary.files_at_ms is None:
+        raise past_unknown(source.id)
+    made, files = await runtime.containers.copy(
+        source,
+        at_ms=boundary.files_at_ms if mode == "copy" else None,
+        memory_limit=environment.memory_limit,
+        network_policy=environment.network_policy,
+    )
+    return _Place(mode, _referring(environment, made.id), made.id, is_new=True, files=files)
+
+
+def _referring(environment: Environment, container_id: str) -> Environment:
+    return replace(
+        environment, type="container_reference", container_id=container_id, param="container", memory_limit=None, network_policy=None
+    )
+
+
+def _moved(item: Item, old_id: str, new_id: str) -> Item:
+    """An item as if its call had run in the fork's container: there the conversation goes on."""
+    room = ROOMS.of_call(item["type"])
+    return item if room is None or room.container_of(item) != old_id else room.placed(item, new_id)
