@@ -40,15 +40,20 @@ def _context(app: cdk.App) -> dict[str, object]:
 def main() -> None:
     """Entry point of ``cdk``. A wrong setting ends it with one sentence instead of a trace."""
     try:
-        quotas.check(Path(synthesised().directory))
+        synthesise()
     except ConfigError as error:
         sys.exit(str(error))
 
 
-def synthesised() -> cxapi.CloudAssembly:
-    """The assembly. Raises :class:`ConfigError` for a stack that the CDK itself refuses to write."""
+def synthesise(context: dict[str, object] | None = None, outdir: str | None = None) -> None:
+    """Write the assembly. Raises :class:`ConfigError` for a setting that is wrong, or that no account could deploy."""
+    quotas.check(Path(_synthesised(make_app(context, outdir)).directory))
+
+
+def _synthesised(app: cdk.App) -> cxapi.CloudAssembly:
+    """Raises :class:`ConfigError` for a stack that the CDK itself refuses to write."""
     try:
-        return make_app().synth()
+        return app.synth()
     except RuntimeError as error:
         if "TooManyResourcesInStack" not in str(error) and "is greater than allowed maximum" not in str(error):
             raise

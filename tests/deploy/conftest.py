@@ -7,7 +7,6 @@ streams as API Gateway does; the emulator's own gateway does not.
 
 import asyncio
 import contextlib
-import json
 import os
 import secrets
 import shutil
@@ -29,6 +28,7 @@ from moorage.store.api_keys import ApiKeys
 from moorage.store.table import Table
 
 from localstack.deploy import Deployer
+from tests.infra.synthesis import context_of, program
 from tests.twin.calls import RECORDING
 from tests.twin.serve import serving
 
@@ -80,15 +80,8 @@ def assembly(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def synthesise(output: Path, settings: dict[str, Any]) -> Path:
-    context = json.loads((ROOT / "cdk.json").read_text())["context"] | {"moorage": settings}
-    environment = {name: value for name, value in os.environ.items() if not name.startswith(("AWS_", "CDK_"))}
-    environment |= {
-        "CDK_OUTDIR": str(output),
-        "CDK_CONTEXT_JSON": json.dumps(context),
-        "CDK_DEFAULT_REGION": REGION,
-        "JSII_SILENCE_WARNING_END_OF_LIFE_NODE_VERSION": "1",
-    }
-    done = subprocess.run([sys.executable, "-m", "infra.app"], cwd=ROOT, env=environment, capture_output=True, text=True, check=False)
+    """With bundling."""
+    done = program(context_of(settings), output)
     assert done.returncode == 0, done.stderr[-4000:]
     return output
 

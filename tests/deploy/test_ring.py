@@ -16,7 +16,8 @@ from moorage.skills import bundle
 from openai.types.responses import ResponseCompletedEvent, ResponseCreatedEvent
 
 from infra.deployed import closing
-from tests.deploy.conftest import REGION, ROOT, SETTINGS, Deployment, synthesise
+from tests.deploy.conftest import REGION, ROOT, SETTINGS, Deployment
+from tests.infra.synthesis import context_of, synthesise
 from tests.twin import calls
 from tests.twin.iam import Account, refused
 from tests.twin.serve import deployed_names, template_of
@@ -282,7 +283,10 @@ def test_the_operators_commands_work_on_it(deployment: Deployment, api: httpx.Cl
 
 @pytest.fixture(scope="module")
 def changed(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return synthesise(tmp_path_factory.mktemp("changed"), SETTINGS | {"retention_days": 7, "log_level": "DEBUG", "warm_pool": ["1g:1"]})
+    output = tmp_path_factory.mktemp("changed")
+    done = synthesise(context_of(SETTINGS | {"retention_days": 7, "log_level": "DEBUG", "warm_pool": ["1g:1"]}), output)
+    assert done.returncode == 0, done.stderr[-4000:]
+    return output
 
 
 only_open = pytest.mark.parametrize("deployment", ["open"], indirect=True)

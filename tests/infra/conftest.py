@@ -6,14 +6,14 @@ import json
 import os
 import re
 import shutil
-import subprocess
-import sys
-from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import pytest
+
+from tests.infra import synthesis
+from tests.infra.synthesis import Done, context_of
 
 ROOT = Path(__file__).resolve().parents[2]
 DEFAULT: dict[str, Any] = {}
@@ -57,29 +57,9 @@ class Stacks:
         return found
 
 
-Synthesise = Callable[[dict[str, Any]], subprocess.CompletedProcess[str]]
-
-
-def synthesise(settings: dict[str, Any], output: Path) -> "subprocess.CompletedProcess[str]":
-    """Run the app as ``cdk synth`` does, without bundling: packages are another test's matter."""
-    context = {**json.loads((ROOT / "cdk.json").read_text())["context"], "moorage": settings, "aws:cdk:bundling-stacks": []}
-    environment = {name: value for name, value in os.environ.items() if not name.startswith(("AWS_", "CDK_"))}
-    return subprocess.run(
-        [sys.executable, "-m", "infra.app"],
-        cwd=ROOT,
-        env=environment
-        | {
-            "CDK_OUTDIR": str(output),
-            "CDK_CONTEXT_JSON": json.dumps(context),
-            "CDK_DEFAULT_REGION": "us-east-1",
-            "JSII_SILENCE_WARNING_END_OF_LIFE_NODE_VERSION": "1",
-            "JSII_SILENCE_WARNING_DEPRECATED_NODE_VERSION": "1",
-        },
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=150,
-    )
+def synthesise(settings: dict[str, Any], output: Path) -> Done:
+    """Without bundling: packages are another test's matter."""
+    return synthesis.synthesise(context_of(settings, **{"aws:cdk:bundling-stacks": []}), output)
 
 
 def load(output: Path, deployment: str = "moorage") -> Stacks:
@@ -107,7 +87,7 @@ def _node() -> None:
 
 
 def shared(settings: dict[str, Any], factory: pytest.TempPathFactory) -> Stacks:
-    """The deployment of these settings, made once in a run: a synthesis takes ten seconds of two cores. Other workers wait for it."""
+    """The deployment of these settings, made once in a run. Other workers wait for it."""
     base = factory.getbasetemp()
     run = base.parent if "PYTEST_XDIST_WORKER" in os.environ else base
     output = run / f"assembly-{hashlib.sha256(json.dumps(settings, sort_keys=True).encode()).hexdigest()[:16]}"

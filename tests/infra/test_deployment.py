@@ -17,6 +17,7 @@ from infra.config import Config, ConfigError, Models
 from infra.prices import ALARMS, HOURS_A_MONTH, PRICES
 from infra.sandbox import CPU_UNITS
 from tests.infra.conftest import ROOT, Stacks, load, masked, shared, synthesise
+from tests.infra.synthesis import context_of, program
 
 SNAPSHOTS = Path(__file__).parent / "snapshots"
 
@@ -544,7 +545,7 @@ def test_the_command_line_overrides_cdk_json() -> None:
 
 
 def test_synthesis_stops_at_a_wrong_setting_with_a_sentence_and_no_trace(tmp_path: Path) -> None:
-    done = synthesise({"provisioner": "ec2"}, tmp_path)
+    done = program(context_of({"provisioner": "ec2"}), tmp_path)
     assert done.returncode == 1
     assert "cdk.json: 'provisioner': Input should be 'none', 'fargate' or 'lambda_microvm'." in done.stderr
     assert "Traceback" not in done.stderr
