@@ -74,14 +74,19 @@ $(VENV)/.dev: $(VENV)/.local requirements/dev.txt
 	@$(UV) pip install --quiet --python .venv-template/bin/python --require-hashes -r requirements/template.txt
 	@touch $@
 
-setup: $(VENV)/.local .venv-toolbox/.done .venv-egress/.done
+# What the console imports; without a network it says so, and the API runs.
+.build/console/stamp: console/package-lock.json console/fetch.py | $(UV)
+	@$(BIN)/python console/fetch.py && touch $@ || echo "The console will say so until 'make setup' can fetch them."
+
+setup: $(VENV)/.local .venv-toolbox/.done .venv-egress/.done .build/console/stamp
 	@sh localstack/system_packages.sh bubblewrap:bwrap
 
 setup-dev: setup $(VENV)/.dev
 	@sh localstack/system_packages.sh iproute2:ip curl:curl git:git || echo "Tests that need them are skipped."
+	@sh localstack/system_packages.sh chromium:chromium || echo "Tests of the console are skipped."
 
 # What a deploy needs: no sandbox runs on this machine, so neither bubblewrap nor what is inside of sandboxes and proxy.
-setup-deploy: $(VENV)/.dev
+setup-deploy: $(VENV)/.dev .build/console/stamp
 
 demo: setup
 	@$(BIN)/moorage demo

@@ -87,7 +87,9 @@ class Api(Construct):
         )
         self._authorizer = self._make_authorizer(handlers.authorizer)
         v1 = self.rest_api.root.add_resource("v1")
-        self._route(v1, self._streaming(live(handlers.responses, provisioned=config.provisioned_concurrency)))
+        streaming = self._streaming(live(handlers.responses, provisioned=config.provisioned_concurrency))
+        self._route(v1, streaming)
+        self._console(streaming)
         for name, segments in _BUFFERED.items():
             function: lambda_.Function = getattr(handlers, name)
             integration = apigateway.LambdaIntegration(live(function), timeout=BUFFERED_TIMEOUT, allow_test_invoke=False)
@@ -147,6 +149,15 @@ class Api(Construct):
         acknowledge(method, "AwsSolutions-COG4", "Callers are programs with keys of this deployment, not users of a Cognito pool.")
         if self._authorizer is None:
             acknowledge(method, "AwsSolutions-APIG4", "authorizer: false is for emulators; the application checks every key itself.")
+
+    def _console(self, integration: apigateway.LambdaIntegration) -> None:
+        """Files for browsers, which have no key before they have them. They can be read and nothing else."""
+        console = self.rest_api.root.add_resource("console")
+        for resource in (console, console.add_resource("{proxy+}")):
+            method = resource.add_method("GET", integration, authorization_type=apigateway.AuthorizationType.NONE)
+            reason = "The console's own files say nothing of anybody; what they show they ask of /v1, with a key."
+            acknowledge(method, "AwsSolutions-APIG4", reason)
+            acknowledge(method, "AwsSolutions-COG4", reason)
 
     def _make_authorizer(self, function: lambda_.Function | None) -> apigateway.RequestAuthorizer | None:
         if function is None:

@@ -19,6 +19,7 @@ from aws_cdk import aws_lambda as lambda_
 from infra.config import ConfigError
 
 ROOT: Final = Path(__file__).resolve().parent.parent
+CONSOLE_LIBRARIES: Final = ROOT / ".build" / "console" / "vendor"
 RUNTIME: Final = lambda_.Runtime.PYTHON_3_13
 _PLATFORM: Final = ("--python-platform", "aarch64-manylinux_2_28", "--python-version", "3.13", "--only-binary", ":all:")
 """Lambda's Python 3.13 runs on Amazon Linux 2023 (glibc 2.34), so wheels of manylinux 2.28 load."""
@@ -68,7 +69,7 @@ def dependencies_layer(target: Target) -> lambda_.Code:
 
 
 def core_layer() -> lambda_.Code:
-    """Our own package, as it lies in the repository, without what only a person's machine runs."""
+    """Our own package, as it lies in the repository, without what only a person's machine runs, and with what the console imports."""
     source = ROOT / "layers" / "core"
     package = source / "python" / "moorage"
     skipped = [package / name for name in _NOT_IN_FUNCTIONS]
@@ -77,9 +78,12 @@ def core_layer() -> lambda_.Code:
         _copy(source, output)
         for path in skipped:
             shutil.rmtree(output / path.relative_to(source))
+        if CONSOLE_LIBRARIES.is_dir():  # Without, the console says what is missing.
+            _copy(CONSOLE_LIBRARIES, output / "python" / "moorage" / "console" / "vendor")
 
     shipped = [path for path in _files(source) if not any(path.is_relative_to(folder) for folder in skipped)]
-    return _asset(source, _hash(shipped), build)
+    libraries = _files(CONSOLE_LIBRARIES) if CONSOLE_LIBRARIES.is_dir() else []
+    return _asset(source, _hash([*shipped, *libraries]), build)
 
 
 def function_code(name: str, beside: Mapping[str, str]) -> lambda_.Code:

@@ -32,5 +32,7 @@ def _adapter() -> Mangum:
 
 
 def handle(event: dict[str, Any], context: Any) -> dict[str, Any]:
-    """Entry point without the adapter."""
+    """Entry point without the adapter, whose answers are text: what is compressed would need to be named as binary by the client."""
+    for name in ("headers", "multiValueHeaders"):
+        event[name] = {key: value for key, value in (event.get(name) or {}).items() if key.lower() != "accept-encoding"}
     return _adapter()(event, context)

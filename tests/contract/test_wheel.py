@@ -85,6 +85,20 @@ def test_it_carries_what_is_no_module_and_nothing_else(installed: Installed) -> 
     assert sorted(inside) == sorted(listed)
 
 
+def test_it_carries_the_console_with_the_libraries_that_were_fetched_for_it(installed: Installed) -> None:
+    listed = subprocess.run(
+        ["git", "ls-files", "layers/core/python/moorage/console"], cwd=ROOT, capture_output=True, text=True, check=True
+    ).stdout.split()
+    with zipfile.ZipFile(installed.wheel) as wheel:
+        inside = {name for name in wheel.namelist() if name.startswith("moorage/console/")}
+        libraries = {name for name in inside if name.startswith("moorage/console/vendor/")}
+        imported = {word for name in libraries for word in re.findall(r'from"(?!\./)([^"]+)"', wheel.read(name).decode())}
+    assert inside - libraries == {name.removeprefix("layers/core/python/") for name in listed}
+    names = ("LICENSES.txt", "hooks.js", "htm.js", "marked.js", "preact.js", "signals-core.js", "signals.js")
+    assert libraries == {f"moorage/console/vendor/{name}" for name in names}
+    assert imported == set()
+
+
 def test_it_says_what_it_is(installed: Installed) -> None:
     with zipfile.ZipFile(installed.wheel) as wheel:
         (name,) = (name for name in wheel.namelist() if name.endswith(".dist-info/METADATA"))

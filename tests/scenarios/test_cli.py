@@ -47,7 +47,7 @@ def test_a_key_is_made_used_listed_and_revoked(stack: Stack) -> None:
     secret, key_id = made_key(stack, "acme", "--name", "laptop")
     assert stack.client(secret).responses.create(model="demo", input=script(say("hello"))).output_text == "hello"
     listed = [re.split(r"  +", line) for line in lines(stack, ["keys", "list"])]
-    assert listed[0] == ["KEY", "TENANT", "TIER", "CREATED", "NAME"]
+    assert listed[0] == ["KEY", "TENANT", "TIER", "CREATED", "UNTIL", "NAME"]
     assert [(row[0], row[1], row[-1]) for row in listed if row[0] == key_id] == [(key_id, "acme", "laptop")]
     assert not any(secret in line for line in lines(stack, ["keys", "list"]))
     assert lines(stack, ["keys", "revoke", key_id]) == [f"{key_id} is revoked."]
@@ -224,3 +224,25 @@ def test_an_operator_stops_all_that_runs_of_a_tenant(stack: Stack) -> None:
     while (status := runaway.responses.retrieve(running.id).status) != "cancelled":
         assert time.monotonic() < deadline, status
         time.sleep(0.1)
+
+
+def test_the_console_is_opened_without_pasting_a_key(stack: Stack) -> None:
+    (address,) = lines(stack, ["console", "--no-browser"])
+    page, _, code = address.partition("#k=")
+    assert page == stack.url.removesuffix("v1") + "console/"
+    with stack.http(code) as http:
+        key = http.post("/console/session").json()["key"]
+        assert http.post("/console/session").status_code == 401
+    with stack.http(key) as http:
+        assert http.get("/me").json()["tenant"] == "default"
+    listed = [re.split(r"  +", line) for line in lines(stack, ["keys", "list"])]
+    assert [row[1] for row in listed if row[-1] == "console"] == ["default"]
+
+
+def test_a_key_to_look_with_is_refused_what_changes_something(stack: Stack) -> None:
+    (address,) = lines(stack, ["console", "--no-browser", "--read-only"])
+    with stack.http(address.partition("#k=")[2]) as http:
+        key = http.post("/console/session").json()["key"]
+    with stack.http(key) as http:
+        assert http.get("/responses").status_code == 200
+        assert http.post("/responses", json={"model": "demo", "input": "x"}).json()["error"]["code"] == "read_only_key"

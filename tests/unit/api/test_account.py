@@ -31,7 +31,7 @@ async def test_a_key_can_ask_what_it_stands_for() -> None:
     assert (await Served.of(Lab()).get("/me")).json() == {
         "object": "me",
         "tenant": "t",
-        "key": {"id": KEY_A, "name": "key-a by name", "created_at": 1_700_000_000},
+        "key": {"id": KEY_A, "name": "key-a by name", "created_at": 1_700_000_000, "scope": None, "expires_at": None},
         "limits": {
             "requests_per_minute": 0,
             "tokens_per_minute": 0,

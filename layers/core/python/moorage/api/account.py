@@ -40,7 +40,13 @@ async def me(request: Request, caller: Caller) -> Response:
         {
             "object": "me",
             "tenant": caller.tenant_id,
-            "key": {"id": key.key_id, "name": key.name, "created_at": key.created_at},
+            "key": {
+                "id": caller.key_id,
+                "name": key.name,
+                "created_at": key.created_at,
+                "scope": key.scope or None,
+                "expires_at": key.expires_at or None,
+            },
             "limits": {
                 "requests_per_minute": settings.requests_per_minute,
                 "tokens_per_minute": settings.tokens_per_minute,

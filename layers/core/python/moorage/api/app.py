@@ -14,7 +14,8 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from moorage import __version__, tracing
 from moorage.api.answers import JsonResponse
-from moorage.api.credentials import Places, secret_of
+from moorage.api.console import Console
+from moorage.api.credentials import Places, check_scope, secret_of
 from moorage.api.rate_limits import RateLimiter, RateLimits
 from moorage.api.repeats import Repeatable
 from moorage.errors import (
@@ -28,7 +29,7 @@ from moorage.errors import (
     unknown_url,
 )
 from moorage.runtime import Runtime
-from moorage.store.api_keys import KEY_PREFIX, hash_of
+from moorage.store.api_keys import KEY_PREFIX, ApiKey, hash_of
 from moorage.store.rates import Rates
 from moorage.telemetry import Metric, tell, tell_error
 from moorage.tracing import Trace
@@ -47,6 +48,7 @@ moorage is up. It answers programs, under /v1, and wants a key:
     curl .../v1/models -H "Authorization: Bearer $OPENAI_API_KEY"
 
 SDKs take this address with /v1 as base_url. /openapi.json describes what there is.
+People look at /console/; 'moorage console' opens it.
 """
 
 
@@ -62,6 +64,7 @@ def create_app(runtime: Runtime, routers: Iterable[APIRouter]) -> FastAPI:
     app.add_api_route("/healthz", _healthz, methods=["GET"])
     app.add_api_route("/", _welcome, methods=["GET"])
     app.add_api_route("/openapi.json", _openapi, methods=["GET"])
+    Console.beside_the_package().add_to(app)
     app.add_exception_handler(ApiError, _on_api_error)
     app.add_exception_handler(HTTPException, _on_http_error)
     settings = runtime.settings
@@ -153,10 +156,12 @@ class Gate:
             await send(message)
 
         try:
-            if scope["path"] not in _OPEN_PATHS:
+            if not _is_open(scope["path"]):
                 secret = secret_of(Headers(scope=scope))
-                scope["state"]["tenant_id"] = await self._tenant(secret)
-                scope["state"]["key_digest"] = hash_of(secret)
+                key = await self._key(secret)
+                check_scope(key, scope)
+                scope["state"]["tenant_id"] = key.tenant_id
+                scope["state"]["key_digest"] = key.parent or hash_of(secret)
             await self._app(scope, receive, send_named)
         except ApiError as error:
             await self._refuse(scope, receive, send_named, error)
@@ -166,13 +171,13 @@ class Gate:
                 raise
             await self._refuse(scope, receive, send_named, server_error())
 
-    async def _tenant(self, secret: str) -> str:
+    async def _key(self, secret: str) -> ApiKey:
         if not secret:
             raise missing_api_key()
-        tenant_id = await self._runtime.api_keys.tenant_of(secret)
-        if tenant_id is None:
+        key = await self._runtime.api_keys.find(secret)
+        if key is None:
             raise invalid_api_key() if secret.startswith(KEY_PREFIX) else foreign_api_key(KEY_PREFIX)
-        return tenant_id
+        return key
 
     async def _refuse(self, scope: Scope, receive: Receive, send: Send, error: ApiError) -> None:
         if scope["type"] == "websocket" and "websocket.http.response" not in scope.get("extensions", {}):
@@ -182,9 +187,14 @@ class Gate:
         await answer(scope, receive, send)
 
 
+def _is_open(path: str) -> bool:
+    """What needs no key: it says nothing of anybody."""
+    return path in _OPEN_PATHS or path == "/console" or path.startswith("/console/")
+
+
 def _tell(scope: Scope, status: int, began: float) -> None:
     """The line of a request. A path holds ids, a query may hold more and is left out."""
-    if scope["path"] in _OPEN_PATHS:
+    if _is_open(scope["path"]):
         return
     state = scope["state"]
     tell(

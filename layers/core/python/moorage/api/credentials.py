@@ -1,19 +1,33 @@
-"""The API key that a request brings, and how many connections one may hold."""
+"""The API key that a request brings, what it may do, and how many connections one may hold."""
 
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import Final
 
 from starlette.datastructures import Headers
+from starlette.types import Scope
 
 from moorage import limits
-from moorage.errors import too_many_connections
+from moorage.errors import key_is_code, key_reads_only, too_many_connections
+from moorage.store.api_keys import CODE, READ, ApiKey
+
+EXCHANGE: Final = "/v1/console/session"
+_LOOKING: Final = frozenset({"GET", "HEAD", "OPTIONS"})
 
 
 def secret_of(headers: Headers) -> str:
     """The API key; empty without one."""
     scheme, _, secret = headers.get("authorization", "").partition(" ")
     return secret.strip() if scheme.lower() == "bearer" else ""
+
+
+def check_scope(key: ApiKey, scope: Scope) -> None:
+    """Raises :class:`ApiError` for what this key may not do."""
+    if key.scope == CODE and scope["path"] != EXCHANGE:
+        raise key_is_code()
+    if key.scope == READ and (scope["type"] != "http" or scope["method"] not in _LOOKING):
+        raise key_reads_only()
 
 
 class Places:

@@ -4,6 +4,7 @@ from moorage.api import (
     account,
     chat_completions,
     compact,
+    console_session,
     containers,
     conversations,
     egress,
@@ -36,5 +37,6 @@ ROUTERS = (
     egress.router,
     skills.router,
     account.router,
+    console_session.router,
 )
 """In order of match."""

@@ -6,11 +6,12 @@ import sys
 import time
 from collections.abc import Mapping
 from dataclasses import asdict
+from typing import Any
 
 from moorage.cli import tiers
 from moorage.cli.output import add_json, listing, moment
 from moorage.cli.target import TargetError, find
-from moorage.store.api_keys import ApiKeys
+from moorage.store.api_keys import ApiKey, ApiKeys
 from moorage.terminal import say
 
 
@@ -47,10 +48,18 @@ def _create(options: argparse.Namespace, environ: Mapping[str, str]) -> int:
 def _list(options: argparse.Namespace, environ: Mapping[str, str]) -> int:
     return listing(
         options,
-        map(asdict, asyncio.run(_keys(environ).page())),
-        ("KEY", "TENANT", "TIER", "CREATED", "NAME"),
-        lambda key: (key["key_id"], key["tenant_id"], key["tier"], moment(key["created_at"]), key["name"]),
+        map(_shown, asyncio.run(_keys(environ).page())),
+        ("KEY", "TENANT", "TIER", "CREATED", "UNTIL", "NAME"),
+        lambda key: (key["key_id"], key["tenant_id"], key["tier"], moment(key["created_at"]), _until(key), key["name"]),
     )
+
+
+def _shown(key: ApiKey) -> dict[str, Any]:
+    return {name: value for name, value in asdict(key).items() if name not in ("parent", "sealed")}
+
+
+def _until(key: Mapping[str, Any]) -> str:
+    return moment(key["expires_at"]) if key["expires_at"] else ""
 
 
 def _revoke(options: argparse.Namespace, environ: Mapping[str, str]) -> int:

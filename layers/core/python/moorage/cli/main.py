@@ -19,9 +19,9 @@ _WHERE: Final = """\
 The commands speak to the local stack whose .moorage/ lies in this folder or one above it, or to the deployment that these name:
   MOORAGE_URL, MOORAGE_API_KEY  the API's address (it ends with /v1) and a key: models, containers, files, skills,
                                 ls, show, stop, pause, resume, fork, usage,
-                                tail, doctor
+                                tail, console, doctor
   MOORAGE_TABLE                 its table, with AWS credentials and AWS_REGION: keys, secrets, stop --tenant,
-                                doctor
+                                console, doctor
   MOORAGE_EGRESS_KEY            the key that seals secrets: secrets
 'make deploy' ends with their values. Exit codes: 0 done, 1 refused or failed, 2 wrong usage.
 """
@@ -42,6 +42,7 @@ COMMANDS: Final = {
     "resume": "let a paused response go on",
     "usage": "responses, calls and tokens, by day, model, key or tool",
     "tail": "watch a response live, or replay it",
+    "console": "open the pages that show what runs",
     "logs": "what the local stack told its operator: requests, steps, failures",
     "doctor": "check this machine, an AWS account, and a running deployment",
     "backup": "copy all that a local stack keeps into a file",

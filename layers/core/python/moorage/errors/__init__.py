@@ -75,6 +75,19 @@ def invalid_api_key() -> ApiError:
     return _unauthorized("Incorrect API key provided.")
 
 
+def key_reads_only() -> ApiError:
+    advice = "'moorage console' without --read-only opens one that may."
+    return ApiError(403, f"This key may look and change nothing. {advice}", code="read_only_key")
+
+
+def key_is_code() -> ApiError:
+    return ApiError(403, "This is a code that the console exchanges once for a key, and no key.", code="one_time_code")
+
+
+def code_used_up() -> ApiError:
+    return ApiError(401, "This code has been used or has run out. 'moorage console' makes another one.", code="invalid_api_key")
+
+
 def _unauthorized(what: str) -> ApiError:
     advice = "Send a key of this deployment as 'Authorization: Bearer <key>'; 'moorage keys create' makes one."
     return ApiError(401, f"{what} {advice}", code="invalid_api_key")

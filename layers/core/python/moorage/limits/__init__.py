@@ -363,6 +363,12 @@ USAGE_DAY_READS_MAX: Final = 100
 """Queries that adding up one day takes at most: 200,000 responses."""
 USAGE_DAYS_MAX: Final = 100
 USAGE_DAYS_DEFAULT: Final = 30
+CONSOLE_CODE_SECONDS: Final = 120
+"""Of a code in an address: until the browser has come up."""
+CONSOLE_SECONDS: Final = 12 * 3600
+"""Of a console's own key: a day's work."""
+CONSOLE_READ_SECONDS: Final = 15 * 60
+"""Of one that only reads, which is for showing somebody something."""
 LISTED_INPUT_CHARS: Final = 160
 """First words of the input in a list."""
 LISTED_MODEL_CHARS_MAX: Final = 200

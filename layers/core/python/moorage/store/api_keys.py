@@ -2,16 +2,19 @@
 
 The secret has 256 random bits, so a fast hash is enough: there is nothing to guess. A key belongs to a tenant, and a tenant is
 whatever its keys say: the first key of a name makes it.
+
+A key may be made of another one, for a while: it counts as that one, and ends with it. So the console's pages hold none of a user's
+own keys (``moorage console``).
 """
 
 import hashlib
 import re
 import secrets
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
-from moorage.codec import Codec
+from moorage.codec import By, Codec
 from moorage.errors import SettingsConflict
 from moorage.store import keys
 from moorage.store.table import Table
@@ -31,9 +34,28 @@ class ApiKey:
     created_at: int
     tier: str = ""
     """The usage plan of its tenant at the gateway, where there are any."""
+    scope: str = ""
+    """Empty for everything; or one of ``SCOPES``."""
+    expires_at: int = 0
+    """Unix seconds; 0 for never."""
+    parent: str = ""
+    """Hash of the key that it was made of."""
+    sealed: bytes = b""
+    """Of a code: the key that it is exchanged for, under the code itself."""
 
 
-_KEY: Final = Codec(ApiKey, names={"tenant_id": "tenant"})
+READ: Final = "read"
+"""May look, and change nothing."""
+CODE: Final = "code"
+"""Opens nothing: it is exchanged once for another key."""
+SCOPES: Final = (READ, CODE)
+
+_KEY: Final = Codec(
+    ApiKey,
+    names={"tenant_id": "tenant"},
+    nested={"sealed": By(bytes, bytes)},
+    sparse=("scope", "expires_at", "parent", "sealed"),
+)
 
 
 class ApiKeys:
@@ -48,17 +70,37 @@ class ApiKeys:
             raise SettingsConflict(f"A tenant is named with a-z, 0-9 and '-', up to 63 characters; '{tenant_id}' is not.")
         secret = key or f"{KEY_PREFIX}{secrets.token_urlsafe(32)}"
         made = ApiKey(key_id_of(hash_of(secret)), tenant_id, name, int(self._clock()), tier)
+        await self._put(made, hash_of(secret))
+        return made, secret
+
+    async def derive(self, secret: str, parent: ApiKey, parent_digest: str, *, scope: str, seconds: int, sealed: bytes = b"") -> ApiKey:
+        """Make a key of another one, for a while."""
+        now = int(self._clock())
+        made = replace(
+            parent,
+            key_id=key_id_of(hash_of(secret)),
+            name="console",
+            created_at=now,
+            scope=scope,
+            expires_at=now + seconds,
+            parent=parent_digest,
+            sealed=sealed,
+        )
+        await self._put(made, hash_of(secret))
+        return made
+
+    async def _put(self, made: ApiKey, digest: str) -> None:
         await self._table.put(
             {
-                "PK": keys.api_key(hash_of(secret)),
+                "PK": keys.api_key(digest),
                 "SK": keys.META,
                 **_KEY.pack(made),
+                **({"ttl": made.expires_at} if made.expires_at else {}),
                 "GSI1PK": keys.KEYS,
                 "GSI1SK": keys.listed(made.created_at, made.key_id),
             }
         )
-        self._seen.pop(hash_of(secret), None)
-        return made, secret
+        self._seen.pop(digest, None)
 
     async def tenant_of(self, secret: str) -> str | None:
         """The tenant of a key; None for unknown and revoked ones."""
@@ -66,8 +108,15 @@ class ApiKeys:
         return None if found is None else found.tenant_id
 
     async def find(self, secret: str) -> ApiKey | None:
-        """What is known of a key; None for unknown and revoked ones."""
-        digest = hash_of(secret)
+        """What is known of a key; None for unknown, revoked and expired ones, and for those made of one that is."""
+        found = await self._read(hash_of(secret))
+        if found is None or (found.expires_at and found.expires_at <= self._clock()):
+            return None
+        if found.parent and await self._read(found.parent) is None:
+            return None
+        return found
+
+    async def _read(self, digest: str) -> ApiKey | None:
         now = self._clock()
         if digest in self._seen:
             read_at, known = self._seen[digest]
@@ -81,10 +130,11 @@ class ApiKeys:
         return found
 
     async def page(self) -> list[ApiKey]:
-        """All keys of the deployment, oldest first."""
+        """All keys of the deployment, oldest first, without those that have run out and codes."""
         listed = await self._table.query(keys.KEYS, index="GSI1")
         records = await self._table.get_many((entry["PK"], entry["SK"]) for entry in listed)
-        return sorted(map(_KEY.unpack, records), key=lambda key: (key.created_at, key.key_id))
+        found = [key for key in map(_KEY.unpack, records) if key.scope != CODE and not 0 < key.expires_at <= self._clock()]
+        return sorted(found, key=lambda key: (key.created_at, key.key_id))
 
     async def revoke(self, key_id: str) -> bool:
         """Forget a key; False if there is none of this id."""

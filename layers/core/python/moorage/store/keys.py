@@ -32,6 +32,7 @@ a conversation's items                     ``PK=T#t#V#id``, ``SK`` begins with `
 append to a conversation                   ``SK=BATCH#n``, ``META`` counts n, ``SOURCE#resp``   TransactWriteItems
 what an input item's URL gave              ``PK=T#t#I#id``, ``SK=URL#<hash>``                   GetItem
 an API key                                 ``PK=K#<sha256>``, ``SK=META``                       GetItem
+a used code of the console                 ``PK=CODE#<sha256>``, ``SK=META``                    PutItem
 who has an idempotency key                 ``PK=T#t#Q#<sha256>``, ``SK=META``                   GetItem
 responses that lost their client           ``PK=T#t#Q#<sha256>``, ``SK`` from ``LEFT#`` on      Query
 what is left of an API key's rate          ``PK=RATE#<sha256>``, ``SK=META``                    UpdateItem
@@ -127,6 +128,11 @@ def repeat(tenant_id: str, digest: str) -> str:
 def api_key(key_sha256: str) -> str:
     """Partition of a key's record and of nothing else: no function of a deployment may write there."""
     return f"{API_KEY_PREFIX}{key_sha256}"
+
+
+def console_code(key_sha256: str) -> str:
+    """Partition of the note that a code of the console was used: the code itself is the operator's, and may not be touched."""
+    return f"CODE#{key_sha256}"
 
 
 def rate(key_sha256: str) -> str:

@@ -63,7 +63,13 @@ _STEP: Final = record(
 _ME: Final = record(
     object={"const": "me"},
     tenant=STRING,
-    key=record(id=STRING, name=STRING, created_at=_TIME),
+    key=record(
+        id=STRING,
+        name=STRING,
+        created_at=_TIME,
+        scope=nullable({"type": "string", "enum": ["read"]}),
+        expires_at=nullable(_TIME),
+    ),
     limits={"type": "object", "additionalProperties": _COUNT},
     prices={"type": "array", "items": record(model=STRING, price=nullable({"type": "object"}))},
     version=STRING,
@@ -158,4 +164,12 @@ OPERATOR_ROUTES: Final = (
         query=(("group_by", {"type": "string", "enum": list(USAGE_GROUPS), "default": "day"}), ("from", STRING), ("to", STRING)),
     ),
     Route("get", "/v1/me", "me", "What the key of this request stands for", {JSON: _ME}),
+    Route(
+        "post",
+        "/v1/console/session",
+        "exchangeConsoleCode",
+        "A code of `moorage console` for the key that it stands for",
+        {JSON: record(object={"const": "console.session"}, key=STRING)},
+        also=(403,),
+    ),
 )

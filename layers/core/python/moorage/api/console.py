@@ -1,0 +1,133 @@
+"""``/console/``: the pages by which people see what runs. Files, and nothing else: what they show they ask of ``/v1`` with a key.
+
+They need no key themselves, and say nothing of anybody. ``index.html`` names the others below ``a/<digest of all of them>``, so that
+browsers keep them for ever and never mix two versions. All addresses are relative: at API Gateway a stage's name stands in front.
+"""
+
+import gzip
+import hashlib
+import mimetypes
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Final
+
+from fastapi import FastAPI, Request
+from starlette.responses import RedirectResponse, Response
+
+from moorage.errors import not_found
+
+_PACKAGE: Final = Path(__file__).resolve().parents[1]
+_VENDORS: Final = (_PACKAGE / "console" / "vendor", _PACKAGE.parents[3] / ".build" / "console" / "vendor")
+"""Where the libraries lie: in a wheel and in a layer, and in a checkout."""
+
+POLICY: Final = (
+    "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; img-src 'self' data: blob:; base-uri 'none'; "
+    "form-action 'none'; frame-ancestors 'none'; require-trusted-types-for 'script'; trusted-types 'none'"
+)
+"""No markup and no script can come from anywhere but these files, and no code of theirs can make either of a string."""
+
+_HEADERS: Final = {
+    "content-security-policy": POLICY,
+    "x-content-type-options": "nosniff",
+    "referrer-policy": "no-referrer",
+    "cross-origin-opener-policy": "same-origin",
+    "vary": "accept-encoding",
+}
+_FOR_EVER: Final = "public, max-age=31536000, immutable"
+_TYPES: Final = {".js": "text/javascript; charset=utf-8", ".css": "text/css; charset=utf-8", ".html": "text/html; charset=utf-8"}
+_UNFETCHED: Final = """\
+The console's libraries are not here: they are dependencies, which are fetched and not copied.
+
+    make setup                  in a checkout, fetches them (with npm, or without)
+    moorage up                  then serves the console here
+
+The API under /v1 is up and needs none of it. /openapi.json describes it, 'moorage ls' shows what runs.
+"""
+
+
+@dataclass(frozen=True)
+class Asset:
+    body: bytes
+    media_type: str
+
+    @cached_property
+    def zipped(self) -> bytes:
+        return gzip.compress(self.body, mtime=0)
+
+    @cached_property
+    def etag(self) -> str:
+        return f'"{hashlib.sha256(self.body).hexdigest()[:32]}"'
+
+
+class Console:
+    """What is served, read when it is first asked for."""
+
+    def __init__(self, folder: Path, vendors: Sequence[Path]) -> None:
+        self._folder = folder
+        self._vendors = vendors
+
+    @classmethod
+    def beside_the_package(cls) -> "Console":
+        return cls(_PACKAGE / "console", _VENDORS)
+
+    def add_to(self, app: FastAPI) -> None:
+        app.add_api_route("/console", _to_the_folder, methods=["GET", "HEAD"])
+        app.add_api_route("/console/{path:path}", self._serve, methods=["GET", "HEAD"])
+
+    async def _serve(self, request: Request, path: str) -> Response:
+        if not self._has_libraries:
+            return Response(_UNFETCHED, 503, _HEADERS | {"cache-control": "no-store"}, "text/plain; charset=utf-8")
+        if path in ("", "index.html"):
+            return _answer(request, self._index, "no-cache")
+        start, _, name = path.partition("/")
+        digest, _, name = name.partition("/")
+        if start != "a" or name not in self._assets:
+            raise not_found(f"The console has no '{path[:200]}'.")
+        # A page that was loaded before an upgrade asks for files of before: it gets those of now, and keeps them for no other page.
+        return _answer(request, self._assets[name], _FOR_EVER if digest == self._digest else "no-store")
+
+    @cached_property
+    def _has_libraries(self) -> bool:
+        return any((vendor / "preact.js").is_file() for vendor in self._vendors)
+
+    @cached_property
+    def _assets(self) -> Mapping[str, Asset]:
+        """All files by their names below the folder."""
+        vendor = next(vendor for vendor in self._vendors if vendor.is_dir())
+        own = {str(path.relative_to(self._folder)): path for path in self._folder.rglob("*") if path.suffix in (".js", ".css")}
+        libraries = {f"vendor/{path.name}": path for path in vendor.iterdir()}
+        return {name: Asset(path.read_bytes(), _type_of(name)) for name, path in sorted({**own, **libraries}.items())}
+
+    @cached_property
+    def _digest(self) -> str:
+        digest = hashlib.sha256()
+        for name, asset in self._assets.items():
+            digest.update(f"{name}\0{len(asset.body)}\0".encode() + asset.body)
+        return digest.hexdigest()[:16]
+
+    @cached_property
+    def _index(self) -> Asset:
+        """With the address of the files, and all modules named ahead, so that they come side by side."""
+        page = (self._folder / "index.html").read_text()
+        modules = [name for name in self._assets if name.endswith(".js") and name != "vendor/marked.js"]
+        preloads = "\n".join(f'<link rel="modulepreload" href="a/{self._digest}/{name}">' for name in modules)
+        return Asset(page.replace("{{assets}}", f"a/{self._digest}").replace("{{preloads}}", preloads).encode(), _TYPES[".html"])
+
+
+async def _to_the_folder() -> Response:
+    return RedirectResponse("console/", 308)
+
+
+def _type_of(name: str) -> str:
+    return _TYPES.get(Path(name).suffix) or mimetypes.guess_type(name)[0] or "application/octet-stream"
+
+
+def _answer(request: Request, asset: Asset, cache_control: str) -> Response:
+    headers = _HEADERS | {"cache-control": cache_control, "etag": asset.etag}
+    if asset.etag in request.headers.get("if-none-match", ""):
+        return Response(status_code=304, headers=headers)
+    if "gzip" in request.headers.get("accept-encoding", ""):
+        return Response(asset.zipped, headers=headers | {"content-encoding": "gzip"}, media_type=asset.media_type)
+    return Response(asset.body, headers=headers, media_type=asset.media_type)

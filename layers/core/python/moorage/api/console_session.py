@@ -1,0 +1,27 @@
+"""``POST /v1/console/session``: a code of ``moorage console`` for the key that it stands for. An extension of ours.
+
+The command line writes both into the table, the key sealed under the code (``store/console_codes.py``), because no server may write
+keys. What is done here is to see that a code is used once.
+"""
+
+from typing import Any
+
+from fastapi import APIRouter, Request
+
+from moorage.api.caller import Caller
+from moorage.api.credentials import secret_of
+from moorage.errors import bad_request
+from moorage.store.api_keys import CODE
+from moorage.store.console_codes import ConsoleCodes
+
+router = APIRouter()
+
+
+@router.post("/console/session")
+async def exchange(request: Request, caller: Caller) -> dict[str, Any]:
+    code = secret_of(request.headers)
+    found = await caller.runtime.api_keys.find(code)
+    if found is None or found.scope != CODE:
+        raise bad_request("This takes a code of 'moorage console' as its key. A key can be used as it is.")
+    key = await ConsoleCodes(caller.runtime.table, caller.runtime.api_keys, caller.runtime.clock).exchange(code, found)
+    return {"object": "console.session", "key": key}

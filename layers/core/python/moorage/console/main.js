@@ -1,0 +1,119 @@
+// The frame around all pages: who asks, where to go, what was said.
+import { html, render, useEffect } from "./html.js";
+import { call } from "./api.js";
+import { enter, help, key, leave, link, me, notices, palette, route, theme, chooseTheme, isReadOnly } from "./state.js";
+import { address, go } from "./router.js";
+import { useKeys } from "./ui/data.js";
+import { Icon } from "./ui/icons.js";
+import { Login } from "./pages/login.js";
+import { Palette } from "./ui/palette.js";
+import { Help } from "./ui/help.js";
+import { PAGES } from "./pages/all.js";
+
+const THEMES = { system: ["screen", "light"], light: ["sun", "dark"], dark: ["moon", "system"] };
+
+function App() {
+  useEffect(() => {
+    if (key.value && !me.value) recognise();
+  }, [key.value]);
+  if (!key.value) return html`<${Login} /><${Notices} />`;
+  return html`<${Shell} /><${Notices} />${palette.value && html`<${Palette} />`}${help.value && html`<${Help} />`}`;
+}
+
+async function recognise() {
+  const answer = await call("GET", "me");
+  if (answer.ok) me.value = answer.data;
+  else if (key.value) setTimeout(recognise, 2000);
+}
+
+function Shell() {
+  const { page } = route.value;
+  const shown = PAGES.find((each) => each.id === page);
+  useEffect(() => {
+    document.title = `${shown?.title ?? "Not found"} · moorage`;
+  }, [page]);
+  useShortcuts();
+  return html`<a class="skip" href="#main" onClick=${(event) => (event.preventDefault(), document.getElementById("main").focus())}>Skip to the page</a>
+    <nav class="rail" aria-label="Pages">
+      <a class="brand" href="#/runs"><${Icon} name="anchor" size=${20} /><b>moorage</b></a>
+      ${PAGES.filter((each) => !each.isHidden).map(
+        (each) => html`<a key=${each.id} href=${address(each.id)} class=${each.group ?? ""} aria-current=${each.id === page ? "page" : undefined} title=${each.title}>
+          <${Icon} name=${each.icon ?? each.id} /><span>${each.title}</span></a>`,
+      )}
+    </nav>
+    <div class="frame">
+      <${Bar} title=${shown?.title ?? "Not found"} />
+      <main id="main" tabindex="-1">${shown ? html`<${shown.View} key=${`${page}/${route.value.id}`} />` : html`<p class="empty">There is no such page. <a href="#/runs">Runs</a></p>`}</main>
+    </div>`;
+}
+
+function Bar({ title }) {
+  const { id, page } = route.value;
+  const [icon, following] = THEMES[theme.value];
+  return html`<header class="topbar">
+    <ol class="crumbs" aria-label="Where you are">
+      <li>${id ? html`<a href=${address(page)}>${title}</a>` : title}</li>${id && html`<li><code>${id}</code></li>`}
+    </ol>
+    ${link.value === "lost" && html`<span class="status warn" role="status"><${Icon} name="warn" size=${13} />reconnecting</span>`}
+    ${isReadOnly() && html`<span class="chip" title="This key looks and changes nothing">read only</span>`}
+    <button type="button" class="button quiet find" onClick=${() => (palette.value = true)} aria-label="Jump to an id or a page">
+      <${Icon} name="search" size=${14} /><span>Jump to…</span><kbd>⌘K</kbd></button>
+    ${me.value && html`<span class="chip" title=${`Key ${me.value.key.id} ${me.value.key.name}`}>${me.value.tenant}</span>`}
+    <button type="button" class="ghost" aria-label=${`Theme: ${theme.value}. Change to ${following}`} title=${`Theme: ${theme.value}`}
+      onClick=${() => chooseTheme(following)}><${Icon} name=${icon} /></button>
+    <button type="button" class="ghost" aria-label="Forget the key and leave" title="Forget the key and leave" onClick=${leave}><${Icon} name="leave" /></button>
+  </header>`;
+}
+
+function useShortcuts() {
+  useKeys((event) => {
+    if (waiting) {
+      const chosen = PAGES.find((each) => each.letter === event.key);
+      waiting = false;
+      if (chosen) go(chosen.id);
+      return;
+    }
+    if (event.key === "g") {
+      waiting = true;
+      setTimeout(() => (waiting = false), 1200);
+    } else if (event.key === "?") help.value = true;
+    else if (event.key === "/") {
+      const field = document.querySelector("[data-filter]");
+      if (field) {
+        event.preventDefault();
+        field.focus();
+      }
+    } else if (event.key === "Escape" && route.value.id && !palette.value && !help.value) go(route.value.page);
+  }, []);
+  useEffect(() => {
+    const open = (event) => {
+      if ((event.metaKey || event.ctrlKey) && event.key.toLowerCase() === "k") {
+        event.preventDefault();
+        palette.value = !palette.value;
+      }
+    };
+    document.addEventListener("keydown", open);
+    return () => document.removeEventListener("keydown", open);
+  }, []);
+}
+
+let waiting = false;
+
+const Notices = () => html`<div class="notices" aria-live="polite">
+  ${notices.value.map((each) => html`<p key=${each.id} class=${each.kind}>${each.text}</p>`)}</div>`;
+
+// A code in the address is exchanged once, and leaves the address before anything else is done.
+async function begin() {
+  const code = new URLSearchParams(location.hash.slice(1)).get("k");
+  if (code) {
+    history.replaceState(null, "", "#/runs");
+    window.dispatchEvent(new HashChangeEvent("hashchange"));
+    const answer = await call("POST", "console/session", { secret: code });
+    if (answer.ok) enter(answer.data.key, null);
+    else notices.value = [{ id: 0, text: answer.message, kind: "bad" }];
+  }
+  document.getElementById("app").replaceChildren();
+  render(html`<${App} />`, document.getElementById("app"));
+}
+
+begin();

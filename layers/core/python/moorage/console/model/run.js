@@ -1,0 +1,235 @@
+// A run as people look at it: its log with times, the rounds of its loop, and what each lane of the timeline shows. No DOM here.
+import { apply, empty, fold, output } from "./fold.js";
+
+const CALLS_ELSEWHERE = new Set(["function_call", "custom_tool_call", "shell_call", "local_shell_call", "apply_patch_call", "computer_call"]);
+
+export const isOutput = (type) => type.endsWith("_output");
+// Items that come of running something here: a round ends with the last of them.
+const isResult = (type) => isOutput(type) || (type.endsWith("_call") && !CALLS_ELSEWHERE.has(type));
+
+export class Log {
+  events = [];
+  ats = [];
+  head = empty();
+  items = [];
+  rounds = [];
+  #past = empty();
+
+  // entries: [{ at, event }] in order; what is known already is left out.
+  add(entries) {
+    for (const { at, event } of entries) {
+      if (event.sequence_number < this.events.length) continue;
+      apply(this.head, event);
+      this.events.push(event);
+      this.ats.push(Math.max(at, this.ats.at(-1) ?? 0));
+      this.#outline(event, this.ats.at(-1));
+    }
+  }
+
+  get last() {
+    return this.events.length - 1;
+  }
+
+  // The state after event number n: a fold of the log up to it.
+  at(n) {
+    if (n >= this.last) return this.head;
+    if (this.#past.next > n + 1) this.#past = empty();
+    return fold(this.events.slice(this.#past.next, n + 1), this.#past);
+  }
+
+  // The last event that was said by a moment.
+  numberAt(ms) {
+    let low = 0;
+    let high = this.ats.length;
+    while (low < high) {
+      const middle = (low + high) >> 1;
+      if (this.ats[middle] <= ms) low = middle + 1;
+      else high = middle;
+    }
+    return Math.max(0, low - 1);
+  }
+
+  #outline(event, at) {
+    const number = event.sequence_number;
+    const index = event.output_index;
+    if (index == null) return;
+    if (event.type === "response.output_item.added") {
+      const type = event.item.type;
+      let round = this.rounds.at(-1);
+      if (!round || (!isOutput(type) && isComplete(round))) {
+        round = { number: this.rounds.length, from: number, at, items: [] };
+        this.rounds.push(round);
+      }
+      const item = { index, type, round: round.number, from: number, at, to: null, endedAt: null, callId: event.item.call_id ?? null, commands: [] };
+      round.items.push(item);
+      this.items[index] = item;
+      return;
+    }
+    const item = this.items[index];
+    if (!item) return;
+    if (event.type === "response.output_item.done") {
+      item.to = number;
+      item.endedAt = at;
+      item.callId = event.item.call_id ?? item.callId;
+    } else if (event.type.startsWith("response.shell_call_output_content.")) {
+      const command = (item.commands[event.command_index] ??= { from: number, at: item.at, to: null, endedAt: null, outcome: null });
+      if (event.type.endsWith(".done")) Object.assign(command, { to: number, endedAt: at, outcome: event.output[0].outcome });
+    }
+  }
+}
+
+function isComplete(round) {
+  const results = round.items.filter((item) => isResult(item.type));
+  return results.length > 0 && results.every((item) => item.to !== null);
+}
+
+// What the transcript shows at event n: rounds of items as they were then.
+export function transcript(log, n) {
+  const state = log.at(n);
+  const isPast = n < log.last;
+  const shown = (mark) => {
+    const isDone = mark.to !== null && (!isPast || mark.to <= n);
+    const item = state.items.get(mark.index);
+    return { mark, item: isDone ? item : { ...item }, isDone }; // what still grows is told from what it was by its identity
+  };
+  return log.rounds
+    .filter((round) => round.from <= n)
+    .map((round) => ({
+      number: round.number,
+      from: round.from,
+      items: round.items.filter((mark) => mark.from <= n).map(shown),
+    }));
+}
+
+// --- lanes ---
+
+export function lanes({ log, steps, egress, files, nowMs }) {
+  const isFinal = log.head.isFinal;
+  const begun = log.ats[0] ?? nowMs;
+  const ended = isFinal ? log.ats.at(-1) : Math.max(nowMs, log.ats.at(-1) ?? 0);
+  const from = Math.min(begun, ...steps.map((step) => step.started_at ?? begun).slice(0, 1));
+  const model = steps.length ? steps.filter((step) => step.call_id === null).map((step) => modelBar(step, ended)).filter(Boolean) : log.rounds.map((round) => roundBar(round, ended));
+  const tools = stacked([...toolBars(log, steps, ended)]);
+  return {
+    from,
+    to: Math.max(ended, from + 1),
+    rounds: log.rounds.map((round) => ({ number: round.number, at: model[round.number]?.from ?? round.at, seq: round.from })),
+    model,
+    tools,
+    depth: Math.max(1, ...tools.map((bar) => bar.row + 1)),
+    egress: egress.map((entry) => ({ at: entry.created_at * 1000, entry })),
+    files: files.map((file) => ({ at: (file.created_at ?? 0) * 1000, file })),
+    spent: spent(steps),
+  };
+}
+
+function modelBar(step, ended) {
+  if (step.started_at === null) return null;
+  const to = step.ended_at ?? ended;
+  return {
+    kind: "model",
+    step,
+    wait: step.started_at - (step.queue_ms ?? 0),
+    from: step.started_at,
+    first: step.first_output_at ?? (step.ended_at === null ? to : step.started_at),
+    to,
+    isOpen: step.ended_at === null,
+    label: `model step ${step.step}`,
+  };
+}
+
+function roundBar(round, ended) {
+  const said = round.items.filter((item) => !isOutput(item.type));
+  const to = said.length && said.every((item) => item.endedAt !== null) ? Math.max(...said.map((item) => item.endedAt)) : ended;
+  return { kind: "model", step: null, wait: round.at, from: round.at, first: round.at, to, isOpen: false, label: `round ${round.number + 1}` };
+}
+
+// A bar for each command of a call; for what has no commands, one for the call.
+function* toolBars(log, steps, ended) {
+  const outputs = new Map(log.items.filter(Boolean).filter((item) => isOutput(item.type)).map((item) => [item.callId, item]));
+  for (const step of steps) {
+    if (step.call_id === null || step.started_at === null) continue;
+    const to = step.ended_at ?? ended;
+    const head = { kind: "tool", step, wait: step.started_at - (step.queue_ms ?? 0), from: step.started_at, first: step.started_at, isOpen: step.ended_at === null };
+    const commands = (outputs.get(step.call_id)?.commands ?? []).filter(Boolean);
+    if (!commands.length) yield { ...head, to, label: step.type, isBad: false };
+    for (const [at, command] of commands.entries()) {
+      const code = command.outcome?.exit_code;
+      yield {
+        ...head,
+        to: Math.max(step.started_at, command.endedAt ?? to),
+        isOpen: command.endedAt === null && head.isOpen,
+        label: `command ${at + 1}`,
+        exit: command.outcome === null ? "" : command.outcome.type === "timeout" ? "timeout" : String(code),
+        isBad: command.outcome !== null && code !== 0,
+      };
+    }
+  }
+}
+
+// Bars that overlap lie below one another.
+function stacked(bars) {
+  const ends = [];
+  for (const bar of bars.sort((a, b) => a.from - b.from)) {
+    let row = ends.findIndex((end) => end <= bar.from);
+    if (row < 0) row = ends.length;
+    ends[row] = bar.to;
+    bar.row = row;
+  }
+  return bars;
+}
+
+function spent(steps) {
+  let tokens = 0;
+  let cost = 0;
+  const points = [];
+  for (const step of steps) {
+    if (step.ended_at === null) continue;
+    tokens += step.usage?.total_tokens ?? 0;
+    cost += step.cost_usd ?? 0;
+    points.push({ at: step.ended_at, tokens, cost });
+  }
+  return points;
+}
+
+// --- what was used up to a moment ---
+
+export function used(steps, untilMs) {
+  const done = steps.filter((step) => step.ended_at !== null && step.ended_at <= untilMs + 1);
+  const sum = (of) => done.reduce((total, step) => total + (of(step) ?? 0), 0);
+  return {
+    input: sum((step) => step.usage?.input_tokens),
+    cached: sum((step) => step.usage?.input_tokens_details?.cached_tokens),
+    output: sum((step) => step.usage?.output_tokens),
+    cost: done.some((step) => step.cost_usd !== null) ? sum((step) => step.cost_usd) : null,
+    models: done.filter((step) => step.call_id === null).length,
+    tools: done.filter((step) => step.call_id !== null).length,
+  };
+}
+
+export const stepOfRound = (steps, round) => steps.filter((step) => step.call_id === null)[round] ?? null;
+
+export const containerOf = (state) => {
+  for (const tool of state.response?.tools ?? []) if (tool.environment?.container_id) return tool.environment.container_id;
+  for (const item of output(state)) {
+    const id = item.container_id ?? item.environment?.container_id;
+    if (id) return id;
+  }
+  return null;
+};
+
+// Deltas that follow one another are one row of the list of events.
+export function rowsOf(events, { isFolded = true, wanted = "" } = {}) {
+  const rows = [];
+  const text = wanted.trim().toLowerCase();
+  for (const event of events) {
+    if (text && !event.type.toLowerCase().includes(text)) continue;
+    const last = rows.at(-1);
+    const isSame = last && isFolded && event.type.endsWith(".delta") && last.type === event.type && last.output_index === event.output_index && last.command_index === event.command_index;
+    if (isSame) {
+      last.count += 1;
+      last.to = event.sequence_number;
+    } else rows.push({ type: event.type, output_index: event.output_index, command_index: event.command_index, from: event.sequence_number, to: event.sequence_number, count: 1 });
+  }
+  return rows;
+}

@@ -1,0 +1,40 @@
+// What the list of runs is asked for, and what a search leaves of it. No DOM here.
+
+export const STATUSES = ["queued", "in_progress", "completed", "incomplete", "failed", "cancelled"];
+const FIELDS = ["model", "container", "key", "conversation"];
+
+// "reports model:demo metadata:team=docs" → the API's filters, and words to look for in what came.
+export function understood(text) {
+  const filters = {};
+  const words = [];
+  for (const word of text.split(/\s+/).filter(Boolean)) {
+    const [name, ...rest] = word.split(":");
+    const value = rest.join(":");
+    if (value && FIELDS.includes(name)) filters[name] = value;
+    else if (value && name === "metadata" && value.includes("=")) {
+      const [field, ...parts] = value.split("=");
+      filters[`metadata[${field}]`] = parts.join("=");
+    } else words.push(word.toLowerCase());
+  }
+  return { filters, words };
+}
+
+export const matches = (row, words) => {
+  const text = `${row.id} ${row.input_preview} ${row.model} ${row.error?.message ?? ""} ${row.container_id ?? ""} ${Object.values(row.metadata).join(" ")}`.toLowerCase();
+  return words.every((word) => text.includes(word));
+};
+
+// A newer first page over what is known: rows change in place, new ones come first.
+export function merged(known, page) {
+  const fresh = new Map(page.map((row) => [row.id, row]));
+  const kept = known.filter((row) => !fresh.has(row.id));
+  const oldest = page.at(-1)?.created_at ?? 0;
+  // What is as young as the page and not on it was deleted, or does not fit the filter any more.
+  return [...page, ...kept.filter((row) => row.created_at < oldest || (row.created_at === oldest && page.length >= 50))];
+}
+
+export const isRunning = (row) => row.status === "queued" || row.status === "in_progress";
+
+export const calls = (row) => Object.values(row.tool_calls ?? {}).reduce((sum, each) => sum + each, 0);
+
+export const trouble = (row) => row.error?.message ?? (row.status === "incomplete" && row.incomplete_details ? `ended early: ${row.incomplete_details.reason}` : "");

@@ -1,0 +1,55 @@
+// Numbers, times and sizes as people read them. No DOM here.
+
+export function duration(ms) {
+  if (ms == null || Number.isNaN(ms)) return "";
+  const value = Math.max(0, ms);
+  if (value < 1000) return `${Math.round(value)} ms`;
+  const seconds = Math.floor(value / 1000);
+  if (seconds < 10) return `${(value / 1000).toFixed(1)} s`;
+  if (seconds < 60) return `${seconds} s`;
+  if (seconds < 3600) return `${Math.floor(seconds / 60)}m ${String(seconds % 60).padStart(2, "0")}s`;
+  if (seconds < 86400) return `${Math.floor(seconds / 3600)}h ${String(Math.floor((seconds % 3600) / 60)).padStart(2, "0")}m`;
+  return `${Math.floor(seconds / 86400)}d ${String(Math.floor((seconds % 86400) / 3600)).padStart(2, "0")}h`;
+}
+
+export function ago(seconds, nowMs) {
+  const past = nowMs / 1000 - seconds;
+  if (past < 5) return "now";
+  if (past < 60) return `${Math.floor(past)} s ago`;
+  if (past < 3600) return `${Math.floor(past / 60)} min ago`;
+  if (past < 86400) return `${Math.floor(past / 3600)} h ago`;
+  return `${Math.floor(past / 86400)} d ago`;
+}
+
+export const moment = (ms) => new Date(ms).toLocaleString(undefined, { dateStyle: "medium", timeStyle: "medium" });
+
+export const clock = (ms) => {
+  const at = new Date(ms);
+  return `${[at.getHours(), at.getMinutes(), at.getSeconds()].map((each) => String(each).padStart(2, "0")).join(":")}.${String(at.getMilliseconds()).padStart(3, "0")}`;
+};
+
+export function count(value) {
+  if (value == null) return "";
+  if (value < 10_000) return value.toLocaleString("en");
+  if (value < 1_000_000) return `${(value / 1000).toFixed(value < 100_000 ? 1 : 0)}k`;
+  return `${(value / 1_000_000).toFixed(1)}M`;
+}
+
+export function bytes(value) {
+  if (value == null) return "";
+  if (value < 1024) return `${value} B`;
+  if (value < 1024 ** 2) return `${(value / 1024).toFixed(1)} kB`;
+  if (value < 1024 ** 3) return `${(value / 1024 ** 2).toFixed(1)} MB`;
+  return `${(value / 1024 ** 3).toFixed(2)} GB`;
+}
+
+export function dollars(value) {
+  if (value == null) return "";
+  if (value === 0) return "$0";
+  if (value < 0.01) return `$${value.toFixed(5)}`;
+  return `$${value.toFixed(value < 1 ? 4 : 2)}`;
+}
+
+export const shortId = (id) => (id && id.length > 16 ? `${id.slice(0, id.indexOf("_") + 1)}${id.slice(id.indexOf("_") + 1, id.indexOf("_") + 7)}…` : id);
+
+export const plural = (number, word) => `${number} ${word}${number === 1 ? "" : "s"}`;

@@ -1,0 +1,176 @@
+// The first screen: what runs and what each waits for, what has ended and how, and whether all is well.
+import { html, useEffect, useMemo, useRef, useState } from "../html.js";
+import { get, post } from "../api.js";
+import { me, notify, now, route } from "../state.js";
+import { address, go, setQuery } from "../router.js";
+import { useData, useKeys } from "../ui/data.js";
+import { Acting, Ago, Button, Head, Id, Problem, Skeleton, Status, Ticking } from "../ui/parts.js";
+import { Welcome } from "./welcome.js";
+import { count, dollars, duration, plural } from "../model/text.js";
+import { STATUSES, calls, isRunning, matches, merged, trouble, understood } from "../model/runs.js";
+
+const PAGE = 50;
+const LOOK_MS = 2000;
+const ROWS_DRAWN = 120;
+
+export function Runs() {
+  const { query } = route.value;
+  const { filters, words } = understood(query.q ?? "");
+  const list = useRuns({ status: query.status, model: query.model, ...filters });
+  const rows = useMemo(() => list.rows.filter((row) => matches(row, words)), [list.rows, query.q]);
+  const [chosen, choose] = useState(-1);
+  useKeys(
+    (event) => {
+      if (event.key === "j" || event.key === "k") choose((at) => Math.min(rows.length - 1, Math.max(0, at + (event.key === "j" ? 1 : -1))));
+      else if (event.key === "Enter" && rows[chosen] && event.target === document.body) go("runs", rows[chosen].id);
+    },
+    [rows, chosen],
+  );
+  const isFiltered = Boolean(query.q || query.status || query.model);
+  if (list.isLoading) return html`<${Head} title="Runs" /><${Skeleton} rows=${10} />`;
+  if (list.problem && !rows.length) return html`<${Head} title="Runs" /><${Problem} message=${list.problem} onAgain=${list.reload} />`;
+  if (!rows.length && !isFiltered) return html`<${Demo} /><${Welcome} />`;
+  return html`<${Head} title="Runs"><a class="button primary" href="#/playground">New run</a></${Head}>
+    <${Demo} /><${Health} rows=${list.rows} /><${Filters} />
+    ${list.waiting > 0 && html`<button type="button" class="pill" onClick=${list.show}>${plural(list.waiting, "new run")}</button>`}
+    ${rows.length ? html`<${Table} rows=${rows} chosen=${chosen} />` : html`<p class="empty">No run fits these filters.</p>`}
+    ${list.hasMore && html`<p class="more"><${Button} onClick=${list.more}>Older runs</${Button}></p>`}`;
+}
+
+function useRuns(query) {
+  const asked = JSON.stringify(query);
+  const [rows, set] = useState([]);
+  const [held, hold] = useState(null);
+  const [end, setEnd] = useState({ after: null, hasMore: false });
+  const head = useData((signal) => get("responses", { ...query, limit: PAGE }, signal), [asked], { every: LOOK_MS });
+  useEffect(() => (set([]), hold(null), setEnd({ after: null, hasMore: false })), [asked]);
+  useEffect(() => {
+    if (!head.data) return;
+    const page = head.data.data;
+    const known = new Set(rows.map((row) => row.id));
+    const fresh = page.filter((row) => !known.has(row.id));
+    const isReading = (document.getElementById("main")?.scrollTop ?? 0) > 80;
+    if (rows.length && fresh.length && isReading) {
+      hold(page);
+      set(merged(rows, page).filter((row) => known.has(row.id)));
+    } else {
+      hold(null);
+      set(merged(rows, page));
+    }
+    if (end.after === null) setEnd({ after: null, hasMore: head.data.has_more, first: head.data.last_id });
+  }, [head.data]);
+  const more = async () => {
+    const answer = await get("responses", { ...query, limit: PAGE, after: end.after ?? end.first });
+    if (!answer.ok) return notify(answer.message, "bad");
+    const known = new Set(rows.map((row) => row.id));
+    set([...rows, ...answer.data.data.filter((row) => !known.has(row.id))]);
+    setEnd({ after: answer.data.last_id, hasMore: answer.data.has_more });
+    return undefined;
+  };
+  const show = () => {
+    document.getElementById("main").scrollTop = 0;
+    set(merged(rows, held));
+    hold(null);
+  };
+  const known = new Set(rows.map((row) => row.id));
+  const waiting = held ? held.filter((row) => !known.has(row.id)).length : 0;
+  return { rows, waiting, show, more, hasMore: end.hasMore, isLoading: head.isLoading, problem: head.problem, reload: head.reload };
+}
+
+function Demo() {
+  const models = useData((signal) => get("models", {}, signal));
+  if (!models.data?.data.length || models.data.data.some((model) => model.id !== "demo")) return null;
+  return html`<aside class="banner"><b>The scripted demo answers.</b> It is offline, free and no model. <code>OPENAI_API_KEY</code>, <code>MOORAGE_UPSTREAM_URL</code> or an entry in
+    <code>models.toml</code> brings a real one; <a href="#/doctor">Doctor</a> looks whether it answers.</aside>`;
+}
+
+// Today's sums, and what runs.
+function Health({ rows }) {
+  const today = useData((signal) => get("usage", { group_by: "day", from: new Date().toISOString().slice(0, 10) }, signal), [], { every: 15_000 });
+  const running = rows.filter(isRunning);
+  const sums = today.data?.data[0];
+  const failed = sums?.by_status.failed ?? 0;
+  const paused = running.filter((row) => row.waiting_for?.kind === "pause").length;
+  const figures = [
+    ["running", running.length - paused, running.length > paused ? "busy" : ""],
+    ["standing still", paused, paused ? "warn" : ""],
+    ["failed today", failed, failed ? "bad" : ""],
+    ["runs today", sums ? count(sums.responses) : "0", ""],
+    ["tokens today", sums ? count(sums.input_tokens + sums.output_tokens) : "0", ""],
+    ["spent today", sums ? (sums.unpriced_responses && !sums.cost_usd ? "no price" : dollars(sums.cost_usd)) : "$0", ""],
+  ];
+  return html`<dl class="figures" aria-label="Today">${figures.map(([name, value, tone]) => html`<div key=${name} class=${tone}><dt>${name}</dt><dd>${value}</dd></div>`)}
+    <div class="aside"><dt>version</dt><dd>${me.value?.version ?? ""}</dd></div></dl>`;
+}
+
+function Filters() {
+  const { query } = route.value;
+  const chosen = new Set((query.status ?? "").split(",").filter(Boolean));
+  const toggle = (status) => {
+    const next = new Set(chosen);
+    if (!next.delete(status)) next.add(status);
+    setQuery(route.value, { status: [...next].join(",") });
+  };
+  return html`<div class="filters" role="search">
+    <input type="search" data-filter aria-label="Filter runs" placeholder="Words, an id, model:…, container:…, metadata:team=docs" value=${query.q ?? ""}
+      onInput=${(event) => setQuery(route.value, { q: event.target.value })} onKeyDown=${(event) => event.key === "Escape" && event.target.blur()} />
+    <div class="chips" role="group" aria-label="Status">${STATUSES.map(
+      (status) => html`<button type="button" key=${status} class="chip" aria-pressed=${chosen.has(status)} onClick=${() => toggle(status)}>${status.replace("_", " ")}</button>`,
+    )}
+    ${query.model && html`<button type="button" class="chip" aria-label=${`Remove the filter model ${query.model}`} onClick=${() => setQuery(route.value, { model: "" })}>model ${query.model} ×</button>`}</div>
+  </div>`;
+}
+
+// Only rows near sight are drawn: the others are two empty rows of their height.
+function Table({ rows, chosen }) {
+  const [from, start] = useState(0);
+  const body = useRef(null);
+  useEffect(() => {
+    const main = document.getElementById("main");
+    const look = () => start(Math.max(0, Math.floor((main.scrollTop - (body.current?.offsetTop ?? 0)) / 44) - 30));
+    main.addEventListener("scroll", look, { passive: true });
+    return () => main.removeEventListener("scroll", look);
+  }, []);
+  const first = Math.min(from, Math.max(0, rows.length - ROWS_DRAWN));
+  const shown = rows.slice(first, first + ROWS_DRAWN);
+  const space = (number) => number > 0 && html`<tr aria-hidden="true" style=${{ height: `${number * 44}px` }}><td colspan="8"></td></tr>`;
+  return html`<div class="scroll" tabindex="0" role="region" aria-label="Runs"><table class="rows" aria-rowcount=${rows.length}>
+    <thead><tr><th scope="col">Status</th><th scope="col">Asked, and what it waits for</th><th scope="col">Model</th><th scope="col" class="r">Calls</th><th scope="col" class="r">Took</th>
+      <th scope="col" class="r">Tokens</th><th scope="col" class="r">Cost</th><th scope="col">Created</th><th scope="col"><span class="unseen">Actions</span></th></tr></thead>
+    <tbody ref=${body}>${space(first)}${shown.map((row, at) => html`<${Row} key=${row.id} row=${row} isChosen=${first + at === chosen} />`)}${space(rows.length - first - shown.length)}</tbody></table></div>`;
+}
+
+function Row({ row, isChosen }) {
+  const line = useRef(null);
+  useEffect(() => {
+    if (isChosen) line.current.scrollIntoView({ block: "nearest" });
+  }, [isChosen]);
+  const isLive = isRunning(row);
+  const shown = row.waiting_for?.kind === "pause" ? "paused" : row.status;
+  const took = row.ended_at === null ? now.value - row.created_at * 1000 : (row.ended_at - row.created_at) * 1000;
+  const usage = row.usage;
+  const cached = usage?.input_tokens_details?.cached_tokens;
+  return html`<tr ref=${line} class=${`${isChosen ? "chosen" : ""} ${isLive ? "live" : ""}`} onClick=${(event) => event.target.closest("a,button") || go("runs", row.id)}>
+    <td><${Status} status=${shown} /></td>
+    <td class="wide"><a href=${address("runs", row.id)} class="asked">${row.input_preview || html`<span class="muted">no words of a user</span>`}</a><${Waits} row=${row} /></td>
+    <td><a class="quietly" href=${address("runs", "", { ...route.value.query, model: row.model })} title="Only runs of this model">${row.model}</a></td>
+    <td class="r number" title=${Object.entries(row.tool_calls ?? {}).map(([name, times]) => `${times} × ${name}`).join(", ")}>${calls(row) || ""}</td>
+    <td class="r number">${isLive || took >= 1000 ? duration(took) : "< 1 s"}</td>
+    <td class="r number" title=${usage ? `${usage.input_tokens} in (${cached ?? 0} cached), ${usage.output_tokens} out` : ""}>${usage ? html`${count(usage.input_tokens)} <span class="muted">/</span> ${count(usage.output_tokens)}` : ""}</td>
+    <td class="r number">${dollars(row.cost_usd)}</td>
+    <td><${Ago} at=${row.created_at} /></td>
+    <td class="r">${isLive ? html`<${Acting}><${Button} icon="stop" tone="quiet" label=${`Stop ${row.id}`} onClick=${() => stop(row.id)} /></${Acting}>` : html`<${Id} id=${row.id} />`}</td>
+  </tr>`;
+}
+
+function Waits({ row }) {
+  const wait = row.waiting_for;
+  if (wait) return html`<small class="waits"><b>${wait.kind}</b> <${Ticking} since=${wait.since} /> ${wait.detail}</small>`;
+  const said = trouble(row);
+  return said ? html`<small class="bad">${said}</small>` : null;
+}
+
+async function stop(id) {
+  const answer = await post(`responses/${id}/cancel`);
+  notify(answer.ok ? "It stops." : answer.message, answer.ok ? "note" : "bad");
+}

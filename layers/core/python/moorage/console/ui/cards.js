@@ -1,0 +1,153 @@
+// One item of a run: what was said, asked for, printed.
+import { html, useState } from "../html.js";
+import { address } from "../router.js";
+import { duration } from "../model/text.js";
+import { printable } from "../model/ansi.js";
+import { Icon } from "./icons.js";
+import { Json } from "./json.js";
+import { Markdown } from "./markdown.js";
+import { Button, Id, copy } from "./parts.js";
+import { Terminal } from "./terminal.js";
+
+const COMMAND_LINES = 12;
+
+export function Item({ item, mark, isDone }) {
+  const View = VIEWS[item.type] ?? Other;
+  return html`<${View} item=${item} mark=${mark} isDone=${isDone} />`;
+}
+
+export function Said({ who, content, isDone = true }) {
+  const parts = typeof content === "string" ? [{ type: "input_text", text: content }] : (content ?? []);
+  return html`<section class=${`card said-by ${who}`}><h3>${who}</h3>${parts.map((part, at) => html`<${Part} key=${at} part=${part} isDone=${isDone} isOwn=${who === "assistant"} />`)}</section>`;
+}
+
+function Part({ part, isDone, isOwn }) {
+  switch (part.type) {
+    case "input_text":
+    case "output_text":
+    case "reasoning_text":
+    case "text":
+      return html`${isOwn ? html`<${Markdown} text=${part.text} isOpen=${!isDone} />` : html`<div class="said plain" dir="auto">${part.text}</div>`}
+        ${part.annotations?.length > 0 && html`<p class="cited">${part.annotations.map((each, at) => html`<${Cited} key=${at} note=${each} />`)}</p>`}`;
+    case "refusal":
+      return html`<div class="said plain bad" dir="auto">${part.refusal}</div>`;
+    case "input_image":
+      return html`<${Picture} url=${part.image_url} id=${part.file_id} />`;
+    case "input_file":
+      return html`<p class="cited">${part.file_id ? html`<${Id} id=${part.file_id} href=${address("files", part.file_id)} />` : html`<span class="chip">${part.filename ?? part.file_url ?? "a file"}</span>`}</p>`;
+    default:
+      return html`<${Json} value=${part} />`;
+  }
+}
+
+// Only pictures that came with the item: none is fetched from an address that somebody wrote.
+function Picture({ url, id }) {
+  if (url?.startsWith("data:image/")) return html`<img class="figure" src=${url} alt="A picture of this item" />`;
+  return html`<p class="cited"><span class="chip">${id ?? url ?? "a picture"}</span></p>`;
+}
+
+function Cited({ note }) {
+  if (note.type === "container_file_citation") return html`<a class="chip" href=${address("containers", note.container_id, { file: note.file_id })}><${Icon} name="files" size=${12} />${note.filename}</a>`;
+  if (note.type === "url_citation" && /^https?:/.test(note.url)) return html`<a class="chip" href=${note.url} target="_blank" rel="noopener noreferrer nofollow">${note.title || note.url}</a>`;
+  return html`<span class="chip">${note.filename ?? note.title ?? note.type}</span>`;
+}
+
+const Message = ({ item, isDone }) => html`<${Said} who=${item.role ?? "assistant"} content=${item.content} isDone=${isDone} />`;
+
+function Reasoning({ item, isDone }) {
+  const text = [...(item.summary ?? []), ...(item.content ?? [])].map((part) => part.text).join("\n\n");
+  const [isOpen, open] = useState(false);
+  if (!text) return html`<section class="card thought"><h3>reasoning</h3><p class="muted">Encrypted, or without a summary.</p></section>`;
+  return html`<section class="card thought"><h3><button type="button" aria-expanded=${isOpen || !isDone} onClick=${() => open(!isOpen)}>${isOpen ? "▾" : "▸"} reasoning</button></h3>
+    ${isOpen || !isDone ? html`<${Markdown} text=${text} isOpen=${!isDone} />` : html`<p class="muted first-line">${text.split("\n")[0]}</p>`}</section>`;
+}
+
+function Shell({ item }) {
+  return html`<section class="card call"><h3><${Icon} name="containers" size=${13} />shell
+    ${item.environment?.container_id && html`<${Id} id=${item.environment.container_id} href=${address("containers", item.environment.container_id)} />`}</h3>
+    ${item.action.commands.map((command, at) => html`<${Command} key=${at} text=${command} />`)}</section>`;
+}
+
+function Command({ text }) {
+  const shown = printable(text);
+  const lines = shown.split("\n");
+  const [isWhole, open] = useState(false);
+  return html`<div class="command"><pre tabindex="0"><b aria-hidden="true">$ </b>${isWhole ? shown : lines.slice(0, COMMAND_LINES).join("\n")}</pre>
+    ${lines.length > COMMAND_LINES && html`<button type="button" class="ghost tiny" aria-expanded=${isWhole} onClick=${() => open(!isWhole)}>${isWhole ? "less" : `${lines.length - COMMAND_LINES} more lines`}</button>`}
+    <button type="button" class="ghost tiny copy" aria-label="Copy the command" onClick=${() => copy(text)}><${Icon} name="copy" size=${12} /></button></div>`;
+}
+
+function ShellOutput({ item, mark, isDone }) {
+  return html`<section class="card output">${item.output.length === 0 && html`<p class="muted">${isDone ? "No output." : "Running…"}</p>`}
+    ${item.output.map((one, at) => html`<div class="printed" key=${at}>
+      ${one.stdout && html`<${Terminal} text=${one.stdout} stream="stdout" label=${`Output of command ${at + 1}`} />`}
+      ${one.stderr && html`<${Terminal} text=${one.stderr} stream="stderr" label=${`Errors of command ${at + 1}`} />`}
+      <${Outcome} outcome=${one.outcome} command=${mark.commands[at]} /></div>`)}</section>`;
+}
+
+function Outcome({ outcome, command }) {
+  const took = command?.endedAt ? duration(command.endedAt - command.at) : "";
+  if (!outcome) return html`<p class="outcome busy">running</p>`;
+  const isGood = outcome.type === "exit" && outcome.exit_code === 0;
+  return html`<p class=${`outcome ${isGood ? "good" : "bad"}`}><${Icon} name=${isGood ? "ok" : "fail"} size=${12} />${outcome.type === "exit" ? `exit ${outcome.exit_code}` : "timed out"}<span class="muted">${took}</span></p>`;
+}
+
+function CodeCall({ item, isDone }) {
+  return html`<section class="card call"><h3><${Icon} name="playground" size=${13} />python ${item.container_id && html`<${Id} id=${item.container_id} href=${address("containers", item.container_id)} />`}</h3>
+    <${Command} text=${item.code ?? ""} />
+    ${(item.outputs ?? []).map((one, at) => (one.type === "image" ? html`<${Picture} key=${at} url=${one.url} />` : html`<${Terminal} key=${at} text=${one.logs ?? ""} stream="stdout" label="Output of the code" />`))}
+    ${item.outputs === null && isDone && html`<p class="muted">The request did not ask for the outputs (include: code_interpreter_call.outputs).</p>`}</section>`;
+}
+
+function FunctionCall({ item }) {
+  return html`<section class="card call"><h3><${Icon} name="playground" size=${13} />${item.name ?? item.type}</h3><${Argument} text=${item.arguments ?? item.input ?? ""} /></section>`;
+}
+
+function Argument({ text }) {
+  let value;
+  try {
+    value = JSON.parse(text);
+  } catch {
+    return html`<pre class="block" tabindex="0">${printable(text)}</pre>`;
+  }
+  return html`<${Json} value=${value} depth=${2} />`;
+}
+
+function Output({ item }) {
+  const isText = typeof item.output === "string";
+  return html`<section class="card output"><h3>output</h3>${isText ? html`<${Terminal} text=${item.output} stream="stdout" label="Output" />` : html`<${Json} value=${item.output ?? null} depth=${2} />`}</section>`;
+}
+
+function McpCall({ item }) {
+  return html`<section class="card call"><h3><${Icon} name="webhooks" size=${13} />${item.server_label} · ${item.name}</h3><${Argument} text=${item.arguments ?? ""} />
+    ${item.output && html`<${Terminal} text=${item.output} stream="stdout" label=${`Output of ${item.name}`} />`}
+    ${item.error && html`<p class="bad">${typeof item.error === "string" ? item.error : (item.error.message ?? JSON.stringify(item.error))}</p>`}</section>`;
+}
+
+const McpTools = ({ item }) => html`<section class="card call"><h3><${Icon} name="webhooks" size=${13} />${item.server_label}: ${(item.tools ?? []).length} tools</h3>
+  <p class="muted">${(item.tools ?? []).map((tool) => tool.name).join(", ")}</p>${item.error && html`<p class="bad">${String(item.error.message ?? item.error)}</p>`}</section>`;
+
+const Asked = ({ item }) => html`<section class="card asked-for"><h3><${Icon} name="approvals" size=${13} />asks for approval: ${item.server_label ?? ""} ${item.name ?? ""}</h3><${Argument} text=${item.arguments ?? ""} />
+  <p><a class="button" href="#/approvals">Approvals</a></p></section>`;
+
+const Compaction = ({ item }) => html`<section class="card thought"><h3>compaction</h3><p class="muted">What was said before is carried on as notes${item.encrypted_content ? `, ${item.encrypted_content.length.toLocaleString("en")} characters, encrypted` : ""}.</p></section>`;
+
+const Other = ({ item }) => html`<section class="card call"><h3>${item.type.replaceAll("_", " ")}</h3><${Json} value=${item} depth=${1} /></section>`;
+
+const VIEWS = {
+  message: Message,
+  reasoning: Reasoning,
+  shell_call: Shell,
+  shell_call_output: ShellOutput,
+  code_interpreter_call: CodeCall,
+  function_call: FunctionCall,
+  custom_tool_call: FunctionCall,
+  function_call_output: Output,
+  custom_tool_call_output: Output,
+  mcp_call: McpCall,
+  mcp_list_tools: McpTools,
+  mcp_approval_request: Asked,
+  compaction: Compaction,
+};
+
+export const RawButton = ({ value, name }) => html`<${Button} icon="copy" tone="quiet" label=${`Copy ${name}`} onClick=${() => copy(JSON.stringify(value, null, 2))}>JSON</${Button}>`;

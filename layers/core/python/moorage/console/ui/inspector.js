@@ -1,0 +1,110 @@
+// What stands behind a run: its steps, its log, its files, its network, its cost, and the object itself. All as of the cursor.
+import { html, useMemo, useState } from "../html.js";
+import { save, saveBlob } from "../api.js";
+import { address } from "../router.js";
+import { bytes, clock, count, dollars, duration } from "../model/text.js";
+import { rowsOf, used } from "../model/run.js";
+import { Json } from "./json.js";
+import { Button, Id, Status, Tabs, Ticking } from "./parts.js";
+import { RawButton } from "./cards.js";
+import { Rows } from "./virtual.js";
+
+const TABS = ["step", "events", "files", "network", "cost", "raw"];
+
+export function Inspector({ run, tab, onTab, step, cursor, onCursor, onStep }) {
+  const counts = { events: run.log.last + 1, files: run.files.length || null, network: run.egress.length || null, step: run.steps.length || null };
+  const tabs = TABS.map((id) => ({ id, title: id[0].toUpperCase() + id.slice(1), count: counts[id] }));
+  const View = { step: Steps, events: Events, files: Files, network: Network, cost: Cost, raw: Raw }[tab] ?? Steps;
+  return html`<aside class="inspector" aria-label="Details"><${Tabs} label="Details" tabs=${tabs} chosen=${TABS.includes(tab) ? tab : "step"} onChoose=${onTab} />
+    <div class="inside" role="tabpanel" aria-label=${tab}><${View} run=${run} step=${step} cursor=${cursor} onCursor=${onCursor} onStep=${onStep} /></div></aside>`;
+}
+
+function Steps({ run, step, onStep }) {
+  if (!run.steps.length) return html`<p class="muted pad">Steps show when the first of them is known.</p>`;
+  return html`<div class="pad"><ol class="steps">${run.steps.map(
+    (each) => html`<li key=${each.id}><button type="button" class=${`step-row ${each.call_id ? "of-tool" : ""}`} aria-pressed=${step?.id === each.id} onClick=${() => onStep(each)}>
+      <span>${each.call_id ? each.type.replaceAll("_", " ") : `model · round ${run.steps.filter((other) => other.call_id === null).indexOf(each) + 1}`}</span>
+      <span class="number">${each.started_at && each.ended_at ? duration(each.ended_at - each.started_at) : each.started_at ? html`<${Ticking} since=${each.started_at} />` : ""}</span></button>
+      ${step?.id === each.id && html`<${StepFacts} step=${each} />`}</li>`,
+  )}</ol></div>`;
+}
+
+function StepFacts({ step }) {
+  const facts = [
+    ["status", html`<${Status} status=${step.status} />`],
+    ["call", step.call_id && html`<${Id} id=${step.call_id} />`],
+    ["began", step.started_at && clock(step.started_at)],
+    ["could have begun earlier by", step.queue_ms ? duration(step.queue_ms) : null],
+    ["first words after", step.first_output_at && step.started_at ? duration(step.first_output_at - step.started_at) : null],
+    ["took", step.ended_at && step.started_at ? duration(step.ended_at - step.started_at) : null],
+    ["runs", `${step.attempts.count}${step.attempts.lost ? `, ${step.attempts.lost} lost with their process` : ""}${step.attempts.pauses ? `, ${step.attempts.pauses} paused` : ""}`],
+    ["run again because", step.attempts.why],
+    ["tokens in", step.usage && count(step.usage.input_tokens)],
+    ["of them cached", step.usage?.input_tokens_details?.cached_tokens ? count(step.usage.input_tokens_details.cached_tokens) : null],
+    ["tokens out", step.usage && count(step.usage.output_tokens)],
+    ["cost", dollars(step.cost_usd)],
+    ["waits for", step.waiting_for && html`${step.waiting_for.kind}: ${step.waiting_for.detail} (<${Ticking} since=${step.waiting_for.since} />)`],
+  ];
+  return html`<dl class="facts">${facts.filter(([, value]) => value).map(([name, value]) => html`<div key=${name}><dt>${name}</dt><dd>${value}</dd></div>`)}</dl>`;
+}
+
+function Events({ run, cursor, onCursor }) {
+  const [wanted, want] = useState("");
+  const [isFolded, fold] = useState(true);
+  const { log } = run;
+  const rows = useMemo(() => rowsOf(log.events, { isFolded, wanted }), [log.last, isFolded, wanted]);
+  const at = rows.findIndex((row) => row.from <= cursor && cursor <= row.to);
+  const event = log.events[Math.min(cursor, log.last)];
+  return html`<div class="events"><div class="pad line">
+      <input type="search" data-filter aria-label="Filter events by type" placeholder="type…" value=${wanted} onInput=${(pressed) => want(pressed.target.value)} />
+      <button type="button" class="chip" aria-pressed=${isFolded} onClick=${() => fold(!isFolded)}>fold deltas</button></div>
+    <${Rows} label="Events" count=${rows.length} height=${24} focus=${at < 0 ? null : at} row=${(number) => html`<${EventRow} row=${rows[number]} log=${log} isAt=${number === at} onCursor=${onCursor} />`} />
+    ${event && html`<div class="pad detail"><div class="line"><b>event ${event.sequence_number}</b><span class="muted number">${clock(log.ats[event.sequence_number])}</span><${RawButton} value=${event} name="the event" /></div><${Json} value=${event} depth=${1} /></div>`}
+  </div>`;
+}
+
+const EventRow = ({ row, log, isAt, onCursor }) => html`<button type="button" class=${`event-row ${isAt ? "at" : ""} ${row.from > row.to ? "" : ""}`} aria-current=${isAt ? "true" : undefined} onClick=${() => onCursor(row.to)}>
+  <span class="number">${row.from}</span><span class="number muted">+${duration(log.ats[row.from] - log.ats[0])}</span><span class="type">${row.type.replace("response.", "")}</span>
+  <span class="number muted">${row.count > 1 ? `× ${row.count}` : (row.output_index ?? "")}</span></button>`;
+
+const untilOf = ({ log }, cursor) => (cursor >= log.last ? Infinity : log.ats[cursor]);
+
+function Files({ run, cursor }) {
+  const files = run.files.filter((file) => (file.created_at ?? 0) * 1000 <= untilOf(run, cursor));
+  if (!run.containerId) return html`<p class="muted pad">This run has no container.</p>`;
+  return html`<div class="pad"><p class="line"><span class="muted">Container</span><${Id} id=${run.containerId} href=${address("containers", run.containerId)} /></p>
+    ${files.length ? html`<table class="small"><thead><tr><th scope="col">File</th><th scope="col" class="r">Size</th><th scope="col">From</th><th scope="col"><span class="unseen">Save</span></th></tr></thead>
+    <tbody>${files.map((file) => html`<tr key=${file.id}><td><a href=${address("containers", run.containerId, { file: file.id })}>${file.path.replace("/mnt/data/", "")}</a></td><td class="r number">${bytes(file.bytes)}</td><td class="muted">${file.source}</td>
+      <td class="r"><${Button} icon="download" tone="quiet" label=${`Save ${file.path}`} onClick=${() => save(`containers/${run.containerId}/files/${file.id}/content`, file.path.split("/").at(-1))} /></td></tr>`)}</tbody></table>`
+      : html`<p class="muted">No files were saved by then.</p>`}</div>`;
+}
+
+function Network({ run, cursor }) {
+  const entries = run.egress.filter((entry) => entry.created_at * 1000 <= untilOf(run, cursor));
+  if (!entries.length) return html`<p class="muted pad">It reached for nothing outside, or the container has no network. <code>network_policy</code> of the shell allows hosts.</p>`;
+  return html`<div class="pad"><${EgressTable} entries=${entries} /></div>`;
+}
+
+export const EgressTable = ({ entries }) => html`<div class="scroll" tabindex="0" role="region" aria-label="Network decisions"><table class="small"><thead><tr><th scope="col">Time</th><th scope="col">Verdict</th><th scope="col">Host</th><th scope="col">What</th><th scope="col" class="r">Bytes</th></tr></thead>
+  <tbody>${entries.map((entry) => html`<tr key=${entry.id}><td class="number">${clock(entry.created_at * 1000).slice(0, 8)}</td>
+    <td><span class=${`status ${entry.decision === "allowed" ? "good" : "bad"}`}>${entry.decision}</span></td>
+    <td><code>${entry.host ?? entry.address ?? ""}${entry.port && entry.port !== 443 ? `:${entry.port}` : ""}</code>${entry.message && html`<small class="muted">${entry.message}</small>`}</td>
+    <td class="muted">${[entry.method, entry.path, entry.status, ...entry.secrets.map((name) => `secret ${name}`), entry.count > 1 ? `× ${entry.count}` : ""].filter(Boolean).join(" ")}</td>
+    <td class="r number">${entry.bytes_received ? bytes(entry.bytes_received + (entry.bytes_sent ?? 0)) : ""}</td></tr>`)}</tbody></table></div>`;
+
+function Cost({ run, cursor }) {
+  const until = untilOf(run, cursor);
+  const sum = used(run.steps, until);
+  const models = run.steps.filter((step) => step.call_id === null && step.ended_at !== null && step.ended_at <= until + 1);
+  return html`<div class="pad"><dl class="figures compact"><div><dt>cost</dt><dd>${sum.cost === null ? "no price" : dollars(sum.cost)}</dd></div><div><dt>tokens in</dt><dd>${count(sum.input)}</dd></div>
+    <div><dt>cached</dt><dd>${sum.input ? `${Math.round((sum.cached / sum.input) * 100)} %` : "0 %"}</dd></div><div><dt>tokens out</dt><dd>${count(sum.output)}</dd></div></dl>
+    <table class="small"><thead><tr><th scope="col">Round</th><th scope="col" class="r">In</th><th scope="col" class="r">Cached</th><th scope="col" class="r">Out</th><th scope="col" class="r">Cost</th></tr></thead>
+    <tbody>${models.map((step, at) => html`<tr key=${step.id}><td>${at + 1}</td><td class="r number">${count(step.usage?.input_tokens)}</td><td class="r number">${count(step.usage?.input_tokens_details?.cached_tokens)}</td><td class="r number">${count(step.usage?.output_tokens)}</td><td class="r number">${dollars(step.cost_usd)}</td></tr>`)}</tbody></table>
+    ${sum.cost === null && html`<p class="muted">The price of this model is not known: <code>price</code> in models.toml says it.</p>`}</div>`;
+}
+
+function Raw({ run, cursor }) {
+  const response = run.log.at(cursor).response ?? run.response;
+  const file = () => saveBlob(new Blob([JSON.stringify({ response: run.response, steps: run.steps, events: run.log.events.map((event, at) => ({ at: run.log.ats[at], event })) }, null, 1)]), `${run.id}.json`);
+  return html`<div class="pad"><p class="line"><${RawButton} value=${response} name="the response" /><${Button} icon="download" tone="quiet" onClick=${file}>Response, steps and log</${Button}></p><${Json} value=${response} depth=${2} /></div>`;
+}

@@ -1,0 +1,100 @@
+// All that the page of a run knows, kept up to date: its log as a stream, its steps, files and network beside it.
+import { useEffect, useRef, useState } from "../html.js";
+import { all, get } from "../api.js";
+import { follow } from "../sse.js";
+import { Log, containerOf } from "../model/run.js";
+
+const PAGE = 1000;
+const BESIDE_MS = 1500;
+
+export function useRun(id) {
+  const run = useRef(null);
+  const [, draw] = useState(0);
+  useEffect(() => {
+    const stop = new AbortController();
+    const mine = { id, log: new Log(), steps: [], files: [], egress: [], input: [], response: null, containerId: null, problem: null, isLoading: true };
+    run.current = mine;
+    let isDue = false;
+    const redraw = () => {
+      if (isDue || stop.signal.aborted) return;
+      isDue = true;
+      const go = () => ((isDue = false), draw((number) => number + 1));
+      if (document.hidden) setTimeout(go, 1000);
+      else requestAnimationFrame(go);
+    };
+    load(mine, stop.signal, redraw);
+    return () => stop.abort();
+  }, [id]);
+  // A copy each time: components with signals in them look at their properties alone to see whether to draw.
+  return run.current?.id === id ? { ...run.current } : null;
+}
+
+async function load(run, signal, redraw) {
+  const path = `responses/${encodeURIComponent(run.id)}`;
+  const [response, input] = await Promise.all([get(path, {}, signal), all(`${path}/input_items`, { order: "asc" }, { most: 300, signal })]);
+  if (signal.aborted) return;
+  if (!response.ok) {
+    Object.assign(run, { problem: response.message, isLoading: false });
+    return redraw();
+  }
+  run.response = response.data;
+  run.input = input.ok ? input.data : [];
+  await history(run, path, signal, redraw);
+  run.isLoading = false;
+  await beside(run, path, signal);
+  redraw();
+  if (run.log.head.isFinal || signal.aborted) return undefined;
+  const looking = look(run, path, signal, redraw);
+  await follow(
+    run.id,
+    run.log.last,
+    (event) => {
+      run.log.add([{ at: Date.now(), event }]);
+      redraw();
+    },
+    signal,
+  );
+  await looking;
+  return undefined;
+}
+
+async function history(run, path, signal, redraw) {
+  let after = null;
+  do {
+    const page = await get(`${path}/events`, { limit: PAGE, order: "asc", after }, signal);
+    if (!page.ok) return;
+    run.log.add(page.data.data);
+    after = page.data.has_more ? page.data.last_id : null;
+    if (run.log.last < PAGE) run.isLoading = false;
+    redraw();
+  } while (after);
+}
+
+// What is no part of the log, asked for again as long as the run goes on, and once when it has ended.
+async function look(run, path, signal, redraw) {
+  for (;;) {
+    await new Promise((resolve) => setTimeout(resolve, BESIDE_MS));
+    if (signal.aborted) return;
+    if (document.hidden) continue;
+    const hadEnded = run.log.head.isFinal;
+    await beside(run, path, signal);
+    redraw();
+    if (hadEnded) return;
+  }
+}
+
+async function beside(run, path, signal) {
+  run.containerId = containerOf(run.log.head) ?? run.containerId;
+  const container = run.containerId && `containers/${encodeURIComponent(run.containerId)}`;
+  const [response, steps, tree, egress] = await Promise.all([
+    get(path, { "include[]": "usage.cost" }, signal),
+    all(`${path}/steps`, {}, { most: 2000, signal }),
+    container ? get(`${container}/tree`, {}, signal) : null,
+    container ? all(`${container}/egress`, { order: "asc" }, { most: 500, signal }) : null,
+  ]);
+  if (response.ok) run.response = response.data;
+  if (steps.ok) run.steps = steps.data;
+  if (tree?.ok) run.files = tree.data.data.filter((entry) => entry.type === "file");
+  const begun = (run.response?.created_at ?? 0) - 1;
+  if (egress?.ok) run.egress = egress.data.filter((entry) => entry.created_at >= begun);
+}

@@ -1,0 +1,151 @@
+// The loop, unrolled: lanes over time, and one cursor, which is a number of the log.
+import { html, useEffect, useLayoutEffect, useRef, useState } from "../html.js";
+import { dollars, duration } from "../model/text.js";
+
+const GUTTER = 64;
+const ROW = 14;
+const BARS_MAX = 300;
+const NARROWEST_MS = 20;
+
+export function Timeline({ lanes, log, cursor, onCursor, onStep, isLive }) {
+  const box = useRef(null);
+  const [width, setWidth] = useState(800);
+  const [view, setView] = useState(null); // [from, to] in ms, or all of it
+  useLayoutEffect(() => {
+    const watcher = new ResizeObserver(([entry]) => setWidth(Math.max(200, entry.contentRect.width)));
+    watcher.observe(box.current);
+    return () => watcher.disconnect();
+  }, []);
+  const [from, to] = view ?? [lanes.from, lanes.to];
+  const inner = width - GUTTER - 8;
+  const x = (ms) => GUTTER + Math.min(1, Math.max(0, (ms - from) / (to - from))) * inner;
+  const moment = (event) => from + ((event.clientX - box.current.getBoundingClientRect().left - GUTTER) / inner) * (to - from);
+  useWheel(box, (event) => {
+    const at = moment(event);
+    const factor = event.deltaY > 0 ? 1.25 : 0.8;
+    zoom(at, factor);
+  }, [from, to, inner]);
+  const zoom = (at, factor) => {
+    const next = [Math.max(lanes.from, at - (at - from) * factor), Math.min(lanes.to, at + (to - at) * factor)];
+    if (next[1] - next[0] < NARROWEST_MS) return;
+    setView(next[1] - next[0] >= (lanes.to - lanes.from) * 0.999 ? null : next);
+  };
+  const scrub = (event) => onCursor(log.numberAt(moment(event)));
+  const drag = (event) => {
+    if (event.button !== 0 || event.target.closest("[data-bar]")) return;
+    event.currentTarget.setPointerCapture(event.pointerId);
+    scrub(event);
+  };
+  const depth = Math.min(lanes.depth, 6);
+  const tops = { rounds: 14, model: 30, tools: 50, egress: 50 + depth * ROW + 6, files: 50 + depth * ROW + 22, spent: 50 + depth * ROW + 40 };
+  const height = tops.spent + 26;
+  const at = log.ats[Math.min(cursor, log.last)] ?? lanes.to;
+  const event = log.events[Math.min(cursor, log.last)];
+  const said = event ? `event ${event.sequence_number} of ${log.last}, ${event.type.replace("response.", "")}, after ${duration(at - lanes.from)}` : "";
+  const press = (pressed) => {
+    const round = (step) => lanes.rounds.filter((each) => (step > 0 ? each.seq > cursor : each.seq < cursor)).at(step > 0 ? 0 : -1)?.seq ?? (step > 0 ? log.last : 0);
+    const moves = { ArrowLeft: -1, ArrowRight: 1, PageUp: -100, PageDown: 100 };
+    if (pressed.key in moves) onCursor(pressed.shiftKey ? round(moves[pressed.key]) : Math.max(0, Math.min(log.last, cursor + moves[pressed.key])));
+    else if (pressed.key === "Home") onCursor(0);
+    else if (pressed.key === "End") onCursor(log.last);
+    else if (pressed.key === "+" || pressed.key === "=") zoom(at, 0.7);
+    else if (pressed.key === "-") zoom(at, 1.4);
+    else return;
+    pressed.preventDefault();
+    pressed.stopPropagation();
+  };
+  const seen = (bar) => bar.to >= from && (bar.wait ?? bar.from) <= to;
+  return html`<div class="timeline" ref=${box}>
+    <svg width=${width} height=${height} onPointerDown=${drag} onPointerMove=${(event) => event.buttons === 1 && event.currentTarget.hasPointerCapture(event.pointerId) && scrub(event)}
+      onDblClick=${() => setView(null)} role="group" aria-label="Timeline">
+      <${Axis} from=${from} to=${to} x=${x} height=${height} begin=${lanes.from} />
+      ${Object.entries({ model: "model", tools: "tools", egress: "network", files: "files", spent: "cost" }).map(([lane, name]) => html`<text key=${lane} class="lane" x="0" y=${tops[lane] + 10}>${name}</text>`)}
+      ${lanes.rounds.filter((round) => round.at >= from && round.at <= to).slice(0, BARS_MAX).map((round) => html`<line key=${round.number} class="round-line" x1=${x(round.at)} x2=${x(round.at)} y1=${tops.rounds} y2=${height - 4} />`)}
+      ${lanes.model.filter(seen).slice(0, BARS_MAX).map((bar, key) => html`<${Bar} key=${`m${key}`} bar=${bar} y=${tops.model} x=${x} cut=${at} onStep=${onStep} />`)}
+      ${lanes.tools.filter((bar) => seen(bar) && bar.row < depth).slice(0, BARS_MAX).map((bar, key) => html`<${Bar} key=${`t${key}`} bar=${bar} y=${tops.tools + bar.row * ROW} x=${x} cut=${at} onStep=${onStep} />`)}
+      ${lanes.egress.filter((tick) => tick.at >= from - 1000 && tick.at <= to).slice(-BARS_MAX).map((tick) => html`<${Tick} key=${tick.entry.id} x=${x(Math.max(from, tick.at))} y=${tops.egress} tone=${tick.entry.decision === "allowed" ? "good" : "bad"}
+        shape=${tick.entry.decision === "allowed" ? "dot" : "cross"} title=${`${tick.entry.decision} ${tick.entry.host ?? ""}${tick.entry.secrets.length ? ", with a secret" : ""}`} isDim=${tick.at > at} />`)}
+      ${lanes.files.filter((tick) => tick.at >= from - 1000 && tick.at <= to).slice(-BARS_MAX).map((tick) => html`<${Tick} key=${tick.file.id} x=${x(Math.max(from, tick.at))} y=${tops.files} tone="accent" shape="square" title=${tick.file.path} isDim=${tick.at > at} />`)}
+      <${Curve} points=${lanes.spent} x=${x} top=${tops.spent} from=${lanes.from} to=${to} />
+      <line class="cursor" x1=${x(at)} x2=${x(at)} y1="10" y2=${height - 2} />
+    </svg>
+    <div class="handle" role="slider" tabindex="0" aria-label="Moment of the run" aria-valuemin="0" aria-valuemax=${Math.max(0, log.last)} aria-valuenow=${Math.min(cursor, log.last)} aria-valuetext=${said}
+      onKeyDown=${press} style=${{ left: `${Math.min(width - 6, Math.max(GUTTER - 6, x(at) - 6))}px` }}></div>
+    <${Map} lanes=${lanes} view=${view} setView=${setView} width=${width} at=${at} isLive=${isLive} />
+  </div>`;
+}
+
+// Wheel events have to be listened to actively, so that the page does not scroll away.
+function useWheel(box, handle, deps) {
+  useEffect(() => {
+    const element = box.current.querySelector("svg");
+    const listen = (event) => {
+      if (!event.ctrlKey && !event.shiftKey && Math.abs(event.deltaX) > Math.abs(event.deltaY)) return;
+      event.preventDefault();
+      handle(event);
+    };
+    element.addEventListener("wheel", listen, { passive: false });
+    return () => element.removeEventListener("wheel", listen);
+  }, deps);
+}
+
+function Bar({ bar, y, x, cut, onStep }) {
+  const piece = (from, to, tone) => {
+    const width = Math.max(tone === "wait" ? 0 : 2, x(to) - x(from));
+    return width > 0 && html`<rect class=${`bar ${tone} ${from > cut ? "dim" : ""}`} x=${x(from)} y=${y} width=${width} height=${ROW - 3} rx="2" />`;
+  };
+  const took = duration(bar.to - bar.from);
+  const runs = bar.step?.attempts.count > 1 ? `, ${bar.step.attempts.count} runs: ${bar.step.attempts.why ?? ""}` : "";
+  const title = `${bar.label}: ${took}${bar.exit ? `, exit ${bar.exit}` : ""}${runs}`;
+  const press = (event) => (event.key === "Enter" || event.key === " ") && (event.preventDefault(), event.stopPropagation(), onStep(bar.step));
+  const end = x(bar.to);
+  return html`<g data-bar role="button" tabindex=${bar.step ? 0 : -1} aria-label=${title} onClick=${() => bar.step && onStep(bar.step)} onKeyDown=${press}>
+    <title>${title}</title>
+    ${piece(bar.wait, bar.from, "wait")}${piece(bar.from, bar.first, `${bar.kind} early`)}${piece(Math.max(bar.from, bar.first), bar.to, `${bar.kind} ${bar.isBad ? "bad" : ""} ${bar.isOpen ? "open" : ""}`)}
+    ${bar.step?.attempts.lost > 0 && html`<path class="break" d=${`M${x(bar.from) + 4} ${y - 2}l3 5l-4 3l3 6`} />`}
+    ${bar.exit && end - x(bar.from) > 22 && html`<text class="exit" x=${end - 4} y=${y + 9}>${bar.exit}</text>`}
+  </g>`;
+}
+
+function Tick({ x, y, tone, shape, title, isDim }) {
+  const paths = { dot: `M${x - 3} ${y + 6}a3 3 0 1 0 6 0a3 3 0 1 0 -6 0`, cross: `M${x - 3} ${y + 3}l6 6M${x + 3} ${y + 3}l-6 6`, square: `M${x - 3} ${y + 3}h6v6h-6z` };
+  return html`<path class=${`tick ${tone} ${shape} ${isDim ? "dim" : ""}`} d=${paths[shape]}><title>${title}</title></path>`;
+}
+
+function Curve({ points, x, top, from, to }) {
+  if (!points.length) return null;
+  const isPriced = points.at(-1).cost > 0;
+  const value = (point) => (isPriced ? point.cost : point.tokens);
+  const most = value(points.at(-1)) || 1;
+  const y = (point) => top + 18 - (value(point) / most) * 16;
+  let path = `M${x(from)} ${top + 18}`;
+  for (const point of points.slice(-BARS_MAX)) path += `H${x(point.at)}V${y(point)}`;
+  return html`<path class="curve" d=${`${path}H${x(to)}`}><title>${isPriced ? dollars(points.at(-1).cost) : `${points.at(-1).tokens} tokens`}</title></path>`;
+}
+
+function Axis({ from, to, x, height, begin }) {
+  const span = to - from;
+  const steps = [10, 20, 50, 100, 200, 500, 1000, 2000, 5000, 10_000, 30_000, 60_000, 300_000, 600_000, 3_600_000, 21_600_000, 86_400_000];
+  const step = steps.find((each) => span / each <= 8) ?? 604_800_000;
+  const marks = [];
+  for (let at = Math.ceil((from - begin) / step) * step; at <= to - begin; at += step) marks.push(at);
+  return marks.map((at) => html`<g key=${at}><line class="axis" x1=${x(begin + at)} x2=${x(begin + at)} y1="12" y2=${height} />${x(begin + at) < x(to) - 24 && html`<text class="axis-text" x=${x(begin + at) + 3} y="9">${at === 0 ? "0" : duration(at)}</text>`}</g>`);
+}
+
+// All of the run, and which part of it is above.
+function Map({ lanes, view, setView, width, at, isLive }) {
+  if (!view) return null;
+  const x = (ms) => GUTTER + ((ms - lanes.from) / (lanes.to - lanes.from)) * (width - GUTTER - 8);
+  const pan = (event) => {
+    if (event.type !== "pointerdown" && event.buttons !== 1) return;
+    const ms = lanes.from + ((event.clientX - event.currentTarget.getBoundingClientRect().left - GUTTER) / (width - GUTTER - 8)) * (lanes.to - lanes.from);
+    const half = (view[1] - view[0]) / 2;
+    const middle = Math.max(lanes.from + half, Math.min(lanes.to - half, ms));
+    setView([middle - half, middle + half]);
+  };
+  return html`<svg class="map" width=${width} height="18" onPointerDown=${pan} onPointerMove=${pan} aria-hidden="true">
+    ${lanes.model.slice(0, BARS_MAX).map((bar, key) => html`<rect key=${key} class="bar model" x=${x(bar.from)} width=${Math.max(1, x(bar.to) - x(bar.from))} y="3" height="5" />`)}
+    ${lanes.tools.slice(0, BARS_MAX).map((bar, key) => html`<rect key=${key} class="bar tool" x=${x(bar.from)} width=${Math.max(1, x(bar.to) - x(bar.from))} y="10" height="5" />`)}
+    <rect class="window" x=${x(view[0])} width=${Math.max(4, x(view[1]) - x(view[0]))} y="1" height="16" rx="3" /><line class="cursor" x1=${x(at)} x2=${x(at)} y1="0" y2="18" />${isLive}
+  </svg>`;
+}
