@@ -1,4 +1,5 @@
 import io
+from collections.abc import Iterator
 from typing import Any
 
 from moorage.cli.main import main
@@ -56,6 +57,59 @@ def test_a_response_reads_like_a_transcript() -> None:
         "{}",
         "Two files.",
         "[15] completed, 20 tokens in, 7 out",
+    ]
+
+
+class Watch:
+    """A clock that stands still until an event moves it."""
+
+    now = 1_000.0
+
+    def __call__(self) -> float:
+        return self.now
+
+    def events(self, *steps: tuple[float, dict[str, Any] | None]) -> Iterator[dict[str, Any] | None]:
+        for seconds, event in steps:
+            self.now += seconds
+            yield event
+
+
+STARTED = {
+    "id": "resp_1",
+    "status": "in_progress",
+    "created_at": 1_000,
+    "model": "demo",
+    "tools": [{"type": "shell", "environment": {"type": "container_reference", "container_id": "cntr_1"}}],
+}
+COMMAND = event("shell_call_command.done", output_index=1, command_index=0, command="make")
+WAITS = event("output_item.added", output_index=2, item={"type": "shell_call_output"})
+DONE = event("shell_call_output_content.done", output_index=2, command_index=0, output=[{"outcome": {"type": "exit", "exit_code": 0}}])
+LAST = event("completed", response=STARTED | {"status": "completed", "completed_at": 1_042}, sequence_number=9)
+
+
+def test_a_response_that_is_watched_has_a_clock_and_says_what_it_waits_for() -> None:
+    out, watch = io.StringIO(), Watch()
+    created = event("created", response=STARTED, sequence_number=0)
+    steps = [(0.1, created), (15, None), (0.4, COMMAND), (0, WAITS), (15, None), (11.5, DONE), (0.0, LAST)]
+    assert View(out, watch).show(watch.events(*steps)) == 0
+    assert out.getvalue().splitlines() == [
+        "[0] resp_1 created, model demo, container cntr_1  0.1 s",
+        "[15 s without a word, waiting for the model]  15.1 s",
+        "$ make  15.5 s",
+        "[15 s without a word, waiting for the shell_call]  30.5 s",
+        "[exit 0]  42.0 s",
+        "[9] completed, 42 s in all  42.0 s",
+    ]
+
+
+def test_what_had_been_stored_before_has_no_clock() -> None:
+    out, watch = io.StringIO(), Watch()
+    created = event("created", response=STARTED, sequence_number=0)
+    assert View(out, watch).show(watch.events((600, created), (0, COMMAND), (0, WAITS), (3, DONE))) == 1
+    assert out.getvalue().splitlines() == [
+        "[0] resp_1 created, model demo, container cntr_1",
+        "$ make",
+        "[exit 0]  603.0 s",
     ]
 
 

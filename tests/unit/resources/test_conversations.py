@@ -119,6 +119,20 @@ async def test_deleting_a_conversation_leaves_nothing(conversations: Conversatio
     assert caught.value.status == 404
 
 
+async def test_a_response_that_ends_after_its_conversation_was_deleted_names_the_field_and_leaves_nothing(
+    conversations: Conversations, store: Store
+) -> None:
+    conversation = await conversations.create("ten", metadata={}, items=many(0, 2))
+    await conversations.append("ten", conversation.id, many(2, 1), source="resp_1")
+    await conversations.delete("ten", conversation.id)
+    for source in ("resp_1", "resp_2"):
+        with pytest.raises(ApiError) as caught:
+            await conversations.append("ten", conversation.id, many(3, 1), source=source)
+        assert (caught.value.status, caught.value.param) == (404, "conversation"), source
+        assert f"'{conversation.id}'" in caught.value.message
+    assert (store.records(), store.objects()) == ([], [])
+
+
 async def test_an_unknown_after_is_refused(conversations: Conversations) -> None:
     conversation = await conversations.create("ten", metadata={}, items=many(0, 4))
     with pytest.raises(ApiError) as caught:
