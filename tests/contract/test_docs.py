@@ -11,6 +11,7 @@ from pathlib import Path
 import botocore.session
 import pytest
 from botocore import xform_name
+from moorage import limits
 from moorage.model.catalog import Catalog
 
 ROOT = Path(__file__).parents[2]
@@ -139,3 +140,19 @@ def test_every_command_of_ours_is_one_that_there_is(page: Path) -> None:
     said = subprocess.run([sys.executable, "-m", "moorage", "--help"], capture_output=True, text=True, check=True).stdout
     there = set(re.findall(r"^    ([a-z]+)(?:  |$)", said, re.MULTILINE))
     assert named - there == set()
+
+
+def test_the_bounds_that_protect_the_api_are_those_of_the_code() -> None:
+    page = (ROOT / "SECURITY.md").read_text()
+    told = [
+        f"| line and headers of a request | {limits.HEAD_BYTES_MAX // limits.KIB} KiB |",
+        f"| time for them, from the connection on | {limits.HEAD_SECONDS_MAX} seconds |",
+        f"| an idle connection | {limits.KEEP_ALIVE_IDLE_SECONDS} seconds |",
+        f"| a body | {limits.REQUEST_BODY_BYTES_MAX // limits.MIB} MiB, packed or not |",
+        f"| WebSockets of a key, in each process | {limits.WEBSOCKETS_PER_KEY_MAX} |",
+        f"| responses of a tenant that run at once | {limits.RUNNING_RESPONSES_MAX} |",
+        f"| checks of grammars at once, in each process | {limits.GRAMMAR_CHECKS_MAX} |",
+    ]
+    assert [line for line in told if line not in page] == []
+    for path in re.findall(r"`(tests/[^`]+\.py)`", page):
+        assert (ROOT / path).exists(), path

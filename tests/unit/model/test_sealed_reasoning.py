@@ -1,12 +1,16 @@
 """What is called ``encrypted_content`` is encrypted, and still comes back to the model that made it."""
 
+import json
+from collections.abc import Callable
 from functools import partial
 from typing import Any
 
 import pytest
 from moorage.loop.assemble import Assembler
-from moorage.model import base, reasoning
+from moorage.model import anthropic_messages, base, bedrock_converse, reasoning
+from moorage.model.anthropic_messages import MessagesDecoder
 from moorage.model.base import ModelRequest
+from moorage.model.bedrock_converse import ConverseDecoder
 from moorage.model.chat_messages import Style, messages
 from moorage.model.turns import THINKING, Thought, Turns
 from moorage.store.sealed import Sealer
@@ -82,3 +86,49 @@ def test_reasoning_without_any_text_has_nothing_to_seal() -> None:
 
 def test_raw_thoughts_are_sealed_only_for_who_asked() -> None:
     assert "encrypted_content" not in made(*OPEN_MODEL, is_asked=False)
+
+
+def claude_answered() -> list[base.Delta]:
+    thinking = {"type": "thinking", "thinking": "secret thoughts", "signature": "sig"}
+    use = {"type": "tool_use", "id": "toolu_1", "name": "look", "input": {"at": "it"}}
+    return MessagesDecoder().whole({"content": [thinking, use], "stop_reason": "tool_use", "usage": {}})
+
+
+def bedrock_answered() -> list[base.Delta]:
+    thinking = {"reasoningContent": {"reasoningText": {"text": "secret thoughts", "signature": "sig"}}}
+    use = {"toolUse": {"toolUseId": "toolu_1", "name": "look", "input": {"at": "it"}}}
+    return ConverseDecoder().whole({"output": {"message": {"content": [thinking, use]}}, "stopReason": "tool_use"})
+
+
+def claude_asked(request: ModelRequest) -> Any:
+    return anthropic_messages.request_body(request)["messages"][1]["content"][0]
+
+
+def bedrock_asked(request: ModelRequest) -> Any:
+    return bedrock_converse.request_body(request)["messages"][1]["content"][0]
+
+
+@pytest.mark.parametrize(
+    ("answered", "asked", "block"),
+    [
+        (claude_answered, claude_asked, {"type": "thinking", "thinking": "secret thoughts", "signature": "sig"}),
+        (bedrock_answered, bedrock_asked, {"reasoningContent": {"reasoningText": {"text": "secret thoughts", "signature": "sig"}}}),
+    ],
+    ids=["Anthropic", "Bedrock"],
+)
+@pytest.mark.parametrize("is_asked", [True, False], ids=["asked for", "unasked, as OpenAI's comes too"])
+def test_a_client_that_stores_nothing_here_brings_thinking_back_to_its_model(
+    answered: Callable[[], list[base.Delta]], asked: Callable[[ModelRequest], Any], block: Any, is_asked: bool
+) -> None:
+    assembler = Assembler(
+        RESP, lambda event: None, 0, lambda name: Original("function", name), seal=partial(SEALER.seal, "ann"), seals_text=is_asked
+    )
+    for delta in answered():
+        assembler.feed(delta)
+    thought, call = (json.loads(json.dumps(assembler.items[index])) for index in (0, 1))
+    assert "sig" not in thought["encrypted_content"]
+    output = {"type": "function_call_output", "call_id": call["call_id"], "output": "seen"}
+    history = ({"type": "message", "role": "user", "content": "hi"}, again(thought), call, output)
+    tool = {"type": "function", "name": "look", "parameters": {"type": "object"}}
+    request = ModelRequest("anthropic.claude-sonnet-4-5", history, tools=(tool,), reasoning={"effort": "low"}, max_output_tokens=9_000)
+    assert asked(request) == block

@@ -2,6 +2,9 @@
 
 httptools reads headers of any number and length, and waits for their end for ever. Whoever can reach the port could fill the process's
 memory, or its descriptors, without a key. So the head of a request has a size and a time.
+
+An answer without a length goes out in chunks, as uvicorn does it, also to a client that says HTTP/1.0 and need not know them. Some
+proxies ask by HTTP/1.0 unless told otherwise, and do read chunks as they come; an answer gathered up to know its length is no stream.
 """
 
 import asyncio
