@@ -70,6 +70,7 @@ def belongings(stack: Stack) -> dict[str, str]:
 ROUTES: list[tuple[str, str, Any]] = [
     ("GET", "/responses/{response}", None),
     ("GET", "/responses/{response}?stream=true", None),
+    ("GET", "/responses/{response}?at=1", None),
     ("GET", "/responses/{response}/input_items", None),
     ("GET", "/responses/{response}/events", None),
     ("GET", "/responses/{response}/steps", None),

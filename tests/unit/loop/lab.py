@@ -172,6 +172,12 @@ class FakeContainers:
     async def add_files(self, record: Any, file_ids: Any) -> Any:
         return record
 
+    async def get(self, tenant_id: str, container_id: str) -> Any:
+        return await self.use(tenant_id, container_id)
+
+    async def files_at(self, record: Any, at_ms: int) -> list[Any]:
+        return [SimpleNamespace(path=f"/mnt/data/{at_ms}", bytes=1, source="assistant")]
+
     async def has_policy(self, record: Any, policy: Any) -> bool:
         return False
 

@@ -14,6 +14,7 @@ from starlette.types import Receive
 from moorage import limits
 from moorage.api import sse
 from moorage.api.answers import JsonResponse, Piece, StreamedResponse
+from moorage.api.as_of import as_it_was
 from moorage.api.attached import Attached
 from moorage.api.bodies import RawBody, body_of
 from moorage.api.caller import Caller
@@ -189,6 +190,8 @@ async def retrieve(request: Request, caller: Caller, response_id: str) -> Respon
     view = View.of(
         (*retrieval.include, *snapshot.stored.parameters.include), include_obfuscation=retrieval.include_obfuscation
     )
+    if retrieval.at is not None:
+        return JsonResponse(await as_it_was(runtime, snapshot, retrieval.at, view))
     if not retrieval.stream:
         return JsonResponse(view.response(await current_object(runtime, snapshot)))
     after = -1 if retrieval.starting_after is None else retrieval.starting_after

@@ -184,6 +184,11 @@ class Containers:
         _check_past(await self._store.get(source.tenant_id, source.id), at_ms)
         return len(rows)
 
+    async def files_at(self, record: ContainerRecord, at_ms: int) -> list[ContainerFile]:
+        """Its files as they were at a time. Raises ``past_unknown``."""
+        _check_past(record, at_ms)
+        return await self.past.files_at(record, at_ms)
+
     async def has_policy(self, record: ContainerRecord, asked: NetworkPolicy, *, param: str = "network_policy") -> bool:
         """Whether a container reaches just what is asked for, with just these secrets; if so, they have the values of ``asked`` from
         now on. A policy is fixed for a container's life: another one takes another container, because what ran under the old policy

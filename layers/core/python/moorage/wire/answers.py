@@ -91,6 +91,25 @@ class ForkedFrom(TypedDict):
     container: ContainerOfFork | None
 
 
+class FileThen(TypedDict):
+    path: str
+    bytes: int
+    source: Literal["user", "assistant"]
+
+
+class AsOf(TypedDict):
+    """An addition to the API, where a response is asked for as it was."""
+
+    sequence_number: int
+    said_at: int
+    steps: int
+    usage: Usage
+    cost_usd: float | None
+    boundary: int
+    container_id: str | None
+    files: list[FileThen] | None
+
+
 class EchoedCacheOptions(TypedDict):
     mode: str
     ttl: str
@@ -132,6 +151,7 @@ class Response(TypedDict):
     user: str | None
     conversation: NotRequired[ConversationOfResponse]
     forked_from: NotRequired[ForkedFrom]
+    as_of: NotRequired[AsOf]
     prompt_cache_options: NotRequired[EchoedCacheOptions]
 
 

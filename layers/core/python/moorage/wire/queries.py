@@ -25,8 +25,9 @@ class Page:
 
 @dataclass(frozen=True, slots=True)
 class Retrieval:
-    """How a response is wanted: as an object, or as its stream after an event."""
+    """How a response is wanted: as an object, as it was after an event (``at``), or as its stream after one."""
 
+    at: int | None = None
     stream: bool = False
     starting_after: int | None = None
     include_obfuscation: bool = True
@@ -195,11 +196,14 @@ def parse_page(
 
 def parse_retrieval(query: Query) -> Retrieval:
     """The query of ``GET /v1/responses/{id}``. Raises :class:`~moorage.errors.ApiError`."""
-    values = _single(query, ("stream", "starting_after", "include_obfuscation"))
+    values = _single(query, ("stream", "starting_after", "include_obfuscation", "at"))
     is_stream = _flag("stream", values.get("stream", "false"))
+    if "at" in values and is_stream:
+        raise errors.invalid_value("at", "a stream begins with 'starting_after'; 'at' is of a response as one object.")
     if "starting_after" in values and not is_stream:
         raise errors.invalid_value("starting_after", "it is only allowed together with 'stream=true'.")
     return Retrieval(
+        at=_whole_number("at", values["at"], 0, 2**53) if "at" in values else None,
         stream=is_stream,
         starting_after=_whole_number("starting_after", values["starting_after"], 0, 2**53) if "starting_after" in values else None,
         include_obfuscation=_flag("include_obfuscation", values.get("include_obfuscation", "true")),
