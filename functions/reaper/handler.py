@@ -10,6 +10,7 @@ from typing import Any
 
 from moorage.loop.expire import expire
 from moorage.loop.recover import recover
+from moorage.loop.webhooks import deliver_due
 from moorage.runtime import Runtime, build_runtime
 from moorage.settings import Settings
 from moorage.telemetry import open_log, tell
@@ -28,9 +29,14 @@ def _runtime() -> Runtime:
 
 
 def recover_responses(_event: Any, _context: object) -> None:
-    """Entry point: loops without an execution, foreground responses without their process."""
-    restarted = _loop().run_until_complete(recover(_runtime()))
-    tell("recovered", {"restarted": restarted})
+    """Entry point: loops without an execution, and events that webhook endpoints have not taken yet."""
+    restarted, delivered = _loop().run_until_complete(_recover(_runtime()))
+    tell("recovered", {"restarted": restarted, "delivered": delivered})
+
+
+async def _recover(runtime: Runtime) -> tuple[int, int]:
+    """Side by side: endpoints may be slow, and responses must not wait for them."""
+    return await asyncio.gather(recover(runtime), deliver_due(runtime))
 
 
 def expire_containers(_event: Any, _context: object) -> None:

@@ -9,6 +9,7 @@ from functools import cache
 from typing import Any, Final, TypeVar
 
 from botocore.exceptions import ClientError
+from moorage import limits
 from moorage.loop import model_step as model
 from moorage.loop import recover
 from moorage.loop import tool_step as tool
@@ -18,6 +19,7 @@ from moorage.state import LoopState
 from moorage.telemetry import log_to_file, open_log
 
 T = TypeVar("T")
+REST_SECONDS: Final = limits.WEBHOOK_SECONDS_MAX + 1
 
 
 @cache
@@ -58,9 +60,16 @@ def _done(work: Coroutine[Any, Any, T]) -> T:
         raise
 
 
+async def _with_rest(work: Coroutine[Any, Any, T]) -> T:
+    """What a step leaves to be done beside it (an event for a webhook) has to be done before Lambda stops the process's clock."""
+    done = await work
+    await _runtime().rest(REST_SECONDS)
+    return done
+
+
 def model_step(event: dict[str, Any], context: object) -> dict[str, Any]:
     state = LoopState.from_json(event)
-    return _done(model.model_step(_runtime(), state)).to_json()
+    return _done(_with_rest(model.model_step(_runtime(), state))).to_json()
 
 
 def tool_step(event: dict[str, Any], context: object) -> dict[str, Any]:
@@ -89,5 +98,5 @@ def continue_step(event: dict[str, Any], context: object) -> dict[str, Any]:
 
 def fail_response(event: dict[str, Any], context: object) -> dict[str, Any]:
     state = LoopState.from_json(event)
-    _done(recover.fail_response(_runtime(), state))
+    _done(_with_rest(recover.fail_response(_runtime(), state)))
     return {}

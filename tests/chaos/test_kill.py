@@ -13,7 +13,8 @@ import httpx
 import pytest
 from openai import OpenAI
 
-from tests.processes import kill_all
+from tests.processes import kill_all, until
+from tests.receivers import Receiver, receiver_beside
 from tests.stack import SHELL, Stack, assert_well_formed, outputs, raw_events, say, script, shell
 
 TOOLS: Any = [SHELL]
@@ -22,8 +23,16 @@ COUNTED = "echo ran >> count; echo begun; sleep 3; echo ended"
 
 
 @pytest.fixture(scope="module")
-def stack(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stack]:
-    running = Stack(Path(tmp_path_factory.mktemp("chaos"))).start()
+def receiver() -> Iterator[Receiver]:
+    with receiver_beside(500) as receiver:
+        yield receiver
+
+
+@pytest.fixture(scope="module")
+def stack(tmp_path_factory: pytest.TempPathFactory, receiver: Receiver) -> Iterator[Stack]:
+    """One that may send events to a receiver on this machine."""
+    reach = {"MOORAGE_EGRESS_PORTS": str(receiver.port), "MOORAGE_FETCH_ALLOWED_NETWORKS": "127.0.0.0/8,::1/128"}
+    running = Stack(Path(tmp_path_factory.mktemp("chaos")), reach).start()
     yield running
     assert running.stop() == 0
 
@@ -140,3 +149,19 @@ def _first_lines(answer: httpx.Response) -> list[str]:
         if line.startswith("data: "):
             break
     return lines
+
+
+def test_an_event_that_a_killed_worker_could_not_deliver_is_delivered_by_another_process(stack: Stack, receiver: Receiver) -> None:
+    client = stack.client()
+    endpoint = client.webhooks.create(name="mine", url=receiver.url, event_types=["response.completed"])
+    try:
+        response = client.responses.create(model="demo", input=script(say("x")), background=True)
+        until(lambda: receiver.sent)  # The first attempt is the worker's, and the receiver is out of order.
+        assert stack.process is not None
+        kill_all(stack.process.pid, lambda line: "_worker.py" in line and "model_step" in line)
+        until(lambda: len(receiver.sent) == 2)
+    finally:
+        client.webhooks.delete(endpoint.id)
+    events = [sent.unwrapped(endpoint.signing_secret) for sent in receiver.sent]
+    assert {(event.type, event.data.id) for event in events} == {("response.completed", response.id)}
+    assert len({sent.headers["webhook-id"] for sent in receiver.sent}) == 1

@@ -27,6 +27,8 @@ PROGRAMS = Path(__file__).resolve().parent / "programs"
 BUILD = ROOT / ".build" / "clients"
 NODE = BUILD / "node"
 DOCS = ROOT / "docs" / "clients.md"
+PORT = 8377
+"""Where programs receive webhooks, one after the other."""
 _SECONDS_MAX = 300
 _BEGIN, _END = "<!-- made by make clients -->\n", "<!-- end -->\n"
 
@@ -78,7 +80,7 @@ CLIENTS = (
     Client("smolagents", "use_smolagents.py", "agent with a tool by chat and by litellm's bridge", home="frameworks"),
     Client("autogen-ext", "use_autogen.py", "AgentChat with a tool by chat", home="frameworks"),
     Client("magentic", "use_magentic.py", "an answer by chat", home="frameworks"),
-    Client("openai", "use_openai.mjs", "create, retrieve, streams of all calls, hosted shell, skills, conversation, WebSocket", True),
+    Client("openai", "use_openai.mjs", "create, retrieve, streams of all calls, shell, skills, webhook, conversation, WebSocket", True),
     Client("@openai/agents", "use_openai_agents.mjs", "function tool (plain, streamed), hosted and local shell, apply_patch", True),
     Client("@ai-sdk/openai", "use_ai_sdk.mjs", "tool loop, stream", True),
     Client("@ai-sdk/open-responses", "use_open_responses.mjs", "tool loop, stream; also @ai-sdk/openai-compatible by chat", True),
@@ -107,7 +109,8 @@ def main(arguments: Sequence[str]) -> int:
     with tempfile.TemporaryDirectory(prefix="moorage-clients-") as folder, depot_beside(Depot()) as depot:
         models = Path(folder) / "models.toml"
         models.write_text(f'[mcp.depot]\nurl = "{depot.url}/mcp"\n')
-        stack = Stack(Path(folder) / "state", {"MOORAGE_MODELS_FILE": str(models)}).start()
+        environment = {"MOORAGE_EGRESS_PORTS": str(PORT), "MOORAGE_FETCH_ALLOWED_NETWORKS": "127.0.0.0/8,::1/128"}
+        stack = Stack(Path(folder) / "state", {"MOORAGE_MODELS_FILE": str(models), **environment}).start()
         try:
             results = [_report(run(client, stack, Path(folder))) for client in chosen]
         finally:
@@ -129,6 +132,7 @@ def run(client: Client, stack: Stack, folder: Path) -> Result:
         "OPENAI_API_KEY": stack.key,
         "OPENAI_AGENTS_DISABLE_TRACING": "1",
         "MOORAGE_CLIENTS_DIR": str(folder),
+        "MOORAGE_CLIENTS_PORT": str(PORT),
     }
     try:
         done = subprocess.run(

@@ -69,6 +69,8 @@ def test_every_route_that_the_sdk_calls_is_served_or_refused_in_the_table() -> N
         "GET /v1/me": "an extension",
         "POST /v1/console/session": "an extension",
         "GET /v1/usage": "an extension",
+        "GET /v1/webhook_endpoints/{webhook_endpoint_id}/deliveries": "an extension",
+        "POST /v1/webhook_endpoints/{webhook_endpoint_id}/deliveries/{event_id}/redeliver": "an extension",
         "GET /v1/containers/{container_id}/egress": "an extension",
         "POST /v1/chat/completions": "the older protocol, which the SDK's chat resource calls",
     }

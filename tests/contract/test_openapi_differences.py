@@ -14,8 +14,8 @@ from pydantic import BaseModel
 
 from docs import openapi as page
 
-RESOURCES = ("responses", "conversations", "containers", "files", "uploads", "models", "skills")
-VERBS = ("create", "retrieve", "update", "delete", "cancel", "list", "count", "compact", "content", "complete")
+RESOURCES = ("responses", "conversations", "containers", "files", "uploads", "models", "skills", "webhooks")
+VERBS = ("create", "retrieve", "update", "delete", "cancel", "list", "count", "compact", "content", "complete", "rotate_secret", "test")
 """The methods that are one call each; others, such as ``stream`` and ``parse``, are built on these."""
 
 NOT_ON_THE_WIRE = {"extra_headers", "extra_query", "extra_body", "timeout"}

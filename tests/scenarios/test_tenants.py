@@ -64,6 +64,7 @@ def belongings(stack: Stack) -> dict[str, str]:
         "conversation_item": client.conversations.items.list(conversation.id).data[0].id or "",
         "upload": upload.id,
         "skill": client.skills.create(files=list(skill().items())).id,
+        "webhook": client.webhooks.create(name="x", url="https://hooks.example/", event_types=["response.failed"]).id,
     }
 
 
@@ -109,6 +110,13 @@ ROUTES: list[tuple[str, str, Any]] = [
     ("GET", "/skills/{skill}/versions/1/content", None),
     ("DELETE", "/skills/{skill}/versions/1", None),
     ("DELETE", "/skills/{skill}", None),
+    ("GET", "/webhook_endpoints/{webhook}", None),
+    ("POST", "/webhook_endpoints/{webhook}", {"name": "x"}),
+    ("POST", "/webhook_endpoints/{webhook}/rotate_secret", {}),
+    ("POST", "/webhook_endpoints/{webhook}/test", {"event_type": "response.failed"}),
+    ("GET", "/webhook_endpoints/{webhook}/deliveries", None),
+    ("POST", "/webhook_endpoints/{webhook}/deliveries/evt_0/redeliver", None),
+    ("DELETE", "/webhook_endpoints/{webhook}", None),
 ]
 
 REFERENCES: list[tuple[str, dict[str, Any], int]] = [
@@ -151,7 +159,7 @@ def test_a_foreign_id_is_unknown_on_every_route(stack: Stack, other_key: str) ->
         for what, reference, status in REFERENCES:
             answer = http.post("/responses", json={"model": "demo", "input": "x", **filled(reference, ids)})
             assert answer.status_code == status, f"{what}: {answer.status_code} {answer.text}"
-        for path in ("/files", "/containers", "/skills", "/responses", "/usage"):
+        for path in ("/files", "/containers", "/skills", "/responses", "/usage", "/webhook_endpoints"):
             assert http.get(path).json()["data"] == [], path
     with stack.http() as http:
         for path in ("/responses/{response}", "/containers/{container}", "/files/{file}", "/conversations/{conversation}"):

@@ -1,4 +1,6 @@
-// openai (Node): plain, streamed, a function's round trip, the hosted shell, a conversation, WebSocket.
+// openai (Node): plain, streamed, a function's round trip, the hosted shell, a webhook, a conversation, WebSocket.
+import assert from "node:assert/strict";
+import { createServer } from "node:http";
 import OpenAI from "openai";
 import { ResponsesWebSocketSession } from "openai/lib/responses/responses-websocket-session";
 import { ResponsesWS } from "openai/resources/responses/ws";
@@ -64,6 +66,27 @@ for (const [tools, steps, types] of kinds) {
   const final = await client.responses.stream({ model: MODEL, tools, input: script(...steps) }).finalResponse();
   expect(final.output.map((item) => item.type), types);
 }
+
+// A webhook: what comes is signed, and the SDK takes it.
+const port = Number(process.env.MOORAGE_CLIENTS_PORT);
+const hook = await client.webhooks.create({
+  name: "node", url: `http://localhost:${port}/hook`, event_types: ["response.completed"] });
+const received = new Promise((resolve) => {
+  const server = createServer(async (request, response) => {
+    let body = "";
+    for await (const chunk of request) body += chunk;
+    response.end();
+    server.close();
+    resolve([body, request.headers]);
+  }).listen(port, "127.0.0.1");
+});
+const queued = await client.responses.create({ model: MODEL, input: script(say("later")), background: true });
+const [body, headers] = await received;
+const told = await client.webhooks.unwrap(body, headers, hook.signing_secret);
+expect([told.type, told.data.id], ["response.completed", queued.id]);
+const wrong = "whsec_" + Buffer.from("another").toString("base64");
+await assert.rejects(client.webhooks.unwrap(body, headers, wrong), OpenAI.InvalidWebhookSignatureError);
+expect((await client.webhooks.delete(hook.id)).deleted, true);
 
 const conversation = await client.conversations.create({});
 await client.responses.create({ model: MODEL, input: "hello", conversation: conversation.id });

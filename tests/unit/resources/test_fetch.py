@@ -222,3 +222,49 @@ async def test_an_opened_range_is_for_names_and_not_for_addresses(web: Web) -> N
     assert await fetched(source, f"http://files.example:{web.port}/internal") == b"1,2"
     for host in ("127.0.0.1", "127.1", "2130706433", "0x7f000001"):
         assert "not a public address" in await refusal(source, f"http://{host}:{web.port}/internal")
+
+
+# --- Sending ---------------------------------------------------------------------------------------------------------------------
+
+
+async def test_what_is_sent_goes_to_the_judged_address_and_its_answer_is_a_status(web: Web) -> None:
+    web.page("/hook", b"thanks", status="202 Accepted")
+    status = await fetcher(web).post(f"http://files.example:{web.port}/hook", b"{}", {"webhook-id": "1"}, seconds=60)
+    assert (status, web.asked) == (202, [("/hook", f"files.example:{web.port}")])
+
+
+async def test_a_redirection_of_what_is_sent_is_not_followed(web: Web) -> None:
+    web.redirect("/hook", f"http://files.example:{web.port}/inward")
+    assert await fetcher(web).post(f"http://files.example:{web.port}/hook", b"{}", {}, seconds=60) == 302
+    assert [path for path, _ in web.asked] == ["/hook"]
+
+
+async def test_a_receiver_that_hangs_is_left() -> None:
+    never = asyncio.Event()
+
+    async def hang(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await never.wait()
+        writer.close()
+
+    server = await asyncio.start_server(hang, "127.0.0.1", 0)
+    async with server:
+        source = fetcher(Web(port=server.sockets[0].getsockname()[1]))
+        with pytest.raises(FetchError, match=r"it took longer than 0\.2 seconds"):
+            await source.post(f"http://files.example:{source.ports[0]}/", b"{}", {}, seconds=0.2)
+        never.set()
+
+
+@pytest.mark.parametrize(
+    ("addresses", "reason"),
+    [
+        (["127.0.0.1"], "not a public address"),
+        (["8.8.8.8"], "must begin with https"),
+        (["8.8.8.8", "10.0.0.1"], "not a public address"),
+    ],
+)
+async def test_nothing_is_sent_inside_nor_in_clear_to_the_outside(addresses: list[str], reason: str) -> None:
+    async def resolve(host: str, port: int) -> list[str]:
+        return addresses
+
+    with pytest.raises(FetchError, match=reason):
+        await Fetcher(addresses=resolve).post("http://hooks.example/", b"{}", {}, seconds=60)

@@ -63,3 +63,13 @@ def new_file_id() -> str:
 def new_container_file_id() -> str:
     """A container file's id: ``cfile_`` and 32 hex digits."""
     return f"cfile_{secrets.token_hex(16)}"
+
+
+def new_webhook_endpoint_id(now_ms: int) -> str:
+    """``wh_`` and 48 hex digits, which begin with its time: in the order of their ids endpoints stand as they were made."""
+    return f"wh_{now_ms:012x}{secrets.token_hex(18)}"
+
+
+def event_id(response_id: str, ended_at_ms: int) -> str:
+    """The id of the event that tells of a response's end: the same whoever tells of it, and in the order of time."""
+    return f"evt_{ended_at_ms:012x}{response_id.removeprefix('resp_')[:36]}"

@@ -16,6 +16,7 @@ from botocore.config import Config
 
 from moorage import __version__, limits
 from moorage.containers.containers import Containers
+from moorage.egress.fetch import Fetcher
 from moorage.egress.fleet import ProxyFleet
 from moorage.egress.secrets import KmsKeys
 from moorage.egress.service import Egress
@@ -45,6 +46,7 @@ from moorage.store.steps import Steps
 from moorage.store.table import Table
 from moorage.store.uploads import Uploads
 from moorage.store.upstream_containers import UpstreamContainers
+from moorage.store.webhooks import Webhooks
 
 if TYPE_CHECKING:
     from mypy_boto3_s3 import S3Client
@@ -112,8 +114,22 @@ class Runtime:
     def sealer(self) -> Sealer:
         return Sealer(_content_key(self.settings))
 
+    @property
+    def webhooks(self) -> Webhooks:
+        return Webhooks(self.table, self.sealer, clock=self.clock)
+
+    @property
+    def fetcher(self) -> Fetcher:
+        """The way to addresses that users give."""
+        return Fetcher.of(self.settings)
+
     def now_ms(self) -> int:
         return int(self.clock() * 1000)
+
+    async def rest(self, seconds: float) -> None:
+        """Let what was kept come to its end, where the process stands still once it has answered (Lambda)."""
+        if self.tasks:
+            await asyncio.wait(set(self.tasks), timeout=seconds)
 
     async def aclose(self) -> None:
         await asyncio.gather(*self.tasks, return_exceptions=True)

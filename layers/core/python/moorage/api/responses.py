@@ -22,7 +22,7 @@ from moorage.api.foreground import Foreground, erase, failure, stop
 from moorage.api.repeats import Attempt
 from moorage.api.view import View, listed_item
 from moorage.errors import bad_request, server_error
-from moorage.loop import finish, recover
+from moorage.loop import finish, recover, webhooks
 from moorage.loop.budget import check_budget
 from moorage.loop.create import Prepared, prepare, start_background
 from moorage.runtime import Runtime
@@ -228,7 +228,9 @@ async def current_object(runtime: Runtime, snapshot: Snapshot) -> dict[str, Any]
 async def delete(caller: Caller, response_id: str) -> Response:
     runtime = caller.runtime
     snapshot = await runtime.responses.snapshot(caller.tenant_id, response_id)
-    if not snapshot.is_final:
+    if snapshot.is_final:
+        await webhooks.announce(runtime, snapshot.stored)  # Nobody could any more if who ended it died before he had.
+    else:
         await stop(runtime, snapshot)
     await erase(runtime, snapshot.stored)
     return JsonResponse(deleted(response_id, "response"))

@@ -17,6 +17,7 @@ from moorage.api import (
     responses,
     skills,
     uploads,
+    webhooks,
     websocket,
 )
 
@@ -36,6 +37,7 @@ ROUTERS = (
     containers.router,
     egress.router,
     skills.router,
+    webhooks.router,
     account.router,
     console_session.router,
 )

@@ -19,7 +19,7 @@ _WHERE: Final = """\
 The commands speak to the local stack whose .moorage/ lies in this folder or one above it, or to the deployment that these name:
   MOORAGE_URL, MOORAGE_API_KEY  the API's address (it ends with /v1) and a key: models, containers, files, skills,
                                 ls, show, stop, pause, resume, fork, usage,
-                                tail, console, doctor
+                                webhooks, tail, console, doctor
   MOORAGE_TABLE                 its table, with AWS credentials and AWS_REGION: keys, secrets, stop --tenant,
                                 console, doctor
   MOORAGE_EGRESS_KEY            the key that seals secrets: secrets
@@ -41,6 +41,7 @@ COMMANDS: Final = {
     "fork": "a new response from an event of an old one",
     "resume": "let a paused response go on",
     "usage": "responses, calls and tokens, by day, model, key or tool",
+    "webhooks": "addresses that hear of the ends of background responses",
     "tail": "watch a response live, or replay it",
     "console": "open the pages that show what runs",
     "logs": "what the local stack told its operator: requests, steps, failures",

@@ -1,4 +1,4 @@
-"""Fetch a URL that a user gave, without becoming their way into private networks.
+"""Fetch a URL that a user gave, or send something there, without becoming their way into private networks.
 
 The name is resolved once, every address it has is judged, and the connection goes to a judged address with the name as SNI and
 ``Host``: what a second lookup would say (DNS rebinding) never matters. Redirects are judged anew, hop by hop. No cookies, no
@@ -8,7 +8,7 @@ credentials, no proxy of the environment. The ranges are those of the egress pro
 import asyncio
 import socket
 import ssl
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field
 from typing import Final, Protocol, Self
@@ -107,28 +107,65 @@ class Fetcher:
             place = target
         raise FetchError(f"it redirects more than {limits.FETCH_REDIRECTS_MAX} times")
 
-    async def _ask(self, stack: AsyncExitStack, place: httpx.URL) -> httpx.Response:
+    async def post(self, url: str, body: bytes, headers: Mapping[str, str], *, seconds: float) -> int:
+        """Send a body to a URL; the answer is the status, and nothing of what else comes is read. A redirection is an answer like any
+        other. Clear text goes only to private ranges that the operator has opened. Raises :class:`FetchError`."""
+        place = _parsed(url)
+        try:
+            async with asyncio.timeout(seconds), AsyncExitStack() as stack:
+                addresses = await self.admitted(place.raw_host.decode("ascii"), _port(place))
+                if place.scheme != "https" and not self._are_opened(addresses):
+                    raise FetchError("it must begin with https")
+                response = await self._sent(stack, "POST", place, addresses, headers, body)
+                return response.status_code
+        except TimeoutError as error:
+            raise FetchError(f"it took longer than {seconds:g} seconds") from error
+
+    def check(self, url: str) -> None:
+        """What can be said of a URL for :meth:`post` before its name is looked up. Raises :class:`FetchError`."""
+        place = _parsed(url)
         host = place.raw_host.decode("ascii")
-        port = place.port or (443 if place.scheme == "https" else 80)
-        addresses = await self.admitted(host, port)
+        if place.scheme != "https" and not self.allowed_networks:
+            raise FetchError("it must begin with https")
+        if _port(place) not in self.ports:
+            raise FetchError(f"port {_port(place)} is not allowed")
+        if is_ip_literal(host) and classify(host.strip("[]"), self.own_networks) is not None:
+            raise FetchError("its host is not a public address")
+
+    def _are_opened(self, addresses: list[str]) -> bool:
+        return all(classify(address, self.own_networks) is not None for address in addresses)
+
+    async def _ask(self, stack: AsyncExitStack, place: httpx.URL) -> httpx.Response:
+        addresses = await self.admitted(place.raw_host.decode("ascii"), _port(place))
+        return await self._sent(stack, "GET", place, addresses, {"accept": "*/*"})
+
+    async def _sent(
+        self,
+        stack: AsyncExitStack,
+        method: str,
+        place: httpx.URL,
+        addresses: list[str],
+        headers: Mapping[str, str],
+        body: bytes | None = None,
+    ) -> httpx.Response:
+        """The answer of the first address that takes the connection, as soon as it begins."""
         # The context loads every certificate of the system: only where it is needed.
         verify: ssl.SSLContext | bool = self.tls() if place.scheme == "https" else False
         timeout = httpx.Timeout(limits.FETCH_SECONDS_MAX, connect=limits.FETCH_CONNECT_SECONDS)
         client = await stack.enter_async_context(
             httpx.AsyncClient(verify=verify, timeout=timeout, trust_env=False, follow_redirects=False)
         )
-        headers = {
+        named = {
             "host": place.netloc.decode("ascii"),
             "user-agent": "moorage",
-            "accept": "*/*",
             # A compressed answer could grow without bound after it was counted.
             "accept-encoding": "identity",
+            **headers,
         }
+        extensions = {"sni_hostname": place.raw_host.decode("ascii")}
         problem: httpx.HTTPError | None = None
         for address in addresses[:ADDRESSES_TRIED_MAX]:
-            request = client.build_request(
-                "GET", place.copy_with(host=address), headers=headers, extensions={"sni_hostname": host}
-            )
+            request = client.build_request(method, place.copy_with(host=address), headers=named, content=body, extensions=extensions)
             try:
                 response = await client.send(request, stream=True)
             except (httpx.ConnectError, httpx.ConnectTimeout) as error:
@@ -175,6 +212,10 @@ def _parsed(url: str) -> httpx.URL:
     if place.userinfo:
         raise FetchError("it must not hold a user name or password")
     return place.copy_with(fragment=None)
+
+
+def _port(place: httpx.URL) -> int:
+    return place.port or (443 if place.scheme == "https" else 80)
 
 
 def _check(response: httpx.Response, bytes_max: int) -> None:

@@ -370,6 +370,27 @@ def conversation_busy(conversation_id: str) -> ApiError:
     return ApiError(409, message, code="conversation_locked")
 
 
+def webhook_endpoint_not_found(endpoint_id: str) -> ApiError:
+    return not_found(f"No such webhook endpoint: {endpoint_id}")
+
+
+def webhook_delivery_not_found(event_id: str) -> ApiError:
+    return not_found(f"No delivery of the event '{event_id}' to this endpoint is known.")
+
+
+def too_many_webhook_endpoints(endpoints_max: int) -> ApiError:
+    return bad_request(f"There are {endpoints_max} webhook endpoints, as many as there may be. Delete one, or change one.")
+
+
+def webhook_url_refused(reason: str) -> ApiError:
+    return bad_request(f"Events cannot be sent to this 'url': {reason}.", param="url", code="invalid_webhook_url")
+
+
+def webhook_not_answered(reason: str) -> ApiError:
+    """A 4xx, because SDKs would repeat a 5xx and send the event again."""
+    return bad_request(f"The endpoint did not take the event: {reason}.", code="webhook_endpoint_unreachable")
+
+
 def network_unavailable(param: str) -> ApiError:
     return bad_request(
         f"'{param}' asks for a network, and this deployment runs no egress proxy. Use {{'type': 'disabled'}}, or ask the operator "

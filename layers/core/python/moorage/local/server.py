@@ -26,6 +26,7 @@ from moorage.local.state_folder import Secrets
 from moorage.local.supervision import Supervisor
 from moorage.loop.expire import expire
 from moorage.loop.recover import recover
+from moorage.loop.webhooks import deliver_due
 from moorage.net.http_server import BoundedHttp
 from moorage.runtime import Runtime, relieve_collector
 from moorage.telemetry import tell_error
@@ -58,13 +59,14 @@ async def serve(
     )
     relieve_collector()
     reaper = asyncio.create_task(_reap(runtime, state_dir))
+    delivery = asyncio.create_task(_deliver(runtime))
     warming = asyncio.create_task(_warm())
     watch = asyncio.create_task(supervisor.watch())
     watch.add_done_callback(lambda _: server.handle_exit(signal.SIGTERM, None))
     try:
         await server.serve(sockets=[listener])
     finally:
-        await _end({reaper, warming, watch}, runtime)
+        await _end({reaper, delivery, warming, watch}, runtime)
     if watch.done() and not watch.cancelled():
         watch.result()
     return 0 if server.started else 1
@@ -129,6 +131,16 @@ async def _reap(runtime: Runtime, state_dir: Path) -> None:
             cut(state_dir / STEPS)
         except Exception as error:  # one bad round must not end the rounds
             tell_error(error, "the reaper stumbled")
+        await asyncio.sleep(_REAPER_SECONDS)
+
+
+async def _deliver(runtime: Runtime) -> None:
+    """The reaper's other half, in rounds of its own: endpoints may be slow."""
+    while True:
+        try:
+            await deliver_due(runtime)
+        except Exception as error:
+            tell_error(error, "webhooks could not be delivered")
         await asyncio.sleep(_REAPER_SECONDS)
 
 

@@ -12,7 +12,7 @@ from typing import Any, Final
 
 from moorage import limits, tracing
 from moorage.errors import ApiError, CancelRequested, SandboxHostAway, StorageFull, Superseded
-from moorage.loop import finish
+from moorage.loop import finish, webhooks
 from moorage.loop.ask import Ask
 from moorage.loop.budget import Reached, reached
 from moorage.loop.cancellation import CancelWatch
@@ -49,7 +49,7 @@ async def model_step(runtime: Runtime, state: LoopState) -> LoopState:
 async def _of(runtime: Runtime, snapshot: Snapshot, state: LoopState, progress: Progress) -> LoopState:
     stored = snapshot.stored
     if snapshot.is_final:
-        await runtime.responses.settle(stored)
+        await webhooks.settle(runtime, stored)
         return state.done()
     if stored.is_cancel_requested:
         await finish.end_from_outside(runtime, stored, status="cancelled")

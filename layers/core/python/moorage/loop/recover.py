@@ -9,7 +9,7 @@ from dataclasses import replace
 
 from moorage import limits, tracing
 from moorage.errors import ApiError
-from moorage.loop import finish
+from moorage.loop import finish, webhooks
 from moorage.parallel import side_by_side
 from moorage.runtime import Runtime
 from moorage.state import LoopState, Next
@@ -35,7 +35,7 @@ async def _recover(runtime: Runtime, snapshot: Snapshot) -> bool:
     is_quiet = abs(runtime.now_ms() - _last_sign(snapshot)) > limits.RECOVERY_SECONDS * 1000
     if snapshot.is_final:
         if stored.is_stored:
-            await runtime.responses.settle(stored)
+            await webhooks.settle(runtime, stored)
         elif is_quiet:
             await runtime.responses.delete(stored.tenant_id, stored.response_id)
             runtime.steps.forget(stored.tenant_id, stored.response_id)

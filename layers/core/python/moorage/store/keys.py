@@ -40,6 +40,9 @@ a proxy credential's container             ``PK=P#<sha256>``, ``SK=META``       
 a container's policy and secrets           ``PK=T#t#C#id``, ``SK`` from ``EGRESS#POLICY`` on    Query
 a container's egress decisions             ``PK=T#t#C#id``, ``SK`` begins with ``EGRESS#LOG#``  Query
 whose an upstream's container is           ``PK=T#t#C#id``, ``SK=UPSTREAM``                     GetItem
+a tenant's webhook endpoints               ``PK=T#t#W``                                         Query
+the deliveries of a webhook endpoint       ``PK=T#t#W#id``, ``SK`` begins with ``EVENT#``       Query
+deliveries of webhooks that are due        ``GSI1PK=DUE#webhooks``, ``GSI1SK`` up to now        Query on GSI1 + BatchGet
 ========================================== ==================================================== ===========================
 
 ``AT`` < ``EV`` < ``META``: a backward query of a response starts with its record and its last batch.
@@ -361,6 +364,34 @@ def conversation_objects(tenant_id: str, conversation_id: str) -> str:
 
 def conversation_object(tenant_id: str, conversation_id: str, name: str) -> str:
     return f"{conversation_objects(tenant_id, conversation_id)}{name}"
+
+
+# --- Webhooks -------------------------------------------------------------------------------------------------------------------
+
+DELIVERY_PREFIX: Final = "EVENT#"
+
+
+def webhook_endpoints(tenant_id: str) -> str:
+    """Partition of all endpoints of a tenant."""
+    return f"T#{tenant_id}#W"
+
+
+def webhook_slot(slot: int) -> str:
+    """Sort key of an endpoint; numbers bound how many there are."""
+    return f"SLOT#{slot:04d}"
+
+
+def webhook_deliveries(tenant_id: str, endpoint_id: str) -> str:
+    """Partition of what was sent to an endpoint, or is to be."""
+    return f"T#{tenant_id}#W#{endpoint_id}"
+
+
+def webhook_delivery(event_id: str) -> str:
+    """Sort key of one event for one endpoint; the id begins with its time."""
+    return f"{DELIVERY_PREFIX}{event_id}"
+
+
+# --- Inputs ---------------------------------------------------------------------------------------------------------------------
 
 
 def input_item(tenant_id: str, item_id: str) -> str:

@@ -7,7 +7,7 @@ cannot promise what is refused; a test compares the routes (``routes.py``) with 
 from functools import cache
 from typing import Any, Final
 
-from moorage.wire import admitted, chat_schemas, create, resources
+from moorage.wire import admitted, chat_schemas, create, resources, webhooks
 from moorage.wire.answers import ANSWERS
 from moorage.wire.route import JSON, ref
 from moorage.wire.routes import ROUTES
@@ -27,6 +27,10 @@ _BODIES: Final = {
     "CreateUpload": Parser[Any](resources.CreateUpload),
     "CompleteUpload": Parser[Any](resources.CompleteUpload),
     "UpdateSkill": Parser[Any](resources.UpdateSkill),
+    "CreateWebhookEndpoint": Parser[Any](webhooks.CreateWebhookEndpoint),
+    "UpdateWebhookEndpoint": Parser[Any](webhooks.UpdateWebhookEndpoint),
+    "RotateWebhookSecret": Parser[Any](webhooks.RotateWebhookSecret),
+    "SendTestEvent": Parser[Any](webhooks.SendTestEvent),
 }
 
 

@@ -24,6 +24,7 @@ from moorage.wire.route import (
     ref,
 )
 from moorage.wire.schema import JsonSchema
+from moorage.wire.webhooks import WEBHOOK_ROUTES
 
 _UPLOADED: Final[JsonSchema] = {"type": "string", "contentMediaType": BINARY}
 
@@ -354,6 +355,7 @@ ROUTES: Final = (
         {BINARY: {}},
         also=(206, 302, 416),
     ),
+    *WEBHOOK_ROUTES,
     *OPERATOR_ROUTES,
 )
 """Every operation below ``/v1``."""

@@ -1,0 +1,96 @@
+"""``moorage webhooks``: addresses that hear of the ends of background responses."""
+
+import argparse
+from collections.abc import Mapping
+from typing import Any, Final
+
+from moorage.cli.output import add_json, listing, moment, say_json
+from moorage.cli.pages import entries
+from moorage.cli.target import answer_of, find
+from moorage.terminal import say
+
+_EVENTS: Final = ("response.completed", "response.failed", "response.cancelled", "response.incomplete")
+_HEAD: Final = ("EVENT", "TYPE", "RESPONSE", "ENDED", "STATUS", "ATTEMPTS", "LAST ANSWER")
+
+
+def add_to(parser: argparse.ArgumentParser) -> None:
+    parser.description = "Addresses that hear of the ends of background responses, and what was sent to them."
+    add_json(parser)
+    parser.set_defaults(run=_list)
+    actions = parser.add_subparsers(metavar="ACTION")
+    listed = actions.add_parser("list", help="all endpoints, newest first (without ACTION too)")
+    add_json(listed, is_inherited=True)
+    listed.set_defaults(run=_list)
+    create = actions.add_parser("create", help="make an endpoint; its secret is shown once")
+    create.add_argument("url", metavar="URL", help="https://...")
+    create.add_argument("--name", help="by default the URL")
+    create.add_argument("--event", action="append", choices=_EVENTS, dest="events", help="may be given several times; by default all")
+    add_json(create, is_inherited=True)
+    create.set_defaults(run=_create)
+    delete = actions.add_parser("delete", help="send it nothing more")
+    delete.set_defaults(run=_delete)
+    test = actions.add_parser("test", help="send it a sample event now, and show what it answers")
+    test.add_argument("--event", choices=_EVENTS, default=_EVENTS[0], help=f"by default {_EVENTS[0]}")
+    test.set_defaults(run=_test)
+    deliveries = actions.add_parser("deliveries", help="what was sent to it, newest first")
+    deliveries.add_argument("-n", "--limit", type=int, default=20, metavar="N", help="how many; by default 20")
+    add_json(deliveries, is_inherited=True)
+    deliveries.set_defaults(run=_deliveries)
+    for action in (delete, test, deliveries):
+        action.add_argument("endpoint_id", metavar="ENDPOINT_ID", help="wh_... from the list")
+
+
+def _list(options: argparse.Namespace, environ: Mapping[str, str]) -> int:
+    with find(environ).http() as http:
+        return listing(
+            options,
+            entries(http, "/webhook_endpoints"),
+            ("ENDPOINT", "STATUS", "CREATED", "NAME", "URL"),
+            lambda one: (one["id"], one["status"], moment(one["created_at"]), one["name"], one["url"]),
+        )
+
+
+def _create(options: argparse.Namespace, environ: Mapping[str, str]) -> int:
+    """The secret is a line of its own: it is shown once."""
+    wanted = {"name": options.name or options.url, "url": options.url, "event_types": options.events or list(_EVENTS)}
+    with find(environ).http() as http:
+        made = answer_of(http.post("/webhook_endpoints", json=wanted))
+    if options.json:
+        say_json(made)
+    else:
+        say(f"{made['id']}\n{made['signing_secret']}")
+    return 0
+
+
+def _delete(options: argparse.Namespace, environ: Mapping[str, str]) -> int:
+    with find(environ).http() as http:
+        answer_of(http.delete(f"/webhook_endpoints/{options.endpoint_id}"))
+    say(f"{options.endpoint_id} gets nothing more.")
+    return 0
+
+
+def _test(options: argparse.Namespace, environ: Mapping[str, str]) -> int:
+    """A failure where the endpoint did not take it: scripts ask for that."""
+    with find(environ).http() as http:
+        said = answer_of(http.post(f"/webhook_endpoints/{options.endpoint_id}/test", json={"event_type": options.event}))
+    say(f"It answered {said['status_code']}.")
+    return 0 if 200 <= said["status_code"] < 300 else 1
+
+
+def _deliveries(options: argparse.Namespace, environ: Mapping[str, str]) -> int:
+    with find(environ).http() as http:
+        page = answer_of(http.get(f"/webhook_endpoints/{options.endpoint_id}/deliveries", params={"limit": options.limit}))
+    return listing(options, page["data"], _HEAD, _cells)
+
+
+def _cells(delivery: Mapping[str, Any]) -> tuple[str, ...]:
+    last = delivery["attempts"][-1] if delivery["attempts"] else {}
+    return (
+        delivery["id"],
+        delivery["event_type"],
+        delivery["response_id"],
+        moment(delivery["created_at"]),
+        delivery["status"],
+        str(delivery["attempt_count"]),
+        str(last.get("status_code") or last.get("error") or ""),
+    )

@@ -1,0 +1,252 @@
+"""Telling endpoints of the ends of background responses, at least once each.
+
+The loop owes a response its end until the record says that nothing is owed (``store/responses.py: settle``), and before that is said
+the end is announced: each endpoint that asks for it gets a delivery, under an id that follows from the response and its final event, so
+that announcing twice adds nothing. A process that dies in between leaves the response on the loop's list, and the reaper announces it.
+From then on the delivery itself is on a list, by the time at which it is due. Whoever announces makes the first attempt at once, beside
+its own work; all later ones are made by :func:`deliver_due`, which the reaper calls, until one succeeds or three days are over.
+
+Bodies are signed as Standard Webhooks has it, by each attempt anew: receivers refuse a signature that is five minutes old.
+"""
+
+import asyncio
+import base64
+import hashlib
+import hmac
+import secrets
+import time
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Any, Final
+
+import orjson
+
+from moorage import __version__, limits
+from moorage.egress.fetch import FetchError
+from moorage.errors import ApiError
+from moorage.ids import event_id, new_id
+from moorage.parallel import side_by_side
+from moorage.runtime import Runtime
+from moorage.store.responses import Snapshot, StoredResponse
+from moorage.store.webhooks import Attempt, Delivery, Endpoint, claimed
+from moorage.telemetry import tell, tell_error
+
+SECRET_PREFIX: Final = "whsec_"  # noqa: S105
+_USER_AGENT: Final = f"moorage/{__version__}"
+
+
+async def settle(runtime: Runtime, stored: StoredResponse) -> None:
+    """The response has ended: announce that to whom it concerns, then the loop owes it nothing more. Harmless to run twice."""
+    await announce(runtime, stored)
+    await runtime.responses.settle(stored)
+
+
+async def announce(runtime: Runtime, stored: StoredResponse) -> None:
+    """One query where there is no endpoint, and nothing at all of a response in the foreground."""
+    if not stored.is_background:
+        return
+    endpoints = await runtime.webhooks.endpoints(stored.tenant_id)
+    if not any(not endpoint.is_disabled for endpoint in endpoints):
+        return
+    with suppress(ApiError):  # Deleted meanwhile: whoever deletes a response announces it first.
+        await _announce(runtime, await runtime.responses.snapshot(stored.tenant_id, stored.response_id), endpoints)
+
+
+async def _announce(runtime: Runtime, snapshot: Snapshot, endpoints: Sequence[Endpoint]) -> None:
+    assert snapshot.last is not None
+    assert snapshot.is_final, f"{snapshot.stored.response_id} is announced before its end"
+    now, ended_at_ms = runtime.clock(), snapshot.last.at_ms
+    if now - ended_at_ms / 1000 > limits.WEBHOOK_RETRY_SECONDS:
+        return  # It was announced then.
+    event_type = f"response.{snapshot.final_object['status']}"
+    for endpoint in endpoints:
+        is_later = endpoint.created_at_ms > ended_at_ms + limits.CLOCK_SKEW_SECONDS_MAX * 1000
+        if event_type not in endpoint.event_types or endpoint.is_disabled or is_later:
+            continue
+        identity = event_id(snapshot.stored.response_id, ended_at_ms)
+        delivery = Delivery(
+            tenant_id=endpoint.tenant_id,
+            endpoint_id=endpoint.id,
+            id=identity,
+            event_type=event_type,
+            response_id=snapshot.stored.response_id,
+            created_at=ended_at_ms // 1000,
+            body=body_of(identity, event_type, snapshot.stored.response_id, ended_at_ms // 1000),
+            began_at=int(now),
+            next_at=int(now),
+        )
+        delivery = claimed(delivery, now)
+        if await runtime.webhooks.add(delivery):
+            runtime.keep(asyncio.create_task(_first(runtime, endpoint, delivery)))
+
+
+async def _first(runtime: Runtime, endpoint: Endpoint, delivery: Delivery) -> None:
+    """Beside what has announced it, which no failure here must hinder: the delivery is due again when its lease is over."""
+    try:
+        await _deliver(runtime, endpoint, delivery)
+    except Exception as error:
+        tell_error(error, "a webhook was left for later", tenant_id=endpoint.tenant_id, endpoint_id=endpoint.id)
+
+
+async def deliver_due(runtime: Runtime) -> int:
+    """Make the attempts whose time has come; answers how many were made. Harmless to run twice at once: one of the two makes each."""
+    work = _Round(runtime, until=time.monotonic() + limits.WEBHOOK_ROUND_SECONDS_MAX)
+    while await work.go_on():
+        pass
+    return work.attempts
+
+
+@dataclass(slots=True)
+class _Round:
+    runtime: Runtime
+    until: float
+    attempts: int = 0
+    moved: int = 0
+    """Deliveries that are not due any more."""
+    resting: dict[str, int] = field(default_factory=dict)
+    """Endpoints that did not answer, and when what is due at them is due again."""
+
+    async def go_on(self) -> bool:
+        """The longest due deliveries; False if there is no more to do, or no more time for it."""
+        queues: dict[tuple[str, str], list[Delivery]] = {}
+        for delivery in await self.runtime.webhooks.due(self.runtime.clock()):
+            queues.setdefault((delivery.tenant_id, delivery.endpoint_id), []).append(delivery)
+        before = self.moved
+        await side_by_side(self._drain, queues.values(), at_once=limits.WEBHOOK_ENDPOINTS_AT_ONCE)
+        return self.moved > before and not self._is_over
+
+    @property
+    def _is_over(self) -> bool:
+        return time.monotonic() >= self.until
+
+    async def _drain(self, due: list[Delivery]) -> None:
+        """What is due at one endpoint. What there is no time for, or no answer to, is put off: it would wait as long, and keep other
+        endpoints waiting."""
+        endpoint = await self.runtime.webhooks.find(due[0].tenant_id, due[0].endpoint_id)
+        if endpoint is None:  # It was deleted, and nobody asks for these any more.
+            await self._each(self.runtime.webhooks.drop, due)
+            return
+        wanted, rest = due[: limits.WEBHOOK_ATTEMPTS_MAX], due[limits.WEBHOOK_ATTEMPTS_MAX :]
+        while wanted and endpoint.id not in self.resting and not self._is_over:
+            group, wanted = wanted[: limits.WEBHOOK_ATTEMPTS_AT_ONCE], wanted[limits.WEBHOOK_ATTEMPTS_AT_ONCE :]
+            made = await asyncio.gather(*(self._take(endpoint, each) for each in group))
+            self.moved += len(group)
+            if any(attempt is not None and attempt.status_code is None for attempt in made):
+                self.resting[endpoint.id] = int(self.runtime.clock()) + pause(max(each.count for each in group) + 1)
+        later = self.resting.get(endpoint.id, int(self.runtime.clock()) + limits.WEBHOOK_PAUSE_SECONDS_MIN)
+        await self._each(partial(self.runtime.webhooks.postpone, next_at=later), [*wanted, *rest])
+
+    async def _each(self, work: Callable[[Delivery], Awaitable[object]], deliveries: Sequence[Delivery]) -> None:
+        await side_by_side(work, deliveries, at_once=limits.WEBHOOK_ATTEMPTS_AT_ONCE)
+        self.moved += len(deliveries)
+
+    async def _take(self, endpoint: Endpoint, delivery: Delivery) -> Attempt | None:
+        """None if somebody else has taken it up."""
+        mine = await self.runtime.webhooks.postpone(delivery, claimed(delivery, self.runtime.clock()).next_at)
+        if mine is None:
+            return None
+        self.attempts += 1
+        return await _deliver(self.runtime, endpoint, mine)
+
+
+async def _deliver(runtime: Runtime, endpoint: Endpoint, delivery: Delivery) -> Attempt:
+    """One attempt, and what comes of it."""
+    attempt = await _attempt(runtime, endpoint, delivery.id, delivery.body)
+    now, count = int(runtime.clock()), delivery.count + 1
+    next_at: int | None = now + pause(count)
+    if attempt.has_succeeded or now + pause(count) > delivery.began_at + limits.WEBHOOK_RETRY_SECONDS:
+        next_at = None
+    await runtime.webhooks.note_attempt(delivery, attempt, next_at)
+    await note_health(runtime, endpoint, attempt)
+    tell(
+        "webhook",
+        {
+            "tenant_id": endpoint.tenant_id,
+            "response_id": delivery.response_id,
+            "endpoint_id": endpoint.id,
+            "event_id": delivery.id,
+            "attempt": count,
+            "status": attempt.status_code,
+            "duration_ms": attempt.duration_ms,
+            "delivered": attempt.has_succeeded,
+            "gave_up": True if next_at is None and not attempt.has_succeeded else None,
+        },
+    )
+    return attempt
+
+
+async def note_health(runtime: Runtime, endpoint: Endpoint, attempt: Attempt) -> None:
+    if attempt.has_succeeded:
+        await runtime.webhooks.note_success(endpoint)
+    else:
+        await runtime.webhooks.note_failure(endpoint)
+
+
+async def send_sample(runtime: Runtime, endpoint: Endpoint, event_type: str) -> Attempt:
+    """An event that tells of nothing, sent once, now."""
+    identity = new_id("evt")
+    body = body_of(identity, event_type, f"resp_{'0' * 48}", int(runtime.clock()))
+    attempt = await _attempt(runtime, endpoint, identity, body)
+    if attempt.has_succeeded:
+        await runtime.webhooks.note_success(endpoint)
+    return attempt
+
+
+async def _attempt(runtime: Runtime, endpoint: Endpoint, identity: str, body: bytes) -> Attempt:
+    at, began = runtime.clock(), time.perf_counter()
+    status_code: int | None = None
+    error: str | None = None
+    try:
+        if not (keys := runtime.webhooks.secrets(endpoint)):
+            raise FetchError("its secret cannot be read any more: rotate it")
+        headers = signed_headers(identity, int(at), body, keys)
+        status_code = await runtime.fetcher.post(endpoint.url, body, headers, seconds=limits.WEBHOOK_SECONDS_MAX)
+    except FetchError as refusal:
+        error = str(refusal)
+    return Attempt(int(at * 1000), round((time.perf_counter() - began) * 1000), status_code, error)
+
+
+def pause(count: int) -> int:
+    """Seconds after so many attempts."""
+    grown: int = limits.WEBHOOK_PAUSE_SECONDS_MIN * limits.WEBHOOK_PAUSE_GROWTH ** min(count - 1, 10)
+    return min(grown, limits.WEBHOOK_PAUSE_SECONDS_MAX)
+
+
+# --- What is sent ---------------------------------------------------------------------------------------------------------------
+
+
+def new_secret() -> str:
+    """256 random bits, as Standard Webhooks writes them."""
+    return SECRET_PREFIX + base64.b64encode(secrets.token_bytes(32)).decode()
+
+
+def body_of(identity: str, event_type: str, response_id: str, created_at: int) -> bytes:
+    """Ids and nothing else: whoever receives it asks for the rest with a key."""
+    event: dict[str, Any] = {
+        "id": identity,
+        "object": "event",
+        "created_at": created_at,
+        "type": event_type,
+        "data": {"id": response_id},
+    }
+    return orjson.dumps(event)
+
+
+def signed_headers(identity: str, at: int, body: bytes, keys: Sequence[str]) -> Mapping[str, str]:
+    """``keys``: a signature by each, any of which is enough."""
+    signatures = " ".join(signature(key, identity, at, body) for key in keys)
+    return {
+        "content-type": "application/json",
+        "user-agent": _USER_AGENT,
+        "webhook-id": identity,
+        "webhook-timestamp": str(at),
+        "webhook-signature": signatures,
+    }
+
+
+def signature(key: str, identity: str, at: int, body: bytes) -> str:
+    """https://github.com/standard-webhooks/standard-webhooks/blob/main/spec/standard-webhooks.md, "Signature scheme"."""
+    told = f"{identity}.{at}.".encode() + body
+    return "v1," + base64.b64encode(hmac.digest(base64.b64decode(key.removeprefix(SECRET_PREFIX)), told, hashlib.sha256)).decode()

@@ -1,0 +1,334 @@
+"""Webhook endpoints of a tenant, and what was sent to each of them or is to be.
+
+An endpoint stands in a numbered slot of its tenant's one partition: the numbers bound how many there are, and all of them are one
+query. A delivery is one record for an event and an endpoint. While it is pending it stands in the index by the time at which it is
+due. Whoever takes it up moves that time behind the end of his attempt, by compare-and-set: nobody else takes it meanwhile, and it comes
+up again by itself if he dies.
+"""
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Final, Literal
+
+from moorage import limits
+from moorage.codec import By, Codec
+from moorage.errors import (
+    ConditionFailed,
+    too_many_webhook_endpoints,
+    webhook_delivery_not_found,
+    webhook_endpoint_not_found,
+)
+from moorage.ids import new_webhook_endpoint_id
+from moorage.store import keys, schema
+from moorage.store.sealed import Sealer
+from moorage.store.table import Record, Table
+from moorage.wire.queries import Page
+
+KIND: Final = "webhooks"
+Status = Literal["pending", "delivered", "failed"]
+
+
+@dataclass(frozen=True, slots=True)
+class Endpoint:
+    tenant_id: str
+    id: str
+    slot: int
+    name: str
+    url: str
+    event_types: tuple[str, ...]
+    created_at_ms: int
+    updated_at: int
+    sealed: str
+    """The secret that signs, sealed."""
+    hint: str
+    old_sealed: str = ""
+    """The one before, which signs too until ``old_until`` (Unix seconds)."""
+    old_until: int = 0
+    failing_since: int = 0
+    """Unix seconds of the first attempt that failed since one has not; 0 if the latest has not."""
+    is_disabled: bool = False
+    """It has failed for so long that it gets no more events, until an attempt does not fail."""
+
+
+@dataclass(frozen=True, slots=True)
+class Attempt:
+    at_ms: int
+    duration_ms: int
+    status_code: int | None = None
+    error: str | None = None
+    """Why there is no answer."""
+
+    @property
+    def has_succeeded(self) -> bool:
+        """A redirection is none: following it would lead where nobody has looked."""
+        return self.status_code is not None and 200 <= self.status_code < 300
+
+
+@dataclass(frozen=True, slots=True)
+class Delivery:
+    """An event for an endpoint."""
+
+    tenant_id: str
+    endpoint_id: str
+    id: str
+    """The event's."""
+    event_type: str
+    response_id: str
+    created_at: int
+    body: bytes
+    """What is sent, the same at every attempt."""
+    began_at: int
+    """Unix seconds, from which its time to be tried counts."""
+    next_at: int
+    """When it is due, as long as it is pending."""
+    status: Status = "pending"
+    count: int = 0
+    """Attempts so far, of which the latest are kept."""
+    attempts: tuple[Attempt, ...] = ()
+
+
+_ENDPOINT: Final = Codec(Endpoint, sparse=("old_sealed", "old_until", "failing_since", "is_disabled"))
+_ATTEMPT: Final = Codec(Attempt, sparse=("status_code", "error"))
+_DELIVERY: Final = Codec(Delivery, nested={"attempts": By(_ATTEMPT.pack, _ATTEMPT.unpack)}, sparse=("count", "attempts"))
+
+
+class Webhooks:
+    def __init__(self, table: Table, sealer: Sealer, *, clock: Callable[[], float]) -> None:
+        self._table = table
+        self._sealer = sealer
+        self._clock = clock
+
+    # --- Endpoints ---
+
+    async def create(self, tenant_id: str, *, name: str, url: str, event_types: Sequence[str], secret: str) -> Endpoint:
+        taken = {endpoint.slot for endpoint in await self.endpoints(tenant_id)}
+        now = self._clock()
+        for slot in range(limits.WEBHOOK_ENDPOINTS_MAX):
+            if slot in taken:
+                continue
+            made = Endpoint(
+                tenant_id=tenant_id,
+                id=new_webhook_endpoint_id(int(now * 1000)),
+                slot=slot,
+                name=name,
+                url=url,
+                event_types=tuple(dict.fromkeys(event_types)),
+                created_at_ms=int(now * 1000),
+                updated_at=int(now),
+                sealed=self._sealer.seal(tenant_id, secret),
+                hint=hint_of(secret),
+            )
+            try:
+                await self._table.put(_endpoint_record(made), if_absent=True)
+            except ConditionFailed:  # Another request has taken it in this moment, or this one's answer was lost.
+                if await self._stands(made):
+                    return made
+                continue
+            return made
+        raise too_many_webhook_endpoints(limits.WEBHOOK_ENDPOINTS_MAX)
+
+    async def _stands(self, endpoint: Endpoint) -> bool:
+        record = await self._table.get(keys.webhook_endpoints(endpoint.tenant_id), keys.webhook_slot(endpoint.slot))
+        return record is not None and record["id"] == endpoint.id
+
+    async def endpoints(self, tenant_id: str) -> list[Endpoint]:
+        """All of a tenant's, newest first."""
+        found = map(_ENDPOINT.unpack, await self._table.query(keys.webhook_endpoints(tenant_id)))
+        return sorted(found, key=lambda endpoint: endpoint.id, reverse=True)
+
+    async def find(self, tenant_id: str, endpoint_id: str) -> Endpoint | None:
+        return next((each for each in await self.endpoints(tenant_id) if each.id == endpoint_id), None)
+
+    async def get(self, tenant_id: str, endpoint_id: str) -> Endpoint:
+        """Raises 404 for unknown, deleted and foreign ids."""
+        found = await self.find(tenant_id, endpoint_id)
+        if found is None:
+            raise webhook_endpoint_not_found(endpoint_id)
+        return found
+
+    async def update(self, endpoint: Endpoint, changes: dict[str, Any]) -> Endpoint:
+        """``changes`` by field; those that change nothing are none. What failed at another address is forgotten."""
+        changed = {name: value for name, value in changes.items() if getattr(endpoint, name) != value}
+        if not changed:
+            return endpoint
+        forgotten = ("failing_since", "is_disabled") if "url" in changed else ()
+        return await self._change(endpoint, {**changed, "updated_at": int(self._clock())}, remove=forgotten)
+
+    async def rotate(self, endpoint: Endpoint, secret: str, *, is_old_kept: bool) -> Endpoint:
+        now = int(self._clock())
+        changes = {"sealed": self._sealer.seal(endpoint.tenant_id, secret), "hint": hint_of(secret), "updated_at": now}
+        if not is_old_kept:
+            return await self._change(endpoint, changes, remove=("old_sealed", "old_until"))
+        kept = {"old_sealed": endpoint.sealed, "old_until": now + limits.WEBHOOK_OLD_SECRET_SECONDS}
+        return await self._change(endpoint, {**changes, **kept})
+
+    async def note_failure(self, endpoint: Endpoint) -> None:
+        """Since when it fails; after three days of nothing else it is switched off."""
+        now = int(self._clock())
+        if not endpoint.failing_since:
+            await self._note(endpoint, {"failing_since": now})
+        elif now - endpoint.failing_since >= limits.WEBHOOK_RETRY_SECONDS and not endpoint.is_disabled:
+            await self._note(endpoint, {"is_disabled": True})
+
+    async def note_success(self, endpoint: Endpoint) -> None:
+        if endpoint.failing_since or endpoint.is_disabled:
+            await self._note(endpoint, {}, remove=("failing_since", "is_disabled"))
+
+    async def _note(self, endpoint: Endpoint, changes: dict[str, Any], *, remove: Iterable[str] = ()) -> None:
+        try:
+            await self._write(endpoint, changes, remove)
+        except ConditionFailed:
+            return  # Deleted meanwhile.
+
+    async def _change(self, endpoint: Endpoint, changes: dict[str, Any], *, remove: Iterable[str] = ()) -> Endpoint:
+        try:
+            return _ENDPOINT.unpack(await self._write(endpoint, changes, remove))
+        except ConditionFailed as error:
+            raise webhook_endpoint_not_found(endpoint.id) from error
+
+    async def _write(self, endpoint: Endpoint, changes: dict[str, Any], remove: Iterable[str]) -> Record:
+        return await self._table.update(
+            keys.webhook_endpoints(endpoint.tenant_id),
+            keys.webhook_slot(endpoint.slot),
+            set={name: list(value) if isinstance(value, tuple) else value for name, value in changes.items()},
+            remove=remove,
+            condition={"id": endpoint.id},
+        )
+
+    async def delete(self, endpoint: Endpoint) -> None:
+        """What is still to be sent to it is dropped when it is due; the rest of the log goes by its age."""
+        try:
+            await self._table.delete(
+                keys.webhook_endpoints(endpoint.tenant_id), keys.webhook_slot(endpoint.slot), condition={"id": endpoint.id}
+            )
+        except ConditionFailed as error:
+            raise webhook_endpoint_not_found(endpoint.id) from error
+
+    def secrets(self, endpoint: Endpoint) -> list[str]:
+        """Those that sign now, the newest first; none if another deployment has sealed them."""
+        sealed = [endpoint.sealed]
+        if endpoint.old_sealed and endpoint.old_until > self._clock():
+            sealed.append(endpoint.old_sealed)
+        opened = [self._sealer.open(endpoint.tenant_id, each) for each in sealed]
+        return [secret for secret in opened if secret is not None]
+
+    # --- Deliveries ---
+
+    async def add(self, delivery: Delivery) -> bool:
+        """False if it is known already: whoever tells of an end may tell twice."""
+        try:
+            await self._table.put(_delivery_record(delivery), if_absent=True)
+        except ConditionFailed:
+            return False
+        return True
+
+    async def due(self, now: float) -> list[Delivery]:
+        """The deliveries whose time has come, longest due first, up to a number."""
+        up_to = keys.due(int(now), "\uffff")
+        entries = await self._table.query(keys.due_list(KIND), up_to=up_to, limit=limits.WEBHOOK_DUE_READ, index=schema.INDEX)
+        records = await self._table.get_many(((entry["PK"], entry["SK"]) for entry in entries), consistent=True)
+        found = [delivery for delivery in map(_DELIVERY.unpack, records) if delivery.status == "pending" and delivery.next_at <= now]
+        return sorted(found, key=lambda delivery: (delivery.next_at, delivery.id))
+
+    async def postpone(self, delivery: Delivery, next_at: int) -> Delivery | None:
+        """Make it due at another time; None if somebody else has taken it up."""
+        try:
+            record = await self._table.update(
+                *_place(delivery),
+                set={"next_at": next_at, "GSI1SK": keys.due(next_at, delivery.id)},
+                condition={"status": "pending", "next_at": delivery.next_at},
+            )
+        except ConditionFailed:
+            return None
+        return _DELIVERY.unpack(record)
+
+    async def note_attempt(self, delivery: Delivery, attempt: Attempt, next_at: int | None) -> None:
+        """``next_at``: when it is due again, None where it is not. One that has succeeded counts whoever has taken it up meanwhile; of
+        one that has failed nothing is said then."""
+        told: dict[str, Any] = {
+            "count": delivery.count + 1,
+            "attempts": [_ATTEMPT.pack(each) for each in (*delivery.attempts, attempt)[-limits.WEBHOOK_ATTEMPTS_SHOWN :]],
+        }
+        condition: dict[str, Any] = {"status": "pending"}
+        if not attempt.has_succeeded:
+            condition["next_at"] = delivery.next_at
+        try:
+            if next_at is None:
+                told["status"] = "delivered" if attempt.has_succeeded else "failed"
+                await self._table.update(*_place(delivery), set=told, remove=("GSI1PK", "GSI1SK"), condition=condition)
+            else:
+                told |= {"next_at": next_at, "GSI1SK": keys.due(next_at, delivery.id)}
+                await self._table.update(*_place(delivery), set=told, condition=condition)
+        except ConditionFailed:
+            return
+
+    async def drop(self, delivery: Delivery) -> None:
+        await self._table.delete(*_place(delivery))
+
+    async def redeliver(self, endpoint: Endpoint, event_id: str) -> Delivery:
+        """Make it due now, whatever has become of it, with as much time as a new one. Raises 404 for one that is not known."""
+        now = int(self._clock())
+        try:
+            record = await self._table.update(
+                keys.webhook_deliveries(endpoint.tenant_id, endpoint.id),
+                keys.webhook_delivery(event_id),
+                set={
+                    "status": "pending",
+                    "began_at": now,
+                    "next_at": now,
+                    schema.TTL_ATTRIBUTE: now + limits.WEBHOOK_LOG_SECONDS,
+                    **_due_attributes(now, event_id),
+                },
+            )
+        except ConditionFailed as error:
+            raise webhook_delivery_not_found(event_id) from error
+        return _DELIVERY.unpack(record)
+
+    async def page(self, endpoint: Endpoint, page: Page) -> tuple[list[Delivery], bool]:
+        """A page of the log, and whether there is more of it."""
+        pk, place = keys.webhook_deliveries(endpoint.tenant_id, endpoint.id), page.after and keys.webhook_delivery(page.after)
+        if page.order == "asc":
+            records = await self._table.query(pk, prefix=keys.DELIVERY_PREFIX, after=place, limit=page.limit + 1)
+        else:
+            records = await self._table.query(
+                pk, prefix=keys.DELIVERY_PREFIX, up_to=place, descending=True, limit=page.limit + 2
+            )
+            records = [record for record in records if record["SK"] != place]
+        return [_DELIVERY.unpack(record) for record in records[: page.limit]], len(records) > page.limit
+
+
+def hint_of(secret: str) -> str:
+    """Enough to tell two secrets apart."""
+    return f"whsec_...{secret[-4:]}"
+
+
+def claimed(delivery: Delivery, now: float) -> Delivery:
+    """As it is written by whoever sends it at once."""
+    return replace(delivery, next_at=int(now) + limits.WEBHOOK_LEASE_SECONDS)
+
+
+def _place(delivery: Delivery) -> tuple[str, str]:
+    return keys.webhook_deliveries(delivery.tenant_id, delivery.endpoint_id), keys.webhook_delivery(delivery.id)
+
+
+def _due_attributes(at: int, event_id: str) -> Record:
+    return {"GSI1PK": keys.due_list(KIND), "GSI1SK": keys.due(at, event_id)}
+
+
+def _endpoint_record(endpoint: Endpoint) -> Record:
+    return {
+        "PK": keys.webhook_endpoints(endpoint.tenant_id),
+        "SK": keys.webhook_slot(endpoint.slot),
+        **_ENDPOINT.pack(endpoint),
+    }
+
+
+def _delivery_record(delivery: Delivery) -> Record:
+    pk, sk = _place(delivery)
+    return {
+        "PK": pk,
+        "SK": sk,
+        **_DELIVERY.pack(delivery),
+        **_due_attributes(delivery.next_at, delivery.id),
+        schema.TTL_ATTRIBUTE: delivery.created_at + limits.WEBHOOK_LOG_SECONDS,
+    }
