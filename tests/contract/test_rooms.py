@@ -20,6 +20,8 @@ SPEAKERS = {
     "moorage.cli.checks.deployment": "a client of the API that asks a deployment for a shell",
     "moorage.local.demo": "a client of the API that shows what it gets",
     "moorage.cli.containers": "a client of the API that runs a command in a container",
+    "moorage.tools.mcp.workspace.files": "the command that applies patches in a container",
+    "moorage.tools.mcp.workspace.toolset": "the names of tools, as models were trained on them",
     "moorage.tools.mcp.workspace.terminals": "the name of an argument, which models were trained on",
     "moorage.cli.completion": "the word for the user's own shell",
 }

@@ -77,6 +77,45 @@ def test_a_history_that_its_client_keeps_goes_on_in_the_container(client: OpenAI
     assert second.output_text.endswith("Output:\nkept\n")
 
 
+PNG = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg=="
+
+PATCH = """\
+*** Begin Patch
+*** Add File: app/new.py
++print("new")
+*** Update File: app/old.py
+@@
+-print("old")
++print("changed")
+*** End Patch"""
+
+
+def test_files_are_changed_found_read_and_looked_at(client: OpenAI) -> None:
+    made = f"mkdir app && echo 'print(\"old\")' > app/old.py && echo {PNG} | base64 -d > /tmp/dot.png"
+    response = ask(
+        client,
+        step("exec_command", cmd=made),
+        step("apply_patch", input=PATCH),
+        step("read_file", file_path="/mnt/data/app/old.py"),
+        step("list_dir", dir_path="/mnt/data"),
+        step("grep_files", pattern="print", include="*.py", path="app"),
+        step("view_image", path="/tmp/dot.png"),
+        step("apply_patch", input="*** Begin Patch\n*** Delete File: nowhere\n*** End Patch"),
+        step("read_file", file_path="app/old.py"),
+        say("end"),
+    )
+    _, patched, read, listed, found, seen, refused, lost = calls(response)
+    assert patched.output == "Exit code: 0\nOutput:\nSuccess. Updated the following files:\nA app/new.py\nM app/old.py\n"
+    assert read.output == 'L1: print("changed")'
+    assert listed.output == "Absolute path: /mnt/data\napp/\n  new.py\n  old.py"
+    assert sorted(found.output.splitlines()) == ["/mnt/data/app/new.py", "/mnt/data/app/old.py"]
+    assert json.loads(seen.output) == [{"type": "image", "mimeType": "image/png", "data": PNG}]
+    assert "nowhere" in refused.error.to_dict()["content"][0]["text"]
+    assert lost.error.to_dict()["content"][0]["text"].startswith("file_path must be an absolute path")
+    paths = {file.path for file in client.containers.files.list(patched.to_dict()["container_id"])}
+    assert paths == {"/mnt/data/app/new.py", "/mnt/data/app/old.py"}
+
+
 def test_a_command_waits_for_a_persons_word(client: OpenAI) -> None:
     gated = WORKSPACE | {"require_approval": {"never": {"tool_names": ["write_stdin"]}}}
     first = ask(client, step("exec_command", cmd="echo allowed"), say("{{output}}"), tools=[gated])

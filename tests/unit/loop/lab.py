@@ -104,6 +104,8 @@ class FakeSandboxes:
     """Otherwise a sandbox has to be placed first."""
     placings: int = 0
     before_place: Callable[[], None] | None = None
+    prints: Callable[[str], str] = "{}\n".format
+    """What a command says on stdout."""
 
     async def place(self, tenant_id: str, container_id: str) -> None:
         self.placings += 1
@@ -206,7 +208,8 @@ class _Live:
         if identity not in self.sandboxes.executed:
             self.sandboxes.executed.append(identity)
         after = options["after"]
-        for event in (Started(0), Output(1, "stdout", f"{command}\n"), Output(2, "stderr", "!\n"), Ended(3, "exit", 0, 0, None)):
+        printed = Output(1, "stdout", self.sandboxes.prints(command))
+        for event in (Started(0), printed, Output(2, "stderr", "!\n"), Ended(3, "exit", 0, 0, None)):
             if event.n > after:
                 yield event
 

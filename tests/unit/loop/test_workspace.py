@@ -1,13 +1,16 @@
 """Workspace tools go the whole way of a call: listed without a network, gated by approvals, run in the container, killed in the middle
 and taken over."""
 
+import base64
 from typing import Any
 
+import orjson
 import pytest
 from moorage.api.view import View
 from moorage.store.responses import Ancestor, StoredResponse
 from moorage.tools.calls import End
 from moorage.tools.execs import WORDS
+from moorage.tools.mcp.room import Mcp
 
 from tests.stack import assert_well_formed
 from tests.unit.loop.lab import CONTAINER, Lab, call, first_state, say, texts
@@ -42,7 +45,7 @@ async def after(lab: Lab, before: StoredResponse) -> dict[str, Any]:
 async def test_a_command_is_listed_offered_run_in_the_container_and_read() -> None:
     lab = Lab(LS, TYPE, say("Done."))
     stored, (listed, ran, typed, message) = await played(lab)
-    assert (listed["type"], [tool["name"] for tool in listed["tools"]][:1]) == ("mcp_list_tools", ["exec_command"])
+    assert (listed["type"], "exec_command" in [tool["name"] for tool in listed["tools"]]) == ("mcp_list_tools", True)
     assert ran == {
         "id": ran["id"],
         "type": "mcp_call",
@@ -81,6 +84,75 @@ async def test_a_call_waits_for_a_persons_word_and_runs_then_in_the_container() 
     _, (ran, _) = await played(lab, gated, input_items=[answer], **await after(lab, first))
     assert (ran["type"], ran["container_id"], ran["approval_request_id"]) == ("mcp_call", CONTAINER, request["id"])
     assert len(lab.sandboxes.executed) == 1
+
+
+async def test_files_are_read_by_a_program_in_the_container() -> None:
+    lab = Lab(call("read_file", '{"file_path": "/mnt/data/it\'s", "limit": 3}'), say("Read."))
+    _, (_, ran, _) = await played(lab)
+    assert ran["output"] == """moorage-workspace read_file '{"file_path":"/mnt/data/it'"'"'s","limit":3}'\n"""
+
+
+async def test_a_patch_goes_to_its_program_as_it_is_and_the_model_reads_the_report() -> None:
+    lab = Lab(call("apply_patch", '{"input": "*** Begin Patch\\nEOF\\n*** End Patch"}'), say("Patched."))
+    _, (_, ran, _) = await played(lab)
+    assert ran["output"] == "Exit code: 0\nOutput:\napply_patch <<'EOF_'\n*** Begin Patch\nEOF\n*** End Patch\nEOF_\n"
+
+
+def piece(command: str, content: bytes, size: int) -> str:
+    start = int(command.partition('"start":')[2].partition("}")[0])
+    data = base64.b64encode(content[start : start + 6]).decode()
+    return orjson.dumps({"mime": "image/png", "size": size, "data": data}).decode()
+
+
+async def test_a_picture_reaches_the_model_as_a_picture() -> None:
+    lab = Lab(call("view_image", '{"path": "shot.png"}'), say("A cat."))
+    content = b"\x89PNG and so on!"
+    lab.sandboxes.prints = lambda command: piece(command, content, len(content))
+    _, (_, ran, _) = await played(lab)
+    assert (ran["status"], len(lab.sandboxes.executed)) == ("completed", 3)
+    url = f"data:image/png;base64,{base64.b64encode(content).decode()}"
+    assert lab.model.requests[1].items[-1]["output"] == [{"type": "input_image", "detail": "auto", "image_url": url}]
+
+
+UNSHOWN: dict[str, tuple[bytes, int, str]] = {
+    "too large": (b"\x89PNG", 9_000_000, "has 9000000 bytes, and 2621440 can be shown"),
+    "shorter than it was": (b"", 100, "changed while it was read"),
+}
+
+
+@pytest.mark.parametrize(("content", "size", "complaint"), UNSHOWN.values(), ids=UNSHOWN)
+async def test_a_picture_that_cannot_be_shown_is_told(content: bytes, size: int, complaint: str) -> None:
+    lab = Lab(call("view_image", '{"path": "shot.png"}'), say("No."))
+    lab.sandboxes.prints = lambda command: piece(command, content, size)
+    _, (_, ran, _) = await played(lab)
+    assert complaint in ran["error"]["content"][0]["text"]
+
+
+PLAN = call(
+    "update_plan", '{"plan": [{"step": "Look", "status": "completed"}, {"step": "Do", "status": "in_progress"}], "explanation": "So."}'
+)
+
+
+async def test_a_plan_is_kept_and_shown_and_needs_no_container() -> None:
+    lab = Lab(PLAN, LS, say("Done."))
+    stored, (_, planned, ran, _) = await played(lab)
+    assert (planned["output"], "container_id" in planned, ran["container_id"]) == ("Plan updated", False, CONTAINER)
+    done = [event for event in await lab.events(stored) if event["type"] == "response.mcp_call_arguments.done"]
+    told = [line.text for event in done for line in Mcp().told("mcp_call_arguments.done", event)]
+    assert told == ["[x] Look", "[>] Do", "$ ls"]
+
+
+async def test_two_steps_at_once_are_no_plan() -> None:
+    twice = call("update_plan", '{"plan": [{"step": "A", "status": "in_progress"}, {"step": "B", "status": "in_progress"}]}')
+    _, (_, planned, _) = await played(Lab(twice, say("I see.")))
+    assert planned["error"]["content"][0]["text"] == "At most one step can be in_progress at a time."
+
+
+async def test_a_tool_that_is_not_there_any_more_says_which_are() -> None:
+    old = {"name": "fly", "description": "Fly.", "input_schema": {"type": "object"}}
+    listed = {"id": "mcpl_1", "type": "mcp_list_tools", "server_label": "ws", "tools": [old]}
+    _, (ran, _) = await played(Lab(call("fly", "{}"), say("No.")), input_items=[listed])
+    assert ran["error"]["content"][0]["text"].startswith("The workspace has no tool 'fly'; it has apply_patch, exec_command")
 
 
 WRONG: dict[str, tuple[str, str]] = {

@@ -554,7 +554,7 @@ async def test_the_configuration_is_taken_from_the_environment_and_out_of_it(tmp
 
 
 SANDBOX = EXEC_SERVER.parent
-PROGRAMS = [*sorted(EXEC_SERVER.glob("*.py")), SANDBOX / "python_session.py", SANDBOX / "microvm.py", SANDBOX / "bin" / "apply_patch"]
+PROGRAMS = [*sorted(EXEC_SERVER.glob("*.py")), *sorted(SANDBOX.glob("*.py")), *sorted((SANDBOX / "bin").iterdir())]
 
 
 @pytest.mark.parametrize("path", PROGRAMS, ids=lambda path: path.name)

@@ -84,6 +84,7 @@ def test_what_it_cannot_have_is_refused_by_name(tools: list[dict[str, Any]], par
 
 def test_it_is_no_host_that_the_operator_could_close_and_has_no_secrets() -> None:
     assert Mcp().conceal(TOOL, "secret_0", RemoteServers(hosts=())) == (TOOL, {})
+    assert (Mcp().is_whole(TOOL), Mcp().is_whole(TOOL | {"server_url": "https://a.example"})) == (True, False)
 
 
 def test_answers_show_its_container_and_nothing_of_what_was_asked_for() -> None:
@@ -96,7 +97,8 @@ def test_its_calls_run_in_the_container_and_those_of_other_servers_outside() -> 
     room = Mcp()
     assert room.where(TOOL) is room.where({"type": "mcp_call", "container_id": "cntr_1"}) is Where.SANDBOX
     assert room.where(TOOL | {"server_url": "https://a.example"}) is room.where({"type": "mcp_call"}) is Where.SERVICE
-    assert room.container_of({"type": "mcp_call", "container_id": "cntr_1"}) == "cntr_1"
+    ran = {"type": "mcp_call", "container_id": "cntr_1"}
+    assert (room.container_of(ran), room.container_of(room.placed(ran, "cntr_2"))) == ("cntr_1", "cntr_2")
 
 
 # --- what a model is offered ---

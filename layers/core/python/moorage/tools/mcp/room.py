@@ -19,11 +19,11 @@ import orjson
 from moorage import errors, limits
 from moorage.model.remote_servers import RemoteServers
 from moorage.sandbox.exec_client import ExecClient
-from moorage.tools.calls import End, Finished, Known, Offered, Offers, Opening, Piece, Place
-from moorage.tools.lowered import compact_json, message
+from moorage.tools.calls import End, Finished, Known, Offered, Offers, Opening, Piece, Place, Told
+from moorage.tools.lowered import compact_json, message, parsed
 from moorage.tools.mcp import listing, shapes
 from moorage.tools.mcp.servers import Server, concealed
-from moorage.tools.mcp.workspace import places, toolset
+from moorage.tools.mcp.workspace import places, plan, toolset
 from moorage.tools.room import Again, Bounds, Reader, Room, Stage, Where
 from moorage.tools.run import Run
 from moorage.wire.types import Event, Item, Tool
@@ -114,7 +114,7 @@ class Mcp(Room):
 
     def is_whole(self, tool: Tool) -> bool:
         """The address of a server that a request has named may hold a key too; the operator's servers are known by their labels."""
-        return "server_url" not in tool
+        return "server_url" not in tool or places.is_workspace(tool)
 
     def admit(self, items: Sequence[Item], chain: Sequence[Item], tools: Sequence[Tool]) -> None:
         """An approval must answer a call that was asked for, once, and of a server that is there."""
@@ -152,7 +152,7 @@ class Mcp(Room):
                 continue
             request = asked[item["approval_request_id"]]
             said = {key: request[key] for key in ("server_label", "name", "arguments")}
-            here = places.mark(stage.tools, request["server_label"])
+            here = places.mark(stage.tools, request["server_label"], request["name"])
             stage.call({"type": _CALL, **said, **here, "approval_request_id": request["id"]})
 
     async def _list(self, stage: Stage) -> None:
@@ -245,13 +245,13 @@ class Mcp(Room):
 
     async def run(self, run: Run) -> AsyncGenerator[Piece, None]:
         item = run.known.item
-        if places.runs_in_container(item):
+        tool = next((tool for tool in run.tools if tool["server_label"] == item["server_label"]), None)
+        if places.is_workspace(tool):
             result = await toolset.called(run)
             yield self._failed(run.known, result.error) if result.error else self._completed(run.known, result.output)
             return
         from moorage.tools.mcp import session  # The SDK takes most of a second to import, and few processes call servers.
 
-        tool = next((tool for tool in run.tools if tool["server_label"] == item["server_label"]), None)
         server = None if tool is None else Server.of_tool(tool, run.outside.secret)
         if server is None:
             yield self._failed(run.known, _error(End.GAVE_UP, "Its server is not known any more."))
@@ -305,6 +305,15 @@ class Mcp(Room):
         container_id: str | None = item.get("container_id")
         return container_id
 
+    def placed(self, item: Item, container_id: str) -> Item:
+        return item | {"container_id": container_id}
+
+    def told(self, name: str, event: Event) -> Iterable[Told]:
+        if name == "mcp_call_arguments.done":
+            value = parsed(event["arguments"])
+            for line in plan.lines(value) or [_shown(value, event["arguments"])]:
+                yield Told(line, "call")
+
     def title(self, item: Item) -> str | None:
         name = f"{item['server_label']}.{item['name']}" if "name" in item else item.get("server_label", "")
         return f"{item['type']} {name}".strip()
@@ -356,10 +365,16 @@ async def _listed(tool: Tool, stage: Stage) -> dict[str, Any]:
     return {"tools": tools}
 
 
+def _shown(value: Any, arguments: str) -> str:
+    """The arguments of a call for an operator: a command as such, and others on a line of bounded length."""
+    command = value.get("cmd") if isinstance(value, dict) else None
+    return f"$ {command}" if isinstance(command, str) else arguments[: limits.CALL_PIECE_CHARS]
+
+
 def _offered(tool: Tool, listed: Mapping[str, Any]) -> Offered:
     is_ours, name = places.is_workspace(tool), listed["name"]
     kind = _REQUEST if listing.needs_approval(tool, listed) else _CALL
-    call = {"type": kind, "server_label": tool["server_label"], "name": name, **places.mark([tool], tool["server_label"])}
+    call = {"type": kind, "server_label": tool["server_label"], "name": name, **places.mark([tool], tool["server_label"], name)}
     return Offered(
         name,
         listing.function_of(tool, listed),

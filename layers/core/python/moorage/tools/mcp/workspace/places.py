@@ -4,6 +4,7 @@ its tools run in the response's container, and the list of them is known."""
 from collections.abc import Iterable
 from typing import Any, Final
 
+from moorage.tools.mcp.workspace.toolset import is_in_container
 from moorage.wire.environments import WORKSPACE
 from moorage.wire.types import Item, Tool
 
@@ -19,9 +20,10 @@ def runs_in_container(call: Item) -> bool:
     return "container_id" in call
 
 
-def mark(tools: Iterable[Tool], label: str) -> dict[str, Any]:
+def mark(tools: Iterable[Tool], label: str, name: str) -> dict[str, Any]:
     """What a call of this server's has beside its name and arguments."""
-    return {HERE: True} if any(is_workspace(tool) and tool["server_label"] == label for tool in tools) else {}
+    is_ours = any(is_workspace(tool) and tool["server_label"] == label for tool in tools)
+    return {HERE: True} if is_ours and is_in_container(name) else {}
 
 
 def echoed(tool: Tool, container_id: str | None) -> Tool:

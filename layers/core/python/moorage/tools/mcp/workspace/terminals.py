@@ -9,8 +9,8 @@ from typing import Any, Final
 from moorage import limits
 from moorage.errors import SandboxError, SandboxGone
 from moorage.sandbox.exec_client import Look, SessionCommand
-from moorage.tools.calls import End, Known
-from moorage.tools.execs import KILLED, REVIVED, WORDS, Lost, exec_id
+from moorage.tools.calls import Known
+from moorage.tools.execs import KILLED, REVIVED, Lost, exec_id
 from moorage.tools.mcp.workspace.arguments import schema
 from moorage.tools.mcp.workspace.results import Result, cut, failed, tokens, with_notes
 from moorage.tools.run import Run
@@ -98,8 +98,6 @@ async def _looked(run: Run, given: dict[str, Any], session: SessionCommand | int
     wait_ms = max(limits.SESSION_WAIT_MS_MIN, min(wait_ms, limits.SESSION_WAIT_MS_MAX))
     try:
         look = await _look(run, session, wait_ms, chars)
-    except Lost:
-        return failed(WORDS[End.LOST])
     except SandboxError as error:
         return failed(with_notes(error.message, news))
     run.counts["output_chars"] = look.chars

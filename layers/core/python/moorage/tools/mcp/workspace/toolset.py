@@ -10,9 +10,10 @@ import orjson
 
 from moorage.errors import SandboxError
 from moorage.sandbox.exec_client import ExecClient
-from moorage.tools.calls import Known
+from moorage.tools.calls import End, Known
+from moorage.tools.execs import WORDS, Lost, exec_id
 from moorage.tools.mcp import listing
-from moorage.tools.mcp.workspace import terminals
+from moorage.tools.mcp.workspace import files, plan, terminals
 from moorage.tools.mcp.workspace.arguments import Unfit, checked
 from moorage.tools.mcp.workspace.results import Result, failed
 from moorage.tools.run import Run
@@ -24,6 +25,7 @@ class WorkspaceTool:
     schema: Mapping[str, Any]
     run: Callable[[Run, dict[str, Any]], Awaitable[Result]]
     is_read_only: bool = False
+    runs_in_container: bool = True
     tells_container: bool = False
 
 
@@ -31,8 +33,20 @@ TOOLS: Final[Mapping[str, WorkspaceTool]] = MappingProxyType(
     {
         "exec_command": WorkspaceTool(terminals.EXEC_DESCRIPTION, terminals.EXEC_SCHEMA, terminals.exec_command, tells_container=True),
         "write_stdin": WorkspaceTool(terminals.WRITE_DESCRIPTION, terminals.WRITE_SCHEMA, terminals.write_stdin),
+        "read_file": WorkspaceTool(files.READ_DESCRIPTION, files.READ_SCHEMA, files.read_file, is_read_only=True),
+        "list_dir": WorkspaceTool(files.LIST_DESCRIPTION, files.LIST_SCHEMA, files.list_dir, is_read_only=True),
+        "grep_files": WorkspaceTool(files.GREP_DESCRIPTION, files.GREP_SCHEMA, files.grep_files, is_read_only=True),
+        "apply_patch": WorkspaceTool(files.PATCH_DESCRIPTION, files.PATCH_SCHEMA, files.apply_patch),
+        "view_image": WorkspaceTool(files.VIEW_DESCRIPTION, files.VIEW_SCHEMA, files.view_image, is_read_only=True),
+        "update_plan": WorkspaceTool(
+            plan.DESCRIPTION, plan.SCHEMA, plan.update_plan, is_read_only=True, runs_in_container=False
+        ),
     }
 )
+
+
+def is_in_container(name: str) -> bool:
+    return name in TOOLS and TOOLS[name].runs_in_container
 
 
 def listed() -> list[dict[str, Any]]:
@@ -52,11 +66,18 @@ async def called(run: Run) -> Result:
         given = checked(tool.schema, orjson.loads(item["arguments"] or "{}"))
     except (Unfit, orjson.JSONDecodeError) as error:
         return failed(f"{item['name']} was not run. {error}")
-    return await tool.run(run, given)
+    try:
+        return await tool.run(run, given)
+    except Lost:
+        return failed(WORDS[End.LOST])
+    except SandboxError as error:
+        return failed(error.message)
 
 
 async def stop(client: ExecClient, known: Known) -> None:
-    """Kill what a call has begun: its response is being cancelled."""
-    if known.item["name"] == "exec_command":
-        with suppress(SandboxError):
+    """Kill what a call has begun: its response is being cancelled. What it has typed into lives on."""
+    with suppress(SandboxError):
+        if known.item["name"] == "exec_command":
             await client.kill_session(terminals.look_id(known))
+        else:
+            await client.kill(exec_id(known.response_id, known.call_id, 0))
