@@ -51,16 +51,19 @@ help:
 
 $(UV): requirements/uv.txt
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "moorage needs Python 3.11 or newer; PYTHON=... chooses one.")'
+	@echo 'moorage: Making the environment $(VENV) ...'
 	@$(PYTHON) -m venv $(VENV)
 	@$(BIN)/python -m pip install --quiet --require-hashes -r requirements/uv.txt
 	@touch $@
 
 $(VENV)/.local: $(UV) requirements/local.txt pyproject.toml
+	@echo "moorage: Installing its packages into $(VENV) (once; $$(grep -c == requirements/local.txt) packages) ..."
 	@$(UV) pip install --quiet --python $(BIN)/python --require-hashes -r requirements/local.txt
 	@$(UV) pip install --quiet --python $(BIN)/python --no-deps --editable .
 	@touch $@
 
 $(VENV)/.dev: $(VENV)/.local requirements/dev.txt
+	@echo "moorage: Installing what its tests need into $(VENV) (once; $$(grep -c == requirements/dev.txt) packages) ..."
 	@$(UV) pip install --quiet --python $(BIN)/python --require-hashes -r requirements/dev.txt
 	@touch $@
 

@@ -4,9 +4,11 @@ import os
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from tests.scenarios.test_tenants import make_key
 from tests.stack import ROOT, Stack
 
 PAGES = sorted(
@@ -33,14 +35,30 @@ def program_of(page: str) -> str:
 @pytest.mark.parametrize("page", PAGES)
 def test_the_python_of_a_page_runs(page: str, stack: Stack, tmp_path: Path) -> None:
     (tmp_path / "data.csv").write_text("month,amount\n1,30\n2,12\n")
-    program = program_of(page).replace("http://127.0.0.1:8080/v1", stack.url).replace("sk-moorage-...", stack.key)
+    key = make_key(stack, f"docs-{Path(page).stem.lower().replace('_', '-')}")
+    program = program_of(page).replace("http://127.0.0.1:8080/v1", stack.url).replace("sk-moorage-...", key)
     run = subprocess.run(
         [sys.executable, "-c", program],
         cwd=tmp_path,
-        env=os.environ | {"OPENAI_BASE_URL": stack.url, "OPENAI_API_KEY": stack.key},
+        env=os.environ | {"OPENAI_BASE_URL": stack.url, "OPENAI_API_KEY": key},
         capture_output=True,
         text=True,
         timeout=120,
     )
     assert run.stderr == ""
     assert run.returncode == 0
+    assert [response["input_preview"] for response in responses(stack, key) if is_idle(response)] == []
+
+
+def responses(stack: Stack, key: str) -> list[dict[str, Any]]:
+    """What a page's program has stored, each as it is listed and as it is read."""
+    with stack.http(key) as http:
+        listed = http.get("/responses", params={"limit": 100}).json()["data"]
+        return [one | http.get(f"/responses/{one['id']}").json() for one in listed]
+
+
+def is_idle(response: dict[str, Any]) -> bool:
+    """A reader is shown how commands or code are run, and the scripted model, which they try it on, ran nothing."""
+    offered = {tool["type"] for tool in response["tools"]} & {"shell", "code_interpreter"}
+    is_example = offered and response["input_preview"] not in ("", "hello") and not response.get("forked_from")
+    return bool(is_example) and not any(item["type"].endswith("_call") for item in response["output"])

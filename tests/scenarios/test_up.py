@@ -1,6 +1,7 @@
 """``moorage up`` and ``make up`` as a user runs them: a terminal, a port, Ctrl-C."""
 
 import os
+import pty
 import re
 import select
 import shutil
@@ -116,6 +117,22 @@ def test_ctrl_c_during_the_start_leaves_nothing(state_dir: Path) -> None:
     while not any("moorage.local.aws.server" in line for line in descendants(terminal.process.pid).values()):
         assert time.monotonic() < deadline
     assert terminal.press_ctrl_c() == (130, "", [])
+
+
+def test_on_a_terminal_the_start_says_what_it_waits_for(state_dir: Path) -> None:
+    master, screen = pty.openpty()
+    try:
+        command = up(state_dir, "--port", "0")
+        process = subprocess.Popen(command, cwd=ROOT, env=clean_environment(), stdout=subprocess.DEVNULL, stderr=screen)
+        os.close(screen)
+        seen = b""
+        while b"Starting the AWS emulator" not in seen and select.select([master], [], [], _SECONDS_MAX)[0]:
+            seen += os.read(master, 65536)
+        process.terminate()
+        process.wait(_SECONDS_MAX)
+    finally:
+        os.close(master)
+    assert b"Starting the AWS emulator" in seen
 
 
 def test_a_stack_that_was_killed_is_started_again_at_once_with_its_state(state_dir: Path) -> None:

@@ -215,6 +215,34 @@ def test_a_list_of_the_commands_imports_nothing_that_they_need() -> None:
     assert {"boto3", "botocore", "httpx", "pydantic", "fastapi", "openai"} & set(done.stderr.split()) == set()
 
 
+IN_AN_IMPORT = """
+import os, signal, sys
+
+signal.signal(signal.SIGINT, signal.default_int_handler)  # whoever runs the tests may ignore it
+name, *command = sys.argv[1:]
+
+class Interrupted:
+    def find_spec(self, wanted, *_):
+        if wanted == name:
+            os.kill(os.getpid(), signal.SIGINT)
+
+sys.meta_path.insert(0, Interrupted())
+from moorage.cli.main import main
+sys.exit(main(command))
+"""
+
+
+@pytest.mark.parametrize(
+    ("command", "wanted"),
+    [("models", "moorage.cli.models"), ("models", "httpx"), ("keys", "boto3"), ("doctor", "moorage.cli.checks"), ("up", "uvicorn")],
+)
+def test_ctrl_c_while_a_command_is_imported_leaves_no_trace(command: str, wanted: str) -> None:
+    arguments = ["list"] if command == "keys" else []
+    tried = [sys.executable, "-c", IN_AN_IMPORT, wanted, command, *arguments]
+    done = subprocess.run(tried, capture_output=True, text=True, timeout=60, check=False)
+    assert (done.returncode, done.stdout, done.stderr) == (130, "", "")
+
+
 TITLE, CLEAR, CLIPBOARD, TURNED = "\x1b]0;PWNED\x07", "\x9b2J", "\x1b]52;c;Y3VybCBldmls\x07", "\u202egpj.exe"
 HOSTILE = TITLE + CLEAR + CLIPBOARD + TURNED
 
@@ -227,9 +255,16 @@ def saying(text: str) -> dict[str, Any]:
     """A deployment whose every name and word is this."""
     error = {"error": {"message": text, "type": "x", "param": None, "code": None}}
     container = {"id": text, "status": text, "memory_limit": text, "last_active_at": 0, "name": text}
+    skill = {"id": text, "name": text, "description": text, "default_version": text, "latest_version": text, "created_at": 0}
+    tool = {"type": "shell", "environment": {"type": "container_reference", "container_id": text}}
+    wait = {"kind": text, "since": 0, "detail": text}
+    row = {"id": text, "status": text, "model": text, "created_at": 0, "ended_at": None, "usage": None, "cost_usd": None}
+    step = {"step": 0, "call_id": text, "type": text, "status": text, "queue_ms": None, "started_at": None, "first_output_at": None}
+    step |= {"ended_at": None, "waiting_for": None, "attempts": {"count": 1, "why": text}, "usage": None, "cost_usd": None}
+    file = {"id": text, "bytes": 1, "created_at": 0, "purpose": text, "filename": text}
     refused = {"created_at": 0, "decision": text, "host": text, "port": 1, "reason": text, "count": 1, "message": text}
     events: list[dict[str, Any]] = [
-        {"type": "response.created", "response": {"id": text, "status": "queued"}},
+        {"type": "response.created", "response": {"id": text, "status": "queued", "model": text, "tools": [tool]}},
         {"type": "response.output_text.delta", "output_index": 0, "delta": text},
         {"type": "response.output_item.added", "output_index": 1, "item": {"type": "function_call", "name": text}},
         {"type": "response.shell_call_command.done", "output_index": 2, "command_index": 0, "command": text},
@@ -244,15 +279,29 @@ def saying(text: str) -> dict[str, Any]:
         "GET /v1/containers/cntr_1/egress": (200, {"data": [refused], "has_more": False}),
         "GET /v1/responses/resp_1": (200, numbered),
         "GET /v1/responses/resp_2": (404, error),
+        "GET /v1/responses": (200, {"data": [row | {"error": error["error"], "waiting_for": wait}], "has_more": False}),
+        "GET /v1/responses/resp_3": (200, row | {"error": {"code": text, "message": text}}),
+        "GET /v1/responses/resp_3/steps": (200, {"data": [step, step | {"waiting_for": wait}], "has_more": False}),
+        "GET /v1/usage": (200, {"data": [{"id": text, "by_status": {}, "tool_calls": text}]}),
+        "GET /v1/files": (200, {"data": [file], "has_more": False}),
+        "GET /v1/containers/cntr_1/tree": (200, {"data": [{"type": "file", "bytes": 1, "path": text}]}),
+        "GET /v1/skills": (200, {"data": [skill], "has_more": False}),
+        "GET /v1/skills/skill_1": (200, skill | {"id": "skill_1"}),
+        "GET /v1/skills/skill_1/versions": (200, {"data": [skill | {"version": text}], "has_more": False}),
         "POST /v1/responses": (200, numbered),
+        "POST /v1/responses/resp_1/cancel": (400, error),
+        "POST /v1/responses/resp_1/pause": (400, error),
         "POST /v1/containers": (500, error),
     }
 
 
 SHOWN = [["models"], ["containers"], ["containers", "egress", "cntr_1"], ["tail", "resp_1"], ["tail", "resp_2"], ["doctor"]]
+SHOWN += [["ls"], ["show", "resp_3"], ["usage"], ["files"], ["containers", "tree", "cntr_1"], ["skills"], ["skills", "show", "skill_1"]]
+SAID = [["stop", "resp_1"], ["pause", "resp_1"]]
+"""They have nothing to list."""
 
 
-@pytest.mark.parametrize("command", [*SHOWN, *([*command, "--json"] for command in SHOWN)], ids=" ".join)
+@pytest.mark.parametrize("command", [*SHOWN, *SAID, *([*command, "--json"] for command in SHOWN)], ids=" ".join)
 def test_nothing_that_others_say_reaches_a_terminal_as_control_codes(command: list[str], capsys: pytest.CaptureFixture[str]) -> None:
     with serving(saying(HOSTILE)) as deployment:
         main(command, deployment.environ)

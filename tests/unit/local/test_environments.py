@@ -10,6 +10,7 @@ import uv
 from moorage.errors import SettingsConflict
 from moorage.local.children import old_parts, prepare_environments
 from moorage.local.environments import Environment, ensure
+from moorage.local.places import IS_CHECKOUT, ROOT
 
 
 @pytest.fixture
@@ -123,3 +124,14 @@ def test_a_cache_that_cannot_be_written_is_named(wanted: Environment, tmp_path: 
     assert str(caught.value) == (
         f"The packages that sandboxes offer cannot be kept in {tmp_path / 'cache'}: File exists. XDG_CACHE_HOME takes another folder."
     )
+
+
+@pytest.mark.skipif(not IS_CHECKOUT, reason="only a checkout has a Makefile")
+def test_make_says_what_it_installs_before_it_does() -> None:
+    """Each takes a while, and nobody should have to guess whether it hangs."""
+    command = ["make", "--no-print-directory", "--dry-run", "--always-make", "setup-dev"]
+    steps = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True).stdout.split("\ntouch ")
+    long = [step for step in steps if "pip install" in step or "-m venv" in step]
+    assert len(long) == 3
+    for step in long:
+        assert step.index("echo ") < min(step.find(word) for word in ("pip install", "-m venv") if word in step)
