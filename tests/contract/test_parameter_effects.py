@@ -22,6 +22,7 @@ import pytest
 
 from docs import parameters
 from tests.mcp_servers import LOOPBACK, Depot, depot_beside
+from tests.processes import until
 from tests.stack import Stack, assert_well_formed, raw_events, say, script, shell
 from tests.unit.skills.archives import MANIFEST, skill, zip_of
 from tests.upstream import Call, MockUpstream, Reply, called, called_shell, said
@@ -349,6 +350,44 @@ def budget(world: World) -> None:
     assert (response["status"], response["incomplete_details"]) == ("incomplete", {"reason": "budget_reached"})
     refused = world.http.post("/responses", json={"model": "plain", "input": "hi", "budget": {"usd": 1}})
     assert (refused.status_code, refused.json()["error"]["code"]) == (400, "model_not_budgetable")
+
+
+def at_last(look: Callable[[], Any]) -> Any:
+    """What it gives as soon as it gives something."""
+    seen: list[Any] = []
+
+    def there() -> Any:
+        seen.append(look())
+        return seen[-1]
+
+    until(there)
+    return seen[-1]
+
+
+COMMANDS = [f"{filter_}{commands}" for filter_ in (".always", ".never") for commands in ("", ".commands")]
+
+
+@row("parameter", "approvals", *(f"approvals.{name}" for name in ("park", "timeout_seconds", "on_timeout")))
+@row("tool", "shell.require_approval", *(f"shell.require_approval{name}" for name in COMMANDS))
+def approvals(world: World) -> None:
+    """What each does: tests/unit/loop/test_approvals.py. Here, that it comes from the wire to the loop, with and without waiting."""
+    asks = {**SHELL, "require_approval": {"always": {"commands": ["touch*"]}, "never": {"commands": ["*"]}}}
+    world.upstream.plays(called_shell("echo one"), called_shell("touch two", call_id="call_2"), said("Done."))
+    waits = {"park": True, "timeout_seconds": 3_600, "on_timeout": "cancel"}
+    queued = world.create("plain", tools=[asks], background=True, approvals=waits)
+    approval = at_last(lambda: world.get("/approvals")["data"])[0]
+    assert (approval["response_id"], approval["call"]["action"]["commands"]) == (queued["id"], ["touch two"])
+    assert (approval["expires_at"] - approval["created_at"], approval["on_timeout"]) == (3_600, "cancel")
+    path = f"/responses/{queued['id']}"
+    assert world.get(f"{path}/approvals")["data"] == [approval]
+    assert world.post(f"{path}/approvals/{approval['id']}", {"approve": True})["status"] == "approved"
+    ended = at_last(lambda: (found := world.get(path))["status"] == "completed" and found)
+    outputs = [item for item in ended["output"] if item["type"] == "shell_call_output"]
+    assert [output["output"][0]["outcome"] for output in outputs] == [{"type": "exit", "exit_code": 0}] * 2
+    world.upstream.plays(called_shell("touch three"))
+    asked = world.create("plain", tools=[asks], background=True, approvals={"park": False})
+    ended = at_last(lambda: (found := world.get(f"/responses/{asked['id']}"))["status"] == "completed" and found)
+    assert [item["type"] for item in ended["output"]] == ["mcp_approval_request"]
 
 
 @row("parameter", "text", "text.format")
@@ -1225,6 +1264,7 @@ def chat_route(world: World) -> None:
 _STORIES = {
     "/v1/chat": chat_route,
     "/v1/responses": called_routes,
+    "/v1/approvals": approvals,
     "/v1/me": called_routes,
     "/v1/usage": called_routes,
     "/v1/models": called_routes,

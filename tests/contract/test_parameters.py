@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 from moorage.errors import ApiError
-from moorage.wire.create import Budget
+from moorage.wire.create import Approvals, Budget
 from moorage.wire.requests import parse_create
 from openai.types.responses import ResponseInputContentParam, ResponseOutputMessageParam, ToolParam
 from openai.types.responses.response_create_params import ResponseCreateParamsStreaming
@@ -26,12 +26,16 @@ OURS_ALONE = {
         "client_metadata": "Codex CLI sends it",
         "budget": "an extension",
         **{f"budget.{name}": "an extension" for name in Budget.__annotations__},
+        "approvals": "an extension",
+        **{f"approvals.{name}": "an extension" for name in Approvals.__annotations__},
         **{f"context_management[].{field}": "an extension" for field in ("strategy", "prompt", "keep_recent_items")},
     },
     "tool": {
         "function.function": "the nested form of chat completions, refused with a hint",
         "mcp.environment": "an extension",
         "shell.environment<container_reference>.skills": "an extension",
+        "shell.require_approval": "an extension",
+        **{f"shell.require_approval.{name}": "an extension" for name in ("always", "never", "always.commands", "never.commands")},
         "shell.environment<container_auto>.file_map": "an extension",
         "shell.environment<container_reference>.file_map": "an extension",
         **{

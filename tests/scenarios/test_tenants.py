@@ -10,6 +10,7 @@ from typing import Any
 import boto3
 import pytest
 from moorage.api.routers import ROUTERS
+from moorage.ids import approval_id
 from moorage.store.api_keys import ApiKeys
 from moorage.store.table import Table
 
@@ -50,12 +51,16 @@ def belongings(stack: Stack) -> dict[str, str]:
     tools: Any = [SHELL]
     ran = client.responses.create(model="demo", input=script(shell("echo x > file.txt"), say("file.txt")), tools=tools)
     queued = client.responses.create(model="demo", input=script(say("x")), background=True)
+    asking: Any = [{**SHELL, "require_approval": "always"}]
+    held = client.responses.create(model="demo", input=script(shell("true")), tools=asking, background=True)
     container_id = ran.tools[0].environment.container_id  # type: ignore[union-attr]
     conversation = client.conversations.create(items=[{"role": "user", "content": "hello"}])
     upload = client.uploads.create(bytes=3, filename="x.txt", mime_type="text/plain", purpose="user_data")
     return {
         "response": ran.id,
         "background": queued.id,
+        "held": held.id,
+        "approval": approval_id(held.id, 0),
         "item": ran.output[-1].id or "",
         "container": container_id,
         "container_file": next(iter(client.containers.files.list(container_id))).id,
@@ -80,6 +85,8 @@ ROUTES: list[tuple[str, str, Any]] = [
     ("POST", "/responses/{background}/budget", {"tool_calls": 1}),
     ("POST", "/responses/{background}/resume", None),
     ("POST", "/responses/{response}/fork", {}),
+    ("GET", "/responses/{held}/approvals", None),
+    ("POST", "/responses/{held}/approvals/{approval}", {"approve": True}),
     ("DELETE", "/responses/{response}", None),
     ("GET", "/containers/{container}", None),
     ("GET", "/containers/{container}/files", None),
@@ -162,9 +169,10 @@ def test_a_foreign_id_is_unknown_on_every_route(stack: Stack, other_key: str) ->
         for what, reference, status in REFERENCES:
             answer = http.post("/responses", json={"model": "demo", "input": "x", **filled(reference, ids)})
             assert answer.status_code == status, f"{what}: {answer.status_code} {answer.text}"
-        for path in ("/files", "/containers", "/skills", "/responses", "/usage", "/webhook_endpoints"):
+        for path in ("/files", "/containers", "/skills", "/responses", "/usage", "/webhook_endpoints", "/approvals"):
             assert http.get(path).json()["data"] == [], path
     with stack.http() as http:
+        assert http.post(filled("/responses/{held}/cancel", ids)).status_code == 200
         for path in ("/responses/{response}", "/containers/{container}", "/files/{file}", "/conversations/{conversation}"):
             assert http.get(filled(path, ids)).status_code == 200, f"{path} is still its owner's"
 

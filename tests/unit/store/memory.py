@@ -10,7 +10,7 @@ from typing import Any, TypeVar, cast
 
 from moorage.errors import ConditionFailed
 from moorage.store.blobs import Blob, Blobs
-from moorage.store.table import Record, Table, decode, encode
+from moorage.store.table import Change, Record, Table, decode, encode
 
 Key = tuple[str, str]
 T = TypeVar("T")
@@ -82,6 +82,33 @@ class MemoryTable(Table):
         if condition and any((record or {}).get(name) != value for name, value in condition.items()):
             raise ConditionFailed(copied(record))
         return self.records.pop((pk, sk), None)
+
+    async def write_together(
+        self, puts: Iterable[Record], changes: Iterable[Change], deletes: Iterable[Key] = ()
+    ) -> tuple[int, ...]:
+        """All or nothing, at one moment: a process dies before it or after it."""
+        records, changes, deletes = list(puts), list(changes), list(deletes)
+        if self.before_write is not None:
+            await self.before_write((records or [{"PK": change.pk, "SK": change.sk, **change.set} for change in changes])[0])
+        self.writes += 1
+        stands = [(record["PK"], record["SK"]) not in self.records for record in records]
+        stands += [
+            (there := self.records.get((change.pk, change.sk))) is not None
+            and all(there.get(name) == value for name, value in change.condition.items())
+            for change in changes
+        ]
+        stands += [key in self.records for key in deletes]
+        if not all(stands):
+            return tuple(index for index, holds in enumerate(stands) if not holds)
+        for record in records:
+            self.records[record["PK"], record["SK"]] = _as_stored(record)
+        for change in changes:
+            record = self.records[change.pk, change.sk] | dict(change.set)
+            record |= {name: record.get(name, 0) + number for name, number in change.add.items()}
+            self.records[change.pk, change.sk] = _as_stored({k: v for k, v in record.items() if k not in change.remove})
+        for key in deletes:
+            del self.records[key]
+        return ()
 
     async def query(
         self,

@@ -30,6 +30,8 @@ BODY = {
     "safety_identifier": "s",
     "user": "u",
     "budget": {"tool_calls": 3},
+    "background": True,
+    "approvals": {"timeout_seconds": 600},
 }
 
 

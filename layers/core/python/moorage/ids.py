@@ -32,8 +32,13 @@ def new_item_id(prefix: str, response_id: str) -> str:
     return f"{prefix}_{response_id.removeprefix('resp_')[:_UNIQUE_HEX]}{secrets.token_hex(4)}"
 
 
+def approval_id(response_id: str, output_index: int) -> str:
+    """The id of the approval of a response's call, which has one at most; :func:`response_of` finds the response again."""
+    return f"apr_{response_id.removeprefix('resp_')[:_UNIQUE_HEX]}{output_index:08x}"
+
+
 def response_of(item_id: str) -> str | None:
-    """The id of the response that an output item belongs to; None for ids that were not made here."""
+    """The id of the response that an output item, or an approval, belongs to; None for ids that were not made here."""
     _, _, digits = item_id.rpartition("_")
     if len(digits) != _UNIQUE_HEX + len(_RESPONSE_MARK) or not set(digits) <= set(string.hexdigits):
         return None

@@ -34,6 +34,7 @@ from moorage.sandbox.provisioner import Handle, Provisioner
 from moorage.sandbox.warm_pool import Fleet, WarmPool
 from moorage.settings import Settings, SettingsError
 from moorage.store.api_keys import ApiKeys
+from moorage.store.approvals import Approvals
 from moorage.store.blobs import Blobs
 from moorage.store.conversations import Conversations
 from moorage.store.executions import Executions
@@ -109,6 +110,10 @@ class Runtime:
     @property
     def response_list(self) -> ResponseList:
         return ResponseList(self.table)
+
+    @property
+    def approvals(self) -> Approvals:
+        return Approvals(self.table)
 
     @property
     def sealer(self) -> Sealer:

@@ -120,6 +120,8 @@ class Call:
     output_item_id: str
     where: str = SANDBOX
     """Or ``service``: outside of the sandboxes' network."""
+    approval: str = ""
+    """Id of the approval without which it must not run; empty if it needs none."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,7 +147,7 @@ class Outcome:
     """The tier of the latest step whose upstream named one."""
 
 
-CALL: Final = Codec(Call, sparse=("where",))
+CALL: Final = Codec(Call, sparse=("where", "approval"))
 OUTCOME: Final = Codec(
     Outcome, nested={"next": By(str, Next), "calls": CALL, "usage": By(Usage.to_json, Usage.from_json)}, beside=("wait_seconds",)
 )

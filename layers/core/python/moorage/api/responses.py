@@ -22,7 +22,7 @@ from moorage.api.foreground import Foreground, erase, failure, stop
 from moorage.api.repeats import Attempt
 from moorage.api.view import View, listed_item
 from moorage.errors import bad_request, server_error
-from moorage.loop import finish, recover, webhooks
+from moorage.loop import finish, recover, standing, webhooks
 from moorage.loop.budget import check_budget
 from moorage.loop.create import Prepared, prepare, start_background
 from moorage.runtime import Runtime
@@ -266,7 +266,7 @@ async def resume(caller: Caller, response_id: str) -> Response:
     runtime = caller.runtime
     snapshot = await runtime.responses.snapshot(caller.tenant_id, response_id)
     if not snapshot.is_final and snapshot.stored.is_pause_requested:
-        await recover.resume(runtime, snapshot.stored)
+        await standing.resume(runtime, snapshot.stored)
     return await _standing(runtime, caller.tenant_id, response_id)
 
 
@@ -280,7 +280,7 @@ async def raise_budget(caller: Caller, response_id: str, wanted: Annotated[Budge
     check_budget(runtime, snapshot.stored.parameters.model, wanted)
     await runtime.responses.set_budget(snapshot.stored, wanted)
     if snapshot.stored.is_pause_requested:
-        await recover.resume(runtime, snapshot.stored)
+        await standing.resume(runtime, snapshot.stored)
     return await _standing(runtime, caller.tenant_id, response_id)
 
 

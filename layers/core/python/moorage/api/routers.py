@@ -2,6 +2,7 @@
 
 from moorage.api import (
     account,
+    approvals,
     chat_completions,
     compact,
     console_session,
@@ -26,6 +27,7 @@ ROUTERS = (
     forks.router,
     response_list.router,
     response_log.router,
+    approvals.router,
     websocket.router,
     input_tokens.router,
     compact.router,

@@ -18,7 +18,7 @@ from moorage.terminal import say
 _WHERE: Final = """\
 The commands speak to the local stack whose .moorage/ lies in this folder or one above it, or to the deployment that these name:
   MOORAGE_URL, MOORAGE_API_KEY  the API's address (it ends with /v1) and a key: models, containers, files, skills,
-                                ls, show, stop, pause, resume, fork, usage,
+                                ls, show, stop, pause, resume, fork, approvals, usage,
                                 webhooks, tail, console, doctor
   MOORAGE_TABLE                 its table, with AWS credentials and AWS_REGION: keys, secrets, stop --tenant,
                                 console, doctor
@@ -40,6 +40,7 @@ COMMANDS: Final = {
     "pause": "stop a response before its next step",
     "fork": "a new response from an event of an old one",
     "resume": "let a paused response go on",
+    "approvals": "calls that wait for a person's word: list, approve, deny",
     "usage": "responses, calls and tokens, by day, model, key or tool",
     "webhooks": "addresses that hear of the ends of background responses",
     "tail": "watch a response live, or replay it",

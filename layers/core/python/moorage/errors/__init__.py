@@ -97,6 +97,23 @@ def response_not_found(response_id: str) -> ApiError:
     return not_found(f"Response with id '{response_id}' not found.")
 
 
+def approval_not_found(approval_id: str) -> ApiError:
+    return not_found(f"Approval with id '{approval_id}' not found.")
+
+
+def approval_decided(approval_id: str, how: str) -> ApiError:
+    """409 for a decision that another one contradicts; asking again would change nothing."""
+    return _conflict(f"The approval '{approval_id}' has been decided already: it was {how}.", "approval_decided")
+
+
+def approval_not_needed(approval_id: str) -> ApiError:
+    return _conflict(f"The approval '{approval_id}' is not waited for any more: its response has ended.", "approval_not_needed")
+
+
+def _conflict(message: str, code: str) -> ApiError:
+    return ApiError(409, message, code=code, headers={"x-should-retry": "false"})
+
+
 def previous_response_not_found(response_id: str) -> ApiError:
     return bad_request(
         f"Previous response with id '{response_id}' not found.",

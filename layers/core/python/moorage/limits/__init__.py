@@ -6,6 +6,7 @@ their own, whose names are names of this one too. The asserts at the end hold th
 
 from typing import Final
 
+from moorage.limits.approvals import *
 from moorage.limits.connections import *
 from moorage.limits.containers import *
 from moorage.limits.egress import *

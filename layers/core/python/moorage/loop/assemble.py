@@ -102,6 +102,8 @@ class Assembler:
     """Citations for a finished text."""
     holds: Callable[[Original], bool] = lambda original: False
     """Says which custom tools' calls are kept back until :meth:`release`, to be looked at first."""
+    shown: Callable[[Item, int], Item] = lambda item, index: item
+    """What a call that came whole is shown as, at this output index: one that needs a person's word may be a question."""
     held: list[Held] = field(default_factory=list)
     misfits: list[Held] = field(default_factory=list)
     """Calls of tools that there are not, or whose arguments did not fit: the model is told, nobody else sees them."""
@@ -357,6 +359,7 @@ class Assembler:
             self.close(status=item.get("status", "completed"))
             return
         self.close()
+        item = self.shown(item, self.next_index)
         room = ROOMS.of_call(item["type"]) or ROOMS.of_question(item["type"])
         if room is None:
             self._add(item | {"id": self._id(_PREFIXES.get(item["type"], "item"))})

@@ -32,7 +32,6 @@ from moorage.loop.fold import fold
 from moorage.loop.model_step import tell_step
 from moorage.loop.prepare import gather
 from moorage.loop.sinks import InlineSink
-from moorage.loop.stage import rooms_of
 from moorage.loop.standby import Standby
 from moorage.loop.turn import Position
 from moorage.runtime import Runtime
@@ -91,7 +90,7 @@ async def prepare(
         tool_choice=request.tool_choice,
     )
     check_budget(runtime, request.model, request.budget)
-    for room in rooms_of(request.tools):
+    for room in ROOMS:
         room.admit(said.input_items, said.chain, [tool for tool in request.tools if tool["type"] in room.types])
     await _check_room(runtime, tenant_id, request)
     if upstream_shell.goes_there(said.entry, request.tools):

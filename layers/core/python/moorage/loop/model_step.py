@@ -12,7 +12,7 @@ from typing import Any, Final
 
 from moorage import limits, tracing
 from moorage.errors import ApiError, CancelRequested, SandboxHostAway, StorageFull, Superseded
-from moorage.loop import finish, webhooks
+from moorage.loop import approvals, finish, webhooks
 from moorage.loop.ask import Ask
 from moorage.loop.budget import Reached, reached
 from moorage.loop.cancellation import CancelWatch
@@ -73,7 +73,9 @@ async def _after_tools(runtime: Runtime, snapshot: Snapshot, state: LoopState, p
     """The calls of ``state.step`` have been sent round: send the unfinished ones again, or go on to the next step."""
     unfinished = progress.unfinished(state.step)
     if unfinished:
-        return await _send_again(runtime, snapshot.stored, state, unfinished)
+        calls = [call for call in progress.outcomes[state.step].calls if call.call_id in unfinished]
+        admitted = await approvals.admitted(runtime, snapshot.stored, state.step, calls)
+        return await _send_again(runtime, snapshot.stored, state, admitted) if admitted else state.done()
     following = replace(state, step=state.step + 1, next=Next.MODEL, calls=())
     if progress.outcomes[state.step].is_last:
         return await _end(runtime, snapshot, following, progress)
@@ -143,7 +145,7 @@ async def _run(runtime: Runtime, snapshot: Snapshot, state: LoopState, progress:
         attempt, chain = await asyncio.gather(runtime.steps.begin(stored, state.step), load_chain(runtime, stored))
         if attempt.outcome is not None:
             await runtime.responses.note_wait(stored, None)
-            return state.after(attempt.outcome)
+            return await _following(runtime, stored, state, attempt.outcome)
         refusal = _bound(runtime, stored, state.step, attempt)
         if refusal is not None:
             await finish.end_from_outside(runtime, stored, status="failed", error=refusal)
@@ -246,7 +248,16 @@ async def _attempt(
             if standby is not None:
                 await standby.give_up()
     tell_step(stored, position, outcome, attempt=attempt, began=began)
-    return state.after(outcome)
+    return await _following(runtime, stored, state, outcome)
+
+
+async def _following(runtime: Runtime, stored: StoredResponse, state: LoopState, outcome: Outcome) -> LoopState:
+    """The state that follows a step with this outcome. Calls that wait for a person's word are left out; where there are no others the
+    execution ends, and another begins when there is one."""
+    if outcome.next is not Next.TOOLS:
+        return state.after(outcome)
+    admitted = await approvals.admitted(runtime, stored, state.step, outcome.calls)
+    return replace(state.after(outcome), calls=admitted) if admitted else state.done()
 
 
 def tell_step(

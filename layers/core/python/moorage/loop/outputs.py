@@ -1,6 +1,6 @@
 """What stands between a model step and its tool calls: outputs that are announced, and outputs that are known without a run."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from moorage import ids
 from moorage.loop.sinks import Sink
@@ -28,15 +28,20 @@ class Outputs:
         """Open the output of a hosted call, so that outputs appear in the order of their calls however long each takes."""
         item = self.items[index]
         room = _room(item)
-        where = str(room.where(item))
+        call = Call(item["id"], item["type"], index, index, item["id"], str(room.where(item)), self._approval(room, index))
         if room.output is None:
-            return Call(item["id"], item["type"], index, index, item["id"], where)
+            return call
         known = self.announced.get(item["call_id"])
         if known is not None:
-            return Call(item["call_id"], item["type"], index, known["output_index"], known["id"], where)
+            return replace(call, call_id=item["call_id"], output_index=known["output_index"], output_item_id=known["id"])
         output = room.announced(item, self._output_id(room))
-        added = self._open(output)
-        return Call(item["call_id"], item["type"], index, added, output["id"], where)
+        return replace(call, call_id=item["call_id"], output_index=self._open(output), output_item_id=output["id"])
+
+    def _approval(self, room: Room, index: int) -> str:
+        """The id of the approval without which a call must not run; empty if it needs none."""
+        approval_id = ids.approval_id(self.stored.response_id, index)
+        needs = room.needs_approval(self.items[index], self.stored.parameters.tools, self.stored.input_items, approval_id)
+        return approval_id if needs else ""
 
     def refuse(self, indexes: tuple[int, ...]) -> None:
         """Hosted calls over a bound get an output that says that they were not run."""

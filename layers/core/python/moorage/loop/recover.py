@@ -9,7 +9,8 @@ from dataclasses import replace
 
 from moorage import limits, tracing
 from moorage.errors import ApiError
-from moorage.loop import finish, webhooks
+from moorage.loop import approvals, finish, webhooks
+from moorage.loop.standing import state_of
 from moorage.parallel import side_by_side
 from moorage.runtime import Runtime
 from moorage.state import LoopState, Next
@@ -41,7 +42,7 @@ async def _recover(runtime: Runtime, snapshot: Snapshot) -> bool:
             runtime.steps.forget(stored.tenant_id, stored.response_id)
         return False
     if stored.parked_at:
-        return False
+        return await approvals.tend(runtime, stored)
     if not is_quiet or await runtime.executions.status(stored.execution) not in (None, *ENDED):
         return False
     return await restart(runtime, stored)
@@ -52,17 +53,6 @@ def _last_sign(snapshot: Snapshot) -> int:
     return max(snapshot.stored.heartbeat_at_ms, 0 if snapshot.last is None else snapshot.last.at_ms)
 
 
-async def resume(runtime: Runtime, stored: StoredResponse) -> None:
-    """Let a response go on that was to stand still. Harmless to run twice: one of the two starts its execution, and if that one dies
-    before it has, the reaper does."""
-    stood = await runtime.responses.unpark(stored)
-    if not stood.parked_at:
-        return
-    name = f"{stored.response_id}-p{stood.pauses}"
-    await runtime.executions.start(name, (await _state(runtime, stored)).to_json(), stored.trace)
-    await runtime.responses.set_execution(stored, name, instead_of=stood.execution)
-
-
 async def restart(runtime: Runtime, stored: StoredResponse) -> bool:
     """Start a successor where the records say that the loop stood; False if somebody else did."""
     number = int(stored.execution.rpartition("-r")[2]) + 1 if "-r" in stored.execution else 1
@@ -71,19 +61,8 @@ async def restart(runtime: Runtime, stored: StoredResponse) -> bool:
         await finish.end_from_outside(runtime, stored, status="failed", error=error)
         return False
     name = f"{stored.response_id}-r{number}"
-    await runtime.executions.start(name, (await _state(runtime, stored)).to_json(), stored.trace)
+    await runtime.executions.start(name, (await state_of(runtime, stored)).to_json(), stored.trace)
     return await runtime.responses.set_execution(stored, name, instead_of=stored.execution)
-
-
-async def _state(runtime: Runtime, stored: StoredResponse) -> LoopState:
-    step, ended = await runtime.steps.last(stored)
-    state = LoopState(stored.response_id, stored.tenant_id, stored.container_id, step=step, from_step=step)
-    if ended is None:
-        return state
-    if ended.outcome.next is Next.TOOLS:
-        # An empty round: the model step that follows it looks which calls are unfinished.
-        return replace(state, next=Next.TOOLS)
-    return replace(state, step=step + 1, from_step=step + 1)
 
 
 async def continue_loop(runtime: Runtime, state: LoopState) -> LoopState:

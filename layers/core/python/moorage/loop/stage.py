@@ -75,7 +75,10 @@ class RoomStage:
         self.sink.emit({"type": OUTPUT_ITEM_ADDED, "output_index": place.output_index, "item": dict(opening.added)})
         for event in opening.events:
             self.sink.emit(event)
-        self.made_here[place.output_index] = opening.item
+        if opening.is_whole:
+            self.done(place, opening.item | {"status": "completed"})
+        else:
+            self.made_here[place.output_index] = opening.item
 
     def _place(self, type_: str) -> Place:
         index = self.next_index

@@ -20,6 +20,7 @@ import orjson
 from moorage import limits, tracing
 from moorage.containers.life import LiveContainer
 from moorage.errors import ApiError, LostSight, SandboxError, SandboxHostAway, SandboxStarting, Superseded
+from moorage.loop.approvals import denial_of
 from moorage.loop.cancellation import CancelWatch
 from moorage.loop.chain import load_chain
 from moorage.loop.fold import fold
@@ -49,8 +50,14 @@ async def tool_step(runtime: Runtime, *, tenant_id: str, response_id: str, step:
     if stored.is_cancel_requested or stored.is_pause_requested:
         return
     call = next(call for call in made_by.outcome.calls if call.call_id == call_id)
+    denial: str | None = None
+    if call.approval:
+        approval = await runtime.approvals.get(tenant_id, response_id, call.approval)
+        if approval is None or approval.is_waiting:
+            return
+        denial = denial_of(approval)
     with tracing.within(stored.trace):
-        await _take(_Attempt(runtime, stored, step, made_by, call, container, runtime.now_ms()))
+        await _take(_Attempt(runtime, stored, step, made_by, call, container, runtime.now_ms(), denial))
 
 
 async def _take(run: "_Attempt") -> None:
@@ -126,6 +133,8 @@ class _Attempt:
     container: Record | None
     """Its record as this run found it."""
     began_at_ms: int
+    denial: str | None = None
+    """Why a person did not allow it, in a sentence or none; None if it may run."""
     counts: dict[str, int] = field(default_factory=dict)
     files_at_ms: int = 0
     """As of when it has stored the files of the container."""
@@ -140,6 +149,9 @@ class _Attempt:
         return self.made_by.items[self.call.call_index]
 
     async def run(self) -> None:
+        if self.denial is not None:
+            await self._attend(await self._begin(None), None, ends=(End.DENIED, self.denial))
+            return
         if self.room.where(self.item) is Where.SERVICE:
             await self._attend(await self._begin(None), None)
             return

@@ -137,7 +137,15 @@ class Turn:
             offered=tuple(lowered.names),
             hosts=lambda room: any(ROOMS.of_tool(tool["type"]) is room and is_hosted(tool) for tool in self.stored.parameters.tools),
             holds=lambda original: (original.namespace, original.name) in grammars,
+            shown=self._shown,
         )
+
+    def _shown(self, item: Item, index: int) -> Item:
+        room = ROOMS.of_item(item["type"])
+        if room is None:
+            return item
+        approval_id = ids.approval_id(self.stored.response_id, index) if self.stored.parks(room.parks) else None
+        return room.held(item, self.stored.parameters.tools, approval_id)
 
     async def repair(self, assembler: Assembler, before: list[Item], *, checks_grammars: bool) -> list[Item]:
         """Calls that nobody can run, each with an output that says why: what the model reads before it tries again. There is no such

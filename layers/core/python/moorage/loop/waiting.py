@@ -7,7 +7,7 @@ from typing import Any, Literal
 from moorage.store.responses import Snapshot
 from moorage.store.steps import Account
 
-Kind = Literal["start", "model", "tool", "container", "pause"]
+Kind = Literal["start", "model", "tool", "container", "pause", "approval"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,7 +28,7 @@ def wait_of(snapshot: Snapshot, accounts: Sequence[Account]) -> Wait | None:
         return None
     created_ms = stored.created_at * 1000
     if stored.parked_at:
-        return Wait("pause", stored.parked_at * 1000, stored.waiting_for or "")
+        return Wait("approval" if stored.awaits else "pause", stored.parked_at * 1000, stored.waiting_for or "")
     if stored.waiting_for is not None:
         return Wait("pause", _since(accounts, created_ms), stored.waiting_for)
     steps = [account for account in accounts if account.call_id is None]

@@ -16,6 +16,9 @@ a running response's rounds and items      ``SK`` begins with ``AT#``, from a st
 what a tool call needs                     ``META``, ``AT#<step>``, ``META`` of the container   BatchGet
 responses that the loop still owes an end  ``GSI1PK=INFLIGHT``                                  Query on GSI1
 a tenant's responses, newest first         ``GSI1PK=T#t#L#responses``, ``<created>#<id>#<row>`` Query on GSI1 + BatchGet
+a response's approvals                     ``SK`` begins with ``AP#``                           Query
+a decision                                 ``SK=AP#<id>``, ``META`` counts it                   TransactWriteItems
+approvals that a tenant is to decide       ``GSI1PK=T#t#L#approvals``, ``<created>#<id>``       Query on GSI1 + BatchGet
 a file, container, conversation, upload    ``PK=T#t#<K>#id``, ``SK=META``                       GetItem
 a tenant's files, containers ...           ``GSI1PK=T#t#L#<kind>``, ``GSI1SK=<created>#<id>``   Query on GSI1 + BatchGet
 a container's files                        ``PK=T#t#C#id``, ``SK`` begins with ``FILE#``        Query
@@ -45,7 +48,7 @@ the deliveries of a webhook endpoint       ``PK=T#t#W#id``, ``SK`` begins with `
 deliveries of webhooks that are due        ``GSI1PK=DUE#webhooks``, ``GSI1SK`` up to now        Query on GSI1 + BatchGet
 ========================================== ==================================================== ===========================
 
-``AT`` < ``EV`` < ``META``: a backward query of a response starts with its record and its last batch.
+``AP`` < ``AT`` < ``EV`` < ``META``: a backward query of a response starts with its record and its last batch.
 """
 
 from typing import Final
@@ -53,6 +56,7 @@ from typing import Final
 META: Final = "META"
 EVENT_PREFIX: Final = "EV#"
 ATTEMPT_PREFIX: Final = "AT#"
+APPROVAL_PREFIX: Final = "AP#"
 FILE_PREFIX: Final = "FILE#"
 INFLIGHT: Final = "INFLIGHT"
 ALIVE: Final = "ALIVE"
@@ -97,6 +101,11 @@ def step_of(sk: str) -> tuple[int, str | None]:
     """Step and call id back from :func:`attempt`."""
     step, _, call_id = sk.removeprefix(ATTEMPT_PREFIX).partition("#")
     return int(step), call_id or None
+
+
+def approval(approval_id: str) -> str:
+    """Sort key, in a response's partition, of a call that needs a person's word."""
+    return f"{APPROVAL_PREFIX}{approval_id}"
 
 
 CONTAINERS: Final = "T#*#C#*"
@@ -144,7 +153,7 @@ def rate(key_sha256: str) -> str:
 
 
 def listing(tenant_id: str, kind: str) -> str:
-    """``GSI1PK`` of one tenant's resources of a kind: ``files``, ``containers``, ``conversations``, ``keys``."""
+    """``GSI1PK`` of one tenant's resources of a kind: ``files``, ``containers``, ``conversations``, ``keys``, ``approvals``."""
     return f"T#{tenant_id}#L#{kind}"
 
 

@@ -54,7 +54,7 @@ async def read_page(
     wanted = page.limit + 1
     kept: list[Record] = []
     while len(kept) < wanted:
-        entries = await _entries(table, keys.listing(tenant_id, kind), place, page.order, wanted)
+        entries = await entries_beyond(table, keys.listing(tenant_id, kind), place, page.order, wanted)
         records = {record["PK"]: record for record in await table.get_many((entry["PK"], entry["SK"]) for entry in entries)}
         kept += [records[entry["PK"]] for entry in entries if entry["PK"] in records and keep(records[entry["PK"]])]
         if len(entries) < wanted:
@@ -63,7 +63,7 @@ async def read_page(
     return Found(kept[: page.limit], len(kept) > page.limit)
 
 
-async def _entries(table: Table, partition: str, place: str | None, order: str, limit: int) -> list[Record]:
+async def entries_beyond(table: Table, partition: str, place: str | None, order: str, limit: int) -> list[Record]:
     """Up to ``limit`` index entries beyond ``place``."""
     if order == "asc":
         return await table.query(partition, after=place, limit=limit, index=schema.INDEX)

@@ -89,12 +89,27 @@ class StoredResponse:
     """In the place of its request's, once it was raised."""
     paused_seconds: int = 0
     """How long it has stood still, all pauses together that are over."""
+    has_approvals: bool = False
+    """A person was asked for a call of it (``store/approvals.py``)."""
+    decisions: int = 0
+    """How many of its approvals have been decided."""
+    awaits: tuple[str, ...] = ()
+    """Ids of the approvals for which it stands still."""
+    decisions_seen: int = 0
+    """How many decisions it knew of when it began to stand still for those."""
+    approvals_due_at: int = 0
+    """When the first of those is not waited for any more; 0 for never."""
     trace: Trace | None = None
     """Of the request that asked for it; None in records of versions that did not keep it."""
     files_at_ms: int = 0
     """When it began, by the times of its container's files; 0 without a container, and in records of older versions."""
     forked_from: str | None = None
     """The response that it is a fork of."""
+
+    def parks(self, by_default: bool) -> bool:
+        """Whether calls that need a person's word wait in their place; a client that waits itself is asked at the end of the
+        response."""
+        return self.is_background and bool((self.parameters.approvals or {}).get("park", by_default))
 
 
 _META: Final = Codec(
@@ -132,10 +147,19 @@ _META: Final = Codec(
         "budget",
         "files_at_ms",
         "forked_from",
+        "has_approvals",
+        "decisions",
+        "awaits",
+        "decisions_seen",
+        "approvals_due_at",
     ),
     beside=("response_id", "tenant_id", "parameters", "echo", "input_items", "ancestors"),
 )
 """What the record itself tells; what was said lies packed in its body."""
+
+
+_PARKED: Final = ("parked_at", "waiting_for", "awaits", "decisions_seen", "approvals_due_at")
+"""What stands on the record only while it stands still."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -227,10 +251,15 @@ class Responses:
         owed = (("GSI1PK", "GSI1SK") if stored.is_looping else ()) + (("secrets",) if stored.secrets else ())
         if not owed or not stored.is_stored:
             return
+        pk = keys.response(stored.tenant_id, stored.response_id)
         try:
-            await self._table.update(keys.response(stored.tenant_id, stored.response_id), keys.META, remove=owed)
+            record = await self._table.update(pk, keys.META, remove=owed)
         except ConditionFailed:
             return  # Deleted meanwhile.
+        if record.get("has_approvals"):
+            for approval in await self._table.query(pk, prefix=keys.APPROVAL_PREFIX):
+                with suppress(ConditionFailed):
+                    await self._table.update(pk, approval["SK"], remove=("GSI1PK", "GSI1SK"))
 
     async def request_cancel(self, stored: StoredResponse) -> None:
         await self._table.update(
@@ -261,9 +290,30 @@ class Responses:
             return bool((await self.load(stored.tenant_id, stored.response_id)).parked_at)
         return True
 
-    async def unpark(self, stored: StoredResponse) -> StoredResponse:
-        """It may go on. Answers how it stood: with ``parked_at`` if it needs an execution again, which only one of two callers is
-        told."""
+    async def park_for(self, stored: StoredResponse, approval_ids: Sequence[str], reason: str, *, due_at: int) -> bool:
+        """The loop stands still from now on, until one of these is decided. False if any has been decided since ``stored`` was read."""
+        seen = {"decisions": stored.decisions} if stored.decisions else {}
+        try:
+            await self._table.update(
+                keys.response(stored.tenant_id, stored.response_id),
+                keys.META,
+                set={
+                    "parked_at": self._now_ms() // 1000,
+                    "waiting_for": reason,
+                    "awaits": list(approval_ids),
+                    "decisions_seen": stored.decisions,
+                    "approvals_due_at": due_at,
+                },
+                condition=seen,
+                absent=("parked_at",) if seen else ("parked_at", "decisions"),
+            )
+        except ConditionFailed:  # Parked by an earlier run of the same step, or there is a decision.
+            return bool((await self.load(stored.tenant_id, stored.response_id)).parked_at)
+        return True
+
+    async def unpark(self, stored: StoredResponse, *, stays_paused: bool = False) -> StoredResponse:
+        """It may go on; one that ``stays_paused`` only to find that it was told to stand still. Answers how it stood: with
+        ``parked_at`` if it needs an execution again, which only one of two callers is told."""
         pk = keys.response(stored.tenant_id, stored.response_id)
         if not stored.parked_at:
             with suppress(ConditionFailed):  # It is parked at this moment.
@@ -275,7 +325,7 @@ class Responses:
             await self._table.update(
                 pk,
                 keys.META,
-                remove=("pause_requested", "parked_at", "waiting_for"),
+                remove=(*_PARKED, *(() if stays_paused else ("pause_requested",))),
                 add={"pauses": 1, "paused_seconds": max(0, still)},
                 condition={"parked_at": stored.parked_at},
             )

@@ -8,7 +8,7 @@ several hundred words and the emulators do not check them.
 import asyncio
 from collections.abc import Iterable, Mapping
 from concurrent.futures import Executor
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any, Final
 
@@ -41,6 +41,7 @@ class Change:
     condition: Mapping[str, Any]
     """Attributes as they must be."""
     remove: tuple[str, ...] = ()
+    add: Mapping[str, int] = field(default_factory=dict)
 
 
 _PK_BYTES_MAX = 2048
@@ -271,14 +272,23 @@ class Table:
 
     def _change(self, change: "Change") -> dict[str, Any]:
         names = {f"#s{i}": key for i, key in enumerate(change.set)} | {f"#c{i}": key for i, key in enumerate(change.condition)}
-        names |= {f"#r{i}": key for i, key in enumerate(change.remove)}
+        names |= {f"#r{i}": key for i, key in enumerate(change.remove)} | {f"#a{i}": key for i, key in enumerate(change.add)}
         values = {f":s{i}": value for i, value in enumerate(change.set.values())}
         values |= {f":c{i}": value for i, value in enumerate(change.condition.values())}
-        removal = " REMOVE " + ", ".join(f"#r{i}" for i in range(len(change.remove))) if change.remove else ""
+        values |= {f":a{i}": value for i, value in enumerate(change.add.values())}
+        clauses = [
+            f"{word} " + ", ".join(parts)
+            for word, parts in (
+                ("SET", [f"#s{i} = :s{i}" for i in range(len(change.set))]),
+                ("ADD", [f"#a{i} :a{i}" for i in range(len(change.add))]),
+                ("REMOVE", [f"#r{i}" for i in range(len(change.remove))]),
+            )
+            if parts
+        ]
         return {
             "TableName": self.name,
             "Key": _key(change.pk, change.sk),
-            "UpdateExpression": "SET " + ", ".join(f"#s{i} = :s{i}" for i in range(len(change.set))) + removal,
+            "UpdateExpression": " ".join(clauses),
             "ConditionExpression": " AND ".join(f"#c{i} = :c{i}" for i in range(len(change.condition))),
             "ExpressionAttributeNames": names,
             "ExpressionAttributeValues": {key: encode_value(value) for key, value in values.items()},

@@ -13,6 +13,8 @@ class End(StrEnum):
 
     REFUSED = "refused"
     """It was not run: a bound is reached."""
+    DENIED = "denied"
+    """It was not run: a person did not allow it, and the detail is what they said."""
     LOST = "lost"
     """It was begun, and nobody knows how it ended."""
     GAVE_UP = "gave_up"

@@ -87,16 +87,18 @@ class Registry:
         return iter(dict.fromkeys(self._of_tool.values()))
 
 
+_SHELL: Final = Shell()
+
 ROOMS: Final = Registry(
     (
         Function(),
         Custom(),
-        Shell(),
+        _SHELL,
         CodeInterpreter(),
         LocalShell(),
         ApplyPatch(),
         Computer(),
-        Mcp(),
+        Mcp(askers=[_SHELL]),
         ToolSearch(),
     )
 )

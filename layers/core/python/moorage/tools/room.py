@@ -166,6 +166,8 @@ class Room:
     bounds: ClassVar[Bounds] = Bounds()
     words: ClassVar[Mapping[End, str]] = {}
     """What the model reads of an end that was not a result."""
+    parks: ClassVar[bool] = True
+    """Whether its calls wait for a person in their place, in a response in the background that does not say otherwise."""
     hidden: ClassVar[str | None] = None
     """A field of its call that clients send back only if they had asked for it: what is missing is looked up."""
 
@@ -180,8 +182,17 @@ class Room:
         return True
 
     def admit(self, items: Sequence[Item], chain: Sequence[Item], tools: Sequence[Tool]) -> None:
-        """Look at what a request brings for this tool; ``tools`` are those of this room. Raises
+        """Look at what a request brings for this tool, also where it does not offer it; ``tools`` are those of this room. Raises
         :class:`~moorage.errors.ApiError` for what does not belong to anything."""
+
+    def held(self, call: Item, tools: Sequence[Tool], approval_id: str | None) -> Item:
+        """A call, or a question, that the model has made, as it is to be shown: where a person has to allow it first it becomes the
+        question with which the response ends, or the call that waits in its place for the approval of this id."""
+        return call
+
+    def needs_approval(self, call: Item, tools: Sequence[Tool], said: Sequence[Item], approval_id: str) -> bool:
+        """Whether a call must not run before the approval of this id is given. ``tools`` and ``said`` are the request's."""
+        return False
 
     def where(self, thing: Tool | Item) -> Where:
         """Who runs the calls of this tool, or this call."""

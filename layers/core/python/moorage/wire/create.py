@@ -158,6 +158,32 @@ class Budget(TypedDict, total=False):
     on_limit: Literal["stop", "pause", "finish"]
 
 
+def _waits_for_somebody(approvals: Fields) -> Fields:
+    """A time-out is one of calls that wait."""
+    if approvals.get("park") is False and "timeout_seconds" in approvals:
+        raise wrong_value("nothing waits in its place with 'park': false.", "timeout_seconds")
+    if "on_timeout" in approvals and "timeout_seconds" not in approvals:
+        raise wrong_value("say after how many 'timeout_seconds'.", "on_timeout")
+    return approvals
+
+
+@wire_with(_waits_for_somebody)
+class Approvals(TypedDict, total=False):
+    """An extension: how the response waits for a person's word. ``park``: in its place, and not by ending with a question."""
+
+    park: bool
+    timeout_seconds: Annotated[int, Field(ge=limits.APPROVAL_SECONDS_MIN, le=limits.APPROVAL_SECONDS_MAX)]
+    on_timeout: Literal["deny", "cancel"]
+
+
+@wire
+class Verdict(TypedDict, total=False):
+    """What a person decides."""
+
+    approve: Required[bool]
+    reason: Annotated[str, Field(max_length=limits.APPROVAL_REASON_CHARS_MAX)]
+
+
 # --- Bodies -----------------------------------------------------------------------------------------------------------
 
 
@@ -217,6 +243,7 @@ class _Made(_Hints, total=False):
     client_metadata: FreeObject
     context_management: Annotated[list[CompactionEntry], Length(minimum=1)]
     budget: Budget
+    approvals: Approvals
     prompt: Annotated[Any, Refused("Prompt templates live at OpenAI: send their text as 'instructions' and 'input'.")]
     moderation: Annotated[
         Any, Refused("Moderation is not available in this version: call your moderation service beside this one.")
@@ -318,6 +345,7 @@ COUNT: Final = Parser[Fields](CountInputTokens)
 """``POST /v1/responses/input_tokens``."""
 COMPACT: Final = Parser[Fields](CompactResponse)
 """``POST /v1/responses/compact``."""
+VERDICT: Final = Parser[Fields](Verdict)
 EVENT: Final = Parser[Fields](ResponseCreateEvent)
 LANE: Final = Parser[Fields](Lane)
 CONVERSATION_CREATE: Final = Parser[Fields](CreateConversation)

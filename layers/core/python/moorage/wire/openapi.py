@@ -22,6 +22,7 @@ _BODIES: Final = {
     "CreateConversation": create.CONVERSATION_CREATE,
     "UpdateConversation": create.CONVERSATION_UPDATE,
     "CreateConversationItems": create.CONVERSATION_ITEMS,
+    "Verdict": create.VERDICT,
     "CreateContainer": Parser[Any](resources.CreateContainer),
     "AddContainerFile": Parser[Any](resources.AddContainerFile),
     "CreateUpload": Parser[Any](resources.CreateUpload),

@@ -15,7 +15,7 @@ _TOKENS: Final = record(input_tokens=_COUNT, output_tokens=_COUNT, total_tokens=
 _OLDEST_FIRST: Final = ("order", {"type": "string", "enum": ["asc", "desc"], "default": "asc"})
 
 _WAIT: Final = record(
-    kind={"type": "string", "enum": ["start", "model", "tool", "container", "pause"]}, since=_MILLISECONDS, detail=STRING
+    kind={"type": "string", "enum": ["start", "model", "tool", "container", "pause", "approval"]}, since=_MILLISECONDS, detail=STRING
 )
 
 _SUMMARY: Final = record(
@@ -92,7 +92,46 @@ _TREE: Final = record(
     bytes=_COUNT,
 )
 
+_APPROVAL: Final = record(
+    id=STRING,
+    object={"const": "response.approval"},
+    response_id=STRING,
+    created_at=_TIME,
+    status={"type": "string", "enum": ["waiting", "approved", "denied", "withdrawn"]},
+    step=_COUNT,
+    call={"type": "object"},
+    expires_at=nullable(_TIME),
+    on_timeout=nullable({"type": "string", "enum": ["deny", "cancel"]}),
+    decided_at=nullable(_TIME),
+    decided_by=nullable(STRING),
+    reason=nullable(STRING),
+)
+
 OPERATOR_ROUTES: Final = (
+    Route(
+        "get",
+        "/v1/approvals",
+        "listApprovals",
+        "The calls that wait for a person's word, newest first",
+        {JSON: envelope(_APPROVAL)},
+        query=PAGE,
+    ),
+    Route(
+        "get",
+        "/v1/responses/{response_id}/approvals",
+        "listResponseApprovals",
+        "The calls of a response that needed a person's word, oldest first",
+        {JSON: envelope(_APPROVAL)},
+        query=(limit(), _OLDEST_FIRST, AFTER),
+    ),
+    Route(
+        "post",
+        "/v1/responses/{response_id}/approvals/{approval_id}",
+        "decideApproval",
+        "Allow a call, or deny it; the response goes on",
+        {JSON: _APPROVAL},
+        {JSON: ref("Verdict")},
+    ),
     Route("post", "/v1/responses/{response_id}/pause", "pauseResponse", "Stop before the next step", {JSON: ref("Response")}),
     Route(
         "post",

@@ -42,6 +42,8 @@ class Parameters:
     user: str | None = None
     budget: dict[str, Any] | None = None
     """What the response may use (``create.py: Budget``)."""
+    approvals: dict[str, Any] | None = None
+    """How it waits for a person's word (``create.py: Approvals``)."""
 
     @classmethod
     def of(cls, given: "Parameters", **others: Any) -> Self:

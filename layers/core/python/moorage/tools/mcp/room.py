@@ -21,7 +21,7 @@ from moorage.model.remote_servers import RemoteServers
 from moorage.sandbox.exec_client import ExecClient
 from moorage.tools.calls import End, Finished, Known, Offered, Offers, Opening, Piece, Place, Told
 from moorage.tools.lowered import compact_json, message, parsed
-from moorage.tools.mcp import listing, shapes
+from moorage.tools.mcp import asking, listing, shapes
 from moorage.tools.mcp.servers import Server, concealed
 from moorage.tools.mcp.workspace import places, plan, toolset
 from moorage.tools.room import Again, Bounds, Reader, Room, Stage, Where
@@ -30,8 +30,8 @@ from moorage.wire.types import Event, Item, Tool
 
 _LIST: Final = "mcp_list_tools"
 _CALL: Final = "mcp_call"
-_REQUEST: Final = "mcp_approval_request"
-_RESPONSE: Final = "mcp_approval_response"
+_REQUEST: Final = asking.REQUEST
+_RESPONSE: Final = asking.RESPONSE
 
 _CHANGED: Final = "tools_changed"
 """A note in a call's item, for the next model step: the server has said that its list is not true any more. Nobody else sees it."""
@@ -41,6 +41,7 @@ _BROKEN_OFF: Final = "The list was not read to its end."
 WORDS: Final = MappingProxyType(
     {
         End.REFUSED: "The call was not run: too many calls were made.",
+        End.DENIED: "The user did not allow this call, and it was not run.",
         End.LOST: "The connection was lost: the call may have been run, and nobody knows what came of it.",
         End.GAVE_UP: "The call could not be run.",
         End.CANCELLED: "The call was cancelled.",
@@ -85,6 +86,12 @@ class Mcp(Room):
     bounds = Bounds(seconds=limits.MCP_CALL_SECONDS_MAX + 30, bytes=limits.MCP_OUTPUT_BYTES_MAX)
     """The session ends itself first, and says in which phase it was."""
     words = WORDS
+    parks = False
+    """OpenAI's clients look for the request at the end of the response."""
+
+    def __init__(self, askers: Iterable[asking.Asker] = ()) -> None:
+        """``askers`` are other rooms that ask in this one's form."""
+        self._askers = {asker.label: asker for asker in askers}
 
     # --- a request ---
 
@@ -118,8 +125,10 @@ class Mcp(Room):
 
     def admit(self, items: Sequence[Item], chain: Sequence[Item], tools: Sequence[Tool]) -> None:
         """An approval must answer a call that was asked for, once, and of a server that is there."""
-        asked = {item["id"]: item for item in (*chain, *items) if item["type"] == _REQUEST}
-        answered = {item["approval_request_id"] for item in chain if item["type"] == _RESPONSE}
+        if not any(asking.responses(items)):
+            return
+        asked = asking.asked((*chain, *items))
+        answered = {item["approval_request_id"] for item in asking.responses(chain)}
         labels = {tool["server_label"] for tool in tools}
         for index, item in enumerate(items):
             if item["type"] != _RESPONSE:
@@ -131,7 +140,7 @@ class Mcp(Room):
                 raise errors.bad_request(f"The approval request '{request_id}' has been answered already.", param=param)
             answered.add(request_id)
             label = asked[request_id]["server_label"]
-            if item["approve"] and label not in labels and not _has_run(request_id, items):
+            if item["approve"] and label not in {*labels, *self._askers} and not _has_run(request_id, items):
                 raise errors.bad_request(f"The server '{label}' of this call is not among 'tools'.", param="tools")
 
     def where(self, thing: Tool | Item) -> Where:
@@ -151,6 +160,8 @@ class Mcp(Room):
             if item["type"] != _RESPONSE or not item["approve"] or _has_run(item["approval_request_id"], ran):
                 continue
             request = asked[item["approval_request_id"]]
+            if request["server_label"] in self._askers:
+                continue
             said = {key: request[key] for key in ("server_label", "name", "arguments")}
             here = places.mark(stage.tools, request["server_label"], request["name"])
             stage.call({"type": _CALL, **said, **here, "approval_request_id": request["id"]})
@@ -199,14 +210,28 @@ class Mcp(Room):
             case t if t == _RESPONSE and not item["approve"]:
                 request = reader.earlier(item["approval_request_id"])
                 reason = f" They say: {item['reason']}" if item.get("reason") else ""
-                denied = f"The user did not allow this call, and it was not run.{reason}"
-                return [] if request is None else _asked_and_answered(request, request["id"], denied, reader)
+                return [] if request is None else self._denied(request, f"{WORDS[End.DENIED]}{reason}", reader)
             case t if t == _LIST and item.get("error"):
                 return [message("user", f"[The tools of the server '{item['server_label']}' cannot be had now.]")]
             case _:
                 return []
 
+    def _denied(self, request: Item, words: str, reader: Reader) -> list[Item]:
+        asker = self._askers.get(request["server_label"])
+        if asker is not None:
+            return asker.read_denied(request, words, reader)
+        return _asked_and_answered(request, request["id"], words, reader)
+
     # --- the call ---
+
+    def held(self, call: Item, tools: Sequence[Tool], approval_id: str | None) -> Item:
+        """The item names the approval that it waits for where OpenAI's names the request that allowed it."""
+        if approval_id is None or call["type"] != _REQUEST:
+            return call
+        return {**call, "type": _CALL, "approval_request_id": approval_id}
+
+    def needs_approval(self, call: Item, tools: Sequence[Tool], said: Sequence[Item], approval_id: str) -> bool:
+        return call.get("approval_request_id") == approval_id
 
     def opening(self, call: Item, place: Place) -> Opening:
         said = {key: call[key] for key in ("type", "server_label", "name", "arguments")}

@@ -232,8 +232,15 @@ class McpCall(_Asked, total=False):
 
 
 @an_item(PREFIXES["mcp_approval_request"])
-class McpApprovalRequest(_Asked, total=False):
+class McpApprovalRequest(Common, total=False):
+    """Of a server, or of a tool of this deployment's own under a label that no server can have."""
+
     type: Required[Literal["mcp_approval_request"]]
+    server_label: Required[
+        Annotated[str, Field(min_length=1, max_length=limits.NAMESPACE_NAME_CHARS_MAX, pattern="^(moorage://)?[a-zA-Z][a-zA-Z0-9_-]*$")]
+    ]
+    name: Required[Name]
+    arguments: Required[Text]
 
 
 @an_item(PREFIXES["mcp_approval_response"])

@@ -14,7 +14,10 @@ from moorage.tools.shell.shapes import ShellAction
 from moorage.wire.types import Item
 
 FILES: Final = "output_files"
-WORDS: Final = execs.WORDS | {End.CANCELLED: "The response ended before this command did; its output was not kept."}
+WORDS: Final = execs.WORDS | {
+    End.CANCELLED: "The response ended before this command did; its output was not kept.",
+    End.DENIED: "The user did not allow this call, and it was not run.",
+}
 
 
 def action_of(call: Item) -> ShellAction:
@@ -93,21 +96,25 @@ def _lose(known: Known, command: Exec) -> Iterable[Said]:
 def end(known: Known, how: End, detail: str) -> Iterable[Piece]:
     match how:
         case End.REFUSED:
-            refused = {"stdout": "", "stderr": WORDS[how], "outcome": {"type": "exit", "exit_code": 1}}
-            yield Finished(announced(known.item, known.output_item_id, [refused for _ in range(count(known.item))]))
+            yield Finished(announced(known.item, known.output_item_id, [refused(WORDS[how]) for _ in range(count(known.item))]))
             return
-        case End.LOST | End.GAVE_UP:
+        case End.LOST | End.GAVE_UP | End.DENIED:
             commands = _recalled(known)
             for command in commands:
                 if command.outcome is None and how is End.LOST:
                     yield from _lose(known, command)
                 elif command.outcome is None:
-                    yield _note(known, command, f"[{WORDS[how]} {detail}]")
-                    command.outcome = {"type": "exit", "exit_code": 1}
+                    yield _note(known, command, f"[{WORDS[how]} {detail}".strip() + "]")
+                    command.outcome = refused("")["outcome"]
                     yield _closed(known, command)
             yield Finished(_finished(known, commands, ()))
         case _:
             raise AssertionError(f"a shell call does not end by {how}: its commands have time limits and their output is cut")
+
+
+def refused(words: str) -> dict[str, Any]:
+    """The output of a command that was not run."""
+    return {"stdout": "", "stderr": words, "outcome": {"type": "exit", "exit_code": 1}}
 
 
 def orphaned(call: Item) -> Item:

@@ -1,20 +1,21 @@
 """The shell: commands in the response's container, or on the client's own machine."""
 
-from collections.abc import AsyncGenerator, Iterable
+from collections.abc import AsyncGenerator, Iterable, Sequence
 from contextlib import suppress
 from types import MappingProxyType
 from typing import Any
 
-from moorage import limits
+from moorage import errors, limits
 from moorage.errors import SandboxError
 from moorage.model.base import HOSTED_SHELL
 from moorage.sandbox.exec_client import ExecClient
 from moorage.tools.calls import End, Known, Opening, Piece, Place, Told
 from moorage.tools.execs import exec_id
-from moorage.tools.lowered import function_call, function_output, without
-from moorage.tools.room import Again, Reader, Room, Where
+from moorage.tools.lowered import function_call, function_output, parsed, without
+from moorage.tools.mcp import asking
+from moorage.tools.room import Again, Reader, Room, Stage, Where
 from moorage.tools.run import Run
-from moorage.tools.shell import commands, offer, shapes
+from moorage.tools.shell import approval, commands, offer, shapes
 from moorage.wire.types import Event, Item, Tool
 
 _FILES = "shell_call_output.output_files"
@@ -41,10 +42,59 @@ class Shell(Room):
     is_hosted = True
     again = Again.ATTACH
     words = commands.WORDS
+    prepares = True
+    label = f"{asking.OURS}shell"
+    """Under it a person is asked where the response ends with the question."""
 
     def where(self, thing: Tool | Item) -> Where:
         environment: dict[str, Any] = thing.get("environment") or {}
         return Where.SANDBOX if environment.get("type") in _HOSTED else Where.CLIENT
+
+    # --- a person's word ---
+
+    def needs_approval(self, call: Item, tools: Sequence[Tool], said: Sequence[Item], approval_id: str) -> bool:
+        return self._is_gated(call, tools) and not asking.is_allowed(call["call_id"], said)
+
+    def _is_gated(self, call: Item, tools: Sequence[Tool]) -> bool:
+        """Whether the request wants a person asked for this call."""
+        hosted = next((tool for tool in tools if tool["type"] in self.types and self.where(tool) is Where.SANDBOX), None)
+        return hosted is not None and approval.is_needed(
+            hosted.get("require_approval", "never"), commands.action_of(call)["commands"]
+        )
+
+    def held(self, call: Item, tools: Sequence[Tool], approval_id: str | None) -> Item:
+        if approval_id is not None or call["type"] != self.call or not self._is_gated(call, tools):
+            return call
+        return asking.request(self.label, self.function, call["action"])
+
+    def admit(self, items: Sequence[Item], chain: Sequence[Item], tools: Sequence[Tool]) -> None:
+        """A call that is allowed must be one that can run."""
+        for index, item in enumerate(items):
+            if item["type"] != asking.RESPONSE or not item["approve"]:
+                continue
+            request = asking.asked((*chain, *items), self.label).get(item["approval_request_id"])
+            if request is None or asking.has_run(request["id"], items):
+                continue
+            if not any(self.where(tool) is Where.SANDBOX for tool in tools):
+                raise errors.bad_request("The hosted shell of this call is not among 'tools'.", param="tools")
+            if _action(request) is None:
+                raise errors.invalid_value(f"input[{index}].approval_request_id", "what was asked for is no call of a shell.")
+
+    async def before(self, stage: Stage) -> None:
+        for request in asking.allowed(stage, self.label):
+            action = _action(request)
+            if action is not None:
+                stage.call({"type": self.call, "call_id": request["id"], "action": action})
+
+    def read_denied(self, request: Item, words: str, reader: Reader) -> list[Item]:
+        action = _action(request)
+        if action is None:
+            return []
+        call = {"type": self.call, "status": "completed", "call_id": request["id"][: limits.CALL_ID_CHARS_MAX], "action": action}
+        answer = without(commands.announced(call, "", [commands.refused(words) for _ in action["commands"]]), "id")
+        return [*self.read(call, reader), *self.read(answer, reader)]
+
+    # --- what models read ---
 
     def native(self, tool: Tool, reader: Reader) -> tuple[str, Tool]:
         """One shell, whoever runs it: an upstream that knows it is told that its client does, if it is not the one."""
@@ -162,3 +212,9 @@ class Shell(Room):
                 outcome = event["output"][0]["outcome"]
                 said = "timed out" if outcome["type"] == "timeout" else f"exit {outcome['exit_code']}"
                 yield Told(f"[{said}]", "note" if outcome.get("exit_code") == 0 else "failure")
+
+
+def _action(request: Item) -> dict[str, Any] | None:
+    """What a request asks to run; None if it is no call of a shell."""
+    value = parsed(request["arguments"])
+    return offer.action_of(value) if isinstance(value, dict) else None

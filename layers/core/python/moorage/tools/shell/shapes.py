@@ -8,9 +8,10 @@ from typing_extensions import TypedDict
 
 from moorage import limits
 from moorage.wire.item import Call, an_item
+from moorage.wire.refusals import wrong_value
 from moorage.wire.resources import AskedSkills, NewContainer
 from moorage.wire.tools import HOSTED_IN_ITEM, Callers
-from moorage.wire.validation import CallId, Dropped, Id, Length, NonEmpty, OneOf, Text, wire
+from moorage.wire.validation import CallId, Dropped, Either, Fields, Id, Length, NonEmpty, OneOf, Text, wire, wire_with
 
 PREFIXES: Final = MappingProxyType({"shell_call": "sh", "shell_call_output": "sho"})
 
@@ -50,11 +51,38 @@ class LocalEnvironment(TypedDict, total=False):
 
 
 @wire
+class CommandFilter(TypedDict):
+    """Commands by patterns, in which ``*`` stands for anything."""
+
+    commands: Annotated[
+        list[Annotated[str, Field(min_length=1, max_length=limits.APPROVAL_PATTERN_CHARS_MAX)]],
+        Length(limits.APPROVAL_PATTERNS_MAX, minimum=1),
+    ]
+
+
+@wire
+class CommandApprovals(TypedDict, total=False):
+    always: CommandFilter
+    never: CommandFilter
+
+
+def _asks_where_it_runs(tool: Fields) -> Fields:
+    if "require_approval" in tool and tool.get("environment", {"type": "local"})["type"] == "local":
+        raise wrong_value("the client runs these commands, and may ask whom it likes.", "require_approval")
+    return tool
+
+
+@wire_with(_asks_where_it_runs)
 class ShellTool(TypedDict, total=False):
+    """``require_approval`` is an addition to the API, in the form that remote servers have."""
+
     type: Required[Literal["shell"]]
     environment: Annotated[
         ContainerAuto | ContainerReference | LocalEnvironment,
         OneOf({"container_auto": ContainerAuto, "container_reference": ContainerReference, "local": LocalEnvironment}),
+    ]
+    require_approval: Annotated[
+        str | CommandApprovals, Either("a string or an object", string=Literal["always", "never"], object=CommandApprovals)
     ]
     allowed_callers: Callers
 

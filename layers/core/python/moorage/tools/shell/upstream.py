@@ -12,6 +12,7 @@ _SHELL: Final = Shell()
 _FILES: Final = "The upstream does not have the files of this deployment: give them with the input, or upload them to its container."
 _MAP: Final = "This model's shell runs at its upstream, and what files there are is known there."
 _SECRETS: Final = "This model's shell runs at its upstream, and secrets do not leave this deployment."
+_APPROVALS: Final = "This model's shell runs at its upstream, and nobody here can hold its commands back."
 _SKILLS: Final = "The upstream does not have the skills of this deployment: give them inline, with container_auto."
 
 
@@ -20,7 +21,10 @@ def is_hosted(tool: Tool) -> bool:
 
 
 def check(tool: Tool, param: str) -> None:
-    """Raises :class:`~moorage.errors.ApiError` for what lives here and does not go there: files, secrets, and skills by their ids."""
+    """Raises :class:`~moorage.errors.ApiError` for what lives here and does not go there: files, secrets, approvals, skills by
+    their ids."""
+    if tool.get("require_approval", "never") != "never":
+        raise errors.unsupported_parameter(f"{param}.require_approval", _APPROVALS)
     environment: dict[str, Any] = tool["environment"]
     if environment.get("file_ids"):
         raise errors.unsupported_parameter(f"{param}.environment.file_ids", _FILES)

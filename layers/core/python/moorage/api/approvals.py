@@ -1,0 +1,94 @@
+"""``/v1/approvals`` and ``/v1/responses/{id}/approvals``: calls that wait for a person's word, and the decisions.
+
+Extensions of ours, in the envelope of OpenAI's lists.
+"""
+
+from collections.abc import Sequence
+from typing import Annotated, Any
+
+from fastapi import APIRouter, Request
+from starlette.responses import Response
+
+from moorage import limits
+from moorage.api.answers import JsonResponse
+from moorage.api.bodies import body_of
+from moorage.api.caller import Caller
+from moorage.api.listings import AnyPage
+from moorage.api.view import View
+from moorage.errors import unknown_parameter
+from moorage.loop.approvals import decide
+from moorage.parallel import side_by_side
+from moorage.runtime import Runtime
+from moorage.store.approvals import Approval, Decision
+from moorage.store.listing import unknown_after
+from moorage.wire.create import Verdict
+from moorage.wire.queries import parse_page
+from moorage.wire.responses import list_object
+
+router = APIRouter()
+
+
+@router.get("/approvals")
+async def list_waiting(caller: Caller, page: AnyPage) -> Response:
+    """What waits, over all responses of the tenant."""
+    found = await caller.runtime.approvals.waiting(caller.tenant_id, page, caller.runtime.clock())
+    return JsonResponse(list_object(await _shown(caller.runtime, found.approvals), has_more=found.has_more))
+
+
+@router.get("/responses/{response_id}/approvals")
+async def list_of_response(request: Request, caller: Caller, response_id: str) -> Response:
+    """All of a response, those that have been decided too."""
+    page = parse_page(request.query_params.multi_items(), order_default="asc")
+    if page.include:
+        raise unknown_parameter("include")
+    runtime = caller.runtime
+    snapshot = await runtime.responses.snapshot(caller.tenant_id, response_id)
+    found = await runtime.approvals.of(caller.tenant_id, response_id)
+    if page.order == "desc":
+        found.reverse()
+    if page.after is not None:
+        found = found[_place([approval.id for approval in found], page.after) :]
+    shown = await _shown(runtime, found[: page.limit], has_ended=snapshot.is_final)
+    return JsonResponse(list_object(shown, has_more=len(found) > page.limit))
+
+
+@router.post("/responses/{response_id}/approvals/{approval_id}")
+async def decide_approval(
+    caller: Caller, response_id: str, approval_id: str, verdict: Annotated[Verdict, body_of(Verdict)]
+) -> Response:
+    """The call runs, or its model is told that it may not, and why."""
+    decision = Decision(verdict["approve"], caller.key_id, verdict.get("reason", ""))
+    approval = await decide(caller.runtime, caller.tenant_id, response_id, approval_id, decision)
+    (shown,) = await _shown(caller.runtime, [approval])
+    return JsonResponse(shown)
+
+
+async def _shown(runtime: Runtime, approvals: Sequence[Approval], *, has_ended: bool = False) -> list[dict[str, Any]]:
+    """As clients see them, with the whole of what is asked: nobody decides on the beginning of a command."""
+
+    async def one(approval: Approval) -> dict[str, Any]:
+        step = await runtime.steps.get(approval.tenant_id, approval.response_id, approval.step)
+        call = {} if step is None else step.items.get(approval.call_index, {})
+        return {
+            "id": approval.id,
+            "object": "response.approval",
+            "response_id": approval.response_id,
+            "created_at": approval.created_at,
+            "status": "withdrawn" if has_ended and approval.is_waiting else approval.status,
+            "step": approval.step,
+            "call": View.of(()).item(call) if call else {},
+            "expires_at": approval.due_at or None,
+            "on_timeout": approval.on_timeout if approval.due_at else None,
+            "decided_at": approval.decided_at or None,
+            "decided_by": approval.decided_by or None,
+            "reason": approval.reason or None,
+        }
+
+    return await side_by_side(one, approvals, at_once=limits.SWEEP_AT_ONCE)
+
+
+def _place(ids: Sequence[str], after: str) -> int:
+    """The position behind an id."""
+    if after not in ids:
+        raise unknown_after(after)
+    return ids.index(after) + 1

@@ -1,0 +1,76 @@
+"""``moorage approvals``: the calls that wait for a person's word, and the decisions."""
+
+import argparse
+import sys
+from collections.abc import Mapping
+from typing import Any
+
+import httpx
+import orjson
+
+from moorage.cli.output import add_json, listing, moment, say_json
+from moorage.cli.pages import entries
+from moorage.cli.target import TargetError, answer_of, find
+from moorage.ids import response_of
+from moorage.terminal import say
+
+
+def add_to(parser: argparse.ArgumentParser) -> None:
+    parser.description = "Calls of responses in the background that wait for a person's word: list them, allow them, deny them."
+    add_json(parser)
+    parser.set_defaults(run=_list, response_id=None)
+    actions = parser.add_subparsers(metavar="ACTION")
+    listed = actions.add_parser("list", help="what waits, newest first (without ACTION too)")
+    listed.add_argument("response_id", metavar="RESPONSE_ID", nargs="?", help="all of this response, decided ones too")
+    add_json(listed, is_inherited=True)
+    listed.set_defaults(run=_list)
+    for name, does in (("approve", "let a call run"), ("deny", "do not let it run; the model is told why")):
+        decided = actions.add_parser(name, help=does)
+        decided.add_argument("approval_ids", metavar="APPROVAL_ID", nargs="+", help="apr_... from the list")
+        decided.add_argument("--reason", help="kept with the decision, and told to the model where it is denied")
+        add_json(decided, is_inherited=True)
+        decided.set_defaults(run=_decide, approve=name == "approve")
+
+
+def _list(options: argparse.Namespace, environ: Mapping[str, str]) -> int:
+    path = "/approvals" if options.response_id is None else f"/responses/{options.response_id}/approvals"
+    with find(environ).http() as http:
+        return listing(
+            options,
+            entries(http, path),
+            ("APPROVAL", "STATUS", "ASKED", "CALL"),
+            lambda one: (one["id"], one["status"], moment(one["created_at"]), asked(one["call"])),
+        )
+
+
+def asked(call: Mapping[str, Any]) -> str:
+    """What would run, whole."""
+    if "action" in call:
+        commands = call["action"]["commands"]
+        return str(commands[0]) if len(commands) == 1 else orjson.dumps(commands).decode()
+    return f"{call.get('server_label', '')}.{call.get('name', call.get('type', ''))} {call.get('arguments', '')}".strip()
+
+
+def _decide(options: argparse.Namespace, environ: Mapping[str, str]) -> int:
+    code = 0
+    with find(environ).http() as http:
+        for approval_id in options.approval_ids:
+            try:
+                decided = _decided(http, approval_id, options)
+            except TargetError as error:
+                say(f"{approval_id}  {error}", out=sys.stderr)
+                code = 1
+                continue
+            if options.json:
+                say_json(decided)
+            else:
+                say(f"{approval_id}  {decided['status']}  {asked(decided['call'])}")
+    return code
+
+
+def _decided(http: httpx.Client, approval_id: str, options: argparse.Namespace) -> dict[str, Any]:
+    response_id = response_of(approval_id)
+    if response_id is None:
+        raise TargetError("This is no id of an approval: 'moorage approvals' lists those that wait.")
+    body = {"approve": options.approve, **({"reason": options.reason} if options.reason else {})}
+    return answer_of(http.post(f"/responses/{response_id}/approvals/{approval_id}", json=body))

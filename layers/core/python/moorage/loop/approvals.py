@@ -1,0 +1,144 @@
+"""Calls that wait for a person's word.
+
+A response in the background stands still for them in place: as a record, without an execution, for a minute or a month. A decision lets
+it go on. Of the calls of a round those that need no word run first; then each decision sends its own call round. The tool step looks
+for the word once more (``tool_step.py``): nothing runs that nobody allowed, whoever sends it.
+"""
+
+from collections.abc import Iterable, Sequence
+from typing import Final
+
+from moorage import limits
+from moorage.errors import Superseded, approval_decided, approval_not_found, approval_not_needed
+from moorage.loop import finish, standing
+from moorage.runtime import Runtime
+from moorage.state import Call
+from moorage.store.approvals import Approval, Decision
+from moorage.store.responses import StoredResponse
+from moorage.telemetry import tell
+
+BY_TIMEOUT: Final = "timeout"
+"""Who has decided where nobody did."""
+
+
+async def admitted(runtime: Runtime, stored: StoredResponse, step: int, calls: Sequence[Call]) -> tuple[str, ...]:
+    """Ids of those of a round's calls that may be sent round; none if all wait for a person, and the response stands still from now on.
+
+    Harmless to run twice: approvals are asked for once, and whoever comes second finds it standing still.
+    """
+    if not any(call.approval for call in calls):
+        return tuple(call.call_id for call in calls)
+    for _ in range(limits.CONDITIONAL_WRITES_MAX):
+        waiting = await _waiting(runtime, stored, step, [call for call in calls if call.approval])
+        ready = tuple(call.call_id for call in calls if call.approval not in {approval.id for approval in waiting})
+        if ready or await _stand_still(runtime, stored, waiting):
+            return ready
+        stored = await runtime.responses.load(stored.tenant_id, stored.response_id)
+    raise Superseded(f"the approvals of {stored.response_id} are decided faster than they are read")
+
+
+async def _waiting(runtime: Runtime, stored: StoredResponse, step: int, held: Sequence[Call]) -> list[Approval]:
+    """Those of the calls' approvals that are not decided; what has not been asked yet is asked now."""
+    known = await runtime.approvals.those(stored, [call.approval for call in held])
+    missing = [_approval(runtime, stored, step, call) for call in held if call.approval not in known]
+    if missing:
+        await runtime.approvals.ask(stored, missing)
+    return [approval for approval in (*known.values(), *missing) if approval.is_waiting]
+
+
+def _approval(runtime: Runtime, stored: StoredResponse, step: int, call: Call) -> Approval:
+    asked = stored.parameters.approvals or {}
+    now = int(runtime.clock())
+    return Approval(
+        id=call.approval,
+        response_id=stored.response_id,
+        tenant_id=stored.tenant_id,
+        created_at=now,
+        step=step,
+        call_id=call.call_id,
+        call_index=call.call_index,
+        call_type=call.type,
+        due_at=now + asked["timeout_seconds"] if "timeout_seconds" in asked else 0,
+        on_timeout=asked.get("on_timeout", "deny"),
+    )
+
+
+async def _stand_still(runtime: Runtime, stored: StoredResponse, waiting: Sequence[Approval]) -> bool:
+    due = [approval.due_at for approval in waiting if approval.due_at]
+    return await runtime.responses.park_for(
+        stored, [approval.id for approval in waiting], reason(waiting), due_at=min(due, default=0)
+    )
+
+
+def reason(waiting: Sequence[Approval]) -> str:
+    """What clients and operators read."""
+    named = ", ".join(approval.id for approval in waiting)
+    return f"It waits for approval {named}: POST /v1/responses/{{id}}/approvals/{{approval_id}}, or 'moorage approvals', decides."
+
+
+async def decide(
+    runtime: Runtime, tenant_id: str, response_id: str, approval_id: str, decision: Decision
+) -> Approval:
+    """Note a decision and let the response go on. The same decision again is answered alike, and makes up for one whose process died
+    before the response went on. Raises an :class:`~moorage.errors.ApiError` for another one, and for what nobody waits for."""
+    snapshot = await runtime.responses.snapshot(tenant_id, response_id)
+    approval = await runtime.approvals.get(tenant_id, response_id, approval_id)
+    if approval is None:
+        raise approval_not_found(approval_id)
+    if approval.is_waiting and not snapshot.is_final:
+        approval = await _decided(runtime, approval, decision)
+    if approval.is_waiting:
+        raise approval_not_needed(approval_id)
+    if approval.status != decision.status:
+        raise approval_decided(approval_id, approval.status)
+    if not snapshot.is_final:
+        await standing.wake(runtime, await runtime.responses.load(tenant_id, response_id))
+    return approval
+
+
+async def _decided(runtime: Runtime, approval: Approval, decision: Decision) -> Approval:
+    standing_now = await runtime.approvals.decide(approval, decision, int(runtime.clock()))
+    tell(
+        "approval",
+        {
+            "response_id": approval.response_id,
+            "tenant_id": approval.tenant_id,
+            "approval_id": approval.id,
+            "call_type": approval.call_type,
+            "status": standing_now.status,
+            "waited_seconds": int(runtime.clock()) - approval.created_at,
+        },
+    )
+    return standing_now
+
+
+def denial_of(approval: Approval) -> str | None:
+    """What the model is told of why a call does not run; None if it may."""
+    if approval.status != "denied":
+        return None
+    return approval.reason if approval.decided_by == BY_TIMEOUT or not approval.reason else f"They say: {approval.reason}"
+
+
+async def tend(runtime: Runtime, stored: StoredResponse) -> bool:
+    """See to a response that stands still: a decision whose process died before it went on, and approvals that nobody waits for any
+    more. Called once a minute; True if it goes on. Harmless to run twice."""
+    if await standing.wake(runtime, stored):
+        return True
+    if not stored.approvals_due_at or runtime.clock() < stored.approvals_due_at:
+        return False
+    over = [approval for approval in await runtime.approvals.of(stored.tenant_id, stored.response_id) if _is_over(runtime, approval)]
+    if any(approval.on_timeout == "cancel" for approval in over):
+        await finish.end_from_outside(runtime, stored, status="cancelled")
+        return False
+    await _deny(runtime, over)
+    return await standing.wake(runtime, await runtime.responses.load(stored.tenant_id, stored.response_id))
+
+
+def _is_over(runtime: Runtime, approval: Approval) -> bool:
+    return approval.is_waiting and 0 < approval.due_at <= runtime.clock()
+
+
+async def _deny(runtime: Runtime, over: Iterable[Approval]) -> None:
+    for approval in over:
+        said = f"Nobody decided within {approval.due_at - approval.created_at} seconds."
+        await _decided(runtime, approval, Decision(False, BY_TIMEOUT, said))

@@ -1,0 +1,43 @@
+"""Responses that stand still, without an execution, and how they go on where they stood."""
+
+from dataclasses import replace
+
+from moorage.runtime import Runtime
+from moorage.state import LoopState, Next
+from moorage.store.responses import StoredResponse
+
+
+async def resume(runtime: Runtime, stored: StoredResponse) -> None:
+    """Let a response go on that was to stand still. Harmless to run twice: one of the two starts its execution, and if that one dies
+    before it has, the reaper does."""
+    await _start(runtime, await runtime.responses.unpark(stored))
+
+
+async def wake(runtime: Runtime, stored: StoredResponse) -> bool:
+    """Let a response go on that stood still for approvals, if one has been decided since; not if it was also told to stand still.
+    Harmless to run twice, as above."""
+    if not stored.awaits or stored.decisions == stored.decisions_seen or stored.is_pause_requested:
+        return False
+    return await _start(runtime, await runtime.responses.unpark(stored, stays_paused=True))
+
+
+async def _start(runtime: Runtime, stood: StoredResponse) -> bool:
+    """An execution for a response that stood so; False if it needs none."""
+    if not stood.parked_at:
+        return False
+    name = f"{stood.response_id}-p{stood.pauses}"
+    if await runtime.executions.start_soon(name, (await state_of(runtime, stood)).to_json(), stood.trace):
+        await runtime.responses.set_execution(stood, name, instead_of=stood.execution)
+    return True
+
+
+async def state_of(runtime: Runtime, stored: StoredResponse) -> LoopState:
+    """Where the records say that the loop stood."""
+    step, ended = await runtime.steps.last(stored)
+    state = LoopState(stored.response_id, stored.tenant_id, stored.container_id, step=step, from_step=step)
+    if ended is None:
+        return state
+    if ended.outcome.next is Next.TOOLS:
+        # An empty round: the model step that follows it looks which calls are unfinished.
+        return replace(state, next=Next.TOOLS)
+    return replace(state, step=step + 1, from_step=step + 1)

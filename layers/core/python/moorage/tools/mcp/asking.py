@@ -1,0 +1,63 @@
+"""Asking a person in OpenAI's form, for calls of tools that are no server's: the same items, under a label that no server can have.
+
+    {"type": "mcp_approval_request", "id", "server_label": "moorage://shell", "name", "arguments"}     the response ends with it
+    {"type": "mcp_approval_response", "approval_request_id", "approve", "reason"}                      the client's, in the next request
+
+The call that was allowed bears the request's id as its ``call_id``, and so it is known to have run.
+"""
+
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any, Final, Protocol
+
+from moorage.tools.lowered import compact_json
+from moorage.tools.room import Reader, Stage
+from moorage.wire.types import Item
+
+REQUEST: Final = "mcp_approval_request"
+RESPONSE: Final = "mcp_approval_response"
+OURS: Final = "moorage://"
+
+
+class Asker(Protocol):
+    """A room that asks in this form."""
+
+    @property
+    def label(self) -> str: ...
+
+    def read_denied(self, request: Item, words: str, reader: Reader) -> list[Item]:
+        """What a model reads of a call that was not allowed."""
+        ...
+
+
+def request(label: str, name: str, arguments: Any) -> Item:
+    return {"type": REQUEST, "server_label": label, "name": name, "arguments": compact_json(arguments)}
+
+
+def responses(items: Iterable[Item]) -> Iterator[Item]:
+    return (item for item in items if item["type"] == RESPONSE)
+
+
+def asked(items: Iterable[Item], label: str | None = None) -> dict[str, Item]:
+    """The requests by their ids; with ``label`` those under it."""
+    return {item["id"]: item for item in items if item["type"] == REQUEST and label in (None, item["server_label"])}
+
+
+def is_allowed(call_id: str, said: Iterable[Item]) -> bool:
+    """Whether a call stands for a request that ``said`` allows."""
+    return any(item["approve"] and item["approval_request_id"] == call_id for item in responses(said))
+
+
+def has_run(request_id: str, items: Iterable[Item]) -> bool:
+    """Whether there is a call that stands for it."""
+    return any(item.get("call_id") == request_id for item in items)
+
+
+def allowed(stage: Stage, label: str) -> list[Item]:
+    """The requests under a label that this request allows and that have not run, in the order of the approvals."""
+    there = asked(stage.items, label)
+    ran: Sequence[Item] = [*stage.own_input, *stage.made]
+    return [
+        there[item["approval_request_id"]]
+        for item in responses(stage.own_input)
+        if item["approve"] and item["approval_request_id"] in there and not has_run(item["approval_request_id"], ran)
+    ]

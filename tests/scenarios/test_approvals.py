@@ -1,0 +1,80 @@
+"""A person's word, asked for and given through the SDK and the command line, on a real stack."""
+
+import json
+from typing import Any
+
+import openai
+import pytest
+from openai import OpenAI
+
+from tests.processes import until
+from tests.scenarios.test_cli import lines, moorage
+from tests.stack import SHELL, Stack, outputs, say, script, shell
+
+ASKS: Any = [{**SHELL, "require_approval": {"never": {"commands": ["ls*", "cat *"]}}}]
+RUN = script(shell("ls"), shell("touch made && ls"), say("{{output}}"))
+
+
+def parked(stack: Stack, client: OpenAI, **extra: Any) -> tuple[str, str]:
+    """A response that waits, and the approval that it waits for."""
+    response = client.responses.create(model="demo", input=RUN, tools=ASKS, background=True, extra_body=extra)
+    with stack.http() as http:
+        until(lambda: "waits for approval" in http.get(f"/responses/{response.id}").json().get("waiting_for", ""))
+        (approval,) = http.get(f"/responses/{response.id}/approvals").json()["data"]
+    return response.id, approval["id"]
+
+
+def status_of(client: OpenAI, response_id: str) -> str:
+    return client.responses.retrieve(response_id).status or ""
+
+
+def test_a_call_is_allowed_from_the_command_line_while_a_client_polls(stack: Stack, client: OpenAI) -> None:
+    response_id, approval_id = parked(stack, client)
+    assert status_of(client, response_id) == "in_progress"
+    (row,) = (json.loads(line) for line in lines(stack, ["approvals", "list", response_id, "--json"]))
+    assert (row["status"], row["call"]["action"]["commands"]) == ("waiting", ["touch made && ls"])
+    assert any(approval_id in line and "touch made && ls" in line for line in lines(stack, ["approvals"]))
+    assert "waits for approval" in "\n".join(lines(stack, ["show", response_id]))
+    assert lines(stack, ["approvals", "approve", approval_id]) == [f"{approval_id}  approved  touch made && ls"]
+    until(lambda: status_of(client, response_id) == "completed")
+    assert "made" in client.responses.retrieve(response_id).output_text
+    refused = moorage(stack, "approvals", "deny", approval_id, "apr_no")
+    assert (refused.returncode, refused.stdout) == (1, "")
+    assert "has been decided already" in refused.stderr
+    assert "This is no id of an approval" in refused.stderr
+
+
+def test_a_call_is_denied_with_a_reason_and_the_model_says_it(stack: Stack, client: OpenAI) -> None:
+    response_id, approval_id = parked(stack, client)
+    lines(stack, ["approvals", "deny", approval_id, "--reason", "Leave it empty."])
+    until(lambda: status_of(client, response_id) == "completed")
+    assert "The user did not allow this call, and it was not run. They say: Leave it empty." in client.responses.retrieve(
+        response_id
+    ).output_text
+
+
+def test_a_client_that_waits_is_asked_at_the_end_of_the_response_and_answers_with_the_next(client: OpenAI) -> None:
+    with client.responses.stream(model="demo", input=RUN, tools=ASKS) as stream:
+        first = stream.get_final_response()
+    request = first.output[-1]
+    assert request.type == "mcp_approval_request"
+    assert (first.status, request.server_label, json.loads(request.arguments)) == (
+        "completed",
+        "moorage://shell",
+        {"commands": ["touch made && ls"]},
+    )
+    allowed: Any = [{"type": "mcp_approval_response", "approval_request_id": request.id, "approve": True}]
+    second = client.responses.create(model="demo", input=allowed, tools=ASKS, previous_response_id=first.id)
+    assert [item.type for item in second.output] == ["shell_call", "shell_call_output", "message"]
+    assert [(code, "made" in stdout) for ((stdout, _, code),) in outputs(second.output)] == [(0, True)]
+    with pytest.raises(openai.BadRequestError, match="has been answered already"):
+        client.responses.create(model="demo", input=allowed, tools=ASKS, previous_response_id=second.id)
+
+
+def test_a_response_that_waits_is_cancelled_and_no_word_is_wanted_any_more(stack: Stack, client: OpenAI) -> None:
+    response_id, approval_id = parked(stack, client, approvals={"timeout_seconds": 86_400})
+    assert client.responses.cancel(response_id).status == "cancelled"
+    with stack.http() as http:
+        late = http.post(f"/responses/{response_id}/approvals/{approval_id}", json={"approve": True})
+        assert (late.status_code, late.json()["error"]["code"]) == (409, "approval_not_needed")
+        assert approval_id not in http.get("/approvals").text

@@ -1,0 +1,641 @@
+"""A call that needs a person's word stands still as a record, goes on once when it is decided, and runs only if it is allowed."""
+
+import asyncio
+import re
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Any
+
+import httpx
+import pytest
+from moorage import ids, limits
+from moorage.api.foreground import stop
+from moorage.errors import ApiError
+from moorage.loop.recover import recover
+from moorage.state import LoopState, Next
+from moorage.store import keys
+from moorage.store.approvals import Decision
+from moorage.store.responses import Ancestor, StoredResponse
+from moorage.tools.mcp.servers import Server, concealed
+from moorage.tools.registry import ROOMS
+
+from tests.mcp_servers import Depot
+from tests.stack import assert_well_formed
+from tests.unit.api.served import KEY_A, Served
+from tests.unit.loop.lab import CONTAINER, SHELL_TOOL, Lab, Turn, _Died, _dies_at, first_state, say, shell, texts
+from tests.unit.loop.test_mcp import ORDER, lab_for
+from tests.unit.loop.test_mcp import depot as depot_at_hand
+from tests.unit.loop.test_pause import run_all
+
+ASKS: dict[str, Any] = {**SHELL_TOOL, "require_approval": "always"}
+PUSHES: dict[str, Any] = {
+    **SHELL_TOOL,
+    "require_approval": {"always": {"commands": ["git push*"]}, "never": {"commands": ["*"]}},
+}
+
+
+async def begun(*turns: Turn, tool: dict[str, Any] = ASKS, **approvals: Any) -> tuple[Served, StoredResponse]:
+    """A response in the background that has come as far as it does by itself."""
+    served = Served.of(Lab(*turns))
+    stored = await served.lab.background(tools=[tool], parameters={"approvals": approvals} if approvals else {})
+    await run_all(served.lab, stored.response_id)
+    return served, stored
+
+
+async def approvals_of(served: Served, stored: StoredResponse, **query: Any) -> list[dict[str, Any]]:
+    answer = await served.get(f"/responses/{stored.response_id}/approvals", **query)
+    assert answer.status_code == 200, answer.text
+    found: list[dict[str, Any]] = answer.json()["data"]
+    return found
+
+
+async def waiting(served: Served, by: str = "key-a", **query: Any) -> list[str]:
+    answer = await served.get("/approvals", by, **query)
+    assert answer.status_code == 200, answer.text
+    return [one["id"] for one in answer.json()["data"]]
+
+
+async def decided(served: Served, approval_id: str, approve: bool, reason: str = "", by: str = "key-a") -> httpx.Response:
+    body = {"approve": approve, **({"reason": reason} if reason else {})}
+    return await served.post(f"/responses/{ids.response_of(approval_id)}/approvals/{approval_id}", body, by)
+
+
+async def played(served: Served) -> list[str]:
+    """Run the executions that were started and have not ended; their names."""
+    names = [name for name, state in served.lab.executions.states.items() if state == "RUNNING"]
+    for name in names:
+        await run_all(served.lab, name)
+    return names
+
+
+async def ended(served: Served, stored: StoredResponse) -> dict[str, Any]:
+    assert_well_formed(await served.lab.events(stored))
+    return await served.lab.object_of(stored)
+
+
+def ran(served: Served) -> list[str]:
+    return [identity.split("-", 1)[1] for identity in served.lab.sandboxes.executed]
+
+
+async def test_a_call_waits_without_an_execution_and_what_it_waits_for_is_told_everywhere() -> None:
+    served, stored = await begun(shell("rm x"), say("done"))
+    assert (ran(served), served.lab.executions.states) == ([], {stored.response_id: "SUCCEEDED"})
+    (approval,) = await approvals_of(served, stored)
+    call = approval.pop("call")
+    assert (call["type"], call["action"]["commands"]) == ("shell_call", ["rm x"])
+    assert approval == {
+        "id": ids.approval_id(stored.response_id, 0),
+        "object": "response.approval",
+        "response_id": stored.response_id,
+        "created_at": int(served.lab.now),
+        "status": "waiting",
+        "step": 0,
+        "expires_at": None,
+        "on_timeout": None,
+        "decided_at": None,
+        "decided_by": None,
+        "reason": None,
+    }
+    assert await waiting(served) == [approval["id"]]
+    standing = (await served.get(f"/responses/{stored.response_id}")).json()
+    assert (standing["status"], approval["id"] in standing["waiting_for"]) == ("in_progress", True)
+    (row,) = (await served.get("/responses", status="in_progress")).json()["data"]
+    *_, step = (await served.get(f"/responses/{stored.response_id}/steps")).json()["data"]
+    for told in (row["waiting_for"], step["waiting_for"]):
+        assert (told["kind"], told["since"], approval["id"] in told["detail"]) == ("approval", int(served.lab.now * 1000), True)
+
+
+async def test_an_allowed_call_runs_once_and_the_model_goes_on() -> None:
+    served, stored = await begun(shell("rm x"), say("done"))
+    (approval,) = await approvals_of(served, stored)
+    served.lab.now += 3600
+    answer = await decided(served, approval["id"], True, "Go on.")
+    assert (answer.status_code, answer.json()) == (
+        200,
+        approval
+        | {"status": "approved", "decided_at": int(served.lab.now), "decided_by": KEY_A, "reason": "Go on."},
+    )
+    assert await played(served) == [f"{stored.response_id}-p1"]
+    response = await ended(served, stored)
+    assert (response["status"], texts(response["output"]), ran(served)) == ("completed", ["done"], ["call_1-0"])
+    assert await waiting(served) == []
+    assert "Go on." not in str(served.lab.model.requests[1].items), "the reason of an allowed call is nobody's but the record's"
+
+
+async def test_a_denied_call_does_not_run_and_the_model_reads_why() -> None:
+    served, stored = await begun(shell("rm x", "rm y"), say("As you wish."))
+    (approval,) = await approvals_of(served, stored)
+    assert (await decided(served, approval["id"], False, "Keep it.")).json()["status"] == "denied"
+    await played(served)
+    response = await ended(served, stored)
+    output = next(item for item in response["output"] if item["type"] == "shell_call_output")
+    words = "[The user did not allow this call, and it was not run. They say: Keep it.]"
+    assert output["output"] == [{"stdout": "", "stderr": words, "outcome": {"type": "exit", "exit_code": 1}}] * 2
+    assert (response["status"], ran(served), served.lab.sandboxes.held) == ("completed", [], 0)
+    assert words in str(served.lab.model.requests[1].items[-1])
+
+
+async def test_a_denied_call_needs_no_container() -> None:
+    served, stored = await begun(shell("rm x"), say("As you wish."))
+    (approval,) = await approvals_of(served, stored)
+    served.lab.sandboxes.is_there = False
+    served.lab.sandboxes.placings = 0
+    await decided(served, approval["id"], False)
+    await played(served)
+    assert (await ended(served, stored))["status"] == "completed"
+    assert not served.lab.sandboxes.is_there or served.lab.sandboxes.placings
+
+
+async def test_only_the_commands_of_the_filter_wait_and_the_prompt_grows_at_its_end() -> None:
+    served, stored = await begun(shell("git pull"), shell("cd x && git push", call_id="call_2"), say("pushed"), tool=PUSHES)
+    assert ran(served) == ["call_1-0"]
+    (approval,) = await approvals_of(served, stored)
+    assert approval["call"]["action"]["commands"] == ["cd x && git push"]
+    await decided(served, approval["id"], True)
+    await played(served)
+    assert (await ended(served, stored))["status"] == "completed"
+    first, second, third = (request.items for request in served.lab.model.requests)
+    assert (second[: len(first)], third[: len(second)]) == (first, second)
+
+
+def both(*calls: Turn) -> Turn:
+    return [*(delta for call in calls for delta in call[:-2]), *calls[-1][-2:]]
+
+
+async def test_of_a_round_the_free_calls_run_at_once_and_each_decision_sends_its_own() -> None:
+    turn = both(shell("ls"), shell("git push a", call_id="call_2"), shell("git push b", call_id="call_3"))
+    served, stored = await begun(turn, say("done"), tool=PUSHES)
+    assert ran(served) == ["call_1-0"]
+    second, third = await approvals_of(served, stored)
+    await decided(served, third["id"], True)
+    await played(served)
+    assert (ran(served), await waiting(served)) == (["call_1-0", "call_3-0"], [second["id"]])
+    assert len(served.lab.model.requests) == 1, "the model is asked when all have their outputs"
+    await decided(served, second["id"], False)
+    await played(served)
+    response = await ended(served, stored)
+    assert (response["status"], ran(served)) == ("completed", ["call_1-0", "call_3-0"])
+    assert [item["type"] for item in response["output"]] == ["shell_call"] * 3 + ["shell_call_output"] * 3 + ["message"]
+
+
+async def test_the_same_decision_again_is_answered_alike_and_another_one_is_refused() -> None:
+    served, stored = await begun(shell("rm x"), say("done"))
+    (approval,) = await approvals_of(served, stored)
+    first = await decided(served, approval["id"], True, "Yes.")
+    again = await decided(served, approval["id"], True, "Yes, yes.")
+    assert (again.status_code, again.json()) == (200, first.json())
+    other = await decided(served, approval["id"], False)
+    assert (other.status_code, other.json()["error"]["code"], other.headers["x-should-retry"]) == (409, "approval_decided", "false")
+    await played(served)
+    assert (await decided(served, approval["id"], True)).status_code == 200, "after the end too"
+    assert (ran(served), len(served.lab.executions.started)) == (["call_1-0"], 2)
+
+
+async def test_of_two_who_decide_at_once_one_wins_and_the_response_goes_on_once() -> None:
+    served, stored = await begun(shell("rm x"), say("done"))
+    (approval,) = await approvals_of(served, stored)
+    there = await served.lab.runtime.approvals.get("t", stored.response_id, approval["id"])
+    assert there is not None
+    winner = await served.lab.runtime.approvals.decide(there, Decision(False, "first"), 1)
+    loser = await served.lab.runtime.approvals.decide(there, Decision(True, "second"), 2)
+    assert (winner.status, loser) == ("denied", winner)
+    answers = await asyncio.gather(*(decided(served, approval["id"], approve) for approve in (True, False, True, False)))
+    assert [answer.status_code for answer in answers] == [409, 200, 409, 200]
+    assert await played(served) == [f"{stored.response_id}-p1"]
+    assert ran(served) == []
+
+
+async def test_a_foreign_approval_and_one_of_another_response_are_not_known() -> None:
+    served, stored = await begun(shell("rm x"), say("done"))
+    (approval,) = await approvals_of(served, stored)
+    other = await served.lab.background(tools=[ASKS])
+    path = f"/responses/{other.response_id}/approvals/{approval['id']}"
+    assert (await served.post(path, {"approve": True})).status_code == 404
+    assert (await decided(served, approval["id"], True, by="key-b")).status_code == 404
+    assert (await served.get(f"/responses/{stored.response_id}/approvals", "key-b")).status_code == 404
+    assert (await waiting(served, "key-b"), await waiting(served)) == ([], [approval["id"]])
+    assert (await waiting_error(served, after="apr_x"), await waiting_error(served, include="usage.cost")) == (400, 400)
+
+
+async def waiting_error(served: Served, **query: Any) -> int:
+    return (await served.get("/approvals", **query)).status_code
+
+
+@pytest.mark.parametrize("body", [{}, {"approve": "yes"}, {"approve": True, "reason": "x" * 4_001}, {"approve": True, "why": ""}])
+async def test_what_is_no_decision_is_refused_and_changes_nothing(body: dict[str, Any]) -> None:
+    served, stored = await begun(shell("rm x"), say("done"))
+    (approval,) = await approvals_of(served, stored)
+    path = f"/responses/{stored.response_id}/approvals/{approval['id']}"
+    assert (await served.post(path, body)).status_code == 400
+    assert await waiting(served) == [approval["id"]]
+
+
+async def test_what_waits_is_listed_in_pages_over_responses_and_the_page_goes_on_behind_one_that_was_decided() -> None:
+    served = Served.of(Lab(*(shell(f"rm {number}") for number in range(3)), say("done")))
+    found = []
+    for _ in range(3):
+        stored = await served.lab.background(tools=[ASKS])
+        await run_all(served.lab, stored.response_id)
+        found.append(ids.approval_id(stored.response_id, 0))
+        served.lab.now += 10
+    assert await waiting(served) == found[::-1]
+    assert await waiting(served, limit=2, order="asc") == found[:2]
+    await decided(served, found[1], False)
+    assert await waiting(served, limit=2, order="asc", after=found[1]) == found[2:]
+    assert await waiting(served, after=found[1]) == found[:1]
+
+
+async def test_the_approvals_of_a_response_come_in_pages_too() -> None:
+    turn = both(shell("a"), shell("b", call_id="call_2"))
+    served, stored = await begun(turn, say("done"))
+    first, second = await approvals_of(served, stored)
+    assert await approvals_of(served, stored, limit=1) == [first]
+    assert await approvals_of(served, stored, after=first["id"]) == [second]
+    assert await approvals_of(served, stored, order="desc", limit=1) == [second]
+
+
+# --- ends, while it stands still ---
+
+
+async def test_what_waits_can_be_cancelled_and_nobody_is_asked_any_more() -> None:
+    served, stored = await begun(shell("rm x"), say("done"))
+    (approval,) = await approvals_of(served, stored)
+    await stop(served.lab.runtime, await served.lab.responses.snapshot("t", stored.response_id))
+    assert (await ended(served, stored))["status"] == "cancelled"
+    assert await waiting(served) == []
+    assert [one["status"] for one in await approvals_of(served, stored)] == ["withdrawn"]
+    late = await decided(served, approval["id"], True)
+    assert (late.status_code, late.json()["error"]["code"]) == (409, "approval_not_needed")
+    assert (await played(served), ran(served)) == ([], [])
+
+
+async def test_what_waits_can_be_deleted() -> None:
+    served, stored = await begun(shell("rm x"), say("done"))
+    (approval,) = await approvals_of(served, stored)
+    await stop(served.lab.runtime, await served.lab.responses.snapshot("t", stored.response_id))
+    await served.lab.responses.delete("t", stored.response_id)
+    assert (await decided(served, approval["id"], True)).status_code == 404
+    assert await waiting(served) == []
+
+
+async def test_the_end_of_its_retention_ends_it_without_a_word() -> None:
+    served, stored = await begun(shell("rm x"), say("done"))
+    (approval,) = await approvals_of(served, stored)
+    served.lab.now = stored.expires_at + 1.0
+    assert await recover(served.lab.runtime) == 0
+    assert (await decided(served, approval["id"], True)).status_code == 404
+    assert (await waiting(served), await played(served)) == ([], [])
+
+
+async def test_a_decision_does_not_end_a_pause_and_the_end_of_the_pause_finds_it() -> None:
+    served, stored = await begun(shell("rm x"), say("done"))
+    (approval,) = await approvals_of(served, stored)
+    await served.post(f"/responses/{stored.response_id}/pause")
+    assert (await decided(served, approval["id"], True)).status_code == 200
+    assert (await recover(served.lab.runtime), await played(served)) == (0, [])
+    await served.post(f"/responses/{stored.response_id}/resume")
+    await played(served)
+    assert ((await ended(served, stored))["status"], ran(served)) == ("completed", ["call_1-0"])
+
+
+async def test_one_that_is_resumed_without_a_decision_stands_still_again() -> None:
+    served, stored = await begun(shell("rm x"), say("done"))
+    (approval,) = await approvals_of(served, stored)
+    await served.post(f"/responses/{stored.response_id}/pause")
+    await served.post(f"/responses/{stored.response_id}/resume")
+    await played(served)
+    assert (await waiting(served), ran(served)) == ([approval["id"]], [])
+    await decided(served, approval["id"], True)
+    await played(served)
+    assert (await ended(served, stored))["status"] == "completed"
+
+
+# --- time-outs ---
+
+
+@pytest.mark.parametrize(("on_timeout", "status"), [(None, "completed"), ("deny", "completed"), ("cancel", "cancelled")])
+async def test_after_its_time_a_call_is_denied_or_the_response_cancelled(on_timeout: str | None, status: str) -> None:
+    said: dict[str, Any] = {} if on_timeout is None else {"on_timeout": on_timeout}
+    served, stored = await begun(shell("rm x"), say("Nobody came."), timeout_seconds=600, **said)
+    (approval,) = await approvals_of(served, stored)
+    assert (approval["expires_at"], approval["on_timeout"]) == (int(served.lab.now) + 600, on_timeout or "deny")
+    served.lab.now += 599
+    assert (await recover(served.lab.runtime), await played(served)) == (0, [])
+    served.lab.now += 1
+    await recover(served.lab.runtime)
+    await played(served)
+    response = await ended(served, stored)
+    assert (response["status"], ran(served), await waiting(served)) == (status, [], [])
+    if status == "completed":
+        (approval,) = await approvals_of(served, stored)
+        assert (approval["status"], approval["decided_by"]) == ("denied", "timeout")
+        assert "was not run. Nobody decided within 600 seconds.]" in str(served.lab.model.requests[1].items[-1])
+
+
+async def test_the_days_of_waiting_count_for_no_limit() -> None:
+    served, stored = await begun(shell("rm x"), say("done"))
+    (approval,) = await approvals_of(served, stored)
+    served.lab.now += limits.RESPONSE_SECONDS_MAX * 5
+    served.lab.executions.states.clear()  # As a local stack finds it after a restart.
+    assert await recover(served.lab.runtime) == 0
+    await decided(served, approval["id"], True)
+    await played(served)
+    assert (await ended(served, stored))["status"] == "completed"
+
+
+# --- deaths ---
+
+
+async def test_a_decider_that_dies_before_the_response_goes_on_is_made_up_for() -> None:
+    served, stored = await begun(shell("rm x"), say("done"))
+    (approval,) = await approvals_of(served, stored)
+    there = await served.lab.runtime.approvals.get("t", stored.response_id, approval["id"])
+    assert there is not None
+    await served.lab.runtime.approvals.decide(there, Decision(True, "a process that died"), int(served.lab.now))
+    assert await recover(served.lab.runtime) == 1
+    assert await played(served) == [f"{stored.response_id}-p1"]
+    assert ((await ended(served, stored))["status"], ran(served)) == ("completed", ["call_1-0"])
+
+
+@pytest.mark.parametrize("approve", [True, False])
+async def test_a_decider_may_die_before_any_write(approve: bool) -> None:
+    died_at = 0
+    while await _decided_with_a_death(approve, died_at):
+        died_at += 1
+    assert died_at >= 3, "the decision, the end of the standing still, the name of the execution"
+
+
+async def _decided_with_a_death(approve: bool, died_at: int) -> bool:
+    served, stored = await begun(shell("rm x"), say("done"))
+    (approval,) = await approvals_of(served, stored)
+    served.lab.table.before_write = _dies_at(died_at)
+    has_died = (await decided(served, approval["id"], approve)).status_code == 500
+    served.lab.table.before_write = None
+    served.lab.now += limits.RECOVERY_SECONDS + 1
+    await recover(served.lab.runtime)
+    if await waiting(served):
+        assert (await played(served), ran(served)) == ([], []), "nothing was decided"
+        await decided(served, approval["id"], approve)
+    await played(served)
+    assert (await ended(served, stored))["status"] == "completed"
+    assert ran(served) == (["call_1-0"] if approve else [])
+    return has_died
+
+
+@pytest.mark.parametrize("approve", [True, False])
+async def test_steps_may_die_before_any_write(approve: bool) -> None:
+    died_at = 0
+    while await _run_with_a_death(approve, died_at):
+        died_at += 1
+    assert died_at > 10
+
+
+async def _run_with_a_death(approve: bool, died_at: int) -> bool:
+    served = Served.of(Lab(shell("git push"), say("done")))
+    lab = served.lab
+    stored = await lab.background(tools=[PUSHES])
+    lab.table.before_write = _dies_at(died_at)
+    has_died = False
+
+    async def executed(name: str) -> None:
+        nonlocal has_died
+        state = LoopState.from_json(lab.executions.started[name])
+        while state.next is not Next.DONE:
+            try:
+                if state.next is Next.TOOLS:
+                    await lab.tools(state)
+                state = await lab.step(state)
+            except _Died:
+                has_died, lab.table.before_write = True, None
+                has_called = any(event.get("item", {}).get("status") == "completed" for event in await lab.events(stored))
+                lab.model.turns = [say("done")] if has_called else [shell("git push"), say("done")]
+        lab.executions.states[name] = "SUCCEEDED"
+
+    await executed(stored.response_id)
+    (approval,) = await approvals_of(served, stored)
+    assert ran(served) == []
+    hook, lab.table.before_write = lab.table.before_write, None
+    await decided(served, approval["id"], approve)
+    lab.table.before_write = hook
+    await executed(f"{stored.response_id}-p1")
+    lab.table.before_write = None
+    response = await ended(served, stored)
+    assert (response["status"], len(ran(served))) == ("completed", 1 if approve else 0)
+    return has_died
+
+
+async def test_a_decision_that_meets_a_step_about_to_stand_still_is_not_missed() -> None:
+    served = Served.of(Lab(shell("rm x"), say("done")))
+    stored = await served.lab.background(tools=[ASKS])
+
+    async def decide_first(record: Any) -> None:
+        if "awaits" not in record:
+            return
+        served.lab.table.before_write = None
+        (approval,) = await approvals_of(served, stored)
+        await decided(served, approval["id"], True)
+
+    served.lab.table.before_write = decide_first
+    await run_all(served.lab, stored.response_id)
+    assert list(served.lab.executions.started) == [stored.response_id], "it never stood still"
+    assert ((await ended(served, stored))["status"], ran(served)) == ("completed", ["call_1-0"])
+
+
+async def test_a_step_that_is_run_again_finds_it_standing_still() -> None:
+    served, stored = await begun(shell("rm x"), say("done"))
+    since = (await served.lab.responses.load("t", stored.response_id)).parked_at
+    served.lab.now += 60
+    assert (await served.lab.step(first_state(stored))).next is Next.DONE
+    assert (await served.lab.responses.load("t", stored.response_id)).parked_at == since
+    assert len(await approvals_of(served, stored)) == 1
+
+
+async def test_whoever_sends_a_call_it_does_not_run_without_a_word() -> None:
+    served, stored = await begun(shell("rm x"), say("done"))
+    await served.lab.tools(LoopState(stored.response_id, "t", CONTAINER, step=0, next=Next.TOOLS, calls=("call_1",)))
+    assert (ran(served), keys.attempt(0, "call_1") in {sk for _, sk in served.lab.table.records}) == ([], False)
+
+
+async def test_a_response_without_approvals_costs_no_request_more() -> None:
+    plain, asking = Served.of(Lab(shell("ls"), say("done"))), Served.of(Lab(shell("ls"), say("done")))
+    for served, tool in ((plain, SHELL_TOOL), (asking, PUSHES)):
+        stored = await served.lab.background(tools=[tool])
+        await run_all(served.lab, stored.response_id)
+        assert (await ended(served, stored))["status"] == "completed"
+    assert (plain.lab.table.reads, plain.lab.table.writes) == (asking.lab.table.reads, asking.lab.table.writes)
+
+
+# --- at the end of a response, in OpenAI's form ---
+
+
+async def asked(served: Served, *items: dict[str, Any], after: StoredResponse | None = None) -> StoredResponse:
+    """A response that does not wait in its place, run to its end."""
+    changes: dict[str, Any] = {"input_items": list(items)} if items else {}
+    if after is not None:
+        last = (await served.lab.responses.snapshot("t", after.response_id)).last
+        assert last is not None
+        changes["ancestors"] = (*after.ancestors, Ancestor(after.response_id, last.first))
+    stored = await served.lab.background(tools=[PUSHES], parameters={"approvals": {"park": False}}, **changes)
+    await run_all(served.lab, stored.response_id)
+    return stored
+
+
+def answer_to(request: dict[str, Any], approve: bool, **fields: Any) -> dict[str, Any]:
+    return {"id": "mcpa_1", "type": "mcp_approval_response", "approval_request_id": request["id"], "approve": approve, **fields}
+
+
+async def test_the_response_ends_with_the_question_and_the_allowed_call_runs_before_the_model_is_asked() -> None:
+    served = Served.of(Lab(shell("git push"), say("pushed")))
+    first = await asked(served)
+    (request,) = (await ended(served, first))["output"]
+    assert request | {"id": ""} == {
+        "id": "",
+        "type": "mcp_approval_request",
+        "server_label": "moorage://shell",
+        "name": "shell",
+        "arguments": '{"commands":["git push"]}',
+    }
+    assert (ran(served), await waiting(served)) == ([], [])
+    second = await asked(served, answer_to(request, True), after=first)
+    call, output, message = (await ended(served, second))["output"]
+    assert (call["type"], call["status"], call["call_id"]) == ("shell_call", "completed", request["id"])
+    assert (call["action"]["commands"], output["output"][0]["stdout"]) == (["git push"], "git push\n")
+    assert (texts([message]), len(served.lab.model.requests)) == (["pushed"], 2), "none was asked before the call"
+
+
+async def test_a_denial_by_item_is_read_by_the_model_as_an_output_of_its_call() -> None:
+    served = Served.of(Lab(shell("git push"), say("As you wish.")))
+    first = await asked(served)
+    (request,) = (await ended(served, first))["output"]
+    second = await asked(served, answer_to(request, False, reason="Not today."), after=first)
+    assert [item["type"] for item in (await ended(served, second))["output"]] == ["message"]
+    call, output = served.lab.model.requests[1].items[-2:]
+    assert (call["name"], call["arguments"], ran(served)) == ("shell", '{"commands":["git push"]}', [])
+    assert "The user did not allow this call, and it was not run. They say: Not today." in output["output"]
+
+
+async def test_a_history_that_comes_back_whole_runs_nothing_again() -> None:
+    served = Served.of(Lab(shell("git push"), say("pushed"), say("still pushed")))
+    first = await asked(served)
+    (request,) = (await ended(served, first))["output"]
+    answer = answer_to(request, True)
+    second = await asked(served, answer, after=first)
+    history = [request, answer, *(await ended(served, second))["output"]]
+    third = await asked(served, *history, {"id": "msg_2", "type": "message", "role": "user", "content": "Sure?"})
+    assert [item["type"] for item in (await ended(served, third))["output"]] == ["message"]
+    assert len(ran(served)) == 1
+
+
+async def test_a_model_cannot_allow_itself_by_the_id_of_a_call_that_was_allowed() -> None:
+    served = Served.of(Lab(shell("git push"), say("pushed")))
+    first = await asked(served)
+    (request,) = (await ended(served, first))["output"]
+    served.lab.model.turns = [shell("git push --force", call_id=request["id"]), say("?")]
+    second = await asked(served, answer_to(request, True), after=first)
+    *_, again = (await ended(served, second))["output"]
+    assert (again["type"], again["arguments"]) == ("mcp_approval_request", '{"commands":["git push --force"]}')
+    assert len(ran(served)) == 1
+
+
+@pytest.mark.parametrize("died_at", range(0, 30, 3))
+async def test_an_allowed_call_runs_once_whatever_dies(died_at: int) -> None:
+    served = Served.of(Lab(shell("git push")))
+    first = await asked(served)
+    (request,) = (await ended(served, first))["output"]
+    served.lab.model.turns = [say("pushed"), say("pushed")]
+    last = (await served.lab.responses.snapshot("t", first.response_id)).last
+    assert last is not None
+    second = await served.lab.background(
+        tools=[PUSHES],
+        parameters={"approvals": {"park": False}},
+        input_items=[answer_to(request, True)],
+        ancestors=(Ancestor(first.response_id, last.first),),
+    )
+    await served.lab.run_with_deaths(second, died_at)
+    served.lab.table.before_write = None
+    response = await ended(served, second)
+    assert (response["status"], len(ran(served))) == ("completed", 1)
+    assert [item["type"] for item in response["output"][:2]] == ["shell_call", "shell_call_output"]
+
+
+REQUESTED: dict[str, Any] = {
+    "id": "mcpr_1",
+    "type": "mcp_approval_request",
+    "server_label": "moorage://shell",
+    "name": "shell",
+    "arguments": '{"commands":["ls"]}',
+}
+ALLOWED = answer_to(REQUESTED, True)
+REFUSED: dict[str, tuple[list[dict[str, Any]], list[dict[str, Any]], str]] = {
+    "no shell": ([REQUESTED, ALLOWED], [], "The hosted shell of this call is not among 'tools'."),
+    "the client's shell": ([REQUESTED, ALLOWED], [{"type": "shell"}], "The hosted shell of this call is not among 'tools'."),
+    "no question": ([ALLOWED], [ASKS], "No approval request found with id 'mcpr_1'."),
+    "no call": ([REQUESTED | {"arguments": "x"}, ALLOWED], [ASKS], "what was asked for is no call of a shell."),
+    "a server that is not there": (
+        [REQUESTED | {"server_label": "depot"}, ALLOWED],
+        [ASKS],
+        "The server 'depot' of this call is not among 'tools'.",
+    ),
+}
+
+
+@pytest.mark.parametrize(("items", "tools", "message"), REFUSED.values(), ids=REFUSED)
+def test_an_approval_of_what_cannot_run_is_refused(items: list[dict[str, Any]], tools: list[dict[str, Any]], message: str) -> None:
+    def admit() -> None:
+        for room in ROOMS:
+            room.admit(items, [], [tool for tool in tools if tool["type"] in room.types])
+
+    with pytest.raises(ApiError, match=re.escape(message)):
+        admit()
+
+
+# --- calls of remote servers, in their place ---
+
+
+@asynccontextmanager
+async def remote(*turns: Turn) -> AsyncIterator[tuple[Depot, Served, StoredResponse]]:
+    """A response that waits for the word on an order."""
+    async with depot_at_hand() as (there, running):
+        served = Served.of(lab_for(running, ORDER, *turns))
+        plain = {"type": "mcp", "server_label": "depot", "server_url": f"{running.url}/mcp"}
+        tool, secrets = concealed(plain, Server.of_request(plain), "secret_0")
+        stored = await served.lab.background(
+            tools=[tool],
+            container_id=None,
+            secrets={handle: served.lab.runtime.sealer.seal("t", value) for handle, value in secrets.items()},
+            parameters={"approvals": {"park": True, "timeout_seconds": 600}},
+        )
+        await run_all(served.lab, stored.response_id)
+        yield there, served, stored
+
+
+async def test_a_remote_call_waits_in_its_place_and_runs_once_when_it_is_allowed() -> None:
+    async with remote(say("Ordered.")) as (there, served, stored):
+        (approval,) = await approvals_of(served, stored)
+        call = approval["call"]
+        assert (call["type"], call["status"], call["approval_request_id"]) == ("mcp_call", "in_progress", approval["id"])
+        assert (call["name"], call["arguments"], there.orders) == ("order_part", '{"sku": "A-7", "count": 2}', [])
+        assert await waiting(served) == [approval["id"]]
+        served.lab.now += 500
+        await decided(served, approval["id"], True)
+        await played(served)
+        response = await ended(served, stored)
+    assert [item["type"] for item in response["output"]] == ["mcp_list_tools", "mcp_call", "message"]
+    assert (response["output"][1]["output"], there.orders) == ("ordered 2 of A-7", [("A-7", 2)])
+
+
+async def test_a_remote_call_that_is_denied_or_that_nobody_decides_fails_with_the_reason() -> None:
+    async with remote(say("As you wish.")) as (there, served, stored):
+        (approval,) = await approvals_of(served, stored)
+        await decided(served, approval["id"], False, "Too dear.")
+        await played(served)
+        denied = (await ended(served, stored))["output"][1]
+    async with remote(say("Nobody came.")) as (_, served, stored):
+        served.lab.now += 600
+        assert await recover(served.lab.runtime) == 1
+        await played(served)
+        late = (await ended(served, stored))["output"][1]
+    said = "The user did not allow this call, and it was not run."
+    assert (denied["status"], late["status"], there.orders) == ("failed", "failed", [])
+    assert denied["error"]["message"] == f"{said} They say: Too dear."
+    assert late["error"]["message"] == f"{said} Nobody decided within 600 seconds."
