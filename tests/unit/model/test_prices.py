@@ -57,8 +57,8 @@ def test_cached_input_without_a_price_of_its_own_costs_what_other_input_does() -
 def test_a_price_is_the_operators_then_the_providers_and_otherwise_unknown() -> None:
     catalog = Catalog.load(MODELS, {})
     assert catalog.price_of("own") == Price(2.0, None, 8.0, {"shell_call": 0.5}, "models.toml")
-    assert catalog.price_of("openai") == Price(2.5, 0.25, 15.0, source=LISTED)
-    assert catalog.price_of("claude") == Price(1.0, 0.1, 5.0, source=LISTED)
+    assert catalog.price_of("openai") == Price(2.5, 0.25, 15.0, source=LISTED.format(month="2026-06"))
+    assert catalog.price_of("claude") == Price(1.0, 0.1, 5.0, source=LISTED.format(month="2026-10"))
     assert [catalog.price_of(name) for name in ("local", "unheard-of", "gone")] == [None, None, None]
     assert (catalog.price_of("demo") or PRICE).nanodollars(Usage(10, 10), {"shell_call": 1}) == 0
 
@@ -66,7 +66,7 @@ def test_a_price_is_the_operators_then_the_providers_and_otherwise_unknown() -> 
 def test_a_listed_price_is_that_of_the_providers_own_address_and_model_alone() -> None:
     assert list_price("api.openai.com.evil.example", "gpt-5.4") is None
     assert list_price("api.openai.com", "gpt-5.4-turbo") is None
-    assert list_price("api.openai.com", "gpt-5.4-mini-20260305") == Price(0.75, 0.075, 4.5, source=LISTED)
+    assert list_price("api.openai.com", "gpt-5.4-mini-20260305") == Price(0.75, 0.075, 4.5, source=LISTED.format(month="2026-06"))
 
 
 WRONG = ("input = -1, output = 1", "input = nan, output = 1", "input = 1", "input = 1, output = 1, tool_calls = { x = -1 }")

@@ -12,8 +12,8 @@ from typing import Final
 
 from moorage.wire.responses import Usage
 
-LISTED: Final = "list prices of 2026-06"
-"""Source of the table below: the providers' public price pages, as of June 2026; standard tier, short context."""
+LISTED: Final = "list prices of {month}"
+"""Source of the tables below: the providers' public price pages in that month; standard tier, short context."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,24 +48,36 @@ def usd(nanodollars: int) -> float:
     return nanodollars / 1_000_000_000
 
 
-def _listed(input: float, cached_input: float, output: float) -> Price:
-    return Price(input, cached_input, output, source=LISTED)
+def _listed(month: str, input: float, cached_input: float, output: float) -> Price:
+    return Price(input, cached_input, output, source=LISTED.format(month=month))
 
 
 _OPENAI: Final[Mapping[str, Price]] = {
-    "gpt-5.5": _listed(5.0, 0.5, 30.0),
-    "gpt-5.4": _listed(2.5, 0.25, 15.0),
-    "gpt-5.4-mini": _listed(0.75, 0.075, 4.5),
-    "gpt-5.4-nano": _listed(0.2, 0.02, 1.25),
+    "gpt-6.1-sol": _listed("2026-10", 2.0, 0.1, 10.0),
+    "gpt-6-sol": _listed("2026-10", 2.0, 0.2, 10.0),
+    "gpt-6-luna": _listed("2026-10", 0.1, 0.01, 0.5),
+    "gpt-5.5": _listed("2026-06", 5.0, 0.5, 30.0),
+    "gpt-5.4": _listed("2026-06", 2.5, 0.25, 15.0),
+    "gpt-5.4-mini": _listed("2026-06", 0.75, 0.075, 4.5),
+    "gpt-5.4-nano": _listed("2026-06", 0.2, 0.02, 1.25),
 }
 _ANTHROPIC: Final[Mapping[str, Price]] = {
-    "claude-opus-4-6": _listed(5.0, 0.5, 25.0),
-    "claude-opus-4-5": _listed(5.0, 0.5, 25.0),
-    "claude-opus-4-1": _listed(15.0, 1.5, 75.0),
-    "claude-sonnet-4-6": _listed(3.0, 0.3, 15.0),
-    "claude-sonnet-4-5": _listed(3.0, 0.3, 15.0),
-    "claude-haiku-4-5": _listed(1.0, 0.1, 5.0),
+    "claude-fable-5-1": _listed("2026-10", 10.0, 0.25, 50.0),
+    "claude-fable-5": _listed("2026-10", 10.0, 1.0, 50.0),
+    "claude-opus-5-5": _listed("2026-10", 4.0, 0.2, 20.0),
+    "claude-opus-5": _listed("2026-10", 5.0, 0.5, 25.0),
+    "claude-opus-4-8": _listed("2026-10", 5.0, 0.5, 25.0),
+    "claude-opus-4-7": _listed("2026-10", 5.0, 0.5, 25.0),
+    "claude-opus-4-6": _listed("2026-10", 5.0, 0.5, 25.0),
+    "claude-opus-4-5": _listed("2026-10", 5.0, 0.5, 25.0),
+    "claude-opus-4-1": _listed("2026-10", 15.0, 1.5, 75.0),
+    "claude-sonnet-5-5": _listed("2026-10", 2.0, 0.1, 10.0),
+    "claude-sonnet-5": _listed("2026-10", 2.0, 0.2, 10.0),
+    "claude-sonnet-4-6": _listed("2026-10", 3.0, 0.3, 15.0),
+    "claude-sonnet-4-5": _listed("2026-10", 3.0, 0.3, 15.0),
+    "claude-haiku-4-5": _listed("2026-10", 1.0, 0.1, 5.0),
 }
+"""Without Haiku 5.5, whose price goes by the length of each prompt: what depends on that is unknown here."""
 FREE: Final = Price(source="the scripted model costs nothing")
 _SNAPSHOT: Final = re.compile(r"-20\d{2}-?\d{2}-?\d{2}$")
 
