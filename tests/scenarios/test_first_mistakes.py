@@ -9,7 +9,10 @@ from openai import OpenAI
 
 from tests.stack import Stack
 
-RESOURCES = ("chat", "containers", "conversations", "files", "me", "models", "responses", "skills", "uploads", "usage")
+RESOURCES = (
+    *("chat", "console", "containers", "conversations", "files", "me", "models", "responses", "skills", "uploads", "usage"),
+    *("webhook_endpoints", "webhook_event_types"),
+)
 SERVED = f"This deployment serves {', '.join(f'/v1/{name}' for name in RESOURCES)}."
 SEND_A_KEY = "Send a key of this deployment as 'Authorization: Bearer <key>'; 'moorage keys create' makes one."
 
@@ -56,6 +59,15 @@ def test_another_api_of_openai_is_told_what_is_served(stack: Stack) -> None:
         404,
         {"error": error(f"Invalid URL (POST /v1/completions). {SERVED}", "unknown_url")},
     )
+
+
+def test_the_address_in_a_browser_says_what_is_there_and_asks_for_no_key(stack: Stack) -> None:
+    answer = httpx.get(stack.url.removesuffix("/v1"))
+    assert (answer.status_code, answer.headers["content-type"].partition(";")[0]) == (200, "text/plain")
+    assert answer.text.startswith("moorage is up.")
+    for path in ("/openapi.json", "/console/"):
+        assert path in answer.text
+        assert httpx.get(stack.url.removesuffix("/v1") + path).status_code < 404
 
 
 @pytest.mark.parametrize("path", ["/v1", "/v1/"])

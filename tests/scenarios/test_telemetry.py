@@ -86,6 +86,14 @@ def test_requests_and_steps_have_a_line_each_that_joins_them_by_the_response(log
     assert request["request_id"].startswith("req_")
 
 
+def test_an_address_that_nobody_serves_is_named_and_others_by_their_route(stack: Stack) -> None:
+    with stack.http() as http:
+        named = {http.get(path).headers["x-request-id"]: path for path in ("/nothing/of/the/kind", "/files/file-none")}
+    lines = {line.get("request_id"): line for line in lines_of((stack.state_dir / "api.log").read_text())}
+    told = {path: (lines[request_id].get("path"), lines[request_id].get("route")) for request_id, path in named.items()}
+    assert told == {"/nothing/of/the/kind": ("/v1/nothing/of/the/kind", None), "/files/file-none": (None, "/files/{file_id}")}
+
+
 def test_no_line_holds_content_or_a_key(stack: Stack, logged: tuple[str, str, str]) -> None:
     text = "\n".join(logged[1:])
     assert SECRET not in text
