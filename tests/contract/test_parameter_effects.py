@@ -705,6 +705,23 @@ def file_map(world: World) -> None:
     assert (str(again).count(lines[0]), again[: len(told)]) == (1, told)
 
 
+@row("tool", "shell.environment<container_auto>.agents_md", "shell.environment<container_reference>.agents_md")
+def agents_md(world: World) -> None:
+    """Told as a message, once for each state of the files; the nearest last."""
+    first = run_in(world, {"type": "container_auto"}, "mkdir repo; echo Use tabs. > AGENTS.md; echo Use spaces. > repo/AGENTS.md")
+    container = first["tools"][0]["environment"]["container_id"]
+    reference = {"type": "container_reference", "container_id": container, "agents_md": "/mnt/data/repo"}
+    for environment in ({"type": "container_auto", "agents_md": "/mnt/data/repo"}, reference):
+        tools = [{"type": "shell", "environment": environment}]
+        told = world.asked(tools=tools, previous_response_id=first["id"])["input"]
+        text = told[-2]["content"][0]["text"]
+        assert text.startswith("# AGENTS.md instructions for /mnt/data/repo")
+        assert text.index("Use tabs.") < text.index("Use spaces.")
+    second = world.create(tools=tools, previous_response_id=first["id"])
+    again = world.asked(tools=tools, previous_response_id=second["id"])["input"]
+    assert (str(again).count("# AGENTS.md instructions"), again[: len(told)]) == (1, told)
+
+
 @row("tool", "shell.environment<container_reference>", "shell.environment<container_reference>.container_id")
 def container_reference(world: World) -> None:
     container = world.post("/containers", {"name": "mine"})

@@ -38,6 +38,8 @@ OURS_ALONE = {
         **{f"shell.require_approval.{name}": "an extension" for name in ("always", "never", "always.commands", "never.commands")},
         "shell.environment<container_auto>.file_map": "an extension",
         "shell.environment<container_reference>.file_map": "an extension",
+        "shell.environment<container_auto>.agents_md": "an extension",
+        "shell.environment<container_reference>.agents_md": "an extension",
         **{
             f"{secrets}.{field}": "an extension"
             for secrets in SECRETS_OF_CONTAINERS

@@ -324,6 +324,7 @@ async def test_a_provider_without_containers_says_so_by_name(house: House, model
 REFUSED: dict[str, tuple[Json, str]] = {
     "files of this deployment": ({"file_ids": ["file_1"]}, "tools[0].environment.file_ids"),
     "a map of the files": ({"file_map": True}, "tools[0].environment.file_map"),
+    "its AGENTS.md": ({"agents_md": "/mnt/data"}, "tools[0].environment.agents_md"),
     "secrets": (
         {
             "network_policy": {

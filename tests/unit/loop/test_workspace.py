@@ -128,6 +128,32 @@ async def test_a_picture_that_cannot_be_shown_is_told(content: bytes, size: int,
     assert complaint in ran["error"]["content"][0]["text"]
 
 
+ASK = call("request_user_input", '{"questions": [{"id": "colour", "header": "Colour", "question": "Which?"}]}', "call_9")
+
+
+async def test_a_question_ends_the_response_and_its_answer_goes_on() -> None:
+    asking = WORKSPACE | {"allowed_tools": ["exec_command", "request_user_input"], "require_approval": "always"}
+    lab = Lab(ASK, say("Blue."))
+    first, (_, question) = await played(lab, asking)
+    assert (question["type"], question["name"], question["call_id"]) == ("function_call", "request_user_input", "call_9")
+    answer = {"id": "fco_1", "type": "function_call_output", "call_id": "call_9", "output": '{"answers": {}}'}
+    _, items = await played(lab, asking, input_items=[answer], **await after(lab, first))
+    assert texts(items) == ["Blue."]
+    asked, answered = lab.model.requests[1].items[-2:]
+    assert (asked["name"], answered["output"]) == ("request_user_input", '{"answers": {}}')
+
+
+async def test_a_question_is_offered_where_it_is_named_alone() -> None:
+    lab = Lab(say("1."), say("2."), say("3."))
+    first, _ = await played(lab, WORKSPACE | {"allowed_tools": ["exec_command", "request_user_input"]})
+    await played(lab, **await after(lab, first))
+    mine = {"type": "function", "name": "request_user_input", "description": "Mine.", "parameters": {"type": "object"}}
+    await played(lab, tools=[mine, WORKSPACE | {"allowed_tools": ["request_user_input"]}])
+    offered = [{tool["name"]: tool["description"] for tool in request.tools} for request in lab.model.requests]
+    assert ["request_user_input" in each for each in offered] == [True, False, True]
+    assert offered[2] == {"request_user_input": "Mine."}
+
+
 PLAN = call(
     "update_plan", '{"plan": [{"step": "Look", "status": "completed"}, {"step": "Do", "status": "in_progress"}], "explanation": "So."}'
 )

@@ -6,6 +6,7 @@ import pytest
 from moorage.errors import ApiError
 from moorage.model.remote_servers import RemoteServers
 from moorage.sandbox.exec_client import Look
+from moorage.tools.calls import Place
 from moorage.tools.lowering import lower
 from moorage.tools.mcp.room import Mcp
 from moorage.tools.mcp.workspace import toolset
@@ -99,6 +100,15 @@ def test_its_calls_run_in_the_container_and_those_of_other_servers_outside() -> 
     assert room.where(TOOL | {"server_url": "https://a.example"}) is room.where({"type": "mcp_call"}) is Where.SERVICE
     ran = {"type": "mcp_call", "container_id": "cntr_1"}
     assert (room.container_of(ran), room.container_of(room.placed(ran, "cntr_2"))) == ("cntr_1", "cntr_2")
+
+
+def test_a_call_that_waits_in_its_place_will_run_in_the_container_too() -> None:
+    gated = TOOL | {"require_approval": "always"}
+    made = lower([LIST], [gated], "auto", frozenset({"function"})).restore("exec_command").call_item('{"cmd": "ls"}', "call_1")
+    assert made is not None
+    waiting = Mcp().held(made, [gated], "apr_1")
+    shown = Mcp().opening(waiting, Place("mcp_1", 0, "cntr_1", True)).item
+    assert (shown["type"], shown["container_id"], shown["approval_request_id"]) == ("mcp_call", "cntr_1", "apr_1")
 
 
 # --- what a model is offered ---

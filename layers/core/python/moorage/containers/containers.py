@@ -23,6 +23,7 @@ from moorage.containers.transfers import bounded, store_content, stored_content
 from moorage.egress.policy import Policy
 from moorage.egress.service import Egress
 from moorage.errors import (
+    ApiError,
     ConditionFailed,
     SandboxError,
     SandboxGone,
@@ -253,6 +254,14 @@ class Containers:
                 yield chunk
         except BlobNotFound as error:
             raise container_file_not_found(file.id) from error
+
+    async def head_of(self, file: ContainerFile, count: int) -> bytes:
+        """Its first bytes; none where it was deleted or replaced in this moment."""
+        if file.bytes == 0:
+            return b""
+        with suppress(ApiError):
+            return b"".join([chunk async for chunk in self.content(file, start=0, end=min(count, file.bytes) - 1)])
+        return b""
 
     async def add_file(self, record: ContainerRecord, *, filename: str, chunks: AsyncIterator[bytes]) -> ContainerFile:
         """Put a user's file at ``/mnt/data/<filename>``, replacing what is there; a running sandbox has it by the next command."""

@@ -11,13 +11,19 @@ _HEAD: Final = f"[Files under {WORKSPACE} when this turn begins, as the containe
 
 
 def with_map(items: Sequence[dict[str, Any]], chain: Iterable[dict[str, Any]], files: Iterable[ContainerFile]) -> list[dict[str, Any]]:
-    """The items of a request with the map before their first message.
+    """The items of a request with the map before their first message."""
+    return before_the_first_message(items, chain, _HEAD, text_of(files))
 
-    It is an item like any other, so that every later step and turn reads the same. Where the newest map of ``chain`` says the same
-    already, and where nobody speaks (the request brings outputs of tools alone), there is none.
+
+def before_the_first_message(
+    items: Sequence[dict[str, Any]], chain: Iterable[dict[str, Any]], head: str, text: str
+) -> list[dict[str, Any]]:
+    """The items of a request with a text that begins with ``head``, told by the platform.
+
+    It is an item like any other, so that every later step and turn reads the same. Where the newest one of ``chain`` that begins so
+    says the same already, and where nobody speaks (the request brings outputs of tools alone), there is none.
     """
-    text = text_of(files)
-    told = next((said for item in reversed(list(chain)) if (said := _map_in(item)) is not None), None)
+    told = next((said for item in reversed(list(chain)) if (said := _told_in(item, head)) is not None), None)
     first = next((position for position, item in enumerate(items) if item["type"] == "message"), None)
     if first is None or text == told:
         return list(items)
@@ -47,9 +53,9 @@ def line_of(paths: Sequence[str]) -> str:
     return f"{shown}, and {more} more" if more > 0 else shown
 
 
-def _map_in(item: dict[str, Any]) -> str | None:
+def _told_in(item: dict[str, Any], head: str) -> str | None:
     match item:
-        case {"type": "message", "role": "user", "content": [{"type": "input_text", "text": str(text)}]} if text.startswith(_HEAD):
+        case {"type": "message", "role": "user", "content": [{"type": "input_text", "text": str(text)}]} if text.startswith(head):
             return text
         case _:
             return None

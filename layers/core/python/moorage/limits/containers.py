@@ -95,6 +95,9 @@ FILE_MAP_CHARS_MAX: Final = 8_192
 GIVEN_PATHS_MAX: Final = 50
 """Files of a request that its model is told by name; a tool's ``file_ids`` are at most as many in OpenAI's API."""
 
+AGENTS_MD_BYTES_MAX: Final = 32 * KIB
+"""What a model is told of the ``AGENTS.md`` of its container, all folders together: what Codex CLI reads of a project's."""
+
 TENANT_DISK_BYTES_MAX: Final = 60 * 1024 * MIB
 """What all live sandboxes of one tenant may hold on this machine's disk: three times what one may."""
 

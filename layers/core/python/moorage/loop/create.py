@@ -13,6 +13,7 @@ from functools import partial
 from typing import Any, Final
 
 from moorage import ids, limits, tracing
+from moorage.containers import agents_md
 from moorage.containers.file_map import line_of, with_map
 from moorage.errors import (
     ApiError,
@@ -30,7 +31,7 @@ from moorage.loop.budget import check_budget
 from moorage.loop.echo import echo
 from moorage.loop.fold import fold
 from moorage.loop.model_step import tell_step
-from moorage.loop.prepare import gather
+from moorage.loop.prepare import Said, gather
 from moorage.loop.sinks import InlineSink
 from moorage.loop.standby import Standby
 from moorage.loop.turn import Position
@@ -99,9 +100,7 @@ async def prepare(
     else:
         container, skills = await _container(runtime, tenant_id, request, said.items)
     container_id = None if container is None else container.id
-    input_items = said.input_items
-    if container is not None and request.environment is not None and request.environment.has_file_map:
-        input_items = with_map(input_items, said.chain, await runtime.containers.files_of(tenant_id, container.id))
+    input_items = said.input_items if container is None else await _with_files(runtime, container, request.environment, said)
     if skills is not None:
         request = replace(request, tools=with_skills(request.tools, skills))
     response_id = ids.new_response_id()
@@ -130,6 +129,21 @@ async def prepare(
         files_at_ms=0 if container is None else runtime.now_ms(),
     )
     return Prepared(stored, said.chain if recent is None else [], request.stream)
+
+
+async def _with_files(runtime: Runtime, container: ContainerRecord, environment: Environment | None, said: Said) -> list[Item]:
+    """The request's items, and before them what the model is to be told of the container's files."""
+    items = said.input_items
+    if environment is None or not (environment.has_file_map or environment.agents_md):
+        return items
+    files = await runtime.containers.files_of(container.tenant_id, container.id)
+    if environment.has_file_map:
+        items = with_map(items, said.chain, files)
+    if environment.agents_md is not None:
+        folder = environment.agents_md
+        text = await agents_md.text_of(agents_md.of_folder(files, folder), folder, runtime.containers.head_of)
+        items = items if text is None else agents_md.with_instructions(items, said.chain, folder, text)
+    return items
 
 
 async def _given(runtime: Runtime, tenant_id: str, request: CreateRequest) -> str:

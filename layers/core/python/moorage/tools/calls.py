@@ -68,6 +68,8 @@ class Offered:
     """What a call of it is, before its arguments are known."""
     has_own_name: bool = False
     """It bears its name as it is, where that is free: models were trained on it."""
+    is_clients: bool = False
+    """Its calls are function calls that the client answers."""
     tells_container: bool = False
     """It runs commands in the container: the model is told which programs and files there are."""
 

@@ -231,6 +231,10 @@ class _Lowering:
             if type_ in room.types and namespace == offers.namespace and name not in there:
                 self.tools.pop(lowered, None)
         for offered in offers.functions:
+            if offered.is_clients:
+                if ("function", None, offered.name) not in self.names:
+                    self._offer(offered.function | {"name": offered.name}, None)
+                continue
             lowered = self._claim(room.types[0], offered.name, offers.namespace, is_bare=offered.has_own_name)
             self.originals[lowered] = Original(room.types[0], offered.name, offers.namespace, offered.call)
             told = self._in_container(offered.function) if offered.tells_container else offered.function

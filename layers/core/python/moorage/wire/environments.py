@@ -31,6 +31,8 @@ class Environment:
     """The field that holds them, for errors about it."""
     has_file_map: bool = False
     """The model is to be told which files there are."""
+    agents_md: str | None = None
+    """The folder whose ``AGENTS.md``, and those of the folders above, the model is to be told."""
 
     @property
     def is_hosted(self) -> bool:
@@ -119,6 +121,7 @@ def environment(tools: Sequence[Tool]) -> Environment | None:
         skills=() if skilled is None else tuple(skilled.fields["skills"]),
         skills_param="tools" if skilled is None else f"tools[{skilled.index}].{skilled.place}.skills",
         has_file_map=any(one.fields.get("file_map") for one in asked),
+        agents_md=next((one.fields["agents_md"] for one in asked if "agents_md" in one.fields), None),
     )
 
 

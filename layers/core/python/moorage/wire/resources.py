@@ -1,8 +1,9 @@
 """The bodies of containers, files and uploads."""
 
+import posixpath
 from typing import Annotated, Any, Final, Literal, Required, get_args
 
-from pydantic import Field, GetCoreSchemaHandler, GetJsonSchemaHandler, PlainValidator, WithJsonSchema
+from pydantic import AfterValidator, Field, GetCoreSchemaHandler, GetJsonSchemaHandler, PlainValidator, WithJsonSchema
 from pydantic.json_schema import JsonSchemaValue
 from pydantic_core import CoreSchema, core_schema
 from typing_extensions import TypedDict
@@ -11,7 +12,7 @@ from moorage import limits
 from moorage.errors import ApiError
 from moorage.wire import network_policy
 from moorage.wire.network_policy import NetworkPolicy
-from moorage.wire.refusals import problem, wrong_type
+from moorage.wire.refusals import problem, wrong_type, wrong_value
 from moorage.wire.validation import Body, Id, Length, Name, NonEmpty, OneOf, wire
 
 Purpose = Literal["assistants", "batch", "fine-tune", "vision", "user_data", "evals"]
@@ -78,6 +79,17 @@ AskedSkills = Annotated[
     Length(limits.SKILLS_ATTACHED_MAX),
 ]
 """``skills`` of a container."""
+
+
+def _folder(path: str) -> str:
+    whole = posixpath.normpath(path)
+    if not f"{whole}/".startswith("/mnt/data/") or not path.isprintable():
+        raise wrong_value("it must be a folder of the container, '/mnt/data' or one below it.")
+    return whole
+
+
+Folder = Annotated[str, Field(min_length=1, max_length=limits.NAME_CHARS_MAX), AfterValidator(_folder)]
+"""A folder of the workspace."""
 
 
 class NewContainer(TypedDict, total=False):

@@ -23,7 +23,7 @@ from moorage.tools.calls import End, Finished, Known, Offered, Offers, Opening, 
 from moorage.tools.lowered import compact_json, message, parsed
 from moorage.tools.mcp import asking, listing, shapes
 from moorage.tools.mcp.servers import Server, concealed
-from moorage.tools.mcp.workspace import places, plan, toolset
+from moorage.tools.mcp.workspace import places, plan, questions, toolset
 from moorage.tools.room import Again, Bounds, Reader, Room, Stage, Where
 from moorage.tools.run import Run
 from moorage.wire.types import Event, Item, Tool
@@ -195,7 +195,7 @@ class Mcp(Room):
         if item["type"] != _LIST or item.get("error") or tool is None:
             return None
         return Offers(
-            item["server_label"], tuple(_offered(tool, listed) for listed in item["tools"] if listing.is_allowed(tool, listed))
+            item["server_label"], tuple(_offered(tool, listed) for listed in item["tools"] if _is_offered(tool, listed))
         )
 
     def call_of(self, value: Any, arguments: str, type_: str) -> Item | None:
@@ -373,7 +373,7 @@ def _wants_list(tool: Tool, stage: Stage) -> bool:
 async def _listed(tool: Tool, stage: Stage) -> dict[str, Any]:
     """``tools``, and ``error`` if they cannot be had."""
     if places.is_workspace(tool):
-        return {"tools": [each for each in toolset.listed() if listing.is_allowed(tool, each)]}
+        return {"tools": [each for each in toolset.listed(listing.names_wanted(tool)) if listing.is_allowed(tool, each)]}
     server = Server.of_tool(tool, stage.outside.secret)
     if server is None:
         return {"tools": [], "error": "Its address is not known any more."}
@@ -396,6 +396,12 @@ def _shown(value: Any, arguments: str) -> str:
     return f"$ {command}" if isinstance(command, str) else arguments[: limits.CALL_PIECE_CHARS]
 
 
+def _is_offered(tool: Tool, listed: Mapping[str, Any]) -> bool:
+    """A question that its client answers must be named by this request: the chain's list may be of another client."""
+    is_question = places.is_workspace(tool) and listed["name"] == questions.NAME
+    return listing.is_allowed(tool, listed) and (not is_question or questions.NAME in listing.names_wanted(tool))
+
+
 def _offered(tool: Tool, listed: Mapping[str, Any]) -> Offered:
     is_ours, name = places.is_workspace(tool), listed["name"]
     kind = _REQUEST if listing.needs_approval(tool, listed) else _CALL
@@ -406,6 +412,7 @@ def _offered(tool: Tool, listed: Mapping[str, Any]) -> Offered:
         call,
         has_own_name=is_ours,
         tells_container=is_ours and name in toolset.TOOLS and toolset.TOOLS[name].tells_container,
+        is_clients=is_ours and name == questions.NAME,
     )
 
 

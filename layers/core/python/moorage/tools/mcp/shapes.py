@@ -12,7 +12,7 @@ from moorage import limits
 from moorage.wire.environments import WORKSPACE
 from moorage.wire.item import Common, an_item
 from moorage.wire.refusals import wrong_value
-from moorage.wire.resources import NewContainer
+from moorage.wire.resources import Folder, NewContainer
 from moorage.wire.tools import Callers
 from moorage.wire.validation import (
     Array,
@@ -112,12 +112,16 @@ def _not_deferred(value: bool) -> bool:
 @wire
 class WorkspaceAuto(NewContainer, total=False):
     type: Required[Literal["container_auto"]]
+    file_map: bool
+    agents_md: Folder
 
 
 @wire
-class WorkspaceReference(TypedDict):
-    type: Literal["container_reference"]
-    container_id: Id
+class WorkspaceReference(TypedDict, total=False):
+    type: Required[Literal["container_reference"]]
+    container_id: Required[Id]
+    file_map: bool
+    agents_md: Folder
 
 
 _ELSEWHERE: Final = f"only the tools of '{WORKSPACE}' run in a container."

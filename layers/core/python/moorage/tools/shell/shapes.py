@@ -9,7 +9,7 @@ from typing_extensions import TypedDict
 from moorage import limits
 from moorage.wire.item import Call, an_item
 from moorage.wire.refusals import wrong_value
-from moorage.wire.resources import AskedSkills, NewContainer
+from moorage.wire.resources import AskedSkills, Folder, NewContainer
 from moorage.wire.tools import HOSTED_IN_ITEM, Callers
 from moorage.wire.validation import CallId, Dropped, Either, Fields, Id, Length, NonEmpty, OneOf, Text, wire, wire_with
 
@@ -20,21 +20,24 @@ PREFIXES: Final = MappingProxyType({"shell_call": "sh", "shell_call_output": "sh
 
 @wire
 class ContainerAuto(NewContainer, total=False):
-    """``file_map`` is an addition to the API: the model is told which files there are when the turn begins."""
+    """``file_map`` and ``agents_md`` are additions to the API: the model is told which files there are when the turn begins, and what
+    the ``AGENTS.md`` of a folder say."""
 
     type: Required[Literal["container_auto"]]
     skills: AskedSkills
     file_map: bool
+    agents_md: Folder
 
 
 @wire
 class ContainerReference(TypedDict, total=False):
-    """``skills`` and ``file_map`` are additions to the API: what the container lacks of the skills is put into it."""
+    """``skills``, ``file_map`` and ``agents_md`` are additions to the API: what the container lacks of the skills is put into it."""
 
     type: Required[Literal["container_reference"]]
     container_id: Required[Id]
     skills: AskedSkills
     file_map: bool
+    agents_md: Folder
 
 
 @wire

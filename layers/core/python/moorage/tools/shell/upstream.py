@@ -30,6 +30,8 @@ def check(tool: Tool, param: str) -> None:
         raise errors.unsupported_parameter(f"{param}.environment.file_ids", _FILES)
     if environment.get("file_map"):
         raise errors.unsupported_parameter(f"{param}.environment.file_map", _MAP)
+    if environment.get("agents_md"):
+        raise errors.unsupported_parameter(f"{param}.environment.agents_md", _MAP)
     if (environment.get("network_policy") or {}).get("domain_secrets"):
         raise errors.unsupported_parameter(f"{param}.environment.network_policy.domain_secrets", _SECRETS)
     for index, skill in enumerate(environment.get("skills") or ()):

@@ -1,6 +1,6 @@
 """The tools of the workspace: what they are called, what models are told of them, and who runs them."""
 
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Collection, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from types import MappingProxyType
@@ -13,7 +13,7 @@ from moorage.sandbox.exec_client import ExecClient
 from moorage.tools.calls import End, Known
 from moorage.tools.execs import WORDS, Lost, exec_id
 from moorage.tools.mcp import listing
-from moorage.tools.mcp.workspace import files, plan, terminals
+from moorage.tools.mcp.workspace import files, plan, questions, terminals
 from moorage.tools.mcp.workspace.arguments import Unfit, checked
 from moorage.tools.mcp.workspace.results import Result, failed
 from moorage.tools.run import Run
@@ -49,11 +49,14 @@ def is_in_container(name: str) -> bool:
     return name in TOOLS and TOOLS[name].runs_in_container
 
 
-def listed() -> list[dict[str, Any]]:
-    """All of them, as a server lists its tools."""
-    return listing.ordered(
+def listed(named: Collection[str] = ()) -> list[dict[str, Any]]:
+    """All of them, as a server lists its tools. The one that the client answers is there if it is named: not every client can."""
+    entries = [
         listing.entry(name, tool.description, tool.schema, {"read_only_hint": tool.is_read_only}) for name, tool in TOOLS.items()
-    )
+    ]
+    if questions.NAME in named:
+        entries.append(listing.entry(questions.NAME, questions.DESCRIPTION, questions.SCHEMA, {"read_only_hint": True}))
+    return listing.ordered(entries)
 
 
 async def called(run: Run) -> Result:
