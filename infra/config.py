@@ -122,6 +122,9 @@ class Config(BaseModel):
     allowed_egress_domains: Annotated[Words, AfterValidator(_domains)] = ()
     """The operator's ceiling. Empty deploys no proxy and no way out."""
 
+    proxy_memory_mib: Literal[512, 1024, 2048, 4096, 8192] = 512
+    """Of the egress proxy, which is one for all tenants; it gets 0.5 vCPU for each GiB, and costs by both while it runs."""
+
     availability_zones: int = Field(default=1, ge=1, le=3)
     """Each zone beyond the first adds one more hourly fee per interface endpoint."""
 

@@ -147,8 +147,8 @@ class Egress(Construct):
             self,
             "Task",
             family=f"{config.name}-egress-proxy",
-            cpu=256,
-            memory_limit_mib=512,
+            cpu=config.proxy_memory_mib // 2,
+            memory_limit_mib=config.proxy_memory_mib,
             runtime_platform=ecs.RuntimePlatform(
                 cpu_architecture=ecs.CpuArchitecture.ARM64, operating_system_family=ecs.OperatingSystemFamily.LINUX
             ),

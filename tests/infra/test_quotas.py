@@ -17,6 +17,7 @@ EXTREMES: dict[str, Any] = {
     "availability_zones": 3,
     "allowed_egress_domains": [f"service-{number}.example-company.com" for number in range(1_000)],
     "usage_plans": {f"tier-{number}": TIER for number in range(USAGE_TIERS_MAX)},
+    "proxy_memory_mib": 8192,
     "warm_pool": ["1g:20", "4g:20", "16g:20", "64g:20"],
 }
 
@@ -33,6 +34,7 @@ def test_the_extremes_of_the_configuration_are_within_every_quota(tmp_path: Path
     found = load(tmp_path, "a" * 24)
     domains = ",".join(EXTREMES["allowed_egress_domains"])
     (task,) = [t for name, t in found.of_type("AWS::ECS::TaskDefinition").items() if name.startswith("Egress")]
+    assert (task["Cpu"], task["Memory"]) == ("4096", "8192")
     assert {"Name": "MOORAGE_ALLOWED_EGRESS_DOMAINS", "Value": domains} in task["ContainerDefinitions"][0]["Environment"]
     for function in found.of_type("AWS::Lambda::Function").values():
         assert "MOORAGE_ALLOWED_EGRESS_DOMAINS" not in function.get("Environment", {}).get("Variables", {})
