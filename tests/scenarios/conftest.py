@@ -10,7 +10,7 @@ from tests.stack import Stack
 @pytest.fixture(scope="session")
 def stack(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stack]:
     """One embedded stack for all scenarios of this process."""
-    running = Stack(Path(tmp_path_factory.mktemp("stack"))).start()
+    running = Stack(Path(tmp_path_factory.mktemp("stack")), {"MOORAGE_METRICS_PORT": "0"}).start()
     yield running
     assert running.stop() == 0
 

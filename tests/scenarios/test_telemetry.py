@@ -6,6 +6,7 @@ import time
 from typing import Any
 
 import boto3
+import httpx
 import pytest
 from moorage.telemetry import Metric
 from openai import BadRequestError
@@ -99,3 +100,15 @@ def test_no_line_holds_content_or_a_key(stack: Stack, logged: tuple[str, str, st
     assert SECRET not in text
     assert "moorage-script" not in text
     assert stack.key not in text
+
+
+def test_a_stack_counts_what_it_does_for_whoever_is_on_its_machine(stack: Stack, logged: tuple[str, str, str]) -> None:
+    (address,) = set(re.findall(r"http://127\.0\.0\.1:\d+/metrics", (stack.state_dir / "up.log").read_text()))
+    deadline = time.monotonic() + _STEP_LINES_SECONDS_MAX
+    while 'moorage_tool_calls_total{type="shell_call"}' not in (text := httpx.get(address).text):
+        assert time.monotonic() < deadline, "the steps' lines are not counted"
+        time.sleep(0.1)
+    assert 'moorage_requests_total{method="POST",route="/responses",status="200"}' in text
+    assert 'moorage_responses_total{status="completed"}' in text
+    assert "resp_" not in text
+    assert httpx.get(stack.url.removesuffix("/v1") + "/metrics").status_code == 401  # The API's own port has a key before it.

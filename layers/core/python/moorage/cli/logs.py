@@ -2,7 +2,6 @@
 
 import argparse
 import datetime
-import os
 import sys
 import time
 from collections.abc import Iterator, Mapping
@@ -13,16 +12,13 @@ import orjson
 
 from moorage.cli.output import say_json
 from moorage.cli.target import TargetError, local_state
-from moorage.local.logs import API, STEPS, lines_of
+from moorage.local.logs import API, STEPS, Line, Lines, lines_of, parsed
 from moorage.terminal import one_line, say
 
 _LINES: Final = 100
 _PAUSE_SECONDS: Final = 0.2
 _NOT_SHOWN: Final = frozenset({"timestamp", "level", "message", "service", "location", "_aws"})
 _COLOURS: Final = {"ERROR": "red", "WARNING": "yellow"}
-
-Line = dict[str, Any]
-
 
 def add_to(parser: argparse.ArgumentParser) -> None:
     parser.description = (
@@ -57,51 +53,16 @@ def _run(options: argparse.Namespace, environ: Mapping[str, str]) -> int:
 def _written(ends: Mapping[Path, int]) -> Iterator[Line]:
     for path, end in ends.items():
         with path.open("rb") as file:
-            yield from _parsed(file.read(end))
+            yield from parsed(file.read(end))
 
 
 def _coming(state_dir: Path, ends: Mapping[Path, int]) -> Iterator[Line]:
     """Whatever is written from now on. A file that was put aside is read to its end, and then the one in its place."""
-    readers = [_Reader(state_dir / name, ends.get(state_dir / name, 0)) for name in (API, STEPS)]
+    readers = [Lines(state_dir / name, ends.get(state_dir / name, 0)) for name in (API, STEPS)]
     while True:
         came = sorted((line for reader in readers for line in reader.read()), key=lambda line: str(line.get("timestamp", "")))
         yield from came
         time.sleep(_PAUSE_SECONDS)
-
-
-class _Reader:
-    """A log from a place on; a line that is half written waits for its rest."""
-
-    def __init__(self, path: Path, start: int) -> None:
-        self._path = path
-        self._file: Any = None
-        self._start = start
-        self._rest = b""
-
-    def read(self) -> Iterator[Line]:
-        if self._file is None:
-            if not self._path.exists():
-                return
-            self._file = self._path.open("rb")
-            self._file.seek(self._start)
-        if os.fstat(self._file.fileno()).st_size < self._file.tell():
-            self._file.seek(0)  # it was emptied
-        was_moved = not self._path.exists() or self._path.stat().st_ino != os.fstat(self._file.fileno()).st_ino
-        whole, _, self._rest = (self._rest + self._file.read()).rpartition(b"\n")
-        yield from _parsed(whole)
-        if was_moved:
-            self._file.close()
-            self._file, self._start = None, 0
-
-
-def _parsed(text: bytes) -> Iterator[Line]:
-    for line in text.splitlines():
-        try:
-            parsed = orjson.loads(line)
-        except orjson.JSONDecodeError:
-            continue
-        if isinstance(parsed, dict):
-            yield parsed
 
 
 def _names(line: Line, wanted: str) -> bool:

@@ -15,12 +15,13 @@ def add_to(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--host", help="address to serve at; by default MOORAGE_HOST or 127.0.0.1, and any other needs TLS")
     parser.add_argument("--tls-cert", type=Path, help="certificate chain (PEM); by default MOORAGE_TLS_CERT")
     parser.add_argument("--tls-key", type=Path, help="its private key (PEM); by default MOORAGE_TLS_KEY")
+    parser.add_argument("--metrics-port", type=int, help="serve /metrics here, for this machine alone; by default MOORAGE_METRICS_PORT")
     parser.set_defaults(run=run)
 
 
 def run(options: argparse.Namespace, environ: Mapping[str, str]) -> int:
     """Becomes the stack: signals, output and exit code are its own."""
-    names = ("port", "state_dir", "host", "tls_cert", "tls_key")
+    names = ("port", "state_dir", "host", "tls_cert", "tls_key", "metrics_port")
     chosen = {f"MOORAGE_{name.upper()}": str(value) for name in names if (value := getattr(options, name)) is not None}
     from moorage.local.stack import main
 

@@ -42,5 +42,8 @@ WEBHOOK_ATTEMPTS_MAX: Final = 64
 """Deliveries that a round reads at once, and attempts at one endpoint that come of them; the others are put off, so that they do not
 stand before those of other endpoints."""
 
+WEBHOOK_PENDING_COUNTED_MAX: Final = 10_000
+"""More than that is as much to whoever reads a gauge."""
+
 WEBHOOK_ROUND_SECONDS_MAX: Final = 45
 """After which a round begins nothing more: the next one starts within a minute."""

@@ -5,12 +5,17 @@ The API writes its lines of JSON into ``api.log``, the workers that run the loop
 
 import os
 import shutil
+from collections.abc import Iterator
 from contextlib import suppress
 from io import TextIOBase
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
+
+import orjson
 
 from moorage import limits
+
+Line = dict[str, Any]
 
 API: Final = "api.log"
 STEPS: Final = "steps.log"
@@ -52,6 +57,46 @@ def cut(path: Path) -> None:
 
 def aside(path: Path) -> Path:
     return path.with_name(f"{path.name}.1")
+
+
+class Lines:
+    """The lines of a log from a place on; one that is half written waits for its rest."""
+
+    def __init__(self, path: Path, start: int) -> None:
+        self._path = path
+        self._file: Any = None
+        self._start = start
+        self._rest = b""
+
+    def read(self) -> Iterator[Line]:
+        if self._file is None:
+            if not self._path.exists():
+                return
+            self._file = self._path.open("rb")
+            self._file.seek(self._start)
+        if os.fstat(self._file.fileno()).st_size < self._file.tell():
+            self._file.seek(0)  # it was emptied
+        was_moved = not self._path.exists() or self._path.stat().st_ino != os.fstat(self._file.fileno()).st_ino
+        whole, _, self._rest = (self._rest + self._file.read()).rpartition(b"\n")
+        yield from parsed(whole)
+        if was_moved:
+            self.close()
+
+    def close(self) -> None:
+        """What is written to a new file of that name is read from its beginning."""
+        if self._file is not None:
+            self._file.close()
+            self._file, self._start = None, 0
+
+
+def parsed(text: bytes) -> Iterator[Line]:
+    for line in text.splitlines():
+        try:
+            found = orjson.loads(line)
+        except orjson.JSONDecodeError:
+            continue
+        if isinstance(found, dict):
+            yield found
 
 
 def lines_of(state_dir: Path) -> list[Path]:

@@ -19,6 +19,7 @@ from moorage.api.app import create_app
 from moorage.api.routers import ROUTERS
 from moorage.local.address import Address, FromHere
 from moorage.local.logs import STEPS, cut
+from moorage.local.metrics import Metrics, address_of
 from moorage.local.processes import write_private
 from moorage.local.provision import warm
 from moorage.local.serving import Server
@@ -38,7 +39,13 @@ _log = logging.getLogger("moorage.local")
 
 
 async def serve(
-    runtime: Runtime, listener: socket.socket, address: Address, state_dir: Path, kept: Secrets, supervisor: Supervisor
+    runtime: Runtime,
+    listener: socket.socket,
+    address: Address,
+    state_dir: Path,
+    kept: Secrets,
+    supervisor: Supervisor,
+    metrics_listener: socket.socket | None,
 ) -> int:
     """Serve until a signal comes, or a child cannot live."""
     asyncio.get_running_loop().set_default_executor(Unwaited(thread_name_prefix="stack"))
@@ -55,18 +62,21 @@ async def serve(
             ws_max_size=limits.REQUEST_BODY_BYTES_MAX,
             **address.tls,
         ),
-        on_started=lambda: announce(runtime, address.url(listener.getsockname()[1]), state_dir, kept),
+        on_started=lambda: announce(runtime, address.url(listener.getsockname()[1]), state_dir, kept, metrics_listener),
     )
     relieve_collector()
-    reaper = asyncio.create_task(_reap(runtime, state_dir))
-    delivery = asyncio.create_task(_deliver(runtime))
-    warming = asyncio.create_task(_warm())
+    metrics = None if metrics_listener is None else Metrics(runtime, state_dir)
+    beside = {asyncio.create_task(work) for work in (_reap(runtime, state_dir, metrics), _deliver(runtime), _warm())}
+    if metrics is not None and metrics_listener is not None:
+        beside.add(asyncio.create_task(metrics.serve(metrics_listener)))
     watch = asyncio.create_task(supervisor.watch())
     watch.add_done_callback(lambda _: server.handle_exit(signal.SIGTERM, None))
     try:
         await server.serve(sockets=[listener])
     finally:
-        await _end({reaper, delivery, warming, watch}, runtime)
+        await _end({*beside, watch}, runtime)
+        if metrics is not None:
+            metrics.close()
     if watch.done() and not watch.cancelled():
         watch.result()
     return 0 if server.started else 1
@@ -122,12 +132,14 @@ class _Server(Server):
             self._on_started()
 
 
-async def _reap(runtime: Runtime, state_dir: Path) -> None:
+async def _reap(runtime: Runtime, state_dir: Path, metrics: Metrics | None) -> None:
     """What the reaper function does on AWS once a minute."""
     while True:
         try:
             await recover(runtime)
             await expire(runtime)
+            if metrics is not None:
+                metrics.read()
             cut(state_dir / STEPS)
         except Exception as error:  # one bad round must not end the rounds
             tell_error(error, "the reaper stumbled")
@@ -144,13 +156,17 @@ async def _deliver(runtime: Runtime) -> None:
         await asyncio.sleep(_REAPER_SECONDS)
 
 
-def announce(runtime: Runtime, url: str, state_dir: Path, kept: Secrets) -> None:
+def announce(
+    runtime: Runtime, url: str, state_dir: Path, kept: Secrets, metrics_listener: socket.socket | None = None
+) -> None:
     """Tell the user, and scripts by ``.moorage/env``, how to reach it."""
     model = runtime.catalog.default_model
     path = state_dir / "env"
     write_private(path, f"OPENAI_BASE_URL={url}\nOPENAI_API_KEY={kept.api_key}\nMOORAGE_MODEL={model}\n")
     clear_status()
     notes = "".join(f"  note   {sentence}\n" for sentence in runtime.catalog.notices)
+    if metrics_listener is not None:
+        notes = f"  count  {address_of(metrics_listener)}\n{notes}"
     say(
         f"moorage is up.\n  URL    {url}\n  key    {kept.api_key}\n  model  {model}: {runtime.catalog.describe_default()}\n{notes}"
         f"  try    set -a; . {shlex.quote(os.path.relpath(path))}; set +a; "

@@ -31,6 +31,7 @@ from moorage.local.children import (
 )
 from moorage.local.emulator import REGION, Emulator
 from moorage.local.logs import API, STEPS, RotatingFile
+from moorage.local.metrics import listening
 from moorage.local.places import models_file
 from moorage.local.processes import REFUSED_WRITES, inherited_environment, stop_process, write_private
 from moorage.local.provision import BUCKET, STATE_MACHINE, TABLE, provision
@@ -92,7 +93,8 @@ def start(stack: contextlib.ExitStack, address: Address, listener: socket.socket
         "POWERTOOLS_LOG_LEVEL": "INFO",
         "MOORAGE_STATE_MACHINE_ARN": f"arn:aws:states:{REGION}:000000000000:stateMachine:{STATE_MACHINE}",
     }
-    # Both refuse what is set wrongly before anything is started.
+    # These refuse what is set wrongly before anything is started.
+    metrics = stack.enter_context(listening(os.environ))
     Settings.from_environment(inherited_environment() | settings_environment)
     for sentence in unknown_variables(os.environ, _text_of(settings_environment["MOORAGE_MODELS_FILE"])):
         say(f"moorage: {sentence}", out=sys.stderr)
@@ -137,7 +139,7 @@ def start(stack: contextlib.ExitStack, address: Address, listener: socket.socket
     children.append(Child("The AWS emulator", process, emulator.start, log_file, where, furnish))
     runtime = build_runtime(Settings.from_environment(environment | emulator.aws))
     try:
-        code = asyncio.run(serve(runtime, listener, address, state_dir, kept, Supervisor(children)))
+        code = asyncio.run(serve(runtime, listener, address, state_dir, kept, Supervisor(children), metrics))
     except CannotLive as error:
         say(f"moorage: {error}", out=sys.stderr)
         code = 1

@@ -18,6 +18,7 @@ from moorage.state import Outcome
 from moorage.store.event_log import STEP_OF_THE_END, Batch, Writer
 from moorage.store.response_list import calls_by_type
 from moorage.store.responses import StoredResponse
+from moorage.telemetry import tell
 from moorage.tools.registry import ROOMS
 from moorage.wire.events import CREATED, ERROR, FAILED, OF_STATUS, OUTPUT_ITEM_DONE
 from moorage.wire.responses import ResponseState, Status, Usage, response_object
@@ -143,11 +144,17 @@ async def end_from_outside(
             break
         with suppress(ConditionFailed):  # A step wrote first: look again at what there is to close.
             await log.append(_end(runtime, stored, folded, status, error, incomplete_reason))
+            tell_end(stored, status)
         folded = fold(await log.read_all())
     assert folded.is_final, f"{stored.response_id} was written to {limits.END_TRIES_MAX} times while it was being ended"
     await webhooks.settle(runtime, stored)
     assert folded.response is not None
     return folded.response
+
+
+def tell_end(stored: StoredResponse, status: Status) -> None:
+    """The line of an end that no model step has come to: that one's own line says so."""
+    tell("response_ended", {"response_id": stored.response_id, "tenant_id": stored.tenant_id, "status": status})
 
 
 def _end(

@@ -106,6 +106,7 @@ async def _end(runtime: Runtime, snapshot: Snapshot, state: LoopState, progress:
     attempt = await runtime.steps.begin(snapshot.stored, state.step)
     async with _sink(runtime, snapshot, state.step, attempt.attempt) as sink:
         await finish.conclude(runtime, snapshot.stored, sink, progress.outcomes[state.step - 1], progress.items)
+    finish.tell_end(snapshot.stored, progress.outcomes[state.step - 1].status)
     return state.done()
 
 

@@ -230,6 +230,10 @@ class Webhooks:
         found = [delivery for delivery in map(_DELIVERY.unpack, records) if delivery.status == "pending" and delivery.next_at <= now]
         return sorted(found, key=lambda delivery: (delivery.next_at, delivery.id))
 
+    async def pending(self) -> int:
+        """How many deliveries of all tenants have not ended, up to a number."""
+        return len(await self._table.query(keys.due_list(KIND), limit=limits.WEBHOOK_PENDING_COUNTED_MAX, index=schema.INDEX))
+
     async def postpone(self, delivery: Delivery, next_at: int) -> Delivery | None:
         """Make it due at another time; None if somebody else has taken it up."""
         try:
