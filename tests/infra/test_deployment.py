@@ -456,6 +456,9 @@ NOT_ON_AWS = {
     "MOORAGE_LOG_FILE": "CloudWatch keeps what functions print",
     "MOORAGE_MICROVM_": "sandboxes are Fargate tasks; with provisioner 'lambda_microvm' they are set",
     "MOORAGE_MODELS_FILE": "models.toml lies beside each function",
+    **dict.fromkeys(
+        ("OTEL_EXPORTER_OTLP_ENDPOINT", "OTEL_EXPORTER_OTLP_HEADERS", "OTEL_SERVICE_NAME"), "X-Ray has the traces of a deployment"
+    ),
 }
 """Settings that the deployment leaves alone, and why."""
 

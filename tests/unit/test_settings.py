@@ -56,6 +56,8 @@ WRONG = {
     "programs in two lines": ("MOORAGE_SANDBOX_PROGRAMS", "python\ngo"),
     "programs without end": ("MOORAGE_SANDBOX_PROGRAMS", "python, " * 1_000),
     "another word for on": ("MOORAGE_STRICT_EXPIRY", "enabled"),
+    "a collector without a scheme": ("OTEL_EXPORTER_OTLP_ENDPOINT", "localhost:4318"),
+    "a header without a value": ("OTEL_EXPORTER_OTLP_HEADERS", "authorization"),
 }
 
 
@@ -121,6 +123,9 @@ EVERYTHING = Settings(
     log_level="DEBUG",
     name="n",
     usage_plans=("*", "research"),
+    otlp_endpoint="http://collector:4318",
+    otlp_headers={"authorization": "Bearer x,y", "x-team": "ours"},
+    otlp_service_name="agents",
     docker={"image": "i"},
     fargate={"cluster": "c", "task_definition_1g": "d"},
     microvm={"image_1g": "i"},
@@ -129,7 +134,7 @@ EVERYTHING = Settings(
 
 def test_settings_are_read_from_the_variables_that_they_are_written_to() -> None:
     environment = EVERYTHING.to_environment()
-    assert all(name.startswith("MOORAGE_") for name in environment)
+    assert all(name.startswith(("MOORAGE_", "OTEL_")) for name in environment)
     assert environment["MOORAGE_WARM_POOL"] == "1g:2,4g:1"
     assert replace(Settings.from_environment(environment), upstream={}) == EVERYTHING
 

@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import MISSING, Field, dataclass, field, fields
 from pathlib import Path
 from typing import Any, Final, Literal, get_args
+from urllib.parse import quote, unquote, urlsplit
 
 from moorage.hosts import normalise_pattern
 from moorage.limits import (
@@ -98,6 +99,11 @@ class Settings:
     """The deployment's: a dimension of its metrics."""
     usage_plans: tuple[str, ...] = ()
     """Tiers of tenants with a usage plan of their own at the gateway, and ``*`` for all others; empty where there are none."""
+    otlp_endpoint: str | None = None
+    """Where the traces of responses are sent to; None: nowhere."""
+    otlp_headers: Mapping[str, str] = field(default_factory=dict, repr=False)
+    """What goes with them, most often a key."""
+    otlp_service_name: str | None = None
     upstream: Mapping[str, str] = field(default_factory=dict, repr=False)
     """Model keys and endpoints by variable name: ``OPENAI_API_KEY``, ``ANTHROPIC_API_KEY``, ``MOORAGE_UPSTREAM_*`` and whatever
     ``models.toml`` refers to as ``env:NAME``."""
@@ -325,6 +331,25 @@ def _one_line(name: str, text: str) -> str:
     return text
 
 
+def _web_address(name: str, text: str) -> str:
+    parts = urlsplit(text)
+    if parts.scheme not in ("http", "https") or not parts.hostname:
+        raise SettingsError(f"{name} takes the address of a collector that speaks OTLP over HTTP, such as 'http://127.0.0.1:4318'.")
+    return text
+
+
+def _headers(name: str, text: str) -> Mapping[str, str]:
+    """``name=value`` with commas, percent-encoded (OpenTelemetry specification, "OTLP Exporter")."""
+    pairs = [word.partition("=") for word in text.split(",") if word.strip()]
+    if not all(equals and key.strip() for key, equals, _ in pairs):
+        raise SettingsError(f"{name} takes headers such as 'authorization=Bearer%20...,x-team=ours'.")
+    return {key.strip().lower(): unquote(value.strip()) for key, _, value in pairs}
+
+
+def _header_list(headers: Mapping[str, str]) -> str:
+    return _listed(f"{name}={quote(value)}" for name, value in headers.items())
+
+
 def _on_or_off(value: bool) -> str:
     return str(value).lower()
 
@@ -362,6 +387,9 @@ VARIABLES: Final[Mapping[str, _Variable]] = {
     "MOORAGE_LOG_LEVEL": _Variable("log_level", _one_of("DEBUG", "INFO", "WARNING", "ERROR")),
     "MOORAGE_NAME": _Variable("name", _text),
     "MOORAGE_USAGE_PLANS": _Variable("usage_plans", _words, _listed),
+    "OTEL_EXPORTER_OTLP_ENDPOINT": _Variable("otlp_endpoint", _web_address),
+    "OTEL_EXPORTER_OTLP_HEADERS": _Variable("otlp_headers", _headers, _header_list),
+    "OTEL_SERVICE_NAME": _Variable("otlp_service_name", _text),
 }
 """Each variable, and the field that it sets."""
 

@@ -3,7 +3,8 @@
 A trace comes from the client's ``traceparent``, else from the header of X-Ray, which API Gateway adds, else it begins here. It is kept
 with the response, because other processes go on with it. X-Ray's ids are the same 128 and 64 bits in another notation, so that Step
 Functions and its functions go on in the trace of the request. Here are no spans with times: the lines of the log have those, and each
-names its trace. ``tracestate`` goes no further: it is between the client and its own tools, and a model's provider is neither.
+names its trace, and the spans of a response are made of its log when it has ended (``loop/traces.py``). ``tracestate`` goes no
+further: it is between the client and its own tools, and a model's provider is neither.
 """
 
 import re

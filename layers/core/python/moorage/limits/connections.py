@@ -21,6 +21,9 @@ WEBSOCKETS_PER_KEY_MAX: Final = 32
 RUNNING_RESPONSES_MAX: Final = 100
 """Of one tenant at once in the state machine, unless MOORAGE_RUNNING_RESPONSES_MAX says otherwise: each holds a sandbox or a worker."""
 
+OTLP_SECONDS_MAX: Final = 5
+"""For a collector to take the trace of a response; OpenTelemetry's exporters give it ten, and try again."""
+
 # --- rates -------------------------------------------------------------------------------------------------------------------
 
 RATE_SHARE_SECONDS: Final = 1.0

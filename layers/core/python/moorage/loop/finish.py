@@ -9,7 +9,7 @@ from typing import Any
 
 from moorage import limits
 from moorage.errors import ApiError, ConditionFailed
-from moorage.loop import context, webhooks
+from moorage.loop import context, traces, webhooks
 from moorage.loop.fold import Folded, fold
 from moorage.loop.sinks import Sink
 from moorage.model.prices import usd
@@ -114,6 +114,7 @@ async def conclude(
         sink.emit(event)
     await sink.end(events[-1])
     await webhooks.settle(runtime, stored)
+    traces.export_later(runtime, stored)
 
 
 def _cost(runtime: Runtime, stored: StoredResponse, usage: Usage, output: list[Item]) -> dict[str, Any]:
@@ -145,6 +146,7 @@ async def end_from_outside(
         with suppress(ConditionFailed):  # A step wrote first: look again at what there is to close.
             await log.append(_end(runtime, stored, folded, status, error, incomplete_reason))
             tell_end(stored, status)
+            traces.export_later(runtime, stored)
         folded = fold(await log.read_all())
     assert folded.is_final, f"{stored.response_id} was written to {limits.END_TRIES_MAX} times while it was being ended"
     await webhooks.settle(runtime, stored)
