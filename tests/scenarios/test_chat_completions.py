@@ -10,6 +10,7 @@ from openai import OpenAI
 from openai.types.chat import ChatCompletion, ChatCompletionChunk
 from pydantic import BaseModel, TypeAdapter
 
+from tests.scenarios.test_repeats import containers_named
 from tests.stack import SHELL, Stack, say, script, shell
 
 LOOK: Any = {
@@ -166,7 +167,9 @@ def test_a_failure_before_the_first_word_is_an_http_error_also_in_a_stream(stack
 
 
 def test_a_key_makes_two_requests_one(stack: Stack) -> None:
-    body = {"model": "demo", "messages": [user(script(shell("sleep 2; echo once"), say("{{output}}")))], "tools": [SHELL]}
+    """The answer is not kept, but neither are the commands run again: whoever comes too late is told."""
+    steps = script(shell("echo run >> chat-once; sleep 2; cat chat-once"), say("{{output}}"))
+    body = {"model": "demo", "messages": [user(steps)], "tools": [SHELL]}
     headers = {"Idempotency-Key": "chat-once"}
     with stack.http() as http:
         with pytest.raises(httpx.ReadTimeout):
@@ -174,8 +177,11 @@ def test_a_key_makes_two_requests_one(stack: Stack) -> None:
         answer = http.post("/chat/completions", json=body, headers=headers)
         while answer.status_code == 409 and answer.json()["error"]["code"] == "idempotency_key_pending":
             answer = http.post("/chat/completions", json=body, headers=headers)
-    assert answer.status_code in (200, 409)
-    assert answer.status_code == 409 or "once" in answer.json()["choices"][0]["message"]["content"]
+    if answer.status_code == 200:
+        assert answer.json()["choices"][0]["message"]["content"] == "[exit code 0]\nrun"
+    else:
+        assert (answer.status_code, answer.json()["error"]["code"]) == (409, "idempotency_key_used")
+    assert containers_named(stack, "chat-once") == 1
 
 
 def test_what_has_no_effect_is_told(stack: Stack) -> None:

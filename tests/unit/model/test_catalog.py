@@ -62,6 +62,7 @@ RESOLVED: dict[str, tuple[str | None, tuple[str, str, str]]] = {
     "an alias": ("fast", ("fast", "chat_completions", "qwen3-32b")),
     "a part of the name": ("bedrock/*", ("bedrock/*", "openai_responses", "us.openai.bedrock/*")),
     "no name": (None, ("house", "chat_completions", "qwen3-32b")),
+    "the scripted model, which nobody lists": ("demo", ("demo", "demo", "demo")),
 }
 
 

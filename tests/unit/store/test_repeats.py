@@ -1,0 +1,64 @@
+"""How long a key is one request's, and a lost response its retry's."""
+
+from dataclasses import dataclass
+
+import pytest
+from moorage import limits
+from moorage.store.repeats import Claim, Repeats
+
+from tests.unit.store.memory import MemoryTable
+
+
+@dataclass
+class Clock:
+    now: float = 1_800_000_000.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+@pytest.fixture
+def clock() -> Clock:
+    return Clock()
+
+
+@pytest.fixture
+def repeats(clock: Clock) -> Repeats:
+    return Repeats(MemoryTable(), clock)
+
+
+def claim(request_id: str, clock: Clock) -> Claim:
+    return Claim(request_id, int(clock.now), "digest", response_id=f"resp_{request_id}")
+
+
+async def test_a_key_is_the_first_requests_of_its_tenant_for_a_day(repeats: Repeats, clock: Clock) -> None:
+    first = claim("first", clock)
+    assert await repeats.claim("ann", "key", first) is None
+    clock.now += 24 * 60 * 60 - 1
+    assert await repeats.claim("ann", "key", claim("second", clock)) == first
+    assert await repeats.claim("bob", "key", claim("theirs", clock)) is None
+    clock.now += 1  # The table may take days to remove what has run out.
+    assert await repeats.find("ann", "key") is None
+    third = claim("third", clock)
+    assert await repeats.claim("ann", "key", third) is None
+    assert await repeats.find("ann", "key") == third
+
+
+async def test_nobody_but_the_one_who_has_a_key_gives_it_back(repeats: Repeats, clock: Clock) -> None:
+    first = claim("first", clock)
+    await repeats.claim("ann", "key", first)
+    await repeats.release("ann", "key", claim("second", clock))
+    assert await repeats.find("ann", "key") == first
+    await repeats.release("ann", "key", first)
+    assert await repeats.find("ann", "key") is None
+
+
+async def test_a_lost_response_is_one_retrys_and_for_as_long_as_sdks_try(repeats: Repeats, clock: Clock) -> None:
+    await repeats.leave("ann", "digest", "resp_1")
+    await repeats.leave("ann", "digest", "resp_2")
+    assert await repeats.adopt("ann", "other") is None
+    assert await repeats.adopt("bob", "digest") is None
+    assert [await repeats.adopt("ann", "digest") for _ in range(3)] == ["resp_1", "resp_2", None]
+    await repeats.leave("ann", "digest", "resp_3")
+    clock.now += limits.RETRY_SECONDS_MAX
+    assert await repeats.adopt("ann", "digest") is None
