@@ -339,15 +339,18 @@ def max_tool_calls(world: World) -> None:
     assert (ran[0]["stdout"], "not run" in ran[1]["stderr"]) == ("one\n", True)
 
 
-BUDGETED = ("usd", "input_tokens", "output_tokens", "total_tokens", "tool_calls", "wall_seconds", "on_limit")
+BUDGETED = ("usd", "input_tokens", "output_tokens", "total_tokens", "tool_calls", "wall_seconds", "on_limit", "scope")
 
 
 @row("parameter", "budget", *(f"budget.{name}" for name in BUDGETED))
 def budget(world: World) -> None:
-    """What each limit does: tests/unit/loop/test_budget.py. Here, that it comes from the wire to the loop."""
+    """What each limit does: tests/unit/loop/test_budget.py, test_shared_budgets.py. Here, that it comes from the wire to the loop."""
     world.upstream.plays(called_shell("echo one"))
     response = world.create("plain", tools=[SHELL], budget={"tool_calls": 1})
     assert (response["status"], response["incomplete_details"]) == ("incomplete", {"reason": "budget_reached"})
+    root = world.create("plain", budget={"total_tokens": 1, "scope": "tree"})
+    beyond = world.http.post(f"/responses/{root['id']}/fork", json={})
+    assert (beyond.status_code, beyond.json()["error"]["code"]) == (429, "budget_reached")
     refused = world.http.post("/responses", json={"model": "plain", "input": "hi", "budget": {"usd": 1}})
     assert (refused.status_code, refused.json()["error"]["code"]) == (400, "model_not_budgetable")
 
@@ -1193,6 +1196,8 @@ def called_routes(world: World) -> None:
     assert [each["event"]["type"] for each in world.get(f"{path}/events", types="response.completed")["data"]] == ["response.completed"]
     assert [each["type"] for each in world.get(f"{path}/steps")["data"]] == ["model"]
     assert world.http.post(f"{path}/budget", json={"tool_calls": 1}).json()["error"]["message"].startswith("The response has ended")
+    assert world.post(f"{path}/fork", {"input": "again"})["forked_from"]["response_id"] == response["id"]
+    assert world.get(path, at=1)["as_of"]["sequence_number"] == 1
     assert world.get("/me")["tenant"] == "default"
     assert world.get("/usage", group_by="model")["data"][0]["responses"] > 0
     assert world.http.delete(path).json() == {"id": response["id"], "object": "response", "deleted": True}

@@ -19,8 +19,14 @@ KEY_A = key_id_of(hash_of("key-a"))
 class Keys:
     """Two tenants with a key each."""
 
+    def __init__(self) -> None:
+        self.budgets: dict[str, tuple[str, ...]] = {}
+
     async def find(self, secret: str) -> ApiKey | None:
-        return ApiKey(key_id_of(hash_of(secret)), KEYS[secret], f"{secret} by name", 1_700_000_000) if secret in KEYS else None
+        if secret not in KEYS:
+            return None
+        budgets = self.budgets.get(secret, ())
+        return ApiKey(key_id_of(hash_of(secret)), KEYS[secret], f"{secret} by name", 1_700_000_000, budgets=budgets)
 
     async def tenant_of(self, secret: str) -> str | None:
         return KEYS.get(secret)

@@ -38,6 +38,7 @@ async def test_a_key_can_ask_what_it_stands_for() -> None:
             "running_responses": limits.RUNNING_RESPONSES_MAX,
             "retention_seconds": limits.RETENTION_SECONDS,
         },
+        "budgets": [],
         "prices": [{"model": "m", "price": None}],
         "version": __version__,
     }

@@ -13,6 +13,7 @@ from moorage.errors import file_not_found
 from moorage.loop.model_step import model_step
 from moorage.model.catalog import Catalog
 from moorage.state import LoopState
+from moorage.store.api_keys import ApiKey
 from moorage.store.files import File, Files
 from moorage.store.upstream_containers import UpstreamContainers
 
@@ -58,8 +59,9 @@ Json = dict[str, Any]
 
 
 class Keys:
-    async def tenant_of(self, secret: str) -> str | None:
-        return {"key-a": "ten_a", "key-b": "ten_b"}.get(secret)
+    async def find(self, secret: str) -> ApiKey | None:
+        tenants = {"key-a": "ten_a", "key-b": "ten_b"}
+        return ApiKey(secret, tenants[secret], "", 0) if secret in tenants else None
 
 
 class House:

@@ -13,6 +13,7 @@ from moorage.containers.containers import Containers
 from moorage.egress.service import Egress
 from moorage.runtime import Runtime
 from moorage.settings import Settings
+from moorage.store.api_keys import ApiKey
 from moorage.store.conversations import Conversations
 from moorage.store.files import Files
 from moorage.store.skills import Skills
@@ -26,8 +27,8 @@ TENANTS = {"key-a": "ten_a", "key-b": "ten_b"}
 
 
 class _Keys:
-    async def tenant_of(self, secret: str) -> str | None:
-        return TENANTS.get(secret)
+    async def find(self, secret: str) -> ApiKey | None:
+        return ApiKey(secret, TENANTS[secret], "", 0) if secret in TENANTS else None
 
 
 @dataclass(frozen=True)

@@ -62,12 +62,14 @@ class MemoryTable(Table):
         condition: Mapping[str, Any] | None = None,
         must_exist: bool = True,
         absent: Iterable[str] = (),
+        below: Mapping[str, int] | None = None,
     ) -> Record:
         if self.before_write is not None:
             await self.before_write({"PK": pk, "SK": sk, **(set or {})})
         self.writes += 1
         record = self.records.get((pk, sk))
         refused = (must_exist and record is None) or any(name in (record or {}) for name in absent)
+        refused = refused or any((record or {}).get(name, value) >= value for name, value in (below or {}).items())
         if refused or any((record or {}).get(name) != value for name, value in (condition or {}).items()):
             raise ConditionFailed(copied(record))
         changed = dict(record or {"PK": pk, "SK": sk}) | dict(set or {})

@@ -36,6 +36,7 @@ from moorage.settings import Settings, SettingsError
 from moorage.store.api_keys import ApiKeys
 from moorage.store.approvals import Approvals
 from moorage.store.blobs import Blobs
+from moorage.store.budgets import Budgets
 from moorage.store.conversations import Conversations
 from moorage.store.executions import Executions
 from moorage.store.files import Files
@@ -114,6 +115,10 @@ class Runtime:
     @property
     def approvals(self) -> Approvals:
         return Approvals(self.table)
+
+    @property
+    def budgets(self) -> Budgets:
+        return Budgets(self.table, self.clock)
 
     @property
     def sealer(self) -> Sealer:

@@ -18,6 +18,7 @@ from moorage.api.answers import JsonResponse
 from moorage.api.caller import Caller
 from moorage.api.credentials import secret_of
 from moorage.errors import bad_request
+from moorage.loop.budget import standings
 from moorage.model.prices import usd
 from moorage.parallel import side_by_side
 from moorage.runtime import Runtime
@@ -53,6 +54,7 @@ async def me(request: Request, caller: Caller) -> Response:
                 "running_responses": settings.running_responses_max,
                 "retention_seconds": settings.retention_seconds,
             },
+            "budgets": await standings(runtime, caller.tenant_id, caller.draws_on),
             "prices": [_price(runtime, model["id"]) for model in runtime.catalog.listing()],
             "version": __version__,
         }
@@ -84,7 +86,8 @@ async def usage(caller: Caller, wanted: Annotated[UsageWanted, Depends(_wanted)]
     for sums in await side_by_side(of_day, days, at_once=limits.SWEEP_AT_ONCE):
         for name, each in sums.items():
             totals.setdefault(name, Sum()).join(each)
-    return JsonResponse(list_object([totals[name].to_json(name, wanted.group_by) for name in sorted(totals)], has_more=False))
+    summed = list_object([totals[name].to_json(name, wanted.group_by) for name in sorted(totals)], has_more=False)
+    return JsonResponse(summed | {"budgets": await standings(caller.runtime, caller.tenant_id, caller.draws_on)})
 
 
 async def _rows(listed: ResponseList, tenant_id: str, first: int, last: int) -> AsyncGenerator[Row, None]:

@@ -162,6 +162,7 @@ class Gate:
                 check_scope(key, scope)
                 scope["state"]["tenant_id"] = key.tenant_id
                 scope["state"]["key_digest"] = key.parent or hash_of(secret)
+                scope["state"]["budgets"] = key.budgets
             await self._app(scope, receive, send_named)
         except ApiError as error:
             await self._refuse(scope, receive, send_named, error)

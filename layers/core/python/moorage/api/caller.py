@@ -6,6 +6,7 @@ from typing import Annotated
 from fastapi import Depends
 from starlette.requests import HTTPConnection
 
+from moorage.loop.budget import draws_of
 from moorage.runtime import Runtime
 from moorage.store.api_keys import key_id_of
 
@@ -16,11 +17,15 @@ class _Caller:
     tenant_id: str
     """As the gate has found it by the request's key."""
     key_id: str
+    draws_on: tuple[str, ...]
+    """The budgets of its key and its tenant."""
 
 
 async def _caller(connection: HTTPConnection) -> _Caller:
     state = connection.state
-    return _Caller(connection.app.state.runtime, state.tenant_id, key_id_of(state.key_digest))
+    key_id = key_id_of(state.key_digest)
+    draws_on = draws_of(state.tenant_id, key_id, state.budgets)
+    return _Caller(connection.app.state.runtime, state.tenant_id, key_id, draws_on)
 
 
 Caller = Annotated[_Caller, Depends(_caller)]

@@ -21,10 +21,12 @@ from moorage.api.foreground import Foreground, failure
 from moorage.api.repeats import Attempt
 from moorage.api.responses import Answer, until_of
 from moorage.errors import ApiError
+from moorage.loop.budget import draw_last
 from moorage.loop.create import prepare
 from moorage.wire.chat import ChatRequest, in_our_names, parse_chat
 from moorage.wire.chat_answers import Chunks, completion
 from moorage.wire.events import CREATED, IN_PROGRESS, QUEUED
+from moorage.wire.responses import Usage
 from moorage.wire.types import Event
 
 router = APIRouter()
@@ -45,10 +47,14 @@ async def create(request: Request, caller: Caller, body: RawBody) -> Response:
     earlier = await attempt.earlier()
     if earlier is None:
         try:
-            prepared = await prepare(runtime, caller.tenant_id, wanted.create, key_id=caller.key_id)
+            prepared = await prepare(
+                runtime, caller.tenant_id, wanted.create, key_id=caller.key_id, draws_on=caller.draws_on
+            )
         except ApiError as error:
             raise in_our_names(error) from error
         earlier = await attempt.begin(prepared.stored)
+        if earlier is not None:
+            await draw_last(runtime, prepared.stored, Usage(), 0, ())
     stored = prepared.stored if earlier is None else earlier.stored
     run = Foreground(runtime, prepared, until=until, attempt=attempt) if earlier is None else Attached(attempt, stored, until=until)
     request.state.response_id = stored.response_id

@@ -3,13 +3,17 @@
 from fastapi import APIRouter
 from starlette.responses import Response
 
+from moorage import ids
 from moorage.api.answers import JsonResponse
 from moorage.api.bodies import RawBody
 from moorage.api.caller import Caller
 from moorage.api.foreground import failure
 from moorage.errors import UpstreamError
+from moorage.loop.budget import Draw, used_of
 from moorage.loop.compact import compact
 from moorage.loop.prepare import gather
+from moorage.model.tokens import estimate_items
+from moorage.store.budgets import Scope
 from moorage.wire.requests import parse_compact
 from moorage.wire.responses import compaction_object
 
@@ -27,8 +31,14 @@ async def create(caller: Caller, body: RawBody) -> Response:
         input_items=wanted.input_items,
         previous_response_id=wanted.previous_response_id,
     )
+    draw = Draw(runtime, tenant_id, ids.new_response_id(), tuple(map(Scope.of, caller.draws_on)))
+    await draw.first(wanted.model, estimate_items(said.items) if draw.scopes else 0, None)
+    used: dict[str, int] = {}
     try:
         response_id, output, usage = await compact(runtime, tenant_id, said.entry, said.items, wanted.instructions)
+        used = used_of(runtime, wanted.model, usage)
     except UpstreamError as error:
         raise failure(error.code, error.message, error.param, error.retry_after_seconds) from error
+    finally:
+        await draw.end(used)
     return JsonResponse(compaction_object(response_id, int(runtime.clock()), output, usage))

@@ -8,6 +8,7 @@ from moorage.api.caller import Caller
 from moorage.api.responses import begin
 from moorage.errors import bad_request
 from moorage.loop import forks, recover
+from moorage.loop.create import Prepared
 from moorage.wire.requests import parse_fork
 
 router = APIRouter()
@@ -27,4 +28,8 @@ async def fork(request: Request, caller: Caller, response_id: str, body: RawBody
         metadata=old.echo.get("metadata") or {},
         web_search=runtime.settings.web_search,
     )
-    return await begin(request, caller, body, wanted.request, lambda: forks.fork(runtime, snapshot, wanted, key_id=caller.key_id))
+
+    async def prepared() -> Prepared:
+        return await forks.fork(runtime, snapshot, wanted, key_id=caller.key_id, draws_on=caller.draws_on)
+
+    return await begin(request, caller, body, wanted.request, prepared)

@@ -23,16 +23,17 @@ from moorage.api.repeats import Attempt
 from moorage.api.view import View, listed_item
 from moorage.errors import bad_request, server_error
 from moorage.loop import finish, recover, standing, webhooks
-from moorage.loop.budget import check_budget
+from moorage.loop.budget import check_budget, draw_last
 from moorage.loop.create import Prepared, prepare, start_background
 from moorage.runtime import Runtime
+from moorage.store.budgets import Scope
 from moorage.store.responses import Snapshot, StoredResponse
 from moorage.telemetry import tell_error
 from moorage.wire.create import Budget
 from moorage.wire.events import QUEUED
 from moorage.wire.queries import parse_page, parse_retrieval
 from moorage.wire.requests import CreateRequest, parse_create
-from moorage.wire.responses import deleted, list_object
+from moorage.wire.responses import Usage, deleted, list_object
 
 router = APIRouter()
 
@@ -43,9 +44,11 @@ _CLIENT_GONE: Final = 499
 @router.post("/responses")
 async def create(request: Request, caller: Caller, body: RawBody) -> Response:
     wanted = parse_create(body, web_search=caller.runtime.settings.web_search)
-    return await begin(
-        request, caller, body, wanted, lambda: prepare(caller.runtime, caller.tenant_id, wanted, key_id=caller.key_id)
-    )
+
+    async def prepared() -> Prepared:
+        return await prepare(caller.runtime, caller.tenant_id, wanted, key_id=caller.key_id, draws_on=caller.draws_on)
+
+    return await begin(request, caller, body, wanted, prepared)
 
 
 async def begin(
@@ -61,6 +64,8 @@ async def begin(
     if earlier is None:
         prepared = await prepared_by()
         earlier = await attempt.begin(prepared.stored)
+        if earlier is not None:
+            await draw_last(runtime, prepared.stored, Usage(), 0, ())
     if earlier is not None:
         request.state.response_id = earlier.stored.response_id
         return await _give_again(request, attempt, earlier, view, headers, until)
@@ -278,6 +283,12 @@ async def raise_budget(caller: Caller, response_id: str, wanted: Annotated[Budge
     if snapshot.is_final:
         raise bad_request("The response has ended: its budget is of no use any more.")
     check_budget(runtime, snapshot.stored.parameters.model, wanted)
+    tree = Scope("tree", response_id)
+    if str(tree) in snapshot.stored.draws_on:
+        await runtime.budgets.put(caller.tenant_id, tree, wanted, expires_at=snapshot.stored.expires_at)
+        wanted["scope"] = "tree"
+    elif wanted.get("scope") == "tree":
+        raise bad_request("This response began with a budget of its own: its forks do not draw from it.", param="budget.scope")
     await runtime.responses.set_budget(snapshot.stored, wanted)
     if snapshot.stored.is_pause_requested:
         await standing.resume(runtime, snapshot.stored)

@@ -60,7 +60,13 @@ async def connect(socket: WebSocket, caller: Caller) -> None:
         admit = partial(state.rate_limits.admit, key)
         is_known = partial(_is_known, caller, socket)
         await Connection(
-            caller.runtime, caller.tenant_id, socket, key_id=caller.key_id, admit=admit, is_known=is_known
+            caller.runtime,
+            caller.tenant_id,
+            socket,
+            key_id=caller.key_id,
+            draws_on=caller.draws_on,
+            admit=admit,
+            is_known=is_known,
         ).serve()
 
 
@@ -124,6 +130,7 @@ class Connection:
         socket: WebSocket,
         *,
         key_id: str = "",
+        draws_on: tuple[str, ...] = (),
         admit: Callable[[int], Awaitable[object]],
         is_known: Callable[[], Awaitable[bool]],
         seconds_max: float = limits.WEBSOCKET_SECONDS_MAX,
@@ -133,6 +140,7 @@ class Connection:
         self._runtime = runtime
         self._tenant_id = tenant_id
         self._key_id = key_id
+        self._draws_on = draws_on
         self._socket = socket
         self._admit = admit
         self._is_known = is_known
@@ -215,7 +223,12 @@ class Connection:
             event = parse_create_event(frame.body, web_search=self._runtime.settings.web_search)
             recent = self._recent.items(frame.parent)
             prepared = await prepare(
-                self._runtime, self._tenant_id, event.request, recent=recent, key_id=self._key_id
+                self._runtime,
+                self._tenant_id,
+                event.request,
+                recent=recent,
+                key_id=self._key_id,
+                draws_on=self._draws_on,
             )
             response = await self._run(event, prepared, frame.stream_id)
         except WebSocketDisconnect:

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from dataclasses import asdict
 from typing import Any
 
-from moorage.cli import tiers
+from moorage.cli import shared_budgets, tiers
 from moorage.cli.output import add_json, listing, moment
 from moorage.cli.target import TargetError, find
 from moorage.store.api_keys import ApiKey, ApiKeys
@@ -16,7 +16,7 @@ from moorage.terminal import say
 
 
 def add_to(parser: argparse.ArgumentParser) -> None:
-    parser.description = "Make, list and revoke API keys, in the deployment's table."
+    parser.description = "Make, list and revoke API keys, and say what they may use, in the deployment's table."
     actions = parser.add_subparsers(metavar="ACTION", required=True)
     create = actions.add_parser("create", help="make a key and print it; it is shown once")
     create.add_argument("--tenant", required=True, help="whose key it is: a-z, 0-9 and '-'; the first key of a name makes the tenant")
@@ -26,6 +26,7 @@ def add_to(parser: argparse.ArgumentParser) -> None:
     listed = actions.add_parser("list", help="show all keys, never the keys themselves")
     add_json(listed)
     listed.set_defaults(run=_list)
+    shared_budgets.add_to(actions)
     revoke = actions.add_parser("revoke", help="forget a key; processes that have just seen it obey within 30 seconds")
     revoke.add_argument("key_id", metavar="KEY_ID", help="key_... from the list")
     revoke.set_defaults(run=_revoke)

@@ -163,6 +163,14 @@ JSON_SILENCE_SECONDS: Final = 60
 ERASE_WAIT_SECONDS: Final = 30
 """How long an erasure waits for the last writer; the reaper erases what is left."""
 
+BUDGET_HOLD_SECONDS: Final = 900
+"""How long a step may hold a part of a shared budget that somebody else is refused for: no model step takes longer (Lambda), and what a
+process held that died is free again then."""
+
+BUDGET_HELD_OUTPUT_TOKENS: Final = 1_000
+"""What a first step is taken to answer at most, where its request does not say less; later ones hold what the ones before took on
+average."""
+
 KNOWN_RESPONSES_MAX: Final = 8
 """Running responses whose finished items a step worker keeps in memory between steps."""
 

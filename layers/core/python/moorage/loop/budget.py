@@ -1,73 +1,176 @@
 """What a response may use, and what happens once it has: looked at before each step but the first, so that it is overrun by one step
 at most.
 
-Everything that is counted stands in the outcome of the step before. So a response without a budget costs nothing for it, and one with a
-budget no write.
+Everything that is counted of a response alone stands in the outcome of the step before. So a response without a budget costs nothing
+for it, and one with a budget of its own no write. A budget that it shares with others (of its key, its tenant, its tree of forks) is a
+counter in the table (``store/budgets.py``): a write before each step, the first one too, and one at the end.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from moorage.errors import bad_request
+from moorage import limits
+from moorage.errors import bad_request, budget_reached
 from moorage.model.prices import usd
+from moorage.model.tokens import estimate_frame, estimate_items
 from moorage.runtime import Runtime
 from moorage.state import Outcome
+from moorage.store.budgets import MEASURES, Scope
 from moorage.store.response_list import calls_by_type
 from moorage.store.responses import StoredResponse
+from moorage.wire.responses import Usage
 from moorage.wire.types import Item
 
 OnLimit = Literal["stop", "pause", "finish"]
+Budget = Mapping[str, Any]
 
 
 @dataclass(frozen=True, slots=True)
 class Reached:
     """A limit that was reached."""
 
-    name: str
-    limit: float
-    used: float
+    what: str
+    """Used up, in a sentence."""
+    remedy: str
+    """What lets it go on."""
     on_limit: OnLimit
 
-    @property
-    def message(self) -> str:
-        return f"Its budget is used up: {self.name} {self.used:g} of {self.limit:g}."
 
-
-def check_budget(runtime: Runtime, model: str, budget: Mapping[str, Any] | None) -> None:
+def check_budget(runtime: Runtime, model: str, budget: Budget | None) -> None:
     """Dollars can only be counted where the price is known. Raises an :class:`~moorage.errors.ApiError`."""
     if budget is not None and "usd" in budget and runtime.catalog.price_of(model) is None:
-        raise bad_request(
-            f"The price of the model '{model}' is not known, so that no budget in dollars can be kept. Set 'price' in models.toml, or "
-            "give a budget in tokens.",
-            param="budget.usd",
-            code="model_not_budgetable",
-        )
+        raise _not_budgetable(model, "or give a budget in tokens.")
 
 
-def reached(runtime: Runtime, stored: StoredResponse, outcome: Outcome, items: Mapping[int, Item]) -> Reached | None:
-    """The first limit of its budget that a response has reached, after a step with this outcome; None if it may go on."""
+def _not_budgetable(model: str, otherwise: str) -> Exception:
+    return bad_request(
+        f"The price of the model '{model}' is not known, so that no budget in dollars can be kept. Set 'price' in models.toml, "
+        f"{otherwise}",
+        param="budget.usd",
+        code="model_not_budgetable",
+    )
+
+
+def own_budget(stored: StoredResponse) -> Budget | None:
+    """The budget that a response has for itself."""
     budget = stored.budget or stored.parameters.budget
-    if budget is None:
-        return None
-    used = _used(runtime, stored, outcome, items)
-    on_limit: OnLimit = budget.get("on_limit", "stop")
-    for name in used:
-        if name in budget and used[name] >= budget[name]:
-            return Reached(name, budget[name], used[name], on_limit)
+    return None if budget is None or budget.get("scope") == "tree" else budget
+
+
+async def standings(runtime: Runtime, tenant_id: str, draws_on: Iterable[str]) -> list[dict[str, Any]]:
+    """How the budgets of a key and its tenant stand, for whoever asks."""
+    found = [await runtime.budgets.standing(tenant_id, Scope.of(text)) for text in draws_on]
+    return [standing.to_json() for standing in found if standing is not None]
+
+
+def draws_of(tenant_id: str, key_id: str, kinds: Iterable[str]) -> tuple[str, ...]:
+    """The shared budgets that a request of this key draws from; ``kinds`` are those that there are of its key and tenant."""
+    names = {"key": key_id, "tenant": tenant_id}
+    return tuple(f"{kind}:{names[kind]}" for kind in kinds if kind in names)
+
+
+async def reached(runtime: Runtime, stored: StoredResponse, outcome: Outcome, items: Mapping[int, Item], step: int) -> Reached | None:
+    """The first limit of its budgets that a response has reached after a step with this outcome; None if it may take ``step``, for
+    which the shared ones hold something then."""
+    used = _used(runtime, stored, outcome.usage, outcome.calls_made, list(items.values()))
+    draw = Draw.of(runtime, stored)
+    own = _own(stored, used)
+    if own is not None:
+        await draw.release(used)
+        return own
+    return await draw.step(used, {name: used[name] // step for name in ("usd", "input_tokens", "output_tokens", "total_tokens")})
+
+
+def _own(stored: StoredResponse, used: Mapping[str, int]) -> Reached | None:
+    budget = own_budget(stored) or {}
+    for name in MEASURES:
+        counted = usd(used[name]) if name == "usd" else used[name]
+        if name in budget and counted >= budget[name]:
+            what = f"Its budget is used up: {name} {counted:g} of {budget[name]:g}."
+            return Reached(what, "POST /v1/responses/{id}/budget raises it, and it goes on.", budget.get("on_limit", "stop"))
     return None
 
 
-def _used(runtime: Runtime, stored: StoredResponse, outcome: Outcome, items: Mapping[int, Item]) -> dict[str, float]:
-    usage = outcome.usage
-    used: dict[str, float] = {
+async def draw_first(runtime: Runtime, stored: StoredResponse, said: Sequence[Item]) -> None:
+    """Before the first step: hold what it may take, by estimate. Raises an :class:`~moorage.errors.ApiError` where a budget is used
+    up, or cannot be kept."""
+    parameters = stored.parameters
+    tokens_in = estimate_frame(parameters.instructions, parameters.tools) + estimate_items(list(said)) if stored.draws_on else 0
+    await Draw.of(runtime, stored).first(parameters.model, tokens_in, parameters.max_output_tokens)
+
+
+async def draw_last(runtime: Runtime, stored: StoredResponse, usage: Usage, calls_made: int, items: Sequence[Item]) -> None:
+    """The response ends: what it has used counts, and nothing is held."""
+    if stored.draws_on:
+        await Draw.of(runtime, stored).end(_used(runtime, stored, usage, calls_made, items))
+
+
+@dataclass(frozen=True, slots=True)
+class Draw:
+    """What one asks of the budgets that it shares."""
+
+    runtime: Runtime
+    tenant_id: str
+    name: str
+    """Id of the response, or of what is like one."""
+    scopes: tuple[Scope, ...]
+
+    @classmethod
+    def of(cls, runtime: Runtime, stored: StoredResponse) -> "Draw":
+        return cls(runtime, stored.tenant_id, stored.response_id, tuple(map(Scope.of, stored.draws_on)))
+
+    async def first(self, model: str, tokens_in: int, tokens_out_max: int | None) -> None:
+        price = self.runtime.catalog.price_of(model)
+        for scope in self.scopes:
+            standing = await self.runtime.budgets.standing(self.tenant_id, scope)
+            if standing is not None and "usd" in standing.limits and price is None:
+                raise _not_budgetable(model, f"or take another: the {scope.kind} '{scope.name}' has a budget in dollars.")
+        tokens_out = min(limits.BUDGET_HELD_OUTPUT_TOKENS, tokens_out_max or limits.BUDGET_HELD_OUTPUT_TOKENS)
+        holding = {"input_tokens": tokens_in, "output_tokens": tokens_out, "total_tokens": tokens_in + tokens_out}
+        if price is not None:
+            holding["usd"] = price.nanodollars(Usage(tokens_in, tokens_out), {})
+        over = await self.step({}, holding)
+        if over is not None:
+            await self.end({})
+            raise budget_reached(f"{over.what} {over.remedy}")
+
+    async def step(self, used: Mapping[str, int], holding: Mapping[str, int]) -> Reached | None:
+        for scope in self.scopes:
+            over = await self.runtime.budgets.begin(self.tenant_id, scope, self.name, used, holding)
+            if over is not None:
+                await self.release(used)
+                return Reached(over.message, _remedy(scope), over.on_limit)
+        return None
+
+    async def release(self, used: Mapping[str, int]) -> None:
+        for scope in self.scopes:
+            await self.runtime.budgets.release(self.tenant_id, scope, self.name, used)
+
+    async def end(self, used: Mapping[str, int]) -> None:
+        for scope in self.scopes:
+            await self.runtime.budgets.end(self.tenant_id, scope, self.name, used)
+
+
+def _remedy(scope: Scope) -> str:
+    if scope.kind == "tree":
+        return f"POST /v1/responses/{scope.name}/budget raises it."
+    return "The operator can raise it ('moorage keys budget'); a response that stands still for it goes on when it is resumed."
+
+
+def _used(runtime: Runtime, stored: StoredResponse, usage: Usage, calls_made: int, items: Sequence[Item]) -> dict[str, int]:
+    return used_of(runtime, stored.parameters.model, usage, calls_by_type(items)) | {
+        "tool_calls": calls_made,
+        "wall_seconds": max(0, int(runtime.clock()) - stored.created_at - stored.paused_seconds),
+    }
+
+
+def used_of(runtime: Runtime, model: str, usage: Usage, calls: Mapping[str, int] | None = None) -> dict[str, int]:
+    """Tokens and dollars, at the prices of now."""
+    price = runtime.catalog.price_of(model)
+    return {
+        "usd": 0 if price is None else price.nanodollars(usage, calls or {}),
         "input_tokens": usage.input_tokens,
         "output_tokens": usage.output_tokens,
         "total_tokens": usage.input_tokens + usage.output_tokens,
-        "tool_calls": outcome.calls_made,
-        "wall_seconds": runtime.clock() - stored.created_at - stored.paused_seconds,
     }
-    price = runtime.catalog.price_of(stored.parameters.model)
-    if price is not None:
-        used["usd"] = usd(price.nanodollars(usage, calls_by_type(list(items.values()))))
-    return used

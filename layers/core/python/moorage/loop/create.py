@@ -27,7 +27,7 @@ from moorage.errors import (
 from moorage.inputs import files_to_stage
 from moorage.loop import context, finish, upstream_shell
 from moorage.loop.ask import Ask
-from moorage.loop.budget import check_budget
+from moorage.loop.budget import check_budget, draw_first, draw_last
 from moorage.loop.echo import echo
 from moorage.loop.fold import fold
 from moorage.loop.model_step import tell_step
@@ -37,6 +37,7 @@ from moorage.loop.standby import Standby
 from moorage.loop.turn import Position
 from moorage.runtime import Runtime
 from moorage.state import LoopState, Next, Outcome
+from moorage.store.budgets import Scope
 from moorage.store.containers import ContainerRecord
 from moorage.store.event_log import Batch, Writer
 from moorage.store.responses import Ancestor, Snapshot, StoredResponse
@@ -70,13 +71,20 @@ class Prepared:
 
 
 async def prepare(
-    runtime: Runtime, tenant_id: str, request: CreateRequest, *, recent: list[Item] | None = None, key_id: str = ""
+    runtime: Runtime,
+    tenant_id: str,
+    request: CreateRequest,
+    *,
+    recent: list[Item] | None = None,
+    key_id: str = "",
+    draws_on: tuple[str, ...] = (),
 ) -> Prepared:
     """Check and look up everything that the request refers to. Raises :class:`ApiError`; nothing has been written then, but for a
     container.
 
     ``recent`` are the items up to the previous response where only the client's connection knows them. They become input of this
-    response, so that whatever runs it or goes on from it finds them. ``key_id`` is that of the API key that asks.
+    response, so that whatever runs it or goes on from it finds them. ``key_id`` is that of the API key that asks, and ``draws_on`` the
+    budgets that it shares with others: from here on it holds a part of them.
     """
     request, secrets = _conceal(runtime, tenant_id, request)
     said = await gather(
@@ -127,7 +135,10 @@ async def prepare(
         key_id=key_id,
         trace=tracing.current(),
         files_at_ms=0 if container is None else runtime.now_ms(),
+        draws_on=draws_on,
     )
+    stored = await _of_a_tree(runtime, stored, request)
+    await draw_first(runtime, stored, said.items)
     return Prepared(stored, said.chain if recent is None else [], request.stream)
 
 
@@ -152,6 +163,15 @@ async def _given(runtime: Runtime, tenant_id: str, request: CreateRequest) -> st
     if environment is None or not environment.is_hosted or not environment.file_ids or environment.has_file_map:
         return ""
     return line_of(await runtime.containers.paths_of(tenant_id, environment.file_ids))
+
+
+async def _of_a_tree(runtime: Runtime, stored: StoredResponse, request: CreateRequest) -> StoredResponse:
+    """The response as the root of a tree of forks that share its budget, if its request says so."""
+    if request.budget is None or request.budget.get("scope") != "tree":
+        return stored
+    tree = Scope("tree", stored.response_id)
+    await runtime.budgets.put(stored.tenant_id, tree, request.budget, expires_at=stored.expires_at)
+    return replace(stored, draws_on=(*stored.draws_on, str(tree)))
 
 
 def _conceal(runtime: Runtime, tenant_id: str, request: CreateRequest) -> tuple[CreateRequest, dict[str, str]]:
@@ -264,6 +284,7 @@ async def warm_up(runtime: Runtime, prepared: Prepared) -> list[Event]:
         await runtime.conversations.append(
             stored.tenant_id, stored.conversation_id, stored.input_items, source=stored.response_id
         )
+    await draw_last(runtime, stored, Usage(), 0, ())
     response = finish.object_of(stored, status="completed", now=int(runtime.clock()), usage=Usage())
     unnumbered = [*finish.opening_events(stored), *finish.final_events(response)]
     events = [event | {"sequence_number": i} for i, event in enumerate(unnumbered)]
@@ -365,6 +386,7 @@ class Inline:
             await finish.end_from_outside(self.runtime, stored, status="failed", error=reason)
             return
         folded = fold(sink.unwritten)
+        await draw_last(self.runtime, stored, Usage(), 0, folded.output)
         for event in finish.closing_events(folded):
             sink.emit(event)
         now = int(self.runtime.clock())
@@ -418,3 +440,5 @@ class Inline:
         if self.prepared.stored.is_stored:
             await self._sink.record()
             await finish.end_from_outside(self.runtime, self.prepared.stored, status="cancelled")
+        else:
+            await draw_last(self.runtime, self.prepared.stored, Usage(), 0, ())

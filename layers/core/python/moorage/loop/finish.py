@@ -10,11 +10,12 @@ from typing import Any
 from moorage import limits
 from moorage.errors import ApiError, ConditionFailed
 from moorage.loop import context, traces, webhooks
+from moorage.loop.budget import draw_last
 from moorage.loop.fold import Folded, fold
 from moorage.loop.sinks import Sink
 from moorage.model.prices import usd
 from moorage.runtime import Runtime
-from moorage.state import Outcome
+from moorage.state import Next, Outcome
 from moorage.store.event_log import STEP_OF_THE_END, Batch, Writer
 from moorage.store.response_list import calls_by_type
 from moorage.store.responses import StoredResponse
@@ -109,6 +110,8 @@ async def conclude(
             [*stored.input_items, *context.output_items(response["output"], is_cut=outcome.status == "incomplete")],
             source=stored.response_id,
         )
+    # Before the end is seen: whatever dies in between runs the step again, and counts it again.
+    await draw_last(runtime, stored, outcome.usage, outcome.calls_made, response["output"])
     events = final_events(response)
     for event in events[:-1]:
         sink.emit(event)
@@ -133,18 +136,23 @@ async def end_from_outside(
     error: dict[str, Any] | None = None,
     incomplete_reason: str | None = None,
 ) -> dict[str, Any]:
-    """End a response whatever its steps are doing: cancel, and the verdict over a dead process.
+    """End a response whatever its steps are doing: cancel, and the verdict over a dead process. What its finished steps have used
+    counts.
 
     Open items are closed as ``incomplete``. A step that is still running is superseded at its next write. When the response has
     ended meanwhile, its own end stands; either way the answer is the response object of the final event.
     """
     log = runtime.responses.log_of(stored)
     folded = fold(await log.read_all())
+    outcome = None if folded.is_final else await _last_outcome(runtime, stored)
+    used = Outcome(Next.DONE, 0) if outcome is None else outcome
+    await draw_last(runtime, stored, used.usage, used.calls_made, folded.output)
     for _ in range(limits.END_TRIES_MAX):
         if folded.is_final:
             break
         with suppress(ConditionFailed):  # A step wrote first: look again at what there is to close.
-            await log.append(_end(runtime, stored, folded, status, error, incomplete_reason))
+            usage = None if outcome is None else outcome.usage
+            await log.append(_end(runtime, stored, folded, status, error, incomplete_reason, usage))
             tell_end(stored, status)
             traces.export_later(runtime, stored)
         folded = fold(await log.read_all())
@@ -159,6 +167,12 @@ def tell_end(stored: StoredResponse, status: Status) -> None:
     tell("response_ended", {"response_id": stored.response_id, "tenant_id": stored.tenant_id, "status": status})
 
 
+async def _last_outcome(runtime: Runtime, stored: StoredResponse) -> Outcome | None:
+    """What the latest model step came to that has ended; None if none has."""
+    accounts = await runtime.steps.accounts(stored.tenant_id, stored.response_id)
+    return next((account.outcome for account in reversed(accounts) if account.outcome is not None), None)
+
+
 def _end(
     runtime: Runtime,
     stored: StoredResponse,
@@ -166,6 +180,7 @@ def _end(
     status: Status,
     error: dict[str, Any] | None,
     incomplete_reason: str | None,
+    usage: Usage | None,
 ) -> Batch:
     first = folded.next_number
     events = opening_events(stored) if first == 0 else []
@@ -175,9 +190,12 @@ def _end(
         status=status,
         now=int(runtime.clock()),
         output=folded.output,
+        usage=usage,
         error=error,
         incomplete_reason=incomplete_reason,
     )
+    if usage is not None:
+        response["usage"] |= _cost(runtime, stored, usage, response["output"])
     events += final_events(response)
     numbered = tuple(event | {"sequence_number": first + i} for i, event in enumerate(events))
     return Batch(first, numbered, Writer(STEP_OF_THE_END, 1))

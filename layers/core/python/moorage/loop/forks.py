@@ -13,6 +13,7 @@ from moorage.loop.as_of import Boundary, as_of
 from moorage.loop.chain import load_chain
 from moorage.loop.create import Prepared, prepare
 from moorage.runtime import Runtime
+from moorage.store.budgets import Scope
 from moorage.store.containers import ContainerRecord
 from moorage.store.responses import Snapshot, StoredResponse
 from moorage.tools.registry import ROOMS
@@ -39,11 +40,16 @@ class _Place:
         return {"mode": self.mode, "container_id": self.container_id, "files": self.files, "notice": notice}
 
 
-async def fork(runtime: Runtime, snapshot: Snapshot, wanted: ForkRequest, *, key_id: str) -> Prepared:
+async def fork(
+    runtime: Runtime, snapshot: Snapshot, wanted: ForkRequest, *, key_id: str, draws_on: tuple[str, ...] = ()
+) -> Prepared:
     """Raises :class:`~moorage.errors.ApiError`; nothing is left behind then."""
     old, request = snapshot.stored, wanted.request
     if not wanted.has_own_tools:
         _check_tools(old)
+    trees = tuple(scope for scope in old.draws_on if Scope.of(scope).kind == "tree")
+    if trees and request.budget == old.parameters.budget:
+        request = replace(request, budget=None)  # It is the tree's, from which the fork draws too.
     boundary = (await as_of(runtime, snapshot, wanted.at)).boundary
     said = [*await _before(runtime, old), *old.input_items, *boundary.items]
     place = await _place(runtime, old, wanted, boundary)
@@ -52,7 +58,10 @@ async def fork(runtime: Runtime, snapshot: Snapshot, wanted: ForkRequest, *, key
             request = replace(request, environment=place.environment)
             if old.container_id is not None:
                 said = [_moved(item, old.container_id, place.container_id) for item in said]
-        prepared = await prepare(runtime, old.tenant_id, request, recent=context.answer_orphans(said), key_id=key_id)
+        recent = context.answer_orphans(said)
+        prepared = await prepare(
+            runtime, old.tenant_id, request, recent=recent, key_id=key_id, draws_on=(*draws_on, *trees)
+        )
     except BaseException:
         if place is not None and place.is_new:
             await runtime.containers.delete(old.tenant_id, place.container_id)

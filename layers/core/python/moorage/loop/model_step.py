@@ -115,9 +115,9 @@ async def _over_budget(
 ) -> LoopState | None:
     """What its budget says is done once it is used up; None if one last answer is to be asked for."""
     stored, before = snapshot.stored, progress.outcomes[state.step - 1]
-    if over.on_limit == "pause":
+    if over.on_limit == "pause" and stored.is_background:
         await runtime.responses.request_pause(stored)
-        reason = f"{over.message} POST /v1/responses/{{id}}/budget raises it, and it goes on."
+        reason = f"{over.what} {over.remedy}"
         if await runtime.responses.park(stored, reason):
             return state.done()
     # A step that followed no call was the last answer already, or one whose calls were refused.
@@ -133,7 +133,9 @@ async def _over_budget(
 
 async def _run(runtime: Runtime, snapshot: Snapshot, state: LoopState, progress: Progress) -> LoopState:
     stored = snapshot.stored
-    over = reached(runtime, stored, progress.outcomes[state.step - 1], progress.items) if state.step else None
+    over = None
+    if state.step:
+        over = await reached(runtime, stored, progress.outcomes[state.step - 1], progress.items, state.step)
     if over is not None:
         ended = await _over_budget(runtime, snapshot, state, progress, over)
         if ended is not None:

@@ -190,7 +190,7 @@ def _open_model_step(
         lost_attempts=lost,
         pauses=pauses,
         why=_why(account, lost),
-        usage=None if used is None else used - before,
+        usage=None if used is None or used == before else used - before,
     )
 
 

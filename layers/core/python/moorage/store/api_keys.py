@@ -11,11 +11,12 @@ import hashlib
 import re
 import secrets
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Final
 
 from moorage.codec import By, Codec
-from moorage.errors import SettingsConflict
+from moorage.errors import ConditionFailed, SettingsConflict
 from moorage.store import keys
 from moorage.store.table import Table
 
@@ -42,6 +43,8 @@ class ApiKey:
     """Hash of the key that it was made of."""
     sealed: bytes = b""
     """Of a code: the key that it is exchanged for, under the code itself."""
+    budgets: tuple[str, ...] = ()
+    """Of what there is a budget: ``key``, ``tenant``. So a request without one asks the table for none."""
 
 
 READ: Final = "read"
@@ -54,7 +57,7 @@ _KEY: Final = Codec(
     ApiKey,
     names={"tenant_id": "tenant"},
     nested={"sealed": By(bytes, bytes)},
-    sparse=("scope", "expires_at", "parent", "sealed"),
+    sparse=("budgets", "scope", "expires_at", "parent", "sealed"),
 )
 
 
@@ -69,7 +72,9 @@ class ApiKeys:
         if not TENANT_PATTERN.fullmatch(tenant_id):
             raise SettingsConflict(f"A tenant is named with a-z, 0-9 and '-', up to 63 characters; '{tenant_id}' is not.")
         secret = key or f"{KEY_PREFIX}{secrets.token_urlsafe(32)}"
-        made = ApiKey(key_id_of(hash_of(secret)), tenant_id, name, int(self._clock()), tier)
+        has_budget = await self._table.get(keys.budgets(tenant_id), f"tenant:{tenant_id}") is not None
+        budgets = ("tenant",) if has_budget else ()
+        made = ApiKey(key_id_of(hash_of(secret)), tenant_id, name, int(self._clock()), tier, budgets=budgets)
         await self._put(made, hash_of(secret))
         return made, secret
 
@@ -112,9 +117,10 @@ class ApiKeys:
         found = await self._read(hash_of(secret))
         if found is None or (found.expires_at and found.expires_at <= self._clock()):
             return None
-        if found.parent and await self._read(found.parent) is None:
-            return None
-        return found
+        if not found.parent:
+            return found
+        parent = await self._read(found.parent)
+        return None if parent is None else replace(found, budgets=parent.budgets)
 
     async def _read(self, digest: str) -> ApiKey | None:
         now = self._clock()
@@ -135,6 +141,16 @@ class ApiKeys:
         records = await self._table.get_many((entry["PK"], entry["SK"]) for entry in listed)
         found = [key for key in map(_KEY.unpack, records) if key.scope != CODE and not 0 < key.expires_at <= self._clock()]
         return sorted(found, key=lambda key: (key.created_at, key.key_id))
+
+    async def mark(self, key_id: str, kind: str, *, has_budget: bool) -> None:
+        """Note on a key that there is a budget of it, or of its tenant; processes that have just seen it obey within 30 seconds."""
+        for entry in await self._table.query(keys.KEYS, index="GSI1"):
+            if entry["GSI1SK"].endswith(f"#{key_id}"):
+                record = await self._table.get(entry["PK"], entry["SK"])
+                before = set() if record is None else {*_KEY.unpack(record).budgets}
+                after = sorted(before | {kind} if has_budget else before - {kind})
+                with suppress(ConditionFailed):  # Revoked meanwhile.
+                    await self._table.update(entry["PK"], entry["SK"], set={"budgets": after})
 
     async def revoke(self, key_id: str) -> bool:
         """Forget a key; False if there is none of this id."""

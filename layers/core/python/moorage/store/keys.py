@@ -34,6 +34,7 @@ add a version of a skill                   ``SK=VER#n``, ``META`` counts, the bu
 a conversation's items                     ``PK=T#t#V#id``, ``SK`` begins with ``BATCH#``       Query
 append to a conversation                   ``SK=BATCH#n``, ``META`` counts n, ``SOURCE#resp``   TransactWriteItems
 what an input item's URL gave              ``PK=T#t#I#id``, ``SK=URL#<hash>``                   GetItem
+a shared budget                            ``PK=T#t#BUDGETS``, ``SK=<kind>:<id>``              GetItem, UpdateItem
 an API key                                 ``PK=K#<sha256>``, ``SK=META``                       GetItem
 a used code of the console                 ``PK=CODE#<sha256>``, ``SK=META``                    PutItem
 who has an idempotency key                 ``PK=T#t#Q#<sha256>``, ``SK=META``                   GetItem
@@ -145,6 +146,11 @@ def api_key(key_sha256: str) -> str:
 def console_code(key_sha256: str) -> str:
     """Partition of the note that a code of the console was used: the code itself is the operator's, and may not be touched."""
     return f"CODE#{key_sha256}"
+
+
+def budgets(tenant_id: str) -> str:
+    """Partition of what a tenant's keys, responses with their forks, and the tenant itself may use."""
+    return f"T#{tenant_id}#BUDGETS"
 
 
 def rate(key_sha256: str) -> str:

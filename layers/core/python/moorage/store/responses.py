@@ -105,6 +105,8 @@ class StoredResponse:
     """When it began, by the times of its container's files; 0 without a container, and in records of older versions."""
     forked_from: str | None = None
     """The response that it is a fork of."""
+    draws_on: tuple[str, ...] = ()
+    """The budgets that it shares with others (``store/budgets.py: Scope``)."""
 
     def parks(self, by_default: bool) -> bool:
         """Whether calls that need a person's word wait in their place; a client that waits itself is asked at the end of the
@@ -152,6 +154,7 @@ _META: Final = Codec(
         "awaits",
         "decisions_seen",
         "approvals_due_at",
+        "draws_on",
     ),
     beside=("response_id", "tenant_id", "parameters", "echo", "input_items", "ancestors"),
 )

@@ -101,10 +101,12 @@ class Table:
         condition: Mapping[str, Any] | None = None,
         must_exist: bool = True,
         absent: Iterable[str] = (),
+        below: Mapping[str, int] | None = None,
     ) -> Record:
         """Change attributes and return the whole record as it is afterwards; ``set_once`` keeps a value that is there already.
 
-        ``condition`` asks for equality of attributes, ``absent`` for attributes that must not be there. Raises
+        ``condition`` asks for equality of attributes, ``absent`` for attributes that must not be there, ``below`` for numbers that must
+        be less. Raises
         :class:`ConditionFailed` with the record that stands there.
         """
         if not _can_stand(pk, sk):
@@ -134,6 +136,7 @@ class Table:
             clauses.append("REMOVE " + ", ".join(name(k) for k in removed))
         tests = [f"{name(k)} = {value(v)}" for k, v in (condition or {}).items()]
         tests += [f"attribute_not_exists({name(k)})" for k in absent]
+        tests += [f"{name(k)} < {value(v)}" for k, v in (below or {}).items()]
         if must_exist:
             tests.append(f"attribute_exists({name('PK')})")
         request: dict[str, Any] = {

@@ -147,7 +147,7 @@ class CompactionEntry(TypedDict, total=False):
 
 @wire
 class Budget(TypedDict, total=False):
-    """An extension: what the response may use before another step begins."""
+    """An extension: what the response may use before another step begins; with the scope ``tree``, together with its forks."""
 
     usd: Annotated[Number, Field(ge=0)]
     input_tokens: Annotated[int, Field(ge=1)]
@@ -156,6 +156,7 @@ class Budget(TypedDict, total=False):
     tool_calls: Annotated[int, Field(ge=1)]
     wall_seconds: Annotated[int, Field(ge=1)]
     on_limit: Literal["stop", "pause", "finish"]
+    scope: Literal["response", "tree"]
 
 
 def _waits_for_somebody(approvals: Fields) -> Fields:

@@ -60,6 +60,19 @@ _STEP: Final = record(
     waiting_for=nullable(_WAIT),
 )
 
+_MEASURES: Final[JsonSchema] = {"type": "object", "additionalProperties": {"type": "number"}}
+_BUDGETS: Final[JsonSchema] = {
+    "type": "array",
+    "items": record(
+        scope={"type": "string", "enum": ["key", "tenant"]},
+        id=STRING,
+        limits=_MEASURES,
+        on_limit={"type": "string", "enum": ["stop", "pause", "finish"]},
+        used=_MEASURES,
+        held=_MEASURES,
+    ),
+}
+
 _ME: Final = record(
     object={"const": "me"},
     tenant=STRING,
@@ -71,6 +84,7 @@ _ME: Final = record(
         expires_at=nullable(_TIME),
     ),
     limits={"type": "object", "additionalProperties": _COUNT},
+    budgets=_BUDGETS,
     prices={"type": "array", "items": record(model=STRING, price=nullable({"type": "object"}))},
     version=STRING,
 )
@@ -199,7 +213,7 @@ OPERATOR_ROUTES: Final = (
         "/v1/usage",
         "usage",
         "What was used, added up by day, model, key or tool",
-        {JSON: envelope(_USAGE)},
+        {JSON: {**envelope(_USAGE), "properties": {**envelope(_USAGE)["properties"], "budgets": _BUDGETS}}},
         query=(("group_by", {"type": "string", "enum": list(USAGE_GROUPS), "default": "day"}), ("from", STRING), ("to", STRING)),
     ),
     Route("get", "/v1/me", "me", "What the key of this request stands for", {JSON: _ME}),
