@@ -32,6 +32,8 @@
 # make bench-egress     only the egress proxy
 # make bench-sandbox    only the sandboxes
 #
+# make console-screens  take pictures of the console in both themes (under .build/console/screens; those of the documentation too)
+#
 # make wheel            build dist/moorage-*.whl, which holds all that one machine needs
 # make lock             resolve requirements/*.in anew
 # make clean            remove environments and what was built; state under .moorage/ stays
@@ -44,7 +46,7 @@ UV := $(BIN)/uv
 .DEFAULT_GOAL := help
 .PHONY: help setup setup-dev setup-deploy demo up test quick check lint lint-template test-templates test-egress test-deploy test-localstack synth \
 	bootstrap deploy deployed destroy clients conformance chaos simulate soak fuzz cost bench bench-peers bench-cold bench-egress bench-sandbox wheel \
-	lock clean
+	lock clean console-screens
 
 help:
 	@sed -n '/^$$/q; s/^# *//p' Makefile
@@ -243,6 +245,9 @@ bench-egress: setup-dev
 
 bench-sandbox: setup-dev
 	$(BIN)/python -m tests.bench.bench_exec
+
+console-screens: setup-dev
+	$(BIN)/python -m tests.console_screens
 
 wheel: $(UV)
 	@$(UV) build --quiet --out-dir dist

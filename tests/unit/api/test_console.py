@@ -243,3 +243,33 @@ async def test_the_table_tells_neither_code_nor_key() -> None:
 async def test_an_unknown_key_gets_no_code() -> None:
     deployment = await Deployment.made()
     assert await deployment.codes.make("sk-moorage-unknown", reads_only=False) is None
+
+
+# --- how large it is ---
+
+BYTES_MAX = 100_000
+
+
+def test_what_a_first_visit_loads_is_a_hundred_kilobytes_at_most() -> None:
+    """All but the lexer of Markdown, which comes with the first text of a model."""
+    console = Console.beside_the_package()
+    if not console._has_libraries:
+        pytest.skip("the console's libraries are not here: 'make setup' fetches them")
+    assets = console._assets
+    loaded = [name for name in assets if name.endswith((".js", ".css")) and name != "vendor/marked.js"]
+    sizes = {name: len(assets[name].zipped) for name in loaded}
+    assert sum(sizes.values()) + len(console._index.zipped) <= BYTES_MAX, sizes
+
+
+def test_each_file_is_read_at_a_sitting() -> None:
+    folder = Path(__file__).parents[3] / "layers" / "core" / "python" / "moorage" / "console"
+    own = [path for path in folder.rglob("*") if path.suffix in (".js", ".css", ".html")]
+    lengths = {str(path.relative_to(folder)): path.read_text().count("\n") for path in own}
+    assert {name: lines for name, lines in lengths.items() if lines > 300} == {}
+
+
+def test_no_code_of_the_console_makes_markup_or_programs_of_strings() -> None:
+    folder = Path(__file__).parents[3] / "layers" / "core" / "python" / "moorage" / "console"
+    makers = ("innerHTML", "outerHTML", "insertAdjacentHTML", "dangerouslySetInnerHTML", "document.write", "eval(", "new Function")
+    found = [f"{path.name}: {maker}" for path in folder.rglob("*.js") for maker in makers if maker in path.read_text()]
+    assert found == []

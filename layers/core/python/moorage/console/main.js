@@ -56,7 +56,7 @@ function Bar({ title }) {
     </ol>
     ${link.value === "lost" && html`<span class="status warn" role="status"><${Icon} name="warn" size=${13} />reconnecting</span>`}
     ${isReadOnly() && html`<span class="chip" title="This key looks and changes nothing">read only</span>`}
-    <button type="button" class="button quiet find" onClick=${() => (palette.value = true)} aria-label="Jump to an id or a page">
+    <button type="button" class="button quiet find" onClick=${() => (palette.value = true)} title="Jump to an id or a page">
       <${Icon} name="search" size=${14} /><span>Jump to…</span><kbd>⌘K</kbd></button>
     ${me.value && html`<span class="chip" title=${`Key ${me.value.key.id} ${me.value.key.name}`}>${me.value.tenant}</span>`}
     <button type="button" class="ghost" aria-label=${`Theme: ${theme.value}. Change to ${following}`} title=${`Theme: ${theme.value}`}
@@ -84,7 +84,7 @@ function useShortcuts() {
         field.focus();
       }
     } else if (event.key === "Escape" && route.value.id && !palette.value && !help.value) go(route.value.page);
-  }, []);
+  });
   useEffect(() => {
     const open = (event) => {
       if ((event.metaKey || event.ctrlKey) && event.key.toLowerCase() === "k") {

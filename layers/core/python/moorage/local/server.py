@@ -173,5 +173,5 @@ def announce(
         f"curl $OPENAI_BASE_URL/responses -H \"Authorization: Bearer $OPENAI_API_KEY\" -H 'Content-Type: application/json' "
         f'-d \'{{"model": "{model}", "input": "hello"}}\'\n'
         "Ctrl-C stops it; what it stored is there at the next start.\n"
-        "'moorage logs -f' shows what it does, 'moorage doctor' whether all is well."
+        "'moorage console' shows what runs in a browser, 'moorage logs -f' what it does, 'moorage doctor' whether all is well."
     )

@@ -30,7 +30,7 @@ export const clock = (ms) => {
 
 export function count(value) {
   if (value == null) return "";
-  if (value < 10_000) return value.toLocaleString("en");
+  if (value < 10_000) return Math.round(value).toLocaleString("en");
   if (value < 1_000_000) return `${(value / 1000).toFixed(value < 100_000 ? 1 : 0)}k`;
   return `${(value / 1_000_000).toFixed(1)}M`;
 }
@@ -50,6 +50,10 @@ export function dollars(value) {
   return `$${value.toFixed(value < 1 ? 4 : 2)}`;
 }
 
-export const shortId = (id) => (id && id.length > 16 ? `${id.slice(0, id.indexOf("_") + 1)}${id.slice(id.indexOf("_") + 1, id.indexOf("_") + 7)}…` : id);
+// resp_81c8af…: its kind, and as much as one tells it by.
+export function shortId(id) {
+  const start = id.search(/[_-]/) + 1;
+  return id.length > start + 10 ? `${id.slice(0, start + 6)}…` : id;
+}
 
 export const plural = (number, word) => `${number} ${word}${number === 1 ? "" : "s"}`;

@@ -158,6 +158,5 @@ function useRunKeys({ run, cursor, seek, replay, embedded }) {
       else return;
       event.preventDefault();
     },
-    [run, cursor, replay.isPlaying],
   );
 }

@@ -24,7 +24,6 @@ export function Runs() {
       if (event.key === "j" || event.key === "k") choose((at) => Math.min(rows.length - 1, Math.max(0, at + (event.key === "j" ? 1 : -1))));
       else if (event.key === "Enter" && rows[chosen] && event.target === document.body) go("runs", rows[chosen].id);
     },
-    [rows, chosen],
   );
   const isFiltered = Boolean(query.q || query.status || query.model);
   if (list.isLoading) return html`<${Head} title="Runs" /><${Skeleton} rows=${10} />`;

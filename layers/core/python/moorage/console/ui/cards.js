@@ -150,4 +150,4 @@ const VIEWS = {
   compaction: Compaction,
 };
 
-export const RawButton = ({ value, name }) => html`<${Button} icon="copy" tone="quiet" label=${`Copy ${name}`} onClick=${() => copy(JSON.stringify(value, null, 2))}>JSON</${Button}>`;
+export const RawButton = ({ value, name }) => html`<${Button} icon="copy" tone="quiet" label=${`JSON: copy ${name}`} onClick=${() => copy(JSON.stringify(value, null, 2))}>JSON</${Button}>`;

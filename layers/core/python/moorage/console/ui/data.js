@@ -32,16 +32,18 @@ export function useData(load, deps = [], { every = 0 } = {}) {
   return { ...state, reload: useCallback(() => again((number) => number + 1), []) };
 }
 
-// Calls `handle(event)` for keys that are not typed into a field.
-export function useKeys(handle, deps = []) {
+// Calls `handle(event)` for keys that are not typed into a field. The handler is that of the latest drawing, however fast one types.
+export function useKeys(handle) {
+  const latest = useRef(handle);
+  latest.current = handle;
   useEffect(() => {
     const listen = (event) => {
       if (event.defaultPrevented || event.ctrlKey || event.metaKey || event.altKey || isTyping(event.target)) return;
-      handle(event);
+      latest.current(event);
     };
     document.addEventListener("keydown", listen);
     return () => document.removeEventListener("keydown", listen);
-  }, deps);
+  }, []);
 }
 
 export const isTyping = (target) => target instanceof HTMLElement && (target.isContentEditable || /^(INPUT|TEXTAREA|SELECT)$/.test(target.tagName));

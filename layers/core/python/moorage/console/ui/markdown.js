@@ -34,7 +34,7 @@ function block(token, key) {
       return token.ordered ? html`<ol key=${key} start=${token.start || 1}>${entries}</ol>` : html`<ul key=${key}>${entries}</ul>`;
     }
     case "table":
-      return html`<div key=${key} class="scroll" tabindex="0" role="region" aria-label="Table"><table class="plain-table"><thead><tr>${token.header.map((cell, at) => html`<th key=${at} scope="col">${inline(cell.tokens)}</th>`)}</tr></thead>
+      return html`<div key=${key} class="scroll" tabindex="0" role="group" aria-label="Table"><table class="plain-table"><thead><tr>${token.header.map((cell, at) => html`<th key=${at} scope="col">${inline(cell.tokens)}</th>`)}</tr></thead>
         <tbody>${token.rows.map((row, at) => html`<tr key=${at}>${row.map((cell, column) => html`<td key=${column}>${inline(cell.tokens)}</td>`)}</tr>`)}</tbody></table></div>`;
     case "text":
       return token.tokens ? html`<span key=${key}>${inline(token.tokens)}</span>` : token.text;

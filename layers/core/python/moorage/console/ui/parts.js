@@ -112,6 +112,6 @@ export function Tabs({ tabs, chosen, onChoose, label }) {
   };
   return html`<div class="tabs" role="tablist" aria-label=${label} onKeyDown=${move}>
     ${tabs.map((tab) => html`<button type="button" role="tab" key=${tab.id} data-tab=${tab.id} aria-selected=${tab.id === chosen}
-      tabindex=${tab.id === chosen ? 0 : -1} onClick=${() => onChoose(tab.id)}>${tab.title}${tab.count != null && html`<i>${tab.count}</i>`}</button>`)}
+      tabindex=${tab.id === chosen ? 0 : -1} onClick=${() => onChoose(tab.id)}>${tab.title}${tab.count != null && html` <span class="count">${tab.count}</span>`}</button>`)}
   </div>`;
 }

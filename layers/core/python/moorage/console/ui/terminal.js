@@ -8,22 +8,25 @@ import { Button } from "./parts.js";
 const LINES_SHOWN = 400;
 const RUNS_SHOWN = 400;
 
-export function Terminal({ text, stream, label }) {
+export function Terminal({ text, stream, label, fromStart = false }) {
   const box = useRef(null);
-  const atEnd = useRef(true);
+  const atEnd = useRef(!fromStart);
   const [isWrapped, wrap] = useState(true);
-  const shown = useMemo(() => tail(text), [text]);
-  const pieces = useMemo(() => runs(shown.text).slice(-RUNS_SHOWN), [shown]);
+  const shown = useMemo(() => (fromStart ? { text: text.slice(0, CHARS_SHOWN), cut: 0 } : tail(text)), [text]);
+  const pieces = useMemo(() => bounded(runs(shown.text)), [shown]);
   useLayoutEffect(() => {
     if (atEnd.current) box.current.scrollTop = box.current.scrollHeight;
   }, [text]);
   const look = () => (atEnd.current = box.current.scrollHeight - box.current.scrollTop - box.current.clientHeight < 24);
   return html`<div class=${`terminal ${stream}`}>
     ${shown.cut > 0 && html`<p class="cut">${bytes(shown.cut)} before this are not shown. <${Button} tone="quiet" icon="download" onClick=${() => saveBlob(new Blob([text]), `${label.replace(/\W+/g, "-")}.txt`)}>Save all ${bytes(text.length)}</${Button}></p>`}
-    <pre ref=${box} tabindex="0" role="region" aria-label=${label} class=${isWrapped ? "wrapped" : ""} onScroll=${look} dir="ltr">${pieces.map((piece, key) => (piece.style ? html`<span key=${key} class=${piece.style}>${piece.text}</span>` : piece.text))}</pre>
+    <pre ref=${box} tabindex="0" role="group" aria-label=${label} class=${isWrapped ? "wrapped" : ""} onScroll=${look} dir="ltr">${pieces.map((piece, key) => (piece.style ? html`<span key=${key} class=${piece.style}>${piece.text}</span>` : piece.text))}</pre>
     <button type="button" class="ghost tiny wrap" aria-pressed=${isWrapped} onClick=${() => wrap(!isWrapped)}>wrap</button>
   </div>`;
 }
+
+// What paints each letter in a colour of its own is shown without colours.
+const bounded = (pieces) => (pieces.length <= RUNS_SHOWN ? pieces : [{ text: pieces.map((piece) => piece.text).join(""), style: "" }]);
 
 function tail(text) {
   let start = Math.max(0, text.length - CHARS_SHOWN);

@@ -126,7 +126,7 @@ function Curve({ points, x, top, from, to }) {
 function Axis({ from, to, x, height, begin }) {
   const span = to - from;
   const steps = [10, 20, 50, 100, 200, 500, 1000, 2000, 5000, 10_000, 30_000, 60_000, 300_000, 600_000, 3_600_000, 21_600_000, 86_400_000];
-  const step = steps.find((each) => span / each <= 8) ?? 604_800_000;
+  const step = steps.find((each) => span / each <= 8) ?? Math.ceil(span / 8 / 86_400_000) * 86_400_000;
   const marks = [];
   for (let at = Math.ceil((from - begin) / step) * step; at <= to - begin; at += step) marks.push(at);
   return marks.map((at) => html`<g key=${at}><line class="axis" x1=${x(begin + at)} x2=${x(begin + at)} y1="12" y2=${height} />${x(begin + at) < x(to) - 24 && html`<text class="axis-text" x=${x(begin + at) + 3} y="9">${at === 0 ? "0" : duration(at)}</text>`}</g>`);

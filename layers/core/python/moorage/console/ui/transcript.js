@@ -30,6 +30,7 @@ export function Transcript({ input, rounds, steps, response, chosen, onChoose, f
     fallBehind(false);
   };
   return html`<section class="transcript" ref=${box} onScroll=${look} tabindex="0" role="region" aria-label="Transcript" data-size=${size}>
+    <h2 class="unseen">What was asked</h2>
     ${input.map((item, at) => html`<${Input} key=${`in-${at}`} item=${item} />`)}
     ${rounds.map((round) => html`<article class=${`round ${round.number === chosen ? "chosen" : ""}`} key=${round.number} data-round=${round.number} aria-label=${`Round ${round.number + 1}`}>
       <${RoundHead} round=${round} step=${stepOfRound(steps, round.number)} onChoose=${onChoose} />

@@ -1,0 +1,37 @@
+// The sandboxes: which there are, what they may reach, and how long they stay.
+import { html, useState } from "../html.js";
+import { post } from "../api.js";
+import { address, go } from "../router.js";
+import { notify, now } from "../state.js";
+import { Acting, Ago, Button, Empty, Head, Id, Status } from "../ui/parts.js";
+import { Listing, Search } from "../ui/list.js";
+import { duration } from "../model/text.js";
+
+export const network = (policy) => (policy?.type === "allowlist" ? `${policy.allowed_domains?.length ?? 0} hosts` : "closed");
+
+const COLUMNS = [
+  { title: "Container", cell: (row) => html`<${Id} id=${row.id} href=${address("containers", row.id)} />` },
+  { title: "Name", wide: true, cell: (row) => row.name },
+  { title: "Status", cell: (row) => html`<${Status} status=${row.status} />` },
+  { title: "Memory", right: true, cell: (row) => row.memory_limit },
+  { title: "Network", cell: (row) => html`<span title=${(row.network_policy?.allowed_domains ?? []).join(", ")}>${network(row.network_policy)}</span>` },
+  { title: "Last active", cell: (row) => html`<${Ago} at=${row.last_active_at} />` },
+  { title: "Expires in", right: true, cell: (row) => html`<${Left} until=${row.expires_at} />` },
+];
+
+export const Left = ({ until }) => (until * 1000 > now.value ? html`<span class="number">${duration(until * 1000 - now.value)}</span>` : html`<span class="muted">revives when used</span>`);
+
+export function Containers() {
+  const [name, setName] = useState("");
+  const create = async () => {
+    const answer = await post("containers", { name: name || "from the console" });
+    if (!answer.ok) return notify(answer.message, "bad");
+    go("containers", answer.data.id);
+    return undefined;
+  };
+  return html`<${Head} title="Containers" note="Each is a sandbox with files of its own under /mnt/data. One that expired comes back with them."><${Acting}>
+      <input type="text" aria-label="Name of a new container" placeholder="name" value=${name} onInput=${(event) => setName(event.target.value)} /><${Button} icon="plus" onClick=${create}>New</${Button}></${Acting}></${Head}>
+    <${Search} label="Filter containers" placeholder="Words of a name, or an id" />
+    <${Listing} path="containers" label="Containers" page="containers" columns=${COLUMNS} every=${5000} filter=${(row) => `${row.id} ${row.name} ${row.status}`}
+      empty=${html`<${Empty} title="No container yet" code="moorage containers list"><p>A response with a hosted shell or code interpreter makes one, or the button above.</p></${Empty}>`} />`;
+}

@@ -1,0 +1,53 @@
+// Who asks, what bounds it, and how keys are made: by the command line alone, because no server may write them.
+import { html } from "../html.js";
+import { get } from "../api.js";
+import { setQuery, address } from "../router.js";
+import { me, now, route } from "../state.js";
+import { useData } from "../ui/data.js";
+import { Ago, Code, Head, Id, Skeleton } from "../ui/parts.js";
+import { Table } from "../ui/list.js";
+import { count, dollars, duration, moment } from "../model/text.js";
+
+const MAKE = `moorage keys create --tenant ${"TENANT"} --name laptop
+moorage keys list
+moorage keys revoke key_…`;
+
+const limit = (value, unit) => (value ? `${count(value)} ${unit}` : "not bounded");
+
+export function Keys() {
+  const used = useData((signal) => get("usage", { group_by: "key" }, signal), []);
+  if (!me.value) return html`<${Skeleton} />`;
+  const { key, tenant, limits, prices } = me.value;
+  const facts = [
+    ["tenant", tenant],
+    ["key", html`<${Id} id=${key.id} whole=${true} />`],
+    ["name", key.name],
+    ["may", key.scope === "read" ? "look, and change nothing" : "do everything within this tenant"],
+    ["ends", key.expires_at ? `in ${duration(key.expires_at * 1000 - now.value)}, at ${moment(key.expires_at * 1000)}` : "when it is revoked"],
+    ["made", html`<${Ago} at=${key.created_at} />`],
+    ["requests", limit(limits.requests_per_minute, "a minute")],
+    ["tokens", limit(limits.tokens_per_minute, "a minute")],
+    ["responses at once", limit(limits.running_responses, "")],
+    ["responses are kept for", duration(limits.retention_seconds * 1000)],
+  ];
+  const priced = prices.filter((each) => each.price);
+  return html`<${Head} title="Keys and tenants" note="A tenant is whatever its keys say. Nothing of one can be seen with a key of another." />
+    <h2>This key</h2><dl class="facts flush">${facts.filter(([, value]) => value).map(([name, value]) => html`<div key=${name}><dt>${name}</dt><dd>${value}</dd></div>`)}</dl>
+    <h2 class="pad-top">Keys that asked in the last 30 days</h2>
+    ${used.data ? html`<${Table} label="Keys" columns=${COLUMNS} rows=${used.data.data} />` : html`<${Skeleton} rows=${2} />`}
+    <h2 class="pad-top">Make, list and revoke</h2><p class="muted">Keys lie in the deployment's table, where its servers may read and not write them: so whoever takes over a server makes no key. The operator's command does it.</p><${Code} text=${MAKE} />
+    <h2 class="pad-top">Prices</h2>${priced.length ? html`<${Table} label="Prices" columns=${PRICES} rows=${priced.map((each) => ({ id: each.model, ...each.price }))} />` : html`<p class="muted">No model has a known price. <code>price</code> in <code>models.toml</code> says it, and costs show everywhere.</p>`}`;
+}
+
+const COLUMNS = [
+  { title: "Key", cell: (row) => html`<${Id} id=${row.id} whole=${true} href=${address("runs", "", { q: `key:${row.id}` })} />` },
+  { title: "Runs", right: true, cell: (row) => count(row.responses) },
+  { title: "Failed", right: true, cell: (row) => row.by_status.failed ?? "" },
+  { title: "Tokens", right: true, cell: (row) => count(row.input_tokens + row.output_tokens) },
+  { title: "Cost", right: true, cell: (row) => dollars(row.cost_usd) },
+];
+
+const PRICES = [
+  { title: "Model", cell: (row) => row.id },
+  { title: "A million tokens", wide: true, cell: (row) => Object.entries(row).filter(([name, value]) => name !== "id" && typeof value === "number").map(([name, value]) => `${name.replaceAll("_", " ")} ${dollars(value)}`).join(" · ") },
+];

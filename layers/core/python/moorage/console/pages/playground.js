@@ -1,0 +1,103 @@
+// Try something: a request by switches, its run beside it, and always the program that would do the same.
+import { html, useEffect, useState } from "../html.js";
+import { BASE, call, get, post } from "../api.js";
+import { setQuery } from "../router.js";
+import { isReadOnly, notify, route } from "../state.js";
+import { useData } from "../ui/data.js";
+import { Button, Code, Empty, Head, Id, Tabs } from "../ui/parts.js";
+import { EFFORTS, MEMORIES, START, requestOf, settingsOf } from "../model/request.js";
+import { curl, node, python } from "../model/code.js";
+import { Run } from "./run.js";
+
+const KEPT = "moorage.playground";
+const URL_OF_API = BASE.replace(/\/$/, "");
+const LANGUAGES = { python, node, curl };
+
+function kept() {
+  try {
+    return { ...START, ...JSON.parse(localStorage.getItem(KEPT) ?? "{}") };
+  } catch {
+    return START;
+  }
+}
+
+export function Playground() {
+  const { query } = route.value;
+  const [settings, set] = useState(kept);
+  const [text, type] = useState("");
+  const [files, attach] = useState([]);
+  const [tab, choose] = useState("run");
+  const models = useData((signal) => get("models", {}, signal), []);
+  const run = query.run ?? "";
+  useEffect(() => localStorage.setItem(KEPT, JSON.stringify(settings)), [settings]);
+  useEffect(() => {
+    if (!settings.model && models.data?.data.length) set((before) => ({ ...before, model: models.data.data[0].id }));
+  }, [models.data]);
+  useEffect(() => {
+    if (!query.again) return;
+    const request = JSON.parse(sessionStorage.getItem("moorage.again") ?? "null");
+    sessionStorage.removeItem("moorage.again");
+    if (request) {
+      set(settingsOf(request));
+      type(typeof request.input === "string" ? request.input : JSON.stringify(request.input, null, 2));
+    }
+    setQuery(route.value, { again: "" });
+  }, [query.again]);
+  const request = requestOf(settings, text || "…", { previous: query.after ?? "", files: files.map((file) => file.id) });
+  const send = async () => {
+    const answer = await post("responses", { ...request, input: text });
+    if (!answer.ok) return notify(answer.message, "bad");
+    type("");
+    attach([]);
+    choose("run");
+    return setQuery(route.value, { run: answer.data.id, after: "" }, { isStep: true });
+  };
+  const press = (event) => {
+    if (event.key === "Enter" && (event.metaKey || event.ctrlKey) && text.trim()) send();
+  };
+  const put = async (list) => {
+    for (const file of list) {
+      const form = new FormData();
+      form.set("purpose", "user_data");
+      form.set("file", file);
+      const answer = await call("POST", "files", { form });
+      if (answer.ok) attach((before) => [...before, { id: answer.data.id, name: file.name }]);
+      else notify(answer.message, "bad");
+    }
+  };
+  return html`<${Head} title="Playground" />
+    <div class="play"><section class="ask" aria-label="Request" onDragOver=${(event) => event.preventDefault()} onDrop=${(event) => (event.preventDefault(), put(event.dataTransfer.files))}>
+      ${query.after && html`<p class="line"><span class="muted">goes on after</span><${Id} id=${query.after} href=${`#/runs/${query.after}`} /><button type="button" class="chip" onClick=${() => setQuery(route.value, { after: "" })}>begin anew</button></p>`}
+      <textarea data-filter rows="5" aria-label="Input" placeholder="What shall it do? Drop files here: they are put into its container." value=${text} onInput=${(event) => type(event.target.value)} onKeyDown=${press}></textarea>
+      ${files.length > 0 && html`<p class="chips">${files.map((file) => html`<button type="button" key=${file.id} class="chip" aria-label=${`Take ${file.name} out`} onClick=${() => attach(files.filter((each) => each.id !== file.id))}>${file.name} ×</button>`)}</p>`}
+      <p class="line">${isReadOnly() ? html`<span class="muted">This key looks and changes nothing.</span>` : html`<${Button} tone="primary" icon="play" isOff=${!text.trim()} onClick=${send}>Run</${Button}><kbd>⌘ Enter</kbd>`}
+        ${run && !query.after && html`<${Button} onClick=${() => setQuery(route.value, { after: run })}>Go on after this run</${Button}>`}</p>
+      <${Settings} settings=${settings} set=${set} models=${models.data?.data ?? []} />
+    </section>
+    <section class="seen" aria-label="Result"><${Tabs} label="Result" tabs=${[{ id: "run", title: "Run" }, ...Object.keys(LANGUAGES).map((id) => ({ id, title: id === "node" ? "Node" : id === "curl" ? "curl" : "Python" }))]} chosen=${tab} onChoose=${choose} />
+      ${tab === "run" ? (run ? html`<${Run} key=${run} id=${run} embedded=${true} />` : html`<${Empty} title="The run shows here"><p>Its timeline, its transcript and its files, live. The other tabs hold the same request as a program.</p></${Empty}>`) : html`<div class="pad-top"><${Code} text=${LANGUAGES[tab](request, URL_OF_API)} /></div>`}
+    </section></div>`;
+}
+
+function Settings({ settings, set, models }) {
+  const skills = useData((signal) => get("skills", { limit: 100 }, signal), []);
+  const change = (name) => (event) => set((before) => ({ ...before, [name]: event.target.type === "checkbox" ? event.target.checked : event.target.value }));
+  const field = (name, label, placeholder, more = {}) => html`<label><span>${label}</span><input type=${more.type ?? "text"} min=${more.type && "0"} step=${more.step} placeholder=${placeholder} value=${settings[name]} onInput=${change(name)} /></label>`;
+  const toggle = (id) => set((before) => ({ ...before, skills: before.skills.includes(id) ? before.skills.filter((each) => each !== id) : [...before.skills, id] }));
+  const hasPlace = settings.shell || settings.python;
+  return html`<div class="settings">
+    <label><span>model</span><select value=${settings.model} onChange=${change("model")}>${models.map((model) => html`<option key=${model.id} value=${model.id}>${model.id}</option>`)}</select></label>
+    <label><span>effort</span><select value=${settings.effort} onChange=${change("effort")}>${EFFORTS.map((effort) => html`<option key=${effort} value=${effort}>${effort || "the model's own"}</option>`)}</select></label>
+    <label class="whole"><span>instructions</span><textarea rows="2" value=${settings.instructions} onInput=${change("instructions")}></textarea></label>
+    <fieldset><legend>tools</legend>
+      <label class="check"><input type="checkbox" checked=${settings.shell} onChange=${change("shell")} />shell</label>
+      <label class="check"><input type="checkbox" checked=${settings.python} onChange=${change("python")} />code interpreter</label></fieldset>
+    ${hasPlace && html`<label><span>memory</span><select value=${settings.memory} onChange=${change("memory")}>${MEMORIES.map((memory) => html`<option key=${memory}>${memory}</option>`)}</select></label>
+      ${field("hosts", "hosts it may reach", "none: pypi.org api.example.com")}`}
+    ${settings.shell && skills.data?.data.length > 0 && html`<fieldset><legend>skills</legend><div class="chips">${skills.data.data.map((skill) => html`<button type="button" key=${skill.id} class="chip" aria-pressed=${settings.skills.includes(skill.id)} title=${skill.description} onClick=${() => toggle(skill.id)}>${skill.name}</button>`)}</div></fieldset>`}
+    ${field("mcp", "remote MCP servers", "https://mcp.example.com/mcp")}
+    ${field("tokens", "output tokens at most", "no bound", { type: "number" })}
+    ${field("calls", "calls of tools at most", "no bound", { type: "number" })}
+    ${field("dollars", "dollars at most", "no bound", { type: "number", step: "0.01" })}
+  </div>`;
+}

@@ -1,0 +1,72 @@
+// Skills: folders of know-how that shells are given, in versions.
+import { html, useState } from "../html.js";
+import { all, call, get, post, remove, save } from "../api.js";
+import { address, go } from "../router.js";
+import { notify, route } from "../state.js";
+import { useData } from "../ui/data.js";
+import { Acting, Ago, Button, Code, Empty, Head, Id, Missing, Problem, Skeleton, Sure } from "../ui/parts.js";
+import { Listing, Table } from "../ui/list.js";
+
+const COLUMNS = [
+  { title: "Skill", cell: (row) => html`<a href=${address("skills", row.id)}>${row.name}</a>` },
+  { title: "What it is for", wide: true, cell: (row) => html`<span title=${row.description}>${row.description}</span>` },
+  { title: "Default", right: true, cell: (row) => row.default_version },
+  { title: "Latest", right: true, cell: (row) => row.latest_version },
+  { title: "Id", cell: (row) => html`<${Id} id=${row.id} href=${address("skills", row.id)} />` },
+];
+const MISSING = html`<${Missing} title="Skills" what="This deployment has no skills" how="They come with the version of moorage that serves /v1/skills." />`;
+
+function upload(path, done) {
+  const input = Object.assign(document.createElement("input"), { type: "file", accept: ".zip" });
+  input.onchange = async () => {
+    const form = new FormData();
+    form.set("files", input.files[0]);
+    const answer = await call("POST", path, { form });
+    notify(answer.ok ? "The skill is there." : answer.message, answer.ok ? "note" : "bad");
+    done();
+  };
+  input.click();
+}
+
+export function Skills() {
+  const [again, reload] = useState(0);
+  return html`<${Head} title="Skills" note="A shell's environment names those that it is given; the model reads them when it needs them."><${Acting}><${Button} icon="upload" tone="primary" onClick=${() => upload("skills", () => reload((number) => number + 1))}>Upload a zip</${Button}></${Acting}></${Head}>
+    <${Listing} path="skills" label="Skills" page="skills" columns=${COLUMNS} again=${again} missing=${MISSING}
+      empty=${html`<${Empty} title="No skills of your own yet" code="moorage skills push ./my-skill"><p>A folder with a <code>SKILL.md</code>, pushed by the command line or uploaded as a zip.</p></${Empty}>`} />`;
+}
+
+export function Skill() {
+  const { id } = route.value;
+  const skill = useData((signal) => get(`skills/${encodeURIComponent(id)}`, {}, signal), [id]);
+  const versions = useData((signal) => all(`skills/${encodeURIComponent(id)}/versions`, {}, { signal }), [id]);
+  if (skill.isLoading) return html`<${Skeleton} />`;
+  if (!skill.data) return html`<${Problem} message=${skill.problem} onAgain=${skill.reload} />`;
+  const reload = () => (skill.reload(), versions.reload());
+  const choose = async (version) => {
+    const answer = await post(`skills/${id}`, { default_version: version });
+    notify(answer.ok ? `Version ${version} is the default.` : answer.message, answer.ok ? "note" : "bad");
+    reload();
+  };
+  const drop = async (version) => {
+    const answer = await remove(`skills/${id}/versions/${version}`);
+    notify(answer.ok ? `Version ${version} is deleted.` : answer.message, answer.ok ? "note" : "bad");
+    reload();
+  };
+  const erase = async () => {
+    const answer = await remove(`skills/${id}`);
+    if (!answer.ok) return notify(answer.message, "bad");
+    return go("skills");
+  };
+  const isDefault = (row) => row.version === skill.data.default_version;
+  const columns = [
+    { title: "Version", right: true, cell: (row) => row.version },
+    { title: "What it is for", wide: true, cell: (row) => row.description },
+    { title: "Created", cell: (row) => html`<${Ago} at=${row.created_at} />` },
+    { title: "Actions", hidden: true, right: true, cell: (row) => html`<span class="line end-line">${isDefault(row) ? html`<span class="chip on">default</span>` : html`<${Acting}><${Button} onClick=${() => choose(row.version)}>Make default</${Button}><${Sure} label=${`Delete version ${row.version}`} onClick=${() => drop(row.version)} /></${Acting}>`}
+      <${Button} icon="download" tone="quiet" label=${`Save version ${row.version}`} onClick=${() => save(`skills/${id}/versions/${row.version}/content`, `${row.name}-${row.version}.zip`)} /></span>` },
+  ];
+  return html`<header class="head"><div><h1>${skill.data.name}</h1><p>${skill.data.description}</p><p class="line"><${Id} id=${id} whole=${true} /><${Ago} at=${skill.data.created_at} /></p></div>
+      <div class="actions"><${Acting}><${Button} icon="upload" onClick=${() => upload(`skills/${id}/versions`, reload)}>New version</${Button}><${Sure} onClick=${erase}>Delete</${Sure}></${Acting}></div></header>
+    ${versions.data ? html`<${Table} label="Versions" columns=${columns} rows=${versions.data} />` : html`<${Skeleton} rows=${3} />`}
+    <h2 class="pad">In a request</h2><${Code} text=${JSON.stringify({ tools: [{ type: "shell", environment: { type: "container_auto", skills: [{ type: "skill_reference", skill_id: id }] } }] }, null, 2)} />`;
+}

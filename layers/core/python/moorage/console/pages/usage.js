@@ -1,0 +1,99 @@
+// What was used: by day as a chart, by day, model, key or tool as a table, and as a file for a spreadsheet.
+import { html } from "../html.js";
+import { get, saveBlob } from "../api.js";
+import { setQuery } from "../router.js";
+import { route } from "../state.js";
+import { useData } from "../ui/data.js";
+import { Button, Empty, Head, Problem, Skeleton, Tabs } from "../ui/parts.js";
+import { Table } from "../ui/list.js";
+import { count, dollars } from "../model/text.js";
+
+const DAY = 86_400_000;
+const SPANS = [7, 30, 90];
+const GROUPS = [
+  { id: "day", title: "By day" },
+  { id: "model", title: "By model" },
+  { id: "key", title: "By key" },
+  { id: "tool", title: "By tool" },
+];
+const MEASURES = {
+  tokens: { title: "tokens", parts: [["in", (day) => day.input_tokens - day.cached_tokens], ["cached", (day) => day.cached_tokens], ["out", (day) => day.output_tokens]], show: count },
+  cost: { title: "dollars", parts: [["spent", (day) => day.cost_usd ?? 0]], show: dollars },
+  runs: { title: "runs", parts: [["ended well", (day) => day.responses - (day.by_status.failed ?? 0)], ["failed", (day) => day.by_status.failed ?? 0]], show: count },
+};
+
+export function Usage() {
+  const { query } = route.value;
+  const span = SPANS.includes(Number(query.days)) ? Number(query.days) : 30;
+  const group = GROUPS.some((each) => each.id === query.by) ? query.by : "day";
+  const measure = query.measure in MEASURES ? query.measure : "tokens";
+  const from = new Date(Date.now() - (span - 1) * DAY).toISOString().slice(0, 10);
+  const days = useData((signal) => get("usage", { group_by: "day", from }, signal), [from]);
+  const sums = useData((signal) => get("usage", { group_by: group, from }, signal), [from, group]);
+  const file = () => saveBlob(new Blob([csvOf(sums.data.data)], { type: "text/csv" }), `usage-by-${group}.csv`);
+  return html`<${Head} title="Usage" note="Added up from the responses that are kept. What was never stored is not in it."><div class="chips" role="group" aria-label="How far back">${SPANS.map((each) => html`<button type="button" key=${each} class="chip" aria-pressed=${each === span} onClick=${() => setQuery(route.value, { days: each })}>${each} days</button>`)}</div>
+      <${Button} icon="download" isOff=${!sums.data?.data.length} onClick=${file}>CSV</${Button}></${Head}>
+    ${days.isLoading ? html`<${Skeleton} rows=${4} />` : days.problem ? html`<${Problem} message=${days.problem} onAgain=${days.reload} />` : html`<${Totals} days=${days.data.data} /><${Chart} days=${days.data.data} span=${span} measure=${measure} />`}
+    <${Tabs} label="Added up" tabs=${GROUPS} chosen=${group} onChoose=${(by) => setQuery(route.value, { by })} />
+    ${sums.isLoading ? html`<${Skeleton} rows=${4} />` : sums.problem ? html`<${Problem} message=${sums.problem} onAgain=${sums.reload} />` : sums.data.data.length ? html`<${Table} label="Usage" columns=${columns(group)} rows=${group === "day" ? [...sums.data.data].reverse() : sums.data.data} />` : html`<${Empty} title="Nothing in this time" code="moorage usage --by model" />`}`;
+}
+
+function Totals({ days }) {
+  const sum = (name) => days.reduce((total, day) => total + (day[name] ?? 0), 0);
+  const input = sum("input_tokens");
+  const failed = days.reduce((total, day) => total + (day.by_status.failed ?? 0), 0);
+  const figures = [
+    ["runs", count(sum("responses"))],
+    ["failed", count(failed)],
+    ["calls of tools", count(sum("tool_calls"))],
+    ["tokens in", count(input)],
+    ["of them cached", input ? `${Math.round((sum("cached_tokens") / input) * 100)} %` : "0 %"],
+    ["tokens out", count(sum("output_tokens"))],
+    ["spent", dollars(sum("cost_usd"))],
+  ];
+  return html`<dl class="figures">${figures.map(([name, value]) => html`<div key=${name}><dt>${name}</dt><dd>${value}</dd></div>`)}</dl>`;
+}
+
+function Chart({ days, span, measure }) {
+  const { parts, show, title } = MEASURES[measure];
+  const known = new Map(days.map((day) => [day.id, day]));
+  const names = Array.from({ length: span }, (_, at) => new Date(Date.now() - (span - 1 - at) * DAY).toISOString().slice(0, 10));
+  const values = names.map((name) => parts.map(([, of]) => (known.has(name) ? of(known.get(name)) : 0)));
+  const most = Math.max(...values.map((each) => each.reduce((a, b) => a + b, 0))) || 1;
+  const step = 720 / span;
+  return html`<figure class="chart"><figcaption class="line"><span class="chips" role="group" aria-label="What is drawn">${Object.entries(MEASURES).map(([id, each]) => html`<button type="button" key=${id} class="chip" aria-pressed=${id === measure} onClick=${() => setQuery(route.value, { measure: id })}>${each.title}</button>`)}</span>
+      <span class="legend">${parts.map(([name], at) => html`<span key=${name}><span class=${`part p${at}`}></span>${name}</span>`)}</span></figcaption>
+    <svg viewBox="0 0 780 170" role="img" aria-label=${`${title} by day, at most ${show(most)}`}>
+      ${[0, 0.5, 1].map((share) => html`<g key=${share}><line class="axis" x1="44" x2="770" y1=${140 - share * 120} y2=${140 - share * 120} /><text class="axis-text" x="38" y=${144 - share * 120} text-anchor="end">${share || measure !== "cost" ? show(most * share) : "$0"}</text></g>`)}
+      ${values.map((each, at) => {
+        let top = 140;
+        return html`<g key=${names[at]}><title>${`${names[at]}: ${parts.map(([name], part) => `${show(each[part]) || 0} ${name}`).join(", ")}`}</title>
+          ${each.map((value, part) => {
+            const height = (value / most) * 120;
+            top -= height;
+            return height > 0 && html`<rect key=${part} class=${`part p${part}`} x=${48 + at * step} y=${top} width=${Math.max(1, step - 2)} height=${height} rx="1" />`;
+          })}</g>`;
+      })}
+      ${names.map((name, at) => (at % Math.ceil(span / 8) === 0 ? html`<text key=${name} class="axis-text" x=${48 + at * step} y="158">${name.slice(5)}</text>` : null))}
+    </svg></figure>`;
+}
+
+const columns = (group) => [
+  { title: { day: "Day", model: "Model", key: "Key", tool: "Tool" }[group], cell: (row) => html`<span class=${group === "key" ? "mono" : ""}>${row.id || "unknown"}</span>` },
+  { title: "Runs", right: true, cell: (row) => count(row.responses) },
+  { title: "Failed", right: true, cell: (row) => (row.by_status.failed ? html`<span class="bad">${row.by_status.failed}</span>` : "") },
+  { title: "Calls", right: true, cell: (row) => count(row.tool_calls) },
+  ...(group === "tool"
+    ? []
+    : [
+        { title: "Tokens in", right: true, cell: (row) => count(row.input_tokens) },
+        { title: "Cached", right: true, cell: (row) => (row.input_tokens ? `${Math.round((row.cached_tokens / row.input_tokens) * 100)} %` : "") },
+        { title: "Tokens out", right: true, cell: (row) => count(row.output_tokens) },
+        { title: "Cost", right: true, cell: (row) => (row.unpriced_responses && !row.cost_usd ? html`<span class="muted" title="price in models.toml says it">no price</span>` : dollars(row.cost_usd)) },
+      ]),
+];
+
+const FIELDS = ["id", "responses", "tool_calls", "input_tokens", "cached_tokens", "output_tokens", "reasoning_tokens", "cost_usd"];
+// A name that a spreadsheet would take for a formula is one for nobody.
+const cell = (value) => (/^[=+\-@\t\r]/.test(String(value)) && typeof value === "string" ? `'${value}` : String(value ?? "")).replace(/^(.*[",\n].*)$/s, (text) => `"${text.replaceAll('"', '""')}"`);
+const csvOf = (rows) => `${[FIELDS.join(","), ...rows.map((row) => FIELDS.map((name) => cell(row[name])).join(","))].join("\n")}\n`;

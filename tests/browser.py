@@ -1,0 +1,120 @@
+"""A real browser for the tests of the console: Debian's Chromium, driven by Playwright. Without one, they are skipped and say so."""
+
+import json
+import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Any
+
+import pytest
+from playwright.sync_api import Browser, BrowserContext, ConsoleMessage, Locator, Page, Playwright, sync_playwright
+
+from tests.stack import ROOT
+
+WAIT_MS = 60_000
+"""For what comes sooner or later: a busy machine is no reason to fail."""
+AXE = ROOT / ".build" / "console" / "axe.min.js"
+_SIZE = {"width": 1280, "height": 800}
+
+
+def skip_without() -> str:
+    """Why there can be no test of the console here; empty if there can."""
+    if shutil.which("chromium") is None:
+        return "chromium is not installed: 'make setup-dev' installs it where it may."
+    if not AXE.exists():
+        return "the console's libraries are not here: 'make setup' fetches them."
+    return ""
+
+
+@contextmanager
+def chromium() -> Iterator[Browser]:
+    if reason := skip_without():
+        pytest.skip(reason)
+    driver: Playwright
+    with sync_playwright() as driver:
+        # Root has no namespaces of its own to build Chromium's sandbox of.
+        browser = driver.chromium.launch(executable_path=shutil.which("chromium"), args=["--no-sandbox", "--disable-dev-shm-usage"])
+        try:
+            yield browser
+        finally:
+            browser.close()
+
+
+@dataclass
+class Console:
+    """One tab, and what went wrong in it."""
+
+    page: Page
+    base: str
+    """Address of the console; ends with a slash."""
+    said: list[str] = field(default_factory=list)
+    """Errors and warnings of the page."""
+
+    @classmethod
+    def opened(cls, context: BrowserContext, base: str) -> "Console":
+        page = context.new_page()
+        page.set_default_timeout(WAIT_MS)
+        console = cls(page, base)
+        page.on("console", console._hear)
+        page.on("pageerror", lambda error: console.said.append(str(error)))
+        page.on("dialog", lambda dialog: console.said.append(f"a dialog: {dialog.message}"))
+        page.add_init_script("addEventListener('unhandledrejection', (event) => console.error('unhandled', event.reason?.stack))")
+        return console
+
+    def _hear(self, message: ConsoleMessage) -> None:
+        if message.type in ("error", "warning"):
+            self.said.append(f"{message.text} ({message.location.get('url', '')})")
+
+    def enter(self, key: str, where: str = "#/runs") -> "Console":
+        """With a key, as if it had been pasted."""
+        self.page.goto(self.base)
+        self.page.get_by_label("API key").fill(key)
+        self.page.get_by_role("button", name="Open").click()
+        self.page.get_by_role("navigation", name="Pages").wait_for()
+        return self.go(where)
+
+    def go(self, where: str) -> "Console":
+        self.page.evaluate("(where) => { location.hash = where }", where)
+        self.page.locator("main h1").first.wait_for(state="attached")
+        return self
+
+    def barriers(self) -> list[str]:
+        """What axe finds. It comes in by the driver, past the page's own policy, which lets no script in."""
+        if not self.page.evaluate("() => Boolean(window.axe)"):
+            self.page.evaluate(AXE.read_text())
+        found = self.page.evaluate("() => axe.run(document, { resultTypes: ['violations'] })")
+        nodes = [(each["id"], node) for each in found["violations"] for node in each["nodes"]]
+        return [f"{rule}: {node['html'][:160]} {node['failureSummary'][:200]}" for rule, node in nodes]
+
+    def nodes(self) -> int:
+        return int(self.page.evaluate("() => document.querySelectorAll('*').length"))
+
+    def heap_bytes(self) -> int:
+        session = self.page.context.new_cdp_session(self.page)
+        session.send("HeapProfiler.collectGarbage")
+        used = session.send("Runtime.getHeapUsage")["usedSize"]
+        session.detach()
+        return int(used)
+
+    def evaluate(self, script: str, argument: Any = None) -> Any:
+        return self.page.evaluate(script, argument)
+
+    def module(self, name: str) -> str:
+        """The address of one of the console's own modules."""
+        assets = str(self.page.locator("script[type=module]").get_attribute("src")).rsplit("/", 1)[0]
+        return f"{self.base}{assets}/{name}"
+
+    @property
+    def transcript(self) -> Locator:
+        return self.page.get_by_role("region", name="Transcript")
+
+
+def context_of(browser: Browser, **options: Any) -> BrowserContext:
+    return browser.new_context(viewport=options.pop("viewport", _SIZE), reduced_motion="reduce", **options)
+
+
+def page_of(entries: list[dict[str, Any]]) -> str:
+    """A list of the API, whole."""
+    return json.dumps({"object": "list", "data": entries, "first_id": None, "last_id": None, "has_more": False})
+

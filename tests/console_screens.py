@@ -1,0 +1,73 @@
+"""Pictures of the console's pages in both themes: ``make console-screens``. Those of the documentation go to ``docs/console``."""
+
+import shutil
+import sys
+import tempfile
+from pathlib import Path
+from typing import Any
+
+from moorage.local.demo import QUESTION, sales
+from openai import OpenAI
+from playwright.sync_api import Browser, expect
+
+from tests.browser import Console, chromium, context_of, skip_without
+from tests.stack import ROOT, SHELL, Stack, say, script, shell
+
+SCREENS = ROOT / ".build" / "console" / "screens"
+SHOWN = ("run-light", "runs-light")
+PAGES = ("runs", "playground", "approvals", "containers", "files", "skills", "webhooks", "usage", "keys", "doctor")
+_SIZE = {"width": 1360, "height": 820}
+
+
+def main() -> int:
+    if reason := skip_without():
+        sys.stderr.write(f"No pictures: {reason}\n")
+        return 1
+    SCREENS.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(prefix="moorage-screens-") as folder:
+        stack = Stack(Path(folder)).start()
+        try:
+            run = furnish(stack.client())
+            with chromium() as browser:
+                for theme in ("light", "dark"):
+                    take(browser, stack, run, theme)
+        finally:
+            stack.stop()
+    shown = ROOT / "docs" / "console"
+    shown.mkdir(exist_ok=True)
+    for name in SHOWN:
+        shutil.copy(SCREENS / f"{name}.png", shown)
+    return 0
+
+
+def furnish(client: OpenAI) -> str:
+    """Some responses; the answer is the one to look at."""
+    file = client.files.create(file=("sales.csv", sales()[0]), purpose="user_data")
+    tools: Any = [{"type": "shell", "environment": {"type": "container_auto", "file_ids": [file.id]}}]
+    plain: Any = [SHELL]
+    ran = client.responses.create(model="demo", input=QUESTION, tools=tools)
+    for question in ("What is a bollard?", "Write a haiku about mooring lines.", "Which knot holds best on a wet rope?"):
+        client.responses.create(model="demo", input=question)
+    failing = script({"fail": {"status": 400, "times": 0}}, say("never"))
+    client.responses.create(model="demo", input=f"Ask a model that refuses. {failing}", background=True)
+    steps = script(shell("for n in $(seq 600); do echo tick $n; sleep 1; done"), say("done"))
+    client.responses.create(model="demo", input=f"Watch the tide for ten minutes. {steps}", tools=plain, background=True)
+    return str(ran.id)
+
+
+def take(browser: Browser, stack: Stack, run: str, theme: str) -> None:
+    context = context_of(browser, viewport=_SIZE, color_scheme=theme)
+    console = Console.opened(context, stack.url.removesuffix("v1") + "console/").enter(stack.key)
+    for page in PAGES:
+        console.go(f"#/{page}")
+        expect(console.page.get_by_role("status", name="Loading")).to_have_count(0)
+        console.page.screenshot(path=SCREENS / f"{page}-{theme}.png")
+    console.go(f"#/runs/{run}?step=step_2")
+    expect(console.page.get_by_role("tab", name="Step 9")).to_be_visible()
+    expect(console.page.get_by_role("region", name="Transcript").get_by_text("exit 0").first).to_be_visible()
+    console.page.screenshot(path=SCREENS / f"run-{theme}.png")
+    context.close()
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,484 @@
+"""The console in a real browser, over a real stack."""
+
+import json
+import re
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import pytest
+from moorage.loop.fold import fold
+from openai import OpenAI
+from playwright.sync_api import Browser, Route, expect
+
+from tests.browser import WAIT_MS, Console, chromium, context_of, page_of
+from tests.scenarios import test_tenants
+from tests.scenarios.test_cli import lines
+from tests.stack import SHELL, Stack, say, script, shell
+
+expect.set_options(timeout=WAIT_MS)
+
+PAGES = {
+    "runs": "Runs",
+    "playground": "Playground",
+    "approvals": "Approvals",
+    "containers": "Containers",
+    "files": "Files",
+    "skills": "Skills",
+    "webhooks": "Webhooks",
+    "usage": "Usage",
+    "keys": "Keys and tenants",
+    "doctor": "Doctor",
+}
+NODES_MAX = 2000
+HEAP_BYTES_MAX = 150 * 1024 * 1024
+_NOT_HERE = re.compile(r"404 .*/v1/(approvals|webhook_event_types)")
+"""A browser tells of each 404, also of those by which a page learns that this deployment has no such thing."""
+
+
+def make_key(stack: Stack, tenant_id: str) -> str:
+    """In a thread of its own: an event loop of Playwright's runs in this one."""
+    with ThreadPoolExecutor(1) as executor:
+        return executor.submit(test_tenants.make_key, stack, tenant_id).result()
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Browser]:
+    with chromium() as running:
+        yield running
+
+
+@pytest.fixture(scope="module")
+def key(stack: Stack) -> str:
+    """Of a tenant that has what the tests below look at, and nothing else."""
+    return make_key(stack, "onlooker")
+
+
+@pytest.fixture(scope="module")
+def client(stack: Stack, key: str) -> OpenAI:
+    return stack.client(key)
+
+
+@pytest.fixture
+def console(browser: Browser, stack: Stack) -> Iterator[Console]:
+    """A tab whose page has nothing to complain of."""
+    context = context_of(browser)
+    opened = Console.opened(context, stack.url.removesuffix("v1") + "console/")
+    yield opened
+    complaints = [each for each in opened.said if not _NOT_HERE.search(each)]
+    context.close()
+    assert complaints == []
+
+
+@pytest.fixture(scope="module")
+def ran(client: OpenAI) -> str:
+    """A response of three rounds, with output in colour, an error, a file and a table."""
+    steps = [
+        {"reason": "First the disk.", **shell("printf '\\033[32mgreen\\033[0m\\n'; echo oops >&2; exit 3", "echo x,y > t.csv")},
+        shell("cat /mnt/data/t.csv"),
+        say("# Done\n\nIt is **well**.\n\n| a | b |\n|---|---|\n| 1 | 2 |\n"),
+    ]
+    return str(client.responses.create(model="demo", input=f"Look around. {script(*steps)}", tools=_tools()).id)
+
+
+def _tools() -> Any:
+    return [SHELL]
+
+
+def run_page(console: Console, run: str, query: str = "") -> None:
+    console.go(f"#/runs/{run}{query}")
+    console.transcript.wait_for()
+
+
+# --- to come in ---
+
+
+def test_a_code_of_the_command_line_opens_it_and_leaves_no_trace(console: Console, stack: Stack) -> None:
+    (address,) = lines(stack, ["console", "--no-browser"])
+    console.page.goto(address)
+    expect(console.page.get_by_role("heading", name="Runs")).to_be_visible()
+    assert console.page.url == f"{console.base}#/runs"
+    assert console.page.context.cookies() == []
+    assert console.evaluate("() => Object.keys(localStorage)") == []
+    kept = console.evaluate("() => sessionStorage.getItem('moorage.key')")
+    assert kept not in (stack.key, address.partition("#k=")[2])
+    console.page.get_by_role("button", name="Forget the key and leave").click()
+    expect(console.page.get_by_label("API key")).to_be_visible()
+    assert console.evaluate("() => Object.keys(sessionStorage)") == []
+
+
+def test_a_code_that_was_used_asks_for_a_key(console: Console, stack: Stack) -> None:
+    (address,) = lines(stack, ["console", "--no-browser"])
+    with stack.http(address.partition("#k=")[2]) as http:
+        assert http.post("/console/session").status_code == 200
+    console.page.goto(address)
+    expect(console.page.get_by_text("This code has been used or has run out.")).to_be_visible()
+    expect(console.page.get_by_label("API key")).to_be_visible()
+    assert console.said.pop().startswith("Failed to load resource: the server responded with a status of 401")
+
+
+def test_a_key_that_only_reads_is_shown_nothing_to_press(console: Console, stack: Stack) -> None:
+    (address,) = lines(stack, ["console", "--no-browser", "--read-only"])
+    console.page.goto(address)
+    expect(console.page.get_by_text("read only", exact=True)).to_be_visible()
+    console.go("#/files")
+    expect(console.page.get_by_role("button", name="Upload")).to_have_count(0)
+    console.go("#/playground")
+    expect(console.page.get_by_text("This key looks and changes nothing.")).to_be_visible()
+
+
+# --- every page ---
+
+
+@pytest.mark.parametrize("theme", ["light", "dark"])
+def test_every_page_has_its_heading_and_no_barrier(browser: Browser, stack: Stack, key: str, ran: str, theme: str) -> None:
+    context = context_of(browser, color_scheme=theme)
+    console = Console.opened(context, stack.url.removesuffix("v1") + "console/").enter(key)
+    barriers = {}
+    for page, title in PAGES.items():
+        console.go(f"#/{page}")
+        expect(console.page.get_by_role("heading", level=1, name=title)).to_be_visible()
+        expect(console.page.get_by_role("status", name="Loading")).to_have_count(0)
+        assert console.page.title() == f"{title} · moorage"
+        barriers[page] = console.barriers()
+    run_page(console, ran, "?tab=events")
+    expect(console.page.get_by_role("tab", name="Step 5")).to_be_visible()
+    barriers["run"] = console.barriers()
+    context.close()
+    assert json.dumps({page: found for page, found in barriers.items() if found}) == "{}"
+    assert [each for each in console.said if not _NOT_HERE.search(each)] == []
+
+
+def test_the_frame_reads_as_it_should(console: Console, key: str) -> None:
+    console.enter(key)
+    expect(console.page.get_by_role("navigation", name="Pages")).to_match_aria_snapshot(
+        "- navigation \"Pages\":\n"
+        "  - link \"moorage\"\n"
+        + "".join(f'  - link "{title}"\n' for title in PAGES.values())
+    )
+
+
+def test_it_can_be_read_on_a_phone(browser: Browser, stack: Stack, key: str, ran: str) -> None:
+    context = context_of(browser, viewport={"width": 390, "height": 844})
+    console = Console.opened(context, stack.url.removesuffix("v1") + "console/").enter(key)
+    for where in ("#/runs", f"#/runs/{ran}", "#/containers", "#/usage"):
+        console.go(where)
+        assert console.evaluate("() => document.documentElement.scrollWidth") <= 390, where
+    context.close()
+
+
+# --- a run ---
+
+
+def test_a_run_reads_round_by_round(console: Console, key: str, ran: str) -> None:
+    console.enter(key)
+    run_page(console, ran)
+    transcript = console.transcript
+    expect(transcript.get_by_role("article")).to_have_count(3)
+    expect(transcript.locator(".outcome").first).to_contain_text("exit 3")
+    expect(transcript.locator(".ansi-green")).to_have_text("green")
+    expect(transcript.get_by_role("group", name="Errors of command 1")).to_have_text("oops\n")
+    transcript.get_by_role("button", name="Round 3").click()
+    expect(transcript.get_by_role("cell", name="2")).to_be_visible()
+    expect(console.page.get_by_role("tab", name="Step 5")).to_have_attribute("aria-selected", "true")
+    expect(console.page.get_by_role("group", name="Timeline").get_by_role("button")).to_have_count(6)
+
+
+def test_a_run_is_as_it_was_at_any_event(console: Console, key: str, ran: str, stack: Stack) -> None:
+    events = _events(stack, key, ran)
+    second = [number for number, event in enumerate(events) if event["type"] == "response.output_item.added"][3]
+    console.enter(key)
+    run_page(console, ran, f"?at={second - 1}")
+    expect(console.transcript.get_by_role("article")).to_have_count(1)
+    slider = console.page.get_by_role("slider", name="Moment of the run")
+    expect(slider).to_have_attribute("aria-valuenow", str(second - 1))
+    slider.focus()
+    console.page.keyboard.press("ArrowRight")
+    expect(console.transcript.get_by_role("article")).to_have_count(2)
+    assert console.page.url.endswith(f"at={second}")
+    console.page.keyboard.press("Home")
+    expect(console.transcript.get_by_role("article")).to_have_count(0)
+    console.page.keyboard.press("End")
+    expect(console.transcript.get_by_role("article")).to_have_count(3)
+    assert "at=" not in console.page.url
+    console.page.get_by_role("button", name="Replay").click()
+    expect(console.page.get_by_role("button", name="Stop the replay")).to_be_visible()
+
+
+def test_what_a_run_costs_is_what_its_steps_add_up_to(console: Console, key: str, ran: str, client: OpenAI) -> None:
+    usage = client.responses.retrieve(ran).usage
+    assert usage is not None
+    console.enter(key)
+    run_page(console, ran, "?tab=cost")
+    expect(console.page.locator(".inspector .figures dd").nth(1)).to_have_text(f"{usage.input_tokens:,}")
+    expect(console.page.locator(".inspector .figures dd").nth(3)).to_have_text(f"{usage.output_tokens:,}")
+
+
+def test_keys_alone_find_a_run_scrub_it_open_a_file_and_stop_another(console: Console, key: str, ran: str, client: OpenAI) -> None:
+    steps = script(shell("echo here; sleep 300"), say("never"))
+    going = client.responses.create(model="demo", input=f"Wait for long. {steps}", tools=_tools(), background=True)
+    console.enter(key)
+    press = console.page.keyboard.press
+    expect(console.page.get_by_role("row").filter(has_text="Wait for long").get_by_text("tool", exact=True)).to_be_visible()
+    press("/")
+    console.page.keyboard.type("Wait for long")
+    expect(console.page.get_by_role("row")).to_have_count(2)
+    press("Escape")
+    press("j")
+    press("Enter")
+    expect(console.transcript.get_by_text("here", exact=True)).to_be_visible()
+    assert going.id in console.page.url
+    console.page.get_by_role("button", name="Stop", exact=True).focus()
+    press("Enter")
+    expect(console.transcript.get_by_text("cancelled")).to_be_visible()
+    press("Escape")
+    press("g")
+    press("c")
+    expect(console.page.get_by_role("heading", name="Containers")).to_be_visible()
+    console.go(f"#/runs/{ran}")
+    console.transcript.wait_for()
+    press("ArrowLeft")
+    expect(console.page.get_by_role("slider")).not_to_have_attribute("aria-valuenow", "0")
+    press("f")
+    console.page.get_by_role("tab", name="Step 5").focus()
+    press("ArrowRight")
+    press("ArrowRight")
+    file = console.page.get_by_role("link", name="t.csv")
+    file.focus()
+    press("Enter")
+    expect(console.page.get_by_role("region", name="Preview of t.csv")).to_be_visible()
+    expect(console.page.get_by_role("columnheader", name="y")).to_be_visible()
+    assert client.responses.retrieve(going.id).status == "cancelled"
+
+
+HOSTILE = {
+    "markup": "<img src=x onerror=alert(1)><script>alert(2)</script><b>bold</b>",
+    "link": "[press](javascript:alert(3)) ![picture](https://tracker.example/p.png)",
+    "direction": "abc\u202egnp.exe",
+    "line": "w" * 50_000,
+}
+
+
+def test_what_models_and_commands_say_is_never_markup(console: Console, key: str, client: OpenAI) -> None:
+    elsewhere: list[str] = []
+    console.page.on("request", lambda request: elsewhere.append(request.url))
+    codes = r"printf '\033]0;title\007\033[2J\033[31mred\033[0m\r\n<i>out</i>\001\n\xe2\x80\xaeabc\n'"
+    much = r"head -c 3000000 /dev/zero | tr '\0' z"
+    steps = [shell(codes, much, "printf '<script>alert(4)</script>' > '/mnt/data/<b>page.html'"), say("\n\n".join(HOSTILE.values()))]
+    ran = client.responses.create(model="demo", input=f"{HOSTILE['markup']} {script(*steps)}", tools=_tools())
+    console.enter(key)
+    run_page(console, ran.id)
+    console.transcript.get_by_role("button", name="Round 2").click()
+    said = console.transcript.locator(".said").last
+    expect(said).to_contain_text("<script>alert(2)</script>")
+    expect(said.get_by_role("link", name="picture")).to_have_attribute("href", "https://tracker.example/p.png")
+    expect(said.get_by_role("link", name="press")).to_have_count(0)
+    printed = console.transcript.get_by_role("group", name="Output of command 1")
+    console.transcript.get_by_role("button", name="Round 1").click()
+    expect(printed).to_be_visible()
+    text = str(printed.text_content())
+    assert not re.search(r"[\x00-\x08\x0b-\x1f\x7f\u202e]|title", text)
+    assert console.evaluate("() => document.querySelectorAll('main :is(img, script, i, iframe)').length") == 0
+    assert console.evaluate("() => document.title") == "Runs · moorage"
+    run_page(console, ran.id, "?tab=files")
+    console.page.get_by_role("link", name="<b>page.html").click()
+    expect(console.page.get_by_role("region", name="Preview of <b>page.html")).to_contain_text("<script>alert(4)</script>")
+    assert [url for url in elsewhere if not url.startswith((console.base.removesuffix("console/"), "blob:"))] == []
+
+
+# --- live ---
+
+
+def test_a_stream_that_breaks_off_is_taken_up_where_it_was(console: Console, key: str, client: OpenAI) -> None:
+    words = [f"word{number}" for number in range(40)]
+    going = client.responses.create(
+        model="demo",
+        input=script(shell("sleep 2; echo slept"), {"delta_ms": 20, "say": " ".join(words)}),
+        tools=_tools(),
+        background=True,
+    )
+    asked: list[str] = []
+
+    def cut(route: Route) -> None:
+        """The first answer is broken off in the middle of an event; the second does not come at all."""
+        asked.append(route.request.url)
+        if len(asked) == 1:
+            route.fulfill(content_type="text/event-stream", body='event: response.created\ndata: {"type": "response.crea')
+        elif len(asked) == 2:
+            route.abort()
+        else:
+            route.continue_()
+
+    console.page.route("**/v1/responses/*stream=true*", cut)
+    console.enter(key)
+    run_page(console, going.id)
+    expect(console.transcript.locator(".said").last).to_have_text(" ".join(words))
+    expect(console.page.get_by_role("button", name="end", exact=True)).to_be_visible()
+    expect(console.page.get_by_text("reconnecting")).to_have_count(0)
+    assert len(asked) >= 3
+    assert all(console.said.pop().startswith("Failed to load resource") for _ in list(console.said))
+
+
+def test_a_run_stands_still_and_goes_on_by_its_buttons(console: Console, key: str, client: OpenAI) -> None:
+    steps = script(shell("sleep 1"), shell("sleep 1"), say("through"))
+    going = client.responses.create(model="demo", input=steps, tools=_tools(), background=True)
+    console.enter(key)
+    run_page(console, going.id)
+    console.page.get_by_role("button", name="Pause", exact=True).click()
+    console.page.get_by_role("button", name="Resume", exact=True).click()
+    expect(console.transcript.get_by_text("through", exact=True)).to_be_visible()
+
+
+def test_a_first_visit_shows_the_lines_to_type_and_a_button_that_makes_a_run(console: Console, stack: Stack) -> None:
+    console.enter(make_key(stack, "newcomer"))
+    expect(console.page.get_by_role("heading", name="Nothing has run yet")).to_be_visible()
+    expect(console.page.get_by_text(f'base_url="{stack.url}"')).to_be_visible()
+    console.page.get_by_role("button", name="Run the demonstration").click()
+    expect(console.page.get_by_role("button", name="end", exact=True)).to_be_visible()
+    expect(console.transcript.get_by_role("link", name="chart.png")).to_be_attached()
+
+
+def test_the_playground_runs_a_request_and_says_it_as_programs(console: Console, key: str) -> None:
+    console.enter(key, "#/playground")
+    console.page.get_by_label("Input").fill("Say \"this\" and 'that'")
+    console.page.get_by_role("tab", name="curl").click()
+    expect(console.page.locator(".seen pre")).to_contain_text("Say \\\"this\\\" and '\\''that'\\''")
+    console.page.get_by_role("tab", name="Python").click()
+    compile(str(console.page.locator(".seen pre").text_content()), "python", "exec")
+    console.page.get_by_role("button", name="Run", exact=True).click()
+    expect(console.transcript.get_by_text("scripted demo model")).to_be_visible()
+    console.page.get_by_role("button", name="Go on after this run").click()
+    expect(console.page.get_by_text("goes on after")).to_be_visible()
+
+
+# --- whose ---
+
+
+def test_tenants_see_nothing_of_each_other(console: Console, stack: Stack, ran: str) -> None:
+    console.enter(make_key(stack, "stranger"))
+    expect(console.page.get_by_role("heading", name="Nothing has run yet")).to_be_visible()
+    console.page.evaluate("(where) => { location.hash = where }", f"#/runs/{ran}")
+    expect(console.page.get_by_role("alert")).to_contain_text("not found")
+    assert len([console.said.pop() for _ in list(console.said)]) == 2  # the run and its input, each a 404
+
+
+# --- much ---
+
+
+def _long_log(deltas: int) -> list[dict[str, Any]]:
+    """A response of a hundred rounds, each with a command that prints much."""
+    response = {"id": "resp_long", "object": "response", "status": "in_progress", "model": "demo", "output": [], "created_at": 1}
+    events: list[dict[str, Any]] = [{"type": f"response.{name}", "response": response} for name in ("created", "in_progress")]
+    each = deltas // 100
+    for number in range(100):
+        call = {"id": f"sh_{number}", "type": "shell_call", "call_id": f"c{number}", "action": {"commands": ["seq 1 200"]}}
+        output: dict[str, Any] = {"id": f"sho_{number}", "type": "shell_call_output", "call_id": f"c{number}", "output": []}
+        place, done = {"output_index": 2 * number + 1, "command_index": 0}, {"type": "exit", "exit_code": 0}
+        text = "".join(f"line {line} of round {number}\n" for line in range(each))
+        printed = {"stdout": text, "stderr": "", "outcome": done}
+        events += [
+            {"type": "response.output_item.added", "output_index": 2 * number, "item": call},
+            {"type": "response.output_item.done", "output_index": 2 * number, "item": call},
+            {"type": "response.output_item.added", "output_index": 2 * number + 1, "item": output},
+            *(
+                {"type": "response.shell_call_output_content.delta", "delta": {"stdout": f"line {line} of round {number}\n"}, **place}
+                for line in range(each)
+            ),
+            {"type": "response.shell_call_output_content.done", "output": [printed], **place},
+            {"type": "response.output_item.done", "output_index": 2 * number + 1, "item": {**output, "output": [printed]}},
+        ]
+    events.append({"type": "response.completed", "response": {**response, "status": "completed"}})
+    return [{**event, "sequence_number": number} for number, event in enumerate(events)]
+
+
+def test_a_log_of_twenty_thousand_events_stays_small_in_the_page(console: Console, key: str) -> None:
+    log = _long_log(20_000)
+    assert len(log) > 20_000
+    streamed = "".join(f"event: {event['type']}\ndata: {json.dumps(event)}\n\n" for event in log[2000:])
+
+    def answer(route: Route) -> None:
+        url = route.request.url
+        if "stream=true" in url:
+            route.fulfill(content_type="text/event-stream", body=streamed)
+        elif "/events" in url:
+            after = int((re.search(r"after=(\d+)", url) or ["", "-1"])[1])
+            part = [event for event in log[after + 1 : after + 1001] if event["sequence_number"] < 2000]
+            body = json.loads(page_of([{"id": str(e["sequence_number"]), "at": 1000 + e["sequence_number"], "event": e} for e in part]))
+            last = part[-1]["sequence_number"]
+            route.fulfill(json=body | {"last_id": str(last), "has_more": last < 1999})
+        elif "/input_items" in url or "/steps" in url:
+            route.fulfill(content_type="application/json", body=page_of([]))
+        else:
+            route.fulfill(json=log[-1]["response"])
+
+    console.page.route("**/v1/responses/resp_long**", answer)
+    console.enter(key)
+    run_page(console, "resp_long", "?tab=events")
+    expect(console.page.get_by_role("slider")).to_have_attribute("aria-valuemax", str(len(log) - 1))
+    expect(console.transcript.get_by_role("article")).to_have_count(100)
+    assert console.nodes() <= NODES_MAX
+    console.transcript.get_by_role("button", name="Round 50", exact=True).evaluate("(button) => button.scrollIntoView()")
+    expect(console.transcript.get_by_text("line 199 of round 49")).to_be_attached()
+    assert console.nodes() <= NODES_MAX
+    run_page(console, "resp_long", "?tab=events&at=10000")
+    expect(console.page.get_by_role("slider")).to_have_attribute("aria-valuenow", "10000")
+    assert console.nodes() <= NODES_MAX
+    assert console.heap_bytes() <= HEAP_BYTES_MAX
+
+
+# --- the same sums ---
+
+
+def _events(stack: Stack, key: str, run: str) -> list[dict[str, Any]]:
+    with stack.http(key) as http:
+        return [each["event"] for each in http.get(f"/responses/{run}/events", params={"limit": 1000}).json()["data"]]
+
+
+def _kinds(client: OpenAI, ran: str) -> list[str]:
+    """Responses that between them have all kinds of items that the demo model makes."""
+    python: Any = [{"type": "code_interpreter", "container": {"type": "auto"}}]
+    functions: Any = [{"type": "function", "name": "look", "parameters": {"type": "object", "properties": {}}}]
+    calls = [{"name": "look", "arguments": {"at": "x"}}, {"name": "look", "arguments": {}}]
+    asked: list[dict[str, Any]] = [
+        {"input": script({"python": "print(6 * 7)"}, say("42")), "tools": python, "include": ["code_interpreter_call.outputs"]},
+        {"input": script({"calls": calls}), "tools": functions},
+        {"input": script({"reason": "Hm. " * 30, "say": "So."})},
+        {"input": script({"fail": {"status": 400, "after_deltas": 3, "times": 0}, "say": "broken off here"}), "background": True},
+    ]
+    made = [client.responses.create(model="demo", **each).id for each in asked]
+    return [ran, *made]
+
+
+def test_the_page_adds_a_log_up_as_the_server_does(console: Console, key: str, client: OpenAI, ran: str, stack: Stack) -> None:
+    console.enter(key)
+    for run in _kinds(client, ran):
+        with stack.http(key) as http:
+            http.get(f"/responses/{run}", params={"stream": "true"})  # ends when the response does
+        events = _events(stack, key, run)
+        seen = console.evaluate(
+            """async ([address, events]) => {
+                const { empty, fold, output } = await import(address);
+                return events.map((_, number) => {
+                    const state = fold(structuredClone(events.slice(0, number + 1)));
+                    const done = [...state.done].sort((a, b) => a - b);
+                    return [state.next, state.isFinal, state.response?.status ?? null, done, output(state)];
+                });
+            }""",
+            [console.module("model/fold.js"), events],
+        )
+        for number, (following, is_final, status, done, output) in enumerate(seen):
+            folded = fold(json.loads(json.dumps(events[: number + 1])))
+            expected = (folded.next_number, folded.is_final, (folded.response or {}).get("status"), sorted(folded.done), folded.output)
+            assert (following, is_final, status, done, output) == expected, f"{run}, event {number}"
+
+
+def test_a_gap_in_a_log_is_refused_and_not_drawn_over(console: Console, key: str, ran: str, stack: Stack) -> None:
+    console.enter(key)
+    events = _events(stack, key, ran)
+    refused = console.evaluate(
+        "async ([address, events]) => { try { (await import(address)).fold(events) } catch (error) { return error.message } }",
+        [console.module("model/fold.js"), [events[0], events[2]]],
+    )
+    assert refused == "event 2 where 1 was due"
+
+
