@@ -796,6 +796,11 @@ def tool_search(world: World) -> None:
     assert (call["type"], call["execution"], call["arguments"]) == ("tool_search_call", "client", {"city": "Bergen"})
     (sent,) = world.upstream.requests[-1].body["tools"]
     assert sent["function"] == {"name": "tool_search", "description": "Find tools.", "parameters": SCHEMA, "strict": False}
+    world.upstream.plays(called("tool_search", {"query": hidden["name"]}), said("end"))
+    searched, found, _ = world.create("chat", tools=[{"type": "tool_search"}, hidden])["output"]
+    assert (searched["execution"], [tool["name"] for tool in found["tools"]]) == ("server", [hidden["name"]])
+    sent = world.upstream.requests[-1].body["tools"]
+    assert [tool["function"]["name"] for tool in sent] == ["tool_search", hidden["name"]]
 
 
 @row("tool", "web_search", "web_search_2025_08_26", "web_search_preview", "web_search_preview_2025_03_11")

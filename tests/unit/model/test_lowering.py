@@ -282,7 +282,7 @@ def test_deferred_tools_are_hidden_until_the_client_finds_them() -> None:
 
 
 def test_deferred_tools_are_shown_to_a_model_that_cannot_search() -> None:
-    tools: list[Tool] = [{"type": "function", "name": "f", "defer_loading": True}, {"type": "tool_search"}]
+    tools: list[Tool] = [{"type": "function", "name": "f", "defer_loading": True}]
     assert lowered(tools=tools).tools == ({"type": "function", "name": "f"},)
 
 

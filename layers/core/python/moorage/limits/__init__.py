@@ -26,6 +26,13 @@ INPUT_ITEMS_MAX: Final = 10_000
 """Items of one request; beyond it a conversation or ``previous_response_id`` is the right tool."""
 
 TOOLS_MAX: Final = 1_024
+TOOLS_FOUND_MAX: Final = 20
+TOOLS_FOUND_BYTES_MAX: Final = MIB
+"""Of one search: more than a few tools are no find, and each stands before the model from then on."""
+
+TOOLS_DEFERRED_CHARS_MAX: Final = 8_000
+"""What a model is told of the tools that it may look for: names and descriptions, about 2,000 tokens."""
+
 METADATA_PAIRS_MAX: Final = 16
 METADATA_KEY_CHARS_MAX: Final = 64
 METADATA_VALUE_CHARS_MAX: Final = 512

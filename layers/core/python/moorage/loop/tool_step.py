@@ -246,6 +246,7 @@ class _Attempt:
         return Run(
             known=known,
             tools=tuple(tool for tool in self.stored.parameters.tools if ROOMS.of_tool(tool["type"]) is self.room),
+            offered=self.stored.parameters.tools,
             tenant_id=self.stored.tenant_id,
             settings=self.runtime.settings,
             now=self.runtime.clock,

@@ -58,12 +58,12 @@ def stays(item: Item) -> bool:
 def cuts(items: Sequence[Item]) -> list[int]:
     """Where the beginning may be cut off, the shortest beginning first."""
     found: list[int] = []
-    unanswered: set[str] = set()
+    unanswered: set[str | None] = set()
     for end, item in enumerate(items, 1):
         if item["type"] in OUTPUT_OF:
-            unanswered.add(item["call_id"])
+            unanswered.add(item.get("call_id"))
         elif item["type"] in _OUTPUTS:
-            unanswered.discard(item["call_id"])
+            unanswered.discard(item.get("call_id"))
         if not unanswered and item["type"] != "reasoning":
             found.append(end)
     return found

@@ -14,10 +14,11 @@ Two properties hold, because prompt caches and parallel tool calls need them:
 import hashlib
 import re
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 from typing import Any, Final
 
+from moorage import limits
 from moorage.tools.lowered import compact_json, function_call, function_output, message, parsed, with_visible_parts, without
 from moorage.tools.registry import ROOMS
 from moorage.tools.room import Room, Where
@@ -129,7 +130,7 @@ class _Lowering:
     seen: dict[str, Item] = field(default_factory=dict)
     """Items of rooms so far, by id."""
     is_searchable: bool = False
-    """The model can look for deferred tools (a client's ``tool_search``), so they stay hidden until it does."""
+    """The model can look for deferred tools (``tool_search``), so they stay hidden until it does."""
 
     # --- tools ---
 
@@ -138,10 +139,19 @@ class _Lowering:
         for tool in tools:
             if tool["type"] == "function":
                 self._claim("function", tool["name"], None)
-            is_search = tool["type"] == "tool_search" and tool.get("execution") == "client"
-            self.is_searchable = self.is_searchable or (is_search and "tool_search" not in self.native)
+            is_search = tool["type"] == "tool_search" and "tool_search" not in self.native
+            self.is_searchable = self.is_searchable or is_search
         for tool in tools:
             self._add_tool(tool)
+            if tool["type"] == "tool_search" and tool.get("execution") == "server":
+                self._tell_deferred(tools)
+
+    def _tell_deferred(self, tools: Iterable[Tool]) -> None:
+        """Of the search that runs here: what there is to be found, but for its arguments."""
+        name = self.name("tool_search", "tool_search")
+        if name in self.tools:
+            self.originals[name] = replace(self.originals[name], call={"execution": "server"})
+            self.tools[name] = self.tools[name] | {"description": self.tools[name]["description"] + _of_deferred(tools)}
 
     def _add_tool(self, tool: Tool) -> None:
         type_ = tool["type"]
@@ -154,8 +164,6 @@ class _Lowering:
                 for member in tool["tools"]:
                     texts = (tool.get("description"), member.get("description"))
                     self._offer(member | {"description": "\n".join(text for text in texts if text)}, tool["name"])
-            case "tool_search" if type_ not in self.native and tool.get("execution") != "client":
-                pass
             case _:
                 self._add_other(tool)
 
@@ -341,6 +349,22 @@ class _Lowering:
             return [item]
         shown = {k: v for k, v in item.items() if k not in ("id", "type", "status", "result", "created_by") and v is not None}
         return [message("assistant", f"[{type_}] {compact_json(shown)}")]
+
+
+def _of_deferred(tools: Iterable[Tool]) -> str:
+    """By name and description: tools that are not offered yet, and namespaces that have such."""
+    lines: list[str] = []
+    room = limits.TOOLS_DEFERRED_CHARS_MAX
+    for tool in tools:
+        is_space = tool["type"] == "namespace" and any(member.get("defer_loading") for member in tool["tools"])
+        if not is_space and not (tool.get("defer_loading") and tool["type"] in ("function", "custom")):
+            continue
+        line = f"\n- {tool['name']}: {' '.join((tool.get('description') or '').split())}".removesuffix(": ")
+        room -= len(line)
+        if room < 0:
+            return "".join([*lines, "\n- and more"])
+        lines.append(line)
+    return "\nThere are:" + "".join(lines) if lines else ""
 
 
 # --- names --------------------------------------------------------------------------------------------------------------------

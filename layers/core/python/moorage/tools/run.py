@@ -64,6 +64,8 @@ class Run:
     known: Known
     tools: tuple[Tool, ...]
     """Those of the request that are of this room."""
+    offered: tuple[Tool, ...]
+    """All of the request."""
     tenant_id: str
     settings: Settings
     now: Callable[[], float]

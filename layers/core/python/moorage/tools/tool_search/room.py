@@ -1,14 +1,30 @@
-"""tool_search: the client looks for further tools. What it finds joins the conversation (``tools/lowering.py``)."""
+"""tool_search: further tools are looked for when they are needed, by the client or here. What is found joins the conversation
+(``tools/lowering.py``).
 
+Here (``execution: server``) the search goes over the tools of the request that say ``defer_loading``; an upstream that knows the tool
+itself searches by itself.
+"""
+
+from collections.abc import AsyncGenerator, Iterable
 from types import MappingProxyType
 from typing import Any, Final
 
+from moorage import limits
+from moorage.tools.calls import End, Finished, Known, Opening, Piece, Place
 from moorage.tools.lowered import function
-from moorage.tools.room import Room
-from moorage.tools.tool_search import shapes
-from moorage.wire.types import Item, Tool
+from moorage.tools.room import Again, Bounds, Reader, Room, Where
+from moorage.tools.run import Run
+from moorage.tools.tool_search import ranking, shapes
+from moorage.wire.types import Event, Item, Tool
 
 _DESCRIPTION: Final = "Search for further tools by what they should do. Tools that are found can be called afterwards."
+_COUNT_DEFAULT: Final = 5
+_COUNT: Final = {
+    "type": "integer",
+    "minimum": 1,
+    "maximum": limits.TOOLS_FOUND_MAX,
+    "description": f"Tools to find at most; {_COUNT_DEFAULT} if left out.",
+}
 
 
 class ToolSearch(Room):
@@ -17,13 +33,26 @@ class ToolSearch(Room):
     output = "tool_search_output"
     prefixes = shapes.PREFIXES
     tool_shapes = MappingProxyType({"tool_search": shapes.ToolSearchTool})
+    brought_shapes = MappingProxyType({"tool_search": shapes.ToolSearchTool})
     item_shapes = MappingProxyType({"tool_search_call": shapes.ToolSearchCall, "tool_search_output": shapes.ToolSearchOutput})
     unsaid = MappingProxyType(
         {name: {"status": "completed", "execution": "client"} for name in ("tool_search_call", "tool_search_output")}
     )
     function = "tool_search"
+    is_hosted = True
+    again = Again.REPEAT
+    bounds = Bounds(seconds=30, bytes=limits.TOOLS_FOUND_BYTES_MAX)
+    """What is searched stands in memory."""
+
+    def where(self, thing: Tool | Item) -> Where:
+        """A call without an id is an upstream's own."""
+        is_ours = thing.get("execution") == "server" and (thing["type"] in self.types or thing.get("call_id") is not None)
+        return Where.SERVICE if is_ours else Where.CLIENT
 
     def offer(self, name: str, tool: Tool) -> Tool:
+        if self.where(tool) is Where.SERVICE:
+            wanted = {"type": "string", "description": "What the tools should do, in a few words."}
+            return function(name, _DESCRIPTION, {"query": wanted, "limit": _COUNT}, ["query"])
         text = tool.get("description") or _DESCRIPTION
         made = function(name, text, {"query": {"type": "string"}}, ["query"])
         parameters = tool.get("parameters")
@@ -33,3 +62,44 @@ class ToolSearch(Room):
         if not isinstance(value, dict):
             return None
         return {"type": self.call, "status": "completed", "execution": "client", "arguments": value}
+
+    def read(self, item: Item, reader: Reader) -> list[Item]:
+        raise AssertionError("the lowering reads it: what was found joins the tools")
+
+    def opening(self, call: Item, place: Place) -> Opening:
+        item = {**call, "id": place.item_id}
+        return Opening(item, (), item)
+
+    def announced(self, call: Item, output_item_id: str) -> Item:
+        return {
+            "id": output_item_id,
+            "type": self.output,
+            "status": "in_progress",
+            "call_id": call["call_id"],
+            "execution": "server",
+            "tools": [],
+        }
+
+    async def run(self, run: Run) -> AsyncGenerator[Piece, None]:
+        arguments = run.known.item["arguments"]
+        query, count = arguments.get("query"), arguments.get("limit")
+        wanted = count if isinstance(count, int) and 0 < count <= limits.TOOLS_FOUND_MAX else _COUNT_DEFAULT
+        found = ranking.best(query if isinstance(query, str) else "", ranking.deferred(run.offered), wanted)
+        run.counts["found"] = len(found)
+        yield self._found(run.known, ranking.as_tools(found))
+
+    def end(self, known: Known, end: End, detail: str = "") -> Iterable[Piece]:
+        yield self._found(known, [])
+
+    def _found(self, known: Known, tools: list[Tool]) -> Finished:
+        return Finished(self.announced(known.item, known.output_item_id) | {"status": "completed", "tools": tools})
+
+    def grow(self, item: Item, name: str, event: Event) -> None:
+        raise AssertionError("it has no events of its own")
+
+    def stays(self, item: Item) -> bool:
+        """What was found once is offered from then on."""
+        return item["type"] in (self.call, self.output)
+
+    def orphaned(self, call: Item) -> Item | None:
+        return None if self.where(call) is Where.CLIENT else self.announced(call, "") | {"status": "incomplete"}

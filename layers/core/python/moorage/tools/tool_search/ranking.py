@@ -1,0 +1,100 @@
+"""BM25 over tools that were not offered: what they are called, what they say of themselves, and what their arguments are called."""
+
+import math
+import re
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+from moorage.tools.lowered import without
+from moorage.wire.types import Tool
+
+_SATURATION: Final = 1.2
+_LENGTH_SHARE: Final = 0.75
+"""The usual parameters of BM25: how soon more of the same word counts no more, and how much a long text is held against it."""
+
+_NAME_WEIGHT: Final = 3
+"""A word of a tool's name says more than one of its description."""
+
+_WORD: Final = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|\d+|[^\W\d_a-zA-Z]+")
+
+
+@dataclass(frozen=True, slots=True)
+class Deferred:
+    """A tool that is not offered before it is found."""
+
+    tool: Tool
+    namespace: Tool | None = None
+
+
+def deferred(tools: Iterable[Tool]) -> list[Deferred]:
+    """Functions and custom tools that say so, those of a namespace too, in the request's order."""
+    found: list[Deferred] = []
+    for tool in tools:
+        if tool["type"] == "namespace":
+            found += [Deferred(member, tool) for member in tool["tools"] if member.get("defer_loading")]
+        elif tool.get("defer_loading") and tool["type"] in ("function", "custom"):
+            found.append(Deferred(tool))
+    return found
+
+
+def best(query: str, tools: Sequence[Deferred], count: int) -> list[Deferred]:
+    """Those that fit the query, the best first; of equals the first of the request."""
+    documents = [Counter(_words_of(each)) for each in tools]
+    lengths = [sum(document.values()) for document in documents]
+    average = sum(lengths) / len(lengths) if lengths else 0.0
+    having = Counter(word for document in documents for word in document)
+    scored = [
+        (sum(_score(document[word], having[word], len(tools), length / average) for word in set(words(query)) if word in document), -at)
+        for at, (document, length) in enumerate(zip(documents, lengths, strict=True))
+    ]
+    ranked = sorted((entry for entry in scored if entry[0] > 0), reverse=True)
+    return [tools[-at] for _, at in ranked[:count]]
+
+
+def _score(times: int, having: int, count: int, relative_length: float) -> float:
+    rarity = math.log(1 + (count - having + 0.5) / (having + 0.5))
+    return rarity * times * (_SATURATION + 1) / (times + _SATURATION * (1 - _LENGTH_SHARE + _LENGTH_SHARE * relative_length))
+
+
+def as_tools(found: Sequence[Deferred]) -> list[Tool]:
+    """What was found as tools that are offered from now on: members of a namespace together, where its first one stands."""
+    tools: list[Tool] = []
+    spaces: dict[str, Tool] = {}
+    for each in found:
+        member = without(each.tool, "defer_loading")
+        if each.namespace is None:
+            tools.append(member)
+        elif each.namespace["name"] in spaces:
+            spaces[each.namespace["name"]]["tools"].append(member)
+        else:
+            space = spaces[each.namespace["name"]] = {**each.namespace, "tools": [member]}
+            tools.append(space)
+    return tools
+
+
+def words(text: str) -> list[str]:
+    """In lower case; ``sendMail`` and ``send_mail`` are two each."""
+    return [_stem(word.lower()) for word in _WORD.findall(text)]
+
+
+def _stem(word: str) -> str:
+    """Mails and mail are the same thing."""
+    return word[:-1] if len(word) > 3 and word.endswith("s") and not word.endswith("ss") else word
+
+
+def _words_of(each: Deferred) -> Iterator[str]:
+    for tool in (each.tool, each.namespace or {}):
+        for _ in range(_NAME_WEIGHT):
+            yield from words(tool.get("name", ""))
+        yield from words(tool.get("description") or "")
+    yield from _argument_words(each.tool.get("parameters"))
+
+
+def _argument_words(schema: Any) -> Iterator[str]:
+    properties = schema.get("properties") if isinstance(schema, Mapping) else None
+    for name, kind in properties.items() if isinstance(properties, Mapping) else ():
+        yield from words(str(name))
+        description = kind.get("description") if isinstance(kind, Mapping) else None
+        yield from words(description) if isinstance(description, str) else ()
