@@ -90,6 +90,7 @@ class Api(Construct):
         streaming = self._streaming(live(handlers.responses, provisioned=config.provisioned_concurrency))
         self._route(v1, streaming)
         self._console(streaming)
+        self._approval_page(streaming)
         for name, segments in _BUFFERED.items():
             function: lambda_.Function = getattr(handlers, name)
             integration = apigateway.LambdaIntegration(live(function), timeout=BUFFERED_TIMEOUT, allow_test_invoke=False)
@@ -158,6 +159,14 @@ class Api(Construct):
             reason = "The console's own files say nothing of anybody; what they show they ask of /v1, with a key."
             acknowledge(method, "AwsSolutions-APIG4", reason)
             acknowledge(method, "AwsSolutions-COG4", reason)
+
+    def _approval_page(self, integration: apigateway.LambdaIntegration) -> None:
+        """What people open who got a link: the link itself is the key, for one decision."""
+        page = self.rest_api.root.add_resource("approve").add_resource("{proxy+}")
+        method = page.add_method("ANY", integration, authorization_type=apigateway.AuthorizationType.NONE)
+        reason = "The last part of the address is a sealed, expiring token for one decision, which the application opens and checks."
+        acknowledge(method, "AwsSolutions-APIG4", reason)
+        acknowledge(method, "AwsSolutions-COG4", reason)
 
     def _make_authorizer(self, function: lambda_.Function | None) -> apigateway.RequestAuthorizer | None:
         if function is None:

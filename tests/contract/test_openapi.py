@@ -67,6 +67,7 @@ def test_every_route_that_the_sdk_calls_is_served_or_refused_in_the_table() -> N
         "GET /v1/approvals": "an extension",
         "GET /v1/responses/{response_id}/approvals": "an extension",
         "POST /v1/responses/{response_id}/approvals/{approval_id}": "an extension",
+        "POST /v1/responses/{response_id}/approvals/{approval_id}/link": "an extension",
         "GET /v1/responses/{response_id}/steps": "an extension",
         "GET /v1/containers/{container_id}/tree": "an extension",
         "GET /v1/me": "an extension",

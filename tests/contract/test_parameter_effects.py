@@ -383,6 +383,7 @@ def approvals(world: World) -> None:
     assert (approval["expires_at"] - approval["created_at"], approval["on_timeout"]) == (3_600, "cancel")
     path = f"/responses/{queued['id']}"
     assert world.get(f"{path}/approvals")["data"] == [approval]
+    assert world.post(f"{path}/approvals/{approval['id']}/link", {})["path"].startswith("/approve/")
     assert world.post(f"{path}/approvals/{approval['id']}", {"approve": True})["status"] == "approved"
     ended = at_last(lambda: (found := world.get(path))["status"] == "completed" and found)
     outputs = [item for item in ended["output"] if item["type"] == "shell_call_output"]

@@ -61,7 +61,7 @@ def test_uploads_reach_their_function_as_they_are_and_json_as_text(stacks: Stack
 
 def test_every_method_asks_the_authorizer(stacks: Stacks) -> None:
     without = {path: method["HttpMethod"] for path, method in methods(stacks).items() if method["AuthorizationType"] != "CUSTOM"}
-    assert without == {"/console": "GET", "/console/{proxy+}": "GET"}  # files for browsers
+    assert without == {"/console": "GET", "/console/{proxy+}": "GET", "/approve/{proxy+}": "ANY"}  # files, and what bears its key
     authorizer = stacks.one("AWS::ApiGateway::Authorizer")
     assert (authorizer["Type"], authorizer["IdentitySource"]) == ("REQUEST", "method.request.header.Authorization")
     assert authorizer["AuthorizerResultTtlInSeconds"] == 300
@@ -116,7 +116,7 @@ def test_tenants_of_a_tier_are_counted_apart_from_all_others(everything: Stacks)
     }
     assert held == {"moorage-others": usage_key("moorage", "*")}  # the others' are made by 'moorage keys create --tier'
     assert everything.one("AWS::ApiGateway::RestApi")["ApiKeySourceType"] == "AUTHORIZER"
-    assert {m["ApiKeyRequired"] for path, m in methods(everything).items() if not path.startswith("/console")} == {True}
+    assert {m["ApiKeyRequired"] for path, m in methods(everything).items() if not path.startswith(("/console", "/approve"))} == {True}
     assert function(everything, "Authorizer")["Environment"]["Variables"]["MOORAGE_USAGE_PLANS"] == "*,research"
 
 

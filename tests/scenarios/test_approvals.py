@@ -3,6 +3,7 @@
 import json
 from typing import Any
 
+import httpx
 import openai
 import pytest
 from openai import OpenAI
@@ -35,6 +36,9 @@ def test_a_call_is_allowed_from_the_command_line_while_a_client_polls(stack: Sta
     assert (row["status"], row["call"]["action"]["commands"]) == ("waiting", ["touch made && ls"])
     assert any(approval_id in line and "touch made && ls" in line for line in lines(stack, ["approvals"]))
     assert "waits for approval" in "\n".join(lines(stack, ["show", response_id]))
+    (link,) = lines(stack, ["approvals", "link", approval_id, "--hours", "1"])
+    page = httpx.get(link)
+    assert (page.status_code, "touch made &amp;&amp; ls" in page.text) == (200, True)
     assert lines(stack, ["approvals", "approve", approval_id]) == [f"{approval_id}  approved  touch made && ls"]
     until(lambda: status_of(client, response_id) == "completed")
     assert "made" in client.responses.retrieve(response_id).output_text

@@ -87,6 +87,7 @@ ROUTES: list[tuple[str, str, Any]] = [
     ("POST", "/responses/{response}/fork", {}),
     ("GET", "/responses/{held}/approvals", None),
     ("POST", "/responses/{held}/approvals/{approval}", {"approve": True}),
+    ("POST", "/responses/{held}/approvals/{approval}/link", {}),
     ("DELETE", "/responses/{response}", None),
     ("GET", "/containers/{container}", None),
     ("GET", "/containers/{container}/files", None),

@@ -114,6 +114,8 @@ class Bucket:
 @dataclass(frozen=True)
 class Route:
     resource: str
+    method: str
+    """``ANY``, or the one that it takes."""
     function: str
     is_streamed: bool
     timeout_seconds: float
@@ -147,6 +149,8 @@ class GatewayTwin:
         if len(request.body) > REQUEST_BYTES_MAX:
             raise Refused("REQUEST_TOO_LARGE")
         route, parameters = self._route(request.path)
+        if route.method not in ("ANY", request.method):
+            raise Refused("MISSING_AUTHENTICATION_TOKEN")
         if self._throttle and not self._throttle.takes():
             raise Refused("THROTTLED")
         allowed = await self._authorizer.check(request, route) if self._authorizer and route.is_authorized else {}
@@ -333,11 +337,11 @@ def _routes(template: Template) -> dict[str, Route]:
         function = _function_of(template, integration["Uri"])
         is_streamed = integration.get("ResponseTransferMode") == "STREAM"
         assert is_streamed == ("response-streaming-invocations" in integration["Uri"]), integration["Uri"]
-        assert method["HttpMethod"] == "ANY"
         assert integration["Type"] == "AWS_PROXY"
         assert function in callable_by_gateway, f"{function} lets nobody call it"
         found[path(method["ResourceId"])] = Route(
             resource=path(method["ResourceId"]),
+            method=method["HttpMethod"],
             function=function,
             is_streamed=is_streamed,
             timeout_seconds=integration.get("TimeoutInMillis", 29_000) / 1000,

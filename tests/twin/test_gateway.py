@@ -203,6 +203,16 @@ async def test_without_a_key_nobody_is_asked(api: Deployment, headers: dict[str,
     assert (answer.status_code, answer.json()["error"]["code"], api.functions.calls) == (401, "invalid_api_key", [])
 
 
+@pytest.mark.parametrize(("method", "path"), [("GET", "/console/index.html"), ("GET", "/approve/token"), ("POST", "/approve/token")])
+async def test_what_people_open_needs_no_key(api: Deployment, method: str, path: str) -> None:
+    assert (await api.call(method, path, {})).status_code == 200
+    assert api.functions.called == ["Responses"]
+
+
+async def test_the_consoles_files_can_only_be_read(api: Deployment) -> None:
+    assert ((await api.call("POST", "/console/index.html", {})).status_code, api.functions.calls) == (404, [])
+
+
 async def test_an_unknown_key_is_refused_before_any_other_function_runs(api: Deployment) -> None:
     answer = await api.call("GET", "/v1/models", {"authorization": "Bearer sk-moorage-2"})
     assert (answer.status_code, answer.json()["error"]["code"]) == (401, "invalid_api_key")

@@ -34,6 +34,7 @@ from moorage.sandbox.provisioner import Handle, Provisioner
 from moorage.sandbox.warm_pool import Fleet, WarmPool
 from moorage.settings import Settings, SettingsError
 from moorage.store.api_keys import ApiKeys
+from moorage.store.approval_links import ApprovalLinks
 from moorage.store.approvals import Approvals
 from moorage.store.blobs import Blobs
 from moorage.store.budgets import Budgets
@@ -119,6 +120,10 @@ class Runtime:
     @property
     def budgets(self) -> Budgets:
         return Budgets(self.table, self.clock)
+
+    @property
+    def approval_links(self) -> ApprovalLinks:
+        return ApprovalLinks.of(_content_key(self.settings))
 
     @property
     def sealer(self) -> Sealer:

@@ -14,6 +14,8 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from moorage import __version__, tracing
 from moorage.api.answers import JsonResponse
+from moorage.api.approval_page import PAGE as APPROVAL_PAGE
+from moorage.api.approval_page import add_approval_page
 from moorage.api.console import Console
 from moorage.api.credentials import Places, check_scope, secret_of
 from moorage.api.rate_limits import RateLimiter, RateLimits
@@ -65,6 +67,7 @@ def create_app(runtime: Runtime, routers: Iterable[APIRouter]) -> FastAPI:
     app.add_api_route("/", _welcome, methods=["GET"])
     app.add_api_route("/openapi.json", _openapi, methods=["GET"])
     Console.beside_the_package().add_to(app)
+    add_approval_page(app)
     app.add_exception_handler(ApiError, _on_api_error)
     app.add_exception_handler(HTTPException, _on_http_error)
     settings = runtime.settings
@@ -167,7 +170,8 @@ class Gate:
         except ApiError as error:
             await self._refuse(scope, receive, send_named, error)
         except Exception as error:
-            tell_error(error, "unhandled error", request_id=request_id, path=scope["path"])
+            path = APPROVAL_PAGE if scope["path"].startswith(APPROVAL_PAGE) else scope["path"]
+            tell_error(error, "unhandled error", request_id=request_id, path=path)
             if has_started:
                 raise
             await self._refuse(scope, receive, send_named, server_error())
@@ -189,8 +193,8 @@ class Gate:
 
 
 def _is_open(path: str) -> bool:
-    """What needs no key: it says nothing of anybody."""
-    return path in _OPEN_PATHS or path == "/console" or path.startswith("/console/")
+    """What needs no key: it says nothing of anybody, or the address itself is one."""
+    return path in _OPEN_PATHS or path == "/console" or path.startswith(("/console/", APPROVAL_PAGE))
 
 
 def _tell(scope: Scope, status: int, began: float) -> None:

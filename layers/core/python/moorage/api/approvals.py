@@ -11,17 +11,19 @@ from starlette.responses import Response
 
 from moorage import limits
 from moorage.api.answers import JsonResponse
+from moorage.api.approval_page import PAGE
 from moorage.api.bodies import body_of
 from moorage.api.caller import Caller
 from moorage.api.listings import AnyPage
 from moorage.api.view import View
-from moorage.errors import unknown_parameter
-from moorage.loop.approvals import decide
+from moorage.errors import approval_decided, unknown_parameter
+from moorage.loop.approvals import decide, find
 from moorage.parallel import side_by_side
 from moorage.runtime import Runtime
+from moorage.store.approval_links import Link
 from moorage.store.approvals import Approval, Decision
 from moorage.store.listing import unknown_after
-from moorage.wire.create import Verdict
+from moorage.wire.create import ApprovalLink, Verdict
 from moorage.wire.queries import parse_page
 from moorage.wire.responses import list_object
 
@@ -61,6 +63,22 @@ async def decide_approval(
     approval = await decide(caller.runtime, caller.tenant_id, response_id, approval_id, decision)
     (shown,) = await _shown(caller.runtime, [approval])
     return JsonResponse(shown)
+
+
+@router.post("/responses/{response_id}/approvals/{approval_id}/link")
+async def link_approval(
+    caller: Caller, response_id: str, approval_id: str, wanted: Annotated[ApprovalLink, body_of(ApprovalLink)]
+) -> Response:
+    """For a person without a key. Nothing is stored: what may be decided stands in the link, sealed."""
+    runtime = caller.runtime
+    approval = await find(runtime, caller.tenant_id, response_id, approval_id)
+    if not approval.is_waiting:
+        raise approval_decided(approval_id, approval.status)
+    expires_at = int(runtime.clock()) + wanted.get("expires_in_seconds", limits.APPROVAL_LINK_SECONDS_DEFAULT)
+    token = runtime.approval_links.seal(Link(caller.tenant_id, approval_id, expires_at, caller.key_id))
+    return JsonResponse(
+        {"object": "response.approval.link", "approval_id": approval_id, "path": f"{PAGE}{token}", "expires_at": expires_at}
+    )
 
 
 async def _shown(runtime: Runtime, approvals: Sequence[Approval], *, has_ended: bool = False) -> list[dict[str, Any]]:

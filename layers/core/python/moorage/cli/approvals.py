@@ -30,6 +30,11 @@ def add_to(parser: argparse.ArgumentParser) -> None:
         decided.add_argument("--reason", help="kept with the decision, and told to the model where it is denied")
         add_json(decided, is_inherited=True)
         decided.set_defaults(run=_decide, approve=name == "approve")
+    linked = actions.add_parser("link", help="a link by which somebody without a key decides")
+    linked.add_argument("approval_id", metavar="APPROVAL_ID")
+    linked.add_argument("--hours", type=int, default=24, metavar="N", help="how long it is valid, at most 168; by default 24")
+    add_json(linked, is_inherited=True)
+    linked.set_defaults(run=_link)
 
 
 def _list(options: argparse.Namespace, environ: Mapping[str, str]) -> int:
@@ -68,9 +73,25 @@ def _decide(options: argparse.Namespace, environ: Mapping[str, str]) -> int:
     return code
 
 
-def _decided(http: httpx.Client, approval_id: str, options: argparse.Namespace) -> dict[str, Any]:
+def _link(options: argparse.Namespace, environ: Mapping[str, str]) -> int:
+    path = f"/responses/{_response_of(options.approval_id)}/approvals/{options.approval_id}/link"
+    with find(environ).http() as http:
+        made = answer_of(http.post(path, json={"expires_in_seconds": options.hours * 3600}))
+        whole = str(http.base_url).rstrip("/").removesuffix("/v1") + made["path"]
+    if options.json:
+        say_json(made | {"url": whole})
+    else:
+        say(whole)
+    return 0
+
+
+def _response_of(approval_id: str) -> str:
     response_id = response_of(approval_id)
     if response_id is None:
         raise TargetError("This is no id of an approval: 'moorage approvals' lists those that wait.")
+    return response_id
+
+
+def _decided(http: httpx.Client, approval_id: str, options: argparse.Namespace) -> dict[str, Any]:
     body = {"approve": options.approve, **({"reason": options.reason} if options.reason else {})}
-    return answer_of(http.post(f"/responses/{response_id}/approvals/{approval_id}", json=body))
+    return answer_of(http.post(f"/responses/{_response_of(approval_id)}/approvals/{approval_id}", json=body))

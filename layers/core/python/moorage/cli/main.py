@@ -40,7 +40,7 @@ COMMANDS: Final = {
     "pause": "stop a response before its next step",
     "fork": "a new response from an event of an old one",
     "resume": "let a paused response go on",
-    "approvals": "calls that wait for a person's word: list, approve, deny",
+    "approvals": "calls that wait for a person's word: list, approve, deny, link",
     "usage": "responses, calls and tokens, by day, model, key or tool",
     "webhooks": "addresses that hear of the ends of background responses",
     "tail": "watch a response live, or replay it",

@@ -110,6 +110,10 @@ def approval_not_needed(approval_id: str) -> ApiError:
     return _conflict(f"The approval '{approval_id}' is not waited for any more: its response has ended.", "approval_not_needed")
 
 
+def approval_link_not_valid() -> ApiError:
+    return not_found("This link is not valid, or not any more. Ask for a new one.", code="approval_link_not_valid")
+
+
 def _conflict(message: str, code: str) -> ApiError:
     return ApiError(409, message, code=code, headers={"x-should-retry": "false"})
 

@@ -76,6 +76,15 @@ def reason(waiting: Sequence[Approval]) -> str:
     return f"It waits for approval {named}: POST /v1/responses/{{id}}/approvals/{{approval_id}}, or 'moorage approvals', decides."
 
 
+async def find(runtime: Runtime, tenant_id: str, response_id: str, approval_id: str) -> Approval:
+    """Raises an :class:`~moorage.errors.ApiError` for what is unknown, foreign, or gone with its response."""
+    await runtime.responses.load(tenant_id, response_id)
+    approval = await runtime.approvals.get(tenant_id, response_id, approval_id)
+    if approval is None:
+        raise approval_not_found(approval_id)
+    return approval
+
+
 async def decide(
     runtime: Runtime, tenant_id: str, response_id: str, approval_id: str, decision: Decision
 ) -> Approval:

@@ -185,6 +185,13 @@ class Verdict(TypedDict, total=False):
     reason: Annotated[str, Field(max_length=limits.APPROVAL_REASON_CHARS_MAX)]
 
 
+@wire
+class ApprovalLink(TypedDict, total=False):
+    """A link by which somebody without a key decides."""
+
+    expires_in_seconds: Annotated[int, Field(ge=limits.APPROVAL_SECONDS_MIN, le=limits.APPROVAL_LINK_SECONDS_MAX)]
+
+
 # --- Bodies -----------------------------------------------------------------------------------------------------------
 
 
@@ -347,6 +354,7 @@ COUNT: Final = Parser[Fields](CountInputTokens)
 COMPACT: Final = Parser[Fields](CompactResponse)
 """``POST /v1/responses/compact``."""
 VERDICT: Final = Parser[Fields](Verdict)
+APPROVAL_LINK: Final = Parser[Fields](ApprovalLink)
 EVENT: Final = Parser[Fields](ResponseCreateEvent)
 LANE: Final = Parser[Fields](Lane)
 CONVERSATION_CREATE: Final = Parser[Fields](CreateConversation)

@@ -23,6 +23,7 @@ _BODIES: Final = {
     "UpdateConversation": create.CONVERSATION_UPDATE,
     "CreateConversationItems": create.CONVERSATION_ITEMS,
     "Verdict": create.VERDICT,
+    "ApprovalLink": create.APPROVAL_LINK,
     "CreateContainer": Parser[Any](resources.CreateContainer),
     "AddContainerFile": Parser[Any](resources.AddContainerFile),
     "CreateUpload": Parser[Any](resources.CreateUpload),

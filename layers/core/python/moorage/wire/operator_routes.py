@@ -146,6 +146,14 @@ OPERATOR_ROUTES: Final = (
         {JSON: _APPROVAL},
         {JSON: ref("Verdict")},
     ),
+    Route(
+        "post",
+        "/v1/responses/{response_id}/approvals/{approval_id}/link",
+        "linkApproval",
+        "A link by which somebody without a key decides, until it expires",
+        {JSON: record(object={"const": "response.approval.link"}, approval_id=STRING, path=STRING, expires_at=_TIME)},
+        {JSON: ref("ApprovalLink")},
+    ),
     Route("post", "/v1/responses/{response_id}/pause", "pauseResponse", "Stop before the next step", {JSON: ref("Response")}),
     Route(
         "post",

@@ -1,0 +1,51 @@
+"""Links that decide one approval without a key: what may be decided, by whose leave and until when, sealed into the address.
+
+AES-256-GCM with a key derived from the deployment's content key, so that nothing is stored and nobody can make one. A link serves one
+decision because an approval takes one; the same decision again changes nothing.
+"""
+
+import base64
+import binascii
+from dataclasses import dataclass, field
+from typing import Final, Self
+
+import orjson
+from cryptography.exceptions import InvalidTag
+from cryptography.hazmat.primitives.hashes import SHA256
+from cryptography.hazmat.primitives.kdf.hkdf import HKDF
+
+from moorage import sealing
+
+_BOUND_TO: Final = b"moorage approval link"
+
+
+@dataclass(frozen=True, slots=True)
+class Link:
+    tenant_id: str
+    approval_id: str
+    expires_at: int
+    """Unix seconds."""
+    key_id: str
+    """Of the key that asked for it."""
+
+
+@dataclass(frozen=True, slots=True)
+class ApprovalLinks:
+    key: bytes = field(repr=False)
+
+    @classmethod
+    def of(cls, content_key: bytes) -> Self:
+        return cls(HKDF(SHA256(), 32, salt=None, info=_BOUND_TO).derive(content_key))
+
+    def seal(self, link: Link) -> str:
+        said = orjson.dumps([link.tenant_id, link.approval_id, link.expires_at, link.key_id]).decode()
+        return base64.urlsafe_b64encode(sealing.seal(said, self.key, _BOUND_TO)).decode().rstrip("=")
+
+    def open(self, token: str, now: float) -> Link | None:
+        """None for what is no link of this deployment, and for one that has expired."""
+        try:
+            data = base64.b64decode(token + "=" * (-len(token) % 4), altchars=b"-_", validate=True)
+            link = Link(*orjson.loads(sealing.unseal(data, self.key, _BOUND_TO)))
+        except (InvalidTag, ValueError, binascii.Error):
+            return None
+        return link if now < link.expires_at else None
