@@ -15,6 +15,12 @@ from moorage.errors import ApiError
 from moorage.wire import openapi, routes
 from moorage.wire.queries import parse_log_page, parse_page, parse_retrieval, parse_tree, parse_usage, parse_wanted
 from moorage.wire.route import Route
+from openai.types.webhooks import (
+    ResponseCancelledWebhookEvent,
+    ResponseCompletedWebhookEvent,
+    ResponseFailedWebhookEvent,
+    ResponseIncompleteWebhookEvent,
+)
 
 from docs import parameters
 
@@ -94,6 +100,16 @@ def nodes(value: Any) -> Iterator[dict[str, Any]]:
 
 def test_what_is_served_is_documented_and_what_is_documented_is_served() -> None:
     assert (served() - documented(), documented() - served()) == (set(), set())
+
+
+def test_what_webhooks_are_sent_is_documented_as_the_sdk_reads_it() -> None:
+    events = {"completed": ResponseCompletedWebhookEvent, "failed": ResponseFailedWebhookEvent}
+    events |= {"cancelled": ResponseCancelledWebhookEvent, "incomplete": ResponseIncompleteWebhookEvent}
+    assert DOCUMENT["webhooks"].keys() == {f"response_{status}" for status in events}
+    for status, model in events.items():
+        schema = DOCUMENT["webhooks"][f"response_{status}"]["post"]["requestBody"]["content"]["application/json"]["schema"]
+        assert schema["properties"].keys() == model.model_fields.keys()
+        assert schema["properties"]["type"] == {"const": f"response.{status}"}
 
 
 def test_every_reference_leads_somewhere() -> None:

@@ -1,8 +1,9 @@
 """``make simulate``: the real steps over a table, a model and a container in memory, under one seed and a clock of its own.
 
 A history is one response: what the model says, what dies at which write, which step is delivered twice or late, when somebody cancels,
-and how far the clock jumps follow from its number alone. After each the same is asked as of real processes: one log without gap or
-repeat and with one end, no command begun twice, an object that is what the log adds up to.
+how far the clock jumps, and what a webhook's receiver answers follow from its number alone. After each the same is asked as of real
+processes: one log without gap or repeat and with one end, no command begun twice, an object that is what the log adds up to, and a
+receiver that has taken the event of that end.
 
     python -m tests.simulation.simulate --histories 10000 --from 0
 
@@ -17,21 +18,26 @@ import random
 import sys
 import time
 from collections import Counter
+from collections.abc import Mapping
 from concurrent.futures import ProcessPoolExecutor
-from typing import Any
+from typing import Any, cast
 
+import orjson
 from moorage import limits
 from moorage.api.foreground import stop
+from moorage.egress.fetch import FetchError
 from moorage.errors import ApiError, SandboxHostAway, Superseded, UpstreamError
+from moorage.loop import webhooks
 from moorage.loop.fold import fold
-from moorage.loop.recover import restart
+from moorage.loop.recover import recover, restart
 from moorage.state import LoopState, Next
 from moorage.store.responses import StoredResponse
 from moorage.store.table import Record
+from moorage.wire.webhooks import EVENT_TYPES
 
 from tests.simulation.clock import VirtualLoop
 from tests.stack import assert_well_formed
-from tests.unit.loop.lab import FakeSandboxes, Lab, Turn, broken, first_state, say, shell
+from tests.unit.loop.lab import TENANT, FakeSandboxes, Lab, Turn, broken, first_state, say, shell
 
 BLOWS_MAX = 6
 STEPS_MAX = 400
@@ -56,6 +62,27 @@ class Host(FakeSandboxes):
         return await super().ensure(tenant_id, container_id, seen=seen)
 
 
+class Hook:
+    """Stands for the way to a receiver of webhooks, which often does not answer, or not well."""
+
+    def __init__(self, rng: random.Random) -> None:
+        self.rng = rng
+        self.taken: list[tuple[str, str, str]] = []
+        """Of each event that it has taken: ``webhook-id``, type and response."""
+
+    async def post(self, url: str, body: bytes, headers: Mapping[str, str], *, seconds: float) -> int:
+        await asyncio.sleep(self.rng.random())
+        chance = self.rng.random()
+        if chance < 0.2:
+            raise FetchError("the server did not answer")
+        event = orjson.loads(body)
+        if chance < 0.8:
+            self.taken.append((headers["webhook-id"], event["type"], event["data"]["id"]))
+        if chance < 0.3:
+            raise FetchError("the server broke off")  # It has taken it, and nobody here knows.
+        return 200 if chance < 0.8 else self.rng.choice([301, 404, 500])
+
+
 def turns_of(rng: random.Random) -> list[Turn]:
     """What the model will say; what comes after its end is for runs that ask again."""
     made: list[Turn] = []
@@ -75,6 +102,8 @@ class History:
         self.rng = random.Random(number)
         self.lab = Lab(*turns_of(self.rng), sandboxes=Host())
         self.host = self.lab.sandboxes
+        self.hook = Hook(random.Random(-number))
+        self.lab.runtime.fetcher = cast("Any", self.hook)
         self.seen: Counter[str] = Counter()
         self.blows = self.rng.randint(0, BLOWS_MAX)
 
@@ -94,6 +123,9 @@ class History:
         self.lab.table.before_write = before_write
 
     async def play(self) -> None:
+        await self.lab.runtime.webhooks.create(
+            TENANT, name="mine", url="https://hooks.example/", event_types=EVENT_TYPES, secret=webhooks.new_secret()
+        )
         stored = await self.lab.background()
         state = first_state(stored)
         for _ in range(STEPS_MAX):
@@ -103,6 +135,7 @@ class History:
         else:
             raise AssertionError(f"it does not end; last {state}")
         await self.look(stored)
+        await self.look_at_hook(stored)
 
     async def blow(self, stored: StoredResponse, state: LoopState) -> LoopState:
         """One task of the state machine, and what befalls it."""
@@ -151,7 +184,11 @@ class History:
         return after
 
     async def again(self, stored: StoredResponse, state: LoopState) -> LoopState:
-        """The state machine's retry, or, after the loss of the execution, what the reaper starts."""
+        """The state machine's retry, or, after the loss of the execution, what the reaper starts; it starts nothing after the end."""
+        snapshot = await self.lab.responses.snapshot(stored.tenant_id, stored.response_id)
+        if snapshot.is_final and self.hook.rng.random() < 0.5:
+            self.seen["end left to the reaper"] += 1
+            return state.done()
         if self.rng.random() < 0.5:
             return state
         self.seen["recovered"] += 1
@@ -174,6 +211,23 @@ class History:
         if "cancelled" not in self.seen and response["status"] == "failed":
             assert "clock set" in self.seen or response["error"]["code"] == "server_error", response["error"]
         self.seen[response["status"]] += 1
+
+
+    async def look_at_hook(self, stored: StoredResponse) -> None:
+        """Left to the reaper, the end is taken by the receiver, under one id."""
+        runtime = self.lab.runtime
+        await runtime.rest(ENDS_SECONDS_MAX)
+        self.lab.table.before_write = None
+        self.lab.now += limits.WEBHOOK_LEASE_SECONDS + 1
+        await recover(runtime)
+        await runtime.rest(ENDS_SECONDS_MAX)
+        while await runtime.webhooks.pending():
+            self.lab.now += limits.WEBHOOK_PAUSE_SECONDS_MAX
+            await webhooks.deliver_due(runtime)
+        status = (await self.lab.object_of(stored))["status"]
+        assert {(kind, told) for _, kind, told in self.hook.taken} == {(f"response.{status}", stored.response_id)}
+        assert len({identity for identity, _, _ in self.hook.taken}) == 1
+        self.seen["events taken"] += len(self.hook.taken)
 
 
 def play(number: int, runner: asyncio.Runner) -> Counter[str]:

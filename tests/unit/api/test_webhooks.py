@@ -294,7 +294,7 @@ async def test_an_address_in_clear_is_for_ranges_that_the_operator_has_opened() 
         reach(lab, receiver)
         served = Served.of(lab)
         made = await created(served, url=receiver.url)
-        lab.runtime.settings = replace(lab.runtime.settings, fetch_allowed_networks=("10.0.0.0/8",))
+        lab.runtime.fetcher = replace(lab.runtime.fetcher, allowed_networks=("10.0.0.0/8",))
         answer = await served.post(f"/webhook_endpoints/{made['id']}/test", {"event_type": "response.completed"})
         assert answer.status_code == 400
         assert receiver.sent == []

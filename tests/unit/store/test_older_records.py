@@ -213,6 +213,7 @@ async def test_a_response_is_read_as_what_it_was_and_written_as_it_was() -> None
         is_looping=True,
         execution="resp_1",
         secrets={"h": "sealed"},
+        is_owed=False,  # It does not stand on the loop's list.
     )
     await table.put(record)
     assert await responses.load("t", "resp_1") == stored

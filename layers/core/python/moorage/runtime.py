@@ -98,6 +98,8 @@ class Runtime:
     warm_pool: WarmPool | None = None
     """Also where none is wanted any more, on Fargate: the reaper then stops what an earlier deployment left waiting."""
 
+    fetcher: Fetcher = field(default_factory=Fetcher)
+    """The way to addresses that users give."""
     grammar_places: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(limits.GRAMMAR_CHECKS_MAX))
     """For checks of grammars, each of which is a process."""
     tasks: set[asyncio.Task[Any]] = field(default_factory=set)
@@ -132,11 +134,6 @@ class Runtime:
     @property
     def webhooks(self) -> Webhooks:
         return Webhooks(self.table, self.sealer, clock=self.clock)
-
-    @property
-    def fetcher(self) -> Fetcher:
-        """The way to addresses that users give."""
-        return Fetcher.of(self.settings)
 
     def now_ms(self) -> int:
         return int(self.clock() * 1000)
@@ -212,6 +209,7 @@ def build_runtime(settings: Settings, *, clock: Callable[[], float] = time.time)
         fleet=fleet,
         orphans=None if ecs is None else Orphans(table, ecs, containers.incarnations.token_of, clock),
         warm_pool=pool,
+        fetcher=Fetcher.of(settings),
     )
 
 

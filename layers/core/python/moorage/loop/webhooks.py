@@ -44,8 +44,8 @@ async def settle(runtime: Runtime, stored: StoredResponse) -> None:
 
 
 async def announce(runtime: Runtime, stored: StoredResponse) -> None:
-    """One query where there is no endpoint, and nothing at all of a response in the foreground."""
-    if not stored.is_background:
+    """One query where there is no endpoint, and nothing at all of a response in the foreground, or one that was announced before."""
+    if not (stored.is_background and stored.is_owed):
         return
     endpoints = await runtime.webhooks.endpoints(stored.tenant_id)
     if not any(not endpoint.is_disabled for endpoint in endpoints):
@@ -58,12 +58,9 @@ async def _announce(runtime: Runtime, snapshot: Snapshot, endpoints: Sequence[En
     assert snapshot.last is not None
     assert snapshot.is_final, f"{snapshot.stored.response_id} is announced before its end"
     now, ended_at_ms = runtime.clock(), snapshot.last.at_ms
-    if now - ended_at_ms / 1000 > limits.WEBHOOK_RETRY_SECONDS:
-        return  # It was announced then.
     event_type = f"response.{snapshot.final_object['status']}"
     for endpoint in endpoints:
-        is_later = endpoint.created_at_ms > ended_at_ms + limits.CLOCK_SKEW_SECONDS_MAX * 1000
-        if event_type not in endpoint.event_types or endpoint.is_disabled or is_later:
+        if event_type not in endpoint.event_types or endpoint.is_disabled:
             continue
         identity = event_id(snapshot.stored.response_id, ended_at_ms)
         delivery = Delivery(

@@ -101,6 +101,8 @@ class StoredResponse:
     """When the first of those is not waited for any more; 0 for never."""
     trace: Trace | None = None
     """Of the request that asked for it; None in records of versions that did not keep it."""
+    is_owed: bool = True
+    """Whether the loop still owes it something: it stands on the loop's list."""
     files_at_ms: int = 0
     """When it began, by the times of its container's files; 0 without a container, and in records of older versions."""
     forked_from: str | None = None
@@ -156,7 +158,7 @@ _META: Final = Codec(
         "approvals_due_at",
         "draws_on",
     ),
-    beside=("response_id", "tenant_id", "parameters", "echo", "input_items", "ancestors"),
+    beside=("response_id", "tenant_id", "parameters", "echo", "input_items", "ancestors", "is_owed"),
 )
 """What the record itself tells; what was said lies packed in its body."""
 
@@ -408,6 +410,7 @@ class Responses:
             input_items=body["input"],
             ancestors=unpack_ancestors(record["ancestors"]) if with_ancestors else (),
             execution=response_id,
+            is_owed=record.get("GSI1PK") == keys.INFLIGHT,
         )
 
     async def chain(self, tenant_id: str, previous_response_id: str) -> list[Snapshot]:

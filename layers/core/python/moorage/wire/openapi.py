@@ -53,6 +53,7 @@ def document(version: str) -> JsonSchema:
         },
         "security": [{"key": []}],
         "paths": paths,
+        "webhooks": webhooks.RECEIVED,
         "components": {
             "schemas": components(_BODIES | ANSWERS) | chat_schemas.SCHEMAS,
             "responses": {

@@ -151,3 +151,26 @@ WEBHOOK_ROUTES: Final = (
     ),
 )
 """OpenAI's, and the deliveries, which are an extension of ours."""
+
+
+def _received(event_type: str) -> JsonSchema:
+    """What an endpoint is sent, as OpenAPI tells of requests that go the other way."""
+    event = record(
+        id=STRING,
+        object={"const": "event"},
+        created_at=_TIME,
+        type={"const": event_type},
+        data=record(id={"type": "string", "description": "Of the response"}),
+    )
+    headers = ("webhook-id", "webhook-timestamp", "webhook-signature")
+    return {
+        "post": {
+            "summary": "A background response has ended",
+            "parameters": [{"name": name, "in": "header", "required": True, "schema": STRING} for name in headers],
+            "requestBody": {"required": True, "content": {JSON: {"schema": event}}},
+            "responses": {"2XX": {"description": "Taken. After anything else it is sent again."}},
+        }
+    }
+
+
+RECEIVED: Final = {event_type.replace(".", "_"): _received(event_type) for event_type in EVENT_TYPES}
