@@ -6,9 +6,10 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
+from moorage import limits
 from moorage.errors import UpstreamError
 from moorage.loop import finish
-from moorage.loop.traces import document
+from moorage.loop.traces import documents
 from moorage.loop.unrolled import unroll
 from moorage.store.responses import StoredResponse
 from moorage.tracing import Trace
@@ -20,6 +21,11 @@ CLIENTS = Trace("4bf92f3577b34da6a3ce929d0e0e4736", "00f067aa0ba902b7", is_sampl
 PLANTED = "planted-4f1c9b"
 
 
+@pytest.fixture
+def few_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(limits, "OTLP_SPANS_MAX", 4)
+
+
 @asynccontextmanager
 async def lab_with(*turns: Turn, answers: tuple[int, ...] = ()) -> AsyncIterator[tuple[Lab, Collector]]:
     async with collecting(*answers) as collector:
@@ -28,6 +34,7 @@ async def lab_with(*turns: Turn, answers: tuple[int, ...] = ()) -> AsyncIterator
             lab.runtime.settings, otlp_endpoint=f"{collector.url}/", otlp_headers={"x-team": "ours"}, name="mine"
         )
         yield lab, collector
+        await lab.runtime.http.aclose()
 
 
 async def ended(lab: Lab, **changes: Any) -> StoredResponse:
@@ -110,7 +117,15 @@ async def test_whoever_projects_it_the_trace_is_the_same() -> None:
     async with lab_with(say("done")) as (lab, collector):
         stored = await ended(lab)
         snapshot = await lab.responses.snapshot(stored.tenant_id, stored.response_id)
-        assert collector.taken == [document(lab.runtime.settings, snapshot, await unroll(lab.runtime, snapshot))]
+        assert collector.taken == list(documents(lab.runtime.settings, snapshot, await unroll(lab.runtime, snapshot)))
+
+
+@pytest.mark.usefixtures("few_at_once")
+async def test_a_long_trace_comes_in_parts() -> None:
+    async with lab_with(shell("ls"), say("done")) as (lab, collector):
+        await ended(lab)
+        assert [len(body["resourceSpans"][0]["scopeSpans"][0]["spans"]) for body in collector.taken] == [4, 2]
+        assert len(tree(collector.spans)) == 6
 
 
 async def test_a_trace_that_begins_here_has_no_span_above() -> None:

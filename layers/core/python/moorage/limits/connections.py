@@ -24,6 +24,10 @@ RUNNING_RESPONSES_MAX: Final = 100
 OTLP_SECONDS_MAX: Final = 5
 """For a collector to take the trace of a response; OpenTelemetry's exporters give it ten, and try again."""
 
+OTLP_SPANS_MAX: Final = 2_000
+"""In one request: about a MB. Collectors take 20 MiB (OpenTelemetry Collector, ``max_request_body_size``); a response of 5,000 rounds
+with 16 calls each has more."""
+
 # --- rates -------------------------------------------------------------------------------------------------------------------
 
 RATE_SHARE_SECONDS: Final = 1.0

@@ -74,25 +74,38 @@ def export_later(runtime: Runtime, stored: StoredResponse) -> None:
 async def _export(runtime: Runtime, stored: StoredResponse) -> None:
     try:
         snapshot = await runtime.responses.snapshot(stored.tenant_id, stored.response_id)
-        await _send(runtime.settings, document(runtime.settings, snapshot, await unroll(runtime, snapshot)))
+        for body in documents(runtime.settings, snapshot, await unroll(runtime, snapshot)):
+            await _send(runtime, body)
     except ApiError:
         return  # Deleted meanwhile.
     except Exception as error:
         tell_error(error, "a trace was not taken", response_id=stored.response_id, tenant_id=stored.tenant_id)
 
 
-async def _send(settings: Settings, body: Mapping[str, Any]) -> None:
+async def _send(runtime: Runtime, body: Mapping[str, Any]) -> None:
+    """By the transport to model upstreams, which keeps its connections."""
+    settings = runtime.settings
     assert settings.otlp_endpoint is not None
     url = settings.otlp_endpoint.rstrip("/") + "/v1/traces"
     headers = {**settings.otlp_headers, "content-type": "application/json"}
-    async with httpx.AsyncClient(timeout=limits.OTLP_SECONDS_MAX, follow_redirects=False) as http:
-        (await http.post(url, content=orjson.dumps(body), headers=headers)).raise_for_status()
+    request = httpx.Request("POST", url, content=orjson.dumps(body), headers=headers)
+    async with asyncio.timeout(limits.OTLP_SECONDS_MAX):
+        response = await runtime.http.handle_async_request(request)
+        await response.aread()
+    response.request = request
+    if not response.is_success:
+        raise httpx.HTTPStatusError(f"the collector answered {response.status_code}", request=request, response=response)
 
 
-def document(settings: Settings, snapshot: Snapshot, steps: Sequence[UnrolledStep]) -> dict[str, Any]:
-    """An ExportTraceServiceRequest."""
+def documents(settings: Settings, snapshot: Snapshot, steps: Sequence[UnrolledStep]) -> Iterator[dict[str, Any]]:
+    """ExportTraceServiceRequests: one, unless there are more spans than a collector takes at once."""
+    spans = list(spans_of(snapshot, steps))
+    for first in range(0, len(spans), limits.OTLP_SPANS_MAX):
+        yield _document(settings, trace_id_of(snapshot.stored), spans[first : first + limits.OTLP_SPANS_MAX])
+
+
+def _document(settings: Settings, trace_id: str, spans: Sequence[Span]) -> dict[str, Any]:
     resource = {"service.name": settings.otlp_service_name or settings.name, "service.version": __version__}
-    trace_id = trace_id_of(snapshot.stored)
     return {
         "resourceSpans": [
             {
@@ -100,7 +113,7 @@ def document(settings: Settings, snapshot: Snapshot, steps: Sequence[UnrolledSte
                 "scopeSpans": [
                     {
                         "scope": {"name": "moorage", "version": __version__},
-                        "spans": [span.to_json(trace_id) for span in spans_of(snapshot, steps)],
+                        "spans": [span.to_json(trace_id) for span in spans],
                     }
                 ],
             }
