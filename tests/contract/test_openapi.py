@@ -21,6 +21,7 @@ from openai.types.webhooks import (
     ResponseFailedWebhookEvent,
     ResponseIncompleteWebhookEvent,
 )
+from pydantic import BaseModel
 
 from docs import parameters
 
@@ -103,7 +104,7 @@ def test_what_is_served_is_documented_and_what_is_documented_is_served() -> None
 
 
 def test_what_webhooks_are_sent_is_documented_as_the_sdk_reads_it() -> None:
-    events = {"completed": ResponseCompletedWebhookEvent, "failed": ResponseFailedWebhookEvent}
+    events: dict[str, type[BaseModel]] = {"completed": ResponseCompletedWebhookEvent, "failed": ResponseFailedWebhookEvent}
     events |= {"cancelled": ResponseCancelledWebhookEvent, "incomplete": ResponseIncompleteWebhookEvent}
     assert DOCUMENT["webhooks"].keys() == {f"response_{status}" for status in events}
     for status, model in events.items():

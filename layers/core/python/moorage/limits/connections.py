@@ -21,8 +21,8 @@ WEBSOCKETS_PER_KEY_MAX: Final = 32
 RUNNING_RESPONSES_MAX: Final = 100
 """Of one tenant at once in the state machine, unless MOORAGE_RUNNING_RESPONSES_MAX says otherwise: each holds a sandbox or a worker."""
 
-OTLP_SECONDS_MAX: Final = 5
-"""For a collector to take the trace of a response; OpenTelemetry's exporters give it ten, and try again."""
+OTLP_SECONDS_MAX: Final = 10
+"""For a collector to take the trace of a response, as OpenTelemetry's exporters have it."""
 
 OTLP_SPANS_MAX: Final = 2_000
 """In one request: about a MB. Collectors take 20 MiB (OpenTelemetry Collector, ``max_request_body_size``); a response of 5,000 rounds
