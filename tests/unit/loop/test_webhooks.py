@@ -287,6 +287,16 @@ async def test_after_three_days_it_is_given_up_and_an_endpoint_that_only_fails_i
         assert (endpoint.is_disabled, endpoint.failing_since) == (False, 0)  # ... until it takes something.
 
 
+async def test_nobody_waits_for_as_long_as_the_clock_was_set_back() -> None:
+    async with lab_with(500) as (lab, receiver):
+        endpoint = await endpoint_at(lab, receiver)
+        lab.now += 365 * 24 * 3600
+        await completed(lab)
+        lab.now -= 365 * 24 * 3600
+        assert await webhooks.deliver_due(lab.runtime) == 1
+        assert (await only(lab, endpoint)).status == "delivered"
+
+
 async def test_an_event_can_be_sent_again_by_hand() -> None:
     async with lab_with() as (lab, receiver):
         endpoint = await endpoint_at(lab, receiver)

@@ -223,12 +223,20 @@ class Webhooks:
         return True
 
     async def due(self, now: float) -> list[Delivery]:
-        """The deliveries whose time has come, longest due first, up to a number."""
-        up_to = keys.due(int(now), "\uffff")
-        entries = await self._table.query(keys.due_list(KIND), up_to=up_to, limit=limits.WEBHOOK_DUE_READ, index=schema.INDEX)
+        """The deliveries whose time has come, longest due first, up to a number; and those whose time lies so far ahead that the clock
+        must have been set back since."""
+        last = int(now) + limits.WEBHOOK_PAUSE_SECONDS_MAX + limits.WEBHOOK_LEASE_SECONDS
+        entries = await self._due_entries(up_to=keys.due(int(now), "\uffff"))
+        entries += await self._due_entries(after=keys.due(last, "\uffff"))
         records = await self._table.get_many(((entry["PK"], entry["SK"]) for entry in entries), consistent=True)
-        found = [delivery for delivery in map(_DELIVERY.unpack, records) if delivery.status == "pending" and delivery.next_at <= now]
+        pending = [delivery for delivery in map(_DELIVERY.unpack, records) if delivery.status == "pending"]
+        found = [delivery for delivery in pending if not now < delivery.next_at <= last]
         return sorted(found, key=lambda delivery: (delivery.next_at, delivery.id))
+
+    async def _due_entries(self, *, up_to: str | None = None, after: str | None = None) -> list[Record]:
+        return await self._table.query(
+            keys.due_list(KIND), up_to=up_to, after=after, limit=limits.WEBHOOK_DUE_READ, index=schema.INDEX
+        )
 
     async def pending(self) -> int:
         """How many deliveries of all tenants have not ended, up to a number."""
