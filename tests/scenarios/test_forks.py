@@ -51,3 +51,28 @@ def test_a_fork_of_a_conversations_response_begins_with_what_was_there_before(st
     texts = [part["text"] for item in items for part in item["content"]]
     assert (texts[0], texts[2], "second" in json.dumps(texts), len(texts)) == ("before", "first", False, 4)
     assert len(client.conversations.items.list(conversation.id).data) == 5
+
+
+def test_a_fork_that_rewinds_takes_the_place_of_what_came_since_when_it_has_ended(stack: Stack, client: OpenAI) -> None:
+    conversation = client.conversations.create(items=[{"role": "user", "content": "before"}])
+    first = client.responses.create(model="demo", input=script(say("first")), conversation=conversation.id)
+    client.responses.create(model="demo", input=script(say("second")), conversation=conversation.id)
+
+    def said() -> list[str]:
+        items = client.conversations.items.list(conversation.id, order="asc").data
+        texts = [json.loads(item.model_dump_json())["content"][0]["text"] for item in items]
+        return ["(script)" if text.startswith("```") else text for text in texts]
+
+    with stack.http() as http:
+        path = f"/responses/{first.id}/fork"
+        failed = http.post(path, json={"rewind": True, "at": 0, "input": script({"fail": {"status": 400}, "say": "x"})})
+        assert (failed.status_code >= 400, said()) == (True, ["before", "(script)", "first", "(script)", "second"])
+        fork = http.post(path, json={"rewind": True, "at": 0, "input": script(say("other"))}).json()
+        assert (fork["conversation"], said()) == ({"id": conversation.id}, ["before", "(script)", "(script)", "other"])
+        again = http.post(f"/responses/{fork['id']}/fork", json={"rewind": True, "input": script(say("more"))}).json()
+        assert again["status"] == "completed"
+        assert said() == ["before", "(script)", "(script)", "other", "(script)", "more"]
+        refused = http.post(f"/responses/{client.responses.create(model='demo', input='x').id}/fork", json={"rewind": True})
+        assert (refused.status_code, refused.json()["error"]["param"]) == (400, "rewind")
+    client.responses.create(model="demo", input=script(say("third")), conversation=conversation.id)
+    assert said()[-2:] == ["(script)", "third"]

@@ -214,6 +214,8 @@ async def test_a_request_that_comes_twice_forks_once() -> None:
             "container",
             "invalid_value",
         ),
+        ({"rewind": True}, "rewind", "invalid_value"),
+        ({"rewind": "yes"}, "rewind", "invalid_type"),
         ({"previous_response_id": "resp_1"}, "previous_response_id", "unknown_parameter"),
         ({"conversation": "conv_1"}, "conversation", "unknown_parameter"),
         ({"store": False}, "store", "unknown_parameter"),

@@ -3,6 +3,7 @@ import random
 from typing import Any
 
 import pytest
+from moorage import limits
 from moorage.errors import ApiError
 from moorage.store.conversations import Conversation, Conversations
 from moorage.wire.queries import Page
@@ -138,3 +139,55 @@ async def test_an_unknown_after_is_refused(conversations: Conversations) -> None
     with pytest.raises(ApiError) as caught:
         await conversations.page(conversation, Page(after="msg_none"))
     assert (caught.value.status, caught.value.param) == (400, "after")
+
+
+async def test_an_append_can_take_the_place_of_those_since_which_are_kept(conversations: Conversations, store: Store) -> None:
+    conversation = await conversations.create("ten", metadata={}, items=many(0, 1))
+    for number in (1, 2, 3):
+        await conversations.append("ten", conversation.id, many(number, 1), source=f"resp_{number}")
+    await conversations.append("ten", conversation.id, many(10, 2), source="resp_fork", instead_of=2)
+    await conversations.append("ten", conversation.id, many(10, 2), source="resp_fork", instead_of=2)
+    await conversations.append("ten", conversation.id, many(20, 1))
+    left = ["msg_0", "msg_1", "msg_10", "msg_11", "msg_20"]
+    assert await ids(conversations, conversation) == left
+    current = await conversations.get("ten", conversation.id)
+    assert (current.batches, current.cuts) == (6, ((2, 4),))
+    for order, expected in (("asc", left), ("desc", left[::-1])):
+        page = await conversations.page(current, Page(limit=100, order=order))  # type: ignore[arg-type]
+        assert [item["id"] for item in page.items] == expected
+    after = await conversations.page(current, Page(limit=2, order="asc", after="msg_2"))
+    assert [item["id"] for item in after.items] == ["msg_10", "msg_11"], "who pages through it goes on behind what was taken out"
+    with pytest.raises(ApiError):
+        await conversations.item(current, "msg_2")
+    with pytest.raises(ApiError):
+        await conversations.append("ten", conversation.id, many(3, 1))
+    assert sum(item["SK"]["S"].startswith("BATCH#") for item in store.records()) == 6
+
+
+async def test_what_was_there_before_an_item_is_told_with_the_place_of_its_append(conversations: Conversations) -> None:
+    conversation = await conversations.create("ten", metadata={}, items=many(0, 1))
+    await conversations.append("ten", conversation.id, many(1, 2))
+    await conversations.append("ten", conversation.id, many(3, 1))
+    assert await conversations.items_before("ten", conversation.id, ["msg_2"]) == (many(0, 1), 1)
+    assert await conversations.items_before("ten", conversation.id, ["msg_9"]) == (many(0, 4), 3)
+    # What is put there again counts where it stands now.
+    await conversations.append("ten", conversation.id, many(1, 1), source="resp_fork", instead_of=1)
+    assert await conversations.items_before("ten", conversation.id, ["msg_1"]) == (many(0, 1), 3)
+
+
+async def test_rewinding_again_joins_what_was_cut_and_is_bounded(
+    conversations: Conversations, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(limits, "CONVERSATION_REWINDS_MAX", 2)
+    conversation = await conversations.create("ten", metadata={}, items=many(0, 1))
+    for number in range(1, 5):
+        await conversations.append("ten", conversation.id, many(number, 1), source=f"a_{number}", instead_of=1)
+    assert (await conversations.get("ten", conversation.id)).cuts == ((1, 4),)
+    await conversations.append("ten", conversation.id, many(5, 1))
+    await conversations.append("ten", conversation.id, many(6, 1), source="b", instead_of=5)
+    with pytest.raises(ApiError) as refused:
+        await conversations.append("ten", conversation.id, many(7, 1), source="c", instead_of=6)
+    assert refused.value.param == "rewind"
+    with pytest.raises(ApiError):
+        await conversations.check_rewind("ten", conversation.id)
+    assert await ids(conversations, conversation) == ["msg_0", "msg_4", "msg_6"]

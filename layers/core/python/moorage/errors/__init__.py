@@ -417,6 +417,13 @@ def webhook_not_answered(reason: str) -> ApiError:
     return bad_request(f"The endpoint did not take the event: {reason}.", code="webhook_endpoint_unreachable")
 
 
+def conversation_rewound(conversation_id: str, most: int) -> ApiError:
+    return bad_request(
+        f"Conversation '{conversation_id}' has been rewound to {most} different places. Fork it without 'rewind'.",
+        param="rewind",
+    )
+
+
 def network_unavailable(param: str) -> ApiError:
     return bad_request(
         f"'{param}' asks for a network, and this deployment runs no egress proxy. Use {{'type': 'disabled'}}, or ask the operator "

@@ -284,6 +284,9 @@ CONVERSATION_PAUSE_SECONDS_MAX: Final = 0.25
 """Tries of a writer to a conversation, and the longest pause before one. A response has its answer by then, and must not fail for want
 of a place to put it: 40 at once get by."""
 
+CONVERSATION_REWINDS_MAX: Final = 200
+"""Parts of a conversation that were taken out of it; each takes a few bytes of its record, which every append reads."""
+
 INPUT_FILE_BYTES_MAX: Final = 50 * MIB
 """One ``input_file`` or ``input_image``, given by id, data or URL, as a model gets it. ``file_data``: 73,400,320 base64 characters
 (OpenAPI) are 52.5 MiB."""

@@ -9,7 +9,10 @@ from moorage.wire.types import Item
 
 
 async def load_chain(runtime: Runtime, stored: StoredResponse) -> list[Item]:
-    """The items before this response: of its ancestors, all read at once, or of its conversation."""
+    """The items before this response: of its ancestors, all read at once, or of its conversation; none of one that rewinds it, which
+    began with them."""
+    if stored.rewinds_to is not None:
+        return []
     if stored.conversation_id is not None:
         items: list[Item] = await runtime.conversations.load_items(stored.tenant_id, stored.conversation_id)
         return items

@@ -107,8 +107,12 @@ async def conclude(
         await runtime.conversations.append(
             stored.tenant_id,
             stored.conversation_id,
-            [*stored.input_items, *context.output_items(response["output"], is_cut=outcome.status == "incomplete")],
+            [
+                *stored.input_items[stored.conversation_items :],
+                *context.output_items(response["output"], is_cut=outcome.status == "incomplete"),
+            ],
             source=stored.response_id,
+            instead_of=stored.rewinds_to,
         )
     # Before the end is seen: whatever dies in between runs the step again, and counts it again.
     await draw_last(runtime, stored, outcome.usage, outcome.calls_made, response["output"])

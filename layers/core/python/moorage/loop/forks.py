@@ -51,14 +51,21 @@ async def fork(
     if trees and request.budget == old.parameters.budget:
         request = replace(request, budget=None)  # It is the tree's, from which the fork draws too.
     boundary = (await as_of(runtime, snapshot, wanted.at)).boundary
-    said = [*await _before(runtime, old), *old.input_items, *boundary.items]
+    before = await _before(runtime, old)
+    if wanted.rewind and before.append is None:
+        raise invalid_value("rewind", f"'{old.response_id}' is not part of a conversation.")
+    if wanted.rewind and old.conversation_id is not None:
+        await runtime.conversations.check_rewind(old.tenant_id, old.conversation_id)
+    said = before.items
+    since = [*old.input_items[old.conversation_items :], *boundary.items]
     place = await _place(runtime, old, wanted, boundary)
     try:
         if place is not None:
             request = replace(request, environment=place.environment)
             if old.container_id is not None:
                 said = [_moved(item, old.container_id, place.container_id) for item in said]
-        recent = context.answer_orphans(said)
+                since = [_moved(item, old.container_id, place.container_id) for item in since]
+        recent = context.answer_orphans([*said, *since])
         prepared = await prepare(
             runtime, old.tenant_id, request, recent=recent, key_id=key_id, draws_on=(*draws_on, *trees)
         )
@@ -68,7 +75,16 @@ async def fork(
         raise
     shown = {"response_id": old.response_id, "at": boundary.number, "container": None if place is None else place.to_json()}
     echo = prepared.stored.echo | {"forked_from": shown}
-    return replace(prepared, stored=replace(prepared.stored, echo=echo, forked_from=old.response_id))
+    stored = replace(prepared.stored, echo=echo, forked_from=old.response_id)
+    if wanted.rewind:
+        stored = replace(
+            stored,
+            echo=echo | {"conversation": {"id": old.conversation_id}},
+            conversation_id=old.conversation_id,
+            rewinds_to=before.append,
+            conversation_items=next((at for at, item in enumerate(recent) if any(item is own for own in since)), len(recent)),
+        )
+    return replace(prepared, stored=stored)
 
 
 def _check_tools(old: StoredResponse) -> None:
@@ -81,13 +97,22 @@ def _check_tools(old: StoredResponse) -> None:
             )
 
 
-async def _before(runtime: Runtime, old: StoredResponse) -> list[Item]:
-    """What had been said before the old response: of a conversation, what came before its items."""
+@dataclass(frozen=True, slots=True)
+class _Before:
+    """What had been said before the old response's own items."""
+
+    items: list[Item]
+    append: int | None
+    """With which append its own came to its conversation, or would come; None without one."""
+
+
+async def _before(runtime: Runtime, old: StoredResponse) -> _Before:
+    """Of a conversation, what came before its items."""
     if old.conversation_id is None:
-        return await load_chain(runtime, old)
-    own = [item["id"] for item in old.input_items if "id" in item]
-    items: list[Item] = await runtime.conversations.load_items(old.tenant_id, old.conversation_id, before=own)
-    return items
+        return _Before(await load_chain(runtime, old), None)
+    own = [item["id"] for item in old.input_items[old.conversation_items :] if "id" in item]
+    items, append = await runtime.conversations.items_before(old.tenant_id, old.conversation_id, own)
+    return _Before(items, append)
 
 
 async def _place(runtime: Runtime, old: StoredResponse, wanted: ForkRequest, boundary: Boundary) -> _Place | None:

@@ -17,12 +17,13 @@ from typing import Any, Final
 import orjson
 
 from moorage import limits
-from moorage.codec import Codec
+from moorage.codec import By, Codec
 from moorage.errors import (
     ConditionFailed,
     conversation_busy,
     conversation_item_not_found,
     conversation_not_found,
+    conversation_rewound,
     duplicate_item,
 )
 from moorage.ids import new_id
@@ -46,6 +47,17 @@ class Conversation:
     metadata: Mapping[str, str]
     batches: int = 0
     """How many appends there have been."""
+    cuts: tuple[tuple[int, int], ...] = ()
+    """Appends that are not part of it any more, since it was rewound: from a number up to, and without, another. They are kept."""
+
+    def holds(self, number: int) -> bool:
+        return not any(first <= number < end for first, end in self.cuts)
+
+    def cut(self, first: int) -> tuple[tuple[int, int], ...]:
+        """The cuts once the appends from this one on are replaced by the next one."""
+        if first >= self.batches:
+            return self.cuts
+        return (*((start, min(end, first)) for start, end in self.cuts if start < first), (first, self.batches))
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,11 +119,24 @@ class Conversations:
         await self._table.write_many(deletes=[(pk, record["SK"]) for record in records if record["SK"] != keys.META])
         await self._table.write_many(deletes=[(pk, keys.META)])
 
+    async def check_rewind(self, tenant_id: str, conversation_id: str) -> None:
+        """Raises an :class:`~moorage.errors.ApiError` where nothing more can be taken out."""
+        conversation = await self.get(tenant_id, conversation_id, param="rewind")
+        if len(conversation.cuts) >= limits.CONVERSATION_REWINDS_MAX:
+            raise conversation_rewound(conversation_id, limits.CONVERSATION_REWINDS_MAX)
+
     async def append(
-        self, tenant_id: str, conversation_id: str, items: Sequence[Item], *, source: str | None = None
+        self,
+        tenant_id: str,
+        conversation_id: str,
+        items: Sequence[Item],
+        *,
+        source: str | None = None,
+        instead_of: int | None = None,
     ) -> None:
         """Append items that all have ids, all or nothing. With ``source`` (a response's id) a repetition changes nothing; without it
-        an id that the conversation has, or had, is refused: pages go on after ids."""
+        an id that the conversation has, or had, is refused: pages go on after ids. ``instead_of``: in the place of that append and all
+        behind it."""
         if not items:
             return
         param = None if source is None else "conversation"  # A response names the conversation in its body, others in their path.
@@ -126,11 +151,15 @@ class Conversations:
                 await self._drop(body)
                 raise duplicate_item("items", taken)
             number = conversation.batches
+            if instead_of is not None and len(conversation.cuts) >= limits.CONVERSATION_REWINDS_MAX:
+                await self._drop(body)
+                raise conversation_rewound(conversation_id, limits.CONVERSATION_REWINDS_MAX)
+            cuts = {} if instead_of is None else {"cuts": [_packed_cut(cut) for cut in conversation.cut(instead_of)]}
             failed = await self._table.transact(
                 [_batch_record(conversation, number, items, body), *mark],
                 pk=pk,
                 sk=keys.META,
-                set={"batches": number + 1},
+                set={"batches": number + 1, **cuts},
                 condition={"batches": number},
             )
             if not failed:
@@ -149,21 +178,29 @@ class Conversations:
         known = {item_id for record in records for item_id in record["ids"]}
         return next((item["id"] for item in items if item["id"] in known), None)
 
-    async def load_items(self, tenant_id: str, conversation_id: str, *, before: Collection[str] = ()) -> list[Item]:
-        """All items in order, for a request that names the conversation; or those that were there ``before`` items with these ids came,
-        if they did."""
+    async def load_items(self, tenant_id: str, conversation_id: str) -> list[Item]:
+        """All items in order, for a request that names the conversation."""
+        items, _ = await self.items_before(tenant_id, conversation_id, ())
+        return items
+
+    async def items_before(self, tenant_id: str, conversation_id: str, ids: Collection[str]) -> tuple[list[Item], int]:
+        """The items that were there before some with these ids came, and the number of the append that brought these; all of them, and
+        the number of the next append, if none did."""
         conversation = await self.get(tenant_id, conversation_id, param="conversation")
         gate = asyncio.Semaphore(_READS_AT_ONCE)
 
         async def opened(record: Record) -> list[Item]:
             async with gate:
-                return (await self._open(record)).items
+                return (await self._open(conversation, record)).items
 
         records = await self._table.query(
             keys.conversation(tenant_id, conversation.id), prefix=keys.BATCH_PREFIX, up_to=_last(conversation)
         )
-        came = next((number for number, record in enumerate(records) if not set(before).isdisjoint(record["ids"])), len(records))
-        return [item for items in await asyncio.gather(*map(opened, records[:came])) for item in items]
+        numbered = [(keys.batch_number(record["SK"]), record) for record in records]
+        there = [(number, record) for number, record in numbered if conversation.holds(number)]
+        came = next((number for number, record in there if not set(ids).isdisjoint(record["ids"])), conversation.batches)
+        before = await asyncio.gather(*(opened(record) for number, record in there if number < came))
+        return [item for items in before for item in items], came
 
     async def page(self, conversation: Conversation, page: Page) -> ItemPage:
         """One page of the items; ``after`` may name an item that was deleted."""
@@ -228,10 +265,12 @@ class Conversations:
                     pk, prefix=keys.BATCH_PREFIX, after=after, limit=min(left, _BATCHES_PER_READ)
                 )
             for record in records:
-                yield await self._open(record)
+                yield await self._open(conversation, record)
             left -= _BATCHES_PER_READ
 
-    async def _open(self, record: Record) -> _Batch:
+    async def _open(self, conversation: Conversation, record: Record) -> _Batch:
+        if not conversation.holds(keys.batch_number(record["SK"])):
+            return _Batch(record, [])
         packed = record["body"] if "body" in record else await self._blobs.get_bytes(record["blob"])
         return _Batch(record, orjson.loads(zlib.decompress(packed)))
 
@@ -282,7 +321,16 @@ def _batch_record(conversation: Conversation, number: int, items: Sequence[Item]
     }
 
 
-_CONVERSATION: Final = Codec(Conversation)
+def _packed_cut(cut: tuple[int, int]) -> str:
+    return f"{cut[0]}-{cut[1]}"
+
+
+def _cut_of(packed: str) -> tuple[int, int]:
+    first, _, end = packed.partition("-")
+    return int(first), int(end)
+
+
+_CONVERSATION: Final = Codec(Conversation, nested={"cuts": By(_packed_cut, _cut_of)}, sparse=("cuts",))
 
 
 def _record(conversation: Conversation) -> Record:

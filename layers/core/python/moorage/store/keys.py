@@ -255,6 +255,11 @@ def batch(number: int) -> str:
     return f"{BATCH_PREFIX}{number:010d}"
 
 
+def batch_number(sk: str) -> int:
+    """The number back from :func:`batch`."""
+    return int(sk.removeprefix(BATCH_PREFIX))
+
+
 def source(response_id: str) -> str:
     """Sort key of the marker that a response's items have been appended to a conversation."""
     return f"SOURCE#{response_id}"

@@ -107,6 +107,10 @@ class StoredResponse:
     """When it began, by the times of its container's files; 0 without a container, and in records of older versions."""
     forked_from: str | None = None
     """The response that it is a fork of."""
+    rewinds_to: int | None = None
+    """Its items take the place of that append to its conversation, and of all behind it; it begins with what there was before."""
+    conversation_items: int = 0
+    """So many of its input's items its conversation has already, then."""
     draws_on: tuple[str, ...] = ()
     """The budgets that it shares with others (``store/budgets.py: Scope``)."""
 
@@ -157,6 +161,8 @@ _META: Final = Codec(
         "decisions_seen",
         "approvals_due_at",
         "draws_on",
+        "rewinds_to",
+        "conversation_items",
     ),
     beside=("response_id", "tenant_id", "parameters", "echo", "input_items", "ancestors", "is_owed"),
 )

@@ -272,6 +272,7 @@ class ForkResponse(_Said, _Offered, _Made, total=False):
 
     at: Annotated[int, Field(ge=0)]
     container: Literal["copy", "share", "none"]
+    rewind: bool
     model: Model
 
 

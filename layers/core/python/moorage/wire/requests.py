@@ -65,6 +65,8 @@ class ForkRequest:
     """The event; None for the last one."""
     container: Literal["copy", "share", "none"] | None
     """None: as it fits."""
+    rewind: bool
+    """It takes the place of what came in the conversation since."""
     has_own_tools: bool
     """Otherwise they are those of the response before."""
 
@@ -135,7 +137,7 @@ def parse_fork(
     tools, items, notices = _without_web_search(fields, web_search)
     is_background = fields.get("background", background and not fields.get("stream"))
     _check_answer({**fields, "background": is_background, "budget": fields.get("budget", before.budget or {})})
-    given = {name: fields[name] for name in FORK.fields if name in fields and name not in (*_REWRITTEN, "at", "container")}
+    given = {name: fields[name] for name in FORK.fields if name in fields and name not in (*_REWRITTEN, "at", "container", "rewind")}
     own_tools = tools if "tools" in fields else unplaced(before.tools)
     others = {
         **given,
@@ -151,7 +153,13 @@ def parse_fork(
         others["context_management"] = tuple(fields["context_management"])
     if "include" in fields:
         others["include"] = tuple(dict.fromkeys(fields["include"]))
-    return ForkRequest(CreateRequest.of(before, **others), fields.get("at"), fields.get("container"), "tools" in fields)
+    return ForkRequest(
+        CreateRequest.of(before, **others),
+        fields.get("at"),
+        fields.get("container"),
+        fields.get("rewind", False),
+        "tools" in fields,
+    )
 
 
 def parse_stream_id(frame: dict[str, Any]) -> str | None:
