@@ -225,10 +225,16 @@ def test_an_unknown_path_and_a_wrong_method_are_refused_in_the_same_form(stack: 
 
 
 def test_pages_of_other_origins_are_not_let_in(stack: Stack) -> None:
-    headers = {"origin": "https://app.example.com", "access-control-request-method": "POST"}
+    page = {"origin": "https://evil.example", "sec-fetch-site": "cross-site"}
     with stack.http() as http:
-        for answer in (http.options("/responses", headers=headers), http.get("/models", headers=headers)):
-            assert not [name for name in answer.headers if name.startswith("access-control-")]
+        answers = [
+            http.options("/responses", headers=page | {"access-control-request-method": "POST"}),
+            http.get("/models", headers=page),
+            http.post("/responses", headers=page | {"content-type": "text/plain"}, content='{"model": "demo", "input": "hello"}'),
+            http.get("/models", headers={"host": "rebound.evil.example"}),
+        ]
+    assert [answer.status_code for answer in answers] == [403] * 4
+    assert [name for answer in answers for name in answer.headers if name.startswith("access-control-")] == []
 
 
 def test_no_key_no_request(stack: Stack) -> None:
