@@ -11,6 +11,7 @@ from typing import Any
 from moorage.loop.expire import expire
 from moorage.loop.recover import recover
 from moorage.loop.webhooks import deliver_due
+from moorage.parallel import side_by_side
 from moorage.runtime import Runtime, build_runtime
 from moorage.settings import Settings
 from moorage.telemetry import open_log, tell
@@ -30,13 +31,14 @@ def _runtime() -> Runtime:
 
 def recover_responses(_event: Any, _context: object) -> None:
     """Entry point: loops without an execution, and events that webhook endpoints have not taken yet."""
-    restarted, delivered = _loop().run_until_complete(_recover(_runtime()))
+    restarted, delivered = _loop().run_until_complete(take_up(_runtime()))
     tell("recovered", {"restarted": restarted, "delivered": delivered})
 
 
-async def _recover(runtime: Runtime) -> tuple[int, int]:
-    """Side by side: endpoints may be slow, and responses must not wait for them."""
-    return await asyncio.gather(recover(runtime), deliver_due(runtime))
+async def take_up(runtime: Runtime) -> tuple[int, int]:
+    """Side by side: endpoints may be slow, and responses must not wait for them. What stops one does not stop the other."""
+    restarted, delivered = await side_by_side(lambda work: work(runtime), (recover, deliver_due), at_once=2)
+    return restarted, delivered
 
 
 def expire_containers(_event: Any, _context: object) -> None:
