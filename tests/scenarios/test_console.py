@@ -426,6 +426,47 @@ def test_a_log_of_twenty_thousand_events_stays_small_in_the_page(console: Consol
     assert console.heap_bytes() <= HEAP_BYTES_MAX
 
 
+# --- to decide, and to begin anew ---
+
+
+def test_keys_alone_find_what_waits_for_a_word_and_give_it(console: Console, key: str, client: OpenAI) -> None:
+    asking: Any = [{**SHELL, "require_approval": "always"}]
+    steps = script(shell("echo deployed"), say("through"))
+    going = client.responses.create(model="demo", input=steps, tools=asking, background=True)
+    console.enter(key, "#/approvals")
+    waiting = console.page.get_by_role("article").filter(has_text="echo deployed")
+    expect(waiting).to_be_visible()
+    waiting.get_by_role("button", name="Approve").focus()
+    console.page.keyboard.press("Enter")
+    expect(console.page.get_by_role("heading", name="Nothing waits for you")).to_be_visible()
+    run_page(console, going.id)
+    expect(console.transcript.get_by_text("through", exact=True)).to_be_visible()
+
+
+def test_a_call_is_denied_where_it_stands_and_its_model_is_told_why(console: Console, key: str, client: OpenAI) -> None:
+    asking: Any = [{**SHELL, "require_approval": "always"}]
+    going = client.responses.create(model="demo", input=script(shell("echo x"), say("{{output}}")), tools=asking, background=True)
+    console.enter(key)
+    run_page(console, going.id)
+    asked = console.page.get_by_role("region", name="Waiting for approval")
+    asked.get_by_placeholder("why").fill("Not on a Sunday.")
+    asked.get_by_role("button", name="Deny").click()
+    expect(console.transcript.locator(".said").last).to_contain_text("Not on a Sunday.")
+
+
+def test_a_run_is_forked_from_the_event_under_the_cursor(console: Console, key: str, ran: str, stack: Stack) -> None:
+    events = _events(stack, key, ran)
+    second = [number for number, event in enumerate(events) if event["type"] == "response.output_item.added"][3]
+    console.enter(key)
+    run_page(console, ran, f"?at={second}")
+    console.page.get_by_role("button", name="Fork from here").click()
+    console.page.get_by_label("Added input").fill(script(say("another way")))
+    console.page.get_by_role("dialog").get_by_role("button", name="Fork").click()
+    expect(console.transcript.get_by_text("another way", exact=True)).to_be_visible()
+    assert ran not in console.page.url
+    expect(console.page.get_by_text("fork of")).to_be_visible()
+
+
 # --- the same sums ---
 
 
@@ -470,6 +511,17 @@ def test_the_page_adds_a_log_up_as_the_server_does(console: Console, key: str, c
             folded = fold(json.loads(json.dumps(events[: number + 1])))
             expected = (folded.next_number, folded.is_final, (folded.response or {}).get("status"), sorted(folded.done), folded.output)
             assert (following, is_final, status, done, output) == expected, f"{run}, event {number}"
+
+
+def test_what_the_page_shows_of_an_event_is_what_the_api_says_of_it(console: Console, key: str, ran: str, stack: Stack) -> None:
+    console.enter(key)
+    events = _events(stack, key, ran)
+    folded = "async ([address, events]) => { const { fold, output } = await import(address); return output(fold(events)) }"
+    with stack.http(key) as http:
+        for number in range(0, len(events), 7):
+            then = http.get(f"/responses/{ran}", params={"at": number}).json()
+            seen = console.evaluate(folded, [console.module("model/fold.js"), events[: number + 1]])
+            assert seen == then["output"], number
 
 
 def test_a_gap_in_a_log_is_refused_and_not_drawn_over(console: Console, key: str, ran: str, stack: Stack) -> None:

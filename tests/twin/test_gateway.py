@@ -244,3 +244,14 @@ async def test_the_stage_takes_a_burst_and_then_its_rate(api: Deployment) -> Non
     assert (refused.json()["error"]["code"], refused.headers["retry-after"]) == ("rate_limit_exceeded", "1")
     api.seconds += 1
     assert (await api.call("GET", "/v1/models")).status_code == 200
+
+
+@pytest.mark.parametrize("path", ["/console", "/console/index.html", "/console/a/0123456789abcdef/pages/runs.js"])
+async def test_a_browser_reads_the_console_before_it_has_a_key(api: Deployment, path: str) -> None:
+    answer = await api.call("GET", path, headers={})
+    assert (answer.status_code, api.functions.called) == (200, ["Responses"])
+
+
+async def test_what_can_be_read_without_a_key_can_only_be_read(api: Deployment) -> None:
+    answer = await api.call("POST", "/console/index.html", headers={})
+    assert (answer.status_code, answer.json()["error"]["code"], api.functions.called) == (404, "unknown_url", [])

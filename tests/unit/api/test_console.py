@@ -113,7 +113,7 @@ async def test_every_answer_has_the_policy_that_lets_nothing_in(folders: tuple[P
 
 async def test_the_address_without_its_slash_leads_there_by_a_relative_one(folders: tuple[Path, Path]) -> None:
     answer = await ask(Console(folders[0], folders[1:]), "/console")
-    assert (answer.status_code, answer.headers["location"]) == (308, "console/")
+    assert (answer.status_code, answer.headers["location"]) == (308, "console/index.html")
 
 
 async def test_without_its_libraries_it_says_which_command_fetches_them(folders: tuple[Path, Path], tmp_path: Path) -> None:

@@ -117,7 +117,8 @@ class Console:
 
 
 async def _to_the_folder() -> Response:
-    return RedirectResponse("console/", 308)
+    """By its name: a gateway may take the address with a slash behind it for the one without."""
+    return RedirectResponse("console/index.html", 308)
 
 
 def _type_of(name: str) -> str:

@@ -27,7 +27,8 @@ def _run(options: argparse.Namespace, environ: Mapping[str, str]) -> int:
     target = find(environ)
     if not target.url:
         raise TargetError("Set MOORAGE_URL (https://.../v1): it says where the API is, and the console beside it.")
-    address = f"{target.url.rstrip('/').removesuffix('/v1')}/console/"
+    # What knows only the address without a slash leads on from it, and browsers take along what stands behind '#'.
+    address = f"{target.url.rstrip('/').removesuffix('/v1')}/console{'/' if target.is_local else ''}"
     if target.api_key and target.table_name:
         address += f"#k={_code(target, reads_only=options.read_only)}"
     elif options.read_only:

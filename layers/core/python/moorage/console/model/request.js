@@ -2,7 +2,7 @@
 
 export const EFFORTS = ["", "minimal", "low", "medium", "high"];
 export const MEMORIES = ["1g", "4g", "16g", "64g"];
-export const START = { model: "", instructions: "", effort: "", shell: true, python: false, memory: "1g", hosts: "", skills: [], mcp: "", tokens: "", dollars: "", calls: "" };
+export const START = { model: "", instructions: "", effort: "", shell: true, python: false, memory: "1g", hosts: "", skills: [], mcp: "", tokens: "", dollars: "", calls: "", asks: false };
 
 export function requestOf(settings, text, { previous = "", files = [] } = {}) {
   const request = { model: settings.model, input: text, background: true };
@@ -28,7 +28,7 @@ function toolsOf(settings, files) {
   const tools = [];
   if (settings.shell) {
     const skills = settings.skills.map((skill_id) => ({ type: "skill_reference", skill_id }));
-    tools.push({ type: "shell", environment: { type: "container_auto", ...place, ...(skills.length ? { skills } : {}) } });
+    tools.push({ type: "shell", environment: { type: "container_auto", ...place, ...(skills.length ? { skills } : {}) }, ...(settings.asks ? { require_approval: "always" } : {}) });
   }
   if (settings.python) tools.push({ type: "code_interpreter", container: { type: "auto", ...place } });
   for (const server_url of words(settings.mcp)) tools.push({ type: "mcp", server_label: labelOf(server_url), server_url, require_approval: "never" });
@@ -65,5 +65,6 @@ export function settingsOf(request) {
     tokens: request.max_output_tokens ? String(request.max_output_tokens) : "",
     dollars: "",
     calls: "",
+    asks: shell?.require_approval === "always",
   };
 }

@@ -18,6 +18,7 @@ export function Keys() {
   const used = useData((signal) => get("usage", { group_by: "key" }, signal), []);
   if (!me.value) return html`<${Skeleton} />`;
   const { key, tenant, limits, prices } = me.value;
+  const budgets = used.data?.budgets ?? me.value.budgets ?? [];
   const facts = [
     ["tenant", tenant],
     ["key", html`<${Id} id=${key.id} whole=${true} />`],
@@ -33,11 +34,24 @@ export function Keys() {
   const priced = prices.filter((each) => each.price);
   return html`<${Head} title="Keys and tenants" note="A tenant is whatever its keys say. Nothing of one can be seen with a key of another." />
     <h2>This key</h2><dl class="facts flush">${facts.filter(([, value]) => value).map(([name, value]) => html`<div key=${name}><dt>${name}</dt><dd>${value}</dd></div>`)}</dl>
+    ${budgets.length > 0 && html`<h2 class="pad-top">Budgets</h2><${Table} label="Budgets" columns=${BUDGETS} rows=${budgets.flatMap(measures)} />`}
     <h2 class="pad-top">Keys that asked in the last 30 days</h2>
     ${used.data ? html`<${Table} label="Keys" columns=${COLUMNS} rows=${used.data.data} />` : html`<${Skeleton} rows=${2} />`}
     <h2 class="pad-top">Make, list and revoke</h2><p class="muted">Keys lie in the deployment's table, where its servers may read and not write them: so whoever takes over a server makes no key. The operator's command does it.</p><${Code} text=${MAKE} />
     <h2 class="pad-top">Prices</h2>${priced.length ? html`<${Table} label="Prices" columns=${PRICES} rows=${priced.map((each) => ({ id: each.model, ...each.price }))} />` : html`<p class="muted">No model has a known price. <code>price</code> in <code>models.toml</code> says it, and costs show everywhere.</p>`}`;
 }
+
+const BUDGETS = [
+  { title: "Of", cell: (row) => row.of },
+  { title: "Measure", wide: true, cell: (row) => row.name.replaceAll("_", " ") },
+  { title: "Used", right: true, cell: (row) => row.shown(row.used) },
+  { title: "Held by steps that run", right: true, cell: (row) => (row.held ? row.shown(row.held) : "") },
+  { title: "Limit", right: true, cell: (row) => row.shown(row.limit) },
+  { title: "Share", right: true, cell: (row) => html`<meter min="0" max=${row.limit} value=${row.used + row.held} aria-label=${`${row.name} of the ${row.of}`}></meter>` },
+  { title: "Then", cell: (row) => row.then },
+];
+
+const measures = (budget) => Object.entries(budget.limits).map(([name, limit]) => ({ id: `${budget.scope} ${budget.id} ${name}`, of: `${budget.scope} ${budget.id}`, name, limit, used: budget.used[name] ?? 0, held: budget.held[name] ?? 0, then: budget.on_limit, shown: name === "usd" ? dollars : count }));
 
 const COLUMNS = [
   { title: "Key", cell: (row) => html`<${Id} id=${row.id} whole=${true} href=${address("runs", "", { q: `key:${row.id}` })} />` },

@@ -91,7 +91,8 @@ function Settings({ settings, set, models }) {
     <label class="whole"><span>instructions</span><textarea rows="2" value=${settings.instructions} onInput=${change("instructions")}></textarea></label>
     <fieldset><legend>tools</legend>
       <label class="check"><input type="checkbox" checked=${settings.shell} onChange=${change("shell")} />shell</label>
-      <label class="check"><input type="checkbox" checked=${settings.python} onChange=${change("python")} />code interpreter</label></fieldset>
+      <label class="check"><input type="checkbox" checked=${settings.python} onChange=${change("python")} />code interpreter</label>
+      ${settings.shell && html`<label class="check"><input type="checkbox" checked=${settings.asks} onChange=${change("asks")} />ask before commands run</label>`}</fieldset>
     ${hasPlace && html`<label><span>memory</span><select value=${settings.memory} onChange=${change("memory")}>${MEMORIES.map((memory) => html`<option key=${memory}>${memory}</option>`)}</select></label>
       ${field("hosts", "hosts it may reach", "none: pypi.org api.example.com")}`}
     ${settings.shell && skills.data?.data.length > 0 && html`<fieldset><legend>skills</legend><div class="chips">${skills.data.data.map((skill) => html`<button type="button" key=${skill.id} class="chip" aria-pressed=${settings.skills.includes(skill.id)} title=${skill.description} onClick=${() => toggle(skill.id)}>${skill.name}</button>`)}</div></fieldset>`}

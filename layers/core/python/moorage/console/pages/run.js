@@ -5,6 +5,8 @@ import { isReadOnly, notify, now, route } from "../state.js";
 import { address, go, setQuery } from "../router.js";
 import { useKeys } from "../ui/data.js";
 import { useRun } from "../ui/live.js";
+import { Asked } from "../ui/asked.js";
+import { Fork } from "../ui/fork.js";
 import { Acting, Ago, Button, Id, Problem, Skeleton, Status, Ticking, copy } from "../ui/parts.js";
 import { Inspector } from "../ui/inspector.js";
 import { Split } from "../ui/split.js";
@@ -43,6 +45,7 @@ function Shown({ run, embedded }) {
   useRunKeys({ run, cursor, seek, replay, embedded });
   return html`<div class="run">
     <${RunHead} run=${run} state=${state} cursor=${cursor} isLive=${isLive} embedded=${embedded} />
+    ${run.approvals.length > 0 && isLive && html`<section class="asking" aria-label="Waiting for approval">${run.approvals.map((asked) => html`<${Asked} key=${asked.id} asked=${asked} done=${() => {}} />`)}</section>`}
     <${Transport} log=${log} cursor=${cursor} isLive=${isLive} seek=${seek} replay=${replay} />
     ${log.last >= 0 && html`<${Timeline} lanes=${shape} log=${log} cursor=${cursor} onCursor=${seek} onStep=${choose} isLive=${isLive} />`}
     <${Split} name="run"
@@ -57,8 +60,8 @@ function RunHead({ run, state, cursor, isLive, embedded }) {
   const response = run.response;
   const isRunning = !log.head.isFinal;
   const wait = run.steps.find((step) => step.waiting_for)?.waiting_for;
-  const isPaused = typeof response.waiting_for === "string" || wait?.kind === "pause";
-  const shown = isLive ? (isRunning && isPaused ? "paused" : (log.head.response?.status ?? response.status)) : (state.response?.status ?? "queued");
+  const isPaused = wait ? wait.kind === "pause" : typeof response.waiting_for === "string" && !run.approvals.length;
+  const shown = isLive ? (isRunning && isPaused ? "paused" : isRunning && run.approvals.length ? "waits" : (log.head.response?.status ?? response.status)) : (state.response?.status ?? "queued");
   const at = log.ats[cursor] ?? now.value;
   const sum = used(run.steps, isLive ? Infinity : at);
   const took = (isLive && isRunning ? now.value : at) - (log.ats[0] ?? now.value);
@@ -75,6 +78,7 @@ function RunHead({ run, state, cursor, isLive, embedded }) {
         ${isRunning && html`<${Acting}>${isPaused ? html`<${Button} icon="play" onClick=${() => act(run.id, "resume", "It goes on.")}>Resume</${Button}>` : html`<${Button} icon="pause" onClick=${() => act(run.id, "pause", "No further step begins.")}>Pause</${Button}>`}
           <${Button} icon="stop" tone="danger" onClick=${() => act(run.id, "cancel", "It stops.")}>Stop</${Button}></${Acting}>`}
         ${!isRunning && !embedded && !isReadOnly() && html`<${Button} icon="playground" onClick=${() => again(run)}>Run again</${Button}>`}
+        ${!embedded && html`<${Acting}><${Fork} run=${run} cursor=${cursor} isLive=${isLive} /></${Acting}>`}
         <${Button} icon="copy" tone="quiet" onClick=${() => copy(python(requestOf(response, run.input), BASE.replace(/\/$/, "")))}>Python</${Button}>
         <${Button} icon="copy" tone="quiet" onClick=${() => copy(curl(requestOf(response, run.input), BASE.replace(/\/$/, "")))}>curl</${Button}>
       </span></div></header>`;
@@ -86,7 +90,8 @@ function again(run) {
 }
 
 function Lineage({ response, containerId }) {
-  return html`${response.previous_response_id && html`<span class="muted">after</span><${Id} id=${response.previous_response_id} href=${address("runs", response.previous_response_id)} />`}
+  return html`${response.forked_from && html`<span class="muted">fork of</span><${Id} id=${response.forked_from.response_id} href=${address("runs", response.forked_from.response_id, { at: response.forked_from.at })} />`}
+    ${response.previous_response_id && html`<span class="muted">after</span><${Id} id=${response.previous_response_id} href=${address("runs", response.previous_response_id)} />`}
     ${response.conversation && html`<span class="muted">conversation</span><${Id} id=${response.conversation.id} href=${address("runs", "", { q: `conversation:${response.conversation.id}` })} />`}
     ${containerId && html`<span class="muted">in</span><${Id} id=${containerId} href=${address("containers", containerId)} />`}`;
 }

@@ -90,8 +90,10 @@ function Health({ rows }) {
   const sums = today.data?.data[0];
   const failed = sums?.by_status.failed ?? 0;
   const paused = running.filter((row) => row.waiting_for?.kind === "pause").length;
+  const asking = running.filter((row) => row.waiting_for?.kind === "approval").length;
   const figures = [
-    ["running", running.length - paused, running.length > paused ? "busy" : ""],
+    ["running", running.length - paused - asking, running.length > paused + asking ? "busy" : ""],
+    ["wait for approval", asking, asking ? "warn" : ""],
     ["standing still", paused, paused ? "warn" : ""],
     ["failed today", failed, failed ? "bad" : ""],
     ["runs today", sums ? count(sums.responses) : "0", ""],
@@ -145,7 +147,7 @@ function Row({ row, isChosen }) {
     if (isChosen) line.current.scrollIntoView({ block: "nearest" });
   }, [isChosen]);
   const isLive = isRunning(row);
-  const shown = row.waiting_for?.kind === "pause" ? "paused" : row.status;
+  const shown = { pause: "paused", approval: "waits" }[row.waiting_for?.kind] ?? row.status;
   const took = row.ended_at === null ? now.value - row.created_at * 1000 : (row.ended_at - row.created_at) * 1000;
   const usage = row.usage;
   const cached = usage?.input_tokens_details?.cached_tokens;

@@ -10,7 +10,7 @@ import { clock } from "../model/text.js";
 
 const TONES = { active: "good", delivered: "good", failing: "warn", pending: "busy", disabled: "bad", failed: "bad" };
 const State = ({ of }) => html`<span class=${`status ${TONES[of] ?? ""}`}>${of}</span>`;
-const MISSING = html`<${Missing} title="Webhooks" what="This deployment tells nobody of its ends" how="Endpoints that hear of the ends of background responses come with a later version. Until then a program follows a run: GET /v1/responses/{id}?stream=true goes on where it broke off." code="moorage ls --watch" />`;
+const MISSING = html`<${Missing} title="Webhooks" what="This deployment tells nobody of its ends" how="It is of a version before /v1/webhook_endpoints, which hear of the ends of background responses. Until then a program follows a run: GET /v1/responses/{id}?stream=true goes on where it broke off." code="moorage ls --watch" />`;
 
 const COLUMNS = [
   { title: "Name", cell: (row) => html`<a href=${address("webhooks", row.id)}>${row.name}</a>` },

@@ -1,9 +1,10 @@
 // What stands behind a run: its steps, its log, its files, its network, its cost, and the object itself. All as of the cursor.
 import { html, useMemo, useState } from "../html.js";
-import { save, saveBlob } from "../api.js";
+import { get, save, saveBlob } from "../api.js";
 import { address } from "../router.js";
 import { bytes, clock, count, dollars, duration } from "../model/text.js";
 import { rowsOf, used } from "../model/run.js";
+import { useData } from "./data.js";
 import { Json } from "./json.js";
 import { Button, Id, Status, Tabs, Ticking } from "./parts.js";
 import { RawButton } from "./cards.js";
@@ -69,13 +70,21 @@ const EventRow = ({ row, log, isAt, onCursor }) => html`<button type="button" cl
 
 const untilOf = ({ log }, cursor) => (cursor >= log.last ? Infinity : log.ats[cursor]);
 
+// Whoever drags the cursor asks for the last of its places alone.
+const later = (signal, ask) => new Promise((resolve) => setTimeout(() => resolve(signal.aborted ? { ok: false, isAborted: true } : ask()), 200));
+
+// At the end what is saved now; before it what had been saved then, as the server knows it.
 function Files({ run, cursor }) {
-  const files = run.files.filter((file) => (file.created_at ?? 0) * 1000 <= untilOf(run, cursor));
+  const isPast = cursor < run.log.last;
+  const then = useData((signal) => (isPast ? later(signal, () => get(`responses/${encodeURIComponent(run.id)}`, { at: cursor }, signal)) : { ok: true, data: null }), [run.id, isPast ? cursor : -1]);
+  const known = isPast ? then.data?.as_of?.files : null;
+  const byPath = new Map(run.files.map((file) => [file.path, file]));
+  const files = known ? known.map((file) => ({ ...file, id: byPath.get(file.path)?.id })) : run.files.filter((file) => (file.created_at ?? 0) * 1000 <= untilOf(run, cursor));
   if (!run.containerId) return html`<p class="muted pad">This run has no container.</p>`;
   return html`<div class="pad"><p class="line"><span class="muted">Container</span><${Id} id=${run.containerId} href=${address("containers", run.containerId)} /></p>
     ${files.length ? html`<table class="small"><thead><tr><th scope="col">File</th><th scope="col" class="r">Size</th><th scope="col">From</th><th scope="col"><span class="unseen">Save</span></th></tr></thead>
-    <tbody>${files.map((file) => html`<tr key=${file.id}><td><a href=${address("containers", run.containerId, { file: file.id })}>${file.path.replace("/mnt/data/", "")}</a></td><td class="r number">${bytes(file.bytes)}</td><td class="muted">${file.source}</td>
-      <td class="r"><${Button} icon="download" tone="quiet" label=${`Save ${file.path}`} onClick=${() => save(`containers/${run.containerId}/files/${file.id}/content`, file.path.split("/").at(-1))} /></td></tr>`)}</tbody></table>`
+    <tbody>${files.map((file) => html`<tr key=${file.path}><td>${file.id ? html`<a href=${address("containers", run.containerId, { file: file.id })}>${file.path.replace("/mnt/data/", "")}</a>` : file.path.replace("/mnt/data/", "")}</td><td class="r number">${bytes(file.bytes)}</td><td class="muted">${file.source}</td>
+      <td class="r">${file.id && html`<${Button} icon="download" tone="quiet" label=${`Save ${file.path}`} onClick=${() => save(`containers/${run.containerId}/files/${file.id}/content`, file.path.split("/").at(-1))} />`}</td></tr>`)}</tbody></table>`
       : html`<p class="muted">No files were saved by then.</p>`}</div>`;
 }
 

@@ -12,7 +12,7 @@ export function useRun(id) {
   const [, draw] = useState(0);
   useEffect(() => {
     const stop = new AbortController();
-    const mine = { id, log: new Log(), steps: [], files: [], egress: [], input: [], response: null, containerId: null, problem: null, isLoading: true };
+    const mine = { id, log: new Log(), steps: [], files: [], egress: [], input: [], approvals: [], response: null, containerId: null, problem: null, isLoading: true };
     run.current = mine;
     let isDue = false;
     const redraw = () => {
@@ -86,15 +86,18 @@ async function look(run, path, signal, redraw) {
 async function beside(run, path, signal) {
   run.containerId = containerOf(run.log.head) ?? run.containerId;
   const container = run.containerId && `containers/${encodeURIComponent(run.containerId)}`;
-  const [response, steps, tree, egress] = await Promise.all([
+  const isAsking = run.steps.some((step) => step.waiting_for?.kind === "approval") || run.approvals.length > 0;
+  const [response, steps, tree, egress, approvals] = await Promise.all([
     get(path, { "include[]": "usage.cost" }, signal),
     all(`${path}/steps`, {}, { most: 2000, signal }),
     container ? get(`${container}/tree`, {}, signal) : null,
     container ? all(`${container}/egress`, { order: "asc" }, { most: 500, signal }) : null,
+    isAsking && !run.log.head.isFinal ? get(`${path}/approvals`, {}, signal) : null,
   ]);
   if (response.ok) run.response = response.data;
   if (steps.ok) run.steps = steps.data;
   if (tree?.ok) run.files = tree.data.data.filter((entry) => entry.type === "file");
+  run.approvals = approvals?.ok ? approvals.data.data.filter((each) => each.status === "waiting") : [];
   const begun = (run.response?.created_at ?? 0) - 1;
   if (egress?.ok) run.egress = egress.data.filter((entry) => entry.created_at >= begun);
 }

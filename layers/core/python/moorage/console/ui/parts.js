@@ -35,6 +35,7 @@ const STATUS = {
   cancelled: ["stop", "idle"],
   expired: ["clock", "idle"],
   paused: ["pause", "warn"],
+  waits: ["approvals", "warn"],
 };
 
 // Shape and word, so that the colour says nothing alone.
