@@ -55,12 +55,14 @@ def belongings(stack: Stack) -> dict[str, str]:
     held = client.responses.create(model="demo", input=script(shell("true")), tools=asking, background=True)
     container_id = ran.tools[0].environment.container_id  # type: ignore[union-attr]
     conversation = client.conversations.create(items=[{"role": "user", "content": "hello"}])
+    ended = client.responses.create(model="demo", input=script(shell("true")), tools=asking)
     upload = client.uploads.create(bytes=3, filename="x.txt", mime_type="text/plain", purpose="user_data")
     return {
         "response": ran.id,
         "background": queued.id,
         "held": held.id,
         "approval": approval_id(held.id, 0),
+        "question": ended.output[-1].id or "",
         "item": ran.output[-1].id or "",
         "container": container_id,
         "container_file": next(iter(client.containers.files.list(container_id))).id,
@@ -139,6 +141,14 @@ REFERENCES: list[tuple[str, dict[str, Any], int]] = [
         404,
     ),
     ("file_ids", {"tools": [{"type": "shell", "environment": {"type": "container_auto", "file_ids": ["{file}"]}}]}, 404),
+    (
+        "mcp_approval_response",
+        {
+            "input": [{"type": "mcp_approval_response", "approval_request_id": "{question}", "approve": True}],
+            "tools": [{**SHELL, "require_approval": "always"}],
+        },
+        400,
+    ),
     (
         "input_file",
         {"input": [{"role": "user", "content": [{"type": "input_file", "file_id": "{file}"}]}]},

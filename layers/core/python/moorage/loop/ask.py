@@ -90,7 +90,7 @@ class Ask:
     async def _prepare(self) -> None:
         """Let the rooms put in front of the model what it needs to know, and open the calls that the client has allowed."""
         for room in rooms_of(self.stored.parameters.tools):
-            if not room.prepares:
+            if not room.prepares(self.stored.input_items):
                 continue
             stage = RoomStage(
                 room,

@@ -134,8 +134,6 @@ class Room:
     """The type of the item that answers a call; None if the call's own item holds the result."""
     others: ClassVar[tuple[str, ...]] = ()
     """Types of further items that are of this tool."""
-    prepares: ClassVar[bool] = False
-    """Whether :meth:`before` has anything to do."""
     asks: ClassVar[str | None] = None
     """The type of item with which it asks the client something: the response ends with it."""
     prefixes: ClassVar[Mapping[str, str]] = {}
@@ -217,6 +215,10 @@ class Room:
         """What an item of this tool adds to what the model may call; None if it is not about that. ``tools`` are those of the request
         that are of this room."""
         return None
+
+    def prepares(self, said: Sequence[Item]) -> bool:
+        """Whether :meth:`before` may have anything to do for a request that has brought these items."""
+        return False
 
     async def before(self, stage: Stage) -> None:
         """Put in front of the model what it has to know of this tool, and run what the client has allowed. Called before each step's

@@ -57,7 +57,6 @@ class Mcp(Room):
     types = ("mcp",)
     call = _CALL
     others = (_LIST, _REQUEST, _RESPONSE)
-    prepares = True
     asks = _REQUEST
     prefixes = shapes.PREFIXES
     tool_shapes = MappingProxyType({"mcp": shapes.McpTool})
@@ -147,6 +146,9 @@ class Mcp(Room):
         return Where.SANDBOX if places.is_workspace(thing) or places.runs_in_container(thing) else Where.SERVICE
 
     # --- before a model is asked ---
+
+    def prepares(self, said: Sequence[Item]) -> bool:
+        return True
 
     async def before(self, stage: Stage) -> None:
         self._run_approved(stage)

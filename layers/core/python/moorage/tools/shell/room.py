@@ -42,7 +42,6 @@ class Shell(Room):
     is_hosted = True
     again = Again.ATTACH
     words = commands.WORDS
-    prepares = True
     label = f"{asking.OURS}shell"
     """Under it a person is asked where the response ends with the question."""
 
@@ -79,6 +78,9 @@ class Shell(Room):
                 raise errors.bad_request("The hosted shell of this call is not among 'tools'.", param="tools")
             if _action(request) is None:
                 raise errors.invalid_value(f"input[{index}].approval_request_id", "what was asked for is no call of a shell.")
+
+    def prepares(self, said: Sequence[Item]) -> bool:
+        return any(asking.responses(said))
 
     async def before(self, stage: Stage) -> None:
         for request in asking.allowed(stage, self.label):
