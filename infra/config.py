@@ -207,7 +207,7 @@ class Config(BaseModel):
     log_level: Literal["DEBUG", "INFO", "WARNING", "ERROR"] = "INFO"
 
     web_search: Literal["refuse", "ignore"] = "refuse"
-    """What becomes of a ``web_search`` tool that wants the live web: 400, or left out with a notice."""
+    """What becomes of a ``web_search`` tool where ``models.toml`` names no search engine: 400, or left out with a notice."""
 
     code_seconds_max: int = Field(default=CODE_SECONDS_MAX, ge=1, le=COMMAND_TIMEOUT_MS_MAX // 1000)
     """How long one run of the code interpreter may take."""

@@ -6,7 +6,7 @@ import json
 import socket
 import threading
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
-from contextlib import asynccontextmanager, contextmanager
+from contextlib import AbstractAsyncContextManager, AbstractContextManager, asynccontextmanager, contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -113,14 +113,19 @@ async def depot_server(depot: Depot, *, kind: str = "streamable", with_resources
         yield running
 
 
-@contextmanager
-def depot_beside(depot: Depot) -> Iterator[Running]:
+def depot_beside(depot: Depot) -> AbstractContextManager[Running]:
     """The same for a test that has no event loop of its own."""
+    return beside(lambda: depot_server(depot))
+
+
+@contextmanager
+def beside(opened: Callable[[], AbstractAsyncContextManager[Running]]) -> Iterator[Running]:
+    """What is opened, in an event loop of its own."""
     loop, ready, end = asyncio.new_event_loop(), threading.Event(), asyncio.Event()
     found: list[Running] = []
 
     async def serve() -> None:
-        async with depot_server(depot) as running:
+        async with opened() as running:
             found.append(running)
             ready.set()
             await end.wait()

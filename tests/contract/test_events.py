@@ -28,7 +28,6 @@ NEVER_SENT = {
     ),
     **dict.fromkeys(
         [f"response.file_search_call.{word}" for word in ("in_progress", "searching", "completed")]
-        + [f"response.web_search_call.{word}" for word in ("in_progress", "searching", "completed")]
         + [f"response.image_generation_call.{word}" for word in ("in_progress", "generating", "partial_image", "completed")],
         _NO_TOOL,
     ),
@@ -87,6 +86,8 @@ ELSEWHERE = {
     "cli/checks/deployment.py": "a client",
     "cli/tail.py": "a client",
     "local/demo.py": "a client",
+    "cli/webhooks.py": "a client that names events of webhooks, some of which are called the same",
+    "wire/webhooks.py": "the list of these events",
 }
 """Modules that write the names of events out, and why. A tool's folder names its own."""
 

@@ -21,8 +21,9 @@ import httpx
 import pytest
 
 from docs import parameters
-from tests.mcp_servers import LOOPBACK, Depot, depot_beside
+from tests.mcp_servers import LOOPBACK, Depot, beside, depot_beside, serving
 from tests.processes import until
+from tests.search_engines import SearchEngines
 from tests.stack import Stack, assert_well_formed, raw_events, say, script, shell
 from tests.unit.skills.archives import MANIFEST, skill, zip_of
 from tests.upstream import Call, MockUpstream, Reply, called, called_shell, said
@@ -44,6 +45,9 @@ class World:
     depot: Depot
     """A remote server, and where it is."""
     depot_url: str
+    engines: SearchEngines
+    """Where the web is searched, and a page of it."""
+    page_url: str
 
     def create(self, model: str = "native", **body: Any) -> Json:
         answer = self.http.post("/responses", json={"model": model, "input": "hi", **body})
@@ -83,7 +87,9 @@ class World:
 def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
     folder = Path(tmp_path_factory.mktemp("effects"))
     depot = Depot()
-    with MockUpstream() as upstream, depot_beside(depot) as remote:
+    engines = SearchEngines([{"url": "https://tides.example/oslo", "title": "Tides in Oslo", "text": "High at noon."}])
+    engines.page("/tides", "<title>Tides</title><p>" + "High at noon. " * 6_000)
+    with MockUpstream() as upstream, depot_beside(depot) as remote, beside(lambda: serving(engines)) as web:
         models = folder / "models.toml"
         models.write_text(
             "".join(
@@ -97,16 +103,17 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
                 )
             )
             + '[[models]]\nname = "demo"\nprovider = "demo"\n'
+            + f'[web_search]\nkind = "searxng"\nurl = "{web.url}/searxng"\n'
         )
         environment = {
             "MOORAGE_MODELS_FILE": str(models),
             "MOORAGE_ALLOWED_EGRESS_DOMAINS": "api.example.com",
             "MOORAGE_FETCH_ALLOWED_NETWORKS": ",".join(LOOPBACK),
-            "MOORAGE_EGRESS_PORTS": str(remote.port),
+            "MOORAGE_EGRESS_PORTS": f"{remote.port},{web.port}",
         }
         stack = Stack(folder / "state", environment).start()
         with stack.http() as http:
-            yield World(stack, upstream, http, depot, f"{remote.url}/mcp")
+            yield World(stack, upstream, http, depot, f"{remote.url}/mcp", engines, f"{web.url}/tides")
         assert stack.stop() == 0
 
 
@@ -804,14 +811,82 @@ def tool_search(world: World) -> None:
     assert [tool["function"]["name"] for tool in sent] == ["tool_search", hidden["name"]]
 
 
-@row("tool", "web_search", "web_search_2025_08_26", "web_search_preview", "web_search_preview_2025_03_11")
+WEB_SEARCHES = ("web_search", "web_search_2025_08_26", "web_search_preview", "web_search_preview_2025_03_11")
+
+
+def browsed(world: World, tool: Json, **arguments: str) -> Json:
+    """What becomes of a call of it."""
+    calls = (Call("web_search", json.dumps(arguments or {"action": "search", "query": "tides"}), "call_1"),)
+    world.upstream.plays(Reply(calls=calls, finish="tool_calls"), said("See https://tides.example/oslo"))
+    return world.create("chat", tools=[tool], include=["web_search_call.results", "web_search_call.action.sources"])
+
+
+@row("tool", *WEB_SEARCHES)
 def web_search(world: World) -> None:
-    for kind in ("web_search", "web_search_2025_08_26", "web_search_preview", "web_search_preview_2025_03_11"):
-        for more in ({"tools": [{"type": kind, "external_web_access": False}]}, {"tools": [{"type": kind}], "client_metadata": {}}):
-            answer = world.http.post("/responses", json={"model": "native", "input": "x", **more})
-            assert (answer.status_code, answer.json()["tools"]) == (200, [])
-            assert kind in answer.headers["x-moorage-notice"]
-            assert "tools" not in world.upstream.requests[-1].body
+    for kind in WEB_SEARCHES:
+        response = browsed(world, {"type": kind})
+        call, message = response["output"]
+        assert (response["tools"][0]["type"], call["results"]) == (kind, world.engines.found)
+        assert call["action"]["sources"] == [{"type": "url", "url": "https://tides.example/oslo"}]
+        assert message["content"][0]["annotations"][0]["title"] == "Tides in Oslo"
+    pictures = {"type": "web_search_preview", "search_content_types": ["text", "image"]}
+    answer = world.http.post("/responses", json={"model": "plain", "input": "x", "tools": [pictures]})
+    assert "no images" in answer.headers["x-moorage-notice"]
+
+
+@row("tool", "web_search.external_web_access")
+def without_the_web(world: World) -> None:
+    for kind in WEB_SEARCHES:
+        tools = [{"type": kind, "external_web_access": False}]
+        answer = world.http.post("/responses", json={"model": "native", "input": "x", "tools": tools})
+        assert (answer.status_code, answer.json()["tools"]) == (200, [])
+        assert kind in answer.headers["x-moorage-notice"]
+        assert "tools" not in world.upstream.requests[-1].body
+
+
+@row("tool", "web_search.filters", "web_search.filters.allowed_domains")
+def domains_of_the_web(world: World) -> None:
+    tool: Json = {"type": "web_search", "filters": {"allowed_domains": ["sea.example"]}}
+    response = browsed(world, tool)
+    assert (response["tools"][0]["filters"], response["output"][0]["results"]) == (tool["filters"], [])
+    assert world.engines.asked[-1]["q"] == "tides (site:sea.example)"
+    assert "none of the domains" in browsed(world, tool, action="open_page", url=world.page_url)["output"][0]["error"]
+
+
+@row("tool", "web_search.search_context_size")
+def size_of_the_web(world: World) -> None:
+    lengths = {}
+    for size in ("low", "medium", "high"):
+        call = browsed(world, {"type": "web_search", "search_context_size": size}, action="open_page", url=world.page_url)["output"][0]
+        lengths[size] = len(call["results"][0]["text"].partition(" [")[0])
+    assert lengths == {"low": 8_000, "medium": 24_000, "high": 60_000}
+
+
+@row("tool", "web_search.user_location")
+def place_of_the_user(world: World) -> None:
+    place = {"type": "approximate", "city": "Oslo", "country": "NO", "region": "Oslo", "timezone": "Europe/Oslo"}
+    (sent,) = world.asked("chat", tools=[{"type": "web_search", "user_location": place}])["tools"]
+    assert "The user is about here: Oslo, Oslo, NO; time zone Europe/Oslo." in sent["function"]["description"]
+
+
+@row("tool_choice", *WEB_SEARCHES)
+def chosen_web_search(world: World) -> None:
+    for kind in WEB_SEARCHES:
+        sent = world.asked("plain", tools=[{"type": kind}, FUNCTION], tool_choice={"type": kind})
+        assert sent["tool_choice"] == {"type": "function", "name": "web_search"}
+
+
+@row("item", "web_search_call")
+def searches_of_before(world: World) -> None:
+    """What a client sends back of a search: with its results, or without them."""
+    call, _ = browsed(world, {"type": "web_search"})["output"]
+    asked_before = len(world.engines.asked)
+    for sent in (call, {name: value for name, value in call.items() if name != "results"}):
+        body = world.asked("plain", input=[sent, {"role": "user", "content": "So?"}])
+        function_call, output = body["input"][:2]
+        assert (function_call["name"], json.loads(function_call["arguments"])) == ("web_search", {"action": "search", "query": "tides"})
+        assert "High at noon." in output["output"]
+    assert len(world.engines.asked) == asked_before
 
 
 def server(world: World, **fields: Any) -> Json:

@@ -49,8 +49,8 @@ OURS_ALONE = {
     "tool_choice": {
         "local_shell": "a tool that can be offered can be chosen",
         "tool_search": "a tool that can be offered can be chosen",
-        "web_search": "refused by name",
-        "web_search_2025_08_26": "refused by name",
+        "web_search": "a tool that can be offered can be chosen",
+        "web_search_2025_08_26": "a tool that can be offered can be chosen",
     },
     "item": {},
     "part": {},

@@ -23,6 +23,7 @@ SPEAKERS = {
     "moorage.tools.mcp.workspace.files": "the command that applies patches in a container",
     "moorage.tools.mcp.workspace.toolset": "the names of tools, as models were trained on them",
     "moorage.tools.mcp.workspace.terminals": "the name of an argument, which models were trained on",
+    "moorage.settings": "the word of a setting, which says what becomes of the tool where there is no engine",
     "moorage.cli.completion": "the word for the user's own shell",
 }
 """Who may name tools besides, and why."""
@@ -63,6 +64,7 @@ def test_a_tool_is_named_in_its_own_folder_and_in_the_protocol_alone() -> None:
 
 IN_THE_PROTOCOL = {
     "moorage.wire.environments": "shell and code interpreter of a request share one container",
+    "moorage.wire.tools": "a web search is left out or refused where the operator has named no engine, whatever else is asked",
     "moorage.wire.choices": "three names for one computer",
     "moorage.wire.items": "a local shell's call and output may share an id",
     "moorage.wire.chat": "the tools that the older protocol takes besides functions",

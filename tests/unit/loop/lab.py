@@ -293,6 +293,7 @@ class Lab:
             price_of=lambda name: self.price,
             listing=lambda: [{"id": "m"}],
             remote_servers=RemoteServers(),
+            searches_web=False,
             default_skills=(),
         )
         self.runtime = Runtime(

@@ -182,14 +182,14 @@ def test_what_an_upstream_knows_is_left_alone() -> None:
         {"type": "custom", "name": "exec", "format": {"type": "text"}},
         {"type": "namespace", "name": "crm", "description": "d", "tools": [{"type": "function", "name": "get"}]},
         {"type": "apply_patch"},
-        {"type": "web_search"},
+        {"type": "image_generation"},
         {"type": "tool_search", "execution": "client"},
     ]
     items: list[Item] = [
         {"type": "additional_tools", "role": "developer", "tools": [{"type": "apply_patch"}]},
         {"type": "custom_tool_call", "call_id": "c", "name": "exec", "input": "x", "namespace": "crm"},
         {"type": "function_call", "call_id": "d", "name": "get", "namespace": "crm", "arguments": "{}"},
-        {"type": "web_search_call", "id": "ws_1", "status": "completed", "action": {"type": "search", "query": "q"}},
+        {"type": "image_generation_call", "id": "ig_1", "status": "completed", "result": "aGk="},
     ]
     result = lowered(*items, tools=tools, native=NATIVE_TO_OPENAI)
     assert (list(result.items), list(result.tools)) == (items, tools)
@@ -333,10 +333,10 @@ def test_a_grammar_is_told_to_a_model_that_cannot_be_held_to_it() -> None:
 
 
 def test_every_tool_that_can_be_lowered_is() -> None:
-    for type_ in ("shell", "local_shell", "code_interpreter", "apply_patch", "computer", "tool_search"):
+    for type_ in ("shell", "local_shell", "code_interpreter", "apply_patch", "computer", "tool_search", "web_search"):
         tool: Tool = {"type": type_, "execution": "client"}
         assert [t["type"] for t in lowered(tools=[tool]).tools] == ["function"]
-    assert lowered(tools=[{"type": "web_search"}]).tools == ()
+    assert lowered(tools=[{"type": "image_generation"}]).tools == ()
 
 
 def test_only_what_runs_here_is_hosted() -> None:

@@ -5,7 +5,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from moorage.egress.fetch import Fetcher, FetchError
+from moorage.egress.fetch import Fetcher, FetchError, FetchRefused
 from moorage.settings import Settings
 
 from tests.unit.resources.web import Web, certificate, serving
@@ -268,3 +268,34 @@ async def test_nothing_is_sent_inside_nor_in_clear_to_the_outside(addresses: lis
 
     with pytest.raises(FetchError, match=reason):
         await Fetcher(addresses=resolve).post("http://hooks.example/", b"{}", {}, seconds=60)
+
+
+# --- a server that the operator has named ---
+
+
+async def asked_of(source: Fetcher, url: str, bytes_max: int = 1_000) -> bytes:
+    return await source.ask(url, method="GET", headers={"x-key": "k3y"}, bytes_max=bytes_max, seconds=60)
+
+
+async def test_a_server_of_the_operators_may_stand_anywhere_but_at_metadata(web: Web) -> None:
+    web.page("/answer", b"{}")
+    source = Fetcher()
+    assert await asked_of(source, f"http://127.0.0.1:{web.port}/answer") == b"{}"
+    with pytest.raises(FetchError, match="not a public address"):
+        await asked_of(source, "http://169.254.169.254/latest/meta-data/")
+
+
+async def test_an_answer_of_the_operators_server_is_bounded_and_its_status_known(web: Web) -> None:
+    web.page("/answer", b"x" * 20)
+    url = f"http://127.0.0.1:{web.port}"
+    with pytest.raises(FetchError, match="larger than 10 bytes"):
+        await asked_of(Fetcher(), f"{url}/answer", bytes_max=10)
+    with pytest.raises(FetchRefused) as refused:
+        await asked_of(Fetcher(), f"{url}/nowhere")
+    assert (refused.value.status, str(refused.value)) == (404, "the server answered 404")
+
+
+async def test_a_page_names_its_charset(web: Web) -> None:
+    web.page("/", b"x", "content-type: text/html; charset=iso-8859-1")
+    async with fetcher(web).open(f"http://files.example:{web.port}/", bytes_max=10) as download:
+        assert download.charset == "iso-8859-1"

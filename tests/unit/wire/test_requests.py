@@ -440,6 +440,60 @@ def test_web_search_in_an_item_is_treated_alike() -> None:
     assert refusal(request(input=[item])).param == "input[0].tools[0].type"
 
 
+def test_web_search_is_there_where_the_operator_has_named_an_engine() -> None:
+    for tools in ([{"type": "web_search"}], [{"type": "web_search_preview", "search_context_size": "low"}]):
+        made = parse_create(request(tools=tools), web_search="serve")
+        assert (list(made.tools), made.notices) == (tools, ())
+        assert list(parse_create(codex(tools=tools), web_search="serve").tools) == tools
+
+
+def test_what_an_engine_cannot_give_is_told() -> None:
+    cached = parse_create(request(tools=[{"type": "web_search", "external_web_access": False}]), web_search="serve")
+    assert (cached.tools, cached.notices) == (
+        (),
+        ("tools[0]: this deployment searches the live web, and no cache of it; 'web_search' was left out.",),
+    )
+    pictures = parse_create(request(tools=[{"type": "web_search", "search_content_types": ["text", "image"]}]), web_search="serve")
+    assert (len(pictures.tools), pictures.notices) == (
+        1,
+        ("tools[0].search_content_types: this deployment finds texts in the web, and no images.",),
+    )
+
+
+def test_web_search_that_an_item_brings_is_hosted_nowhere() -> None:
+    item = {"type": "additional_tools", "role": "developer", "tools": [{"type": "web_search"}]}
+    with pytest.raises(ApiError, match="A hosted tool stands in 'tools' of the request") as refused:
+        parse_create(request(input=[item]), web_search="serve")
+    assert refused.value.param == "input[0].tools[0].type"
+    made = parse_create(codex(input=[item]), web_search="serve")
+    assert (made.input_items[0]["tools"], len(made.notices)) == ([], 1)
+
+
+DOMAINS = {
+    "a scheme": "https://a.example",
+    "a path": "a.example/x",
+    "a wildcard": "*.a.example",
+    "an address": "10.0.0.1",
+    "nothing": "",
+}
+
+
+@pytest.mark.parametrize("domain", DOMAINS.values(), ids=DOMAINS)
+def test_an_allowed_domain_is_a_name(domain: str) -> None:
+    with pytest.raises(ApiError, match="it must be the name of a domain") as refused:
+        parse_create(request(tools=[{"type": "web_search", "filters": {"allowed_domains": ["A.example", domain]}}]), web_search="serve")
+    assert refused.value.param == "tools[0].filters.allowed_domains[1]"
+
+
+def test_domains_and_countries_are_written_in_one_way() -> None:
+    tool = {"type": "web_search", "filters": {"allowed_domains": ["A.Example."]}, "user_location": {"country": "no"}}
+    (made,) = parse_create(request(tools=[tool]), web_search="serve").tools
+    assert (made["filters"], made["user_location"]) == ({"allowed_domains": ["a.example"]}, {"country": "NO"})
+    with pytest.raises(ApiError, match="a country's two letters") as refused:
+        parse_create(request(tools=[tool | {"user_location": {"country": "Norway"}}]), web_search="serve")
+    assert refused.value.param == "tools[0].user_location.country"
+
+
 # --- The other requests ---
 
 

@@ -50,6 +50,7 @@ from moorage.store.table import Table
 from moorage.store.uploads import Uploads
 from moorage.store.upstream_containers import UpstreamContainers
 from moorage.store.webhooks import Webhooks
+from moorage.wire.requests import WebSearchMode
 
 if TYPE_CHECKING:
     from mypy_boto3_s3 import S3Client
@@ -134,6 +135,11 @@ class Runtime:
     @property
     def webhooks(self) -> Webhooks:
         return Webhooks(self.table, self.sealer, clock=self.clock)
+
+    @property
+    def web_search(self) -> WebSearchMode:
+        """What becomes of tools that search the web."""
+        return "serve" if self.catalog.searches_web else self.settings.web_search
 
     def now_ms(self) -> int:
         return int(self.clock() * 1000)

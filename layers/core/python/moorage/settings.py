@@ -51,7 +51,7 @@ class Settings:
     warm_pool: Mapping[str, int] = field(default_factory=dict)
     """Sandboxes without a network that wait for a container, by memory tier (``1g:2,4g:1``). For ``fargate`` and ``launcher``."""
     web_search: Literal["refuse", "ignore"] = "refuse"
-    """What becomes of a ``web_search`` tool that wants the live web: 400, or left out with a notice."""
+    """What becomes of a ``web_search`` tool where ``models.toml`` names no search engine: 400, or left out with a notice."""
     code_seconds_max: int = CODE_SECONDS_MAX
     """How long one run of the code interpreter may take."""
     sandbox_programs: str = ""

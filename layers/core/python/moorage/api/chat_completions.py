@@ -40,7 +40,7 @@ _OPENINGS: Final = frozenset({CREATED, QUEUED, IN_PROGRESS})
 async def create(request: Request, caller: Caller, body: RawBody) -> Response:
     runtime = caller.runtime
     until = until_of(runtime)
-    wanted = parse_chat(body, web_search=runtime.settings.web_search)
+    wanted = parse_chat(body, web_search=runtime.web_search)
     notices = wanted.create.notices
     headers = {"x-moorage-notice": " ".join(notices)} if notices else {}
     attempt = Attempt.of(request, caller, body)

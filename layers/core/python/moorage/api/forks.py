@@ -26,7 +26,7 @@ async def fork(request: Request, caller: Caller, response_id: str, body: RawBody
         old.parameters,
         background=old.is_background,
         metadata=old.echo.get("metadata") or {},
-        web_search=runtime.settings.web_search,
+        web_search=runtime.web_search,
     )
 
     async def prepared() -> Prepared:

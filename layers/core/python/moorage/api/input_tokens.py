@@ -21,7 +21,7 @@ router = APIRouter()
 
 @router.post("/responses/input_tokens")
 async def count(caller: Caller, body: RawBody) -> Response:
-    wanted = parse_input_tokens(body, web_search=caller.runtime.settings.web_search)
+    wanted = parse_input_tokens(body, web_search=caller.runtime.web_search)
     return JsonResponse(input_tokens_object(await input_tokens(caller.runtime, caller.tenant_id, wanted)))
 
 

@@ -43,7 +43,7 @@ _CLIENT_GONE: Final = 499
 
 @router.post("/responses")
 async def create(request: Request, caller: Caller, body: RawBody) -> Response:
-    wanted = parse_create(body, web_search=caller.runtime.settings.web_search)
+    wanted = parse_create(body, web_search=caller.runtime.web_search)
 
     async def prepared() -> Prepared:
         return await prepare(caller.runtime, caller.tenant_id, wanted, key_id=caller.key_id, draws_on=caller.draws_on)

@@ -220,7 +220,7 @@ class Connection:
         try:
             if not await self._is_known():
                 raise invalid_api_key()  # While the frame waited for its turn.
-            event = parse_create_event(frame.body, web_search=self._runtime.settings.web_search)
+            event = parse_create_event(frame.body, web_search=self._runtime.web_search)
             recent = self._recent.items(frame.parent)
             prepared = await prepare(
                 self._runtime,

@@ -31,6 +31,14 @@ class FetchError(MoorageError):
     """The URL was refused or could not be fetched; the message may be shown to the user."""
 
 
+class FetchRefused(FetchError):
+    """The server answered, and gave nothing."""
+
+    def __init__(self, status: int) -> None:
+        super().__init__(f"the server answered {status}")
+        self.status = status
+
+
 async def system_addresses(host: str, port: int) -> list[str]:
     """The addresses that the system's resolver gives."""
     loop = asyncio.get_running_loop()
@@ -52,6 +60,8 @@ class Download:
     """The last segment of the path; empty if there is none."""
     chunks: AsyncIterator[bytes]
     """Raises :class:`FetchError` when it gets too long or breaks off."""
+    charset: str = ""
+    """As the server names it; empty if it does not."""
 
 
 class Reachable(Protocol):
@@ -89,7 +99,8 @@ class Fetcher:
                 _check(response, bytes_max)
                 media_type = response.headers.get("content-type", "").partition(";")[0].strip().lower()
                 filename = unquote(place.path.rsplit("/", 1)[-1])
-                yield Download(str(place), media_type, filename, _bounded(response, bytes_max))
+                charset = response.charset_encoding or ""
+                yield Download(str(place), media_type, filename, _bounded(response, bytes_max), charset)
         except TimeoutError as error:
             raise FetchError(f"it took longer than {limits.FETCH_SECONDS_MAX} seconds") from error
 
@@ -118,6 +129,21 @@ class Fetcher:
                     raise FetchError("it must begin with https")
                 response = await self._sent(stack, "POST", place, addresses, headers, body)
                 return response.status_code
+        except TimeoutError as error:
+            raise FetchError(f"it took longer than {seconds:g} seconds") from error
+
+    async def ask(
+        self, url: str, *, method: str, headers: Mapping[str, str], body: bytes | None = None, bytes_max: int, seconds: float
+    ) -> bytes:
+        """What a server answers that the operator has named: it may be a private one, on any port. No redirection is followed: the
+        headers, which hold a key, would go along. Raises :class:`FetchError`."""
+        place = _parsed(url)
+        try:
+            async with asyncio.timeout(seconds), AsyncExitStack() as stack:
+                addresses = await self.admitted(place.raw_host.decode("ascii"), _port(place), is_operators=True)
+                response = await self._sent(stack, method, place, addresses, headers, body)
+                _check(response, bytes_max)
+                return b"".join([chunk async for chunk in _bounded(response, bytes_max)])
         except TimeoutError as error:
             raise FetchError(f"it took longer than {seconds:g} seconds") from error
 
@@ -220,7 +246,7 @@ def _port(place: httpx.URL) -> int:
 
 def _check(response: httpx.Response, bytes_max: int) -> None:
     if response.status_code != httpx.codes.OK:
-        raise FetchError(f"the server answered {response.status_code}")
+        raise FetchRefused(response.status_code)
     if response.headers.get("content-encoding", "identity").lower() != "identity":
         raise FetchError("the server sent it compressed without being asked")
     length = response.headers.get("content-length", "")

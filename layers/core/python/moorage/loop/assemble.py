@@ -448,7 +448,6 @@ class Assembler:
 
 
 _PREFIXES: Final = {
-    "web_search_call": "ws",
     "file_search_call": "fs",
     "image_generation_call": "ig",
     "compaction": "cmp",

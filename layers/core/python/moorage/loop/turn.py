@@ -24,6 +24,7 @@ from moorage.model.catalog import ModelEntry
 from moorage.model.tokens import estimate_frame
 from moorage.runtime import Runtime
 from moorage.state import Outcome
+from moorage.store.containers import ContainerFile
 from moorage.store.responses import StoredResponse
 from moorage.tools.lowering import NOT_OFFERED, Lowered, is_hosted, lower
 from moorage.tools.registry import ROOMS
@@ -73,7 +74,7 @@ class Turn:
                     if isinstance(delta, ItemOpened | ItemPassed) and HOSTED_SHELL in provider.native_tools:
                         await upstream_shell.note(self.runtime, self.stored.tenant_id, entry.name, delta.item, noted)
                     if isinstance(delta, TextDelta) and assembler.annotate is None:
-                        assembler.annotate = await self._annotate()
+                        assembler.annotate = await self._annotate(before)
                     assembler.feed(delta)
         except UpstreamError as error:
             assembler.abandon(is_said_anew=error.is_retryable)
@@ -89,9 +90,7 @@ class Turn:
             calls_made=self.position.calls_made,
             max_tool_calls=parameters.max_tool_calls,
         )
-        resolved = await resolve_inputs(
-            self.runtime, self.stored.tenant_id, before, has_container=self.stored.container_id is not None
-        )
+        resolved = await resolve_inputs(self.runtime, self.stored.tenant_id, before, has_container=self.stored.container_id is not None)
         if HOSTED_SHELL in native_tools:
             resolved = await upstream_shell.with_own_containers(self.runtime, self.stored.tenant_id, resolved)
         resolved = [reasoning.opened(item, partial(self.runtime.sealer.open, self.stored.tenant_id)) for item in resolved]
@@ -192,12 +191,19 @@ class Turn:
             if tool["type"] == "custom" and (tool.get("format") or {}).get("type") == "grammar"
         }
 
-    async def _annotate(self) -> Callable[[str], list[dict[str, Any]]]:
-        """Citations of the container's files; these are only looked up when there is a text that may name them."""
-        if self.stored.container_id is None:
-            return lambda text: []
-        files = await self.runtime.containers.files_of(self.stored.tenant_id, self.stored.container_id)
-        return lambda text: citations(text, files)
+    async def _annotate(self, before: list[Item]) -> Callable[[str], list[dict[str, Any]]]:
+        """Citations of what tools have found, and of the container's files; these are only looked up when there is a text that may
+        name them."""
+        rooms = {room: None for item in before if (room := ROOMS.of_item(item["type"])) is not None}
+        files: list[ContainerFile] = []
+        if self.stored.container_id is not None:
+            files = await self.runtime.containers.files_of(self.stored.tenant_id, self.stored.container_id)
+
+        def annotate(text: str) -> list[dict[str, Any]]:
+            found = [citation for room in rooms for citation in room.citations(text, before)]
+            return sorted([*citations(text, files), *found], key=lambda citation: citation["start_index"])
+
+        return annotate
 
 
 def has_calls(assembler: Assembler) -> bool:

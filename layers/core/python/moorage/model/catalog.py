@@ -36,6 +36,7 @@ from moorage.model.models_file import CONTEXT_WINDOW_TOKENS, ModelTable, Provide
 from moorage.model.openai_responses import OpenAIResponses
 from moorage.model.prices import FREE, Price, list_price
 from moorage.model.remote_servers import RemoteServers, ServerTable, check_hosts, check_server, server_of
+from moorage.model.search_engine import SearchTable, check_engine, engine_of
 from moorage.net.sigv4 import AwsAuth
 
 OPENAI_URL: Final = "https://api.openai.com/v1"
@@ -112,11 +113,13 @@ class Catalog:
         default_skills: tuple[str, ...] = (),
         servers: Mapping[str, ServerTable] = MappingProxyType({}),
         server_hosts: tuple[str, ...] | None = None,
+        search: SearchTable | None = None,
     ) -> None:
         self.default_skills = default_skills
         """Ids of skills that every hosted shell gets, beside those that its request names."""
         self._servers = servers
         self._server_hosts = server_hosts
+        self._search = search
         self._entries = entries
         self._upstream = upstream
         self._default = default
@@ -150,6 +153,8 @@ class Catalog:
             check_server(label, table, upstream, has_secrets=secret is not None)
         extras: dict[str, Any] = {"secret": secret, "default_skills": file.skills.default, "servers": file.mcp}
         extras["server_hosts"] = check_hosts(file.mcp_hosts)
+        check_engine(file.web_search, upstream, has_secrets=secret is not None)
+        extras["search"] = file.web_search
         if configured:
             name = default or next((e.name for e in configured if not e.is_pattern), None)
             if name is None:
@@ -286,7 +291,12 @@ class Catalog:
     def remote_servers(self) -> RemoteServers:
         """Servers that requests may use by their labels, and where else they may lead."""
         named = {label: server_of(table, self._value_of) for label, table in self._servers.items()}
-        return RemoteServers(named, self._server_hosts)
+        return RemoteServers(named, self._server_hosts, engine_of(self._search, self._value_of))
+
+    @property
+    def searches_web(self) -> bool:
+        """Whether the operator has named a search engine."""
+        return self._search is not None
 
     def _value_of(self, reference: str) -> str:
         """What ``env:NAME`` or ``ssm:/path`` stands for."""

@@ -11,6 +11,7 @@ from moorage.errors import SettingsConflict
 from moorage.model.chat_templates import Family
 from moorage.model.compaction import CompactionTable
 from moorage.model.remote_servers import ServerTable
+from moorage.model.search_engine import SearchTable
 
 ProviderKind = Literal["openai_responses", "chat_completions", "anthropic_messages", "bedrock_converse", "demo"]
 
@@ -63,6 +64,7 @@ class File(BaseModel):
     model_config = ConfigDict(extra="forbid")
     mcp: dict[str, ServerTable] = Field(default_factory=dict)
     mcp_hosts: tuple[str, ...] | None = None
+    web_search: SearchTable | None = None
     skills: _SkillsTable = Field(default_factory=_SkillsTable)
     compaction: CompactionTable = Field(default_factory=CompactionTable)
     default: str | None = None

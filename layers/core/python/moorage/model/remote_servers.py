@@ -18,6 +18,8 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from moorage.errors import SettingsConflict
 from moorage.hosts import covers, normalise_pattern
+from moorage.model.references import check_reference
+from moorage.model.search_engine import SearchEngine
 
 _LABEL: Final = re.compile(r"[a-zA-Z][a-zA-Z0-9_-]{0,63}")
 
@@ -40,6 +42,8 @@ class RemoteServers:
     by_label: Mapping[str, RemoteServer] = field(default_factory=dict)
     hosts: tuple[str, ...] | None = None
     """Patterns of hosts that requests may name; None is any."""
+    search: SearchEngine | None = None
+    """Where the web is searched; None if it is not."""
 
     def allow(self, url: str) -> bool:
         """Whether a request may name this address, as far as its host goes."""
@@ -68,14 +72,7 @@ def check_server(label: str, table: ServerTable, upstream: Mapping[str, str], *,
         raise SettingsConflict(f"{where}: url is not an http or https URL.")
     if table.secret is None:
         return
-    kind, _, name = table.secret.partition(":")
-    if kind not in ("env", "ssm") or not name:
-        # The value is not quoted: it may be a key that somebody wrote here.
-        raise SettingsConflict(f"{where}: secret must be a reference, 'env:NAME' or 'ssm:/path', never the secret itself.")
-    if kind == "env" and not upstream.get(name):
-        raise SettingsConflict(f"{where}: secret refers to the environment variable {name}, which is not set.")
-    if kind == "ssm" and not has_secrets:
-        raise SettingsConflict(f"{where}: secret refers to SSM ({name}), which can be read only on AWS; use env:NAME here.")
+    check_reference(where, "secret", table.secret, upstream, has_secrets=has_secrets)
 
 
 def server_of(table: ServerTable, value_of: Callable[[str], str]) -> RemoteServer:

@@ -14,6 +14,7 @@ from moorage.tools.mcp.room import Mcp
 from moorage.tools.room import Room
 from moorage.tools.shell.room import Shell
 from moorage.tools.tool_search.room import ToolSearch
+from moorage.tools.web_search.room import WebSearch
 from moorage.wire import admitted
 from moorage.wire.choices import ChosenByType
 from moorage.wire.tools import HOSTED_IN_ITEM
@@ -100,5 +101,6 @@ ROOMS: Final = Registry(
         Computer(),
         Mcp(askers=[_SHELL]),
         ToolSearch(),
+        WebSearch(),
     )
 )

@@ -293,6 +293,10 @@ class Room:
         """The container that a call ran in."""
         return None
 
+    def citations(self, text: str, items: Sequence[Item]) -> list[dict[str, Any]]:
+        """Annotations of a model's text: where it names what calls of this tool have found. ``items`` are what the model had read."""
+        return []
+
     def placed(self, item: Item, container_id: str) -> Item:
         """A call as if it had run in another container, which is a copy of its own."""
         return item

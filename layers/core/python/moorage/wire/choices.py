@@ -8,7 +8,7 @@ from typing_extensions import TypeAliasType, TypedDict
 
 from moorage import errors, limits
 from moorage.wire import admitted
-from moorage.wire.tools import REFUSED_TOOLS, WEB_SEARCH_REASON, WEB_SEARCH_TOOLS
+from moorage.wire.tools import REFUSED_TOOLS
 from moorage.wire.types import Item, Tool
 from moorage.wire.validation import Either, Length, Name, OneOf, RefusedVariant, Text, wire
 
@@ -32,8 +32,7 @@ class ChosenByType(TypedDict):
     type: Text
 
 
-_REFUSED: Final = {**REFUSED_TOOLS, **dict.fromkeys(WEB_SEARCH_TOOLS, WEB_SEARCH_REASON)}
-_OTHERS: Final[dict[str, Any]] = {name: RefusedVariant(reason) for name, reason in _REFUSED.items()}
+_OTHERS: Final[dict[str, Any]] = {name: RefusedVariant(reason) for name, reason in REFUSED_TOOLS.items()}
 
 
 @wire

@@ -23,12 +23,12 @@ from moorage.wire.create import (
 )
 from moorage.wire.environments import Environment, environment, redacted, unplaced
 from moorage.wire.parameters import Parameters
-from moorage.wire.tools import WEB_SEARCH_REASON, WEB_SEARCH_TOOLS
+from moorage.wire.tools import HOSTED_IN_ITEM, WEB_SEARCH_CACHED, WEB_SEARCH_REASON, WEB_SEARCH_TEXT, WEB_SEARCH_TOOLS
 from moorage.wire.types import Item, Tool
 from moorage.wire.validation import parse_object
 
-WebSearchMode = Literal["refuse", "ignore"]
-"""What happens to a ``web_search`` tool that wants the live web: 400, or left out with a notice (the operator's choice)."""
+WebSearchMode = Literal["serve", "refuse", "ignore"]
+"""What happens to a ``web_search`` tool that wants the live web: it is served, or 400, or left out with a notice."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -259,32 +259,47 @@ _REWRITTEN: Final = ("input", "conversation", "context_management", "include", "
 
 
 def _without_web_search(fields: dict[str, Any], mode: WebSearchMode) -> tuple[list[Tool], tuple[Item, ...], list[str]]:
-    """Tools and items without web search, and what is to be said about that."""
+    """Tools and items without the web search that there is not, and what is to be said about that."""
     # Codex CLI adds web_search by itself, and nobody there asked for it: it is told, not refused. Only Codex sends client_metadata.
-    is_ignored = mode == "ignore" or "client_metadata" in fields
+    is_codex = "client_metadata" in fields
+    ignored = "ignore" if is_codex and mode == "refuse" else mode
     notices: list[str] = []
-    tools = _tools_without_web_search(fields.get("tools", []), "tools", is_ignored, notices)
-    items = (_item_without_web_search(item, at, is_ignored, notices) for at, item in enumerate(fields.get("input", ())))
+    tools = _tools_without_web_search(fields.get("tools", []), "tools", ignored, notices)
+    items = (_item_without_web_search(item, at, ignored, is_codex, notices) for at, item in enumerate(fields.get("input", ())))
     return tools, tuple(items), notices
 
 
-def _item_without_web_search(item: Item, index: int, is_ignored: bool, notices: list[str]) -> Item:
+def _item_without_web_search(item: Item, index: int, mode: WebSearchMode, is_codex: bool, notices: list[str]) -> Item:
+    """What an item brings along is hosted by no deployment."""
     if item["type"] not in ("additional_tools", "tool_search_output"):
         return item
-    return {**item, "tools": _tools_without_web_search(item["tools"], f"input[{index}].tools", is_ignored, notices)}
+    where, kept = f"input[{index}].tools", []
+    for at, tool in enumerate(_tools_without_web_search(item["tools"], where, mode, notices)):
+        if tool["type"] not in WEB_SEARCH_TOOLS:
+            kept.append(tool)
+        elif is_codex:
+            notices.append(f"{where}[{at}]: {HOSTED_IN_ITEM.reason} '{tool['type']}' was left out.")
+        else:
+            raise errors.unsupported_value(f"{where}[{at}].type", tool["type"], HOSTED_IN_ITEM.reason)
+    return {**item, "tools": kept}
 
 
-def _tools_without_web_search(tools: list[Tool], where: str, is_ignored: bool, notices: list[str]) -> list[Tool]:
-    """Leave web search out where that is what was asked for (no live access) or decided; refuse it otherwise."""
+def _tools_without_web_search(tools: list[Tool], where: str, mode: WebSearchMode, notices: list[str]) -> list[Tool]:
+    """Leave web search out where that is what was asked for (no live access) or decided; refuse it where there is none."""
     kept = []
     for index, tool in enumerate(tools):
-        kind = tool["type"]
+        kind, at = tool["type"], f"{where}[{index}]"
         if kind not in WEB_SEARCH_TOOLS:
             kept.append(tool)
-        elif is_ignored or tool.get("external_web_access") is False:
-            notices.append(f"{where}[{index}]: this deployment does not search the web; '{kind}' was left out.")
+        elif mode == "ignore" or tool.get("external_web_access") is False:
+            why = WEB_SEARCH_CACHED if mode == "serve" else "this deployment does not search the web"
+            notices.append(f"{at}: {why}; '{kind}' was left out.")
+        elif mode == "serve":
+            kept.append(tool)
+            if "image" in tool.get("search_content_types", ()):
+                notices.append(f"{at}.search_content_types: {WEB_SEARCH_TEXT}.")
         else:
-            raise errors.unsupported_value(f"{where}[{index}].type", kind, WEB_SEARCH_REASON)
+            raise errors.unsupported_value(f"{at}.type", kind, WEB_SEARCH_REASON)
     return kept
 
 

@@ -21,7 +21,6 @@ from moorage.wire.environments import check_containers
 from moorage.wire.refusals import wrong_value
 from moorage.wire.types import Tool as AnyTool
 from moorage.wire.validation import (
-    Array,
     Fields,
     FreeObject,
     Length,
@@ -38,8 +37,8 @@ from moorage.wire.validation import (
 PROGRAMMATIC_REASON: Final = "Programmatic tool calling is not available in this version: only 'direct' callers are supported."
 ASYNC_REASON: Final = "Asynchronous tool outputs are not available in this version: send every output with the next request."
 WEB_SEARCH_REASON: Final = (
-    "This deployment does not search the web. Leave the tool out, send 'external_web_access': false, or give the model a shell "
-    "with a network policy."
+    "This deployment does not search the web: its operator has named no search engine. Leave the tool out, send 'external_web_access': "
+    "false, or give the model a shell with a network policy."
 )
 
 REFUSED_TOOLS: Final[dict[str, str]] = {
@@ -48,6 +47,9 @@ REFUSED_TOOLS: Final[dict[str, str]] = {
     "programmatic_tool_calling": "Programmatic tool calling is not available in this version.",
 }
 """Tool types that are refused by name, with the sentence that the caller reads."""
+
+WEB_SEARCH_CACHED: Final = "this deployment searches the live web, and no cache of it"
+WEB_SEARCH_TEXT: Final = "this deployment finds texts in the web, and no images"
 
 WEB_SEARCH_TOOLS: Final = ("web_search", "web_search_2025_08_26", "web_search_preview", "web_search_preview_2025_03_11")
 
@@ -122,44 +124,12 @@ class NamespaceTool(TypedDict):
     ]
 
 
-# --- Web search: left out, or refused (``requests.py``) ---------------------------------------------------------------
-
-
-@wire
-class UserLocation(TypedDict, total=False):
-    type: Literal["approximate"]
-    city: Text
-    country: Text
-    region: Text
-    timezone: Text
-
-
-@wire
-class WebSearchFilters(TypedDict, total=False):
-    allowed_domains: Array[Text]
-
-
-@wire
-class WebSearchTool(TypedDict, total=False):
-    """``search_content_types`` belongs to the preview types, but Codex CLI 0.169 sends it with ``web_search`` too."""
-
-    type: Required[Literal["web_search", "web_search_2025_08_26", "web_search_preview", "web_search_preview_2025_03_11"]]
-    external_web_access: bool
-    filters: WebSearchFilters
-    search_context_size: Literal["low", "medium", "high"]
-    search_content_types: Array[Literal["text", "image"]]
-    user_location: UserLocation
-
-
 # --- All of them ------------------------------------------------------------------------------------------------------
 
 HOSTED_IN_ITEM: Final = RefusedVariant("A hosted tool stands in 'tools' of the request, because its container belongs to the response.")
 """Instead of a hosted tool that an item brings along."""
 
-_OTHERS: Final[dict[str, Any]] = {
-    **dict.fromkeys(WEB_SEARCH_TOOLS, WebSearchTool),
-    **{name: RefusedVariant(reason) for name, reason in REFUSED_TOOLS.items()},
-}
+_OTHERS: Final[dict[str, Any]] = {name: RefusedVariant(reason) for name, reason in REFUSED_TOOLS.items()}
 _OF_CLIENTS: Final[dict[str, Any]] = {"function": FunctionTool, "custom": CustomTool, "namespace": NamespaceTool}
 
 TOOL: Final = OneOf(ChainMap(_OTHERS, admitted.TOOLS, _OF_CLIENTS))

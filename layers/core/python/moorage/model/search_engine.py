@@ -1,0 +1,78 @@
+"""The search engine that the operator has named in ``models.toml``: where the tool ``web_search`` looks.
+
+[web_search]
+kind = "searxng"                     # or brave, tavily, exa
+url = "http://searxng.internal:8080" # a SearXNG's; the others have addresses of their own
+key = "env:BRAVE_API_KEY"            # or ssm:/path; a SearXNG takes none
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, dataclass, field
+from types import MappingProxyType
+from typing import Final, Literal, Self, get_args
+from urllib.parse import urlsplit
+
+import orjson
+from pydantic import BaseModel, ConfigDict
+
+from moorage.errors import SettingsConflict
+from moorage.model.references import check_reference
+
+EngineKind = Literal["searxng", "brave", "tavily", "exa"]
+
+_URLS: Final = MappingProxyType(
+    {"brave": "https://api.search.brave.com", "tavily": "https://api.tavily.com", "exa": "https://api.exa.ai"}
+)
+"""Of the engines that their makers run."""
+
+_WHERE: Final = "models.toml, web_search"
+
+
+class SearchTable(BaseModel):
+    model_config = ConfigDict(extra="forbid")
+    kind: EngineKind
+    url: str | None = None
+    key: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class SearchEngine:
+    kind: EngineKind
+    url: str = field(repr=False)
+    key: str = field(default="", repr=False)
+
+    def to_secret(self) -> str:
+        return orjson.dumps(asdict(self)).decode()
+
+    @classmethod
+    def from_secret(cls, secret: str) -> Self:
+        return cls(**orjson.loads(secret))
+
+
+def check_engine(table: SearchTable | None, upstream: Mapping[str, str], *, has_secrets: bool) -> None:
+    """What a schema cannot say. Raises SettingsConflict."""
+    if table is None:
+        return
+    url = table.url or _URLS.get(table.kind)
+    if url is None:
+        raise SettingsConflict(f"{_WHERE}: {table.kind} needs a url, such as http://127.0.0.1:8080.")
+    parts = urlsplit(url)
+    if parts.scheme not in ("http", "https") or not parts.hostname or parts.query or parts.fragment:
+        raise SettingsConflict(f"{_WHERE}: url is not an http or https URL without a query.")
+    if table.kind in _URLS and table.key is None:
+        raise SettingsConflict(f"{_WHERE}: {table.kind} needs a key, 'env:NAME' or 'ssm:/path'.")
+    if table.kind not in _URLS and table.key is not None:
+        raise SettingsConflict(f"{_WHERE}: {table.kind} takes no key: leave it out.")
+    if table.key is not None:
+        check_reference(_WHERE, "key", table.key, upstream, has_secrets=has_secrets)
+
+
+def engine_of(table: SearchTable | None, value_of: Callable[[str], str]) -> SearchEngine | None:
+    """``value_of`` reads a reference. The table has been checked."""
+    if table is None:
+        return None
+    url = table.url or _URLS[table.kind]
+    return SearchEngine(table.kind, url.rstrip("/"), "" if table.key is None else value_of(table.key))
+
+
+assert _URLS.keys() < set(get_args(EngineKind))

@@ -1,0 +1,212 @@
+"""Search engines: what each is asked, and what its answer holds. Pure, but for :func:`search`.
+
+SearXNG   https://docs.searxng.org/dev/search_api.html       ``q``, ``format=json``; 403 where its settings do not list that format
+Brave     https://api-dashboard.search.brave.com             ``q``, ``count`` up to 20, ``country``; ``X-Subscription-Token``
+Tavily    https://docs.tavily.com                            a JSON body with ``include_domains``; a bearer token
+Exa       https://docs.exa.ai                                a JSON body with ``includeDomains``; ``x-api-key``
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from types import MappingProxyType
+from typing import Any, Final
+from urllib.parse import urlencode, urlsplit
+
+import orjson
+
+from moorage import limits
+from moorage.egress.fetch import Fetcher, FetchError, FetchRefused
+from moorage.model.search_engine import EngineKind, SearchEngine
+from moorage.tools.web_search.text import plain
+
+_BRAVE_RESULTS_MAX: Final = 20
+
+_BRAVE_COUNTRIES: Final = frozenset(
+    {
+        "AR", "AU", "AT", "BE", "BR", "CA", "CL", "DK", "FI", "FR", "DE", "GR", "HK", "IN", "ID", "IT", "JP", "KR", "MY", "MX",
+        "NL", "NZ", "NO", "CN", "PL", "PT", "PH", "RU", "SA", "ZA", "ES", "SE", "CH", "TW", "TR", "GB", "US"
+    }
+)
+"""It refuses a request that names another one."""
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    query: str
+    results: int
+    """At most so many."""
+    domains: tuple[str, ...] = ()
+    """Results come from these and what is below them; from anywhere if there are none."""
+    country: str | None = None
+    """Two letters: where the user is."""
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    url: str
+    title: str
+    text: str
+    published_at: str | None = None
+
+    def to_json(self) -> dict[str, Any]:
+        when = {} if self.published_at is None else {"published_at": self.published_at}
+        return {"url": self.url, "title": self.title, "text": self.text, **when}
+
+
+@dataclass(frozen=True, slots=True)
+class Question:
+    """A request to an engine."""
+
+    url: str
+    headers: Mapping[str, str] = field(repr=False)
+    body: bytes | None = None
+
+    @property
+    def method(self) -> str:
+        return "GET" if self.body is None else "POST"
+
+
+class SearchFailed(Exception):
+    """The engine gave nothing; the message says why, and holds nothing of what the engine said."""
+
+
+async def search(fetcher: Fetcher, engine: SearchEngine, wanted: Wanted) -> list[Found]:
+    """Raises :class:`SearchFailed`."""
+    question = _QUESTIONS[engine.kind](engine, wanted)
+    try:
+        answer = await fetcher.ask(
+            question.url,
+            method=question.method,
+            headers=question.headers,
+            body=question.body,
+            bytes_max=limits.WEB_SEARCH_BYTES_MAX,
+            seconds=limits.WEB_SEARCH_SECONDS_MAX,
+        )
+    except FetchRefused as error:
+        raise SearchFailed(_why(engine.kind, error.status)) from error
+    except FetchError as error:
+        raise SearchFailed(f"The search engine gave no answer: {error}.") from error
+    return [found for found in results(engine.kind, answer) if is_within(found.url, wanted.domains)][: wanted.results]
+
+
+def is_within(url: str, domains: tuple[str, ...]) -> bool:
+    """Whether a page is of one of these domains, or of what is below; without domains all are."""
+    host = (urlsplit(url).hostname or "").removesuffix(".")
+    return not domains or any(host == domain or host.endswith(f".{domain}") for domain in domains)
+
+
+def _why(kind: EngineKind, status: int) -> str:
+    if kind == "searxng" and status == 403:
+        return "The search engine answered 403: the settings of this SearXNG have to list 'json' in 'search.formats'."
+    if status in (401, 403):
+        return f"The search engine answered {status}: it does not take this deployment's key."
+    if status in (402, 429, 432, 433):
+        return f"The search engine answered {status}: it takes no more searches for now. Go on without, or try again later."
+    return f"The search engine answered {status}."
+
+
+# --- what is asked ------------------------------------------------------------------------------------------------------------
+
+_JSON: Final = MappingProxyType({"accept": "application/json"})
+
+
+def _searxng(engine: SearchEngine, wanted: Wanted) -> Question:
+    asked = {"q": _with_sites(wanted), "format": "json"}
+    return Question(f"{engine.url}/search?{urlencode(asked)}", _JSON)
+
+
+def _brave(engine: SearchEngine, wanted: Wanted) -> Question:
+    asked = {"q": _with_sites(wanted), "count": str(min(wanted.results, _BRAVE_RESULTS_MAX)), "text_decorations": "false"}
+    if wanted.country in _BRAVE_COUNTRIES:
+        asked["country"] = wanted.country
+    return Question(f"{engine.url}/res/v1/web/search?{urlencode(asked)}", {**_JSON, "X-Subscription-Token": engine.key})
+
+
+def _tavily(engine: SearchEngine, wanted: Wanted) -> Question:
+    body: dict[str, Any] = {"query": _shortened(wanted.query), "max_results": wanted.results}
+    if wanted.domains:
+        body["include_domains"] = list(wanted.domains)
+    return _posted(engine, body, {"Authorization": f"Bearer {engine.key}"})
+
+
+def _exa(engine: SearchEngine, wanted: Wanted) -> Question:
+    excerpt = {"text": {"maxCharacters": limits.WEB_EXCERPT_CHARS_MAX}}
+    body: dict[str, Any] = {"query": _shortened(wanted.query), "numResults": wanted.results, "contents": excerpt}
+    if wanted.domains:
+        body["includeDomains"] = list(wanted.domains)
+    if wanted.country is not None:
+        body["userLocation"] = wanted.country
+    return _posted(engine, body, {"x-api-key": engine.key})
+
+
+_QUESTIONS: Final[Mapping[EngineKind, Callable[[SearchEngine, Wanted], Question]]] = MappingProxyType(
+    {"searxng": _searxng, "brave": _brave, "tavily": _tavily, "exa": _exa}
+)
+
+
+def _posted(engine: SearchEngine, body: Mapping[str, Any], headers: Mapping[str, str]) -> Question:
+    return Question(f"{engine.url}/search", {**_JSON, "content-type": "application/json", **headers}, orjson.dumps(body))
+
+
+def _with_sites(wanted: Wanted) -> str:
+    """For engines whose only filter is in the query. Those that do not know it are filtered by what they find."""
+    sites = " OR ".join(f"site:{domain}" for domain in wanted.domains)
+    if not sites or len(wanted.domains) > limits.WEB_SITES_MAX:
+        return _shortened(wanted.query)
+    room = limits.WEB_QUERY_CHARS_MAX - len(sites) - 3
+    return f"{_shortened(wanted.query, room, 2 * len(wanted.domains))} ({sites})" if room > 0 else _shortened(wanted.query)
+
+
+def _shortened(query: str, chars_max: int = limits.WEB_QUERY_CHARS_MAX, words_taken: int = 0) -> str:
+    return " ".join(query.split()[: limits.WEB_QUERY_WORDS_MAX - words_taken])[:chars_max].rstrip()
+
+
+# --- what it answers ----------------------------------------------------------------------------------------------------------
+
+_FIELDS: Final[Mapping[EngineKind, tuple[tuple[str, ...], str, str]]] = MappingProxyType(
+    {
+        "searxng": (("results",), "content", "publishedDate"),
+        "brave": (("web", "results"), "description", "page_age"),
+        "tavily": (("results",), "content", "published_date"),
+        "exa": (("results",), "text", "publishedDate"),
+    }
+)
+"""Where the results stand, and the fields of each that hold its excerpt and its date."""
+
+
+def results(kind: EngineKind, answer: bytes) -> list[Found]:
+    """Each address once. Raises :class:`SearchFailed` for what is no answer of this engine."""
+    path, text, published = _FIELDS[kind]
+    try:
+        value = orjson.loads(answer)
+    except orjson.JSONDecodeError as error:
+        raise SearchFailed("The search engine's answer is not JSON.") from error
+    for step in path:
+        # Brave leaves "web" out where it found nothing.
+        value = value.get(step, [] if step == path[-1] else {}) if isinstance(value, dict) else None
+    if not isinstance(value, list):
+        raise SearchFailed("The search engine's answer has no list of results.")
+    found = (_found(entry, text, published) for entry in value if isinstance(entry, dict))
+    return list({each.url: each for each in found if each is not None}.values())
+
+
+def _found(entry: dict[str, Any], text: str, published: str) -> Found | None:
+    url, when = entry.get("url"), entry.get(published)
+    if not isinstance(url, str) or not is_address(url):
+        return None
+    title = plain(_string(entry.get("title")))[: limits.WEB_TITLE_CHARS_MAX] or url
+    excerpt = plain(_string(entry.get(text)))[: limits.WEB_EXCERPT_CHARS_MAX]
+    return Found(url, title, excerpt, when[:40] if isinstance(when, str) and when else None)
+
+
+def is_address(url: str) -> bool:
+    """Whether a page may stand there."""
+    try:
+        parts = urlsplit(url)
+    except ValueError:
+        return False
+    return parts.scheme in ("http", "https") and bool(parts.hostname) and len(url) <= limits.WEB_URL_CHARS_MAX
+
+
+def _string(value: Any) -> str:
+    return value if isinstance(value, str) else ""

@@ -1,0 +1,216 @@
+"""Web search, by the engine that the operator has named, and pages by our own fetching; both outside of the sandboxes' network.
+
+    {"type": "web_search_call", "id", "status", "action", "results", "error"}
+
+``action`` is a ``search`` (with ``sources``), an ``open_page`` or a ``find_in_page``. It only reads, so that it is done anew where a
+process died. Every model gets it as a function, also one whose upstream has a web search of its own: what may be reached, and by whom
+it is paid for, is said here.
+"""
+
+from collections.abc import AsyncGenerator, Iterable, Mapping, Sequence
+from dataclasses import replace
+from types import MappingProxyType
+from typing import Any, Final
+
+from moorage import errors, limits
+from moorage.egress.fetch import FetchError
+from moorage.model.remote_servers import RemoteServers
+from moorage.model.search_engine import SearchEngine
+from moorage.tools.calls import End, Finished, Known, Opening, Piece, Place, Said, Told
+from moorage.tools.lowered import compact_json, without
+from moorage.tools.room import Again, Bounds, Reader, Room, Where
+from moorage.tools.run import Run
+from moorage.tools.web_search import citing, engines, pages, shapes, words
+from moorage.tools.web_search.text import Page
+from moorage.wire.tools import WEB_SEARCH_REASON
+from moorage.wire.types import Event, Item, Tool
+
+_CALL: Final = "web_search_call"
+_RESULTS: Final = "web_search_call.results"
+_SOURCES: Final = "web_search_call.action.sources"
+
+_ENGINE: Final = "engine"
+"""Where the handle of the engine stands in a tool."""
+
+_UNTOLD: Final[Mapping[str, Any]] = MappingProxyType({"type": "search", "query": "", "queries": []})
+"""Of a search that an upstream made, and did not tell: clients want an action."""
+
+_SIZES: Final = MappingProxyType({"low": (5, 8_000), "medium": (10, 24_000), "high": (20, 60_000)})
+"""What a model gets, by ``search_context_size``: results of a search, and characters of a page: 2,000, 6,000 and 15,000 tokens."""
+
+WORDS: Final = MappingProxyType(
+    {
+        End.REFUSED: "The call was not run: too many calls were made.",
+        End.LOST: "The call broke off.",
+        End.GAVE_UP: "The call could not be run.",
+        End.CANCELLED: "The call was cancelled.",
+        End.TIME_OVER: "The web gave no answer in time.",
+        End.TOO_LARGE: "The result is too large.",
+    }
+)
+
+
+class _Failed(Exception):
+    """A call that has no result; the message is for the model and the client."""
+
+
+class WebSearch(Room):
+    types = shapes.TYPES
+    call = _CALL
+    prefixes = shapes.PREFIXES
+    tool_shapes = shapes.TOOLS
+    brought_shapes = shapes.TOOLS
+    """Codex CLI brings it along in items too; ``wire/requests.py`` says what becomes of it."""
+    item_shapes = MappingProxyType({_CALL: shapes.WebSearchCall})
+    unsaid = MappingProxyType({_CALL: {"status": "completed"}})
+    events = shapes.EVENTS
+    function = "web_search"
+    is_ever_native = False
+    """An upstream's own search would be paid for with the upstream's key, unseen by the operator, and heed none of the bounds here."""
+    is_hosted = True
+    again = Again.REPEAT
+    bounds = Bounds(seconds=limits.WEB_CALL_SECONDS_MAX, bytes=limits.WEB_CALL_BYTES_MAX)
+    words = WORDS
+    hidden = "results"
+
+    # --- a request ---
+
+    def where(self, thing: Tool | Item) -> Where:
+        return Where.SERVICE
+
+    def conceal(self, tool: Tool, handle: str, configured: RemoteServers) -> tuple[Tool, Mapping[str, str]]:
+        if configured.search is None:
+            raise errors.bad_request(WEB_SEARCH_REASON, param="tools", code="unsupported_value")
+        return tool | {_ENGINE: handle}, {handle: configured.search.to_secret()}
+
+    def admit(self, items: Sequence[Item], chain: Sequence[Item], tools: Sequence[Tool]) -> None:
+        if len(tools) > 1:
+            raise errors.bad_request("There is more than one web search in 'tools': send one of its types.", param="tools")
+
+    # --- what models read ---
+
+    def offer(self, name: str, tool: Tool) -> Tool:
+        return words.offered(name, tool)
+
+    def call_of(self, value: Any, arguments: str, type_: str) -> Item | None:
+        action = words.action_of(value)
+        return None if action is None else {"type": _CALL, "action": action}
+
+    def read(self, item: Item, reader: Reader) -> list[Item]:
+        call_id = item["id"][:64]
+        name = reader.name(reader.offered(self.types) or self.types[0], self.function)
+        arguments = compact_json(words.arguments_of(item["action"]))
+        return [
+            {"type": "function_call", "call_id": call_id, "name": name, "arguments": arguments},
+            {"type": "function_call_output", "call_id": call_id, "output": words.read(item)},
+        ]
+
+    def citations(self, text: str, items: Sequence[Item]) -> list[dict[str, Any]]:
+        return citing.citations(text, items)
+
+    # --- the call ---
+
+    def opening(self, call: Item, place: Place) -> Opening:
+        if not place.is_hosted:  # An upstream searches by itself: it has searched.
+            item = {"status": "completed", "action": dict(_UNTOLD), **call, "id": place.item_id}
+            return Opening(item, (), item)
+        # No event of a search says what is looked for: whoever takes over reads it here, or nowhere.
+        added = {"id": place.item_id, "type": _CALL, "status": "in_progress", "action": call["action"]}
+        return Opening(added, (place.event("web_search_call.in_progress"),), dict(added), is_whole=False)
+
+    async def run(self, run: Run) -> AsyncGenerator[Piece, None]:
+        known = run.known
+        if (known.so_far or {}).get("status") != "searching":
+            yield Said(known.event("web_search_call.searching"))
+        try:
+            item = await _done(run)
+        except _Failed as failure:
+            yield _failed(known, str(failure))
+            return
+        yield Finished(item, (known.event("web_search_call.completed"),))
+
+    def end(self, known: Known, end: End, detail: str = "") -> Iterable[Piece]:
+        yield _failed(known, f"{WORDS[end]} {detail}".strip())
+
+    def grow(self, item: Item, name: str, event: Event) -> None:
+        item["status"] = name.removeprefix("web_search_call.")
+
+    # --- who looks at it ---
+
+    def echoed(self, tool: Tool, container_id: str | None) -> Tool:
+        filters = {} if tool["type"] in shapes.PREVIEWS else {"filters": None}
+        return {**filters, "search_context_size": "medium", "user_location": None, **without(tool, _ENGINE)}
+
+    def seen(self, item: Item, include: frozenset[str]) -> Item:
+        shown = item if _RESULTS in include else without(item, "results")
+        is_shown = _SOURCES in include or "sources" not in item.get("action", ())
+        return shown if is_shown else shown | {"action": without(item["action"], "sources")}
+
+    def title(self, item: Item) -> str | None:
+        action = words.arguments_of(item["action"])
+        return " ".join(("web search:", *action.values()))
+
+    def told(self, name: str, event: Event) -> Iterable[Told]:
+        return ()
+
+
+def _failed(known: Known, error: str) -> Finished:
+    return Finished(known.item | {"status": "failed", "error": error})
+
+
+# --- one action ---------------------------------------------------------------------------------------------------------------
+
+
+async def _done(run: Run) -> Item:
+    """The whole item. Raises :class:`_Failed`."""
+    action = run.known.item["action"]
+    tool = next(iter(run.tools), None)
+    secret = None if tool is None else run.outside.secret(tool.get(_ENGINE, ""))
+    if tool is None or secret is None:
+        raise _Failed("There is no web search any more.")
+    match action["type"]:
+        case "search":
+            results = [found.to_json() for found in await _searched(run, tool, SearchEngine.from_secret(secret), action["query"])]
+            action = action | {"sources": [{"type": "url", "url": result["url"]} for result in results]}
+        case "open_page":
+            page = await _opened(run, tool, action["url"])
+            results = [_result(action["url"], page, _cut(page.text, _size(tool)[1]))] if page.text else []
+        case _:
+            page = await _opened(run, tool, action["url"])
+            results = [_result(action["url"], page, place) for place in pages.places(page, action["pattern"])]
+    return run.known.item | {"status": "completed", "action": action, "results": results}
+
+
+async def _searched(run: Run, tool: Tool, engine: SearchEngine, query: str) -> list[engines.Found]:
+    run.counts["web_searches"] = 1
+    results, chars_max = _size(tool)
+    country = (tool.get("user_location") or {}).get("country")
+    wanted = engines.Wanted(query, results, words.domains_of(tool), country)
+    try:
+        found = await engines.search(run.outside.fetcher, engine, wanted)
+    except engines.SearchFailed as failure:
+        raise _Failed(str(failure)) from failure
+    return [replace(each, text=_cut(each.text, chars_max // results)) for each in found]
+
+
+async def _opened(run: Run, tool: Tool, url: str) -> Page:
+    run.counts["web_pages"] = 1
+    if not engines.is_address(url):
+        raise _Failed("This is no address of a page: it begins with https:// or http://.")
+    try:
+        return await pages.read(run.outside.fetcher, url, words.domains_of(tool))
+    except FetchError as error:
+        raise _Failed(f"The page cannot be read: {error}.") from error
+
+
+def _size(tool: Tool) -> tuple[int, int]:
+    return _SIZES[tool.get("search_context_size", "medium")]
+
+
+def _cut(text: str, chars_max: int) -> str:
+    left_out = len(text) - chars_max
+    return text if left_out <= 0 else f"{text[:chars_max]} [{left_out} characters more]"
+
+
+def _result(url: str, page: Page, text: str) -> dict[str, Any]:
+    return {"url": url, "title": page.title[: limits.WEB_TITLE_CHARS_MAX] or url, "text": text}
