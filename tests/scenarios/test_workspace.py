@@ -2,6 +2,7 @@
 
 import json
 import re
+import shutil
 from typing import Any
 
 import openai
@@ -114,6 +115,20 @@ def test_files_are_changed_found_read_and_looked_at(client: OpenAI) -> None:
     assert lost.error.to_dict()["content"][0]["text"].startswith("file_path must be an absolute path")
     paths = {file.path for file in client.containers.files.list(patched.to_dict()["container_id"])}
     assert paths == {"/mnt/data/app/new.py", "/mnt/data/app/old.py"}
+
+
+@pytest.mark.skipif(shutil.which("node") is None, reason="this machine has no Node")
+def test_javascript_keeps_its_bindings_until_it_is_reset(client: OpenAI) -> None:
+    response = ask(
+        client,
+        step("js_repl", code="// codex-js-repl: timeout_ms=60000\nconst x = await Promise.resolve(6); console.log('set')"),
+        step("js_repl", code="x * 7", timeout_ms=60_000),
+        step("js_repl_reset"),
+        step("js_repl", code="typeof x", timeout_ms=60_000),
+        say("end"),
+    )
+    new = "'undefined'\n[The session is new: bindings of earlier calls are gone.]"
+    assert [call.output for call in calls(response)] == ["set\n", "42", "js_repl kernel reset", new]
 
 
 def test_a_command_waits_for_a_persons_word(client: OpenAI) -> None:

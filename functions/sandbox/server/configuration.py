@@ -29,6 +29,9 @@ class Config:
         self.python_session: str = values.get("python_session") or os.path.join(
             os.path.dirname(os.path.dirname(os.path.abspath(__file__))), "python_session.py"
         )
+        self.javascript_session: str = values.get("javascript_session") or os.path.join(
+            os.path.dirname(os.path.dirname(os.path.abspath(__file__))), "javascript_session.js"
+        )
         self.control_fd: Optional[int] = values.get("control_fd")
         """A socket to the owner of the sandbox, who sees what no process in it can see (``owner.py``)."""
         self.closing_key: int = values.get("closing_key") or 0

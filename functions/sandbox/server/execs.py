@@ -5,12 +5,12 @@ import contextlib
 import hashlib
 import os
 import signal
-from typing import Any, Dict, Tuple
+from typing import Any, Dict, List, Tuple
 
 from configuration import Config
 from families import kill_all_of, kill_session
-from processes import Processes
-from python_runs import PythonSession
+from processes import Processes, found
+from python_runs import LanguageSession
 from record import Exec
 from refusals import Refusal, field
 from sessions import Sessions
@@ -39,7 +39,12 @@ class Execs:
         self._by_id: Dict[str, Exec] = {}
         self._forgotten: Dict[str, None] = {}
         self._surroundings = Surroundings(config, self.processes.other_uid)
-        self._session = PythonSession(loop, config, self.processes, self._surroundings, self._finished)
+        python = [config.python, "-u", config.python_session]
+        node = [found("node", config.path) or "node", config.javascript_session]
+        self._sessions = {
+            "python": self._language("Python", python),
+            "javascript": self._language("JavaScript", node),
+        }
         self.activity = asyncio.Event()
         self.sessions = Sessions(loop, config, self.processes, self.vitals, self._surroundings, self.activity.set)
 
@@ -75,12 +80,17 @@ class Execs:
             )
         return record
 
-    def start_python(self, exec_id: str, body: Dict[str, Any]) -> Exec:
-        code = field(body, "code", str)
+    def start_code(self, language: str, exec_id: str, body: Dict[str, Any]) -> Exec:
+        code, is_reset = field(body, "code", str), field(body, "reset", bool, False)
         record, is_new = self._record(exec_id, code, body)
         if is_new:
-            self._session.run(record, code)
+            self._sessions[language].run(record, None if is_reset else code)
         return record
+
+    def _language(self, name: str, program: List[str]) -> LanguageSession:
+        return LanguageSession(
+            self._loop, self._config, self.processes, self._surroundings, self._finished, language=name, program=program
+        )
 
     async def until_busy(self) -> None:
         """Return when there is something to watch: a process, or an exec that was just started."""

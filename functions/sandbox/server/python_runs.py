@@ -19,8 +19,8 @@ RESULT_CHARS_MAX = 100_000
 ANSWER_BYTES_MAX = 4 * 1024 * 1024
 
 
-class PythonSession:
-    """A Python process that keeps its variables from run to run. Started by the first run; gone after a time-out."""
+class LanguageSession:
+    """A process (Python, or Node) that keeps its variables from run to run. Started by the first run; gone after a time-out."""
 
     def __init__(
         self,
@@ -29,13 +29,19 @@ class PythonSession:
         processes: Processes,
         surroundings: Surroundings,
         on_finished: Callable[[], None],
+        *,
+        language: str,
+        program: List[str],
     ) -> None:
+        """``program`` is the command that is started, but for the two descriptors by which it is spoken to."""
+        self._language = language
+        self._program = program
         self._loop = loop
         self._config = config
         self._processes = processes
         self._surroundings = surroundings
         self._on_finished = on_finished
-        self._queue: Deque[Tuple[Exec, str]] = collections.deque()
+        self._queue: Deque[Tuple[Exec, Optional[str]]] = collections.deque()
         self._current: Optional[Exec] = None
         self._pid: Optional[int] = None
         self._is_new = False
@@ -44,7 +50,8 @@ class PythonSession:
         self._request_path = ""
         self._answers = b""
 
-    def run(self, record: Exec, code: str) -> None:
+    def run(self, record: Exec, code: Optional[str]) -> None:
+        """Run the code after what waits; None ends the process, so that the next run begins a new one."""
         self._queue.append((record, code))
         self._next()
 
@@ -57,15 +64,24 @@ class PythonSession:
                 continue
             self._current = record
             record.begin(self._kill, self._finished)
+            if code is None:
+                self._reset(record)
+                continue
             try:
                 if self._pid is None:
                     self._start()
                 record.leader = self._pid
                 self._send(code)
             except OSError as error:
-                record.output("stderr", f"Python could not be started: {error.strerror}.\n".encode())
+                record.output("stderr", f"{self._language} could not be started: {error.strerror}.\n".encode())
                 record.finish(126, self._outcome(None, []))
                 self._kill()
+
+    def _reset(self, record: Exec) -> None:
+        if self._pid is None:
+            record.finish(0, self._outcome(None, []))
+        else:
+            self._kill()  # its end is that of the record
 
     def _start(self) -> None:
         loop = self._loop
@@ -81,7 +97,7 @@ class PythonSession:
         stdin = os.open(os.devnull, os.O_RDONLY)
         try:
             self._pid = self._processes.spawn(
-                [self._config.python, "-u", self._config.python_session, str(requests_reading), str(answers.writing_fd)],
+                [*self._program, str(requests_reading), str(answers.writing_fd)],
                 self._ended,
                 cwd=self._surroundings.directory(self._config.workspace),
                 env=self._surroundings.variables({}),
@@ -100,7 +116,7 @@ class PythonSession:
     def _send(self, code: str) -> None:
         """Hand over the code as a file: its name always fits into the pipe, so a session that reads no more cannot hold us up."""
         assert self._requests is not None
-        path = self._request_path = os.path.join(self._config.spool_dir, f"python-{secrets.token_hex(8)}.json")
+        path = self._request_path = os.path.join(self._config.spool_dir, f"{self._language.lower()}-{secrets.token_hex(8)}.json")
         os.makedirs(self._config.spool_dir, 0o755, exist_ok=True)
         with open(path, "x", encoding="utf-8") as file:
             json.dump({"code": code, "workspace": self._config.workspace, "result_chars_max": RESULT_CHARS_MAX}, file)

@@ -110,8 +110,8 @@ class Server:
             await response.json(200, {})
         elif len(path) in (3, 4) and path[:2] == ["v1", "looks"] and EXEC_ID.match(path[2]):
             await self._look(request, response, path[2], path[3:])
-        elif len(path) in (3, 4) and path[:2] in (["v1", "execs"], ["v1", "python"]) and EXEC_ID.match(path[2]):
-            await self._exec(request, response, path[1] == "python", path[2], path[3:])
+        elif len(path) in (3, 4) and path[:2] in (["v1", "execs"], ["v1", "python"], ["v1", "javascript"]) and EXEC_ID.match(path[2]):
+            await self._exec(request, response, path[1], path[2], path[3:])
         else:
             raise Refusal(404, "not_found", f"Unknown: {method} /{'/'.join(path)}")
 
@@ -127,12 +127,13 @@ class Server:
         self._token_sha256 = token_sha256
         await response.json(200, {})
 
-    async def _exec(self, request: Request, response: Response, is_python: bool, exec_id: str, rest: List[str]) -> None:
+    async def _exec(self, request: Request, response: Response, kind: str, exec_id: str, rest: List[str]) -> None:
         action = (request.method, *rest)
         if action == ("PUT",):
             body = await request.json()
             after = request.after
-            record = self._execs.start_python(exec_id, body) if is_python else self._execs.start_command(exec_id, body)
+            execs = self._execs
+            record = execs.start_command(exec_id, body) if kind == "execs" else execs.start_code(kind, exec_id, body)
             await response.stream("application/x-ndjson", record.transcript.lines_after(after))
         elif action == ("GET",):
             record = self._execs.get(exec_id)

@@ -31,7 +31,7 @@ from moorage.model.prices import Price
 from moorage.model.remote_servers import RemoteServers
 from moorage.net.transport import UpstreamTransport
 from moorage.runtime import Runtime
-from moorage.sandbox.exec_client import Ended, Look, Output, SessionCommand, Started
+from moorage.sandbox.exec_client import Ended, Look, Output, PythonEnded, SessionCommand, Started
 from moorage.settings import Settings
 from moorage.state import LoopState, Next
 from moorage.store.responses import Responses, StoredResponse
@@ -219,6 +219,14 @@ class _Live:
             self.sandboxes.executed.append(look_id)
         said = session.command if isinstance(session, SessionCommand) else f"typed {chars!r} into {session}"
         return Look(5_000, f"{said}\n", len(said) + 1, None, None, wait_ms / 1000, 0)
+
+    async def javascript(self, exec_id: str, code: str, **options: Any) -> AsyncIterator[Any]:
+        """Each call finds a new session, and answers with its code."""
+        if exec_id not in self.sandboxes.executed:
+            self.sandboxes.executed.append(exec_id)
+        for event in (Started(0), Output(1, "stdout", "printed\n"), PythonEnded(2, "exit", 0, 0, None, code, (), True)):
+            if event.n > options["after"]:
+                yield event
 
     async def kill_session(self, look_id: str) -> bool:
         return True

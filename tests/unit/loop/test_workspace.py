@@ -154,6 +154,15 @@ async def test_a_question_is_offered_where_it_is_named_alone() -> None:
     assert offered[2] == {"request_user_input": "Mine."}
 
 
+async def test_javascript_is_run_in_a_session_that_says_when_it_is_new() -> None:
+    js = call("js_repl", '{"code": "1 + 1"}')
+    lab = Lab(js, js, call("js_repl_reset", "{}", "call_3"), say("Done."))
+    _, (_, first, second, reset, _) = await played(lab)
+    assert first["output"] == "printed\n1 + 1"
+    assert second["output"] == "printed\n1 + 1\n[The session is new: bindings of earlier calls are gone.]"
+    assert (reset["output"], len(lab.sandboxes.executed)) == ("js_repl kernel reset", 3)
+
+
 PLAN = call(
     "update_plan", '{"plan": [{"step": "Look", "status": "completed"}, {"step": "Do", "status": "in_progress"}], "explanation": "So."}'
 )

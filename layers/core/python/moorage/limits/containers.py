@@ -37,6 +37,9 @@ SESSION_OUTPUT_TOKENS_DEFAULT: Final = 10_000
 SESSION_OUTPUT_TOKENS_MAX: Final = 100_000
 """Of one call's output, at four bytes a token. It stands in the item, in the log twice, and before the model from then on."""
 
+JAVASCRIPT_MS_DEFAULT: Final = 30_000
+"""One call of ``js_repl``, if the model says nothing."""
+
 VIEWED_IMAGE_BYTES_MAX: Final = 2_560 * KIB
 """Of a picture that a model looks at: as base64 it stands in its call's item, which may have ``MCP_OUTPUT_BYTES_MAX``."""
 

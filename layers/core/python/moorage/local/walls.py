@@ -82,10 +82,13 @@ class File:
     mode: int = 0o644
 
 
+_SESSIONS: Final = ("python_session.py", "javascript_session.js")
+
+
 def files(site: Site) -> list[File]:
     seen = [File(f"/etc/{name}", content.encode()) for name, content in ETC_FILES.items()]
     seen.append(File(COMPILED_SERVER, site.server.read_bytes()))
-    seen.append(File(f"{SERVER}/python_session.py", (site.server_dir / "python_session.py").read_bytes()))
+    seen += [File(f"{SERVER}/{name}", (site.server_dir / name).read_bytes()) for name in _SESSIONS]
     programs = sorted((site.server_dir / "bin").iterdir())
     return seen + [File(f"{SERVER}/bin/{program.name}", program.read_bytes(), 0o755) for program in programs]
 
@@ -166,7 +169,8 @@ def server_config(site: Site, spec: SandboxSpec, group: Group) -> dict[str, Any]
         "env": {**toolbox, **egress, **spec.env},
         "path": ":".join([f"{SERVER}/bin", *([f"{TOOLBOX}/bin"] if site.toolbox else []), _SYSTEM_PATH, FALLBACK]),
         "python": f"{TOOLBOX}/bin/python" if site.toolbox else site.python,
-        "python_session": f"{SERVER}/python_session.py",
+        "python_session": f"{SERVER}/{_SESSIONS[0]}",
+        "javascript_session": f"{SERVER}/{_SESSIONS[1]}",
         "egress": _egress_config(spec.egress) if spec.egress else None,
         "control_fd": CONTROL_FD,
         "owns_disk": site.disks is not None,

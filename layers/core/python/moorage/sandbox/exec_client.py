@@ -216,6 +216,14 @@ class ExecClient:
         async for line in self._lines("PUT", f"/v1/python/{quote(exec_id, safe='')}", after, body):
             yield _python_event(line)
 
+    async def javascript(
+        self, exec_id: str, code: str, *, timeout_ms: int, max_output_length: int, is_reset: bool = False, after: int = -1
+    ) -> AsyncGenerator[PythonEvent, None]:
+        """The same in the container's Node session; ``is_reset`` ends that one, and runs nothing."""
+        body = {"code": code, "timeout_ms": timeout_ms, "max_output_length": max_output_length, "reset": is_reset}
+        async for line in self._lines("PUT", f"/v1/javascript/{quote(exec_id, safe='')}", after, body):
+            yield _python_event(line)
+
     async def kill(self, exec_id: str) -> bool:
         """Kill the exec's processes; False if it had ended already or is unknown."""
         response = await self._request("POST", f"/v1/execs/{quote(exec_id, safe='')}/kill")

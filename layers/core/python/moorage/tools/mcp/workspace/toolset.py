@@ -13,7 +13,7 @@ from moorage.sandbox.exec_client import ExecClient
 from moorage.tools.calls import End, Known
 from moorage.tools.execs import WORDS, Lost, exec_id
 from moorage.tools.mcp import listing
-from moorage.tools.mcp.workspace import files, plan, questions, terminals
+from moorage.tools.mcp.workspace import files, javascript, plan, questions, terminals
 from moorage.tools.mcp.workspace.arguments import Unfit, checked
 from moorage.tools.mcp.workspace.results import Result, failed
 from moorage.tools.run import Run
@@ -38,6 +38,8 @@ TOOLS: Final[Mapping[str, WorkspaceTool]] = MappingProxyType(
         "grep_files": WorkspaceTool(files.GREP_DESCRIPTION, files.GREP_SCHEMA, files.grep_files, is_read_only=True),
         "apply_patch": WorkspaceTool(files.PATCH_DESCRIPTION, files.PATCH_SCHEMA, files.apply_patch),
         "view_image": WorkspaceTool(files.VIEW_DESCRIPTION, files.VIEW_SCHEMA, files.view_image, is_read_only=True),
+        javascript.NAME: WorkspaceTool(javascript.DESCRIPTION, javascript.SCHEMA, javascript.js_repl),
+        "js_repl_reset": WorkspaceTool(javascript.RESET_DESCRIPTION, javascript.RESET_SCHEMA, javascript.js_repl_reset),
         "update_plan": WorkspaceTool(
             plan.DESCRIPTION, plan.SCHEMA, plan.update_plan, is_read_only=True, runs_in_container=False
         ),
