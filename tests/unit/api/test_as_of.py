@@ -3,6 +3,7 @@
 from typing import Any
 
 import pytest
+from moorage import limits
 from moorage.loop.fold import fold
 from moorage.model.prices import Price
 from moorage.state import Next
@@ -35,7 +36,9 @@ async def then(served: Served, stored: StoredResponse, at: int) -> dict[str, Any
     return response
 
 
-async def test_each_event_of_a_log_has_its_response() -> None:
+@pytest.mark.parametrize("at_once", [1, 2, limits.EVENTS_FOLD_BATCHES])
+async def test_each_event_of_a_log_has_its_response(at_once: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(limits, "EVENTS_FOLD_BATCHES", at_once)
     served = Served.of(built())
     stored = await ran(served)
     events = await served.lab.events(stored)

@@ -17,7 +17,7 @@ from moorage.store.budgets import MEASURES, Budgets, Scope
 from moorage.store.responses import StoredResponse
 
 from tests.unit.api.served import KEY_A, Served
-from tests.unit.loop.lab import CONTAINER, Lab, Turn, first_state, say, shell, texts
+from tests.unit.loop.lab import CONTAINER, SHELL_TOOL, Lab, Turn, first_state, say, shell, texts
 from tests.unit.store.memory import MemoryTable
 
 KEY, TENANT = Scope("key", KEY_A), Scope("tenant", "t")
@@ -181,6 +181,16 @@ async def test_dollars_of_a_model_without_a_price_are_refused() -> None:
     answer = await asked(served)
     assert (answer.status_code, answer.json()["error"]["code"]) == (400, "model_not_budgetable")
     assert "the tenant 't' has a budget in dollars" in answer.json()["error"]["message"]
+
+
+async def test_what_is_refused_for_its_budget_has_reserved_nothing_and_what_is_refused_later_holds_nothing() -> None:
+    served = await served_with(Lab(say("a")), key={"total_tokens": 1_000})
+    gone = {"type": "shell", "environment": {"type": "container_reference", "container_id": "cntr_gone"}}
+    assert (await asked(served, tools=[gone])).status_code == 404
+    assert await used(served, KEY) == (0, 0)
+    await served.lab.runtime.budgets.put("t", KEY, {"total_tokens": 0})
+    # The lab's containers cannot be reserved: whoever got there would be answered with a 500.
+    assert (await asked(served, tools=[SHELL_TOOL])).status_code == 429
 
 
 async def test_the_other_tenant_pays_for_itself() -> None:

@@ -365,6 +365,8 @@ EVENTS_PAGE_MAX: Final = 1_000
 """Events of one page of a log: a few hundred kilobytes, where none is large."""
 EVENTS_READ_BATCHES: Final = 64
 """Batches of a log that are read together. One holds about 4 KB before compression, so a query of them stays below DynamoDB's 1 MB."""
+EVENTS_FOLD_BATCHES: Final = 256
+"""Batches of a long log that are read and added up before others have their turn: some 10,000 events, 0.1 s."""
 EVENTS_PAGE_BATCHES_MAX: Final = 1_024
 """Batches that one page of a log looks at: a filter for a rare type must not read a log of days in one request."""
 

@@ -15,13 +15,12 @@ from moorage.loop import context, finish
 from moorage.loop.fold import Folded, fold
 from moorage.model.prices import usd
 from moorage.runtime import Runtime
-from moorage.store.event_log import Batch
 from moorage.store.response_list import calls_by_type
 from moorage.store.responses import Snapshot, StoredResponse
 from moorage.store.steps import Account
 from moorage.wire.events import OUTPUT_ITEM_DONE
 from moorage.wire.responses import Status, Usage
-from moorage.wire.types import Item
+from moorage.wire.types import Event, Item
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,15 +61,16 @@ async def as_of(runtime: Runtime, snapshot: Snapshot, number: int | None) -> AsO
         what = "no events yet" if last is None else f"events 0 to {newest} so far"
         raise bad_request(f"Response '{stored.response_id}' has {what}.", param="at", code="event_not_found")
     wanted = newest if number is None else number
-    batches = await runtime.responses.log_of(stored).read_up_to(wanted)
-    events = [event for batch in batches for event in batch.events if event["sequence_number"] <= wanted]
     accounts = await runtime.steps.accounts(stored.tenant_id, stored.response_id)
-    history = _History(stored, fold(events), _closings(batches, wanted), accounts)
+    history = _History(stored, Folded(), {}, accounts)
+    async for batches in runtime.responses.log_of(stored).read_up_to(wanted):
+        history.add([event for batch in batches for event in batch.events if event["sequence_number"] <= wanted])
+        latest = batches[-1]
     response = history.response
     usage = Usage.from_json(response["usage"]) if response["usage"] is not None else history.usage
     return AsOf(
         number=wanted,
-        at_ms=batches[-1].said_at(wanted - batches[-1].first),
+        at_ms=latest.said_at(wanted - latest.first),
         response=response,
         usage=usage,
         cost_usd=_cost(runtime, stored, usage, response["output"]),
@@ -78,16 +78,6 @@ async def as_of(runtime: Runtime, snapshot: Snapshot, number: int | None) -> AsO
         boundary=history.boundary(),
         files_at_ms=history.files_at_ms(history.accounts),
     )
-
-
-def _closings(batches: Sequence[Batch], wanted: int) -> dict[int, int]:
-    """By output index, the number of the event that closed the item."""
-    return {
-        event["output_index"]: event["sequence_number"]
-        for batch in batches
-        for event in batch.events
-        if event["type"] == OUTPUT_ITEM_DONE and event["sequence_number"] <= wanted
-    }
 
 
 def _cost(runtime: Runtime, stored: StoredResponse, usage: Usage, output: Sequence[Item]) -> float | None:
@@ -102,8 +92,15 @@ class _History:
     stored: StoredResponse
     folded: Folded
     closed_by: dict[int, int]
+    """By output index, the number of the event that closed the item."""
     accounts: Sequence[Account]
     """Of all its steps, later ones too."""
+
+    def add(self, events: Sequence[Event]) -> None:
+        """Events that follow those that are known."""
+        fold(events, self.folded)
+        done = [event for event in events if event["type"] == OUTPUT_ITEM_DONE]
+        self.closed_by.update({event["output_index"]: event["sequence_number"] for event in done})
 
     @property
     def ended(self) -> list[Account]:

@@ -6,7 +6,7 @@ asks for hosted tools does the state machine take over. Background responses sta
 
 import asyncio
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -102,44 +102,69 @@ async def prepare(
     for room in ROOMS:
         room.admit(said.input_items, said.chain, [tool for tool in request.tools if tool["type"] in room.types])
     await _check_room(runtime, tenant_id, request)
-    if upstream_shell.goes_there(said.entry, request.tools):
-        await upstream_shell.admit(runtime, tenant_id, said.entry, request)
-        container, skills = None, None
-    else:
-        container, skills = await _container(runtime, tenant_id, request, said.items)
-    container_id = None if container is None else container.id
-    input_items = said.input_items if container is None else await _with_files(runtime, container, request.environment, said)
-    if skills is not None:
-        request = replace(request, tools=with_skills(request.tools, skills))
-    response_id = ids.new_response_id()
+    response_id, expires_at = ids.new_response_id(), runtime.responses.expiry(is_stored=request.store)
     stored = StoredResponse(
         response_id=response_id,
         tenant_id=tenant_id,
         created_at=int(runtime.clock()),
         parameters=Parameters.of(request),
-        echo=echo(request, container_id),
-        input_items=[*(recent or ()), *input_items],
+        echo={},
+        input_items=[*(recent or ()), *said.input_items],
         recent_items=len(recent or ()),
         ancestors=_links(said.snapshots),
         conversation_id=request.conversation_id,
-        container_id=container_id,
-        programs="" if container is None else container.programs,
-        given=await _given(runtime, tenant_id, request),
         is_background=request.background,
         is_streamed=request.stream,
         is_stored=request.store,
-        expires_at=runtime.responses.expiry(is_stored=request.store),
+        expires_at=expires_at,
         is_looping=request.background,
         execution=response_id,
         secrets=secrets,
         key_id=key_id,
         trace=tracing.current(),
-        files_at_ms=0 if container is None else runtime.now_ms(),
-        draws_on=draws_on,
+        draws_on=(*draws_on, *await _tree(runtime, tenant_id, response_id, request.budget, expires_at)),
     )
-    stored = await _of_a_tree(runtime, stored, request)
     await draw_first(runtime, stored, said.items)
+    try:
+        stored = await _placed(runtime, stored, request, said)
+    except BaseException:
+        await draw_last(runtime, stored, Usage(), 0, ())
+        raise
     return Prepared(stored, said.chain if recent is None else [], request.stream)
+
+
+async def _tree(
+    runtime: Runtime, tenant_id: str, response_id: str, budget: Mapping[str, Any] | None, expires_at: int
+) -> tuple[str, ...]:
+    """The budget that a response shares with its forks, if its request says so."""
+    if budget is None or budget.get("scope") != "tree":
+        return ()
+    tree = Scope("tree", response_id)
+    await runtime.budgets.put(tenant_id, tree, budget, expires_at=expires_at)
+    return (str(tree),)
+
+
+async def _placed(runtime: Runtime, stored: StoredResponse, request: CreateRequest, said: Said) -> StoredResponse:
+    """The response with the container that its calls run in, and with what its model and its client are told of that."""
+    if upstream_shell.goes_there(said.entry, request.tools):
+        await upstream_shell.admit(runtime, stored.tenant_id, said.entry, request)
+        container, skills = None, None
+    else:
+        container, skills = await _container(runtime, stored.tenant_id, request, said.items)
+    container_id = None if container is None else container.id
+    input_items = said.input_items if container is None else await _with_files(runtime, container, request.environment, said)
+    if skills is not None:
+        request = replace(request, tools=with_skills(request.tools, skills))
+    return replace(
+        stored,
+        parameters=Parameters.of(request),
+        echo=echo(request, container_id),
+        input_items=[*stored.input_items[: stored.recent_items], *input_items],
+        container_id=container_id,
+        programs="" if container is None else container.programs,
+        given=await _given(runtime, stored.tenant_id, request),
+        files_at_ms=0 if container is None else runtime.now_ms(),
+    )
 
 
 async def _with_files(runtime: Runtime, container: ContainerRecord, environment: Environment | None, said: Said) -> list[Item]:
@@ -163,15 +188,6 @@ async def _given(runtime: Runtime, tenant_id: str, request: CreateRequest) -> st
     if environment is None or not environment.is_hosted or not environment.file_ids or environment.has_file_map:
         return ""
     return line_of(await runtime.containers.paths_of(tenant_id, environment.file_ids))
-
-
-async def _of_a_tree(runtime: Runtime, stored: StoredResponse, request: CreateRequest) -> StoredResponse:
-    """The response as the root of a tree of forks that share its budget, if its request says so."""
-    if request.budget is None or request.budget.get("scope") != "tree":
-        return stored
-    tree = Scope("tree", stored.response_id)
-    await runtime.budgets.put(stored.tenant_id, tree, request.budget, expires_at=stored.expires_at)
-    return replace(stored, draws_on=(*stored.draws_on, str(tree)))
 
 
 def _conceal(runtime: Runtime, tenant_id: str, request: CreateRequest) -> tuple[CreateRequest, dict[str, str]]:

@@ -76,6 +76,8 @@ async def fork(
     shown = {"response_id": old.response_id, "at": boundary.number, "container": None if place is None else place.to_json()}
     echo = prepared.stored.echo | {"forked_from": shown}
     stored = replace(prepared.stored, echo=echo, forked_from=old.response_id)
+    if not wanted.has_own_tools and place is not None and place.mode != "none":
+        stored = replace(stored, given=old.given)  # The files are there, and the prompt begins as it did.
     if wanted.rewind:
         stored = replace(
             stored,

@@ -177,10 +177,19 @@ class EventLog:
         records = await self._table.query(self._pk, prefix=keys.EVENT_PREFIX, after=keys.event(first - 1) if first else None)
         return list(await asyncio.gather(*map(self.batch, records)))
 
-    async def read_up_to(self, sequence_number: int) -> list[Batch]:
-        """Batches that hold events up to this number; the last may go on behind it."""
-        records = await self._table.query(self._pk, prefix=keys.EVENT_PREFIX, up_to=keys.event(sequence_number))
-        return list(await asyncio.gather(*map(self.batch, records)))
+    async def read_up_to(self, sequence_number: int) -> AsyncIterator[list[Batch]]:
+        """Batches that hold events up to this number, some at a time; the last may go on behind it."""
+        after: str | None = None
+        while True:
+            records = await self._table.query(
+                self._pk, prefix=keys.EVENT_PREFIX, after=after, limit=limits.EVENTS_FOLD_BATCHES
+            )
+            wanted = [record for record in records if record["SK"] <= keys.event(sequence_number)]
+            if wanted:
+                yield list(await asyncio.gather(*map(self.batch, wanted)))
+            if len(wanted) < limits.EVENTS_FOLD_BATCHES:
+                return
+            after = wanted[-1]["SK"]
 
     async def read_all(self) -> list[Event]:
         """Every event so far, in order."""
