@@ -219,3 +219,22 @@ def test_a_fork_that_is_refused_says_why(capsys: pytest.CaptureFixture[str]) -> 
     with serving({"POST /v1/responses/resp_1/fork": refusal(400, "It has events 0 to 7 so far.")}) as deployment:
         assert main(["fork", "resp_1", "--at", "9"], deployment.environ) == 1
     assert "events 0 to 7" in capsys.readouterr().err
+
+
+def test_what_was_copied_is_told_to_programs_too(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    inside = {"id": "cfile_1", "type": "file", "path": "/mnt/data/a.txt", "bytes": 3}
+    answers: dict[str, Answer | list[Answer]] = {
+        "GET /v1/files/file-1": (200, {"id": "file-1", "filename": "b.txt", "bytes": 3}),
+        "GET /v1/files/file-1/content": (200, "abc"),
+        "GET /v1/containers/cntr_1/tree": (200, {"data": [inside]}),
+        "GET /v1/containers/cntr_1/files/cfile_1/content": (200, "abc"),
+    }
+    with serving(answers) as deployment:
+        assert main(["files", "get", "file-1", str(tmp_path), "--json"], deployment.environ) == 0
+        assert main(["containers", "cp", "cntr_1:a.txt", str(tmp_path), "--json"], deployment.environ) == 0
+    told = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+    assert told == [
+        {"id": "file-1", "path": str(tmp_path / "b.txt"), "bytes": 3},
+        {"id": "cfile_1", "path": str(tmp_path / "a.txt"), "bytes": 3},
+    ]
+    assert (tmp_path / "a.txt").read_text() == (tmp_path / "b.txt").read_text() == "abc"

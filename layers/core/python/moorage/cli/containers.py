@@ -5,6 +5,7 @@ import json
 import sys
 from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 import httpx
 
@@ -26,6 +27,7 @@ def add_to(parser: argparse.ArgumentParser) -> None:
     copy = actions.add_parser("cp", help="copy a file into a container, or out of it: one of the two is CONTAINER_ID:PATH")
     copy.add_argument("source", metavar="FROM", help="a file here, or cntr_...:/mnt/data/report.csv")
     copy.add_argument("target", metavar="TO", help="a file or folder here, or cntr_...: (it is put under /mnt/data by its own name)")
+    add_json(copy, is_inherited=True)
     copy.set_defaults(run=_copy)
     tree = actions.add_parser("tree", help="the saved files of a container")
     tree.add_argument("container_id", metavar="CONTAINER_ID")
@@ -59,9 +61,14 @@ def _copy(options: argparse.Namespace, environ: Mapping[str, str]) -> int:
         raise TargetError("One of the two is a place in a container: cntr_...:/mnt/data/file.")
     with find(environ).http() as http:
         if target is not None:
-            _put(http, Path(options.source), *target)
-        elif source is not None:
-            _get(http, *source, Path(options.target))
+            copied = _put(http, Path(options.source), *target)
+        else:
+            assert source is not None
+            copied = _get(http, *source, Path(options.target))
+    if options.json:
+        say_json(copied)
+    else:
+        say(f"{copied['path']}  {copied['bytes']} bytes")
     return 0
 
 
@@ -71,23 +78,27 @@ def _place(text: str) -> tuple[str, str] | None:
     return (container_id, path) if colon and container_id.startswith("cntr_") else None
 
 
-def _put(http: httpx.Client, source: Path, container_id: str, path: str) -> None:
+def _put(http: httpx.Client, source: Path, container_id: str, path: str) -> dict[str, Any]:
+    """The file in the container."""
     folder, _, name = path.rpartition("/")
     if folder not in ("", "/mnt/data"):
         raise TargetError("Files are put into /mnt/data itself; a command may move them.")
     with source.open("rb") as content:
-        made = answer_of(http.post(f"/containers/{container_id}/files", files={"file": (name or source.name, content)}))
-    say(f"{made['path']}  {made['bytes']} bytes")
+        made: dict[str, Any] = answer_of(
+            http.post(f"/containers/{container_id}/files", files={"file": (name or source.name, content)})
+        )
+    return made
 
 
-def _get(http: httpx.Client, container_id: str, path: str, to: Path) -> None:
+def _get(http: httpx.Client, container_id: str, path: str, to: Path) -> dict[str, Any]:
+    """The file here."""
     wanted = path if path.startswith("/") else f"/mnt/data/{path}"
     tree = answer_of(http.get(f"/containers/{container_id}/tree"))["data"]
     found = next((one for one in tree if one["type"] == "file" and one["path"] == wanted), None)
     if found is None:
         raise TargetError(f"No saved file {wanted} in {container_id}. 'moorage containers tree {container_id}' lists them.")
     written = download(http, f"/containers/{container_id}/files/{found['id']}/content", to, wanted)
-    say(f"{written}  {found['bytes']} bytes")
+    return {"id": found["id"], "path": str(written), "bytes": found["bytes"]}
 
 
 def _tree(options: argparse.Namespace, environ: Mapping[str, str]) -> int:

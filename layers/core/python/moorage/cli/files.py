@@ -27,6 +27,7 @@ def add_to(parser: argparse.ArgumentParser) -> None:
     get = actions.add_parser("get", help="download a file")
     get.add_argument("file_id", metavar="FILE_ID", help="file-... from the list")
     get.add_argument("to", metavar="PATH", type=Path, nargs="?", help="a file or a folder; by default the file's own name, here")
+    add_json(get, is_inherited=True)
     get.set_defaults(run=_get)
 
 
@@ -56,5 +57,8 @@ def _get(options: argparse.Namespace, environ: Mapping[str, str]) -> int:
     with find(environ).http() as http:
         file = answer_of(http.get(f"/files/{options.file_id}"))
         written = download(http, f"/files/{options.file_id}/content", options.to or Path(), file["filename"])
-    say(f"{written}  {file['bytes']} bytes")
+    if options.json:
+        say_json({"id": file["id"], "path": str(written), "bytes": file["bytes"]})
+    else:
+        say(f"{written}  {file['bytes']} bytes")
     return 0
