@@ -5,14 +5,12 @@ from typing import Any
 import httpx
 import openai
 import pytest
+from moorage.api.routers import ROUTERS
 from openai import OpenAI
 
 from tests.stack import Stack
 
-RESOURCES = (
-    *("chat", "console", "containers", "conversations", "files", "me", "models", "responses", "skills", "uploads", "usage"),
-    *("webhook_endpoints", "webhook_event_types"),
-)
+RESOURCES = sorted({getattr(route, "path", "").split("/")[1] for router in ROUTERS for route in router.routes})
 SERVED = f"This deployment serves {', '.join(f'/v1/{name}' for name in RESOURCES)}."
 SEND_A_KEY = "Send a key of this deployment as 'Authorization: Bearer <key>'; 'moorage keys create' makes one."
 
@@ -53,6 +51,7 @@ def test_the_sdk_needs_nothing_but_its_two_variables(stack: Stack, monkeypatch: 
 
 
 def test_another_api_of_openai_is_told_what_is_served(stack: Stack) -> None:
+    assert {"chat", "containers", "conversations", "files", "models", "responses", "skills", "uploads"} < set(RESOURCES)
     with stack.http() as http:
         answer = http.post("/completions", json={"model": "demo", "messages": []})
     assert (answer.status_code, answer.json()) == (
