@@ -11,6 +11,7 @@ from pathlib import Path
 
 import openai
 import pytest
+from moorage.store.api_keys import hash_of, key_id_of
 from openai import OpenAI
 
 from tests.scenarios.test_shell import TOOLS
@@ -243,7 +244,7 @@ def test_the_console_is_opened_without_pasting_a_key(stack: Stack) -> None:
     with stack.http(key) as http:
         assert http.get("/me").json()["tenant"] == "default"
     listed = [re.split(r"  +", line) for line in lines(stack, ["keys", "list"])]
-    assert [row[1] for row in listed if row[-1] == "console"] == ["default"]
+    assert [(row[1], row[-1]) for row in listed if row[0] == key_id_of(hash_of(key))] == [("default", "console")]
 
 
 def test_a_key_to_look_with_is_refused_what_changes_something(stack: Stack) -> None:
