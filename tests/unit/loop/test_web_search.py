@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import replace
 from itertools import pairwise
-from typing import Any
+from typing import Any, cast
 
 import pytest
 from moorage.api.view import View
@@ -15,12 +15,14 @@ from moorage.cli.tail import View as Tail
 from moorage.loop.chain import chain_items
 from moorage.loop.finish import end_from_outside
 from moorage.loop.fold import fold
+from moorage.model.remote_servers import RemoteServers
 from moorage.model.search_engine import EngineKind
 from moorage.store.responses import StoredResponse
 
 from tests.mcp_servers import LOOPBACK, Running, serving
 from tests.search_engines import KEY, SearchEngines
 from tests.stack import assert_well_formed
+from tests.unit.api.served import Served
 from tests.unit.loop.lab import Lab, Turn, call, first_state, say, texts
 from tests.unit.loop.test_dice import own, together
 
@@ -267,3 +269,51 @@ async def test_an_operator_sees_that_the_web_was_searched() -> None:
         out = io.StringIO()
         Tail(out).show(await lab.events(stored))
     assert "web search: search tides oslo" in out.getvalue()
+
+
+# --- over the API ---
+
+
+def named(lab: Lab, engines: SearchEngines, kind: EngineKind, port: int) -> None:
+    """The operator has named this engine in models.toml."""
+    catalog = cast("Any", lab.runtime.catalog)
+    catalog.searches_web, catalog.remote_servers = True, RemoteServers(search=engines.engine(kind, port))
+
+
+async def ended(lab: Lab, response_id: str) -> list[dict[str, Any]]:
+    """The output of a response in the background that is run to its end."""
+    stored = (await lab.responses.snapshot("t", response_id)).stored
+    await lab.run(stored)
+    output: list[dict[str, Any]] = (await lab.object_of(stored))["output"]
+    return output
+
+
+async def test_a_fork_searches_with_the_engine_that_is_named_then() -> None:
+    async with web(SEARCH, say("Noon."), SEARCH, say("Still noon.")) as (made, running, lab):
+        served, body = Served.of(lab), {"model": "m", "input": "When?", "tools": [{"type": "web_search"}], "background": True}
+        refused = await served.post("/responses", body)
+        assert (refused.status_code, refused.json()["error"]["code"], made.asked) == (400, "unsupported_value", [])
+        named(lab, made, "brave", running.port)
+        first = (await served.post("/responses", body)).json()
+        assert [item["type"] for item in await ended(lab, first["id"])] == ["web_search_call", "message"]
+        named(lab, made, "exa", running.port)
+        fork = (await served.post(f"/responses/{first['id']}/fork", {"at": 0, "background": True})).json()
+        assert [item["type"] for item in await ended(lab, fork["id"])] == ["web_search_call", "message"]
+    assert [asked.get("q", asked.get("query")) for asked in made.asked] == ["tides oslo", "tides oslo"]
+    assert "numResults" in made.asked[1]
+
+
+async def test_what_one_tenant_has_found_is_no_other_ones() -> None:
+    async with web(SEARCH, say("Noon."), say("Who knows.")) as (made, running, lab):
+        served = Served.of(lab)
+        named(lab, made, "brave", running.port)
+        body = {"model": "m", "input": "When?", "tools": [{"type": "web_search"}], "background": True}
+        first = (await served.post("/responses", body)).json()
+        searched, _ = await ended(lab, first["id"])
+        assert (await served.get(f"/responses/{first['id']}", by="key-b")).status_code == 404
+        reference = {"model": "m", "input": [{"type": "item_reference", "id": searched["id"]}]}
+        assert (await served.post("/responses", reference, by="key-b")).status_code == 404
+        without_results = {name: value for name, value in searched.items() if name != "results"}
+        answer = await served.post("/responses", {"model": "m", "input": [without_results], "store": False}, by="key-b")
+        assert answer.status_code == 200
+    assert lab.model.requests[-1].items[-1]["output"] == "(the result was not sent back)"
