@@ -85,6 +85,11 @@ def _tools() -> Any:
     return [SHELL]
 
 
+def _asking() -> Any:
+    """What holds a run until somebody has looked."""
+    return [{**SHELL, "require_approval": "always"}]
+
+
 def run_page(console: Console, run: str, query: str = "") -> None:
     console.go(f"#/runs/{run}{query}")
     console.transcript.wait_for()
@@ -201,8 +206,10 @@ def test_a_run_is_as_it_was_at_any_event(console: Console, key: str, ran: str, s
     console.page.keyboard.press("End")
     expect(console.transcript.get_by_role("article")).to_have_count(3)
     assert "at=" not in console.page.url
+    console.page.get_by_role("button", name="To the first event").click()
+    expect(console.transcript.get_by_role("article")).to_have_count(0)
     console.page.get_by_role("button", name="Replay").click()
-    expect(console.page.get_by_role("button", name="Stop the replay")).to_be_visible()
+    expect(console.transcript.get_by_role("article")).to_have_count(3)
 
 
 def test_what_a_run_costs_is_what_its_steps_add_up_to(console: Console, key: str, ran: str, client: OpenAI) -> None:
@@ -293,8 +300,8 @@ def test_a_stream_that_breaks_off_is_taken_up_where_it_was(console: Console, key
     words = [f"word{number}" for number in range(40)]
     going = client.responses.create(
         model="demo",
-        input=script(shell("sleep 2; echo slept"), {"delta_ms": 20, "say": " ".join(words)}),
-        tools=_tools(),
+        input=script(shell("echo held"), {"delta_ms": 20, "say": " ".join(words)}),
+        tools=_asking(),
         background=True,
     )
     asked: list[str] = []
@@ -312,6 +319,7 @@ def test_a_stream_that_breaks_off_is_taken_up_where_it_was(console: Console, key
     console.page.route("**/v1/responses/*stream=true*", cut)
     console.enter(key)
     run_page(console, going.id)
+    console.page.get_by_role("button", name="Approve").click()
     expect(console.transcript.locator(".said").last).to_have_text(" ".join(words))
     expect(console.page.get_by_role("button", name="end", exact=True)).to_be_visible()
     expect(console.page.get_by_text("reconnecting")).to_have_count(0)
@@ -320,10 +328,10 @@ def test_a_stream_that_breaks_off_is_taken_up_where_it_was(console: Console, key
 
 
 def test_a_run_stands_still_and_goes_on_by_its_buttons(console: Console, key: str, client: OpenAI) -> None:
-    steps = script(shell("sleep 1"), shell("sleep 1"), say("through"))
-    going = client.responses.create(model="demo", input=steps, tools=_tools(), background=True)
+    going = client.responses.create(model="demo", input=script(shell("sleep 6"), say("through")), tools=_asking(), background=True)
     console.enter(key)
     run_page(console, going.id)
+    console.page.get_by_role("button", name="Approve").click()
     console.page.get_by_role("button", name="Pause", exact=True).click()
     console.page.get_by_role("button", name="Resume", exact=True).click()
     expect(console.transcript.get_by_text("through", exact=True)).to_be_visible()
@@ -430,9 +438,8 @@ def test_a_log_of_twenty_thousand_events_stays_small_in_the_page(console: Consol
 
 
 def test_keys_alone_find_what_waits_for_a_word_and_give_it(console: Console, key: str, client: OpenAI) -> None:
-    asking: Any = [{**SHELL, "require_approval": "always"}]
     steps = script(shell("echo deployed"), say("through"))
-    going = client.responses.create(model="demo", input=steps, tools=asking, background=True)
+    going = client.responses.create(model="demo", input=steps, tools=_asking(), background=True)
     console.enter(key, "#/approvals")
     waiting = console.page.get_by_role("article").filter(has_text="echo deployed")
     expect(waiting).to_be_visible()
@@ -444,8 +451,7 @@ def test_keys_alone_find_what_waits_for_a_word_and_give_it(console: Console, key
 
 
 def test_a_call_is_denied_where_it_stands_and_its_model_is_told_why(console: Console, key: str, client: OpenAI) -> None:
-    asking: Any = [{**SHELL, "require_approval": "always"}]
-    going = client.responses.create(model="demo", input=script(shell("echo x"), say("{{output}}")), tools=asking, background=True)
+    going = client.responses.create(model="demo", input=script(shell("echo x"), say("{{output}}")), tools=_asking(), background=True)
     console.enter(key)
     run_page(console, going.id)
     asked = console.page.get_by_role("region", name="Waiting for approval")
