@@ -12,6 +12,7 @@ from moorage import ids, limits
 from moorage.api.foreground import stop
 from moorage.errors import ApiError
 from moorage.loop.recover import recover
+from moorage.loop.waiting import PAUSED
 from moorage.state import LoopState, Next
 from moorage.store import keys
 from moorage.store.approvals import Decision
@@ -291,6 +292,9 @@ async def test_a_decision_does_not_end_a_pause_and_the_end_of_the_pause_finds_it
     served, stored = await begun(shell("rm x"), say("done"))
     (approval,) = await approvals_of(served, stored)
     await served.post(f"/responses/{stored.response_id}/pause")
+    (row,) = (await served.get("/responses", status="in_progress")).json()["data"]
+    standing = (await served.get(f"/responses/{stored.response_id}")).json()["waiting_for"]
+    assert (row["waiting_for"]["kind"], row["waiting_for"]["detail"], standing) == ("pause", PAUSED, PAUSED)
     assert (await decided(served, approval["id"], True)).status_code == 200
     assert (await recover(served.lab.runtime), await played(served)) == (0, [])
     await served.post(f"/responses/{stored.response_id}/resume")

@@ -25,6 +25,7 @@ from moorage.errors import bad_request, server_error
 from moorage.loop import finish, recover, standing, webhooks
 from moorage.loop.budget import check_budget, draw_last
 from moorage.loop.create import Prepared, prepare, start_background
+from moorage.loop.waiting import reason_of
 from moorage.runtime import Runtime
 from moorage.store.budgets import Scope
 from moorage.store.responses import Snapshot, StoredResponse
@@ -226,7 +227,8 @@ async def current_object(runtime: Runtime, snapshot: Snapshot) -> dict[str, Any]
         now=int(runtime.clock()),
         output=[done[index] for index in sorted(done)],
     )
-    return standing if stored.waiting_for is None else standing | {"waiting_for": stored.waiting_for}
+    why = reason_of(stored)
+    return standing if why is None else standing | {"waiting_for": why}
 
 
 @router.delete("/responses/{response_id}")

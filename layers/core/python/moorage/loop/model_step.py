@@ -21,6 +21,7 @@ from moorage.loop.fold import Folded, fold
 from moorage.loop.sinks import LogSink
 from moorage.loop.standby import Standby, have_sandbox
 from moorage.loop.turn import Position
+from moorage.loop.waiting import PAUSED
 from moorage.runtime import Runtime
 from moorage.state import LoopState, Next, Outcome
 from moorage.store.event_log import Batch, LogWriter, Writer
@@ -32,7 +33,6 @@ from moorage.wire.events import IN_PROGRESS
 from moorage.wire.types import Item
 
 BUDGET_REACHED: Final = "budget_reached"
-PAUSED: Final = "It is paused: POST /v1/responses/{id}/resume, or 'moorage resume', lets it go on."
 
 
 async def model_step(runtime: Runtime, state: LoopState) -> LoopState:

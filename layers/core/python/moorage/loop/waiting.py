@@ -2,11 +2,12 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any, Final, Literal
 
-from moorage.store.responses import Snapshot
+from moorage.store.responses import Snapshot, StoredResponse
 from moorage.store.steps import Account
 
+PAUSED: Final = "It is paused: POST /v1/responses/{id}/resume, or 'moorage resume', lets it go on."
 Kind = Literal["start", "model", "tool", "container", "pause", "approval"]
 
 
@@ -28,7 +29,8 @@ def wait_of(snapshot: Snapshot, accounts: Sequence[Account]) -> Wait | None:
         return None
     created_ms = stored.created_at * 1000
     if stored.parked_at:
-        return Wait("approval" if stored.awaits else "pause", stored.parked_at * 1000, stored.waiting_for or "")
+        is_asking = bool(stored.awaits) and not stored.is_pause_requested
+        return Wait("approval" if is_asking else "pause", stored.parked_at * 1000, reason_of(stored) or "")
     if stored.waiting_for is not None:
         return Wait("pause", _since(accounts, created_ms), stored.waiting_for)
     steps = [account for account in accounts if account.call_id is None]
@@ -48,6 +50,12 @@ def wait_of(snapshot: Snapshot, accounts: Sequence[Account]) -> Wait | None:
         return Wait("container", last.ended_at_ms or created_ms, f"A container, for {_named([call.type for call in open_calls])}.")
     names = [call.type for call in open_calls if call.call_id in {account.call_id for account in running}]
     return Wait("tool", min(account.run_at_ms or created_ms for account in running), _named(names))
+
+
+def reason_of(stored: StoredResponse) -> str | None:
+    """Why no step of it runs, in a sentence. One that was paused while it waited for a word goes on when it is resumed, and not
+    when that word is said."""
+    return PAUSED if stored.awaits and stored.is_pause_requested else stored.waiting_for
 
 
 def _since(accounts: Sequence[Account], created_ms: int) -> int:
