@@ -265,6 +265,7 @@ bench: setup-dev
 	$(BIN)/python -m tests.bench.bench_proxy
 	$(BIN)/python -m tests.bench.bench_exec
 	$(BIN)/python -m tests.bench.bench_mcp
+	$(BIN)/python -m tests.bench.lists
 
 bench-peers: $(UV)
 	$(UV) venv --quiet --clear --python $(BIN)/python .build/peer-litellm

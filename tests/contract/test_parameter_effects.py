@@ -23,6 +23,7 @@ import pytest
 from docs import parameters
 from tests.mcp_servers import LOOPBACK, Depot, beside, depot_beside, serving
 from tests.processes import until
+from tests.scenarios.test_cli import lines
 from tests.search_engines import SearchEngines
 from tests.stack import Stack, assert_well_formed, raw_events, say, script, shell
 from tests.unit.skills.archives import MANIFEST, skill, zip_of
@@ -1354,6 +1355,36 @@ def skill_routes(world: World) -> None:
     assert world.http.get(path).status_code == 404
 
 
+def webhook_routes(world: World) -> None:
+    wanted = {"name": "mine", "url": world.page_url, "event_types": ["response.completed"]}
+    assert set(wanted["event_types"]) <= set(world.get("/webhook_event_types")["data"])
+    made = world.post("/webhook_endpoints", wanted)
+    path = f"/webhook_endpoints/{made['id']}"
+    assert made["id"] in [each["id"] for each in world.get("/webhook_endpoints")["data"]]
+    assert world.get(path)["url"] == world.page_url
+    assert world.post(path, {"name": "ours"})["name"] == "ours"
+    assert world.post(f"{path}/rotate_secret", {})["signing_secret"] != made["signing_secret"]
+    assert world.post(f"{path}/test", {"event_type": "response.completed"})["webhook_endpoint_id"] == made["id"]
+    queued = world.create(background=True)
+    until(lambda: world.get(f"{path}/deliveries")["data"])
+    (delivery,) = world.get(f"{path}/deliveries")["data"]
+    assert (delivery["response_id"], delivery["event_type"]) == (queued["id"], "response.completed")
+    assert world.post(f"{path}/deliveries/{delivery['id']}/redeliver")["status"] == "pending"
+    assert world.http.delete(path).json()["deleted"] is True
+    assert world.http.get(path).status_code == 404
+
+
+def console_route(world: World) -> None:
+    """A code is good once."""
+    (address,) = lines(world.stack, ["console", "--no-browser"])
+    code = address.partition("#k=")[2]
+    with world.stack.http(code) as http:
+        key = http.post("/console/session").json()["key"]
+        assert http.post("/console/session").status_code == 401
+    with world.stack.http(key) as http:
+        assert http.get("/me").json()["tenant"] == "default"
+
+
 def absent(path: str, world: World) -> None:
     answer = world.http.get(path.removeprefix("/v1"))
     assert (answer.status_code, answer.json()["error"]["code"]) == (404, "unknown_url")
@@ -1376,6 +1407,8 @@ _STORIES = {
     "/v1/skills": skill_routes,
     "/v1/uploads": file_routes,
     "/v1/containers": container_routes,
+    "/v1/console": console_route,
+    "/v1/webhook": webhook_routes,
 }
 for _line in TABLE["route"]:
     _path = _line["name"].split()[-1]
