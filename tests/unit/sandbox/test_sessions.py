@@ -28,9 +28,9 @@ async def type_in(client: ExecClient, session: int, chars: str = "", *, wait_ms:
     return await client.look(new_id(), session, wait_ms=wait_ms, chars=chars)
 
 
-async def shows(client: ExecClient, session: int, is_there: Callable[[str], bool]) -> str:
-    """Look again and again until what the session has said in all is as it should be."""
-    said, deadline = "", time.monotonic() + PATIENCE_SECONDS
+async def shows(client: ExecClient, session: int, is_there: Callable[[str], bool], said: str = "") -> str:
+    """Look again and again until what the session has said in all, ``said`` before, is as it should be."""
+    deadline = time.monotonic() + PATIENCE_SECONDS
     while not is_there(said):
         assert time.monotonic() < deadline, said
         look = await type_in(client, session, wait_ms=20)
@@ -56,7 +56,7 @@ async def test_a_command_that_ends_is_told_with_its_exit_code_and_what_it_printe
 async def test_a_command_that_runs_on_is_looked_at_again_and_nothing_is_told_twice(client: ExecClient, server: ServerProcess) -> None:
     begun = await begin(client, "echo one; until test -e go; do sleep 0.02; done; echo two; exit 5", wait_ms=0)
     assert begun.outcome is None
-    assert begun.output + await shows(client, begun.session_id, lambda said: "one" in begun.output + said) == "one\n"
+    assert await shows(client, begun.session_id, lambda said: "one" in said, begun.output) == "one\n"
     (server.workspace / "go").touch()
     look = await to_its_end(client, begun.session_id)
     assert (look.output, look.outcome, look.exit_code) == ("two\n", "exit", 5)
@@ -122,8 +122,7 @@ async def test_a_login_shell_reads_its_profile_and_keeps_the_programs_of_the_con
 async def test_a_command_without_a_terminal_reads_nothing_and_can_be_interrupted(client: ExecClient) -> None:
     assert (await begin(client, "cat; test -t 0 || test -t 1 || echo none")).output == "none\n"
     begun = await begin(client, "trap 'echo stopped; exit 4' INT; echo ready; while :; do sleep 0.05; done", wait_ms=0)
-    if "ready" not in begun.output:
-        await shows(client, begun.session_id, lambda said: "ready" in said)
+    await shows(client, begun.session_id, lambda said: "ready" in said, begun.output)
     with pytest.raises(SandboxError, match="no terminal, and its stdin is closed"):
         await type_in(client, begun.session_id, "hello")
     look = await to_its_end(client, begun.session_id, "\x03")
@@ -208,21 +207,18 @@ async def test_a_command_may_let_go_of_its_terminal_and_come_back_to_it(client: 
 
 async def test_a_python_at_a_terminal_keeps_its_variables_and_ends_with_a_clear_word(client: ExecClient) -> None:
     begun = await begin(client, "python3 -q", tty=True, wait_ms=0)
-    if ">>>" not in begun.output:
-        await shows(client, begun.session_id, lambda said: ">>>" in said)
-    first = await type_in(client, begun.session_id, "x = 6\r")
-    said = first.output + await shows(client, begun.session_id, lambda text: (first.output + text).count(">>>") >= 1)
-    assert "Error" not in said
-    await type_in(client, begun.session_id, "print('is', x * 7)\r")
-    await shows(client, begun.session_id, lambda text: "is 42" in text)
+    await shows(client, begun.session_id, lambda said: ">>>" in said, begun.output)
+    look = await type_in(client, begun.session_id, "x = 6\r")
+    assert "Error" not in await shows(client, begun.session_id, lambda said: ">>>" in said, look.output)
+    look = await type_in(client, begun.session_id, "print('is', x * 7)\r")
+    await shows(client, begun.session_id, lambda said: "is 42" in said, look.output)
     look = await to_its_end(client, begun.session_id, "raise SystemExit(9)\r")
     assert (look.outcome, look.exit_code) == ("exit", 9)
 
 
 async def test_ctrl_c_reaches_the_program_in_front(client: ExecClient) -> None:
     begun = await begin(client, "echo ready; sleep 600; echo after", tty=True, wait_ms=0)
-    if "ready" not in begun.output:
-        await shows(client, begun.session_id, lambda said: "ready" in said)
+    await shows(client, begun.session_id, lambda said: "ready" in said, begun.output)
     look = await to_its_end(client, begun.session_id, "\x03")
     assert look.exit_code == 130
     assert "after" not in look.output
@@ -231,7 +227,7 @@ async def test_ctrl_c_reaches_the_program_in_front(client: ExecClient) -> None:
 @needs("vim")
 async def test_vim_writes_a_file(client: ExecClient, server: ServerProcess) -> None:
     begun = await begin(client, "vim -u NONE -n note.txt", tty=True, wait_ms=0)
-    await shows(client, begun.session_id, lambda said: "~" in begun.output + said)
+    await shows(client, begun.session_id, lambda said: "~" in said, begun.output)
     look = await to_its_end(client, begun.session_id, "ihello from vim\x1b:wq\r")
     assert look.exit_code == 0
     assert (server.workspace / "note.txt").read_text() == "hello from vim\n"
@@ -240,7 +236,7 @@ async def test_vim_writes_a_file(client: ExecClient, server: ServerProcess) -> N
 @needs("top")
 async def test_top_shows_processes_until_it_is_told_to_quit(client: ExecClient) -> None:
     begun = await begin(client, "top -d 0.2", tty=True, wait_ms=0)
-    await shows(client, begun.session_id, lambda said: "PID" in begun.output + said)
+    await shows(client, begun.session_id, lambda said: "PID" in said, begun.output)
     assert (await to_its_end(client, begun.session_id, "q")).exit_code == 0
 
 
@@ -255,7 +251,7 @@ async def test_a_rebase_is_edited(client: ExecClient) -> None:
     assert made.exit_code == 0, made.output
     rebase = "GIT_EDITOR='vim -u NONE -n' git rebase -i HEAD~2"
     begun = await begin(client, rebase, tty=True, wait_ms=0, cwd="repo")
-    await shows(client, begun.session_id, lambda said: "pick" in begun.output + said)
+    await shows(client, begun.session_id, lambda said: "pick" in said, begun.output)
     look = await to_its_end(client, begun.session_id, "ddp:wq\r")
     assert look.exit_code == 0, look.output
     assert (await begin(client, "git log --format=%s", cwd="repo")).output == "one\ntwo\nbase\n"
@@ -263,8 +259,7 @@ async def test_a_rebase_is_edited(client: ExecClient) -> None:
 
 async def test_what_a_program_does_not_take_is_told_and_holds_nobody_up(client: ExecClient) -> None:
     begun = await begin(client, "stty raw -echo; echo ready; exec sleep 600", tty=True, wait_ms=0)
-    if "ready" not in begun.output:
-        await shows(client, begun.session_id, lambda said: "ready" in said)
+    await shows(client, begun.session_id, lambda said: "ready" in said, begun.output)
     look = await type_in(client, begun.session_id, "x" * 100_000, wait_ms=100)
     assert 0 < look.untyped_bytes < 100_000
     assert look.outcome is None
