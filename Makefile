@@ -189,18 +189,19 @@ test-localstack:
 	@$(UV) pip install --quiet --python .build/clients/python/bin/python --require-hashes -r tests/clients/requirements.txt && touch $@ \
 		|| echo "The Python clients could not be installed."
 
-.build/clients/frameworks/.done: $(UV) tests/clients/frameworks.txt
+# Those that do not fit beside one another have an environment each.
+.build/clients/%/.done: $(UV) tests/clients/%.txt
 	@mkdir -p .build/clients
-	@$(UV) venv --quiet --clear --python $(BIN)/python .build/clients/frameworks
-	@$(UV) pip install --quiet --python .build/clients/frameworks/bin/python --require-hashes -r tests/clients/frameworks.txt && touch $@ \
-		|| echo "The Python frameworks could not be installed."
+	@$(UV) venv --quiet --clear --python $(BIN)/python .build/clients/$*
+	@$(UV) pip install --quiet --python .build/clients/$*/bin/python --require-hashes -r tests/clients/$*.txt && touch $@ \
+		|| echo "The Python clients of tests/clients/$*.in could not be installed."
 
 .build/clients/node/.done: tests/clients/package-lock.json
 	@mkdir -p .build/clients/node
 	@cp tests/clients/package.json tests/clients/package-lock.json .build/clients/node/
 	@cd .build/clients/node && npm ci --silent --no-audit --no-fund && touch .done || echo "The Node clients could not be installed."
 
-clients: setup .build/clients/python/.done .build/clients/frameworks/.done .build/clients/node/.done
+clients: setup $(patsubst %,.build/clients/%/.done,python frameworks agents aider node)
 	$(BIN)/python tests/clients/run.py $(DOCS)
 
 .build/conformance/python/.done: $(UV) tests/conformance/requirements.txt

@@ -40,9 +40,9 @@ class Client:
     task: str
     is_node: bool = False
     binary: str | None = None
-    """A command of the package, given to its program."""
+    """A command of the package by its place in ``node_modules``, given to its program."""
     home: str = "python"
-    """The environment of one that is written in Python: ``frameworks`` are those that hold the openai SDK back."""
+    """The environment of one that is written in Python; those that do not fit beside the newest openai SDK have others."""
 
     @property
     def python(self) -> Path:
@@ -65,7 +65,7 @@ CLIENTS = (
         "use_codex.py",
         "`codex exec` edits a file over SSE and WebSocket: shell, apply_patch, compaction",
         True,
-        "codex",
+        ".bin/codex",
     ),
     Client("pydantic-ai-slim", "use_pydantic_ai.py", "tool, typed answer, stream"),
     Client("langchain-openai", "use_langchain_openai.py", "tool, stream"),
@@ -88,13 +88,28 @@ CLIENTS = (
     ),
     Client("mirascope", "use_mirascope.py", "tool, stream and typed answer by both protocols", home="frameworks"),
     Client("outlines", "use_outlines.py", "an answer and a typed one by chat", home="frameworks"),
+    Client("crewai", "use_crewai.py", "a call, a stream and a crew with a tool by both protocols", home="agents"),
+    Client(
+        "semantic-kernel",
+        "use_semantic_kernel.py",
+        "agent with a plugin in its second turn, stored and not, and stream by both protocols",
+        home="agents",
+    ),
+    Client("aider-chat", "use_aider.py", "`aider --message` answers and edits a file by both protocols", home="aider"),
     Client("openai", "use_openai.mjs", "create, retrieve, streams of all calls, shell, skills, webhook, conversation, WebSocket", True),
     Client("@openai/agents", "use_openai_agents.mjs", "function tool (plain, streamed), hosted and local shell, apply_patch", True),
     Client("@ai-sdk/openai", "use_ai_sdk.mjs", "tool loop, stream", True),
     Client("@ai-sdk/open-responses", "use_open_responses.mjs", "tool loop, stream; also @ai-sdk/openai-compatible by chat", True),
     Client("@mastra/core", "use_mastra.mjs", "agent with a tool, stream", True),
     Client("@langchain/openai", "use_langchain_openai.mjs", "tool, stream", True),
-    Client("@mariozechner/pi-coding-agent", "use_pi.py", "`pi -p` edits a file with its bash tool", True, "pi"),
+    Client("@mariozechner/pi-coding-agent", "use_pi.py", "`pi -p` edits a file with its bash tool", True, ".bin/pi"),
+    Client(
+        "opencode-linux-x64",
+        "use_opencode.py",
+        "opencode-ai's program: `opencode run` writes a file with its bash tool and reads it",
+        True,
+        "opencode-linux-x64/bin/opencode",
+    ),
 )
 
 
@@ -154,7 +169,7 @@ def run(client: Client, stack: Stack, folder: Path) -> Result:
 def _command(client: Client) -> list[str]:
     if client.program.endswith(".py"):
         python = str(client.python) if client.python.exists() else sys.executable
-        binary = [] if client.binary is None else [str(NODE / "node_modules" / ".bin" / client.binary)]
+        binary = [] if client.binary is None else [str(NODE / "node_modules" / client.binary)]
         return [python, str(PROGRAMS / client.program), *binary]
     for name in (client.program, "moorage_script.mjs"):  # Node looks for packages beside the program.
         shutil.copy(PROGRAMS / name, NODE / name)
