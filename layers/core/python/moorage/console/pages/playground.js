@@ -94,7 +94,7 @@ function Settings({ settings, set, models }) {
       <label class="check"><input type="checkbox" checked=${settings.python} onChange=${change("python")} />code interpreter</label>
       ${settings.shell && html`<label class="check"><input type="checkbox" checked=${settings.asks} onChange=${change("asks")} />ask before commands run</label>`}</fieldset>
     ${hasPlace && html`<label><span>memory</span><select value=${settings.memory} onChange=${change("memory")}>${MEMORIES.map((memory) => html`<option key=${memory}>${memory}</option>`)}</select></label>
-      ${field("hosts", "hosts it may reach", "none: pypi.org api.example.com")}`}
+      ${field("hosts", "hosts it may reach", "none: api.example.com *.files.example.com")}`}
     ${settings.shell && skills.data?.data.length > 0 && html`<fieldset><legend>skills</legend><div class="chips">${skills.data.data.map((skill) => html`<button type="button" key=${skill.id} class="chip" aria-pressed=${settings.skills.includes(skill.id)} title=${skill.description} onClick=${() => toggle(skill.id)}>${skill.name}</button>`)}</div></fieldset>`}
     ${field("mcp", "remote MCP servers", "https://mcp.example.com/mcp")}
     ${field("tokens", "output tokens at most", "no bound", { type: "number" })}
