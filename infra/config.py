@@ -249,6 +249,8 @@ class Config(BaseModel):
             raise ValueError("monthly_budget and sandboxes_alarm need alarm_email: somebody has to be told")
         if self.usage_plans and not self.authorizer:
             raise ValueError("usage_plans needs authorizer: it names the tenant of each request")
+        if self.proxy_memory_mib != 512 and not self.allowed_egress_domains:
+            raise ValueError("proxy_memory_mib needs allowed_egress_domains: without them there is no proxy")
         if self.allowed_egress_domains and self.provisioner != "fargate":
             raise ValueError("allowed_egress_domains needs provisioner 'fargate': only there a proxy is deployed")
         return self
