@@ -171,7 +171,10 @@ class FakeContainers:
         self.known.add(made)
         return SimpleNamespace(id=made, tenant_id=source.tenant_id, programs=""), 3
 
-    async def add_files(self, record: Any, file_ids: Any) -> Any:
+    async def named(self, tenant_id: str, file_ids: Any) -> list[Any]:
+        return []
+
+    async def add_files(self, record: Any, files: Any) -> Any:
         return record
 
     async def get(self, tenant_id: str, container_id: str) -> Any:

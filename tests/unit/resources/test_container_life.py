@@ -155,7 +155,7 @@ async def test_a_claim_from_before_the_clock_was_set_back_has_run_out(world: Wor
 async def test_files_given_by_id_are_in_the_sandbox_and_in_the_list(world: World) -> None:
     one = await world.files.create("ten", filename="a.csv", purpose="user_data", chunks=chunked(b"one"))
     two = await world.files.create("ten", filename="a.csv", purpose="user_data", chunks=chunked(b"two"))
-    record = await world.new(file_ids=[one.id, two.id])
+    record = await world.new(files=[one, two])
     await world.files.delete("ten", one.id)
     live = await world.containers.sandboxes.ensure("ten", record.id)
     assert {path: data for path, (data, _, _) in world.sandbox(live).files.items()} == {"a.csv": b"one", "a-2.csv": b"two"}
@@ -164,7 +164,7 @@ async def test_files_given_by_id_are_in_the_sandbox_and_in_the_list(world: World
 
 async def test_an_unknown_file_id_is_a_404_that_names_its_parameter(world: World) -> None:
     with pytest.raises(ApiError) as caught:
-        await world.new(file_ids=["file-none"])
+        await world.containers.named("ten", ["file-none"])
     assert (caught.value.status, caught.value.param) == (404, "file_ids")
 
 

@@ -28,7 +28,7 @@ async def create(caller: Caller, wanted: Annotated[CreateContainer, body_of(Crea
     record = await caller.runtime.containers.reserve(
         caller.tenant_id,
         name=wanted.name,
-        file_ids=wanted.file_ids,
+        files=await caller.runtime.containers.named(caller.tenant_id, wanted.file_ids),
         idle_minutes=wanted.idle_minutes,
         memory_limit=wanted.memory_limit,
         network_policy=wanted.network_policy,

@@ -108,7 +108,7 @@ class Containers:
         tenant_id: str,
         *,
         name: str,
-        file_ids: Sequence[str] = (),
+        files: Sequence[File] = (),
         idle_minutes: int = limits.CONTAINER_IDLE_MINUTES_DEFAULT,
         memory_limit: str = "1g",
         network_policy: NetworkPolicy | None = None,
@@ -120,7 +120,6 @@ class Containers:
         """A new container without a sandbox, holding copies of these files. ``param`` is the place of these options in the
         request, such as ``tools[0].environment.``; errors name it. ``programs`` and ``lenders`` are of a copy (:meth:`copy`)."""
         policy = await self._admitted(tenant_id, network_policy, f"{param}network_policy")
-        files = [await self._files.get(tenant_id, file_id, param=f"{param}file_ids") for file_id in dict.fromkeys(file_ids)]
         record = await self._store.create(
             tenant_id,
             name=name,
@@ -272,14 +271,13 @@ class Containers:
         await self._add_rows(record, [file], rows)
         return file
 
-    async def add_files(self, record: ContainerRecord, file_ids: Sequence[str], *, param: str = "file_ids") -> ContainerRecord:
-        """Put copies of files of the Files API at ``/mnt/data/<filename>``; those that are there already stay as they are."""
-        files = [await self._files.get(record.tenant_id, file_id, param=param) for file_id in dict.fromkeys(file_ids)]
-        return await self._copy_in(record, files) if files else record
+    async def named(self, tenant_id: str, file_ids: Sequence[str]) -> list[File]:
+        """Files of the Files API, each once. Raises 404 with ``param`` ``file_ids`` for one that there is not."""
+        return [await self._files.get(tenant_id, file_id, param="file_ids") for file_id in dict.fromkeys(file_ids)]
 
-    async def paths_of(self, tenant_id: str, file_ids: Sequence[str]) -> list[str]:
-        """Where in a container these files of the Files API are put."""
-        return list(_places([await self._files.get(tenant_id, file_id) for file_id in dict.fromkeys(file_ids)]))
+    async def add_files(self, record: ContainerRecord, files: Sequence[File]) -> ContainerRecord:
+        """Put copies of files of the Files API at ``/mnt/data/<filename>``; those that are there already stay as they are."""
+        return await self._copy_in(record, files) if files else record
 
     async def add_file_of(self, record: ContainerRecord, file_id: str) -> ContainerFile:
         """Put a copy of a file of the Files API at ``/mnt/data/<filename>``, replacing what is there."""
@@ -343,7 +341,7 @@ class Containers:
     async def _copy_in(self, record: ContainerRecord, files: Sequence[File]) -> ContainerRecord:
         rows = await self._store.files(record)
         before = {row.path: row for row in rows}
-        new = {path: file for path, file in _places(files).items() if not _has(before.get(path), file.sha256)}
+        new = {path: file for path, file in places(files).items() if not _has(before.get(path), file.sha256)}
         _check_room(rows, new)
         copies = await bounded(lambda place: self._copy(record, *place), new.items())
         return await self._add_rows(record, copies, rows) if copies else record
@@ -409,8 +407,8 @@ def _check_room(rows: Sequence[ContainerFile], paths: Iterable[str]) -> None:
         raise container_files_too_large(limits.ARTIFACTS_BYTES_MAX)
 
 
-def _places(files: Sequence[File]) -> dict[str, File]:
-    """Files by their paths in a container: two of one name do not take each other's place."""
+def places(files: Sequence[File]) -> dict[str, File]:
+    """Files of the Files API by where they are put in a container: two of one name do not take each other's place."""
     placed: dict[str, File] = {}
     for file in files:
         placed[WORKSPACE + free_name(file.filename, [path.removeprefix(WORKSPACE) for path in placed])] = file

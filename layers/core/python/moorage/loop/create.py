@@ -14,6 +14,7 @@ from typing import Any, Final
 
 from moorage import ids, limits, tracing
 from moorage.containers import agents_md
+from moorage.containers.containers import places
 from moorage.containers.file_map import line_of, with_map
 from moorage.errors import (
     ApiError,
@@ -40,6 +41,7 @@ from moorage.state import LoopState, Next, Outcome
 from moorage.store.budgets import Scope
 from moorage.store.containers import ContainerRecord
 from moorage.store.event_log import Batch, Writer
+from moorage.store.files import File
 from moorage.store.responses import Ancestor, Snapshot, StoredResponse
 from moorage.telemetry import Metric, tell, tell_error
 from moorage.tools.lowering import is_hosted
@@ -148,9 +150,9 @@ async def _placed(runtime: Runtime, stored: StoredResponse, request: CreateReque
     """The response with the container that its calls run in, and with what its model and its client are told of that."""
     if upstream_shell.goes_there(said.entry, request.tools):
         await upstream_shell.admit(runtime, stored.tenant_id, said.entry, request)
-        container, skills = None, None
+        container, skills, files = None, None, list[File]()
     else:
-        container, skills = await _container(runtime, stored.tenant_id, request, said.items)
+        container, skills, files = await _container(runtime, stored.tenant_id, request, said.items)
     container_id = None if container is None else container.id
     input_items = said.input_items if container is None else await _with_files(runtime, container, request.environment, said)
     if skills is not None:
@@ -162,7 +164,7 @@ async def _placed(runtime: Runtime, stored: StoredResponse, request: CreateReque
         input_items=[*stored.input_items[: stored.recent_items], *input_items],
         container_id=container_id,
         programs="" if container is None else container.programs,
-        given=await _given(runtime, stored.tenant_id, request),
+        given=_given(request.environment, files),
         files_at_ms=0 if container is None else runtime.now_ms(),
     )
 
@@ -182,12 +184,11 @@ async def _with_files(runtime: Runtime, container: ContainerRecord, environment:
     return items
 
 
-async def _given(runtime: Runtime, tenant_id: str, request: CreateRequest) -> str:
+def _given(environment: Environment | None, files: list[File]) -> str:
     """What the model is told of the request's files; nothing where the map of the files tells it."""
-    environment = request.environment
-    if environment is None or not environment.is_hosted or not environment.file_ids or environment.has_file_map:
+    if environment is None or environment.has_file_map or not files:
         return ""
-    return line_of(await runtime.containers.paths_of(tenant_id, environment.file_ids))
+    return line_of(list(places(files)))
 
 
 def _conceal(runtime: Runtime, tenant_id: str, request: CreateRequest) -> tuple[CreateRequest, dict[str, str]]:
@@ -226,34 +227,35 @@ def _links(snapshots: list[Snapshot]) -> tuple[Ancestor, ...]:
 
 async def _container(
     runtime: Runtime, tenant_id: str, request: CreateRequest, items: list[Item]
-) -> tuple[ContainerRecord | None, list[dict[str, Any]]]:
+) -> tuple[ContainerRecord | None, list[dict[str, Any]], list[File]]:
     """Reserve the container that hosted calls will run in (clients read its id in ``response.created``), with its skills, which the
-    answer shows as they were found."""
+    answer shows as they were found, and the files that the request names."""
     environment = request.environment
     if environment is None or not environment.is_hosted:
-        return None, []
+        return None, [], []
     known = await _known_container(runtime, tenant_id, environment, items)
     skills = await runtime.containers.skills.resolve(
         tenant_id, environment.skills, param=environment.skills_param, container=known
     )
     if takes_skills(request.tools):
         skills = await runtime.containers.skills.with_defaults(tenant_id, skills, runtime.catalog.default_skills, container=known)
+    files = await runtime.containers.named(tenant_id, environment.file_ids)
     if known is None:
         record = await runtime.containers.reserve(
             tenant_id,
             name="auto",
-            file_ids=environment.file_ids,
+            files=files,
             memory_limit=environment.memory_limit or "1g",
             network_policy=environment.network_policy,
             skills=skills,
         )
     else:
-        record = await runtime.containers.add_files(known, environment.file_ids)
+        record = await runtime.containers.add_files(known, files)
         record = await runtime.containers.skills.add(record, skills)
     inputs = await files_to_stage(runtime, tenant_id, items)
     if inputs:
         await runtime.containers.put_inputs(record, inputs)
-    return record, [skill.to_json() for skill in skills]
+    return record, [skill.to_json() for skill in skills], files
 
 
 async def _known_container(
