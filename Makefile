@@ -8,7 +8,7 @@
 # make deploy           deploy it with the credentials of this shell; ends with what to do next
 # make deployed         say once more what 'make deploy' ended with
 # make destroy          take the deployment down, all but its data
-# make cost             count on the emulator what a turn asks of AWS, and price it (DOCS=--docs rewrites the tables of prices)
+# make cost             count on the emulator what a turn asks of AWS, and price it (DOCS=--docs rewrites the tables of prices and docs/scale.md)
 #
 # make test             set up and run every test that needs no account
 # make quick            the inner loop, within a minute: linters, types, and the tests that start nothing

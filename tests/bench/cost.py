@@ -13,6 +13,8 @@ Prices are list prices of autumn 2026 without the free tier (``infra/prices.py``
 import argparse
 import http.client
 import json
+import subprocess
+import sys
 import tempfile
 import threading
 import time
@@ -377,13 +379,14 @@ def main() -> None:
     parser.add_argument("--model-seconds", type=float, default=8.0)
     parser.add_argument("--command-seconds", type=float, default=3.0)
     parser.add_argument("--region", choices=PRICES, default=DEFAULT_REGION)
-    parser.add_argument("--docs", action="store_true", help="record the counts and write the tables of README.md and docs/aws.md")
+    parser.add_argument("--docs", action="store_true", help="record the counts, and write the documents that show prices")
     options = parser.parse_args()
     prices, config = PRICES[options.region], Config()
     turns = measure(options)
     if options.docs:
         RECORD.write_text(json.dumps([vars(turn) | {"counts": vars(turn.counts)} for turn in turns], indent=1, sort_keys=True) + "\n")
         write_tables(tables(turns, prices, config))
+        subprocess.run([sys.executable, "-m", "tests.bench.scale"], check=True)  # docs/scale.md is arithmetic over these counts
     for turn in turns:
         print(f"\n{turn.title} ({turn.wall_seconds:.0f} s)")
         counts = turn.counts
