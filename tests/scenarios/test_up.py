@@ -135,16 +135,47 @@ def test_on_a_terminal_the_start_says_what_it_waits_for(state_dir: Path) -> None
     assert b"Starting the AWS emulator" in seen
 
 
-def test_a_stack_that_was_killed_is_started_again_at_once_with_its_state(state_dir: Path) -> None:
-    terminal, client = started(Terminal(*up(state_dir, "--port", "0")))
+class Systemd:
+    """What a service manager hears on its socket (sd_notify(3))."""
+
+    def __init__(self) -> None:
+        self._socket = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
+        self._socket.bind("")  # the kernel chooses an abstract name
+        self._socket.settimeout(_SECONDS_MAX)
+        name = self._socket.getsockname().decode()
+        self.environment = {"NOTIFY_SOCKET": f"@{name[1:]}", "WATCHDOG_USEC": "200000"}
+
+    def hears(self, state: str) -> bool:
+        """Waits for it among signs of life; False where something else was said."""
+        while (heard := self._socket.recv(4096).decode()) == "WATCHDOG=1" != state:
+            pass
+        return heard == state
+
+    def close(self) -> None:
+        self._socket.close()
+
+
+@pytest.fixture
+def systemd() -> Iterator[Systemd]:
+    manager = Systemd()
+    yield manager
+    manager.close()
+
+
+def test_a_stack_that_was_killed_is_started_again_at_once_with_its_state(state_dir: Path, systemd: Systemd) -> None:
+    terminal, client = started(Terminal(*up(state_dir, "--port", "0"), environment=systemd.environment))
+    assert systemd.hears("READY=1")
     with client:
         first = client.responses.create(model="demo", input=script(say("hello")))
-    terminal.process.kill()
+    assert systemd.hears("WATCHDOG=1")
+    terminal.process.kill()  # as systemd does with a service that has been silent
     terminal.process.communicate(timeout=_SECONDS_MAX)
-    terminal, client = started(Terminal(*up(state_dir, "--port", "0")))
+    terminal, client = started(Terminal(*up(state_dir, "--port", "0"), environment=systemd.environment))
+    assert systemd.hears("READY=1")
     with client:
         assert client.responses.retrieve(first.id) == first
         assert terminal.press_ctrl_c() == (0, "", [])
+    assert systemd.hears("STOPPING=1")
 
 
 def test_others_are_served_over_tls_alone_and_by_key(state_dir: Path, tmp_path: Path) -> None:

@@ -28,12 +28,20 @@ def test_the_unit_starts_this_stack_and_its_settings_are_private(tmp_path: Path)
     settings = folder / ".moorage" / "service.env"
     assert (done.returncode, done.stderr) == (0, "")
     lines = unit_file.read_text().splitlines()
-    assert [line for line in lines if line.startswith(("ExecStart", "WorkingDirectory", "Environment", "Restart=", "WantedBy"))] == [
+    assert [line for line in lines if "=" in line][3:] == [
+        "StartLimitBurst=10",
+        "Type=notify",
+        "WatchdogSec=60",
+        "WatchdogSignal=SIGKILL",
+        "TimeoutStartSec=1800",
         f'ExecStart="{sys.executable}" -m moorage.local.stack',
         f"WorkingDirectory={tmp_path}/my stack 100%%",
         'Environment="PATH=/usr/bin:/opt/50%%"',
         f"EnvironmentFile={tmp_path}/my stack 100%%/.moorage/service.env",
         "Restart=always",
+        "RestartSec=1",
+        "KillMode=mixed",
+        "TimeoutStopSec=60",
         "WantedBy=default.target",
     ]
     assert settings.read_text().splitlines() == [

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Final
 
+from moorage import limits
 from moorage.errors import SettingsConflict
 from moorage.local.processes import write_private
 from moorage.terminal import say
@@ -57,7 +58,8 @@ def _install(options: argparse.Namespace, environ: Mapping[str, str]) -> int:
 
 
 def unit_of(state_dir: Path, folder: Path, path: str) -> str:
-    """The unit's text. A stack that gives up says why and exits with 1; systemd starts it again, but not for ever."""
+    """The unit's text. A stack that gives up says why and exits with 1; systemd starts it again, but not for ever. One that is
+    stopped or hangs does not tell systemd any more that it lives, and is killed (systemd.service(5), ``WatchdogSec``)."""
     return f"""\
 [Unit]
 Description=moorage: a Responses API with a computer
@@ -66,6 +68,10 @@ StartLimitIntervalSec=300
 StartLimitBurst=10
 
 [Service]
+Type=notify
+WatchdogSec={limits.STACK_SILENCE_SECONDS_MAX}
+WatchdogSignal=SIGKILL
+TimeoutStartSec={limits.STACK_START_SECONDS_MAX}
 ExecStart={_quoted(_plain(sys.executable))} -m moorage.local.stack
 WorkingDirectory={_plain(folder)}
 Environment={_quoted(_plain(f"PATH={path}"))}

@@ -315,6 +315,10 @@ CHILD_STOPPED_SECONDS_MAX: Final = 5
 CHILD_SILENCE_SECONDS_MAX: Final = 60
 """A child that runs and does not answer may only be slow: a machine with too little memory takes its time."""
 CHILD_LAST_START_SECONDS_MAX: Final = 5
+STACK_SILENCE_SECONDS_MAX: Final = 60
+"""A stack that is a service and whose event loop does not turn for so long is killed and started again, as a child of it would be."""
+STACK_START_SECONDS_MAX: Final = 1800
+"""systemd waits so long for the first start: it fetches what sandboxes and the egress proxy run with (1 GB on a slow line)."""
 STOP_REQUESTS_SECONDS_MAX: Final = 5
 STOP_TASKS_SECONDS_MAX: Final = 5
 """How long a stop waits for a start that is under way, for requests, and for what goes on behind them. With the children's own time

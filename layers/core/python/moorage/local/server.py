@@ -22,6 +22,7 @@ from moorage.local.logs import STEPS, cut
 from moorage.local.metrics import Metrics, address_of
 from moorage.local.processes import write_private
 from moorage.local.provision import warm
+from moorage.local.service_manager import ServiceManager
 from moorage.local.serving import Server
 from moorage.local.state_folder import Secrets
 from moorage.local.supervision import Supervisor
@@ -46,10 +47,16 @@ async def serve(
     kept: Secrets,
     supervisor: Supervisor,
     metrics_listener: socket.socket | None,
+    manager: ServiceManager,
 ) -> int:
     """Serve until a signal comes, or a child cannot live."""
     asyncio.get_running_loop().set_default_executor(Unwaited(thread_name_prefix="stack"))
     await _first_key(runtime, state_dir, kept)
+
+    def on_started() -> None:
+        announce(runtime, address.url(listener.getsockname()[1]), state_dir, kept, metrics_listener)
+        manager.tell("READY=1")
+
     server = _Server(
         uvicorn.Config(
             create_app(runtime, ROUTERS) if not address.is_loopback else FromHere(create_app(runtime, ROUTERS)),
@@ -62,11 +69,12 @@ async def serve(
             ws_max_size=limits.REQUEST_BODY_BYTES_MAX,
             **address.tls,
         ),
-        on_started=lambda: announce(runtime, address.url(listener.getsockname()[1]), state_dir, kept, metrics_listener),
+        on_started=on_started,
     )
     relieve_collector()
     metrics = None if metrics_listener is None else Metrics(runtime, state_dir)
-    beside = {asyncio.create_task(work) for work in (_reap(runtime, state_dir, metrics), _deliver(runtime), _warm())}
+    works = (_reap(runtime, state_dir, metrics), _deliver(runtime), _warm(), manager.keep_told())
+    beside = {asyncio.create_task(work) for work in works}
     if metrics is not None and metrics_listener is not None:
         beside.add(asyncio.create_task(metrics.serve(metrics_listener)))
     watch = asyncio.create_task(supervisor.watch())
@@ -74,6 +82,7 @@ async def serve(
     try:
         await server.serve(sockets=[listener])
     finally:
+        manager.tell("STOPPING=1")
         await _end({*beside, watch}, runtime)
         if metrics is not None:
             metrics.close()

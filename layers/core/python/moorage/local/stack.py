@@ -36,6 +36,7 @@ from moorage.local.places import models_file
 from moorage.local.processes import REFUSED_WRITES, inherited_environment, stop_process, write_private
 from moorage.local.provision import BUCKET, STATE_MACHINE, TABLE, provision
 from moorage.local.server import serve
+from moorage.local.service_manager import ServiceManager
 from moorage.local.state_folder import held, kept_secrets
 from moorage.local.supervision import CannotLive, Child, Supervisor
 from moorage.model.catalog import Catalog, probe_ollama
@@ -79,6 +80,7 @@ def run() -> NoReturn:
 
 
 def start(stack: contextlib.ExitStack, address: Address, listener: socket.socket, state_dir: Path, lock: IO[str]) -> int:
+    manager = ServiceManager.taken_from(os.environ)
     kept = kept_secrets(state_dir)
     launcher_socket = state_dir / "launcher.sock"
     settings_environment = {
@@ -139,7 +141,7 @@ def start(stack: contextlib.ExitStack, address: Address, listener: socket.socket
     children.append(Child("The AWS emulator", process, emulator.start, log_file, where, furnish))
     runtime = build_runtime(Settings.from_environment(environment | emulator.aws))
     try:
-        code = asyncio.run(serve(runtime, listener, address, state_dir, kept, Supervisor(children), metrics))
+        code = asyncio.run(serve(runtime, listener, address, state_dir, kept, Supervisor(children), metrics, manager))
     except CannotLive as error:
         say(f"moorage: {error}", out=sys.stderr)
         code = 1
