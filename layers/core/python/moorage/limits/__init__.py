@@ -1,7 +1,7 @@
 """Every bound in one place, with its reason.
 
-A loop, buffer, retry or wait elsewhere takes its bound from here. Containers, the way out, connections, webhooks and the web have
-modules of their own, whose names are names of this one too. The asserts at the end hold the relations between them.
+A loop, buffer, retry or wait elsewhere takes its bound from here. Containers, the way out, connections, webhooks, the web and knowledge
+have modules of their own, whose names are names of this one too. The asserts at the end hold the relations between them.
 """
 
 from typing import Final
@@ -10,6 +10,7 @@ from moorage.limits.approvals import *
 from moorage.limits.connections import *
 from moorage.limits.containers import *
 from moorage.limits.egress import *
+from moorage.limits.knowledge import *
 from moorage.limits.remote import *
 from moorage.limits.units import *
 from moorage.limits.web import *

@@ -1,0 +1,76 @@
+"""Bounds of vector stores' indexes, of searching them, and of embeddings."""
+
+from typing import Final
+
+from moorage.limits.units import KIB, MIB
+
+FILTER_DEPTH_MAX: Final = 8
+FILTER_PARTS_MAX: Final = 200
+"""Of a search's filter: how deep ``and`` and ``or`` are nested, and how many comparisons and groups there are in all. Each is looked
+at once for each file."""
+
+FILTER_VALUES_MAX: Final = 500
+"""Of one ``in`` or ``nin``: as many as a store takes files at once."""
+
+ATTRIBUTES_MAX: Final = 16
+ATTRIBUTE_KEY_CHARS_MAX: Final = 64
+ATTRIBUTE_TEXT_CHARS_MAX: Final = 512
+"""OpenAPI: ``VectorStoreFileAttributes``."""
+
+SEARCH_RESULTS_MAX: Final = 50
+SEARCH_RESULTS_DEFAULT: Final = 20
+"""``max_num_results`` of the tool; the default is what live responses echo."""
+
+SEARCH_QUERIES_MAX: Final = 8
+"""Of one search. Models write three or four paraphrases."""
+
+SEARCH_QUERY_CHARS_MAX: Final = 4_096
+"""Of one query; what is longer is no question, and is cut off."""
+
+SEARCH_STORES_MAX: Final = 10
+"""That one tool searches; OpenAI's own models take two."""
+
+RANKED_DEPTH: Final = 200
+"""The places of each ranking that count in their fusion: four times the results that a search gives at most."""
+
+RANK_CONSTANT: Final = 60
+"""``k`` of reciprocal rank fusion, as its authors have it (Cormack, Clarke, Büttcher, 2009)."""
+
+BM25_K1: Final = 1.2
+BM25_B: Final = 0.75
+"""Robertson and Zaragoza, 2009, section 3.2.4; also what Lucene takes."""
+
+INDEX_BLOCK_CHUNKS: Final = 4_096
+"""Of a process's picture of a store. When files come or go, the blocks that hold them are made anew: about 30 ms for each."""
+
+INDEX_CACHE_BYTES_MAX: Final = 512 * MIB
+"""What a process holds of indexes. 100,000 chunks of 800 tokens take about half of it; a store that takes more than all is searched
+block by block, and read from the bucket each time."""
+
+INDEX_READS_AT_ONCE: Final = 32
+"""Objects of an index that one search reads side by side; the pool of connections has 64."""
+
+INDEX_EMBEDDED_AT_ONCE: Final = 64
+"""Texts in one request to an embedding model while a file is indexed: some 50,000 tokens, of OpenAI's 300,000 at most."""
+
+EMBEDDING_INPUTS_MAX: Final = 2_048
+EMBEDDING_TOKENS_MAX: Final = 300_000
+"""OpenAI's own bounds of ``input`` of ``POST /v1/embeddings``: how many texts, and their tokens together."""
+
+EMBEDDING_DIMENSIONS_MAX: Final = 4_096
+"""S3 Vectors takes no more, and no model here gives more."""
+
+TITAN_TEXT_CHARS_MAX: Final = 50_000
+"""Amazon Titan Text Embeddings V2: 8,192 tokens or 50,000 characters; what is longer would be refused."""
+
+TITAN_AT_ONCE: Final = 8
+"""Requests side by side: Titan takes one text in each."""
+
+FILE_SEARCH_SECONDS_MAX: Final = 90
+"""One call. The first search of a large store reads its index, which takes seconds."""
+
+FILE_SEARCH_BYTES_MAX: Final = 2 * MIB
+"""Of a call's item: fifty chunks of 4,096 tokens are 800 KiB of text, and may double as JSON."""
+
+FILE_SEARCH_CONTEXT_CHARS_MAX: Final = 64 * KIB
+"""Of the chunks that a model reads of one call: twenty of 800 tokens. OpenAI's own models get 16,000 tokens."""
