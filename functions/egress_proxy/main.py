@@ -43,8 +43,10 @@ from functions.egress_proxy.pacing import PacedConnection
 from functions.egress_proxy.peers import Peers
 from functions.egress_proxy.resolver import Resolver
 
-_AWS_CONFIG = Config(connect_timeout=1, read_timeout=2, retries={"mode": "standard", "total_max_attempts": 2}, max_pool_connections=16)
+_READ_CONFIG = Config(connect_timeout=1, read_timeout=2, max_pool_connections=16, retries={"mode": "standard", "total_max_attempts": 2})
 """A policy that cannot be read within a few seconds is a policy that says no; waiting longer helps nobody."""
+_START_CONFIG = Config(connect_timeout=2, read_timeout=9, retries={"mode": "standard", "total_max_attempts": 3})
+"""Without its CA the proxy is of no use, and what it asks may just be starting too."""
 
 _PR_SET_DUMPABLE = 4
 _FILES_PER_CONNECTION = 2
@@ -89,12 +91,8 @@ def _connections_max() -> int:
 
 async def _serve(chosen: argparse.Namespace, settings: Settings) -> None:
     executor = ThreadPoolExecutor(max_workers=16, thread_name_prefix="aws")
-    table = Table(boto3.client("dynamodb", config=_AWS_CONFIG), settings.table_name, executor)
-    store = EgressStore(table)
-    keys = None
-    if settings.egress_key:
-        keys = KmsKeys(boto3.client("kms", config=_AWS_CONFIG), settings.egress_key, executor)
-    authority = await _authority(chosen.ca_dir, store, keys)
+    authority = await _authority(chosen.ca_dir, *_stores(settings, executor, _START_CONFIG))
+    store, keys = _stores(settings, executor, _READ_CONFIG)
     grants = Grants(store, keys, ceiling(settings), time.monotonic)
     journal = Journal(store, settings.retention_seconds, lambda: time.time_ns() // 1_000_000)
 
@@ -131,6 +129,13 @@ async def _serve(chosen: argparse.Namespace, settings: Settings) -> None:
         for task in background:
             task.cancel()
         await journal.flush()
+
+
+def _stores(settings: Settings, executor: ThreadPoolExecutor, config: Config) -> tuple[EgressStore, KmsKeys | None]:
+    store = EgressStore(Table(boto3.client("dynamodb", config=config), settings.table_name, executor))
+    if not settings.egress_key:
+        return store, None
+    return store, KmsKeys(boto3.client("kms", config=config), settings.egress_key, executor)
 
 
 async def _authority(ca_dir: Path | None, store: EgressStore, keys: KmsKeys | None) -> Authority:
