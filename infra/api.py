@@ -1,7 +1,8 @@
-"""The front door: a regional REST API with three functions behind it.
+"""The front door: a regional REST API with four functions behind it.
 
-``responses`` streams: API Gateway passes on what the function writes while it writes it, for up to 15 minutes. ``containers`` and
-``files`` answer in one piece. All three serve the same application; they differ in memory, rights and time.
+``responses`` streams: API Gateway passes on what the function writes while it writes it, for up to 15 minutes. ``containers``,
+``sessions`` and ``files`` answer in one piece. All serve the same application; they differ in memory, rights, time and place:
+``sessions`` alone is inside the sandboxes' network, where there is one.
 """
 
 import json
@@ -29,7 +30,7 @@ STREAM_SECONDS_MAX: Final = 870
 BUFFERED_TIMEOUT: Final = cdk.Duration.seconds(29)
 """What API Gateway waits for an answer in one piece, without a quota increase."""
 
-_BUFFERED: Final = {"containers": ("containers",), "files": ("files", "uploads", "skills")}
+_BUFFERED: Final = {"containers": ("containers",), "sessions": ("sessions",), "files": ("files", "uploads", "skills")}
 """Path segments under ``/v1`` by function; everything else is ``responses``."""
 
 LAMBDA_PAYLOAD_BYTES_MAX: Final = 6 * 1024 * 1024
@@ -47,12 +48,13 @@ OTHERS: Final = "*"
 class Handlers:
     responses: lambda_.Function
     containers: lambda_.Function
+    sessions: lambda_.Function
     files: lambda_.Function
     authorizer: lambda_.Function | None
 
     @property
     def all(self) -> list[lambda_.Function]:
-        return [each for each in (self.responses, self.containers, self.files, self.authorizer) if each]
+        return [each for each in (self.responses, self.containers, self.sessions, self.files, self.authorizer) if each]
 
 
 class Api(Construct):

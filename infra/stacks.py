@@ -165,6 +165,7 @@ class ServiceStack(cdk.Stack):
             containers=factory.make(
                 "Containers", folder="containers", handler="handler.handle", timeout=BUFFERED_TIMEOUT, memory_mib=512
             ),
+            sessions=self._make_sessions(factory),
             files=factory.make("Files", folder="files", handler="handler.handle", timeout=BUFFERED_TIMEOUT, memory_mib=1_024),
             authorizer=factory.make(
                 "Authorizer",
@@ -176,6 +177,21 @@ class ServiceStack(cdk.Stack):
             )
             if config.authorizer
             else None,
+        )
+
+    def _make_sessions(self, factory: FunctionFactory) -> lambda_.Function:
+        """People's terminals: from inside the sandboxes' network, where there is one, to sandboxes that others start."""
+        network = self.network
+        return factory.make(
+            "Sessions",
+            folder="containers",
+            handler="handler.handle",
+            timeout=BUFFERED_TIMEOUT,
+            memory_mib=384,
+            environment=network.environment if network else None,
+            vpc=network.vpc if network else None,
+            subnets=network.function_subnets if network else None,
+            security_groups=[network.function_group] if network else None,
         )
 
     def _make_reapers(self, factory: FunctionFactory) -> dict[str, lambda_.Function]:
@@ -261,7 +277,8 @@ class ServiceStack(cdk.Stack):
         """Each function's rights, in one place."""
         state, handlers, steps = self._state, self.handlers, self.loop.steps
         model, recovery, expiry = steps["ModelStep"], self.reapers["Recovery"], self.reapers["Expiry"]
-        with_content = [handlers.responses, handlers.containers, handlers.files, *self.reapers.values(), *steps.values()]
+        serving = [handlers.responses, handlers.containers, handlers.sessions, handlers.files]
+        with_content = [*serving, *self.reapers.values(), *steps.values()]
         for function in with_content:
             state.grant_all(function)
             function.add_environment("MOORAGE_CONTENT_KEY", state.content_key_value)
@@ -273,11 +290,11 @@ class ServiceStack(cdk.Stack):
         for function in (handlers.responses, steps["ContinueStep"], recovery):
             grant_executions(self, self._config, function)
         # Inside the sandboxes' network there is no way to ECS, and no right to it.
-        starters = [handlers.responses, model, expiry, *([] if self.network else [steps["ToolStep"]])]
+        inside = [] if self.network else [steps["ToolStep"], handlers.sessions]
+        starters = [handlers.responses, handlers.containers, model, expiry, *inside]
         if sandboxes := self.sandbox or self.microvms:
             for function in starters:
                 sandboxes.grant_start(function)
-            for function in (*starters, handlers.containers):
                 sandboxes.grant_stop(function)
         if self.egress:
             for function in starters:

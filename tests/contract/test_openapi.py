@@ -13,7 +13,7 @@ from fastapi.routing import APIRoute
 from moorage.api.routers import ROUTERS
 from moorage.errors import ApiError
 from moorage.wire import openapi, routes
-from moorage.wire.queries import parse_log_page, parse_page, parse_retrieval, parse_tree, parse_usage, parse_wanted
+from moorage.wire.queries import parse_log_page, parse_page, parse_retrieval, parse_session_read, parse_tree, parse_usage, parse_wanted
 from moorage.wire.route import Route
 from openai.types.webhooks import (
     ResponseCancelledWebhookEvent,
@@ -77,6 +77,13 @@ def test_every_route_that_the_sdk_calls_is_served_or_refused_in_the_table() -> N
         "POST /v1/responses/{response_id}/approvals/{approval_id}/link": "an extension",
         "GET /v1/responses/{response_id}/steps": "an extension",
         "GET /v1/containers/{container_id}/tree": "an extension",
+        "POST /v1/containers/{container_id}/sessions": "an extension",
+        "GET /v1/containers/{container_id}/sessions": "an extension",
+        "GET /v1/containers/{container_id}/sessions/{session_id}": "an extension",
+        "GET /v1/sessions/{session_id}/output": "an extension",
+        "POST /v1/sessions/{session_id}/input": "an extension",
+        "POST /v1/sessions/{session_id}/resize": "an extension",
+        "DELETE /v1/sessions/{session_id}": "an extension",
         "GET /v1/me": "an extension",
         "POST /v1/console/session": "an extension",
         "GET /v1/usage": "an extension",
@@ -157,6 +164,7 @@ PARSERS: dict[str, Callable[[Any], Any]] = {
     "listResponseEvents": parse_log_page,
     "listContainerTree": parse_tree,
     "usage": partial(parse_usage, now=1),
+    "readSession": parse_session_read,
 }
 
 
@@ -164,7 +172,7 @@ PARSERS: dict[str, Callable[[Any], Any]] = {
 def test_a_documented_query_is_understood(route: Route) -> None:
     values = {"stream": "true", "starting_after": "1", "include_obfuscation": "false", "limit": "1", "order": "asc", "at": "1"}
     values |= {"status": "failed", "created_after": "1", "created_before": "2", "after": "1", "depth": "1", "group_by": "key"}
-    values |= {"from": "2026-01-02", "to": "2026-01-03"}
+    values |= {"from": "2026-01-02", "to": "2026-01-03", "wait_ms": "1"}
     include = ("include[]", "reasoning.encrypted_content")
     query = [include if name == "include[]" else (name, values.get(name, "x")) for name, _ in route.query]
     alone = [[one] for one in query if one[0] == "at"]  # It goes with no stream.

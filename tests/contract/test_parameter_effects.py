@@ -1330,8 +1330,21 @@ def container_routes(world: World) -> None:
     assert [entry["path"] for entry in world.get(f"{path}/tree")["data"]] == ["/mnt/data/a.txt"]
     assert world.http.delete(f"{path}/files/{added['id']}").json()["deleted"] is True
     assert world.get(f"{path}/egress")["data"] == []
+    session_routes(world, path)
     assert world.http.delete(path).json()["deleted"] is True
     assert world.http.get(path).status_code == 404
+
+
+def session_routes(world: World, path: str) -> None:
+    session = world.post(f"{path}/sessions", {"command": "cat", "columns": 90})
+    assert world.get(f"{path}/sessions")["data"] == [session]
+    assert world.get(f"{path}/sessions/{session['id']}")["status"] == "running"
+    one = f"/sessions/{session['id']}"
+    assert world.post(f"{one}/input", {"text": "lines"})["session_id"] == session["id"]
+    assert world.get(f"{one}/output?wait_ms=0")["object"] == "container.session.output"
+    assert world.post(f"{one}/resize", {"columns": 70, "rows": 20})["columns"] == 70
+    assert world.http.delete(one).json()["deleted"] is True
+    assert world.get(f"{path}/sessions")["data"] == []
 
 
 def skill_routes(world: World) -> None:
@@ -1401,6 +1414,7 @@ _STORIES = {
     "/v1/approvals": approvals,
     "/v1/me": called_routes,
     "/v1/usage": called_routes,
+    "/v1/sessions": container_routes,
     "/v1/models": called_routes,
     "/v1/conversations": conversation_routes,
     "/v1/files": file_routes,

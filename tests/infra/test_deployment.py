@@ -47,7 +47,7 @@ def test_responses_are_streamed_for_as_long_as_lambda_lives(stacks: Stacks) -> N
     assert int(streaming["Environment"]["Variables"]["MOORAGE_STREAM_SECONDS_MAX"]) + 20 < streaming["Timeout"] == 900
 
 
-@pytest.mark.parametrize("path", ["containers", "files", "uploads", "skills"])
+@pytest.mark.parametrize("path", ["containers", "sessions", "files", "uploads", "skills"])
 def test_resources_are_answered_in_one_piece(stacks: Stacks, path: str) -> None:
     for method in (methods(stacks)[f"/v1/{path}"], methods(stacks)[f"/v1/{path}/{{proxy+}}"]):
         assert "ResponseTransferMode" not in method["Integration"]
@@ -141,7 +141,9 @@ def test_callers_are_sent_to_an_alias_and_executions_keep_the_versions_that_they
     versions = stacks.of_type("AWS::Lambda::Version")
     assert {stacks.resources[name]["DeletionPolicy"] for name in versions} == {"Retain"}
     aliases = stacks.of_type("AWS::Lambda::Alias")
-    assert sorted(name.removeprefix("Functions").split("Live")[0] for name in aliases) == ["Containers", "Files", "Responses"]
+    assert sorted(name.removeprefix("Functions").split("Live")[0] for name in aliases) == [
+        *("Containers", "Files", "Responses", "Sessions")
+    ]
     assert all(alias["FunctionVersion"]["Fn::GetAtt"][0] in versions for alias in aliases.values())
     steps = stacks.one("AWS::StepFunctions::StateMachine")["DefinitionSubstitutions"]
     assert all(reference["Ref"] in versions for reference in steps.values())
@@ -315,7 +317,7 @@ def test_every_function_is_python_3_13_on_arm64_and_outlives_its_step(stacks: St
 
 def test_only_what_speaks_to_sandboxes_lives_in_their_network(stacks: Stacks) -> None:
     inside = {name for name, f in stacks.of_type("AWS::Lambda::Function").items() if "VpcConfig" in f}
-    assert sorted(name.removeprefix("Functions")[:-8] for name in inside) == ["Retirement", "ToolStep"]
+    assert sorted(name.removeprefix("Functions")[:-8] for name in inside) == ["Retirement", "Sessions", "ToolStep"]
 
 
 def test_the_loop_is_the_asl_file_with_functions_in_its_placeholders(stacks: Stacks) -> None:
@@ -397,7 +399,7 @@ def test_microvms_are_chosen_by_configuration(linear: Stacks) -> None:
                 granted[owner] = granted.get(owner, set()) | mine
                 assert statement["Resource"] == ("*" if "PassNetworkConnector" in mine else list(MICROVM_IMAGES.values()))
     both = start | stop
-    assert granted == {"Responses": both, "ModelStep": both, "ToolStep": both, "Expiry": both, "Containers": stop}
+    assert granted == dict.fromkeys(("Responses", "ModelStep", "ToolStep", "Expiry", "Containers", "Sessions"), both)
 
 
 WRONG = {

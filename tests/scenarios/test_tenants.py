@@ -54,6 +54,8 @@ def belongings(stack: Stack) -> dict[str, str]:
     asking: Any = [{**SHELL, "require_approval": "always"}]
     held = client.responses.create(model="demo", input=script(shell("true")), tools=asking, background=True)
     container_id = ran.tools[0].environment.container_id  # type: ignore[union-attr]
+    with stack.http() as http:
+        session = http.post(f"/containers/{container_id}/sessions", json={}).json()
     conversation = client.conversations.create(items=[{"role": "user", "content": "hello"}])
     ended = client.responses.create(model="demo", input=script(shell("true")), tools=asking)
     upload = client.uploads.create(bytes=3, filename="x.txt", mime_type="text/plain", purpose="user_data")
@@ -65,6 +67,7 @@ def belongings(stack: Stack) -> dict[str, str]:
         "question": ended.output[-1].id or "",
         "item": ran.output[-1].id or "",
         "container": container_id,
+        "session": session["id"],
         "container_file": next(iter(client.containers.files.list(container_id))).id,
         "file": client.files.create(file=("a.txt", b"abc"), purpose="user_data").id,
         "conversation": conversation.id,
@@ -97,6 +100,13 @@ ROUTES: list[tuple[str, str, Any]] = [
     ("GET", "/containers/{container}/files/{container_file}/content", None),
     ("GET", "/containers/{container}/tree", None),
     ("GET", "/containers/{container}/egress", None),
+    ("POST", "/containers/{container}/sessions", {}),
+    ("GET", "/containers/{container}/sessions", None),
+    ("GET", "/containers/{container}/sessions/{session}", None),
+    ("GET", "/sessions/{session}/output", None),
+    ("POST", "/sessions/{session}/input", {"text": "exit"}),
+    ("POST", "/sessions/{session}/resize", {"columns": 80, "rows": 24}),
+    ("DELETE", "/sessions/{session}", None),
     ("POST", "/containers/{container}/files", {"file_id": "{file}"}),
     ("DELETE", "/containers/{container}/files/{container_file}", None),
     ("DELETE", "/containers/{container}", None),

@@ -90,6 +90,8 @@ ROUTES = {
     "/v1/conversations": "Responses",
     "/v1/containers": "Containers",
     "/v1/containers/cntr_1/files": "Containers",
+    "/v1/containers/cntr_1/sessions": "Containers",
+    "/v1/sessions/csess_1/output": "Sessions",
     "/v1/files": "Files",
     "/v1/files/file-1/content": "Files",
     "/v1/uploads/upload_1/parts": "Files",

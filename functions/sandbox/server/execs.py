@@ -16,6 +16,7 @@ from refusals import Refusal, field
 from sessions import Sessions
 from shell_run import ShellRun
 from surroundings import Surroundings
+from terminals import Terminals
 from transcript import Spool, Transcript
 from vitals import Vitals
 
@@ -46,12 +47,14 @@ class Execs:
             "javascript": self._language("JavaScript", node),
         }
         self.activity = asyncio.Event()
-        self.sessions = Sessions(loop, config, self.processes, self.vitals, self._surroundings, self.activity.set)
+        shared = (loop, config, self.processes, self.vitals, self._surroundings, self.activity.set)
+        self.sessions = Sessions(*shared)
+        self.terminals = Terminals(*shared)
 
     @property
     def running(self) -> int:
         """What somebody waits for; a session that nobody looks at holds up no end of its sandbox."""
-        return sum(not record.is_finished for record in self._by_id.values()) + self.sessions.looked_at
+        return sum(not record.is_finished for record in self._by_id.values()) + self.sessions.looked_at + self.terminals.watched
 
     def get(self, exec_id: str) -> Exec:
         record = self._by_id.get(exec_id)
@@ -104,7 +107,7 @@ class Execs:
             if record.leader == leader and record.kill("killed"):
                 record.output("stderr", notice.encode())
                 return
-        if self.sessions.end_family(leader, notice):
+        if self.sessions.end_family(leader, notice) or self.terminals.end_family(leader, notice):
             return
         self._untold = notice
         kill_session(leader, (), self.processes.other_uid)
@@ -118,6 +121,7 @@ class Execs:
                 record.output("stderr", notice.encode())
                 record.kill("killed")
         self.sessions.kill_all(notice)
+        self.terminals.kill_all(notice)
         if self.processes.other_uid is not None:
             kill_all_of(self.processes.other_uid)
         elif os.getpid() == 1:

@@ -30,6 +30,16 @@ class Request:
         except ValueError:
             raise Refusal(400, "invalid_request", "'after' must be a whole number.") from None
 
+    def number(self, name: str, least: int, most: int) -> int:
+        """A whole number of the query; ``least`` if it is left out."""
+        try:
+            number = int(self.query.get(name, str(least)))
+        except ValueError:
+            raise Refusal(400, "invalid_request", f"'{name}' must be a whole number.") from None
+        if not least <= number <= most:
+            raise Refusal(400, "invalid_request", f"'{name}' is out of range.")
+        return number
+
     async def chunks(self) -> AsyncIterator[bytes]:
         """The body, piece by piece."""
         if "chunked" in self.headers.get("transfer-encoding", ""):

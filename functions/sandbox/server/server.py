@@ -19,6 +19,7 @@ from messages import READ_BYTES, Request, Response, parse_head
 from record import Exec
 from refusals import Refusal, disk_full, field
 from skills import Skills
+from terminals import WAIT_MS_MAX, size_of
 from workspace import Workspace
 
 PROTOCOL = 1
@@ -108,6 +109,8 @@ class Server:
         elif len(path) == 3 and (method, path[:2]) == ("PUT", ["v1", "skills"]):
             await self._skills.add(path[2], request.chunks())
             await response.json(200, {})
+        elif len(path) in (3, 4) and path[:2] == ["v1", "terminals"] and EXEC_ID.match(path[2]):
+            await self._terminal(request, response, path[2], path[3:])
         elif len(path) in (3, 4) and path[:2] == ["v1", "looks"] and EXEC_ID.match(path[2]):
             await self._look(request, response, path[2], path[3:])
         elif len(path) in (3, 4) and path[:2] in (["v1", "execs"], ["v1", "python"], ["v1", "javascript"]) and EXEC_ID.match(path[2]):
@@ -154,6 +157,29 @@ class Server:
         elif action == ("POST", "kill"):
             await request.body()
             await response.json(200, {"killed": self._execs.sessions.kill(look_id)})
+        else:
+            raise Refusal(405, "not_found", f"Unknown: {request.method} /{'/'.join(request.path)}")
+
+    async def _terminal(self, request: Request, response: Response, terminal_id: str, rest: List[str]) -> None:
+        terminals, action = self._execs.terminals, (request.method, *rest)
+        if action == ("PUT",):
+            terminals.open(terminal_id, await request.json())
+            await response.json(200, {})
+        elif action == ("GET",):
+            wait_ms = request.number("wait_ms", 0, WAIT_MS_MAX)
+            session = terminals.get(terminal_id)
+            await response.stream("application/x-ndjson", session.read(max(0, request.after), wait_ms / 1000))
+        elif action == ("POST", "input"):
+            data = await request.body()
+            became = terminals.get(terminal_id).write(request.query.get("id", ""), data)
+            await response.json(200, {"input": became})
+        elif action == ("POST", "size"):
+            body = await request.json()
+            terminals.get(terminal_id).resize(*size_of(body))
+            await response.json(200, {})
+        elif action == ("POST", "kill"):
+            await request.body()
+            await response.json(200, {"killed": terminals.close(terminal_id)})
         else:
             raise Refusal(405, "not_found", f"Unknown: {request.method} /{'/'.join(request.path)}")
 

@@ -8,6 +8,7 @@ from moorage.store.blobs import Blobs
 from moorage.store.table import Table
 
 from tests.ministack import AwsClients, Ministack, aws_clients, new_table_and_bucket
+from tests.unit.resources.places import Places, places_of
 from tests.unit.resources.service import Service, build_service
 from tests.unit.resources.support import Clock, Store
 
@@ -40,6 +41,11 @@ async def store(clients: AwsClients, executor: ThreadPoolExecutor) -> AsyncItera
 @pytest.fixture
 def clock() -> Clock:
     return Clock()
+
+
+@pytest.fixture
+def places(store: Store, clock: Clock) -> Places:
+    return places_of(store, clock)
 
 
 @pytest.fixture

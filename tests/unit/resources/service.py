@@ -7,7 +7,7 @@ from typing import Any, cast
 import httpx
 import httpx2
 from fastapi import FastAPI
-from moorage.api import containers, conversations, files, skills, uploads
+from moorage.api import containers, conversations, files, sessions, skills, uploads
 from moorage.api.app import create_app
 from moorage.containers.containers import Containers
 from moorage.egress.service import Egress
@@ -73,7 +73,7 @@ def build_app(
         api_keys=_Keys(),
         clock=clock,
     )
-    routers = (files.router, uploads.router, containers.router, conversations.router, skills.router)
+    routers = (files.router, uploads.router, containers.router, sessions.router, conversations.router, skills.router)
     return create_app(cast("Runtime", runtime), routers)
 
 

@@ -43,6 +43,20 @@ class Store:
 
 
 @dataclass
+class FakeTerminal:
+    """Shows what is typed, and ends at ``exit``."""
+
+    command: str
+    size: tuple[int, int]
+    shown: str = ""
+    outcome: str | None = None
+    exit_code: int | None = None
+
+    def end(self, outcome: str, exit_code: int) -> None:
+        self.outcome, self.exit_code = outcome, exit_code
+
+
+@dataclass
 class FakeSandbox:
     """A directory in memory behind the exec client's file calls; it dies when it is told to."""
 
@@ -61,6 +75,7 @@ class FakeSandbox:
     writes: list[str] = field(default_factory=list)
     reads: list[str] = field(default_factory=list)
     requests_to_read: int = 0
+    terminals: dict[str, "FakeTerminal"] = field(default_factory=dict)
     clock_ns: int = 0
     inodes: int = 100
 
@@ -135,6 +150,42 @@ class FakeClient:
 
     async def delete_file(self, path: str) -> None:
         self._alive().files.pop(path.removeprefix("/mnt/data/"), None)
+
+    async def ask(self, method: str, path: str, *, json: Any = None, params: Any = None, content: bytes = b"") -> dict[str, Any]:
+        """Of terminals."""
+        sandbox = self._alive()
+        _, _, _, terminal_id, *action = path.split("/")
+        if method == "PUT":
+            sandbox.terminals.setdefault(terminal_id, FakeTerminal(json["command"], (json["rows"], json["columns"])))
+            return {}
+        if terminal_id not in sandbox.terminals:
+            raise SandboxGone("unknown")
+        terminal = sandbox.terminals[terminal_id]
+        match action:
+            case ["size"]:
+                terminal.size = (json["rows"], json["columns"])
+                return {}
+            case ["kill"]:
+                was_open = terminal.outcome is None
+                if was_open:
+                    terminal.end("killed", 137)
+                return {"killed": was_open}
+        if terminal.outcome is not None:
+            return {"input": "ended"}
+        if content == b"x" * len(content) and len(content) > 10_000:
+            return {"input": "full"}
+        terminal.shown += content.decode()
+        if content == b"exit":
+            terminal.end("exit", 3)
+        return {"input": "taken"}
+
+    async def last_line(self, kind: str, method: str, path: str, *, params: Any) -> dict[str, Any]:
+        terminals, terminal_id = self._alive().terminals, path.split("/")[3]
+        if terminal_id not in terminals:
+            raise SandboxGone("unknown")
+        terminal, after = terminals[terminal_id], int(params["after"])
+        shown = {"begin": after, "output": terminal.shown[after:], "next": len(terminal.shown)}
+        return {**shown, "outcome": terminal.outcome, "exit_code": terminal.exit_code}
 
     async def aclose(self) -> None:
         self.is_closed = True

@@ -15,6 +15,7 @@ _UNIQUE_HEX: Final = 40
 """Hex digits that a response and its items share (160 random bits); eight more tell the items apart."""
 
 _RESPONSE_MARK: Final = "0" * 8
+_SESSION_BYTES: Final = 8
 
 
 def new_id(prefix: str) -> str:
@@ -53,6 +54,16 @@ def response_digits(response_id: str) -> bytes:
 def response_of_digits(digits: bytes) -> str:
     """The id back from :func:`response_digits`."""
     return f"resp_{digits.hex()}{_RESPONSE_MARK}"
+
+
+def new_session_id(container_id: str) -> str:
+    """The id of a container's session. It carries the container's digits; :func:`container_of_session` finds it again."""
+    return f"csess_{container_id.removeprefix('cntr_')}{secrets.token_hex(_SESSION_BYTES)}"
+
+
+def container_of_session(session_id: str) -> str:
+    """The id of the container that a session would be of: one that was not made here leads to none."""
+    return f"cntr_{session_id.removeprefix('csess_')[: -2 * _SESSION_BYTES]}"
 
 
 def new_call_id() -> str:

@@ -1,8 +1,8 @@
 """Containers as the API shows them: records, and the files that are stored with them.
 
 What runs for a container is with the parts that :class:`Containers` puts together: ``sandboxes`` (``containers/life.py``) gives it a
-sandbox that has its files, ``artifacts`` stores what commands leave there, ``sweep`` ends what nobody uses, and ``incarnations``
-knows what opens each sandbox.
+sandbox that has its files, ``artifacts`` stores what commands leave there, ``sessions`` are terminals that people sit at, ``sweep``
+ends what nobody uses, and ``incarnations`` knows what opens each sandbox.
 """
 
 import asyncio
@@ -16,6 +16,7 @@ from moorage.containers.artifacts import Artifacts
 from moorage.containers.claims import Claims
 from moorage.containers.incarnations import Incarnations
 from moorage.containers.life import Sandboxes
+from moorage.containers.sessions import Sessions
 from moorage.containers.skills import GivenSkill, GivenSkills, given
 from moorage.containers.staging import Staging
 from moorage.containers.sweep import Sweep
@@ -40,6 +41,7 @@ from moorage.sandbox.provisioner import Handle, Provisioner
 from moorage.store import keys
 from moorage.store.blobs import Blob, BlobNotFound, Blobs
 from moorage.store.container_past import ContainerPast, time_after
+from moorage.store.container_sessions import ContainerSessions
 from moorage.store.container_skills import ContainerSkills
 from moorage.store.containers import (
     WORKSPACE,
@@ -99,6 +101,7 @@ class Containers:
         self.sandboxes = Sandboxes(store, provisioner, claims, staging, self.incarnations, connect)
         self.past = ContainerPast(table, store)
         self.artifacts = Artifacts(store, self.past, blobs, clock)
+        self.sessions = Sessions(ContainerSessions(table, clock), store, self.sandboxes, self.artifacts)
         self.sweep = Sweep(store, self.past, blobs, provisioner, self.sandboxes, self.artifacts, clock=clock, egress=egress)
 
     # --- Records -------------------------------------------------------------------------------------------------------------

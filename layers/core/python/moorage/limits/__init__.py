@@ -12,6 +12,7 @@ from moorage.limits.containers import *
 from moorage.limits.egress import *
 from moorage.limits.knowledge import *
 from moorage.limits.remote import *
+from moorage.limits.sessions import *
 from moorage.limits.units import *
 from moorage.limits.web import *
 from moorage.limits.webhooks import *

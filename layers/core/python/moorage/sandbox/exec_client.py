@@ -169,7 +169,7 @@ class ExecClient:
         await self._http.aclose()
 
     async def health(self) -> Health:
-        body = await self._json("GET", "/v1/health")
+        body = await self.ask("GET", "/v1/health")
         return Health(body["protocol"], body["boot_id"], body["running"])
 
     async def claim(self, token_sha256: str) -> None:
@@ -249,13 +249,7 @@ class ExecClient:
                 body |= {"login": session.is_login, "terminal": session.has_terminal}
             case session_id:
                 body["session_id"] = session_id
-        answer: dict[str, Any] = {}
-        async with self._stream("PUT", f"/v1/looks/{quote(look_id, safe='')}", json=body) as response:
-            async for text in response.aiter_lines():
-                answer = json.loads(text)
-        if answer.pop("type", None) != "look":
-            raise SandboxGone("The container broke off in the middle of a look.")
-        return Look(**answer)
+        return Look(**await self.last_line("look", "PUT", f"/v1/looks/{quote(look_id, safe='')}", json=body))
 
     async def kill_session(self, look_id: str) -> bool:
         """Kill the session that a look has begun; False if it had ended already or is unknown."""
@@ -312,8 +306,19 @@ class ExecClient:
             async for text in response.aiter_lines():
                 yield json.loads(text)
 
-    async def _json(self, method: str, path: str) -> dict[str, Any]:
-        response = await self._request(method, path)
+    async def last_line(self, kind: str, method: str, path: str, **arguments: Any) -> dict[str, Any]:
+        """What a stream of heartbeats ends with."""
+        last: dict[str, Any] = {}
+        async with self._stream(method, path, **arguments) as response:
+            async for text in response.aiter_lines():
+                last = json.loads(text)
+        if last.pop("type", None) != kind:
+            raise SandboxGone(f"The container broke off in the middle of a {kind}.")
+        return last
+
+    async def ask(self, method: str, path: str, **arguments: Any) -> dict[str, Any]:
+        """An answer in one piece."""
+        response = await self._request(method, path, **arguments)
         _refuse_errors(response)
         body: dict[str, Any] = response.json()
         return body

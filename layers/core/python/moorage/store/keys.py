@@ -44,6 +44,7 @@ a proxy credential's container             ``PK=P#<sha256>``, ``SK=META``       
 a container's policy and secrets           ``PK=T#t#C#id``, ``SK`` from ``EGRESS#POLICY`` on    Query
 a container's egress decisions             ``PK=T#t#C#id``, ``SK`` begins with ``EGRESS#LOG#``  Query
 whose an upstream's container is           ``PK=T#t#C#id``, ``SK=UPSTREAM``                     GetItem
+a container's sessions                     ``PK=T#t#C#id``, ``SK`` begins with ``SESSION#``     Query, GetItem
 a tenant's webhook endpoints               ``PK=T#t#W``                                         Query
 the deliveries of a webhook endpoint       ``PK=T#t#W#id``, ``SK`` begins with ``EVENT#``       Query
 deliveries of webhooks that are due        ``GSI1PK=DUE#webhooks``, ``GSI1SK`` up to now        Query on GSI1 + BatchGet
@@ -59,6 +60,7 @@ EVENT_PREFIX: Final = "EV#"
 ATTEMPT_PREFIX: Final = "AT#"
 APPROVAL_PREFIX: Final = "AP#"
 FILE_PREFIX: Final = "FILE#"
+SESSION_PREFIX: Final = "SESSION#"
 INFLIGHT: Final = "INFLIGHT"
 ALIVE: Final = "ALIVE"
 KEYS: Final = "KEYS"
@@ -115,6 +117,11 @@ CONTAINERS: Final = "T#*#C#*"
 
 def container(tenant_id: str, container_id: str) -> str:
     return f"T#{tenant_id}#C#{container_id}"
+
+
+def container_session(session_id: str) -> str:
+    """Sort key, in a container's partition, of a terminal that people sit at."""
+    return f"{SESSION_PREFIX}{session_id}"
 
 
 def container_file(file_id: str) -> str:

@@ -7,7 +7,7 @@ cannot promise what is refused; a test compares the routes (``routes.py``) with 
 from functools import cache
 from typing import Any, Final
 
-from moorage.wire import admitted, chat_schemas, create, resources, webhooks
+from moorage.wire import admitted, chat_schemas, container_sessions, create, resources, webhooks
 from moorage.wire.answers import ANSWERS
 from moorage.wire.route import JSON, ref
 from moorage.wire.routes import ROUTES
@@ -26,6 +26,9 @@ _BODIES: Final = {
     "ApprovalLink": create.APPROVAL_LINK,
     "CreateContainer": Parser[Any](resources.CreateContainer),
     "AddContainerFile": Parser[Any](resources.AddContainerFile),
+    "OpenSession": Parser[Any](container_sessions.OpenSession),
+    "SessionInput": Parser[Any](container_sessions.SessionInput),
+    "ResizeSession": Parser[Any](container_sessions.ResizeSession),
     "CreateUpload": Parser[Any](resources.CreateUpload),
     "CompleteUpload": Parser[Any](resources.CompleteUpload),
     "UpdateSkill": Parser[Any](resources.UpdateSkill),

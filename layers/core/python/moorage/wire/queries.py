@@ -77,6 +77,14 @@ class TreeWanted:
     """Levels; None for all."""
 
 
+@dataclass(frozen=True, slots=True)
+class SessionRead:
+    """From where on a session's output is wanted, and how long to wait for it."""
+
+    starting_after: int
+    wait_ms: int
+
+
 USAGE_GROUPS: Final = ("day", "model", "key", "tool")
 STATUSES: Final = ("queued", "in_progress", "completed", "incomplete", "failed", "cancelled")
 _DATE: Final = re.compile(r"\d{4}-\d{2}-\d{2}", re.ASCII)
@@ -208,6 +216,16 @@ def parse_retrieval(query: Query) -> Retrieval:
         starting_after=_whole_number("starting_after", values["starting_after"], 0, 2**53) if "starting_after" in values else None,
         include_obfuscation=_flag("include_obfuscation", values.get("include_obfuscation", "true")),
         include=_include(query),
+    )
+
+
+def parse_session_read(query: Query) -> SessionRead:
+    """The query of ``GET /v1/sessions/{id}/output``. Raises :class:`~moorage.errors.ApiError`."""
+    values = _single(query, ("starting_after", "wait_ms"))
+    most = limits.SESSION_READ_MS_MAX
+    return SessionRead(
+        starting_after=_whole_number("starting_after", values.get("starting_after", "0"), 0, 2**53),
+        wait_ms=_whole_number("wait_ms", values.get("wait_ms", str(most)), 0, most),
     )
 
 

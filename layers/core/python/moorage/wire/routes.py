@@ -4,6 +4,7 @@ from typing import Final
 
 from moorage import limits
 from moorage.wire import resources
+from moorage.wire.container_sessions import SESSION_ROUTES
 from moorage.wire.operator_routes import OPERATOR_ROUTES
 from moorage.wire.route import (
     AFTER,
@@ -355,6 +356,7 @@ ROUTES: Final = (
         {BINARY: {}},
         also=(206, 302, 416),
     ),
+    *SESSION_ROUTES,
     *WEBHOOK_ROUTES,
     *OPERATOR_ROUTES,
 )

@@ -1,0 +1,202 @@
+"""Sessions of a container: terminals that people sit at, from a command line or a page.
+
+No process holds one. What is known of it is a record, what runs is in the sandbox, and whoever is asked takes both together; so each
+request may come to another process. Where sandboxes are started by processes that cannot reach them (on AWS), opening one has its
+sandbox started, and the first request that reaches it opens the terminal there. Opening twice opens once.
+
+A session does not outlive its sandbox: it is ``lost`` then, and the container's files are as they were stored last.
+"""
+
+import asyncio
+from collections.abc import Awaitable
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import TypeVar
+
+from moorage import limits
+from moorage.containers.artifacts import Artifacts
+from moorage.containers.life import LiveContainer, Sandboxes
+from moorage.errors import SandboxError, SandboxGone, SandboxStarting
+from moorage.errors.sessions import container_unavailable, session_input_full, session_not_running, too_many_sessions
+from moorage.sandbox.terminals import Shown, Terminal
+from moorage.store.container_sessions import ContainerSession, ContainerSessions, Outcome
+from moorage.store.containers import ContainerRecord, ContainerStore
+
+_T = TypeVar("_T")
+
+
+@dataclass(frozen=True, slots=True)
+class Read:
+    """What a reader is told."""
+
+    session: ContainerSession
+    begin: int
+    output: str
+    next: int
+
+
+class Sessions:
+    def __init__(self, rows: ContainerSessions, store: ContainerStore, sandboxes: Sandboxes, artifacts: Artifacts) -> None:
+        self._rows = rows
+        self._store = store
+        self._sandboxes = sandboxes
+        self._artifacts = artifacts
+
+    async def open(self, container: ContainerRecord, command: str, *, rows: int, columns: int) -> ContainerSession:
+        """A new one. It has begun when this returns, unless its sandbox has still to start."""
+        if len(await self._rows.open(container)) >= limits.SESSIONS_OPEN_MAX:
+            raise too_many_sessions(limits.SESSIONS_OPEN_MAX)
+        session = await self._rows.add(container, command, rows=rows, columns=columns)
+        try:
+            return await self._start(session, container)
+        except BaseException:
+            await asyncio.shield(self._rows.drop(session))
+            raise
+
+    async def list(self, container: ContainerRecord) -> list[ContainerSession]:
+        return await self._rows.open(container)
+
+    async def get(self, tenant_id: str, session_id: str) -> ContainerSession:
+        """How it stands; one that has not begun is helped on."""
+        session, container = await self._rows.get(tenant_id, session_id)
+        return session if session.status != "starting" else await self._start(session, container)
+
+    async def read(self, tenant_id: str, session_id: str, after: int, *, wait_ms: int) -> Read:
+        """What it has shown behind an offset, as soon as there is something."""
+        session, container = await self._rows.get(tenant_id, session_id)
+        try:
+            live, session = await self._live(session, container)
+        except SandboxStarting as error:
+            await asyncio.sleep(min(wait_ms / 1000, max(error.retry_after_seconds, limits.CONTAINER_POLL_SECONDS)))
+            return Read(session, after, "", after)
+        except SandboxGone:
+            return Read(await self._lost(session), after, "", after)
+        except SandboxError as error:
+            raise container_unavailable(error.message) from error
+        async with live:
+            shown = await self._shown(session, live, after, wait_ms)
+            if shown is None:
+                return Read(await self._lost(session), after, "", after)
+            if shown.outcome is not None:
+                session = await self._ended(session, live, shown.outcome, shown.exit_code)
+            return Read(session, shown.begin, shown.output, shown.next)
+
+    async def type(self, tenant_id: str, session_id: str, text: str, input_id: str) -> ContainerSession:
+        session, live = await self._running(tenant_id, session_id)
+        async with live:
+            match await self._asked(session, Terminal(live.client, session.id).type(text, input_id)):
+                case "taken":
+                    return session
+                case "full":
+                    raise session_input_full(session.id)
+                case "ended":
+                    raise session_not_running(session.id, "has ended")
+
+    async def resize(self, tenant_id: str, session_id: str, *, rows: int, columns: int) -> ContainerSession:
+        session, live = await self._running(tenant_id, session_id)
+        async with live:
+            await self._asked(session, Terminal(live.client, session.id).resize(rows=rows, columns=columns))
+        return await self._rows.resized(session, rows=rows, columns=columns)
+
+    async def close(self, tenant_id: str, session_id: str) -> None:
+        """End it, and forget it."""
+        session, container = await self._rows.get(tenant_id, session_id)
+        if session.status == "running":
+            with suppress(SandboxError):
+                live, session = await self._live(session, container)
+                async with live:
+                    terminal = Terminal(live.client, session.id)
+                    if await terminal.close():
+                        await self._until_over(terminal)
+                        await self._keep_files(live)
+        await self._rows.drop(session)
+
+    async def _start(self, session: ContainerSession, container: ContainerRecord) -> ContainerSession:
+        """Open it where that can be done from here; else have its sandbox started, unless one is on its way."""
+        try:
+            if self._sandboxes.can_connect:
+                live, session = await self._live(session, container)
+                await live.aclose()
+            elif container.sandbox is None or container.sandbox.endpoint is None or container.sandbox.state == "stopping":
+                await self._sandboxes.place(session.tenant_id, session.container_id)
+        except SandboxStarting:
+            return session
+        except SandboxGone:
+            return await self._lost(session)
+        except SandboxError as error:
+            raise container_unavailable(error.message) from error
+        return session
+
+    async def _live(self, session: ContainerSession, container: ContainerRecord) -> tuple[LiveContainer, ContainerSession]:
+        """The sandbox in which it runs; it is opened there if nobody has done so. Raises :class:`SandboxStarting` and
+        :class:`SandboxGone`."""
+        if session.outcome == "lost":
+            raise SandboxGone("Its sandbox is gone.")
+        if session.incarnation:
+            sandbox = container.sandbox
+            if container.incarnation != session.incarnation or sandbox is None or sandbox.state != "running":
+                raise SandboxGone("Its sandbox is gone.")
+            return self._sandboxes.reach(await self._store.touch(container)), session
+        live = await self._sandboxes.ensure(session.tenant_id, session.container_id)
+        try:
+            await Terminal(live.client, session.id).open(session.command, rows=session.rows, columns=session.columns)
+            return live, await self._rows.begun(session, live.record.incarnation)
+        except BaseException:
+            await live.aclose()
+            raise
+
+    async def _running(self, tenant_id: str, session_id: str) -> tuple[ContainerSession, LiveContainer]:
+        session, container = await self._rows.get(tenant_id, session_id)
+        if session.status == "ended":
+            raise session_not_running(session.id, "has ended")
+        try:
+            live, session = await self._live(session, container)
+        except SandboxStarting as error:
+            raise session_not_running(session.id, "has not begun: its container is starting") from error
+        except SandboxGone as error:
+            await self._lost(session)
+            raise session_not_running(session.id, "is lost: its sandbox is gone") from error
+        except SandboxError as error:
+            raise container_unavailable(error.message) from error
+        return session, live
+
+    async def _shown(self, session: ContainerSession, live: LiveContainer, after: int, wait_ms: int) -> Shown | None:
+        """None if the sandbox is gone, or knows nothing of it. A connection that was only torn is made again."""
+        terminal = Terminal(live.client, session.id)
+        with suppress(SandboxGone):
+            return await terminal.read(after, wait_ms=wait_ms)
+        if not await self._sandboxes.confirm_gone(live):
+            with suppress(SandboxGone):
+                return await terminal.read(after, wait_ms=0)
+        return None
+
+    async def _asked(self, session: ContainerSession, asked: Awaitable[_T]) -> _T:
+        try:
+            return await asked
+        except SandboxGone as error:
+            raise session_not_running(session.id, "does not answer: read its output, which says whether it is lost") from error
+        except SandboxError as error:
+            raise container_unavailable(error.message) from error
+
+    async def _lost(self, session: ContainerSession) -> ContainerSession:
+        noted, _ = await self._rows.ended(session, "lost", None)
+        return noted
+
+    async def _ended(self, session: ContainerSession, live: LiveContainer, outcome: Outcome, code: int | None) -> ContainerSession:
+        """Note it, and store what it has left, for the first reader who sees it."""
+        noted, is_first = await self._rows.ended(session, outcome, code)
+        if is_first:
+            await self._keep_files(live)
+        return noted
+
+    async def _until_over(self, terminal: Terminal) -> None:
+        """What is killed takes a moment; what it printed last is nobody's any more."""
+        after, shown = 0, None
+        while shown is None or (shown.outcome is None and shown.output):
+            shown = await terminal.read(after, wait_ms=limits.SESSION_CLOSE_MS_MAX)
+            after = shown.next
+
+    async def _keep_files(self, live: LiveContainer) -> None:
+        with suppress(SandboxError, TimeoutError):
+            async with asyncio.timeout(limits.SESSION_STORE_SECONDS):
+                await self._artifacts.sync(live)

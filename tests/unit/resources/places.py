@@ -1,0 +1,54 @@
+"""Two halves of a deployment whose sandboxes are started in one place and reached in another."""
+
+from dataclasses import dataclass
+
+from moorage.containers.containers import Containers
+from moorage.containers.life import LiveContainer
+from moorage.errors import SandboxElsewhere
+from moorage.sandbox.elsewhere import Elsewhere
+from moorage.sandbox.provisioner import Provisioner
+from moorage.store.containers import ContainerRecord
+from moorage.store.files import Files
+
+from tests.unit.resources.support import Clock, FakeProvisioner, Store
+
+
+@dataclass
+class Places:
+    clock: Clock
+    ecs: FakeProvisioner
+    outside: Containers
+    inside: Containers
+    deaf: set[str]
+    """Endpoints that do not listen yet."""
+
+    async def new(self) -> ContainerRecord:
+        return await self.outside.reserve("ten", name="c")
+
+    async def live(self, record: ContainerRecord) -> LiveContainer:
+        """What the loop does: the tool step's look, and the outside's help whenever it is wanted."""
+        for _ in range(5):
+            try:
+                return await self.inside.sandboxes.ensure("ten", record.id)
+            except SandboxElsewhere:
+                await self.outside.sandboxes.place("ten", record.id)
+        raise AssertionError("it goes round and round")
+
+
+def places_of(store: Store, clock: Clock) -> Places:
+    ecs = FakeProvisioner()
+    files = Files(store.table, store.blobs, clock=clock)
+    deaf: set[str] = set()
+
+    async def can_reach(endpoint: str) -> bool:
+        return endpoint not in deaf
+
+    def containers(provisioner: Provisioner, *, can_connect: bool) -> Containers:
+        connect = ecs.connect if can_connect else None
+        return Containers(
+            store.table, store.blobs, provisioner, files, clock=clock, content_key=b"k" * 32, connect=connect
+        )
+
+    outside = containers(ecs, can_connect=False)
+    inside = containers(Elsewhere(can_reach=can_reach), can_connect=True)
+    return Places(clock, ecs, outside, inside, deaf)
