@@ -177,6 +177,37 @@ def test_what_runs_inside_a_sandbox_needs_nothing_but_python() -> None:
     assert foreign == set()
 
 
+HEAVY = {"numpy", "tokenizers", "wordllama"}
+"""They take a tenth of a second to import, and few processes ever search."""
+
+
+def imported_at_start(path: Path) -> set[str]:
+    """What is imported together with a module: not what its functions import when they are called, and not what only types need."""
+    lazy = {
+        inner
+        for node in ast.walk(tree(path))
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
+        or (isinstance(node, ast.If) and "TYPE_CHECKING" in names_in(node.test))
+        for inner in ast.walk(node)
+    }
+    found: set[str] = set()
+    for node in ast.walk(tree(path)):
+        if isinstance(node, ast.Import) and node not in lazy:
+            found |= {alias.name for alias in node.names}
+        elif isinstance(node, ast.ImportFrom) and node.module and node not in lazy:
+            found |= {node.module, *(f"{node.module}.{alias.name}" for alias in node.names)}
+    return found
+
+
+def test_what_is_heavy_is_imported_by_those_who_search() -> None:
+    """The API, the steps and the command line start as quickly as without it."""
+    heavy: set[str] = set(HEAVY)
+    while more := {name for name, path in modules().items() if name not in heavy and heavy & imported_at_start(path)}:
+        heavy |= more
+    assert "moorage.knowledge.object_index" in heavy
+    assert {name for name in heavy - HEAVY if not name.startswith("moorage.knowledge.")} == set()
+
+
 LINES_MAX = 500
 FUNCTION_LINES_MAX = 70
 """What one reads at a sitting."""

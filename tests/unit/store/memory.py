@@ -5,11 +5,11 @@ can step in front of every write (``before_write``) to let another writer go fir
 """
 
 import marshal
-from collections.abc import Awaitable, Callable, Iterable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping
 from typing import Any, TypeVar, cast
 
 from moorage.errors import ConditionFailed
-from moorage.store.blobs import Blob, Blobs
+from moorage.store.blobs import Blob, BlobNotFound, Blobs
 from moorage.store.table import Change, Record, Table, decode, encode
 
 Key = tuple[str, str]
@@ -154,7 +154,19 @@ class MemoryBlobs(Blobs):
         return Blob(key, len(data), "")
 
     async def get_bytes(self, key: str) -> bytes:
+        if key not in self.objects:
+            raise BlobNotFound(key)
         return self.objects[key]
+
+    async def get_stream(self, key: str, *, start: int = 0, end: int | None = None) -> AsyncIterator[bytes]:
+        yield (await self.get_bytes(key))[start : None if end is None else end + 1]
+
+    async def list_prefix(self, prefix: str) -> AsyncIterator[tuple[str, float]]:
+        for key in sorted(key for key in self.objects if key.startswith(prefix)):
+            yield key, 0.0
+
+    async def delete(self, key: str) -> None:
+        self.objects.pop(key, None)
 
     async def delete_prefix(self, prefix: str) -> int:
         doomed = [key for key in self.objects if key.startswith(prefix)]

@@ -20,6 +20,7 @@ from moorage.egress.fetch import Fetcher
 from moorage.egress.fleet import ProxyFleet
 from moorage.egress.secrets import KmsKeys
 from moorage.egress.service import Egress
+from moorage.knowledge.knowledge import Knowledge
 from moorage.model.catalog import Catalog
 from moorage.net.sender import sends_directly
 from moorage.net.transport import upstream_transport
@@ -106,6 +107,15 @@ class Runtime:
     tasks: set[asyncio.Task[Any]] = field(default_factory=set)
     attempts: Counter[str] = field(default_factory=Counter)
     """Requests for a response that are being answered here, whose clients may send them again (``api/repeats.py``)."""
+
+    _knowledge: Knowledge | None = None
+
+    @property
+    def knowledge(self) -> Knowledge:
+        """One for the process: it holds what was read of indexes."""
+        if self._knowledge is None:
+            self._knowledge = Knowledge(self.catalog, self.http, self.blobs, self.clock)
+        return self._knowledge
 
     def keep(self, task: asyncio.Task[Any]) -> None:
         """Hold a task that outlives its request; asyncio itself holds tasks only weakly."""

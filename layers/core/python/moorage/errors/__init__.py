@@ -156,6 +156,15 @@ def model_not_found(model: str) -> ApiError:
     )
 
 
+def embedding_model_not_found(model: str, there: tuple[str, ...]) -> ApiError:
+    return not_found(
+        f"The embedding model '{model}' does not exist or you do not have access to it. This deployment has "
+        f"{_listed(there)}; 'embedding' in models.toml defines more.",
+        param="model",
+        code="model_not_found",
+    )
+
+
 def model_without_key(model: str) -> ApiError:
     return not_found(
         f"The model '{model}' cannot be used: this deployment has no key for it. Its operator has to set the variable that models.toml "

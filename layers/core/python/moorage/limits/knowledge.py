@@ -50,8 +50,8 @@ block by block, and read from the bucket each time."""
 INDEX_READS_AT_ONCE: Final = 32
 """Objects of an index that one search reads side by side; the pool of connections has 64."""
 
-INDEX_EMBEDDED_AT_ONCE: Final = 64
-"""Texts in one request to an embedding model while a file is indexed: some 50,000 tokens, of OpenAI's 300,000 at most."""
+EMBEDDED_AT_ONCE: Final = 64
+"""Texts in one request to an embedding model: some 50,000 tokens, of OpenAI's 300,000 at most."""
 
 EMBEDDING_INPUTS_MAX: Final = 2_048
 EMBEDDING_TOKENS_MAX: Final = 300_000

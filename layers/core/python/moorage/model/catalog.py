@@ -31,6 +31,7 @@ from moorage.model.chat_messages import Style
 from moorage.model.chat_templates import FAMILIES, Family, family_of
 from moorage.model.compaction import Compaction, CompactionTable
 from moorage.model.demo import Demo
+from moorage.model.embedding_models import EmbeddingTable, check_embeddings
 from moorage.model.http import Upstream
 from moorage.model.models_file import CONTEXT_WINDOW_TOKENS, ModelTable, ProviderKind
 from moorage.model.openai_responses import OpenAIResponses
@@ -114,7 +115,10 @@ class Catalog:
         servers: Mapping[str, ServerTable] = MappingProxyType({}),
         server_hosts: tuple[str, ...] | None = None,
         search: SearchTable | None = None,
+        embeddings: tuple[EmbeddingTable, ...] = (),
     ) -> None:
+        self.embeddings = embeddings
+        """The embedding models of ``models.toml``; the first is what new vector stores are made with."""
         self.default_skills = default_skills
         """Ids of skills that every hosted shell gets, beside those that its request names."""
         self._servers = servers
@@ -155,6 +159,8 @@ class Catalog:
         extras["server_hosts"] = check_hosts(file.mcp_hosts)
         check_engine(file.web_search, upstream, has_secrets=secret is not None)
         extras["search"] = file.web_search
+        check_embeddings(file.embedding, upstream, has_secrets=secret is not None)
+        extras["embeddings"] = file.embedding
         if configured:
             name = default or next((e.name for e in configured if not e.is_pattern), None)
             if name is None:
@@ -248,6 +254,14 @@ class Catalog:
 
     def upstream_of(self, entry: ModelEntry, transport: httpx.AsyncBaseTransport) -> Upstream:
         """The address of a resolved entry, for what is passed on as it is."""
+        return self._over_http(entry, transport, "")
+
+    def embedding_upstream(self, table: EmbeddingTable, transport: httpx.AsyncBaseTransport) -> Upstream:
+        """The address of an embedding model."""
+        entry = ModelEntry(table.name, "chat_completions", "", table.base_url, table.key, region=table.region, headers=table.headers)
+        if table.provider == "bedrock_titan":
+            url = entry.base_url or f"https://bedrock-runtime.{self._region(entry)}.amazonaws.com"
+            entry = replace(entry, base_url=url, auth="bearer" if entry.key else "sigv4")
         return self._over_http(entry, transport, "")
 
     def _over_http(

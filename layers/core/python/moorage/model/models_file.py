@@ -10,6 +10,7 @@ from moorage import limits
 from moorage.errors import SettingsConflict
 from moorage.model.chat_templates import Family
 from moorage.model.compaction import CompactionTable
+from moorage.model.embedding_models import EmbeddingTable
 from moorage.model.remote_servers import ServerTable
 from moorage.model.search_engine import SearchTable
 
@@ -65,6 +66,7 @@ class File(BaseModel):
     mcp: dict[str, ServerTable] = Field(default_factory=dict)
     mcp_hosts: tuple[str, ...] | None = None
     web_search: SearchTable | None = None
+    embedding: tuple[EmbeddingTable, ...] = ()
     skills: _SkillsTable = Field(default_factory=_SkillsTable)
     compaction: CompactionTable = Field(default_factory=CompactionTable)
     default: str | None = None

@@ -1,0 +1,29 @@
+"""What a process has for searching files: the embedding models, and the index; both are made when they are first asked for."""
+
+from collections.abc import Callable
+from functools import cached_property
+
+import httpx
+
+from moorage.knowledge.embeddings import Configured, Embeddings
+from moorage.knowledge.index import VectorIndex
+from moorage.store.blobs import Blobs
+
+
+class Knowledge:
+    def __init__(self, catalog: Configured, transport: httpx.AsyncBaseTransport, blobs: Blobs, clock: Callable[[], float]) -> None:
+        self._catalog = catalog
+        self._transport = transport
+        self._blobs = blobs
+        self._clock = clock
+
+    @cached_property
+    def embeddings(self) -> Embeddings:
+        return Embeddings.of(self._catalog, self._transport)
+
+    @cached_property
+    def index(self) -> VectorIndex:
+        # numpy takes a tenth of a second, and most processes never search.
+        from moorage.knowledge.object_index import ObjectIndex
+
+        return ObjectIndex(self._blobs, self.embeddings, clock=self._clock)

@@ -1,0 +1,319 @@
+"""An index that lies in the bucket, and is searched in memory.
+
+    T/<tenant>/K/<store>/I/<file>/<version>              what is compared of a file's chunks
+    T/<tenant>/K/<store>/I/<file>/<version>.attributes   its attributes, if they were changed since
+    T/<tenant>/K/<store>/X/<file>/<version>              its text
+
+An object is written once, under a version that is later than all before; the latest one counts, and whoever has written it deletes
+those before it. So writers share nothing: two that put two files never meet, and of two that put the same file the later one stays,
+whoever ends first. A manifest with conditional writes would save a search the listing (one request for each thousand files), and make
+writers of one store wait for each other. A file is there from the moment its segment is, because its text is written before.
+
+A process keeps what it has read, in blocks, up to a bound; what belongs to a version never changes, so the listing alone says what is
+out of date.
+"""
+
+import asyncio
+from collections import OrderedDict
+from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
+from contextlib import aclosing
+from dataclasses import dataclass, field
+from weakref import WeakValueDictionary
+
+import numpy as np
+import numpy.typing as npt
+import orjson
+
+from moorage import limits
+from moorage.knowledge import segments, terms
+from moorage.knowledge.blocks import Block, Layout, Source
+from moorage.knowledge.embeddings import Embeddings
+from moorage.knowledge.filters import matches
+from moorage.knowledge.index import Attributes, Hit, IndexedFile, IndexRef, SearchOptions
+from moorage.knowledge.ranking import Query, Rankings
+from moorage.knowledge.segments import Segment
+from moorage.parallel import side_by_side
+from moorage.store import keys
+from moorage.store.blobs import BlobNotFound, Blobs
+
+_ATTRIBUTES = ".attributes"
+
+
+@dataclass(frozen=True, slots=True)
+class _Listed:
+    """The latest objects of a file."""
+
+    segment: str
+    attributes: str | None
+
+
+@dataclass(slots=True)
+class _Held:
+    """What a process has of a store."""
+
+    blocks: list[Block] = field(default_factory=list)
+    attributes: dict[str, Attributes] = field(default_factory=dict)
+    """What the objects of this name say."""
+
+    @property
+    def bytes(self) -> int:
+        return sum(block.bytes for block in self.blocks)
+
+    @property
+    def keys(self) -> set[str]:
+        return {key for block in self.blocks for key in block.keys}
+
+
+@dataclass(frozen=True, slots=True)
+class _Found:
+    """Where the text of a hit lies, and whose it is."""
+
+    store: IndexRef
+    file: IndexedFile
+    key: str
+    start: int
+    end: int
+
+
+class ObjectIndex:
+    def __init__(
+        self,
+        blobs: Blobs,
+        embeddings: Embeddings,
+        *,
+        clock: Callable[[], float],
+        cache_bytes_max: int = limits.INDEX_CACHE_BYTES_MAX,
+        block_chunks: int = limits.INDEX_BLOCK_CHUNKS,
+    ) -> None:
+        self._blobs = blobs
+        self._embeddings = embeddings
+        self._clock = clock
+        self._cache_bytes_max = cache_bytes_max
+        self._block_chunks = block_chunks
+        self._latest_version = 0
+        self._held: OrderedDict[str, _Held] = OrderedDict()
+        """By the prefix of the store; what was used last stands last."""
+        self._locks: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
+
+    # --- writing ---
+
+    async def put_file(self, store: IndexRef, file: IndexedFile, chunks: Sequence[str]) -> int:
+        version = self._version()
+        embedder = self._embeddings.find(store.model)
+        vectors: list[bytes] = []
+        for start in range(0, len(chunks), limits.EMBEDDED_AT_ONCE):
+            batch = [chunk or " " for chunk in chunks[start : start + limits.EMBEDDED_AT_ONCE]]
+            vectors += (await embedder.embed(batch, store.dimension)).vectors
+        segment, text = await asyncio.to_thread(segments.of, file, chunks, vectors, store.dimension)
+        packed = segment.to_bytes()
+        await self._blobs.put_bytes(keys.index_text(store.tenant, store.store_id, file.file_id, version), text)
+        await self._blobs.put_bytes(keys.index_segment(store.tenant, store.store_id, file.file_id, version), packed)
+        for prefix in _prefixes(store, file.file_id):
+            await self._delete_before(prefix, version)
+        return len(packed) + len(text)
+
+    async def set_attributes(self, store: IndexRef, file_id: str, attributes: Attributes) -> None:
+        version = self._version()
+        prefix = keys.index_segments(store.tenant, store.store_id, file_id)
+        if _latest([key async for key, _ in self._blobs.list_prefix(prefix)]) is None:
+            return
+        await self._blobs.put_bytes(f"{prefix}{version}{_ATTRIBUTES}", orjson.dumps(dict(attributes)))
+        await self._delete_before(prefix, version, only=_ATTRIBUTES)
+
+    async def delete_file(self, store: IndexRef, file_id: str) -> None:
+        for prefix in _prefixes(store, file_id):
+            await self._blobs.delete_prefix(prefix)
+
+    async def delete(self, store: IndexRef) -> None:
+        await self._blobs.delete_prefix(keys.index_objects(store.tenant, store.store_id))
+        self._held.pop(keys.index_objects(store.tenant, store.store_id), None)
+
+    def _version(self) -> str:
+        """Later than all that this process has given; of two processes, that of the later clock."""
+        self._latest_version = max(self._latest_version + 1, int(self._clock() * 1_000_000))
+        return f"{self._latest_version:016x}"
+
+    async def _delete_before(self, prefix: str, version: str, *, only: str = "") -> None:
+        old = [key async for key, _ in self._blobs.list_prefix(prefix) if key.removeprefix(prefix) < version and key.endswith(only)]
+        for key in old:
+            await self._blobs.delete(key)
+
+    # --- reading ---
+
+    async def chunks(self, store: IndexRef, file_id: str) -> list[str]:
+        prefix = keys.index_segments(store.tenant, store.store_id, file_id)
+        listed = _latest([key async for key, _ in self._blobs.list_prefix(prefix)])
+        if listed is None:
+            return []
+        try:
+            segment, packed = await self._segment(listed.segment), await self._blobs.get_bytes(keys.index_text_of(listed.segment))
+        except BlobNotFound:
+            return []  # It was deleted, or put anew, this moment.
+        return await asyncio.to_thread(segments.texts, segment, packed)
+
+    async def search(self, stores: Sequence[IndexRef], queries: Sequence[str], options: SearchOptions) -> list[Hit]:
+        rankings = Rankings(await self._queries(stores, queries, options), options)
+        looked: list[tuple[IndexRef, Layout, Mapping[str, Attributes]]] = []
+        for store in dict.fromkeys(stores):
+            changed: dict[str, Attributes] = {}
+            async with aclosing(self._blocks(store, changed)) as blocks:
+                async for block in blocks:
+                    allowed = _allowed(block.layout, changed, options)
+                    await asyncio.to_thread(rankings.look, len(looked), block, store.model, allowed)
+                    looked.append((store, block.layout, changed))
+        best = await asyncio.to_thread(rankings.best)
+        found = [(score, _found(*looked[number], chunk)) for score, (number, chunk) in best]
+        texts = await side_by_side(self._text, [each for _, each in found], at_once=limits.INDEX_READS_AT_ONCE)
+        return [
+            Hit(each.store.store_id, each.file.file_id, each.file.filename, each.file.attributes, score, text)
+            for (score, each), text in zip(found, texts, strict=True)
+            if text is not None
+        ]
+
+    async def _queries(self, stores: Sequence[IndexRef], queries: Sequence[str], options: SearchOptions) -> list[Query]:
+        has_vectors = options.ranker == "none" or options.weights.embedding > 0
+        models = {(store.model, store.dimension) for store in stores} if has_vectors else set()
+        asked = [query[: limits.SEARCH_QUERY_CHARS_MAX] for query in queries]
+        vectors = {model: (await self._embeddings.find(model).embed(asked, size)).vectors for model, size in models}
+        return [
+            Query(tuple(terms.counts(query)), {model: segments.query(found[number]) for model, found in vectors.items()})
+            for number, query in enumerate(asked)
+        ]
+
+    async def _text(self, found: _Found) -> str | None:
+        try:
+            stream = self._blobs.get_stream(found.key, start=found.start, end=found.end - 1)
+            return segments.text(b"".join([piece async for piece in stream]))
+        except BlobNotFound:
+            return None  # It was deleted, or put anew, while it was searched.
+
+    async def _segment(self, key: str) -> Segment:
+        return Segment.from_bytes(await self._blobs.get_bytes(key))
+
+    # --- what a process holds ---
+
+    async def _blocks(self, store: IndexRef, changed: dict[str, Attributes]) -> AsyncGenerator[Block, None]:
+        """All of a store as it is now; ``changed`` is told the attributes that were changed since their files were put, by segment."""
+        prefix = keys.index_objects(store.tenant, store.store_id)
+        lock = self._locks.setdefault(prefix, asyncio.Lock())
+        async with lock:
+            listed = await self._listed(store)
+            held = self._held.pop(prefix, None) or _Held()
+            self._held[prefix] = held
+            changed.update(await self._changed(held, listed))
+            beyond = await self._fill(held, {file.segment for file in listed})
+            self._make_room(prefix)
+            ready = list(held.blocks)
+        for block in ready:
+            yield block
+        async with aclosing(self._read(beyond)) as blocks:
+            async for block in blocks:
+                yield block
+
+    async def _fill(self, held: _Held, wanted: set[str]) -> list[str]:
+        """Read what is missing; answers the segments for which there is no room."""
+        held.blocks = _still_good(held.blocks, wanted, self._block_chunks)
+        missing = sorted(wanted - held.keys)
+        async with aclosing(self._read(missing)) as blocks:
+            async for block in blocks:
+                if held.bytes + block.bytes > self._cache_bytes_max:
+                    break
+                held.blocks.append(block)
+            else:
+                return []
+        return sorted(wanted - held.keys)
+
+    async def _listed(self, store: IndexRef) -> list[_Listed]:
+        prefix = keys.index_segments(store.tenant, store.store_id)
+        files: dict[str, list[str]] = {}
+        async for key, _ in self._blobs.list_prefix(prefix):
+            files.setdefault(key.removeprefix(prefix).partition("/")[0], []).append(key)
+        latest = (_latest(found) for found in files.values())
+        return [each for each in latest if each is not None]
+
+    async def _changed(self, held: _Held, listed: Sequence[_Listed]) -> dict[str, Attributes]:
+        names = {each.attributes: each.segment for each in listed if each.attributes is not None}
+        held.attributes = {name: value for name, value in held.attributes.items() if name in names}
+        missing = [name for name in names if name not in held.attributes]
+        values = await side_by_side(self._attributes, missing, at_once=limits.INDEX_READS_AT_ONCE)
+        held.attributes |= {name: value for name, value in zip(missing, values, strict=True) if value is not None}
+        return {names[name]: value for name, value in held.attributes.items()}
+
+    async def _attributes(self, name: str) -> Attributes | None:
+        try:
+            value: Attributes = orjson.loads(await self._blobs.get_bytes(name))
+        except BlobNotFound:
+            return None
+        return value
+
+    async def _read(self, missing: Sequence[str]) -> AsyncGenerator[Block, None]:
+        """Segments become blocks as soon as there are enough chunks for one."""
+        sources: list[Source] = []
+        for read in _groups(missing, limits.INDEX_READS_AT_ONCE):
+            for source in await side_by_side(self._source, read, at_once=limits.INDEX_READS_AT_ONCE):
+                if source is not None:
+                    sources.append(source)
+                if sum(each.segment.chunks for each in sources) >= self._block_chunks:
+                    yield await asyncio.to_thread(Block.of, sources)
+                    sources = []
+        if sources:
+            yield await asyncio.to_thread(Block.of, sources)
+
+    async def _source(self, key: str) -> Source | None:
+        try:
+            return Source(key, await self._segment(key))
+        except BlobNotFound:
+            return None
+
+    def _make_room(self, prefix: str) -> None:
+        """What was used longest ago goes first; never the store that is being read."""
+        total = sum(held.bytes for held in self._held.values())
+        for name in list(self._held):
+            if total <= self._cache_bytes_max:
+                return
+            if name != prefix:
+                total -= self._held.pop(name).bytes
+
+
+def _prefixes(store: IndexRef, file_id: str) -> tuple[str, str]:
+    """Of all that a file has; what makes it be found comes first."""
+    return keys.index_segments(store.tenant, store.store_id, file_id), keys.index_texts(store.tenant, store.store_id, file_id)
+
+
+def _latest(names: Sequence[str]) -> _Listed | None:
+    """Of all objects of one file. None without a segment."""
+    segment = max((key for key in names if not key.endswith(_ATTRIBUTES)), default=None)
+    if segment is None:
+        return None
+    changed = max((key for key in names if key.endswith(_ATTRIBUTES) and key > segment), default=None)
+    return _Listed(segment, changed)
+
+
+def _still_good(blocks: Sequence[Block], wanted: set[str], block_chunks: int) -> list[Block]:
+    """Those that hold nothing but what is wanted. Where something is missing from all of them, the small ones are made anew with it, so
+    that a store that grows file by file does not end as a block for each file."""
+    whole = [block for block in blocks if block.keys <= wanted]
+    if sum(len(block.keys) for block in whole) == len(wanted):
+        return whole
+    return [block for block in whole if block.chunks >= block_chunks // 2]
+
+
+def _allowed(layout: Layout, changed: Mapping[str, Attributes], options: SearchOptions) -> npt.NDArray[np.bool_] | None:
+    if options.filters is None:
+        return None
+    fits = [
+        matches(options.filters, changed.get(key, attributes), filename)
+        for (key, _, filename), attributes in zip(layout.sources, layout.attributes, strict=True)
+    ]
+    return np.array(fits, np.bool_)[layout.file_of]
+
+
+def _found(store: IndexRef, layout: Layout, changed: Mapping[str, Attributes], chunk: int) -> _Found:
+    number = int(layout.file_of[chunk])
+    key, file_id, filename = layout.sources[number]
+    file = IndexedFile(file_id, filename, changed.get(key, layout.attributes[number]))
+    return _Found(store, file, keys.index_text_of(key), int(layout.text_starts[chunk]), int(layout.text_ends[chunk]))
+
+
+def _groups(names: Sequence[str], size: int) -> list[Sequence[str]]:
+    return [names[start : start + size] for start in range(0, len(names), size)]

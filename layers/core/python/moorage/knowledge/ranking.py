@@ -1,0 +1,154 @@
+"""Which chunks fit a search best: the likeness of embeddings (cosine), shared words (BM25), and the fusion of both rankings.
+
+Reciprocal rank fusion adds up ``weight / (60 + place)`` over the rankings that a chunk stands in; the sum is given as a share of what
+the first place in all of them would make, which is 1. So a score tells how well a chunk stands among the others, and not how well it
+answers: something stands first even where nothing fits. Blocks are looked through one by one, and kept by nobody.
+"""
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+import numpy.typing as npt
+
+from moorage import limits
+from moorage.knowledge.blocks import Block
+from moorage.knowledge.index import SearchOptions
+from moorage.knowledge.segments import Floats
+
+Place = tuple[int, int]
+"""The number of a block, and of a chunk in it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Query:
+    words: tuple[int, ...]
+    vectors: Mapping[str, Floats]
+    """By the model that made it; empty if embeddings do not count."""
+
+
+@dataclass(slots=True)
+class Likeness:
+    """The chunks of one model's stores that are most like one query so far."""
+
+    found: list[tuple[float, Place]] = field(default_factory=list)
+
+    def look(self, number: int, scores: Floats, allowed: npt.NDArray[np.bool_] | None) -> None:
+        for at in _best(scores, allowed):
+            self.found.append((float(scores[at]), (number, at)))
+        self.found = sorted(self.found, key=_by_score)[: limits.RANKED_DEPTH]
+
+
+@dataclass(frozen=True, slots=True)
+class _Words:
+    """What one block has of one query's words."""
+
+    number: int
+    chunks: int
+    allowed: npt.NDArray[np.bool_] | None
+    postings: tuple[tuple[npt.NDArray[np.int32], Floats], ...]
+    """For each word: the chunks that have it, and what its count makes of each, up to the words' rarity and the chunk's length."""
+    lengths: Floats
+
+
+@dataclass(slots=True)
+class Sharing:
+    """The words of one query in all stores. How rare a word is, is known when all blocks have been looked through."""
+
+    words: tuple[int, ...]
+    blocks: list[_Words] = field(default_factory=list)
+    chunks: int = 0
+    length: float = 0.0
+
+    def look(self, number: int, block: Block, allowed: npt.NDArray[np.bool_] | None) -> None:
+        self.chunks += block.chunks
+        self.length += float(block.lengths.sum(dtype=np.float64))
+        where = [block.postings(word) for word in self.words]
+        if any(place.start < place.stop for place in where):
+            # Copies: what is seen through would keep the whole block.
+            postings = tuple((block.chunk_of[place].copy(), block.counts[place].copy()) for place in where)
+            self.blocks.append(_Words(number, block.chunks, allowed, postings, block.lengths))
+
+    def ranked(self) -> list[tuple[float, Place]]:
+        best = Likeness()
+        rarities = [self._rarity(word) for word in range(len(self.words))]
+        for block in self.blocks:
+            best.look(block.number, self._scores(block, rarities), block.allowed)
+        return best.found
+
+    def _rarity(self, word: int) -> float:
+        having = sum(len(block.postings[word][0]) for block in self.blocks)
+        return math.log(1 + (self.chunks - having + 0.5) / (having + 0.5))
+
+    def _scores(self, block: _Words, rarities: Sequence[float]) -> Floats:
+        mean = self.length / self.chunks
+        scores = np.zeros(block.chunks, np.float32)
+        for rarity, (chunks, counts) in zip(rarities, block.postings, strict=True):
+            weights = limits.BM25_K1 * (1 - limits.BM25_B + limits.BM25_B * block.lengths[chunks] / mean)
+            scores[chunks] += rarity * (limits.BM25_K1 + 1) * counts / (counts + weights)
+        return scores
+
+
+class Rankings:
+    """One search over blocks that come one by one."""
+
+    def __init__(self, queries: Sequence[Query], options: SearchOptions) -> None:
+        self.queries = queries
+        self.options = options
+        self.likeness: dict[tuple[int, str], Likeness] = {}
+        has_words = options.ranker != "none" and options.weights.text > 0
+        self.sharing = [Sharing(query.words) for query in queries] if has_words else []
+
+    def look(self, number: int, block: Block, model: str, allowed: npt.NDArray[np.bool_] | None) -> None:
+        """``allowed`` says of each chunk whether it may be found; all may if there is none."""
+        asked = [(which, query.vectors[model]) for which, query in enumerate(self.queries) if model in query.vectors]
+        if asked:
+            scores = block.vectors @ np.stack([vector for _, vector in asked]).T
+            for column, (which, _) in enumerate(asked):
+                self.likeness.setdefault((which, model), Likeness()).look(number, scores[:, column], allowed)
+        for sharing in self.sharing:
+            sharing.look(number, block, allowed)
+
+    def best(self) -> list[tuple[float, Place]]:
+        """Scores and places, the best first, as many as are wanted."""
+        scores = self._most_alike() if self.options.ranker == "none" else self._fused()
+        wanted = [(round(score, 4), place) for place, score in scores.items()]
+        enough = [found for found in wanted if found[0] >= self.options.score_threshold]
+        return sorted(enough, key=_by_score)[: self.options.max_num_results]
+
+    def _most_alike(self) -> dict[Place, float]:
+        scores: dict[Place, float] = {}
+        for likeness in self.likeness.values():
+            for score, place in likeness.found:
+                scores[place] = max(scores.get(place, 0.0), min(score, 1.0))
+        return scores
+
+    def _fused(self) -> dict[Place, float]:
+        weights = self.options.weights
+        scores: dict[Place, float] = {}
+        for likeness in self.likeness.values():
+            _add(scores, likeness.found, weights.embedding)
+        for sharing in self.sharing:
+            _add(scores, sharing.ranked(), weights.text)
+        most = len(self.queries) * (weights.embedding + weights.text) / (limits.RANK_CONSTANT + 1)
+        return {place: score / most for place, score in scores.items()}
+
+
+def _add(scores: dict[Place, float], ranking: Iterable[tuple[float, Place]], weight: float) -> None:
+    for rank, (_, place) in enumerate(ranking, 1):
+        scores[place] = scores.get(place, 0.0) + weight / (limits.RANK_CONSTANT + rank)
+
+
+def _best(scores: Floats, allowed: npt.NDArray[np.bool_] | None) -> list[int]:
+    """The chunks with the highest scores above nothing, in any order."""
+    at: npt.NDArray[np.intp] = np.flatnonzero(scores > 0) if allowed is None else np.flatnonzero((scores > 0) & allowed)
+    if len(at) > limits.RANKED_DEPTH:
+        at = at[np.argpartition(-scores[at], limits.RANKED_DEPTH)[: limits.RANKED_DEPTH]]
+    found: list[int] = at.tolist()
+    return found
+
+
+def _by_score(found: tuple[float, Place]) -> tuple[float, Place]:
+    """The higher first; what is equal in the order in which it was looked at, so that a search says the same twice."""
+    return -found[0], found[1]

@@ -1,0 +1,42 @@
+"""An embedding model for tests: a vector says which of a few words a text has."""
+
+from array import array
+from collections.abc import Sequence
+
+from moorage.errors import UpstreamError
+from moorage.knowledge.embeddings import Embeddings
+from moorage.model.embedding_models import Embedded
+
+WORDS = ("cat", "kitten", "market", "share", "tide", "moon", "bread", "oven")
+"""Pairs that are like each other."""
+
+
+class FakeEmbedder:
+    """It knows pairs of words, and nothing else; it counts what it was asked."""
+
+    def __init__(self, name: str = "pairs", dimension: int = 4) -> None:
+        self.name = name
+        self.dimension = dimension
+        self.asked: list[list[str]] = []
+        self.is_down = False
+
+    def takes(self, dimension: int) -> bool:
+        return dimension <= self.dimension
+
+    async def embed(self, texts: Sequence[str], dimension: int) -> Embedded:
+        if self.is_down:
+            raise UpstreamError("The model upstream is down.", is_retryable=True)
+        assert all(texts), "upstreams refuse empty texts"
+        self.asked.append(list(texts))
+        return Embedded([self._vector(text, dimension) for text in texts], sum(len(text.split()) for text in texts))
+
+    def _vector(self, text: str, dimension: int) -> bytes:
+        numbers = [0.0] * dimension
+        for number, word in enumerate(WORDS):
+            if word in text.lower():
+                numbers[number // 2] += 1.0
+        return array("f", numbers).tobytes()
+
+
+def embeddings_of(*embedders: FakeEmbedder) -> Embeddings:
+    return Embeddings(embedders[0], {embedder.name: embedder for embedder in embedders})

@@ -1,0 +1,122 @@
+"""The rankings for themselves: words as they are compared, BM25 against another implementation, and the model that comes along."""
+
+import random
+from typing import Any
+
+import bm25s
+import numpy as np
+import pytest
+from moorage import limits
+from moorage.knowledge import segments, terms
+from moorage.knowledge.blocks import Block, Source
+from moorage.knowledge.index import IndexedFile, SearchOptions, Weights
+from moorage.knowledge.ranking import Query, Rankings
+from moorage.knowledge.static_model import StaticEmbedder, is_installed
+
+ALIKE = [
+    ("Cats", "cat"),
+    ("queries", "query"),
+    ("ＦＵＬＬ width", "full width"),
+    ("Straße", "STRASSE"),
+    ("read_after", "read after"),
+    ("QX-42", "qx 42"),
+    ("glass", "glass"),
+    ("ﬁnal", "final"),
+    ("東京タワー", "東京タワー"),
+]
+
+
+@pytest.mark.parametrize(("one", "other"), ALIKE)
+def test_words_are_compared_in_one_form(one: str, other: str) -> None:
+    assert terms.counts(one) == terms.counts(other)
+
+
+def test_words_that_differ_stay_different() -> None:
+    assert len(terms.counts("bus buses us as is gas class news lens a b 1 2")) == 13
+    assert terms.counts("the cat the") == terms.counts("cat the the")
+    assert terms.counts("") == terms.counts("… — !") == {}
+
+
+def test_scripts_without_spaces_are_found_by_their_parts() -> None:
+    assert terms.counts("塔").keys() <= terms.counts("塔").keys()
+    assert terms.counts("東京").keys() <= terms.counts("私は東京タワーに行く").keys()
+    assert not terms.counts("京都").keys() & terms.counts("東京タワー").keys()
+    assert terms.counts("v2東京").keys() == {*terms.counts("v2").keys(), *terms.counts("東京").keys()}
+
+
+def test_what_is_no_word_is_kept_short() -> None:
+    assert terms.counts("a" * 1_000_000) == terms.counts("a" * 64)
+
+
+def block_of(texts: list[str], vectors: list[list[float]] | None = None) -> Block:
+    numbers = np.array(vectors or [[0.0, 0.0]] * len(texts), "<f4")
+    made, _ = segments.of(IndexedFile("file-1", "a.md"), texts, [row.tobytes() for row in numbers], numbers.shape[1])
+    return Block.of([Source("key", segments.Segment.from_bytes(made.to_bytes()))])
+
+
+def test_bm25_ranks_as_another_implementation_does() -> None:
+    drawn = random.Random(7)
+    words = [f"w{number}" for number in range(60)]
+    texts = [" ".join(drawn.choices(words, weights=range(1, 61), k=drawn.randint(3, 80))) for _ in range(300)]
+    other = bm25s.BM25(method="lucene", k1=limits.BM25_K1, b=limits.BM25_B)
+    other.index([text.split() for text in texts], show_progress=False)
+    blocks = [block_of(texts[:100]), block_of(texts[100:])]
+    for _ in range(20):
+        asked = drawn.sample(words, 3)
+        rankings = Rankings([Query(tuple(terms.counts(" ".join(asked))), {})], SearchOptions())
+        for number, block in enumerate(blocks):
+            rankings.look(number, block, "", None)
+        found = {100 * number + chunk: score for score, (number, chunk) in rankings.sharing[0].ranked()}
+        scores: Any = other.get_scores(asked)
+        best = sorted(found, key=lambda chunk: -found[chunk])[:50]
+        # Lucene leaves the factor (k1 + 1) out, which is the same for all.
+        assert [found[chunk] for chunk in best] == pytest.approx([(limits.BM25_K1 + 1) * scores[chunk] for chunk in best], rel=1e-4)
+        assert len(found) == min(limits.RANKED_DEPTH, int((scores > 0).sum()))
+
+
+def test_likeness_is_the_cosine_whatever_the_length_of_a_vector() -> None:
+    block = block_of(["a", "b", "c", "d"], [[3, 4], [0.1, 0], [-1, 0], [0, 0]])
+    query = segments.query(np.array([10, 0], "<f4").tobytes())
+    rankings = Rankings([Query((), {"m": query})], SearchOptions(ranker="none"))
+    rankings.look(0, block, "m", None)
+    assert rankings.best() == [(1.0, (0, 1)), (pytest.approx(0.6, abs=1e-3), (0, 0))]
+
+
+def test_a_fusion_adds_up_places_and_not_scores() -> None:
+    block = block_of(["alpha", "alpha beta gamma", "delta"], [[1, 0], [1, 0.1], [1, 5]])
+    query = Query(tuple(terms.counts("alpha")), {"m": segments.query(np.array([1, 0], "<f4").tobytes())})
+    rankings = Rankings([query], SearchOptions(weights=Weights(embedding=1, text=2)))
+    rankings.look(0, block, "m", None)
+    assert rankings.best() == [(1.0, (0, 0)), (round(61 / 62, 4), (0, 1)), (round(61 / 63 / 3, 4), (0, 2))]
+
+
+def test_the_many_are_cut_to_the_best() -> None:
+    block = block_of([f"x {number}" for number in range(1_000)], [[1, number / 1_000] for number in range(1_000)])
+    query = Query((), {"m": segments.query(np.array([1, 0], "<f4").tobytes())})
+    rankings = Rankings([query], SearchOptions(max_num_results=50))
+    rankings.look(0, block, "m", None)
+    rankings.look(1, block, "m", np.arange(1_000) >= 990)
+    assert {chunk for _, (number, chunk) in rankings.best() if number == 0} <= set(range(60))
+    assert len(rankings.likeness[0, "m"].found) == limits.RANKED_DEPTH
+
+
+# --- The model that comes along -----------------------------------------------------------------------------------------------------
+
+
+async def test_the_small_model_knows_what_is_alike_and_asks_nobody() -> None:
+    model = StaticEmbedder()
+    assert is_installed()
+    embedded = await model.embed(["A kitten is sleeping.", "The cat takes a nap.", "Interest rates were raised."], 256)
+    kitten, cat, rates = (np.frombuffer(vector, "<f4") for vector in embedded.vectors)
+    assert [round(float(np.linalg.norm(vector)), 4) for vector in (kitten, cat, rates)] == [1.0, 1.0, 1.0]
+    assert float(kitten @ cat) > 0.3 > float(kitten @ rates)
+    assert embedded.tokens == 18
+
+
+async def test_its_vectors_may_be_shorter_and_a_text_may_be_empty() -> None:
+    model = StaticEmbedder()
+    (whole,), (short,) = (await model.embed(["tide"], 256)).vectors, (await model.embed(["tide"], 64)).vectors
+    beginning = np.frombuffer(whole, "<f4")[:64]
+    assert np.frombuffer(short, "<f4") == pytest.approx(beginning / np.linalg.norm(beginning), abs=1e-6)
+    assert (await model.embed(["", "x"], 8)).vectors[0] == bytes(32)
+    assert [model.takes(size) for size in (0, 1, 256, 257)] == [False, True, True, False]
