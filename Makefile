@@ -31,6 +31,7 @@
 # make bench-cold       package sizes and cold import times of the functions
 # make bench-egress     only the egress proxy
 # make bench-sandbox    only the sandboxes
+# make bench-console    how quick the console is in Chromium
 #
 # make console-screens  take pictures of the console in both themes (under .build/console/screens; those of the documentation too)
 #
@@ -45,7 +46,7 @@ UV := $(BIN)/uv
 
 .DEFAULT_GOAL := help
 .PHONY: help setup setup-dev setup-deploy demo up test quick check lint lint-template test-templates test-egress test-deploy test-localstack synth \
-	bootstrap deploy deployed destroy clients conformance chaos simulate soak fuzz cost bench bench-peers bench-cold bench-egress bench-sandbox wheel \
+	bootstrap deploy deployed destroy clients conformance chaos simulate soak fuzz cost bench bench-peers bench-cold bench-egress bench-sandbox bench-console wheel \
 	lock clean console-screens
 
 help:
@@ -246,6 +247,9 @@ bench-egress: setup-dev
 
 bench-sandbox: setup-dev
 	$(BIN)/python -m tests.bench.bench_exec
+
+bench-console: setup-dev
+	$(BIN)/python -m tests.bench.console
 
 console-screens: setup-dev
 	$(BIN)/python -m tests.console_screens

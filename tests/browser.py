@@ -118,3 +118,28 @@ def page_of(entries: list[dict[str, Any]]) -> str:
     """A list of the API, whole."""
     return json.dumps({"object": "list", "data": entries, "first_id": None, "last_id": None, "has_more": False})
 
+
+def long_log(deltas: int) -> list[dict[str, Any]]:
+    """A response of a hundred rounds, each with a command that prints much."""
+    response = {"id": "resp_long", "object": "response", "status": "in_progress", "model": "demo", "output": [], "created_at": 1}
+    events: list[dict[str, Any]] = [{"type": f"response.{name}", "response": response} for name in ("created", "in_progress")]
+    each = deltas // 100
+    for number in range(100):
+        call = {"id": f"sh_{number}", "type": "shell_call", "call_id": f"c{number}", "action": {"commands": ["seq 1 200"]}}
+        output: dict[str, Any] = {"id": f"sho_{number}", "type": "shell_call_output", "call_id": f"c{number}", "output": []}
+        place, done = {"output_index": 2 * number + 1, "command_index": 0}, {"type": "exit", "exit_code": 0}
+        text = "".join(f"line {line} of round {number}\n" for line in range(each))
+        printed = {"stdout": text, "stderr": "", "outcome": done}
+        events += [
+            {"type": "response.output_item.added", "output_index": 2 * number, "item": call},
+            {"type": "response.output_item.done", "output_index": 2 * number, "item": call},
+            {"type": "response.output_item.added", "output_index": 2 * number + 1, "item": output},
+            *(
+                {"type": "response.shell_call_output_content.delta", "delta": {"stdout": f"line {line} of round {number}\n"}, **place}
+                for line in range(each)
+            ),
+            {"type": "response.shell_call_output_content.done", "output": [printed], **place},
+            {"type": "response.output_item.done", "output_index": 2 * number + 1, "item": {**output, "output": [printed]}},
+        ]
+    events.append({"type": "response.completed", "response": {**response, "status": "completed"}})
+    return [{**event, "sequence_number": number} for number, event in enumerate(events)]

@@ -7,6 +7,10 @@ from openai import OpenAI
 from tests.stack import Stack
 
 
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--record-pages", action="store_true", help="write tests/scenarios/console_pages: what the console's pages say")
+
+
 @pytest.fixture(scope="session")
 def stack(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stack]:
     """One embedded stack for all scenarios of this process."""

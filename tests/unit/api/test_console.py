@@ -250,15 +250,37 @@ async def test_an_unknown_key_gets_no_code() -> None:
 BYTES_MAX = 100_000
 
 
-def test_what_a_first_visit_loads_is_a_hundred_kilobytes_at_most() -> None:
-    """All but the lexer of Markdown, which comes with the first text of a model."""
+def _here() -> Console:
     console = Console.beside_the_package()
     if not console._has_libraries:
         pytest.skip("the console's libraries are not here: 'make setup' fetches them")
-    assets = console._assets
-    loaded = [name for name in assets if name.endswith((".js", ".css")) and name != "vendor/marked.js"]
-    sizes = {name: len(assets[name].zipped) for name in loaded}
+    return console
+
+
+def test_what_a_first_visit_loads_is_a_hundred_kilobytes_at_most() -> None:
+    """The modules of the first page, and what the page itself names."""
+    console = _here()
+    named = [name for name in console._assets if name.endswith((".js", ".css")) and f"/{name}" in console._index.body.decode()]
+    assert set(named) > console.first_modules
+    sizes = {name: len(console._assets[name].zipped) for name in named}
     assert sum(sizes.values()) + len(console._index.zipped) <= BYTES_MAX, sizes
+
+
+def test_pages_that_are_looked_at_later_come_later() -> None:
+    console = _here()
+    early = {"pages/runs.js", "pages/run.js", "ui/timeline.js", "vendor/preact.js"}
+    late = {"pages/usage.js", "pages/playground.js", "pages/containers.js", "vendor/marked.js"}
+    assert early <= console.first_modules
+    assert late <= set(console._assets)
+    assert not late & console.first_modules
+
+
+def test_a_module_begins_with_what_it_imports_and_not_with_what_it_asks_for_later(folders: tuple[Path, Path]) -> None:
+    own, vendor = folders
+    (own / "main.js").write_text('import { Runs } from "./pages/runs.js";\nconst later = () => import("./pages/late.js");\n')
+    (own / "pages" / "runs.js").write_text('import "../vendor/preact.js";\nexport { a } from "./gone.js";\n')
+    (own / "pages" / "late.js").write_text("export const late = 1;\n")
+    assert Console(own, [vendor]).first_modules == {"main.js", "pages/runs.js", "vendor/preact.js"}
 
 
 def test_each_file_is_read_at_a_sitting() -> None:

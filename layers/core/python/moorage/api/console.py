@@ -7,6 +7,8 @@ browsers keep them for ever and never mix two versions. All addresses are relati
 import gzip
 import hashlib
 import mimetypes
+import posixpath
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -37,6 +39,8 @@ _HEADERS: Final = {
 }
 _FOR_EVER: Final = "public, max-age=31536000, immutable"
 _TYPES: Final = {".js": "text/javascript; charset=utf-8", ".css": "text/css; charset=utf-8", ".html": "text/html; charset=utf-8"}
+_IMPORT: Final = re.compile(r"""\b(?:from|import)\s*["'](?P<path>\./[^"']+|\.\./[^"']+)["']""")
+"""What a module cannot begin without. One that it asks for later, by ``import("./...")``, is none of them."""
 _UNFETCHED: Final = """\
 The console's libraries are not here: they are dependencies, which are fetched and not copied.
 
@@ -109,11 +113,24 @@ class Console:
 
     @cached_property
     def _index(self) -> Asset:
-        """With the address of the files, and all modules named ahead, so that they come side by side."""
+        """With the address of the files, and the modules of the first page named ahead, so that they come side by side."""
         page = (self._folder / "index.html").read_text()
-        modules = [name for name in self._assets if name.endswith(".js") and name != "vendor/marked.js"]
-        preloads = "\n".join(f'<link rel="modulepreload" href="a/{self._digest}/{name}">' for name in modules)
+        preloads = "\n".join(f'<link rel="modulepreload" href="a/{self._digest}/{name}">' for name in sorted(self.first_modules))
         return Asset(page.replace("{{assets}}", f"a/{self._digest}").replace("{{preloads}}", preloads).encode(), _TYPES[".html"])
+
+    @cached_property
+    def first_modules(self) -> frozenset[str]:
+        """Names of what ``main.js`` begins with. Pages that are seldom looked at first come when somebody goes there."""
+        found: set[str] = set()
+        wanted = ["main.js"]
+        while wanted:
+            name = wanted.pop()
+            if name in found or name not in self._assets:
+                continue
+            found.add(name)
+            source = self._assets[name].body.decode()
+            wanted += [posixpath.normpath(posixpath.join(posixpath.dirname(name), each["path"])) for each in _IMPORT.finditer(source)]
+        return frozenset(found)
 
 
 async def _to_the_folder() -> Response:

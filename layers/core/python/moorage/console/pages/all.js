@@ -1,31 +1,25 @@
-// The pages, in the order of the rail. `letter` follows g.
+// The pages, in the order of the rail. `letter` follows g. What one looks at first is here at once, the others come when they are asked for.
 import { html } from "../html.js";
 import { route } from "../state.js";
-import { Approvals } from "./approvals.js";
-import { Container } from "./container.js";
-import { Containers } from "./containers.js";
-import { Doctor } from "./doctor.js";
-import { Files } from "./files.js";
-import { Keys } from "./keys.js";
-import { Playground } from "./playground.js";
+import { lazy } from "../ui/lazy.js";
 import { Run } from "./run.js";
 import { Runs } from "./runs.js";
-import { Skill, Skills } from "./skills.js";
-import { Usage } from "./usage.js";
-import { Webhook, Webhooks } from "./webhooks.js";
 
 // A list, and one of its entries where the address names one.
 const either = (List, One) => () => (route.value.id ? html`<${One} />` : html`<${List} />`);
 
+const skills = () => import("./skills.js");
+const webhooks = () => import("./webhooks.js");
+
 export const PAGES = [
   { id: "runs", title: "Runs", letter: "r", View: either(Runs, Run) },
-  { id: "playground", title: "Playground", letter: "p", View: Playground },
-  { id: "approvals", title: "Approvals", letter: "a", View: Approvals },
-  { id: "containers", title: "Containers", letter: "c", View: either(Containers, Container), group: "apart" },
-  { id: "files", title: "Files", letter: "f", View: Files },
-  { id: "skills", title: "Skills", letter: "s", View: either(Skills, Skill) },
-  { id: "webhooks", title: "Webhooks", letter: "w", View: either(Webhooks, Webhook) },
-  { id: "usage", title: "Usage", letter: "u", View: Usage, group: "apart" },
-  { id: "keys", title: "Keys and tenants", letter: "k", View: Keys },
-  { id: "doctor", title: "Doctor", letter: "d", View: Doctor },
+  { id: "playground", title: "Playground", letter: "p", View: lazy(() => import("./playground.js"), "Playground") },
+  { id: "approvals", title: "Approvals", letter: "a", View: lazy(() => import("./approvals.js"), "Approvals") },
+  { id: "containers", title: "Containers", letter: "c", View: either(lazy(() => import("./containers.js"), "Containers"), lazy(() => import("./container.js"), "Container")), group: "apart" },
+  { id: "files", title: "Files", letter: "f", View: lazy(() => import("./files.js"), "Files") },
+  { id: "skills", title: "Skills", letter: "s", View: either(lazy(skills, "Skills"), lazy(skills, "Skill")) },
+  { id: "webhooks", title: "Webhooks", letter: "w", View: either(lazy(webhooks, "Webhooks"), lazy(webhooks, "Webhook")) },
+  { id: "usage", title: "Usage", letter: "u", View: lazy(() => import("./usage.js"), "Usage"), group: "apart" },
+  { id: "keys", title: "Keys and tenants", letter: "k", View: lazy(() => import("./keys.js"), "Keys") },
+  { id: "doctor", title: "Doctor", letter: "d", View: lazy(() => import("./doctor.js"), "Doctor") },
 ];

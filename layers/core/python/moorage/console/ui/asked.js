@@ -15,7 +15,7 @@ export function Asked({ asked, done }) {
     done();
   };
   return html`<article class="asked-card" aria-label=${`Approval ${asked.id}`}>
-    <header class="line"><span class="status warn">${asked.status}</span><span class="muted">in</span><${Id} id=${asked.response_id} href=${address("runs", asked.response_id)} /><${Ago} at=${asked.created_at} />
+    <h2 class="unseen">A call that waits</h2><header class="line"><span class="status warn">${asked.status}</span><span class="muted">in</span><${Id} id=${asked.response_id} href=${address("runs", asked.response_id)} /><${Ago} at=${asked.created_at} />
       ${asked.expires_at && html`<span class="muted">${asked.on_timeout ?? "denied"} in ${duration(asked.expires_at * 1000 - now.value)}</span>`}</header>
     ${asked.call?.type && html`<${Item} item=${asked.call} mark=${{ commands: [] }} isDone=${true} />`}
     <${Acting}><div class="line"><input type="text" aria-label=${`Reason, for ${asked.id}`} placeholder="why (the model reads it if you deny)" value=${reason} onInput=${(event) => type(event.target.value)} />
