@@ -162,6 +162,7 @@ class Odd:
     encoding: str | None = None
     says_changed: bool = False
     """With the result of a call it says that its list is not true any more."""
+    before_call: Callable[[], Awaitable[None]] | None = None
     called: list[Any] = field(default_factory=list)
     asked: list[str] = field(default_factory=list)
     released: asyncio.Event = field(default_factory=asyncio.Event)
@@ -178,6 +179,8 @@ class Odd:
         self.asked.append(method)
         if method == "tools/call":
             self.called.append(message["params"]["arguments"])
+            if self.before_call is not None:
+                await self.before_call()
         if self.redirect is not None:
             await _respond(send, 307, b"", location=self.redirect)
         elif method in self.status:

@@ -916,6 +916,25 @@ def remote_server(world: World) -> None:
     assert (shown["server_label"], shown["server_url"]) == ("depot", world.depot_url.removesuffix("mcp") + "<redacted>")
 
 
+@row("tool", "mcp.defer_loading")
+def deferred_server(world: World) -> None:
+    hidden = server(world, defer_loading=True, require_approval="never", server_description="Spare parts.")
+    world.upstream.plays(
+        called("tool_search", {"query": "look a part up", "limit": 1}), called("depot__find_part", {"sku": "A-1"}), said("14.")
+    )
+    response = world.create("chat", tools=[{"type": "tool_search"}, hidden])
+    listed, _, found, ran, _ = response["output"]
+    assert response["tools"][1]["defer_loading"] is True
+    assert (len(listed["tools"]) > 1, found["tools"]) == (
+        True,
+        [{"type": "mcp", "server_label": "depot", "allowed_tools": ["find_part"]}],
+    )
+    sent = [[tool["function"]["name"] for tool in request.body["tools"]] for request in world.upstream.requests[-3:]]
+    assert sent == [["tool_search"], *[["tool_search", "depot__find_part"]] * 2]
+    assert "- depot: Spare parts." in world.upstream.requests[-3].body["tools"][0]["function"]["description"]
+    assert "14 of A-1" in ran["output"]
+
+
 @row("tool", "mcp.environment")
 def container_of_the_workspace(world: World) -> None:
     container_id = world.http.post("/containers", json={"name": "mine"}).json()["id"]

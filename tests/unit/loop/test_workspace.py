@@ -186,7 +186,8 @@ async def test_two_steps_at_once_are_no_plan() -> None:
 async def test_a_tool_that_is_not_there_any_more_says_which_are() -> None:
     old = {"name": "fly", "description": "Fly.", "input_schema": {"type": "object"}}
     listed = {"id": "mcpl_1", "type": "mcp_list_tools", "server_label": "ws", "tools": [old]}
-    _, (ran, _) = await played(Lab(call("fly", "{}"), say("No.")), input_items=[listed])
+    lab = Lab(call("fly", "{}"), say("No."))
+    _, (ran, _) = await played(lab, WORKSPACE | {"allowed_tools": ["fly"]}, input_items=[listed])
     assert ran["error"]["content"][0]["text"].startswith("The workspace has no tool 'fly'; it has apply_patch, exec_command")
 
 

@@ -92,7 +92,7 @@ def test_a_server_of_an_item_is_refused() -> None:
     item = {"type": "additional_tools", "role": "developer", "tools": [TOOL]}
     with pytest.raises(ApiError) as refused:
         parse_create({"model": "m", "input": [item]})
-    assert refused.value.param == "input[0].tools[0].type"
+    assert refused.value.param == "input[0].tools[0].server_url"
 
 
 # --- secrets ---

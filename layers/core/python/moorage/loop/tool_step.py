@@ -262,12 +262,13 @@ class _Attempt:
         return left
 
     async def _earlier(self) -> AsyncIterator[Item]:
+        """The latest first."""
         progress = await self.runtime.steps.read(self.stored.tenant_id, self.stored.response_id)
         first = min(call.call_index for call in self.made_by.outcome.calls)
-        for index in sorted(progress.items):
+        for index in sorted(progress.items, reverse=True):
             if index < first:
                 yield progress.items[index]
-        for item in [*await load_chain(self.runtime, self.stored), *self.stored.input_items]:
+        for item in reversed([*await load_chain(self.runtime, self.stored), *self.stored.input_items]):
             yield item
 
     async def _work(self, sink: LogSink, run: Run) -> Finished | None:

@@ -72,6 +72,10 @@ class Offered:
     """Its calls are function calls that the client answers."""
     tells_container: bool = False
     """It runs commands in the container: the model is told which programs and files there are."""
+    is_deferred: bool = False
+    """It is kept back until a search has found it."""
+    is_search: bool = False
+    """It looks for what is kept back: offered where something is, and nothing else looks for it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,6 +105,9 @@ class Finished:
 
 
 Piece = Said | Finished
+
+ToolKey = tuple[str, str | None, str]
+"""A tool by its type, its namespace or server, and its name there."""
 
 
 def finished_of(pieces: Iterable[Piece]) -> Item:

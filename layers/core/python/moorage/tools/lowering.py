@@ -19,9 +19,11 @@ from types import MappingProxyType
 from typing import Any, Final
 
 from moorage import limits
+from moorage.tools.calls import ToolKey
 from moorage.tools.lowered import compact_json, function_call, function_output, message, parsed, with_visible_parts, without
 from moorage.tools.registry import ROOMS
 from moorage.tools.room import Room, Where
+from moorage.wire.deferred import has_deferred, searches_deferred
 from moorage.wire.types import Item, Tool
 
 _NAME_CHARS_MAX: Final = 64
@@ -39,6 +41,8 @@ NOT_OFFERED: Final = "not_offered"
 """The type of a tool that a model called and that there is not."""
 _FINDING: Final = frozenset({"tool_search", "additional_tools"})
 """What upstreams know whose models come by tools on the way."""
+_LOADING: Final = _FINDING | {"namespace"}
+"""What an upstream cannot take as it is where the search runs here: it would have to look for tools that it is told nothing of."""
 
 
 def is_hosted(tool: Tool) -> bool:
@@ -107,7 +111,10 @@ def lower(
     ``compaction`` and is dropped elsewhere (only its maker can read it). ``programs`` are those of the container, and ``given``
     the files that the request put there, told with each tool that runs there.
     """
-    lowering = _Lowering(native, programs, given)
+    has_own_search = searches_deferred(tools)
+    if has_own_search or any(_is_deferred_here(tool) for tool in tools):
+        native -= _LOADING
+    lowering = _Lowering(native, programs, given, is_searchable=has_own_search, has_own_search=has_own_search)
     lowering.add_tools(tools)
     lowered = [result for item in items for result in lowering.item(item)]
     choice = lowering.choice(tool_choice)
@@ -129,8 +136,15 @@ class _Lowering:
     """Tools whose functions are offered by items of theirs."""
     seen: dict[str, Item] = field(default_factory=dict)
     """Items of rooms so far, by id."""
+    kept_back: dict[ToolKey, Tool] = field(default_factory=dict)
+    """Functions that are offered as soon as they are found, under the names that they will bear."""
+    found: set[ToolKey] = field(default_factory=set)
+    deferred: str = ""
+    """What there is to be found, for the model."""
     is_searchable: bool = False
-    """The model can look for deferred tools (``tool_search``), so they stay hidden until it does."""
+    """The model can look for deferred tools, so they stay hidden until it does."""
+    has_own_search: bool = False
+    """It looks for them by a tool that an item offers."""
 
     # --- tools ---
 
@@ -145,13 +159,15 @@ class _Lowering:
             self._add_tool(tool)
             if tool["type"] == "tool_search" and tool.get("execution") == "server":
                 self._tell_deferred(tools)
+        if self.has_own_search and not self.deferred:
+            self.deferred = _of_deferred(tools)
 
     def _tell_deferred(self, tools: Iterable[Tool]) -> None:
         """Of the search that runs here: what there is to be found, but for its arguments."""
         name = self.name("tool_search", "tool_search")
         if name in self.tools:
             self.originals[name] = replace(self.originals[name], call={"execution": "server"})
-            self.tools[name] = self.tools[name] | {"description": self.tools[name]["description"] + _of_deferred(tools)}
+            self.tools[name] = _with_text(self.tools[name], _of_deferred(tools))
 
     def _add_tool(self, tool: Tool) -> None:
         type_ = tool["type"]
@@ -191,19 +207,34 @@ class _Lowering:
     def _offer(self, tool: Tool, namespace: str | None) -> None:
         """A function or custom tool, top-level or in a namespace."""
         name = self._claim(tool["type"], tool["name"], namespace)
-        if tool.get("defer_loading") and self.is_searchable:
-            return
         if tool["type"] == "custom":
             room = ROOMS.of_tool("custom")
             assert room is not None
-            self.tools[name] = room.offer(name, tool)
+            function = room.offer(name, tool)
         else:
             kept = {
                 key: value
                 for key, value in tool.items()
                 if value is not None and _FUNCTION_FIELDS_BY_FEATURE.get(key, "") in self.native | {""}
             }
-            self.tools[name] = kept | {"type": "function", "name": name}
+            function = kept | {"type": "function", "name": name}
+        self._show((tool["type"], namespace, tool["name"]), function, bool(tool.get("defer_loading")) and self.is_searchable)
+
+    def _show(self, key: ToolKey, function: Tool, is_deferred: bool) -> None:
+        """Offer a function, or keep it back until it is found."""
+        if is_deferred and key not in self.found:
+            self.kept_back[key] = function
+        else:
+            self.kept_back.pop(key, None)
+            self.tools[function["name"]] = function
+
+    def _find(self, keys: Iterable[ToolKey]) -> None:
+        """Offer these from here on, after those before them."""
+        for key in keys:
+            self.found.add(key)
+            if key in self.kept_back:
+                function = self.kept_back.pop(key)
+                self.tools[function["name"]] = without(function, "defer_loading")
 
     def _claim(self, type_: str, name: str, namespace: str | None, *, is_bare: bool = False) -> str:
         """The one lowered name of a tool; ``is_bare`` leaves its namespace out of it."""
@@ -228,16 +259,19 @@ class _Lowering:
         """An item of a room that came before."""
         return self.seen.get(item_id)
 
+    def _of_room(self, room: Room) -> list[Tool]:
+        return [tool for tool in self.of_rooms if tool["type"] in room.types]
+
     def _take_offers(self, room: Room, item: Item) -> None:
         """Offer what an item of a room offers, in place of what its like has offered before."""
-        tools = [tool for tool in self.of_rooms if tool["type"] in room.types]
-        offers = room.offers(item, tools)
+        offers = room.offers(item, self._of_room(room))
         if offers is None:
             return
         there = {offered.name for offered in offers.functions}
-        for (type_, namespace, name), lowered in self.names.items():
-            if type_ in room.types and namespace == offers.namespace and name not in there:
+        for key, lowered in self.names.items():
+            if key[0] in room.types and key[1] == offers.namespace and key[2] not in there:
                 self.tools.pop(lowered, None)
+                self.kept_back.pop(key, None)
         for offered in offers.functions:
             if offered.is_clients:
                 if ("function", None, offered.name) not in self.names:
@@ -245,8 +279,11 @@ class _Lowering:
                 continue
             lowered = self._claim(room.types[0], offered.name, offers.namespace, is_bare=offered.has_own_name)
             self.originals[lowered] = Original(room.types[0], offered.name, offers.namespace, offered.call)
+            if offered.is_search and not self.has_own_search:
+                continue
             told = self._in_container(offered.function) if offered.tells_container else offered.function
-            self.tools[lowered] = told | {"name": lowered}
+            told = _with_text(told, self.deferred) if offered.is_search else told
+            self._show((room.types[0], offers.namespace, offered.name), told | {"name": lowered}, offered.is_deferred)
 
     # --- tool choice ---
 
@@ -312,6 +349,7 @@ class _Lowering:
         if room is None:
             return self._other(item, type_)
         self._take_offers(room, item)
+        self._find(room.found(item, self._of_room(room)))
         if "id" in item:
             self.seen[item["id"]] = item
         return room.read(item, self)
@@ -319,21 +357,28 @@ class _Lowering:
     def _tools_in_between(self, item: Item, type_: str) -> list[Item]:
         """Tools that join the conversation on the way: offered from here on, after those before them."""
         native_type = "additional_tools" if type_ == "additional_tools" else "tool_search"
-        if native_type in self.native:
-            return [item]
         loaded = item.get("tools") or []
-        self.add_tools([without(tool, "defer_loading") for tool in loaded])
+        plain = [tool for tool in loaded if not _is_by_items(tool)]
+        if native_type in self.native:
+            return [item | {"tools": plain} if len(plain) < len(loaded) else item]
+        self.add_tools([without(tool, "defer_loading") for tool in plain])
+        names = [name for tool in loaded for name in self._brought(tool)]
         if item.get("call_id") is None:
             return []
         if type_ == "tool_search_call":
             return [function_call(item, self.name("tool_search", "tool_search"), item.get("arguments") or {})]
-        listed = ", ".join(name for tool in loaded for name in self._names_of(tool))
-        return [function_output(item, f"Tools found: {listed}" if listed else "No tool was found.")]
+        return [function_output(item, f"Tools found: {', '.join(names)}" if names else "No tool was found.")]
 
-    def _names_of(self, tool: Tool) -> list[str]:
+    def _brought(self, tool: Tool) -> list[str]:
+        """The functions of a tool that came on the way, which are offered from here on."""
         if tool["type"] == "namespace":
             return [self.name(member["type"], member["name"], tool["name"]) for member in tool["tools"]]
-        return [self.name(tool["type"], tool["name"])] if "name" in tool else []
+        room = ROOMS.of_tool(tool["type"])
+        if room is None or not _is_by_items(tool):
+            return [self.name(tool["type"], tool["name"])] if "name" in tool else []
+        keys = list(room.brought(tool, tuple(self.kept_back)))
+        self._find(keys)
+        return [self.name(type_, name, namespace) for type_, namespace, name in keys]
 
     def _compaction(self, item: Item) -> list[Item]:
         if "text" in item:
@@ -351,20 +396,35 @@ class _Lowering:
         return [message("assistant", f"[{type_}] {compact_json(shown)}")]
 
 
+def _is_by_items(tool: Tool) -> bool:
+    """Whether what it offers is said by items of its own, and no upstream is told of it."""
+    room = ROOMS.of_tool(tool["type"])
+    return room is not None and not room.function and not room.is_ever_native
+
+
+def _is_deferred_here(tool: Tool) -> bool:
+    """Whether nobody but this deployment can look for it."""
+    return bool(tool.get("defer_loading")) and _is_by_items(tool)
+
+
 def _of_deferred(tools: Iterable[Tool]) -> str:
-    """By name and description: tools that are not offered yet, and namespaces that have such."""
+    """By name and description: tools that are not offered yet, and namespaces and servers that have such."""
     lines: list[str] = []
     room = limits.TOOLS_DEFERRED_CHARS_MAX
     for tool in tools:
-        is_space = tool["type"] == "namespace" and any(member.get("defer_loading") for member in tool["tools"])
-        if not is_space and not (tool.get("defer_loading") and tool["type"] in ("function", "custom")):
+        if not has_deferred(tool):
             continue
-        line = f"\n- {tool['name']}: {' '.join((tool.get('description') or '').split())}".removesuffix(": ")
+        name, text = tool.get("name") or tool["server_label"], tool.get("description") or tool.get("server_description") or ""
+        line = f"\n- {name}: {' '.join(text.split())}".removesuffix(": ")
         room -= len(line)
         if room < 0:
             return "".join([*lines, "\n- and more"])
         lines.append(line)
     return "\nThere are:" + "".join(lines) if lines else ""
+
+
+def _with_text(function: Tool, text: str) -> Tool:
+    return function | {"description": function["description"] + text}
 
 
 # --- names --------------------------------------------------------------------------------------------------------------------

@@ -89,6 +89,7 @@ class Registry:
 
 
 _SHELL: Final = Shell()
+_MCP: Final = Mcp(askers=[_SHELL])
 
 ROOMS: Final = Registry(
     (
@@ -99,8 +100,8 @@ ROOMS: Final = Registry(
         LocalShell(),
         ApplyPatch(),
         Computer(),
-        Mcp(askers=[_SHELL]),
-        ToolSearch(),
+        _MCP,
+        ToolSearch(catalogs=[_MCP]),
         WebSearch(),
     )
 )

@@ -23,7 +23,7 @@ from typing import Any, ClassVar, Protocol
 from moorage import limits
 from moorage.model.remote_servers import RemoteServers
 from moorage.sandbox.exec_client import ExecClient
-from moorage.tools.calls import End, Known, Offers, Opening, Piece, Place, Told
+from moorage.tools.calls import End, Known, Offers, Opening, Piece, Place, Told, ToolKey
 from moorage.tools.lowered import compact_json
 from moorage.tools.run import Run, Service
 from moorage.wire.types import Event, Item, Tool
@@ -216,6 +216,14 @@ class Room:
         that are of this room."""
         return None
 
+    def brought(self, tool: Tool, kept_back: Iterable[ToolKey]) -> Iterable[ToolKey]:
+        """Of a tool whose functions its items offer: which of those that are kept back it brings, where it comes on the way."""
+        return ()
+
+    def found(self, item: Item, tools: Sequence[Tool]) -> Iterable[ToolKey]:
+        """What an item of this tool has found of what is kept back; ``tools`` are those of the request that are of this room."""
+        return ()
+
     def prepares(self, said: Sequence[Item]) -> bool:
         """Whether :meth:`before` may have anything to do for a request that has brought these items."""
         return False
@@ -250,7 +258,7 @@ class Room:
 
     async def repeats(self, call: Item, earlier: AsyncIterator[Item]) -> Again:
         """:attr:`again` for one call, where calls differ; never :attr:`Again.ATTACH` in a room whose calls do not attach. ``earlier``
-        is what was said before it."""
+        is what was said before it, the latest first."""
         return self.again
 
     def run(self, run: Run) -> AsyncGenerator[Piece, None]:

@@ -71,7 +71,8 @@ class Run:
     now: Callable[[], float]
     """Unix seconds."""
     earlier: Callable[[], AsyncIterator[Item]]
-    """What was said before the calls of this step: first what stands in this response, then what came before it and has to be read."""
+    """What was said before the calls of this step, the latest first: what stands in this response, then what came before it and has to
+    be read."""
     sandbox: Workplace | None = None
     """For calls that run in one."""
     service: "Service | None" = None

@@ -8,6 +8,7 @@ from typing_extensions import TypeAliasType, TypedDict
 
 from moorage import errors, limits
 from moorage.wire import admitted
+from moorage.wire.deferred import OWN_SEARCH
 from moorage.wire.tools import REFUSED_TOOLS
 from moorage.wire.types import Item, Tool
 from moorage.wire.validation import Either, Length, Name, OneOf, RefusedVariant, Text, wire
@@ -69,12 +70,22 @@ def check_choice(chosen: str | dict[str, Any], tools: Sequence[Tool], items: Seq
         if not offered:
             raise errors.invalid_value("tool_choice", f"'{chosen}' needs at least one tool in 'tools'.")
         return
+    if not any(item.get("name") == OWN_SEARCH for item in items):
+        _check_found(chosen, offered)
     wanted = enumerate(chosen["tools"]) if chosen["type"] == "allowed_tools" else [(None, chosen)]
     for index, tool in wanted:
         if not is_offered(tool, offered):
             name = tool.get("name", tool["type"])
             param = "tool_choice" if index is None else f"tool_choice.tools[{index}]"
             raise errors.invalid_value(param, f"tool '{name}' is not among 'tools'.")
+
+
+def _check_found(chosen: dict[str, Any], offered: Sequence[Tool]) -> None:
+    """A server whose tools are kept back cannot be called before a search has brought it."""
+    there = [tool for tool in offered if "server_label" in chosen and tool.get("server_label") == chosen["server_label"]]
+    if there and all(tool.get("defer_loading") for tool in there):
+        label = chosen["server_label"]
+        raise errors.invalid_value("tool_choice", f"the tools of the server '{label}' are deferred: no search has found them yet.")
 
 
 def is_offered(chosen: dict[str, Any], tools: Sequence[Tool]) -> bool:

@@ -17,6 +17,7 @@ from typing_extensions import TypeAliasType, TypedDict
 
 from moorage import limits
 from moorage.wire import admitted
+from moorage.wire.deferred import check_deferred
 from moorage.wire.environments import check_containers
 from moorage.wire.refusals import wrong_value
 from moorage.wire.types import Tool as AnyTool
@@ -148,6 +149,7 @@ def _belong_together(tools: list[AnyTool]) -> list[AnyTool]:
     for index, label in enumerate(labels):
         if label is not None and label in labels[:index]:
             raise wrong_value(f"there is already a server called '{label}'.", index, "server_label")
+    check_deferred(tools)
     check_containers(tools)
     return tools
 

@@ -19,13 +19,14 @@ import orjson
 from moorage import errors, limits
 from moorage.model.remote_servers import RemoteServers
 from moorage.sandbox.exec_client import ExecClient
-from moorage.tools.calls import End, Finished, Known, Offered, Offers, Opening, Piece, Place, Told
+from moorage.tools.calls import End, Finished, Known, Offered, Offers, Opening, Piece, Place, Told, ToolKey
 from moorage.tools.lowered import compact_json, message, parsed
-from moorage.tools.mcp import asking, listing, shapes
+from moorage.tools.mcp import asking, deferring, listing, shapes
 from moorage.tools.mcp.servers import Server, concealed
-from moorage.tools.mcp.workspace import places, plan, questions, toolset
+from moorage.tools.mcp.workspace import places, plan, questions, search, toolset
 from moorage.tools.room import Again, Bounds, Reader, Room, Stage, Where
 from moorage.tools.run import Run
+from moorage.tools.tool_search.ranking import Deferred
 from moorage.wire.types import Event, Item, Tool
 
 _LIST: Final = "mcp_list_tools"
@@ -60,6 +61,7 @@ class Mcp(Room):
     asks = _REQUEST
     prefixes = shapes.PREFIXES
     tool_shapes = MappingProxyType({"mcp": shapes.McpTool})
+    brought_shapes = MappingProxyType({"mcp": shapes.BroughtServer})
     choice_shapes = MappingProxyType({"mcp": shapes.ChosenServer})
     item_shapes = MappingProxyType(
         {
@@ -124,6 +126,7 @@ class Mcp(Room):
 
     def admit(self, items: Sequence[Item], chain: Sequence[Item], tools: Sequence[Tool]) -> None:
         """An approval must answer a call that was asked for, once, and of a server that is there."""
+        deferring.admit(items, tools)
         if not any(asking.responses(items)):
             return
         asked = asking.asked((*chain, *items))
@@ -197,8 +200,19 @@ class Mcp(Room):
         if item["type"] != _LIST or item.get("error") or tool is None:
             return None
         return Offers(
-            item["server_label"], tuple(_offered(tool, listed) for listed in item["tools"] if _is_offered(tool, listed))
+            tool["server_label"], tuple(_offered(tool, listed) for listed in item["tools"] if deferring.is_offered(tool, listed))
         )
+
+    def brought(self, tool: Tool, kept_back: Iterable[ToolKey]) -> Iterable[ToolKey]:
+        return deferring.brought(tool, kept_back)
+
+    def found(self, item: Item, tools: Sequence[Tool]) -> Iterable[ToolKey]:
+        """By the workspace's search; a remote server that has one of this name finds nothing here."""
+        is_ours = search.is_search(item) and places.of_label(tools, item["server_label"]) is not None
+        return search.found(item) if is_ours else ()
+
+    async def deferred(self, tools: Sequence[Tool], earlier: AsyncIterator[Item]) -> list[Deferred]:
+        return await deferring.deferred(tools, earlier)
 
     def call_of(self, value: Any, arguments: str, type_: str) -> Item | None:
         if not isinstance(value, dict):
@@ -208,7 +222,8 @@ class Mcp(Room):
     def read(self, item: Item, reader: Reader) -> list[Item]:
         match item["type"]:
             case t if t == _CALL:
-                return _asked_and_answered(item, item["id"], _answer(item), reader)
+                told = search.shown(item, reader) if search.is_search(item) else None
+                return _asked_and_answered(item, item["id"], told or _answer(item), reader)
             case t if t == _RESPONSE and not item["approve"]:
                 request = reader.earlier(item["approval_request_id"])
                 reason = f" They say: {item['reason']}" if item.get("reason") else ""
@@ -258,17 +273,15 @@ class Mcp(Room):
         return Opening(added, events, added | {"arguments": call["arguments"]}, is_whole=False)
 
     async def repeats(self, call: Item, earlier: AsyncIterator[Item]) -> Again:
-        """A tool that says that it changes nothing, or nothing twice, may be called again. What runs in the container is known there by
-        the call's id, and done once."""
+        """A tool that says in the latest list that it changes nothing, or nothing twice, may be called again. What runs in the
+        container is known there by the call's id, and done once."""
         if places.runs_in_container(call):
             return Again.REPEAT
-        found: Again = Again.ONCE
         async for item in earlier:
-            if item["type"] == _LIST and item["server_label"] == call["server_label"]:
-                listed = next((each for each in item["tools"] if each["name"] == call["name"]), None)
-                if listed is not None:
-                    found = Again.REPEAT if listing.is_repeatable(listed) else Again.ONCE
-        return found
+            if item["type"] == _LIST and item["server_label"] == call["server_label"] and not item.get("error"):
+                is_repeatable = any(each["name"] == call["name"] and listing.is_repeatable(each) for each in item["tools"])
+                return Again.REPEAT if is_repeatable else Again.ONCE
+        return Again.ONCE
 
     async def run(self, run: Run) -> AsyncGenerator[Piece, None]:
         item = run.known.item
@@ -326,7 +339,8 @@ class Mcp(Room):
         return {key: value for key, value in item.items() if key != _CHANGED} if _CHANGED in item else item
 
     def stays(self, item: Item) -> bool:
-        return bool(item["type"] == _LIST)
+        """Lists, and what was found once."""
+        return item["type"] == _LIST or search.is_search(item)
 
     def container_of(self, item: Item) -> str | None:
         container_id: str | None = item.get("container_id")
@@ -369,13 +383,22 @@ def _wants_list(tool: Tool, stage: Stage) -> bool:
             has_list, has_changed, names = True, False, frozenset(each["name"] for each in item["tools"])
         elif item["type"] == _CALL:
             has_changed = has_changed or bool(item.get(_CHANGED))
-    return not has_list or has_changed or (not lists and not listing.names_wanted(tool) <= names)
+    return not has_list or has_changed or (not lists and not _names_wanted(tool) <= names)
+
+
+def _names_wanted(tool: Tool) -> frozenset[str]:
+    """What a list must show; that of the workspace costs nothing, and shows all that there is."""
+    return frozenset(each["name"] for each in _of_workspace(tool)) if places.is_workspace(tool) else listing.names_wanted(tool)
+
+
+def _of_workspace(tool: Tool) -> list[dict[str, Any]]:
+    return [each for each in toolset.listed(listing.names_wanted(tool)) if listing.is_allowed(tool, each)]
 
 
 async def _listed(tool: Tool, stage: Stage) -> dict[str, Any]:
     """``tools``, and ``error`` if they cannot be had."""
     if places.is_workspace(tool):
-        return {"tools": [each for each in toolset.listed(listing.names_wanted(tool)) if listing.is_allowed(tool, each)]}
+        return {"tools": _of_workspace(tool)}
     server = Server.of_tool(tool, stage.outside.secret)
     if server is None:
         return {"tools": [], "error": "Its address is not known any more."}
@@ -398,12 +421,6 @@ def _shown(value: Any, arguments: str) -> str:
     return f"$ {command}" if isinstance(command, str) else arguments[: limits.CALL_PIECE_CHARS]
 
 
-def _is_offered(tool: Tool, listed: Mapping[str, Any]) -> bool:
-    """A question that its client answers must be named by this request: the chain's list may be of another client."""
-    is_question = places.is_workspace(tool) and listed["name"] == questions.NAME
-    return listing.is_allowed(tool, listed) and (not is_question or questions.NAME in listing.names_wanted(tool))
-
-
 def _offered(tool: Tool, listed: Mapping[str, Any]) -> Offered:
     is_ours, name = places.is_workspace(tool), listed["name"]
     kind = _REQUEST if listing.needs_approval(tool, listed) else _CALL
@@ -415,6 +432,8 @@ def _offered(tool: Tool, listed: Mapping[str, Any]) -> Offered:
         has_own_name=is_ours,
         tells_container=is_ours and name in toolset.TOOLS and toolset.TOOLS[name].tells_container,
         is_clients=is_ours and name == questions.NAME,
+        is_deferred=deferring.is_deferred(tool, listed),
+        is_search=deferring.is_search(tool, listed),
     )
 
 

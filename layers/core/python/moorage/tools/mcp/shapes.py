@@ -100,13 +100,6 @@ class McpApprovals(TypedDict, total=False):
 
 _CONNECTORS: Final = "Connectors are run by OpenAI: name the server that holds the data by 'server_url'."
 _TUNNELS: Final = "Tunnels are run by OpenAI: name a server that can be reached by 'server_url', or have the operator configure it."
-_DEFERRED: Final = "The tools of a server cannot be deferred in this version: name those that are wanted in 'allowed_tools'."
-
-
-def _not_deferred(value: bool) -> bool:
-    if value:
-        raise wrong_value(_DEFERRED)
-    return value
 
 
 @wire
@@ -155,13 +148,26 @@ class McpTool(TypedDict, total=False):
     require_approval: Annotated[
         str | McpApprovals, Either("a string or an object", string=Literal["always", "never"], object=McpApprovals)
     ]
-    defer_loading: Annotated[bool, AfterValidator(_not_deferred)]
+    defer_loading: bool
     allowed_callers: Callers
     environment: Annotated[
         WorkspaceAuto | WorkspaceReference, OneOf({"container_auto": WorkspaceAuto, "container_reference": WorkspaceReference})
     ]
     connector_id: Annotated[Any, Refused(_CONNECTORS)]
     tunnel_id: Annotated[Any, Refused(_TUNNELS)]
+
+
+_DECLARED: Final = "A server is declared in 'tools' of the request; an item brings its tools by 'server_label' and 'allowed_tools'."
+
+
+@wire
+class BroughtServer(TypedDict, total=False):
+    """In what a search has found: tools of a server that were kept back; all of them where ``allowed_tools`` is left out."""
+
+    type: Required[Literal["mcp"]]
+    server_label: Required[Label]
+    allowed_tools: Array[Name]
+    server_url: Annotated[Any, Refused(_DECLARED)]
 
 
 @wire

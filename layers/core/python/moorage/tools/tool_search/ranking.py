@@ -25,7 +25,15 @@ class Deferred:
     """A tool that is not offered before it is found."""
 
     tool: Tool
-    namespace: Tool | None = None
+    """What it is called, what it says of itself, and its ``parameters``."""
+    about: Tool | None = None
+    """Name and description of what it belongs to: a namespace, or a server."""
+    group: Tool | None = None
+    """That as it is brought, without what was found of it."""
+    members: str = ""
+    """The field of ``group`` for that."""
+    member: Any = None
+    """The tool there."""
 
 
 def deferred(tools: Iterable[Tool]) -> list[Deferred]:
@@ -33,7 +41,12 @@ def deferred(tools: Iterable[Tool]) -> list[Deferred]:
     found: list[Deferred] = []
     for tool in tools:
         if tool["type"] == "namespace":
-            found += [Deferred(member, tool) for member in tool["tools"] if member.get("defer_loading")]
+            group = {**tool, "tools": []}
+            found += [
+                Deferred(member, tool, group, "tools", without(member, "defer_loading"))
+                for member in tool["tools"]
+                if member.get("defer_loading")
+            ]
         elif tool.get("defer_loading") and tool["type"] in ("function", "custom"):
             found.append(Deferred(tool))
     return found
@@ -41,6 +54,11 @@ def deferred(tools: Iterable[Tool]) -> list[Deferred]:
 
 def best(query: str, tools: Sequence[Deferred], count: int) -> list[Deferred]:
     """Those that fit the query, the best first; of equals the first of the request."""
+    return [each for each, _ in ranked(query, tools, count)]
+
+
+def ranked(query: str, tools: Sequence[Deferred], count: int) -> list[tuple[Deferred, float]]:
+    """The same, each with its score."""
     documents = [Counter(_words_of(each)) for each in tools]
     lengths = [sum(document.values()) for document in documents]
     average = sum(lengths) / len(lengths) if lengths else 0.0
@@ -49,8 +67,8 @@ def best(query: str, tools: Sequence[Deferred], count: int) -> list[Deferred]:
         (sum(_score(document[word], having[word], len(tools), length / average) for word in set(words(query)) if word in document), -at)
         for at, (document, length) in enumerate(zip(documents, lengths, strict=True))
     ]
-    ranked = sorted((entry for entry in scored if entry[0] > 0), reverse=True)
-    return [tools[-at] for _, at in ranked[:count]]
+    fitting = sorted((entry for entry in scored if entry[0] > 0), reverse=True)
+    return [(tools[-at], score) for score, at in fitting[:count]]
 
 
 def _score(times: int, having: int, count: int, relative_length: float) -> float:
@@ -59,18 +77,18 @@ def _score(times: int, having: int, count: int, relative_length: float) -> float
 
 
 def as_tools(found: Sequence[Deferred]) -> list[Tool]:
-    """What was found as tools that are offered from now on: members of a namespace together, where its first one stands."""
+    """What was found as tools that are offered from now on: members of a namespace or a server together, where the first one stands."""
     tools: list[Tool] = []
-    spaces: dict[str, Tool] = {}
+    groups: dict[tuple[str, str], Tool] = {}
     for each in found:
-        member = without(each.tool, "defer_loading")
-        if each.namespace is None:
-            tools.append(member)
-        elif each.namespace["name"] in spaces:
-            spaces[each.namespace["name"]]["tools"].append(member)
-        else:
-            space = spaces[each.namespace["name"]] = {**each.namespace, "tools": [member]}
-            tools.append(space)
+        if each.group is None:
+            tools.append(without(each.tool, "defer_loading"))
+            continue
+        key = (each.group["type"], each.about["name"] if each.about else "")
+        if key not in groups:
+            groups[key] = {**each.group, each.members: []}
+            tools.append(groups[key])
+        groups[key][each.members].append(each.member)
     return tools
 
 
@@ -85,16 +103,24 @@ def _stem(word: str) -> str:
 
 
 def _words_of(each: Deferred) -> Iterator[str]:
-    for tool in (each.tool, each.namespace or {}):
+    for tool in (each.tool, each.about or {}):
         for _ in range(_NAME_WEIGHT):
             yield from words(tool.get("name", ""))
         yield from words(tool.get("description") or "")
     yield from _argument_words(each.tool.get("parameters"))
 
 
-def _argument_words(schema: Any) -> Iterator[str]:
+def argument_names(tool: Tool) -> list[str]:
+    return [str(name) for name in _properties(tool.get("parameters"))]
+
+
+def _properties(schema: Any) -> Mapping[str, Any]:
     properties = schema.get("properties") if isinstance(schema, Mapping) else None
-    for name, kind in properties.items() if isinstance(properties, Mapping) else ():
+    return properties if isinstance(properties, Mapping) else {}
+
+
+def _argument_words(schema: Any) -> Iterator[str]:
+    for name, kind in _properties(schema).items():
         yield from words(str(name))
         description = kind.get("description") if isinstance(kind, Mapping) else None
         yield from words(description) if isinstance(description, str) else ()

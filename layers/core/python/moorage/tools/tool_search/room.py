@@ -2,12 +2,12 @@
 (``tools/lowering.py``).
 
 Here (``execution: server``) the search goes over the tools of the request that say ``defer_loading``; an upstream that knows the tool
-itself searches by itself.
+itself searches by itself, unless there are tools among them that no upstream is told of.
 """
 
-from collections.abc import AsyncGenerator, Iterable
+from collections.abc import AsyncGenerator, AsyncIterator, Iterable, Sequence
 from types import MappingProxyType
-from typing import Any, Final
+from typing import Any, Final, Protocol
 
 from moorage import limits
 from moorage.tools.calls import End, Finished, Known, Opening, Piece, Place
@@ -27,6 +27,15 @@ _COUNT: Final = {
 }
 
 
+class Catalog(Protocol):
+    """A room whose tools are known from items of the conversation alone."""
+
+    async def deferred(self, tools: Sequence[Tool], earlier: AsyncIterator[Item]) -> list[ranking.Deferred]:
+        """Those that are not offered before they are found. ``tools`` are all of the request, ``earlier`` is what was said, the latest
+        first."""
+        ...
+
+
 class ToolSearch(Room):
     types = ("tool_search",)
     call = "tool_search_call"
@@ -43,6 +52,9 @@ class ToolSearch(Room):
     again = Again.REPEAT
     bounds = Bounds(seconds=30, bytes=limits.TOOLS_FOUND_BYTES_MAX)
     """What is searched stands in memory."""
+
+    def __init__(self, catalogs: Iterable[Catalog] = ()) -> None:
+        self._catalogs = tuple(catalogs)
 
     def where(self, thing: Tool | Item) -> Where:
         """A call without an id is an upstream's own."""
@@ -84,7 +96,10 @@ class ToolSearch(Room):
         arguments = run.known.item["arguments"]
         query, count = arguments.get("query"), arguments.get("limit")
         wanted = count if isinstance(count, int) and 0 < count <= limits.TOOLS_FOUND_MAX else _COUNT_DEFAULT
-        found = ranking.best(query if isinstance(query, str) else "", ranking.deferred(run.offered), wanted)
+        there = ranking.deferred(run.offered)
+        for catalog in self._catalogs:
+            there += await catalog.deferred(run.offered, run.earlier())
+        found = ranking.best(query if isinstance(query, str) else "", there, wanted)
         run.counts["found"] = len(found)
         yield self._found(run.known, ranking.as_tools(found))
 

@@ -16,14 +16,18 @@ def is_workspace(tool: Tool | None) -> bool:
     return tool is not None and tool.get("server_url") == WORKSPACE
 
 
+def of_label(tools: Iterable[Tool], label: str) -> Tool | None:
+    """The workspace, where it is declared under this label."""
+    return next((tool for tool in tools if is_workspace(tool) and tool["server_label"] == label), None)
+
+
 def runs_in_container(call: Item) -> bool:
     return "container_id" in call
 
 
 def mark(tools: Iterable[Tool], label: str, name: str) -> dict[str, Any]:
     """What a call of this server's has beside its name and arguments."""
-    is_ours = any(is_workspace(tool) and tool["server_label"] == label for tool in tools)
-    return {HERE: True} if is_ours and is_in_container(name) else {}
+    return {HERE: True} if of_label(tools, label) is not None and is_in_container(name) else {}
 
 
 def echoed(tool: Tool, container_id: str | None) -> Tool:

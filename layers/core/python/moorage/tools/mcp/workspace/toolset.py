@@ -13,10 +13,11 @@ from moorage.sandbox.exec_client import ExecClient
 from moorage.tools.calls import End, Known
 from moorage.tools.execs import WORDS, Lost, exec_id
 from moorage.tools.mcp import listing
-from moorage.tools.mcp.workspace import files, javascript, plan, questions, terminals
+from moorage.tools.mcp.workspace import files, javascript, plan, questions, search, terminals
 from moorage.tools.mcp.workspace.arguments import Unfit, checked
 from moorage.tools.mcp.workspace.results import Result, failed
 from moorage.tools.run import Run
+from moorage.wire.deferred import OWN_SEARCH
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,9 +41,8 @@ TOOLS: Final[Mapping[str, WorkspaceTool]] = MappingProxyType(
         "view_image": WorkspaceTool(files.VIEW_DESCRIPTION, files.VIEW_SCHEMA, files.view_image, is_read_only=True),
         javascript.NAME: WorkspaceTool(javascript.DESCRIPTION, javascript.SCHEMA, javascript.js_repl),
         "js_repl_reset": WorkspaceTool(javascript.RESET_DESCRIPTION, javascript.RESET_SCHEMA, javascript.js_repl_reset),
-        "update_plan": WorkspaceTool(
-            plan.DESCRIPTION, plan.SCHEMA, plan.update_plan, is_read_only=True, runs_in_container=False
-        ),
+        "update_plan": WorkspaceTool(plan.DESCRIPTION, plan.SCHEMA, plan.update_plan, is_read_only=True, runs_in_container=False),
+        OWN_SEARCH: WorkspaceTool(search.DESCRIPTION, search.SCHEMA, search.search, is_read_only=True, runs_in_container=False),
     }
 )
 
