@@ -57,6 +57,13 @@ def test_a_call_is_denied_with_a_reason_and_the_model_says_it(stack: Stack, clie
     ).output_text
 
 
+def test_a_client_answers_what_waits_in_its_place_with_an_item(stack: Stack, client: OpenAI) -> None:
+    response_id, approval_id = parked(stack, client)
+    allowed: Any = [{"type": "mcp_approval_response", "approval_request_id": approval_id, "approve": True}]
+    response = client.responses.create(model="demo", input=allowed, tools=ASKS, previous_response_id=response_id)
+    assert (response.id, response.status, "made" in response.output_text) == (response_id, "completed", True)
+
+
 def test_a_client_that_waits_is_asked_at_the_end_of_the_response_and_answers_with_the_next(client: OpenAI) -> None:
     with client.responses.stream(model="demo", input=RUN, tools=ASKS) as stream:
         first = stream.get_final_response()

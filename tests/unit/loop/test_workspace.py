@@ -86,6 +86,32 @@ async def test_a_call_waits_for_a_persons_word_and_runs_then_in_the_container() 
     assert len(lab.sandboxes.executed) == 1
 
 
+GATED: dict[str, Any] = {
+    "type": "shell",
+    "environment": {"type": "container_reference", "container_id": CONTAINER},
+    "require_approval": {"never": {"commands": ["ls*"]}},
+}
+
+
+async def test_what_the_shell_must_not_run_unasked_a_terminal_does_not_run_either() -> None:
+    lab = Lab(LS, call("exec_command", '{"cmd": "git push"}', "call_2"), say("Pushed."))
+    stored, output = await played(lab, tools=[WORKSPACE, GATED])
+    assert [item["type"] for item in output] == ["mcp_list_tools", "mcp_call", "mcp_approval_request"]
+    request = output[-1]
+    assert (request["server_label"], request["arguments"]) == ("ws", '{"cmd": "git push"}')
+    word = {"id": "mcpa_1", "type": "mcp_approval_response", "approval_request_id": request["id"], "approve": True}
+    _, output = await played(lab, tools=[WORKSPACE, GATED], input_items=[word], **await after(lab, stored))
+    assert [(item["type"], item.get("arguments")) for item in output] == [("mcp_call", '{"cmd": "git push"}'), ("message", None)]
+
+
+async def test_it_waits_in_its_place_where_the_request_says_so() -> None:
+    lab = Lab(TYPE, say("Typed."))
+    stored = await lab.background(tools=[WORKSPACE, GATED], parameters={"approvals": {"park": True}})
+    await lab.run(stored)
+    (approval,) = await lab.runtime.approvals.of("t", stored.response_id)
+    assert (approval.is_waiting, approval.call_type) == (True, "mcp_call")
+
+
 async def test_files_are_read_by_a_program_in_the_container() -> None:
     lab = Lab(call("read_file", '{"file_path": "/mnt/data/it\'s", "limit": 3}'), say("Read."))
     _, (_, ran, _) = await played(lab)

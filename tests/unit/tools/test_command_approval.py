@@ -1,8 +1,10 @@
 """Which commands need a person's word: every doubt asks."""
 
+import json
 from typing import Any
 
 import pytest
+from moorage.tools.mcp.workspace import gate
 from moorage.tools.shell.approval import is_needed, matches
 
 LOOKING: dict[str, Any] = {"never": {"commands": ["ls*", "cat *", "git status", "grep *"]}}
@@ -121,6 +123,51 @@ def test_a_command_in_no_filter_or_in_both_needs_a_word() -> None:
     assert is_needed({}, ["ls"])
     assert is_needed({"always": {"commands": ["git push*"]}}, ["ls"])
     assert is_needed({"always": {"commands": ["ls"]}, "never": {"commands": ["ls"]}}, ["ls"])
+
+
+PULLS = {"never": {"commands": ["git pull*"]}}
+ALL_BUT_PUSH = {"always": {"commands": ["git push*"]}, "never": {"commands": ["*"]}}
+
+
+@pytest.mark.parametrize(
+    ("name", "arguments", "held_by_pulls", "held_by_all_but_push"),
+    [
+        ("exec_command", {"cmd": "git pull"}, False, False),
+        ("exec_command", {"cmd": "git pull", "shell": None, "login": False, "tty": True, "workdir": "/tmp"}, False, False),
+        ("exec_command", {"cmd": "git pull", "shell": "/bin/sh"}, False, False),
+        ("exec_command", {"cmd": "git pull", "shell": "python3"}, True, False),
+        ("exec_command", {"cmd": "git pull", "login": True}, True, False),
+        ("exec_command", {"cmd": "ls; git push"}, True, True),
+        ("exec_command", {"cmd": "sh -c 'git push'"}, True, True),
+        ("write_stdin", {"session_id": 1}, False, False),
+        ("write_stdin", {"session_id": 1, "chars": ""}, False, False),
+        ("write_stdin", {"session_id": 1, "chars": "\x03"}, False, False),
+        ("write_stdin", {"session_id": 1, "chars": "git pull\r"}, True, False),
+        ("write_stdin", {"session_id": 1, "chars": "\x03git push\r"}, True, True),
+        ("write_stdin", {"session_id": 1, "chars": "cd x\rgit push\r"}, True, True),
+        ("js_repl", {"code": "require('child_process').execSync('git push')"}, True, True),
+        ("js_repl", {"code": "1 + 1"}, True, False),
+        ("js_repl_reset", {}, False, False),
+        ("read_file", {"file_path": "git push"}, False, False),
+        ("apply_patch", {"input": "git push"}, False, False),
+    ],
+)
+def test_the_workspace_beside_a_shell_asks_as_that_one_does(
+    name: str, arguments: dict[str, Any], held_by_pulls: bool, held_by_all_but_push: bool
+) -> None:
+    call = {"type": "mcp_call", "server_label": "ws", "name": name, "arguments": json.dumps(arguments)}
+
+    def holds(asked: Any, environment: str = "container_auto") -> bool:
+        return gate.holds(call, [{"type": "shell", "environment": {"type": environment}, "require_approval": asked}])
+
+    assert (holds(PULLS), holds(ALL_BUT_PUSH)) == (held_by_pulls, held_by_all_but_push)
+    assert (holds("never"), holds("always", "local"), gate.holds(call, [])) == (False, False, False)
+    assert holds("always") is (held_by_pulls or name == "exec_command")
+
+
+def test_arguments_that_are_none_run_nothing_and_ask_nobody() -> None:
+    call = {"type": "mcp_call", "server_label": "ws", "name": "exec_command", "arguments": "git push"}
+    assert gate.holds(call, [{"type": "shell", "environment": {"type": "container_auto"}, "require_approval": "always"}]) is False
 
 
 def test_one_word_holds_for_all_and_one_command_for_its_call() -> None:

@@ -38,6 +38,10 @@ def approval_id(response_id: str, output_index: int) -> str:
     return f"apr_{response_id.removeprefix('resp_')[:_UNIQUE_HEX]}{output_index:08x}"
 
 
+def is_approval(item_id: str) -> bool:
+    return item_id.startswith("apr_")
+
+
 def response_of(item_id: str) -> str | None:
     """The id of the response that an output item, or an approval, belongs to; None for ids that were not made here."""
     _, _, digits = item_id.rpartition("_")

@@ -18,6 +18,7 @@ from moorage.api.as_of import as_it_was
 from moorage.api.attached import Attached
 from moorage.api.bodies import RawBody, body_of
 from moorage.api.caller import Caller
+from moorage.api.decisions import GoingOn, decided, notice
 from moorage.api.foreground import Foreground, erase, failure, stop
 from moorage.api.repeats import Attempt
 from moorage.api.view import View, listed_item
@@ -46,10 +47,30 @@ _CLIENT_GONE: Final = 499
 async def create(request: Request, caller: Caller, body: RawBody) -> Response:
     wanted = parse_create(body, web_search=caller.runtime.web_search)
 
+    going_on = await decided(caller, wanted)
+    if going_on is not None:
+        return await _go_on(request, caller, body, wanted, going_on)
+
     async def prepared() -> Prepared:
         return await prepare(caller.runtime, caller.tenant_id, wanted, key_id=caller.key_id, draws_on=caller.draws_on)
 
     return await begin(request, caller, body, wanted, prepared)
+
+
+async def _go_on(request: Request, caller: Caller, body: bytes, wanted: CreateRequest, decided_on: Snapshot) -> Response:
+    """The answer to a request that has decided what a response waited for: that response, as its client wants it."""
+    runtime, stored = caller.runtime, decided_on.stored
+    request.state.response_id = stored.response_id
+    said = notice(body)
+    headers = {"x-moorage-notice": said} if said else {}
+    view = View.of((*wanted.include, *stored.parameters.include), include_obfuscation=wanted.include_obfuscation)
+    until = until_of(runtime)
+    if wanted.stream:
+        return sse.stream(sse.tail(runtime.responses.log_of(stored), -1, view, until=until), headers)
+    if wanted.background:
+        return JsonResponse(view.response(await current_object(runtime, decided_on)), headers=headers)
+    going_on = GoingOn(runtime, stored, until=until)
+    return await Answer(runtime, stored, going_on, view.response, headers, request.receive).give()
 
 
 async def begin(
@@ -120,7 +141,7 @@ class Answer:
 
     runtime: Runtime
     stored: StoredResponse
-    run: Foreground | Attached
+    run: Foreground | Attached | GoingOn
     show: Callable[[dict[str, Any]], dict[str, Any]]
     """The response object as its client is to see it."""
     headers: dict[str, str]

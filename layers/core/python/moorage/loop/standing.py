@@ -21,6 +21,11 @@ async def wake(runtime: Runtime, stored: StoredResponse) -> bool:
     return await _start(runtime, await runtime.responses.unpark(stored, stays_paused=True))
 
 
+def stands_still(stored: StoredResponse) -> bool:
+    """Whether it waits for somebody: no step of it runs, and none will by itself."""
+    return bool(stored.parked_at) and (stored.is_pause_requested or stored.decisions == stored.decisions_seen)
+
+
 async def _start(runtime: Runtime, stood: StoredResponse) -> bool:
     """An execution for a response that stood so; False if it needs none."""
     if not stood.parked_at:

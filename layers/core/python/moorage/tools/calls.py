@@ -28,6 +28,15 @@ class End(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
+class Verdict:
+    """A person's decision, as an item brings it."""
+
+    approval_id: str
+    approve: bool
+    reason: str = ""
+
+
+@dataclass(frozen=True, slots=True)
 class Place:
     """Where a call's item stands."""
 

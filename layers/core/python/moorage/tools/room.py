@@ -23,7 +23,7 @@ from typing import Any, ClassVar, Protocol
 from moorage import limits
 from moorage.model.remote_servers import RemoteServers
 from moorage.sandbox.exec_client import ExecClient
-from moorage.tools.calls import End, Known, Offers, Opening, Piece, Place, Told, ToolKey
+from moorage.tools.calls import End, Known, Offers, Opening, Piece, Place, Told, ToolKey, Verdict
 from moorage.tools.lowered import compact_json
 from moorage.tools.run import Run, Service
 from moorage.wire.types import Event, Item, Tool
@@ -182,6 +182,10 @@ class Room:
     def admit(self, items: Sequence[Item], chain: Sequence[Item], tools: Sequence[Tool]) -> None:
         """Look at what a request brings for this tool, also where it does not offer it; ``tools`` are those of this room. Raises
         :class:`~moorage.errors.ApiError` for what does not belong to anything."""
+
+    def verdict(self, item: Item) -> Verdict | None:
+        """The decision that an item of a request brings, if it is one."""
+        return None
 
     def held(self, call: Item, tools: Sequence[Tool], approval_id: str | None) -> Item:
         """A call, or a question, that the model has made, as it is to be shown: where a person has to allow it first it becomes the

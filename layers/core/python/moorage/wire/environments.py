@@ -83,6 +83,24 @@ def check_containers(tools: Sequence[Tool]) -> None:
         if len(given) > 1:
             raise wrong_value(f"only one {kind} tool can be given.", given[1])
     _check_one_container(tools)
+    _check_patterns(tools)
+
+
+def _check_patterns(tools: Sequence[Tool]) -> None:
+    """Python runs any command, and no pattern knows which: where only what is named may run, it cannot stand beside the shell."""
+    by_type = {tool["type"]: (index, tool) for index, tool in enumerate(tools)}
+    if "code_interpreter" not in by_type or "shell" not in by_type:
+        return
+    index, shell = by_type["shell"]
+    asked = shell.get("require_approval", "never")
+    freed = asked.get("never", {}).get("commands", ()) if isinstance(asked, dict) else ("*",) if asked == "never" else ()
+    if "*" not in freed:
+        raise wrong_value(
+            "the code interpreter runs what it likes in the same container: leave that tool out, or free all but what 'always' names, "
+            "by 'never': {'commands': ['*']}.",
+            index,
+            "require_approval",
+        )
 
 
 def _check_one_container(tools: Sequence[Tool]) -> None:

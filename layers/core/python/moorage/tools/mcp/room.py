@@ -19,11 +19,11 @@ import orjson
 from moorage import errors, limits
 from moorage.model.remote_servers import RemoteServers
 from moorage.sandbox.exec_client import ExecClient
-from moorage.tools.calls import End, Finished, Known, Offered, Offers, Opening, Piece, Place, Told, ToolKey
+from moorage.tools.calls import End, Finished, Known, Offered, Offers, Opening, Piece, Place, Told, ToolKey, Verdict
 from moorage.tools.lowered import compact_json, message, parsed
 from moorage.tools.mcp import asking, deferring, listing, shapes
 from moorage.tools.mcp.servers import Server, concealed
-from moorage.tools.mcp.workspace import places, plan, questions, search, toolset
+from moorage.tools.mcp.workspace import gate, places, plan, questions, search, toolset
 from moorage.tools.room import Again, Bounds, Reader, Room, Stage, Where
 from moorage.tools.run import Run
 from moorage.tools.tool_search.ranking import Deferred
@@ -150,6 +150,11 @@ class Mcp(Room):
 
     # --- before a model is asked ---
 
+    def verdict(self, item: Item) -> Verdict | None:
+        if item["type"] != _RESPONSE:
+            return None
+        return Verdict(item["approval_request_id"], item["approve"], item.get("reason") or "")
+
     def prepares(self, said: Sequence[Item]) -> bool:
         return True
 
@@ -243,6 +248,8 @@ class Mcp(Room):
 
     def held(self, call: Item, tools: Sequence[Tool], approval_id: str | None) -> Item:
         """The item names the approval that it waits for where OpenAI's names the request that allowed it."""
+        if call["type"] == _CALL and places.of_label(tools, call["server_label"]) is not None and gate.holds(call, tools):
+            call = {**call, "type": _REQUEST}
         if approval_id is None or call["type"] != _REQUEST:
             return call
         return {**call, "type": _CALL, "approval_request_id": approval_id}

@@ -14,9 +14,13 @@ model does openly, and the list of ``never`` is the wall.
 """
 
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final
 
+from moorage.wire.types import Tool
+
+HOSTED: Final = frozenset({"container_auto", "container_reference"})
+"""Environments of a shell that runs here."""
 _EVERYTHING: Final = "*"
 _SPECIAL: Final = frozenset("$`\\(){}<>#&")
 """What makes of an unquoted word more than a word; ``&&`` aside."""
@@ -27,12 +31,30 @@ _WORD: Final = re.compile(
 """What may stand before a command, and leaves it one."""
 
 
+def asked_of(tools: Sequence[Tool]) -> str | Mapping[str, Any]:
+    """What the hosted shell among a request's tools wants a person asked for; ``never`` without one."""
+    for tool in tools:
+        if tool["type"] == "shell" and (tool.get("environment") or {}).get("type") in HOSTED:
+            asked: str | Mapping[str, Any] = tool.get("require_approval", "never")
+            return asked
+    return "never"
+
+
 def is_needed(require_approval: str | Mapping[str, Any], commands: Iterable[str]) -> bool:
     """Whether a call of these commands needs a person's word."""
     if isinstance(require_approval, str):
         return require_approval != "never"
     always, never = (require_approval.get(name, {}).get("commands", ()) for name in ("always", "never"))
     return any(not _is_free(command, never) or _is_named(command, always) for command in commands)
+
+
+def is_needed_of_text(require_approval: str | Mapping[str, Any], text: str) -> bool:
+    """The same of text that is no command of bash, though it may come to one: code, or what is typed into a program. It is free only
+    where all is that ``always`` does not name."""
+    if isinstance(require_approval, str):
+        return require_approval != "never"
+    always, never = (require_approval.get(name, {}).get("commands", ()) for name in ("always", "never"))
+    return _EVERYTHING not in never or _is_named(text, always)
 
 
 def _is_free(command: str, patterns: Iterable[str]) -> bool:

@@ -19,7 +19,6 @@ from moorage.tools.shell import approval, commands, offer, shapes
 from moorage.wire.types import Event, Item, Tool
 
 _FILES = "shell_call_output.output_files"
-_HOSTED = frozenset({"container_auto", "container_reference"})
 
 
 class Shell(Room):
@@ -47,7 +46,7 @@ class Shell(Room):
 
     def where(self, thing: Tool | Item) -> Where:
         environment: dict[str, Any] = thing.get("environment") or {}
-        return Where.SANDBOX if environment.get("type") in _HOSTED else Where.CLIENT
+        return Where.SANDBOX if environment.get("type") in approval.HOSTED else Where.CLIENT
 
     # --- a person's word ---
 
@@ -56,10 +55,7 @@ class Shell(Room):
 
     def _is_gated(self, call: Item, tools: Sequence[Tool]) -> bool:
         """Whether the request wants a person asked for this call."""
-        hosted = next((tool for tool in tools if tool["type"] in self.types and self.where(tool) is Where.SANDBOX), None)
-        return hosted is not None and approval.is_needed(
-            hosted.get("require_approval", "never"), commands.action_of(call)["commands"]
-        )
+        return approval.is_needed(approval.asked_of(tools), commands.action_of(call)["commands"])
 
     def held(self, call: Item, tools: Sequence[Tool], approval_id: str | None) -> Item:
         if approval_id is not None or call["type"] != self.call or not self._is_gated(call, tools):
