@@ -91,6 +91,7 @@ def test_every_route_that_the_sdk_calls_is_served_or_refused_in_the_table() -> N
         "POST /v1/webhook_endpoints/{webhook_endpoint_id}/deliveries/{event_id}/redeliver": "an extension",
         "GET /v1/containers/{container_id}/egress": "an extension",
         "POST /v1/chat/completions": "the older protocol, which the SDK's chat resource calls",
+        "POST /v1/embeddings": "which the SDK's embeddings resource calls",
     }
     assert honoured | ours.keys() == {name for name, status in rows.items() if status == "honoured"}
     assert honoured | ours.keys() == {f"{method} {path}" for method, path in documented()}

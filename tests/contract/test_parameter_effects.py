@@ -1427,7 +1427,13 @@ def chat_route(world: World) -> None:
     assert (answer["object"], answer["choices"][0]["message"]["role"]) == ("chat.completion", "assistant")
 
 
+def embedding_route(world: World) -> None:
+    answer = world.post("/embeddings", {"model": "static-256", "input": ["a", "b"], "encoding_format": "float", "dimensions": 8})
+    assert [len(each["embedding"]) for each in answer["data"]] == [8, 8]
+
+
 _STORIES = {
+    "/v1/embeddings": embedding_route,
     "/v1/chat": chat_route,
     "/v1/responses": called_routes,
     "/v1/approvals": approvals,

@@ -26,7 +26,7 @@ from moorage.store.rates import Levels, Rates
 _MINUTE: Final = 60.0
 _BYTES_PER_TOKEN: Final = 4
 _LIMITED: Final = frozenset(
-    {"/v1/responses", "/v1/responses/compact", "/v1/responses/input_tokens", "/v1/chat/completions"}
+    {"/v1/responses", "/v1/responses/compact", "/v1/responses/input_tokens", "/v1/chat/completions", "/v1/embeddings"}
 )
 """Where models are asked."""
 

@@ -168,6 +168,26 @@ class InputTokens(TypedDict):
     input_tokens: int
 
 
+class Embedding(TypedDict):
+    """A string is base64 of float32, with the least significant byte first."""
+
+    object: Literal["embedding"]
+    index: int
+    embedding: list[float] | str
+
+
+class EmbeddingUsage(TypedDict):
+    prompt_tokens: int
+    total_tokens: int
+
+
+class EmbeddingList(TypedDict):
+    object: Literal["list"]
+    data: list[Embedding]
+    model: str
+    usage: EmbeddingUsage
+
+
 class ErrorDetails(TypedDict):
     message: str
     type: str
@@ -303,6 +323,7 @@ ANSWERS: Final = {
         Response,
         Compaction,
         InputTokens,
+        EmbeddingList,
         Error,
         Conversation,
         Model,

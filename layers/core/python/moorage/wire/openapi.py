@@ -7,7 +7,7 @@ cannot promise what is refused; a test compares the routes (``routes.py``) with 
 from functools import cache
 from typing import Any, Final
 
-from moorage.wire import admitted, chat_schemas, container_sessions, create, resources, webhooks
+from moorage.wire import admitted, chat_schemas, container_sessions, create, embeddings, resources, webhooks
 from moorage.wire.answers import ANSWERS
 from moorage.wire.route import JSON, ref
 from moorage.wire.routes import ROUTES
@@ -19,6 +19,7 @@ _BODIES: Final = {
     "ForkResponse": create.FORK,
     "CountInputTokens": create.COUNT,
     "CompactResponse": create.COMPACT,
+    "CreateEmbedding": embeddings.EMBEDDING,
     "CreateConversation": create.CONVERSATION_CREATE,
     "UpdateConversation": create.CONVERSATION_UPDATE,
     "CreateConversationItems": create.CONVERSATION_ITEMS,

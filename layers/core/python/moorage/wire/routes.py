@@ -113,6 +113,15 @@ ROUTES: Final = (
     ),
     Route(
         "post",
+        "/v1/embeddings",
+        "createEmbedding",
+        "The vectors of texts",
+        {JSON: ref("EmbeddingList")},
+        {JSON: ref("CreateEmbedding")},
+        also=(404, 502, 503),
+    ),
+    Route(
+        "post",
         "/v1/responses/input_tokens",
         "countInputTokens",
         "How long a prompt would be, by estimate",

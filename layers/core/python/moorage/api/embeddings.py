@@ -1,0 +1,49 @@
+"""``POST /v1/embeddings``: the vectors of texts, by the models that vector stores use."""
+
+import base64
+from array import array
+from typing import Any
+
+from fastapi import APIRouter
+from starlette.responses import Response
+
+from moorage import errors, limits
+from moorage.api.answers import JsonResponse
+from moorage.api.bodies import RawBody
+from moorage.api.caller import Caller
+from moorage.api.foreground import failure
+from moorage.errors import UpstreamError
+from moorage.model.tokens import estimate_text
+from moorage.wire.embeddings import EMBEDDING
+
+router = APIRouter()
+
+
+@router.post("/embeddings")
+async def create(caller: Caller, body: RawBody) -> Response:
+    wanted = EMBEDDING.body(body)
+    texts: list[str] = wanted["input"]
+    embedder = caller.runtime.knowledge.embeddings.find(wanted["model"])
+    dimension = wanted.get("dimensions", embedder.dimension)
+    if not embedder.takes(dimension):
+        raise errors.invalid_value(
+            "dimensions", f"'{wanted['model']}' makes vectors of {embedder.dimension} numbers, and none of {dimension}."
+        )
+    if sum(map(estimate_text, texts)) > limits.EMBEDDING_TOKENS_MAX:
+        raise errors.invalid_value("input", f"all texts together have at most {limits.EMBEDDING_TOKENS_MAX} tokens.")
+    try:
+        embedded = await embedder.embed(texts, dimension)
+    except UpstreamError as error:
+        raise failure(error.code, error.message, error.param, error.retry_after_seconds) from error
+    is_packed = wanted.get("encoding_format") == "base64"
+    data = [
+        {"object": "embedding", "index": index, "embedding": _shown(vector, is_packed=is_packed)}
+        for index, vector in enumerate(embedded.vectors)
+    ]
+    usage = {"prompt_tokens": embedded.tokens, "total_tokens": embedded.tokens}
+    return JsonResponse({"object": "list", "data": data, "model": wanted["model"], "usage": usage})
+
+
+def _shown(vector: bytes, *, is_packed: bool) -> Any:
+    """Both SDKs ask for base64, of float32 with the least significant byte first."""
+    return base64.b64encode(vector).decode() if is_packed else array("f", vector).tolist()
