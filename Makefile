@@ -213,7 +213,13 @@ clients: setup $(patsubst %,.build/clients/%/.done,python frameworks agents aide
 	@$(UV) pip install --quiet --python .build/conformance/python/bin/python --require-hashes -r tests/conformance/requirements.txt \
 		&& touch $@ || echo "llm-comply could not be installed."
 
-conformance: setup .build/conformance/python/.done
+.build/conformance/servers/.done: $(UV) tests/conformance/servers.txt
+	@mkdir -p .build/conformance
+	@$(UV) venv --quiet --clear --python $(BIN)/python .build/conformance/servers
+	@$(UV) pip install --quiet --python .build/conformance/servers/bin/python --require-hashes -r tests/conformance/servers.txt && touch $@ \
+		|| echo "The reference servers of tests/conformance/servers.in could not be installed."
+
+conformance: setup-dev .build/conformance/python/.done .build/conformance/servers/.done
 	$(BIN)/python tests/conformance/run.py
 
 .build/fuzz/.done: $(UV) tests/fuzz/requirements.txt

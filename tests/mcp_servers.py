@@ -10,7 +10,11 @@ from contextlib import AbstractAsyncContextManager, AbstractContextManager, asyn
 from dataclasses import dataclass, field
 from typing import Any
 
+import mcp_types as types
 import uvicorn
+from mcp.client import Client
+from mcp.client.stdio import StdioServerParameters
+from mcp.server.lowlevel import Server
 from mcp.server.mcpserver import MCPServer
 from mcp.server.mcpserver.utilities.types import Image
 from mcp_types import ToolAnnotations
@@ -111,6 +115,21 @@ async def depot_server(depot: Depot, *, kind: str = "streamable", with_resources
     app = made.sse_app() if kind == "sse" else made.streamable_http_app(stateless_http=is_stateless, json_response=is_json)
     async with serving(_recording(app, depot)) as running:
         yield running
+
+
+@asynccontextmanager
+async def behind_http(command: str, *arguments: str) -> AsyncIterator[Running]:
+    """A program that speaks the protocol by its standard streams, behind streamable HTTP: the SDK's client and server, back to back."""
+    async with Client(StdioServerParameters(command=command, args=list(arguments)), cache=None) as client:
+
+        async def listed(_: Any, asked: types.PaginatedRequestParams | None) -> types.ListToolsResult:
+            return await client.list_tools(cursor=None if asked is None else asked.cursor)
+
+        async def called(_: Any, asked: types.CallToolRequestParams) -> types.CallToolResult:
+            return await client.session.send_request(types.CallToolRequest(params=asked), types.CallToolResult)
+
+        async with serving(Server("proxy", on_list_tools=listed, on_call_tool=called).streamable_http_app()) as running:
+            yield running
 
 
 def depot_beside(depot: Depot) -> AbstractContextManager[Running]:

@@ -3,6 +3,9 @@
 * **Open Responses** (openresponses.org), cloned at the commit below, because it is on no registry; OPENRESPONSES_SUITE names a
   checkout to take instead. It runs under Bun, which comes from npm, because Node's older releases have no WebSocket.
 * **llm-comply** (PyPI), which carries its own copy of the specification.
+* **@modelcontextprotocol/conformance** (npm) tries the client of remote servers (``remote_client.py``), under Bun too, because it wants
+  a newer Node. Its scenarios of OAuth and of elicitation are not played: tokens come with requests, and nobody is there to ask.
+* The public **reference servers** of that protocol, used by the stack (``reference_servers.py``).
 
 A suite that is not there is skipped with the reason. Nothing of them is kept here: they run under ``.build/``.
 """
@@ -15,48 +18,48 @@ import subprocess
 import sys
 import tempfile
 from collections import Counter
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 ROOT = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT))
 
-from tests.stack import Stack  # noqa: E402  (the folder of the tests is no package of this environment)
+from tests.conformance import reference_servers  # noqa: E402  (the folder of the tests is no package of this environment)
+from tests.conformance.verdicts import Verdict  # noqa: E402
+from tests.stack import Stack  # noqa: E402
 
 HERE = Path(__file__).resolve().parent
 BUILD = ROOT / ".build" / "conformance"
+NODE = BUILD / "node"
 SUITE = "OPENRESPONSES_SUITE"
 REPOSITORY = "https://github.com/openresponses/openresponses.git"
 COMMIT = "92c12d96d7b61d6d15e2214daa5e9c6000ab6e1c"
 """15 July 2026: 17 tests, WebSocket among them."""
+SCENARIOS = ("initialize", "tools_call", "sse-retry")
+"""Of the conformance package for clients."""
 PROGRAM = Path("bin", "compliance-test.ts")
 _SECONDS_MAX = 300
 _CLONE_SECONDS_MAX = 120
 
 
-@dataclass(frozen=True, slots=True)
-class Verdict:
-    suite: str
-    passed: int = 0
-    skipped: int = 0
-    failures: tuple[str, ...] = ()
-    reason: str = ""
-    """Why the suite did not run."""
-
-
 def main() -> int:
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # so that the stack is stopped too
-    with tempfile.TemporaryDirectory(prefix="moorage-conformance-") as folder:
-        stack = Stack(Path(folder)).start()
+    bun = _install_node()
+    with (
+        tempfile.TemporaryDirectory(prefix="moorage-conformance-") as name,
+        reference_servers.running(BUILD / "servers", NODE, Path(name)) as there,
+    ):
+        verdicts = [remote_tools(bun, Path(name) / "results").report()]
+        stack = Stack(Path(name) / "state", there.environment(Path(name) / "models.toml")).start()
         try:
-            verdicts = [_report(run(stack)) for run in SUITES]
+            verdicts += [verdict.report() for verdict in reference_servers.tried(stack, there)]
+            verdicts += [open_responses(stack, bun).report(), llm_comply(stack).report()]
         finally:
             stack.stop()
     return 1 if any(verdict.failures for verdict in verdicts) else 0
 
 
-def open_responses(stack: Stack) -> Verdict:
+def open_responses(stack: Stack, bun: Path | None) -> Verdict:
     name = "Open Responses"
     named = os.environ.get(SUITE)
     checkout = Path(named) if named else _clone(BUILD / "openresponses.git")
@@ -64,8 +67,7 @@ def open_responses(stack: Stack) -> Verdict:
         return Verdict(name, reason=f"{REPOSITORY} could not be cloned, and {SUITE} names no checkout of it")
     if not (checkout / PROGRAM).exists():
         return Verdict(name, reason=f"{checkout} has no {PROGRAM}")
-    suite = BUILD / "openresponses"
-    bun = _install_bun(suite)
+    suite = NODE
     if bun is None:
         return Verdict(name, reason="Bun could not be installed from npm")
     for part in ("bin", "src"):
@@ -96,21 +98,39 @@ def _clone(folder: Path, repository: str = REPOSITORY, commit: str = COMMIT) -> 
     return folder
 
 
-def _install_bun(suite: Path) -> Path | None:
-    suite.mkdir(parents=True, exist_ok=True)
-    bun = suite / "node_modules" / ".bin" / "bun"
-    if bun.exists() and subprocess.run([str(bun), "--version"], capture_output=True).returncode == 0:
+def _install_node() -> Path | None:
+    """Bun, with the packages beside it; None where the network does not allow it."""
+    NODE.mkdir(parents=True, exist_ok=True)
+    bun, lock = NODE / "node_modules" / ".bin" / "bun", (HERE / "package-lock.json").read_bytes()
+    is_current = (NODE / "package-lock.json").exists() and (NODE / "package-lock.json").read_bytes() == lock
+    if is_current and bun.exists() and subprocess.run([str(bun), "--version"], capture_output=True).returncode == 0:
         return bun
     for name in ("package.json", "package-lock.json"):
-        shutil.copy(HERE / name, suite)
+        shutil.copy(HERE / name, NODE)
     try:
-        subprocess.run(["npm", "ci", "--silent", "--no-audit", "--no-fund"], cwd=suite, check=True, timeout=_SECONDS_MAX)
+        subprocess.run(["npm", "ci", "--silent", "--no-audit", "--no-fund"], cwd=NODE, check=True, timeout=_SECONDS_MAX)
         # npm may hold install scripts back; this one only puts the right binary in place.
-        subprocess.run(["node", "node_modules/bun/install.js"], cwd=suite, capture_output=True, timeout=_SECONDS_MAX)
+        subprocess.run(["node", "node_modules/bun/install.js"], cwd=NODE, capture_output=True, timeout=_SECONDS_MAX)
         subprocess.run([str(bun), "--version"], check=True, capture_output=True, timeout=_SECONDS_MAX)
     except (OSError, subprocess.SubprocessError):
         return None
     return bun
+
+
+def remote_tools(bun: Path | None, results: Path) -> Verdict:
+    name = "MCP conformance"
+    program = NODE / "node_modules" / "@modelcontextprotocol" / "conformance" / "dist" / "index.js"
+    if bun is None or not program.exists():
+        return Verdict(name, reason="its packages could not be installed from npm")
+    client = f"{sys.executable} {HERE / 'remote_client.py'}"
+    for scenario in SCENARIOS:
+        command = [str(bun), str(program), "client", "--command", client, "--scenario", scenario, "--output-dir", str(results)]
+        subprocess.run(command, cwd=NODE, capture_output=True, text=True, timeout=_SECONDS_MAX)
+    checks = [check for path in sorted(results.glob("*/checks.json")) for check in json.loads(path.read_text())]
+    counts = Counter(check["status"] for check in checks)
+    failures = [f"{check['id']}: {check.get('errorMessage', '')}" for check in checks if check["status"] == "FAILURE"]
+    missing = len(SCENARIOS) - len(list(results.glob("*/checks.json")))
+    return Verdict(name, counts["SUCCESS"], missing, tuple(failures if counts["SUCCESS"] else [*failures, "no scenario was played"]))
 
 
 def llm_comply(stack: Stack) -> Verdict:
@@ -133,19 +153,6 @@ def _verdict(name: str, done: "subprocess.CompletedProcess[str]") -> Verdict:
         f"{result['id']}: {'; '.join(map(str, result.get('errors') or ()))}" for result in results if result["status"] == "failed"
     ]
     return Verdict(name, passed=counts["passed"], skipped=counts["skipped"], failures=tuple(failures))
-
-
-def _report(verdict: Verdict) -> Verdict:
-    if verdict.reason:
-        print(f"{verdict.suite}: skipped, {verdict.reason}.", flush=True)
-        return verdict
-    print(f"{verdict.suite}: {verdict.passed} passed, {len(verdict.failures)} failed, {verdict.skipped} skipped.", flush=True)
-    for failure in verdict.failures:
-        print(f"  {failure}", flush=True)
-    return verdict
-
-
-SUITES = (open_responses, llm_comply)
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-// openai (Node): plain, streamed, a function's round trip, the hosted shell, a webhook, a conversation, WebSocket.
+// openai (Node): plain, streamed, a function's round trip, the hosted shell, a remote server, a webhook, a conversation, WebSocket.
 import assert from "node:assert/strict";
 import { createServer } from "node:http";
 import OpenAI from "openai";
@@ -49,6 +49,8 @@ expect((await client.skills.delete(skill.id)).deleted, true);
 
 // The helper for streams checks every event, and fails at what it does not expect.
 const hosted = { type: "shell", environment: { type: "container_auto" } };
+const depot = (require_approval) => ({ type: "mcp", server_label: "depot", require_approval });
+const order = call("depot__order_part", { sku: "A-7", count: 2 });
 const python = { type: "code_interpreter", container: { type: "auto" } };
 const patch = { type: "update_file", path: "a.py", diff: "@@\n-a\n+b" };
 const kinds = [
@@ -60,11 +62,28 @@ const kinds = [
   [[{ type: "shell" }], [shell("ls", "pwd")], ["shell_call"]],
   [[{ type: "computer" }], [call("computer", { actions: [{ type: "screenshot" }] })], ["computer_call"]],
   [[{ type: "custom", name: "sql" }], [call("sql", { input: "SELECT 1" })], ["custom_tool_call"]],
+  [[depot("never")], [call("depot__find_part", { sku: "A-7" }), say("there")], ["mcp_list_tools", "mcp_call", "message"]],
+  [[depot("always")], [order, say("never said")], ["mcp_list_tools", "mcp_approval_request"]],
+  [[{ type: "tool_search" }, { ...depot("never"), defer_loading: true }],
+    [call("tool_search", { query: "look a part up" }), call("depot__find_part", { sku: "A-7" }), say("found")],
+    ["mcp_list_tools", "tool_search_call", "tool_search_output", "mcp_call", "message"]],
   [[{ type: "tool_search", execution: "client" }], [call("tool_search", { query: "mail" })], ["tool_search_call"]],
 ];
 for (const [tools, steps, types] of kinds) {
   const final = await client.responses.stream({ model: MODEL, tools, input: script(...steps) }).finalResponse();
   expect(final.output.map((item) => item.type), types);
+}
+
+// A call of a remote server that a person allows, or not.
+for (const [approve, answer] of [[true, "It says: ordered 2 of A-7"], [false, "did not allow"]]) {
+  const tools = [depot("always")];
+  const held = await client.responses.create({ model: MODEL, tools, input: script(order, say("It says: {{output}}")) });
+  const request = held.output.find((item) => item.type === "mcp_approval_request");
+  const input = [{ type: "mcp_approval_response", approval_request_id: request.id, approve }];
+  const streamed = client.responses.stream({ model: MODEL, tools, input, previous_response_id: held.id });
+  const { output, output_text } = await streamed.finalResponse();
+  assert.ok(output_text.includes(answer), output_text);
+  expect(output.filter((item) => item.type === "mcp_call").map((item) => item.approval_request_id), approve ? [request.id] : []);
 }
 
 // A webhook: what comes is signed, and the SDK takes it.

@@ -1,7 +1,7 @@
-// @openai/agents: a function tool, the hosted shell, a shell that runs here, apply_patch, and a stream.
+// @openai/agents: a function tool, a stream, the hosted shell, a shell that runs here, apply_patch, and a remote server.
 import { execSync } from "node:child_process";
 import OpenAI from "openai";
-import { Agent, OpenAIResponsesModel, applyDiff, applyPatchTool, run, setTracingDisabled, shellTool, tool } from "@openai/agents";
+import { Agent, OpenAIResponsesModel, applyDiff, applyPatchTool, hostedMcpTool, run, setTracingDisabled, shellTool, tool } from "@openai/agents";
 import { z } from "zod";
 import { MODEL, call, expect, say, script, shell } from "./moorage_script.mjs";
 
@@ -31,3 +31,14 @@ const editor = { createFile: async ({ diff }) => { made = applyDiff("", diff, "c
 const operation = { type: "create_file", path: "notes.txt", diff: "+hello\n" };
 await run(agent(applyPatchTool({ editor })), script(call("apply_patch", operation), say("done")));
 expect(made.trim(), "hello");
+
+// The operator's server of spare parts: calls that need nobody's word, and calls that are allowed or not.
+const find = script(call("depot__find_part", { sku: "A-7" }), say("It says: {{output}}"));
+const free = hostedMcpTool({ serverLabel: "depot", requireApproval: "never" });
+expect((await run(agent(free), find)).finalOutput, "It says: 14 of A-7 in stock");
+const order = script(call("depot__order_part", { sku: "A-7", count: 2 }), say("It says: {{output}}"));
+for (const [approve, answer] of [[true, "ordered 2 of A-7"], [false, "Too dear."]]) {
+  const gated = hostedMcpTool({ serverLabel: "depot", requireApproval: "always",
+    onApproval: async () => ({ approve, reason: "Too dear." }) });
+  expect((await run(agent(gated), order)).finalOutput.includes(answer), true);
+}
