@@ -13,6 +13,9 @@ from moorage.knowledge.segments import Floats, Integers, Segment
 _FILE_BYTES: Final = 1_000
 """What a file takes besides its chunks: its names and attributes."""
 
+_SHORT_MAX: Final = 65_536
+"""So many chunks can be told apart by two bytes."""
+
 
 @dataclass(frozen=True, slots=True)
 class Source:
@@ -45,10 +48,13 @@ class Block:
     vectors: Floats
     lengths: Floats
     words: Integers
-    """Ascending; each is there once for each chunk that has it."""
-    chunk_of: npt.NDArray[np.int32]
-    """The chunk of each of ``words``."""
-    counts: Floats
+    """Ascending, each once."""
+    starts: Integers
+    """Where the chunks of each word begin, and at last where they end."""
+    chunk_of: npt.NDArray[np.unsignedinteger]
+    """The chunks that have the first word, then those that have the second ..."""
+    counts: npt.NDArray[np.uint16]
+    """How often each has it."""
 
     @property
     def chunks(self) -> int:
@@ -57,7 +63,7 @@ class Block:
     @property
     def bytes(self) -> int:
         """What it takes in memory."""
-        own = (self.vectors, self.lengths, self.words, self.chunk_of, self.counts)
+        own = (self.vectors, self.lengths, self.words, self.starts, self.chunk_of, self.counts)
         layout = (self.layout.file_of, self.layout.text_starts, self.layout.text_ends)
         return sum(array.nbytes for array in (*own, *layout)) + _FILE_BYTES * len(self.keys)
 
@@ -68,6 +74,10 @@ class Block:
         words = np.concatenate([segment.words for segment in segments])
         of_each = np.concatenate([np.diff(segment.starts) for segment in segments])
         order = np.argsort(words, kind="stable")
+        words = words[order]
+        starts = np.flatnonzero(np.concatenate([[True], words[1:] != words[:-1]]))[: len(words)]
+        # Four bytes for each word of each chunk are most of what an index takes.
+        number: type[np.uint16 | np.uint32] = np.uint16 if sum(sizes) <= _SHORT_MAX else np.uint32
         layout = Layout(
             sources=tuple((source.key, source.segment.file.file_id, source.segment.file.filename) for source in sources),
             attributes=tuple(segment.file.attributes for segment in segments),
@@ -80,13 +90,16 @@ class Block:
             keys=frozenset(source.key for source in sources),
             vectors=np.concatenate([segment.vectors for segment in segments]),
             lengths=np.concatenate([segment.lengths for segment in segments]).astype(np.float32),
-            words=words[order],
-            chunk_of=np.repeat(np.arange(sum(sizes), dtype=np.int32), of_each)[order],
-            counts=np.concatenate([segment.counts for segment in segments])[order].astype(np.float32),
+            words=words[starts],
+            starts=np.append(starts, len(words)).astype(np.uint32),
+            chunk_of=np.repeat(np.arange(sum(sizes), dtype=np.uint32), of_each)[order].astype(number),
+            counts=np.concatenate([segment.counts for segment in segments])[order],
         )
 
     def postings(self, word: int) -> slice:
-        """Where a word stands among :attr:`words`."""
+        """Where the chunks stand that have a word."""
         # The word must be of the array's own type: with another one, numpy converts the whole array.
-        wanted = np.uint32(word)
-        return slice(int(np.searchsorted(self.words, wanted, "left")), int(np.searchsorted(self.words, wanted, "right")))
+        at = int(np.searchsorted(self.words, np.uint32(word)))
+        if at == len(self.words) or int(self.words[at]) != word:
+            return slice(0, 0)
+        return slice(int(self.starts[at]), int(self.starts[at + 1]))

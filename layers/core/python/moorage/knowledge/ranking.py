@@ -35,9 +35,10 @@ class Likeness:
     found: list[tuple[float, Place]] = field(default_factory=list)
 
     def look(self, number: int, scores: Floats, allowed: npt.NDArray[np.bool_] | None) -> None:
-        for at in _best(scores, allowed):
-            self.found.append((float(scores[at]), (number, at)))
-        self.found = sorted(self.found, key=_by_score)[: limits.RANKED_DEPTH]
+        lowest = self.found[-1][0] if len(self.found) == limits.RANKED_DEPTH else 0.0
+        if better := _best(scores, allowed, lowest):
+            found = [*self.found, *((float(scores[at]), (number, at)) for at in better)]
+            self.found = sorted(found, key=_by_score)[: limits.RANKED_DEPTH]
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,8 +48,8 @@ class _Words:
     number: int
     chunks: int
     allowed: npt.NDArray[np.bool_] | None
-    postings: tuple[tuple[npt.NDArray[np.int32], Floats], ...]
-    """For each word: the chunks that have it, and what its count makes of each, up to the words' rarity and the chunk's length."""
+    postings: tuple[tuple[npt.NDArray[np.unsignedinteger], npt.NDArray[np.uint16]], ...]
+    """For each word: the chunks that have it, and how often."""
     lengths: Floats
 
 
@@ -102,11 +103,11 @@ class Rankings:
 
     def look(self, number: int, block: Block, model: str, allowed: npt.NDArray[np.bool_] | None) -> None:
         """``allowed`` says of each chunk whether it may be found; all may if there is none."""
-        asked = [(which, query.vectors[model]) for which, query in enumerate(self.queries) if model in query.vectors]
-        if asked:
-            scores = block.vectors @ np.stack([vector for _, vector in asked]).T
-            for column, (which, _) in enumerate(asked):
-                self.likeness.setdefault((which, model), Likeness()).look(number, scores[:, column], allowed)
+        for which, query in enumerate(self.queries):
+            if model in query.vectors:
+                # Not by BLAS: its threads wait for each other where other work has the processors, for ten times as long.
+                scores: Floats = np.einsum("ij,j->i", block.vectors, query.vectors[model])
+                self.likeness.setdefault((which, model), Likeness()).look(number, scores, allowed)
         for sharing in self.sharing:
             sharing.look(number, block, allowed)
 
@@ -140,9 +141,10 @@ def _add(scores: dict[Place, float], ranking: Iterable[tuple[float, Place]], wei
         scores[place] = scores.get(place, 0.0) + weight / (limits.RANK_CONSTANT + rank)
 
 
-def _best(scores: Floats, allowed: npt.NDArray[np.bool_] | None) -> list[int]:
-    """The chunks with the highest scores above nothing, in any order."""
-    at: npt.NDArray[np.intp] = np.flatnonzero(scores > 0) if allowed is None else np.flatnonzero((scores > 0) & allowed)
+def _best(scores: Floats, allowed: npt.NDArray[np.bool_] | None, lowest: float) -> list[int]:
+    """The chunks with the highest scores above the lowest that counts, in any order."""
+    above = scores > lowest
+    at: npt.NDArray[np.intp] = np.flatnonzero(above if allowed is None else above & allowed)
     if len(at) > limits.RANKED_DEPTH:
         at = at[np.argpartition(-scores[at], limits.RANKED_DEPTH)[: limits.RANKED_DEPTH]]
     found: list[int] = at.tolist()
