@@ -55,6 +55,16 @@ def test_a_key_is_made_used_listed_and_revoked(stack: Stack) -> None:
     assert key_id not in "\n".join(lines(stack, ["keys", "list"]))
 
 
+def test_what_operators_do_is_told_to_programs_too(stack: Stack, tmp_path: Path) -> None:
+    (made,) = lines(stack, ["keys", "create", "--tenant", "acme", "--name", "robot", "--json"])
+    key = json.loads(made)
+    assert (key["tenant_id"], key["name"], key_id_of(hash_of(key["key"]))) == ("acme", "robot", key["key_id"])
+    (revoked,) = lines(stack, ["keys", "revoke", key["key_id"], "--json"])
+    assert json.loads(revoked) == {"key_id": key["key_id"], "revoked": True}
+    (copied,) = lines(stack, ["backup", str(tmp_path / "backup"), "--json"])
+    assert json.loads(copied).keys() == {"path", "objects"}
+
+
 def test_a_revoked_key_opens_nothing(stack: Stack) -> None:
     secret, key_id = made_key(stack, "gone")
     lines(stack, ["keys", "revoke", key_id])
@@ -149,7 +159,8 @@ def test_a_skill_is_validated_pushed_listed_pulled_and_deleted(stack: Stack, tmp
     skill_id = made.split()[0]
     assert made == f"{skill_id} is the skill 'cli-tables', version 1."
     (folder / "SKILL.md").write_text("---\nname: cli-tables\ndescription: Makes better tables.\n---\n")
-    assert lines(stack, ["skills", "push", str(folder)]) == [f"{skill_id} has version 2 of 'cli-tables'; the default is 1."]
+    (told,) = lines(stack, ["skills", "push", str(folder), "--json"])
+    assert [json.loads(told)[name] for name in ("version", "default_version", "skill_id")] == ["2", "1", skill_id]
     pushed = lines(stack, ["skills", "push", str(folder), "--default"])
     assert pushed == [f"{skill_id} has version 3 of 'cli-tables'; the default is 3."]
     listed = [re.split(r"  +", line) for line in lines(stack, ["skills"])]

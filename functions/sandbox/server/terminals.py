@@ -42,7 +42,9 @@ PAUSE_SECONDS = 0.005
 WATCHED_SECONDS = 60
 """A terminal that somebody has read or typed into within this time is in use."""
 
-VARIABLES = {"TERM": "xterm-256color", "PS1": r"\w\$ "}
+VARIABLES = {"TERM": "xterm-256color"}
+PROMPT = r"\w\$ "
+"""Given to the shell that it is of: one that runs a command alone drops the variable."""
 
 
 class Attended(Session):
@@ -166,7 +168,7 @@ class Terminals:
         session.resize(rows, columns)
         shell = self._processes.shell
         session.start(
-            command or f"exec {shlex.quote(shell)}",
+            command or f"PS1={shlex.quote(PROMPT)} exec {shlex.quote(shell)}",
             shell=shell,
             is_login=False,
             cwd=self._surroundings.directory(self._config.workspace),

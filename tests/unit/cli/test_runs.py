@@ -1,14 +1,19 @@
 """``ls``, ``show``, ``usage``, ``stop``, ``files``, ``containers cp`` and ``completion`` against answers that a test gives."""
 
+import argparse
+import contextlib
+import importlib
+import io
 import json
 import shutil
 import subprocess
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 from moorage.cli import ls, show
-from moorage.cli.main import COMMANDS, main
+from moorage.cli.main import ACTIONS, COMMANDS, main
 from moorage.cli.output import duration, moment
 
 from tests.unit.cli.deployment import Answer, refusal, serving
@@ -181,10 +186,100 @@ def test_a_download_that_fails_leaves_what_was_there(tmp_path: Path, capsys: pyt
 def test_a_completion_script_knows_every_command_and_its_shell_can_read_it(shell: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["completion", shell], {}) == 0
     script = capsys.readouterr().out
-    assert all(f" {name}" in script.replace('"', " ").replace("'", " ") for name in COMMANDS)
+    plain = script.replace('"', " ").replace("'", " ")
+    assert all(f" {name}" in plain for name in COMMANDS)
+    assert all(" ".join(actions) in plain for actions in ACTIONS.values())
     if shutil.which(shell) is not None:
         done = subprocess.run([shell, "-n"], input=script, text=True, capture_output=True, timeout=60, check=False)
         assert (done.returncode, done.stderr) == (0, "")
+
+
+def test_a_shell_completes_commands_and_then_what_comes_behind_them() -> None:
+    script = "eval \"$(cat)\"; for words in 'contai' 'containers s' 'ls '; do COMP_WORDS=(moorage $words); "
+    script += "case \"$words\" in *' ') COMP_WORDS+=('');; esac; COMP_CWORD=$((${#COMP_WORDS[@]} - 1)); COMPREPLY=(); _moorage; "
+    script += 'echo "$words: ${COMPREPLY[*]}"; done'
+    said = io.StringIO()
+    with contextlib.redirect_stdout(said):
+        assert main(["completion", "bash"], {}) == 0
+    given = said.getvalue()
+    done = subprocess.run(["bash", "-c", script], input=given, text=True, capture_output=True, timeout=60, check=True, cwd="/")
+    lines = done.stdout.splitlines()
+    assert lines[:2] == ["contai: containers", "containers s: shell"]
+    assert "tmp" in lines[2]
+
+
+def leaves(parser: argparse.ArgumentParser, name: str) -> Iterator[tuple[str, argparse.ArgumentParser]]:
+    """All commands that do something, with their actions."""
+    if parser.get_default("run") is not None:
+        yield name, parser
+    for action in parser._actions:
+        if isinstance(action, argparse._SubParsersAction):
+            for word, below in action.choices.items():
+                yield from leaves(below, f"{name} {word}")
+
+
+def parsers() -> Iterator[tuple[str, argparse.ArgumentParser]]:
+    for name in COMMANDS:
+        parser = argparse.ArgumentParser()
+        importlib.import_module(f"moorage.cli.{name}").add_to(parser)
+        yield name, parser
+
+
+WITHOUT_JSON = {
+    "up": "serves until it is stopped",
+    "demo": "serves, and shows a run",
+    "completion": "prints a script for a shell",
+    "containers shell": "is a terminal",
+}
+
+
+def test_every_command_speaks_json_to_programs() -> None:
+    named = {name: parser for top, parser in parsers() for name, parser in leaves(parser, top)}
+    without = {name for name, parser in named.items() if not any("--json" in action.option_strings for action in parser._actions)}
+    assert without == WITHOUT_JSON.keys()
+
+
+def test_what_completion_knows_is_what_there_is() -> None:
+    actions: dict[str, tuple[str, ...]] = {}
+    for name, parser in parsers():
+        for action in parser._actions:
+            if action.choices is not None and not action.option_strings:
+                actions[name] = tuple(action.choices)
+    assert actions == ACTIONS
+
+
+def test_what_was_done_is_an_object_for_programs(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "tables").mkdir()
+    (tmp_path / "tables" / "SKILL.md").write_text("---\nname: tables\ndescription: Makes tables.\n---\n")
+    folder = str(tmp_path / "tables")
+    gone = {"id": "x", "deleted": True}
+    answers: dict[str, Answer | list[Answer]] = {
+        "DELETE /v1/skills/skill_1": (200, gone),
+        "DELETE /v1/webhook_endpoints/wh_1": (200, gone),
+        "POST /v1/webhook_endpoints/wh_1/test": (200, {"status_code": 204}),
+    }
+    commands = [
+        ["skills", "validate", folder],
+        ["skills", "delete", "skill_1"],
+        ["webhooks", "delete", "wh_1"],
+        ["webhooks", "test", "wh_1"],
+        ["console", "--no-browser"],
+    ]
+    with serving(answers) as deployment:
+        assert [main([*command, "--json"], deployment.environ) for command in commands] == [0] * len(commands)
+    said = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+    assert said[0] == {"name": "tables", "description": "Makes tables.", "files": 1, "packed_bytes": said[0]["packed_bytes"]}
+    assert said[1:4] == [gone, gone, {"status_code": 204}]
+    assert said[4]["url"].endswith("/console")
+
+
+def test_a_shell_without_a_terminal_says_what_to_do_and_opens_nothing(capsys: pytest.CaptureFixture[str]) -> None:
+    with serving({}) as deployment:
+        assert main(["containers", "shell", "cntr_1"], deployment.environ) == 1
+        assert deployment.requests == []
+    assert capsys.readouterr().err == (
+        "moorage: A shell needs a terminal, and stdin or stdout is none. Without one: moorage containers exec cntr_1 'COMMAND'\n"
+    )
 
 
 FORK = {"id": "resp_2", "status": "queued"}

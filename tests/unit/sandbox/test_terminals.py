@@ -43,6 +43,8 @@ async def ends(terminal: Terminal) -> Shown:
 
 async def test_a_shell_at_a_terminal_answers_and_tells_how_it_ended(client: ExecClient, server: ServerProcess) -> None:
     terminal = await opened(client)
+    prompt = await shows(terminal, lambda said: said.endswith(("$ ", "# ")))
+    assert str(server.workspace) in prompt
     await terminal.type("tty && pwd\r", "")
     said = await shows(terminal, lambda said: str(server.workspace) in said and "/dev/pts/" in said)
     assert "\r\n" in said

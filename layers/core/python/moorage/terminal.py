@@ -2,7 +2,8 @@
 
 What a model, a command, a name or an upstream says is hostile: a terminal obeys control codes, which set its title, clear it, write the
 clipboard, or turn the order of letters round so that one thing reads as another. So each of them is shown instead, as Python would
-write it (``\\x1b``). That is done whether or not a terminal is there, because what is written to a file is shown later.
+write it (``\\x1b``). That is done whether or not a terminal is there, because what is written to a file is shown later. Only a terminal
+in a container, which a person has opened as one, is passed on.
 """
 
 import re
@@ -44,6 +45,12 @@ def say(text: str = "", *, colour: str = "", out: TextIO | None = None, end: str
 def paint(text: str, colour: str, out: TextIO) -> str:
     """The text in a colour on a terminal, plain in files and pipes, or where no colour is named."""
     return f"\x1b[{_COLOURS[colour]}m{text}\x1b[0m" if colour and out.isatty() else text
+
+
+def pass_on(text: str) -> None:
+    """What a terminal in a container shows, as it is: whoever has opened one looks at its screen, which is drawn by control codes."""
+    sys.stdout.write(text)
+    sys.stdout.flush()
 
 
 def show_status(text: str, out: TextIO | None = None) -> None:

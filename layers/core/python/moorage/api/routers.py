@@ -20,6 +20,7 @@ from moorage.api import (
     sessions,
     skills,
     uploads,
+    usage,
     webhooks,
     websocket,
 )
@@ -45,6 +46,7 @@ ROUTERS = (
     skills.router,
     webhooks.router,
     account.router,
+    usage.router,
     console_session.router,
 )
 """In order of match."""

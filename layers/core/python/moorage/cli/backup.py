@@ -4,8 +4,8 @@ import argparse
 from collections.abc import Mapping
 from pathlib import Path
 
+from moorage.cli.output import add_json, told
 from moorage.local.backup import back_up
-from moorage.terminal import say
 
 
 def add_to(parser: argparse.ArgumentParser) -> None:
@@ -19,6 +19,7 @@ def add_to(parser: argparse.ArgumentParser) -> None:
 
 def add_places(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("file", metavar="FILE", type=Path)
+    add_json(parser)
     parser.add_argument("--state-dir", type=Path, help="where the state lies; by default MOORAGE_STATE_DIR or .moorage")
 
 
@@ -28,5 +29,6 @@ def state_dir_of(options: argparse.Namespace, environ: Mapping[str, str]) -> Pat
 
 def _back_up(options: argparse.Namespace, environ: Mapping[str, str]) -> int:
     count = back_up(state_dir_of(options, environ), options.file)
-    say(f"Backed up the journal and {count} stored objects to {options.file}.")
-    return 0
+    return told(
+        options, {"path": str(options.file), "objects": count}, f"Backed up the journal and {count} stored objects to {options.file}."
+    )

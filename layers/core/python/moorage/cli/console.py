@@ -7,6 +7,7 @@ import time
 import webbrowser
 from collections.abc import Mapping
 
+from moorage.cli.output import add_json, told
 from moorage.cli.target import Target, TargetError, find
 from moorage.store.api_keys import ApiKeys
 from moorage.store.console_codes import ConsoleCodes
@@ -20,6 +21,7 @@ def add_to(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--read-only", action="store_true", help="for fifteen minutes, and to look only: for others than yourself")
     parser.add_argument("--no-browser", action="store_true", help="only print the address")
+    add_json(parser)
     parser.set_defaults(run=_run)
 
 
@@ -35,7 +37,7 @@ def _run(options: argparse.Namespace, environ: Mapping[str, str]) -> int:
         raise TargetError("A key that only reads lies in the deployment's table: set MOORAGE_TABLE and MOORAGE_API_KEY.")
     else:
         say("It asks for a key: with MOORAGE_TABLE and MOORAGE_API_KEY set, this command brings one along.", out=sys.stderr)
-    say(address)
+    told(options, {"url": address}, address)
     if not options.no_browser and has_a_screen(environ):
         webbrowser.open(address)
     return 0

@@ -1,4 +1,4 @@
-"""``moorage containers``: a tenant's containers, their files, a command in one of them, and what one of them tried to reach."""
+"""``moorage containers``: a tenant's containers, their files, a command or a terminal in one, and what one tried to reach."""
 
 import argparse
 import json
@@ -9,6 +9,7 @@ from typing import Any
 
 import httpx
 
+from moorage.cli import container_shell
 from moorage.cli.output import add_json, listing, moment, say_json
 from moorage.cli.pages import entries
 from moorage.cli.target import TargetError, answer_of, find
@@ -39,6 +40,7 @@ def add_to(parser: argparse.ArgumentParser) -> None:
     run.add_argument("command", metavar="COMMAND", nargs="+", help="as a shell takes it; words are joined by spaces")
     add_json(run, is_inherited=True)
     run.set_defaults(run=_exec)
+    container_shell.add_to(actions.add_parser("shell", help="a terminal in a container"))
     egress = actions.add_parser("egress", help="what a container tried to reach, and what came of it")
     egress.add_argument("container_id", metavar="CONTAINER_ID", help="cntr_... from the list")
     add_json(egress, is_inherited=True)

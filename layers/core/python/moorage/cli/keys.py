@@ -9,7 +9,7 @@ from dataclasses import asdict
 from typing import Any
 
 from moorage.cli import shared_budgets, tiers
-from moorage.cli.output import add_json, listing, moment
+from moorage.cli.output import add_json, listing, moment, say_json, told
 from moorage.cli.target import TargetError, find
 from moorage.store.api_keys import ApiKey, ApiKeys
 from moorage.terminal import say
@@ -22,6 +22,7 @@ def add_to(parser: argparse.ArgumentParser) -> None:
     create.add_argument("--tenant", required=True, help="whose key it is: a-z, 0-9 and '-'; the first key of a name makes the tenant")
     create.add_argument("--name", default="", help="a note for the list")
     create.add_argument("--tier", default="", help="the tenant's usage plan at the gateway (usage_plans in cdk.json); for all its keys")
+    add_json(create)
     create.set_defaults(run=_create)
     listed = actions.add_parser("list", help="show all keys, never the keys themselves")
     add_json(listed)
@@ -29,6 +30,7 @@ def add_to(parser: argparse.ArgumentParser) -> None:
     shared_budgets.add_to(actions)
     revoke = actions.add_parser("revoke", help="forget a key; processes that have just seen it obey within 30 seconds")
     revoke.add_argument("key_id", metavar="KEY_ID", help="key_... from the list")
+    add_json(revoke)
     revoke.set_defaults(run=_revoke)
 
 
@@ -41,6 +43,9 @@ def _create(options: argparse.Namespace, environ: Mapping[str, str]) -> int:
     if options.tier:
         tiers.put(environ, options.tenant, options.tier)
     made, secret = asyncio.run(_keys(environ).create(options.tenant, name=options.name, tier=options.tier))
+    if options.json:
+        say_json(_shown(made) | {"key": secret})
+        return 0
     say(secret)
     say(f"{made.key_id} for the tenant '{made.tenant_id}'. Keep the key now: only its hash is stored.", out=sys.stderr)
     return 0
@@ -70,5 +75,4 @@ def _revoke(options: argparse.Namespace, environ: Mapping[str, str]) -> int:
         raise TargetError(f"There is no key '{options.key_id}'. 'moorage keys list' shows them.")
     if tenant := tiers.without_keys(before, options.key_id):
         tiers.take_out(environ, tenant)
-    say(f"{options.key_id} is revoked.")
-    return 0
+    return told(options, {"key_id": options.key_id, "revoked": True}, f"{options.key_id} is revoked.")

@@ -31,7 +31,7 @@ COMMANDS: Final = {
     "keys": "API keys and the tenants behind them",
     "secrets": "credentials that containers use without having them",
     "models": "list the models of the deployment",
-    "containers": "containers, and their decisions about the network",
+    "containers": "containers: list, cp, tree, exec, shell, egress",
     "files": "files: put, get, list",
     "skills": "skills: push a folder, list, show, pull, delete, validate",
     "ls": "responses: what runs and what it waits for, and what has ended",
@@ -53,6 +53,18 @@ COMMANDS: Final = {
     "service": "run a local stack as a service of this user (systemd)",
 }
 """By the name of their module: a list of them must not import what they need."""
+ACTIONS: Final = {
+    "keys": ("create", "list", "budget", "revoke"),
+    "secrets": ("set", "list", "delete"),
+    "containers": ("list", "cp", "tree", "exec", "shell", "egress"),
+    "files": ("list", "put", "get"),
+    "skills": ("list", "push", "show", "pull", "delete", "validate"),
+    "approvals": ("list", "approve", "deny", "link"),
+    "webhooks": ("list", "create", "delete", "test", "deliveries"),
+    "completion": ("bash", "fish", "zsh"),
+    "service": ("install",),
+}
+"""What comes behind some of them; for completion, which is asked for whenever a shell starts."""
 _INTERRUPTED: Final = 130
 
 

@@ -29,6 +29,15 @@ def listing(options: argparse.Namespace, rows: Iterable[Row], head: Sequence[str
     return 0
 
 
+def told(options: argparse.Namespace, value: Row, sentence: str) -> int:
+    """What was done: a sentence for people, an object for programs."""
+    if options.json:
+        say_json(value)
+    else:
+        say(sentence)
+    return 0
+
+
 def say_json(value: Any) -> None:
     """A line for programs."""
     say(inert_json(orjson.dumps(value).decode()))

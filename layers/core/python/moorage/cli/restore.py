@@ -4,8 +4,8 @@ import argparse
 from collections.abc import Mapping
 
 from moorage.cli.backup import add_places, state_dir_of
+from moorage.cli.output import told
 from moorage.local.backup import restore
-from moorage.terminal import say
 
 
 def add_to(parser: argparse.ArgumentParser) -> None:
@@ -17,5 +17,5 @@ def add_to(parser: argparse.ArgumentParser) -> None:
 def _restore(options: argparse.Namespace, environ: Mapping[str, str]) -> int:
     state_dir = state_dir_of(options, environ)
     count = restore(options.file, state_dir)
-    say(f"Restored the journal and {count} stored objects into {state_dir}. 'moorage up' serves them.")
-    return 0
+    sentence = f"Restored the journal and {count} stored objects into {state_dir}. 'moorage up' serves them."
+    return told(options, {"state_dir": str(state_dir), "objects": count}, sentence)

@@ -11,15 +11,14 @@ import sys
 import time
 from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
-from typing import Final
+from typing import Any, Final
 
 import boto3
 
-from moorage.cli.output import add_json, listing, moment
+from moorage.cli.output import add_json, listing, moment, told
 from moorage.cli.target import AWS_CONFIG, Target, TargetError, find
 from moorage.egress.operator_secrets import OperatorSecrets
-from moorage.egress.secrets import KmsKeys
-from moorage.terminal import say
+from moorage.egress.secrets import KmsKeys, OperatorSecret
 
 _KEY_FILE: Final = "egress-key"
 """Where a local stack notes the name of its key."""
@@ -35,12 +34,14 @@ def add_to(parser: argparse.ArgumentParser) -> None:
     put.add_argument("name", metavar="NAME", help="the environment variable that holds its placeholder in a container")
     put.add_argument("--domain", required=True, help="the one host that it is sent to")
     put.add_argument("--tenant", action="append", default=[], help="who may use it; may be repeated; everybody if left out")
+    add_json(put)
     put.set_defaults(run=_set)
     listed = actions.add_parser("list", help="show all secrets, never their values")
     add_json(listed)
     listed.set_defaults(run=_list)
     delete = actions.add_parser("delete", help="forget a secret; the proxy obeys within two seconds")
     delete.add_argument("name", metavar="NAME")
+    add_json(delete)
     delete.set_defaults(run=_delete)
 
 
@@ -66,8 +67,7 @@ def _key_of(target: Target, environ: Mapping[str, str]) -> str:
 def _set(options: argparse.Namespace, environ: Mapping[str, str]) -> int:
     secrets = _secrets(environ)
     made = asyncio.run(secrets.define(options.name, options.domain, _value(options.name), tuple(dict.fromkeys(options.tenant))))
-    say(f"{made.name} is set for {made.domain}.")
-    return 0
+    return told(options, _shown(made), f"{made.name} is set for {made.domain}.")
 
 
 def _value(name: str) -> str:
@@ -80,10 +80,7 @@ def _value(name: str) -> str:
 def _list(options: argparse.Namespace, environ: Mapping[str, str]) -> int:
     return listing(
         options,
-        (
-            {"name": secret.name, "domain": secret.domain, "tenants": list(secret.tenants), "set_at": secret.set_at}
-            for secret in asyncio.run(_secrets(environ).all())
-        ),
+        map(_shown, asyncio.run(_secrets(environ).all())),
         ("NAME", "DOMAIN", "TENANTS", "SET"),
         lambda row: (row["name"], row["domain"], ", ".join(row["tenants"]) or "all", moment(row["set_at"])),
     )
@@ -92,5 +89,9 @@ def _list(options: argparse.Namespace, environ: Mapping[str, str]) -> int:
 def _delete(options: argparse.Namespace, environ: Mapping[str, str]) -> int:
     if not asyncio.run(_secrets(environ).delete(options.name)):
         raise TargetError(f"There is no secret '{options.name}'. 'moorage secrets list' shows them.")
-    say(f"{options.name} is deleted.")
-    return 0
+    return told(options, {"name": options.name, "deleted": True}, f"{options.name} is deleted.")
+
+
+def _shown(secret: OperatorSecret) -> dict[str, Any]:
+    """Without its value."""
+    return {"name": secret.name, "domain": secret.domain, "tenants": list(secret.tenants), "set_at": secret.set_at}

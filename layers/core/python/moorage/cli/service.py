@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Final
 
 from moorage import limits
+from moorage.cli.output import add_json, say_json
 from moorage.errors import SettingsConflict
 from moorage.local.processes import write_private
 from moorage.terminal import say
@@ -27,6 +28,7 @@ def add_to(parser: argparse.ArgumentParser) -> None:
     )
     install.add_argument("--state-dir", type=Path, help="where its state lies; by default MOORAGE_STATE_DIR or .moorage")
     install.add_argument("--port", type=int, help="of the API; by default MOORAGE_PORT or 8080")
+    add_json(install)
     install.set_defaults(run=_install)
 
 
@@ -46,6 +48,9 @@ def _install(options: argparse.Namespace, environ: Mapping[str, str]) -> int:
         write_private(unit_file, unit)
     except OSError as error:
         raise SettingsConflict(f"The unit could not be written to {error.filename}: {error.strerror}.") from error
+    if options.json:
+        say_json({"unit_file": str(unit_file), "settings_file": str(state_dir / "service.env"), "unit": unit})
+        return 0
     say(f"# {unit_file}\n{unit}")
     say(
         f"Written. Settings are in {state_dir / 'service.env'}. Next:\n"

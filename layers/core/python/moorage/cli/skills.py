@@ -6,7 +6,7 @@ from pathlib import Path
 
 import httpx
 
-from moorage.cli.output import add_json, listing, moment
+from moorage.cli.output import add_json, listing, moment, told
 from moorage.cli.pages import entries
 from moorage.cli.target import TargetError, answer_of, find
 from moorage.skills import bundle
@@ -26,6 +26,7 @@ def add_to(parser: argparse.ArgumentParser) -> None:
     push = actions.add_parser("push", help="upload a folder or a zip: a new skill, or the next version of the one with this name")
     push.add_argument("path", metavar="FOLDER", type=Path, help="with a SKILL.md, or a zip of such a folder")
     push.add_argument("--default", action="store_true", help="make it the default version")
+    add_json(push, is_inherited=True)
     push.set_defaults(run=_push)
     show = actions.add_parser("show", help="a skill and its versions")
     show.add_argument("skill", metavar="SKILL")
@@ -35,13 +36,16 @@ def add_to(parser: argparse.ArgumentParser) -> None:
     pull.add_argument("skill", metavar="SKILL")
     pull.add_argument("--version", help="a number or 'latest'; the default version without it")
     pull.add_argument("--into", type=Path, default=Path(), help="where the folder is made; by default here")
+    add_json(pull, is_inherited=True)
     pull.set_defaults(run=_pull)
     delete = actions.add_parser("delete", help="delete a skill, or one version of it")
     delete.add_argument("skill", metavar="SKILL")
     delete.add_argument("--version", help="a number")
+    add_json(delete, is_inherited=True)
     delete.set_defaults(run=_delete)
     validate = actions.add_parser("validate", help="say whether a folder or zip is a skill; asks no deployment")
     validate.add_argument("path", metavar="FOLDER", type=Path)
+    add_json(validate, is_inherited=True)
     validate.set_defaults(run=_validate)
 
 
@@ -71,13 +75,12 @@ def _push(options: argparse.Namespace, environ: Mapping[str, str]) -> int:
             raise TargetError(f"{len(known)} skills are called '{packed.name}': {', '.join(known)}. Delete those that are not wanted.")
         if not known:
             made = answer_of(http.post("/skills", files=files))
-            say(f"{made['id']} is the skill '{made['name']}', version 1.")
-            return 0
+            return told(options, made, f"{made['id']} is the skill '{made['name']}', version 1.")
         path = f"/skills/{known[0]}"
         version = answer_of(http.post(f"{path}/versions", files=files, data={"default": str(options.default).lower()}))
         default = answer_of(http.get(path))["default_version"]
-        say(f"{known[0]} has version {version['version']} of '{packed.name}'; the default is {default}.")
-    return 0
+        sentence = f"{known[0]} has version {version['version']} of '{packed.name}'; the default is {default}."
+        return told(options, version | {"default_version": default}, sentence)
 
 
 def _show(options: argparse.Namespace, environ: Mapping[str, str]) -> int:
@@ -115,23 +118,23 @@ def _pull(options: argparse.Namespace, environ: Mapping[str, str]) -> int:
         target.write_bytes(entry.content)
         if entry.is_executable:
             target.chmod(target.stat().st_mode | 0o111)
-    say(f"{folder}: {packed.files} files")
-    return 0
+    return told(options, {"path": str(folder), "name": packed.name, "files": packed.files}, f"{folder}: {packed.files} files")
 
 
 def _delete(options: argparse.Namespace, environ: Mapping[str, str]) -> int:
     with find(environ).http() as http:
         skill_id = _id(http, options.skill)
         path = f"/skills/{skill_id}" + (f"/versions/{options.version}" if options.version else "")
-        answer_of(http.delete(path))
-    say(f"{skill_id} is deleted." if not options.version else f"Version {options.version} of {skill_id} is deleted.")
-    return 0
+        gone = answer_of(http.delete(path))
+    said = f"{skill_id} is deleted." if not options.version else f"Version {options.version} of {skill_id} is deleted."
+    return told(options, gone, said)
 
 
 def _validate(options: argparse.Namespace, environ: Mapping[str, str]) -> int:
     packed = _bundle(options.path)
-    say(f"{packed.name}: {packed.files} files, {len(packed.archive)} bytes packed. {packed.description}")
-    return 0
+    found = {"name": packed.name, "description": packed.description, "files": packed.files, "packed_bytes": len(packed.archive)}
+    sentence = f"{packed.name}: {packed.files} files, {len(packed.archive)} bytes packed. {packed.description}"
+    return told(options, found, sentence)
 
 
 def _bundle(path: Path) -> Bundle:

@@ -4,7 +4,7 @@ import argparse
 from collections.abc import Mapping
 from typing import Any, Final
 
-from moorage.cli.output import add_json, listing, moment, say_json
+from moorage.cli.output import add_json, listing, moment, say_json, told
 from moorage.cli.pages import entries
 from moorage.cli.target import answer_of, find
 from moorage.terminal import say
@@ -28,9 +28,11 @@ def add_to(parser: argparse.ArgumentParser) -> None:
     add_json(create, is_inherited=True)
     create.set_defaults(run=_create)
     delete = actions.add_parser("delete", help="send it nothing more")
+    add_json(delete, is_inherited=True)
     delete.set_defaults(run=_delete)
     test = actions.add_parser("test", help="send it a sample event now, and show what it answers")
     test.add_argument("--event", choices=_EVENTS, default=_EVENTS[0], help=f"by default {_EVENTS[0]}")
+    add_json(test, is_inherited=True)
     test.set_defaults(run=_test)
     deliveries = actions.add_parser("deliveries", help="what was sent to it, newest first")
     deliveries.add_argument("-n", "--limit", type=int, default=20, metavar="N", help="how many; by default 20")
@@ -64,16 +66,15 @@ def _create(options: argparse.Namespace, environ: Mapping[str, str]) -> int:
 
 def _delete(options: argparse.Namespace, environ: Mapping[str, str]) -> int:
     with find(environ).http() as http:
-        answer_of(http.delete(f"/webhook_endpoints/{options.endpoint_id}"))
-    say(f"{options.endpoint_id} gets nothing more.")
-    return 0
+        gone = answer_of(http.delete(f"/webhook_endpoints/{options.endpoint_id}"))
+    return told(options, gone, f"{options.endpoint_id} gets nothing more.")
 
 
 def _test(options: argparse.Namespace, environ: Mapping[str, str]) -> int:
     """A failure where the endpoint did not take it: scripts ask for that."""
     with find(environ).http() as http:
         said = answer_of(http.post(f"/webhook_endpoints/{options.endpoint_id}/test", json={"event_type": options.event}))
-    say(f"It answered {said['status_code']}.")
+    told(options, said, f"It answered {said['status_code']}.")
     return 0 if 200 <= said["status_code"] < 300 else 1
 
 

@@ -390,6 +390,14 @@ USAGE_READ_ENTRIES: Final = 2_000
 """Entries of the list of responses that are added up by one query; about 600 KB of the index, of the 1 MB that a query gives."""
 USAGE_DAY_READS_MAX: Final = 100
 """Queries that adding up one day takes at most: 200,000 responses."""
+USAGE_KEPT_ROWS_MIN: Final = 100
+"""Of an hour or a day whose sums are kept: fewer are read as quickly as the sums."""
+USAGE_OPEN_SECONDS: Final = 120
+"""How long after its end an hour may get a response that nothing shows to run: one in the foreground is listed after 15 seconds."""
+USAGE_SETTLED_SECONDS: Final = 60
+"""Between two looks at it, of which the second is kept: the index follows the table within seconds."""
+USAGE_KEPT_BYTES_MAX: Final = 256 * KIB
+"""Sums of one hour or day, packed: several thousand models and keys. A record has 400 KB."""
 USAGE_DAYS_MAX: Final = 100
 USAGE_DAYS_DEFAULT: Final = 30
 CONSOLE_CODE_SECONDS: Final = 120

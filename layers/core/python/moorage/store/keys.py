@@ -45,6 +45,7 @@ a container's policy and secrets           ``PK=T#t#C#id``, ``SK`` from ``EGRESS
 a container's egress decisions             ``PK=T#t#C#id``, ``SK`` begins with ``EGRESS#LOG#``  Query
 whose an upstream's container is           ``PK=T#t#C#id``, ``SK=UPSTREAM``                     GetItem
 a container's sessions                     ``PK=T#t#C#id``, ``SK`` begins with ``SESSION#``     Query, GetItem
+kept sums of a tenant's usage              ``PK=T#t#USAGE``, ``SK=<seconds>#<start>``            BatchGetItem
 a tenant's webhook endpoints               ``PK=T#t#W``                                         Query
 the deliveries of a webhook endpoint       ``PK=T#t#W#id``, ``SK`` begins with ``EVENT#``       Query
 deliveries of webhooks that are due        ``GSI1PK=DUE#webhooks``, ``GSI1SK`` up to now        Query on GSI1 + BatchGet
@@ -173,6 +174,16 @@ def listing(tenant_id: str, kind: str) -> str:
 def listed(created_at: int, resource_id: str) -> str:
     """``GSI1SK``: oldest first, ties by id."""
     return f"{created_at:012d}#{resource_id}"
+
+
+def usage(tenant_id: str) -> str:
+    """The partition of a tenant's kept sums of usage."""
+    return f"T#{tenant_id}#USAGE"
+
+
+def usage_span(start: int, seconds: int) -> str:
+    """Sort key of an hour's or a day's."""
+    return f"{seconds:06d}#{start:012d}"
 
 
 RESPONSE_BLOBS: Final = "R/"

@@ -25,6 +25,7 @@ from moorage.store import keys, response_list
 from moorage.store.blobs import Blobs
 from moorage.store.event_log import Batch, EventLog
 from moorage.store.table import Record, Table
+from moorage.store.usage_sums import UsageSums
 from moorage.tracing import Trace
 from moorage.wire.parameters import RECORD, Parameters
 from moorage.wire.types import Item
@@ -456,6 +457,9 @@ class Responses:
         await self._table.write_many(
             puts=[] if remains is None else [remains], deletes=[(pk, record["SK"]) for record in records if record["SK"] != keys.GONE]
         )
+        if remains is not None:
+            sums = UsageSums(self._table, tenant_id, retention_seconds=self._retention_seconds)
+            await sums.forget(remains["created_at"], self._now_ms() // 1000)
         await self._blobs.delete_prefix(keys.response_blobs(tenant_id, response_id))
 
 

@@ -1,0 +1,182 @@
+"""Sums of usage that are kept: of hours and days of a tenant's list of responses in which nothing changes any more.
+
+Nothing is written for them when a response ends. Whoever adds up an hour or a day that is over and large notes that nothing was open in
+it; who adds it up again, ``USAGE_SETTLED_SECONDS`` later, keeps what it came to. So what the index did not show yet at the first look
+is there at the second. A deletion changes what was counted: it drops the sums, and counts up ``changes``, on which keeping is
+conditional.
+"""
+
+import zlib
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+import orjson
+
+from moorage import limits
+from moorage.errors import ConditionFailed
+from moorage.store import keys, schema
+from moorage.store.response_list import Row
+from moorage.store.table import Record, Table
+
+HOUR_SECONDS: Final = 3600
+DAY_SECONDS: Final = 24 * HOUR_SECONDS
+_FORM: Final = 1
+"""Of what is packed: another form is not read, and added up anew."""
+_TOKENS: Final = ("input_tokens", "cached_tokens", "output_tokens", "reasoning_tokens")
+
+
+@dataclass(frozen=True, slots=True)
+class Span:
+    """An hour or a day, in UTC."""
+
+    start: int
+    seconds: int
+
+    @property
+    def end(self) -> int:
+        return self.start + self.seconds
+
+    def holds(self, moment: float) -> bool:
+        return self.start <= moment < self.end
+
+
+def day_of(moment: int) -> int:
+    return moment - moment % DAY_SECONDS
+
+
+def hours_of(day: Span) -> list[Span]:
+    return [Span(start, HOUR_SECONDS) for start in range(day.start, day.end, HOUR_SECONDS)]
+
+
+@dataclass(slots=True)
+class Sum:
+    responses: int = 0
+    tool_calls: int = 0
+    tokens: Counter[str] = field(default_factory=Counter)
+    statuses: Counter[str] = field(default_factory=Counter)
+    nanodollars: int = 0
+    unpriced: int = 0
+    """Responses whose price was not known."""
+
+    def add(self, row: Row, tool_calls: int) -> None:
+        self.responses += 1
+        self.tool_calls += tool_calls
+        self.statuses[row.status] += 1
+        self.nanodollars += row.nanodollars or 0
+        self.unpriced += row.nanodollars is None and bool(row.input_tokens or row.output_tokens)
+        for name in _TOKENS:
+            self.tokens[name] += getattr(row, name)
+
+    def join(self, other: "Sum") -> None:
+        self.responses += other.responses
+        self.tool_calls += other.tool_calls
+        self.statuses += other.statuses
+        self.nanodollars += other.nanodollars
+        self.unpriced += other.unpriced
+        self.tokens.update(other.tokens)
+
+    def to_json(self) -> list[Any]:
+        counted = [self.responses, self.tool_calls, self.nanodollars, self.unpriced]
+        return [*counted, [self.tokens[name] for name in _TOKENS], dict(self.statuses)]
+
+    @classmethod
+    def from_json(cls, packed: Sequence[Any]) -> "Sum":
+        responses, tool_calls, nanodollars, unpriced, tokens, statuses = packed
+        counted = Counter(dict(zip(_TOKENS, tokens, strict=True)))
+        return cls(responses, tool_calls, counted, Counter(statuses), nanodollars, unpriced)
+
+
+@dataclass(slots=True)
+class Sums:
+    """Of a part of the list, as finely as anybody asks."""
+
+    by_model_and_key: dict[tuple[str, str], Sum] = field(default_factory=dict)
+    by_tool: dict[str, Sum] = field(default_factory=dict)
+
+    def add(self, row: Row) -> None:
+        self.by_model_and_key.setdefault((row.model, row.key_id), Sum()).add(row, sum(row.tools.values()))
+        for name, calls in row.tools.items():
+            self.by_tool.setdefault(name, Sum()).add(row, calls)
+
+    def join(self, other: "Sums") -> None:
+        for group, each in other.by_model_and_key.items():
+            self.by_model_and_key.setdefault(group, Sum()).join(each)
+        for name, each in other.by_tool.items():
+            self.by_tool.setdefault(name, Sum()).join(each)
+
+    def pack(self) -> bytes:
+        rows = [[model, key_id, each.to_json()] for (model, key_id), each in self.by_model_and_key.items()]
+        tools = [[name, each.to_json()] for name, each in self.by_tool.items()]
+        return zlib.compress(orjson.dumps([_FORM, rows, tools]))
+
+    @classmethod
+    def unpack(cls, packed: bytes) -> "Sums | None":
+        """None for another version's."""
+        form, *parts = orjson.loads(zlib.decompress(packed))
+        if form != _FORM:
+            return None
+        rows, tools = parts
+        return cls(
+            {(model, key_id): Sum.from_json(each) for model, key_id, each in rows}, {name: Sum.from_json(each) for name, each in tools}
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class KeptSums:
+    """What is noted of a span."""
+
+    sums: Sums | None
+    settled_at: int
+    """When nothing was open in it any more; 0 if that has not been seen."""
+    changes: int
+    """How often what was counted has changed."""
+
+
+class UsageSums:
+    def __init__(self, table: Table, tenant_id: str, *, retention_seconds: int) -> None:
+        self._table = table
+        self._tenant_id = tenant_id
+        self._retention_seconds = retention_seconds
+
+    async def known(self, spans: Iterable[Span]) -> dict[Span, KeptSums]:
+        places = {self._place(span): span for span in spans}
+        found = await self._table.get_many(places, consistent=True)
+        return {places[record["PK"], record["SK"]]: _kept(record) for record in found}
+
+    async def note(self, span: Span, known: KeptSums | None, sums: Sums, *, now: int, is_settled: bool) -> None:
+        """What was just read of it. Whoever is later than somebody else's change, or sums, leaves them."""
+        pk, sk = self._place(span)
+        if known is None:
+            first = {"PK": pk, "SK": sk, "settled_at": now if is_settled else 0, "changes": 0}
+            with suppress(ConditionFailed):
+                await self._table.put(first | {schema.TTL_ATTRIBUTE: span.end + self._retention_seconds}, if_absent=True)
+            return
+        if is_settled and known.settled_at and now - known.settled_at < limits.USAGE_SETTLED_SECONDS:
+            return
+        noted: dict[str, Any] = {"settled_at": now if is_settled else 0}
+        if is_settled and known.settled_at:
+            noted = {"sums": sums.pack()}
+            if len(noted["sums"]) > limits.USAGE_KEPT_BYTES_MAX:
+                return
+        elif noted["settled_at"] == known.settled_at:
+            return
+        with suppress(ConditionFailed):
+            await self._table.update(pk, sk, set=noted, condition={"changes": known.changes, "settled_at": known.settled_at})
+
+    async def forget(self, created_at: int, now: int) -> None:
+        """What a response of this time counts as has changed."""
+        for seconds in (HOUR_SECONDS, DAY_SECONDS):
+            pk, sk = self._place(Span(created_at - created_at % seconds, seconds))
+            with suppress(ConditionFailed):  # nothing is noted of it
+                await self._table.update(pk, sk, set={"settled_at": now}, add={"changes": 1}, remove=["sums"])
+
+    def _place(self, span: Span) -> tuple[str, str]:
+        return keys.usage(self._tenant_id), keys.usage_span(span.start, span.seconds)
+
+
+def _kept(record: Record) -> KeptSums:
+    sums = Sums.unpack(record["sums"]) if "sums" in record else None
+    return KeptSums(sums, record["settled_at"], record["changes"])
