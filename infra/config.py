@@ -134,6 +134,14 @@ class Config(BaseModel):
     retention_days: int = Field(default=RETENTION_SECONDS // 86_400, ge=1, le=3_650)
     """How long responses and their events are kept."""
 
+    otlp_endpoint: str | None = Field(default=None, pattern=r"^https?://[^/?#\s]+(/[^?#\s]*)?$")
+    """A collector that takes the traces of responses by OTLP over HTTP (``/v1/traces`` is added). None sends none."""
+
+    otlp_headers_secret: str | None = Field(
+        default=None, pattern=r"^arn:aws[a-z-]*:secretsmanager:[^:]+:\d{12}:secret:[^:]+-[A-Za-z0-9]{6}$"
+    )
+    """ARN of a secret of yours whose text is the collector's headers, as OTEL_EXPORTER_OTLP_HEADERS has them."""
+
     log_retention_days: Literal[1, 3, 5, 7, 14, 30, 60, 90, 180, 365] = 30
 
     customer_managed_key: bool = False
@@ -253,6 +261,8 @@ class Config(BaseModel):
             raise ValueError("proxy_memory_mib needs allowed_egress_domains: without them there is no proxy")
         if self.allowed_egress_domains and self.provisioner != "fargate":
             raise ValueError("allowed_egress_domains needs provisioner 'fargate': only there a proxy is deployed")
+        if self.otlp_headers_secret and not self.otlp_endpoint:
+            raise ValueError("otlp_headers_secret needs otlp_endpoint: the headers are the collector's")
         return self
 
     @property

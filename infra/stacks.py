@@ -10,6 +10,7 @@ from aws_cdk import aws_events as events
 from aws_cdk import aws_events_targets as targets
 from aws_cdk import aws_iam as iam
 from aws_cdk import aws_lambda as lambda_
+from aws_cdk import aws_secretsmanager as secrets
 from constructs import Construct
 from moorage.settings import Settings, warm_pool_sizes
 
@@ -287,6 +288,7 @@ class ServiceStack(cdk.Stack):
             self._allow_parameters(function, self._models.parameters)
             if self._models.uses_bedrock:
                 _grant_bedrock(function)
+        self._export_traces([handlers.responses, model, steps["ContinueStep"], steps["FailResponse"], recovery])
         for function in (handlers.responses, steps["ContinueStep"], recovery):
             grant_executions(self, self._config, function)
         # Inside the sandboxes' network there is no way to ECS, and no right to it.
@@ -303,6 +305,17 @@ class ServiceStack(cdk.Stack):
                 self.egress.secrets_key.grant(function, "kms:GenerateDataKey")
         if handlers.authorizer:
             state.grant_key_lookup(handlers.authorizer)
+
+    def _export_traces(self, functions: list[lambda_.Function]) -> None:
+        """Those that end responses are told where traces go. They are outside of the sandboxes' network, with the internet before them;
+        the headers come as an encrypted variable, filled by CloudFormation, and the template has only the reference."""
+        if self._config.otlp_endpoint is None:
+            return
+        for function in functions:
+            function.add_environment("OTEL_EXPORTER_OTLP_ENDPOINT", self._config.otlp_endpoint)
+            if self._config.otlp_headers_secret:
+                headers = secrets.Secret.from_secret_complete_arn(function, "OtlpHeaders", self._config.otlp_headers_secret)
+                function.add_environment("OTEL_EXPORTER_OTLP_HEADERS", headers.secret_value.unsafe_unwrap())
 
     def _allow_parameters(self, function: lambda_.Function, names: tuple[str, ...]) -> None:
         """Read the model keys that ``models.toml`` names, and no other parameter."""

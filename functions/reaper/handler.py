@@ -8,6 +8,7 @@ import asyncio
 from functools import cache
 from typing import Any
 
+from moorage import limits
 from moorage.loop.expire import expire
 from moorage.loop.recover import recover
 from moorage.loop.webhooks import deliver_due
@@ -38,6 +39,7 @@ def recover_responses(_event: Any, _context: object) -> None:
 async def take_up(runtime: Runtime) -> tuple[int, int]:
     """Side by side: endpoints may be slow, and responses must not wait for them. What stops one does not stop the other."""
     restarted, delivered = await side_by_side(lambda work: work(runtime), (recover, deliver_due), at_once=2)
+    await runtime.rest(limits.OTLP_SECONDS_MAX)  # Traces of what was ended; Lambda stops the process afterwards.
     return restarted, delivered
 
 

@@ -61,7 +61,7 @@ def _done(work: Coroutine[Any, Any, T]) -> T:
 
 
 async def _with_rest(work: Coroutine[Any, Any, T]) -> T:
-    """What a step leaves to be done beside it (an event for a webhook) has to be done before Lambda stops the process's clock."""
+    """What a step leaves to be done beside it (an event, a trace) has to be done before Lambda stops the process's clock."""
     done = await work
     await _runtime().rest(REST_SECONDS)
     return done
@@ -93,7 +93,7 @@ def service_step(event: dict[str, Any], context: object) -> dict[str, Any]:
 
 def continue_step(event: dict[str, Any], context: object) -> dict[str, Any]:
     state = LoopState.from_json(event)
-    return _done(recover.continue_loop(_runtime(), state)).to_json()
+    return _done(_with_rest(recover.continue_loop(_runtime(), state))).to_json()
 
 
 def fail_response(event: dict[str, Any], context: object) -> dict[str, Any]:

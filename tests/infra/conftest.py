@@ -25,6 +25,8 @@ EVERYTHING = {
     "customer_managed_key": True,
     "domain_name": "api.example.com",
     "monthly_budget": 200,
+    "otlp_endpoint": "https://otlp.example.com",
+    "otlp_headers_secret": "arn:aws:secretsmanager:us-east-1:000000000000:secret:otlp-Ab12Cd",
     "provisioned_concurrency": 2,
     "sandbox_logs": True,
     "sandboxes_alarm": 100,

@@ -16,7 +16,7 @@ from infra.app import check_region
 from infra.config import Config, ConfigError, Models
 from infra.prices import ALARMS, HOURS_A_MONTH, PRICES
 from infra.sandbox import CPU_UNITS
-from tests.infra.conftest import ROOT, Stacks, load, masked, shared, synthesise
+from tests.infra.conftest import EVERYTHING, ROOT, Stacks, load, masked, shared, synthesise
 from tests.infra.synthesis import context_of, program
 
 SNAPSHOTS = Path(__file__).parent / "snapshots"
@@ -406,6 +406,12 @@ WRONG = {
     "an unknown setting": ({"provisoner": "fargate"}, "there is no setting 'provisoner'"),
     "a value outside a closed set": ({"provisioner": "ec2"}, "'provisioner'"),
     "a memory tier that does not exist": ({"memory_tiers": ["2g"]}, "'memory_tiers': takes one or more of 1g, 4g, 16g, 64g"),
+    "a collector that is no address": ({"otlp_endpoint": "collector:4318"}, "'otlp_endpoint'"),
+    "headers in clear": ({"otlp_endpoint": "https://x", "otlp_headers_secret": "authorization=x"}, "'otlp_headers_secret'"),
+    "headers of no collector": (
+        {"otlp_headers_secret": "arn:aws:secretsmanager:us-east-1:000000000000:secret:otlp-Ab12Cd"},
+        "otlp_headers_secret needs otlp_endpoint",
+    ),
     "a URL where a domain is wanted": ({"allowed_egress_domains": ["https://pkg.example.com"]}, "takes lower-case domain names"),
     "a domain without its certificate": ({"domain_name": "api.example.com"}, "belong together"),
     "a proxy without Fargate": ({"provisioner": "none", "allowed_egress_domains": ["pkg.example.com"]}, "needs provisioner 'fargate'"),
@@ -459,9 +465,7 @@ NOT_ON_AWS = {
     "MOORAGE_LOG_FILE": "CloudWatch keeps what functions print",
     "MOORAGE_MICROVM_": "sandboxes are Fargate tasks; with provisioner 'lambda_microvm' they are set",
     "MOORAGE_MODELS_FILE": "models.toml lies beside each function",
-    **dict.fromkeys(
-        ("OTEL_EXPORTER_OTLP_ENDPOINT", "OTEL_EXPORTER_OTLP_HEADERS", "OTEL_SERVICE_NAME"), "X-Ray has the traces of a deployment"
-    ),
+    "OTEL_SERVICE_NAME": "the traces bear the deployment's name",
 }
 """Settings that the deployment leaves alone, and why."""
 
@@ -482,6 +486,21 @@ def test_every_setting_is_set_by_the_deployment_or_left_alone_for_a_reason(every
         for variable in container.get("Environment", [])
     }
     assert read - told == set(NOT_ON_AWS)
+
+
+def test_traces_are_sent_by_what_ends_responses_and_their_headers_stand_in_no_template(stacks: Stacks, everything: Stacks) -> None:
+    def told(stacks: Stacks) -> dict[str, tuple[Any, Any]]:
+        functions = stacks.of_type("AWS::Lambda::Function").items()
+        variables = {name.removeprefix("Functions")[:-8]: f.get("Environment", {}).get("Variables", {}) for name, f in functions}
+        names = ("OTEL_EXPORTER_OTLP_ENDPOINT", "OTEL_EXPORTER_OTLP_HEADERS")
+        return {name: (found[names[0]], found[names[1]]) for name, found in variables.items() if names[0] in found}
+
+    assert told(stacks) == {}
+    reference = f"{{{{resolve:secretsmanager:{EVERYTHING['otlp_headers_secret']}:SecretString:::}}}}"
+    enders = ("Responses", "ModelStep", "ContinueStep", "FailResponse", "Recovery")
+    assert told(everything) == dict.fromkeys(enders, (EVERYTHING["otlp_endpoint"], reference))
+    inside = [name for name, f in everything.of_type("AWS::Lambda::Function").items() if "VpcConfig" in f]
+    assert not {name.removeprefix("Functions")[:-8] for name in inside} & set(enders), "no way leads from there to a collector"
 
 
 def test_capacity_of_the_table_is_provisioned_on_request(canary: Stacks) -> None:

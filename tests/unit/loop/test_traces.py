@@ -15,10 +15,20 @@ from moorage.store.responses import StoredResponse
 from moorage.tracing import Trace
 
 from tests.collector import Collector, Malformed, check, collecting
+from tests.unit.api.served import Served
 from tests.unit.loop.lab import Lab, Turn, say, shell
 
 CLIENTS = Trace("4bf92f3577b34da6a3ce929d0e0e4736", "00f067aa0ba902b7", is_sampled=True)
 PLANTED = "planted-4f1c9b"
+
+
+async def test_where_the_process_stops_with_its_answer_the_trace_is_sent_before_its_last_byte() -> None:
+    async with lab_with(say("hello")) as (lab, collector):
+        lab.runtime.settings = replace(lab.runtime.settings, stream_seconds_max=870)
+        answer = await Served.of(lab).post("/responses", {"model": "m", "input": "hi"})
+        assert answer.json()["status"] == "completed"
+        assert [span["name"] for span in collector.spans] == ["invoke_agent", "round 0", "chat m"]
+        assert not lab.runtime.tasks
 
 
 @pytest.fixture

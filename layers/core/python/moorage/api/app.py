@@ -12,7 +12,7 @@ from starlette.exceptions import HTTPException
 from starlette.responses import PlainTextResponse, Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from moorage import __version__, tracing
+from moorage import __version__, limits, tracing
 from moorage.api.answers import JsonResponse
 from moorage.api.approval_page import PAGE as APPROVAL_PAGE
 from moorage.api.approval_page import add_approval_page
@@ -155,7 +155,9 @@ class Gate:
                 named = ((b"x-request-id", request_id.encode()), (b"openai-processing-ms", milliseconds), _API_VERSION)
                 message["headers"] = [*message.get("headers", ()), *named]
             if message["type"] == "http.response.body" and not message.get("more_body"):
-                _tell(scope, status, began)  # Before the last byte: after it Lambda may stop the process.
+                # Before the last byte: after it Lambda may stop the process.
+                _tell(scope, status, began)
+                await self._send_traces()
             await send(message)
 
         try:
@@ -175,6 +177,11 @@ class Gate:
             if has_started:
                 raise
             await self._refuse(scope, receive, send_named, server_error())
+
+    async def _send_traces(self) -> None:
+        settings = self._runtime.settings
+        if settings.otlp_endpoint and settings.stream_seconds_max:
+            await self._runtime.rest(limits.OTLP_REST_SECONDS_MAX)
 
     async def _key(self, secret: str) -> ApiKey:
         if not secret:

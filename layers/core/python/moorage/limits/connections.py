@@ -9,6 +9,9 @@ from moorage.limits.units import KIB, MIB
 HEAD_BYTES_MAX: Final = 64 * KIB
 """Of a request's line and headers, which are read before its key; API Gateway and the usual proxies stop at 10 to 64 kB."""
 
+REQUEST_VALUES_MAX: Final = 500_000
+"""Values in the JSON of a body, fields and elements: some 20,000 items with all that is in them. Parsed they take 100 MB at most."""
+
 HEAD_SECONDS_MAX: Final = 20
 """From the connection, or from the first byte of a later request, to the end of the head."""
 
@@ -23,6 +26,9 @@ RUNNING_RESPONSES_MAX: Final = 100
 
 OTLP_SECONDS_MAX: Final = 10
 """For a collector to take the trace of a response, as OpenTelemetry's exporters have it."""
+
+OTLP_REST_SECONDS_MAX: Final = 2
+"""How long an answer waits with its end for that on Lambda, which stops a process that has answered."""
 
 OTLP_SPANS_MAX: Final = 2_000
 """In one request: about a MB. Collectors take 20 MiB (OpenTelemetry Collector, ``max_request_body_size``); a response of 5,000 rounds

@@ -38,7 +38,9 @@ from pydantic.json_schema import JsonSchemaValue
 from pydantic_core import CoreSchema, PydanticOmit, core_schema
 
 from moorage import errors, limits
+from moorage.errors.bodies import too_many_values
 from moorage.wire.refusals import KIND, LABEL, VARIANT, problem, refusal, wrong_value
+from moorage.wire.values import holds_more
 
 T = TypeVar("T")
 _Class = TypeVar("_Class", bound=type)
@@ -83,6 +85,8 @@ def parse_object(body: bytes | Fields) -> Fields:
         return body
     if len(body) > limits.REQUEST_BODY_BYTES_MAX:
         raise errors.body_too_large(limits.REQUEST_BODY_BYTES_MAX)
+    if holds_more(body, limits.REQUEST_VALUES_MAX):
+        raise too_many_values(limits.REQUEST_VALUES_MAX)
     try:
         value = orjson.loads(body)
     except orjson.JSONDecodeError as error:
