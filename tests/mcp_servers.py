@@ -169,6 +169,8 @@ class Odd:
     """Of ``tools/call``."""
     status: dict[str, int] = field(default_factory=dict)
     """Of a method's answer, which has no body then."""
+    statuses: dict[str, int] = field(default_factory=dict)
+    """The same with the body as ever."""
     redirect: str | None = None
     hangs_at: str | None = None
     cuts_at: str | None = None
@@ -179,6 +181,8 @@ class Odd:
     errors: dict[str, dict[str, Any]] = field(default_factory=dict)
     next_cursor: str | None = None
     encoding: str | None = None
+    session: str | None = None
+    """Its id: the client is to end it."""
     says_changed: bool = False
     """With the result of a call it says that its list is not true any more."""
     before_call: Callable[[], Awaitable[None]] | None = None
@@ -191,6 +195,8 @@ class Odd:
             await _live(receive, send)
             return
         if scope["method"] != "POST":
+            if scope["method"] == self.hangs_at:
+                await self.released.wait()
             await _respond(send, 405, b"")
             return
         message = json.loads(await _body(receive))
@@ -224,7 +230,9 @@ class Odd:
         elif self.encoding is not None:
             await _respond(send, 200, self._answered(message), **{"content-encoding": self.encoding})
         else:
-            await _respond(send, 202 if "id" not in message else 200, self._answered(message))
+            session = {} if self.session is None else {"mcp-session-id": self.session}
+            status = self.statuses.get(method, 202 if "id" not in message else 200)
+            await _respond(send, status, self._answered(message), **session)
 
     def _answered(self, message: dict[str, Any]) -> bytes:
         if "id" not in message:

@@ -5,12 +5,17 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any
 
+import mcp_types as types
+import orjson
 import pytest
+from mcp.server.lowlevel import Server as LowLevelServer
+from mcp.server.mcpserver import Context, MCPServer
 from moorage import limits
 from moorage.egress.fetch import Fetcher
 from moorage.tools.mcp import session
 from moorage.tools.mcp.servers import Server
 from moorage.tools.mcp.session import Called, ServerFailure
+from pydantic import BaseModel
 
 from tests.mcp_servers import LOOPBACK, Depot, Odd, Running, depot_server, serving
 
@@ -93,10 +98,42 @@ async def test_a_servers_resources_are_read_by_tools() -> None:
     assert (read.output, missing.value.error["type"]) == ("Keep it dry.", "mcp_protocol_error")
 
 
+async def test_a_server_that_only_has_something_to_read_is_read() -> None:
+    async def listed(*_: Any) -> types.ListResourcesResult:
+        return types.ListResourcesResult(resources=[types.Resource(name="manual", uri="depot://manual")])
+
+    async def read(*_: Any) -> types.ReadResourceResult:
+        return types.ReadResourceResult(contents=[types.TextResourceContents(uri="depot://manual", text="Keep it dry.")])
+
+    made: Any = LowLevelServer("library", on_list_resources=listed, on_read_resource=read)
+    async with serving(made.streamable_http_app(stateless_http=True)) as running:
+        server, way = Server(f"{running.url}/mcp"), fetcher(running)
+        assert [tool["name"] for tool in await session.list_tools(server, way)] == ["list_mcp_resources", "read_mcp_resource"]
+        called = await session.call_tool(server, way, "read_mcp_resource", {"uri": "depot://manual"})
+    assert called == Called("Keep it dry.")
+
+
 async def test_the_list_is_in_one_order_however_the_server_sorts_it() -> None:
     tools = [{"name": name, "inputSchema": {"type": "object"}} for name in ("c", "a", "b", "a")]
     async with odd_server(Odd(tools=tools)) as (server, way):
         assert [tool["name"] for tool in await session.list_tools(server, way)] == ["a", "b", "c"]
+
+
+async def test_a_list_can_be_stored_and_sent_back_whatever_the_server_says() -> None:
+    huge = {"type": "object", "properties": {"n": {"type": "integer", "minimum": -(2**63), "maximum": 2**80, "default": 10**400}}}
+    names = ("", "x" * (limits.NAME_CHARS_MAX + 1), "x" * limits.NAME_CHARS_MAX)
+    odd = Odd(tools=[{"name": name, "inputSchema": huge} for name in names])
+    async with odd_server(odd) as (server, way):
+        (tool,) = await session.list_tools(server, way)
+    assert tool["name"] == names[-1]
+    assert tool["input_schema"]["properties"]["n"] == {"type": "integer", "minimum": -(2**63), "maximum": float(2**80), "default": None}
+    assert orjson.dumps(tool)
+
+
+async def test_a_result_can_be_stored_whatever_numbers_are_in_it() -> None:
+    async with odd_server(Odd(result={"content": [], "structuredContent": {"n": [2**80, 2**64 - 1]}})) as (server, way):
+        called = await session.call_tool(server, way, "any", {})
+    assert json.loads(called.output or "") == {"n": [float(2**80), 2**64 - 1]}
 
 
 async def test_a_server_may_say_that_its_list_has_changed() -> None:
@@ -158,6 +195,10 @@ ODD = {
         Odd(next_cursor="again"),
         {"type": "mcp_protocol_error", "code": -32603, "message": f"tools/list: it lists more than {limits.MCP_TOOLS_MAX} tools"},
     ),
+    "an error of HTTP with words": (
+        Odd(errors={"tools/list": {"code": -32600, "message": "no session"}}, statuses={"tools/list": 400}),
+        {"type": "http_error", "code": 400, "message": "tools/list: the server answered 400: no session"},
+    ),
     "an error of the protocol": (
         Odd(errors={"tools/list": {"code": -32001, "message": "not today"}}),
         {"type": "mcp_protocol_error", "code": -32001, "message": "tools/list: not today"},
@@ -197,6 +238,54 @@ async def test_a_server_that_hangs_is_left_after_a_while() -> None:
         "code": -32001,
         "message": "connect: it took longer than 0.2 seconds",
     }
+
+
+async def test_a_result_is_taken_although_the_server_hangs_at_the_end_of_the_session() -> None:
+    odd = Odd(session="s1", hangs_at="DELETE")
+    async with odd_server(odd) as (server, way):
+        assert await session.call_tool(server, way, "any", {}, seconds=30) == Called("done")
+        odd.released.set()
+
+
+async def test_an_error_is_told_although_the_server_hangs_at_the_end_of_the_session() -> None:
+    odd = Odd(session="s1", hangs_at="DELETE", errors={"tools/call": {"code": -32050, "message": "not today"}})
+    error = await failed_call(odd, seconds=30)
+    assert error == {"type": "mcp_protocol_error", "code": -32050, "message": "tools/call: not today"}
+
+
+async def test_nobody_answers_a_server_that_asks_back() -> None:
+    async def asking(*_: Any) -> types.InputRequiredResult:
+        return types.InputRequiredResult(request_state="x", input_requests={})
+
+    async def nothing(*_: Any) -> types.ListResourcesResult:
+        return types.ListResourcesResult(resources=[])
+
+    made: Any = LowLevelServer("asking", on_call_tool=asking, on_list_resources=nothing, on_read_resource=asking)
+    async with serving(made.streamable_http_app(stateless_http=True)) as running:
+        server, way = Server(f"{running.url}/mcp"), fetcher(running)
+        for name, arguments, phase in (("ask", {}, "tools/call"), ("read_mcp_resource", {"uri": "a://b"}, "resources/read")):
+            with pytest.raises(ServerFailure) as failed:
+                await session.call_tool(server, way, name, arguments)
+            assert (failed.value.error["type"], failed.value.error["code"]) == ("mcp_protocol_error", -32021)
+            assert str(failed.value).startswith(f"{phase}: the server wants to ask something back")
+
+
+@pytest.mark.parametrize("is_stateless", [True, False])
+async def test_a_tool_that_wants_to_ask_a_person_fails_and_does_not_wait(is_stateless: bool) -> None:
+    class Who(BaseModel):
+        name: str
+
+    made = MCPServer("asking")
+
+    @made.tool()
+    async def ask(context: Context) -> str:
+        """Ask."""
+        return str(await context.elicit("Who?", Who))
+
+    async with serving(made.streamable_http_app(stateless_http=is_stateless)) as running:
+        with pytest.raises(ServerFailure) as failed:
+            await session.call_tool(Server(f"{running.url}/mcp"), fetcher(running), "ask", {})
+    assert "elicitation/create" in failed.value.error["message"]
 
 
 async def test_a_call_whose_connection_breaks_is_sent_once() -> None:

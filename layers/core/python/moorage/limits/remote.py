@@ -10,6 +10,9 @@ MCP_LIST_SECONDS_MAX: Final = 30
 MCP_CALL_SECONDS_MAX: Final = 300
 """One call of a remote tool, its connection included; SDKs wait 30 to 60 seconds, tools that search or build take minutes."""
 
+MCP_GOODBYE_SECONDS_MAX: Final = 2
+"""For a server to take the end of its session, which it is told when its result is here already."""
+
 MCP_TOOLS_MAX: Final = 512
 MCP_PAGES_MAX: Final = 32
 """Of one server's list. The largest public servers have about a hundred tools."""

@@ -5,6 +5,7 @@ import re
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Final
 
+from moorage import limits
 from moorage.tools.lowered import compact_json
 from moorage.wire.types import Item, Tool
 
@@ -18,16 +19,35 @@ def entry(name: str, description: str | None, schema: Mapping[str, Any], annotat
     return {
         "name": name,
         "description": description,
-        "input_schema": dict(schema),
+        "input_schema": plain(dict(schema)),
         "annotations": {"read_only": annotations.get("read_only_hint") is True, **hints},
     }
 
 
+def plain(value: Any) -> Any:
+    """JSON that everybody can read: a whole number of more than 64 bits becomes a floating one, as most readers would take it."""
+    match value:
+        case dict():
+            return {key: plain(inner) for key, inner in value.items()}
+        case list():
+            return [plain(inner) for inner in value]
+        case int() if not _INTEGER_MIN <= value <= _INTEGER_MAX:
+            return float(value) if abs(value) < _FLOAT_END else None
+    return value
+
+
+_INTEGER_MIN: Final = -(2**63)
+_INTEGER_MAX: Final = 2**64 - 1
+_FLOAT_END: Final = 2**1023
+
+
 def ordered(entries: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
-    """By name, each once: the same server gives the same list however it sorts it, so prompts stay equal."""
+    """By name, each once: the same server gives the same list however it sorts it, so prompts stay equal. What has no name that an
+    item could bear cannot be called."""
     by_name: dict[str, dict[str, Any]] = {}
     for each in entries:
-        by_name.setdefault(each["name"], each)
+        if 0 < len(each["name"]) <= limits.NAME_CHARS_MAX:
+            by_name.setdefault(each["name"], each)
     return [by_name[name] for name in sorted(by_name)]
 
 

@@ -8,9 +8,9 @@ what it is built on have many ways to fail, some of them in groups.
 import asyncio
 import logging
 from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
-from typing import Any, Final, TypeVar
+from typing import Any, Final, TypeGuard, TypeVar
 
 import httpx2
 import mcp_types as types
@@ -18,7 +18,7 @@ from mcp.client import Client, IncomingMessage, Transport
 from mcp.client.sse import sse_client
 from mcp.client.streamable_http import streamable_http_client
 from mcp.shared.exceptions import MCPError
-from pydantic import ValidationError
+from pydantic import TypeAdapter, ValidationError
 
 from moorage import __version__, limits
 from moorage.egress.fetch import Fetcher
@@ -38,6 +38,14 @@ _OLDER: Final = frozenset({400, 404, 405, 406, 415})
 
 _STANDS_FOR_STATUS: Final = frozenset({types.INTERNAL_ERROR, types.METHOD_NOT_FOUND, types.INVALID_REQUEST})
 """Codes that the SDK makes of a status without an answer in the protocol."""
+
+_MADE_OF_STATUS: Final = frozenset({"Not Found", "Session terminated", "Server returned an error response"})
+"""What the SDK says then; any other words with such a code are the server's own."""
+
+_RESULT: Final[TypeAdapter[types.CallToolResult | types.InputRequiredResult]] = TypeAdapter(
+    types.CallToolResult | types.InputRequiredResult
+)
+_ASKS_BACK: Final = "the server wants to ask something back during the call, and nobody is there to answer"
 
 LIST_RESOURCES: Final = "list_mcp_resources"
 LIST_TEMPLATES: Final = "list_mcp_resource_templates"
@@ -119,29 +127,34 @@ async def call_tool(
     result, talk = await _with(server, fetcher, seconds, work)
     if isinstance(result, str):
         return Called(result, tools_changed=talk.tools_changed)
-    content = [part.model_dump(by_alias=True, mode="json", exclude_none=True) for part in result.content]
+    content = listing.plain([part.model_dump(by_alias=True, mode="json", exclude_none=True) for part in result.content])
     if result.is_error:
         return Called(error={"type": "mcp_tool_execution_error", "content": content}, tools_changed=talk.tools_changed)
-    return Called(listing.output_of(content, result.structured_content), tools_changed=talk.tools_changed)
+    return Called(listing.output_of(content, listing.plain(result.structured_content)), tools_changed=talk.tools_changed)
 
 
 async def _called(client: Client, name: str, arguments: dict[str, Any]) -> types.CallToolResult:
     """The SDK's own call checks results against schemas that nobody here is shown, and asks for the list to do so."""
     request = types.CallToolRequest(params=types.CallToolRequestParams(name=name, arguments=arguments))
     try:
-        return await client.session.send_request(request, types.CallToolResult)
+        result = await client.session.send_request(request, _RESULT)
     except MCPError as error:
         if error.code != types.HEADER_MISMATCH:
             raise
-    # It was not run: some arguments are wanted as headers too, which the tool's schema says.
-    await _all_tools(client)
-    return await client.session.send_request(request, types.CallToolResult)
+        # It was not run: some arguments are wanted as headers too, which the tool's schema says.
+        await _all_tools(client)
+        result = await client.session.send_request(request, _RESULT)
+    if isinstance(result, types.InputRequiredResult):
+        raise ServerFailure(_protocol_error(types.MISSING_REQUIRED_CLIENT_CAPABILITY, f"tools/call: {_ASKS_BACK}"))
+    return result
 
 
 # --- lists ----------------------------------------------------------------------------------------------------------------------
 
 
 async def _all_tools(client: Client) -> list[dict[str, Any]]:
+    if client.server_capabilities.tools is None and client.server_capabilities.resources is not None:
+        return []  # It has something to read, and no tools.
     entries: list[dict[str, Any]] = []
     cursor: str | None = None
     for _ in range(limits.MCP_PAGES_MAX):
@@ -161,14 +174,15 @@ async def _all_tools(client: Client) -> list[dict[str, Any]]:
 
 
 async def _resource_tools(client: Client) -> list[dict[str, Any]]:
-    """Tools of our own, where the server has something to read. That it says so and cannot is no failure of its tools."""
+    """Tools of our own, where the server has something to read. That it says so and cannot is no failure of its tools, and many know
+    no templates."""
     if client.server_capabilities.resources is None:
         return []
-    try:
+    has_any = has_templates = False
+    with suppress(MCPError, ValidationError):
         has_any = bool((await client.list_resources()).resources)
+    with suppress(MCPError, ValidationError):
         has_templates = bool((await client.list_resource_templates()).resource_templates)
-    except (MCPError, ValidationError):
-        return []
     named = [LIST_RESOURCES] * has_any + [LIST_TEMPLATES] * has_templates + [READ_RESOURCE] * (has_any or has_templates)
     return [listing.entry(name, *_RESOURCE_TOOLS[name], {"read_only_hint": True}) for name in named]
 
@@ -176,13 +190,15 @@ async def _resource_tools(client: Client) -> list[dict[str, Any]]:
 async def _of_resources(client: Client, name: str, arguments: dict[str, Any]) -> str:
     given = arguments.get("uri" if name == READ_RESOURCE else "cursor")
     if name == READ_RESOURCE:
-        read = await client.session.read_resource(str(given or ""))
+        read = await client.session.read_resource(str(given or ""), allow_input_required=True)
+        if isinstance(read, types.InputRequiredResult):
+            raise ServerFailure(_protocol_error(types.MISSING_REQUIRED_CLIENT_CAPABILITY, f"resources/read: {_ASKS_BACK}"))
         return listing.output_of([_of_resource(part) for part in read.contents], None)
     cursor = given if isinstance(given, str) else None
     page: Any = (
         await client.list_resources(cursor=cursor) if name == LIST_RESOURCES else await client.list_resource_templates(cursor=cursor)
     )
-    shown = page.model_dump(by_alias=True, mode="json", exclude_none=True)
+    shown = listing.plain(page.model_dump(by_alias=True, mode="json", exclude_none=True))
     return compact_json({key: shown[key] for key in ("resources", "resourceTemplates", "nextCursor") if key in shown})
 
 
@@ -226,11 +242,24 @@ async def _over(transport: Transport, talk: _Talk, work: Callable[[Client, _Talk
         message_handler=talk.hear,
         client_info=types.Implementation(name="moorage", version=__version__),
     )
-    async with asyncio.timeout(limits.MCP_LIST_SECONDS_MAX) as connecting:
-        async with client:
-            connecting.reschedule(None)
-            talk.connected = True
-            return await work(client, talk)
+    came: list[T] = []
+    problem: Exception | None = None
+    try:
+        async with asyncio.timeout(limits.MCP_LIST_SECONDS_MAX) as bound:
+            async with client:
+                bound.reschedule(None)
+                talk.connected = True
+                try:
+                    came.append(await work(client, talk))
+                except Exception as error:  # Told below: the session is ended first.
+                    problem = error
+                bound.reschedule(asyncio.get_running_loop().time() + limits.MCP_GOODBYE_SECONDS_MAX)
+    except Exception:  # In its ways or by the bound: how a server takes the end of its session changes nothing of what came before.
+        if not came and problem is None:
+            raise
+    if problem is not None:
+        raise problem
+    return came[0]
 
 
 def _http(talk: _Talk) -> httpx2.AsyncClient:
@@ -272,7 +301,8 @@ def _failure(talk: _Talk, error: Exception) -> ServerFailure:
         return ServerFailure(_protocol_error(types.CONNECTION_CLOSED, f"{talk.phase}: {talk.transport.refusal}"))
     is_the_servers = isinstance(leaf, MCPError) and leaf.code not in _STANDS_FOR_STATUS
     if status is not None and status >= httpx2.codes.BAD_REQUEST and not is_the_servers:
-        return ServerFailure({"type": "http_error", "code": status, "message": f"{talk.phase}: the server answered {status}"})
+        words = f": {leaf.message[: limits.MCP_ERROR_CHARS_MAX]}" if _are_its_words(leaf) else ""
+        return ServerFailure({"type": "http_error", "code": status, "message": f"{talk.phase}: the server answered {status}{words}"})
     match leaf:
         case MCPError() if leaf.code != types.PARSE_ERROR:
             return ServerFailure(_protocol_error(leaf.code, f"{talk.phase}: {leaf.message[: limits.MCP_ERROR_CHARS_MAX]}"))
@@ -281,6 +311,10 @@ def _failure(talk: _Talk, error: Exception) -> ServerFailure:
             return ServerFailure(_protocol_error(types.PARSE_ERROR, message))
         case _:
             return ServerFailure(_protocol_error(types.CONNECTION_CLOSED, f"{talk.phase}: the connection broke"))
+
+
+def _are_its_words(leaf: BaseException) -> TypeGuard[MCPError]:
+    return isinstance(leaf, MCPError) and leaf.message not in _MADE_OF_STATUS
 
 
 def _protocol_error(code: int, message: str) -> dict[str, Any]:
