@@ -33,7 +33,11 @@ _MODULES: Final = {
     "signals.js": ("@preact/signals", "dist/signals.mjs"),
     "htm.js": ("htm", "dist/htm.mjs"),
     "marked.js": ("marked", "lib/marked.esm.js"),
+    "xterm.js": ("@xterm/xterm", "lib/xterm.mjs"),
 }
+_STYLES: Final = {"xterm.css": ("@xterm/xterm", "css/xterm.css")}
+_WITHOUT_IMPORTS: Final = ("marked.js", "xterm.js")
+"""Whole programs, in whose long lines something else may look like an import."""
 _PLACES: Final = {
     "preact": "./preact.js",
     "preact/hooks": "./hooks.js",
@@ -108,6 +112,8 @@ def write(packages: Path, vendor: Path) -> None:
     vendor.mkdir()
     for name, (package, path) in _MODULES.items():
         (vendor / name).write_text(beside_the_others(name, (packages / package / path).read_text()))
+    for name, (package, path) in _STYLES.items():
+        shutil.copy(packages / package / path, vendor / name)
     licences = []
     for package in sorted({package for package, _ in _MODULES.values()}):
         texts = [path.read_text().strip() for path in sorted((packages / package).glob("LICEN[CS]E*"))]
@@ -123,8 +129,10 @@ def beside_the_others(name: str, source: str) -> str:
     def placed(found: re.Match[str]) -> str:
         return f"{found[1]}{found[2]}{_PLACES.get(found['name'], found['name'])}{found[2]}"
 
+    if name in _WITHOUT_IMPORTS:
+        return _SOURCE_MAP.sub("", source).rstrip() + "\n"
     rewritten = _SOURCE_MAP.sub("", _IMPORT.sub(placed, source))
-    foreign = {found["name"] for found in _IMPORT.finditer(rewritten)} - set(_PLACES.values()) if name != "marked.js" else set()
+    foreign = {found["name"] for found in _IMPORT.finditer(rewritten)} - set(_PLACES.values())
     if foreign:
         raise Unfetched(f"{name} imports {', '.join(sorted(foreign))}, which is not among the libraries.")
     return rewritten.rstrip() + "\n"

@@ -94,7 +94,7 @@ def test_it_carries_the_console_with_the_libraries_that_were_fetched_for_it(inst
         libraries = {name for name in inside if name.startswith("moorage/console/vendor/")}
         imported = {word for name in libraries for word in re.findall(r'from"(?!\./)([^"]+)"', wheel.read(name).decode())}
     assert inside - libraries == {name.removeprefix("layers/core/python/") for name in listed}
-    names = ("LICENSES.txt", "hooks.js", "htm.js", "marked.js", "preact.js", "signals-core.js", "signals.js")
+    names = ("LICENSES.txt", "hooks.js", "htm.js", "marked.js", "preact.js", "signals-core.js", "signals.js", "xterm.css", "xterm.js")
     assert libraries == {f"moorage/console/vendor/{name}" for name in names}
     assert imported == set()
 

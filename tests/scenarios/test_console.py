@@ -2,6 +2,7 @@
 
 import json
 import re
+import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
@@ -145,16 +146,62 @@ def test_a_run_is_as_it_was_at_any_event(console: Console, key: str, ran: str, s
     slider.focus()
     console.page.keyboard.press("ArrowRight")
     expect(console.transcript.get_by_role("article")).to_have_count(2)
-    assert console.page.url.endswith(f"at={second}")
+    expect(console.page).to_have_url(re.compile(f"at={second}$"))
     console.page.keyboard.press("Home")
     expect(console.transcript.get_by_role("article")).to_have_count(0)
     console.page.keyboard.press("End")
     expect(console.transcript.get_by_role("article")).to_have_count(3)
-    assert "at=" not in console.page.url
+    expect(console.page).not_to_have_url(re.compile("at="))
     console.page.get_by_role("button", name="To the first event").click()
     expect(console.transcript.get_by_role("article")).to_have_count(0)
     console.page.get_by_role("button", name="Replay").click()
     expect(console.transcript.get_by_role("article")).to_have_count(3)
+
+
+def test_the_address_follows_a_cursor_that_moves_with_each_frame(console: Console, key: str, ran: str, stack: Stack) -> None:
+    """Browsers refuse to change an address hundreds of times: the cursor moves all the same."""
+    last = len(_events(stack, key, ran)) - 1
+    console.enter(key)
+    run_page(console, ran)
+    slider = console.page.get_by_role("slider", name="Moment of the run")
+    expect(slider).to_have_attribute("aria-valuenow", str(last))
+    slider.evaluate(
+        """async (slider) => {
+            for (let frame = 0; frame < 250; frame += 1) {
+                const key = frame % 2 ? "End" : "Home";
+                slider.dispatchEvent(new KeyboardEvent("keydown", { key, bubbles: true, cancelable: true }));
+                await new Promise(requestAnimationFrame);
+            }
+        }"""
+    )
+    slider.press("ArrowLeft")
+    expect(slider).to_have_attribute("aria-valuenow", str(last - 1))
+    expect(console.page).to_have_url(re.compile(f"at={last - 1}$"))
+
+
+def test_a_range_of_the_timeline_says_what_it_took_and_cost(console: Console, key: str, ran: str, client: OpenAI) -> None:
+    usage = client.responses.retrieve(ran).usage
+    assert usage is not None
+    console.enter(key)
+    run_page(console, ran)
+    timeline = console.page.get_by_role("group", name="Timeline")
+    box = timeline.bounding_box()
+    assert box is not None
+    console.page.mouse.move(box["x"] + 40, box["y"] + 20)
+    console.page.keyboard.down("Shift")
+    console.page.mouse.down()
+    console.page.mouse.move(box["x"] + box["width"] - 2, box["y"] + 20, steps=3)
+    console.page.mouse.up()
+    console.page.keyboard.up("Shift")
+    measured = console.page.get_by_role("status", name="Range")
+    expect(measured).to_contain_text(f"3 model steps · 2 calls · {usage.input_tokens:,} / {usage.output_tokens:,} tokens")
+    expect(console.page).to_have_url(re.compile(r"range=\d+-\d+"))
+    console.page.get_by_role("button", name="Clear").click()
+    expect(measured).to_have_count(0)
+    console.page.get_by_role("slider").focus()
+    console.page.keyboard.press("Home")
+    console.page.keyboard.press("]")
+    expect(measured).to_contain_text("0 calls · 0 / 0 tokens")
 
 
 def test_what_a_run_costs_is_what_its_steps_add_up_to(console: Console, key: str, ran: str, client: OpenAI) -> None:
@@ -207,6 +254,7 @@ HOSTILE = {
     "markup": "<img src=x onerror=alert(1)><script>alert(2)</script><b>bold</b>",
     "link": "[press](javascript:alert(3)) ![picture](https://tracker.example/p.png)",
     "direction": "abc\u202egnp.exe",
+    "hebrew": "\u05e9\u05dc\u05d5\u05dd 1, 2",
     "line": "w" * 50_000,
 }
 
@@ -215,7 +263,7 @@ def test_what_models_and_commands_say_is_never_markup(console: Console, key: str
     elsewhere: list[str] = []
     console.page.on("request", lambda request: elsewhere.append(request.url))
     codes = r"printf '\033]0;title\007\033[2J\033[31mred\033[0m\r\n<i>out</i>\001\n\xe2\x80\xaeabc\n'"
-    much = r"head -c 3000000 /dev/zero | tr '\0' z"
+    much = r"head -c 10000000 /dev/zero | tr '\0' z"
     steps = [shell(codes, much, "printf '<script>alert(4)</script>' > '/mnt/data/<b>page.html'"), say("\n\n".join(HOSTILE.values()))]
     ran = client.responses.create(model="demo", input=f"{HOSTILE['markup']} {script(*steps)}", tools=_tools())
     console.enter(key)
@@ -272,6 +320,47 @@ def test_a_stream_that_breaks_off_is_taken_up_where_it_was(console: Console, key
     assert all(console.said.pop().startswith("Failed to load resource") for _ in list(console.said))
 
 
+def test_a_page_that_nobody_sees_asks_for_nothing_and_catches_up_afterwards(console: Console, key: str, client: OpenAI) -> None:
+    going = client.responses.create(model="demo", input=script(shell("echo held"), say("through")), tools=_asking(), background=True)
+    console.enter(key)
+    run_page(console, going.id)
+    expect(console.page.get_by_role("button", name="Approve")).to_be_visible()
+    with console.page.expect_event("requestfailed", lambda request: "stream=true" in request.url):
+        _turn_away(console, is_hidden=True)
+    asked: list[str] = []
+    console.page.on("request", lambda request: asked.append(request.url))
+    (approval,) = _approvals(client, going.id)
+    client.post(f"/responses/{going.id}/approvals/{approval['id']}", cast_to=object, body={"approve": True})
+    ended = _ended(client, going.id)
+    console.page.wait_for_timeout(3000)  # of what is asked every two seconds
+    assert asked == []
+    _turn_away(console, is_hidden=False)
+    expect(console.transcript.get_by_text("through", exact=True)).to_be_visible()
+    assert ended == "completed"
+    assert not any("stream=true" in url for url in asked)
+
+
+def _turn_away(console: Console, *, is_hidden: bool) -> None:
+    console.evaluate(
+        "(isHidden) => { Object.defineProperty(document, 'hidden', { get: () => isHidden, configurable: true });"
+        " document.dispatchEvent(new Event('visibilitychange')) }",
+        is_hidden,
+    )
+
+
+def _approvals(client: OpenAI, run: str) -> list[dict[str, Any]]:
+    found: Any = client.get(f"/responses/{run}/approvals", cast_to=object)
+    return [each for each in found["data"] if each["status"] == "waiting"]
+
+
+def _ended(client: OpenAI, run: str) -> str | None:
+    deadline = time.monotonic() + WAIT_MS / 1000
+    while (status := client.responses.retrieve(run).status) in ("queued", "in_progress"):
+        assert time.monotonic() < deadline, "The run does not end."
+        time.sleep(0.05)
+    return status
+
+
 def test_a_run_stands_still_and_goes_on_by_its_buttons(console: Console, key: str, client: OpenAI) -> None:
     going = client.responses.create(model="demo", input=script(shell("sleep 6"), say("through")), tools=_asking(), background=True)
     console.enter(key)
@@ -302,6 +391,38 @@ def test_the_playground_runs_a_request_and_says_it_as_programs(console: Console,
     expect(console.transcript.get_by_text("scripted demo model")).to_be_visible()
     console.page.get_by_role("button", name="Go on after this run").click()
     expect(console.page.get_by_text("goes on after")).to_be_visible()
+
+
+# --- a terminal ---
+
+
+def test_a_terminal_is_typed_into_and_found_again_as_it_was_left(console: Console, key: str, client: OpenAI) -> None:
+    container = client.containers.create(name="place")
+    console.enter(key, f"#/containers/{container.id}?tab=terminal")
+    console.page.get_by_role("button", name="New terminal").click()
+    screen = console.page.locator(".xterm-rows")
+    expect(console.page.get_by_role("status").filter(has_text="It runs.")).to_be_visible()
+    console.page.keyboard.type("printf '\\033[38;2;200;0;0mred\\033[0m %s\\n' $((6*7))\n")
+    expect(screen).to_contain_text("red 42")
+    assert screen.get_by_text("red", exact=True).evaluate("(span) => getComputedStyle(span).color") == "rgb(200, 0, 0)"
+    console.page.keyboard.type("printf '\\033[2J\\033[7;3H'; stty size; exec cat > typed.txt\n")
+    expect(screen.locator("> div").nth(6)).to_have_text(re.compile(r"^ {2}\d+ \d+"))
+    assert console.barriers() == []
+    console.page.reload()
+    expect(screen.locator("> div").nth(6)).to_have_text(re.compile(r"^ {2}\d+ \d+"))
+    expect(console.page.get_by_role("status").filter(has_text="It runs.")).to_be_visible()
+    console.page.keyboard.type("kept")
+    console.page.keyboard.press("Shift+F6")
+    console.page.keyboard.type("?")
+    expect(console.page.get_by_role("dialog", name="Keys")).to_be_visible()
+    console.page.keyboard.press("Escape")
+    console.page.locator(".xterm").click()
+    console.page.keyboard.press("Enter")
+    console.page.keyboard.press("Control+d")
+    expect(console.page.get_by_role("status").filter(has_text="It has ended with exit code 0.")).to_be_visible()
+    console.page.get_by_role("tab", name="Files").click()
+    console.page.get_by_role("button", name=re.compile("^typed.txt")).click()
+    expect(console.page.get_by_role("region", name="Preview of typed.txt")).to_contain_text("kept")
 
 
 # --- whose ---

@@ -21,14 +21,30 @@ export function address(page, id = "", query = {}) {
 
 export const go = (page, id, query) => (location.hash = address(page, id, query));
 
-// The same page with another query; without a step in the history unless it is one for the reader.
+// The same page with another query; without a step in the history unless it is one for the reader. What is dragged or replayed changes it with
+// each frame, and browsers refuse to have their address changed that often: pages hear of it at once, and the address follows.
 export function setQuery(route, changed, { isStep = false } = {}) {
   const next = address(route.page, route.id, { ...route.query, ...changed });
-  if (next === location.hash) return;
+  if (next === (pending ?? location.hash)) return;
   if (isStep) {
     location.hash = next;
     return;
   }
-  history.replaceState(null, "", next);
-  window.dispatchEvent(new HashChangeEvent("hashchange"));
+  pending = next;
+  window.dispatchEvent(new CustomEvent("address", { detail: next }));
+  if (timer) return;
+  write();
+  timer = setTimeout(() => ((timer = 0), write()), ADDRESS_MS);
 }
+
+const ADDRESS_MS = 250;
+let pending = null;
+let timer = 0;
+
+function write() {
+  if (pending !== null) history.replaceState(null, "", pending);
+  pending = null;
+}
+
+// Whoever goes elsewhere leaves the place that was still to be written down.
+window.addEventListener("hashchange", () => (pending = null));

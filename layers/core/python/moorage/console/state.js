@@ -15,7 +15,23 @@ export const help = signal(false);
 export const theme = signal(document.documentElement.dataset.theme ?? "system");
 
 window.addEventListener("hashchange", () => (route.value = parse(location.hash)));
+window.addEventListener("address", (event) => (route.value = parse(event.detail)));
 setInterval(() => document.hidden || (now.value = Date.now()), 1000);
+
+// Resolves as soon as somebody can see the page; at once where somebody does.
+export function pageSeen(signal) {
+  if (!document.hidden || signal.aborted) return Promise.resolve();
+  return new Promise((resolve) => {
+    const look = () => {
+      if (document.hidden && !signal.aborted) return;
+      document.removeEventListener("visibilitychange", look);
+      signal.removeEventListener("abort", look);
+      resolve();
+    };
+    document.addEventListener("visibilitychange", look);
+    signal.addEventListener("abort", look);
+  });
+}
 
 export function enter(secret, who) {
   sessionStorage.setItem(KEY, secret);

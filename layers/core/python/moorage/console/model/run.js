@@ -207,6 +207,14 @@ export function used(steps, untilMs) {
   };
 }
 
+// What lay between two moments: steps that had something to do in it, and what those that ended in it had used.
+export function within(steps, from, to) {
+  const ended = steps.filter((step) => step.ended_at !== null && step.ended_at >= from && step.ended_at <= to);
+  const touched = steps.filter((step) => step.started_at !== null && step.started_at <= to && (step.ended_at ?? Infinity) >= from);
+  const tools = touched.filter((step) => step.call_id !== null).length;
+  return { ...used(ended, Infinity), ms: to - from, models: touched.length - tools, tools };
+}
+
 export const stepOfRound = (steps, round) => steps.filter((step) => step.call_id === null)[round] ?? null;
 
 export const containerOf = (state) => {

@@ -7,14 +7,17 @@ import { useData } from "../ui/data.js";
 import { Acting, Ago, Button, Code, Id, Problem, Skeleton, Status, Sure, Tabs } from "../ui/parts.js";
 import { EgressTable } from "../ui/inspector.js";
 import { Icon } from "../ui/icons.js";
+import { lazy } from "../ui/lazy.js";
 import { Preview } from "../ui/preview.js";
 import { Table } from "../ui/list.js";
 import { bytes, dollars, plural } from "../model/text.js";
 import { Left, network } from "./containers.js";
 import { calls } from "../model/runs.js";
 
+const Terminals = lazy(() => import("./terminals.js"), "Terminals");
 const TABS = [
   { id: "files", title: "Files" },
+  { id: "terminal", title: "Terminal" },
   { id: "runs", title: "Runs" },
   { id: "network", title: "Network" },
   { id: "facts", title: "Facts" },
@@ -34,10 +37,10 @@ export function Container() {
     go("containers");
     return notify("The container and its files are gone.");
   };
-  const View = { runs: Used, network: Network, facts: Facts }[tab] ?? Files;
+  const View = { terminal: Terminals, runs: Used, network: Network, facts: Facts }[tab] ?? Files;
   return html`<header class="head"><div><h1>${container.name || "Container"}</h1><p class="line"><${Id} id=${id} whole=${true} /><${Status} status=${container.status} /><span class="muted">expires in</span><${Left} until=${container.expires_at} /></p></div>
       <div class="actions"><${Acting}><${Button} icon="upload" onClick=${() => choose(id, found.reload)}>Add a file</${Button}><${Sure} onClick=${erase}>Delete</${Sure}></${Acting}></div></header>
-    <${Tabs} label="Of this container" tabs=${TABS} chosen=${tab} onChoose=${(next) => setQuery(route.value, { tab: next, file: "" })} />
+    <${Tabs} label="Of this container" tabs=${TABS} chosen=${tab} onChoose=${(next) => setQuery(route.value, { tab: next, file: "", session: "" })} />
     <div class="tab-body" role="tabpanel" aria-label=${tab}><${View} container=${container} reload=${found.reload} /></div>`;
 }
 

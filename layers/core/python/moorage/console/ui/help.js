@@ -11,6 +11,7 @@ const KEYS = [
   ["Esc", "back"],
   ["← →", "in a run: one event back, forward; with Shift one step"],
   ["Space", "in a run: replay, stop"],
+  ["[ ]", "at the cursor of a run: a range begins, ends; so does dragging with Shift"],
   ["f", "in a run: follow it live"],
   ["?", "this"],
 ];

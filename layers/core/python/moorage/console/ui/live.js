@@ -45,21 +45,24 @@ async function load(run, signal, redraw) {
   redraw();
   if (run.log.head.isFinal || signal.aborted) return undefined;
   const looking = look(run, path, signal, redraw);
-  await follow(
-    run.id,
-    run.log.last,
-    (event) => {
+  await follow(run.id, {
+    last: () => run.log.last,
+    take: (event) => {
       run.log.add([{ at: Date.now(), event }]);
       redraw();
     },
+    catchUp: async () => {
+      await history(run, path, signal, redraw);
+      return run.log.head.isFinal;
+    },
     signal,
-  );
+  });
   await looking;
   return undefined;
 }
 
 async function history(run, path, signal, redraw) {
-  let after = null;
+  let after = run.log.last < 0 ? null : String(run.log.last);
   do {
     const page = await get(`${path}/events`, { limit: PAGE, order: "asc", after }, signal);
     if (!page.ok) return;

@@ -1,13 +1,15 @@
 // The loop, unrolled: lanes over time, and one cursor, which is a number of the log.
 import { html, useEffect, useLayoutEffect, useRef, useState } from "../html.js";
-import { dollars, duration } from "../model/text.js";
+import { count, dollars, duration, plural } from "../model/text.js";
+import { within } from "../model/run.js";
+import { Button } from "./parts.js";
 
 const GUTTER = 64;
 const ROW = 14;
 const BARS_MAX = 300;
 const NARROWEST_MS = 20;
 
-export function Timeline({ lanes, log, cursor, onCursor, onStep, isLive }) {
+export function Timeline({ lanes, log, cursor, onCursor, onStep, isLive, steps, range, onRange }) {
   const box = useRef(null);
   const [width, setWidth] = useState(800);
   const [view, setView] = useState(null); // [from, to] in ms, or all of it
@@ -31,11 +33,20 @@ export function Timeline({ lanes, log, cursor, onCursor, onStep, isLive }) {
     setView(next[1] - next[0] >= (lanes.to - lanes.from) * 0.999 ? null : next);
   };
   const scrub = (event) => onCursor(log.numberAt(moment(event)));
+  const brush = useRef(null); // where a range was begun, while it is drawn
+  const measure = (one, other) => onRange([one, other].sort((a, b) => a - b).map((ms) => Math.round(Math.max(lanes.from, Math.min(lanes.to, ms)) - lanes.from)).join("-"));
   const drag = (event) => {
-    if (event.button !== 0 || event.target.closest("[data-bar]")) return;
+    if (event.button !== 0 || (!event.shiftKey && event.target.closest("[data-bar]"))) return;
     event.currentTarget.setPointerCapture(event.pointerId);
-    scrub(event);
+    brush.current = event.shiftKey ? moment(event) : null;
+    if (brush.current === null) scrub(event);
   };
+  const draw = (event) => {
+    if (event.buttons !== 1 || !event.currentTarget.hasPointerCapture(event.pointerId)) return;
+    if (brush.current === null) scrub(event);
+    else measure(brush.current, moment(event));
+  };
+  const bounds = /^\d+-\d+$/.test(range) ? range.split("-").map((ms) => lanes.from + Number(ms)) : null;
   const depth = Math.min(lanes.depth, 6);
   const tops = { rounds: 14, model: 30, tools: 50, egress: 50 + depth * ROW + 6, files: 50 + depth * ROW + 22, spent: 50 + depth * ROW + 40 };
   const height = tops.spent + 26;
@@ -50,13 +61,15 @@ export function Timeline({ lanes, log, cursor, onCursor, onStep, isLive }) {
     else if (pressed.key === "End") onCursor(log.last);
     else if (pressed.key === "+" || pressed.key === "=") zoom(at, 0.7);
     else if (pressed.key === "-") zoom(at, 1.4);
+    else if (pressed.key === "[") measure(at, Math.max(at, bounds?.[1] ?? lanes.to));
+    else if (pressed.key === "]") measure(Math.min(at, bounds?.[0] ?? lanes.from), at);
     else return;
     pressed.preventDefault();
     pressed.stopPropagation();
   };
   const seen = (bar) => bar.to >= from && (bar.wait ?? bar.from) <= to;
   return html`<div class="timeline" ref=${box}>
-    <svg width=${width} height=${height} onPointerDown=${drag} onPointerMove=${(event) => event.buttons === 1 && event.currentTarget.hasPointerCapture(event.pointerId) && scrub(event)}
+    <svg width=${width} height=${height} onPointerDown=${drag} onPointerMove=${draw}
       onDblClick=${() => setView(null)} role="group" aria-label="Timeline">
       <${Axis} from=${from} to=${to} x=${x} height=${height} begin=${lanes.from} />
       ${Object.entries({ model: "model", tools: "tools", egress: "network", files: "files", spent: "cost" }).map(([lane, name]) => html`<text key=${lane} class="lane" x="0" y=${tops[lane] + 10}>${name}</text>`)}
@@ -67,12 +80,30 @@ export function Timeline({ lanes, log, cursor, onCursor, onStep, isLive }) {
         shape=${tick.entry.decision === "allowed" ? "dot" : "cross"} title=${`${tick.entry.decision} ${tick.entry.host ?? ""}${tick.entry.secrets.length ? ", with a secret" : ""}`} isDim=${tick.at > at} />`)}
       ${lanes.files.filter((tick) => tick.at >= from - 1000 && tick.at <= to).slice(-BARS_MAX).map((tick) => html`<${Tick} key=${tick.file.id} x=${x(Math.max(from, tick.at))} y=${tops.files} tone="accent" shape="square" title=${tick.file.path} isDim=${tick.at > at} />`)}
       <${Curve} points=${lanes.spent} x=${x} top=${tops.spent} from=${lanes.from} to=${to} />
+      ${bounds && html`<rect class="window" x=${x(bounds[0])} width=${Math.max(1, x(bounds[1]) - x(bounds[0]))} y="12" height=${height - 14} />`}
       <line class="cursor" x1=${x(at)} x2=${x(at)} y1="10" y2=${height - 2} />
     </svg>
     <div class="handle" role="slider" tabindex="0" aria-label="Moment of the run" aria-valuemin="0" aria-valuemax=${Math.max(0, log.last)} aria-valuenow=${Math.min(cursor, log.last)} aria-valuetext=${said}
       onKeyDown=${press} style=${{ left: `${Math.min(width - 6, Math.max(GUTTER - 6, x(at) - 6))}px` }}></div>
+    ${bounds && html`<${Range} bounds=${bounds} lanes=${lanes} steps=${steps} onFit=${() => bounds[1] - bounds[0] >= NARROWEST_MS && setView(bounds)} onClear=${() => onRange("")} />`}
     <${Map} lanes=${lanes} view=${view} setView=${setView} width=${width} at=${at} isLive=${isLive} />
   </div>`;
+}
+
+// What a part of the run took and cost.
+function Range({ bounds, lanes, steps, onFit, onClear }) {
+  const [from, to] = bounds;
+  const sum = within(steps, from, to);
+  const facts = [
+    `${duration(from - lanes.from)} to ${duration(to - lanes.from)}`,
+    duration(sum.ms),
+    plural(sum.models, "model step"),
+    plural(sum.tools, "call"),
+    `${count(sum.input)} / ${count(sum.output)} tokens`,
+    dollars(sum.cost),
+  ];
+  return html`<p class="range line" role="status" aria-label="Range"><b>Range</b><span class="number">${facts.filter(Boolean).join(" · ")}</span>
+    <${Button} tone="quiet" onClick=${onFit}>Zoom in</${Button}><${Button} tone="quiet" onClick=${onClear}>Clear</${Button}></p>`;
 }
 
 // Wheel events have to be listened to actively, so that the page does not scroll away.
@@ -103,7 +134,7 @@ function Bar({ bar, y, x, cut, onStep }) {
     <title>${title}</title>
     ${piece(bar.wait, bar.from, "wait")}${piece(bar.from, bar.first, `${bar.kind} early`)}${piece(Math.max(bar.from, bar.first), bar.to, `${bar.kind} ${bar.isBad ? "bad" : ""} ${bar.isOpen ? "open" : ""}`)}
     ${bar.step?.attempts.lost > 0 && html`<path class="break" d=${`M${x(bar.from) + 4} ${y - 2}l3 5l-4 3l3 6`} />`}
-    ${bar.exit && end - x(bar.from) > 22 && html`<text class="exit" x=${end - 4} y=${y + 9}>${bar.exit}</text>`}
+    ${bar.exit && end - x(bar.from) > 22 && html`<text class="exit" aria-hidden="true" x=${end - 4} y=${y + 9}>${bar.exit}</text>`}
   </g>`;
 }
 
