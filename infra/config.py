@@ -313,6 +313,8 @@ class Models(BaseModel):
     parameters: tuple[str, ...]
     """SSM parameters that the file refers to, sorted."""
     uses_bedrock: bool
+    draws_by: tuple[str, ...]
+    """ARNs of the models of Bedrock that draw images, but for their partition; none where another server does, or nothing."""
     has_upstream_shell: bool
     """Containers at an upstream: the function of their routes passes requests on."""
 
@@ -328,9 +330,17 @@ class Models(BaseModel):
         return cls(
             text=text,
             parameters=tuple(sorted({text.removeprefix("ssm:") for text in texts if text.startswith("ssm:")})),
-            uses_bedrock=any("bedrock" in text for text in texts),
+            uses_bedrock=any("bedrock" in text for text in _texts({**file, "image_generation": None})),
+            draws_by=_draws_by(file.get("image_generation", {})),
             has_upstream_shell=any(model.get("shell") == "upstream" for model in file.get("models", [])),
         )
+
+
+def _draws_by(table: Mapping[str, Any]) -> tuple[str, ...]:
+    if table.get("kind") != "bedrock":
+        return ()
+    region = table.get("region", "${AWS::Region}")
+    return tuple(f"bedrock:{region}::foundation-model/{model}" for model in (table.get("model", ""), *table.get("models", ())))
 
 
 def _texts(value: Any) -> list[str]:

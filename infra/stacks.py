@@ -288,6 +288,9 @@ class ServiceStack(cdk.Stack):
             self._allow_parameters(function, self._models.parameters)
             if self._models.uses_bedrock:
                 _grant_bedrock(function)
+        if self._models.draws_by:
+            arns = [cdk.Fn.sub(f"arn:${{AWS::Partition}}:{each}") for each in self._models.draws_by]
+            steps["ServiceStep"].add_to_role_policy(iam.PolicyStatement(actions=["bedrock:InvokeModel"], resources=arns))
         self._export_traces([handlers.responses, model, steps["ContinueStep"], steps["FailResponse"], recovery])
         for function in (handlers.responses, steps["ContinueStep"], recovery):
             grant_executions(self, self._config, function)

@@ -27,8 +27,7 @@ NEVER_SENT = {
         "the Responses API takes no audio parameters",
     ),
     **dict.fromkeys(
-        [f"response.file_search_call.{word}" for word in ("in_progress", "searching", "completed")]
-        + [f"response.image_generation_call.{word}" for word in ("in_progress", "generating", "partial_image", "completed")],
+        [f"response.file_search_call.{word}" for word in ("in_progress", "searching", "completed")],
         _NO_TOOL,
     ),
     "response.compaction.compacting": "a sign of life without content; the summary is one short request",

@@ -21,6 +21,9 @@ import httpx
 import pytest
 
 from docs import parameters
+from tests.drawing import KEY as DRAWING_KEY
+from tests.drawing import MODEL as IMAGE_MODEL
+from tests.drawing import Drawing, encoded, png
 from tests.mcp_servers import LOOPBACK, Depot, beside, depot_beside, serving
 from tests.processes import until
 from tests.scenarios.test_cli import lines
@@ -47,6 +50,7 @@ class World:
     """A remote server, and where it is."""
     depot_url: str
     engines: SearchEngines
+    drawing: Drawing
     """Where the web is searched, and a page of it."""
     page_url: str
 
@@ -90,7 +94,13 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
     depot = Depot()
     engines = SearchEngines([{"url": "https://tides.example/oslo", "title": "Tides in Oslo", "text": "High at noon."}])
     engines.page("/tides", "<title>Tides</title><p>" + "High at noon. " * 6_000)
-    with MockUpstream() as upstream, depot_beside(depot) as remote, beside(lambda: serving(engines)) as web:
+    drawing = Drawing()
+    with (
+        MockUpstream() as upstream,
+        depot_beside(depot) as remote,
+        beside(lambda: serving(engines)) as web,
+        beside(lambda: serving(drawing)) as studio,
+    ):
         models = folder / "models.toml"
         models.write_text(
             "".join(
@@ -105,16 +115,19 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
             )
             + '[[models]]\nname = "demo"\nprovider = "demo"\n'
             + f'[web_search]\nkind = "searxng"\nurl = "{web.url}/searxng"\n'
+            + f'[image_generation]\nkind = "openai"\nurl = "{studio.url}/v1"\nmodel = "{IMAGE_MODEL}"\nmodels = ["gpt-image-*"]\n'
+            + 'key = "env:DRAWING_KEY"\n'
         )
         environment = {
             "MOORAGE_MODELS_FILE": str(models),
             "MOORAGE_ALLOWED_EGRESS_DOMAINS": "api.example.com",
+            "DRAWING_KEY": DRAWING_KEY,
             "MOORAGE_FETCH_ALLOWED_NETWORKS": ",".join(LOOPBACK),
             "MOORAGE_EGRESS_PORTS": f"{remote.port},{web.port}",
         }
         stack = Stack(folder / "state", environment).start()
         with stack.http() as http:
-            yield World(stack, upstream, http, depot, f"{remote.url}/mcp", engines, f"{web.url}/tides")
+            yield World(stack, upstream, http, depot, f"{remote.url}/mcp", engines, drawing, f"{web.url}/tides")
         assert stack.stop() == 0
 
 
@@ -888,6 +901,76 @@ def searches_of_before(world: World) -> None:
         assert (function_call["name"], json.loads(function_call["arguments"])) == ("web_search", {"action": "search", "query": "tides"})
         assert "High at noon." in output["output"]
     assert len(world.engines.asked) == asked_before
+
+
+def pictured(world: World, tool: Json, *names: str, input: Any = "hi") -> Json:
+    """What becomes of a call of it; the image model was asked last."""
+    arguments = {"prompt": "A lighthouse"} | ({"images": names} if names else {})
+    calls = (Call("image_generation", json.dumps(arguments), "call_1"),)
+    world.upstream.plays(Reply(calls=calls, finish="tool_calls"), said("There."))
+    return world.create("chat", tools=[{"type": "image_generation", **tool}], input=input)
+
+
+DRAWN_WITH: Json = {
+    "background": "opaque",
+    "complexity": "high",
+    "model": "gpt-image-2",
+    "moderation": "low",
+    "output_compression": 80,
+    "output_format": "jpeg",
+    "quality": "low",
+    "size": "1024x1536",
+}
+
+
+@row("tool", "image_generation", *(f"image_generation.{name}" for name in DRAWN_WITH))
+def image_generation(world: World) -> None:
+    response = pictured(world, DRAWN_WITH)
+    call = response["output"][0]
+    assert (call["type"], call["status"]) == ("image_generation_call", "completed")
+    assert call["result"] == encoded(png("A lighthouse", 16, 24))
+    assert world.drawing.asked[-1] == {"prompt": "A lighthouse", **DRAWN_WITH}
+    assert response["tools"][0].items() >= DRAWN_WITH.items()
+
+
+@row("tool", "image_generation.partial_images")
+def partial_images(world: World) -> None:
+    calls = (Call("image_generation", '{"prompt": "A lighthouse"}', "call_1"),)
+    world.upstream.plays(Reply(calls=calls, finish="tool_calls"), said("There."))
+    events = world.stream(model="chat", tools=[{"type": "image_generation", "partial_images": 2}])
+    partial = [event for event in events if event["type"] == "response.image_generation_call.partial_image"]
+    assert [event["partial_image_b64"] for event in partial] == [encoded(png("0")), encoded(png("1"))]
+    assert_well_formed(events)
+
+
+@row("tool", "image_generation.action", "image_generation.input_fidelity", "image_generation.input_image_mask")
+def edited_images(world: World) -> None:
+    parts = [{"type": "input_image", "image_url": PIXEL}, {"type": "input_text", "text": "Turn it blue."}]
+    mask = {"image_url": f"data:image/png;base64,{encoded(png('mask'))}"}
+    tool: Json = {"action": "edit", "input_fidelity": "high", "input_image_mask": mask}
+    call = pictured(world, tool, input=[{"role": "user", "content": parts}])["output"][0]
+    asked = world.drawing.asked[-1]
+    assert (call["action"], asked["images"]) == ("edit", [base64.b64decode(PIXEL.partition(",")[2])])
+    assert (asked["input_fidelity"], asked["mask"]) == ("high", png("mask"))
+
+
+@row("tool_choice", "image_generation")
+def chosen_image_generation(world: World) -> None:
+    sent = world.asked("plain", tools=[{"type": "image_generation"}, FUNCTION], tool_choice={"type": "image_generation"})
+    assert sent["tool_choice"] == {"type": "function", "name": "image_generation"}
+
+
+@row("item", "image_generation_call")
+def images_of_before(world: World) -> None:
+    """What a client sends back of an image: all of it, or its id."""
+    call = pictured(world, {})["output"][0]
+    for sent in (call, {"type": "image_generation_call", "id": call["id"]}):
+        body = world.asked("plain", input=[sent, {"role": "user", "content": "So?"}])
+        function_call, output = body["input"][:2]
+        assert function_call["name"] == "image_generation"
+        assert json.loads(function_call["arguments"]) == {"prompt": "A lighthouse, in oil"}
+        assert call["id"] in output["output"]
+        assert call["result"] not in json.dumps(body)
 
 
 def server(world: World, **fields: Any) -> Json:

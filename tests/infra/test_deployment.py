@@ -607,6 +607,23 @@ def test_the_function_of_containers_reads_model_keys_only_where_they_live_at_an_
     assert Models.from_file(file, Config()).has_upstream_shell
 
 
+def test_the_image_model_of_bedrock_is_the_one_that_may_be_asked(tmp_path: Path) -> None:
+    """By the function of service calls, and by none that asks models: those get no right by it."""
+    file = tmp_path / "models.toml"
+    table = '[image_generation]\nkind = "bedrock"\nmodel = "stability.stable-image-ultra-v1:1"\nkey = "env:BEDROCK_KEY"\n'
+    file.write_text(table)
+    models = Models.from_file(file, Config(name="mine"))
+    arn = "bedrock:${AWS::Region}::foundation-model/stability.stable-image-ultra-v1:1"
+    assert (models.draws_by, models.uses_bedrock, models.parameters) == ((arn,), False, ("/mine/BEDROCK_KEY",))
+    file.write_text(f'{table}region = "us-west-2"\nmodels = ["stability.sd3-5-large-v1:0"]\n')
+    assert Models.from_file(file, Config()).draws_by == (
+        "bedrock:us-west-2::foundation-model/stability.stable-image-ultra-v1:1",
+        "bedrock:us-west-2::foundation-model/stability.sd3-5-large-v1:0",
+    )
+    file.write_text('[image_generation]\nkind = "openai"\nmodel = "gpt-image-1.5"\nkey = "env:OPENAI_API_KEY"\n')
+    assert Models.from_file(file, Config()).draws_by == ()
+
+
 def test_a_model_file_that_is_no_toml_is_named(tmp_path: Path) -> None:
     file = tmp_path / "models.toml"
     file.write_text("[[models]\n")

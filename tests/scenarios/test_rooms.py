@@ -12,12 +12,15 @@ from typing import Any
 import pytest
 from moorage.tools.calls import End
 from moorage.tools.mcp.room import WORDS as MCP_WORDS
-from openai.types.responses import ResponseFunctionWebSearch, ResponseOutputMessage, ResponseOutputText
+from openai.types.responses import ResponseFunctionWebSearch, ResponseInputParam, ResponseOutputMessage, ResponseOutputText, ToolParam
 from openai.types.responses.response_function_web_search import ActionSearch
-from openai.types.responses.response_output_item import McpApprovalRequest
+from openai.types.responses.response_output_item import ImageGenerationCall, McpApprovalRequest
 from openai.types.responses.response_output_text import AnnotationURLCitation
 from openai.types.responses.tool_param import Mcp
 
+from tests.drawing import KEY as DRAWING_KEY
+from tests.drawing import MODEL as IMAGE_MODEL
+from tests.drawing import Drawing, encoded, png
 from tests.mcp_servers import LOOPBACK, Depot, Running, beside, depot_beside, serving
 from tests.processes import kill_all
 from tests.rooms.dice import CHARM, WORDS
@@ -51,11 +54,19 @@ def web() -> Iterator[tuple[SearchEngines, Running]]:
 
 
 @pytest.fixture(scope="module")
+def studio() -> Iterator[tuple[Drawing, Running]]:
+    made = Drawing()
+    with beside(lambda: serving(made)) as running:
+        yield made, running
+
+
+@pytest.fixture(scope="module")
 def stack_with_dice(
     tmp_path_factory: pytest.TempPathFactory,
     upstream: MockUpstream,
     depot: tuple[Depot, Running],
     web: tuple[SearchEngines, Running],
+    studio: tuple[Drawing, Running],
 ) -> Iterator[Stack]:
     state_dir = Path(tmp_path_factory.mktemp("dice"))
     models = state_dir / "models.toml"
@@ -63,6 +74,7 @@ def stack_with_dice(
         f'[[models]]\nname = "served"\nprovider = "chat_completions"\nbase_url = "{upstream.url}"\n'
         f'[mcp.depot]\nurl = "{depot[1].url}/mcp"\nsecret = "env:DEPOT_KEY"\n'
         f'[web_search]\nkind = "brave"\nurl = "{web[1].url}/brave"\nkey = "env:SEARCH_KEY"\n'
+        f'[image_generation]\nkind = "openai"\nurl = "{studio[1].url}/v1"\nmodel = "{IMAGE_MODEL}"\nkey = "env:DRAWING_KEY"\n'
     )
     environment = {
         "MOORAGE_MODELS_FILE": str(models),
@@ -70,6 +82,7 @@ def stack_with_dice(
         "DICE_TRACE": str(state_dir / "trace"),
         "DEPOT_KEY": "the operators key",
         "SEARCH_KEY": SEARCH_KEY,
+        "DRAWING_KEY": DRAWING_KEY,
         "MOORAGE_FETCH_ALLOWED_NETWORKS": ",".join(LOOPBACK),
         "MOORAGE_EGRESS_PORTS": str(web[1].port),
     }
@@ -318,3 +331,69 @@ def test_a_search_that_is_killed_in_the_middle_is_made_again(
     searched, message = events[-1]["response"]["output"]
     assert (searched["status"], message["content"][0]["text"], len(engines.asked) - begun) == ("completed", "Wet.", 1)
     assert [event["type"] for event in events].count("response.web_search_call.searching") == 1
+
+
+# --- images ---
+
+
+def draw(prompt: str, *names: str) -> Reply:
+    arguments = json.dumps({"prompt": prompt} | ({"images": names} if names else {}))
+    return Reply(calls=(Call("image_generation", arguments, "call_1"),), finish="tool_calls")
+
+
+def test_the_sdk_streams_an_image_edits_it_and_downloads_its_file(
+    stack_with_dice: Stack, upstream: MockUpstream, studio: tuple[Drawing, Running]
+) -> None:
+    drawing, _ = studio
+    client = stack_with_dice.client()
+    upstream.plays(draw("A lighthouse"), said("There."))
+    tools: list[ToolParam] = [{"type": "image_generation", "partial_images": 1, "size": "1024x1024"}]
+    with client.responses.stream(model="served", input="Draw a lighthouse.", tools=tools) as stream:
+        kinds = [event.type for event in stream if "image_generation" in event.type]
+        first = stream.get_final_response()
+    names = ("in_progress", "generating", "partial_image", "completed")
+    assert kinds == [f"response.image_generation_call.{name}" for name in names]
+    drawn = first.output[0]
+    assert isinstance(drawn, ImageGenerationCall)
+    assert (drawn.status, drawn.result, drawn.size) == ("completed", encoded(png("A lighthouse")), "16x16")
+    upstream.plays(draw("At night", drawn.id), said("Now at night."))
+    second = client.responses.create(
+        model="served", previous_response_id=first.id, input="At night, please.", tools=[{"type": "image_generation"}]
+    )
+    edited = second.output[0]
+    assert isinstance(edited, ImageGenerationCall)
+    assert (edited.action, edited.result, drawing.asked[-1]["images"]) == ("edit", encoded(png("At night")), [png("A lighthouse")])
+    file_id = (edited.model_extra or {})["file_id"]
+    assert client.files.content(file_id).read() == png("At night")
+    upstream.plays(draw("By day", edited.id), said("By day."))
+    sent: ResponseInputParam = [{"type": "image_generation_call", "id": edited.id, "status": "completed", "result": None}]
+    third = client.responses.create(
+        model="served", input=[*sent, {"role": "user", "content": "By day."}], tools=[{"type": "image_generation"}], store=False
+    )
+    assert drawing.asked[-1]["images"] == [png("At night")]
+    assert "file_id" not in (third.output[0].model_extra or {})
+
+
+def test_a_killed_drawing_is_not_begun_again_and_says_that_it_may_be_lost(
+    stack_with_dice: Stack, upstream: MockUpstream, studio: tuple[Drawing, Running]
+) -> None:
+    drawing, _ = studio
+    begun, hangs = len(drawing.asked), threading.Event()
+
+    async def hang() -> None:
+        drawing.before_answer = None
+        hangs.set()
+        await asyncio.sleep(120)
+
+    drawing.before_answer = hang
+    upstream.plays(draw("A lighthouse"), said("It may be lost."))
+    response = create(stack_with_dice, tools=[{"type": "image_generation"}], background=True)
+    assert hangs.wait(60), "the image model was never asked"
+    assert stack_with_dice.process is not None
+    assert kill_all(stack_with_dice.process.pid, lambda line: "_worker.py" in line and "service_step" in line)
+    events = events_of(stack_with_dice, response["id"])
+    assert_well_formed(events)
+    lost, message = events[-1]["response"]["output"]
+    assert (lost["status"], lost["error"]["code"], len(drawing.asked) - begun) == ("failed", "lost", 0)
+    assert lost["error"]["message"].startswith("The image may have been made")
+    assert message["content"][0]["text"] == "It may be lost."

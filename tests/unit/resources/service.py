@@ -14,6 +14,7 @@ from moorage.egress.service import Egress
 from moorage.runtime import Runtime
 from moorage.settings import Settings
 from moorage.store.api_keys import ApiKey
+from moorage.store.contents import Contents
 from moorage.store.conversations import Conversations
 from moorage.store.files import Files
 from moorage.store.skills import Skills
@@ -71,6 +72,7 @@ def build_app(
         skills=Skills(store.table, store.blobs, clock=clock),
         conversations=Conversations(store.table, store.blobs, clock=clock),
         api_keys=_Keys(),
+        contents_of=lambda tenant_id: Contents(store.blobs, store_files, tenant_id),
         clock=clock,
     )
     routers = (files.router, uploads.router, containers.router, sessions.router, conversations.router, skills.router)

@@ -39,6 +39,7 @@ from moorage.store.approval_links import ApprovalLinks
 from moorage.store.approvals import Approvals
 from moorage.store.blobs import Blobs
 from moorage.store.budgets import Budgets
+from moorage.store.contents import Contents
 from moorage.store.conversations import Conversations
 from moorage.store.executions import Executions
 from moorage.store.files import Files
@@ -145,6 +146,10 @@ class Runtime:
     @property
     def webhooks(self) -> Webhooks:
         return Webhooks(self.table, self.sealer, clock=self.clock)
+
+    def contents_of(self, tenant_id: str) -> Contents:
+        """What of a tenant's items are objects of their own."""
+        return Contents(self.blobs, self.files, tenant_id)
 
     @property
     def web_search(self) -> WebSearchMode:

@@ -14,7 +14,8 @@ from moorage.store.responses import Snapshot
 async def as_it_was(runtime: Runtime, snapshot: Snapshot, number: int, view: View) -> dict[str, Any]:
     then = await as_of(runtime, snapshot, number)
     files = await _files(runtime, snapshot, then)
-    return view.response(then.response) | {
+    whole = await runtime.contents_of(snapshot.stored.tenant_id).response(then.response)
+    return view.response(whole) | {
         "as_of": {
             "sequence_number": then.number,
             "said_at": then.at_ms,

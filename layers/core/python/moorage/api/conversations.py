@@ -55,13 +55,15 @@ async def create_items(caller: Caller, conversation_id: str, page: _Page, body: 
 @router.get("/conversations/{conversation_id}/items")
 async def list_items(caller: Caller, conversation_id: str, page: _Page) -> dict[str, Any]:
     found = await caller.runtime.conversations.page(await _conversation(caller, conversation_id), page)
-    return list_object([listed_item(item, page.include) for item in found.items], has_more=found.has_more)
+    whole = await caller.runtime.contents_of(caller.tenant_id).items(found.items)
+    return list_object([listed_item(item, page.include) for item in whole], has_more=found.has_more)
 
 
 @router.get("/conversations/{conversation_id}/items/{item_id}")
 async def retrieve_item(caller: Caller, conversation_id: str, item_id: str, page: _Page) -> dict[str, Any]:
     item = await caller.runtime.conversations.item(await _conversation(caller, conversation_id), item_id)
-    return listed_item(item, page.include)
+    (whole,) = await caller.runtime.contents_of(caller.tenant_id).items([item])
+    return listed_item(whole, page.include)
 
 
 @router.delete("/conversations/{conversation_id}/items/{item_id}")

@@ -29,6 +29,7 @@ from moorage.loop.create import Prepared, prepare, start_background
 from moorage.loop.waiting import reason_of
 from moorage.runtime import Runtime
 from moorage.store.budgets import Scope
+from moorage.store.contents import Contents
 from moorage.store.responses import Snapshot, StoredResponse
 from moorage.telemetry import tell_error
 from moorage.wire.create import Budget
@@ -66,7 +67,8 @@ async def _go_on(request: Request, caller: Caller, body: bytes, wanted: CreateRe
     view = View.of((*wanted.include, *stored.parameters.include), include_obfuscation=wanted.include_obfuscation)
     until = until_of(runtime)
     if wanted.stream:
-        return sse.stream(sse.tail(runtime.responses.log_of(stored), -1, view, until=until), headers)
+        contents = runtime.contents_of(stored.tenant_id)
+        return sse.stream(sse.tail(runtime.responses.log_of(stored), -1, view, contents, until=until), headers)
     if wanted.background:
         return JsonResponse(view.response(await current_object(runtime, decided_on)), headers=headers)
     going_on = GoingOn(runtime, stored, until=until)
@@ -96,7 +98,7 @@ async def begin(
         return await _create_in_background(runtime, prepared, view, headers, until)
     run = Foreground(runtime, prepared, until=until, attempt=attempt)
     if wanted.stream:
-        return sse.stream(_pieces(run, view), headers)
+        return sse.stream(_pieces(run, view, runtime.contents_of(caller.tenant_id)), headers)
     return await Answer(runtime, prepared.stored, run, view.response, headers, request.receive).give()
 
 
@@ -109,7 +111,7 @@ async def _give_again(
         return JsonResponse(view.response(await current_object(runtime, earlier)), headers=headers)
     run = Attached(attempt, stored, until=until)
     if stored.is_streamed:
-        return sse.stream(_pieces(run, view), headers)
+        return sse.stream(_pieces(run, view, runtime.contents_of(stored.tenant_id)), headers)
     return await Answer(runtime, stored, run, view.response, headers, request.receive).give()
 
 
@@ -125,14 +127,15 @@ async def _create_in_background(
     queued = await start_background(runtime, prepared)
     if prepared.is_streamed:
         log = runtime.responses.log_of(prepared.stored)
-        return sse.stream(sse.tail(log, -1, view, until=until), headers)
+        contents = runtime.contents_of(prepared.stored.tenant_id)
+        return sse.stream(sse.tail(log, -1, view, contents, until=until), headers)
     return JsonResponse(queued, headers=headers)
 
 
-async def _pieces(run: Foreground | Attached, view: View) -> AsyncGenerator[Piece, None]:
+async def _pieces(run: Foreground | Attached, view: View, contents: Contents) -> AsyncGenerator[Piece, None]:
     async with aclosing(run.batches()) as batches:
         async for events in batches:
-            yield sse.encode(events, view)
+            yield await sse.encode(events, view, contents)
 
 
 @dataclass(frozen=True, slots=True)
@@ -183,7 +186,7 @@ class Answer:
         """The ended response, or how it stands when the time of this request is over and it goes on without it."""
         ended = await self.run.final()
         if ended is not None:
-            return ended
+            return await self.runtime.contents_of(self.stored.tenant_id).response(ended)
         return await current_object(
             self.runtime, await self.runtime.responses.snapshot(self.stored.tenant_id, self.stored.response_id)
         )
@@ -227,7 +230,8 @@ async def retrieve(request: Request, caller: Caller, response_id: str) -> Respon
         raise bad_request(
             f"The response ended with event {snapshot.last.following - 1}: nothing comes after {after}.", param="starting_after"
         )
-    return sse.stream(sse.tail(log, after, view, until=until_of(runtime)))
+    contents = runtime.contents_of(caller.tenant_id)
+    return sse.stream(sse.tail(log, after, view, contents, until=until_of(runtime)))
 
 
 async def _snapshot(runtime: Runtime, tenant_id: str, response_id: str) -> Snapshot:
@@ -236,7 +240,11 @@ async def _snapshot(runtime: Runtime, tenant_id: str, response_id: str) -> Snaps
 
 
 async def current_object(runtime: Runtime, snapshot: Snapshot) -> dict[str, Any]:
-    """The response as it stands: the final event's object, or what its finished items come to."""
+    """The response as it stands: the final event's object, or what its finished items come to; with its contents."""
+    return await runtime.contents_of(snapshot.stored.tenant_id).response(await _standing_object(runtime, snapshot))
+
+
+async def _standing_object(runtime: Runtime, snapshot: Snapshot) -> dict[str, Any]:
     if snapshot.is_final:
         return snapshot.final_object
     stored = snapshot.stored
@@ -272,8 +280,9 @@ async def cancel(caller: Caller, response_id: str) -> Response:
         raise bad_request("Cannot cancel a synchronous response.")
     view = View.of(snapshot.stored.parameters.include)
     if snapshot.is_final:
-        return JsonResponse(view.response(snapshot.final_object))
-    return JsonResponse(view.response(await stop(runtime, snapshot)))
+        return JsonResponse(view.response(await current_object(runtime, snapshot)))
+    stopped = await runtime.contents_of(caller.tenant_id).response(await stop(runtime, snapshot))
+    return JsonResponse(view.response(stopped))
 
 
 @router.post("/responses/{response_id}/pause")
@@ -336,5 +345,6 @@ async def input_items(request: Request, caller: Caller, response_id: str) -> Res
         if at is None:
             raise bad_request(f"No item with id '{page.after}' in this list.", param="after")
         items = items[at + 1 :]
-    shown = [listed_item(item, page.include) for item in items[: page.limit]]
+    whole = await caller.runtime.contents_of(caller.tenant_id).items(items[: page.limit])
+    shown = [listed_item(item, page.include) for item in whole]
     return JsonResponse(list_object(shown, has_more=len(items) > page.limit))

@@ -10,6 +10,7 @@ from typing import Final
 from moorage import limits
 from moorage.api.answers import Piece, StreamedResponse
 from moorage.api.view import View
+from moorage.store.contents import Contents
 from moorage.store.event_log import FINAL_TYPES, EventLog
 from moorage.wire.events import sse
 from moorage.wire.types import Event
@@ -22,14 +23,17 @@ def stream(pieces: AsyncGenerator[Piece, None], headers: dict[str, str] | None =
     return StreamedResponse(pieces, media_type="text/event-stream", headers=_HEADERS | (headers or {}))
 
 
-def encode(events: list[Event], view: View) -> Piece:
+async def encode(events: list[Event], view: View, contents: Contents) -> Piece:
     """Whole events as one piece; a comment that keeps the connection awake if there are none."""
     if not events:
         return _KEEP_ALIVE
-    return Piece(b"".join([sse(view.event(event)) for event in events]), events[-1]["type"] in FINAL_TYPES)
+    whole = await contents.events(events)
+    return Piece(b"".join([sse(view.event(event)) for event in whole]), events[-1]["type"] in FINAL_TYPES)
 
 
-async def tail(log: EventLog, after: int, view: View, *, until: float | None = None) -> AsyncGenerator[Piece, None]:
+async def tail(
+    log: EventLog, after: int, view: View, contents: Contents, *, until: float | None = None
+) -> AsyncGenerator[Piece, None]:
     """The events after this number to the end of the log, with comments that keep the connection awake.
 
     ``until`` (event loop time) breaks it off after a whole event; clients go on with ``starting_after``.
@@ -39,7 +43,7 @@ async def tail(log: EventLog, after: int, view: View, *, until: float | None = N
     async for events in log.tail(after):
         if events is not None:
             quiet_since = loop.time()
-            yield encode(events, view)
+            yield await encode(events, view, contents)
         elif loop.time() - quiet_since > limits.KEEP_ALIVE_SECONDS:
             quiet_since = loop.time()
             yield _KEEP_ALIVE

@@ -256,7 +256,7 @@ class Connection:
         raise AssertionError("a response's events ended without a final one")
 
     async def _send_all(self, events: list[Event], view: View, stream_id: str | None) -> dict[str, Any] | None:
-        for event in events:
+        for event in await self._runtime.contents_of(self._tenant_id).events(events):
             shown = view.event(event)
             if event["type"] == "error":
                 shown = event | {"status": status_of(event["error"]["code"])}

@@ -64,6 +64,16 @@ class Download:
     """As the server names it; empty if it does not."""
 
 
+@dataclass(frozen=True, slots=True)
+class Reply:
+    """What a server of the operator's answers, whatever it is."""
+
+    status: int
+    media_type: str
+    chunks: AsyncIterator[bytes]
+    """Raises :class:`FetchError` when it gets too long or breaks off."""
+
+
 class Reachable(Protocol):
     """The settings that say what may be fetched."""
 
@@ -137,13 +147,25 @@ class Fetcher:
     ) -> bytes:
         """What a server answers that the operator has named: it may be a private one, on any port. No redirection is followed: the
         headers, which hold a key, would go along. Raises :class:`FetchError`."""
+        sent = self.asked(url, method=method, headers=headers, body=body, bytes_max=bytes_max, seconds=seconds)
+        async with sent as reply:
+            if reply.status != httpx.codes.OK:
+                raise FetchRefused(reply.status)
+            return b"".join([chunk async for chunk in reply.chunks])
+
+    @asynccontextmanager
+    async def asked(
+        self, url: str, *, method: str, headers: Mapping[str, str], body: bytes | None = None, bytes_max: int, seconds: float
+    ) -> AsyncIterator[Reply]:
+        """The same as it comes, and whatever its status is; use as ``async with``. Raises :class:`FetchError`."""
         place = _parsed(url)
         try:
             async with asyncio.timeout(seconds), AsyncExitStack() as stack:
                 addresses = await self.admitted(place.raw_host.decode("ascii"), _port(place), is_operators=True)
-                response = await self._sent(stack, method, place, addresses, headers, body)
-                _check(response, bytes_max)
-                return b"".join([chunk async for chunk in _bounded(response, bytes_max)])
+                response = await self._sent(stack, method, place, addresses, headers, body, silence=seconds)
+                _check_length(response, bytes_max)
+                media_type = response.headers.get("content-type", "").partition(";")[0].strip().lower()
+                yield Reply(response.status_code, media_type, _bounded(response, bytes_max))
         except TimeoutError as error:
             raise FetchError(f"it took longer than {seconds:g} seconds") from error
 
@@ -173,11 +195,12 @@ class Fetcher:
         addresses: list[str],
         headers: Mapping[str, str],
         body: bytes | None = None,
+        silence: float = limits.FETCH_SECONDS_MAX,
     ) -> httpx.Response:
-        """The answer of the first address that takes the connection, as soon as it begins."""
+        """The answer of the first address that takes the connection, as soon as it begins. ``silence`` is how long nothing may come."""
         # The context loads every certificate of the system: only where it is needed.
         verify: ssl.SSLContext | bool = self.tls() if place.scheme == "https" else False
-        timeout = httpx.Timeout(limits.FETCH_SECONDS_MAX, connect=limits.FETCH_CONNECT_SECONDS)
+        timeout = httpx.Timeout(silence, connect=limits.FETCH_CONNECT_SECONDS)
         client = await stack.enter_async_context(
             httpx.AsyncClient(verify=verify, timeout=timeout, trust_env=False, follow_redirects=False)
         )
@@ -247,6 +270,10 @@ def _port(place: httpx.URL) -> int:
 def _check(response: httpx.Response, bytes_max: int) -> None:
     if response.status_code != httpx.codes.OK:
         raise FetchRefused(response.status_code)
+    _check_length(response, bytes_max)
+
+
+def _check_length(response: httpx.Response, bytes_max: int) -> None:
     if response.headers.get("content-encoding", "identity").lower() != "identity":
         raise FetchError("the server sent it compressed without being asked")
     length = response.headers.get("content-length", "")

@@ -1,7 +1,7 @@
 """Every bound in one place, with its reason.
 
-A loop, buffer, retry or wait elsewhere takes its bound from here. Containers, the way out, connections, webhooks, the web and knowledge
-have modules of their own, whose names are names of this one too. The asserts at the end hold the relations between them.
+A loop, buffer, retry or wait elsewhere takes its bound from here. Containers, the way out, connections, webhooks, the web, knowledge
+and images have modules of their own, whose names are names of this one too. The asserts at the end hold the relations between them.
 """
 
 from typing import Final
@@ -10,6 +10,7 @@ from moorage.limits.approvals import *
 from moorage.limits.connections import *
 from moorage.limits.containers import *
 from moorage.limits.egress import *
+from moorage.limits.images import *
 from moorage.limits.knowledge import *
 from moorage.limits.remote import *
 from moorage.limits.sessions import *
@@ -477,6 +478,7 @@ assert DOMAIN_SECRET_CHARS_MAX <= EGRESS_HEADER_BYTES_MAX // 2
 assert 11 * EXECUTION_ROUNDS_MAX + 7 * CALLS_PER_ROUND_MAX * EXECUTION_ROUNDS_MAX < 22_000
 assert TOOL_STEP_SECONDS_MAX < MODEL_STEP_SECONDS_MAX < 900
 assert ITEM_INLINE_BYTES_MAX + BATCH_EVENTS_BYTES_MAX < 400 * 1000
+assert IMAGE_CALL_SECONDS_MAX < TOOL_STEP_SECONDS_MAX
 assert INLINE_HEARTBEAT_SECONDS * 3 < INLINE_STALE_SECONDS
 assert FILE_BYTES_MAX <= 10_000 * BLOB_PART_BYTES
 assert CONTAINER_TOUCH_SECONDS < 60

@@ -449,7 +449,6 @@ class Assembler:
 
 _PREFIXES: Final = {
     "file_search_call": "fs",
-    "image_generation_call": "ig",
     "compaction": "cmp",
 }
 """Of items that an upstream made with tools of its own."""

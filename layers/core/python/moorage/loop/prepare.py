@@ -4,7 +4,7 @@ Creating a response, counting its tokens and compacting its input ask for it her
 """
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
@@ -104,9 +104,7 @@ async def _resolved(runtime: Runtime, tenant_id: str, items: Sequence[Item], cha
     resolved: list[Item] = []
     for item in items:
         if item["type"] != "item_reference":
-            hidden = _hidden(item)
-            found = None if hidden is None else there.get(item["id"], {}).get(hidden)
-            resolved.append(item if hidden is None or found is None else item | {hidden: found})
+            resolved.append(_restored(item, there))
         elif item["id"] in stored:
             resolved.append(stored[item["id"]])
         elif item["id"] not in known:
@@ -117,6 +115,14 @@ async def _resolved(runtime: Runtime, tenant_id: str, items: Sequence[Item], cha
                 param="input",
             )
     return resolved
+
+
+def _restored(item: Item, there: Mapping[str, Item]) -> Item:
+    """An item with what its client has not sent back of it, where that is known."""
+    room, stored = ROOMS.of_call(item["type"]), there.get(item.get("id", ""))
+    if room is None or stored is None or _hidden(item) is None or stored["type"] != item["type"]:
+        return item
+    return room.restored(item, stored)
 
 
 def _is_partial(item: Item) -> bool:

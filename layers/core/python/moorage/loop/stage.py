@@ -26,7 +26,11 @@ def outside(runtime: Runtime, stored: StoredResponse) -> Service:
         sealed = stored.secrets.get(handle)
         return None if sealed is None else runtime.sealer.open(stored.tenant_id, sealed)
 
-    return Service(Fetcher.of(runtime.settings), secret)
+    def signature(region: str, url: str, body: bytes) -> dict[str, str]:
+        return runtime.catalog.aws_auth("bedrock", region).signature(url, body)
+
+    contents = runtime.contents_of(stored.tenant_id)
+    return Service(Fetcher.of(runtime.settings), secret, contents, signature, is_stored=stored.is_stored)
 
 
 def rooms_of(tools: Sequence[Tool]) -> list[Room]:

@@ -33,6 +33,7 @@ from moorage.model.compaction import Compaction, CompactionTable
 from moorage.model.demo import Demo
 from moorage.model.embedding_models import EmbeddingTable, check_embeddings
 from moorage.model.http import Upstream
+from moorage.model.image_engine import ImageTable, check_images, images_of
 from moorage.model.models_file import CONTEXT_WINDOW_TOKENS, ModelTable, ProviderKind
 from moorage.model.openai_responses import OpenAIResponses
 from moorage.model.prices import FREE, Price, list_price
@@ -116,6 +117,7 @@ class Catalog:
         server_hosts: tuple[str, ...] | None = None,
         search: SearchTable | None = None,
         embeddings: tuple[EmbeddingTable, ...] = (),
+        images: ImageTable | None = None,
     ) -> None:
         self.embeddings = embeddings
         """The embedding models of ``models.toml``; the first is what new vector stores are made with."""
@@ -124,6 +126,7 @@ class Catalog:
         self._servers = servers
         self._server_hosts = server_hosts
         self._search = search
+        self._images = images
         self._entries = entries
         self._upstream = upstream
         self._default = default
@@ -161,6 +164,8 @@ class Catalog:
         extras["search"] = file.web_search
         check_embeddings(file.embedding, upstream, has_secrets=secret is not None)
         extras["embeddings"] = file.embedding
+        check_images(file.image_generation, upstream, has_secrets=secret is not None)
+        extras["images"] = file.image_generation
         if configured:
             name = default or next((e.name for e in configured if not e.is_pattern), None)
             if name is None:
@@ -284,7 +289,10 @@ class Catalog:
 
     def _aws_auth(self, entry: ModelEntry) -> AwsAuth:
         host = urlsplit(entry.base_url).hostname or ""
-        return AwsAuth(self._aws_credentials, "bedrock-mantle" if "bedrock-mantle" in host else "bedrock", self._region(entry))
+        return self.aws_auth("bedrock-mantle" if "bedrock-mantle" in host else "bedrock", self._region(entry))
+
+    def aws_auth(self, service: str, region: str) -> AwsAuth:
+        return AwsAuth(self._aws_credentials, service, region)
 
     def _region(self, entry: ModelEntry) -> str:
         region = entry.region or self._upstream.get("AWS_REGION") or self._upstream.get("AWS_DEFAULT_REGION")
@@ -305,7 +313,8 @@ class Catalog:
     def remote_servers(self) -> RemoteServers:
         """Servers that requests may use by their labels, and where else they may lead."""
         named = {label: server_of(table, self._value_of) for label, table in self._servers.items()}
-        return RemoteServers(named, self._server_hosts, engine_of(self._search, self._value_of))
+        images = images_of(self._images, self._upstream, self._value_of)
+        return RemoteServers(named, self._server_hosts, engine_of(self._search, self._value_of), images)
 
     @property
     def searches_web(self) -> bool:

@@ -11,6 +11,7 @@ from moorage.errors import SettingsConflict
 from moorage.model.chat_templates import Family
 from moorage.model.compaction import CompactionTable
 from moorage.model.embedding_models import EmbeddingTable
+from moorage.model.image_engine import ImageTable
 from moorage.model.remote_servers import ServerTable
 from moorage.model.search_engine import SearchTable
 
@@ -67,6 +68,7 @@ class File(BaseModel):
     mcp_hosts: tuple[str, ...] | None = None
     web_search: SearchTable | None = None
     embedding: tuple[EmbeddingTable, ...] = ()
+    image_generation: ImageTable | None = None
     skills: _SkillsTable = Field(default_factory=_SkillsTable)
     compaction: CompactionTable = Field(default_factory=CompactionTable)
     default: str | None = None

@@ -18,6 +18,7 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from moorage.errors import SettingsConflict
 from moorage.hosts import covers, normalise_pattern
+from moorage.model.image_engine import ImageEngine
 from moorage.model.references import check_reference
 from moorage.model.search_engine import SearchEngine
 
@@ -44,6 +45,8 @@ class RemoteServers:
     """Patterns of hosts that requests may name; None is any."""
     search: SearchEngine | None = None
     """Where the web is searched; None if it is not."""
+    images: ImageEngine | None = None
+    """What draws images; None if nothing does."""
 
     def allow(self, url: str) -> bool:
         """Whether a request may name this address, as far as its host goes."""

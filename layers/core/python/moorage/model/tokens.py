@@ -20,6 +20,9 @@ _IMAGES: Final = ("input_image", "computer_screenshot")
 _IMAGE_TOKENS: Final = 800
 """A middling picture; the data of its URL says nothing about its cost."""
 
+_UNSEEN: Final = ("id", "type", "status", "result", "kept")
+"""Of an item: what no model reads. An image that was made lies in ``result``."""
+
 _FILE_CHARS_PER_TOKEN: Final = 16
 _FILE_TOKENS_MAX: Final = 20_000
 _ITEM_TOKENS: Final = 3
@@ -66,10 +69,12 @@ def _estimate(value: Any) -> int:
             return _IMAGE_TOKENS
         case {"type": "input_file", "file_data": str(data)}:
             return min(len(data) // _FILE_CHARS_PER_TOKEN, _FILE_TOKENS_MAX)
+        case str() if value.startswith("data:image/"):
+            return _IMAGE_TOKENS
         case str():
             return estimate_text(value)
         case dict():
-            return sum(_estimate(inner) for key, inner in value.items() if key not in ("id", "type", "status"))
+            return sum(_estimate(inner) for key, inner in value.items() if key not in _UNSEEN)
         case list() | tuple():
             return sum(_estimate(inner) for inner in value)
     return 1

@@ -24,6 +24,13 @@ class AwsAuth(httpx.Auth):
     region: str
     requires_request_body = True
 
+    def signature(self, url: str, body: bytes) -> dict[str, str]:
+        """The headers of a JSON body that is posted to a URL. Raises UpstreamError without credentials."""
+        request = httpx.Request("POST", url, headers={"content-type": "application/json"}, content=body)
+        next(self.auth_flow(request))
+        names = ("content-type", *_SIGNED_BY_SIGNER)
+        return {name: request.headers[name] for name in names if name in request.headers}
+
     def auth_flow(self, request: httpx.Request) -> Generator[httpx.Request, httpx.Response, None]:
         try:
             found = self.credentials()

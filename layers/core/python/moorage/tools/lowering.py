@@ -386,7 +386,7 @@ class _Lowering:
         return [item] if "compaction" in self.native else []
 
     def _other(self, item: Item, type_: str) -> list[Item]:
-        """Calls that another upstream ran by itself (web_search, image_generation ...): the model reads them as text."""
+        """Calls that another upstream ran by itself (file_search ...): the model reads them as text."""
         tool_type = type_.removesuffix("_call")
         if tool_type in self.native:
             return [item]

@@ -9,6 +9,7 @@ from moorage.tools.code_interpreter.room import CodeInterpreter
 from moorage.tools.computer.room import Computer
 from moorage.tools.custom.room import Custom
 from moorage.tools.function.room import Function
+from moorage.tools.image_generation.room import ImageGeneration
 from moorage.tools.local_shell.room import LocalShell
 from moorage.tools.mcp.room import Mcp
 from moorage.tools.room import Room
@@ -103,5 +104,6 @@ ROOMS: Final = Registry(
         _MCP,
         ToolSearch(catalogs=[_MCP]),
         WebSearch(),
+        ImageGeneration(),
     )
 )

@@ -187,6 +187,10 @@ class Room:
         """The decision that an item of a request brings, if it is one."""
         return None
 
+    def restored(self, item: Item, stored: Item) -> Item:
+        """A call that clients have sent back without its :attr:`hidden` field, and how it was stored."""
+        return item | ({} if self.hidden is None or self.hidden not in stored else {self.hidden: stored[self.hidden]})
+
     def held(self, call: Item, tools: Sequence[Tool], approval_id: str | None) -> Item:
         """A call, or a question, that the model has made, as it is to be shown: where a person has to allow it first it becomes the
         question with which the response ends, or the call that waits in its place for the approval of this id."""

@@ -1,6 +1,6 @@
 """What a running call is given. It reaches for nothing else: no settings, no environment, no clients of its own."""
 
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Protocol
 
@@ -9,6 +9,7 @@ from moorage.egress.fetch import Fetcher
 from moorage.sandbox.exec_client import ExecClient
 from moorage.settings import Settings
 from moorage.store.containers import ContainerFile
+from moorage.store.contents import Contents
 from moorage.tools.calls import Known
 from moorage.wire.types import Item, Tool
 
@@ -99,4 +100,10 @@ class Service:
     """The way to the internet: it judges every address, and every hop."""
     secret: Callable[[str], str | None]
     """The value behind a handle that stands in a tool; None if it is not known (any more)."""
+    contents: Contents
+    """Where contents are kept that no log could hold."""
+    signature: Callable[[str, str, bytes], Mapping[str, str]]
+    """IAM's headers for a JSON body that is posted to Bedrock: of region, URL and body. Raises UpstreamError without credentials."""
+    is_stored: bool = True
+    """Whether what comes of the response outlives it."""
 

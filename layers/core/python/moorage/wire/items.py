@@ -44,7 +44,6 @@ REFUSED_ITEMS: Final[dict[str, tuple[str, str]]] = {
     "program": ("unsupported_parameter", PROGRAMMATIC_REASON),
     "program_output": ("unsupported_parameter", PROGRAMMATIC_REASON),
     "file_search_call": ("unsupported_value", _NOT_HOSTED),
-    "image_generation_call": ("unsupported_value", _NOT_HOSTED),
 }
 """Item types that are refused by name: error code and sentence."""
 

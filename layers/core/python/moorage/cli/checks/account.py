@@ -139,7 +139,7 @@ def _step_functions(aws: AwsClients) -> Finding:
 def _models(aws: AwsClients, models_toml: str) -> Iterator[Finding]:
     """Whether what ``models.toml`` names can be reached from AWS: keys that are stored, models that may be used."""
     try:
-        entries = Catalog.load(f"{models_toml}\n", {}, secret=lambda name: name).entries
+        entries = Catalog.load(f"{models_toml}\n", {"AWS_REGION": aws.region}, secret=lambda name: name).entries
     except SettingsConflict as error:
         yield fail(str(error), "Correct models.toml: it is deployed as it is.")
         return
