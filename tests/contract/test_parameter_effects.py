@@ -943,7 +943,10 @@ def partial_images(world: World) -> None:
     assert_well_formed(events)
 
 
-@row("tool", "image_generation.action", "image_generation.input_fidelity", "image_generation.input_image_mask")
+_MASK = "image_generation.input_image_mask"
+
+
+@row("tool", "image_generation.action", "image_generation.input_fidelity", _MASK, f"{_MASK}.image_url", f"{_MASK}.file_id")
 def edited_images(world: World) -> None:
     parts = [{"type": "input_image", "image_url": PIXEL}, {"type": "input_text", "text": "Turn it blue."}]
     mask = {"image_url": f"data:image/png;base64,{encoded(png('mask'))}"}
@@ -952,6 +955,9 @@ def edited_images(world: World) -> None:
     asked = world.drawing.asked[-1]
     assert (call["action"], asked["images"]) == ("edit", [base64.b64decode(PIXEL.partition(",")[2])])
     assert (asked["input_fidelity"], asked["mask"]) == ("high", png("mask"))
+    answer = world.http.post("/files", files={"file": ("mask.png", png("another"))}, data={"purpose": "user_data"})
+    pictured(world, {"input_image_mask": {"file_id": answer.json()["id"]}}, input=[{"role": "user", "content": parts}])
+    assert world.drawing.asked[-1]["mask"] == png("another")
 
 
 @row("tool_choice", "image_generation")

@@ -162,7 +162,7 @@ def order(events: list[Event]) -> list[str]:
         ),
         (
             "an item of a kind without events of its own",
-            [base.ItemPassed({"type": "image_generation_call", "status": "completed"})],
+            [base.ItemPassed({"type": "compaction", "encrypted_content": "x"})],
             ["0 output_item.added", "0 output_item.done"],
         ),
     ],

@@ -117,11 +117,12 @@ ITEMS: dict[str, tuple[Item, list[Item]]] = {
     "a made picture, without its data": (
         {"type": "image_generation_call", "id": "ig_1", "status": "completed", "result": "A" * 100, "revised_prompt": "a boat"},
         [
+            {"type": "function_call", "call_id": "ig_1", "name": "image_generation", "arguments": '{"prompt":"a boat"}'},
             {
-                "type": "message",
-                "role": "assistant",
-                "content": [{"type": "output_text", "text": '[image_generation_call] {"revised_prompt":"a boat"}'}],
-            }
+                "type": "function_call_output",
+                "call_id": "ig_1",
+                "output": "The image is there, and the user sees it. Its name is 'ig_1'.",
+            },
         ],
     ),
     "a file that only we can find": (
@@ -182,14 +183,12 @@ def test_what_an_upstream_knows_is_left_alone() -> None:
         {"type": "custom", "name": "exec", "format": {"type": "text"}},
         {"type": "namespace", "name": "crm", "description": "d", "tools": [{"type": "function", "name": "get"}]},
         {"type": "apply_patch"},
-        {"type": "image_generation"},
         {"type": "tool_search", "execution": "client"},
     ]
     items: list[Item] = [
         {"type": "additional_tools", "role": "developer", "tools": [{"type": "apply_patch"}]},
         {"type": "custom_tool_call", "call_id": "c", "name": "exec", "input": "x", "namespace": "crm"},
         {"type": "function_call", "call_id": "d", "name": "get", "namespace": "crm", "arguments": "{}"},
-        {"type": "image_generation_call", "id": "ig_1", "status": "completed", "result": "aGk="},
     ]
     result = lowered(*items, tools=tools, native=NATIVE_TO_OPENAI)
     assert (list(result.items), list(result.tools)) == (items, tools)
@@ -333,10 +332,15 @@ def test_a_grammar_is_told_to_a_model_that_cannot_be_held_to_it() -> None:
 
 
 def test_every_tool_that_can_be_lowered_is() -> None:
-    for type_ in ("shell", "local_shell", "code_interpreter", "apply_patch", "computer", "tool_search", "web_search"):
+    also = ("tool_search", "web_search", "image_generation")
+    for type_ in ("shell", "local_shell", "code_interpreter", "apply_patch", "computer", *also):
         tool: Tool = {"type": type_, "execution": "client"}
         assert [t["type"] for t in lowered(tools=[tool]).tools] == ["function"]
-    assert lowered(tools=[{"type": "image_generation"}]).tools == ()
+
+
+def test_no_upstream_draws_in_our_place() -> None:
+    (tool,) = lowered(tools=[{"type": "image_generation"}], native=NATIVE_TO_OPENAI).tools
+    assert (tool["type"], tool["name"]) == ("function", "image_generation")
 
 
 def test_only_what_runs_here_is_hosted() -> None:

@@ -104,6 +104,17 @@ class ImageError(TypedDict, total=False):
     moderation_details: ModerationDetails
 
 
+@wire
+class SvgUsage(TypedDict, total=False):
+    """Of an image that OpenAI made."""
+
+    input_tokens: int
+    model: Text
+    output_tokens: int
+    reasoning_tokens: int
+    total_tokens: int
+
+
 @an_item(PREFIXES["image_generation_call"])
 class ImageGenerationCall(Common, total=False):
     """``input_images`` names what an edit began with, ``file_id`` a file of the same content as ``result``: additions to the API."""
@@ -118,6 +129,7 @@ class ImageGenerationCall(Common, total=False):
     quality: Quality
     size: Text
     error: ImageError
+    svg_usage: SvgUsage
     input_images: Annotated[list[Id], Field(max_length=limits.IMAGES_DRAWN_ON_MAX)]
     file_id: Id
 
