@@ -156,6 +156,10 @@ class Config(BaseModel):
     streaming: bool = True
     """Stream answers through API Gateway (Lambda Web Adapter). Emulators buffer, so there Mangum serves the same app."""
 
+    websocket: bool = False
+    """A WebSocket API beside the REST API, for clients that keep one connection: $1 for a million messages, each event being one, and
+    nothing at rest. Its address is another one."""
+
     bundle_for: Literal["lambda", "host"] = "lambda"
     """The platform that packages are made for: Lambda's Python 3.13 on arm64, or this machine's Python (emulators)."""
 

@@ -105,8 +105,8 @@ class Hooks(Construct):
         acknowledge_wildcard(self._role, f"Resource::{tasks}", "A task's id is made by ECS when it starts.")
         return self._resource("Sandboxes", "Custom::Sandboxes", {"Cluster": cluster, "Families": families}, minutes=_STOP_MINUTES)
 
-    def share_concurrency(self, function: lambda_.Function, *, percent: int, at_least: int) -> None:
-        """Let the streaming function have so much of the account's concurrency and no more: a stream holds an environment for as long
+    def share_concurrency(self, construct_id: str, function: lambda_.Function, *, percent: int, at_least: int) -> None:
+        """Let a streaming function have so much of the account's concurrency and no more: a stream holds an environment for as long
         as a response runs, and its steps need others. What the account has is known at deployment
         only, so it is no part of the template."""
         self._allow(["lambda:GetAccountSettings"], ["*"])
@@ -117,7 +117,7 @@ class Hooks(Construct):
         )
         self._allow(["lambda:PutFunctionConcurrency", "lambda:DeleteFunctionConcurrency"], [function.function_arn])
         resource = self._resource(
-            "Concurrency",
+            construct_id,
             "Custom::Concurrency",
             # The version changes with the function, and a quota may have been raised since: then the share is taken anew.
             {"Function": function.function_name, "Percent": str(percent), "AtLeast": str(at_least)},

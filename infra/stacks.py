@@ -20,7 +20,7 @@ from infra.bundling import ROOT
 from infra.config import Config, Models
 from infra.custom_resource import Hooks
 from infra.egress import Egress
-from infra.functions import FunctionFactory
+from infra.functions import FunctionFactory, live
 from infra.images import PYTHON_3_13, Image
 from infra.microvms import Microvms
 from infra.nag import acknowledge
@@ -28,6 +28,7 @@ from infra.network import Network
 from infra.observability import DEPLOYMENT_TAG, Observability
 from infra.sandbox import Sandbox, programs
 from infra.state import State
+from infra.websocket import DOOR_TIMEOUT, WORK_AGE_MAX, WORK_ATTEMPTS, WebSocketDoor
 
 MODELS_FILE: Final = ROOT / "models.toml"
 _PROXY_CONTEXT: Final = {
@@ -72,6 +73,7 @@ class ServiceStack(cdk.Stack):
         self.loop = AgentLoop(self, "AgentLoop", config=config, factory=factory, network=self.network)
         self.handlers = self._make_handlers(factory)
         self.api = Api(self, "Api", config=config, handlers=self.handlers)
+        self.sockets = self._make_sockets(factory) if config.websocket else {}
         if config.rollout != "at_once":
             self._roll_out_slowly()
         self.reapers = self._make_reapers(factory)
@@ -79,9 +81,11 @@ class ServiceStack(cdk.Stack):
         if config.streams_percent:
             # Of its own: what the function depends on must not depend on the right to change the function.
             sharing = Hooks(self, "Sharing", config=config)
-            sharing.share_concurrency(
-                self.handlers.responses, percent=config.streams_percent, at_least=config.provisioned_concurrency
-            )
+            doors, least = (2 if self.sockets else 1), config.provisioned_concurrency
+            percent = config.streams_percent // doors
+            sharing.share_concurrency("Concurrency", self.handlers.responses, percent=percent, at_least=least)
+            if self.sockets:
+                sharing.share_concurrency("SocketConcurrency", self.sockets["SocketWork"], percent=percent, at_least=0)
         self.observability = Observability(
             self,
             "Observability",
@@ -89,8 +93,8 @@ class ServiceStack(cdk.Stack):
             rest_api=self.api.rest_api,
             machine=self.loop.machine,
             table=state.table,
-            functions={"Responses": self.handlers.responses, **self.loop.steps},
-            all_functions=[*self.handlers.all, *self.loop.steps.values(), *self.reapers.values()],
+            functions={"Responses": self.handlers.responses, **self.sockets, **self.loop.steps},
+            all_functions=[*self.handlers.all, *self.sockets.values(), *self.loop.steps.values(), *self.reapers.values()],
             cluster_name=self.sandbox.cluster.cluster_name if self.sandbox else None,
         )
         cdk.CfnOutput(self, "BaseUrl", value=self.api.base_url, description="base_url of the SDKs")
@@ -195,6 +199,30 @@ class ServiceStack(cdk.Stack):
             security_groups=[network.function_group] if network else None,
         )
 
+    def _make_sockets(self, factory: FunctionFactory) -> dict[str, lambda_.Function]:
+        door = WebSocketDoor(self, "WebSocket", config=self._config, after=self.api.rest_api.node.find_child("Account"))
+        work = factory.make(
+            "SocketWork",
+            folder="sockets",
+            handler="work.handle",
+            timeout=STREAM_TIMEOUT,
+            memory_mib=self._config.model_memory_mib,
+            environment={**door.environment, "MOORAGE_STREAM_SECONDS_MAX": str(STREAM_SECONDS_MAX)},
+        )
+        worker = live(work)
+        worker.configure_async_invoke(retry_attempts=WORK_ATTEMPTS, max_event_age=WORK_AGE_MAX)
+        entrance = factory.make(
+            "SocketDoor",
+            folder="sockets",
+            handler="door.handle",
+            timeout=DOOR_TIMEOUT,
+            memory_mib=256,
+            environment={**door.environment, "MOORAGE_WEBSOCKET_WORKER": worker.function_arn},
+        )
+        door.join(entrance, work, self.handlers.authorizer)
+        cdk.CfnOutput(self, "WebSocketUrl", value=door.address, description="What a WebSocket client connects to")
+        return {"SocketDoor": entrance, "SocketWork": work}
+
     def _make_reapers(self, factory: FunctionFactory) -> dict[str, lambda_.Function]:
         """Every minute: responses that lost their process, containers and sandboxes that nobody uses, and, from inside the sandboxes'
         network, a look whether one still works."""
@@ -278,12 +306,13 @@ class ServiceStack(cdk.Stack):
         """Each function's rights, in one place."""
         state, handlers, steps = self._state, self.handlers, self.loop.steps
         model, recovery, expiry = steps["ModelStep"], self.reapers["Recovery"], self.reapers["Expiry"]
-        serving = [handlers.responses, handlers.containers, handlers.sessions, handlers.files]
+        streaming = [handlers.responses, *(function for name, function in self.sockets.items() if name == "SocketWork")]
+        serving = [*streaming, handlers.containers, handlers.sessions, handlers.files]
         with_content = [*serving, *self.reapers.values(), *steps.values()]
         for function in with_content:
             state.grant_all(function)
             function.add_environment("MOORAGE_CONTENT_KEY", state.content_key_value)
-        askers = [handlers.responses, model, *([handlers.containers] if self._models.has_upstream_shell else [])]
+        askers = [*streaming, model, *([handlers.containers] if self._models.has_upstream_shell else [])]
         for function in askers:
             self._allow_parameters(function, self._models.parameters)
             if self._models.uses_bedrock:
@@ -291,12 +320,12 @@ class ServiceStack(cdk.Stack):
         if self._models.draws_by:
             arns = [cdk.Fn.sub(f"arn:${{AWS::Partition}}:{each}") for each in self._models.draws_by]
             steps["ServiceStep"].add_to_role_policy(iam.PolicyStatement(actions=["bedrock:InvokeModel"], resources=arns))
-        self._export_traces([handlers.responses, model, steps["ContinueStep"], steps["FailResponse"], recovery])
-        for function in (handlers.responses, steps["ContinueStep"], recovery):
+        self._export_traces([*streaming, model, steps["ContinueStep"], steps["FailResponse"], recovery])
+        for function in (*streaming, steps["ContinueStep"], recovery):
             grant_executions(self, self._config, function)
         # Inside the sandboxes' network there is no way to ECS, and no right to it.
         inside = [] if self.network else [steps["ToolStep"], handlers.sessions]
-        starters = [handlers.responses, handlers.containers, model, expiry, *inside]
+        starters = [*streaming, handlers.containers, model, expiry, *inside]
         if sandboxes := self.sandbox or self.microvms:
             for function in starters:
                 sandboxes.grant_start(function)
@@ -304,10 +333,13 @@ class ServiceStack(cdk.Stack):
         if self.egress:
             for function in starters:
                 self.egress.grant_scale(function)
-            for function in (handlers.responses, handlers.containers):
+            for function in (*streaming, handlers.containers):
                 self.egress.secrets_key.grant(function, "kms:GenerateDataKey")
         if handlers.authorizer:
             state.grant_key_lookup(handlers.authorizer)
+        if "SocketDoor" in self.sockets:
+            state.grant_key_lookup(self.sockets["SocketDoor"])
+            state.grant_sockets(self.sockets["SocketDoor"])
 
     def _export_traces(self, functions: list[lambda_.Function]) -> None:
         """Those that end responses are told where traces go. They are outside of the sandboxes' network, with the internet before them;

@@ -190,3 +190,20 @@ class State(Construct):
         )
         if self.key:
             self.key.grant_decrypt(grantee)
+
+    def grant_sockets(self, grantee: iam.IGrantable) -> None:
+        """Records of WebSocket connections (``WS#...``) and nothing else."""
+        iam.Grant.add_to_principal(
+            grantee=grantee,
+            actions=[
+                "dynamodb:BatchWriteItem",
+                "dynamodb:DeleteItem",
+                "dynamodb:GetItem",
+                "dynamodb:PutItem",
+                "dynamodb:Query",
+                "dynamodb:UpdateItem",
+            ],
+            resource_arns=[self.table.table_arn],
+            conditions={"ForAllValues:StringLike": {"dynamodb:LeadingKeys": [f"{keys.SOCKET_PREFIX}*"]}},
+        )
+        self.grant_key(grantee)

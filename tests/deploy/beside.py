@@ -1,6 +1,7 @@
 """What a test of the deployed stack does not come to, asked of an emulator: ``python -m tests.deploy.beside TABLE BUCKET MACHINE``.
 
-The ring has no egress proxy, whose network no emulator has; no file there is so large that it goes in parts, and nothing goes wrong.
+The ring has no egress proxy, whose network no emulator has, and no gateway for its WebSocket API; no file there is so large that it
+goes in parts, and nothing goes wrong.
 Here the same code runs beside it, each part under the name of the function that runs it.
 """
 
@@ -16,6 +17,9 @@ from dataclasses import replace
 import boto3
 from moorage import limits
 from moorage.api.foreground import erase, stop
+from moorage.api.gateway_door import Door
+from moorage.api.gateway_socket import work
+from moorage.api.rate_limits import RateLimits
 from moorage.egress.ca import ensure_open_ca
 from moorage.egress.fleet import ProxyFleet
 from moorage.egress.grants import Grants
@@ -23,18 +27,23 @@ from moorage.egress.policy import Policy
 from moorage.egress.secrets import KmsKeys
 from moorage.egress.service import Egress
 from moorage.egress.store import Entry
+from moorage.errors import ConditionFailed
 from moorage.ids import new_response_id
 from moorage.loop.create import Prepared, start_background
 from moorage.loop.recover import continue_loop, fail_response, restart
+from moorage.net.connections import Connections
 from moorage.runtime import Runtime, build_runtime
 from moorage.settings import Settings
 from moorage.state import LoopState
+from moorage.store.rates import Rates
 from moorage.store.responses import StoredResponse
+from moorage.store.sockets import Sockets
 from moorage.store.table import Table
 from moorage.wire.network_policy import DomainSecret
 from moorage.wire.parameters import Parameters
 
 from functions.egress_proxy.journal import Journal, new_entry_id
+from tests.twin.socket_gateway import ManagementApi
 
 HOST = "pkg.example.com"
 SETTINGS = Settings("", "", content_key="ab" * 32, egress_proxy="http://proxy.test:3128", allowed_egress_domains=(HOST,))
@@ -134,6 +143,51 @@ async def _cancel(runtime: Runtime, stored: StoredResponse) -> None:
     await erase(runtime, stored)
 
 
+class Taking(ManagementApi):
+    """Takes what is sent on connections, and calls of workers."""
+
+    def answer(self, method: str, path: str, body: bytes, signature: str) -> tuple[int, str]:
+        return 202 if path.endswith("/invocations") else 200, ""
+
+
+async def ask_for_a_websocket(runtime: Runtime) -> None:
+    """A key's connection is opened; two frames are answered, the second over a continuation; one cannot be; it ends."""
+    gateway = Taking()
+    client = boto3.client("apigatewaymanagementapi", endpoint_url=f"{gateway.url}/responses")
+    connection_id, sockets = "connection-1=", Sockets(runtime.table, clock=time.time)
+    _, secret = await runtime.api_keys.create("acme", name="beside")
+    with ThreadPoolExecutor(4) as executor:
+        connections, rates = Connections(client, executor), RateLimits(0, 0, Rates(runtime.table))
+        called: list[tuple[str, str]] = []
+
+        async def call(connection: str, holder: str) -> None:
+            boto3.client("lambda", endpoint_url=gateway.url).invoke(FunctionName="worker", InvocationType="Event", Payload=b"{}")
+            called.append((connection, holder))
+
+        door = Door(sockets, runtime.api_keys, connections, call=call, clock=time.time)
+        context = {"connectionId": connection_id, "requestTimeEpoch": 1}
+        with acting("SocketDoor"):
+            headers = {"authorization": f"Bearer {secret}"}
+            opened = await door.handle({"requestContext": context | {"routeKey": "$connect"}, "headers": headers})
+            assert opened == {"statusCode": 200}
+        frame = '{"type": "response.create", "model": "demo", "input": "hi", "store": false}'
+        for number in range(2):
+            with acting("SocketDoor"):
+                message = context | {"routeKey": "$default", "messageId": f"frame-{number}"}
+                await door.handle({"requestContext": message, "body": frame})
+            with acting("SocketWork"):
+                await work(runtime, connections, rates, *called.pop())
+                kept = await sockets.kept(connection_id, "resp_1")
+                assert kept is None
+                await sockets.forget(connection_id, "resp_1")
+                with suppress(ConditionFailed):
+                    await sockets.hold_on(connection_id, "nobody")
+        with acting("SocketDoor"):
+            await connections.close(connection_id)
+            await door.handle({"requestContext": context | {"routeKey": "$disconnect"}})
+    gateway.stop()
+
+
 async def ask(table_name: str, bucket_name: str, machine: str) -> None:
     settings = replace(SETTINGS, table_name=table_name, bucket_name=bucket_name, state_machine_arn=machine, provisioner="elsewhere")
     runtime = build_runtime(settings)
@@ -141,6 +195,7 @@ async def ask(table_name: str, bucket_name: str, machine: str) -> None:
         await ask_for_the_way_out(table_name, executor)
     await ask_for_objects(runtime)
     await ask_for_the_loop(runtime)
+    await ask_for_a_websocket(runtime)
     await runtime.aclose()
 
 

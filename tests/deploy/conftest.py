@@ -1,8 +1,8 @@
 """One deployed stack per session and mode: synthesised once, put onto an emulator with and without IAM enforcement.
 
-The template is the default one. Two settings differ from a real deployment: packages are bundled for this machine's Python, and the
-sandbox image is a name, whose tasks are processes (``emulator.py``). Requests go through the gateway twin (``tests/twin``), which
-streams as API Gateway does; the emulator's own gateway does not.
+The template is the default one with the WebSocket API beside it. Two settings differ from a real deployment: packages are bundled for
+this machine's Python, and the sandbox image is a name, whose tasks are processes (``emulator.py``). Requests go through the gateway
+twin (``tests/twin``), which streams as API Gateway does; the emulator's own gateway does not.
 """
 
 import asyncio
@@ -39,6 +39,7 @@ SETTINGS: dict[str, Any] = {
     "sandbox_image": "local/sandbox",
     "memory_tiers": ["1g", "4g"],
     "retain": False,
+    "websocket": True,
 }
 BUFFERED = SETTINGS | {"streaming": False}
 """For the emulator's own gateway, through which ``make cost`` counts."""

@@ -337,7 +337,7 @@ def test_what_the_functions_have_asked_of_aws_is_what_their_roles_allow(
     if request.config.getoption("--record-calls"):
         calls.RECORDED.write_text(json.dumps(asked, indent=1) + "\n")
     account = Account(template_of(assembly))
-    assert {"FailResponse", "Responses", calls.PROXY} <= asked.keys()
+    assert {"FailResponse", "Responses", calls.PROXY, *calls.SOCKETS} <= asked.keys()
     assert refused(account, asked) == []
 
 

@@ -33,6 +33,7 @@ EVERYTHING = {
     "usage_plans": {"research": {"requests_per_second": 5, "request_burst": 10, "requests_per_day": 1000}},
     "waf": True,
     "warm_pool": ["1g:2"],
+    "websocket": True,
 }
 """Every option that adds resources."""
 

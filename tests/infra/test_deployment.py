@@ -497,7 +497,7 @@ def test_traces_are_sent_by_what_ends_responses_and_their_headers_stand_in_no_te
 
     assert told(stacks) == {}
     reference = f"{{{{resolve:secretsmanager:{EVERYTHING['otlp_headers_secret']}:SecretString:::}}}}"
-    enders = ("Responses", "ModelStep", "ContinueStep", "FailResponse", "Recovery")
+    enders = ("Responses", "SocketWork", "ModelStep", "ContinueStep", "FailResponse", "Recovery")
     assert told(everything) == dict.fromkeys(enders, (EVERYTHING["otlp_endpoint"], reference))
     inside = [name for name, f in everything.of_type("AWS::Lambda::Function").items() if "VpcConfig" in f]
     assert not {name.removeprefix("Functions")[:-8] for name in inside} & set(enders), "no way leads from there to a collector"

@@ -208,6 +208,7 @@ def test_only_the_egress_proxy_may_decrypt_domain_secrets(everything: Stacks) ->
     assert [name.startswith("EgressTaskTaskRole") for name in may_decrypt] == [True]
     assert {name[:26] for name in may_encrypt} == {
         "FunctionsResponsesRoleDefa",
+        "FunctionsSocketWorkRoleDef",
         "FunctionsContainersRoleDef",
         "EgressTaskTaskRoleDefaultP",
     }
@@ -285,14 +286,15 @@ def test_no_role_of_a_deployment_writes_api_keys_or_the_operators_secrets(stacks
     refused = {"ForAnyValue:StringLike": {"dynamodb:LeadingKeys": OPERATORS}}
     for each in both(stacks, everything):
         writers = {name for name, one in table_statements(each) if one["Effect"] == "Allow" and WRITES & set(listed(one["Action"]))}
-        proxy = {name for name in writers if name.startswith("EgressTask")}
+        # Both write partitions of their own only.
+        apart = {name for name in writers if name.startswith(("EgressTask", "FunctionsSocketDoorRole"))}
         held = {
             name
             for name, one in table_statements(each)
             if one["Effect"] == "Deny" and set(one["Action"]) == WRITES and one["Condition"] == refused
         }
-        assert writers - proxy
-        assert writers - proxy == held
+        assert writers - apart
+        assert writers - apart == held
 
 
 def test_the_proxy_reads_and_writes_its_own_partitions_only(everything: Stacks) -> None:
@@ -311,7 +313,7 @@ def test_the_proxy_reads_and_writes_its_own_partitions_only(everything: Stacks) 
 def test_only_the_api_and_the_model_step_read_model_keys(everything: Stacks, stacks: Stacks) -> None:
     for each in both(stacks, everything):
         readers = {name for name, statement in statements(each) if "ssm:GetParameter" in listed(statement["Action"])}
-        assert all("ResponsesRole" in name or "ModelStepRole" in name for name in readers)
+        assert all(any(f"{function}Role" in name for function in ("Responses", "ModelStep", "SocketWork")) for name in readers)
 
 
 _WITHOUT_RESOURCE = {
@@ -376,10 +378,10 @@ def test_sandboxes_are_started_and_stopped_from_outside_their_network_only(stack
             if action in listed(statement["Action"])
         }
 
-    for each in both(stacks, everything):
-        assert may(each, "ecs:RunTask") == {"Responses", "Containers", "ModelStep", "Expiry"}
+    for each, more in zip(both(stacks, everything), (set(), {"SocketWork"}), strict=True):
+        assert may(each, "ecs:RunTask") == {"Responses", "Containers", "ModelStep", "Expiry"} | more
         # "Hooks" stops them all, when the deployment is deleted.
-        assert may(each, "ecs:StopTask") == {"Responses", "ModelStep", "Expiry", "Containers", "Hooks"}
+        assert may(each, "ecs:StopTask") == {"Responses", "ModelStep", "Expiry", "Containers", "Hooks"} | more
 
 
 def test_no_function_in_the_sandboxes_network_has_a_right_to_ecs_or_a_way_there(stacks: Stacks, everything: Stacks) -> None:

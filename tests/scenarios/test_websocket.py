@@ -1,8 +1,14 @@
-"""The WebSocket transport: the same responses, many on one connection."""
+"""The WebSocket transport: the same responses, many on one connection.
+
+Both doors are held to it: the process that holds connections itself, and the functions behind API Gateway (``tests/twin/sockets.py``),
+with AWS's runtime client around them and the stack's table and loop behind.
+"""
 
 import asyncio
 import json
+import shutil
 from collections.abc import Iterator
+from dataclasses import dataclass
 from typing import Any, cast
 
 import httpx
@@ -15,20 +21,58 @@ from starlette.websockets import WebSocket, WebSocketState
 from websockets.exceptions import InvalidStatus
 from websockets.sync.client import ClientConnection, connect
 
+from tests.infra.conftest import EVERYTHING, shared
 from tests.stack import SHELL, Stack, assert_well_formed, say, script, shell
+from tests.twin import runtime_api
+from tests.twin.sockets import sockets_of, told_by
+from tests.twin.template import Template
 
 _FINALS = ("response.completed", "response.incomplete", "response.failed", "error")
 
 
+@dataclass(frozen=True)
+class Door:
+    """Where connections are opened."""
+
+    url: str
+    key: str
+
+    def connect(self, key: str | None = None) -> ClientConnection:
+        headers = {"authorization": f"Bearer {key or self.key}"}
+        return connect(self.url, additional_headers=headers, max_size=None)
+
+
+@pytest.fixture(scope="module")
+def process_door(stack: Stack) -> Door:
+    return Door(stack.url.replace("http", "ws", 1) + "/responses", stack.key)
+
+
+@pytest.fixture(scope="module")
+def gateway_door(stack: Stack, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Door]:
+    if shutil.which("node") is None:
+        pytest.skip("Node is not installed: the CDK app cannot be synthesised here.")
+    if not runtime_api.HAS_CLIENT:
+        pytest.skip(runtime_api.REASON)
+    stacks = shared(EVERYTHING, tmp_path_factory)
+    with sockets_of(Template.of(stacks.state, stacks.service), told_by(stack.aws())) as deployed:
+        yield Door(f"{deployed.gateway.url}/responses", stack.key)
+
+
+@pytest.fixture(params=["process", "gateway"])
+def door(request: pytest.FixtureRequest) -> Door:
+    """Each of the two."""
+    chosen: Door = request.getfixturevalue(f"{request.param}_door")
+    return chosen
+
+
+by_process = pytest.mark.parametrize("door", ["process"], indirect=True)
+"""What is told apart by time, or the same code behind either door (``tests/unit/api/test_gateway_socket.py`` has what is not)."""
+
+
 @pytest.fixture
-def socket(stack: Stack) -> Iterator[ClientConnection]:
-    with open_socket(stack) as connection:
+def socket(door: Door) -> Iterator[ClientConnection]:
+    with door.connect() as connection:
         yield connection
-
-
-def open_socket(stack: Stack) -> ClientConnection:
-    url = stack.url.replace("http", "ws", 1) + "/responses"
-    return connect(url, additional_headers={"authorization": f"Bearer {stack.key}"}, max_size=None)
 
 
 def create(text: str = "hello", **more: Any) -> str:
@@ -77,14 +121,14 @@ def test_two_responses_follow_each_other_on_one_connection(socket: ClientConnect
     assert [said(final) for final in finals] == ["first", "second"]
 
 
-def test_an_unstored_response_is_continued_on_its_connection_only(stack: Stack, socket: ClientConnection) -> None:
+def test_an_unstored_response_is_continued_on_its_connection_only(stack: Stack, door: Door, socket: ClientConnection) -> None:
     words = script(say("one"), say("two"), say("three"))
     first = turn(socket, create(words, store=False))[-1]["response"]["id"]
     second = turn(socket, create("go on", store=False, previous_response_id=first))[-1]
     third = turn(socket, create("go on", store=False, previous_response_id=second["response"]["id"]))[-1]
     assert [said(second), said(third)] == ["two", "three"]
     assert second["response"]["previous_response_id"] == first
-    with open_socket(stack) as other:
+    with door.connect() as other:
         assert error_of(turn(other, create("go on", store=False, previous_response_id=first))) == (400, "previous_response_not_found")
     with stack.http() as http:
         assert http.get(f"/responses/{first}").status_code == 404
@@ -164,6 +208,7 @@ def test_lanes_run_side_by_side_and_each_in_order(socket: ClientConnection) -> N
     assert finals == [("quick", "quick"), ("slow", "slow"), ("slow", "after it")]
 
 
+@by_process
 def test_responses_beyond_those_that_run_side_by_side_wait_for_their_turn(socket: ClientConnection) -> None:
     lanes = [f"lane-{number}" for number in range(limits.WEBSOCKET_ACTIVE_MAX + 2)]
     for lane in lanes:
@@ -180,6 +225,7 @@ def test_responses_beyond_those_that_run_side_by_side_wait_for_their_turn(socket
     assert (most, done) == (limits.WEBSOCKET_ACTIVE_MAX, set(lanes))
 
 
+@by_process
 def test_what_waits_is_bounded(socket: ClientConnection) -> None:
     socket.send(create(script({"sleep_ms": 60_000}, say("never")), store=False))
     for _ in range(limits.WEBSOCKET_WAITING_MAX + 2):
@@ -190,6 +236,7 @@ def test_what_waits_is_bounded(socket: ClientConnection) -> None:
     assert (event["status"], event["error"]["code"], event["error"]["headers"]) == (429, "rate_limit_exceeded", {"retry-after": "1"})
 
 
+@by_process
 def test_a_connection_has_a_bounded_number_of_stream_ids(socket: ClientConnection) -> None:
     for number in range(limits.WEBSOCKET_STREAM_IDS_MAX):
         turn(socket, create(stream_id=f"lane-{number}", generate=False, store=False))
@@ -197,6 +244,7 @@ def test_a_connection_has_a_bounded_number_of_stream_ids(socket: ClientConnectio
     assert turn(socket, create(stream_id="lane-0"))[-1]["type"] == "response.completed"
 
 
+@by_process
 @pytest.mark.parametrize(
     ("what", "frame", "status", "code"),
     [
@@ -222,8 +270,8 @@ def test_a_response_that_fails_says_so_with_a_status(socket: ClientConnection) -
     assert (events[-2]["status"], events[-2]["error"]["code"]) == (429, "rate_limit_exceeded")
 
 
-def test_a_client_that_goes_away_cancels_its_response(stack: Stack, client: OpenAI) -> None:
-    with open_socket(stack) as connection:
+def test_a_client_that_goes_away_cancels_its_response(door: Door, client: OpenAI) -> None:
+    with door.connect() as connection:
         connection.send(create(script({"delta_ms": 300}, say("word " * 100))))
         response_id = json.loads(connection.recv(30))["response"]["id"]
         while json.loads(connection.recv(30))["type"] != "response.output_text.delta":

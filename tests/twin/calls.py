@@ -11,6 +11,9 @@ from typing import Any, Final
 RECORDED: Final = Path(__file__).with_name("calls.json")
 RECORDING: Final = Path(__file__).with_name("recording")
 PROXY: Final = "EgressProxy"
+SOCKETS: Final = ("SocketDoor", "SocketWork")
+"""Functions of the WebSocket API, which is an option."""
+
 Asked = dict[str, list[str]]
 """By function: ``operation what`` of each call, as the file has it."""
 
@@ -71,6 +74,9 @@ _OTHERS: Final = {
     "ecs.ListTasks": Check("ecs:ListTasks", "any", context=(("ecs:cluster", "cluster"),)),
     "ecs.DescribeServices": Check("ecs:DescribeServices", "proxy"),
     "ecs.UpdateService": Check("ecs:UpdateService", "proxy"),
+    "lambda.Invoke": Check("lambda:InvokeFunction", "worker"),
+    "apigatewaymanagementapi.PostToConnection": Check("execute-api:ManageConnections", "connection"),
+    "apigatewaymanagementapi.DeleteConnection": Check("execute-api:ManageConnections", "connection"),
     "kms.GenerateDataKey": Check("kms:GenerateDataKey", "secrets key"),
     "kms.Decrypt": Check("kms:Decrypt", "secrets key"),
 }

@@ -7,6 +7,8 @@ to be called. What AWS does with them is from the API Gateway developer guide:
 * a body whose type is no binary one is read as UTF-8 text; what is no UTF-8 is replaced;
 * an answer that says it is base64 is decoded only if the first type of ``Accept`` is a binary one;
 * a request has at most 10 MB, and what Lambda is called with at most 6 MB;
+* a slash at the end of a path changes nothing in where it leads, and stays in what the function is told;
+* a path whose resource does not take the method is looked for among the greedy ones above it;
 * a path without a route is a missing token; a missing identity source is refused without asking the authorizer;
 * a client that goes away does not end a stream: the function writes on.
 """
@@ -16,7 +18,7 @@ import base64
 import json
 import time
 import uuid
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 from typing import Any, Protocol
@@ -148,9 +150,7 @@ class GatewayTwin:
     async def _answer(self, request: Request, send: Any) -> None:
         if len(request.body) > REQUEST_BYTES_MAX:
             raise Refused("REQUEST_TOO_LARGE")
-        route, parameters = self._route(request.path)
-        if route.method not in ("ANY", request.method):
-            raise Refused("MISSING_AUTHENTICATION_TOKEN")
+        route, parameters = self._route(request.method, request.path)
         if self._throttle and not self._throttle.takes():
             raise Refused("THROTTLED")
         allowed = await self._authorizer.check(request, route) if self._authorizer and route.is_authorized else {}
@@ -164,15 +164,13 @@ class GatewayTwin:
         else:
             await self._buffer(route, event, request, send)
 
-    def _route(self, path: str) -> tuple[Route, dict[str, str]]:
-        """The most specific resource: the whole path as it is, else the longest prefix that has a greedy child."""
-        if path in self._routes:
-            return self._routes[path], {}
+    def _route(self, method: str, path: str) -> tuple[Route, dict[str, str]]:
+        """The most specific resource that takes the method: the whole path, else the longest prefix that has a greedy child."""
         segments = path.strip("/").split("/")
-        for length in range(len(segments) - 1, -1, -1):
-            prefix = "".join(f"/{segment}" for segment in segments[:length])
-            if route := self._routes.get(f"{prefix}/{{proxy+}}"):
-                return route, {"proxy": "/".join(segments[length:])}
+        for resource, parameters in _candidates(segments):
+            route = self._routes.get(resource)
+            if route is not None and route.method in ("ANY", method):
+                return route, parameters
         raise Refused("MISSING_AUTHENTICATION_TOKEN")
 
     def _event(self, request: Request, route: Route, parameters: dict[str, str], allowed: Mapping[str, Any]) -> dict[str, Any]:
@@ -274,7 +272,7 @@ class Authorizer:
         if self._clock() >= expires_at:
             answer = await self._ask(request, route, method_arn)
             self._kept[identity] = (self._clock() + self._ttl, answer)
-        if not _is_allowed(answer["policyDocument"], method_arn):
+        if not is_allowed(answer["policyDocument"], method_arn):
             raise Refused("ACCESS_DENIED")
         return answer
 
@@ -317,6 +315,14 @@ class UsagePlans:
         self._used[plan] = self._used.get(plan, 0) + 1
         if self._used[plan] > self._quotas.get(plan, float("inf")):
             raise Refused("QUOTA_EXCEEDED")
+
+
+def _candidates(segments: list[str]) -> Iterator[tuple[str, dict[str, str]]]:
+    """Resources that a path may mean, the most specific first, and what they make of its rest."""
+    yield f"/{'/'.join(segments)}", {}
+    for length in range(len(segments) - 1, -1, -1):
+        prefix = "".join(f"/{segment}" for segment in segments[:length])
+        yield f"{prefix}/{{proxy+}}", {"proxy": "/".join(segments[length:])}
 
 
 def _routes(template: Template) -> dict[str, Route]:
@@ -370,7 +376,7 @@ def _stage_throttle(template: Template, clock: Callable[[], float]) -> Bucket | 
     return Bucket(settings["ThrottlingRateLimit"], settings["ThrottlingBurstLimit"], clock)
 
 
-def _is_allowed(policy: Mapping[str, Any], method_arn: str) -> bool:
+def is_allowed(policy: Mapping[str, Any], method_arn: str) -> bool:
     effects = {
         statement["Effect"]
         for statement in policy["Statement"]

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from typing import Any
 
-from tests.twin.calls import PROXY, Check, checks, key_checks, own_name
+from tests.twin.calls import PROXY, SOCKETS, Check, checks, key_checks, own_name
 from tests.twin.template import ACCOUNT, REGION, Template
 
 Statement = Mapping[str, Any]
@@ -70,6 +70,12 @@ class Account:
                 name = self.template.one("AWS::StepFunctions::StateMachine")[1]["StateMachineName"]
                 ending = f"stateMachine:{name}" if kind == "machine" else f"execution:{name}:resp_1"
                 return f"arn:aws:states:{REGION}:{ACCOUNT}:{ending}"
+            case "worker":
+                (name, _) = self.template.one("AWS::Lambda::Alias", "SocketWork")
+                return f"<{name}>"
+            case "connection":
+                (api, _), stage = self.template.one("AWS::ApiGatewayV2::Api"), self.template.one("AWS::ApiGatewayV2::Stage")[1]
+                return f"arn:aws:execute-api:{REGION}:{ACCOUNT}:<{api}>/{stage['StageName']}/POST/@connections/AbC-1="
             case "cluster":
                 return f"<{self.template.one('AWS::ECS::Cluster', 'Sandbox')[0]}.Arn>"
             case "task":
@@ -113,11 +119,12 @@ class Account:
 
 
 def refused(account: Account, asked: Mapping[str, list[str]]) -> list[str]:
-    """What functions ask and may not. What a deployment has no proxy for, nobody asks there."""
+    """What functions ask and may not. What a deployment has no proxy for, nobody asks there; functions that it has not ask nothing."""
     roles = account.roles()
     return [
         f"{function} may not {check.action} on {check.on} {' '.join(check.partitions)}".strip()
         for function, operations in asked.items()
+        if function in roles or function not in (PROXY, *SOCKETS)
         for operation in operations
         for check in _all_checks(account, operation)
         if (account.has_proxy or (function != PROXY and check.on not in ("proxy", "secrets key")))

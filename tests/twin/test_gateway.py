@@ -107,6 +107,28 @@ async def test_each_path_comes_to_its_function(api: Deployment, path: str, funct
     assert api.functions.last["requestContext"]["authorizer"]["tenantId"] == "acme"
 
 
+SLASHES = {"/v1/files/": "Files", "/v1/containers/": "Containers", "/v1/files/file-1/": "Files", "/v1/models/": "Responses"}
+
+
+@pytest.mark.parametrize(("path", "function"), SLASHES.items(), ids=SLASHES.keys())
+async def test_a_slash_at_the_end_leads_nowhere_else_and_is_told(api: Deployment, path: str, function: str) -> None:
+    assert (await api.call("GET", path)).status_code == 200
+    assert api.functions.called == ["Authorizer", function]
+    assert (api.functions.last["path"], api.functions.last["requestContext"]["path"]) == (path, f"/api{path}")
+
+
+async def test_a_method_that_a_resource_does_not_take_is_looked_for_above_it(default: Template) -> None:
+    resources = {
+        name: {**r, "Properties": {**r["Properties"], "HttpMethod": "GET"}} if "filesANY" in name else r
+        for name, r in default.resources.items()
+    }
+    assert resources != default.resources
+    api = Deployment(dataclasses.replace(default, resources=resources))
+    await api.call("GET", "/v1/files")
+    await api.call("POST", "/v1/files")
+    assert api.functions.called == ["Authorizer", "Files", "Responses"]
+
+
 @pytest.mark.parametrize("path", ["/", "/responses", "/v2/responses"])
 async def test_an_address_without_a_route_is_told_what_is_missing(api: Deployment, path: str) -> None:
     answer = await api.call("POST", path)

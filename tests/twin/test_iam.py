@@ -34,8 +34,20 @@ def test_every_function_may_what_it_asks(account: Account) -> None:
 
 
 def test_every_function_is_on_the_record(account: Account) -> None:
-    # Nothing that the ring has makes service calls; their function runs the code of the tool step.
-    assert account.roles().keys() - calls.recorded().keys() == {"ServiceStep"}
+    # Nothing that the ring has makes service calls or opens terminals; their functions run the code of the tool step.
+    assert account.roles().keys() - calls.recorded().keys() == {"ServiceStep", "Sessions"}
+    assert calls.recorded().keys() - account.roles().keys() <= {calls.PROXY, *calls.SOCKETS}
+
+
+def test_who_works_for_a_websocket_may_what_the_streaming_function_asks(full: Template) -> None:
+    assert refused(Account(full), {"SocketWork": calls.recorded()["Responses"]}) == []
+
+
+@pytest.mark.parametrize("function", ["ServiceStep", "Sessions"])
+def test_what_runs_the_code_of_the_tool_step_may_what_that_asks_of_the_table(account: Account, function: str) -> None:
+    asked = [operation for operation in calls.recorded()["ToolStep"] if operation.startswith("dynamodb.")]
+    assert asked
+    assert refused(account, {function: asked}) == []
 
 
 def operations_of(service: str) -> dict[str, str]:
@@ -90,14 +102,18 @@ REFUSED = {
         "Responses",
         Check("iam:PassRole", "execution role", context=(("iam:PassedToService", "lambda.amazonaws.com"),)),
     ),
+    "a response, read by the door of WebSockets": ("SocketDoor", Check("dynamodb:GetItem", "table", ("T#*#R#*",))),
+    "a key of the API, written by the door of WebSockets": ("SocketDoor", Check("dynamodb:PutItem", "table", ("K#*",))),
+    "the loop, started by the door of WebSockets": ("SocketDoor", Check("states:StartExecution", "machine")),
+    "a connection, written to by a tool step": ("ToolStep", Check("execute-api:ManageConnections", "connection")),
     "the loop, started by a tool step": ("ToolStep", Check("states:StartExecution", "machine")),
 }
 
 
 @pytest.mark.parametrize("name", REFUSED)
-def test_what_a_role_does_not_allow_is_refused(name: str, default: Template) -> None:
+def test_what_a_role_does_not_allow_is_refused(name: str, full: Template) -> None:
     function, check = REFUSED[name]
-    account = Account(default)
+    account = Account(full)
     assert not account.allows(account.roles()[function], check)
 
 

@@ -99,6 +99,10 @@ class Settings:
     """The deployment's: a dimension of its metrics."""
     usage_plans: tuple[str, ...] = ()
     """Tiers of tenants with a usage plan of their own at the gateway, and ``*`` for all others; empty where there are none."""
+    websocket_endpoint: str | None = None
+    """The management API of the gateway's WebSocket stage, by which events are sent on its connections."""
+    websocket_worker: str | None = None
+    """The function that works for a connection of the gateway while something runs on it."""
     otlp_endpoint: str | None = None
     """Where the traces of responses are sent to; None: nowhere."""
     otlp_headers: Mapping[str, str] = field(default_factory=dict, repr=False)
@@ -387,6 +391,8 @@ VARIABLES: Final[Mapping[str, _Variable]] = {
     "MOORAGE_LOG_LEVEL": _Variable("log_level", _one_of("DEBUG", "INFO", "WARNING", "ERROR")),
     "MOORAGE_NAME": _Variable("name", _text),
     "MOORAGE_USAGE_PLANS": _Variable("usage_plans", _words, _listed),
+    "MOORAGE_WEBSOCKET_ENDPOINT": _Variable("websocket_endpoint", _text),
+    "MOORAGE_WEBSOCKET_WORKER": _Variable("websocket_worker", _text),
     "OTEL_EXPORTER_OTLP_ENDPOINT": _Variable("otlp_endpoint", _web_address),
     "OTEL_EXPORTER_OTLP_HEADERS": _Variable("otlp_headers", _headers, _header_list),
     "OTEL_SERVICE_NAME": _Variable("otlp_service_name", _text),

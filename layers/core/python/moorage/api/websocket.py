@@ -8,11 +8,11 @@ with their whole input.
 
 import asyncio
 from collections import deque
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from contextlib import aclosing, suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import partial
-from typing import Any, Final
+from typing import Any, Final, Protocol
 
 import orjson
 from fastapi import APIRouter, WebSocket
@@ -22,6 +22,7 @@ from moorage import limits
 from moorage.api.caller import Caller
 from moorage.api.credentials import secret_of
 from moorage.api.foreground import Foreground, status_of
+from moorage.api.recent import Kept, Recent
 from moorage.api.view import View
 from moorage.errors import (
     ApiError,
@@ -39,7 +40,7 @@ from moorage.store.event_log import FINAL_TYPES
 from moorage.telemetry import tell_error
 from moorage.wire.events import frame as encoded
 from moorage.wire.requests import CreateEvent, parse_create_event, parse_stream_id
-from moorage.wire.types import Event, Item
+from moorage.wire.types import Event
 from moorage.wire.validation import parse_object
 
 router = APIRouter()
@@ -85,41 +86,14 @@ class _Frame:
     """``previous_response_id``."""
 
 
-@dataclass(frozen=True, slots=True)
-class _Kept:
-    """An unstored response: the items up to its end, and the lane that it ran in."""
+class Socket(Protocol):
+    """What carries the frames: this process's own connection, or one that API Gateway holds (``api/gateway_socket.py``)."""
 
-    items: list[Item]
-    stream_id: str | None
-    own_bytes: int
+    async def receive(self) -> Mapping[str, Any]: ...
 
+    async def send_text(self, data: str) -> None: ...
 
-@dataclass(slots=True)
-class Recent:
-    """The unstored responses of one connection, those not used for longest first."""
-
-    kept: dict[str, _Kept] = field(default_factory=dict)
-    bytes_total: int = 0
-
-    def items(self, response_id: str | None) -> list[Item] | None:
-        if response_id is None or response_id not in self.kept:
-            return None
-        self.kept[response_id] = self.kept.pop(response_id)
-        return self.kept[response_id].items
-
-    def remember(self, response_id: str, kept: _Kept) -> None:
-        self.kept[response_id] = kept
-        self.bytes_total += kept.own_bytes
-        while len(self.kept) > limits.WEBSOCKET_RECENT_MAX or self.bytes_total > limits.WEBSOCKET_RECENT_BYTES_MAX:
-            self._forget(next(iter(self.kept)))
-
-    def fail(self, response_id: str | None, stream_id: str | None) -> None:
-        """A continuation of this response failed in this lane."""
-        if response_id is not None and response_id in self.kept and self.kept[response_id].stream_id == stream_id:
-            self._forget(response_id)
-
-    def _forget(self, response_id: str) -> None:
-        self.bytes_total -= self.kept.pop(response_id).own_bytes
+    async def close(self, code: int, reason: str | None = None) -> None: ...
 
 
 class Connection:
@@ -127,16 +101,20 @@ class Connection:
         self,
         runtime: Runtime,
         tenant_id: str,
-        socket: WebSocket,
+        socket: Socket,
         *,
         key_id: str = "",
         draws_on: tuple[str, ...] = (),
         admit: Callable[[int], Awaitable[object]],
         is_known: Callable[[], Awaitable[bool]],
         seconds_max: float = limits.WEBSOCKET_SECONDS_MAX,
+        until: float | None = None,
+        recent: Recent | None = None,
+        stream_ids: Iterable[str] = (),
     ) -> None:
         """``admit`` is told the bytes of each frame and raises :class:`ApiError` when the key's rate is used up.
-        ``is_known`` says whether the key is still one."""
+        ``is_known`` says whether the key is still one. ``until`` is when this process has to end, in the event loop's time; ``recent``
+        and ``stream_ids`` are what those before it have left."""
         self._runtime = runtime
         self._tenant_id = tenant_id
         self._key_id = key_id
@@ -145,12 +123,27 @@ class Connection:
         self._admit = admit
         self._is_known = is_known
         self._seconds_max = seconds_max
-        self._recent = Recent()
+        self._until = until
+        self._recent = recent or Recent()
         self._waiting: dict[str | None, deque[_Frame]] = {}
         """By lane; a lane is here as long as it is busy."""
         self._places = asyncio.Semaphore(limits.WEBSOCKET_ACTIVE_MAX)
-        self._stream_ids: set[str] = set()
+        self._stream_ids: set[str] = set(stream_ids)
         self._tasks: set[asyncio.Task[None]] = set()
+
+    @property
+    def is_idle(self) -> bool:
+        """Nothing runs, and nothing waits."""
+        return not self._waiting
+
+    @property
+    def stream_ids(self) -> frozenset[str]:
+        return frozenset(self._stream_ids)
+
+    async def work_on(self, seconds: float) -> None:
+        """Wait until a lane has come to its end, or for so long."""
+        if self._tasks:
+            await asyncio.wait(self._tasks, timeout=seconds, return_when=asyncio.FIRST_COMPLETED)
 
     async def serve(self) -> None:
         """Answer frames until the client goes away or its time is over. What still runs then is cancelled, unless the state machine
@@ -220,8 +213,10 @@ class Connection:
         try:
             if not await self._is_known():
                 raise invalid_api_key()  # While the frame waited for its turn.
+            if self._is_time_over():
+                raise rate_limited("What answers this connection is about to be changed for another one. Please retry.", 1)
             event = parse_create_event(frame.body, web_search=self._runtime.web_search)
-            recent = self._recent.items(frame.parent)
+            recent = await self._recent.items(frame.parent)
             prepared = await prepare(
                 self._runtime,
                 self._tenant_id,
@@ -234,26 +229,35 @@ class Connection:
         except WebSocketDisconnect:
             raise
         except ApiError as error:
-            self._recent.fail(frame.parent, frame.stream_id)
+            await self._recent.fail(frame.parent, frame.stream_id)
             await self._refuse(error, frame.stream_id)
         except Exception as error:
             tell_error(error, "unhandled error", tenant_id=self._tenant_id)
-            self._recent.fail(frame.parent, frame.stream_id)
+            await self._recent.fail(frame.parent, frame.stream_id)
             await self._refuse(server_error(), frame.stream_id)
         else:
-            self._conclude(frame, prepared, response)
+            await self._conclude(frame, prepared, response)
 
     async def _run(self, event: CreateEvent, prepared: Prepared, stream_id: str | None) -> dict[str, Any]:
         """Send the events; the response object of the last one."""
         view = View.of(event.request.include, include_obfuscation=event.request.include_obfuscation)
         if not event.generate:
             return await self._send_all(await warm_up(self._runtime, prepared), view, stream_id) or {}
-        async with aclosing(Foreground(self._runtime, prepared).batches()) as batches:
+        async with aclosing(Foreground(self._runtime, prepared, until=self._until).batches()) as batches:
             async for events in batches:
                 response = await self._send_all(events, view, stream_id)
                 if response is not None:
                     return response
-        raise AssertionError("a response's events ended without a final one")
+        seconds = self._runtime.settings.stream_seconds_max
+        assert seconds is not None, "a response's events ended without a final one"
+        raise bad_request(
+            f"The response runs for longer than the {seconds} seconds that this connection can show of it. It goes on: read it with "
+            f"GET /v1/responses/{prepared.stored.response_id}?stream=true, from 'starting_after' on.",
+            code="time_limit_exceeded",
+        )
+
+    def _is_time_over(self) -> bool:
+        return self._until is not None and asyncio.get_running_loop().time() >= self._until
 
     async def _send_all(self, events: list[Event], view: View, stream_id: str | None) -> dict[str, Any] | None:
         for event in await self._runtime.contents_of(self._tenant_id).events(events):
@@ -266,14 +270,14 @@ class Connection:
                 return response
         return None
 
-    def _conclude(self, frame: _Frame, prepared: Prepared, response: dict[str, Any]) -> None:
+    async def _conclude(self, frame: _Frame, prepared: Prepared, response: dict[str, Any]) -> None:
         if response["status"] == "failed":
-            self._recent.fail(frame.parent, frame.stream_id)
+            await self._recent.fail(frame.parent, frame.stream_id)
         elif not prepared.stored.is_stored:
             output = context.output_items(response["output"], is_cut=response["status"] == "incomplete")
             items = [*prepared.chain, *prepared.stored.input_items, *output]
             own_bytes = frame.size + len(orjson.dumps(response["output"]))
-            self._recent.remember(response["id"], _Kept(context.answer_orphans(items), frame.stream_id, own_bytes))
+            await self._recent.remember(response["id"], Kept(context.answer_orphans(items), frame.stream_id, own_bytes))
 
     async def _refuse(self, error: ApiError, stream_id: str | None) -> None:
         headers = {"headers": error.headers} if error.headers else {}

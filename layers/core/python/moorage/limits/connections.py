@@ -19,7 +19,7 @@ KEEP_ALIVE_IDLE_SECONDS: Final = 75
 """A connection between two requests: as nginx, and longer than clients' pools keep one (httpx 5 s, aiohttp 15 s, AWS ALB 60 s)."""
 
 WEBSOCKETS_PER_KEY_MAX: Final = 32
-"""Open connections of one API key to one process; Codex holds one for a session."""
+"""Open connections of one API key to one process, or to API Gateway; Codex holds one for a session."""
 
 RUNNING_RESPONSES_MAX: Final = 100
 """Of one tenant at once in the state machine, unless MOORAGE_RUNNING_RESPONSES_MAX says otherwise: each holds a sandbox or a worker."""
@@ -89,3 +89,26 @@ WEBSOCKET_RECENT_MAX: Final = 64
 
 WEBSOCKET_RECENT_BYTES_MAX: Final = 64 * MIB
 """What they may hold in memory, counted as JSON without what they share."""
+
+# --- WebSocket at API Gateway (quotas for WebSocket APIs, API Gateway developer guide) --------------------------------------
+
+WEBSOCKET_MESSAGE_BYTES_MAX: Final = 128 * KIB
+"""Either way. The gateway itself closes a connection that brings more, with code 1009; what is sent through it has to be shorter."""
+
+WEBSOCKET_GATEWAY_SECONDS_MAX: Final = 2 * 60 * 60
+WEBSOCKET_SILENCE_SECONDS: Final = 5 * 60
+"""Until something is sent where nothing has happened: the gateway closes a connection after 10 minutes."""
+
+WEBSOCKET_MAILBOX_SECONDS: Final = 0.5
+"""Between two looks of a worker into its mailbox."""
+
+WEBSOCKET_HOLD_SECONDS: Final = 45
+"""How long a worker holds its connection without a sign of life; Lambda runs one that has died again after a minute."""
+
+WEBSOCKET_SIGN_SECONDS: Final = 10
+
+WEBSOCKET_REST_SECONDS: Final = 20
+"""For what a worker has left to be done beside it."""
+
+WEBSOCKET_SHORT_CHARS: Final = 256
+"""Texts of an event that stay in it when it is too long: names and ids are shorter."""

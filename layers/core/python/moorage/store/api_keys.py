@@ -114,7 +114,11 @@ class ApiKeys:
 
     async def find(self, secret: str) -> ApiKey | None:
         """What is known of a key; None for unknown, revoked and expired ones, and for those made of one that is."""
-        found = await self._read(hash_of(secret))
+        return await self.known(hash_of(secret))
+
+    async def known(self, digest: str) -> ApiKey | None:
+        """The same by the key's hash."""
+        found = await self._read(digest)
         if found is None or (found.expires_at and found.expires_at <= self._clock()):
             return None
         if not found.parent:

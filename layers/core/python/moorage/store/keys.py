@@ -37,6 +37,9 @@ what an input item's URL gave              ``PK=T#t#I#id``, ``SK=URL#<hash>``   
 a shared budget                            ``PK=T#t#BUDGETS``, ``SK=<kind>:<id>``              GetItem, UpdateItem
 an API key                                 ``PK=K#<sha256>``, ``SK=META``                       GetItem
 a used code of the console                 ``PK=CODE#<sha256>``, ``SK=META``                    PutItem
+a connection that API Gateway holds        ``PK=WS#<id>``, ``SK=META``                        GetItem, UpdateItem
+frames that wait for its worker            ``PK=WS#<id>``, ``SK`` begins with ``FRAME#``        Query
+a key's connections at API Gateway         ``PK=WS#K#<sha256>``                                 Query
 who has an idempotency key                 ``PK=T#t#Q#<sha256>``, ``SK=META``                   GetItem
 responses that lost their client           ``PK=T#t#Q#<sha256>``, ``SK`` from ``LEFT#`` on      Query
 what is left of an API key's rate          ``PK=RATE#<sha256>``, ``SK=META``                    UpdateItem
@@ -185,6 +188,9 @@ def usage_span(start: int, seconds: int) -> str:
     """Sort key of an hour's or a day's."""
     return f"{seconds:06d}#{start:012d}"
 
+
+SOCKET_PREFIX: Final = "WS#"
+"""Of all partitions of WebSocket connections that API Gateway holds (``store/socket_keys.py``)."""
 
 RESPONSE_BLOBS: Final = "R/"
 """What belongs to responses lies apart from all else: DynamoDB drops their records by itself, and then nothing names these objects any

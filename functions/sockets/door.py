@@ -1,0 +1,59 @@
+"""The small function behind API Gateway's WebSocket: every handshake, frame and end comes here."""
+
+import asyncio
+import json
+import time
+from concurrent.futures import ThreadPoolExecutor
+from functools import cache
+from typing import Any, Final
+
+import boto3
+from botocore.exceptions import ClientError
+from moorage.api.gateway_door import Door, WorkersBusy
+from moorage.net.connections import Connections
+from moorage.settings import Settings
+from moorage.store.api_keys import ApiKeys
+from moorage.store.sockets import Sockets
+from moorage.store.table import Table
+from moorage.telemetry import open_log
+
+_BUSY: Final = frozenset({"TooManyRequestsException", "ServiceException", "EC2ThrottledException"})
+
+
+@cache
+def _loop() -> asyncio.AbstractEventLoop:
+    return asyncio.new_event_loop()
+
+
+@cache
+def _door() -> Door:
+    settings, executor = Settings.from_environment(), ThreadPoolExecutor(4)
+    open_log(level=settings.log_level, service=settings.name)
+    table = Table(boto3.client("dynamodb"), settings.table_name, executor)
+    management = boto3.client("apigatewaymanagementapi", endpoint_url=settings.websocket_endpoint)
+    workers = boto3.client("lambda")
+
+    def invoke(connection_id: str, holder: str) -> None:
+        payload = json.dumps({"connection_id": connection_id, "holder": holder}).encode()
+        try:
+            workers.invoke(FunctionName=settings.websocket_worker or "", InvocationType="Event", Payload=payload)
+        except ClientError as error:
+            if error.response["Error"]["Code"] in _BUSY:
+                raise WorkersBusy from error
+            raise
+
+    async def call(connection_id: str, holder: str) -> None:
+        await asyncio.get_running_loop().run_in_executor(executor, invoke, connection_id, holder)
+
+    return Door(
+        Sockets(table, clock=time.time),
+        ApiKeys(table, clock=time.time),
+        Connections(management, executor),
+        call=call,
+        clock=time.time,
+    )
+
+
+def handle(event: dict[str, Any], _context: object) -> dict[str, Any]:
+    """Entry point of the function."""
+    return _loop().run_until_complete(_door().handle(event))

@@ -1,0 +1,46 @@
+"""The function that works for one WebSocket connection of API Gateway while something runs on it. Lambda calls it without waiting, and
+once more if it dies: the second run then finds the first one's hold, and closes the connection."""
+
+import asyncio
+from concurrent.futures import ThreadPoolExecutor
+from functools import cache
+from typing import Any
+
+import boto3
+from moorage.api.gateway_socket import work
+from moorage.api.rate_limits import RateLimits
+from moorage.net.connections import Connections
+from moorage.runtime import Runtime, build_runtime
+from moorage.settings import Settings
+from moorage.store.rates import Rates
+from moorage.telemetry import open_log
+
+
+@cache
+def _loop() -> asyncio.AbstractEventLoop:
+    return asyncio.new_event_loop()
+
+
+@cache
+def _runtime() -> Runtime:
+    settings = Settings.from_environment()
+    open_log(level=settings.log_level, service=settings.name)
+    return build_runtime(settings)
+
+
+@cache
+def _connections() -> Connections:
+    client = boto3.client("apigatewaymanagementapi", endpoint_url=_runtime().settings.websocket_endpoint)
+    return Connections(client, ThreadPoolExecutor(16))
+
+
+@cache
+def _rate_limits() -> RateLimits:
+    runtime = _runtime()
+    settings = runtime.settings
+    return RateLimits(settings.requests_per_minute, settings.tokens_per_minute, Rates(runtime.table), runtime.clock)
+
+
+def handle(event: dict[str, Any], _context: object) -> None:
+    """Entry point of the function."""
+    _loop().run_until_complete(work(_runtime(), _connections(), _rate_limits(), event["connection_id"], event["holder"]))
