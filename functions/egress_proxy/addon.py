@@ -27,7 +27,7 @@ from moorage.egress.echoes import Scrubber, patterns_of
 from moorage.egress.grants import Grant, Grants, PolicyUnavailable
 from moorage.egress.policy import Decision, EgressRequest, Reason, decide, sentence, shown
 from moorage.egress.store import Entry
-from moorage.egress.substitution import substitute
+from moorage.egress.substitution import Substituted, substitute
 from moorage.hosts import normalise
 
 from functions.egress_proxy.exchange import Exchange, Windows, exchange_of
@@ -55,9 +55,11 @@ _UNAVAILABLE_SECONDS_MAX = 15.0
 class Refused(Exception):
     """A request ends here; the decision says why."""
 
-    def __init__(self, decision: Decision) -> None:
+    def __init__(self, decision: Decision, secrets: tuple[str, ...] = ()) -> None:
         super().__init__(decision.sentence)
         self.decision = decision
+        self.secrets = secrets
+        """Names of those that wait for a person's word."""
 
 
 class Gate:
@@ -228,12 +230,13 @@ class Gate:
                 decision, address = await self._approve(asked, grant)
                 peer.approve(address, port)
                 request.data.host = address
+            swapped = _swapped(flow, grant, normalise(host) or "", port)
         except Refused as refused:
-            self._refuse(flow, entry, refused.decision)
+            self._refuse(flow, replace(entry, secrets=refused.secrets), refused.decision)
             return
         entry = replace(entry, decision="allowed", reason=decision.reason, address=address)
         peer.is_settled = True
-        self._let_through(flow, grant, normalise(host) or "", entry)
+        self._let_through(flow, grant, normalise(host) or "", entry, swapped)
 
     async def _decide_inside(self, peer: Peer, tunnel: OpenTunnel, flow: http.HTTPFlow) -> tuple[Grant, Decision, str]:
         grant = await self._authenticate(peer, peer.credential, tunnel.host, tunnel.port)
@@ -244,7 +247,7 @@ class Gate:
             raise Refused(decision)
         return grant, decision, tunnel.address
 
-    def _let_through(self, flow: http.HTTPFlow, grant: Grant, host: str, entry: Entry) -> None:
+    def _let_through(self, flow: http.HTTPFlow, grant: Grant, host: str, entry: Entry, swapped: Substituted | None) -> None:
         request = flow.request
         for name in ("proxy-connection", "proxy-authorization"):
             request.headers.pop(name, None)
@@ -252,8 +255,7 @@ class Gate:
             request.headers.pop("upgrade")
         secrets = grant.secrets_for(host)
         sent: tuple[bytes, ...] = ()
-        if secrets and flow.client_conn.tls_established:
-            swapped = substitute(secrets, host, request.method, request.path, request.headers.fields)
+        if swapped is not None:
             request.headers.fields, request.data.path, sent = swapped.headers, swapped.path.encode(), swapped.sent
             entry = replace(entry, secrets=swapped.names)
             # An echo in a compressed body could not be seen; most servers then send a plain one.
@@ -314,6 +316,8 @@ class Gate:
             raise Refused(_refusal(Reason.CREDENTIAL_MISSING, host, port))
         try:
             grant = await self._grants.find(credential.username, credential.password)
+            if grant is not None and _may_have_been_allowed(grant, host, port):
+                grant = await self._grants.reread(credential.password)
         except PolicyUnavailable as error:
             raise Refused(_refusal(Reason.POLICY_UNAVAILABLE, host, port)) from error
         if grant is None:
@@ -401,6 +405,25 @@ class Gate:
 def _http_layer(context: Context, mode: HTTPMode, peer: Peer) -> HttpLayer:
     peer.http_layers.append(http_layer := BoundedHttpLayer(context, mode))
     return http_layer
+
+
+def _may_have_been_allowed(grant: Grant, host: str, port: int) -> bool:
+    """Whether what is known of a grant would refuse what a person may have allowed since it was read."""
+    if decide(EgressRequest(host, port), grant.policy).reason is Reason.HOST_NEEDS_APPROVAL:
+        return True
+    return any(grant.policy.holds_secret(secret.name) for secret in grant.secrets_for(normalise(host) or ""))
+
+
+def _swapped(flow: http.HTTPFlow, grant: Grant, host: str, port: int) -> Substituted | None:
+    """The request with its secrets; None if none can be in it. Raises :class:`Refused` if one waits for a person's word."""
+    request, secrets = flow.request, grant.secrets_for(host)
+    if not secrets or not flow.client_conn.tls_established:
+        return None
+    swapped = substitute(secrets, host, request.method, request.path, request.headers.fields)
+    held = tuple(name for name in swapped.names if grant.policy.holds_secret(name))
+    if held:
+        raise Refused(_refusal(Reason.SECRET_NEEDS_APPROVAL, host, port), held)
+    return swapped
 
 
 def _refusal(reason: Reason, host: str, port: int) -> Decision:

@@ -696,6 +696,26 @@ def domain_secrets(world: World) -> None:
     assert ran(run_in(world, environment, "echo $TOKEN"))[0]["stdout"].startswith("MOORAGE_SECRET_TOKEN_")
 
 
+_ASKED_FIRST = ("", ".hosts", ".secrets")
+
+
+@row("tool", *(f"{path}<allowlist>.require_approval{below}" for path in _POLICIES for below in _ASKED_FIRST))
+def what_is_asked_first(world: World) -> None:
+    """What is stored for the proxy; ``tests/egress/test_asking.py`` shows what the proxy does with it."""
+    secret = {"domain": "api.example.com", "name": "TOKEN", "value": "mizzen-secret-value"}
+    policy = {"type": "allowlist", "allowed_domains": ["api.example.com"], "domain_secrets": [secret]}
+    whole = {"hosts": ["*"], "secrets": ["TOKEN"]}
+    containers = made_container(world, {"network_policy": {**policy, "require_approval": whole}})
+    made: list[tuple[Json, Json | None]] = [(container, whole) for container in containers]
+    for asked, shown in (("always", whole), ("never", None)):
+        fields = {"name": "mine", "network_policy": {**policy, "require_approval": asked}}
+        made.append((world.post("/containers", fields), shown))
+    for container, shown in made:
+        assert container["network_policy"].get("require_approval") == shown
+        kept = [record for record in world.records() if container["id"] in str(record) and "asks_hosts" in record]
+        assert [record["asks_secrets"] for record in kept] == ([] if shown is None else [{"L": [{"S": "TOKEN"}]}])
+
+
 @row("tool", "shell.environment<container_auto>.skills", "shell.environment<container_reference>.skills")
 def skills(world: World) -> None:
     bundle = {"type": "base64", "media_type": "application/zip", "data": base64.b64encode(zip_of(skill())).decode()}

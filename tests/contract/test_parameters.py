@@ -45,6 +45,11 @@ OURS_ALONE = {
             for secrets in SECRETS_OF_CONTAINERS
             for field in ("methods", "path_prefixes", "places")
         },
+        **{
+            f"{secrets.removesuffix('.domain_secrets[]')}.require_approval{field}": "an extension"
+            for secrets in SECRETS_OF_CONTAINERS
+            for field in ("", ".hosts", ".secrets")
+        },
     },
     "tool_choice": {
         "local_shell": "a tool that can be offered can be chosen",

@@ -35,6 +35,7 @@ from h2.connection import H2Connection
 from h2.events import RequestReceived
 from moorage.egress.ca import Authority, leaf, new_ca
 from moorage.egress.operator_secrets import OperatorSecrets
+from moorage.egress.policy import Opening
 from moorage.egress.secrets import KmsKeys
 from moorage.egress.service import Egress
 from moorage.settings import Settings
@@ -387,6 +388,8 @@ class Arena:
                 grant = await self.egress.renew(argument["tenant"], argument["container"])
                 assert grant is not None
                 return asdict(grant)
+            case "allow":
+                await self.egress.allow(argument["tenant"], argument["container"], Opening.of_key(argument["key"]))
             case "pause":
                 await self.egress.pause(argument["tenant"], argument["container"])
             case "live":

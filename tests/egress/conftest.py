@@ -66,12 +66,16 @@ class ArenaClient:
         self._file.close()
         self._socket.close()
 
-    def open(self, *domains: str, secrets: list[dict[str, Any]] | None = None, container: str | None = None) -> Opened:
+    def open(
+        self, *domains: str, secrets: list[dict[str, Any]] | None = None, container: str | None = None, asks: Any = None
+    ) -> Opened:
         self._containers += 1
         container = container or f"cntr_{self._containers}"
         policy: dict[str, Any] = {"type": "allowlist", "allowed_domains": list(domains)}
         if secrets:
             policy["domain_secrets"] = secrets
+        if asks is not None:
+            policy["require_approval"] = asks
         grant = self("open", tenant=TENANT, container=container, network_policy=policy)
         return Opened(container, grant["username"], grant["password"], grant["placeholders"])
 

@@ -7,6 +7,7 @@ from typing import Any
 import openai
 import pytest
 
+from tests.processes import until
 from tests.stack import SHELL, Stack, outputs, say, script, shell
 
 
@@ -51,6 +52,45 @@ def test_a_refused_host_is_told_to_the_model_and_listed(open_stack: Stack) -> No
     shown = client.containers.retrieve(container_id)
     assert shown.network_policy is not None
     assert (shown.network_policy.type, shown.network_policy.allowed_domains) == ("allowlist", ["api.example.com"])
+
+
+FETCH = "python3 -c \"import urllib.request as u; u.urlopen('https://api.example.com/')\" 2>/dev/null; echo code $?"
+
+
+def asking_first(*domains: str) -> Any:
+    (tool,) = allowing(*domains)
+    tool["environment"]["network_policy"]["require_approval"] = {"hosts": ["*"]}
+    return [tool]
+
+
+def test_a_new_host_is_asked_for_and_let_through_once_it_is_allowed(open_stack: Stack) -> None:
+    client, tools = open_stack.client(), asking_first("api.example.com")
+    run = client.responses.create(model="demo", input=script(shell(FETCH), shell(FETCH), say("x")), tools=tools, background=True)
+    with open_stack.http() as http:
+        until(lambda: "waits for approval" in http.get(f"/responses/{run.id}").json().get("waiting_for", ""))
+        (approval,) = http.get(f"/responses/{run.id}/approvals").json()["data"]
+        assert approval["call"]["arguments"] == '{"host":"api.example.com"}'
+        word: Any = {"type": "mcp_approval_response", "approval_request_id": approval["id"], "approve": True}
+        response = client.responses.create(model="demo", input=[word], previous_response_id=run.id)
+        kinds = ["shell_call", "shell_call_output"]
+        assert [item.type for item in response.output] == [*kinds, "mcp_call", *kinds, "message"]
+        container_id = response.tools[0].environment.container_id  # type: ignore[union-attr]
+        entries = http.get(f"/containers/{container_id}/egress", params={"order": "asc"}).json()["data"]
+    reasons = [entry["reason"] for entry in entries]
+    assert (reasons[0], "host_needs_approval" in reasons[1:], len(reasons) > 1) == ("host_needs_approval", False, True)
+
+
+def test_a_client_that_waits_is_asked_for_a_new_host_at_the_end(open_stack: Stack) -> None:
+    client, tools = open_stack.client(), asking_first("api.example.com")
+    first = client.responses.create(model="demo", input=script(shell(FETCH), say("x")), tools=tools)
+    request = first.output[-1]
+    assert request.type == "mcp_approval_request"
+    assert (request.server_label, request.arguments) == ("moorage://network", '{"host":"api.example.com"}')
+    ((_, stderr, _),) = outputs(first.output)[0]
+    assert "a person has to allow it first" in stderr
+    word: Any = {"type": "mcp_approval_response", "approval_request_id": request.id, "approve": False, "reason": "No."}
+    second = client.responses.create(model="demo", input=[word], tools=tools, previous_response_id=first.id)
+    assert (second.status, [item.type for item in second.output]) == ("completed", ["message"])
 
 
 def test_the_value_of_a_secret_is_nowhere_in_the_container(open_stack: Stack) -> None:

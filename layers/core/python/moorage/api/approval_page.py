@@ -17,7 +17,7 @@ from moorage.api.bodies import read_body
 from moorage.api.view import View
 from moorage.errors import ApiError, approval_link_not_valid, approval_not_needed, bad_request
 from moorage.ids import response_of
-from moorage.loop.approvals import decide, find
+from moorage.loop.approvals import decide, find, question_of
 from moorage.runtime import Runtime
 from moorage.store.approval_links import Link
 from moorage.store.approvals import Approval, Decision
@@ -96,7 +96,7 @@ def _opened(runtime: Runtime, token: str) -> tuple[Link, str]:
 
 async def _page(runtime: Runtime, approval: Approval, *, refusal: str = "", status: int = 200) -> Response:
     step = await runtime.steps.get(approval.tenant_id, approval.response_id, approval.step)
-    call = {} if step is None else View.of(()).item(step.items[approval.call_index])
+    call = View.of(()).item(question_of(approval, {} if step is None else step.items))
     calls = "\n".join(f"<pre>{html.escape(printable(text))}</pre>" for text in _asked(call))
     is_open = approval.is_waiting and not refusal
     title = {"waiting": "May this run?", "approved": "This was allowed.", "denied": "This was denied."}[approval.status]

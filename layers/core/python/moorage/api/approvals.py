@@ -17,7 +17,7 @@ from moorage.api.caller import Caller
 from moorage.api.listings import AnyPage
 from moorage.api.view import View
 from moorage.errors import approval_decided, unknown_parameter
-from moorage.loop.approvals import decide, find
+from moorage.loop.approvals import decide, find, question_of
 from moorage.parallel import side_by_side
 from moorage.runtime import Runtime
 from moorage.store.approval_links import Link
@@ -86,7 +86,7 @@ async def _shown(runtime: Runtime, approvals: Sequence[Approval], *, has_ended: 
 
     async def one(approval: Approval) -> dict[str, Any]:
         step = await runtime.steps.get(approval.tenant_id, approval.response_id, approval.step)
-        call = {} if step is None else step.items.get(approval.call_index, {})
+        call = question_of(approval, {} if step is None else step.items)
         return {
             "id": approval.id,
             "object": "response.approval",

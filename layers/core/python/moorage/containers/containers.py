@@ -200,6 +200,8 @@ class Containers:
             return bool(asked.type == record.network_policy["type"])
         if set(record.network_policy["allowed_domains"]) != set(asked.allowed_domains):
             return False
+        if record.network_policy.get("require_approval", {}) != asked.approvals:
+            return False
         await self._admitted(record.tenant_id, asked, param)
         return self._egress is None or await self._egress.replace_secrets(record.tenant_id, record.id, asked.domain_secrets)
 
@@ -387,7 +389,8 @@ def _shown(policy: NetworkPolicy | None) -> dict[str, Any]:
     """A policy as the container shows it: no secrets."""
     if policy is None or policy.type == "disabled":
         return {"type": "disabled"}
-    return {"type": policy.type, "allowed_domains": list(policy.allowed_domains)}
+    shown = {"type": policy.type, "allowed_domains": list(policy.allowed_domains)}
+    return shown | ({"require_approval": policy.approvals} if policy.approvals else {})
 
 
 def _policy_of(record: ContainerRecord) -> NetworkPolicy | None:
@@ -395,7 +398,8 @@ def _policy_of(record: ContainerRecord) -> NetworkPolicy | None:
     shown = record.network_policy
     if shown["type"] == "disabled":
         return None
-    return NetworkPolicy("allowlist", tuple(shown["allowed_domains"]))
+    asked = shown.get("require_approval", {})
+    return NetworkPolicy("allowlist", tuple(shown["allowed_domains"]), asks_hosts=tuple(asked.get("hosts", ())))
 
 
 def _check_past(record: ContainerRecord, at_ms: int | None) -> None:

@@ -72,6 +72,10 @@ class Grants:
         # A credential belongs to one container: that it is used under another name is a mix-up that nobody should rely on.
         return grant if grant is not None and hmac.compare_digest(grant.container_id.encode(), username.encode()) else None
 
+    async def reread(self, password: str) -> Grant | None:
+        """The grant as the table has it now, for what a person may have allowed in this moment. Raises :class:`PolicyUnavailable`."""
+        return await self._current(credential_sha256(password), 0.0)
+
     async def refresh(self, password: str) -> Grant | None:
         """The same for a connection that is open: read again at half the allowed age."""
         return await self._current(credential_sha256(password), limits.EGRESS_POLICY_SECONDS_MAX / 2)
@@ -115,7 +119,13 @@ class Grants:
         version = _version(record, named)
         if before is not None and before.version == version:
             return before
-        policy = replace(self._ceiling, domains=record.domains)
+        policy = replace(
+            self._ceiling,
+            domains=record.domains,
+            asks_hosts=record.asks_hosts,
+            asks_secrets=record.asks_secrets,
+            opened=record.opened,
+        )
         return Grant(record.tenant_id, record.container_id, policy, await self._open(record, named), version)
 
     async def _named(self, sealed: SealedSecret, tenant_id: str) -> OperatorSecret | None:
@@ -142,4 +152,5 @@ class Grants:
 def _version(record: GrantRecord, named: Mapping[str, OperatorSecret | None]) -> str:
     """Changes with the container's records and with each operator secret that they refer to."""
     ciphertexts = b"".join(secret.ciphertext for _, secret in sorted(named.items()) if secret is not None)
-    return f"{record.version}:{record.seal}:{hashlib.sha256(ciphertexts).hexdigest()}"
+    opened = ",".join(sorted(opening.key for opening in record.opened))
+    return f"{record.version}:{record.seal}:{opened}:{hashlib.sha256(ciphertexts).hexdigest()}"

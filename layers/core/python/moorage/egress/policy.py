@@ -15,11 +15,12 @@ The rules, in this order; the first that applies is the reason:
  5. ``domain_not_allowed``      no entry of the container's allowlist matches.
  6. ``outside_ceiling``         the operator's ceiling (which may have shrunk since the container was made) does not match.
  7. ``port_not_allowed``        another port than 80, 443 and what the operator added.
- 8. ``address_*``               the resolved address is not a public one (the table is at :func:`classify`). The proxy connects to
+ 8. ``host_needs_approval``     the container's policy has a person allow each new host, and nobody has allowed this one.
+ 9. ``address_*``               the resolved address is not a public one (the table is at :func:`classify`). The proxy connects to
                                 exactly this address, so a name cannot be bound anew between check and use.
- 9. ``encrypted_client_hello``  the TLS hello hides its true server name.
-10. ``sni_missing``, ``sni_mismatch``                  the TLS hello must name the CONNECT host.
-11. ``host_header_missing``, ``host_header_mismatch``  and so must the request inside: no domain fronting.
+10. ``encrypted_client_hello``  the TLS hello hides its true server name.
+11. ``sni_missing``, ``sni_mismatch``                  the TLS hello must name the CONNECT host.
+12. ``host_header_missing``, ``host_header_mismatch``  and so must the request inside: no domain fronting.
 
 Everything else is allowed, as ``allowed_exact`` or ``allowed_wildcard``. A name is judged before it is resolved, so that a lookup
 of a forbidden name never leaves the machine.
@@ -32,7 +33,7 @@ import re
 from dataclasses import dataclass, replace
 from enum import StrEnum
 from functools import lru_cache
-from typing import Final
+from typing import Final, Literal
 
 from moorage import limits
 from moorage.errors import bad_request
@@ -58,6 +59,7 @@ class Reason(StrEnum):
     DOMAIN_NOT_ALLOWED = "domain_not_allowed"
     OUTSIDE_CEILING = "outside_ceiling"
     PORT_NOT_ALLOWED = "port_not_allowed"
+    HOST_NEEDS_APPROVAL = "host_needs_approval"
     ADDRESS_INVALID = "address_invalid"
     ADDRESS_METADATA = "address_metadata"
     ADDRESS_OWN_NETWORK = "address_own_network"
@@ -85,8 +87,26 @@ class Reason(StrEnum):
     NOT_TLS_OR_HTTP = "not_tls_or_http"
     TOO_MANY_CONNECTIONS = "too_many_connections"
     UNRESOLVABLE = "unresolvable"
+    SECRET_NEEDS_APPROVAL = "secret_needs_approval"  # noqa: S105
     UNREADABLE_BODY = "unreadable_body"
     TOO_MANY_UNPACKED = "too_many_unpacked"
+
+
+@dataclass(frozen=True, slots=True)
+class Opening:
+    """What a person has allowed, or is asked to allow: a host that a container may reach, or a secret that it may use."""
+
+    kind: Literal["host", "secret"]
+    name: str
+
+    @property
+    def key(self) -> str:
+        return f"{self.kind}#{self.name}"
+
+    @classmethod
+    def of_key(cls, key: str) -> "Opening":
+        kind, _, name = key.partition("#")
+        return cls("host" if kind == "host" else "secret", name)
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,6 +121,16 @@ class Policy:
     """The deployment's own ranges (the VPC's), as CIDR: refused even where they are public."""
     allowed_networks: tuple[str, ...] = ()
     """Ranges that the operator opens although they are not public (an internal package mirror), as CIDR."""
+    asks_hosts: tuple[str, ...] = ()
+    """Patterns of hosts that a person has to allow first, among them ``*``."""
+    asks_secrets: tuple[str, ...] = ()
+    """Names of secrets that a person has to allow first."""
+    opened: frozenset[Opening] = frozenset()
+    """What a person has allowed."""
+
+    def holds_secret(self, name: str) -> bool:
+        """Whether the use of a secret waits for a person's word."""
+        return name in self.asks_secrets and Opening("secret", name) not in self.opened
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,6 +175,8 @@ def _reason(request: EgressRequest, policy: Policy) -> Reason:
         return Reason.OUTSIDE_CEILING
     if request.port not in policy.ports:
         return Reason.PORT_NOT_ALLOWED
+    if any(covers(entry, host) for entry in policy.asks_hosts) and Opening("host", host) not in policy.opened:
+        return Reason.HOST_NEEDS_APPROVAL
     if request.address is not None:
         kind = classify(request.address, policy.own_networks, policy.allowed_networks)
         if kind is not None:
@@ -277,6 +309,9 @@ def _parsed(networks: tuple[str, ...]) -> tuple[_Network, ...]:
 # --- What the user reads ------------------------------------------------------------------------------------------------------
 
 
+_WHAT_THEN: Final = "You will read what was decided; try again then, and not before."
+
+
 def sentence(reason: Reason, host: str, port: int) -> str:
     """What was refused, why, and how to allow it, in words for the model and the user."""
     host = shown(host)
@@ -294,6 +329,10 @@ def sentence(reason: Reason, host: str, port: int) -> str:
             return f"{what}: the operator of this deployment does not allow it. {SETTING} must list it."
         case Reason.PORT_NOT_ALLOWED:
             return f"{what}: port {port} is closed. Use port 80 or 443, or ask the operator to add it (MOORAGE_EGRESS_PORTS)."
+        case Reason.HOST_NEEDS_APPROVAL:
+            return f"{what}: a person has to allow it first, and is asked when this call has ended. {_WHAT_THEN}"
+        case Reason.SECRET_NEEDS_APPROVAL:
+            return f"{what}: a person has to allow the use of its secret first, and is asked when this call has ended. {_WHAT_THEN}"
         case Reason.IP_LITERAL:
             return f"{what}: it is an address. Use the domain name and list it in network_policy.allowed_domains."
         case Reason.INVALID_HOST:
@@ -360,7 +399,8 @@ def admit(asked: NetworkPolicy, ceiling: Policy, *, param: str = "network_policy
                 param=f"{param}.allowed_domains[{index}]",
                 code="domain_not_allowed",
             )
-    return replace(ceiling, domains=tuple(dict.fromkeys(asked.allowed_domains)))
+    domains = tuple(dict.fromkeys(asked.allowed_domains))
+    return replace(ceiling, domains=domains, asks_hosts=asked.asks_hosts, asks_secrets=asked.asks_secrets)
 
 
 def _listing(ceiling: tuple[str, ...]) -> str:

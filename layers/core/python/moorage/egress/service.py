@@ -15,7 +15,7 @@ from typing import Any
 from moorage import limits
 from moorage.egress.ca import ensure_sealed_ca
 from moorage.egress.fleet import ProxyFleet
-from moorage.egress.policy import Policy, Reason, sentence
+from moorage.egress.policy import Opening, Policy, Reason, sentence
 from moorage.egress.policy import admit as admit_policy
 from moorage.egress.secrets import (
     DataKey,
@@ -125,6 +125,8 @@ class Egress:
             seal=random.token_hex(8),
             wrapped_key=None if key is None else key.wrapped,
             secrets=tuple(seal(secret, key, context) for secret in secrets),
+            asks_hosts=policy.asks_hosts,
+            asks_secrets=policy.asks_secrets,
         )
         password = random.token_urlsafe(32)
         issued = self._issued(grant, password)
@@ -217,6 +219,23 @@ class Egress:
         refused = {(entry.host, entry.port, entry.reason): entry for entry in entries if entry.decision == "denied"}
         return "".join(f"[egress] {entry_sentence(entry)}\n" for entry in refused.values())
 
+    async def wanted(self, tenant_id: str, container_id: str, since_ms: int) -> list[Opening]:
+        """What the proxy has refused since then because a person has to allow it first, and nobody has yet; each once, the first first.
+        What is more than a person is asked at once is refused, and so found, again."""
+        entries = await self.store.entries(tenant_id, container_id, descending=True, limit=limits.EGRESS_WANTED_ENTRIES_MAX)
+        wanted = dict.fromkeys(
+            opening for entry in reversed(entries) if entry.at_ms >= since_ms for opening in _wanted_by(entry)
+        )
+        if not wanted:
+            return []
+        grant = await self.store.load(tenant_id, container_id)
+        opened = frozenset[Opening]() if grant is None else grant.opened
+        return [opening for opening in wanted if opening not in opened][: limits.EGRESS_WANTED_MAX]
+
+    async def allow(self, tenant_id: str, container_id: str, opening: Opening) -> None:
+        """A person has allowed it, for as long as the container is kept. Harmless to do twice; the proxy looks before it refuses."""
+        await self.store.allow(tenant_id, container_id, opening, self._clock() + self._settings.retention_seconds)
+
     def ca_pem(self) -> str:
         """The proxy's CA certificate for the sandboxes; known once a grant has been made or renewed."""
         return self._ca_pem
@@ -228,6 +247,16 @@ class Egress:
             self._ca_pem = await asyncio.to_thread(Path(self._settings.egress_ca).read_text)
         elif self._keys is not None:
             self._ca_pem = (await ensure_sealed_ca(self.store, self._keys)).certificate_pem
+
+
+def _wanted_by(entry: Entry) -> list[Opening]:
+    match entry.reason:
+        case Reason.HOST_NEEDS_APPROVAL:
+            return [Opening("host", entry.host)]
+        case Reason.SECRET_NEEDS_APPROVAL:
+            return [Opening("secret", name) for name in entry.secrets]
+        case _:
+            return []
 
 
 def _shown(grant: GrantRecord, password: str) -> EgressGrant:

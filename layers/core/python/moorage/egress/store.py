@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from moorage.codec import Codec
+from moorage.egress.policy import Opening
 from moorage.egress.secrets import OperatorSecret, SealedSecret
 from moorage.errors import ConditionFailed
 from moorage.store import keys
@@ -35,6 +36,10 @@ class GrantRecord:
     secrets: tuple[SealedSecret, ...] = ()
     is_live: bool = False
     """A sandbox may use it now."""
+    asks_hosts: tuple[str, ...] = ()
+    asks_secrets: tuple[str, ...] = ()
+    opened: frozenset[Opening] = frozenset()
+    """What a person has allowed of those."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,7 +83,12 @@ class Entry:
     """Why an allowed request still failed (the host did not answer, its certificate did not hold)."""
 
 
-_GRANT: Final = Codec(GrantRecord, names={"expires_at": "ttl"}, beside=("tenant_id", "container_id", "secrets", "is_live"))
+_GRANT: Final = Codec(
+    GrantRecord,
+    names={"expires_at": "ttl"},
+    sparse=("asks_hosts", "asks_secrets"),
+    beside=("tenant_id", "container_id", "secrets", "is_live", "opened"),
+)
 _SECRET: Final = Codec(SealedSecret)
 _OPERATOR_SECRET: Final = Codec(OperatorSecret)
 _AUTHORITY: Final = Codec(SealedAuthority)
@@ -170,15 +180,25 @@ class EgressStore:
         records = await self._records(keys.container(tenant_id, container_id))
         if not records or records[0]["SK"] != keys.EGRESS_POLICY:
             return None
-        policy, *sealed = records
+        policy, *others = records
         prefix = keys.egress_sealed(policy["seal"], "")
         return _GRANT.unpack(
             policy,
             tenant_id=tenant_id,
             container_id=container_id,
-            secrets=tuple(_SECRET.unpack(record) for record in sealed if record["SK"].startswith(prefix)),
+            secrets=tuple(_SECRET.unpack(record) for record in others if record["SK"].startswith(prefix)),
             is_live="GSI1PK" in policy,
+            opened=frozenset(
+                Opening.of_key(record["SK"].removeprefix(keys.EGRESS_OPENED_PREFIX))
+                for record in others
+                if record["SK"].startswith(keys.EGRESS_OPENED_PREFIX)
+            ),
         )
+
+    async def allow(self, tenant_id: str, container_id: str, opening: Opening, expires_at: int) -> None:
+        """Note what a person has allowed. Harmless to do twice."""
+        pk = keys.container(tenant_id, container_id)
+        await self._table.put({"PK": pk, "SK": keys.egress_opened(opening.key), "ttl": expires_at})
 
     async def _records(self, pk: str) -> list[Record]:
         return await self._table.query(pk, prefix=keys.EGRESS_POLICY, up_to=keys.EGRESS_SEALED_PREFIX + "\uffff")

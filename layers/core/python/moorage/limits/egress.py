@@ -63,3 +63,9 @@ EGRESS_LOG_ENTRIES_PER_FLUSH_MAX: Final = 100
 
 EGRESS_PATH_CHARS_MAX: Final = 1_024
 """A path as the log keeps it."""
+
+EGRESS_WANTED_MAX: Final = 16
+"""Hosts and secrets that a person is asked to allow at once: each is a question of its own."""
+
+EGRESS_WANTED_ENTRIES_MAX: Final = 500
+"""Decisions of the proxy, the newest, that are searched for those."""

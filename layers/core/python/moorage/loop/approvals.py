@@ -5,10 +5,11 @@ it go on. Of the calls of a round those that need no word run first; then each d
 for the word once more (``tool_step.py``): nothing runs that nobody allowed, whoever sends it.
 """
 
-from collections.abc import Iterable, Sequence
-from typing import Final
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, Final
 
 from moorage import limits
+from moorage.egress.policy import Opening
 from moorage.errors import Superseded, approval_decided, approval_not_found, approval_not_needed
 from moorage.loop import finish, standing
 from moorage.runtime import Runtime
@@ -16,6 +17,8 @@ from moorage.state import Call
 from moorage.store.approvals import Approval, Decision
 from moorage.store.responses import StoredResponse
 from moorage.telemetry import tell
+from moorage.tools.mcp import network
+from moorage.wire.types import Item
 
 BY_TIMEOUT: Final = "timeout"
 """Who has decided where nobody did."""
@@ -31,7 +34,7 @@ async def admitted(runtime: Runtime, stored: StoredResponse, step: int, calls: S
     for _ in range(limits.CONDITIONAL_WRITES_MAX):
         waiting = await _waiting(runtime, stored, step, [call for call in calls if call.approval])
         ready = tuple(call.call_id for call in calls if call.approval not in {approval.id for approval in waiting})
-        if ready or await _stand_still(runtime, stored, waiting):
+        if ready or await stand_still(runtime, stored, waiting):
             return ready
         stored = await runtime.responses.load(stored.tenant_id, stored.response_id)
     raise Superseded(f"the approvals of {stored.response_id} are decided faster than they are read")
@@ -47,23 +50,27 @@ async def _waiting(runtime: Runtime, stored: StoredResponse, step: int, held: Se
 
 
 def _approval(runtime: Runtime, stored: StoredResponse, step: int, call: Call) -> Approval:
+    return approval_of(runtime, stored, step, call.approval, call_id=call.call_id, call_index=call.call_index, call_type=call.type)
+
+
+def approval_of(runtime: Runtime, stored: StoredResponse, step: int, approval_id: str, **about: Any) -> Approval:
+    """One that nobody has decided, with what the request says about its time."""
     asked = stored.parameters.approvals or {}
     now = int(runtime.clock())
     return Approval(
-        id=call.approval,
+        id=approval_id,
         response_id=stored.response_id,
         tenant_id=stored.tenant_id,
         created_at=now,
         step=step,
-        call_id=call.call_id,
-        call_index=call.call_index,
-        call_type=call.type,
+        **about,
         due_at=now + asked["timeout_seconds"] if "timeout_seconds" in asked else 0,
         on_timeout=asked.get("on_timeout", "deny"),
     )
 
 
-async def _stand_still(runtime: Runtime, stored: StoredResponse, waiting: Sequence[Approval]) -> bool:
+async def stand_still(runtime: Runtime, stored: StoredResponse, waiting: Sequence[Approval]) -> bool:
+    """The response waits for these from now on; False if one was decided since it was read."""
     due = [approval.due_at for approval in waiting if approval.due_at]
     return await runtime.responses.park_for(
         stored, [approval.id for approval in waiting], reason(waiting), due_at=min(due, default=0)
@@ -119,6 +126,13 @@ async def _decided(runtime: Runtime, approval: Approval, decision: Decision) -> 
         },
     )
     return standing_now
+
+
+def question_of(approval: Approval, items: Mapping[int, Item]) -> Item:
+    """What a person is asked about: the call, among its step's items, or a way out of the container."""
+    if approval.opens:
+        return network.question(Opening.of_key(approval.opens))
+    return items.get(approval.call_index, {})
 
 
 def denial_of(approval: Approval) -> str | None:

@@ -6,9 +6,9 @@ Steps of the state machine run it (``loop/model_step.py``), and the API process 
 
 from dataclasses import dataclass, field, replace
 
-from moorage import limits
+from moorage import ids, limits
 from moorage.errors import UpstreamError
-from moorage.loop import compact, context, decide, finish, upstream_shell
+from moorage.loop import compact, context, decide, finish, upstream_shell, way_out
 from moorage.loop.assemble import Assembler
 from moorage.loop.cancellation import Cancellable, CancelWatch
 from moorage.loop.decide import Decision
@@ -22,6 +22,7 @@ from moorage.runtime import Runtime
 from moorage.state import Next, Outcome
 from moorage.store.responses import StoredResponse
 from moorage.telemetry import about, tell
+from moorage.tools.registry import ROOMS
 from moorage.wire.types import Item
 
 
@@ -89,6 +90,7 @@ class Ask:
 
     async def _prepare(self) -> None:
         """Let the rooms put in front of the model what it needs to know, and open the calls that the client has allowed."""
+        await self._tell_of_network()
         for room in rooms_of(self.stored.parameters.tools):
             if not room.prepares(self.stored.input_items):
                 continue
@@ -105,6 +107,19 @@ class Ask:
             async with Cancellable(self.watch):
                 await room.before(stage)
             self.position = replace(self.position, next_index=stage.next_index)
+
+    async def _tell_of_network(self) -> None:
+        """Questions about what the container may reach, and what was decided about them."""
+        if self.position.step == 0:
+            own_input = self.stored.input_items[self.stored.recent_items :]
+            await way_out.open_allowed(self.runtime, self.stored, own_input, self._context())
+            return
+        outputs = self._outputs()
+        for item in await way_out.news(self.runtime, self.stored, (self.done | self.items).values()):
+            room = ROOMS.of_item(item["type"])
+            assert room is not None
+            outputs.add({"id": ids.new_item_id(room.prefixes[item["type"]], self.stored.response_id), **item})
+        self.position = replace(self.position, next_index=outputs.next_index)
 
     async def _converse(self) -> None:
         """Turn after turn, until the model has said what it wants."""

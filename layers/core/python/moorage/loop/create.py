@@ -166,6 +166,7 @@ async def _placed(runtime: Runtime, stored: StoredResponse, request: CreateReque
         programs="" if container is None else container.programs,
         given=_given(request.environment, files),
         files_at_ms=0 if container is None else runtime.now_ms(),
+        has_gated_network=container is not None and "require_approval" in container.network_policy,
     )
 
 

@@ -12,7 +12,7 @@ from typing import Any, Final
 
 from moorage import limits, tracing
 from moorage.errors import ApiError, CancelRequested, SandboxHostAway, StorageFull, Superseded
-from moorage.loop import approvals, finish, webhooks
+from moorage.loop import approvals, finish, way_out, webhooks
 from moorage.loop.ask import Ask
 from moorage.loop.budget import Reached, reached
 from moorage.loop.cancellation import CancelWatch
@@ -76,6 +76,8 @@ async def _after_tools(runtime: Runtime, snapshot: Snapshot, state: LoopState, p
         calls = [call for call in progress.outcomes[state.step].calls if call.call_id in unfinished]
         admitted = await approvals.admitted(runtime, snapshot.stored, state.step, calls)
         return await _send_again(runtime, snapshot.stored, state, admitted) if admitted else state.done()
+    if not progress.outcomes[state.step].is_last and await way_out.stands_still(runtime, snapshot.stored, state.step):
+        return state.done()
     following = replace(state, step=state.step + 1, next=Next.MODEL, calls=())
     if progress.outcomes[state.step].is_last:
         return await _end(runtime, snapshot, following, progress)

@@ -46,6 +46,8 @@ class Approval:
     decided_by: str = ""
     """The id of a key, or how else it was decided."""
     reason: str = ""
+    opens: str = ""
+    """What of the network it is about, if it is about no call (``egress/policy.py: Opening.key``)."""
 
     @property
     def is_waiting(self) -> bool:
@@ -65,7 +67,7 @@ class Decision:
 
 _RECORD: Final = Codec(
     Approval,
-    sparse=("due_at", "on_timeout", "decided_at", "decided_by", "reason"),
+    sparse=("due_at", "on_timeout", "decided_at", "decided_by", "reason", "opens"),
     beside=("id", "response_id", "tenant_id"),
 )
 

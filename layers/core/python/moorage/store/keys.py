@@ -321,6 +321,8 @@ def warm(token_sha256: str) -> str:
 
 
 EGRESS_POLICY: Final = "EGRESS#POLICY"
+EGRESS_OPENED_PREFIX: Final = "EGRESS#POLICY#OPENED#"
+"""Of what a person has allowed a container: behind its policy, with which it is read."""
 EGRESS_SEALED_PREFIX: Final = "EGRESS#SEALED#"
 EGRESS_LOG_PREFIX: Final = "EGRESS#LOG#"
 EGRESS_OPERATOR_SECRETS: Final = "EGRESS#SECRETS"
@@ -340,6 +342,11 @@ def egress_credential(credential_sha256: str) -> str:
 def egress_sealed(seal: str, name: str) -> str:
     """Sort key of a container's secret; ``seal`` names the set that was sealed together."""
     return f"{EGRESS_SEALED_PREFIX}{seal}#{name}"
+
+
+def egress_opened(opening_key: str) -> str:
+    """Sort key of a host, or of a secret, that a person has allowed."""
+    return f"{EGRESS_OPENED_PREFIX}{opening_key}"
 
 
 def egress_entry(entry_id: str) -> str:

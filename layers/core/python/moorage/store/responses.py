@@ -112,6 +112,8 @@ class StoredResponse:
     """Its items take the place of that append to its conversation, and of all behind it; it begins with what there was before."""
     conversation_items: int = 0
     """So many of its input's items its conversation has already, then."""
+    has_gated_network: bool = False
+    """Of what its container reaches, something waits for a person's word (``loop/way_out.py``)."""
     draws_on: tuple[str, ...] = ()
     """The budgets that it shares with others (``store/budgets.py: Scope``)."""
 
@@ -161,6 +163,7 @@ _META: Final = Codec(
         "awaits",
         "decisions_seen",
         "approvals_due_at",
+        "has_gated_network",
         "draws_on",
         "rewinds_to",
         "conversation_items",

@@ -252,6 +252,7 @@ class IdleTimeOfContainer(TypedDict):
 class PolicyShown(TypedDict):
     type: str
     allowed_domains: NotRequired[list[str]]
+    require_approval: NotRequired[dict[str, list[str]]]
 
 
 class Container(TypedDict):

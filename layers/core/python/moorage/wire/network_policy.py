@@ -2,7 +2,8 @@
 
     {"type": "disabled"}
     {"type": "allowlist", "allowed_domains": ["api.example.com", "*.pkg.example"],
-     "domain_secrets": [{"domain", "name", "value"?, "methods"?, "path_prefixes"?, "places"?}]?}
+     "domain_secrets": [{"domain", "name", "value"?, "methods"?, "path_prefixes"?, "places"?}]?,
+     "require_approval": "always" | "never" | {"hosts": ["*.example.com"]?, "secrets": ["NAME"]?}?}
 
 This is the only place where one is read. :func:`parse_network_policy` takes the JSON value with the field that holds it, and returns
 one frozen :class:`NetworkPolicy` or raises an :class:`~moorage.errors.ApiError` that names the field at fault; ``JSON_SCHEMA`` says the
@@ -15,7 +16,7 @@ value: ``egress/policy.py: admit`` (the operator's ceiling) and ``egress/secrets
 
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Final, Literal, TypeVar
 
 from moorage import errors, hosts, limits
@@ -62,14 +63,25 @@ class NetworkPolicy:
     allowed_domains: tuple[str, ...] = ()
     """Patterns, in the order of the request."""
     domain_secrets: tuple[DomainSecret, ...] = ()
+    asks_hosts: tuple[str, ...] = ()
+    """Patterns, among them ``*``: the first request to a host that one covers waits for a person's word."""
+    asks_secrets: tuple[str, ...] = ()
+    """Names of secrets whose first use waits for it."""
+
+    @property
+    def approvals(self) -> dict[str, list[str]]:
+        """What waits for a person's word, as it is shown; empty if nothing does."""
+        asked = {"hosts": list(self.asks_hosts), "secrets": list(self.asks_secrets)}
+        return {kind: names for kind, names in asked.items() if names}
 
     def to_json(self) -> dict[str, Any]:
         """What may be stored and shown: everything but the secrets' values."""
         if self.type == "disabled":
             return {"type": "disabled"}
-        shown = {"type": "allowlist", "allowed_domains": list(self.allowed_domains)}
-        secrets = [secret.to_json() for secret in self.domain_secrets]
-        return shown | ({"domain_secrets": secrets} if secrets else {})
+        shown: dict[str, Any] = {"type": "allowlist", "allowed_domains": list(self.allowed_domains)}
+        if self.domain_secrets:
+            shown["domain_secrets"] = [secret.to_json() for secret in self.domain_secrets]
+        return shown | ({"require_approval": self.approvals} if self.approvals else {})
 
 
 def parse_network_policy(value: Any, param: str) -> NetworkPolicy:
@@ -82,7 +94,7 @@ def parse_network_policy(value: Any, param: str) -> NetworkPolicy:
             _check_fields(value, ("type",), (), param)
             return NetworkPolicy("disabled")
         case "allowlist":
-            _check_fields(value, ("type", "allowed_domains"), ("domain_secrets",), param)
+            _check_fields(value, ("type", "allowed_domains"), ("domain_secrets", "require_approval"), param)
             return _allowlist(value, param)
         case None:
             raise errors.missing_parameter(f"{param}.type")
@@ -102,13 +114,15 @@ def refusal(value: Any, param: str) -> ApiError:
 
 
 def _allowlist(value: Mapping[str, Any], param: str) -> NetworkPolicy:
-    domains_max, secrets_max = limits.ALLOWED_DOMAINS_MAX, limits.DOMAIN_SECRETS_MAX
-    domains = _array(value["allowed_domains"], f"{param}.allowed_domains", 1, domains_max, _pattern)
+    domains = _array(value["allowed_domains"], f"{param}.allowed_domains", 1, limits.ALLOWED_DOMAINS_MAX, _pattern)
     given = value.get("domain_secrets")
-    if given is None:
-        return NetworkPolicy("allowlist", domains)
-    param = f"{param}.domain_secrets"
-    secrets = _array(given, param, 1, secrets_max, _domain_secret)
+    secrets = () if given is None else _domain_secrets(given, domains, f"{param}.domain_secrets")
+    policy = NetworkPolicy("allowlist", domains, secrets)
+    return _asking(policy, value.get("require_approval"), f"{param}.require_approval")
+
+
+def _domain_secrets(given: Any, domains: tuple[str, ...], param: str) -> tuple[DomainSecret, ...]:
+    secrets = _array(given, param, 1, limits.DOMAIN_SECRETS_MAX, _domain_secret)
     if (chars := sum(map(_chars, secrets))) > limits.DOMAIN_SECRETS_CHARS_MAX:
         message = f"the secrets have {chars} characters in all (values, names, domains, paths), and at most "
         raise errors.invalid_value(param, f"{message}{limits.DOMAIN_SECRETS_CHARS_MAX} are taken.")
@@ -121,7 +135,43 @@ def _allowlist(value: Mapping[str, Any], param: str) -> NetworkPolicy:
             message = f"'{secret.name}' is given twice; each becomes one environment variable."
             raise errors.invalid_value(f"{param}[{index}].name", message)
         names.add(secret.name)
-    return NetworkPolicy("allowlist", domains, secrets)
+    return secrets
+
+
+def _asking(policy: NetworkPolicy, given: Any, param: str) -> NetworkPolicy:
+    """The policy with what waits for a person's word."""
+    names = tuple(secret.name for secret in policy.domain_secrets)
+    match given:
+        case None | "never":
+            return policy
+        case "always":
+            return replace(policy, asks_hosts=("*",), asks_secrets=names)
+        case str():
+            raise errors.invalid_choice(param, given[:80], ("always", "never"))
+        case dict():
+            _check_fields(given, (), ("hosts", "secrets"), param)
+        case _:
+            raise errors.invalid_type(param, "a string or an object", type_name(given))
+
+    def secret(name: Any, at: str) -> str:
+        text = _text(name, at, 1, limits.NAME_CHARS_MAX)
+        if text not in names:
+            raise errors.invalid_value(at, f"'{text[:80]}' is none of the names in 'domain_secrets'.")
+        return text
+
+    hosts_given, secrets_given = given.get("hosts"), given.get("secrets")
+    if hosts_given is None and secrets_given is None:
+        raise errors.invalid_value(param, "it names neither 'hosts' nor 'secrets'.")
+    at = f"{param}.hosts"
+    return replace(
+        policy,
+        asks_hosts=() if hosts_given is None else _array(hosts_given, at, 1, limits.ALLOWED_DOMAINS_MAX, _pattern_or_all),
+        asks_secrets=() if secrets_given is None else _array(secrets_given, f"{param}.secrets", 1, limits.DOMAIN_SECRETS_MAX, secret),
+    )
+
+
+def _pattern_or_all(value: Any, param: str) -> str:
+    return "*" if value == "*" else _pattern(value, param)
 
 
 # --- Domains ------------------------------------------------------------------------------------------------------------------
@@ -303,6 +353,19 @@ _SECRET_SCHEMA: Final = _object_schema(
     },
 )
 
+_ASKING_SCHEMA: Final = _object_schema(
+    {},
+    {
+        "hosts": {"type": "array", "items": _DOMAIN_SCHEMA, "maxItems": limits.ALLOWED_DOMAINS_MAX, "minItems": 1},
+        "secrets": {
+            "type": "array",
+            "items": {"type": "string", "minLength": 1, "maxLength": limits.NAME_CHARS_MAX},
+            "maxItems": limits.DOMAIN_SECRETS_MAX,
+            "minItems": 1,
+        },
+    },
+)
+
 JSON_SCHEMA: Final[Mapping[str, Any]] = {
     "oneOf": [
         _object_schema({"type": {"type": "string", "enum": ["disabled"]}}, {}),
@@ -311,7 +374,10 @@ JSON_SCHEMA: Final[Mapping[str, Any]] = {
                 "type": {"type": "string", "enum": ["allowlist"]},
                 "allowed_domains": {"type": "array", "items": _DOMAIN_SCHEMA, "maxItems": limits.ALLOWED_DOMAINS_MAX, "minItems": 1},
             },
-            {"domain_secrets": {"type": "array", "items": _SECRET_SCHEMA, "maxItems": limits.DOMAIN_SECRETS_MAX, "minItems": 1}},
+            {
+                "domain_secrets": {"type": "array", "items": _SECRET_SCHEMA, "maxItems": limits.DOMAIN_SECRETS_MAX, "minItems": 1},
+                "require_approval": {"anyOf": [{"type": "string", "enum": ["always", "never"]}, _ASKING_SCHEMA]},
+            },
         ),
     ]
 }

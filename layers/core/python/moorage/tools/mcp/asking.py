@@ -9,6 +9,7 @@ The call that was allowed bears the request's id as its ``call_id``, and so it i
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, Final, Protocol
 
+from moorage.tools.calls import Verdict
 from moorage.tools.lowered import compact_json
 from moorage.tools.room import Reader, Stage
 from moorage.wire.types import Item
@@ -35,6 +36,12 @@ def request(label: str, name: str, arguments: Any) -> Item:
 
 def responses(items: Iterable[Item]) -> Iterator[Item]:
     return (item for item in items if item["type"] == RESPONSE)
+
+
+def verdict(item: Item) -> Verdict | None:
+    if item["type"] != RESPONSE:
+        return None
+    return Verdict(item["approval_request_id"], item["approve"], item.get("reason") or "")
 
 
 def asked(items: Iterable[Item], label: str | None = None) -> dict[str, Item]:

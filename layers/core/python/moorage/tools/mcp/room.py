@@ -21,7 +21,7 @@ from moorage.model.remote_servers import RemoteServers
 from moorage.sandbox.exec_client import ExecClient
 from moorage.tools.calls import End, Finished, Known, Offered, Offers, Opening, Piece, Place, Told, ToolKey, Verdict
 from moorage.tools.lowered import compact_json, message, parsed
-from moorage.tools.mcp import asking, deferring, listing, shapes
+from moorage.tools.mcp import asking, deferring, listing, network, shapes
 from moorage.tools.mcp.servers import Server, concealed
 from moorage.tools.mcp.workspace import gate, places, plan, questions, search, toolset
 from moorage.tools.room import Again, Bounds, Reader, Room, Stage, Where
@@ -92,7 +92,7 @@ class Mcp(Room):
 
     def __init__(self, askers: Iterable[asking.Asker] = ()) -> None:
         """``askers`` are other rooms that ask in this one's form."""
-        self._askers = {asker.label: asker for asker in askers}
+        self._askers = {asker.label: asker for asker in (*askers, network.Network())}
 
     # --- a request ---
 
@@ -151,9 +151,7 @@ class Mcp(Room):
     # --- before a model is asked ---
 
     def verdict(self, item: Item) -> Verdict | None:
-        if item["type"] != _RESPONSE:
-            return None
-        return Verdict(item["approval_request_id"], item["approve"], item.get("reason") or "")
+        return asking.verdict(item)
 
     def prepares(self, said: Sequence[Item]) -> bool:
         return True
@@ -226,6 +224,8 @@ class Mcp(Room):
 
     def read(self, item: Item, reader: Reader) -> list[Item]:
         match item["type"]:
+            case t if t == _CALL and item["server_label"] == network.LABEL:
+                return network.read(item)
             case t if t == _CALL:
                 told = search.shown(item, reader) if search.is_search(item) else None
                 return _asked_and_answered(item, item["id"], told or _answer(item), reader)
@@ -233,6 +233,9 @@ class Mcp(Room):
                 request = reader.earlier(item["approval_request_id"])
                 reason = f" They say: {item['reason']}" if item.get("reason") else ""
                 return [] if request is None else self._denied(request, f"{WORDS[End.DENIED]}{reason}", reader)
+            case t if t == _RESPONSE:
+                request = reader.earlier(item["approval_request_id"])
+                return [] if request is None or request["server_label"] != network.LABEL else network.read_allowed(request)
             case t if t == _LIST and item.get("error"):
                 return [message("user", f"[The tools of the server '{item['server_label']}' cannot be had now.]")]
             case _:

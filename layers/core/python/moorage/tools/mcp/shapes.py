@@ -222,8 +222,12 @@ _Error = Annotated[
 ]
 
 
+_AnyLabel = Annotated[str, Field(min_length=1, max_length=limits.NAMESPACE_NAME_CHARS_MAX, pattern="^(moorage://)?[a-zA-Z][a-zA-Z0-9_-]*$")]
+"""Of a server, or of what asks in this form without being one."""
+
+
 class _Asked(Common, total=False):
-    server_label: Required[Label]
+    server_label: Required[_AnyLabel]
     name: Required[Name]
     arguments: Required[Text]
 
@@ -246,9 +250,7 @@ class McpApprovalRequest(Common, total=False):
     """Of a server, or of a tool of this deployment's own under a label that no server can have."""
 
     type: Required[Literal["mcp_approval_request"]]
-    server_label: Required[
-        Annotated[str, Field(min_length=1, max_length=limits.NAMESPACE_NAME_CHARS_MAX, pattern="^(moorage://)?[a-zA-Z][a-zA-Z0-9_-]*$")]
-    ]
+    server_label: Required[_AnyLabel]
     name: Required[Name]
     arguments: Required[Text]
 

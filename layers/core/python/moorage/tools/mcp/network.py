@@ -1,0 +1,93 @@
+"""Asking a person for a way out of the container, in the form of a call: nothing runs, and the proxy lets pass what was allowed.
+
+    {"type": "mcp_approval_request", "id", "server_label": "moorage://network", "name": "allow_host", "arguments": "{\\"host\\": ...}"}
+    {"type": "mcp_call", "id", "approval_request_id", "status", "output", "error", ...}   where it waited in its place, and was decided
+
+The model reads what was decided as a note: it has called nothing.
+"""
+
+from collections.abc import Iterable, Iterator
+from typing import Any, Final
+
+from moorage.egress.policy import Opening
+from moorage.tools.lowered import message, parsed
+from moorage.tools.mcp import asking
+from moorage.tools.room import Reader
+from moorage.wire.types import Item
+
+LABEL: Final = f"{asking.OURS}network"
+_NAMES: Final = {"host": "allow_host", "secret": "use_secret"}
+
+
+class Network:
+    """As other rooms that ask in this form."""
+
+    label = LABEL
+
+    def read_denied(self, request: Item, words: str, reader: Reader) -> list[Item]:
+        opening = opening_of(request)
+        said = words.partition("They say: ")[2]
+        return [] if opening is None else _note(denied(opening, f"They say: {said}" if said else ""))
+
+
+def question(opening: Opening) -> Item:
+    return asking.request(LABEL, _NAMES[opening.kind], {opening.kind: opening.name})
+
+
+def decided(opening: Opening, approval_id: str, denial: str | None) -> Item:
+    """The item that tells what became of a question which waited in its place; ``denial`` is what was said against it."""
+    what = {"type": "mcp_call", "server_label": LABEL, "name": _NAMES[opening.kind], "arguments": question(opening)["arguments"]}
+    error = None if denial is None else {"type": "mcp_protocol_error", "code": -32603, "message": denied(opening, denial)}
+    return {
+        **what,
+        "approval_request_id": approval_id,
+        "status": "completed" if denial is None else "failed",
+        "output": allowed(opening) if denial is None else None,
+        "error": error,
+    }
+
+
+def opening_of(item: Item) -> Opening | None:
+    """What an item of these is about; None for all others, and for what a client has made up."""
+    if item.get("server_label") != LABEL:
+        return None
+    value = parsed(item["arguments"])
+    for kind, name in (("host", "allow_host"), ("secret", "use_secret")):
+        if item["name"] == name and isinstance(value, dict) and isinstance(value.get(kind), str):
+            return Opening("host" if kind == "host" else "secret", value[kind])
+    return None
+
+
+def allowed_by(said: Iterable[Item], items: Iterable[Item]) -> Iterator[Opening]:
+    """What the responses among ``said`` allow, of what was asked for in ``items``."""
+    there = asking.asked(items, LABEL)
+    for item in asking.responses(said):
+        opening = opening_of(there.get(item["approval_request_id"], {}))
+        if item["approve"] and opening is not None:
+            yield opening
+
+
+def read(item: Item) -> list[Item]:
+    error: Any = item.get("error")
+    return _note(str(error["message"]) if isinstance(error, dict) else item.get("output") or "")
+
+
+def read_allowed(request: Item) -> list[Item]:
+    opening = opening_of(request)
+    return [] if opening is None else _note(allowed(opening))
+
+
+def allowed(opening: Opening) -> str:
+    return f"{_what(opening)} has been allowed: run again what needs it."
+
+
+def denied(opening: Opening, said: str) -> str:
+    return f"{_what(opening)} was not allowed. {said}".strip()
+
+
+def _what(opening: Opening) -> str:
+    return f"Network access to '{opening.name}'" if opening.kind == "host" else f"The use of the secret '{opening.name}'"
+
+
+def _note(words: str) -> list[Item]:
+    return [message("user", f"[{words}]")]

@@ -1,0 +1,139 @@
+"""Hosts and secrets that a person has to allow first: what a request may say of it, how the proxy decides, and what it lets pass."""
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from moorage.egress.policy import EgressRequest, Opening, Policy, Reason, decide
+from moorage.errors import ApiError
+from moorage.wire.network_policy import parse_network_policy
+
+from tests.egress.conftest import TENANT, ArenaClient, Sandbox
+from tests.egress.test_service import POLICY, SECRET, World, entry
+
+HOST, TOKEN = Opening("host", "api.example.com"), Opening("secret", "API_KEY")
+ASKS = replace(POLICY, asks_hosts=("*",), asks_secrets=("API_KEY",))
+
+
+def policy_of(asked: Any) -> dict[str, Any]:
+    secret = {"domain": "api.example.com", "name": "API_KEY", "value": "sk-0123456789"}
+    policy = {"type": "allowlist", "allowed_domains": ["api.example.com"], "domain_secrets": [secret], "require_approval": asked}
+    return parse_network_policy(policy, "network_policy").approvals
+
+
+@pytest.mark.parametrize(
+    ("asked", "shown"),
+    [
+        (None, {}),
+        ("never", {}),
+        ("always", {"hosts": ["*"], "secrets": ["API_KEY"]}),
+        ({"hosts": ["*.Example.com", "b.example"]}, {"hosts": ["*.example.com", "b.example"]}),
+        ({"hosts": ["*"], "secrets": None}, {"hosts": ["*"]}),
+        ({"secrets": ["API_KEY"]}, {"secrets": ["API_KEY"]}),
+    ],
+)
+def test_what_waits_for_a_word_is_named_in_one_of_these_forms(asked: Any, shown: Any) -> None:
+    assert policy_of(asked) == shown
+
+
+@pytest.mark.parametrize(
+    ("asked", "param", "words"),
+    [
+        ("sometimes", "", "'always'"),
+        (True, "", "a string or an object"),
+        ({}, "", "neither 'hosts' nor 'secrets'"),
+        ({"commands": ["ls"]}, ".commands", "Unknown parameter"),
+        ({"hosts": []}, ".hosts", "too short"),
+        ({"hosts": ["10.0.0.1"]}, ".hosts[0]", "is an address"),
+        ({"secrets": ["OTHER"]}, ".secrets[0]", "none of the names"),
+    ],
+)
+def test_any_other_form_is_refused_by_name(asked: Any, param: str, words: str) -> None:
+    with pytest.raises(ApiError) as refusal:
+        policy_of(asked)
+    assert (refusal.value.param, words in refusal.value.message) == (f"network_policy.require_approval{param}", True)
+
+
+@pytest.mark.parametrize(
+    ("host", "policy", "reason"),
+    [
+        ("api.example.com", Policy(("*.example.com",), asks_hosts=("*",)), Reason.HOST_NEEDS_APPROVAL),
+        ("API.example.com.", Policy(("*.example.com",), asks_hosts=("api.example.com",)), Reason.HOST_NEEDS_APPROVAL),
+        ("api.example.com", Policy(("api.example.com",), asks_hosts=("*",), opened=frozenset({HOST})), Reason.ALLOWED_EXACT),
+        ("b.example.com", Policy(("*.example.com",), asks_hosts=("*",), opened=frozenset({HOST})), Reason.HOST_NEEDS_APPROVAL),
+        ("b.example.com", Policy(("*.example.com",), asks_hosts=("api.example.com",)), Reason.ALLOWED_WILDCARD),
+        # A person's word opens nothing that the policy, or the operator, keeps shut.
+        ("api.example.com", Policy(("b.example",), asks_hosts=("*",), opened=frozenset({HOST})), Reason.DOMAIN_NOT_ALLOWED),
+        ("api.example.com", Policy(("*.example.com",), (), asks_hosts=("*",), opened=frozenset({HOST})), Reason.OUTSIDE_CEILING),
+    ],
+)
+def test_a_host_waits_until_it_is_allowed(host: str, policy: Policy, reason: Reason) -> None:
+    assert decide(EgressRequest(host, 443), policy).reason is reason
+
+
+async def test_what_is_allowed_holds_for_the_container_and_its_next_sandboxes() -> None:
+    world = World()
+    grant = await world.egress.open("t1", "cntr_1", ASKS, (SECRET,))
+    assert grant is not None
+    before = await world.seen_by_proxy(grant.username, grant.password)
+    assert before is not None
+    assert (before.policy, before.policy.holds_secret("API_KEY")) == (ASKS, True)
+    for opening in (HOST, TOKEN, HOST):
+        await world.egress.allow("t1", "cntr_1", opening)
+    stale = await world.grants.find(grant.username, grant.password)
+    assert stale == before, "believed for two seconds"
+    after = await world.grants.reread(grant.password)
+    assert after is not None
+    assert (after.policy, after.policy.holds_secret("API_KEY")) == (replace(ASKS, opened=frozenset({HOST, TOKEN})), False)
+    again = await world.egress.renew("t1", "cntr_1")
+    assert again is not None
+    renewed = await world.seen_by_proxy(again.username, again.password)
+    assert renewed is not None
+    assert renewed.policy == after.policy
+    await world.egress.close("t1", "cntr_1")
+    assert not any("OPENED" in key[1] for key in world.table.records)
+
+
+async def test_what_the_proxy_has_refused_for_want_of_a_word_is_wanted_once() -> None:
+    world = World()
+    await world.egress.open("t1", "cntr_1", ASKS, (SECRET,))
+    held: list[dict[str, Any]] = [
+        {"reason": "host_needs_approval", "host": "b.example.com"},
+        {"reason": "secret_needs_approval", "host": "api.example.com", "secrets": ("API_KEY",)},
+        {"reason": "host_needs_approval", "host": "b.example.com"},
+        {"reason": "domain_not_allowed", "host": "c.example.com"},
+    ]
+    entries = [entry(f"{at:013d}-0", at_ms=at, **said) for at, said in enumerate(held, start=5)]
+    await world.egress.store.append(entries, expires_at=9_999)
+    assert await world.egress.wanted("t1", "cntr_1", 0) == [Opening("host", "b.example.com"), TOKEN]
+    assert await world.egress.wanted("t1", "cntr_1", 6) == [TOKEN, Opening("host", "b.example.com")]
+    await world.egress.allow("t1", "cntr_1", TOKEN)
+    assert await world.egress.wanted("t1", "cntr_1", 0) == [Opening("host", "b.example.com")]
+    assert await world.egress.wanted("t1", "cntr_1", 9) == []
+
+
+def test_the_proxy_refuses_a_new_host_and_lets_it_pass_from_the_moment_it_is_allowed(arena: ArenaClient, sandbox: Sandbox) -> None:
+    box = arena.open("allowed.example", "echo.example", asks={"hosts": ["allowed.example"]})
+    curl = "curl -sS -w '%{http_code} %{http_connect}'"
+    assert "403" in sandbox.shell(f"{curl} https://allowed.example/ || true", box.environment)["stdout"]
+    assert "host_needs_approval" in sandbox.shell("curl -sS http://allowed.example/", box.environment)["stdout"]
+    assert "hello from echo.example" in sandbox.shell("curl -sS http://echo.example/", box.environment)["stdout"]
+    arena("allow", tenant=TENANT, container=box.container_id, key="host#allowed.example")
+    for scheme in ("https", "http"):
+        assert "hello from allowed.example" in sandbox.shell(f"curl -sS {scheme}://allowed.example/", box.environment)["stdout"]
+
+
+def test_the_proxy_sends_a_secret_when_its_use_is_allowed_and_not_before(arena: ArenaClient, sandbox: Sandbox) -> None:
+    value = "asked-value-0123456789"
+    secret = {"domain": "echo.example", "name": "KEY", "value": value}
+    box = arena.open("echo.example", secrets=[secret], asks="always")
+    arena("allow", tenant=TENANT, container=box.container_id, key="host#echo.example")
+    curl = 'curl -sS --cacert "$SSL_CERT_FILE" https://echo.example/echo'
+    arena("clear")
+    refused = sandbox.shell(f'{curl} -H "X-Key: $KEY"', box.environment)["stdout"]
+    assert "secret_needs_approval" in refused
+    assert value not in repr(arena("seen"))
+    assert "secret_needs_approval" not in sandbox.shell(curl, box.environment)["stdout"], "what needs no secret asks nobody"
+    arena("allow", tenant=TENANT, container=box.container_id, key="secret#KEY")
+    assert "****" in sandbox.shell(f'{curl} -H "X-Key: $KEY"', box.environment)["stdout"]
+    assert value in repr(arena("seen"))
