@@ -21,12 +21,17 @@ class Keys:
 
     def __init__(self) -> None:
         self.budgets: dict[str, tuple[str, ...]] = {}
+        self.revoked: set[str] = set()
+        """Ids."""
 
     async def find(self, secret: str) -> ApiKey | None:
         if secret not in KEYS:
             return None
         budgets = self.budgets.get(secret, ())
         return ApiKey(key_id_of(hash_of(secret)), KEYS[secret], f"{secret} by name", 1_700_000_000, budgets=budgets)
+
+    async def is_known(self, key_id: str) -> bool:
+        return key_id not in self.revoked and key_id in {key_id_of(hash_of(secret)) for secret in KEYS}
 
     async def tenant_of(self, secret: str) -> str | None:
         return KEYS.get(secret)

@@ -1,6 +1,6 @@
 """A link decides one approval without a key: looking changes nothing, and it opens for nobody else, for nothing else, for no longer."""
 
-from typing import Any
+from typing import Any, cast
 
 import httpx
 import pytest
@@ -52,6 +52,14 @@ async def test_the_button_decides_and_the_response_goes_on() -> None:
     await played(served)
     assert "They say: Keep it." in str((await served.lab.object_of(stored))["output"])
     assert ran(served) == []
+
+
+async def test_a_link_ends_with_the_key_that_made_it() -> None:
+    served, stored, approval, path = await asked()
+    cast("Any", served.lab.runtime.api_keys).revoked.add(KEY_A)
+    for answer in (await opened(served, path), await opened(served, path, "POST", decision="approve")):
+        assert (answer.status_code, "This link is not valid" in answer.text) == (404, True)
+    assert (await approvals_of(served, stored), await played(served)) == ([approval], [])
 
 
 async def test_a_link_decides_once() -> None:

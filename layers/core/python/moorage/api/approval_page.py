@@ -61,7 +61,7 @@ def add_approval_page(app: FastAPI) -> None:
 
 async def _look(request: Request, token: str) -> Response:
     runtime: Runtime = request.app.state.runtime
-    link, response_id = _opened(runtime, token)
+    link, response_id = await _opened(runtime, token)
     approval = await find(runtime, link.tenant_id, response_id, link.approval_id)
     has_ended = (await runtime.responses.snapshot(link.tenant_id, response_id)).is_final
     return await _page(runtime, approval, refusal=approval_not_needed(approval.id).message if has_ended else "")
@@ -69,7 +69,7 @@ async def _look(request: Request, token: str) -> Response:
 
 async def _decide(request: Request, token: str) -> Response:
     runtime: Runtime = request.app.state.runtime
-    link, response_id = _opened(runtime, token)
+    link, response_id = await _opened(runtime, token)
     said = parse_qs((await read_body(request, limits.APPROVAL_FORM_BYTES_MAX)).decode("utf-8", "replace"))
     words, reason = said.get("decision", []), " ".join(said.get("reason", [])).strip()
     if len(words) != 1 or words[0] not in _DECISIONS or len(reason) > limits.APPROVAL_REASON_CHARS_MAX:
@@ -85,11 +85,11 @@ async def _decide(request: Request, token: str) -> Response:
     return await _page(runtime, approval)
 
 
-def _opened(runtime: Runtime, token: str) -> tuple[Link, str]:
-    """With the response that it is about."""
+async def _opened(runtime: Runtime, token: str) -> tuple[Link, str]:
+    """With the response that it is about. A link ends with the key that made it: whoever takes a key away takes away all it can do."""
     link = runtime.approval_links.open(token, runtime.clock())
     response_id = None if link is None else response_of(link.approval_id)
-    if link is None or response_id is None:
+    if link is None or response_id is None or not await runtime.api_keys.is_known(link.key_id):
         raise approval_link_not_valid()
     return link, response_id
 

@@ -156,6 +156,11 @@ class ApiKeys:
                 with suppress(ConditionFailed):  # Revoked meanwhile.
                     await self._table.update(entry["PK"], entry["SK"], set={"budgets": after})
 
+    async def is_known(self, key_id: str) -> bool:
+        """Whether there is a key of this id, which has not been revoked. Reads the list: for what happens seldom."""
+        listed = await self._table.query(keys.KEYS, index="GSI1")
+        return any(entry["GSI1SK"].endswith(f"#{key_id}") for entry in listed)
+
     async def revoke(self, key_id: str) -> bool:
         """Forget a key; False if there is none of this id."""
         for entry in await self._table.query(keys.KEYS, index="GSI1"):

@@ -1,7 +1,7 @@
 """Links that decide one approval without a key: what may be decided, by whose leave and until when, sealed into the address.
 
 AES-256-GCM with a key derived from the deployment's content key, so that nothing is stored and nobody can make one. A link serves one
-decision because an approval takes one; the same decision again changes nothing.
+decision because an approval takes one; the same decision again changes nothing. It ends with its time, and with the key that made it.
 """
 
 import base64
