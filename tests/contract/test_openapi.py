@@ -114,11 +114,15 @@ def test_what_is_served_is_documented_and_what_is_documented_is_served() -> None
 def test_what_webhooks_are_sent_is_documented_as_the_sdk_reads_it() -> None:
     events: dict[str, type[BaseModel]] = {"completed": ResponseCompletedWebhookEvent, "failed": ResponseFailedWebhookEvent}
     events |= {"cancelled": ResponseCancelledWebhookEvent, "incomplete": ResponseIncompleteWebhookEvent}
-    assert DOCUMENT["webhooks"].keys() == {f"response_{status}" for status in events}
+    assert DOCUMENT["webhooks"].keys() == {*(f"response_{status}" for status in events), "moorage_approval_requested"}
     for status, model in events.items():
         schema = DOCUMENT["webhooks"][f"response_{status}"]["post"]["requestBody"]["content"]["application/json"]["schema"]
         assert schema["properties"].keys() == model.model_fields.keys()
         assert schema["properties"]["type"] == {"const": f"response.{status}"}
+    asked = DOCUMENT["webhooks"]["moorage_approval_requested"]["post"]
+    event = asked["requestBody"]["content"]["application/json"]["schema"]["properties"]
+    assert (asked["summary"], event["type"]) == ("A person's word is wanted", {"const": "moorage.approval.requested"})
+    assert event["data"]["properties"].keys() == {"id", "response_id"}
 
 
 def test_every_reference_leads_somewhere() -> None:

@@ -70,6 +70,12 @@ def container_of_session(session_id: str) -> str:
     return f"cntr_{session_id.removeprefix('csess_')[: -2 * _SESSION_BYTES]}"
 
 
+def approval_event_id(approval_id: str, asked_at: int) -> str:
+    """The id of the event that tells of a question: the same whoever tells of it, and in the order of time."""
+    digits = approval_id.removeprefix("apr_")
+    return f"evt_{asked_at * 1000:012x}{digits[:28]}{digits[-8:]}"
+
+
 def new_call_id() -> str:
     """A tool call's id: ``call_`` and 24 base-62 characters (143 random bits)."""
     return "call_" + "".join(secrets.choice(_BASE62) for _ in range(24))

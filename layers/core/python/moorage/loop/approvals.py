@@ -11,7 +11,8 @@ from typing import Any, Final
 from moorage import limits
 from moorage.egress.policy import Opening
 from moorage.errors import Superseded, approval_decided, approval_not_found, approval_not_needed
-from moorage.loop import finish, standing
+from moorage.ids import approval_event_id
+from moorage.loop import finish, standing, webhooks
 from moorage.runtime import Runtime
 from moorage.state import Call
 from moorage.store.approvals import Approval, Decision
@@ -19,6 +20,7 @@ from moorage.store.responses import StoredResponse
 from moorage.telemetry import tell
 from moorage.tools.mcp import network
 from moorage.wire.types import Item
+from moorage.wire.webhooks import APPROVAL_REQUESTED
 
 BY_TIMEOUT: Final = "timeout"
 """Who has decided where nobody did."""
@@ -33,6 +35,7 @@ async def admitted(runtime: Runtime, stored: StoredResponse, step: int, calls: S
         return tuple(call.call_id for call in calls)
     for _ in range(limits.CONDITIONAL_WRITES_MAX):
         waiting = await _waiting(runtime, stored, step, [call for call in calls if call.approval])
+        await announce(runtime, stored, waiting)
         ready = tuple(call.call_id for call in calls if call.approval not in {approval.id for approval in waiting})
         if ready or await stand_still(runtime, stored, waiting):
             return ready
@@ -47,6 +50,23 @@ async def _waiting(runtime: Runtime, stored: StoredResponse, step: int, held: Se
     if missing:
         await runtime.approvals.ask(stored, missing)
     return [approval for approval in (*known.values(), *missing) if approval.is_waiting]
+
+
+async def announce(runtime: Runtime, stored: StoredResponse, waiting: Sequence[Approval]) -> None:
+    """Tell the endpoints that ask for it. Called before the response stands still for these: a process that dies in between leaves it
+    to the next run of the step. Harmless to run twice."""
+    if not waiting:
+        return
+    endpoints = [each for each in await runtime.webhooks.endpoints(stored.tenant_id) if APPROVAL_REQUESTED in each.event_types]
+    for approval in waiting if endpoints else ():
+        event = webhooks.Told(
+            approval_event_id(approval.id, approval.created_at),
+            APPROVAL_REQUESTED,
+            stored.response_id,
+            approval.created_at,
+            {"id": approval.id, "response_id": stored.response_id},
+        )
+        await webhooks.tell_endpoints(runtime, endpoints, event)
 
 
 def _approval(runtime: Runtime, stored: StoredResponse, step: int, call: Call) -> Approval:

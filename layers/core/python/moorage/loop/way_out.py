@@ -12,7 +12,7 @@ from typing import Final
 from moorage import ids, limits
 from moorage.egress.policy import Opening
 from moorage.errors import Superseded
-from moorage.loop.approvals import approval_of, denial_of, stand_still
+from moorage.loop.approvals import announce, approval_of, denial_of, stand_still
 from moorage.runtime import Runtime
 from moorage.store.approvals import Approval
 from moorage.store.responses import StoredResponse
@@ -44,6 +44,7 @@ async def stands_still(runtime: Runtime, stored: StoredResponse, step: int) -> b
         waiting = [approval for approval in (*asked, *missing) if approval.is_waiting]
         if not waiting:
             return False
+        await announce(runtime, stored, waiting)
         if await stand_still(runtime, stored, waiting):
             return True
         stored = await runtime.responses.load(stored.tenant_id, stored.response_id)

@@ -1,4 +1,5 @@
-"""Telling endpoints of the ends of background responses, at least once each.
+"""Telling endpoints of the ends of background responses, at least once each; and of a person's word that one waits for, likewise,
+before it stands still (``approvals.py: announce``).
 
 The loop owes a response its end until the record says that nothing is owed (``store/responses.py: settle``), and before that is said
 the end is announced: each endpoint that asks for it gets a delivery, under an id that follows from the response and its final event, so
@@ -32,6 +33,7 @@ from moorage.runtime import Runtime
 from moorage.store.responses import Snapshot, StoredResponse
 from moorage.store.webhooks import Attempt, Delivery, Endpoint, claimed
 from moorage.telemetry import tell, tell_error
+from moorage.wire.webhooks import APPROVAL_REQUESTED
 
 SECRET_PREFIX: Final = "whsec_"  # noqa: S105
 _USER_AGENT: Final = f"moorage/{__version__}"
@@ -57,20 +59,43 @@ async def announce(runtime: Runtime, stored: StoredResponse) -> None:
 async def _announce(runtime: Runtime, snapshot: Snapshot, endpoints: Sequence[Endpoint]) -> None:
     assert snapshot.last is not None
     assert snapshot.is_final, f"{snapshot.stored.response_id} is announced before its end"
-    now, ended_at_ms = runtime.clock(), snapshot.last.at_ms
-    event_type = f"response.{snapshot.final_object['status']}"
+    ended_at_ms, response_id = snapshot.last.at_ms, snapshot.stored.response_id
+    event = Told(
+        event_id(response_id, ended_at_ms),
+        f"response.{snapshot.final_object['status']}",
+        response_id,
+        ended_at_ms // 1000,
+        {"id": response_id},
+    )
+    await tell_endpoints(runtime, endpoints, event)
+
+
+@dataclass(frozen=True, slots=True)
+class Told:
+    """What endpoints are told."""
+
+    id: str
+    type: str
+    response_id: str
+    created_at: int
+    data: Mapping[str, str]
+    """Ids and nothing else: whoever receives it asks for the rest with a key."""
+
+
+async def tell_endpoints(runtime: Runtime, endpoints: Sequence[Endpoint], event: Told) -> None:
+    """A delivery for each that asks for events of the type. Harmless to run twice."""
+    now = runtime.clock()
     for endpoint in endpoints:
-        if event_type not in endpoint.event_types or endpoint.is_disabled:
+        if event.type not in endpoint.event_types or endpoint.is_disabled:
             continue
-        identity = event_id(snapshot.stored.response_id, ended_at_ms)
         delivery = Delivery(
             tenant_id=endpoint.tenant_id,
             endpoint_id=endpoint.id,
-            id=identity,
-            event_type=event_type,
-            response_id=snapshot.stored.response_id,
-            created_at=ended_at_ms // 1000,
-            body=body_of(identity, event_type, snapshot.stored.response_id, ended_at_ms // 1000),
+            id=event.id,
+            event_type=event.type,
+            response_id=event.response_id,
+            created_at=event.created_at,
+            body=body_of(event.id, event.type, event.data, event.created_at),
             began_at=int(now),
             next_at=int(now),
         )
@@ -184,7 +209,11 @@ async def note_health(runtime: Runtime, endpoint: Endpoint, attempt: Attempt) ->
 async def send_sample(runtime: Runtime, endpoint: Endpoint, event_type: str) -> Attempt:
     """An event that tells of nothing, sent once, now."""
     identity = new_id("evt")
-    body = body_of(identity, event_type, f"resp_{'0' * 48}", int(runtime.clock()))
+    nobody = "0" * 48
+    data = {"id": f"resp_{nobody}"}
+    if event_type == APPROVAL_REQUESTED:
+        data = {"id": f"apr_{nobody}", "response_id": f"resp_{nobody}"}
+    body = body_of(identity, event_type, data, int(runtime.clock()))
     attempt = await _attempt(runtime, endpoint, identity, body)
     if attempt.has_succeeded:
         await runtime.webhooks.note_success(endpoint)
@@ -219,14 +248,13 @@ def new_secret() -> str:
     return SECRET_PREFIX + base64.b64encode(secrets.token_bytes(32)).decode()
 
 
-def body_of(identity: str, event_type: str, response_id: str, created_at: int) -> bytes:
-    """Ids and nothing else: whoever receives it asks for the rest with a key."""
+def body_of(identity: str, event_type: str, data: Mapping[str, str], created_at: int) -> bytes:
     event: dict[str, Any] = {
         "id": identity,
         "object": "event",
         "created_at": created_at,
         "type": event_type,
-        "data": {"id": response_id},
+        "data": dict(data),
     }
     return orjson.dumps(event)
 

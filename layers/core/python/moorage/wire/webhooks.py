@@ -9,9 +9,12 @@ from moorage.wire.route import AFTER, JSON, PAGE, STRING, Route, deleted, envelo
 from moorage.wire.schema import JsonSchema
 from moorage.wire.validation import Body, Length
 
-EventType = Literal["response.completed", "response.failed", "response.cancelled", "response.incomplete"]
+EventType = Literal[
+    "response.completed", "response.failed", "response.cancelled", "response.incomplete", "moorage.approval.requested"
+]
 EVENT_TYPES: Final[tuple[EventType, ...]] = get_args(EventType)
-"""Those of OpenAI's that anything here can come to."""
+"""Those of OpenAI's that anything here can come to, and one of ours: an endpoint gets it that names it."""
+APPROVAL_REQUESTED: Final[EventType] = "moorage.approval.requested"
 
 _Name = Annotated[str, Field(min_length=1, max_length=limits.WEBHOOK_NAME_CHARS_MAX)]
 _Url = Annotated[str, Field(min_length=1, max_length=limits.WEBHOOK_URL_CHARS_MAX)]
@@ -153,6 +156,9 @@ WEBHOOK_ROUTES: Final = (
 """OpenAI's, and the deliveries, which are an extension of ours."""
 
 
+_APPROVAL: Final = record(id={"type": "string", "description": "Of the approval"}, response_id=STRING)
+
+
 def _received(event_type: str) -> JsonSchema:
     """What an endpoint is sent, as OpenAPI tells of requests that go the other way."""
     event = record(
@@ -160,12 +166,12 @@ def _received(event_type: str) -> JsonSchema:
         object={"const": "event"},
         created_at=_TIME,
         type={"const": event_type},
-        data=record(id={"type": "string", "description": "Of the response"}),
+        data=_APPROVAL if event_type == APPROVAL_REQUESTED else record(id={"type": "string", "description": "Of the response"}),
     )
     headers = ("webhook-id", "webhook-timestamp", "webhook-signature")
     return {
         "post": {
-            "summary": "A background response has ended",
+            "summary": "A person's word is wanted" if event_type == APPROVAL_REQUESTED else "A background response has ended",
             "parameters": [{"name": name, "in": "header", "required": True, "schema": STRING} for name in headers],
             "requestBody": {"required": True, "content": {JSON: {"schema": event}}},
             "responses": {"2XX": {"description": "Taken. After anything else it is sent again."}},
