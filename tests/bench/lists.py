@@ -158,9 +158,13 @@ def _measure(stack: Stack, count: int, events: int) -> None:
         timed(http, "from the middle", {"limit": 20, "created_before": now - count // 2})
         timed(http, f"failed (one in {_RARE}), 20 a page", {"limit": 20, "status": "failed"})
         timed(http, "no such model", {"limit": 20, "model": "none"})
-        timed(http, "usage by day", {}, "/usage", 1)
+        timed(http, "usage by day, added up", {}, "/usage", 1)
+        timed(http, "usage by day, added up by hours", {}, "/usage", 1)
         for number in (1, events // 2, events - 1):
             timed_at(http, long, number)
+        time.sleep(limits.USAGE_SETTLED_SECONDS + 1)
+        timed(http, "usage by day, added up and kept", {}, "/usage", 1)
+        timed(http, "usage by day, what was kept", {}, "/usage", 1)
 
 
 if __name__ == "__main__":

@@ -92,9 +92,10 @@ def _event(dice: random.Random, victim: str, mean_seconds: float) -> Event:
 
 class Field:
     """A stack with everything around it that can go wrong. Faults of AWS and of the upstream begin with ``begin``. One that is not
-    whole has neither egress proxy nor a small disk, and starts quickly."""
+    whole has neither egress proxy nor a small disk, and starts quickly; its history has no budgets and no webhooks."""
 
-    def __init__(self, folder: Path, seed: int, *, is_whole: bool) -> None:
+    def __init__(self, folder: Path, seed: int, *, is_whole: bool, receiver_port: int) -> None:
+        """``receiver_port`` is of a receiver of webhooks on this machine."""
         self._folder = folder / "faults"
         self._folder.mkdir(parents=True)
         for name in ("clock", "faults"):
@@ -106,6 +107,8 @@ class Field:
             "MOORAGE_CHAOS_SEED": str(seed),
             "MOORAGE_UPSTREAM_URL": self._upstream.url,
             "MOORAGE_UPSTREAM_MODEL": "scripted",
+            "MOORAGE_EGRESS_PORTS": f"80,443,{receiver_port}",
+            "MOORAGE_FETCH_ALLOWED_NETWORKS": "127.0.0.0/8,::1/128",
             "PYTHONPATH": str(Path(__file__).parent / "faults"),
         }
         if is_whole:
