@@ -33,6 +33,7 @@ class Page:
     kind: str = "text/html; charset=utf-8"
     status: int = 200
     location: str | None = None
+    cache_control: str | None = None
 
 
 @dataclass
@@ -143,8 +144,9 @@ async def _body(receive: Any) -> bytes:
 
 
 async def _respond(send: Any, page: Page) -> None:
-    location = [] if page.location is None else [(b"location", page.location.encode())]
-    await send({"type": "http.response.start", "status": page.status, "headers": [(b"content-type", page.kind.encode()), *location]})
+    given = {b"content-type": page.kind, b"location": page.location, b"cache-control": page.cache_control}
+    headers = [(name, value.encode()) for name, value in given.items() if value is not None]
+    await send({"type": "http.response.start", "status": page.status, "headers": headers})
     await send({"type": "http.response.body", "body": page.body})
 
 

@@ -887,6 +887,15 @@ def domains_of_the_web(world: World) -> None:
     assert "none of the domains" in browsed(world, tool, action="open_page", url=world.page_url)["output"][0]["error"]
 
 
+@row("tool", "web_search.filters.blocked_domains")
+def blocked_domains_of_the_web(world: World) -> None:
+    tool: Json = {"type": "web_search", "filters": {"blocked_domains": ["tides.example", "localhost"]}}
+    response = browsed(world, tool)
+    assert (response["tools"][0]["filters"], response["output"][0]["results"]) == (tool["filters"], [])
+    assert world.engines.asked[-1]["q"] == "tides -site:tides.example -site:localhost"
+    assert "a domain that the user has blocked" in browsed(world, tool, action="open_page", url=world.page_url)["output"][0]["error"]
+
+
 @row("tool", "web_search.search_context_size")
 def size_of_the_web(world: World) -> None:
     lengths = {}

@@ -33,6 +33,7 @@ OURS_ALONE = {
     "tool": {
         "function.function": "the nested form of chat completions, refused with a hint",
         "mcp.environment": "an extension",
+        "web_search.filters.blocked_domains": "the API takes it, and the SDK has no name for it yet",
         "shell.environment<container_reference>.skills": "an extension",
         "shell.require_approval": "an extension",
         **{f"shell.require_approval.{name}": "an extension" for name in ("always", "never", "always.commands", "never.commands")},

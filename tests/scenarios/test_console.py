@@ -570,6 +570,29 @@ def test_what_the_page_shows_of_an_event_is_what_the_api_says_of_it(console: Con
             assert seen == then["output"], number
 
 
+def test_servers_of_pages_stand_in_the_network_of_a_run_when_they_were_asked(console: Console, key: str, ran: str) -> None:
+    console.enter(key)
+    run_page(console, ran)
+    action = {"type": "open_page", "url": "https://tides.example/oslo"}
+    call = {"id": "ws_1", "type": "web_search_call", "status": "completed", "action": action, "hosts": ["tides.example"]}
+    events = [
+        {"type": "response.created", "sequence_number": 0, "response": {"output": []}},
+        {"type": "response.output_item.added", "sequence_number": 1, "output_index": 0, "item": {**call, "status": "in_progress"}},
+        {"type": "response.output_item.done", "sequence_number": 2, "output_index": 0, "item": call},
+    ]
+    shown = console.evaluate(
+        """async ([address, events]) => {
+            const { Log, networkOf } = await import(address);
+            const log = new Log();
+            log.add(events.map((event, at) => ({ at: 1000 * (at + 5), event })));
+            const egress = [{ id: "e1", host: "early.example", created_at: 4 }, { id: "e2", host: "late.example", created_at: 9 }];
+            return networkOf({ log, egress }).map((entry) => [entry.created_at, entry.host, entry.path ?? null]);
+        }""",
+        [console.module("model/run.js"), events],
+    )
+    assert shown == [[4, "early.example", None], [7, "tides.example", action["url"]], [9, "late.example", None]]
+
+
 def test_a_gap_in_a_log_is_refused_and_not_drawn_over(console: Console, key: str, ran: str, stack: Stack) -> None:
     console.enter(key)
     events = _events(stack, key, ran)

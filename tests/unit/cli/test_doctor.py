@@ -273,6 +273,31 @@ MODELS_AT_FAULT: dict[str, tuple[str, dict[str, Said], Finding]] = {
 }
 
 
+ENGINES = """
+[web_search]
+kind = "brave"
+key = "ssm:/mine/BRAVE"
+[image_generation]
+kind = "bedrock"
+model = "stability.stable-image-ultra-v1:1"
+key = "ssm:/mine/BEDROCK"
+"""
+
+
+def test_the_keys_of_the_search_engine_and_the_image_model_are_looked_for() -> None:
+    there = {"ssm get_parameter": yes(Parameter={"Value": "sealed"})}
+    assert [finding.what for finding in findings_of(GOOD, there, there, models=ENGINES)[-2:]] == [
+        "the search engine: its key is the SSM parameter /mine/BRAVE",
+        "the image model: its key is the SSM parameter /mine/BEDROCK",
+    ]
+    gone = findings_of(GOOD, {"ssm get_parameter": no("ParameterNotFound")}, there, models=ENGINES)[-2]
+    assert gone == Finding(
+        Level.FAIL,
+        "the search engine has no key: there is no SSM parameter /mine/BRAVE",
+        "Run 'aws ssm put-parameter --type SecureString --name /mine/BRAVE --value ...'.",
+    )
+
+
 @pytest.mark.parametrize(("models", "said", "finding"), MODELS_AT_FAULT.values(), ids=MODELS_AT_FAULT.keys())
 def test_each_model_is_looked_for(models: str, said: dict[str, Said], finding: Finding) -> None:
     default = 'default = "any"\n' if 'name = "*"' in models else ""

@@ -3,6 +3,7 @@ goes on."""
 
 import asyncio
 import io
+import json
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import replace
@@ -10,13 +11,14 @@ from itertools import pairwise
 from typing import Any, cast
 
 import pytest
+from mcp.server.mcpserver import MCPServer
 from moorage.api.view import View
 from moorage.cli.tail import View as Tail
 from moorage.loop.chain import chain_items
 from moorage.loop.finish import end_from_outside
 from moorage.loop.fold import fold
 from moorage.model.remote_servers import RemoteServers
-from moorage.model.search_engine import EngineKind
+from moorage.model.search_engine import EngineKind, SearchEngine
 from moorage.store.responses import StoredResponse
 
 from tests.mcp_servers import LOOPBACK, Running, serving
@@ -45,10 +47,16 @@ async def web(*turns: Turn) -> AsyncIterator[tuple[SearchEngines, Running, Lab]]
 
 
 async def asked(
-    lab: Lab, port: int, *, kind: EngineKind = "brave", tool: dict[str, Any] | None = None, **changes: Any
+    lab: Lab,
+    port: int,
+    *,
+    kind: EngineKind = "brave",
+    engine: SearchEngine | None = None,
+    tool: dict[str, Any] | None = None,
+    **changes: Any,
 ) -> StoredResponse:
     """A response that may search, as a request makes it."""
-    secret = SearchEngines().engine(kind, port).to_secret()
+    secret = (engine or SearchEngines().engine(kind, port)).to_secret()
     tools = [{"type": "web_search", "engine": "secret_0", **(tool or {})}]
     return await lab.background(
         tools=tools, container_id=None, secrets={"secret_0": lab.runtime.sealer.seal("t", secret)}, **changes
@@ -148,7 +156,80 @@ async def test_pages_are_opened_and_searched_and_marked() -> None:
     assert outputs[0].startswith(f"What stands between the two lines with the mark {opened['id']} was written by strangers.")
     assert (lacking["results"], outputs[2]) == ([], "This text is not in the page.")
     assert message["content"][0]["annotations"][0]["title"] == "Tides"
-    assert made.opened.count("/robots.txt") == 3, "each time anew: it may have changed"
+    assert made.opened == ["/robots.txt", "/tides"], "once: the page was fresh"
+    assert (opened["hosts"], "hosts" in found) == (["localhost"], False)
+
+
+@pytest.mark.parametrize(("said", "times"), [(None, 1), ("max-age=60", 2), ("no-store", 2)])
+async def test_a_page_is_read_again_when_it_is_not_fresh_any_more(said: str | None, times: int) -> None:
+    async with web() as (made, running, lab):
+        url = f"http://localhost:{running.port}/tides"
+        made.page("/tides", "<p>Spring tide on Monday.</p>", cache_control=said)
+        opening = call("web_search", f'{{"action": "open_page", "url": "{url}"}}')
+        lab.model.turns = [opening, opening, say("Monday.")]
+        stored = await asked(lab, running.port)
+        state = await lab.step(first_state(stored))
+        await lab.tools(state)
+        lab.now += 61
+        await lab.run(stored, await lab.step(state))
+    assert made.opened.count("/tides") == times
+    pages = [key for key in lab.blobs.objects if "/page-" in key]
+    assert (len(pages), all(key.startswith(f"R/t/{stored.response_id}/") for key in pages)) == (0 if said == "no-store" else 1, True)
+
+
+async def test_what_is_blocked_is_neither_found_nor_read_from_what_was_kept() -> None:
+    async with web() as (made, running, lab):
+        made.page("/tides", "<p>Monday.</p>")
+        made.page("/away", "", status=302, location=f"http://127.0.0.1:{running.port}/tides")
+        opening = call("web_search", f'{{"action": "open_page", "url": "http://localhost:{running.port}/tides"}}', "call_2")
+        lab.model.turns = [together(SEARCH, opening), say("I cannot.")]
+        blocked = {"filters": {"blocked_domains": ["localhost", "sea.example"]}}
+        _, (searched, opened, _) = await played(lab, running.port, tool=blocked)
+    assert made.asked == [{"q": "tides oslo -site:localhost -site:sea.example", "count": "10", "text_decorations": "false"}]
+    assert [result["url"] for result in searched["results"]] == ["https://tides.example/oslo"]
+    assert opened["error"] == "The page cannot be read: it is of a domain that the user has blocked."
+    assert (made.opened, "hosts" in opened) == ([], False)
+    (offered,) = lab.model.requests[0].tools
+    assert "These domains, and what is below them, cannot be reached: localhost, sea.example." in offered["description"]
+
+
+async def test_every_server_on_the_way_to_a_page_stands_in_its_call() -> None:
+    async with web() as (made, running, lab):
+        made.page("/away", "", status=302, location=f"http://127.0.0.1:{running.port}/tides")
+        lab.model.turns = [call("web_search", f'{{"action": "open_page", "url": "http://localhost:{running.port}/away"}}'), say("No.")]
+        _, (failed, _) = await played(lab, running.port)
+    assert (failed["status"], failed["hosts"]) == ("failed", ["localhost"]), "an address as such is never asked"
+
+
+def searcher() -> MCPServer:
+    """A search engine that speaks MCP."""
+    made = MCPServer("searcher")
+
+    @made.tool(structured_output=False)
+    async def search_web(q: str, limit: int) -> str:
+        found = {"url": "https://tides.example/oslo", "title": "Tides in Oslo", "text": f"q={q} limit={limit}"}
+        return json.dumps({"results": [found]})
+
+    @made.tool(structured_output=False)
+    async def broken(q: str, limit: int) -> str:
+        raise ValueError("secret words")
+
+    return made
+
+
+async def test_an_mcp_server_searches_the_web() -> None:
+    async with serving(searcher().streamable_http_app()) as there, web() as (_, running, lab):
+        engine = SearchEngine("mcp", f"{there.url}/mcp", "k3y", "search_web", "q", {"limit": 5})
+        lab.model.turns = [SEARCH, say(ANSWER)]
+        _, (searched, message) = await played(lab, running.port, engine=engine)
+        lab.model.turns = [SEARCH, say("No.")]
+        _, (failed, _) = await played(lab, running.port, engine=replace(engine, tool="broken"))
+        lab.model.turns = [SEARCH, say("No.")]
+        _, (absent, _) = await played(lab, running.port, engine=replace(engine, tool="nothing"))
+    assert searched["results"] == [{"url": "https://tides.example/oslo", "title": "Tides in Oslo", "text": "q=tides oslo limit=5"}]
+    assert message["content"][0]["annotations"][0]["title"] == "Tides in Oslo"
+    assert failed["error"] == "The search server's tool failed."
+    assert absent["status"] == "failed"
 
 
 SIZES = {"low": (5, 8_000), "medium": (10, 24_000), "high": (20, 60_000)}

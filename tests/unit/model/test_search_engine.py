@@ -11,6 +11,14 @@ ENGINES = {
     "Brave": ('kind = "brave"\nkey = "env:SEARCH"\n', SearchEngine("brave", "https://api.search.brave.com", "k3y")),
     "Tavily": ('kind = "tavily"\nkey = "env:SEARCH"\n', SearchEngine("tavily", "https://api.tavily.com", "k3y")),
     "Exa": ('kind = "exa"\nkey = "env:SEARCH"\n', SearchEngine("exa", "https://api.exa.ai", "k3y")),
+    "an MCP server": (
+        'kind = "mcp"\nurl = "https://gw.example/mcp"\nkey = "env:SEARCH"\ntool = "web-search"\n',
+        SearchEngine("mcp", "https://gw.example/mcp", "k3y", "web-search"),
+    ),
+    "an MCP server with arguments, and no key": (
+        'kind = "mcp"\nurl = "https://gw.example/mcp/"\ntool = "s"\nargument = "q"\narguments = {max_results = 5, topic = "news"}\n',
+        SearchEngine("mcp", "https://gw.example/mcp/", "", "s", "q", {"max_results": 5, "topic": "news"}),
+    ),
     "a proxy before one": (
         'kind = "exa"\nkey = "env:SEARCH"\nurl = "https://p.example/exa"\n',
         SearchEngine("exa", "https://p.example/exa", "k3y"),
@@ -51,6 +59,8 @@ WRONG = {
     "no address": ('kind = "searxng"\n', "searxng needs a url"),
     "no URL": ('kind = "searxng"\nurl = "x.example"\n', "is not an http or https URL"),
     "a query": ('kind = "searxng"\nurl = "http://x.example/?a"\n', "without a query"),
+    "an MCP server without a tool": ('kind = "mcp"\nurl = "http://x.example"\n', "mcp needs a tool"),
+    "a tool of another engine": ('kind = "exa"\nkey = "env:SEARCH"\ntool = "s"\n', "tool belongs to the kind mcp"),
     "no key": ('kind = "brave"\n', "brave needs a key"),
     "a key too many": ('kind = "searxng"\nurl = "http://x.example"\nkey = "env:A"\n', "searxng takes no key"),
     "the key itself": ('kind = "exa"\nkey = "verysecret"\n', "must be a reference"),

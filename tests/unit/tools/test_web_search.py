@@ -11,8 +11,9 @@ from moorage.egress.fetch import Fetcher, FetchError
 from moorage.errors import ApiError
 from moorage.model.remote_servers import RemoteServers
 from moorage.model.search_engine import EngineKind, SearchEngine
-from moorage.tools.web_search import citing, engines, pages, robots, text, words
-from moorage.tools.web_search.engines import Found, SearchFailed, Wanted
+from moorage.tools.web_search import citing, engines, mcp_engine, pages, robots, text, words
+from moorage.tools.web_search.engines import Wanted
+from moorage.tools.web_search.found import Found, SearchFailed
 from moorage.tools.web_search.room import WebSearch
 
 from tests.mcp_servers import LOOPBACK, serving
@@ -138,6 +139,89 @@ def test_a_domain_has_what_is_below_it_and_nothing_that_looks_like_it() -> None:
     outside = ["https://nota.example/", "https://a.example.evil.example/", "https://evil.example/a.example"]
     assert [engines.is_within(url, ("a.example",)) for url in (*inside, *outside)] == [True, True, False, False, False]
     assert engines.is_within("https://any.example", ())
+    assert not engines.is_within("https://deep.in.a.example/", ("a.example",), ("in.a.example",)), "what is blocked is blocked"
+    assert not engines.is_within("https://a.example/", (), ("a.example",))
+
+
+BLOCKING: dict[EngineKind, dict[str, Any]] = {
+    "searxng": {"q": "tides -site:elsewhere.example", "format": "json"},
+    "brave": {"q": "tides -site:elsewhere.example", "count": "10", "text_decorations": "false"},
+    "tavily": {"query": "tides", "max_results": 10, "exclude_domains": ["elsewhere.example"]},
+    "exa": {
+        "query": "tides",
+        "numResults": 10,
+        "contents": {"text": {"maxCharacters": limits.WEB_EXCERPT_CHARS_MAX}},
+        "excludeDomains": ["elsewhere.example"],
+    },
+}
+
+
+@pytest.mark.parametrize("kind", KINDS)
+async def test_each_engine_is_told_what_is_blocked_and_nothing_of_it_is_taken(kind: EngineKind) -> None:
+    async with engines_with(TIDES, OTHER) as (made, port):
+        wanted = Wanted("tides", 10, blocked=("elsewhere.example",))
+        found = await engines.search(fetcher_for(port), made.engine(kind, port), wanted)
+        both = Wanted("tides", 10, ("tides.example", "elsewhere.example"), blocked=("elsewhere.example",))
+        assert await engines.search(fetcher_for(port), made.engine(kind, port), both) == found
+    assert made.asked[0] == BLOCKING[kind]
+    assert [each.url for each in found] == ["https://tides.example/oslo"]
+    assert not made.asked[1].keys() >= {"includeDomains", "excludeDomains"}, "Exa takes one of them"
+
+
+# --- an MCP server ---
+
+OUTPUTS = {
+    "JSON with results": '{"query": "q", "results": [{"title": "T", "url": "https://a.example/", "content": "C"}]}',
+    "JSON below": orjson.dumps({"web": {"results": [{"name": "T", "link": "https://a.example/", "snippet": "C"}]}}).decode(),
+    "a list": orjson.dumps([{"title": "T", "href": "https://a.example/", "description": "C"}]).decode(),
+    "one result": orjson.dumps({"title": "T", "url": "https://a.example/", "highlights": ["C"]}).decode(),
+    "a line for each": '{"title":"T","url":"https://a.example/","text":"C"}\n{"title":"no address"}',
+    "parts of the protocol": orjson.dumps(
+        [{"type": "text", "text": '{"title":"T","url":"https://a.example/","text":"C"}'}, {"type": "image", "data": "x"}]
+    ).decode(),
+    "blocks": "Detailed Results:\n\nTitle: T\nURL: https://a.example/\nContent: C",
+    "blocks of Markdown": "- **Title:** T\n- **URL:** https://a.example/\n- **Summary:** C",
+}
+
+
+@pytest.mark.parametrize("output", OUTPUTS.values(), ids=OUTPUTS)
+def test_a_search_servers_results_are_read_in_whatever_form(output: str) -> None:
+    assert mcp_engine.results(output) == [Found("https://a.example/", "T", "C")]
+
+
+def test_blocks_have_dates_and_texts_of_several_lines() -> None:
+    output = "Title: A\nURL: https://a.example/\nDate: 2026-11-01\nContent: one\ntwo\nTitle: B\nURL: https://b.example/"
+    assert mcp_engine.results(output) == [
+        Found("https://a.example/", "A", "one two", "2026-11-01"),
+        Found("https://b.example/", "B", ""),
+    ]
+
+
+def test_a_search_server_that_found_nothing_is_told_from_one_that_is_not_understood() -> None:
+    assert [mcp_engine.results(empty) for empty in ("", "[]", '{"results": []}')] == [[], [], []]
+    for strange in ("I found a lot.", '{"answer": 42}', "Title: T\nURL: javascript:alert(1)", "[[[[[[[[]]]]]]]]"):
+        with pytest.raises(SearchFailed, match="no results that are understood"):
+            mcp_engine.results(strange)
+
+
+# --- freshness ---
+
+FRESH = {
+    "": 600,
+    "max-age=60": 60,
+    "public, Max-Age=60, must-revalidate": 60,
+    "max-age=0": 0,
+    "max-age=999999999": 86_400,
+    "no-store": 0,
+    "private, no-cache": 0,
+    "s-maxage=5": 600,
+    "nonsense": 600,
+}
+
+
+@pytest.mark.parametrize(("said", "seconds"), FRESH.items(), ids=FRESH)
+def test_a_server_says_how_long_its_page_is_fresh(said: str, seconds: int) -> None:
+    assert pages.fresh_seconds(said) == seconds
 
 
 # --- robots.txt ---
@@ -182,7 +266,7 @@ async def test_a_page_is_read_if_its_server_allows_that_wherever_it_leads() -> N
             with pytest.raises(FetchError) as caught:
                 await pages.read(source, f"{origin}{path}", ("pages.example",))
             refused[path] = str(caught.value)
-    assert read == text.Page("Tides", "High")
+    assert (read.page, read.url) == (text.Page("Tides", "High"), f"{origin}/page")
     assert refused == {
         "/private/x": "its robots.txt does not allow that programs read it",
         "/sneaky": "its robots.txt does not allow that programs read it",
@@ -197,7 +281,7 @@ async def test_a_robots_txt_that_is_not_there_hides_nothing_and_a_broken_one_all
         made.page("/page", "words")
         for status in (404, 403):
             made.page("/robots.txt", "", status=status)
-            assert (await pages.read(fetcher_for(port), f"http://localhost:{port}/page", ())).text == "words"
+            assert (await pages.read(fetcher_for(port), f"http://localhost:{port}/page", ())).page.text == "words"
         made.page("/robots.txt", "", status=503)
         with pytest.raises(FetchError, match=r"its robots.txt cannot be read: the server answered 503"):
             await pages.read(fetcher_for(port), f"http://localhost:{port}/page", ())

@@ -14,6 +14,7 @@ import boto3
 from moorage.cli.checks import new_account
 from moorage.cli.checks.account import AwsClients, deployed_models, of_account
 from moorage.cli.checks.deployment import of_deployment, table_finding
+from moorage.cli.checks.engines import of_engines
 from moorage.cli.checks.findings import Finding, Level, Said, Waiting, warn
 from moorage.cli.checks.machine import of_a_start, of_machine
 from moorage.cli.output import add_json, say_json
@@ -70,10 +71,12 @@ def of_this(environ: Mapping[str, str]) -> Iterator[Said]:
     except TargetError as error:
         yield from of_machine(environ)
         yield from of_a_start(environ)
+        yield from of_engines(environ)
         yield warn("no deployment to ask", str(error))
         return
     if target.is_local:
         yield from of_machine(environ)
+        yield from of_engines(environ)
     elif target.table_name:
         yield table_finding(target)
     yield from of_deployment(target, environ)

@@ -62,6 +62,8 @@ class Download:
     """Raises :class:`FetchError` when it gets too long or breaks off."""
     charset: str = ""
     """As the server names it; empty if it does not."""
+    cache_control: str = ""
+    """What it says of keeping this."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,6 +97,8 @@ class Fetcher:
     ports: tuple[int, ...] = (80, 443)
     addresses: Callable[[str, int], Awaitable[list[str]]] = system_addresses
     tls: Callable[[], ssl.SSLContext] = field(default=ssl.create_default_context)
+    heard: Callable[[str], None] | None = None
+    """Told each host that a connection may go to, redirections among them."""
 
     @classmethod
     def of(cls, settings: Reachable) -> Self:
@@ -110,7 +114,8 @@ class Fetcher:
                 media_type = response.headers.get("content-type", "").partition(";")[0].strip().lower()
                 filename = unquote(place.path.rsplit("/", 1)[-1])
                 charset = response.charset_encoding or ""
-                yield Download(str(place), media_type, filename, _bounded(response, bytes_max), charset)
+                kept = response.headers.get("cache-control", "")
+                yield Download(str(place), media_type, filename, _bounded(response, bytes_max), charset, kept)
         except TimeoutError as error:
             raise FetchError(f"it took longer than {limits.FETCH_SECONDS_MAX} seconds") from error
 
@@ -246,6 +251,8 @@ class Fetcher:
                 raise FetchError("its host is not a public address")
         if not addresses:
             raise FetchError("its host has no address")
+        if self.heard is not None:
+            self.heard(host)
         return addresses
 
 

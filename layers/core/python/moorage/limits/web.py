@@ -37,6 +37,12 @@ WEB_PAGE_BYTES_MAX: Final = 4 * MIB
 """Of a page before it is read. The longest articles of Wikipedia have 2 MB of HTML. Reading takes a
 second of processor time for each MiB at worst."""
 
+WEB_PAGE_FRESH_SECONDS: Final = 600
+"""How long a page that was read is not read again in the same response, where its server says nothing about that."""
+
+WEB_PAGE_FRESH_SECONDS_MAX: Final = 24 * 3600
+"""The same, whatever its server says: a response may run for days."""
+
 WEB_ROBOTS_BYTES_MAX: Final = 500 * KIB
 """RFC 9309, section 2.5: at least so much of a robots.txt is read. What comes behind is not."""
 

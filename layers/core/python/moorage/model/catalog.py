@@ -317,6 +317,12 @@ class Catalog:
         return RemoteServers(named, self._server_hosts, engine_of(self._search, self._value_of), images)
 
     @property
+    def engine_keys(self) -> dict[str, str]:
+        """References to the keys of what is no model that answers, by what they belong to."""
+        tables = {"the search engine": self._search, "the image model": self._images}
+        return {what: table.key for what, table in tables.items() if table is not None and table.key is not None}
+
+    @property
     def searches_web(self) -> bool:
         """Whether the operator has named a search engine."""
         return self._search is not None

@@ -36,6 +36,13 @@ class Contents:
         await self.blobs.put_bytes(keys.response_blob(self.tenant_id, response_id, name), content)
         return f"{response_id}/{name}"
 
+    async def kept(self, response_id: str, name: str) -> bytes | None:
+        """What was kept of a response under a name; None if nothing was."""
+        try:
+            return await self.blobs.get_bytes(keys.response_blob(self.tenant_id, response_id, name))
+        except BlobNotFound:
+            return None
+
     async def as_file(self, filename: str, content: bytes) -> str:
         """Make a file of the tenant's; its id."""
         file = await self.files.create(self.tenant_id, filename=filename, purpose=PURPOSE, chunks=_once(content))
@@ -54,10 +61,8 @@ class Contents:
         if handle is None:
             return _decoded(item.get(field))
         response_id, _, name = handle.partition("/")
-        try:
-            return await self.blobs.get_bytes(keys.response_blob(self.tenant_id, response_id, name))
-        except BlobNotFound:
-            return await self._of_file(item.get("file_id"))
+        content = await self.kept(response_id, name)
+        return content if content is not None else await self._of_file(item.get("file_id"))
 
     async def _of_file(self, file_id: str | None) -> bytes | None:
         """The response that the object belonged to was deleted, or is too old."""

@@ -139,20 +139,22 @@ def _step_functions(aws: AwsClients) -> Finding:
 def _models(aws: AwsClients, models_toml: str) -> Iterator[Finding]:
     """Whether what ``models.toml`` names can be reached from AWS: keys that are stored, models that may be used."""
     try:
-        entries = Catalog.load(f"{models_toml}\n", {"AWS_REGION": aws.region}, secret=lambda name: name).entries
+        catalog = Catalog.load(f"{models_toml}\n", {"AWS_REGION": aws.region}, secret=lambda name: name)
     except SettingsConflict as error:
         yield fail(str(error), "Correct models.toml: it is deployed as it is.")
         return
-    real = [entry for entry in entries if entry.provider_kind != "demo"]
+    real = [entry for entry in catalog.entries if entry.provider_kind != "demo"]
     if not real:
         yield warn("models.toml names no model: the scripted demo model would answer", "docs/models.md says how to name one.")
     for entry in real:
         yield asked(f"model '{entry.name}'", partial(_model, aws, entry))
+    for what, reference in catalog.engine_keys.items():
+        yield asked(what, partial(_key, aws, what, reference.removeprefix("ssm:")))
 
 
 def _model(aws: AwsClients, entry: ModelEntry) -> Finding:
     if entry.key is not None:
-        return _key(aws, entry, entry.key.removeprefix("ssm:"))
+        return _key(aws, f"model '{entry.name}'", entry.key.removeprefix("ssm:"))
     if entry.provider_kind == "bedrock_converse" or entry.auth == "sigv4":
         return _bedrock(aws, entry)
     if not _is_public(urlsplit(entry.base_url).hostname or ""):
@@ -163,15 +165,15 @@ def _model(aws: AwsClients, entry: ModelEntry) -> Finding:
     return ok(f"model '{entry.name}' at {entry.base_url} needs no key")
 
 
-def _key(aws: AwsClients, entry: ModelEntry, parameter: str) -> Finding:
+def _key(aws: AwsClients, what: str, parameter: str) -> Finding:
     try:
         aws.ssm.get_parameter(Name=parameter)
     except aws.ssm.exceptions.ParameterNotFound:
         return fail(
-            f"model '{entry.name}' has no key: there is no SSM parameter {parameter}",
+            f"{what} has no key: there is no SSM parameter {parameter}",
             f"Run 'aws ssm put-parameter --type SecureString --name {parameter} --value ...'.",
         )
-    return ok(f"model '{entry.name}': its key is the SSM parameter {parameter}")
+    return ok(f"{what}: its key is the SSM parameter {parameter}")
 
 
 def _bedrock(aws: AwsClients, entry: ModelEntry) -> Finding:

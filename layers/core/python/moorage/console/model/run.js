@@ -101,6 +101,19 @@ export function transcript(log, n) {
     }));
 }
 
+// --- network ---
+
+// The servers that calls have asked for pages of the web, outside of the container's network.
+const pagesOf = (log) =>
+  log.events.flatMap((event, at) =>
+    event.type === "response.output_item.done" && Array.isArray(event.item.hosts)
+      ? event.item.hosts.map((host) => ({ id: `${event.item.id} ${host}`, created_at: Math.floor(log.ats[at] / 1000), decision: "allowed", host, method: "page", path: event.item.action?.url, secrets: [], count: 1 }))
+      : [],
+  );
+
+// All that a run has reached for, in order.
+export const networkOf = ({ log, egress }) => [...egress, ...pagesOf(log)].sort((one, other) => one.created_at - other.created_at);
+
 // --- lanes ---
 
 export function lanes({ log, steps, egress, files, nowMs }) {
@@ -117,7 +130,7 @@ export function lanes({ log, steps, egress, files, nowMs }) {
     model,
     tools,
     depth: Math.max(1, ...tools.map((bar) => bar.row + 1)),
-    egress: egress.map((entry) => ({ at: entry.created_at * 1000, entry })),
+    egress: networkOf({ log, egress }).map((entry) => ({ at: entry.created_at * 1000, entry })),
     files: files.map((file) => ({ at: (file.created_at ?? 0) * 1000, file })),
     spent: spent(steps),
   };

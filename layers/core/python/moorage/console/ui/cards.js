@@ -99,6 +99,11 @@ function CodeCall({ item, isDone }) {
     ${item.outputs === null && isDone && html`<p class="muted">The request did not ask for the outputs (include: code_interpreter_call.outputs).</p>`}</section>`;
 }
 
+const ImageCall = ({ item }) => html`<section class="card call"><h3><${Icon} name="playground" size=${13} />image · ${item.action ?? "generate"}${item.size ? ` · ${item.size}` : ""}</h3>
+  <p>${item.revised_prompt ?? ""}</p>
+  ${item.result && html`<${Picture} url=${`data:image/${item.output_format ?? "png"};base64,${item.result}`} />`}
+  ${item.error && html`<p class="bad">${item.error.message}</p>`}</section>`;
+
 function FunctionCall({ item }) {
   return html`<section class="card call"><h3><${Icon} name="playground" size=${13} />${item.name ?? item.type}</h3><${Argument} text=${item.arguments ?? item.input ?? ""} /></section>`;
 }
@@ -140,6 +145,7 @@ const VIEWS = {
   shell_call: Shell,
   shell_call_output: ShellOutput,
   code_interpreter_call: CodeCall,
+  image_generation_call: ImageCall,
   function_call: FunctionCall,
   custom_tool_call: FunctionCall,
   function_call_output: Output,

@@ -3,7 +3,7 @@ import { html, useMemo, useState } from "../html.js";
 import { get, save, saveBlob } from "../api.js";
 import { address } from "../router.js";
 import { bytes, clock, count, dollars, duration } from "../model/text.js";
-import { rowsOf, used } from "../model/run.js";
+import { networkOf, rowsOf, used } from "../model/run.js";
 import { useData } from "./data.js";
 import { Json } from "./json.js";
 import { Button, Id, Status, Tabs, Ticking } from "./parts.js";
@@ -13,7 +13,8 @@ import { Rows } from "./virtual.js";
 const TABS = ["step", "events", "files", "network", "cost", "raw"];
 
 export function Inspector({ run, tab, onTab, step, cursor, onCursor, onStep }) {
-  const counts = { events: run.log.last + 1, files: run.files.length || null, network: run.egress.length || null, step: run.steps.length || null };
+  const reached = useMemo(() => networkOf(run).length, [run.log.last, run.egress]);
+  const counts = { events: run.log.last + 1, files: run.files.length || null, network: reached || null, step: run.steps.length || null };
   const tabs = TABS.map((id) => ({ id, title: id[0].toUpperCase() + id.slice(1), count: counts[id] }));
   const View = { step: Steps, events: Events, files: Files, network: Network, cost: Cost, raw: Raw }[tab] ?? Steps;
   return html`<aside class="inspector" aria-label="Details"><${Tabs} label="Details" tabs=${tabs} chosen=${TABS.includes(tab) ? tab : "step"} onChoose=${onTab} />
@@ -89,7 +90,7 @@ function Files({ run, cursor }) {
 }
 
 function Network({ run, cursor }) {
-  const entries = run.egress.filter((entry) => entry.created_at * 1000 <= untilOf(run, cursor));
+  const entries = networkOf(run).filter((entry) => entry.created_at * 1000 <= untilOf(run, cursor));
   if (!entries.length) return html`<p class="muted pad">It reached for nothing outside, or the container has no network. <code>network_policy</code> of the shell allows hosts.</p>`;
   return html`<div class="pad"><${EgressTable} entries=${entries} /></div>`;
 }

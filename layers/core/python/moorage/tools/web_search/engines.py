@@ -1,9 +1,16 @@
 """Search engines: what each is asked, and what its answer holds. Pure, but for :func:`search`.
 
-SearXNG   https://docs.searxng.org/dev/search_api.html       ``q``, ``format=json``; 403 where its settings do not list that format
-Brave     https://api-dashboard.search.brave.com             ``q``, ``count`` up to 20, ``country``; ``X-Subscription-Token``
-Tavily    https://docs.tavily.com                            a JSON body with ``include_domains``; a bearer token
-Exa       https://docs.exa.ai                                a JSON body with ``includeDomains``; ``x-api-key``
+SearXNG   https://docs.searxng.org/dev/search_api.html
+    ``q``, ``format=json``; 403 where its settings do not list that format
+Brave     https://api-dashboard.search.brave.com/api-reference/web/search/get
+    ``q`` of 400 characters and 50 words at most, ``count`` up to 20, ``country``; ``X-Subscription-Token``
+Tavily    https://docs.tavily.com/api-reference/endpoint/search
+    a JSON body: ``max_results`` up to 20, ``include_domains`` (300 at most), ``exclude_domains`` (150); a bearer token
+Exa       https://exa.ai/docs/reference/search
+    a JSON body: ``numResults`` up to 100, ``includeDomains`` or ``excludeDomains``, ``userLocation``,
+    ``contents.text.maxCharacters``; ``x-api-key``
+
+What an MCP server is asked is in ``mcp_engine.py``.
 """
 
 from collections.abc import Callable, Mapping
@@ -17,17 +24,20 @@ import orjson
 from moorage import limits
 from moorage.egress.fetch import Fetcher, FetchError, FetchRefused
 from moorage.model.search_engine import EngineKind, SearchEngine
+from moorage.tools.web_search import mcp_engine
+from moorage.tools.web_search.found import Found, SearchFailed, is_address
 from moorage.tools.web_search.text import plain
 
 _BRAVE_RESULTS_MAX: Final = 20
 
 _BRAVE_COUNTRIES: Final = frozenset(
     {
-        "AR", "AU", "AT", "BE", "BR", "CA", "CL", "DK", "FI", "FR", "DE", "GR", "HK", "IN", "ID", "IT", "JP", "KR", "MY", "MX",
+        "AR", "AU", "AT", "BE", "BR", "CA", "CL", "DK", "FI", "FR", "DE", "HK", "IN", "ID", "IT", "JP", "KR", "MY", "MX",
         "NL", "NZ", "NO", "CN", "PL", "PT", "PH", "RU", "SA", "ZA", "ES", "SE", "CH", "TW", "TR", "GB", "US"
     }
 )
-"""It refuses a request that names another one."""
+"""It refuses a request that names another one. Those that Brave's own server for MCP takes
+(https://github.com/brave/brave-search-mcp-server, ``src/tools/web/params.ts``), but for ``ALL``."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,18 +49,11 @@ class Wanted:
     """Results come from these and what is below them; from anywhere if there are none."""
     country: str | None = None
     """Two letters: where the user is."""
+    blocked: tuple[str, ...] = ()
+    """No result comes from these or from what is below them, whatever else is said."""
 
-
-@dataclass(frozen=True, slots=True)
-class Found:
-    url: str
-    title: str
-    text: str
-    published_at: str | None = None
-
-    def to_json(self) -> dict[str, Any]:
-        when = {} if self.published_at is None else {"published_at": self.published_at}
-        return {"url": self.url, "title": self.title, "text": self.text, **when}
+    def admits(self, url: str) -> bool:
+        return is_within(url, self.domains, self.blocked)
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,12 +69,11 @@ class Question:
         return "GET" if self.body is None else "POST"
 
 
-class SearchFailed(Exception):
-    """The engine gave nothing; the message says why, and holds nothing of what the engine said."""
-
-
 async def search(fetcher: Fetcher, engine: SearchEngine, wanted: Wanted) -> list[Found]:
     """Raises :class:`SearchFailed`."""
+    if engine.kind == "mcp":
+        found = await mcp_engine.search(fetcher, engine, _shortened(wanted.query))
+        return [each for each in found if wanted.admits(each.url)][: wanted.results]
     question = _QUESTIONS[engine.kind](engine, wanted)
     try:
         answer = await fetcher.ask(
@@ -86,13 +88,17 @@ async def search(fetcher: Fetcher, engine: SearchEngine, wanted: Wanted) -> list
         raise SearchFailed(_why(engine.kind, error.status)) from error
     except FetchError as error:
         raise SearchFailed(f"The search engine gave no answer: {error}.") from error
-    return [found for found in results(engine.kind, answer) if is_within(found.url, wanted.domains)][: wanted.results]
+    return [found for found in results(engine.kind, answer) if wanted.admits(found.url)][: wanted.results]
 
 
-def is_within(url: str, domains: tuple[str, ...]) -> bool:
-    """Whether a page is of one of these domains, or of what is below; without domains all are."""
+def is_within(url: str, domains: tuple[str, ...], blocked: tuple[str, ...] = ()) -> bool:
+    """Whether a page is of one of these domains, or of what is below, and of none that is blocked; without domains all are."""
     host = (urlsplit(url).hostname or "").removesuffix(".")
-    return not domains or any(host == domain or host.endswith(f".{domain}") for domain in domains)
+    return (not domains or _is_below(host, domains)) and not _is_below(host, blocked)
+
+
+def _is_below(host: str, domains: tuple[str, ...]) -> bool:
+    return any(host == domain or host.endswith(f".{domain}") for domain in domains)
 
 
 def _why(kind: EngineKind, status: int) -> str:
@@ -126,6 +132,8 @@ def _tavily(engine: SearchEngine, wanted: Wanted) -> Question:
     body: dict[str, Any] = {"query": _shortened(wanted.query), "max_results": wanted.results}
     if wanted.domains:
         body["include_domains"] = list(wanted.domains)
+    if wanted.blocked:
+        body["exclude_domains"] = list(wanted.blocked)
     return _posted(engine, body, {"Authorization": f"Bearer {engine.key}"})
 
 
@@ -134,6 +142,8 @@ def _exa(engine: SearchEngine, wanted: Wanted) -> Question:
     body: dict[str, Any] = {"query": _shortened(wanted.query), "numResults": wanted.results, "contents": excerpt}
     if wanted.domains:
         body["includeDomains"] = list(wanted.domains)
+    elif wanted.blocked:
+        body["excludeDomains"] = list(wanted.blocked)
     if wanted.country is not None:
         body["userLocation"] = wanted.country
     return _posted(engine, body, {"x-api-key": engine.key})
@@ -150,11 +160,12 @@ def _posted(engine: SearchEngine, body: Mapping[str, Any], headers: Mapping[str,
 
 def _with_sites(wanted: Wanted) -> str:
     """For engines whose only filter is in the query. Those that do not know it are filtered by what they find."""
-    sites = " OR ".join(f"site:{domain}" for domain in wanted.domains)
-    if not sites or len(wanted.domains) > limits.WEB_SITES_MAX:
+    only = f"({' OR '.join(f'site:{domain}' for domain in wanted.domains)})" if wanted.domains else ""
+    said = " ".join(part for part in (only, *(f"-site:{domain}" for domain in wanted.blocked)) if part)
+    room = limits.WEB_QUERY_CHARS_MAX - len(said) - 1
+    if not said or len(wanted.domains) + len(wanted.blocked) > limits.WEB_SITES_MAX or room <= 0:
         return _shortened(wanted.query)
-    room = limits.WEB_QUERY_CHARS_MAX - len(sites) - 3
-    return f"{_shortened(wanted.query, room, 2 * len(wanted.domains))} ({sites})" if room > 0 else _shortened(wanted.query)
+    return f"{_shortened(wanted.query, room, 2 * len(wanted.domains) + len(wanted.blocked))} {said}"
 
 
 def _shortened(query: str, chars_max: int = limits.WEB_QUERY_CHARS_MAX, words_taken: int = 0) -> str:
@@ -197,15 +208,6 @@ def _found(entry: dict[str, Any], text: str, published: str) -> Found | None:
     title = plain(_string(entry.get("title")))[: limits.WEB_TITLE_CHARS_MAX] or url
     excerpt = plain(_string(entry.get(text)))[: limits.WEB_EXCERPT_CHARS_MAX]
     return Found(url, title, excerpt, when[:40] if isinstance(when, str) and when else None)
-
-
-def is_address(url: str) -> bool:
-    """Whether a page may stand there."""
-    try:
-        parts = urlsplit(url)
-    except ValueError:
-        return False
-    return parts.scheme in ("http", "https") and bool(parts.hostname) and len(url) <= limits.WEB_URL_CHARS_MAX
 
 
 def _string(value: Any) -> str:

@@ -1,10 +1,21 @@
-"""Pages of the web, read by our own fetching: each address is judged, each server's robots.txt heard, wherever a redirect leads."""
+"""Pages of the web, read by our own fetching: each address is judged, each server's robots.txt heard, wherever a redirect leads.
+
+What was read stays beside the response for as long as it is fresh (RFC 9111, section 4.2): a text that is looked for in a page is
+looked for in what was opened.
+"""
 
 import asyncio
+import hashlib
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Final
+
+import orjson
 
 from moorage import limits
 from moorage.egress.fetch import Download, Fetcher, FetchError
+from moorage.store.contents import Contents
 from moorage.tools.web_search import robots, text
 from moorage.tools.web_search.engines import is_within
 from moorage.tools.web_search.text import Page
@@ -12,23 +23,90 @@ from moorage.tools.web_search.text import Page
 _READABLE: Final = ("text/", "application/xhtml+xml", "application/json", "application/xml")
 
 
-async def read(fetcher: Fetcher, url: str, domains: tuple[str, ...]) -> Page:
-    """The text of a page of one of these domains, if there are any. Raises :class:`FetchError`."""
-    await _admit(fetcher, url, domains)
+_MAX_AGE: Final = re.compile(r'(?:^|[\s,])max-age\s*=\s*"?(\d{1,9})', re.IGNORECASE)
+_NOT_KEPT: Final = re.compile(r"(?:^|[\s,])(?:no-store|no-cache)\b", re.IGNORECASE)
+
+
+@dataclass(frozen=True, slots=True)
+class Read:
+    """A page, where it was in the end, and how long it is fresh."""
+
+    page: Page
+    url: str
+    fresh_seconds: int
+
+
+@dataclass(frozen=True, slots=True)
+class Kept:
+    """The pages that a response has read."""
+
+    contents: Contents
+    response_id: str
+    now: Callable[[], float]
+
+    async def get(self, url: str) -> Read | None:
+        """One that is fresh still."""
+        packed = await self.contents.kept(self.response_id, _name(url))
+        if packed is None:
+            return None
+        found = orjson.loads(packed)
+        left = int(found["fresh_until"] - self.now())
+        return Read(Page(found["title"], found["text"]), found["url"], left) if left > 0 else None
+
+    async def put(self, url: str, read: Read) -> None:
+        if read.fresh_seconds > 0:
+            page = {"url": read.url, "title": read.page.title, "text": read.page.text}
+            packed = orjson.dumps(page | {"fresh_until": self.now() + read.fresh_seconds})
+            await self.contents.keep(self.response_id, _name(url), packed)
+
+
+def _name(url: str) -> str:
+    return f"page-{hashlib.sha256(url.encode()).hexdigest()[:32]}"
+
+
+def fresh_seconds(cache_control: str) -> int:
+    """How long what comes with this may be taken for true; 0 for what must not be kept."""
+    if _NOT_KEPT.search(cache_control):
+        return 0
+    age = _MAX_AGE.search(cache_control)
+    return limits.WEB_PAGE_FRESH_SECONDS if age is None else min(int(age[1]), limits.WEB_PAGE_FRESH_SECONDS_MAX)
+
+
+async def open_page(fetcher: Fetcher, kept: Kept, url: str, domains: tuple[str, ...], blocked: tuple[str, ...]) -> Page:
+    """The text of a page, as it was read a while ago, or anew. Raises :class:`FetchError`."""
+    _check_domains(url, domains, blocked)
+    known = await kept.get(url)
+    if known is None:
+        known = await read(fetcher, url, domains, blocked)
+        await kept.put(url, known)
+    _check_domains(known.url, domains, blocked)
+    return known.page
+
+
+async def read(fetcher: Fetcher, url: str, domains: tuple[str, ...], blocked: tuple[str, ...] = ()) -> Read:
+    """A page of one of these domains, if there are any, and of none that is blocked. Raises :class:`FetchError`."""
+    await _admit(fetcher, url, domains, blocked)
     async with fetcher.open(url, bytes_max=limits.WEB_PAGE_BYTES_MAX) as download:
         if download.url != url:
-            await _admit(fetcher, download.url, domains)
+            await _admit(fetcher, download.url, domains, blocked)
         if not _is_readable(download):
             raise FetchError("it is no text, and nothing else can be read")
         content = b"".join([chunk async for chunk in download.chunks])
     # In a thread of its own: a page of some MiB would hold up all others that are being read.
-    return await asyncio.to_thread(text.page_of, content, download.media_type, download.charset)
+    page = await asyncio.to_thread(text.page_of, content, download.media_type, download.charset)
+    return Read(page, download.url, fresh_seconds(download.cache_control))
 
 
-async def _admit(fetcher: Fetcher, url: str, domains: tuple[str, ...]) -> None:
+async def _admit(fetcher: Fetcher, url: str, domains: tuple[str, ...], blocked: tuple[str, ...]) -> None:
+    _check_domains(url, domains, blocked)
+    await robots.check(fetcher, url)
+
+
+def _check_domains(url: str, domains: tuple[str, ...], blocked: tuple[str, ...]) -> None:
     if not is_within(url, domains):
         raise FetchError("it is of none of the domains that the user has allowed")
-    await robots.check(fetcher, url)
+    if not is_within(url, (), blocked):
+        raise FetchError("it is of a domain that the user has blocked")
 
 
 def _is_readable(download: Download) -> bool:

@@ -21,6 +21,7 @@ from moorage.tools.lowered import compact_json, without
 from moorage.tools.room import Again, Bounds, Reader, Room, Where
 from moorage.tools.run import Run
 from moorage.tools.web_search import citing, engines, pages, shapes, words
+from moorage.tools.web_search.found import Found, SearchFailed, is_address
 from moorage.tools.web_search.text import Page
 from moorage.wire.tools import WEB_SEARCH_REASON
 from moorage.wire.types import Event, Item, Tool
@@ -122,12 +123,13 @@ class WebSearch(Room):
         known = run.known
         if (known.so_far or {}).get("status") != "searching":
             yield Said(known.event("web_search_call.searching"))
+        hosts: dict[str, None] = {}
         try:
-            item = await _done(run)
+            item = await _done(run, hosts)
         except _Failed as failure:
-            yield _failed(known, str(failure))
+            yield Finished(_failed(known, str(failure)).item | _asked(hosts))
             return
-        yield Finished(item, (known.event("web_search_call.completed"),))
+        yield Finished(item | _asked(hosts), (known.event("web_search_call.completed"),))
 
     def end(self, known: Known, end: End, detail: str = "") -> Iterable[Piece]:
         yield _failed(known, f"{WORDS[end]} {detail}".strip())
@@ -158,11 +160,17 @@ def _failed(known: Known, error: str) -> Finished:
     return Finished(known.item | {"status": "failed", "error": error})
 
 
+def _asked(hosts: Iterable[str]) -> dict[str, Any]:
+    """The servers of pages that a call has asked."""
+    listed = list(hosts)
+    return {"hosts": listed} if listed else {}
+
+
 # --- one action ---------------------------------------------------------------------------------------------------------------
 
 
-async def _done(run: Run) -> Item:
-    """The whole item. Raises :class:`_Failed`."""
+async def _done(run: Run, hosts: dict[str, None]) -> Item:
+    """The whole item; the servers of pages that were asked are put into ``hosts``. Raises :class:`_Failed`."""
     action = run.known.item["action"]
     tool = next(iter(run.tools), None)
     secret = None if tool is None else run.outside.secret(tool.get(_ENGINE, ""))
@@ -173,32 +181,34 @@ async def _done(run: Run) -> Item:
             results = [found.to_json() for found in await _searched(run, tool, SearchEngine.from_secret(secret), action["query"])]
             action = action | {"sources": [{"type": "url", "url": result["url"]} for result in results]}
         case "open_page":
-            page = await _opened(run, tool, action["url"])
+            page = await _opened(run, tool, action["url"], hosts)
             results = [_result(action["url"], page, _cut(page.text, _size(tool)[1]))] if page.text else []
         case _:
-            page = await _opened(run, tool, action["url"])
+            page = await _opened(run, tool, action["url"], hosts)
             results = [_result(action["url"], page, place) for place in pages.places(page, action["pattern"])]
     return run.known.item | {"status": "completed", "action": action, "results": results}
 
 
-async def _searched(run: Run, tool: Tool, engine: SearchEngine, query: str) -> list[engines.Found]:
+async def _searched(run: Run, tool: Tool, engine: SearchEngine, query: str) -> list[Found]:
     run.counts["web_searches"] = 1
     results, chars_max = _size(tool)
     country = (tool.get("user_location") or {}).get("country")
-    wanted = engines.Wanted(query, results, words.domains_of(tool), country)
+    wanted = engines.Wanted(query, results, words.domains_of(tool), country, words.blocked_of(tool))
     try:
         found = await engines.search(run.outside.fetcher, engine, wanted)
-    except engines.SearchFailed as failure:
+    except SearchFailed as failure:
         raise _Failed(str(failure)) from failure
     return [replace(each, text=_cut(each.text, chars_max // results)) for each in found]
 
 
-async def _opened(run: Run, tool: Tool, url: str) -> Page:
+async def _opened(run: Run, tool: Tool, url: str, hosts: dict[str, None]) -> Page:
     run.counts["web_pages"] = 1
-    if not engines.is_address(url):
+    fetcher = replace(run.outside.fetcher, heard=lambda host: hosts.setdefault(host))
+    kept = pages.Kept(run.outside.contents, run.known.response_id, run.now)
+    if not is_address(url):
         raise _Failed("This is no address of a page: it begins with https:// or http://.")
     try:
-        return await pages.read(run.outside.fetcher, url, words.domains_of(tool))
+        return await pages.open_page(fetcher, kept, url, words.domains_of(tool), words.blocked_of(tool))
     except FetchError as error:
         raise _Failed(f"The page cannot be read: {error}.") from error
 

@@ -43,9 +43,13 @@ class UserLocation(TypedDict, total=False):
     timezone: Annotated[str, Field(max_length=limits.NAME_CHARS_MAX)]
 
 
+_Domains = Annotated[list[Annotated[str, AfterValidator(_domain)]], Length(limits.WEB_DOMAINS_MAX)]
+
+
 @wire
 class Filters(TypedDict, total=False):
-    allowed_domains: Annotated[list[Annotated[str, AfterValidator(_domain)]], Length(limits.WEB_DOMAINS_MAX)]
+    allowed_domains: _Domains
+    blocked_domains: _Domains
 
 
 class _Common(TypedDict, total=False):
@@ -115,13 +119,15 @@ class WebResult(TypedDict, total=False):
 
 @an_item(PREFIXES["web_search_call"])
 class WebSearchCall(Common, total=False):
-    """``results`` are what the model has read; ``error`` says why there are none, and is an addition to the API."""
+    """``results`` are what the model has read. ``error`` says why there are none, and ``hosts`` which servers of pages were asked; both
+    are additions to the API."""
 
     type: Required[Literal["web_search_call"]]
     action: Required[Annotated[Any, OneOf({"search": Search, "open_page": OpenPage, "find_in_page": FindInPage})]]
     status: Literal["in_progress", "searching", "completed", "failed", "incomplete"]
     results: Array[WebResult]
     error: Text
+    hosts: Array[Text]
 
 
 # --- events -------------------------------------------------------------------------------------------------------------------

@@ -25,12 +25,16 @@ _PARAMETERS: Final[dict[str, Any]] = {
 
 def offered(name: str, tool: Tool) -> Tool:
     """The function, with what the request says about its user."""
-    told = [DESCRIPTION, *_location(tool.get("user_location") or {}), *_domains(domains_of(tool))]
+    told = [DESCRIPTION, *_location(tool.get("user_location") or {}), *_domains(domains_of(tool)), *_blocked(blocked_of(tool))]
     return function(name, "\n".join(told), _PARAMETERS, ["action"])
 
 
 def domains_of(tool: Tool) -> tuple[str, ...]:
     return tuple((tool.get("filters") or {}).get("allowed_domains") or ())
+
+
+def blocked_of(tool: Tool) -> tuple[str, ...]:
+    return tuple((tool.get("filters") or {}).get("blocked_domains") or ())
 
 
 def _location(location: Mapping[str, str]) -> list[str]:
@@ -41,6 +45,10 @@ def _location(location: Mapping[str, str]) -> list[str]:
 
 def _domains(domains: Sequence[str]) -> list[str]:
     return [f"- Only these domains, and what is below them, can be reached: {', '.join(domains)}."] if domains else []
+
+
+def _blocked(domains: Sequence[str]) -> list[str]:
+    return [f"- These domains, and what is below them, cannot be reached: {', '.join(domains)}."] if domains else []
 
 
 # --- calls --------------------------------------------------------------------------------------------------------------------
