@@ -275,6 +275,7 @@ clean:
 PEERS_PYTHON ?= python3.12
 bench: setup-dev
 	$(BIN)/python -m tests.bench.run
+	$(BIN)/python -m tests.bench.retrieval --report
 	$(BIN)/python -m tests.bench.bench_proxy
 	$(BIN)/python -m tests.bench.bench_exec
 	$(BIN)/python -m tests.bench.bench_mcp

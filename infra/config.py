@@ -7,7 +7,7 @@ A value that cannot work stops ``cdk synth`` with one sentence, long before Clou
 import json
 import re
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self
 
@@ -319,6 +319,10 @@ class Models(BaseModel):
     uses_bedrock: bool
     draws_by: tuple[str, ...]
     """ARNs of the models of Bedrock that draw images, but for their partition; none where another server does, or nothing."""
+    embedding_parameters: tuple[str, ...]
+    """Those of the parameters that its embedding models refer to."""
+    titan_regions: tuple[str | None, ...]
+    """Where Bedrock's Titan embeds texts: None is the deployment's own region. It also serves where no embedding model is named."""
     has_upstream_shell: bool
     """Containers at an upstream: the function of their routes passes requests on."""
 
@@ -328,14 +332,16 @@ class Models(BaseModel):
         try:
             text = as_deployed(path.read_text(), config.name)
             file = tomllib.loads(text)
-            texts = _texts(file)
+            texts, embedding = _texts(file), file.get("embedding") or [{"provider": "bedrock_titan"}]
         except (OSError, tomllib.TOMLDecodeError) as error:
             raise ConfigError(f"{path.name} cannot be read: {error}.") from error
         return cls(
             text=text,
-            parameters=tuple(sorted({text.removeprefix("ssm:") for text in texts if text.startswith("ssm:")})),
-            uses_bedrock=any("bedrock" in text for text in _texts({**file, "image_generation": None})),
+            parameters=_parameters(texts),
+            uses_bedrock=any("bedrock" in text for text in _texts({**file, "image_generation": None, "embedding": None})),
             draws_by=_draws_by(file.get("image_generation", {})),
+            embedding_parameters=_parameters(_texts(embedding)),
+            titan_regions=tuple(dict.fromkeys(model.get("region") for model in embedding if model.get("provider") == "bedrock_titan")),
             has_upstream_shell=any(model.get("shell") == "upstream" for model in file.get("models", [])),
         )
 
@@ -345,6 +351,11 @@ def _draws_by(table: Mapping[str, Any]) -> tuple[str, ...]:
         return ()
     region = table.get("region", "${AWS::Region}")
     return tuple(f"bedrock:{region}::foundation-model/{model}" for model in (table.get("model", ""), *table.get("models", ())))
+
+
+def _parameters(texts: Iterable[str]) -> tuple[str, ...]:
+    """The names of SSM parameters among them."""
+    return tuple(sorted({text.removeprefix("ssm:") for text in texts if text.startswith("ssm:")}))
 
 
 def _texts(value: Any) -> list[str]:

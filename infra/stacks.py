@@ -31,6 +31,7 @@ from infra.state import State
 from infra.websocket import DOOR_TIMEOUT, WORK_AGE_MAX, WORK_ATTEMPTS, WebSocketDoor
 
 MODELS_FILE: Final = ROOT / "models.toml"
+TITAN: Final = "amazon.titan-embed-text-v2:0"
 _PROXY_CONTEXT: Final = {
     "Dockerfile": ROOT / "functions" / "egress_proxy" / "Dockerfile",
     "requirements/egress.txt": ROOT / "requirements" / "egress.txt",
@@ -320,6 +321,10 @@ class ServiceStack(cdk.Stack):
         if self._models.draws_by:
             arns = [cdk.Fn.sub(f"arn:${{AWS::Partition}}:{each}") for each in self._models.draws_by]
             steps["ServiceStep"].add_to_role_policy(iam.PolicyStatement(actions=["bedrock:InvokeModel"], resources=arns))
+        # A service call may search files, for which its query is embedded.
+        self._allow_parameters(steps["ServiceStep"], self._models.embedding_parameters)
+        for function in (*askers, steps["ServiceStep"]):
+            self._allow_titan(function)
         self._export_traces([*streaming, model, steps["ContinueStep"], steps["FailResponse"], recovery])
         for function in (*streaming, steps["ContinueStep"], recovery):
             grant_executions(self, self._config, function)
@@ -357,6 +362,16 @@ class ServiceStack(cdk.Stack):
         arns = [self.format_arn(service="ssm", resource="parameter", resource_name=name.removeprefix("/")) for name in names]
         if arns:
             function.add_to_role_policy(iam.PolicyStatement(actions=["ssm:GetParameter"], resources=arns))
+
+
+    def _allow_titan(self, function: lambda_.Function) -> None:
+        """Embed texts, and ask no other model."""
+        arns = [
+            self.format_arn(service="bedrock", region=region, account="", resource="foundation-model", resource_name=TITAN)
+            for region in self._models.titan_regions
+        ]
+        if arns:
+            function.add_to_role_policy(iam.PolicyStatement(actions=["bedrock:InvokeModel"], resources=arns))
 
 
 def _grant_bedrock(function: lambda_.Function) -> None:

@@ -1,4 +1,6 @@
-"""How well and how fast files are searched: ``python -m tests.bench.retrieval [--chunks 100000] [--real 4000]``.
+"""How well and how fast files are searched: ``python -m tests.bench.retrieval [--chunks 100000] [--real 4000] [--report]``.
+
+With ``--report`` the tables are put into ``docs/benchmarks.md``.
 
 Quality is measured over three sets, whose right answers nobody had to judge:
 
@@ -38,6 +40,7 @@ from moorage.knowledge.static_model import StaticEmbedder
 from moorage.store import keys
 from moorage.store.blobs import Blobs
 
+from tests.bench.run import REPORT, Table, machine
 from tests.stack import Stack
 from tests.unit.store.memory import MemoryBlobs
 
@@ -121,16 +124,18 @@ def codes(most: int, questions: int) -> Set:
 # --- quality --------------------------------------------------------------------------------------------------------------------------
 
 
-async def quality(tried: Set) -> None:
+async def quality(tried: Set) -> list[tuple[str, ...]]:
     index = ObjectIndex(MemoryBlobs(), EMBEDDINGS, clock=time.time)
     store = IndexRef("bench", "vs_quality", MODEL.name, MODEL.dimension)
     for start in range(0, len(tried.texts), _FILE_CHUNKS):
         await index.put_file(store, IndexedFile(f"file-{start:06d}", "bench"), tried.texts[start : start + _FILE_CHUNKS])
+    rows: list[tuple[str, ...]] = []
     for name, weights in RANKINGS.items():
         ranks = [await _rank(index, store, tried, question, weights) for question in tried.questions]
         recall = sum(rank is not None for rank in ranks) / len(ranks)
         gain = sum(1 / math.log2(rank + 1) for rank in ranks if rank is not None) / len(ranks)
-        print(f"| {tried.name} ({len(tried.texts)} texts, {len(ranks)} queries) | {name} | {recall:.3f} | {gain:.3f} |", flush=True)
+        rows.append((f"{tried.name} ({len(tried.texts):,} texts, {len(ranks)} queries)", name, f"{recall:.3f}", f"{gain:.3f}"))
+    return rows
 
 
 async def _rank(index: ObjectIndex, store: IndexRef, tried: Set, question: Question, weights: Weights) -> int | None:
@@ -150,7 +155,12 @@ def written(texts: Sequence[str], chunks: int) -> list[str]:
     return [" ".join(drawn.choices(words, k=_CHUNK_WORDS)) for _ in range(chunks)]
 
 
-async def speed(blobs: Blobs, texts: list[str], real: int, chunks: int) -> None:
+async def speed(blobs: Blobs, texts: list[str], real: int, chunks: int) -> list[tuple[str, str]]:
+    rows: list[tuple[str, str]] = []
+
+    def _told(name: str, value: str) -> None:
+        rows.append((name, value))
+
     index = ObjectIndex(blobs, EMBEDDINGS, clock=time.time)
     store = IndexRef("bench", "vs_speed", MODEL.name, MODEL.dimension)
     made = written(texts, real)
@@ -171,7 +181,8 @@ async def speed(blobs: Blobs, texts: list[str], real: int, chunks: int) -> None:
     await index.put_file(store, IndexedFile("file-new", "new"), made[:1])
     await index.search([store], ["new"], SearchOptions())
     _told("a file of one chunk added, and the search that sees it", f"{1000 * (time.perf_counter() - began):.0f} ms")
-    _others(made)
+    rows.append(_other(made))
+    return rows
 
 
 async def _searches(index: ObjectIndex, store: IndexRef, texts: Sequence[str], weights: Weights) -> list[float]:
@@ -198,13 +209,13 @@ async def _multiply(blobs: Blobs, store: IndexRef, real: int, chunks: int) -> No
         await blobs.copy(keys.index_text_of(names[segments.index(segment)]), text)
 
 
-def _others(made: Sequence[str]) -> None:
+def _other(made: Sequence[str]) -> tuple[str, str]:
     """What the library would take that indexes all of a corpus at once."""
     began = time.perf_counter()
     index = bm25s.BM25()
     index.index(bm25s.tokenize(list(made), show_progress=False), show_progress=False)
     seconds = time.perf_counter() - began
-    _told(f"bm25s: {len(made):,} chunks indexed, as after each file that comes or goes", f"{1000 * seconds:.0f} ms")
+    return f"`bm25s`: {len(made):,} chunks indexed anew, as after each file that comes or goes", f"{1000 * seconds:.0f} ms"
 
 
 def _memory() -> float:
@@ -212,25 +223,47 @@ def _memory() -> float:
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
 
 
-def _told(name: str, value: str) -> None:
-    print(f"| {name} | {value} |", flush=True)
+_QUALITY_NOTE: Final = (
+    "By the small model that comes along: recall of the ten best results, and nDCG of their order. Docstrings of the standard library "
+    "and of numpy are asked for by their first sentence, sentences by a paraphrase without a word of theirs, orders by their number."
+)
+
+
+def report(tables: Sequence[Table]) -> None:
+    """Put the tables into the page, in place of those that it has."""
+    page = REPORT.read_text()
+    for table in tables:
+        before, _, rest = page.partition(f"\n\n## {table.title}\n")
+        _, heading, behind = rest.partition("\n\n## ")
+        page = f"{before.rstrip()}\n\n{table.markdown()}\n" + (f"\n## {behind}" if heading else "")
+    REPORT.write_text(page)
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--chunks", type=int, default=100_000)
     parser.add_argument("--real", type=int, default=4_000)
+    parser.add_argument("--report", action="store_true", help="put the tables into docs/benchmarks.md")
     options = parser.parse_args()
+    seen_machine = f"{time.strftime('%Y-%m-%d')}, on {machine()}"
     documents = docstrings(5_000, 500)
-    for tried in (documents, paraphrases(200), codes(2_000, 200)):
-        asyncio.run(quality(tried))
+    sets = (documents, paraphrases(200), codes(2_000, 200))
+    found = [row for tried in sets for row in asyncio.run(quality(tried))]
     with tempfile.TemporaryDirectory() as folder:
         stack = Stack(Path(folder)).start()
         try:
             blobs = Blobs(boto3.client("s3", **stack.aws()), "moorage", ThreadPoolExecutor(32))
-            asyncio.run(speed(blobs, documents.texts, options.real, options.chunks))
+            taken = asyncio.run(speed(blobs, documents.texts, options.real, options.chunks))
         finally:
             stack.stop()
+    tables = [
+        Table("Finding in files", ("texts", "ranking", "recall@10", "nDCG@10"), found, _QUALITY_NOTE),
+        Table("Searching many chunks", ("", ""), taken, f"Through a local stack's bucket. {seen_machine}"),
+    ]
+    for table in tables:
+        print(f"\n{table.markdown()}")
+    if options.report:
+        report(tables)
 
 
 if __name__ == "__main__":

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 from moorage import limits
+from moorage.model import embedding_models
 from moorage.settings import GROUPS, VARIABLES, usage_key
 
 from infra.agent_loop import ASL_FILE
@@ -16,6 +17,7 @@ from infra.app import check_region
 from infra.config import Config, ConfigError, Models
 from infra.prices import ALARMS, HOURS_A_MONTH, PRICES
 from infra.sandbox import CPU_UNITS
+from infra.stacks import TITAN
 from tests.infra.conftest import EVERYTHING, ROOT, Stacks, load, masked, shared, synthesise
 from tests.infra.synthesis import context_of, program
 
@@ -599,6 +601,31 @@ def test_model_keys_of_the_environment_become_parameters_on_aws(tmp_path: Path) 
     assert "env:" not in models.text
     assert models.uses_bedrock
     assert not models.has_upstream_shell
+
+
+def test_titan_embeds_where_it_is_named_and_where_no_other_model_is(tmp_path: Path) -> None:
+    file = tmp_path / "models.toml"
+    file.write_text("")
+    assert Models.from_file(file, Config()).titan_regions == (None,)
+    file.write_text('[[embedding]]\nname = "small"\nprovider = "openai"\nkey = "env:EMBEDDING_KEY"\n[[models]]\nkey = "ssm:/other"\n')
+    models = Models.from_file(file, Config(name="mine"))
+    assert (models.titan_regions, models.embedding_parameters) == ((), ("/mine/EMBEDDING_KEY",))
+    file.write_text('[[embedding]]\nprovider = "bedrock_titan"\n[[embedding]]\nprovider = "bedrock_titan"\nregion = "eu-west-1"\n')
+    assert Models.from_file(file, Config()).titan_regions == (None, "eu-west-1")
+    assert embedding_models.TITAN == TITAN
+
+
+def test_those_who_search_and_those_who_index_may_ask_titan_and_no_other_model(everything: Stacks) -> None:
+    statements = [
+        statement
+        for policy in everything.of_type("AWS::IAM::Policy").values()
+        for statement in policy["PolicyDocument"]["Statement"]
+        if statement["Action"] == "bedrock:InvokeModel"
+    ]
+    assert len(statements) >= 3
+    assert {json.dumps(statement["Resource"]) for statement in statements} == {
+        json.dumps(f"arn:aws:bedrock:us-east-1::foundation-model/{TITAN}")
+    }
 
 
 def test_the_function_of_containers_reads_model_keys_only_where_they_live_at_an_upstream(tmp_path: Path) -> None:

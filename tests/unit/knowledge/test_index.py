@@ -1,7 +1,7 @@
 """The index in the bucket: what is found and in which order, what concurrent writers leave, and what a process holds of it."""
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import AsyncIterator, Awaitable, Sequence
 from typing import Any
 
 import pytest
@@ -24,8 +24,14 @@ class CountedBlobs(MemoryBlobs):
     def __init__(self) -> None:
         super().__init__()
         self.read: list[str] = []
+        self.lists = 0
         self.before_read: dict[str, str] = {}
         """What is deleted when something is about to be read, by a part of its name."""
+
+    async def list_prefix(self, prefix: str) -> AsyncIterator[tuple[str, float]]:
+        self.lists += 1
+        async for entry in super().list_prefix(prefix):
+            yield entry
 
     async def get_bytes(self, key: str) -> bytes:
         self.read.append(key)
@@ -150,6 +156,7 @@ async def test_tenants_and_stores_do_not_see_each_other() -> None:
         await shelf.index.delete_file(other, "file-cats")
         await shelf.index.delete(other)
     assert await shelf.texts("cat") == ["A cat purrs."]
+    assert all(key.startswith("T/t/K/vs_1/") for key in shelf.blobs.objects)
 
 
 # --- What is written ------------------------------------------------------------------------------------------------------------------
@@ -170,7 +177,7 @@ async def test_a_file_is_replaced_whole_and_nothing_of_it_stays() -> None:
 async def test_the_bytes_that_are_told_are_those_that_are_stored() -> None:
     shelf = Shelf()
     told = await shelf.index.put_file(STORE, CATS, ["A cat.", "🐈 ügly \ud800 text"])
-    assert told == sum(map(len, shelf.blobs.objects.values()))
+    assert told == sum(len(value) for key, value in shelf.blobs.objects.items() if not key.endswith("/stamp"))
     assert await shelf.index.chunks(STORE, "file-cats") == ["A cat.", "🐈 ügly \ud800 text"]
 
 
@@ -244,7 +251,7 @@ async def test_a_writer_that_dies_before_the_end_has_written_nothing() -> None:
     assert await shelf.texts("cat") == ["A cat purrs."]
     await shelf.index.put_file(STORE, CATS, ["a whole kitten"])
     assert await shelf.texts("kitten") == ["a whole kitten"]
-    assert len(shelf.blobs.objects) == 4, "what was left half is gone"
+    assert len(shelf.blobs.objects) == 5, "what was left half is gone"
 
 
 async def test_an_embedding_model_that_fails_stores_nothing_and_says_so() -> None:
@@ -299,6 +306,26 @@ async def test_results_are_the_same_whatever_a_process_may_hold(bound: int) -> N
         assert sorted(await small.found("cat 3", max_num_results=4)) == sorted(await shelf.found("cat 3", max_num_results=4))
     held = sum(held.bytes for held in small.index._held.values())  # type: ignore[attr-defined]
     assert held <= bound
+
+
+async def test_a_store_is_listed_again_only_after_a_change_whoever_has_made_it() -> None:
+    shelf = await shelf_with_two_files()
+    other = Shelf(shelf.blobs)
+    other.now += 1
+
+    async def listings(changed: Awaitable[object] | None) -> int:
+        if changed is not None:
+            await changed
+        before = shelf.blobs.lists
+        await shelf.found("cat")
+        return shelf.blobs.lists - before
+
+    assert [await listings(None) for _ in range(3)] == [1, 0, 0]
+    assert await listings(other.index.put_file(STORE, CATS, ["A new cat."])) == 1
+    assert await listings(other.index.set_attributes(STORE, "file-cats", {"year": 1})) == 1
+    assert await listings(other.index.delete_file(STORE, "file-trade")) == 1
+    assert await listings(None) == 0
+    assert await listings(other.index.delete(STORE)) == 1
 
 
 async def test_the_store_that_was_searched_longest_ago_makes_room() -> None:

@@ -3,17 +3,20 @@
     T/<tenant>/K/<store>/I/<file>/<version>              what is compared of a file's chunks
     T/<tenant>/K/<store>/I/<file>/<version>.attributes   its attributes, if they were changed since
     T/<tenant>/K/<store>/X/<file>/<version>              its text
+    T/<tenant>/K/<store>/stamp                           another one after each change
 
 An object is written once, under a version that is later than all before; the latest one counts, and whoever has written it deletes
 those before it. So writers share nothing: two that put two files never meet, and of two that put the same file the later one stays,
-whoever ends first. A manifest with conditional writes would save a search the listing (one request for each thousand files), and make
-writers of one store wait for each other. A file is there from the moment its segment is, because its text is written before.
+whoever ends first. A manifest with conditional writes would make writers of one store wait for each other. A file is there from the
+moment its segment is, because its text is written before.
 
-A process keeps what it has read, in blocks, up to a bound; what belongs to a version never changes, so the listing alone says what is
-out of date.
+A process keeps what it has read, in blocks, up to a bound; what belongs to a version never changes, so a listing says what is out of
+date. It takes a request for each thousand files, and is made only where the store's stamp is another one than before the last listing.
+Whoever changes something puts a stamp behind it that nobody has seen yet, and needs not know what others have put there.
 """
 
 import asyncio
+import secrets
 from collections import OrderedDict
 from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from contextlib import aclosing
@@ -52,6 +55,9 @@ class _Held:
     """What a process has of a store."""
 
     blocks: list[Block] = field(default_factory=list)
+    stamp: bytes | None = None
+    """As it was before :attr:`listed` was read."""
+    listed: list[_Listed] = field(default_factory=list)
     attributes: dict[str, Attributes] = field(default_factory=dict)
     """What the objects of this name say."""
 
@@ -110,6 +116,7 @@ class ObjectIndex:
         await self._blobs.put_bytes(keys.index_segment(store.tenant, store.store_id, file.file_id, version), packed)
         for prefix in _prefixes(store, file.file_id):
             await self._delete_before(prefix, version)
+        await self._stamp(store)
         return len(packed) + len(text)
 
     async def set_attributes(self, store: IndexRef, file_id: str, attributes: Attributes) -> None:
@@ -119,14 +126,19 @@ class ObjectIndex:
             return
         await self._blobs.put_bytes(f"{prefix}{version}{_ATTRIBUTES}", orjson.dumps(dict(attributes)))
         await self._delete_before(prefix, version, only=_ATTRIBUTES)
+        await self._stamp(store)
 
     async def delete_file(self, store: IndexRef, file_id: str) -> None:
-        for prefix in _prefixes(store, file_id):
-            await self._blobs.delete_prefix(prefix)
+        deleted = [await self._blobs.delete_prefix(prefix) for prefix in _prefixes(store, file_id)]
+        if any(deleted):  # a stamp of a store that has gone would be left behind
+            await self._stamp(store)
 
     async def delete(self, store: IndexRef) -> None:
         await self._blobs.delete_prefix(keys.index_objects(store.tenant, store.store_id))
         self._held.pop(keys.index_objects(store.tenant, store.store_id), None)
+
+    async def _stamp(self, store: IndexRef) -> None:
+        await self._blobs.put_bytes(keys.index_stamp(store.tenant, store.store_id), secrets.token_bytes(16))
 
     def _version(self) -> str:
         """Later than all that this process has given; of two processes, that of the later clock."""
@@ -197,9 +209,12 @@ class ObjectIndex:
         prefix = keys.index_objects(store.tenant, store.store_id)
         lock = self._locks.setdefault(prefix, asyncio.Lock())
         async with lock:
-            listed = await self._listed(store)
             held = self._held.pop(prefix, None) or _Held()
             self._held[prefix] = held
+            stamp = await self._read_stamp(store)
+            if stamp is None or stamp != held.stamp:
+                held.stamp, held.listed = stamp, await self._listed(store)
+            listed = held.listed
             changed.update(await self._changed(held, listed))
             beyond = await self._fill(held, {file.segment for file in listed})
             self._make_room(prefix)
@@ -222,6 +237,12 @@ class ObjectIndex:
             else:
                 return []
         return sorted(wanted - held.keys)
+
+    async def _read_stamp(self, store: IndexRef) -> bytes | None:
+        try:
+            return await self._blobs.get_bytes(keys.index_stamp(store.tenant, store.store_id))
+        except BlobNotFound:
+            return None
 
     async def _listed(self, store: IndexRef) -> list[_Listed]:
         prefix = keys.index_segments(store.tenant, store.store_id)

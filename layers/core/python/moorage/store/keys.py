@@ -422,6 +422,11 @@ def index_objects(tenant_id: str, store_id: str) -> str:
     return f"T/{tenant_id}/K/{store_id}/"
 
 
+def index_stamp(tenant_id: str, store_id: str) -> str:
+    """Another one after each change of what a store has in the bucket."""
+    return f"{index_objects(tenant_id, store_id)}stamp"
+
+
 def index_segments(tenant_id: str, store_id: str, file_id: str | None = None) -> str:
     """Prefix of what is compared of a store's chunks, or of one file's."""
     return f"{index_objects(tenant_id, store_id)}I/" + ("" if file_id is None else f"{file_id}/")
