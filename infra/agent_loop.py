@@ -60,8 +60,8 @@ def grant_executions(scope: Construct, config: Config, function: lambda_.Functio
 
 
 class AgentLoop(Construct):
-    """State machine and step functions. Of them the tool step alone lives in the sandboxes' network, where there is one; the
-    service step runs the calls that need the internet, from outside of it, with no right to sandboxes."""
+    """State machine and step functions. Of them the tool step and the step that has documents read live in the sandboxes' network,
+    where there is one; the service step runs the calls that need the internet, from outside of it, with no right to sandboxes."""
 
     def __init__(
         self, scope: Construct, construct_id: str, *, config: Config, factory: FunctionFactory, network: Network | None
@@ -70,13 +70,13 @@ class AgentLoop(Construct):
         definition = ASL_FILE.read_text()
         self.steps: dict[str, lambda_.Function] = {}
         for name in dict.fromkeys(_PLACEHOLDER.findall(definition)):
-            is_inside = name == "ToolStep"
+            is_inside = name in ("ToolStep", "ParseStep")
             self.steps[name] = factory.make(
                 name,
                 folder="steps",
                 handler=f"handler.{_snake(name)}",
                 timeout=_STEP_TIMEOUT,
-                memory_mib=TOOL_MEMORY_MIB if name in ("ToolStep", "ServiceStep") else config.model_memory_mib,
+                memory_mib=TOOL_MEMORY_MIB if name in ("ToolStep", "ServiceStep", "ParseStep") else config.model_memory_mib,
                 environment=network.environment if network and is_inside else None,
                 vpc=network.vpc if network and is_inside else None,
                 subnets=network.function_subnets if network and is_inside else None,

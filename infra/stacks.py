@@ -313,7 +313,7 @@ class ServiceStack(cdk.Stack):
         for function in with_content:
             state.grant_all(function)
             function.add_environment("MOORAGE_CONTENT_KEY", state.content_key_value)
-        askers = [*streaming, model, *([handlers.containers] if self._models.has_upstream_shell else [])]
+        askers = [*streaming, model, steps["IndexStep"], *([handlers.containers] if self._models.has_upstream_shell else [])]
         for function in askers:
             self._allow_parameters(function, self._models.parameters)
             if self._models.uses_bedrock:
@@ -329,8 +329,8 @@ class ServiceStack(cdk.Stack):
         for function in (*streaming, steps["ContinueStep"], recovery):
             grant_executions(self, self._config, function)
         # Inside the sandboxes' network there is no way to ECS, and no right to it.
-        inside = [] if self.network else [steps["ToolStep"], handlers.sessions]
-        starters = [*streaming, handlers.containers, model, expiry, *inside]
+        inside = [] if self.network else [steps["ToolStep"], steps["ParseStep"], handlers.sessions]
+        starters = [*streaming, handlers.containers, model, steps["IndexStep"], expiry, *inside]
         if sandboxes := self.sandbox or self.microvms:
             for function in starters:
                 sandboxes.grant_start(function)

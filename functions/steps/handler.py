@@ -17,6 +17,7 @@ from moorage.runtime import Runtime, build_runtime
 from moorage.settings import Settings
 from moorage.state import LoopState
 from moorage.telemetry import log_to_file, open_log
+from moorage.vector_stores.jobs import IndexState
 
 T = TypeVar("T")
 REST_SECONDS: Final = limits.WEBHOOK_SECONDS_MAX + 1
@@ -100,3 +101,13 @@ def fail_response(event: dict[str, Any], context: object) -> dict[str, Any]:
     state = LoopState.from_json(event)
     _done(_with_rest(recover.fail_response(_runtime(), state)))
     return {}
+
+
+def index_step(event: dict[str, Any], context: object) -> dict[str, Any]:
+    """Of an execution that reads the files of a vector store."""
+    return _done(_runtime().vector_stores.indexing.index_step(IndexState.from_json(event))).to_json()
+
+
+def parse_step(event: dict[str, Any], context: object) -> dict[str, Any]:
+    """The same from inside the sandboxes' network."""
+    return _done(_runtime().vector_stores.indexing.parse_step(IndexState.from_json(event))).to_json()

@@ -43,6 +43,7 @@ RANKS: list[tuple[str, tuple[str, ...]]] = [
     ("what files are searched by", ("knowledge",)),
     ("places of sandboxes", ("sandbox",)),
     ("containers", ("containers",)),
+    ("vector stores", ("vector_stores",)),
     ("what requests bring along", ("inputs", "retention")),
     ("hosted tools", ("tools",)),
     ("the runtime", ("runtime",)),

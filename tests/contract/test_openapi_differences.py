@@ -14,8 +14,13 @@ from pydantic import BaseModel
 
 from docs import openapi as page
 
-RESOURCES = ("responses", "conversations", "containers", "files", "uploads", "models", "skills", "webhooks")
-VERBS = ("create", "retrieve", "update", "delete", "cancel", "list", "count", "compact", "content", "complete", "rotate_secret", "test")
+RESOURCES = (
+    *("responses", "conversations", "containers", "files", "uploads", "models", "skills", "webhooks", "vector_stores", "embeddings"),
+)
+VERBS = (
+    *("create", "retrieve", "update", "delete", "cancel", "list", "list_files", "search"),
+    *("count", "compact", "content", "complete", "rotate_secret", "test"),
+)
 """The methods that are one call each; others, such as ``stream`` and ``parse``, are built on these."""
 
 NOT_ON_THE_WIRE = {"extra_headers", "extra_query", "extra_body", "timeout"}

@@ -1505,6 +1505,30 @@ def skill_routes(world: World) -> None:
     assert world.http.get(path).status_code == 404
 
 
+def vector_store_routes(world: World) -> None:
+    """Every route in the order of a life."""
+    file = world.http.post("/files", files={"file": ("whales.md", b"The blue whale is large.")}, data={"purpose": "assistants"}).json()
+    made = world.post("/vector_stores", {"name": "notes", "file_ids": [file["id"]]})
+    path = f"/vector_stores/{made['id']}"
+    until(lambda: world.get(path)["status"] == "completed")
+    assert world.get(path)["file_counts"] == {"in_progress": 0, "completed": 1, "failed": 0, "cancelled": 0, "total": 1}
+    assert made["id"] in {each["id"] for each in world.get("/vector_stores")["data"]}
+    assert world.post(path, {"name": "memos"})["name"] == "memos"
+    assert world.post(f"{path}/search", {"query": "whale"})["data"][0]["filename"] == "whales.md"
+    assert [each["id"] for each in world.get(f"{path}/files", filter="completed")["data"]] == [file["id"]]
+    assert world.post(f"{path}/files/{file['id']}", {"attributes": {"n": 1}})["attributes"] == {"n": 1}
+    assert world.get(f"{path}/files/{file['id']}/content")["data"][0]["text"] == "The blue whale is large."
+    assert world.http.delete(f"{path}/files/{file['id']}").json()["object"] == "vector_store.file.deleted"
+    assert world.http.get(f"{path}/files/{file['id']}").status_code == 404
+    assert world.post(f"{path}/files", {"file_id": file["id"]})["status"] == "in_progress"
+    batch = world.post(f"{path}/file_batches", {"file_ids": [file["id"]]})
+    assert world.get(f"{path}/file_batches/{batch['id']}")["file_counts"]["total"] == 1
+    assert world.post(f"{path}/file_batches/{batch['id']}/cancel")["status"] == "cancelled"
+    assert [each["id"] for each in world.get(f"{path}/file_batches/{batch['id']}/files")["data"]] == [file["id"]]
+    assert world.http.delete(path).json()["deleted"] is True
+    assert world.http.get(path).status_code == 404
+
+
 def webhook_routes(world: World) -> None:
     wanted = {"name": "mine", "url": world.page_url, "event_types": ["response.completed"]}
     assert set(wanted["event_types"]) <= set(world.get("/webhook_event_types")["data"])
@@ -1566,6 +1590,7 @@ _STORIES = {
     "/v1/containers": container_routes,
     "/v1/console": console_route,
     "/v1/webhook": webhook_routes,
+    "/v1/vector_stores": vector_store_routes,
 }
 for _line in TABLE["route"]:
     _path = _line["name"].split()[-1]

@@ -319,7 +319,7 @@ def test_every_function_is_python_3_13_on_arm64_and_outlives_its_step(stacks: St
 
 def test_only_what_speaks_to_sandboxes_lives_in_their_network(stacks: Stacks) -> None:
     inside = {name for name, f in stacks.of_type("AWS::Lambda::Function").items() if "VpcConfig" in f}
-    assert sorted(name.removeprefix("Functions")[:-8] for name in inside) == ["Retirement", "Sessions", "ToolStep"]
+    assert sorted(name.removeprefix("Functions")[:-8] for name in inside) == ["ParseStep", "Retirement", "Sessions", "ToolStep"]
 
 
 def test_the_loop_is_the_asl_file_with_functions_in_its_placeholders(stacks: Stacks) -> None:
@@ -401,7 +401,9 @@ def test_microvms_are_chosen_by_configuration(linear: Stacks) -> None:
                 granted[owner] = granted.get(owner, set()) | mine
                 assert statement["Resource"] == ("*" if "PassNetworkConnector" in mine else list(MICROVM_IMAGES.values()))
     both = start | stop
-    assert granted == dict.fromkeys(("Responses", "ModelStep", "ToolStep", "Expiry", "Containers", "Sessions"), both)
+    assert granted == dict.fromkeys(
+        ("Responses", "ModelStep", "ToolStep", "IndexStep", "ParseStep", "Expiry", "Containers", "Sessions"), both
+    )
 
 
 WRONG = {
@@ -527,7 +529,7 @@ def test_the_warm_pool_is_told_to_who_starts_sandboxes_and_to_who_refills_it(eve
     assert told(stacks) == dict.fromkeys(_WITH_POOL)
 
 
-_STARTERS = ("FunctionsResponses", "FunctionsModelStep", "FunctionsExpiry")
+_STARTERS = ("FunctionsResponses", "FunctionsModelStep", "FunctionsIndexStep", "FunctionsExpiry")
 _WITH_POOL = (*_STARTERS, "FunctionsToolStep")
 
 

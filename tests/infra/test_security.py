@@ -379,9 +379,9 @@ def test_sandboxes_are_started_and_stopped_from_outside_their_network_only(stack
         }
 
     for each, more in zip(both(stacks, everything), (set(), {"SocketWork"}), strict=True):
-        assert may(each, "ecs:RunTask") == {"Responses", "Containers", "ModelStep", "Expiry"} | more
+        assert may(each, "ecs:RunTask") == {"Responses", "Containers", "ModelStep", "IndexStep", "Expiry"} | more
         # "Hooks" stops them all, when the deployment is deleted.
-        assert may(each, "ecs:StopTask") == {"Responses", "ModelStep", "Expiry", "Containers", "Hooks"} | more
+        assert may(each, "ecs:StopTask") == {"Responses", "ModelStep", "IndexStep", "Expiry", "Containers", "Hooks"} | more
 
 
 def test_no_function_in_the_sandboxes_network_has_a_right_to_ecs_or_a_way_there(stacks: Stacks, everything: Stacks) -> None:
@@ -394,7 +394,7 @@ def test_no_function_in_the_sandboxes_network_has_a_right_to_ecs_or_a_way_there(
             if any(name.startswith(f"{function}Role") for function in inside)
         }
         names = {json.dumps(endpoint["ServiceName"]) for endpoint in each.of_type("AWS::EC2::VPCEndpoint").values()}
-        assert len(inside) == 3
+        assert len(inside) == 4
         assert {right.split(":")[0] for right in rights} <= {"dynamodb", "ec2", "kms", "logs", "s3", "xray"}
         assert not any("ecs" in name for name in names)
 

@@ -28,7 +28,7 @@ from localstack.services.stepfunctions.backend.execution_worker import SyncExecu
 
 CORE = Path(__file__).resolve().parents[2] / "layers" / "core" / "python"
 DEFINITION = (CORE / "moorage" / "loop" / "agent_loop.asl.json").read_text()
-STEPS = ("ModelStep", "ToolStep", "ServiceStep", "ContinueStep", "FailResponse")
+STEPS = ("ModelStep", "ToolStep", "ServiceStep", "ContinueStep", "FailResponse", "IndexStep", "ParseStep")
 ACCOUNT, REGION = "000000000000", "us-east-1"
 FAILS: dict[str, Any] = {"errorType": "RuntimeError", "errorMessage": "the step could not be run"}
 """The script's word for a step that raises."""
@@ -38,6 +38,10 @@ IDS = {"response_id": "resp_1", "tenant_id": "tenant_1", "container_id": "cntr_1
 
 def state(following: str, **more: Any) -> dict[str, Any]:
     return {**IDS, "next": following, **more}
+
+
+def indexing(following: str) -> dict[str, Any]:
+    return {"tenant_id": "tenant_1", "store_id": "vs_1", "execution": "vs_1-1", "next": following}
 
 
 def item(call_id: str, **more: Any) -> dict[str, Any]:
@@ -214,6 +218,16 @@ CASES = [
             "ProgramEnded",
         ),
         seconds_min=2.0,
+    ),
+    Case(
+        "the files of a vector store, of which one is a document",
+        indexing("index"),
+        {"IndexStep": [indexing("parse"), indexing("index"), indexing("done")], "ParseStep": [indexing("index")]},
+        Outcome(
+            ["Route", "IndexStep", "IndexRoute", "ParseStep", *["IndexRoute", "IndexStep"] * 2, "IndexRoute", "Done"],
+            {"IndexStep": [indexing("index")] * 3, "ParseStep": [indexing("parse")]},
+            "ProgramEnded",
+        ),
     ),
     Case(
         "a continuation in a new execution",

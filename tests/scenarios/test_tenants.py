@@ -59,6 +59,7 @@ def belongings(stack: Stack) -> dict[str, str]:
     conversation = client.conversations.create(items=[{"role": "user", "content": "hello"}])
     ended = client.responses.create(model="demo", input=script(shell("true")), tools=asking)
     upload = client.uploads.create(bytes=3, filename="x.txt", mime_type="text/plain", purpose="user_data")
+    store, stored = client.vector_stores.create(name="x"), client.files.create(file=("b.txt", b"abc"), purpose="assistants")
     return {
         "response": ran.id,
         "background": queued.id,
@@ -74,6 +75,9 @@ def belongings(stack: Stack) -> dict[str, str]:
         "conversation_item": client.conversations.items.list(conversation.id).data[0].id or "",
         "upload": upload.id,
         "skill": client.skills.create(files=list(skill().items())).id,
+        "store": store.id,
+        "stored": stored.id,
+        "batch": client.vector_stores.file_batches.create(store.id, file_ids=[stored.id]).id,
         "webhook": client.webhooks.create(name="x", url="https://hooks.example/", event_types=["response.failed"]).id,
     }
 
@@ -132,6 +136,20 @@ ROUTES: list[tuple[str, str, Any]] = [
     ("GET", "/skills/{skill}/versions/1/content", None),
     ("DELETE", "/skills/{skill}/versions/1", None),
     ("DELETE", "/skills/{skill}", None),
+    ("GET", "/vector_stores/{store}", None),
+    ("POST", "/vector_stores/{store}", {"name": "x"}),
+    ("POST", "/vector_stores/{store}/search", {"query": "x"}),
+    ("POST", "/vector_stores/{store}/files", {"file_id": "{file}"}),
+    ("GET", "/vector_stores/{store}/files", None),
+    ("GET", "/vector_stores/{store}/files/{stored}", None),
+    ("POST", "/vector_stores/{store}/files/{stored}", {"attributes": {}}),
+    ("GET", "/vector_stores/{store}/files/{stored}/content", None),
+    ("DELETE", "/vector_stores/{store}/files/{stored}", None),
+    ("POST", "/vector_stores/{store}/file_batches", {"file_ids": ["{file}"]}),
+    ("GET", "/vector_stores/{store}/file_batches/{batch}", None),
+    ("POST", "/vector_stores/{store}/file_batches/{batch}/cancel", None),
+    ("GET", "/vector_stores/{store}/file_batches/{batch}/files", None),
+    ("DELETE", "/vector_stores/{store}", None),
     ("GET", "/webhook_endpoints/{webhook}", None),
     ("POST", "/webhook_endpoints/{webhook}", {"name": "x"}),
     ("POST", "/webhook_endpoints/{webhook}/rotate_secret", {}),
@@ -190,7 +208,7 @@ def test_a_foreign_id_is_unknown_on_every_route(stack: Stack, other_key: str) ->
         for what, reference, status in REFERENCES:
             answer = http.post("/responses", json={"model": "demo", "input": "x", **filled(reference, ids)})
             assert answer.status_code == status, f"{what}: {answer.status_code} {answer.text}"
-        for path in ("/files", "/containers", "/skills", "/responses", "/usage", "/webhook_endpoints", "/approvals"):
+        for path in ("/files", "/containers", "/skills", "/responses", "/usage", "/webhook_endpoints", "/approvals", "/vector_stores"):
             assert http.get(path).json()["data"] == [], path
     with stack.http() as http:
         assert http.post(filled("/responses/{held}/cancel", ids)).status_code == 200

@@ -34,8 +34,9 @@ def test_every_function_may_what_it_asks(account: Account) -> None:
 
 
 def test_every_function_is_on_the_record(account: Account) -> None:
-    # Nothing that the ring has makes service calls or opens terminals; their functions run the code of the tool step.
-    assert account.roles().keys() - calls.recorded().keys() == {"ServiceStep", "Sessions"}
+    # Nothing that the ring has makes service calls, opens terminals or reads the files of vector stores. The functions of the first two
+    # run the code of the tool step.
+    assert account.roles().keys() - calls.recorded().keys() == {"ServiceStep", "Sessions", "IndexStep", "ParseStep"}
     assert calls.recorded().keys() - account.roles().keys() <= {calls.PROXY, *calls.SOCKETS}
 
 
@@ -43,7 +44,7 @@ def test_who_works_for_a_websocket_may_what_the_streaming_function_asks(full: Te
     assert refused(Account(full), {"SocketWork": calls.recorded()["Responses"]}) == []
 
 
-@pytest.mark.parametrize("function", ["ServiceStep", "Sessions"])
+@pytest.mark.parametrize("function", ["ServiceStep", "Sessions", "IndexStep", "ParseStep"])
 def test_what_runs_the_code_of_the_tool_step_may_what_that_asks_of_the_table(account: Account, function: str) -> None:
     asked = [operation for operation in calls.recorded()["ToolStep"] if operation.startswith("dynamodb.")]
     assert asked

@@ -7,10 +7,11 @@ from typing import Any, cast
 import httpx
 import httpx2
 from fastapi import FastAPI
-from moorage.api import containers, conversations, files, sessions, skills, uploads
+from moorage.api import containers, conversations, files, sessions, skills, uploads, vector_stores
 from moorage.api.app import create_app
 from moorage.containers.containers import Containers
 from moorage.egress.service import Egress
+from moorage.knowledge.knowledge import Knowledge
 from moorage.runtime import Runtime
 from moorage.settings import Settings
 from moorage.store.api_keys import ApiKey
@@ -20,6 +21,7 @@ from moorage.store.files import Files
 from moorage.store.skills import Skills
 from moorage.store.uploads import Uploads
 from moorage.store.upstream_containers import UpstreamContainers
+from moorage.vector_stores.vector_stores import VectorStores
 from openai import AsyncOpenAI
 
 from tests.unit.resources.support import Clock, FakeProvisioner, Store
@@ -30,6 +32,32 @@ TENANTS = {"key-a": "ten_a", "key-b": "ten_b"}
 class _Keys:
     async def find(self, secret: str) -> ApiKey | None:
         return ApiKey(secret, TENANTS[secret], "", 0) if secret in TENANTS else None
+
+
+class NoModels:
+    """No embedding model is configured: the small one that comes along embeds."""
+
+    embeddings = ()
+
+    def embedding_upstream(self, table: Any, transport: Any) -> Any:
+        raise AssertionError("there is none")
+
+
+class FakeExecutions:
+    """Notes what is started; a test runs it, or loses it."""
+
+    def __init__(self) -> None:
+        self.started: dict[str, dict[str, Any]] = {}
+        self.status_of: dict[str, str] = {}
+        self.is_busy = False
+
+    async def start_soon(self, name: str, state: dict[str, Any], trace: Any) -> bool:
+        if not self.is_busy:
+            self.started[name] = state
+        return not self.is_busy
+
+    async def status(self, name: str) -> str | None:
+        return self.status_of.get(name, "RUNNING" if name in self.started else None)
 
 
 @dataclass(frozen=True)
@@ -52,22 +80,32 @@ def build_app(
     store: Store, clock: Clock, provisioner: FakeProvisioner, *, presigned_downloads: bool = False, egress: Egress | None = None
 ) -> FastAPI:
     store_files = Files(store.table, store.blobs, clock=clock)
+    store_containers = Containers(
+        store.table,
+        store.blobs,
+        provisioner,
+        store_files,
+        clock=clock,
+        content_key=b"k" * 32,
+        egress=egress,
+        egress_proxy=None if egress is None else "unix:/run/egress.sock",
+        connect=provisioner.connect,
+    )
+    executions = FakeExecutions()
+    knowledge = Knowledge(NoModels(), cast("Any", None), store.blobs, clock)
+    stores = VectorStores(
+        store.table, store.blobs, store_files, store_containers, cast("Any", executions), knowledge, clock=clock
+    )
+    store_files.before_erasure = stores.forget_file
     runtime = SimpleNamespace(
         settings=Settings(store.table.name, store.blobs.bucket, presigned_downloads=presigned_downloads),
         table=store.table,
         blobs=store.blobs,
         files=store_files,
-        containers=Containers(
-            store.table,
-            store.blobs,
-            provisioner,
-            store_files,
-            clock=clock,
-            content_key=b"k" * 32,
-            egress=egress,
-            egress_proxy=None if egress is None else "unix:/run/egress.sock",
-            connect=provisioner.connect,
-        ),
+        containers=store_containers,
+        vector_stores=stores,
+        executions=executions,
+        knowledge=knowledge,
         upstream_containers=UpstreamContainers(store.table, clock=clock, retention_seconds=3600),
         skills=Skills(store.table, store.blobs, clock=clock),
         conversations=Conversations(store.table, store.blobs, clock=clock),
@@ -75,7 +113,15 @@ def build_app(
         contents_of=lambda tenant_id: Contents(store.blobs, store_files, tenant_id),
         clock=clock,
     )
-    routers = (files.router, uploads.router, containers.router, sessions.router, conversations.router, skills.router)
+    routers = (
+        files.router,
+        uploads.router,
+        containers.router,
+        sessions.router,
+        conversations.router,
+        skills.router,
+        vector_stores.router,
+    )
     return create_app(cast("Runtime", runtime), routers)
 
 

@@ -1,12 +1,12 @@
 """What the tests of this folder share: a clock that stands still, and a look into the table and the bucket."""
 
-from collections.abc import AsyncGenerator, AsyncIterator, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, cast
 
 from moorage import limits
 from moorage.errors import SandboxError, SandboxFileMissing, SandboxGone, SandboxOrdered, SandboxStarting
-from moorage.sandbox.exec_client import ExecClient, FileListing, Health, SandboxFile
+from moorage.sandbox.exec_client import Ended, ExecClient, ExecEvent, FileListing, Health, Output, SandboxFile
 from moorage.sandbox.provisioner import Handle, SandboxSpec, SandboxStatus
 from moorage.store.blobs import Blobs
 from moorage.store.table import Table
@@ -76,6 +76,8 @@ class FakeSandbox:
     reads: list[str] = field(default_factory=list)
     requests_to_read: int = 0
     terminals: dict[str, "FakeTerminal"] = field(default_factory=dict)
+    programs: Callable[["FakeSandbox", str], tuple[int, str]] | None = None
+    """What a command comes to: its exit code, and what it says."""
     clock_ns: int = 0
     inodes: int = 100
 
@@ -145,6 +147,14 @@ class FakeClient:
         self._alive().write(name, data)
         sandbox.writes.append(name)
 
+    async def exec(self, exec_id: str, command: str, *, timeout_ms: int, max_output_length: int) -> AsyncGenerator[ExecEvent, None]:
+        sandbox = self._alive()
+        assert sandbox.programs is not None, "no program is expected to run here"
+        exit_code, said = sandbox.programs(sandbox, command)
+        self._alive()
+        yield Output(0, "stdout", said)
+        yield Ended(1, "timeout" if exit_code < 0 else "exit", exit_code, 0, None)
+
     async def put_skill(self, directory: str, archive: bytes) -> None:
         self._alive().skills.setdefault(directory, archive)
 
@@ -198,6 +208,7 @@ class FakeProvisioner:
         self.sandboxes: dict[str, FakeSandbox] = {}
         self.by_container: dict[str, str] = {}
         self.starts = 0
+        self.programs: Callable[[FakeSandbox, str], tuple[int, str]] | None = None
         self.problems: list[SandboxError] = []
         """Raised by the next starts, one each."""
         self.is_slow = False
@@ -217,7 +228,7 @@ class FakeProvisioner:
         if sandbox_id is None or not self.sandboxes[sandbox_id].is_alive:
             self.starts += 1
             sandbox_id = f"sb-{self.starts}"
-            self.sandboxes[sandbox_id] = FakeSandbox(sandbox_id, spec.token)
+            self.sandboxes[sandbox_id] = FakeSandbox(sandbox_id, spec.token, programs=self.programs)
             self.by_container[spec.container_id] = sandbox_id
             self.specs.append(spec)
         if self.is_told:

@@ -94,18 +94,17 @@ class MemoryTable(Table):
             await self.before_write((records or [{"PK": change.pk, "SK": change.sk, **change.set} for change in changes])[0])
         self.writes += 1
         stands = [(record["PK"], record["SK"]) not in self.records for record in records]
-        stands += [
-            (there := self.records.get((change.pk, change.sk))) is not None
-            and all(there.get(name) == value for name, value in change.condition.items())
-            for change in changes
-        ]
+        stands += [_fits(self.records.get((change.pk, change.sk)), change) for change in changes]
         stands += [key in self.records for key in deletes]
         if not all(stands):
             return tuple(index for index, holds in enumerate(stands) if not holds)
         for record in records:
             self.records[record["PK"], record["SK"]] = _as_stored(record)
         for change in changes:
-            record = self.records[change.pk, change.sk] | dict(change.set)
+            if change.is_end:
+                self.records.pop((change.pk, change.sk), None)
+                continue
+            record = self.records.get((change.pk, change.sk), {"PK": change.pk, "SK": change.sk}) | dict(change.set)
             record |= {name: record.get(name, 0) + number for name, number in change.add.items()}
             self.records[change.pk, change.sk] = _as_stored({k: v for k, v in record.items() if k not in change.remove})
         for key in deletes:
@@ -173,6 +172,13 @@ class MemoryBlobs(Blobs):
         for key in doomed:
             del self.objects[key]
         return len(doomed)
+
+
+def _fits(there: Record | None, change: Change) -> bool:
+    if there is None:
+        return not change.condition and not change.below
+    below = all(there.get(name, value) < value for name, value in change.below.items())
+    return below and all(there.get(name) == value for name, value in change.condition.items())
 
 
 def copied(record: T) -> T:

@@ -1,4 +1,4 @@
-"""What ends by itself: files with ``expires_after``, uploads, skills' unused bundles, fetched inputs.
+"""What ends by itself: files and vector stores with ``expires_after``, uploads, skills' unused bundles, fetched inputs.
 
 (Containers have ``Sweep.expire_due``.)
 """
@@ -9,6 +9,7 @@ from moorage.inputs import Resources, purge_inputs
 from moorage.store.files import Files
 from moorage.store.skills import Skills
 from moorage.store.uploads import Uploads
+from moorage.vector_stores.vector_stores import VectorStores
 
 
 class Perishables(Resources, Protocol):
@@ -20,6 +21,9 @@ class Perishables(Resources, Protocol):
     @property
     def skills(self) -> Skills: ...
 
+    @property
+    def vector_stores(self) -> VectorStores: ...
+
 
 async def purge_expired(resources: Perishables, now: float) -> int:
     """Erase everything whose time has come, with its bytes; answers how much that was. Harmless to run twice, or twice at once.
@@ -28,4 +32,5 @@ async def purge_expired(resources: Perishables, now: float) -> int:
     """
     files: Files = resources.files
     ended = await files.purge_due(now) + await resources.uploads.purge_due(now) + await resources.skills.purge_due(now)
+    ended += await resources.vector_stores.sweep.purge_due(now)
     return ended + await purge_inputs(resources, now)

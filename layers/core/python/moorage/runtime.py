@@ -52,6 +52,7 @@ from moorage.store.table import Table
 from moorage.store.uploads import Uploads
 from moorage.store.upstream_containers import UpstreamContainers
 from moorage.store.webhooks import Webhooks
+from moorage.vector_stores.vector_stores import VectorStores
 from moorage.wire.requests import WebSearchMode
 
 if TYPE_CHECKING:
@@ -117,6 +118,12 @@ class Runtime:
         if self._knowledge is None:
             self._knowledge = Knowledge(self.catalog, self.http, self.blobs, self.clock)
         return self._knowledge
+
+    @property
+    def vector_stores(self) -> VectorStores:
+        return VectorStores(
+            self.table, self.blobs, self.files, self.containers, self.executions, self.knowledge, clock=self.clock
+        )
 
     def keep(self, task: asyncio.Task[Any]) -> None:
         """Hold a task that outlives its request; asyncio itself holds tasks only weakly."""
@@ -205,7 +212,7 @@ def build_runtime(settings: Settings, *, clock: Callable[[], float] = time.time)
         connect=connect,
         programs=settings.sandbox_programs,
     )
-    return Runtime(
+    runtime = Runtime(
         settings=settings,
         table=table,
         blobs=blobs,
@@ -232,6 +239,8 @@ def build_runtime(settings: Settings, *, clock: Callable[[], float] = time.time)
         warm_pool=pool,
         fetcher=Fetcher.of(settings),
     )
+    files.before_erasure = runtime.vector_stores.forget_file
+    return runtime
 
 
 def relieve_collector() -> None:

@@ -21,6 +21,7 @@ from moorage.api import (
     skills,
     uploads,
     usage,
+    vector_stores,
     webhooks,
     websocket,
 )
@@ -44,6 +45,7 @@ ROUTERS = (
     sessions.router,
     egress.router,
     skills.router,
+    vector_stores.router,
     webhooks.router,
     account.router,
     usage.router,

@@ -22,6 +22,8 @@ TASKS = {
     "ServiceStepArn": "service_step",
     "ContinueStepArn": "continue_step",
     "FailResponseArn": "fail_response",
+    "IndexStepArn": "index_step",
+    "ParseStepArn": "parse_step",
 }
 """Placeholder in the state machine's definition -> function of ``functions/steps/handler.py``."""
 _HANDLER = f"""import steps

@@ -20,7 +20,16 @@ from moorage.telemetry import Metric, tell
 
 
 async def recover(runtime: Runtime) -> int:
-    """Settle or restart every loop that has lost its execution; answers how many were restarted."""
+    """Settle or restart every loop that has lost its execution, and the reading of vector stores' files where that has; answers how
+    many were restarted. What stops one does not stop the other."""
+    return sum(await side_by_side(lambda part: part(runtime), (_recover_responses, _recover_indexing), at_once=2))
+
+
+async def _recover_indexing(runtime: Runtime) -> int:
+    return await runtime.vector_stores.jobs.recover()
+
+
+async def _recover_responses(runtime: Runtime) -> int:
 
     async def one(place: tuple[str, str]) -> bool:
         with suppress(ApiError):  # Deleted meanwhile.

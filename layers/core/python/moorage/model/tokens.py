@@ -35,6 +35,14 @@ def estimate_text(text: str) -> int:
     return whole + round((len(text.encode("utf-8", "surrogatepass")) - len(text)) / _MORE_BYTES_PER_TOKEN)
 
 
+def weight(text: str) -> float:
+    """The same without rounding: what the pieces of a text have adds up to what the text has."""
+    whole = len(text) / _CHARS_PER_TOKEN
+    if text.isascii():
+        return whole
+    return whole + (len(text.encode("utf-8", "surrogatepass")) - len(text)) / _MORE_BYTES_PER_TOKEN
+
+
 def estimate_request(request: ModelRequest) -> int:
     """Tokens of a whole prompt: instructions, tools and items."""
     return estimate_frame(request.instructions, request.tools) + estimate_items(request.items)

@@ -4,7 +4,7 @@ The bytes are written before the record and deleted before it, so that a file th
 breaks off can be repeated.
 """
 
-from collections.abc import AsyncIterator, Callable, Container
+from collections.abc import AsyncIterator, Awaitable, Callable, Container
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -62,6 +62,9 @@ class Files:
         self._table = table
         self._blobs = blobs
         self._clock = clock
+        self.before_erasure: Callable[[str, str], Awaitable[None]] | None = None
+        """Told tenant and id of a file that is about to be erased: who holds what was made of it lets go of that first, so that an
+        erasure which breaks off can be repeated."""
 
     async def create(
         self,
@@ -157,6 +160,8 @@ class Files:
         return file.expires_at is not None and file.expires_at <= self._clock()
 
     async def _erase(self, file: File) -> None:
+        if self.before_erasure is not None:
+            await self.before_erasure(file.tenant_id, file.id)
         await self._blobs.delete(file.key)
         pk = keys.file(file.tenant_id, file.id)
         await self._table.write_many(

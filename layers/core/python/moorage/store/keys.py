@@ -52,6 +52,11 @@ kept sums of a tenant's usage              ``PK=T#t#USAGE``, ``SK=<seconds>#<sta
 a tenant's webhook endpoints               ``PK=T#t#W``                                         Query
 the deliveries of a webhook endpoint       ``PK=T#t#W#id``, ``SK`` begins with ``EVENT#``       Query
 deliveries of webhooks that are due        ``GSI1PK=DUE#webhooks``, ``GSI1SK`` up to now        Query on GSI1 + BatchGet
+a vector store                             ``PK=T#t#X#id``, ``SK=META``                         GetItem
+a vector store's file, a batch of them     ``PK=T#t#X#id``, ``SK=FILE#f``, ``SK=BATCH#b``       GetItem
+files that a vector store has to read      ``PK=T#t#X#id``, ``SK`` begins with ``TODO#``        Query
+vector stores whose files are being read   ``GSI1PK=INDEXING``                                  Query on GSI1 + BatchGet
+the vector stores that a file is in        ``PK=T#t#F#id``, ``SK`` begins with ``HELD#``        Query
 ========================================== ==================================================== ===========================
 
 ``AP`` < ``AT`` < ``EV`` < ``META``: a backward query of a response starts with its record and its last batch.

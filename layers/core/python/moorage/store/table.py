@@ -39,9 +39,13 @@ class Change:
     sk: str
     set: Mapping[str, Any]
     condition: Mapping[str, Any]
-    """Attributes as they must be."""
+    """Attributes as they must be; none at all for a record that may be there or not."""
     remove: tuple[str, ...] = ()
     add: Mapping[str, int] = field(default_factory=dict)
+    below: Mapping[str, int] = field(default_factory=dict)
+    """Numbers that must be less than this."""
+    is_end: bool = False
+    """It is not changed but deleted."""
 
 
 _PK_BYTES_MAX = 2048
@@ -267,7 +271,7 @@ class Table:
 
         At most 100 writes. The answer is empty if it was done, else the positions of the conditions that failed, in this order.
         """
-        writes = [*self._puts_if_absent(puts), *({"Update": self._change(change)} for change in changes)]
+        writes = [*self._puts_if_absent(puts), *({"Delete" if change.is_end else "Update": self._change(change)} for change in changes)]
         for pk, sk in deletes:
             deletion = {"ConditionExpression": "attribute_exists(#pk)", "ExpressionAttributeNames": {"#pk": "PK"}}
             writes.append({"Delete": {"TableName": self.name, "Key": _key(pk, sk), **deletion}})
@@ -276,9 +280,11 @@ class Table:
     def _change(self, change: "Change") -> dict[str, Any]:
         names = {f"#s{i}": key for i, key in enumerate(change.set)} | {f"#c{i}": key for i, key in enumerate(change.condition)}
         names |= {f"#r{i}": key for i, key in enumerate(change.remove)} | {f"#a{i}": key for i, key in enumerate(change.add)}
+        names |= {f"#b{i}": key for i, key in enumerate(change.below)}
         values = {f":s{i}": value for i, value in enumerate(change.set.values())}
         values |= {f":c{i}": value for i, value in enumerate(change.condition.values())}
         values |= {f":a{i}": value for i, value in enumerate(change.add.values())}
+        values |= {f":b{i}": value for i, value in enumerate(change.below.values())}
         clauses = [
             f"{word} " + ", ".join(parts)
             for word, parts in (
@@ -288,14 +294,17 @@ class Table:
             )
             if parts
         ]
-        return {
-            "TableName": self.name,
-            "Key": _key(change.pk, change.sk),
-            "UpdateExpression": " ".join(clauses),
-            "ConditionExpression": " AND ".join(f"#c{i} = :c{i}" for i in range(len(change.condition))),
-            "ExpressionAttributeNames": names,
-            "ExpressionAttributeValues": {key: encode_value(value) for key, value in values.items()},
-        }
+        tests = [f"#c{i} = :c{i}" for i in range(len(change.condition))] + [f"#b{i} < :b{i}" for i in range(len(change.below))]
+        write: dict[str, Any] = {"TableName": self.name, "Key": _key(change.pk, change.sk)}
+        if clauses:
+            write["UpdateExpression"] = " ".join(clauses)
+        if tests:
+            write["ConditionExpression"] = " AND ".join(tests)
+        if names:
+            write["ExpressionAttributeNames"] = names
+        if values:
+            write["ExpressionAttributeValues"] = {key: encode_value(value) for key, value in values.items()}
+        return write
 
     async def replace(self, puts: Iterable[Record], *, pk: str, sk: str, condition: Mapping[str, Any]) -> tuple[int, ...]:
         """Put records that must not be there yet and delete one that is as ``condition`` says, all or nothing; answers as

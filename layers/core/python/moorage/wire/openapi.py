@@ -7,7 +7,7 @@ cannot promise what is refused; a test compares the routes (``routes.py``) with 
 from functools import cache
 from typing import Any, Final
 
-from moorage.wire import admitted, chat_schemas, container_sessions, create, embeddings, resources, webhooks
+from moorage.wire import admitted, chat_schemas, container_sessions, create, embeddings, resources, vector_stores, webhooks
 from moorage.wire.answers import ANSWERS
 from moorage.wire.route import JSON, ref
 from moorage.wire.routes import ROUTES
@@ -33,6 +33,17 @@ _BODIES: Final = {
     "CreateUpload": Parser[Any](resources.CreateUpload),
     "CompleteUpload": Parser[Any](resources.CompleteUpload),
     "UpdateSkill": Parser[Any](resources.UpdateSkill),
+    **{
+        kind.__name__: Parser[Any](kind)
+        for kind in (
+            vector_stores.CreateVectorStore,
+            vector_stores.UpdateVectorStore,
+            vector_stores.AddVectorStoreFile,
+            vector_stores.UpdateVectorStoreFile,
+            vector_stores.CreateFileBatch,
+            vector_stores.SearchVectorStore,
+        )
+    },
     "CreateWebhookEndpoint": Parser[Any](webhooks.CreateWebhookEndpoint),
     "UpdateWebhookEndpoint": Parser[Any](webhooks.UpdateWebhookEndpoint),
     "RotateWebhookSecret": Parser[Any](webhooks.RotateWebhookSecret),
@@ -59,7 +70,7 @@ def document(version: str) -> JsonSchema:
         "paths": paths,
         "webhooks": webhooks.RECEIVED,
         "components": {
-            "schemas": components(_BODIES | ANSWERS) | chat_schemas.SCHEMAS,
+            "schemas": components(_BODIES | ANSWERS) | chat_schemas.SCHEMAS | vector_stores.VECTOR_STORE_ANSWERS,
             "responses": {
                 "Error": {
                     "description": "Refused or failed; the error names the field where there is one.",

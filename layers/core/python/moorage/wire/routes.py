@@ -25,6 +25,7 @@ from moorage.wire.route import (
     ref,
 )
 from moorage.wire.schema import JsonSchema
+from moorage.wire.vector_stores import VECTOR_STORE_ROUTES
 from moorage.wire.webhooks import WEBHOOK_ROUTES
 
 _UPLOADED: Final[JsonSchema] = {"type": "string", "contentMediaType": BINARY}
@@ -366,6 +367,7 @@ ROUTES: Final = (
         also=(206, 302, 416),
     ),
     *SESSION_ROUTES,
+    *VECTOR_STORE_ROUTES,
     *WEBHOOK_ROUTES,
     *OPERATOR_ROUTES,
 )

@@ -1,0 +1,214 @@
+"""``/v1/vector_stores``, their files, and files that were added together."""
+
+from typing import Annotated, Any, Final, cast
+
+from fastapi import APIRouter
+
+from moorage import errors, limits
+from moorage.api.bodies import body_of
+from moorage.api.caller import Caller
+from moorage.api.listings import AnyPage, page_with
+from moorage.knowledge.index import Hit, SearchOptions
+from moorage.parallel import side_by_side
+from moorage.vector_stores.files import NewFile
+from moorage.vector_stores.records import AUTO, Chunking, Status, VectorStore, batch_object, file_object, store_object
+from moorage.wire.queries import Page
+from moorage.wire.responses import deleted, list_object
+from moorage.wire.vector_stores import (
+    FILE_STATUSES,
+    AddVectorStoreFile,
+    AutoChunking,
+    CreateFileBatch,
+    CreateVectorStore,
+    SearchVectorStore,
+    StaticChunking,
+    UpdateVectorStore,
+    UpdateVectorStoreFile,
+)
+
+router = APIRouter(prefix="/vector_stores")
+
+_FilesPage = Annotated[Page, page_with("filter")]
+_SCORE_PLACES: Final = 4
+
+
+@router.post("")
+async def create(caller: Caller, wanted: Annotated[CreateVectorStore, body_of(CreateVectorStore)]) -> dict[str, Any]:
+    store = await caller.runtime.vector_stores.create(
+        caller.tenant_id,
+        name=wanted.name,
+        description=wanted.description,
+        metadata=wanted.metadata,
+        days=None if wanted.expires_after is None else wanted.expires_after.days,
+        file_ids=wanted.file_ids,
+        chunking=_chunking(wanted.chunking_strategy),
+    )
+    return _shown(caller, store)
+
+
+@router.get("")
+async def list_stores(caller: Caller, page: AnyPage) -> dict[str, Any]:
+    found = await caller.runtime.vector_stores.stores.page(caller.tenant_id, page)
+    return list_object([_shown(caller, store) for store in found.stores], has_more=found.has_more)
+
+
+@router.get("/{vector_store_id}")
+async def retrieve(caller: Caller, vector_store_id: str) -> dict[str, Any]:
+    return _shown(caller, await _any(caller, vector_store_id))
+
+
+@router.post("/{vector_store_id}")
+async def update(
+    caller: Caller, vector_store_id: str, wanted: Annotated[UpdateVectorStore, body_of(UpdateVectorStore)]
+) -> dict[str, Any]:
+    changed: dict[str, Any] = {}
+    if "name" in wanted.model_fields_set:
+        changed["name"] = wanted.name or ""
+    if "metadata" in wanted.model_fields_set:
+        changed["metadata"] = wanted.metadata or {}
+    if "expires_after" in wanted.model_fields_set:
+        changed["days"] = None if wanted.expires_after is None else wanted.expires_after.days
+    return _shown(caller, await caller.runtime.vector_stores.stores.change(caller.tenant_id, vector_store_id, **changed))
+
+
+@router.delete("/{vector_store_id}")
+async def delete(caller: Caller, vector_store_id: str) -> dict[str, Any]:
+    await caller.runtime.vector_stores.delete(await _any(caller, vector_store_id))
+    return deleted(vector_store_id, "vector_store.deleted")
+
+
+@router.post("/{vector_store_id}/search")
+async def search(
+    caller: Caller, vector_store_id: str, wanted: Annotated[SearchVectorStore, body_of(SearchVectorStore)]
+) -> dict[str, Any]:
+    options = SearchOptions(
+        filters=wanted.filters,
+        max_num_results=wanted.max_num_results,
+        ranker=wanted.ranking_options.ranker,
+        score_threshold=wanted.ranking_options.score_threshold,
+    )
+    hits = await caller.runtime.vector_stores.search(await _store(caller, vector_store_id), wanted.query, options)
+    found = {"object": "vector_store.search_results.page", "search_query": wanted.query, "data": [_hit(hit) for hit in hits]}
+    return found | {"has_more": False, "next_page": None}
+
+
+# --- Files -------------------------------------------------------------------------------------------------------------------------
+
+
+@router.post("/{vector_store_id}/files")
+async def add_file(
+    caller: Caller, vector_store_id: str, wanted: Annotated[AddVectorStoreFile, body_of(AddVectorStoreFile)]
+) -> dict[str, Any]:
+    store = await _store(caller, vector_store_id)
+    (file,) = await caller.runtime.vector_stores.add(store, [await _new(caller, wanted, "file_id")])
+    return file_object(file)
+
+
+@router.get("/{vector_store_id}/files")
+async def list_files(caller: Caller, vector_store_id: str, page: _FilesPage, filter: str | None = None) -> dict[str, Any]:
+    store = await _any(caller, vector_store_id)
+    found = await caller.runtime.vector_stores.files.page(store, page, status=_status(filter))
+    return list_object([file_object(file) for file in found.files], has_more=found.has_more)
+
+
+@router.get("/{vector_store_id}/files/{file_id}")
+async def retrieve_file(caller: Caller, vector_store_id: str, file_id: str) -> dict[str, Any]:
+    return file_object(await caller.runtime.vector_stores.files.get(await _any(caller, vector_store_id), file_id))
+
+
+@router.post("/{vector_store_id}/files/{file_id}")
+async def update_file(
+    caller: Caller, vector_store_id: str, file_id: str, wanted: Annotated[UpdateVectorStoreFile, body_of(UpdateVectorStoreFile)]
+) -> dict[str, Any]:
+    store = await _store(caller, vector_store_id)
+    return file_object(await caller.runtime.vector_stores.set_attributes(store, file_id, wanted.attributes or {}))
+
+
+@router.delete("/{vector_store_id}/files/{file_id}")
+async def delete_file(caller: Caller, vector_store_id: str, file_id: str) -> dict[str, Any]:
+    await caller.runtime.vector_stores.remove(await _store(caller, vector_store_id), file_id)
+    return deleted(file_id, "vector_store.file.deleted")
+
+
+@router.get("/{vector_store_id}/files/{file_id}/content")
+async def content(caller: Caller, vector_store_id: str, file_id: str) -> dict[str, Any]:
+    texts = await caller.runtime.vector_stores.content(await _any(caller, vector_store_id), file_id)
+    data = [{"type": "text", "text": text} for text in texts]
+    return {"object": "vector_store.file_content.page", "data": data, "has_more": False, "next_page": None}
+
+
+# --- Batches -----------------------------------------------------------------------------------------------------------------------
+
+
+@router.post("/{vector_store_id}/file_batches")
+async def create_batch(
+    caller: Caller, vector_store_id: str, wanted: Annotated[CreateFileBatch, body_of(CreateFileBatch)]
+) -> dict[str, Any]:
+    store = await _store(caller, vector_store_id)
+    param = "files" if wanted.files is not None else "file_ids"
+    files = await side_by_side(lambda each: _new(caller, each, param), wanted.each, at_once=limits.VECTOR_FILES_LOOKED_UP_AT_ONCE)
+    return batch_object(await caller.runtime.vector_stores.add_batch(store, files))
+
+
+@router.get("/{vector_store_id}/file_batches/{batch_id}")
+async def retrieve_batch(caller: Caller, vector_store_id: str, batch_id: str) -> dict[str, Any]:
+    return batch_object(await caller.runtime.vector_stores.files.batch(await _any(caller, vector_store_id), batch_id))
+
+
+@router.post("/{vector_store_id}/file_batches/{batch_id}/cancel")
+async def cancel_batch(caller: Caller, vector_store_id: str, batch_id: str) -> dict[str, Any]:
+    files, store = caller.runtime.vector_stores.files, await _store(caller, vector_store_id)
+    return batch_object(await files.cancel(store, await files.batch(store, batch_id)))
+
+
+@router.get("/{vector_store_id}/file_batches/{batch_id}/files")
+async def list_batch_files(
+    caller: Caller, vector_store_id: str, batch_id: str, page: _FilesPage, filter: str | None = None
+) -> dict[str, Any]:
+    files, store = caller.runtime.vector_stores.files, await _any(caller, vector_store_id)
+    found = await files.batch_page(store, await files.batch(store, batch_id), page, status=_status(filter))
+    return list_object([file_object(file) for file in found.files], has_more=found.has_more)
+
+
+# --- What they share ---------------------------------------------------------------------------------------------------------------
+
+
+async def _any(caller: Caller, store_id: str) -> VectorStore:
+    """Also one that has expired: it can be looked at, and deleted."""
+    return await caller.runtime.vector_stores.stores.get(caller.tenant_id, store_id)
+
+
+async def _store(caller: Caller, store_id: str) -> VectorStore:
+    return await caller.runtime.vector_stores.stores.active(caller.tenant_id, store_id)
+
+
+async def _new(caller: Caller, wanted: AddVectorStoreFile, param: str) -> NewFile:
+    return await caller.runtime.vector_stores.new_file(
+        caller.tenant_id, wanted.file_id, attributes=wanted.attributes, chunking=_chunking(wanted.chunking_strategy), param=param
+    )
+
+
+def _chunking(asked: AutoChunking | StaticChunking | None) -> Chunking:
+    if not isinstance(asked, StaticChunking):
+        return AUTO
+    return Chunking(asked.static.max_chunk_size_tokens, asked.static.chunk_overlap_tokens)
+
+
+def _status(asked: str | None) -> Status | None:
+    if asked is not None and asked not in FILE_STATUSES:
+        raise errors.invalid_choice("filter", asked[: limits.PARAM_NAME_CHARS_MAX], FILE_STATUSES)
+    return cast("Status | None", asked)
+
+
+def _shown(caller: Caller, store: VectorStore) -> dict[str, Any]:
+    return store_object(store, caller.runtime.clock())
+
+
+def _hit(hit: Hit) -> dict[str, Any]:
+    return {
+        "file_id": hit.file_id,
+        "filename": hit.filename,
+        "score": round(hit.score, _SCORE_PLACES),
+        "attributes": dict(hit.attributes),
+        "content": [{"type": "text", "text": hit.text}],
+    }

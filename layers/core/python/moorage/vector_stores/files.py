@@ -1,0 +1,345 @@
+"""The files of vector stores: added, settled, removed, listed. Every change of a file's status is one transaction with the counts of
+its store and its batch, and with the note (``TODO#``) that the index is not yet as the record says.
+
+Whoever adds or removes a file does not touch the index where an execution may be at work on it: the note stays until the index agrees
+(``indexing.py``).
+"""
+
+import secrets
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Final
+
+from moorage import limits
+from moorage.errors import ConditionFailed
+from moorage.errors.vector_stores import (
+    too_many_vector_store_files,
+    vector_batch_not_found,
+    vector_store_busy,
+    vector_store_file_not_found,
+    vector_store_full,
+    vector_store_not_found,
+)
+from moorage.ids import new_id
+from moorage.store import keys, vector_keys
+from moorage.store.files import Clock, File
+from moorage.store.listing import entries_beyond, gone_record, unknown_after
+from moorage.store.table import Change, Record, Table
+from moorage.vector_stores.records import (
+    AUTO,
+    BATCH,
+    FILE,
+    Attributes,
+    Batch,
+    Chunking,
+    ErrorCode,
+    Status,
+    StoreFile,
+    VectorStore,
+    batch_record,
+    file_attributes,
+)
+from moorage.wire.queries import Page
+
+_ACTIVE: Final = {"phase": "active"}
+
+
+@dataclass(frozen=True, slots=True)
+class NewFile:
+    file: File
+    attributes: Attributes
+    chunking: Chunking = AUTO
+
+
+@dataclass(frozen=True, slots=True)
+class FilePage:
+    files: list[StoreFile]
+    has_more: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Todo:
+    """A note that a store's index is not yet as its records say."""
+
+    file_id: str
+    token: str
+
+
+class StoreFiles:
+    def __init__(self, table: Table, *, clock: Clock) -> None:
+        self._table = table
+        self._clock = clock
+
+    # --- Adding ------------------------------------------------------------------------------------------------------------------
+
+    async def add(self, store: VectorStore, wanted: Sequence[NewFile]) -> list[StoreFile]:
+        """Put files into a store; one that it has already is read anew, with what is said of it now."""
+        return await self._add(store, wanted, None)
+
+    async def add_batch(self, store: VectorStore, wanted: Sequence[NewFile]) -> Batch:
+        ids = tuple(sorted({each.file.id for each in wanted}))
+        batch = Batch(store.tenant_id, store.id, new_id("vsfb"), int(self._clock()), ids)
+        await self._table.put(batch_record(batch))
+        await self._add(store, wanted, batch)
+        return await self.batch(store, batch.id)
+
+    async def _add(self, store: VectorStore, wanted: Sequence[NewFile], batch: Batch | None) -> list[StoreFile]:
+        if store.usage_bytes >= limits.VECTOR_STORE_BYTES_MAX:
+            raise vector_store_full(limits.VECTOR_STORE_BYTES_MAX)
+        once = list({each.file.id: each for each in wanted}.values())
+        before = {file.id for file in await self.named(store, [each.file.id for each in once])}
+        if store.total + len(once) - len(before) > limits.VECTOR_STORE_FILES_MAX:
+            raise too_many_vector_store_files(limits.VECTOR_STORE_FILES_MAX)
+        now = int(self._clock())
+        added = [
+            StoreFile(
+                tenant_id=store.tenant_id,
+                store_id=store.id,
+                id=each.file.id,
+                filename=each.file.filename,
+                bytes=each.file.bytes,
+                created_at=now,
+                token=secrets.token_hex(8),
+                attributes=each.attributes,
+                chunking=each.chunking,
+                batch_id=None if batch is None else batch.id,
+            )
+            for each in once
+        ]
+        for start in range(0, len(added), limits.VECTOR_FILES_TOGETHER):
+            await self._add_together(store, added[start : start + limits.VECTOR_FILES_TOGETHER])
+        return added
+
+    async def _add_together(self, store: VectorStore, added: Sequence[StoreFile]) -> None:
+        for _ in range(limits.CONDITIONAL_WRITES_MAX):
+            before = {file.id: file for file in await self.named(store, [file.id for file in added])}
+            counts = _Counts(store)
+            puts: list[Record] = []
+            changes: list[Change] = []
+            for file in added:
+                old = before.get(file.id)
+                attributes = file_attributes(file)
+                if old is None:
+                    puts.append({"PK": file.pk, "SK": file.sk, **attributes})
+                else:
+                    counts.drop(old)
+                    changes.append(Change(file.pk, file.sk, set=attributes, condition={"token": old.token, "status": old.status}))
+                counts.enter(file)
+                changes.append(Change(file.pk, vector_keys.todo(file.id), set={"token": file.token}, condition={}))
+                changes.append(Change(*_held(file), set={"store_id": file.store_id}, condition={}))
+            room = {"total": limits.VECTOR_STORE_FILES_MAX - len(puts) + 1}
+            if not await self._table.write_together(puts, [*changes, *counts.changes(below=room)]):
+                return
+            await self._check_room(store, len(puts))
+        raise vector_store_busy(store.id)
+
+    async def _check_room(self, store: VectorStore, files: int) -> None:
+        record = await self._table.get(store.pk, keys.META)
+        if record is None or record["phase"] != "active":
+            raise vector_store_not_found(store.id)
+        if record["total"] + files > limits.VECTOR_STORE_FILES_MAX:
+            raise too_many_vector_store_files(limits.VECTOR_STORE_FILES_MAX)
+
+    # --- Reading -----------------------------------------------------------------------------------------------------------------
+
+    async def get(self, store: VectorStore, file_id: str) -> StoreFile:
+        file = await self.find(store, file_id)
+        if file is None:
+            raise vector_store_file_not_found(file_id, store.id)
+        return file
+
+    async def find(self, store: VectorStore, file_id: str) -> StoreFile | None:
+        record = await self._table.get(store.pk, keys.container_file(file_id))
+        return None if record is None else FILE.unpack(record)
+
+    async def named(self, store: VectorStore, file_ids: Iterable[str]) -> list[StoreFile]:
+        """Those of these files that the store has."""
+        wanted = [(store.pk, keys.container_file(file_id)) for file_id in file_ids]
+        return [FILE.unpack(record) for record in await self._table.get_many(wanted, consistent=True)]
+
+    async def page(self, store: VectorStore, page: Page, *, status: Status | None = None) -> FilePage:
+        listed = keys.listing(store.tenant_id, vector_keys.vector_store_files(store.id))
+        place = None if page.after is None else await self._place(store, page.after)
+        kept: list[StoreFile] = []
+        while len(kept) <= page.limit:
+            entries = await entries_beyond(self._table, listed, place, page.order, page.limit + 1)
+            records = await self._table.get_many((entry["PK"], entry["SK"]) for entry in entries)
+            found = {record["SK"]: record for record in records}
+            files = [FILE.unpack(found[entry["SK"]]) for entry in entries if entry["SK"] in found]
+            kept += [file for file in files if status in (None, file.status)]
+            if len(entries) <= page.limit:
+                break
+            place = entries[-1]["GSI1SK"]
+        return FilePage(kept[: page.limit], len(kept) > page.limit)
+
+    async def _place(self, store: VectorStore, after: str) -> str:
+        for record in await self._table.get_many([(store.pk, keys.container_file(after)), (store.pk, keys.gone(after))]):
+            place: str | None = record.get("place") or record.get("GSI1SK")
+            if place is not None:
+                return place
+        raise unknown_after(after)
+
+    async def batch(self, store: VectorStore, batch_id: str) -> Batch:
+        record = await self._table.get(store.pk, vector_keys.vector_batch(batch_id))
+        if record is None:
+            raise vector_batch_not_found(batch_id, store.id)
+        return BATCH.unpack(record)
+
+    async def batch_page(self, store: VectorStore, batch: Batch, page: Page, *, status: Status | None = None) -> FilePage:
+        """By their ids, since all were added at once."""
+        ids = sorted(batch.file_ids, reverse=page.order == "desc")
+        if page.after is not None:
+            if page.after not in ids:
+                raise unknown_after(page.after)
+            ids = ids[ids.index(page.after) + 1 :]
+        kept: list[StoreFile] = []
+        step = page.limit + 1
+        for start in range(0, len(ids), step):
+            found = {file.id: file for file in await self.named(store, ids[start : start + step]) if file.batch_id == batch.id}
+            kept += [found[file_id] for file_id in ids if file_id in found and status in (None, found[file_id].status)]
+            if len(kept) > page.limit:
+                break
+        return FilePage(kept[: page.limit], len(kept) > page.limit)
+
+    async def todos(self, store: VectorStore) -> list[Todo]:
+        records = await self._table.query(store.pk, prefix=vector_keys.TODO_PREFIX)
+        return [Todo(record["SK"].removeprefix(vector_keys.TODO_PREFIX), record["token"]) for record in records]
+
+    async def holders(self, tenant_id: str, file_id: str) -> list[str]:
+        """Ids of the stores that hold a file."""
+        records = await self._table.query(keys.file(tenant_id, file_id), prefix=vector_keys.HELD_PREFIX)
+        return [record["SK"].removeprefix(vector_keys.HELD_PREFIX) for record in records]
+
+    # --- Settling ----------------------------------------------------------------------------------------------------------------
+
+    async def settle(
+        self, store: VectorStore, file: StoreFile, status: Status, *, usage_bytes: int = 0, error: tuple[ErrorCode, str] | None = None
+    ) -> bool:
+        """End the work on a file, whose index agrees with it now; False if it is not the work of this addition any more."""
+        code, message = error or (None, "")
+        ended = {"status": status, "usage_bytes": usage_bytes, "error_code": code, "error_message": message}
+        counts = _Counts(store)
+        counts.leave(file)
+        counts.enter(replace(file, status=status, usage_bytes=usage_bytes))
+        return not await self._table.write_together(
+            (),
+            [
+                Change(file.pk, file.sk, set=ended, condition={"token": file.token, "status": "in_progress"}),
+                Change(file.pk, vector_keys.todo(file.id), set={}, condition={"token": file.token}, is_end=True),
+                *counts.changes(),
+            ],
+        )
+
+    async def note(self, file: StoreFile, **changed: object) -> StoreFile | None:
+        """Change what is known of a file that is being worked on; None if it is another's work by now."""
+        try:
+            record = await self._table.update(
+                file.pk, file.sk, set=changed, condition={"token": file.token, "status": "in_progress", "attempts": file.attempts}
+            )
+        except ConditionFailed:
+            return None
+        return FILE.unpack(record)
+
+    async def forget(self, store: VectorStore, todo: Todo) -> None:
+        """Take away a note: the index agrees. One that was renewed meanwhile stays."""
+        try:
+            await self._table.delete(store.pk, vector_keys.todo(todo.file_id), condition={"token": todo.token})
+        except ConditionFailed:
+            return
+
+    async def set_attributes(self, store: VectorStore, file: StoreFile, attributes: Attributes) -> StoreFile:
+        try:
+            record = await self._table.update(file.pk, file.sk, set={"attributes": dict(attributes)}, condition={"token": file.token})
+        except ConditionFailed as error:
+            if error.item is None:
+                raise vector_store_file_not_found(file.id, store.id) from error
+            raise vector_store_busy(store.id) from error
+        return FILE.unpack(record)
+
+    async def cancel(self, store: VectorStore, batch: Batch) -> Batch:
+        """Files of the batch that have not been settled are cancelled; what an execution has of them it clears away."""
+        await self._table.update(batch.pk, batch.sk, set={"is_cancelled": True})
+        for start in range(0, len(batch.file_ids), limits.VECTOR_FILES_TOGETHER):
+            await self._cancel_together(store, batch, batch.file_ids[start : start + limits.VECTOR_FILES_TOGETHER])
+        return await self.batch(store, batch.id)
+
+    async def _cancel_together(self, store: VectorStore, batch: Batch, file_ids: Sequence[str]) -> None:
+        for _ in range(limits.CONDITIONAL_WRITES_MAX):
+            files = await self.named(store, file_ids)
+            doomed = [file for file in files if file.batch_id == batch.id and file.status == "in_progress"]
+            if not doomed:
+                return
+            counts = _Counts(store)
+            changes = []
+            for file in doomed:
+                cancelled = replace(file, status="cancelled")
+                counts.leave(file)
+                counts.enter(cancelled)
+                mine = {"token": file.token, "status": "in_progress"}
+                changes.append(Change(file.pk, file.sk, set={"status": "cancelled"}, condition=mine))
+            if not await self._table.write_together((), [*changes, *counts.changes()]):
+                return
+        raise vector_store_busy(store.id)
+
+    # --- Removing ----------------------------------------------------------------------------------------------------------------
+
+    async def remove(self, store: VectorStore, file: StoreFile) -> bool:
+        """Take a file out of a store; False if it has changed meanwhile. Whoever works on it finds the note that it left, and clears
+        away."""
+        counts = _Counts(store)
+        counts.drop(file)
+        gone = gone_record(file.pk, keys.gone(file.id), file.created_at, file.id, self._clock())
+        marks = {name: value for name, value in gone.items() if name not in ("PK", "SK")}
+        return not await self._table.write_together(
+            (),
+            [
+                Change(file.pk, file.sk, set={}, condition={"token": file.token, "status": file.status}, is_end=True),
+                Change(file.pk, keys.gone(file.id), set=marks, condition={}),
+                Change(*_held(file), set={}, condition={}, is_end=True),
+                *counts.changes(),
+            ],
+        )
+
+
+class _Counts:
+    """What a transaction changes in the counts of a store, and of the batches that its files came with."""
+
+    def __init__(self, store: VectorStore) -> None:
+        self._store = store
+        self._of_store: Counter[str] = Counter(total=0)
+        self._of_batches: dict[str, Counter[str]] = {}
+
+    def enter(self, file: StoreFile) -> None:
+        self._count(file, 1)
+
+    def leave(self, file: StoreFile) -> None:
+        self._count(file, -1)
+
+    def drop(self, file: StoreFile) -> None:
+        """It leaves the store; what came of its batch stays as it was, and what was not to come any more was cancelled."""
+        self._of_store.update(_with_total(file, -1))
+        if file.batch_id is not None and file.status == "in_progress":
+            self._of_batches.setdefault(file.batch_id, Counter()).update({"in_progress": -1, "cancelled": 1})
+
+    def _count(self, file: StoreFile, number: int) -> None:
+        self._of_store.update(_with_total(file, number))
+        if file.batch_id is not None:
+            self._of_batches.setdefault(file.batch_id, Counter()).update({file.status: number, "total": number})
+
+    def changes(self, *, below: Mapping[str, int] | None = None) -> list[Change]:
+        """The store's is always one of them: only an active store's files change."""
+        made = [Change(self._store.pk, keys.META, set={}, condition=_ACTIVE, add=dict(self._of_store), below=below or {})]
+        for batch_id, counts in self._of_batches.items():
+            changed = {name: number for name, number in counts.items() if number}
+            if changed:
+                made.append(Change(self._store.pk, vector_keys.vector_batch(batch_id), set={}, condition={"id": batch_id}, add=changed))
+        return made
+
+
+def _with_total(file: StoreFile, number: int) -> dict[str, int]:
+    return {file.status: number, "total": number, "usage_bytes": number * file.usage_bytes}
+
+
+def _held(file: StoreFile) -> tuple[str, str]:
+    return keys.file(file.tenant_id, file.id), vector_keys.held(file.store_id)

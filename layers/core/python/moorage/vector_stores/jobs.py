@@ -1,0 +1,141 @@
+"""The executions that read the files of vector stores: one of a store at a time, and one for as long as there is something to read.
+
+An execution of the loop's state machine has states of its own for it (``IndexStep``, ``ParseStep``). Its record (``JOB``) stands while
+it has work, and names it; whoever adds files makes the record first, so that there is always somebody who finds what is to be done: the
+execution, or the reaper, which starts another one where none runs.
+"""
+
+import secrets
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, replace
+from typing import Any, Final
+
+from moorage import limits
+from moorage.codec import Codec
+from moorage.errors import ConditionFailed
+from moorage.parallel import side_by_side
+from moorage.store import schema, vector_keys
+from moorage.store.executions import ENDED, Executions
+from moorage.store.files import Clock
+from moorage.store.table import Table
+from moorage.vector_stores.records import VectorStore
+
+
+@dataclass(frozen=True, slots=True)
+class Job:
+    tenant_id: str
+    store_id: str
+    execution: str
+    started_at: int
+    runs: int = 1
+    """Executions in a row that have settled no file."""
+    container_id: str | None = None
+    """Where documents are parsed."""
+
+    @property
+    def pk(self) -> str:
+        return vector_keys.vector_store(self.tenant_id, self.store_id)
+
+
+@dataclass(frozen=True, slots=True)
+class IndexState:
+    """What an execution carries: ids, a word and two counts."""
+
+    tenant_id: str
+    store_id: str
+    execution: str
+    next: str = "index"
+    rounds: int = 0
+    """Steps so far."""
+    rests: int = 0
+    """Waits in a row for something that could not be had."""
+
+    @classmethod
+    def from_json(cls, state: dict[str, Any]) -> "IndexState":
+        return STATE.unpack(state)
+
+    def to_json(self) -> dict[str, Any]:
+        return STATE.pack(self)
+
+
+JOB: Final = Codec(Job)
+STATE: Final = Codec(IndexState)
+
+
+class Jobs:
+    def __init__(self, table: Table, executions: Executions, *, clock: Clock) -> None:
+        self._table = table
+        self._executions = executions
+        self._clock = clock
+
+    async def work(self, store: VectorStore, add: Callable[[], Awaitable[None]]) -> None:
+        """Have ``add`` note what is to be done, and see to it that somebody does it."""
+        made = await self._make(store.tenant_id, store.id)
+        await add()
+        # One that was there may have found nothing to do, and ended, before the notes were there.
+        made = made or await self._make(store.tenant_id, store.id)
+        if made is not None:
+            await self._executions.start_soon(made.execution, _state(made).to_json(), None)
+
+    async def _make(self, tenant_id: str, store_id: str) -> Job | None:
+        """The record, made for an execution that its maker has to start; None if there is one."""
+        return await self._put(Job(tenant_id, store_id, _name(store_id), int(self._clock())))
+
+    async def _put(self, job: Job) -> Job | None:
+        listed = {"GSI1PK": vector_keys.INDEXING, "GSI1SK": f"{job.tenant_id}#{job.store_id}"}
+        try:
+            await self._table.put({"PK": job.pk, "SK": vector_keys.INDEXING_JOB, **listed, **JOB.pack(job)}, if_absent=True)
+        except ConditionFailed:
+            return None
+        return job
+
+    async def of(self, state: IndexState) -> Job | None:
+        """The record of an execution; None if another one has taken its place, or the store is erased."""
+        record = await self._table.get(vector_keys.vector_store(state.tenant_id, state.store_id), vector_keys.INDEXING_JOB)
+        job = None if record is None else JOB.unpack(record)
+        return job if job is not None and job.execution == state.execution else None
+
+    async def change(self, job: Job, **changed: Any) -> Job | None:
+        """None if it is another execution's by now."""
+        try:
+            record = await self._table.update(job.pk, vector_keys.INDEXING_JOB, set=changed, condition={"execution": job.execution})
+        except ConditionFailed:
+            return None
+        return JOB.unpack(record)
+
+    async def end(self, job: Job) -> None:
+        """There is nothing to do. Whoever notes something from here on makes a record of its own."""
+        try:
+            await self._table.delete(job.pk, vector_keys.INDEXING_JOB, condition={"execution": job.execution})
+        except ConditionFailed:
+            return
+
+    async def resume(self, job: Job) -> Job | None:
+        """Take back an end; None if somebody else has made a record meanwhile, who starts an execution of his own."""
+        return await self._put(replace(job, container_id=None))
+
+    async def recover(self) -> int:
+        """Start an execution for each record without one; answers how many. Harmless to run twice, or twice at once."""
+        entries = await self._table.query(vector_keys.INDEXING, index=schema.INDEX)
+        records = await self._table.get_many((entry["PK"], entry["SK"]) for entry in entries)
+        return sum(await side_by_side(self._recover, [JOB.unpack(record) for record in records], at_once=limits.SWEEP_AT_ONCE))
+
+    async def _recover(self, job: Job) -> bool:
+        now = int(self._clock())
+        if abs(now - job.started_at) < limits.RECOVERY_SECONDS:
+            return False
+        if await self._executions.status(job.execution) not in (None, *ENDED):
+            return False
+        successor = await self.change(job, execution=_name(job.store_id), started_at=now, runs=job.runs + 1)
+        if successor is None:
+            return False
+        return await self._executions.start_soon(successor.execution, _state(successor).to_json(), None)
+
+
+def _state(job: Job) -> IndexState:
+    return IndexState(job.tenant_id, job.store_id, job.execution)
+
+
+def _name(store_id: str) -> str:
+    """Names of executions have 80 characters at most."""
+    return f"{store_id[:60]}-{secrets.token_hex(4)}"

@@ -1,0 +1,158 @@
+"""The texts of a store's files: from plain text at once, from documents by a program in a sandbox. They lie in the bucket, in UTF-8,
+until they are in the index, and afterwards for whoever asks for a file's content.
+
+The sandbox is a container of the store's tenant, without a network, which one execution has for all documents of the store: what one of
+them does to it is done to files of the same owner, and never to anybody else's.
+"""
+
+import asyncio
+import shlex
+from collections.abc import AsyncIterator, Iterator
+from contextlib import aclosing, suppress
+from typing import Final
+
+from moorage import limits
+from moorage.containers.containers import Containers
+from moorage.containers.life import LiveContainer
+from moorage.errors import ApiError, SandboxElsewhere, SandboxStarting
+from moorage.sandbox.exec_client import Ended, Output
+from moorage.store import vector_keys
+from moorage.store.blobs import Blobs, BlobTooLarge
+from moorage.store.files import File, Files
+from moorage.vector_stores.documents import HEAD_BYTES, Kind, Looked, NotPlain, Unreadable, look, plain_text, too_long
+from moorage.vector_stores.records import StoreFile, VectorStore
+
+_FOLDER: Final = ".indexing"
+"""Of the container's workspace, where commands run."""
+_REFUSED: Final = 10
+_TOO_LONG: Final = 11
+_OUTPUT_CHARS_MAX: Final = 2_000
+_LOST: Final = "The file was deleted before it was read."
+
+
+class Reading:
+    def __init__(self, files: Files, blobs: Blobs, containers: Containers) -> None:
+        self._files = files
+        self._blobs = blobs
+        self._containers = containers
+
+    async def text(self, file: StoreFile) -> str:
+        """What was read of it. Raises ``BlobNotFound`` if that is not there."""
+        return (await self._blobs.get_bytes(file.text_key)).decode("utf-8", "replace")
+
+    async def drop(self, store: VectorStore, file_id: str) -> None:
+        """With what is left of earlier additions of the file."""
+        await self._blobs.delete_prefix(f"{vector_keys.vector_objects(store.tenant_id, store.id)}{file_id}/")
+
+    async def read_here(self, file: StoreFile) -> Kind | None:
+        """Read it, if it is text; else the kind of document that a sandbox has to read. Raises :class:`Unreadable`."""
+        source, looked = await self._look(file)
+        if looked.encoding is None:
+            return looked.kind
+        try:
+            text = await plain_text(self._files.content(source), looked.encoding)
+        except NotPlain:
+            return "text"
+        await self._blobs.put_stream(file.text_key, _pieces(text), bytes_max=limits.DOCUMENT_TEXT_BYTES_MAX)
+        return None
+
+    async def _look(self, file: StoreFile) -> tuple[File, Looked]:
+        try:
+            source = await self._files.get(file.tenant_id, file.id)
+            if not source.bytes:
+                raise Unreadable("invalid_file", "The file is empty.")
+            content = self._files.content(source, start=0, end=min(HEAD_BYTES, source.bytes) - 1)
+            head = b"".join([chunk async for chunk in content])
+        except ApiError as error:
+            raise Unreadable("invalid_file", _LOST) from error
+        return source, look(source.filename, head)
+
+    # --- In a sandbox --------------------------------------------------------------------------------------------------------------
+
+    async def reserve(self, store: VectorStore) -> str:
+        """A container for the documents of a store."""
+        return (await self._containers.reserve(store.tenant_id, name=f"documents of {store.id}")).id
+
+    async def place(self, tenant_id: str, container_id: str) -> None:
+        await self._containers.sandboxes.place(tenant_id, container_id)
+
+    async def release(self, tenant_id: str, container_id: str) -> None:
+        with suppress(ApiError):  # its tenant has deleted it
+            await self._containers.delete(tenant_id, container_id)
+
+    async def sandbox(self, tenant_id: str, container_id: str) -> LiveContainer:
+        """The running sandbox; waits a while for one that starts. Raises :class:`SandboxElsewhere` if another place has to go first."""
+        began = asyncio.get_running_loop().time()
+        pause = limits.SANDBOX_POLL_SECONDS_MIN
+        while True:
+            try:
+                return await self._containers.sandboxes.ensure(tenant_id, container_id)
+            except SandboxElsewhere:
+                raise
+            except SandboxStarting as error:
+                if asyncio.get_running_loop().time() - began > limits.SANDBOX_WAIT_SECONDS:
+                    raise
+                await asyncio.sleep(min(pause, error.retry_after_seconds))
+                pause *= limits.SANDBOX_POLL_GROWTH
+
+    async def read_there(self, live: LiveContainer, file: StoreFile) -> None:
+        """Have it read by the program in the sandbox. Raises :class:`Unreadable`, and ``SandboxError`` where the sandbox fails."""
+        source, looked = await self._look(file)
+        path, target = f"{_FOLDER}/{file.token}", f"{_FOLDER}/{file.token}.txt"
+        try:
+            await live.client.write_file(path, self._files.content(source))
+            await self._run(live, file, looked.kind, path, target)
+            text = live.client.read_file(target)
+            await self._blobs.put_stream(file.text_key, text, bytes_max=limits.DOCUMENT_TEXT_BYTES_MAX)
+        except BlobTooLarge as error:
+            raise too_long() from error
+        except ApiError as error:
+            raise Unreadable("invalid_file", _LOST) from error
+        finally:
+            for name in (path, target):
+                await live.client.delete_file(name)
+
+    async def _run(self, live: LiveContainer, file: StoreFile, kind: Kind, path: str, target: str) -> None:
+        bounds = (limits.DOCUMENT_TEXT_BYTES_MAX, limits.PARSING_MEMORY_BYTES, limits.PARSING_SECONDS_MAX)
+        command = shlex.join(["moorage-text", kind, path, target, *map(str, bounds)])
+        said, ended = "", None
+        events = live.client.exec(
+            f"read_{file.token}_{file.attempts}",
+            command,
+            timeout_ms=limits.PARSING_SECONDS_MAX * 1000,
+            max_output_length=_OUTPUT_CHARS_MAX,
+        )
+        async with aclosing(events):
+            async for event in events:
+                match event:
+                    case Output(stream="stdout"):
+                        said += event.text
+                    case Ended():
+                        ended = event
+        match ended:
+            case Ended(outcome="exit", exit_code=0):
+                return
+            case Ended(outcome="exit", exit_code=code) if code == _REFUSED:
+                raise Unreadable("invalid_file", _sentence(said))
+            case Ended(outcome="exit", exit_code=code) if code == _TOO_LONG:
+                raise too_long()
+            case Ended(outcome="timeout"):
+                raise Unreadable("invalid_file", f"Reading the file takes longer than {limits.PARSING_SECONDS_MAX} seconds.")
+            case _:
+                raise Unreadable("invalid_file", "The file brings down the program that reads it: it is damaged, or takes too much.")
+
+
+async def _pieces(text: str) -> AsyncIterator[bytes]:
+    for piece in _cut(text):
+        yield piece.encode("utf-8", "replace")
+
+
+def _cut(text: str) -> Iterator[str]:
+    for start in range(0, len(text), limits.DOCUMENT_PIECE_CHARS):
+        yield text[start : start + limits.DOCUMENT_PIECE_CHARS]
+
+
+def _sentence(said: str) -> str:
+    """The program's own words, which a document may have had a hand in."""
+    printable = "".join(character for character in said if character.isprintable() or character == " ").strip()
+    return printable[: limits.DOCUMENT_REFUSAL_CHARS_MAX] or "The file cannot be read."

@@ -1,0 +1,161 @@
+"""The records of vector stores themselves: made, found, changed, used, listed."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Final, Protocol
+
+from moorage import limits
+from moorage.errors import ConditionFailed
+from moorage.errors.vector_stores import too_many_vector_stores, vector_store_expired, vector_store_not_found
+from moorage.ids import new_id
+from moorage.knowledge.index import IndexRef, VectorIndex
+from moorage.store import keys, schema, vector_keys
+from moorage.store.files import Clock
+from moorage.store.listing import gone_record, read_page
+from moorage.store.table import Record, Table
+from moorage.vector_stores.records import STORE, VectorStore, store_record
+from moorage.wire.queries import Page
+
+UNCHANGED: Final[Any] = object()
+"""Of a field that a change does not name: null is a value."""
+
+
+class Embedder(Protocol):
+    @property
+    def name(self) -> str: ...
+
+    @property
+    def dimension(self) -> int: ...
+
+
+class Embeddings(Protocol):
+    @property
+    def default(self) -> Embedder:
+        """That of new stores."""
+        ...
+
+
+class Knowledge(Protocol):
+    """What of it is needed for vector stores."""
+
+    @property
+    def embeddings(self) -> Embeddings: ...
+
+    @property
+    def index(self) -> VectorIndex: ...
+
+
+@dataclass(frozen=True, slots=True)
+class StorePage:
+    stores: list[VectorStore]
+    has_more: bool
+
+
+class Stores:
+    def __init__(self, table: Table, knowledge: Knowledge, *, clock: Clock) -> None:
+        self._table = table
+        self._knowledge = knowledge
+        self._clock = clock
+
+    async def create(
+        self, tenant_id: str, *, name: str, description: str | None, metadata: Mapping[str, str], days: int | None
+    ) -> VectorStore:
+        listed = keys.listing(tenant_id, vector_keys.VECTOR_STORES)
+        if len(await self._table.query(listed, limit=limits.VECTOR_STORES_MAX, index=schema.INDEX)) >= limits.VECTOR_STORES_MAX:
+            raise too_many_vector_stores(limits.VECTOR_STORES_MAX)
+        now, embedder = int(self._clock()), self._knowledge.embeddings.default
+        store = VectorStore(
+            tenant_id=tenant_id,
+            id=new_id("vs"),
+            name=name,
+            created_at=now,
+            last_active_at=now,
+            model=embedder.name,
+            dimension=embedder.dimension,
+            description=description,
+            metadata=metadata,
+            days=days,
+        )
+        await self._table.write_many(puts=[store_record(store), *_due_records(store)])
+        return store
+
+    async def get(self, tenant_id: str, store_id: str, *, param: str | None = None) -> VectorStore:
+        """Unknown, foreign and deleted ones are all 404; an expired one is there, and empty."""
+        record = await self._table.get(vector_keys.vector_store(tenant_id, store_id), keys.META)
+        if record is None or record["phase"] == "deleted":
+            raise vector_store_not_found(store_id, param=param)
+        return STORE.unpack(record)
+
+    async def active(self, tenant_id: str, store_id: str, *, param: str | None = None) -> VectorStore:
+        """The same to work with it: an expired one is refused."""
+        store = await self.get(tenant_id, store_id, param=param)
+        if store.is_expired(self._clock()):
+            raise vector_store_expired(store_id, param=param)
+        return store
+
+    async def page(self, tenant_id: str, page: Page) -> StorePage:
+        found = await read_page(
+            self._table,
+            tenant_id,
+            vector_keys.VECTOR_STORES,
+            page,
+            pk_of=vector_keys.vector_store,
+            keep=lambda record: record["phase"] != "deleted",
+        )
+        return StorePage([STORE.unpack(record) for record in found.records], found.has_more)
+
+    async def change(
+        self,
+        tenant_id: str,
+        store_id: str,
+        *,
+        name: Any = UNCHANGED,
+        metadata: Any = UNCHANGED,
+        days: Any = UNCHANGED,
+    ) -> VectorStore:
+        """Changing a store is using it."""
+        store = await self.active(tenant_id, store_id)
+        wanted = {"name": name, "metadata": metadata, "days": days}
+        changed = {key: value for key, value in wanted.items() if value is not UNCHANGED}
+        now = int(self._clock())
+        planned = replace(store, **changed, last_active_at=now)
+        await self._table.write_many(puts=_due_records(planned))
+        return await self._write(store, set={**changed, "last_active_at": now})
+
+    async def touch(self, store: VectorStore) -> VectorStore:
+        """Note that it is used."""
+        now = int(self._clock())
+        if now - store.last_active_at < limits.VECTOR_STORE_TOUCH_SECONDS:
+            return store
+        return await self._write(store, set={"last_active_at": now})
+
+    async def resolve(self, tenant_id: str, store_ids: Sequence[str], *, param: str | None = None) -> list[IndexRef]:
+        """What a search in these stores asks the index for; the stores are used by it. Raises 404 for one that there is not, and 400
+        for one that has expired."""
+        stores = [await self.active(tenant_id, store_id, param=param) for store_id in dict.fromkeys(store_ids)]
+        return [(await self.touch(store)).ref for store in stores]
+
+    async def end(self, store: VectorStore) -> None:
+        """It is a 404 from here on, and due to be erased."""
+        gone = gone_record(store.pk, keys.GONE, store.created_at, store.id, self._clock())
+        await self._table.write_many(puts=[due_record(store, int(self._clock())), gone])
+        await self._write(store, set={"phase": "deleted"}, remove=("GSI1PK", "GSI1SK"))
+
+    async def _write(self, store: VectorStore, *, set: Mapping[str, Any], remove: Sequence[str] = ()) -> VectorStore:
+        try:
+            record = await self._table.update(store.pk, keys.META, set=set, remove=remove, condition={"phase": store.phase})
+        except ConditionFailed as error:
+            if error.item is not None and error.item["phase"] == "expired":
+                raise vector_store_expired(store.id) from error
+            raise vector_store_not_found(store.id) from error
+        return STORE.unpack(record)
+
+
+def due_record(store: VectorStore, at: int) -> Record:
+    """What the sweep finds a store by that ends at a time."""
+    listed = {"GSI1PK": keys.due_list(vector_keys.VECTOR_STORES), "GSI1SK": keys.due(at, store.id)}
+    return {"PK": store.pk, "SK": keys.PURGE, **listed}
+
+
+def _due_records(store: VectorStore) -> list[Record]:
+    return [] if store.expires_at is None else [due_record(store, store.expires_at)]

@@ -1,0 +1,79 @@
+"""The ends of vector stores: those that rest too long expire, and what is deleted or has expired is erased, vectors and texts first, so
+that an erasure that breaks off is found and repeated by the store's own record (``keys.PURGE``)."""
+
+from collections.abc import Iterable
+from contextlib import suppress
+from typing import Final
+
+from moorage import limits
+from moorage.errors import ConditionFailed
+from moorage.parallel import side_by_side
+from moorage.store import keys, schema, vector_keys
+from moorage.store.blobs import Blobs
+from moorage.store.files import Clock
+from moorage.store.table import Record, Table
+from moorage.vector_stores.records import STATUSES, STORE, VectorStore
+from moorage.vector_stores.stores import Knowledge, due_record
+
+_NOTHING: Final = dict.fromkeys((*STATUSES, "total", "usage_bytes"), 0)
+_STAYING: Final = (keys.META, keys.PURGE, keys.GONE)
+
+
+class Sweep:
+    def __init__(self, table: Table, blobs: Blobs, knowledge: Knowledge, *, clock: Clock) -> None:
+        self._table = table
+        self._blobs = blobs
+        self._knowledge = knowledge
+        self._clock = clock
+
+    async def purge_due(self, now: float) -> int:
+        """Settle every store that is due; answers how many ended. Harmless to run twice, or twice at once."""
+        listed = keys.due_list(vector_keys.VECTOR_STORES)
+        entries = await self._table.query(listed, up_to=keys.due(int(now), "~"), index=schema.INDEX)
+        records = {record["PK"]: record for record in await self._table.get_many((entry["PK"], keys.META) for entry in entries)}
+        lost = [(entry["PK"], entry["SK"]) for entry in entries if entry["PK"] not in records]
+        await self._table.write_many(deletes=lost)
+        return sum(await side_by_side(self._settle, map(STORE.unpack, records.values()), at_once=limits.SWEEP_AT_ONCE))
+
+    async def _settle(self, store: VectorStore) -> bool:
+        if store.phase == "active" and not store.is_expired(self._clock()):
+            # It was used since, or may stay for ever by now.
+            if store.expires_at is None:
+                await self._table.delete(store.pk, keys.PURGE)
+            else:
+                await self._table.write_many(puts=[due_record(store, store.expires_at)])
+            return False
+        if store.phase == "active":
+            try:
+                rested = {"last_active_at": store.last_active_at, "phase": "active"}
+                await self._table.update(store.pk, keys.META, set={"phase": "expired"}, condition=rested)
+            except ConditionFailed:
+                return False  # used in this moment
+        await self.erase(store, with_record=store.phase == "deleted")
+        return True
+
+    async def erase(self, store: VectorStore, *, with_record: bool) -> None:
+        """All that a store holds. One that an execution is at work on is erased again when that is over for certain: what it was about
+        to write may come after this."""
+        await self._knowledge.index.delete(store.ref)
+        await self._blobs.delete_prefix(vector_keys.vector_objects(store.tenant_id, store.id))
+        rows = await self._table.query(store.pk)
+        is_busy = any(row["SK"] == vector_keys.INDEXING_JOB for row in rows)
+        doomed = [(row["PK"], row["SK"]) for row in rows if row["SK"] not in _STAYING]
+        await self._table.write_many(deletes=[*doomed, *_held(store, rows)])
+        if is_busy:
+            later = int(self._clock()) + limits.INDEXING_LAST_SECONDS
+            await self._table.write_many(puts=[due_record(store, later)])
+        elif with_record:
+            await self._table.write_many(deletes=[(store.pk, keys.META), (store.pk, keys.PURGE)])
+        else:
+            await self._table.delete(store.pk, keys.PURGE)
+        if not with_record:
+            with suppress(ConditionFailed):  # deleted meanwhile
+                await self._table.update(store.pk, keys.META, set=_NOTHING, condition={"phase": "expired"})
+
+
+def _held(store: VectorStore, rows: Iterable[Record]) -> list[tuple[str, str]]:
+    """The notes with the files that this store holds them."""
+    ids = [row["SK"].removeprefix(keys.FILE_PREFIX) for row in rows if row["SK"].startswith(keys.FILE_PREFIX)]
+    return [(keys.file(store.tenant_id, file_id), vector_keys.held(store.id)) for file_id in ids]

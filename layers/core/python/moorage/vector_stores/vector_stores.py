@@ -1,0 +1,141 @@
+"""Vector stores as the API drives them: what a request does to records, index and execution together.
+
+A removal takes a file out of the index first, so that nothing finds it any more, and out of the records afterwards: one that breaks off
+is repeated. Where the file was still being read, the execution that reads it finds its note, and clears away what it has written since.
+"""
+
+import asyncio
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+
+from moorage import limits
+from moorage.containers.containers import Containers
+from moorage.errors import ApiError
+from moorage.errors.vector_stores import vector_store_busy
+from moorage.knowledge.index import Hit, SearchOptions
+from moorage.store.blobs import BlobNotFound, Blobs
+from moorage.store.executions import Executions
+from moorage.store.files import Clock, Files
+from moorage.store.table import Table
+from moorage.vector_stores.files import NewFile, StoreFiles
+from moorage.vector_stores.indexing import Indexing
+from moorage.vector_stores.jobs import Jobs
+from moorage.vector_stores.reading import Reading
+from moorage.vector_stores.records import AUTO, Attributes, Batch, Chunking, StoreFile, VectorStore
+from moorage.vector_stores.stores import Knowledge, Stores
+from moorage.vector_stores.sweep import Sweep
+
+
+class VectorStores:
+    def __init__(
+        self,
+        table: Table,
+        blobs: Blobs,
+        files: Files,
+        containers: Containers,
+        executions: Executions,
+        knowledge: Knowledge,
+        *,
+        clock: Clock,
+    ) -> None:
+        self._files = files
+        self._knowledge = knowledge
+        self.stores = Stores(table, knowledge, clock=clock)
+        self.files = StoreFiles(table, clock=clock)
+        self.jobs = Jobs(table, executions, clock=clock)
+        self.indexing = Indexing(self.stores, self.files, self.jobs, Reading(files, blobs, containers), knowledge)
+        self.sweep = Sweep(table, blobs, knowledge, clock=clock)
+
+    # --- Stores --------------------------------------------------------------------------------------------------------------------
+
+    async def create(
+        self,
+        tenant_id: str,
+        *,
+        name: str,
+        description: str | None,
+        metadata: Mapping[str, str],
+        days: int | None,
+        file_ids: Sequence[str],
+        chunking: Chunking,
+    ) -> VectorStore:
+        wanted = [await self.new_file(tenant_id, file_id, chunking=chunking, param="file_ids") for file_id in file_ids]
+        store = await self.stores.create(tenant_id, name=name, description=description, metadata=metadata, days=days)
+        if not wanted:
+            return store
+        await self.add(store, wanted)
+        return await self.stores.get(tenant_id, store.id)
+
+    async def delete(self, store: VectorStore) -> None:
+        """A 404 at once; an erasure that breaks off is finished by the sweep."""
+        await self.stores.end(store)
+        await asyncio.shield(self.sweep.erase(store, with_record=True))
+
+    async def search(self, store: VectorStore, queries: Sequence[str], options: SearchOptions) -> list[Hit]:
+        refs = await self.stores.resolve(store.tenant_id, [store.id])
+        return await self._knowledge.index.search(refs, queries, options)
+
+    # --- Files ---------------------------------------------------------------------------------------------------------------------
+
+    async def new_file(
+        self,
+        tenant_id: str,
+        file_id: str,
+        *,
+        attributes: Attributes | None = None,
+        chunking: Chunking = AUTO,
+        param: str,
+    ) -> NewFile:
+        """A file of the Files API, to be added; 404 for one that there is not."""
+        return NewFile(await self._files.get(tenant_id, file_id, param=param), attributes or {}, chunking)
+
+    async def add(self, store: VectorStore, wanted: Sequence[NewFile]) -> list[StoreFile]:
+        added: list[StoreFile] = []
+
+        async def add() -> None:
+            added.extend(await self.files.add(store, wanted))
+
+        await self.jobs.work(store, add)
+        await self.stores.touch(store)
+        return added
+
+    async def add_batch(self, store: VectorStore, wanted: Sequence[NewFile]) -> Batch:
+        added: list[Batch] = []
+
+        async def add() -> None:
+            added.append(await self.files.add_batch(store, wanted))
+
+        await self.jobs.work(store, add)
+        await self.stores.touch(store)
+        return added[0]
+
+    async def set_attributes(self, store: VectorStore, file_id: str, attributes: Attributes) -> StoreFile:
+        """The record first: whoever is reading the file looks at it again when it is in the index."""
+        changed = await self.files.set_attributes(store, await self.files.get(store, file_id), attributes)
+        await self._knowledge.index.set_attributes(store.ref, file_id, attributes)
+        return changed
+
+    async def remove(self, store: VectorStore, file_id: str) -> None:
+        for _ in range(limits.CONDITIONAL_WRITES_MAX):
+            file = await self.files.get(store, file_id)
+            await self._knowledge.index.delete_file(store.ref, file_id)
+            await self.indexing.reading.drop(store, file_id)
+            if await self.files.remove(store, file):
+                return
+        raise vector_store_busy(store.id)
+
+    async def forget_file(self, tenant_id: str, file_id: str) -> None:
+        """Take a file that is about to be deleted out of every store."""
+        for store_id in await self.files.holders(tenant_id, file_id):
+            with suppress(ApiError):  # the store has gone or expired, or does not hold it any more
+                await self.remove(await self.stores.active(tenant_id, store_id), file_id)
+
+    async def content(self, store: VectorStore, file_id: str) -> list[str]:
+        """The text that was read of a file; nothing of one that was not, or not yet."""
+        file = await self.files.get(store, file_id)
+        if file.status != "completed":
+            return []
+        try:
+            return [await self.indexing.reading.text(file)]
+        except BlobNotFound:
+            return []

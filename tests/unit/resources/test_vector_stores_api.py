@@ -1,0 +1,709 @@
+"""``/v1/vector_stores`` as the SDK drives it, and the steps that read its files, with the index that is really used."""
+
+import asyncio
+import shlex
+from collections.abc import Callable
+from typing import Any
+
+import openai
+import pytest
+from moorage import limits
+from moorage.errors import UpstreamError
+from moorage.vector_stores.indexing import Indexing
+from moorage.vector_stores.jobs import IndexState
+from openai.types import VectorStore
+
+from tests.unit.resources.service import Service
+from tests.unit.resources.support import FakeSandbox
+
+DAY = 24 * 3600
+WHALES = b"# Whales\n\nThe blue whale is the largest animal that has ever lived.\n"
+BRIDGES = b"The bridge of Remagen fell into the Rhine in March 1945.\n"
+
+
+async def upload(service: Service, name: str, content: bytes) -> str:
+    return (await service.sdk.files.create(file=(name, content), purpose="assistants")).id
+
+
+async def play(service: Service, state: IndexState) -> IndexState:
+    """One step, as the state machine would run it."""
+    indexing: Indexing = service.runtime.vector_stores.indexing
+    steps = {"index": indexing.index_step, "parse": indexing.parse_step, "rest": indexing.index_step}
+    return await steps[state.next](IndexState.from_json(state.to_json()))
+
+
+async def run(service: Service, *, steps_max: int = 200) -> list[str]:
+    """All executions to their ends; answers the words that they went by."""
+    words = []
+    started: dict[str, dict[str, Any]] = service.runtime.executions.started
+    for name in [*started]:
+        state = IndexState.from_json(started.pop(name))
+        while state.next != "done":
+            words.append(state.next)
+            if state.next == "rest":
+                service.clock.advance(limits.INDEXING_REST_SECONDS)
+            assert len(words) < steps_max
+            state = await play(service, state)
+        service.runtime.executions.status_of[name] = "SUCCEEDED"
+    return words
+
+
+async def store_with(service: Service, **files: bytes) -> tuple[VectorStore, dict[str, str]]:
+    """A store that has read these files, and their ids by name (``_`` for the dot)."""
+    ids = {name: await upload(service, name.replace("_", "."), content) for name, content in files.items()}
+    made = await service.sdk.vector_stores.create(name="notes", file_ids=list(ids.values()))
+    await run(service)
+    return await service.sdk.vector_stores.retrieve(made.id), ids
+
+
+async def found(service: Service, store_id: str, query: str, **options: Any) -> list[str]:
+    return [hit.filename for hit in (await service.sdk.vector_stores.search(store_id, query=query, **options)).data]
+
+
+def left_of(service: Service, *but: str) -> list[str]:
+    """Records and objects of vector stores that still stand, the marks of deleted ones and ``but`` left out."""
+    records = [f"{item['PK']['S']} {item['SK']['S']}" for item in service.store.records() if item["SK"]["S"] != "GONE"]
+    kept = [record for record in records if "#X#" in record or "HELD#" in record]
+    return sorted([*kept, *(key for key in service.store.objects() if "/F/" not in key)])
+
+
+# --- Stores ------------------------------------------------------------------------------------------------------------------------
+
+
+async def test_a_store_is_made_and_read_and_changed(service: Service) -> None:
+    made = await service.sdk.vector_stores.create(
+        name="contracts", description="Of 2026", metadata={"team": "law"}, expires_after={"anchor": "last_active_at", "days": 7}
+    )
+    now = int(service.clock())
+    expected = {
+        "id": made.id,
+        "object": "vector_store",
+        "created_at": now,
+        "name": "contracts",
+        "description": "Of 2026",
+        "usage_bytes": 0,
+        "status": "completed",
+        "file_counts": {"in_progress": 0, "completed": 0, "failed": 0, "cancelled": 0, "total": 0},
+        "expires_after": {"anchor": "last_active_at", "days": 7},
+        "expires_at": now + 7 * DAY,
+        "last_active_at": now,
+        "metadata": {"team": "law"},
+    }
+    assert made.to_dict() == expected
+    assert (await service.sdk.vector_stores.retrieve(made.id)).to_dict() == expected
+    changed = await service.sdk.vector_stores.update(made.id, name="deeds", expires_after=None, metadata=None)
+    assert changed.to_dict() == expected | {"name": "deeds", "expires_after": None, "expires_at": None, "metadata": {}}
+
+
+async def test_stores_are_listed_and_deleted_while_they_are(service: Service) -> None:
+    made = [(await service.sdk.vector_stores.create(name=str(number))).id for number in range(3)]
+    assert [store.id async for store in service.sdk.vector_stores.list(limit=1)] == sorted(made, reverse=True)
+    async for store in service.sdk.vector_stores.list(limit=1):
+        gone = await service.sdk.vector_stores.delete(store.id)
+        assert gone.to_dict() == {"id": store.id, "object": "vector_store.deleted", "deleted": True}
+    assert (await service.sdk.vector_stores.list()).data == []
+    assert left_of(service) == []
+
+
+REFUSED: dict[str, tuple[str, dict[str, Any], str]] = {
+    "an unknown field": ("", {"nmae": "x"}, "nmae"),
+    "a strategy without files": ("", {"chunking_strategy": {"type": "auto"}}, "chunking_strategy"),
+    "no days": ("", {"expires_after": {"anchor": "last_active_at", "days": 0}}, "expires_after.days"),
+    "another anchor": ("", {"expires_after": {"anchor": "created_at", "days": 1}}, "expires_after.anchor"),
+    "too many files": ("", {"file_ids": ["file-x"] * 501}, "file_ids"),
+    "an unknown file": ("/files", {"file_id": "file-none"}, "file_id"),
+    "no file": ("/files", {}, "file_id"),
+    "chunks too small": (
+        "/files",
+        {"file_id": "f", "chunking_strategy": {"type": "static", "static": {"max_chunk_size_tokens": 99, "chunk_overlap_tokens": 0}}},
+        "chunking_strategy.static.max_chunk_size_tokens",
+    ),
+    "too much overlap": (
+        "/files",
+        {"file_id": "f", "chunking_strategy": {"type": "static", "static": {"max_chunk_size_tokens": 100, "chunk_overlap_tokens": 51}}},
+        "chunking_strategy.static.chunk_overlap_tokens",
+    ),
+    "an attribute that is a list": ("/files", {"file_id": "f", "attributes": {"a": [1]}}, "attributes.a"),
+    "too many attributes": ("/files", {"file_id": "f", "attributes": {str(n): n for n in range(17)}}, "attributes"),
+    "an attribute that is too long": ("/files", {"file_id": "f", "attributes": {"a": "x" * 513}}, "attributes.a"),
+    "neither files nor ids": ("/file_batches", {}, "file_ids"),
+    "files and ids": ("/file_batches", {"file_ids": ["f"], "files": [{"file_id": "f"}]}, "files"),
+    "attributes of all beside files": ("/file_batches", {"files": [{"file_id": "f"}], "attributes": {"a": 1}}, "attributes"),
+    "an unknown file in a batch": ("/file_batches", {"file_ids": ["file-none"]}, "file_ids"),
+    "no query": ("/search", {}, "query"),
+    "an empty query": ("/search", {"query": ""}, "query"),
+    "a query that is a number": ("/search", {"query": ["a", 1]}, "query[1]"),
+    "too many results": ("/search", {"query": "a", "max_num_results": 51}, "max_num_results"),
+    "a filter of no kind": ("/search", {"query": "a", "filters": {"type": "like", "key": "a", "value": "b"}}, "filters.type"),
+    "another ranker": ("/search", {"query": "a", "ranking_options": {"ranker": "best"}}, "ranking_options.ranker"),
+    "a query to be rewritten": ("/search", {"query": "a", "rewrite_query": True}, "rewrite_query"),
+}
+
+
+@pytest.mark.parametrize("what", REFUSED)
+async def test_what_cannot_be_is_refused_by_name(service: Service, what: str) -> None:
+    path, body, param = REFUSED[what]
+    made = await service.sdk.vector_stores.create(name="x")
+    answer = await service.http.post(f"/vector_stores/{made.id}{path}" if path else "/vector_stores", json=body)
+    assert (answer.status_code, answer.json()["error"]["param"]) == (404 if "unknown file" in what else 400, param), answer.text
+    assert (await service.sdk.vector_stores.retrieve(made.id)).file_counts.total == 0
+
+
+async def test_one_tenant_holds_so_many_stores(service: Service, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(limits, "VECTOR_STORES_MAX", 1)
+    await service.sdk.vector_stores.create(name="x")
+    with pytest.raises(openai.BadRequestError, match="1 vector stores, the most there may be"):
+        await service.sdk.vector_stores.create(name="y")
+    await service.stranger.vector_stores.create(name="y")
+
+
+# --- Files -------------------------------------------------------------------------------------------------------------------------
+
+
+async def test_a_file_is_read_and_found(service: Service) -> None:
+    store = await service.sdk.vector_stores.create(name="notes")
+    file_id = await upload(service, "whales.md", WHALES)
+    strategy: Any = {"type": "static", "static": {"max_chunk_size_tokens": 200, "chunk_overlap_tokens": 50}}
+    added = await service.sdk.vector_stores.files.create(
+        store.id, file_id=file_id, attributes={"year": 2026, "kind": "note", "draft": False}, chunking_strategy=strategy
+    )
+    expected = {
+        "id": file_id,
+        "object": "vector_store.file",
+        "created_at": int(service.clock()),
+        "vector_store_id": store.id,
+        "status": "in_progress",
+        "last_error": None,
+        "usage_bytes": 0,
+        "attributes": {"year": 2026, "kind": "note", "draft": False},
+        "chunking_strategy": strategy,
+    }
+    assert added.to_dict() == expected
+    busy = await service.sdk.vector_stores.retrieve(store.id)
+    assert (busy.status, busy.file_counts.in_progress, busy.file_counts.total) == ("in_progress", 1, 1)
+
+    assert await run(service) == ["index", "index"]
+
+    read = await service.sdk.vector_stores.files.retrieve(file_id, vector_store_id=store.id)
+    assert read.usage_bytes > 0
+    assert read.to_dict() == expected | {"status": "completed", "usage_bytes": read.usage_bytes}
+    done = await service.sdk.vector_stores.retrieve(store.id)
+    assert (done.status, done.file_counts.completed, done.usage_bytes) == ("completed", 1, read.usage_bytes)
+    (part,) = (await service.sdk.vector_stores.files.content(file_id, vector_store_id=store.id)).data
+    assert part.to_dict() == {"type": "text", "text": WHALES.decode()}
+    (hit,) = (await service.sdk.vector_stores.search(store.id, query="the largest animal")).data
+    assert hit.to_dict() == {
+        "file_id": file_id,
+        "filename": "whales.md",
+        "score": hit.score,
+        "attributes": {"year": 2026, "kind": "note", "draft": False},
+        "content": [{"type": "text", "text": WHALES.decode().strip()}],
+    }
+    assert 0 < hit.score <= 1
+
+
+async def test_a_search_filters_by_attributes_as_they_are_now(service: Service) -> None:
+    store, ids = await store_with(service, whales_md=WHALES, bridges_txt=BRIDGES)
+    old: Any = {"type": "lt", "key": "year", "value": 2000}
+    assert await found(service, store.id, "bridge", filters=old) == []
+    changed = await service.sdk.vector_stores.files.update(ids["bridges_txt"], vector_store_id=store.id, attributes={"year": 1945})
+    assert changed.attributes == {"year": 1945}
+    assert await found(service, store.id, "bridge", filters=old) == ["bridges.txt"]
+    await service.sdk.vector_stores.files.update(ids["bridges_txt"], vector_store_id=store.id, attributes=None)
+    assert await found(service, store.id, "bridge", filters=old) == []
+
+
+async def test_attributes_that_change_while_a_file_is_read_are_those_it_is_found_by(service: Service) -> None:
+    file_id = await upload(service, "whales.md", WHALES)
+    store = await service.sdk.vector_stores.create(file_ids=[file_id])
+    stores = service.runtime.vector_stores
+
+    async def change(*_: Any) -> None:
+        await service.sdk.vector_stores.files.update(file_id, vector_store_id=store.id, attributes={"year": 1851})
+
+    before(stores.indexing.knowledge.index, "put_file", change)
+    await run(service)
+    assert await found(service, store.id, "whale", filters={"type": "eq", "key": "year", "value": 1851}) == ["whales.md"]
+
+
+def before(thing: Any, name: str, act: Callable[..., Any]) -> None:
+    """Do something once, the next time that a method of this object is called, before it is."""
+    method = getattr(thing, name)
+
+    async def called(*given: Any, **named: Any) -> Any:
+        delattr(thing, name)
+        await act(*given)
+        return await method(*given, **named)
+
+    setattr(thing, name, called)
+
+
+async def test_a_removed_file_is_not_found_any_more_and_stays_a_file(service: Service) -> None:
+    store, ids = await store_with(service, whales_md=WHALES, bridges_txt=BRIDGES)
+    gone = await service.sdk.vector_stores.files.delete(ids["whales_md"], vector_store_id=store.id)
+    assert gone.to_dict() == {"id": ids["whales_md"], "object": "vector_store.file.deleted", "deleted": True}
+    assert await found(service, store.id, "the largest animal") == ["bridges.txt"]
+    with pytest.raises(openai.NotFoundError):
+        await service.sdk.vector_stores.files.retrieve(ids["whales_md"], vector_store_id=store.id)
+    assert (await service.sdk.files.retrieve(ids["whales_md"])).filename == "whales.md"
+    left = await service.sdk.vector_stores.retrieve(store.id)
+    assert (left.file_counts.completed, left.file_counts.total) == (1, 1)
+    (other,) = (await service.sdk.vector_stores.files.list(store.id)).data
+    assert left.usage_bytes == other.usage_bytes
+
+
+async def test_a_file_that_is_deleted_leaves_every_store(service: Service) -> None:
+    first, ids = await store_with(service, whales_md=WHALES)
+    second = await service.sdk.vector_stores.create(file_ids=[ids["whales_md"]])
+    await run(service)
+    await service.sdk.files.delete(ids["whales_md"])
+    for store_id in (first.id, second.id):
+        assert await found(service, store_id, "whale") == []
+        assert (await service.sdk.vector_stores.retrieve(store_id)).file_counts.total == 0
+    assert [key for key in service.store.objects() if "whales" in key or ids["whales_md"] in key] == []
+
+
+async def test_a_file_that_is_added_again_is_read_again(service: Service) -> None:
+    store, ids = await store_with(service, whales_md=WHALES)
+    again = await service.sdk.vector_stores.files.create(store.id, file_id=ids["whales_md"], attributes={"n": 2})
+    assert (again.status, again.attributes) == ("in_progress", {"n": 2})
+    await run(service)
+    done = await service.sdk.vector_stores.retrieve(store.id)
+    assert (done.file_counts.completed, done.file_counts.total) == (1, 1)
+    assert done.usage_bytes == (await service.sdk.vector_stores.files.retrieve(ids["whales_md"], vector_store_id=store.id)).usage_bytes
+    assert await found(service, store.id, "whale", filters={"type": "eq", "key": "n", "value": 2}) == ["whales.md"]
+    assert len([key for key in service.store.objects() if f"/X/{store.id}/{ids['whales_md']}/" in key]) == 1
+
+
+async def test_files_are_listed_by_status_and_place(service: Service) -> None:
+    store, ids = await store_with(service, a_txt=b"one", b_txt=b"two", c_png=b"\x89PNG\r\n\x1a\n")
+    files = service.sdk.vector_stores.files
+    assert {file.id async for file in files.list(store.id, limit=1)} == set(ids.values())
+    assert [file.id async for file in files.list(store.id, filter="failed", limit=1)] == [ids["c_png"]]
+    (failed,) = (await files.list(store.id, filter="failed")).data
+    assert failed.last_error is not None
+    assert failed.last_error.code == "unsupported_file"
+    seen = []
+    async for file in files.list(store.id, limit=1):
+        seen.append(file.id)
+        await files.delete(file.id, vector_store_id=store.id)
+    assert sorted(seen) == sorted(ids.values())
+    with pytest.raises(openai.BadRequestError):
+        await files.list(store.id, filter="done")  # type: ignore[arg-type]
+    with pytest.raises(openai.BadRequestError):
+        await files.list(store.id, after="file-none")
+
+
+async def test_a_full_store_takes_no_more(service: Service, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(limits, "VECTOR_STORE_FILES_MAX", 2)
+    store, ids = await store_with(service, a_txt=b"one", b_txt=b"two")
+    third = await upload(service, "c.txt", b"three")
+    with pytest.raises(openai.BadRequestError, match="at most 2 files"):
+        await service.sdk.vector_stores.files.create(store.id, file_id=third)
+    again = await service.sdk.vector_stores.files.create(store.id, file_id=ids["a_txt"])
+    assert again.status == "in_progress", "one that it has takes no more room"
+    monkeypatch.setattr(limits, "VECTOR_STORE_FILES_MAX", 9)
+    monkeypatch.setattr(limits, "VECTOR_STORE_BYTES_MAX", 1)
+    with pytest.raises(openai.BadRequestError, match="takes 1 bytes or more"):
+        await service.sdk.vector_stores.files.create(store.id, file_id=third)
+
+
+# --- What cannot be read --------------------------------------------------------------------------------------------------------------
+
+UNREADABLE: dict[str, tuple[str, bytes, str, str]] = {
+    "an empty file": ("a.txt", b"", "invalid_file", "The file is empty."),
+    "a file of spaces": ("a.txt", b" \n" * 1000, "invalid_file", "The file has no text."),
+    "a picture": ("a.txt", b"\x89PNG\r\n\x1a\n", "unsupported_file", "'a.txt' is of a kind that has no text"),
+    "an archive": ("a.zip", b"PK\x03\x04....", "unsupported_file", "'a.zip' is of a kind"),
+    "an old Word file": ("a.doc", b"\xd0\xcf\x11\xe0....", "unsupported_file", "'a.doc' is of a kind"),
+}
+
+
+@pytest.mark.parametrize("what", UNREADABLE)
+async def test_what_cannot_be_read_fails_alone_and_says_why(service: Service, what: str) -> None:
+    name, content, code, words = UNREADABLE[what]
+    store, _ = await store_with(service, good_txt=BRIDGES)
+    bad = await upload(service, name, content)
+    await service.sdk.vector_stores.files.create(store.id, file_id=bad)
+    await run(service)
+    failed = await service.sdk.vector_stores.files.retrieve(bad, vector_store_id=store.id)
+    assert failed.last_error is not None
+    assert (failed.status, failed.last_error.code) == ("failed", code)
+    assert failed.last_error.message.startswith(words)
+    counts = (await service.sdk.vector_stores.retrieve(store.id)).file_counts
+    assert (counts.completed, counts.failed, counts.in_progress, counts.total) == (1, 1, 0, 2)
+    assert await found(service, store.id, "the bridge") == ["good.txt"]
+    assert (await service.sdk.vector_stores.files.content(bad, vector_store_id=store.id)).data == []
+
+
+async def test_a_text_past_its_bound_fails_before_it_is_read_to_its_end(service: Service, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(limits, "DOCUMENT_TOKENS_MAX", 1000)
+    store, ids = await store_with(service, spaces_txt=b" " * 5000, fits_txt=b"word " * 500)
+    failed = await service.sdk.vector_stores.files.retrieve(ids["spaces_txt"], vector_store_id=store.id)
+    assert failed.last_error is not None
+    assert "more than 1000 tokens" in failed.last_error.message
+    assert (await service.sdk.vector_stores.files.retrieve(ids["fits_txt"], vector_store_id=store.id)).status == "completed"
+
+
+@pytest.mark.parametrize("encoding", ["utf-8", "utf-8-sig", "utf-16", "utf-32"])
+async def test_text_that_says_its_encoding_is_read_without_a_sandbox(service: Service, encoding: str) -> None:
+    store, ids = await store_with(service, a_txt="Grüße aus Łódź, 東京".encode(encoding))
+    (part,) = (await service.sdk.vector_stores.files.content(ids["a_txt"], vector_store_id=store.id)).data
+    assert (part.text, service.provisioner.starts) == ("Grüße aus Łódź, 東京", 0)
+
+
+# --- Documents -----------------------------------------------------------------------------------------------------------------------
+
+
+def reads(text: str, exit_code: int = 0, said: str = "") -> Callable[[FakeSandbox, str], tuple[int, str]]:
+    """Stands for ``moorage-text`` in a sandbox."""
+
+    def program(sandbox: FakeSandbox, command: str) -> tuple[int, str]:
+        name, _, path, target, *_ = shlex.split(command)
+        assert (name, path in sandbox.files) == ("moorage-text", True)
+        sandbox.write(target, text.encode())
+        return exit_code, said
+
+    return program
+
+
+async def test_documents_are_read_in_one_container_that_goes_when_they_are_read(service: Service) -> None:
+    service.provisioner.programs = reads("A report about glaciers.")
+    ids = [await upload(service, f"{n}.pdf", b"%PDF-1.7 x") for n in range(3)] + [await upload(service, "a.txt", BRIDGES)]
+    store = await service.sdk.vector_stores.create(file_ids=ids)
+    assert await run(service) == ["index", "parse", "index", "index"]
+    assert (await service.sdk.vector_stores.retrieve(store.id)).file_counts.completed == 4
+    assert (service.provisioner.starts, (await service.sdk.containers.list()).data) == (1, [])
+    (sandbox,) = service.provisioner.sandboxes.values()
+    assert sandbox.files == {}
+    assert (await found(service, store.id, "glaciers"))[0].endswith(".pdf")
+
+
+PROGRAMS: dict[str, tuple[Callable[[FakeSandbox, str], tuple[int, str]], str]] = {
+    "it says what is wrong": (reads("", 10, "The PDF is encrypted with a password.\n"), "The PDF is encrypted with a password."),
+    "it has too much text": (reads("", 11), "The file has more than 5000000 tokens"),
+    "it is killed": (reads("", 137), "The file brings down the program that reads it"),
+    "it never ends": (reads("", -1), "Reading the file takes longer than 120 seconds."),
+    "it says things that no terminal should see": (reads("", 10, "\x1b[2J bad\x00"), "[2J bad"),
+}
+
+
+@pytest.mark.parametrize("what", PROGRAMS)
+async def test_a_document_that_cannot_be_read_fails_alone(service: Service, what: str) -> None:
+    program, words = PROGRAMS[what]
+    service.provisioner.programs = program
+    store, ids = await store_with(service, bad_pdf=b"%PDF-1.7", good_txt=BRIDGES)
+    failed = await service.sdk.vector_stores.files.retrieve(ids["bad_pdf"], vector_store_id=store.id)
+    assert failed.last_error is not None
+    assert (failed.status, failed.last_error.code) == ("failed", "invalid_file")
+    assert failed.last_error.message.startswith(words)
+    assert store.file_counts.completed == 1
+
+
+async def test_a_sandbox_that_dies_is_replaced_and_a_document_that_kills_it_fails(service: Service) -> None:
+    def kills(sandbox: FakeSandbox, command: str) -> tuple[int, str]:
+        sandbox.is_alive = False
+        return 0, ""
+
+    service.provisioner.programs = kills
+    store, ids = await store_with(service, bad_pdf=b"%PDF-1.7")
+    failed = await service.sdk.vector_stores.files.retrieve(ids["bad_pdf"], vector_store_id=store.id)
+    assert failed.last_error is not None
+    assert (failed.last_error.code, service.provisioner.starts >= limits.INDEXING_ATTEMPTS_MAX) == ("server_error", True)
+
+
+async def test_a_container_that_its_tenant_deletes_is_replaced(service: Service) -> None:
+    service.provisioner.programs = reads("text")
+    file_id = await upload(service, "a.pdf", b"%PDF-1.7")
+    store = await service.sdk.vector_stores.create(file_ids=[file_id])
+    (state,) = map(IndexState.from_json, service.runtime.executions.started.values())
+    state = await play(service, state)
+    assert state.next == "parse"
+    (container,) = (await service.sdk.containers.list()).data
+    await service.sdk.containers.delete(container.id)
+    while state.next != "done":
+        state = await play(service, state)
+    assert (await service.sdk.vector_stores.retrieve(store.id)).file_counts.completed == 1
+
+
+# --- Batches -------------------------------------------------------------------------------------------------------------------------
+
+
+async def test_a_batch_is_read_and_counted(service: Service) -> None:
+    store = await service.sdk.vector_stores.create(name="x")
+    ids = [await upload(service, f"{n}.txt", f"number {n}".encode()) for n in range(limits.VECTOR_FILES_TOGETHER + 3)]
+    bad = await upload(service, "a.png", b"\x89PNG")
+    batch = await service.sdk.vector_stores.file_batches.create(store.id, file_ids=[*ids, bad], attributes={"set": "a"})
+    total = len(ids) + 1
+    counts = {"in_progress": total, "completed": 0, "failed": 0, "cancelled": 0, "total": total}
+    assert batch.to_dict() == {
+        "id": batch.id,
+        "object": "vector_store.files_batch",
+        "created_at": int(service.clock()),
+        "vector_store_id": store.id,
+        "status": "in_progress",
+        "file_counts": counts,
+    }
+    await run(service)
+    done = await service.sdk.vector_stores.file_batches.retrieve(batch.id, vector_store_id=store.id)
+    assert done.status == "completed"
+    assert done.file_counts.to_dict() == counts | {"in_progress": 0, "completed": len(ids), "failed": 1}
+    listed = service.sdk.vector_stores.file_batches.list_files
+    assert [file.id async for file in listed(batch.id, vector_store_id=store.id, limit=5, order="asc")] == sorted([*ids, bad])
+    assert [file.id async for file in listed(batch.id, vector_store_id=store.id, filter="failed")] == [bad]
+    assert {str(file.attributes) async for file in listed(batch.id, vector_store_id=store.id)} == {"{'set': 'a'}"}
+
+
+async def test_files_of_a_batch_may_be_told_apart(service: Service) -> None:
+    store = await service.sdk.vector_stores.create(name="x")
+    first, second = await upload(service, "a.txt", b"one"), await upload(service, "b.txt", b"two")
+    sizes: Any = {"type": "static", "static": {"max_chunk_size_tokens": 100, "chunk_overlap_tokens": 0}}
+    batch = await service.sdk.vector_stores.file_batches.create(
+        store.id, files=[{"file_id": first, "attributes": {"n": 1}}, {"file_id": second, "chunking_strategy": sizes}]
+    )
+    files = {file.id: file async for file in service.sdk.vector_stores.file_batches.list_files(batch.id, vector_store_id=store.id)}
+    assert (files[first].attributes, files[second].attributes) == ({"n": 1}, {})
+    assert files[second].chunking_strategy.to_dict() == sizes  # type: ignore[union-attr]
+
+
+async def test_a_cancelled_batch_leaves_what_is_read_and_reads_no_more(service: Service) -> None:
+    store = await service.sdk.vector_stores.create(name="x")
+    ids = [await upload(service, f"{n}.txt", b"one two") for n in range(3)]
+    batch = await service.sdk.vector_stores.file_batches.create(store.id, file_ids=ids)
+    cancelled = await service.sdk.vector_stores.file_batches.cancel(batch.id, vector_store_id=store.id)
+    assert (cancelled.status, cancelled.file_counts.cancelled, cancelled.file_counts.in_progress) == ("cancelled", 3, 0)
+    await run(service)
+    assert await found(service, store.id, "one") == []
+    assert (await service.sdk.vector_stores.retrieve(store.id)).file_counts.cancelled == 3
+    again = await service.sdk.vector_stores.file_batches.cancel(batch.id, vector_store_id=store.id)
+    assert again.to_dict() == cancelled.to_dict()
+
+
+async def test_a_file_that_is_cancelled_while_it_is_read_is_not_found(service: Service) -> None:
+    store = await service.sdk.vector_stores.create(name="x")
+    file_id = await upload(service, "a.txt", WHALES)
+    batch = await service.sdk.vector_stores.file_batches.create(store.id, file_ids=[file_id])
+    before(
+        service.runtime.knowledge.index,
+        "put_file",
+        lambda *_: service.sdk.vector_stores.file_batches.cancel(batch.id, vector_store_id=store.id),
+    )
+    await run(service)
+    assert await found(service, store.id, "whale") == []
+    assert (await service.sdk.vector_stores.files.retrieve(file_id, vector_store_id=store.id)).status == "cancelled"
+
+
+# --- Deaths --------------------------------------------------------------------------------------------------------------------------
+
+
+class Killed(BaseException):
+    """The process is gone: nothing after it runs."""
+
+
+async def test_a_process_that_dies_anywhere_in_a_step_loses_nothing_and_doubles_nothing(
+    service: Service, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Before every third write of an execution in turn, until one gets through: the next one takes up what was left."""
+    monkeypatch.setattr(limits, "SANDBOX_WAIT_SECONDS", 0)
+    service.provisioner.programs = reads("A report about glaciers.")
+    table, executions = service.store.table, service.runtime.executions
+    call, left = table._call, [0]
+
+    async def dying(operation: str, request: dict[str, Any]) -> dict[str, Any]:
+        if operation in ("put_item", "update_item", "delete_item", "transact_write_items"):
+            if left[0] == 0:
+                raise Killed
+            left[0] -= 1
+        return await call(operation, request)
+
+    given = {"whales.md": WHALES, "glaciers.pdf": b"%PDF-1.7", "a.png": b"GIF8"}
+    ids = [await upload(service, name, content) for name, content in given.items()]
+    for writes in range(0, 90, 3):
+        store = await service.sdk.vector_stores.create(file_ids=ids)
+        left[0], deaths = writes, 0
+        vars(table)["_call"] = dying
+        try:
+            await run(service)
+        except Killed:
+            deaths = 1
+        finally:
+            vars(table).pop("_call")
+        executions.started.clear()
+        service.clock.advance(limits.RECOVERY_SECONDS + 1)
+        assert await service.runtime.vector_stores.jobs.recover() == deaths or not deaths
+        await run(service)
+        counts = (await service.sdk.vector_stores.retrieve(store.id)).file_counts
+        assert (counts.completed, counts.failed, counts.in_progress, counts.total) == (2, 1, 0, 3), writes
+        assert sorted(await found(service, store.id, "whale")) == ["glaciers.pdf", "whales.md"]
+        assert [row for row in left_of(service) if "TODO#" in row or " JOB" in row] == []
+        await service.sdk.vector_stores.delete(store.id)
+        if not deaths:
+            break
+    else:
+        pytest.fail("a step never got through")
+    assert writes > 5
+
+
+async def test_an_execution_that_was_never_started_is_found(service: Service) -> None:
+    service.runtime.executions.is_busy = True
+    file_id = await upload(service, "a.txt", WHALES)
+    store = await service.sdk.vector_stores.create(file_ids=[file_id])
+    service.runtime.executions.is_busy = False
+    jobs = service.runtime.vector_stores.jobs
+    assert await jobs.recover() == 0, "it may still be on its way"
+    service.clock.advance(limits.RECOVERY_SECONDS + 1)
+    assert (await jobs.recover(), await jobs.recover()) == (1, 0)
+    await run(service)
+    assert (await service.sdk.vector_stores.retrieve(store.id)).status == "completed"
+
+
+async def test_files_that_are_added_at_the_end_of_an_execution_are_read(service: Service) -> None:
+    store, _ = await store_with(service, a_txt=b"one")
+    first, second = await upload(service, "b.txt", b"two"), await upload(service, "c.txt", b"three")
+    await service.sdk.vector_stores.files.create(store.id, file_id=first)
+
+    async def add(*_: Any) -> None:
+        await service.sdk.vector_stores.files.create(store.id, file_id=second)
+
+    before(service.runtime.vector_stores.jobs, "end", add)
+    await run(service)
+    assert (await service.sdk.vector_stores.retrieve(store.id)).file_counts.completed == 3
+
+
+async def test_a_file_whose_steps_always_die_fails_and_lets_the_others_through(service: Service) -> None:
+    index = service.runtime.knowledge.index
+    put_file = index.put_file
+
+    async def dies(ref: Any, file: Any, chunks: Any) -> int:
+        if file.filename == "bad.txt":
+            raise Killed
+        return int(await put_file(ref, file, chunks))
+
+    vars(index)["put_file"] = dies
+    ids = [await upload(service, name, b"some words") for name in ("bad.txt", "good.txt")]
+    store = await service.sdk.vector_stores.create(file_ids=ids)
+    for _ in range(limits.INDEXING_ATTEMPTS_MAX + 1):
+        try:
+            await run(service)
+        except Killed:
+            service.clock.advance(limits.RECOVERY_SECONDS + 1)
+            service.runtime.executions.started.clear()
+            await service.runtime.vector_stores.jobs.recover()
+    await run(service)
+    counts = (await service.sdk.vector_stores.retrieve(store.id)).file_counts
+    assert (counts.completed, counts.failed, counts.in_progress) == (1, 1, 0)
+
+
+async def test_an_embedding_model_that_is_away_is_waited_for(service: Service) -> None:
+    async def away(*_: Any) -> None:
+        raise UpstreamError("busy", is_retryable=True)
+
+    before(service.runtime.knowledge.index, "put_file", away)
+    file_id = await upload(service, "a.txt", WHALES)
+    store = await service.sdk.vector_stores.create(file_ids=[file_id])
+    assert await run(service) == ["index", "rest", "index"]
+    assert (await service.sdk.vector_stores.retrieve(store.id)).status == "completed"
+
+
+async def test_what_can_never_be_had_fails_after_a_while(service: Service) -> None:
+    async def away(*_: Any) -> None:
+        raise UpstreamError("busy", is_retryable=True)
+
+    vars(service.runtime.knowledge.index)["put_file"] = away
+    file_id = await upload(service, "a.txt", WHALES)
+    store = await service.sdk.vector_stores.create(file_ids=[file_id])
+    words = await run(service)
+    assert words.count("rest") == limits.INDEXING_RESTS_MAX + 1
+    failed = await service.sdk.vector_stores.files.retrieve(file_id, vector_store_id=store.id)
+    assert failed.last_error is not None
+    assert (failed.status, failed.last_error.code) == ("failed", "server_error")
+
+
+# --- Ends ----------------------------------------------------------------------------------------------------------------------------
+
+
+async def test_a_store_that_rests_too_long_expires_and_is_emptied(service: Service) -> None:
+    file_id = await upload(service, "whales.md", WHALES)
+    store = await service.sdk.vector_stores.create(file_ids=[file_id], expires_after={"anchor": "last_active_at", "days": 1})
+    await run(service)
+    sweep = service.runtime.vector_stores.sweep
+    service.clock.advance(DAY - 60)
+    assert await found(service, store.id, "whale") == ["whales.md"], "a search is a use"
+    service.clock.advance(DAY - 60)
+    assert await sweep.purge_due(service.clock()) == 0
+    assert (await service.sdk.vector_stores.retrieve(store.id)).status == "completed"
+    service.clock.advance(120)
+    expired = await service.sdk.vector_stores.retrieve(store.id)
+    assert (expired.status, expired.file_counts.total) == ("expired", 1)
+    with pytest.raises(openai.BadRequestError, match="has expired"):
+        await found(service, store.id, "whale")
+    assert (await sweep.purge_due(service.clock()), await sweep.purge_due(service.clock())) == (1, 0)
+    emptied = await service.sdk.vector_stores.retrieve(store.id)
+    assert (emptied.status, emptied.file_counts.total, emptied.usage_bytes) == ("expired", 0, 0)
+    assert left_of(service) == [f"T#ten_a#X#{store.id} META"]
+    await service.sdk.vector_stores.delete(store.id)
+    assert left_of(service) == []
+
+
+async def test_a_deleted_store_leaves_nothing(service: Service) -> None:
+    store, ids = await store_with(service, whales_md=WHALES, bridges_txt=BRIDGES)
+    await service.sdk.vector_stores.delete(store.id)
+    with pytest.raises(openai.NotFoundError):
+        await found(service, store.id, "whale")
+    assert left_of(service) == []
+    assert {file.id async for file in service.sdk.files.list()} == set(ids.values())
+
+
+async def test_a_store_that_is_deleted_while_it_is_read_leaves_nothing(service: Service) -> None:
+    file_id = await upload(service, "whales.md", WHALES)
+    store = await service.sdk.vector_stores.create(file_ids=[file_id])
+    before(service.runtime.knowledge.index, "put_file", lambda *_: service.sdk.vector_stores.delete(store.id))
+    await run(service)
+    service.clock.advance(limits.INDEXING_LAST_SECONDS + 1)
+    assert await service.runtime.vector_stores.sweep.purge_due(service.clock()) == 1
+    assert left_of(service) == []
+
+
+async def test_a_deletion_that_breaks_off_is_finished_by_the_sweep(service: Service) -> None:
+    store, _ = await store_with(service, whales_md=WHALES)
+
+    async def dies(*_: Any) -> None:
+        raise Killed
+
+    before(service.runtime.knowledge.index, "delete", dies)
+    with pytest.raises(Killed):
+        await service.runtime.vector_stores.delete(await service.runtime.vector_stores.stores.get("ten_a", store.id))
+    with pytest.raises(openai.NotFoundError):
+        await service.sdk.vector_stores.retrieve(store.id)
+    assert await service.runtime.vector_stores.sweep.purge_due(service.clock()) == 1
+    assert left_of(service) == []
+
+
+# --- Many at once --------------------------------------------------------------------------------------------------------------------
+
+
+async def test_files_that_are_added_at_once_are_all_counted(service: Service) -> None:
+    store = await service.sdk.vector_stores.create(name="x")
+    ids = [await upload(service, f"{n}.txt", b"words") for n in range(8)]
+    await asyncio.gather(*(service.sdk.vector_stores.files.create(store.id, file_id=each) for each in ids))
+    assert (await service.sdk.vector_stores.retrieve(store.id)).file_counts.in_progress == 8
+    assert len(service.runtime.executions.started) == 1, "one execution reads them all"
+    await run(service)
+    assert (await service.sdk.vector_stores.retrieve(store.id)).file_counts.completed == 8
+
+
+async def test_tenants_never_meet(service: Service) -> None:
+    store, ids = await store_with(service, whales_md=WHALES)
+    own = await service.stranger.vector_stores.create(name="mine")
+    stranger = service.stranger.vector_stores
+    for attempt in (
+        lambda: stranger.retrieve(store.id),
+        lambda: stranger.search(store.id, query="whale"),
+        lambda: stranger.files.content(ids["whales_md"], vector_store_id=store.id),
+        lambda: stranger.files.create(own.id, file_id=ids["whales_md"]),
+        lambda: stranger.files.retrieve(ids["whales_md"], vector_store_id=own.id),
+        lambda: stranger.delete(store.id),
+    ):
+        with pytest.raises(openai.NotFoundError):
+            await attempt()
+    assert [each.id async for each in stranger.list()] == [own.id]
