@@ -14,7 +14,7 @@ from tests.browser import Console, chromium, context_of, skip_without
 from tests.stack import ROOT, SHELL, Stack, say, script, shell
 
 SCREENS = ROOT / ".build" / "console" / "screens"
-SHOWN = ("run-light", "runs-light")
+SHOWN = ("run-light", "run-dark", "runs-light", "changes-light", "terminal-dark")
 PAGES = ("runs", "playground", "approvals", "containers", "files", "skills", "webhooks", "usage", "keys", "doctor")
 _SIZE = {"width": 1360, "height": 820}
 
@@ -27,10 +27,10 @@ def main() -> int:
     with tempfile.TemporaryDirectory(prefix="moorage-screens-") as folder:
         stack = Stack(Path(folder)).start()
         try:
-            run = furnish(stack.client())
+            run, edited = furnish(stack.client())
             with chromium() as browser:
                 for theme in ("light", "dark"):
-                    take(browser, stack, run, theme)
+                    take(browser, stack, run, edited, theme)
         finally:
             stack.stop()
     shown = ROOT / "docs" / "console"
@@ -40,22 +40,30 @@ def main() -> int:
     return 0
 
 
-def furnish(client: OpenAI) -> str:
-    """Some responses; the answer is the one to look at."""
+_EDIT = [
+    shell("printf 'title: Tides\\nheight: 2.1 m\\nat: 06:12\\n' > tides.yaml; ls -l"),
+    shell("sed -i 's/2.1 m/2.4 m/; $a mooring: double' tides.yaml; cat tides.yaml"),
+    say("The tide is higher than was written down, so I doubled the mooring."),
+]
+
+
+def furnish(client: OpenAI) -> tuple[str, str]:
+    """Some responses; the answer is the one to look at, and one whose files were changed."""
     file = client.files.create(file=("sales.csv", sales()[0]), purpose="user_data")
     tools: Any = [{"type": "shell", "environment": {"type": "container_auto", "file_ids": [file.id]}}]
     plain: Any = [SHELL]
     ran = client.responses.create(model="demo", input=QUESTION, tools=tools)
     for question in ("What is a bollard?", "Write a haiku about mooring lines.", "Which knot holds best on a wet rope?"):
         client.responses.create(model="demo", input=question)
+    edited = client.responses.create(model="demo", input=f"Mend the tide table. {script(*_EDIT)}", tools=plain)
     failing = script({"fail": {"status": 400, "times": 0}}, say("never"))
     client.responses.create(model="demo", input=f"Ask a model that refuses. {failing}", background=True)
     steps = script(shell("for n in $(seq 600); do echo tick $n; sleep 1; done"), say("done"))
     client.responses.create(model="demo", input=f"Watch the tide for ten minutes. {steps}", tools=plain, background=True)
-    return str(ran.id)
+    return str(ran.id), str(edited.id)
 
 
-def take(browser: Browser, stack: Stack, run: str, theme: str) -> None:
+def take(browser: Browser, stack: Stack, run: str, edited: str, theme: str) -> None:
     context = context_of(browser, viewport=_SIZE, color_scheme=theme)
     console = Console.opened(context, stack.url.removesuffix("v1") + "console/").enter(stack.key)
     for page in PAGES:
@@ -66,6 +74,18 @@ def take(browser: Browser, stack: Stack, run: str, theme: str) -> None:
     expect(console.page.get_by_role("tab", name="Step 9")).to_be_visible()
     expect(console.page.get_by_role("region", name="Transcript").get_by_text("exit 0").first).to_be_visible()
     console.page.screenshot(path=SCREENS / f"run-{theme}.png")
+    console.go(f"#/runs/{edited}?tab=files")
+    console.page.get_by_role("button", name="changed: changes of tides.yaml").click()
+    expect(console.page.locator(".diff .added")).to_have_count(2)
+    console.page.screenshot(path=SCREENS / f"changes-{theme}.png")
+    with stack.http() as http:
+        container = http.get(f"/responses/{edited}", params={"at": 0}).json()["as_of"]["container_id"]
+    console.go(f"#/containers/{container}?tab=terminal")
+    console.page.get_by_role("button", name="New terminal").click()
+    expect(console.page.get_by_role("status").filter(has_text="It runs.")).to_be_visible()
+    console.page.keyboard.type("ls -l --color; python3 -c 'import sys; print(sys.version)'\n")
+    expect(console.page.locator(".xterm-rows")).to_contain_text("GCC")
+    console.page.screenshot(path=SCREENS / f"terminal-{theme}.png")
     context.close()
 
 

@@ -13,7 +13,16 @@ from fastapi.routing import APIRoute
 from moorage.api.routers import ROUTERS
 from moorage.errors import ApiError
 from moorage.wire import openapi, routes
-from moorage.wire.queries import parse_log_page, parse_page, parse_retrieval, parse_session_read, parse_tree, parse_usage, parse_wanted
+from moorage.wire.queries import (
+    parse_content,
+    parse_log_page,
+    parse_page,
+    parse_retrieval,
+    parse_session_read,
+    parse_tree,
+    parse_usage,
+    parse_wanted,
+)
 from moorage.wire.route import Route
 from openai.types.webhooks import (
     ResponseCancelledWebhookEvent,
@@ -170,6 +179,7 @@ PARSERS: dict[str, Callable[[Any], Any]] = {
     "listContainerTree": parse_tree,
     "usage": partial(parse_usage, now=1),
     "readSession": parse_session_read,
+    "downloadContainerFile": parse_content,
 }
 
 

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from moorage.loop.fold import fold
 from openai import OpenAI
-from playwright.sync_api import Browser, Route, expect
+from playwright.sync_api import Browser, Locator, Route, expect
 
 from tests.browser import WAIT_MS, Console, chromium, context_of, long_log, page_of
 from tests.scenarios import test_tenants
@@ -61,7 +61,7 @@ def ran(client: OpenAI) -> str:
     """A response of three rounds, with output in colour, an error, a file and a table."""
     steps = [
         {"reason": "First the disk.", **shell("printf '\\033[32mgreen\\033[0m\\n'; echo oops >&2; exit 3", "echo x,y > t.csv")},
-        shell("cat /mnt/data/t.csv"),
+        shell("cat /mnt/data/t.csv; echo 1,2 >> /mnt/data/t.csv"),
         say("# Done\n\nIt is **well**.\n\n| a | b |\n|---|---|\n| 1 | 2 |\n"),
     ]
     return str(client.responses.create(model="demo", input=f"Look around. {script(*steps)}", tools=_tools()).id)
@@ -79,6 +79,15 @@ def _asking() -> Any:
 def run_page(console: Console, run: str, query: str = "") -> None:
     console.go(f"#/runs/{run}{query}")
     console.transcript.wait_for()
+
+
+def tab_to(console: Console, target: Locator) -> None:
+    """As somebody comes there who has no mouse."""
+    for _ in range(150):
+        if target.evaluate("(element) => element === document.activeElement"):
+            return
+        console.page.keyboard.press("Tab")
+    pytest.fail(f"No key leads to {target}.")
 
 
 # --- to come in ---
@@ -227,7 +236,7 @@ def test_keys_alone_find_a_run_scrub_it_open_a_file_and_stop_another(console: Co
     press("Enter")
     expect(console.transcript.get_by_text("here", exact=True)).to_be_visible()
     assert going.id in console.page.url
-    console.page.get_by_role("button", name="Stop", exact=True).focus()
+    tab_to(console, console.page.get_by_role("button", name="Stop", exact=True))
     press("Enter")
     expect(console.transcript.get_by_text("cancelled")).to_be_visible()
     press("Escape")
@@ -239,11 +248,11 @@ def test_keys_alone_find_a_run_scrub_it_open_a_file_and_stop_another(console: Co
     press("ArrowLeft")
     expect(console.page.get_by_role("slider")).not_to_have_attribute("aria-valuenow", "0")
     press("f")
-    console.page.get_by_role("tab", name="Step 5").focus()
+    tab_to(console, console.page.get_by_role("tab", name="Step 5"))
     press("ArrowRight")
     press("ArrowRight")
     file = console.page.get_by_role("link", name="t.csv")
-    file.focus()
+    tab_to(console, file)
     press("Enter")
     expect(console.page.get_by_role("region", name="Preview of t.csv")).to_be_visible()
     expect(console.page.get_by_role("columnheader", name="y")).to_be_visible()
@@ -284,6 +293,48 @@ def test_what_models_and_commands_say_is_never_markup(console: Console, key: str
     console.page.get_by_role("link", name="<b>page.html").click()
     expect(console.page.get_by_role("region", name="Preview of <b>page.html")).to_contain_text("<script>alert(4)</script>")
     assert [url for url in elsewhere if not url.startswith((console.base.removesuffix("console/"), "blob:"))] == []
+
+
+# --- what became of its files ---
+
+
+def test_a_file_shows_what_a_round_changed_in_it(console: Console, key: str, ran: str) -> None:
+    console.enter(key)
+    run_page(console, ran, "?tab=files")
+    details = console.page.get_by_role("complementary", name="Details")
+    details.get_by_role("button", name="changed: changes of t.csv").click()
+    changes = console.page.get_by_role("region", name="Changes of /mnt/data/t.csv")
+    expect(changes.get_by_role("row")).to_have_count(2)
+    expect(changes.locator(".added")).to_have_text("2+added1,2")
+    assert console.barriers() == []
+    details.get_by_role("combobox").select_option("round 1")
+    expect(details.get_by_role("button", name="new: changes of t.csv", expanded=True)).to_be_visible()
+    expect(changes.locator(".added")).to_have_count(2)
+    console.page.get_by_role("button", name="To the first event").click()
+    expect(details.get_by_text("No files were saved by then.")).to_be_visible()
+
+
+def test_what_became_of_a_text_is_told_whole(console: Console, key: str) -> None:
+    """Two texts come of what is told of both, whichever they are."""
+    console.enter(key)
+    wrong = console.evaluate(
+        """async (address) => {
+            const { diff } = await import(address);
+            let seed = 1;
+            const random = (most) => (seed = (seed * 1103515245 + 12345) & 0x7fffffff) % most;
+            const text = () => Array.from({ length: random(12) }, () => "abc"[random(3)]).join("\\n") + (random(2) ? "\\n" : "");
+            for (let round = 0; round < 3000; round += 1) {
+                const [before, after] = [text(), text()];
+                const told = diff(before, after);
+                const side = (other) => told.filter((line) => line.kind !== other).map((line) => line.text).join("");
+                if (side("+") !== before || side("-") !== after) return [before, after];
+            }
+            const [many, others] = ["a", "b"].map((letter) => Array.from({ length: 3000 }, (_, at) => letter + at).join("\\n"));
+            return diff(many, others).length === 6000 && diff(many, many).every((line) => line.kind === " ") ? null : "long";
+        }""",
+        console.module("model/diff.js"),
+    )
+    assert wrong is None
 
 
 # --- live ---
@@ -483,7 +534,7 @@ def test_keys_alone_find_what_waits_for_a_word_and_give_it(console: Console, key
     console.enter(key, "#/approvals")
     waiting = console.page.get_by_role("article").filter(has_text="echo deployed")
     expect(waiting).to_be_visible()
-    waiting.get_by_role("button", name="Approve").focus()
+    tab_to(console, waiting.get_by_role("button", name="Approve"))
     console.page.keyboard.press("Enter")
     expect(console.page.get_by_role("heading", name="Nothing waits for you")).to_be_visible()
     run_page(console, going.id)

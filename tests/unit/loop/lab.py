@@ -181,7 +181,7 @@ class FakeContainers:
         return await self.use(tenant_id, container_id)
 
     async def files_at(self, record: Any, at_ms: int) -> list[Any]:
-        return [SimpleNamespace(path=f"/mnt/data/{at_ms}", bytes=1, source="assistant")]
+        return [SimpleNamespace(id=f"cfile_{at_ms}", path=f"/mnt/data/{at_ms}", bytes=1, source="assistant", sha256=f"{at_ms}")]
 
     async def has_policy(self, record: Any, policy: Any) -> bool:
         return False

@@ -5,7 +5,7 @@ from moorage import limits
 from moorage.containers.skills import GivenSkill
 from moorage.errors import ApiError
 from moorage.store import keys
-from moorage.store.containers import ContainerRecord
+from moorage.store.containers import ContainerRecord, container_file_id
 from moorage.wire.queries import Page
 
 from tests.unit.resources.support import chunked
@@ -69,6 +69,21 @@ async def test_the_files_of_every_command_can_be_told(world: World) -> None:
     assert [await then(world, record, at) for at in (began, first, second, third, fourth)] == expected
     assert (same, await now(world, record)) == (fourth, expected[-1])
     assert changes(world) == 2, "what only adds files writes nothing for the past"
+
+
+async def test_one_file_of_the_past_is_found_by_its_id_also_when_it_is_gone(world: World) -> None:
+    record = await world.new()
+    first = await command(world, record, a="1")
+    second = await command(world, record, a="2")
+    third = await command(world, record, a=None)
+    current = await world.containers.get("ten", record.id)
+    file_id = container_file_id(record.id, "/mnt/data/a")
+    rows = [await world.containers.file_at(current, file_id, at) for at in (first, second)]
+    assert [b"".join([chunk async for chunk in world.containers.content(row)]) for row in rows] == [b"1", b"2"]
+    for wanted, at in ((file_id, third), (container_file_id(record.id, "/mnt/data/b"), first)):
+        with pytest.raises(ApiError) as refused:
+            await world.containers.file_at(current, wanted, at)
+        assert refused.value.status == 404
 
 
 async def test_a_renamed_and_a_touched_file_are_what_they_were(world: World) -> None:

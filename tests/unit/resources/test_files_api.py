@@ -252,6 +252,19 @@ async def test_a_download_can_be_left_to_the_bucket(store: Store, clock: Clock) 
     assert direct.headers["content-disposition"] == "attachment; filename=\"a.txt\"; filename*=UTF-8''a.txt"
 
 
+async def test_small_parts_come_without_the_bucket_and_large_ones_from_it(
+    store: Store, clock: Clock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(limits, "DOWNLOAD_PART_BYTES_MAX", 4)
+    service = build_service(store, clock, presigned_downloads=True)
+    file = await upload(service, "a.txt", b"hello")
+    path = f"/files/{file.id}/content"
+    answers = {span: await service.http.get(path, headers={"range": f"bytes={span}"}) for span in ("0-3", "4-99", "0-4", "0-")}
+    assert {span: answer.status_code for span, answer in answers.items()} == {"0-3": 206, "4-99": 206, "0-4": 302, "0-": 302}
+    assert (answers["0-3"].content, answers["0-3"].headers["content-range"]) == (b"hell", "bytes 0-3/5")
+    assert answers["4-99"].content == b"o"
+
+
 async def test_another_tenant_sees_nothing(service: Service) -> None:
     file = await upload(service)
     assert (await service.stranger.files.list()).data == []

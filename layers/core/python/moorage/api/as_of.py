@@ -14,6 +14,7 @@ from moorage.store.responses import Snapshot
 async def as_it_was(runtime: Runtime, snapshot: Snapshot, number: int, view: View) -> dict[str, Any]:
     then = await as_of(runtime, snapshot, number)
     files = await _files(runtime, snapshot, then)
+    files_at = None if files is None else then.files_at_ms
     whole = await runtime.contents_of(snapshot.stored.tenant_id).response(then.response)
     return view.response(whole) | {
         "as_of": {
@@ -24,6 +25,7 @@ async def as_it_was(runtime: Runtime, snapshot: Snapshot, number: int, view: Vie
             "cost_usd": then.cost_usd,
             "boundary": then.boundary.number,
             "container_id": snapshot.stored.container_id,
+            "files_at": files_at,
             "files": None if files is None else [_shown(file) for file in files],
         }
     }
@@ -41,4 +43,4 @@ async def _files(runtime: Runtime, snapshot: Snapshot, then: AsOf) -> list[Conta
 
 
 def _shown(file: ContainerFile) -> dict[str, Any]:
-    return {"path": file.path, "bytes": file.bytes, "source": file.source}
+    return {"id": file.id, "path": file.path, "bytes": file.bytes, "source": file.source, "sha256": file.sha256}

@@ -14,7 +14,7 @@ from moorage.api.multipart import is_multipart, parts
 from moorage.api.upstream_containers import ContainerRoute
 from moorage.containers.tree import entries_below
 from moorage.store.containers import ContainerFile, ContainerRecord, as_object, file_as_object
-from moorage.wire.queries import Page, parse_tree
+from moorage.wire.queries import Page, parse_content, parse_tree
 from moorage.wire.resources import AddContainerFile, CreateContainer
 from moorage.wire.responses import deleted, list_object
 from moorage.wire.validation import Parser
@@ -95,7 +95,8 @@ async def delete_file(caller: Caller, container_id: str, file_id: str) -> dict[s
 
 @router.get("/containers/{container_id}/files/{file_id}/content")
 async def content(request: Request, caller: Caller, container_id: str, file_id: str) -> Response:
-    file = await _file(caller, container_id, file_id)
+    at_ms = parse_content(request.query_params.multi_items())
+    file = await (_file(caller, container_id, file_id) if at_ms is None else _file_at(caller, container_id, file_id, at_ms))
     return await download(
         request,
         caller.runtime,
@@ -113,6 +114,12 @@ async def _touched(caller: Caller, container_id: str) -> ContainerRecord:
 
 async def _file(caller: Caller, container_id: str, file_id: str) -> ContainerFile:
     return await caller.runtime.containers.file(await _touched(caller, container_id), file_id)
+
+
+async def _file_at(caller: Caller, container_id: str, file_id: str, at_ms: int) -> ContainerFile:
+    """The file as it was. Looking back does not count as use."""
+    record = await caller.runtime.containers.get(caller.tenant_id, container_id)
+    return await caller.runtime.containers.file_at(record, file_id, at_ms)
 
 
 async def _upload(request: Request, caller: Caller, record: ContainerRecord) -> ContainerFile:

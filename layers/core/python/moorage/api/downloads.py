@@ -27,9 +27,12 @@ async def download(
     size: int,
     content: Callable[[int, int | None], AsyncIterator[bytes]],
 ) -> Response:
-    """The content as a stream (``Range: bytes=a-b`` gives a part), or a redirection to S3 where this way is too narrow for it."""
+    """The content as a stream (``Range: bytes=a-b`` gives a part), or a redirection to S3 where this way is too narrow for it. A page
+    may not follow one to another origin: it asks for small parts, which fit through."""
     disposition = content_disposition(filename)
-    if runtime.settings.presigned_downloads:
+    span = _span(request.headers.get("range"), size)
+    is_small = span is not None and span[1] - span[0] < limits.DOWNLOAD_PART_BYTES_MAX
+    if runtime.settings.presigned_downloads and not is_small:
         url = runtime.blobs.presign_get(
             key, seconds=limits.PRESIGNED_SECONDS, disposition=disposition, content_type=_CONTENT_TYPE
         )
@@ -39,7 +42,6 @@ async def download(
         "x-content-type-options": "nosniff",
         "accept-ranges": "bytes",
     }
-    span = _span(request.headers.get("range"), size)
     if span is None:
         headers["content-length"] = str(size)
         stream = await _begun(content(0, None))

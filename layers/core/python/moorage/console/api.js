@@ -3,6 +3,8 @@ import { key, leave, link, notify } from "./state.js";
 
 export const BASE = new URL("../v1/", document.baseURI).href;
 
+const PART_BYTES = 4 * 1024 * 1024;
+
 export async function call(method, path, { body, query, form, signal, secret = key.value } = {}) {
   const url = new URL(path.replace(/^\//, ""), BASE);
   for (const [name, value] of Object.entries(query ?? {})) if (value !== "" && value != null) url.searchParams.set(name, value);
@@ -45,14 +47,25 @@ export async function all(path, query = {}, { most = 1000, signal } = {}) {
 }
 
 // A file's bytes. Never shown as a document of this origin: as an image, as text, or saved.
-export async function content(path, { bytesMax = 0 } = {}) {
-  const headers = { authorization: `Bearer ${key.value}` };
-  if (bytesMax) headers.range = `bytes=0-${bytesMax - 1}`;
+// It is asked for part by part: where all of it would be a redirection to a store, which this page may not follow, a part is an answer.
+export async function content(path, { bytesMax = Infinity } = {}) {
+  const parts = [];
+  let had = 0;
+  let size = bytesMax;
   try {
-    const answer = await fetch(new URL(path, BASE), { headers, cache: "no-store" });
-    if (answer.status === 416) return { ok: true, data: new Blob([]) };
-    if (!answer.ok) return { ok: false, status: answer.status, message: `The API answered ${answer.status}.` };
-    return { ok: true, status: answer.status, data: await answer.blob() };
+    while (had < size) {
+      const range = `bytes=${had}-${Math.min(size, had + PART_BYTES) - 1}`;
+      const headers = { authorization: `Bearer ${key.value}`, accept: "application/octet-stream", range };
+      const answer = await fetch(new URL(path, BASE), { headers, cache: "no-store" });
+      if (answer.status === 416) break;
+      if (!answer.ok) return { ok: false, status: answer.status, message: `The API answered ${answer.status}.` };
+      const part = await answer.blob();
+      parts.push(part);
+      had += part.size;
+      if (answer.status !== 206 || !part.size) break;
+      size = Math.min(bytesMax, Number(answer.headers.get("content-range")?.split("/")[1]) || 0);
+    }
+    return { ok: true, status: 200, data: new Blob(parts) };
   } catch {
     return { ok: false, status: 0, message: "The API cannot be reached." };
   }

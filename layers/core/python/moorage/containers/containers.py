@@ -192,6 +192,13 @@ class Containers:
         _check_past(record, at_ms)
         return await self.past.files_at(record, at_ms)
 
+    async def file_at(self, record: ContainerRecord, file_id: str, at_ms: int) -> ContainerFile:
+        """One of them. Raises 404 where there was none, and ``past_unknown``."""
+        for row in await self.files_at(record, at_ms):
+            if row.id == file_id:
+                return row
+        raise container_file_not_found(file_id)
+
     async def has_policy(self, record: ContainerRecord, asked: NetworkPolicy, *, param: str = "network_policy") -> bool:
         """Whether a container reaches just what is asked for, with just these secrets; if so, they have the values of ``asked`` from
         now on. A policy is fixed for a container's life: another one takes another container, because what ran under the old policy

@@ -275,6 +275,8 @@ FORM_OVERHEAD_BYTES_MAX: Final = 64 * KIB
 """What boundaries, headers and short fields may add to a file in a multipart body."""
 
 PRESIGNED_SECONDS: Final = 300
+DOWNLOAD_PART_BYTES_MAX: Final = 4 * MIB
+"""A range up to here is answered and not redirected: in base64 it fits into the 6 MB that a function may answer (Lambda quotas)."""
 CONVERSATION_BATCH_INLINE_BYTES_MAX: Final = 100 * KIB
 """A compressed append up to here stays in the table; a transaction costs two write units per KiB, S3 one request for any size."""
 

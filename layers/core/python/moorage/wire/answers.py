@@ -92,9 +92,11 @@ class ForkedFrom(TypedDict):
 
 
 class FileThen(TypedDict):
+    id: str
     path: str
     bytes: int
     source: Literal["user", "assistant"]
+    sha256: str
 
 
 class AsOf(TypedDict):
@@ -107,6 +109,7 @@ class AsOf(TypedDict):
     cost_usd: float | None
     boundary: int
     container_id: str | None
+    files_at: int | None
     files: list[FileThen] | None
 
 

@@ -157,6 +157,13 @@ def parse_tree(query: Query) -> TreeWanted:
     return TreeWanted(values.get("path", "/mnt/data"), depth)
 
 
+def parse_content(query: Query) -> int | None:
+    """The query of ``GET /v1/containers/{id}/files/{file_id}/content``: as of when, in Unix milliseconds; None for now. What else
+    stands in it is passed over, as it always was. Raises :class:`~moorage.errors.ApiError`."""
+    values = _single([(name, value) for name, value in query if name == "at"], ("at",))
+    return _whole_number("at", values["at"], 0, 2**53) if "at" in values else None
+
+
 def _day_or_moment(name: str, value: str, *, end: bool) -> int:
     """``2026-11-22`` (the day in UTC, its first or its last second), or Unix seconds."""
     if _DATE.fullmatch(value) is None:

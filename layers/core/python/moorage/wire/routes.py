@@ -304,8 +304,9 @@ ROUTES: Final = (
         "get",
         "/v1/containers/{container_id}/files/{file_id}/content",
         "downloadContainerFile",
-        "What a file of a container holds",
+        "What a file of a container holds, or held at a time",
         {BINARY: {}},
+        query=(("at", {"type": "integer", "minimum": 0}),),
         also=(206, 302, 416),
     ),
     Route(

@@ -1,9 +1,10 @@
 // What stands behind a run: its steps, its log, its files, its network, its cost, and the object itself. All as of the cursor.
 import { html, useMemo, useState } from "../html.js";
-import { get, save, saveBlob } from "../api.js";
+import { save, saveBlob } from "../api.js";
 import { address } from "../router.js";
 import { bytes, clock, count, dollars, duration } from "../model/text.js";
 import { networkOf, rowsOf, used } from "../model/run.js";
+import { Diff, asOf, changed } from "./changes.js";
 import { useData } from "./data.js";
 import { Json } from "./json.js";
 import { Button, Id, Status, Tabs, Ticking } from "./parts.js";
@@ -71,22 +72,38 @@ const EventRow = ({ row, log, isAt, onCursor }) => html`<button type="button" cl
 
 const untilOf = ({ log }, cursor) => (cursor >= log.last ? Infinity : log.ats[cursor]);
 
-// Whoever drags the cursor asks for the last of its places alone.
-const later = (signal, ask) => new Promise((resolve) => setTimeout(() => resolve(signal.aborted ? { ok: false, isAborted: true } : ask()), 200));
-
-// At the end what is saved now; before it what had been saved then, as the server knows it.
+// What had been saved by the cursor's event, as the server knows it, and what became of it since an earlier round. While a run goes on, what is saved now.
 function Files({ run, cursor }) {
-  const isPast = cursor < run.log.last;
-  const then = useData((signal) => (isPast ? later(signal, () => get(`responses/${encodeURIComponent(run.id)}`, { at: cursor }, signal)) : { ok: true, data: null }), [run.id, isPast ? cursor : -1]);
-  const known = isPast ? then.data?.as_of?.files : null;
-  const byPath = new Map(run.files.map((file) => [file.path, file]));
-  const files = known ? known.map((file) => ({ ...file, id: byPath.get(file.path)?.id })) : run.files.filter((file) => (file.created_at ?? 0) * 1000 <= untilOf(run, cursor));
+  const { log } = run;
+  const [since, compare] = useState(null);
+  const [open, show] = useState("");
+  const isKnown = cursor < log.last || log.head.isFinal;
+  const rounds = log.rounds.filter((round) => round.from <= cursor);
+  // A round that only said something changed nothing: so the last with a call is what one wants to see.
+  const base = rounds.find((round) => round.number === since) ?? rounds.findLast((round) => round.items.some((item) => item.type.endsWith("_call"))) ?? null;
+  const from = base ? Math.max(0, base.from - 1) : -1;
+  const then = useData((signal) => (isKnown && run.containerId ? asOf(run.id, cursor, signal) : { ok: true, data: null }), [run.id, isKnown ? cursor : -1, run.containerId]);
+  const before = useData((signal) => (isKnown && run.containerId && from >= 0 ? asOf(run.id, from, signal) : { ok: true, data: null }), [run.id, isKnown ? from : -1, run.containerId]);
   if (!run.containerId) return html`<p class="muted pad">This run has no container.</p>`;
-  return html`<div class="pad"><p class="line"><span class="muted">Container</span><${Id} id=${run.containerId} href=${address("containers", run.containerId)} /></p>
-    ${files.length ? html`<table class="small"><thead><tr><th scope="col">File</th><th scope="col" class="r">Size</th><th scope="col">From</th><th scope="col"><span class="unseen">Save</span></th></tr></thead>
-    <tbody>${files.map((file) => html`<tr key=${file.path}><td>${file.id ? html`<a href=${address("containers", run.containerId, { file: file.id })}>${file.path.replace("/mnt/data/", "")}</a>` : file.path.replace("/mnt/data/", "")}</td><td class="r number">${bytes(file.bytes)}</td><td class="muted">${file.source}</td>
-      <td class="r">${file.id && html`<${Button} icon="download" tone="quiet" label=${`Save ${file.path}`} onClick=${() => save(`containers/${run.containerId}/files/${file.id}/content`, file.path.split("/").at(-1))} />`}</td></tr>`)}</tbody></table>`
-      : html`<p class="muted">No files were saved by then.</p>`}</div>`;
+  const [is, was] = [isKnown ? then.data?.as_of : null, before.data?.as_of];
+  const byPath = new Map(run.files.map((file) => [file.path, file]));
+  const files = is?.files ? is.files : run.files.filter((file) => (file.created_at ?? 0) * 1000 <= untilOf(run, cursor));
+  const changes = is?.files && was?.files ? changed(was.files, is.files) : [];
+  const states = new Map(changes.map((change) => [change.path, change]));
+  const shown = [...files, ...changes.filter((change) => change.state === "gone").map((change) => change.was)];
+  const name = (path) => path.replace("/mnt/data/", "");
+  return html`<div class="pad"><p class="line"><span class="muted">Container</span><${Id} id=${run.containerId} href=${address("containers", run.containerId)} />
+      ${isKnown && base && html`<label class="line"><span class="muted">changes since</span><select value=${base.number} onChange=${(event) => compare(Number(event.target.value))}>${rounds.map((round) => html`<option key=${round.number} value=${round.number}>round ${round.number + 1}</option>`)}</select></label>`}</p>
+    ${shown.length ? html`<table class="small"><thead><tr><th scope="col">File</th><th scope="col">Since</th><th scope="col" class="r">Size</th><th scope="col">From</th><th scope="col"><span class="unseen">Save</span></th></tr></thead>
+    <tbody>${shown.map((file) => {
+      const change = states.get(file.path);
+      const there = byPath.get(file.path);
+      return html`<tr key=${file.path}><td>${there && change?.state !== "gone" ? html`<a href=${address("containers", run.containerId, { file: there.id })}>${name(file.path)}</a>` : name(file.path)}</td>
+        <td>${change && html`<button type="button" class=${`chip ${change.state}`} aria-expanded=${open === file.path} aria-label=${`${change.state}: changes of ${name(file.path)}`} onClick=${() => show(open === file.path ? "" : file.path)}>${change.state}</button>`}</td>
+        <td class="r number">${bytes(file.bytes)}</td><td class="muted">${file.source}</td>
+        <td class="r">${there && change?.state !== "gone" && html`<${Button} icon="download" tone="quiet" label=${`Save ${file.path}`} onClick=${() => save(`containers/${run.containerId}/files/${there.id}/content`, file.path.split("/").at(-1))} />`}</td></tr>`;
+    })}</tbody></table>` : html`<p class="muted">No files were saved by then.</p>`}
+    ${states.has(open) && html`<${Diff} key=${open} containerId=${run.containerId} change=${states.get(open)} before=${was.files_at} after=${is.files_at} />`}</div>`;
 }
 
 function Network({ run, cursor }) {
