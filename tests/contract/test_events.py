@@ -14,8 +14,6 @@ from moorage.wire import events
 from openai.types.responses import ResponseStreamEvent
 from pydantic import TypeAdapter
 
-_NO_TOOL = "the tool is refused, so nothing can happen in it"
-
 NEVER_SENT = {
     **dict.fromkeys(
         [
@@ -25,10 +23,6 @@ NEVER_SENT = {
             "response.audio.transcript.done",
         ],
         "the Responses API takes no audio parameters",
-    ),
-    **dict.fromkeys(
-        [f"response.file_search_call.{word}" for word in ("in_progress", "searching", "completed")],
-        _NO_TOOL,
     ),
     "response.compaction.compacting": "a sign of life without content; the summary is one short request",
 }

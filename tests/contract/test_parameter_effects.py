@@ -1008,6 +1008,64 @@ def images_of_before(world: World) -> None:
         assert call["result"] not in json.dumps(body)
 
 
+def shelf(world: World) -> tuple[str, dict[str, str]]:
+    """A vector store with two files; its id, and theirs by their names."""
+    store = world.post("/vector_stores", {"name": "shelf"})["id"]
+    ids: dict[str, str] = {}
+    for name, text, year in (("oslo.md", "High tide in Oslo is at noon.", 2026), ("bergen.md", "High tide in Bergen is at ten.", 2020)):
+        answer = world.http.post("/files", files={"file": (name, text)}, data={"purpose": "assistants"})
+        ids[name] = answer.json()["id"]
+        world.post(f"/vector_stores/{store}/files", {"file_id": ids[name], "attributes": {"year": year}})
+    until(lambda: world.get(f"/vector_stores/{store}")["file_counts"]["completed"] == 2)
+    return store, ids
+
+
+def looked_up(world: World, answer: str = "So.", **tool: Any) -> list[Json]:
+    """What becomes of a call of the tool."""
+    calls = (Call("file_search", json.dumps({"queries": ["high tide", "oslo"]}), "call_1"),)
+    world.upstream.plays(Reply(calls=calls, finish="tool_calls"), said(answer))
+    response = world.create("chat", tools=[{"type": "file_search", **tool}], include=["file_search_call.results"])
+    return list(response["output"])
+
+
+_RANKING = ("ranker", "score_threshold", "hybrid_search", "hybrid_search.embedding_weight", "hybrid_search.text_weight")
+
+
+@row("tool", "file_search", *(f"file_search.{name}" for name in ("vector_store_ids", "filters", "max_num_results", "ranking_options")))
+@row("tool", *(f"file_search.ranking_options.{name}" for name in _RANKING))
+@row("tool_choice", "file_search")
+@row("item", "file_search_call")
+def file_search(world: World) -> None:
+    store, ids = shelf(world)
+    call, message = looked_up(world, f"At noon【fs:{ids['oslo.md']}】.", vector_store_ids=[store])
+    assert [(result["filename"], result["attributes"], result["text"]) for result in call["results"]] == [
+        ("oslo.md", {"year": 2026}, "High tide in Oslo is at noon."),
+        ("bergen.md", {"year": 2020}, "High tide in Bergen is at ten."),
+    ]
+    (text,) = message["content"]
+    cited = {"type": "file_citation", "index": 7, "file_id": ids["oslo.md"], "filename": "oslo.md"}
+    assert (text["text"], text["annotations"]) == ("At noon.", [cited])
+    old = {"type": "lt", "key": "year", "value": 2025}
+    for fields, names in (
+        ({"filters": old}, ["bergen.md"]),
+        ({"max_num_results": 1}, ["oslo.md"]),
+        ({"ranking_options": {"score_threshold": 0.9, "ranker": "auto"}}, ["oslo.md"]),
+        ({"ranking_options": {"hybrid_search": {"embedding_weight": 0, "text_weight": 1}}}, ["oslo.md", "bergen.md"]),
+    ):
+        found = looked_up(world, vector_store_ids=[store], **fields)[0]["results"]
+        assert [result["filename"] for result in found] == names
+    for sent in (call, {name: value for name, value in call.items() if name != "results"}):
+        said_before, output = world.asked("plain", input=[sent, {"role": "user", "content": "So?"}])["input"][:2]
+        assert (said_before["name"], json.loads(said_before["arguments"])) == ("file_search", {"queries": ["high tide", "oslo"]})
+        assert "High tide in Oslo is at noon." in output["output"]
+    tool = {"type": "file_search", "vector_store_ids": [store]}
+    chosen = world.asked("plain", tools=[tool, FUNCTION], tool_choice={"type": "file_search"})
+    assert chosen["tool_choice"] == {"type": "function", "name": "file_search"}
+    gone = {"type": "file_search", "vector_store_ids": [store, "vs_gone"]}
+    refused = world.http.post("/responses", json={"model": "plain", "input": "x", "tools": [gone]})
+    assert (refused.status_code, refused.json()["error"]["param"]) == (404, "tools[0].vector_store_ids")
+
+
 def server(world: World, **fields: Any) -> Json:
     return {"type": "mcp", "server_label": "depot", "server_url": world.depot_url, **fields}
 

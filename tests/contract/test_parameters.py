@@ -97,7 +97,7 @@ def sdk_parameters() -> set[str]:
 
 def sdk_tools() -> set[str]:
     environments = ("shell.environment<local>.skills", "shell.environment<container_auto>.skills")
-    rows_below = ("namespace.tools", "custom.format", *environments)
+    rows_below = ("namespace.tools", "custom.format", "file_search.filters", *environments)
     return sdk_shapes.paths(ToolParam, stop=covers_below("tool", *rows_below))
 
 

@@ -249,7 +249,7 @@ def test_citations_come_before_the_text_is_done() -> None:
     events: list[Event] = []
     cited: dict[str, Any] = {"type": "container_file_citation", "file_id": "cfile_1"}
     assembler = Assembler(
-        RESP, events.append, 0, lambda name: Original("function", name), annotate=lambda text: [cited] if text == "ab" else []
+        RESP, events.append, 0, lambda name: Original("function", name), annotate=lambda text, marks: [cited] if text == "ab" else []
     )
     for delta in (base.TextDelta("a"), base.TextDelta("b"), DONE):
         assembler.feed(delta)

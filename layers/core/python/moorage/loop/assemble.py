@@ -5,7 +5,7 @@ gives the sink (which numbers and stores events) and the lowering's reverse mapp
 function still yields ``shell_call`` items.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
@@ -16,6 +16,7 @@ from moorage.model import base, reasoning
 from moorage.model.base import Delta
 from moorage.tools.calls import Place
 from moorage.tools.lowering import Original
+from moorage.tools.marks import Mark, MarkedText
 from moorage.tools.registry import ROOMS
 from moorage.tools.room import Room
 from moorage.wire.events import (
@@ -56,6 +57,8 @@ class _Open:
     """The upstream has custom tools itself: what it says is the input, not JSON around it."""
     is_upstreams: bool = False
     """The upstream runs it, and says how it grows."""
+    marked: MarkedText | None = None
+    """The open text, where marks are taken out of it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,8 +101,10 @@ class Assembler:
     """The container that hosted calls run in."""
     hosts: Callable[[Room], bool] = lambda room: True
     """Says whose calls run here, if they can: a tool may be the client's in one request and hosted in another."""
-    annotate: Callable[[str], list[dict[str, Any]]] | None = None
-    """Citations for a finished text."""
+    annotate: Callable[[str, Sequence[Mark]], list[dict[str, Any]]] | None = None
+    """Citations for a finished text, and for the marks that were taken out of it."""
+    mark_kinds: frozenset[str] = frozenset()
+    """Those that are taken out of texts."""
     holds: Callable[[Original], bool] = lambda original: False
     """Says which custom tools' calls are kept back until :meth:`release`, to be looked at first."""
     shown: Callable[[Item, int], Item] = lambda item, index: item
@@ -191,11 +196,18 @@ class Assembler:
             )
             content.append(part)
             open_.part_open = True
+            open_.marked = MarkedText(self.mark_kinds) if self.mark_kinds and type_ == "output_text" else None
             self._send(CONTENT_PART_ADDED, open_, content_index=len(content) - 1, part=dict(part))
         return open_
 
     def _text(self, text: str, logprobs: list[dict[str, Any]]) -> None:
         open_ = self._message_part("output_text")
+        if open_.marked is not None:
+            text = open_.marked.feed(text)
+        if text or logprobs:
+            self._show(open_, text, logprobs)
+
+    def _show(self, open_: _Open, text: str, logprobs: list[dict[str, Any]]) -> None:
         part = open_.item["content"][-1]
         part["text"] += text
         part["logprobs"] += logprobs
@@ -224,7 +236,10 @@ class Assembler:
         index = len(open_.item["content"]) - 1
         part = open_.item["content"][index]
         if part["type"] == "output_text":
-            for annotation in self.annotate(part["text"]) if self.annotate is not None else ():
+            rest, marks = ("", []) if open_.marked is None else (open_.marked.end(), open_.marked.marks)
+            if rest:
+                self._show(open_, rest, [])
+            for annotation in self.annotate(part["text"], marks) if self.annotate is not None else ():
                 self._annotation(annotation)
             self._send(OUTPUT_TEXT_DONE, open_, content_index=index, text=part["text"], logprobs=part["logprobs"])
         else:
@@ -448,7 +463,6 @@ class Assembler:
 
 
 _PREFIXES: Final = {
-    "file_search_call": "fs",
     "compaction": "cmp",
 }
 """Of items that an upstream made with tools of its own."""

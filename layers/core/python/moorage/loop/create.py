@@ -6,7 +6,7 @@ asks for hosted tools does the state machine take over. Background responses sta
 
 import asyncio
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -103,6 +103,7 @@ async def prepare(
     check_budget(runtime, request.model, request.budget)
     for room in ROOMS:
         room.admit(said.input_items, said.chain, [tool for tool in request.tools if tool["type"] in room.types])
+    await _check_stores(runtime, tenant_id, request.tools)
     await _check_room(runtime, tenant_id, request)
     response_id, expires_at = ids.new_response_id(), runtime.responses.expiry(is_stored=request.store)
     stored = StoredResponse(
@@ -202,6 +203,14 @@ def _conceal(runtime: Runtime, tenant_id: str, request: CreateRequest) -> tuple[
         tools.append(kept)
         secrets |= {handle: runtime.sealer.seal(tenant_id, value) for handle, value in values.items()}
     return (replace(request, tools=tuple(tools)) if secrets else request), secrets
+
+
+async def _check_stores(runtime: Runtime, tenant_id: str, tools: Sequence[Tool]) -> None:
+    """Refuse to search in what is not there. To name a vector store is to use it."""
+    for index, tool in enumerate(tools):
+        room = ROOMS.of_tool(tool["type"])
+        if room is not None and (store_ids := room.stores(tool)):
+            await runtime.vector_stores.stores.resolve(tenant_id, store_ids, param=f"tools[{index}].vector_store_ids")
 
 
 async def _check_room(runtime: Runtime, tenant_id: str, request: CreateRequest) -> None:

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 from moorage import ids
 from moorage.egress.fetch import Fetcher
+from moorage.knowledge.index import Hit, SearchOptions
 from moorage.loop.sinks import Sink
 from moorage.runtime import Runtime
 from moorage.store.responses import StoredResponse
@@ -29,8 +30,12 @@ def outside(runtime: Runtime, stored: StoredResponse) -> Service:
     def signature(region: str, url: str, body: bytes) -> dict[str, str]:
         return runtime.catalog.aws_auth("bedrock", region).signature(url, body)
 
+    async def search_files(store_ids: Sequence[str], queries: Sequence[str], options: SearchOptions) -> list[Hit]:
+        stores = await runtime.vector_stores.stores.resolve(stored.tenant_id, store_ids)
+        return await runtime.knowledge.index.search(stores, queries, options)
+
     contents = runtime.contents_of(stored.tenant_id)
-    return Service(Fetcher.of(runtime.settings), secret, contents, signature, is_stored=stored.is_stored)
+    return Service(Fetcher.of(runtime.settings), secret, contents, signature, search_files, is_stored=stored.is_stored)
 
 
 def rooms_of(tools: Sequence[Tool]) -> list[Room]:

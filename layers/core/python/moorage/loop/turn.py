@@ -4,7 +4,7 @@ A step may take several turns: a stream that broke off is asked for again, and a
 is repaired (``loop/ask.py``).
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass
 from functools import partial
@@ -18,6 +18,7 @@ from moorage.loop import context, decide, truncate, upstream_shell
 from moorage.loop.assemble import Assembler, Held
 from moorage.loop.cancellation import Cancellable, CancelWatch
 from moorage.loop.sinks import Sink
+from moorage.loop.stage import rooms_of
 from moorage.model import reasoning
 from moorage.model.base import HOSTED_SHELL, ItemOpened, ItemPassed, ModelRequest, TextDelta
 from moorage.model.catalog import ModelEntry
@@ -27,6 +28,7 @@ from moorage.state import Outcome
 from moorage.store.containers import ContainerFile
 from moorage.store.responses import StoredResponse
 from moorage.tools.lowering import NOT_OFFERED, Lowered, is_hosted, lower
+from moorage.tools.marks import Mark
 from moorage.tools.registry import ROOMS
 from moorage.tools.shell.sequential import one_command
 from moorage.wire import grammar
@@ -137,6 +139,7 @@ class Turn:
             hosts=lambda room: any(ROOMS.of_tool(tool["type"]) is room and is_hosted(tool) for tool in self.stored.parameters.tools),
             holds=lambda original: (original.namespace, original.name) in grammars,
             shown=self._shown,
+            mark_kinds=frozenset(kind for room in rooms_of(self.stored.parameters.tools) for kind in room.marks),
         )
 
     def _shown(self, item: Item, index: int) -> Item:
@@ -191,7 +194,7 @@ class Turn:
             if tool["type"] == "custom" and (tool.get("format") or {}).get("type") == "grammar"
         }
 
-    async def _annotate(self, before: list[Item]) -> Callable[[str], list[dict[str, Any]]]:
+    async def _annotate(self, before: list[Item]) -> Callable[[str, Sequence[Mark]], list[dict[str, Any]]]:
         """Citations of what tools have found, and of the container's files; these are only looked up when there is a text that may
         name them."""
         rooms = {room: None for item in before if (room := ROOMS.of_item(item["type"])) is not None}
@@ -199,11 +202,17 @@ class Turn:
         if self.stored.container_id is not None:
             files = await self.runtime.containers.files_of(self.stored.tenant_id, self.stored.container_id)
 
-        def annotate(text: str) -> list[dict[str, Any]]:
-            found = [citation for room in rooms for citation in room.citations(text, before)]
-            return sorted([*citations(text, files), *found], key=lambda citation: citation["start_index"])
+        def annotate(text: str, marks: Sequence[Mark]) -> list[dict[str, Any]]:
+            found = [citation for room in rooms for citation in (*room.citations(text, before), *room.marked(marks, before))]
+            return sorted([*citations(text, files), *found], key=_place)
 
         return annotate
+
+
+def _place(citation: Mapping[str, Any]) -> int:
+    """Where it begins, or the place that it marks."""
+    place: int = citation["start_index"] if "start_index" in citation else citation["index"]
+    return place
 
 
 def has_calls(assembler: Assembler) -> bool:

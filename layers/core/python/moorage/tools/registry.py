@@ -8,6 +8,7 @@ from moorage.tools.apply_patch.room import ApplyPatch
 from moorage.tools.code_interpreter.room import CodeInterpreter
 from moorage.tools.computer.room import Computer
 from moorage.tools.custom.room import Custom
+from moorage.tools.file_search.room import FileSearch
 from moorage.tools.function.room import Function
 from moorage.tools.image_generation.room import ImageGeneration
 from moorage.tools.local_shell.room import LocalShell
@@ -105,5 +106,6 @@ ROOMS: Final = Registry(
         ToolSearch(catalogs=[_MCP]),
         WebSearch(),
         ImageGeneration(),
+        FileSearch(),
     )
 )

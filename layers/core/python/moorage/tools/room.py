@@ -25,6 +25,7 @@ from moorage.model.remote_servers import RemoteServers
 from moorage.sandbox.exec_client import ExecClient
 from moorage.tools.calls import End, Known, Offers, Opening, Piece, Place, Told, ToolKey, Verdict
 from moorage.tools.lowered import compact_json
+from moorage.tools.marks import Mark
 from moorage.tools.run import Run, Service
 from moorage.wire.types import Event, Item, Tool
 
@@ -166,6 +167,8 @@ class Room:
     """What the model reads of an end that was not a result."""
     parks: ClassVar[bool] = True
     """Whether its calls wait for a person in their place, in a response in the background that does not say otherwise."""
+    marks: ClassVar[tuple[str, ...]] = ()
+    """The kinds of marks that it asks models to write into their text (``tools/marks.py``): they are taken out of it."""
     hidden: ClassVar[str | None] = None
     """A field of its call that clients send back only if they had asked for it: what is missing is looked up."""
 
@@ -174,6 +177,10 @@ class Room:
         with ``handle``. A run gets a secret by ``run.outside.secret(handle)``. ``configured`` are the servers that the operator has
         named. Raises :class:`~moorage.errors.ApiError` for what is not there."""
         return tool, {}
+
+    def stores(self, tool: Tool) -> Sequence[str]:
+        """Ids of the vector stores that it searches."""
+        return ()
 
     def is_whole(self, tool: Tool) -> bool:
         """Whether a tool as it is stored can be asked for anew: not if it was given a secret."""
@@ -311,6 +318,10 @@ class Room:
 
     def citations(self, text: str, items: Sequence[Item]) -> list[dict[str, Any]]:
         """Annotations of a model's text: where it names what calls of this tool have found. ``items`` are what the model had read."""
+        return []
+
+    def marked(self, marks: Sequence[Mark], items: Sequence[Item]) -> list[dict[str, Any]]:
+        """The same of the marks that were taken out of a text."""
         return []
 
     def placed(self, item: Item, container_id: str) -> Item:

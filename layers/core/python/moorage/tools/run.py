@@ -1,11 +1,12 @@
 """What a running call is given. It reaches for nothing else: no settings, no environment, no clients of its own."""
 
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
 from moorage.containers.life import LiveContainer
 from moorage.egress.fetch import Fetcher
+from moorage.knowledge.index import Hit, SearchOptions
 from moorage.sandbox.exec_client import ExecClient
 from moorage.settings import Settings
 from moorage.store.containers import ContainerFile
@@ -104,6 +105,9 @@ class Service:
     """Where contents are kept that no log could hold."""
     signature: Callable[[str, str, bytes], Mapping[str, str]]
     """IAM's headers for a JSON body that is posted to Bedrock: of region, URL and body. Raises UpstreamError without credentials."""
+    search_files: Callable[[Sequence[str], Sequence[str], SearchOptions], Awaitable[list[Hit]]]
+    """By ids of vector stores and queries. Raises :class:`~moorage.errors.ApiError` for a store that is not there (any more), and
+    :class:`~moorage.errors.UpstreamError`."""
     is_stored: bool = True
     """Whether what comes of the response outlives it."""
 

@@ -34,8 +34,6 @@ from moorage.wire.validation import (
     wire_with,
 )
 
-_NOT_HOSTED: Final = "This deployment does not have the tool that made this item: leave the item out."
-
 REFUSED_ITEMS: Final[dict[str, tuple[str, str]]] = {
     "configuration_update": (
         "unsupported_parameter",
@@ -43,7 +41,6 @@ REFUSED_ITEMS: Final[dict[str, tuple[str, str]]] = {
     ),
     "program": ("unsupported_parameter", PROGRAMMATIC_REASON),
     "program_output": ("unsupported_parameter", PROGRAMMATIC_REASON),
-    "file_search_call": ("unsupported_value", _NOT_HOSTED),
 }
 """Item types that are refused by name: error code and sentence."""
 

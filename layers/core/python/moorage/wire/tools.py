@@ -43,7 +43,6 @@ WEB_SEARCH_REASON: Final = (
 )
 
 REFUSED_TOOLS: Final[dict[str, str]] = {
-    "file_search": "Vector stores are not available in this version: put files into a container with the shell tool's 'file_ids'.",
     "programmatic_tool_calling": "Programmatic tool calling is not available in this version.",
 }
 """Tool types that are refused by name, with the sentence that the caller reads."""

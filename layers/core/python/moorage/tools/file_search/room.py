@@ -1,0 +1,159 @@
+"""File search: a model looks for what is in the vector stores that its request names.
+
+    {"type": "file_search_call", "id", "status", "queries", "results", "error"}
+
+It only reads, so that it is done anew where a process died. Every model gets it as a function, also one whose upstream has a file
+search of its own: that one knows nothing of the stores here.
+"""
+
+from collections.abc import AsyncGenerator, Iterable, Sequence
+from dataclasses import asdict
+from types import MappingProxyType
+from typing import Any, Final
+
+from moorage import errors, limits
+from moorage.errors import ApiError, UpstreamError
+from moorage.knowledge.index import EQUAL, Hit, SearchOptions, Weights
+from moorage.tools.calls import End, Finished, Known, Opening, Piece, Place, Said, Told
+from moorage.tools.file_search import citing, shapes, words
+from moorage.tools.lowered import compact_json, without
+from moorage.tools.marks import Mark
+from moorage.tools.room import Again, Bounds, Reader, Room, Where
+from moorage.tools.run import Run
+from moorage.wire.types import Event, Item, Tool
+
+_CALL: Final = "file_search_call"
+_RESULTS: Final = "file_search_call.results"
+
+WORDS: Final = MappingProxyType(
+    {
+        End.REFUSED: "The call was not run: too many calls were made.",
+        End.LOST: "The call broke off.",
+        End.GAVE_UP: "The call could not be run.",
+        End.CANCELLED: "The call was cancelled.",
+        End.TIME_OVER: "The files could not be searched in time.",
+        End.TOO_LARGE: "The result is too large: ask for fewer results.",
+    }
+)
+
+
+class FileSearch(Room):
+    types = shapes.TYPES
+    call = _CALL
+    prefixes = shapes.PREFIXES
+    tool_shapes = shapes.TOOLS
+    item_shapes = MappingProxyType({_CALL: shapes.FileSearchCall})
+    unsaid = MappingProxyType({_CALL: {"status": "completed"}})
+    events = shapes.EVENTS
+    function = "file_search"
+    marks = (words.MARK,)
+    is_ever_native = False
+    is_hosted = True
+    again = Again.REPEAT
+    bounds = Bounds(seconds=limits.FILE_SEARCH_SECONDS_MAX, bytes=limits.FILE_SEARCH_BYTES_MAX)
+    words = WORDS
+    hidden = "results"
+
+    # --- a request ---
+
+    def where(self, thing: Tool | Item) -> Where:
+        return Where.SERVICE
+
+    def stores(self, tool: Tool) -> Sequence[str]:
+        return tuple(tool["vector_store_ids"])
+
+    def admit(self, items: Sequence[Item], chain: Sequence[Item], tools: Sequence[Tool]) -> None:
+        if len(tools) > 1:
+            raise errors.bad_request("There is more than one file search in 'tools': name all stores in one.", param="tools")
+
+    # --- what models read ---
+
+    def offer(self, name: str, tool: Tool) -> Tool:
+        return words.offered(name, tool)
+
+    def call_of(self, value: Any, arguments: str, type_: str) -> Item | None:
+        queries = words.queries_of(value)
+        return None if queries is None else {"type": _CALL, "queries": queries}
+
+    def read(self, item: Item, reader: Reader) -> list[Item]:
+        call_id = item["id"][:64]
+        name = reader.name(reader.offered(self.types) or self.types[0], self.function)
+        return [
+            {"type": "function_call", "call_id": call_id, "name": name, "arguments": compact_json({"queries": item["queries"]})},
+            {"type": "function_call_output", "call_id": call_id, "output": words.read(item)},
+        ]
+
+    def marked(self, marks: Sequence[Mark], items: Sequence[Item]) -> list[dict[str, Any]]:
+        return citing.citations(marks, items)
+
+    # --- the call ---
+
+    def opening(self, call: Item, place: Place) -> Opening:
+        if not place.is_hosted:  # An upstream searches by itself: it has searched.
+            item = {"status": "completed", "queries": [], "results": None, **call, "id": place.item_id}
+            return Opening(item, (), item)
+        # No event of a search says what is looked for: whoever takes over reads it here, or nowhere.
+        added = {"id": place.item_id, "type": _CALL, "status": "in_progress", "queries": call["queries"], "results": None}
+        return Opening(added, (place.event("file_search_call.in_progress"),), dict(added), is_whole=False)
+
+    async def run(self, run: Run) -> AsyncGenerator[Piece, None]:
+        known = run.known
+        if (known.so_far or {}).get("status") != "searching":
+            yield Said(known.event("file_search_call.searching"))
+        try:
+            hits = await _found(run)
+        except (ApiError, UpstreamError) as error:
+            yield _failed(known, error.message)
+            return
+        run.counts["file_searches"] = 1
+        item = known.item | {"status": "completed", "results": [_result(hit) for hit in hits]}
+        yield Finished(item, (known.event("file_search_call.completed"),))
+
+    def end(self, known: Known, end: End, detail: str = "") -> Iterable[Piece]:
+        yield _failed(known, f"{WORDS[end]} {detail}".strip())
+
+    def grow(self, item: Item, name: str, event: Event) -> None:
+        item["status"] = name.removeprefix("file_search_call.")
+
+    # --- who looks at it ---
+
+    def echoed(self, tool: Tool, container_id: str | None) -> Tool:
+        ranking = {"ranker": "auto", "score_threshold": 0, **tool.get("ranking_options", {})}
+        return {"filters": None, "max_num_results": limits.SEARCH_RESULTS_DEFAULT, **tool, "ranking_options": ranking}
+
+    def seen(self, item: Item, include: frozenset[str]) -> Item:
+        return item if _RESULTS in include else without(item, "results") | {"results": None}
+
+    def title(self, item: Item) -> str | None:
+        return " | ".join(("file search:", *item["queries"]))
+
+    def told(self, name: str, event: Event) -> Iterable[Told]:
+        return ()
+
+
+def _failed(known: Known, error: str) -> Finished:
+    return Finished(known.item | {"status": "failed", "results": None, "error": error})
+
+
+async def _found(run: Run) -> list[Hit]:
+    tool = next(iter(run.tools), None)
+    if tool is None:
+        raise errors.bad_request("There is no file search any more.")
+    return await run.outside.search_files(tool["vector_store_ids"], run.known.item["queries"], options_of(tool))
+
+
+def options_of(tool: Tool) -> SearchOptions:
+    ranking = tool.get("ranking_options", {})
+    hybrid = ranking.get("hybrid_search")
+    return SearchOptions(
+        filters=tool.get("filters"),
+        max_num_results=tool.get("max_num_results", limits.SEARCH_RESULTS_DEFAULT),
+        ranker=ranking.get("ranker", "auto"),
+        score_threshold=ranking.get("score_threshold", 0.0),
+        weights=EQUAL if hybrid is None else Weights(hybrid["embedding_weight"], hybrid["text_weight"]),
+    )
+
+
+def _result(hit: Hit) -> dict[str, Any]:
+    fields = asdict(hit)
+    return {name: fields[name] for name in ("file_id", "filename", "score", "text", "attributes")}
