@@ -499,7 +499,7 @@ async def test_every_way_to_read_a_response_shows_the_image() -> None:
         assert str(logged).count(whole) == 2
         as_of = (await served.get(f"/responses/{first['id']}", at=str(logged[-1]["id"]))).json()
         assert as_of["output"][0]["result"] == whole
-        assert (await served.delete(f"/responses/{first['id']}")).status_code == 200
+        await lab.responses.delete("t", first["id"])
         kept = (await served.get(f"/conversations/{conversation}/items/{drawn['id']}")).json()
         assert kept["result"] == whole, "from its file, once its response is gone"
         await lab.runtime.files.delete("t", drawn["file_id"])
