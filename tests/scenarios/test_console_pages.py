@@ -137,6 +137,7 @@ _ALIKE = (
     (r"whsec_\.\.\.\S+", "whsec_…"),
     (r"[A-Z][a-z]{2} \d+, \d{4}, [\d:]+\s[AP]M", "a moment"),
     (r"\d+:\d\d:\d\d(\.\d+)?", "a moment"),
+    (r"\b\d\d-\d\d( \d\d-\d\d)+", "days"),
     (r"(< )?(\d+[mhd] \d\d[smh]|\d+(\.\d)? (ms|s|min|h|d)\b)( ago)?", "a while"),
     (r"(?<=[ \n])now\b", "a while"),
     (r"(text: 0 )?a while( a while)+", "a while"),
