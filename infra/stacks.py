@@ -313,7 +313,7 @@ class ServiceStack(cdk.Stack):
         for function in with_content:
             state.grant_all(function)
             function.add_environment("MOORAGE_CONTENT_KEY", state.content_key_value)
-        askers = [*streaming, model, steps["IndexStep"], *([handlers.containers] if self._models.has_upstream_shell else [])]
+        askers = [*streaming, model, *([handlers.containers] if self._models.has_upstream_shell else [])]
         for function in askers:
             self._allow_parameters(function, self._models.parameters)
             if self._models.uses_bedrock:
@@ -321,9 +321,11 @@ class ServiceStack(cdk.Stack):
         if self._models.draws_by:
             arns = [cdk.Fn.sub(f"arn:${{AWS::Partition}}:{each}") for each in self._models.draws_by]
             steps["ServiceStep"].add_to_role_policy(iam.PolicyStatement(actions=["bedrock:InvokeModel"], resources=arns))
-        # A service call may search files, for which its query is embedded.
-        self._allow_parameters(steps["ServiceStep"], self._models.embedding_parameters)
-        for function in (*askers, steps["ServiceStep"]):
+        # A service call may search files, for which its query is embedded; neither it nor the indexing asks a model that answers.
+        embedders = [steps["ServiceStep"], steps["IndexStep"]]
+        for function in embedders:
+            self._allow_parameters(function, self._models.embedding_parameters)
+        for function in (*askers, *embedders):
             self._allow_titan(function)
         self._export_traces([*streaming, model, steps["ContinueStep"], steps["FailResponse"], recovery])
         for function in (*streaming, steps["ContinueStep"], recovery):
