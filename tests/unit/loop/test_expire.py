@@ -33,6 +33,7 @@ class World:
                 files=SimpleNamespace(purge_due=part("files", 8)),
                 uploads=SimpleNamespace(purge_due=part("uploads", 16)),
                 skills=SimpleNamespace(purge_due=part("skills", 32)),
+                vector_stores=SimpleNamespace(sweep=SimpleNamespace(purge_due=part("vector stores", 64))),
                 table=SimpleNamespace(query=part("inputs", []), get_many=part("no inputs", [])),
                 egress=SimpleNamespace(settle_fleet=part("proxy", None)),
                 fleet=SimpleNamespace(running=part("count", [object()] * alive)),
@@ -49,12 +50,12 @@ class World:
         return do
 
 
-ALL = ["containers", "pool", "orphans", "files", "uploads", "skills", "inputs", "proxy", "count"]
+ALL = ["containers", "pool", "orphans", "files", "uploads", "skills", "vector stores", "inputs", "proxy", "count"]
 
 
 async def test_a_round_does_everything_and_counts_what_it_settled() -> None:
     world = World()
-    assert await expire(world.runtime) == 63
+    assert await expire(world.runtime) == 127
     assert [part for part in world.done if part in ALL] == ALL
 
 
