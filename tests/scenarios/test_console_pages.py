@@ -61,6 +61,8 @@ def _furnish(stack: Stack) -> tuple[str, dict[str, str]]:
     file = client.files.create(file=("report.csv", b"name,mark\nAnn,1\n"), purpose="user_data")
     know_how = client.skills.create(files=list(skill().items()))
     endpoint = client.webhooks.create(name="billing", url="https://hooks.example/", event_types=["response.failed"])
+    while time.time() < ran.created_at + 1:
+        time.sleep(0.05)  # the newest of a list is the first, and responses are told apart by seconds
     asking: Any = [{**SHELL, "require_approval": "always"}]
     client.responses.create(model="demo", input=f"Ask first. {script(shell('echo asked'))}", tools=asking, background=True)
     _wait_for_the_question(stack, key)

@@ -22,7 +22,7 @@ class OneContainer(FakeContainers):
     """Which every response gets."""
 
     async def reserve(self, tenant_id: str, **_: Any) -> Any:
-        return SimpleNamespace(id=CONTAINER, programs="", skills=(), memory_limit="1g")
+        return SimpleNamespace(id=CONTAINER, programs="", skills=(), memory_limit="1g", network_policy={"type": "disabled"})
 
 
 class LastLook(FakeExecutions):

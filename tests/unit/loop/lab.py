@@ -163,13 +163,13 @@ class FakeContainers:
     async def use(self, tenant_id: str, container_id: str, *, param: str | None = None) -> Any:
         if container_id not in self.known:
             raise container_not_found(container_id, param=param)
-        return SimpleNamespace(id=container_id, tenant_id=tenant_id, programs="")
+        return SimpleNamespace(id=container_id, tenant_id=tenant_id, programs="", network_policy={"type": "disabled"})
 
     async def copy(self, source: Any, *, at_ms: int | None, **_: Any) -> tuple[Any, int]:
         self.copied.append((source.id, at_ms))
         made = f"cntr_copy_{len(self.copied)}"
         self.known.add(made)
-        return SimpleNamespace(id=made, tenant_id=source.tenant_id, programs=""), 3
+        return SimpleNamespace(id=made, tenant_id=source.tenant_id, programs="", network_policy={"type": "disabled"}), 3
 
     async def named(self, tenant_id: str, file_ids: Any) -> list[Any]:
         return []
