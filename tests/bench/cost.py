@@ -2,9 +2,9 @@
 
 Counts are taken from a run: the synthesised stack is deployed onto the emulator, and every call of its functions to AWS passes a
 proxy that counts it. DynamoDB's units are computed from the items in those calls by DynamoDB's own rules. Times are assumptions,
-because an emulator's mean nothing: ``--model-seconds`` per model call, ``--command-seconds`` per command, 0.3 s per hop. What those
-seconds would have added to the counts is added: a look for a cancellation every second, and the rounds in which a long command
-changes its Lambda.
+because an emulator's mean nothing: ``--model-seconds`` per model call, ``--command-seconds`` per command, ``--remote-seconds`` per
+call of a remote server, 0.3 s per hop. What those seconds would have added to the counts is added: a look for a cancellation every
+second, and the rounds in which a long command changes its Lambda.
 
 Prices are list prices of autumn 2026 without the free tier (``infra/prices.py``); model tokens are not counted. The counts are kept in
 ``cost.json``, from which the tables of README.md and docs/aws.md are written.
@@ -39,11 +39,13 @@ from infra.sandbox import CPU_UNITS
 from localstack.deploy import Deployer
 from tests.deploy.conftest import BUFFERED, REGION, Deployment, emulated_url, make_key, running_emulator, synthesise
 from tests.deploy.test_ring import in_background, script, shell
+from tests.mcp_servers import Depot, depot_beside
 
 HOP_SECONDS = 0.3
 ROOT = Path(__file__).resolve().parents[2]
 RECORD = Path(__file__).with_suffix(".json")
 _SETTLE_SECONDS = 2.0
+_SERVER = "depot"
 
 
 @dataclass
@@ -201,6 +203,9 @@ class Turn:
     is_background: bool
     command_seconds: float
     model_seconds: float
+    remote_calls: int = 0
+    """Of tools of MCP servers: no sandbox is used for them."""
+    remote_seconds: float = 0.0
 
     @property
     def title(self) -> str:
@@ -208,7 +213,12 @@ class Turn:
 
     @property
     def wall_seconds(self) -> float:
-        return self.model_calls * (self.model_seconds + HOP_SECONDS) + self.commands * (self.command_seconds + HOP_SECONDS)
+        return self.model_calls * (self.model_seconds + HOP_SECONDS) + self.tool_seconds
+
+    @property
+    def tool_seconds(self) -> float:
+        remote = self.remote_calls * (self.remote_seconds + HOP_SECONDS)
+        return self.commands * (self.command_seconds + HOP_SECONDS) + remote
 
     @property
     def read_units(self) -> float:
@@ -229,9 +239,8 @@ class Turn:
         api_seconds = 1.0 if self.is_background else self.wall_seconds + 1
         # The first model step of a foreground turn runs inside the API function.
         model_seconds = 0 if is_inline else (self.model_calls - (not self.is_background)) * (self.model_seconds + HOP_SECONDS)
-        tool_seconds = self.commands * (self.command_seconds + HOP_SECONDS)
-        invocations = 2 + (0 if is_inline else self.model_calls + self.commands)
-        gb_seconds = model_gib * (api_seconds + model_seconds) + tool_gib * tool_seconds
+        invocations = 2 + (0 if is_inline else self.model_calls + self.commands + self.remote_calls)
+        gb_seconds = model_gib * (api_seconds + model_seconds) + tool_gib * self.tool_seconds
         sandbox_seconds = self.wall_seconds + limits.CONTAINER_IDLE_MINUTES_DEFAULT * 60 if self.commands else 0
         vcpu = CPU_UNITS["1g"] / 1024
         return {
@@ -266,6 +275,25 @@ class Meter:
             commands=calls,
             is_background=is_background,
             command_seconds=command_seconds,
+        )
+
+    def remote_calls(self, calls: int) -> Turn:
+        """Of the operator's server; its list is read by the first model step."""
+        self._proxy.taken()
+        find = {"call": {"name": f"{_SERVER}__find_part", "arguments": {"sku": "A-7"}}}
+        tools = [{"type": "mcp", "server_label": _SERVER, "require_approval": "never"}]
+        body = {"model": "demo", "input": script(*[find] * calls, {"say": "done"}), "tools": tools}
+        response = self._api.post("responses", json=body).raise_for_status().json()
+        outputs = [item["output"] for item in response["output"] if item["type"] == "mcp_call"]
+        assert outputs == ["14 of A-7 in stock"] * calls, response
+        return self._turn(
+            f"{calls + 1} model calls and {calls} MCP calls",
+            response["id"],
+            model_calls=calls + 1,
+            commands=0,
+            is_background=False,
+            remote_calls=calls,
+            remote_seconds=self._options.remote_seconds,
         )
 
     def _turn(self, name: str, response_id: str, *, command_seconds: float | None = None, **more: Any) -> Turn:
@@ -347,10 +375,19 @@ def write_tables(rows: dict[Path, list[str]]) -> None:
         file.write_text("\n".join(lines) + "\n")
 
 
+def with_server(assembly: Path, url: str) -> Path:
+    """The operator's server, in each function that has the deployed ``models.toml`` beside it."""
+    files = list(assembly.rglob("models.toml"))
+    assert files, "no function has its models beside it"
+    for file in files:
+        file.write_text(f'{file.read_text()}\n[mcp.{_SERVER}]\nurl = "{url}"\n')
+    return assembly
+
+
 def measure(options: argparse.Namespace) -> list[Turn]:
-    with tempfile.TemporaryDirectory() as folder, counting_proxy() as (proxy, address):
+    with tempfile.TemporaryDirectory() as folder, counting_proxy() as (proxy, address), depot_beside(Depot()) as depot:
         home = Path(folder)
-        assembly = synthesise(home / "assembly", BUFFERED)
+        assembly = with_server(synthesise(home / "assembly", BUFFERED), f"{depot.url}/mcp")
         (home / "emulator").mkdir()
         with running_emulator(home / "emulator", seen_by_functions=address) as endpoint:
             proxy.target = endpoint
@@ -368,6 +405,7 @@ def measure(options: argparse.Namespace) -> list[Turn]:
                     ),
                     meter.shell_calls(9, command_seconds=options.command_seconds, name="10 model calls and 9 shell calls"),
                     meter.shell_calls(1, command_seconds=3600, name="1 hour of background work in one command"),
+                    meter.remote_calls(9),
                 ]
             deployer.close()
             return turns
@@ -378,6 +416,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--model-seconds", type=float, default=8.0)
     parser.add_argument("--command-seconds", type=float, default=3.0)
+    parser.add_argument("--remote-seconds", type=float, default=1.0)
     parser.add_argument("--region", choices=PRICES, default=DEFAULT_REGION)
     parser.add_argument("--docs", action="store_true", help="record the counts, and write the documents that show prices")
     options = parser.parse_args()

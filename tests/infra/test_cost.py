@@ -1,7 +1,10 @@
 """The prices in the documents are those that ``make cost`` computes."""
 
+from dataclasses import replace
+
 import pytest
 
+from infra.agent_loop import TOOL_MEMORY_MIB
 from infra.config import Config
 from infra.prices import PRICES
 from tests.bench.cost import recorded, tables
@@ -24,9 +27,22 @@ def test_the_documents_have_what_a_deployment_costs_at_rest() -> None:
 
 def test_the_goals_of_cost_are_met() -> None:
     bare = [1000 * sum(price for part, price in turn.dollars(US_EAST, Config()).items() if part != "sandbox") for turn in recorded()]
-    one_call, foreground, background, _ = bare
+    one_call, foreground, background, _, remote = bare
     assert one_call <= 0.10
     assert background <= foreground <= 2.00
+    assert remote <= foreground, "a call of a remote server is no dearer than a command"
+
+
+def test_calls_of_remote_servers_need_no_sandbox_and_are_billed_as_steps() -> None:
+    (remote,) = [turn for turn in recorded() if turn.remote_calls]
+    dollars = remote.dollars(US_EAST, Config())
+    assert (dollars["sandbox"], remote.counts.calls["ecs:RunTask"], remote.commands) == (0, 0, 0)
+    longer = replace(remote, remote_seconds=remote.remote_seconds + 10).dollars(US_EAST, Config())
+    held = remote.remote_calls * 10 * (TOOL_MEMORY_MIB + Config().model_memory_mib) / 1024  # by the step, and by the stream
+    assert longer["Lambda"] - dollars["Lambda"] == pytest.approx(held * US_EAST.lambda_gb_second)
+
+
+def test_the_goals_at_rest_are_met() -> None:
     assert US_EAST.at_rest(Config(provisioner="none")) <= 1
     assert US_EAST.at_rest(Config()) <= 16
 
