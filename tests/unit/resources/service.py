@@ -76,6 +76,10 @@ class Service:
     """Speaks as tenant b."""
 
 
+async def _nobody_works(tenant_id: str) -> set[str | None]:
+    return set()
+
+
 def build_app(
     store: Store, clock: Clock, provisioner: FakeProvisioner, *, presigned_downloads: bool = False, egress: Egress | None = None
 ) -> FastAPI:
@@ -94,7 +98,14 @@ def build_app(
     executions = FakeExecutions()
     knowledge = Knowledge(NoModels(), cast("Any", None), store.blobs, clock)
     stores = VectorStores(
-        store.table, store.blobs, store_files, store_containers, cast("Any", executions), knowledge, clock=clock
+        store.table,
+        store.blobs,
+        store_files,
+        store_containers,
+        cast("Any", executions),
+        knowledge,
+        clock=clock,
+        at_work=_nobody_works,
     )
     store_files.before_erasure = stores.forget_file
     runtime = SimpleNamespace(

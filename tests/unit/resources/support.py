@@ -1,11 +1,12 @@
 """What the tests of this folder share: a clock that stands still, and a look into the table and the bucket."""
 
+import sys
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, cast
 
 from moorage import limits
-from moorage.errors import SandboxError, SandboxFileMissing, SandboxGone, SandboxOrdered, SandboxStarting
+from moorage.errors import SandboxCapacity, SandboxError, SandboxFileMissing, SandboxGone, SandboxOrdered, SandboxStarting
 from moorage.sandbox.exec_client import Ended, ExecClient, ExecEvent, FileListing, Health, Output, SandboxFile
 from moorage.sandbox.provisioner import Handle, SandboxSpec, SandboxStatus
 from moorage.store.blobs import Blobs
@@ -211,6 +212,8 @@ class FakeProvisioner:
         self.programs: Callable[[FakeSandbox, str], tuple[int, str]] | None = None
         self.problems: list[SandboxError] = []
         """Raised by the next starts, one each."""
+        self.room = sys.maxsize
+        """So many sandboxes at once; another start is refused."""
         self.is_slow = False
         """Starts begin and are not over yet."""
         self.is_told = False
@@ -226,6 +229,8 @@ class FakeProvisioner:
             raise self.problems.pop(0)
         sandbox_id = self.by_container.get(spec.container_id)
         if sandbox_id is None or not self.sandboxes[sandbox_id].is_alive:
+            if len(self.running()) >= self.room:
+                raise SandboxCapacity(f"{self.room} sandboxes of this account are running; no account has more at once.")
             self.starts += 1
             sandbox_id = f"sb-{self.starts}"
             self.sandboxes[sandbox_id] = FakeSandbox(sandbox_id, spec.token, programs=self.programs)

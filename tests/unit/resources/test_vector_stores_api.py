@@ -379,6 +379,18 @@ async def test_documents_are_read_in_one_container_that_goes_when_they_are_read(
     assert (await found(service, store.id, "glaciers"))[0].endswith(".pdf")
 
 
+async def test_a_container_that_is_idle_gives_way_to_the_one_in_which_documents_are_read(service: Service) -> None:
+    """As it does to a command: a tenant with as many sandboxes as it may have waits for none of them to expire."""
+    idle = await service.sdk.containers.create(name="idle")
+    await service.runtime.containers.sandboxes.ensure("ten_a", idle.id)
+    service.clock.advance(limits.SANDBOX_IDLE_SECONDS_MIN + limits.CONTAINER_TOUCH_SECONDS)
+    service.provisioner.programs, service.provisioner.room = reads("A report about glaciers."), 1
+    store = await service.sdk.vector_stores.create(file_ids=[await upload(service, "a.pdf", b"%PDF-1.7 x")])
+    assert await run(service) == ["index", "parse", "index", "index"]
+    assert (await service.sdk.vector_stores.retrieve(store.id)).file_counts.completed == 1
+    assert [container.id for container in (await service.sdk.containers.list()).data] == [idle.id]
+
+
 PROGRAMS: dict[str, tuple[Callable[[FakeSandbox, str], tuple[int, str]], str]] = {
     "it says what is wrong": (reads("", 10, "The PDF is encrypted with a password.\n"), "The PDF is encrypted with a password."),
     "it has too much text": (reads("", 11), "The file has more than 5000000 tokens"),

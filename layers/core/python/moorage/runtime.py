@@ -16,6 +16,7 @@ from botocore.config import Config
 
 from moorage import __version__, limits
 from moorage.containers.containers import Containers
+from moorage.containers.waiting import of_responses
 from moorage.egress.fetch import Fetcher
 from moorage.egress.fleet import ProxyFleet
 from moorage.egress.secrets import KmsKeys
@@ -122,7 +123,14 @@ class Runtime:
     @property
     def vector_stores(self) -> VectorStores:
         return VectorStores(
-            self.table, self.blobs, self.files, self.containers, self.executions, self.knowledge, clock=self.clock
+            self.table,
+            self.blobs,
+            self.files,
+            self.containers,
+            self.executions,
+            self.knowledge,
+            clock=self.clock,
+            at_work=of_responses(self.responses),
         )
 
     def keep(self, task: asyncio.Task[Any]) -> None:

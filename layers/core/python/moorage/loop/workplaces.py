@@ -1,13 +1,13 @@
 """The response's container, for a call that runs in it: waited for at the beginning, tidied up after at the end."""
 
 import asyncio
-from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Final
 
 from moorage import limits
 from moorage.containers.life import LiveContainer
-from moorage.errors import ApiError, SandboxCapacity, SandboxElsewhere, SandboxGone, SandboxHostAway, SandboxStarting
+from moorage.containers.waiting import Waiting, of_responses
+from moorage.errors import SandboxGone
 from moorage.runtime import Runtime
 from moorage.store.responses import StoredResponse
 from moorage.store.table import TABLE_ERRORS, Record
@@ -21,41 +21,10 @@ _NOT_STORED: Final = (
 
 
 async def container_of(runtime: Runtime, stored: StoredResponse, seen: Record | None) -> LiveContainer:
-    """The running container; waits a while for one that starts. ``seen`` is its record as this run found it."""
+    """The running container. ``seen`` is its record as this run found it."""
     assert stored.container_id is not None
-    began = asyncio.get_running_loop().time()
-    pause = limits.SANDBOX_POLL_SECONDS_MIN
-    while True:
-        try:
-            return await runtime.containers.sandboxes.ensure(stored.tenant_id, stored.container_id, seen=seen)
-        except SandboxElsewhere:
-            raise
-        except SandboxStarting as error:
-            patience = limits.SANDBOX_HOST_WAIT_SECONDS if isinstance(error, SandboxHostAway) else limits.SANDBOX_WAIT_SECONDS
-            if asyncio.get_running_loop().time() - began > patience:
-                raise
-            # Mostly the start was begun while the model was asked, and is nearly over.
-            await asyncio.sleep(min(pause, error.retry_after_seconds))
-            pause *= limits.SANDBOX_POLL_GROWTH
-        except SandboxCapacity:
-            if asyncio.get_running_loop().time() - began > limits.SANDBOX_WAIT_SECONDS:
-                raise
-            spared = await _working(runtime, stored.tenant_id)
-            if not await runtime.containers.sweep.make_room(stored.tenant_id, spared=spared):
-                await asyncio.sleep(limits.SANDBOX_CAPACITY_RETRY_SECONDS)
-        seen = None
-
-
-async def _working(runtime: Runtime, tenant_id: str) -> set[str | None]:
-    """The containers of the tenant's responses that run: between two commands a model may think for long."""
-
-    async def container_id(response_id: str) -> str | None:
-        with suppress(ApiError):  # it was deleted in this moment
-            return (await runtime.responses.load(tenant_id, response_id)).container_id
-        return None
-
-    running = [response_id for tenant, response_id in await runtime.responses.inflight() if tenant == tenant_id]
-    return set(await asyncio.gather(*map(container_id, running)))
+    waiting = Waiting(runtime.containers, of_responses(runtime.responses))
+    return await waiting.sandbox(stored.tenant_id, stored.container_id, seen=seen)
 
 
 @dataclass(frozen=True, slots=True)

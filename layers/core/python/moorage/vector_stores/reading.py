@@ -5,7 +5,6 @@ The sandbox is a container of the store's tenant, without a network, which one e
 them does to it is done to files of the same owner, and never to anybody else's.
 """
 
-import asyncio
 import shlex
 from collections.abc import AsyncIterator, Iterator
 from contextlib import aclosing, suppress
@@ -14,7 +13,8 @@ from typing import Final
 from moorage import limits
 from moorage.containers.containers import Containers
 from moorage.containers.life import LiveContainer
-from moorage.errors import ApiError, SandboxElsewhere, SandboxStarting
+from moorage.containers.waiting import AtWork, Waiting
+from moorage.errors import ApiError
 from moorage.sandbox.exec_client import Ended, Output
 from moorage.store import vector_keys
 from moorage.store.blobs import Blobs, BlobTooLarge
@@ -31,10 +31,11 @@ _LOST: Final = "The file was deleted before it was read."
 
 
 class Reading:
-    def __init__(self, files: Files, blobs: Blobs, containers: Containers) -> None:
+    def __init__(self, files: Files, blobs: Blobs, containers: Containers, at_work: AtWork) -> None:
         self._files = files
         self._blobs = blobs
         self._containers = containers
+        self._at_work = at_work
 
     async def text(self, file: StoreFile) -> str:
         """What was read of it. Raises ``BlobNotFound`` if that is not there."""
@@ -81,19 +82,8 @@ class Reading:
             await self._containers.delete(tenant_id, container_id)
 
     async def sandbox(self, tenant_id: str, container_id: str) -> LiveContainer:
-        """The running sandbox; waits a while for one that starts. Raises :class:`SandboxElsewhere` if another place has to go first."""
-        began = asyncio.get_running_loop().time()
-        pause = limits.SANDBOX_POLL_SECONDS_MIN
-        while True:
-            try:
-                return await self._containers.sandboxes.ensure(tenant_id, container_id)
-            except SandboxElsewhere:
-                raise
-            except SandboxStarting as error:
-                if asyncio.get_running_loop().time() - began > limits.SANDBOX_WAIT_SECONDS:
-                    raise
-                await asyncio.sleep(min(pause, error.retry_after_seconds))
-                pause *= limits.SANDBOX_POLL_GROWTH
+        """The running sandbox, waited for. Raises :class:`SandboxElsewhere` if another place has to go first."""
+        return await Waiting(self._containers, self._at_work).sandbox(tenant_id, container_id)
 
     async def read_there(self, live: LiveContainer, file: StoreFile) -> None:
         """Have it read by the program in the sandbox. Raises :class:`Unreadable`, and ``SandboxError`` where the sandbox fails."""
