@@ -1066,6 +1066,33 @@ def file_search(world: World) -> None:
     assert (refused.status_code, refused.json()["error"]["param"]) == (404, "tools[0].vector_store_ids")
 
 
+GATED: dict[str, tuple[str, str]] = {
+    "code_interpreter": ("python", '{"code":"6 * 7"}'),
+    "web_search": ("web_search", '{"action":"search","query":"tides"}'),
+    "file_search": ("file_search", '{"queries":["tides"]}'),
+    "image_generation": ("image_generation", '{"prompt":"A lighthouse"}'),
+}
+"""What a model calls, by the type of its tool."""
+
+
+@row("tool", *(f"{kind}.require_approval" for kind in GATED))
+def asked_for_each_call(world: World) -> None:
+    """What follows on an answer: tests/unit/loop/test_gated_tools.py."""
+    store, _ = shelf(world)
+    fields: dict[str, Json] = {"code_interpreter": {"container": {"type": "auto"}}, "file_search": {"vector_store_ids": [store]}}
+    for kind, (name, arguments) in GATED.items():
+        world.upstream.plays(Reply(calls=(Call(name, arguments, "call_1"),), finish="tool_calls"))
+        tool = {"type": kind, "require_approval": "always", **fields.get(kind, {})}
+        response = world.create("chat", tools=[tool])
+        (request,) = response["output"]
+        assert (response["status"], response["tools"][0]["require_approval"], request["type"]) == (
+            "completed",
+            "always",
+            "mcp_approval_request",
+        )
+        assert (request["server_label"], request["name"], request["arguments"]) == (f"moorage://{kind}", name, arguments)
+
+
 def server(world: World, **fields: Any) -> Json:
     return {"type": "mcp", "server_label": "depot", "server_url": world.depot_url, **fields}
 

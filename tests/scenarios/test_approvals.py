@@ -82,6 +82,28 @@ def test_a_client_that_waits_is_asked_at_the_end_of_the_response_and_answers_wit
         client.responses.create(model="demo", input=allowed, tools=ASKS, previous_response_id=second.id)
 
 
+PYTHON: Any = [{"type": "code_interpreter", "container": {"type": "auto"}, "require_approval": "always"}]
+COUNT = script({"python": "print(6 * 7)"}, say("{{output}}"))
+
+
+def test_the_code_interpreter_asks_before_it_runs_in_its_place_and_at_the_end(stack: Stack, client: OpenAI) -> None:
+    waiting = client.responses.create(model="demo", input=COUNT, tools=PYTHON, background=True)
+    until(lambda: any(waiting.id.removeprefix("resp_") in line for line in lines(stack, ["approvals"])))
+    (row,) = (json.loads(line) for line in lines(stack, ["approvals", "list", waiting.id, "--json"]))
+    assert (row["call"]["type"], row["call"]["code"], row["call"]["outputs"]) == ("code_interpreter_call", "print(6 * 7)", None)
+    assert lines(stack, ["approvals", "approve", row["id"]]) == [f"{row['id']}  approved  print(6 * 7)"]
+    until(lambda: status_of(client, waiting.id) == "completed")
+    assert "42" in client.responses.retrieve(waiting.id).output_text
+    first = client.responses.create(model="demo", input=COUNT, tools=PYTHON)
+    request = first.output[-1]
+    assert request.type == "mcp_approval_request"
+    assert (request.server_label, json.loads(request.arguments)) == ("moorage://code_interpreter", {"code": "print(6 * 7)"})
+    denied: Any = [{"type": "mcp_approval_response", "approval_request_id": request.id, "approve": False}]
+    second = client.responses.create(model="demo", input=denied, tools=PYTHON, previous_response_id=first.id)
+    assert [item.type for item in second.output] == ["message"]
+    assert "The user did not allow this call, and it was not run." in second.output_text
+
+
 def test_a_response_that_waits_is_cancelled_and_no_word_is_wanted_any_more(stack: Stack, client: OpenAI) -> None:
     response_id, approval_id = parked(stack, client, approvals={"timeout_seconds": 86_400})
     assert client.responses.cancel(response_id).status == "cancelled"

@@ -5,10 +5,9 @@ everything in it that could hide something made visible.
 """
 
 import html
-from typing import Any, Final
+from typing import Final
 from urllib.parse import parse_qs
 
-import orjson
 from fastapi import FastAPI, Request
 from starlette.responses import Response
 
@@ -22,6 +21,7 @@ from moorage.runtime import Runtime
 from moorage.store.approval_links import Link
 from moorage.store.approvals import Approval, Decision
 from moorage.terminal import printable
+from moorage.tools.asked import asked
 
 PAGE: Final = "/approve/"
 
@@ -97,17 +97,9 @@ async def _opened(runtime: Runtime, token: str) -> tuple[Link, str]:
 async def _page(runtime: Runtime, approval: Approval, *, refusal: str = "", status: int = 200) -> Response:
     step = await runtime.steps.get(approval.tenant_id, approval.response_id, approval.step)
     call = View.of(()).item(question_of(approval, {} if step is None else step.items))
-    calls = "\n".join(f"<pre>{html.escape(printable(text))}</pre>" for text in _asked(call))
+    calls = "\n".join(f"<pre>{html.escape(printable(text))}</pre>" for text in asked(call))
     is_open = approval.is_waiting and not refusal
     title = {"waiting": "May this run?", "approved": "This was allowed.", "denied": "This was denied."}[approval.status]
     rest = _FORM if is_open else f"<p>{html.escape(refusal or 'It has been decided, and nothing is left to do.')}</p>"
     whole = _WHOLE.format(title=title, response_id=approval.response_id, calls=calls, rest=rest)
     return Response(whole, status, _HEADERS, "text/html; charset=utf-8")
-
-
-def _asked(call: dict[str, Any]) -> list[str]:
-    """What would run: commands, or whatever else the call holds."""
-    action = call.get("action")
-    if isinstance(action, dict) and "commands" in action:
-        return list(action["commands"])
-    return [orjson.dumps({key: call[key] for key in ("server_label", "name", "arguments") if key in call}).decode()]

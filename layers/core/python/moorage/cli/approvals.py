@@ -13,6 +13,7 @@ from moorage.cli.pages import entries
 from moorage.cli.target import TargetError, answer_of, find
 from moorage.ids import response_of
 from moorage.terminal import say
+from moorage.tools.asked import asked
 
 
 def add_to(parser: argparse.ArgumentParser) -> None:
@@ -44,16 +45,14 @@ def _list(options: argparse.Namespace, environ: Mapping[str, str]) -> int:
             options,
             entries(http, path),
             ("APPROVAL", "STATUS", "ASKED", "CALL"),
-            lambda one: (one["id"], one["status"], moment(one["created_at"]), asked(one["call"])),
+            lambda one: (one["id"], one["status"], moment(one["created_at"]), _asked(one["call"])),
         )
 
 
-def asked(call: Mapping[str, Any]) -> str:
-    """What would run, whole."""
-    if "action" in call:
-        commands = call["action"]["commands"]
-        return str(commands[0]) if len(commands) == 1 else orjson.dumps(commands).decode()
-    return f"{call.get('server_label', '')}.{call.get('name', call.get('type', ''))} {call.get('arguments', '')}".strip()
+def _asked(call: Mapping[str, Any]) -> str:
+    """On one line, and still whole."""
+    texts = asked(call)
+    return texts[0] if len(texts) == 1 else orjson.dumps(texts).decode()
 
 
 def _decide(options: argparse.Namespace, environ: Mapping[str, str]) -> int:
@@ -69,7 +68,7 @@ def _decide(options: argparse.Namespace, environ: Mapping[str, str]) -> int:
             if options.json:
                 say_json(decided)
             else:
-                say(f"{approval_id}  {decided['status']}  {asked(decided['call'])}")
+                say(f"{approval_id}  {decided['status']}  {_asked(decided['call'])}")
     return code
 
 

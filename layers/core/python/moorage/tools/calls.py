@@ -3,9 +3,11 @@
 from collections.abc import Hashable, Iterable, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import Any, Literal
+from typing import Any, Final, Literal
 
 from moorage.wire.types import Event, Item, Tool
+
+NOT_ALLOWED: Final = "The user did not allow this call, and it was not run."
 
 
 class End(StrEnum):

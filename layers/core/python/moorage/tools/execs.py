@@ -12,7 +12,7 @@ from typing import Any, Final, TypeVar
 from moorage import limits
 from moorage.errors import SandboxGone
 from moorage.sandbox.exec_client import Ended, ExecEvent, Output, PythonEnded, PythonEvent
-from moorage.tools.calls import End
+from moorage.tools.calls import NOT_ALLOWED, End
 from moorage.tools.run import Workplace
 from moorage.wire.types import Item
 
@@ -24,6 +24,7 @@ REVIVED: Final = (
 )
 KILLED: Final = "[The command was killed.]"
 WORDS: Final = {
+    End.DENIED: NOT_ALLOWED,
     End.REFUSED: "This call was not run: the limit of tool calls is reached. Answer with what you have.",
     End.LOST: "The container stopped while this command was running, and the command was not run again. Its processes are gone; files "
     "that were saved before are still in /mnt/data.",

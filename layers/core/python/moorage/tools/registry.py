@@ -91,21 +91,25 @@ class Registry:
 
 
 _SHELL: Final = Shell()
-_MCP: Final = Mcp(askers=[_SHELL])
+_INTERPRETER: Final = CodeInterpreter()
+_WEB: Final = WebSearch()
+_IMAGES: Final = ImageGeneration()
+_FILES: Final = FileSearch()
+_MCP: Final = Mcp(askers=[_SHELL, _INTERPRETER, _WEB, _IMAGES, _FILES])
 
 ROOMS: Final = Registry(
     (
         Function(),
         Custom(),
         _SHELL,
-        CodeInterpreter(),
+        _INTERPRETER,
         LocalShell(),
         ApplyPatch(),
         Computer(),
         _MCP,
         ToolSearch(catalogs=[_MCP]),
-        WebSearch(),
-        ImageGeneration(),
-        FileSearch(),
+        _WEB,
+        _IMAGES,
+        _FILES,
     )
 )

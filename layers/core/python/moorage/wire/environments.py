@@ -91,13 +91,15 @@ def _check_patterns(tools: Sequence[Tool]) -> None:
     by_type = {tool["type"]: (index, tool) for index, tool in enumerate(tools)}
     if "code_interpreter" not in by_type or "shell" not in by_type:
         return
+    if by_type["code_interpreter"][1].get("require_approval") == "always":
+        return
     index, shell = by_type["shell"]
     asked = shell.get("require_approval", "never")
     freed = asked.get("never", {}).get("commands", ()) if isinstance(asked, dict) else ("*",) if asked == "never" else ()
     if "*" not in freed:
         raise wrong_value(
-            "the code interpreter runs what it likes in the same container: leave that tool out, or free all but what 'always' names, "
-            "by 'never': {'commands': ['*']}.",
+            "the code interpreter runs what it likes in the same container: have it ask too, by its own 'require_approval': 'always', "
+            "leave that tool out, or free all but what 'always' names, by 'never': {'commands': ['*']}.",
             index,
             "require_approval",
         )

@@ -52,6 +52,9 @@ WEB_SEARCH_TEXT: Final = "this deployment finds texts in the web, and no images"
 
 WEB_SEARCH_TOOLS: Final = ("web_search", "web_search_2025_08_26", "web_search_preview", "web_search_preview_2025_03_11")
 
+RequireApproval = Literal["always", "never"]
+"""Of hosted tools that ask for each call or for none: an addition to the API, as remote servers have it."""
+
 Callers = Annotated[list[Annotated[Literal["direct", "programmatic"], Only("direct", PROGRAMMATIC_REASON)]], Length(2, minimum=1)]
 _Identifier = Annotated[str, Field(min_length=1, max_length=limits.NAME_CHARS_MAX, pattern="^[a-zA-Z0-9_-]+$")]
 

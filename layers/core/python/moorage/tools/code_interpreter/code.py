@@ -57,8 +57,9 @@ async def _had_session(run: Run) -> bool:
 
 
 def end(known: Known, how: End, detail: str) -> Iterable[Piece]:
-    if how is End.REFUSED:
-        yield Finished(known.item | {"status": "failed", "outputs": [{"type": "logs", "logs": WORDS[how]}]})
+    if how in (End.REFUSED, End.DENIED):
+        said = f"{WORDS[how]} {detail}".strip()
+        yield Finished(known.item | {"status": "failed", "outputs": [{"type": "logs", "logs": said}]})
         return
     assert how in (End.LOST, End.GAVE_UP), f"code does not end by {how}: it has a time limit and its output is cut"
     code = Exec(0)

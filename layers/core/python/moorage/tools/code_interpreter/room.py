@@ -1,6 +1,6 @@
 """The code interpreter: Python in a session of the response's container."""
 
-from collections.abc import AsyncGenerator, Iterable
+from collections.abc import AsyncGenerator, Iterable, Mapping
 from contextlib import suppress
 from types import MappingProxyType
 from typing import Any, Final
@@ -11,8 +11,9 @@ from moorage.sandbox.exec_client import ExecClient
 from moorage.tools.calls import End, Known, Opening, Piece, Place, Told
 from moorage.tools.code_interpreter import code, shapes
 from moorage.tools.execs import WORDS, exec_id
+from moorage.tools.gated import Gated
 from moorage.tools.lowered import compact_json, function
-from moorage.tools.room import Again, Reader, Room, Where
+from moorage.tools.room import Again, Reader, Where
 from moorage.tools.run import Run
 from moorage.wire.types import Event, Item, Tool
 
@@ -26,7 +27,7 @@ Run Python code in a Linux container and read what it prints, and the value of a
 _OUTPUTS: Final = "code_interpreter_call.outputs"
 
 
-class CodeInterpreter(Room):
+class CodeInterpreter(Gated):
     types = ("code_interpreter",)
     call = "code_interpreter_call"
     prefixes = shapes.PREFIXES
@@ -54,6 +55,9 @@ class CodeInterpreter(Room):
         source = value.get("code") if isinstance(value, dict) else value
         return {"type": self.call, "code": source if isinstance(source, str) else arguments}
 
+    def arguments_of(self, call: Item) -> Mapping[str, Any]:
+        return {"code": call["code"]}
+
     def read(self, item: Item, reader: Reader) -> list[Item]:
         call_id = item.get("call_id") or item["id"][:64]
         source = {"code": item.get("code") or ""}
@@ -72,6 +76,7 @@ class CodeInterpreter(Room):
             "code": "",
             "container_id": place.container_id,
             "outputs": [],
+            **self.allowance(call),
         }
         return Opening(added, self._spoken(source, place), added | {"code": source}, is_whole=False)
 

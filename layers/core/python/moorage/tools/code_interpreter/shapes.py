@@ -9,7 +9,7 @@ from typing_extensions import TypedDict
 from moorage import limits
 from moorage.wire.item import Common, an_item
 from moorage.wire.resources import NewContainer
-from moorage.wire.tools import Callers
+from moorage.wire.tools import Callers, RequireApproval
 from moorage.wire.validation import Array, Either, Id, OneOf, Text, wire
 
 PREFIXES: Final = MappingProxyType({"code_interpreter_call": "ci"})
@@ -25,6 +25,7 @@ class CodeInterpreterTool(TypedDict, total=False):
     type: Required[Literal["code_interpreter"]]
     container: Required[Annotated[str | Auto, Either("a string or an object", string=Id, object=Auto)]]
     allowed_callers: Callers
+    require_approval: RequireApproval
 
 
 @wire
@@ -45,6 +46,7 @@ class CodeInterpreterCall(Common, total=False):
     container_id: Required[Id]
     status: Literal["in_progress", "completed", "incomplete", "interpreting", "failed"]
     code: Text
+    approval_request_id: Id
     outputs: Array[Annotated[Logs | Figure, OneOf({"logs": Logs, "image": Figure})]]
 
 

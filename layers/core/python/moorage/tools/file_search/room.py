@@ -6,7 +6,7 @@ It only reads, so that it is done anew where a process died. Every model gets it
 search of its own: that one knows nothing of the stores here.
 """
 
-from collections.abc import AsyncGenerator, Iterable, Sequence
+from collections.abc import AsyncGenerator, Iterable, Mapping, Sequence
 from dataclasses import asdict
 from types import MappingProxyType
 from typing import Any, Final
@@ -14,11 +14,12 @@ from typing import Any, Final
 from moorage import errors, limits
 from moorage.errors import ApiError, UpstreamError
 from moorage.knowledge.index import EQUAL, Hit, SearchOptions, Weights
-from moorage.tools.calls import End, Finished, Known, Opening, Piece, Place, Said, Told
+from moorage.tools.calls import NOT_ALLOWED, End, Finished, Known, Opening, Piece, Place, Said, Told
 from moorage.tools.file_search import citing, shapes, words
+from moorage.tools.gated import Gated
 from moorage.tools.lowered import compact_json, without
 from moorage.tools.marks import Mark
-from moorage.tools.room import Again, Bounds, Reader, Room, Where
+from moorage.tools.room import Again, Bounds, Reader, Where
 from moorage.tools.run import Run
 from moorage.wire.types import Event, Item, Tool
 
@@ -27,6 +28,7 @@ _RESULTS: Final = "file_search_call.results"
 
 WORDS: Final = MappingProxyType(
     {
+        End.DENIED: NOT_ALLOWED,
         End.REFUSED: "The call was not run: too many calls were made.",
         End.LOST: "The call broke off.",
         End.GAVE_UP: "The call could not be run.",
@@ -37,7 +39,7 @@ WORDS: Final = MappingProxyType(
 )
 
 
-class FileSearch(Room):
+class FileSearch(Gated):
     types = shapes.TYPES
     call = _CALL
     prefixes = shapes.PREFIXES
@@ -63,6 +65,7 @@ class FileSearch(Room):
         return tuple(tool["vector_store_ids"])
 
     def admit(self, items: Sequence[Item], chain: Sequence[Item], tools: Sequence[Tool]) -> None:
+        super().admit(items, chain, tools)
         if len(tools) > 1:
             raise errors.bad_request("There is more than one file search in 'tools': name all stores in one.", param="tools")
 
@@ -74,6 +77,9 @@ class FileSearch(Room):
     def call_of(self, value: Any, arguments: str, type_: str) -> Item | None:
         queries = words.queries_of(value)
         return None if queries is None else {"type": _CALL, "queries": queries}
+
+    def arguments_of(self, call: Item) -> Mapping[str, Any]:
+        return {"queries": call["queries"]}
 
     def read(self, item: Item, reader: Reader) -> list[Item]:
         call_id = item["id"][:64]
@@ -93,7 +99,8 @@ class FileSearch(Room):
             item = {"status": "completed", "queries": [], "results": None, **call, "id": place.item_id}
             return Opening(item, (), item)
         # No event of a search says what is looked for: whoever takes over reads it here, or nowhere.
-        added = {"id": place.item_id, "type": _CALL, "status": "in_progress", "queries": call["queries"], "results": None}
+        said = {"queries": call["queries"], "results": None, **self.allowance(call)}
+        added = {"id": place.item_id, "type": _CALL, "status": "in_progress", **said}
         return Opening(added, (place.event("file_search_call.in_progress"),), dict(added), is_whole=False)
 
     async def run(self, run: Run) -> AsyncGenerator[Piece, None]:

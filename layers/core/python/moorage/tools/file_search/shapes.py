@@ -10,6 +10,7 @@ from moorage import limits
 from moorage.wire.attribute_filters import Filter
 from moorage.wire.item import Common, an_item
 from moorage.wire.refusals import wrong_value
+from moorage.wire.tools import RequireApproval
 from moorage.wire.validation import Array, Fields, FreeObject, Id, Length, Number, Text, wire, wire_with
 
 PREFIXES: Final = MappingProxyType({"file_search_call": "fs"})
@@ -48,6 +49,7 @@ class FileSearchTool(TypedDict, total=False):
     max_num_results: Annotated[int, Field(ge=1, le=limits.SEARCH_RESULTS_MAX)]
     filters: Annotated[Any, Filter()]
     ranking_options: RankingOptions
+    require_approval: RequireApproval
 
 
 TOOLS: Final[MappingProxyType[str, Any]] = MappingProxyType({"file_search": FileSearchTool})
@@ -73,6 +75,7 @@ class FileSearchCall(Common, total=False):
     queries: Required[Array[Text]]
     status: Literal["in_progress", "searching", "completed", "incomplete", "failed"]
     results: Array[FileResult]
+    approval_request_id: Id
     error: Text
 
 

@@ -18,11 +18,12 @@ from moorage import errors, limits
 from moorage.model.image_engine import ImageEngine
 from moorage.model.remote_servers import RemoteServers
 from moorage.store.contents import KEPT
-from moorage.tools.calls import End, Finished, Known, Opening, Piece, Place, Said, Told
+from moorage.tools.calls import NOT_ALLOWED, End, Finished, Known, Opening, Piece, Place, Said, Told
+from moorage.tools.gated import Gated
 from moorage.tools.image_generation import engines, shapes, sources, words
 from moorage.tools.image_generation.engines import DrawingFailed, Drawn, Wanted
 from moorage.tools.lowered import compact_json, without
-from moorage.tools.room import Again, Bounds, Reader, Room, Where
+from moorage.tools.room import Again, Bounds, Reader, Where
 from moorage.tools.run import Run
 from moorage.wire.types import Event, Item, Tool
 
@@ -37,6 +38,7 @@ UNCONFIGURED: Final = (
 
 WORDS: Final = MappingProxyType(
     {
+        End.DENIED: NOT_ALLOWED,
         End.REFUSED: "The image was not made: too many calls were made.",
         End.LOST: "The image may have been made, and is lost.",
         End.GAVE_UP: "The image could not be made.",
@@ -61,7 +63,7 @@ _DEFAULTS: Final[Mapping[str, Any]] = MappingProxyType(
 )
 
 
-class ImageGeneration(Room):
+class ImageGeneration(Gated):
     types = ("image_generation",)
     call = _CALL
     prefixes = shapes.PREFIXES
@@ -90,6 +92,7 @@ class ImageGeneration(Room):
         return tool | {_ENGINE: handle}, {handle: engine.to_secret()}
 
     def admit(self, items: Sequence[Item], chain: Sequence[Item], tools: Sequence[Tool]) -> None:
+        super().admit(items, chain, tools)
         if len(tools) > 1:
             raise errors.bad_request("There is more than one image generation in 'tools': send one.", param="tools")
         for item in items:
@@ -114,6 +117,9 @@ class ImageGeneration(Room):
         call = words.call_of(value)
         return None if call is None else {"type": _CALL, **call}
 
+    def arguments_of(self, call: Item) -> Mapping[str, Any]:
+        return words.arguments_of(call)
+
     def read(self, item: Item, reader: Reader) -> list[Item]:
         call_id, name = item["id"][:64], reader.name(self.types[0], self.function)
         arguments = compact_json(words.arguments_of(item))
@@ -129,7 +135,7 @@ class ImageGeneration(Room):
             item = {"status": "completed", **call, "id": place.item_id}
             return Opening(item, (), item)
         said = {name: value for name, value in call.items() if name in ("action", "revised_prompt", "input_images")}
-        added: Item = {"id": place.item_id, "type": _CALL, "status": "in_progress", **said}
+        added: Item = {"id": place.item_id, "type": _CALL, "status": "in_progress", **said, **self.allowance(call)}
         return Opening(added, (place.event("image_generation_call.in_progress"),), dict(added), is_whole=False)
 
     async def run(self, run: Run) -> AsyncGenerator[Piece, None]:

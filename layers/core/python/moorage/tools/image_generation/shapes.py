@@ -11,6 +11,7 @@ from moorage import limits
 from moorage.wire.item import Common, an_item
 from moorage.wire.parts import check_one_source
 from moorage.wire.refusals import wrong_value
+from moorage.wire.tools import RequireApproval
 from moorage.wire.validation import Array, Fields, Id, Name, Refused, Text, wire, wire_with
 
 PREFIXES: Final = MappingProxyType({"image_generation_call": "ig"})
@@ -80,6 +81,7 @@ class ImageGenerationTool(TypedDict, total=False):
     output_format: Format
     partial_images: Annotated[int, Field(ge=0, le=limits.IMAGE_PARTS_MAX)]
     quality: Quality
+    require_approval: RequireApproval
     size: Size
     svg: Annotated[Any, Refused(_VECTORS)]
 
@@ -130,6 +132,7 @@ class ImageGenerationCall(Common, total=False):
     size: Text
     error: ImageError
     svg_usage: SvgUsage
+    approval_request_id: Id
     input_images: Annotated[list[Id], Field(max_length=limits.IMAGES_DRAWN_ON_MAX)]
     file_id: Id
 

@@ -3,7 +3,7 @@
     {"type": "mcp_approval_request", "id", "server_label": "moorage://shell", "name", "arguments"}     the response ends with it
     {"type": "mcp_approval_response", "approval_request_id", "approve", "reason"}                      the client's, in the next request
 
-The call that was allowed bears the request's id as its ``call_id``, and so it is known to have run.
+The call that was allowed bears the request's id, as its ``call_id`` or its ``approval_request_id``, and so it is known to have run.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -56,7 +56,8 @@ def is_allowed(call_id: str, said: Iterable[Item]) -> bool:
 
 def has_run(request_id: str, items: Iterable[Item]) -> bool:
     """Whether there is a call that stands for it."""
-    return any(item.get("call_id") == request_id for item in items)
+    calls = (item for item in items if item["type"] != RESPONSE)
+    return any(request_id in (item.get("call_id"), item.get("approval_request_id")) for item in calls)
 
 
 def allowed(stage: Stage, label: str) -> list[Item]:

@@ -19,7 +19,7 @@ import orjson
 from moorage import errors, limits
 from moorage.model.remote_servers import RemoteServers
 from moorage.sandbox.exec_client import ExecClient
-from moorage.tools.calls import End, Finished, Known, Offered, Offers, Opening, Piece, Place, Told, ToolKey, Verdict
+from moorage.tools.calls import NOT_ALLOWED, End, Finished, Known, Offered, Offers, Opening, Piece, Place, Told, ToolKey, Verdict
 from moorage.tools.lowered import compact_json, message, parsed
 from moorage.tools.mcp import asking, deferring, listing, network, shapes
 from moorage.tools.mcp.servers import Server, concealed
@@ -42,7 +42,7 @@ _BROKEN_OFF: Final = "The list was not read to its end."
 WORDS: Final = MappingProxyType(
     {
         End.REFUSED: "The call was not run: too many calls were made.",
-        End.DENIED: "The user did not allow this call, and it was not run.",
+        End.DENIED: NOT_ALLOWED,
         End.LOST: "The connection was lost: the call may have been run, and nobody knows what came of it.",
         End.GAVE_UP: "The call could not be run.",
         End.CANCELLED: "The call was cancelled.",

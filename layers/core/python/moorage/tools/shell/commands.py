@@ -16,7 +16,6 @@ from moorage.wire.types import Item
 FILES: Final = "output_files"
 WORDS: Final = execs.WORDS | {
     End.CANCELLED: "The response ended before this command did; its output was not kept.",
-    End.DENIED: "The user did not allow this call, and it was not run.",
 }
 
 

@@ -16,9 +16,10 @@ from moorage import errors, limits
 from moorage.egress.fetch import FetchError
 from moorage.model.remote_servers import RemoteServers
 from moorage.model.search_engine import SearchEngine
-from moorage.tools.calls import End, Finished, Known, Opening, Piece, Place, Said, Told
+from moorage.tools.calls import NOT_ALLOWED, End, Finished, Known, Opening, Piece, Place, Said, Told
+from moorage.tools.gated import Gated
 from moorage.tools.lowered import compact_json, without
-from moorage.tools.room import Again, Bounds, Reader, Room, Where
+from moorage.tools.room import Again, Bounds, Reader, Where
 from moorage.tools.run import Run
 from moorage.tools.web_search import citing, engines, pages, shapes, words
 from moorage.tools.web_search.found import Found, SearchFailed, is_address
@@ -41,6 +42,7 @@ _SIZES: Final = MappingProxyType({"low": (5, 8_000), "medium": (10, 24_000), "hi
 
 WORDS: Final = MappingProxyType(
     {
+        End.DENIED: NOT_ALLOWED,
         End.REFUSED: "The call was not run: too many calls were made.",
         End.LOST: "The call broke off.",
         End.GAVE_UP: "The call could not be run.",
@@ -55,7 +57,7 @@ class _Failed(Exception):
     """A call that has no result; the message is for the model and the client."""
 
 
-class WebSearch(Room):
+class WebSearch(Gated):
     types = shapes.TYPES
     call = _CALL
     prefixes = shapes.PREFIXES
@@ -85,6 +87,7 @@ class WebSearch(Room):
         return tool | {_ENGINE: handle}, {handle: configured.search.to_secret()}
 
     def admit(self, items: Sequence[Item], chain: Sequence[Item], tools: Sequence[Tool]) -> None:
+        super().admit(items, chain, tools)
         if len(tools) > 1:
             raise errors.bad_request("There is more than one web search in 'tools': send one of its types.", param="tools")
 
@@ -96,6 +99,9 @@ class WebSearch(Room):
     def call_of(self, value: Any, arguments: str, type_: str) -> Item | None:
         action = words.action_of(value)
         return None if action is None else {"type": _CALL, "action": action}
+
+    def arguments_of(self, call: Item) -> Mapping[str, Any]:
+        return words.arguments_of(call["action"])
 
     def read(self, item: Item, reader: Reader) -> list[Item]:
         call_id = item["id"][:64]
@@ -116,7 +122,7 @@ class WebSearch(Room):
             item = {"status": "completed", "action": dict(_UNTOLD), **call, "id": place.item_id}
             return Opening(item, (), item)
         # No event of a search says what is looked for: whoever takes over reads it here, or nowhere.
-        added = {"id": place.item_id, "type": _CALL, "status": "in_progress", "action": call["action"]}
+        added = {"id": place.item_id, "type": _CALL, "status": "in_progress", "action": call["action"], **self.allowance(call)}
         return Opening(added, (place.event("web_search_call.in_progress"),), dict(added), is_whole=False)
 
     async def run(self, run: Run) -> AsyncGenerator[Piece, None]:

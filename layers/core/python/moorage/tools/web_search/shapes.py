@@ -10,7 +10,8 @@ from moorage import limits
 from moorage.hosts import normalise
 from moorage.wire.item import Common, an_item
 from moorage.wire.refusals import wrong_value
-from moorage.wire.validation import Array, Length, OneOf, Text, wire
+from moorage.wire.tools import RequireApproval
+from moorage.wire.validation import Array, Id, Length, OneOf, Text, wire
 
 PREFIXES: Final = MappingProxyType({"web_search_call": "ws"})
 
@@ -57,6 +58,7 @@ class _Common(TypedDict, total=False):
     search_content_types: Array[Literal["text", "image"]]
     user_location: UserLocation
     external_web_access: bool
+    require_approval: RequireApproval
 
 
 @wire
@@ -128,6 +130,7 @@ class WebSearchCall(Common, total=False):
     results: Array[WebResult]
     error: Text
     hosts: Array[Text]
+    approval_request_id: Id
 
 
 # --- events -------------------------------------------------------------------------------------------------------------------
