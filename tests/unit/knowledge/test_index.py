@@ -1,68 +1,14 @@
 """The index in the bucket: what is found and in which order, what concurrent writers leave, and what a process holds of it."""
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Sequence
-from typing import Any
+from collections.abc import Awaitable
 
 import pytest
 from moorage.errors import ApiError, UpstreamError
-from moorage.knowledge.index import Hit, IndexedFile, IndexRef, SearchOptions, VectorIndex, Weights
-from moorage.knowledge.object_index import ObjectIndex
+from moorage.knowledge.index import Hit, IndexedFile, IndexRef, SearchOptions, Weights
 from moorage.store.blobs import Blob
 
-from tests.unit.knowledge.embedders import FakeEmbedder, embeddings_of
-from tests.unit.store.memory import MemoryBlobs
-
-STORE = IndexRef("t", "vs_1", "pairs", 4)
-CATS = IndexedFile("file-cats", "cats.md", {"year": 2026, "kind": "pets"})
-TRADE = IndexedFile("file-trade", "trade.md", {"year": 2025})
-
-
-class CountedBlobs(MemoryBlobs):
-    """It counts what is read, and may let another writer go first."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.read: list[str] = []
-        self.lists = 0
-        self.before_read: dict[str, str] = {}
-        """What is deleted when something is about to be read, by a part of its name."""
-
-    async def list_prefix(self, prefix: str) -> AsyncIterator[tuple[str, float]]:
-        self.lists += 1
-        async for entry in super().list_prefix(prefix):
-            yield entry
-
-    async def get_bytes(self, key: str) -> bytes:
-        self.read.append(key)
-        for part, prefix in self.before_read.items():
-            if part in key:
-                await self.delete_prefix(prefix)
-        return await super().get_bytes(key)
-
-
-class Shelf:
-    """One process's index, over a bucket that others may share."""
-
-    def __init__(self, blobs: CountedBlobs | None = None, **bounds: int) -> None:
-        self.blobs = blobs or CountedBlobs()
-        self.model = FakeEmbedder()
-        self.other_model = FakeEmbedder("other", 3)
-        self.now = 1_800_000_000.0
-        embeddings = embeddings_of(self.model, self.other_model)
-        self.index: VectorIndex = ObjectIndex(self.blobs, embeddings, clock=lambda: self.now, **bounds)
-
-    async def found(self, *queries: str, store: IndexRef = STORE, **options: Any) -> list[tuple[str, float, str]]:
-        hits = await self.index.search([store], queries, SearchOptions(**options))
-        return [(hit.file_id, hit.score, hit.text) for hit in hits]
-
-    async def texts(self, *queries: str, **options: Any) -> list[str]:
-        return [text for _, _, text in await self.found(*queries, **options)]
-
-    def segments_read(self) -> int:
-        count = sum("/I/" in key for key in self.blobs.read)
-        self.blobs.read.clear()
-        return count
+from tests.unit.knowledge.shelf import CATS, STORE, TRADE, CountedBlobs, Shelf, put_cats
 
 
 async def shelf_with_two_files() -> Shelf:
@@ -205,9 +151,7 @@ async def test_writers_of_one_store_lose_nothing_of_each_other() -> None:
     shared = CountedBlobs()
     shelves = [Shelf(shared) for _ in range(4)]
     files = [IndexedFile(f"file-{number:02d}", f"{number}.md") for number in range(24)]
-    await asyncio.gather(
-        *(shelves[number % 4].index.put_file(STORE, file, [f"cat word{number}"]) for number, file in enumerate(files))
-    )
+    await asyncio.gather(*(shelves[number % 4].index.put_file(STORE, file, [f"cat word{number}"]) for number, file in enumerate(files)))
     for shelf in shelves:
         assert len(await shelf.found("cat", max_num_results=50)) == 24
 
@@ -272,12 +216,6 @@ async def test_a_store_whose_model_is_gone_says_which_one() -> None:
 
 
 # --- What a process holds -------------------------------------------------------------------------------------------------------------
-
-
-async def put_cats(shelf: Shelf, numbers: Sequence[int], chunks: int = 4) -> None:
-    for number in numbers:
-        file = IndexedFile(f"file-{number:02d}", f"{number}.md")
-        await shelf.index.put_file(STORE, file, [f"cat {number} {chunk}" for chunk in range(chunks)])
 
 
 async def test_what_was_read_is_not_read_again_and_what_is_new_is_seen_at_once() -> None:
@@ -357,5 +295,3 @@ async def test_searches_at_once_read_a_store_once() -> None:
     found = await asyncio.gather(*(shelf.texts("cat") for _ in range(5)))
     assert found == [["A cat purrs."]] * 5
     assert shelf.segments_read() == 2
-
-

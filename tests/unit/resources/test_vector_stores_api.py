@@ -719,3 +719,50 @@ async def test_tenants_never_meet(service: Service) -> None:
         with pytest.raises(openai.NotFoundError):
             await attempt()
     assert [each.id async for each in stranger.list()] == [own.id]
+
+
+# --- Many small files ----------------------------------------------------------------------------------------------------------------
+
+
+async def kept_of(service: Service, word: bytes) -> list[str]:
+    """The kinds of a store's objects in which a word stands in the open: segments (I), bundles of them (M)."""
+    keys = [key for key in service.store.objects() if "/K/" in key]
+    return [key.split("/")[4] for key in keys if word in await service.runtime.blobs.get_bytes(key)]
+
+
+async def test_many_small_files_are_brought_together_and_what_is_taken_out_is_cleared_away(service: Service) -> None:
+    names = [f"note{number}_md" for number in range(limits.INDEX_LOOSE_MAX)]
+    store, ids = await store_with(service, secret_md=b"The treasure lies in the bay.", **dict.fromkeys(names, b"A note on ships."))
+    assert store.file_counts.completed == len(names) + 1
+    assert await kept_of(service, b"secret.md") == ["I", "M"]
+    await service.sdk.vector_stores.files.delete(ids["secret_md"], vector_store_id=store.id)
+    assert await kept_of(service, b"secret.md") == ["M"]
+    assert "secret.md" not in await found(service, store.id, "treasure", max_num_results=50)
+    assert await run(service) == ["index", "index"], "an execution clears away"
+    assert await kept_of(service, b"secret.md") == []
+    await service.sdk.vector_stores.files.update(ids["note0_md"], vector_store_id=store.id, attributes={"deck": 1})
+    assert await run(service) == ["index"]
+    assert await found(service, store.id, "ships", filters={"type": "eq", "key": "deck", "value": 1}) == ["note0.md"]
+    assert [row for row in left_of(service) if "TODO#" in row or " JOB" in row] == []
+    await service.sdk.vector_stores.delete(store.id)
+
+
+async def test_an_index_that_cannot_be_tidied_ends_the_work_on_a_store_at_last(service: Service) -> None:
+    tried = []
+
+    async def breaks_down(ref: Any) -> bool:
+        tried.append(ref.store_id)
+        raise Killed
+
+    vars(service.runtime.knowledge.index)["tidy"] = breaks_down
+    store = await service.sdk.vector_stores.create(file_ids=[await upload(service, "whales.md", WHALES)])
+    jobs, executions = service.runtime.vector_stores.jobs, service.runtime.executions
+    for _ in range(limits.INDEXING_RUNS_MAX + 1):
+        with pytest.raises(Killed):
+            await run(service)
+        assert await found(service, store.id, "whale") == ["whales.md"]
+        executions.started.clear()
+        service.clock.advance(limits.RECOVERY_SECONDS + 1)
+        assert await jobs.recover() == 1
+    assert await run(service) == ["index"]
+    assert (len(tried), await jobs.recover()) == (limits.INDEXING_RUNS_MAX + 1, 0)

@@ -164,6 +164,10 @@ class MemoryBlobs(Blobs):
         for key in sorted(key for key in self.objects if key.startswith(prefix)):
             yield key, 0.0
 
+    async def list_sizes(self, prefix: str) -> AsyncIterator[tuple[str, int]]:
+        for key in sorted(key for key in self.objects if key.startswith(prefix)):
+            yield key, len(self.objects[key])
+
     async def delete(self, key: str) -> None:
         self.objects.pop(key, None)
 

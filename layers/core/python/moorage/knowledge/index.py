@@ -71,14 +71,21 @@ class VectorIndex(Protocol):
         :class:`~moorage.errors.UpstreamError` where the embedding model does."""
         ...
 
-    async def set_attributes(self, store: IndexRef, file_id: str, attributes: Attributes) -> None:
-        """All of them anew. Nothing happens if the file is not there."""
+    async def set_attributes(self, store: IndexRef, file_id: str, attributes: Attributes) -> bool:
+        """All of them anew. Nothing happens if the file is not there. Answers whether :meth:`tidy` has something to do then."""
         ...
 
-    async def delete_file(self, store: IndexRef, file_id: str) -> None: ...
+    async def delete_file(self, store: IndexRef, file_id: str) -> bool:
+        """Nothing finds it from here on. Answers whether copies may be left that :meth:`tidy` clears away."""
+        ...
 
     async def delete(self, store: IndexRef) -> None:
         """With all its files."""
+        ...
+
+    async def tidy(self, store: IndexRef) -> bool:
+        """Do a part of what makes later searches quick, and clear away what is left of deleted files; answers whether something was
+        done, and more may be to be done. Searches answer the same before, after, and where it breaks off."""
         ...
 
     async def chunks(self, store: IndexRef, file_id: str) -> list[str]:

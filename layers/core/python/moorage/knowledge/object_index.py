@@ -3,6 +3,7 @@
     T/<tenant>/K/<store>/I/<file>/<version>              what is compared of a file's chunks
     T/<tenant>/K/<store>/I/<file>/<version>.attributes   its attributes, if they were changed since
     T/<tenant>/K/<store>/X/<file>/<version>              its text
+    T/<tenant>/K/<store>/M/<kind>/<name>                 copies of many of the first two kinds (``bundles.py``)
     T/<tenant>/K/<store>/stamp                           another one after each change
 
 An object is written once, under a version that is later than all before; the latest one counts, and whoever has written it deletes
@@ -19,6 +20,7 @@ import asyncio
 import secrets
 from collections import OrderedDict
 from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from contextlib import aclosing
 from dataclasses import dataclass, field
 from weakref import WeakValueDictionary
@@ -28,18 +30,21 @@ import numpy.typing as npt
 import orjson
 
 from moorage import limits
+from moorage.knowledge import bundles as bundling
 from moorage.knowledge import segments, terms
 from moorage.knowledge.blocks import Block, Layout, Source
+from moorage.knowledge.bundles import Bundles, Directories, Place
 from moorage.knowledge.embeddings import Embeddings
 from moorage.knowledge.filters import matches
 from moorage.knowledge.index import Attributes, Hit, IndexedFile, IndexRef, SearchOptions
 from moorage.knowledge.ranking import Query, Rankings
 from moorage.knowledge.segments import Segment
 from moorage.parallel import side_by_side
-from moorage.store import keys
+from moorage.store import vector_keys
 from moorage.store.blobs import BlobNotFound, Blobs
 
 _ATTRIBUTES = ".attributes"
+_BOUNDS = bundling.Bounds()
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,7 +52,10 @@ class _Listed:
     """The latest objects of a file."""
 
     segment: str
+    bytes: int
+    """Of the segment."""
     attributes: str | None
+    attributes_bytes: int
 
 
 @dataclass(slots=True)
@@ -60,6 +68,7 @@ class _Held:
     listed: list[_Listed] = field(default_factory=list)
     attributes: dict[str, Attributes] = field(default_factory=dict)
     """What the objects of this name say."""
+    directories: Directories = field(default_factory=dict)
 
     @property
     def bytes(self) -> int:
@@ -90,6 +99,7 @@ class ObjectIndex:
         clock: Callable[[], float],
         cache_bytes_max: int = limits.INDEX_CACHE_BYTES_MAX,
         block_chunks: int = limits.INDEX_BLOCK_CHUNKS,
+        bundle_bounds: bundling.Bounds = _BOUNDS,
     ) -> None:
         self._blobs = blobs
         self._embeddings = embeddings
@@ -97,6 +107,7 @@ class ObjectIndex:
         self._cache_bytes_max = cache_bytes_max
         self._block_chunks = block_chunks
         self._latest_version = 0
+        self._bundles = Bundles(blobs, self._version, bundle_bounds)
         self._held: OrderedDict[str, _Held] = OrderedDict()
         """By the prefix of the store; what was used last stands last."""
         self._locks: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
@@ -112,33 +123,43 @@ class ObjectIndex:
             vectors += (await embedder.embed(batch, store.dimension)).vectors
         segment, text = await asyncio.to_thread(segments.of, file, chunks, vectors, store.dimension)
         packed = segment.to_bytes()
-        await self._blobs.put_bytes(keys.index_text(store.tenant, store.store_id, file.file_id, version), text)
-        await self._blobs.put_bytes(keys.index_segment(store.tenant, store.store_id, file.file_id, version), packed)
+        await self._blobs.put_bytes(vector_keys.index_text(store.tenant, store.store_id, file.file_id, version), text)
+        await self._blobs.put_bytes(vector_keys.index_segment(store.tenant, store.store_id, file.file_id, version), packed)
         for prefix in _prefixes(store, file.file_id):
             await self._delete_before(prefix, version)
         await self._stamp(store)
         return len(packed) + len(text)
 
-    async def set_attributes(self, store: IndexRef, file_id: str, attributes: Attributes) -> None:
+    async def set_attributes(self, store: IndexRef, file_id: str, attributes: Attributes) -> bool:
         version = self._version()
-        prefix = keys.index_segments(store.tenant, store.store_id, file_id)
-        if _latest([key async for key, _ in self._blobs.list_prefix(prefix)]) is None:
-            return
+        prefix = vector_keys.index_segments(store.tenant, store.store_id, file_id)
+        if _latest([entry async for entry in self._blobs.list_sizes(prefix)]) is None:
+            return False
         await self._blobs.put_bytes(f"{prefix}{version}{_ATTRIBUTES}", orjson.dumps(dict(attributes)))
         await self._delete_before(prefix, version, only=_ATTRIBUTES)
         await self._stamp(store)
+        return await self._bundles.are_there(_segment_place(store))
 
-    async def delete_file(self, store: IndexRef, file_id: str) -> None:
+    async def delete_file(self, store: IndexRef, file_id: str) -> bool:
         deleted = [await self._blobs.delete_prefix(prefix) for prefix in _prefixes(store, file_id)]
         if any(deleted):  # a stamp of a store that has gone would be left behind
             await self._stamp(store)
+        return await self._bundles.are_there(_segment_place(store))  # also if an earlier attempt has deleted it
+
+    async def tidy(self, store: IndexRef) -> bool:
+        """Nothing that a search goes by changes: it gets no stamp."""
+        listed = await self._listed(store)
+        segments = {each.segment: each.bytes for each in listed if each.bytes <= limits.INDEX_BUNDLED_BYTES_MAX}
+        attributes = {each.attributes: each.attributes_bytes for each in listed if each.attributes is not None}
+        has_begun = await self._bundles.tidy(_segment_place(store), segments)
+        return await self._bundles.tidy(_attributes_place(store), attributes) or has_begun
 
     async def delete(self, store: IndexRef) -> None:
-        await self._blobs.delete_prefix(keys.index_objects(store.tenant, store.store_id))
-        self._held.pop(keys.index_objects(store.tenant, store.store_id), None)
+        await self._blobs.delete_prefix(vector_keys.index_objects(store.tenant, store.store_id))
+        self._held.pop(vector_keys.index_objects(store.tenant, store.store_id), None)
 
     async def _stamp(self, store: IndexRef) -> None:
-        await self._blobs.put_bytes(keys.index_stamp(store.tenant, store.store_id), secrets.token_bytes(16))
+        await self._blobs.put_bytes(vector_keys.index_stamp(store.tenant, store.store_id), secrets.token_bytes(16))
 
     def _version(self) -> str:
         """Later than all that this process has given; of two processes, that of the later clock."""
@@ -153,12 +174,13 @@ class ObjectIndex:
     # --- reading ---
 
     async def chunks(self, store: IndexRef, file_id: str) -> list[str]:
-        prefix = keys.index_segments(store.tenant, store.store_id, file_id)
-        listed = _latest([key async for key, _ in self._blobs.list_prefix(prefix)])
+        prefix = vector_keys.index_segments(store.tenant, store.store_id, file_id)
+        listed = _latest([entry async for entry in self._blobs.list_sizes(prefix)])
         if listed is None:
             return []
         try:
-            segment, packed = await self._segment(listed.segment), await self._blobs.get_bytes(keys.index_text_of(listed.segment))
+            segment = await self._segment(listed.segment)
+            packed = await self._blobs.get_bytes(vector_keys.index_text_of(listed.segment))
         except BlobNotFound:
             return []  # It was deleted, or put anew, this moment.
         return await asyncio.to_thread(segments.texts, segment, packed)
@@ -206,7 +228,7 @@ class ObjectIndex:
 
     async def _blocks(self, store: IndexRef, changed: dict[str, Attributes]) -> AsyncGenerator[Block, None]:
         """All of a store as it is now; ``changed`` is told the attributes that were changed since their files were put, by segment."""
-        prefix = keys.index_objects(store.tenant, store.store_id)
+        prefix = vector_keys.index_objects(store.tenant, store.store_id)
         lock = self._locks.setdefault(prefix, asyncio.Lock())
         async with lock:
             held = self._held.pop(prefix, None) or _Held()
@@ -215,47 +237,50 @@ class ObjectIndex:
             if stamp is None or stamp != held.stamp:
                 held.stamp, held.listed = stamp, await self._listed(store)
             listed = held.listed
-            changed.update(await self._changed(held, listed))
-            beyond = await self._fill(held, {file.segment for file in listed})
+            changed.update(await self._changed(store, held, listed))
+            beyond = await self._fill(store, held, {file.segment: file.bytes for file in listed})
             self._make_room(prefix)
             ready = list(held.blocks)
         for block in ready:
             yield block
-        async with aclosing(self._read(beyond)) as blocks:
+        async with aclosing(self._read(store, held, beyond)) as blocks:
             async for block in blocks:
                 yield block
 
-    async def _fill(self, held: _Held, wanted: set[str]) -> list[str]:
-        """Read what is missing; answers the segments for which there is no room."""
-        held.blocks = _still_good(held.blocks, wanted, self._block_chunks)
-        missing = sorted(wanted - held.keys)
-        async with aclosing(self._read(missing)) as blocks:
+    async def _fill(self, store: IndexRef, held: _Held, wanted: Mapping[str, int]) -> dict[str, int]:
+        """Read what is missing; answers the segments for which there is no room, with their lengths."""
+        held.blocks = _still_good(held.blocks, wanted.keys(), self._block_chunks)
+        async with aclosing(self._read(store, held, _without(wanted, held.keys))) as blocks:
             async for block in blocks:
                 if held.bytes + block.bytes > self._cache_bytes_max:
                     break
                 held.blocks.append(block)
             else:
-                return []
-        return sorted(wanted - held.keys)
+                return {}
+        return _without(wanted, held.keys)
 
     async def _read_stamp(self, store: IndexRef) -> bytes | None:
         try:
-            return await self._blobs.get_bytes(keys.index_stamp(store.tenant, store.store_id))
+            return await self._blobs.get_bytes(vector_keys.index_stamp(store.tenant, store.store_id))
         except BlobNotFound:
             return None
 
     async def _listed(self, store: IndexRef) -> list[_Listed]:
-        prefix = keys.index_segments(store.tenant, store.store_id)
-        files: dict[str, list[str]] = {}
-        async for key, _ in self._blobs.list_prefix(prefix):
-            files.setdefault(key.removeprefix(prefix).partition("/")[0], []).append(key)
+        prefix = vector_keys.index_segments(store.tenant, store.store_id)
+        files: dict[str, list[tuple[str, int]]] = {}
+        async for key, size in self._blobs.list_sizes(prefix):
+            files.setdefault(key.removeprefix(prefix).partition("/")[0], []).append((key, size))
         latest = (_latest(found) for found in files.values())
         return [each for each in latest if each is not None]
 
-    async def _changed(self, held: _Held, listed: Sequence[_Listed]) -> dict[str, Attributes]:
+    async def _changed(self, store: IndexRef, held: _Held, listed: Sequence[_Listed]) -> dict[str, Attributes]:
         names = {each.attributes: each.segment for each in listed if each.attributes is not None}
         held.attributes = {name: value for name, value in held.attributes.items() if name in names}
         missing = [name for name in names if name not in held.attributes]
+        async with aclosing(self._bundles.read(_attributes_place(store), missing, held.directories)) as found:
+            async for name, data in found:
+                held.attributes[name] = orjson.loads(data)
+        missing = [name for name in missing if name not in held.attributes]
         values = await side_by_side(self._attributes, missing, at_once=limits.INDEX_READS_AT_ONCE)
         held.attributes |= {name: value for name, value in zip(missing, values, strict=True) if value is not None}
         return {names[name]: value for name, value in held.attributes.items()}
@@ -267,18 +292,31 @@ class ObjectIndex:
             return None
         return value
 
-    async def _read(self, missing: Sequence[str]) -> AsyncGenerator[Block, None]:
+    async def _read(self, store: IndexRef, held: _Held, missing: Mapping[str, int]) -> AsyncGenerator[Block, None]:
         """Segments become blocks as soon as there are enough chunks for one."""
         sources: list[Source] = []
-        for read in _groups(missing, limits.INDEX_READS_AT_ONCE):
-            for source in await side_by_side(self._source, read, at_once=limits.INDEX_READS_AT_ONCE):
-                if source is not None:
-                    sources.append(source)
-                if sum(each.segment.chunks for each in sources) >= self._block_chunks:
+        chunks = 0
+        async with aclosing(self._sources(store, held, missing)) as read:
+            async for source in read:
+                sources.append(source)
+                chunks += source.segment.chunks
+                if chunks >= self._block_chunks:
                     yield await asyncio.to_thread(Block.of, sources)
-                    sources = []
+                    sources, chunks = [], 0
         if sources:
             yield await asyncio.to_thread(Block.of, sources)
+
+    async def _sources(self, store: IndexRef, held: _Held, missing: Mapping[str, int]) -> AsyncGenerator[Source, None]:
+        """From bundles, as far as these have them; the rest one by one."""
+        left = dict(sorted(missing.items()))
+        async with aclosing(self._bundles.read(_segment_place(store), left, held.directories)) as found:
+            async for key, data in found:
+                del left[key]
+                yield Source(key, Segment.from_bytes(data))
+        for some in _groups(left):
+            for source in await side_by_side(self._source, some, at_once=limits.INDEX_READS_AT_ONCE):
+                if source is not None:
+                    yield source
 
     async def _source(self, key: str) -> Source | None:
         try:
@@ -298,19 +336,36 @@ class ObjectIndex:
 
 def _prefixes(store: IndexRef, file_id: str) -> tuple[str, str]:
     """Of all that a file has; what makes it be found comes first."""
-    return keys.index_segments(store.tenant, store.store_id, file_id), keys.index_texts(store.tenant, store.store_id, file_id)
+    of_file = (store.tenant, store.store_id, file_id)
+    return vector_keys.index_segments(*of_file), vector_keys.index_texts(*of_file)
 
 
-def _latest(names: Sequence[str]) -> _Listed | None:
-    """Of all objects of one file. None without a segment."""
-    segment = max((key for key in names if not key.endswith(_ATTRIBUTES)), default=None)
+def _segment_place(store: IndexRef) -> Place:
+    """Where those lie, and copies of them."""
+    objects = vector_keys.index_segments(store.tenant, store.store_id)
+    return Place(vector_keys.index_bundles(store.tenant, store.store_id, "segments"), objects)
+
+
+def _attributes_place(store: IndexRef) -> Place:
+    objects = vector_keys.index_segments(store.tenant, store.store_id)
+    return Place(vector_keys.index_bundles(store.tenant, store.store_id, "attributes"), objects)
+
+
+def _latest(entries: Sequence[tuple[str, int]]) -> _Listed | None:
+    """Of all objects of one file, with their lengths. None without a segment."""
+    segment = max((entry for entry in entries if not entry[0].endswith(_ATTRIBUTES)), default=None)
     if segment is None:
         return None
-    changed = max((key for key in names if key.endswith(_ATTRIBUTES) and key > segment), default=None)
-    return _Listed(segment, changed)
+    none: tuple[str | None, int] = (None, 0)
+    changed = max((entry for entry in entries if entry[0].endswith(_ATTRIBUTES) and entry[0] > segment[0]), default=none)
+    return _Listed(*segment, *changed)
 
 
-def _still_good(blocks: Sequence[Block], wanted: set[str], block_chunks: int) -> list[Block]:
+def _without(wanted: Mapping[str, int], keys: AbstractSet[str]) -> dict[str, int]:
+    return {key: size for key, size in wanted.items() if key not in keys}
+
+
+def _still_good(blocks: Sequence[Block], wanted: AbstractSet[str], block_chunks: int) -> list[Block]:
     """Those that hold nothing but what is wanted. Where something is missing from all of them, the small ones are made anew with it, so
     that a store that grows file by file does not end as a block for each file."""
     whole = [block for block in blocks if block.keys <= wanted]
@@ -333,8 +388,17 @@ def _found(store: IndexRef, layout: Layout, changed: Mapping[str, Attributes], c
     number = int(layout.file_of[chunk])
     key, file_id, filename = layout.sources[number]
     file = IndexedFile(file_id, filename, changed.get(key, layout.attributes[number]))
-    return _Found(store, file, keys.index_text_of(key), int(layout.text_starts[chunk]), int(layout.text_ends[chunk]))
+    return _Found(store, file, vector_keys.index_text_of(key), int(layout.text_starts[chunk]), int(layout.text_ends[chunk]))
 
 
-def _groups(names: Sequence[str], size: int) -> list[Sequence[str]]:
-    return [names[start : start + size] for start in range(0, len(names), size)]
+def _groups(sizes: Mapping[str, int]) -> list[list[str]]:
+    """As many of these objects together as are read side by side, by number and by bytes."""
+    groups: list[list[str]] = []
+    room = 0
+    for key, size in sizes.items():
+        if not groups or len(groups[-1]) == limits.INDEX_READS_AT_ONCE or size > room:
+            groups.append([])
+            room = limits.INDEX_READ_BYTES
+        groups[-1].append(key)
+        room -= size
+    return groups

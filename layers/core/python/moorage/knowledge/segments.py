@@ -68,7 +68,7 @@ class Segment:
         return b"".join((len(header).to_bytes(4, "little"), header, *arrays))
 
     @classmethod
-    def from_bytes(cls, data: bytes) -> "Segment":
+    def from_bytes(cls, data: bytes | memoryview) -> "Segment":
         behind = 4 + int.from_bytes(data[:4], "little")
         header = orjson.loads(data[4:behind])
         assert header["format"] == _FORMAT, header["format"]

@@ -50,6 +50,26 @@ block by block, and read from the bucket each time."""
 INDEX_READS_AT_ONCE: Final = 32
 """Objects of an index that one search reads side by side; the pool of connections has 64."""
 
+INDEX_READ_BYTES: Final = 64 * MIB
+"""Of objects of an index that are held while they are read side by side: the index of a file of 5,000,000 tokens has some 30 MiB."""
+
+INDEX_LOOSE_MAX: Final = 32
+"""Small objects of an index that stand by themselves: from so many on, they are copied into a bundle, so that whoever reads the index
+for the first time asks for few."""
+
+INDEX_BUNDLE_BYTES: Final = 16 * MIB
+"""Of a bundle. Whoever writes one holds three times as much."""
+
+INDEX_BUNDLED_BYTES_MAX: Final = MIB
+"""Of an object that is copied into bundles; for one that is larger, its bytes take longer than the request."""
+
+INDEX_BUNDLES_SMALL_MAX: Final = 8
+"""Bundles that are less than half full; what is beyond is written together."""
+
+INDEX_TIDIED_BYTES: Final = 64 * MIB
+"""Copied at once, before anything else of a store's work has its turn."""
+assert INDEX_BUNDLED_BYTES_MAX <= INDEX_BUNDLE_BYTES // 2 < INDEX_BUNDLE_BYTES <= INDEX_TIDIED_BYTES
+
 EMBEDDED_AT_ONCE: Final = 64
 """Texts in one request to an embedding model: some 50,000 tokens, of OpenAI's 300,000 at most."""
 

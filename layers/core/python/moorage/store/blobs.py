@@ -170,6 +170,12 @@ class Blobs:
             for entry in page:
                 yield entry["Key"], entry["LastModified"].timestamp()
 
+    async def list_sizes(self, prefix: str) -> AsyncIterator[tuple[str, int]]:
+        """Keys under a prefix with the bytes of each."""
+        async for page in self._pages(prefix):
+            for entry in page:
+                yield entry["Key"], entry["Size"]
+
     async def _pages(self, prefix: str) -> AsyncIterator[list[Any]]:
         token: dict[str, str] = {}
         while True:

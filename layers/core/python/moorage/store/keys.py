@@ -422,40 +422,6 @@ def conversation_object(tenant_id: str, conversation_id: str, name: str) -> str:
     return f"{conversation_objects(tenant_id, conversation_id)}{name}"
 
 
-def index_objects(tenant_id: str, store_id: str) -> str:
-    """Prefix of all that a vector store has in the bucket."""
-    return f"T/{tenant_id}/K/{store_id}/"
-
-
-def index_stamp(tenant_id: str, store_id: str) -> str:
-    """Another one after each change of what a store has in the bucket."""
-    return f"{index_objects(tenant_id, store_id)}stamp"
-
-
-def index_segments(tenant_id: str, store_id: str, file_id: str | None = None) -> str:
-    """Prefix of what is compared of a store's chunks, or of one file's."""
-    return f"{index_objects(tenant_id, store_id)}I/" + ("" if file_id is None else f"{file_id}/")
-
-
-def index_texts(tenant_id: str, store_id: str, file_id: str) -> str:
-    """Prefix of a file's text."""
-    return f"{index_objects(tenant_id, store_id)}X/{file_id}/"
-
-
-def index_segment(tenant_id: str, store_id: str, file_id: str, version: str) -> str:
-    return f"{index_segments(tenant_id, store_id, file_id)}{version}"
-
-
-def index_text(tenant_id: str, store_id: str, file_id: str, version: str) -> str:
-    return f"{index_texts(tenant_id, store_id, file_id)}{version}"
-
-
-def index_text_of(segment: str) -> str:
-    """The text that belongs to a segment."""
-    store, _, rest = segment.rpartition("/I/")
-    return f"{store}/X/{rest}"
-
-
 # --- Webhooks -------------------------------------------------------------------------------------------------------------------
 
 DELIVERY_PREFIX: Final = "EVENT#"

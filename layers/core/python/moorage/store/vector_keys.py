@@ -46,3 +46,45 @@ def vector_objects(tenant_id: str, store_id: str) -> str:
 def vector_text(tenant_id: str, store_id: str, file_id: str, token: str) -> str:
     """The text of a file as it was added; ``token`` tells additions of one file from each other."""
     return f"{vector_objects(tenant_id, store_id)}{file_id}/{token}"
+
+
+# --- The index that lies in the bucket --------------------------------------------------------------------------------------------
+
+
+def index_objects(tenant_id: str, store_id: str) -> str:
+    """Prefix of all that a vector store has in the bucket."""
+    return f"T/{tenant_id}/K/{store_id}/"
+
+
+def index_stamp(tenant_id: str, store_id: str) -> str:
+    """Another one after each change of what a store has in the bucket."""
+    return f"{index_objects(tenant_id, store_id)}stamp"
+
+
+def index_segments(tenant_id: str, store_id: str, file_id: str | None = None) -> str:
+    """Prefix of what is compared of a store's chunks, or of one file's."""
+    return f"{index_objects(tenant_id, store_id)}I/" + ("" if file_id is None else f"{file_id}/")
+
+
+def index_texts(tenant_id: str, store_id: str, file_id: str) -> str:
+    """Prefix of a file's text."""
+    return f"{index_objects(tenant_id, store_id)}X/{file_id}/"
+
+
+def index_bundles(tenant_id: str, store_id: str, kind: str) -> str:
+    """Prefix of the objects that each hold copies of many of one kind."""
+    return f"{index_objects(tenant_id, store_id)}M/{kind}/"
+
+
+def index_segment(tenant_id: str, store_id: str, file_id: str, version: str) -> str:
+    return f"{index_segments(tenant_id, store_id, file_id)}{version}"
+
+
+def index_text(tenant_id: str, store_id: str, file_id: str, version: str) -> str:
+    return f"{index_texts(tenant_id, store_id, file_id)}{version}"
+
+
+def index_text_of(segment: str) -> str:
+    """The text that belongs to a segment."""
+    store, _, rest = segment.rpartition("/I/")
+    return f"{store}/X/{rest}"

@@ -284,19 +284,21 @@ class StoreFiles:
 
     # --- Removing ----------------------------------------------------------------------------------------------------------------
 
-    async def remove(self, store: VectorStore, file: StoreFile) -> bool:
+    async def remove(self, store: VectorStore, file: StoreFile, *, is_noted: bool = False) -> bool:
         """Take a file out of a store; False if it has changed meanwhile. Whoever works on it finds the note that it left, and clears
-        away."""
+        away; ``is_noted`` leaves one also of a file that was settled."""
         counts = _Counts(store)
         counts.drop(file)
         gone = gone_record(file.pk, keys.gone(file.id), file.created_at, file.id, self._clock())
         marks = {name: value for name, value in gone.items() if name not in ("PK", "SK")}
+        note = [Change(file.pk, vector_keys.todo(file.id), set={"token": file.token}, condition={})] if is_noted else []
         return not await self._table.write_together(
             (),
             [
                 Change(file.pk, file.sk, set={}, condition={"token": file.token, "status": file.status}, is_end=True),
                 Change(file.pk, keys.gone(file.id), set=marks, condition={}),
                 Change(*_held(file), set={}, condition={}, is_end=True),
+                *note,
                 *counts.changes(),
             ],
         )

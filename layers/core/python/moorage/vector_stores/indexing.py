@@ -1,6 +1,6 @@
 """The steps of an execution that reads a store's files: until no note (``TODO#``) says that the index is not as the records say.
 
-    index: reads texts, cuts them, puts them into the index, and clears away what was removed  ──► done
+    index: reads texts, cuts them, puts them into the index, clears away what was removed, and tidies the index at last  ──► done
       │  ▲                                                                        ▲
       ▼  │ (documents)                                                            │ (something cannot be had now)
     parse: has documents read in a sandbox                                       rest
@@ -117,11 +117,22 @@ class Indexing:
     async def _end(self, state: IndexState, job: Job, store: VectorStore) -> IndexState:
         if job.container_id is not None:
             await self.reading.release(store.tenant_id, job.container_id)
+            job = await self.jobs.change(job, container_id=None) or job
+        if job.runs <= limits.INDEXING_RUNS_MAX and await self._tidied_for_a_slice(store):
+            return replace(state, next="index")  # files that have come meanwhile go first
         await self.jobs.end(job)
         # Whoever noted something before the end saw a record, and relies on this look.
         if not await self.files.todos(store) or await self.jobs.resume(job) is None:
             return replace(state, next="done")
         return replace(state, next="index")
+
+    async def _tidied_for_a_slice(self, store: VectorStore) -> bool:
+        """Whether there is more to tidy."""
+        deadline = asyncio.get_running_loop().time() + limits.INDEXING_SLICE_SECONDS
+        while await self.knowledge.index.tidy(store.ref):
+            if asyncio.get_running_loop().time() > deadline:
+                return True
+        return False
 
     async def _give_up(self, store: VectorStore, todos: list[Todo], why: str) -> None:
         for todo in todos:

@@ -115,17 +115,30 @@ class VectorStores:
     async def set_attributes(self, store: VectorStore, file_id: str, attributes: Attributes) -> StoreFile:
         """The record first: whoever is reading the file looks at it again when it is in the index."""
         changed = await self.files.set_attributes(store, await self.files.get(store, file_id), attributes)
-        await self._knowledge.index.set_attributes(store.ref, file_id, attributes)
+        if await self._knowledge.index.set_attributes(store.ref, file_id, attributes):
+            await self.jobs.work(store, _nothing)
         return changed
 
     async def remove(self, store: VectorStore, file_id: str) -> None:
         for _ in range(limits.CONDITIONAL_WRITES_MAX):
             file = await self.files.get(store, file_id)
-            await self._knowledge.index.delete_file(store.ref, file_id)
+            has_copies = await self._knowledge.index.delete_file(store.ref, file_id)
             await self.indexing.reading.drop(store, file_id)
-            if await self.files.remove(store, file):
+            if await self._take_out(store, file, has_copies=has_copies):
                 return
         raise vector_store_busy(store.id)
+
+    async def _take_out(self, store: VectorStore, file: StoreFile, *, has_copies: bool) -> bool:
+        """An execution clears away the copies that the index has left of it, by a note that goes when it has."""
+        if not has_copies:
+            return await self.files.remove(store, file)
+        removed: list[bool] = []
+
+        async def remove() -> None:
+            removed.append(await self.files.remove(store, file, is_noted=True))
+
+        await self.jobs.work(store, remove)
+        return removed[0]
 
     async def forget_file(self, tenant_id: str, file_id: str) -> None:
         """Take a file that is about to be deleted out of every store."""
@@ -142,3 +155,7 @@ class VectorStores:
             return [await self.indexing.reading.text(file)]
         except BlobNotFound:
             return []
+
+
+async def _nothing() -> None:
+    """There is no file to read: the execution has the index to tidy, which it does when it ends."""
