@@ -197,6 +197,13 @@ def test_blocks_have_dates_and_texts_of_several_lines() -> None:
     ]
 
 
+def test_a_text_of_very_many_lines_is_read_no_further_than_it_is_shown() -> None:
+    output = "Title: A\nURL: https://a.example/\nContent: one\n" + "x\n" * 50_000
+    (block,) = mcp_engine._blocks(output)
+    (found,) = mcp_engine.results(output)
+    assert (len(block["content"]) < 10 * limits.WEB_EXCERPT_CHARS_MAX, len(found.text)) == (True, limits.WEB_EXCERPT_CHARS_MAX)
+
+
 def test_a_search_server_that_found_nothing_is_told_from_one_that_is_not_understood() -> None:
     assert [mcp_engine.results(empty) for empty in ("", "[]", '{"results": []}')] == [[], [], []]
     for strange in ("I found a lot.", '{"answer": 42}', "Title: T\nURL: javascript:alert(1)", "[[[[[[[[]]]]]]]]"):
@@ -274,6 +281,35 @@ async def test_a_page_is_read_if_its_server_allows_that_wherever_it_leads() -> N
         "/picture": "it is no text, and nothing else can be read",
         "/nowhere": "the server answered 404",
     }
+
+
+BARRED: dict[str, tuple[tuple[str, ...], tuple[str, ...], str]] = {
+    "one that is not allowed": (("pages.example",), (), "none of the domains that the user has allowed"),
+    "one that is blocked": ((), ("other.example",), "a domain that the user has blocked"),
+}
+
+
+@pytest.mark.parametrize(("domains", "blocked", "why"), BARRED.values(), ids=BARRED)
+async def test_nothing_is_sent_to_a_domain_that_a_redirection_alone_leads_to(
+    domains: tuple[str, ...], blocked: tuple[str, ...], why: str
+) -> None:
+    async with engines_with() as (made, port):
+        back = f"http://pages.example:{port}/page"
+        made.page("/page", "words")
+        made.page("/leak", "", status=302, location=f"http://other.example:{port}/taken?what=it-knows")
+        made.page("/taken?what=it-knows", "", status=302, location=back)
+        with pytest.raises(FetchError, match=why):
+            await pages.read(fetcher_for(port, "pages.example", "other.example"), f"http://pages.example:{port}/leak", domains, blocked)
+    assert made.opened == ["/robots.txt", "/leak"]
+
+
+ALIASES = ["https://b\u00fccher.example/", "https://B\u00dcCHER.example/", "https://shop\u3002xn--bcher-kva.example./", "https://XN--BCHER-KVA.EXAMPLE/"]
+
+
+@pytest.mark.parametrize("url", ALIASES)
+def test_a_domain_is_blocked_however_its_name_is_written(url: str) -> None:
+    assert not engines.is_within(url, (), ("xn--bcher-kva.example",))
+    assert engines.is_within(url, ("xn--bcher-kva.example",))
 
 
 async def test_a_robots_txt_that_is_not_there_hides_nothing_and_a_broken_one_all() -> None:

@@ -12,7 +12,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field
 from typing import Final, Protocol, Self
-from urllib.parse import unquote
+from urllib.parse import unquote, urlsplit
 
 import httpx
 
@@ -105,11 +105,16 @@ class Fetcher:
         return cls(settings.egress_own_networks, settings.fetch_allowed_networks, settings.egress_ports)
 
     @asynccontextmanager
-    async def open(self, url: str, *, bytes_max: int) -> AsyncIterator[Download]:
-        """Fetch an http(s) URL; use as ``async with``. Raises :class:`FetchError`."""
+    async def open(
+        self, url: str, *, bytes_max: int, may_follow: Callable[[str], Awaitable[None]] | None = None
+    ) -> AsyncIterator[Download]:
+        """Fetch an http(s) URL; use as ``async with``. Raises :class:`FetchError`.
+
+        ``may_follow`` is asked about each address that a redirection leads to, before anything is sent there, and raises for those that
+        must not be asked for: an address says as much as its sender wants it to."""
         try:
             async with asyncio.timeout(limits.FETCH_SECONDS_MAX), AsyncExitStack() as stack:
-                place, response = await self._follow(stack, url)
+                place, response = await self._follow(stack, url, may_follow)
                 _check(response, bytes_max)
                 media_type = response.headers.get("content-type", "").partition(";")[0].strip().lower()
                 filename = unquote(place.path.rsplit("/", 1)[-1])
@@ -119,7 +124,9 @@ class Fetcher:
         except TimeoutError as error:
             raise FetchError(f"it took longer than {limits.FETCH_SECONDS_MAX} seconds") from error
 
-    async def _follow(self, stack: AsyncExitStack, url: str) -> tuple[httpx.URL, httpx.Response]:
+    async def _follow(
+        self, stack: AsyncExitStack, url: str, may_follow: Callable[[str], Awaitable[None]] | None
+    ) -> tuple[httpx.URL, httpx.Response]:
         """The first answer that is no redirect, and where it stands."""
         place = _parsed(url)
         for _ in range(limits.FETCH_REDIRECTS_MAX + 1):
@@ -130,6 +137,8 @@ class Fetcher:
             target = _parsed(str(place.join(location)) if location else "")
             if place.scheme == "https" and target.scheme != "https":
                 raise FetchError("it redirects from https to http")
+            if may_follow is not None:
+                await may_follow(str(target))
             place = target
         raise FetchError(f"it redirects more than {limits.FETCH_REDIRECTS_MAX} times")
 
@@ -254,6 +263,15 @@ class Fetcher:
         if self.heard is not None:
             self.heard(host)
         return addresses
+
+
+def host_of(url: str) -> str:
+    """The host that a connection for this URL would be made to, in lower-case ASCII; empty if it names none. Whoever judges a URL by its
+    host asks here: other parsers leave an internationalised name as it is written."""
+    try:
+        return httpx.URL(url).raw_host.decode("ascii").lower().removesuffix(".")
+    except (httpx.InvalidURL, ValueError):
+        return (urlsplit(url).hostname or "").removesuffix(".")
 
 
 def _parsed(url: str) -> httpx.URL:

@@ -17,12 +17,12 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Any, Final
-from urllib.parse import urlencode, urlsplit
+from urllib.parse import urlencode
 
 import orjson
 
 from moorage import limits
-from moorage.egress.fetch import Fetcher, FetchError, FetchRefused
+from moorage.egress.fetch import Fetcher, FetchError, FetchRefused, host_of
 from moorage.model.search_engine import EngineKind, SearchEngine
 from moorage.tools.web_search import mcp_engine
 from moorage.tools.web_search.found import Found, SearchFailed, is_address
@@ -93,7 +93,7 @@ async def search(fetcher: Fetcher, engine: SearchEngine, wanted: Wanted) -> list
 
 def is_within(url: str, domains: tuple[str, ...], blocked: tuple[str, ...] = ()) -> bool:
     """Whether a page is of one of these domains, or of what is below, and of none that is blocked; without domains all are."""
-    host = (urlsplit(url).hostname or "").removesuffix(".")
+    host = host_of(url)
     return (not domains or _is_below(host, domains)) and not _is_below(host, blocked)
 
 

@@ -29,6 +29,8 @@ _NAMES: Final[Mapping[str, str]] = {
     **dict.fromkeys(("date", "published", "published date"), "date"),
 }
 _LEVELS_MAX: Final = 4
+_BLOCK_CHARS_MAX: Final = 8 * limits.WEB_EXCERPT_CHARS_MAX
+"""Of a result's text before its excerpt is cut out: a page of many short lines would be copied once for each of them."""
 
 
 async def search(fetcher: Fetcher, engine: SearchEngine, query: str) -> list[Found]:
@@ -99,7 +101,7 @@ def _blocks(output: str) -> Iterator[Mapping[str, Any]]:
                 block = {}
             block[name] = match[2]
             last = name
-        elif last == "content" and line.strip():
+        elif last == "content" and line.strip() and len(block["content"]) < _BLOCK_CHARS_MAX:
             block["content"] += f"\n{line}"
     yield block
 

@@ -1,4 +1,5 @@
-"""Pages of the web, read by our own fetching: each address is judged, each server's robots.txt heard, wherever a redirect leads.
+"""Pages of the web, read by our own fetching: each address is judged, each server's robots.txt heard, wherever a redirect leads, and
+before anything is sent there.
 
 What was read stays beside the response for as long as it is fresh (RFC 9111, section 4.2): a text that is looked for in a page is
 looked for in what was opened.
@@ -85,21 +86,19 @@ async def open_page(fetcher: Fetcher, kept: Kept, url: str, domains: tuple[str, 
 
 async def read(fetcher: Fetcher, url: str, domains: tuple[str, ...], blocked: tuple[str, ...] = ()) -> Read:
     """A page of one of these domains, if there are any, and of none that is blocked. Raises :class:`FetchError`."""
-    await _admit(fetcher, url, domains, blocked)
-    async with fetcher.open(url, bytes_max=limits.WEB_PAGE_BYTES_MAX) as download:
-        if download.url != url:
-            await _admit(fetcher, download.url, domains, blocked)
+
+    async def admit(address: str) -> None:
+        _check_domains(address, domains, blocked)
+        await robots.check(fetcher, address)
+
+    await admit(url)
+    async with fetcher.open(url, bytes_max=limits.WEB_PAGE_BYTES_MAX, may_follow=admit) as download:
         if not _is_readable(download):
             raise FetchError("it is no text, and nothing else can be read")
         content = b"".join([chunk async for chunk in download.chunks])
     # In a thread of its own: a page of some MiB would hold up all others that are being read.
     page = await asyncio.to_thread(text.page_of, content, download.media_type, download.charset)
     return Read(page, download.url, fresh_seconds(download.cache_control))
-
-
-async def _admit(fetcher: Fetcher, url: str, domains: tuple[str, ...], blocked: tuple[str, ...]) -> None:
-    _check_domains(url, domains, blocked)
-    await robots.check(fetcher, url)
 
 
 def _check_domains(url: str, domains: tuple[str, ...], blocked: tuple[str, ...]) -> None:
