@@ -389,7 +389,7 @@ class Arena:
                 assert grant is not None
                 return asdict(grant)
             case "allow":
-                await self.egress.allow(argument["tenant"], argument["container"], Opening.of_key(argument["key"]))
+                await self.egress.allow(argument["tenant"], argument["container"], [Opening.of_key(argument["key"])])
             case "pause":
                 await self.egress.pause(argument["tenant"], argument["container"])
             case "live":

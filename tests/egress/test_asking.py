@@ -6,10 +6,11 @@ from typing import Any
 import pytest
 from moorage.egress.policy import EgressRequest, Opening, Policy, Reason, decide
 from moorage.errors import ApiError
+from moorage.store import keys
 from moorage.wire.network_policy import parse_network_policy
 
 from tests.egress.conftest import TENANT, ArenaClient, Sandbox
-from tests.egress.test_service import POLICY, SECRET, World, entry
+from tests.egress.test_service import POLICY, SECRET, SETTINGS, World, entry
 
 HOST, TOKEN = Opening("host", "api.example.com"), Opening("secret", "API_KEY")
 ASKS = replace(POLICY, asks_hosts=("*",), asks_secrets=("API_KEY",))
@@ -78,8 +79,8 @@ async def test_what_is_allowed_holds_for_the_container_and_its_next_sandboxes() 
     before = await world.seen_by_proxy(grant.username, grant.password)
     assert before is not None
     assert (before.policy, before.policy.holds_secret("API_KEY")) == (ASKS, True)
-    for opening in (HOST, TOKEN, HOST):
-        await world.egress.allow("t1", "cntr_1", opening)
+    for openings in ((HOST,), (TOKEN, HOST)):
+        await world.egress.allow("t1", "cntr_1", openings)
     stale = await world.grants.find(grant.username, grant.password)
     assert stale == before, "believed for two seconds"
     after = await world.grants.reread(grant.password)
@@ -92,6 +93,37 @@ async def test_what_is_allowed_holds_for_the_container_and_its_next_sandboxes() 
     assert renewed.policy == after.policy
     await world.egress.close("t1", "cntr_1")
     assert not any("OPENED" in key[1] for key in world.table.records)
+
+
+async def test_what_is_allowed_is_kept_as_long_as_the_container_is() -> None:
+    world = World()
+    await world.egress.open("t1", "cntr_1", ASKS, (SECRET,))
+    await world.egress.allow("t1", "cntr_1", (HOST,))
+    world.seconds += 1_000
+    await world.egress.renew("t1", "cntr_1")
+    ends = {record["ttl"] for (_, sk), record in world.table.records.items() if sk.startswith(keys.EGRESS_POLICY)}
+    assert ends == {int(world.seconds) + SETTINGS.retention_seconds}
+
+
+MADE_UP = {
+    "a host of no length that exists": Opening("host", f"{'a.' * 1_000}example.com"),
+    "no name of a host": Opening("host", "API.example.com"),
+    "a host that is not in its list": Opening("host", "elsewhere.example"),
+    "a host that asks nobody": Opening("host", "www.example.com"),
+    "a secret that asks nobody": Opening("secret", "OTHER"),
+    "a secret of no name": Opening("secret", "x" * 2_000),
+}
+
+
+@pytest.mark.parametrize("made_up", MADE_UP.values(), ids=MADE_UP)
+async def test_what_nobody_is_asked_about_is_not_written_down(made_up: Opening) -> None:
+    world = World()
+    asks = replace(POLICY, domains=("*.example.com",), asks_hosts=("api.example.com",), asks_secrets=("API_KEY",))
+    await world.egress.open("t1", "cntr_1", asks, (SECRET,))
+    before = dict(world.table.records)
+    await world.egress.allow("t1", "cntr_1", (made_up,))
+    await world.egress.allow("t1", "cntr_gone", (HOST,))
+    assert world.table.records == before
 
 
 async def test_what_the_proxy_has_refused_for_want_of_a_word_is_wanted_once() -> None:
@@ -107,7 +139,7 @@ async def test_what_the_proxy_has_refused_for_want_of_a_word_is_wanted_once() ->
     await world.egress.store.append(entries, expires_at=9_999)
     assert await world.egress.wanted("t1", "cntr_1", 0) == [Opening("host", "b.example.com"), TOKEN]
     assert await world.egress.wanted("t1", "cntr_1", 6) == [TOKEN, Opening("host", "b.example.com")]
-    await world.egress.allow("t1", "cntr_1", TOKEN)
+    await world.egress.allow("t1", "cntr_1", (TOKEN,))
     assert await world.egress.wanted("t1", "cntr_1", 0) == [Opening("host", "b.example.com")]
     assert await world.egress.wanted("t1", "cntr_1", 9) == []
 

@@ -20,15 +20,16 @@ from tests.unit.loop.test_pause import run_all
 
 HOST = Opening("host", "api.example.com")
 TOKEN = Opening("secret", "TOKEN")
-GATED = Policy(("*.example.com",), asks_hosts=("*",))
+GATED = Policy(("*.example.com",), asks_hosts=("*",), asks_secrets=("TOKEN",))
 ALLOWED = "[Network access to 'api.example.com' has been allowed: run again what needs it.]"
 CURL = shell("curl https://api.example.com")
 AGAIN = shell("curl https://api.example.com", call_id="call_2")
 
 
-def lab_of(*turns: Turn) -> Lab:
+async def lab_of(*turns: Turn) -> Lab:
     lab = Lab(*turns)
     lab.runtime.egress = Egress(lab.table, None, lab.runtime.settings, lambda: int(lab.now))
+    await lab.runtime.egress.open("t", CONTAINER, GATED)
     return lab
 
 
@@ -48,7 +49,7 @@ async def opened(lab: Lab) -> set[str]:
 
 
 async def begun(*turns: Turn, wants: tuple[Opening, ...] = (HOST,), **parameters: Any) -> tuple[Served, StoredResponse]:
-    served = Served.of(lab_of(*turns))
+    served = Served.of(await lab_of(*turns))
     stored = await served.lab.background(has_gated_network=True, parameters=parameters)
     for opening in wants:
         await refused(served.lab, opening)
@@ -124,13 +125,12 @@ async def test_a_host_and_a_secret_are_two_questions_and_the_model_is_asked_when
 
 
 async def test_what_was_refused_before_or_elsewhere_or_is_open_asks_nobody() -> None:
-    served = Served.of(lab_of(CURL, say("done")))
+    served = Served.of(await lab_of(CURL, say("done")))
     stored = await served.lab.background(has_gated_network=True)
     await refused(served.lab, Opening("host", "old.example.com"), ago_ms=60_000)
     await refused(served.lab, Opening("host", "other.example.com"), "cntr_other")
     await refused(served.lab, HOST)
-    await served.lab.runtime.egress.open("t", CONTAINER, GATED)
-    await served.lab.runtime.egress.allow("t", CONTAINER, HOST)
+    await served.lab.runtime.egress.allow("t", CONTAINER, (HOST,))
     await run_all(served.lab, stored.response_id)
     assert ((await ended(served, stored))["status"], await approvals_of(served, stored)) == ("completed", [])
 
@@ -166,7 +166,7 @@ async def test_steps_may_die_before_any_write_and_the_host_is_asked_for_once(app
 
 
 async def _run_with_a_death(approve: bool, died_at: int) -> bool:
-    lab = lab_of(CURL, say("done"))
+    lab = await lab_of(CURL, say("done"))
     served = Served.of(lab)
     stored = await lab.background(has_gated_network=True)
     await refused(lab)
@@ -206,7 +206,7 @@ async def _run_with_a_death(approve: bool, died_at: int) -> bool:
 
 async def asked(*turns: Turn) -> tuple[Lab, StoredResponse, dict[str, Any]]:
     """A response in the foreground that has ended with the question."""
-    lab = lab_of(CURL, *turns)
+    lab = await lab_of(CURL, *turns)
     stored = await lab.background(has_gated_network=True, is_background=False)
     await refused(lab)
     await lab.run(stored)
@@ -216,7 +216,10 @@ async def asked(*turns: Turn) -> tuple[Lab, StoredResponse, dict[str, Any]]:
     return lab, stored, response["output"][-1]
 
 
-async def answered(lab: Lab, before: StoredResponse, request: dict[str, Any], approve: bool, **more: Any) -> dict[str, Any]:
+async def answered(
+    lab: Lab, before: StoredResponse, request: dict[str, Any], approve: bool, *, instead: tuple[dict[str, Any], ...] = (), **more: Any
+) -> dict[str, Any]:
+    """``instead``: items that the client sends before its word."""
     last = (await lab.responses.snapshot("t", before.response_id)).last
     assert last is not None
     word = {"id": "mcpa_1", "type": "mcp_approval_response", "approval_request_id": request["id"], "approve": approve, **more}
@@ -224,7 +227,7 @@ async def answered(lab: Lab, before: StoredResponse, request: dict[str, Any], ap
     stored = await lab.background(
         has_gated_network=True,
         is_background=False,
-        input_items=[word],
+        input_items=[*instead, word],
         ancestors=(*before.ancestors, Ancestor(before.response_id, last.first)),
     )
     await lab.run(stored)
@@ -245,3 +248,10 @@ async def test_a_client_that_denies_it_opens_nothing_and_the_model_reads_why() -
     response = await answered(lab, stored, request, False, reason="No.")
     assert (texts(response["output"]), await opened(lab)) == (["As you wish."], set())
     assert "[Network access to 'api.example.com' was not allowed. They say: No.]" in str(lab.model.requests[1].items[-1])
+
+
+async def test_a_question_that_the_client_has_made_up_opens_nothing_and_ends_nothing() -> None:
+    lab, stored, request = await asked(say("done"))
+    made_up = request | {"id": "mcpr_made_up", "arguments": f'{{"host":"{"a." * 2_000}example.com"}}'}
+    response = await answered(lab, stored, made_up, True, instead=(made_up,))
+    assert (response["status"], texts(response["output"]), await opened(lab)) == ("completed", ["done"], set())

@@ -266,8 +266,8 @@ class Fetcher:
 
 
 def host_of(url: str) -> str:
-    """The host that a connection for this URL would be made to, in lower-case ASCII; empty if it names none. Whoever judges a URL by its
-    host asks here: other parsers leave an internationalised name as it is written."""
+    """The host that a connection for this URL would be made to, in lower-case ASCII; empty if it names none. Whoever judges a URL by
+    its host asks here: other parsers leave an internationalised name as it is written."""
     try:
         return httpx.URL(url).raw_host.decode("ascii").lower().removesuffix(".")
     except (httpx.InvalidURL, ValueError):

@@ -6,7 +6,7 @@ The proxy's side of the same records is ``grants.py``.
 import asyncio
 import hashlib
 import secrets as random
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -232,9 +232,17 @@ class Egress:
         opened = frozenset[Opening]() if grant is None else grant.opened
         return [opening for opening in wanted if opening not in opened][: limits.EGRESS_WANTED_MAX]
 
-    async def allow(self, tenant_id: str, container_id: str, opening: Opening) -> None:
-        """A person has allowed it, for as long as the container is kept. Harmless to do twice; the proxy looks before it refuses."""
-        await self.store.allow(tenant_id, container_id, opening, self._clock() + self._settings.retention_seconds)
+    async def allow(self, tenant_id: str, container_id: str, openings: Iterable[Opening]) -> None:
+        """A person has allowed these, for as long as the container is kept. Harmless to do twice; the proxy looks before it refuses.
+
+        What the container's policy asks nobody about is left aside: clients send questions back as they like, also made-up ones."""
+        named = dict.fromkeys(openings)
+        grant = await self.store.load(tenant_id, container_id) if named else None
+        if grant is None:
+            return
+        for opening in named:
+            if opening not in grant.opened and grant.asks_for(opening):
+                await self.store.allow(tenant_id, container_id, opening, self._clock() + self._settings.retention_seconds)
 
     def ca_pem(self) -> str:
         """The proxy's CA certificate for the sandboxes; known once a grant has been made or renewed."""

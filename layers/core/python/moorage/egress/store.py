@@ -14,6 +14,7 @@ from moorage.codec import Codec
 from moorage.egress.policy import Opening
 from moorage.egress.secrets import OperatorSecret, SealedSecret
 from moorage.errors import ConditionFailed
+from moorage.hosts import covers, listed, normalise
 from moorage.store import keys
 from moorage.store.table import Record, Table
 
@@ -40,6 +41,13 @@ class GrantRecord:
     asks_secrets: tuple[str, ...] = ()
     opened: frozenset[Opening] = frozenset()
     """What a person has allowed of those."""
+
+    def asks_for(self, opening: Opening) -> bool:
+        """Whether it is something that a person is asked about."""
+        if opening.kind == "secret":
+            return opening.name in self.asks_secrets
+        is_host = normalise(opening.name) == opening.name and listed(opening.name, self.domains) is not None
+        return is_host and any(covers(pattern, opening.name) for pattern in self.asks_hosts)
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,13 +120,16 @@ class EgressStore:
         await self._forget_credentials(record for record in stale if record.get("credential_sha256") != grant.credential_sha256)
 
     async def renew(self, grant: GrantRecord, earlier_credential_sha256: str) -> None:
-        """Write the grant's credential, last of all into the policy, and nothing of its secrets but for how long they are kept: they
-        may be replaced in this moment. Raises ``ConditionFailed`` if the container has no grant any more."""
+        """Write the grant's credential, last of all into the policy, and nothing of its secrets, and of what was allowed, but for how
+        long they are kept: they may be replaced in this moment. Raises ``ConditionFailed`` if the container has no grant any more."""
         pk = keys.container(grant.tenant_id, grant.container_id)
         await self._table.write_many(puts=[_credential_record(grant)])
         for secret in grant.secrets:
             with suppress(ConditionFailed):  # Replaced by one that is kept as long.
                 await self._table.update(pk, keys.egress_sealed(grant.seal, secret.name), set={"ttl": grant.expires_at})
+        for opening in grant.opened:
+            with suppress(ConditionFailed):
+                await self._table.update(pk, keys.egress_opened(opening.key), set={"ttl": grant.expires_at})
         policy = _policy_record(pk, grant)
         await self._table.update(pk, keys.EGRESS_POLICY, set={name: policy[name] for name in _OF_THE_CREDENTIAL & policy.keys()})
         if earlier_credential_sha256 not in ("", grant.credential_sha256):

@@ -34,9 +34,8 @@ async def stands_still(runtime: Runtime, stored: StoredResponse, step: int) -> b
         return False
     for _ in range(limits.CONDITIONAL_WRITES_MAX):
         asked = await _asked(runtime, stored)
-        for approval in asked:
-            if approval.status == "approved":
-                await runtime.egress.allow(stored.tenant_id, stored.container_id, Opening.of_key(approval.opens))
+        allowed = [Opening.of_key(approval.opens) for approval in asked if approval.status == "approved"]
+        await runtime.egress.allow(stored.tenant_id, stored.container_id, allowed)
         known = {approval.opens for approval in asked}
         missing = [_approval(runtime, stored, step, each) for each in await _wanted(runtime, stored) if each.key not in known]
         if missing:
@@ -67,9 +66,8 @@ async def news(runtime: Runtime, stored: StoredResponse, made: Iterable[Item]) -
 
 async def open_allowed(runtime: Runtime, stored: StoredResponse, own_input: Sequence[Item], items: Sequence[Item]) -> None:
     """Open what the client allows by the items of this request, of what the responses before it have asked for."""
-    if stored.container_id is not None:
-        for opening in network.allowed_by(own_input, items):
-            await runtime.egress.allow(stored.tenant_id, stored.container_id, opening)
+    if stored.has_gated_network and stored.container_id is not None:
+        await runtime.egress.allow(stored.tenant_id, stored.container_id, network.allowed_by(own_input, items))
 
 
 async def _asked(runtime: Runtime, stored: StoredResponse) -> list[Approval]:
