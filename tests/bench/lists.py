@@ -60,7 +60,7 @@ async def fill(table: Table, blobs: Blobs, count: int, now: int) -> None:
     responses = Responses(collected, blobs, now_ms=lambda: now * 1000, retention_seconds=limits.RETENTION_SECONDS)
     for number in range(count):
         stored = StoredResponse(
-            ids.new_response_id(),
+            ids.new_response_id(0),
             "default",
             now - count + number,
             Parameters("demo"),
@@ -80,7 +80,7 @@ async def fill_log(table: Table, blobs: Blobs, count: int, now: int) -> str:
     """A response that runs and has said so many events: commands with long output, a message after each, all in pieces."""
     responses = Responses(table, blobs, now_ms=lambda: now * 1000, retention_seconds=limits.RETENTION_SECONDS)
     stored = StoredResponse(
-        ids.new_response_id(), "default", now, Parameters("demo"), {"model": "demo"}, [], expires_at=now + limits.RETENTION_SECONDS
+        ids.new_response_id(0), "default", now, Parameters("demo"), {"model": "demo"}, [], expires_at=now + limits.RETENTION_SECONDS
     )
     created: dict[str, Any] = {"id": stored.response_id, "status": "in_progress", "output": [], "usage": None}
     events: list[dict[str, Any]] = [{"type": "response.created", "response": created}]

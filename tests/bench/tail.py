@@ -29,7 +29,7 @@ async def tail_latencies(running: Stack) -> list[float]:
     responses = Responses(table, blobs, now_ms=lambda: int(time.time() * 1000), retention_seconds=3600)
     now = int(time.time())
     stored = StoredResponse(
-        ids.new_response_id(), "default", now, Parameters("demo"), {}, [], is_background=True, is_streamed=True, expires_at=now + 3600
+        ids.new_response_id(0), "default", now, Parameters("demo"), {}, [], is_background=True, is_streamed=True, expires_at=now + 3600
     )
     await responses.create(stored)
     writer = LogWriter(responses.log_of(stored), Writer(0, 1), 0)

@@ -130,7 +130,7 @@ async def ask_for_the_loop(runtime: Runtime) -> None:
     ):
         expiry = runtime.responses.expiry(is_stored=True)
         stored = StoredResponse(
-            new_response_id(), "acme", 0, Parameters("m"), {"model": "m"}, [], is_background=True, is_looping=True, expires_at=expiry
+            new_response_id(0), "acme", 0, Parameters("m"), {"model": "m"}, [], is_background=True, is_looping=True, expires_at=expiry
         )
         state = LoopState(stored.response_id, stored.tenant_id, None)
         await start_background(runtime, Prepared(replace(stored, execution=stored.response_id), [], is_streamed=False))

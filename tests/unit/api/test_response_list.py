@@ -1,10 +1,11 @@
 """``GET /v1/responses``: what a page shows, what it costs, and what it leaves out."""
 
 import secrets
-from typing import Any
+from typing import Any, cast
 
 import pytest
 from moorage import limits
+from moorage.model.remote_servers import RemoteServers
 from moorage.store import keys
 from moorage.store.event_log import Batch, Writer
 from moorage.store.responses import StoredResponse
@@ -53,6 +54,18 @@ async def walk(served: Served, **query: Any) -> list[str]:
         if not page["has_more"]:
             return found
         after = {"after": page["last_id"]}
+
+
+async def test_what_is_made_within_a_second_is_listed_as_it_was_made() -> None:
+    lab = Lab(*(say(str(number)) for number in range(6)))
+    catalog = cast("Any", lab.runtime.catalog)
+    catalog.remote_servers, catalog.default_skills = RemoteServers(), ()
+    served, made = Served.of(lab), list[str]()
+    lab.now += 0.5
+    for number in range(6):
+        made.append((await served.post("/responses", {"model": "m", "input": "go", "background": number == 3})).json()["id"])
+        lab.now += 0.001
+    assert (await walk(served, limit=2, order="asc"), await walk(served, limit=2)) == (made, made[::-1])
 
 
 async def test_a_row_says_what_an_operator_looks_for_first() -> None:

@@ -326,7 +326,7 @@ class Lab:
         )
 
     def stored(self, text: str = "go", **changes: Any) -> StoredResponse:
-        response_id = ids.new_response_id()
+        response_id = ids.new_response_id(self.now)
         tools = changes.pop("tools", [SHELL_TOOL])
         parameters = Parameters("m", instructions="Be brief.", tools=tuple(tools), **changes.pop("parameters", {}))
         fields: dict[str, Any] = {

@@ -159,7 +159,7 @@ async def test_what_is_no_answer_is_refused_and_decides_nothing(
     names = {
         "{id}": approval["id"],
         "{missing}": ids.approval_id(stored.response_id, 7),
-        "{other}": ids.approval_id(ids.new_response_id(), 0),
+        "{other}": ids.approval_id(ids.new_response_id(0), 0),
     }
     given = [{**item, **({"approval_request_id": names[item["approval_request_id"]]} if "approve" in item else {})} for item in items]
     told = await sent(served, stored, *given, **more)

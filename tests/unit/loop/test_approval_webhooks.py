@@ -42,7 +42,7 @@ async def test_each_question_is_told_once_to_the_endpoints_that_name_the_type() 
 @pytest.mark.parametrize("of_host", [False, True])
 async def test_a_question_is_told_once_wherever_a_process_dies(of_host: bool) -> None:
     for died_at in range(30):
-        lab = lab_of(*([CURL] * 3))
+        lab = await lab_of(*([CURL] * 3))
         nowhere = await lab.runtime.webhooks.create(
             "t", name="mine", url="http://127.0.0.1:9/", event_types=[APPROVAL_REQUESTED], secret=webhooks.new_secret()
         )

@@ -261,6 +261,6 @@ async def test_a_response_of_nobody_or_of_another_tenant_is_not_known() -> None:
     stored = await ran(served)
     path = f"/responses/{stored.response_id}/fork"
     assert (await served.post(path, {}, by="key-b")).status_code == 404
-    assert (await served.post(f"/responses/{ids.new_response_id()}/fork", {})).status_code == 404
+    assert (await served.post(f"/responses/{ids.new_response_id(0)}/fork", {})).status_code == 404
     await served.lab.responses.delete("t", stored.response_id)
     assert (await served.post(path, {})).status_code == 404

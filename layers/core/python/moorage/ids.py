@@ -1,5 +1,9 @@
 """Identifiers, as the OpenAI API shapes them: a prefix that names the kind, then random text.
 
+The ids of what is listed begin with the microsecond of their second. Lists stand in the order of ``created_at`` and then of the id
+(``store/keys.py: listed``), so what was made within one second stands as it was made; whoever makes such an id takes ``created_at``
+from the same look at the clock. Ids of earlier versions are random throughout, and stand anywhere in their second.
+
 Ids made by clients (``msg_<uuid>``, ``fco_<uuid>``) arrive in input items and are accepted as they are; only the ids made here
 have this form. Source of the prefixes and lengths: recorded live responses.
 """
@@ -8,11 +12,12 @@ import secrets
 import string
 from typing import Final
 
-_BASE62: Final = string.ascii_letters + string.digits
+_BASE62: Final = string.digits + string.ascii_uppercase + string.ascii_lowercase
+"""In the order in which the table compares them."""
 
 
 _UNIQUE_HEX: Final = 40
-"""Hex digits that a response and its items share (160 random bits); eight more tell the items apart."""
+"""Hex digits that a response and its items share (five of time, 140 random bits); eight more tell the items apart."""
 
 _RESPONSE_MARK: Final = "0" * 8
 _SESSION_BYTES: Final = 8
@@ -23,9 +28,19 @@ def new_id(prefix: str) -> str:
     return f"{prefix}_{secrets.token_hex(24)}"
 
 
-def new_response_id() -> str:
+def new_listed_id(prefix: str, now: float) -> str:
+    """The same of what is listed: 172 random bits."""
+    return f"{prefix}_{_microsecond(now):05x}{secrets.token_hex(24)[5:]}"
+
+
+def new_response_id(now: float) -> str:
     """A response's id; :func:`response_of` finds it again from any of its items' ids."""
-    return f"resp_{secrets.token_hex(_UNIQUE_HEX // 2)}{_RESPONSE_MARK}"
+    return f"resp_{_microsecond(now):05x}{secrets.token_hex(_UNIQUE_HEX // 2)[5:]}{_RESPONSE_MARK}"
+
+
+def _microsecond(now: float) -> int:
+    """Of its second."""
+    return int(now % 1 * 1_000_000)
 
 
 def new_item_id(prefix: str, response_id: str) -> str:
@@ -51,7 +66,7 @@ def response_of(item_id: str) -> str | None:
 
 
 def response_digits(response_id: str) -> bytes:
-    """The random part of a response's id, packed: 20 bytes."""
+    """What tells a response's id from others, packed: 20 bytes."""
     return bytes.fromhex(response_id.removeprefix("resp_")[:_UNIQUE_HEX])
 
 
@@ -81,14 +96,13 @@ def new_call_id() -> str:
     return "call_" + "".join(secrets.choice(_BASE62) for _ in range(24))
 
 
-def new_file_id() -> str:
-    """A file's id: ``file-`` and 24 base-62 characters."""
-    return "file-" + "".join(secrets.choice(_BASE62) for _ in range(24))
-
-
-def new_container_file_id() -> str:
-    """A container file's id: ``cfile_`` and 32 hex digits."""
-    return f"cfile_{secrets.token_hex(16)}"
+def new_file_id(now: float) -> str:
+    """A file's id: ``file-`` and 24 base-62 characters, of which four are of time."""
+    rest, digits = _microsecond(now), ""
+    for _ in range(4):
+        rest, digit = divmod(rest, len(_BASE62))
+        digits = _BASE62[digit] + digits
+    return "file-" + digits + "".join(secrets.choice(_BASE62) for _ in range(20))
 
 
 def new_webhook_endpoint_id(now_ms: int) -> str:

@@ -31,7 +31,7 @@ async def create(caller: Caller, body: RawBody) -> Response:
         input_items=wanted.input_items,
         previous_response_id=wanted.previous_response_id,
     )
-    draw = Draw(runtime, tenant_id, ids.new_response_id(), tuple(map(Scope.of, caller.draws_on)))
+    draw = Draw(runtime, tenant_id, ids.new_response_id(runtime.clock()), tuple(map(Scope.of, caller.draws_on)))
     await draw.first(wanted.model, estimate_items(said.items) if draw.scopes else 0, None)
     used: dict[str, int] = {}
     try:

@@ -10,7 +10,6 @@ from moorage.api.caller import Caller
 from moorage.api.downloads import download
 from moorage.api.listings import page_with
 from moorage.api.multipart import parts
-from moorage.ids import new_file_id
 from moorage.store.files import Content, File, as_object
 from moorage.wire.queries import Page
 from moorage.wire.resources import PURPOSES
@@ -40,7 +39,7 @@ async def create(request: Request, caller: Caller) -> dict[str, Any]:
                 filename = _name_of(part.filename)
                 # Clients that send the fields first learn of a wrong one before their file is taken in.
                 _check(fields)
-                content = await files.receive(caller.tenant_id, new_file_id(), part.chunks())
+                content = await files.receive(caller.tenant_id, part.chunks())
             elif part.name in _FIELDS:
                 fields[part.name] = await part.text()
             else:

@@ -138,7 +138,7 @@ async def compact(
     """The new response's id, its output items, and what the notes cost. Raises :class:`UpstreamError`."""
     plan = Plan(runtime, tenant_id, entry, entry.compaction, _threshold({}, entry), instructions)
     notes, usage = await plan.carry_out(items)
-    response_id = ids.new_response_id()
+    response_id = ids.new_response_id(runtime.clock())
     kept = [
         item | {"id": ids.new_item_id("msg", response_id), "status": "completed"}
         for item in latest_of_user(items, notes.recent, tokens_max=plan.user_tokens)

@@ -105,11 +105,12 @@ async def prepare(
         room.admit(said.input_items, said.chain, [tool for tool in request.tools if tool["type"] in room.types])
     await _check_stores(runtime, tenant_id, request.tools)
     await _check_room(runtime, tenant_id, request)
-    response_id, expires_at = ids.new_response_id(), runtime.responses.expiry(is_stored=request.store)
+    now = runtime.clock()
+    response_id, expires_at = ids.new_response_id(now), runtime.responses.expiry(is_stored=request.store)
     stored = StoredResponse(
         response_id=response_id,
         tenant_id=tenant_id,
-        created_at=int(runtime.clock()),
+        created_at=int(now),
         parameters=Parameters.of(request),
         echo={},
         input_items=[*(recent or ()), *said.input_items],

@@ -14,7 +14,7 @@ from typing import Any, Final, Literal
 from moorage import limits
 from moorage.codec import Codec
 from moorage.errors import ConditionFailed, container_expired, container_file_not_found, container_not_found
-from moorage.ids import new_id
+from moorage.ids import new_listed_id
 from moorage.store import keys, schema
 from moorage.store.files import Clock
 from moorage.store.listing import gone_record, listing_attributes, read_page, unknown_after
@@ -167,10 +167,11 @@ class ContainerStore:
     ) -> ContainerRecord:
         """``lenders``: it is to begin with files of these. Then its first sandbox is no first one to its model, which is told that no
         processes came along."""
-        now = int(self._clock())
+        exactly = self._clock()
+        now = int(exactly)
         record = ContainerRecord(
             tenant_id=tenant_id,
-            id=new_id("cntr"),
+            id=new_listed_id("cntr", exactly),
             name=name,
             created_at=now,
             last_active_at=now,

@@ -26,7 +26,7 @@ from moorage.errors import (
     conversation_rewound,
     duplicate_item,
 )
-from moorage.ids import new_id
+from moorage.ids import new_listed_id
 from moorage.store import keys
 from moorage.store.blobs import Blobs
 from moorage.store.files import Clock
@@ -87,7 +87,8 @@ class Conversations:
 
     async def create(self, tenant_id: str, *, metadata: Mapping[str, str], items: Sequence[Item] = ()) -> Conversation:
         """A new conversation with these items; every item has an id."""
-        conversation = Conversation(tenant_id, new_id("conv"), int(self._clock()), dict(metadata), batches=1 if items else 0)
+        now = self._clock()
+        conversation = Conversation(tenant_id, new_listed_id("conv", now), int(now), dict(metadata), batches=1 if items else 0)
         if items:
             await self._table.put(_batch_record(conversation, 0, items, await self._body(conversation, items)))
         # The record comes last: until it is there, nobody can see half of it.

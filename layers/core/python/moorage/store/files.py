@@ -49,6 +49,8 @@ class Content:
     file_id: str
     bytes: int
     sha256: str
+    began_at: int
+    """When the first of them were awaited (Unix seconds)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,20 +78,23 @@ class Files:
         expires_after_seconds: int | None = None,
     ) -> File:
         """Store a file from a stream; raises ``file_too_large`` past ``limits.FILE_BYTES_MAX``."""
-        content = await self.receive(tenant_id, new_file_id(), chunks)
+        content = await self.receive(tenant_id, chunks)
         return await self.add(
             content, filename=filename, purpose=purpose, expires_after_seconds=expires_after_seconds
         )
 
-    async def receive(self, tenant_id: str, file_id: str, chunks: AsyncIterator[bytes]) -> Content:
-        """Store a file's bytes before the rest is known; :meth:`add` makes a file of them, :meth:`drop` undoes it."""
+    async def receive(self, tenant_id: str, chunks: AsyncIterator[bytes], *, file_id: str | None = None) -> Content:
+        """Store a file's bytes before the rest is known; :meth:`add` makes a file of them, :meth:`drop` undoes it. ``file_id`` is for
+        what may be received again."""
+        now = self._clock()
+        file_id = file_id or new_file_id(now)
         try:
             blob = await self._blobs.put_stream(
                 keys.file_object(tenant_id, file_id), chunks, bytes_max=limits.FILE_BYTES_MAX
             )
         except BlobTooLarge as error:
             raise file_too_large(limits.FILE_BYTES_MAX) from error
-        return Content(tenant_id, file_id, blob.bytes, blob.sha256)
+        return Content(tenant_id, file_id, blob.bytes, blob.sha256, int(now))
 
     async def drop(self, content: Content) -> None:
         await self._blobs.delete(keys.file_object(content.tenant_id, content.file_id))
@@ -98,7 +103,7 @@ class Files:
         self, content: Content, *, filename: str, purpose: str, expires_after_seconds: int | None = None
     ) -> File:
         """Make a file of received bytes. Doing it again writes the same record."""
-        created_at = int(self._clock())
+        created_at = content.began_at
         lifetime = expires_after_seconds or (limits.FILE_EXPIRES_SECONDS_MAX if purpose == "batch" else None)
         file = File(
             tenant_id=content.tenant_id,

@@ -180,7 +180,7 @@ def listing(tenant_id: str, kind: str) -> str:
 
 
 def listed(created_at: int, resource_id: str) -> str:
-    """``GSI1SK``: oldest first, ties by id."""
+    """``GSI1SK``: oldest first, ties by id, which tells the order within a second (``ids.py``)."""
     return f"{created_at:012d}#{resource_id}"
 
 

@@ -18,7 +18,7 @@ from typing import Any, Final
 from moorage import limits
 from moorage.codec import Codec
 from moorage.errors import ApiError, ConditionFailed, bad_request, skill_not_found, skill_version_not_found
-from moorage.ids import new_id
+from moorage.ids import new_listed_id
 from moorage.skills.bundle import Bundle
 from moorage.store import keys, schema
 from moorage.store.blobs import BlobNotFound, Blobs
@@ -79,12 +79,13 @@ class Skills:
 
     async def create(self, tenant_id: str, bundle: Bundle) -> Skill:
         """A skill with this bundle as version 1."""
+        now = self._clock()
         skill = Skill(
             tenant_id=tenant_id,
-            id=new_id("skill"),
+            id=new_listed_id("skill", now),
             name=bundle.name,
             description=bundle.description,
-            created_at=int(self._clock()),
+            created_at=int(now),
             default_version=1,
             latest_version=1,
             versions=1,

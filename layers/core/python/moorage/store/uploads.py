@@ -71,15 +71,16 @@ class Uploads:
         mime_type: str,
         expires_after_seconds: int | None = None,
     ) -> Upload:
+        now = self._clock()
         upload = Upload(
             tenant_id=tenant_id,
             id=new_id("upload"),
-            file_id=new_file_id(),
+            file_id=new_file_id(now),
             filename=filename,
             bytes=size,
             purpose=purpose,
             mime_type=mime_type,
-            created_at=int(self._clock()),
+            created_at=int(now),
             expires_after_seconds=expires_after_seconds,
         )
         await self._table.write_many(puts=_records(upload))
@@ -120,7 +121,7 @@ class Uploads:
         _refuse_unless_pending(upload)
         await self._check_parts(upload, part_ids)
         digest = hashlib.md5(usedforsecurity=False)
-        content = await self._files.receive(tenant_id, upload.file_id, self._joined(upload, part_ids, digest))
+        content = await self._files.receive(tenant_id, self._joined(upload, part_ids, digest), file_id=upload.file_id)
         if md5 is not None and digest.hexdigest() != md5.lower():
             await self._files.drop(content)
             raise invalid_value("md5", f"the parts' checksum is {digest.hexdigest()}, not {md5}.")

@@ -7,7 +7,7 @@ from typing import Any, Final, Protocol
 from moorage import limits
 from moorage.errors import ConditionFailed
 from moorage.errors.vector_stores import too_many_vector_stores, vector_store_expired, vector_store_not_found
-from moorage.ids import new_id
+from moorage.ids import new_listed_id
 from moorage.knowledge.index import IndexRef, VectorIndex
 from moorage.store import keys, schema, vector_keys
 from moorage.store.files import Clock
@@ -63,10 +63,11 @@ class Stores:
         listed = keys.listing(tenant_id, vector_keys.VECTOR_STORES)
         if len(await self._table.query(listed, limit=limits.VECTOR_STORES_MAX, index=schema.INDEX)) >= limits.VECTOR_STORES_MAX:
             raise too_many_vector_stores(limits.VECTOR_STORES_MAX)
-        now, embedder = int(self._clock()), self._knowledge.embeddings.default
+        exactly, embedder = self._clock(), self._knowledge.embeddings.default
+        now = int(exactly)
         store = VectorStore(
             tenant_id=tenant_id,
-            id=new_id("vs"),
+            id=new_listed_id("vs", exactly),
             name=name,
             created_at=now,
             last_active_at=now,
