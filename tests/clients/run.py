@@ -28,7 +28,7 @@ BUILD = ROOT / ".build" / "clients"
 NODE = BUILD / "node"
 DOCS = ROOT / "docs" / "clients.md"
 PORT = 8377
-"""Where programs receive webhooks, one after the other."""
+"""Where programs receive webhooks, and serve a model, one after the other."""
 _SECONDS_MAX = 300
 _BEGIN, _END = "<!-- made by make clients -->\n", "<!-- end -->\n"
 
@@ -99,7 +99,8 @@ CLIENTS = (
     Client(
         "openai",
         "use_openai.mjs",
-        "create, retrieve, streams of all calls, shell, remote server with approvals, skills, webhook, conversation, WebSocket",
+        "create, retrieve, streams of all calls, shell, remote server with approvals, skills, a stream that breaks, webhook, "
+        "conversation, WebSocket",
         True,
     ),
     Client(
@@ -141,7 +142,9 @@ def main(arguments: Sequence[str]) -> int:
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # so that the stack is stopped too
     with tempfile.TemporaryDirectory(prefix="moorage-clients-") as folder, depot_beside(Depot()) as depot:
         models = Path(folder) / "models.toml"
-        models.write_text(f'[mcp.depot]\nurl = "{depot.url}/mcp"\n')
+        # Who serves the model "torn", and how badly, is a program's matter.
+        torn = f'[[models]]\nname = "torn"\nprovider = "chat_completions"\nbase_url = "http://127.0.0.1:{PORT}/v1"\n'
+        models.write_text(f'[mcp.depot]\nurl = "{depot.url}/mcp"\n{torn}')
         environment = {"MOORAGE_EGRESS_PORTS": str(PORT), "MOORAGE_FETCH_ALLOWED_NETWORKS": "127.0.0.0/8,::1/128"}
         stack = Stack(Path(folder) / "state", {"MOORAGE_MODELS_FILE": str(models), **environment}).start()
         try:

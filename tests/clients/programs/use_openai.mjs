@@ -1,4 +1,5 @@
-// openai (Node): plain, streamed, a function's round trip, the hosted shell, a remote server, a webhook, a conversation, WebSocket.
+// openai (Node): plain, streamed, a function's round trip, the hosted shell, a remote server, a stream that breaks,
+// a webhook, a conversation, WebSocket.
 import assert from "node:assert/strict";
 import { createServer } from "node:http";
 import OpenAI from "openai";
@@ -86,8 +87,24 @@ for (const [approve, answer] of [[true, "It says: ordered 2 of A-7"], [false, "d
   expect(output.filter((item) => item.type === "mcp_call").map((item) => item.approval_request_id), approve ? [request.id] : []);
 }
 
-// A webhook: what comes is signed, and the SDK takes it.
+// A model whose stream breaks off in the middle of its answer is asked again, and what the helpers join says nothing twice.
 const port = Number(process.env.MOORAGE_CLIENTS_PORT);
+const chunk = (content, finish_reason = null) =>
+  `data: ${JSON.stringify({ id: "c", object: "chat.completion.chunk", model: "torn", choices: [{ index: 0, delta: { content }, finish_reason }] })}\n\n`;
+let asks = 0;
+const torn = createServer(async (request, response) => {
+  for await (const _ of request);
+  response.writeHead(200, { "content-type": "text/event-stream" });
+  asks += 1;
+  response.write(chunk("It is "), () => asks < 3 ? response.destroy() : response.end(`${chunk("whole.", "stop")}data: [DONE]\n\n`));
+}).listen(port, "127.0.0.1");
+const mended = await client.responses.stream({ model: "torn", input: "go" }).finalResponse();
+expect([asks, mended.status, mended.output_text], [3, "completed", "It is whole."]);
+expect((await client.responses.retrieve(mended.id)).output_text, "It is whole.");
+torn.closeAllConnections();
+await new Promise((resolve) => torn.close(resolve));
+
+// A webhook: what comes is signed, and the SDK takes it.
 const hook = await client.webhooks.create({
   name: "node", url: `http://localhost:${port}/hook`, event_types: ["response.completed"] });
 const received = new Promise((resolve) => {
