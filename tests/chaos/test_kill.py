@@ -112,14 +112,34 @@ def test_a_killed_sandbox_is_told_once_and_the_loop_goes_on_in_a_revived_contain
     assert (response.status, response.output_text) == ("completed", "The end.")
 
 
+def parked(stack: Stack) -> tuple[str, str]:
+    """A response that waits for a person's word, and the approval that it waits for."""
+    asks: Any = {**SHELL, "require_approval": "always"}
+    steps = script(shell("echo once >> log; cat log"), say("Done."))
+    response = stack.client().responses.create(model="demo", input=steps, tools=[asks], background=True)
+    with stack.http() as http:
+        path = f"/responses/{response.id}/approvals"
+        until(lambda: bool(http.get(path).json()["data"]) and "waiting_for" in http.get(f"/responses/{response.id}").json())
+        (approval,) = http.get(path).json()["data"]
+    return response.id, approval["id"]
+
+
 def test_killing_everything_and_starting_again_finishes_the_run(tmp_path: Path) -> None:
-    """SIGKILL to the process that serves the API: its children end with it, and the next start takes the loop up at once."""
+    """SIGKILL to the process that serves the API: its children end with it, and the next start takes the loop up at once. What waits for a
+    person waits on, and a decision lets it go on."""
     stack = Stack(tmp_path / "state").start()
+    waiting_id, approval_id = parked(stack)
     response_id = begin(stack, shell(COUNTED), shell("echo alive"), say("The end."))
     assert stack.process is not None
     stack.stop(signal.SIGKILL)
     stack.start()
     try:
+        assert stack.client().responses.retrieve(waiting_id).status == "in_progress"
+        with stack.http() as http:
+            assert http.post(f"/responses/{waiting_id}/approvals/{approval_id}", json={"approve": True}).json()["status"] == "approved"
+        ended(stack, waiting_id)
+        (((printed, _, code),),) = outputs(stack.client().responses.retrieve(waiting_id).output)
+        assert (printed, code) == ("once\n", 0)
         ended(stack, response_id)
         response = stack.client().responses.retrieve(response_id)
         first, second = outputs(response.output)
