@@ -125,8 +125,8 @@ def parked(stack: Stack) -> tuple[str, str]:
 
 
 def test_killing_everything_and_starting_again_finishes_the_run(tmp_path: Path) -> None:
-    """SIGKILL to the process that serves the API: its children end with it, and the next start takes the loop up at once. What waits for a
-    person waits on, and a decision lets it go on."""
+    """SIGKILL to the process that serves the API: its children end with it, and the next start takes the loop up at once. What
+    waits for a person waits on, and a decision lets it go on."""
     stack = Stack(tmp_path / "state").start()
     waiting_id, approval_id = parked(stack)
     response_id = begin(stack, shell(COUNTED), shell("echo alive"), say("The end."))
