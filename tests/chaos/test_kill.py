@@ -13,6 +13,7 @@ import httpx
 import pytest
 from openai import OpenAI
 
+from tests.chaos.batches import assert_settled_once_and_found_once, met_in_the_middle
 from tests.processes import kill_all, until
 from tests.receivers import Receiver, receiver_beside
 from tests.stack import SHELL, Stack, assert_well_formed, outputs, raw_events, say, script, shell
@@ -147,6 +148,14 @@ def test_killing_everything_and_starting_again_finishes_the_run(tmp_path: Path) 
         assert (second[0][0][-6:], response.status) == ("alive\n", "completed")
     finally:
         assert stack.stop() == 0
+
+
+def test_a_worker_that_is_killed_while_it_reads_files_settles_each_once(stack: Stack) -> None:
+    client, process = stack.client(), stack.process
+    assert process is not None
+    store = client.vector_stores.create(name="harbour")
+    met_in_the_middle(client, store, lambda: kill_all(process.pid, lambda line: "_worker.py" in line and "_step" in line))
+    assert_settled_once_and_found_once(client, store.id)
 
 
 def test_a_foreground_client_that_goes_away_cancels_its_response(stack: Stack) -> None:

@@ -18,6 +18,7 @@ from moorage.local.processes import identity
 from moorage.store.api_keys import ApiKeys
 from moorage.store.table import Table
 
+from tests.chaos.batches import assert_settled_once_and_found_once, met_in_the_middle
 from tests.processes import descendants, kill_all, until
 from tests.stack import SHELL, Stack, clean_environment, outputs, say, script, shell
 
@@ -107,16 +108,18 @@ def test_nothing_acknowledged_is_lost_and_nothing_deleted_comes_back(tmp_path: P
         dropped = client.files.create(file=("gone.txt", b"gone"), purpose="user_data")
         client.responses.delete(deleted.id)
         client.files.delete(dropped.id)
-        power_cut(stack)
+        store = client.vector_stores.create(name="harbour")
+        met_in_the_middle(client, store, lambda: power_cut(stack))
         began = time.monotonic()
         stack.start()
         took = time.monotonic() - began
         assert {name: status(stack, path) for name, path in kept.items()} == dict.fromkeys(kept, 200)
         assert [status(stack, path) for path in (f"/responses/{deleted.id}", f"/files/{dropped.id}")] == [404, 404]
-        listed = stack.client().files.list()
+        listed = stack.client().files.list(purpose="user_data")
         assert [file.id for file in listed] == [kept["file"].removeprefix("/files/")]
         assert stack.key == first_key
         print(f"up again after {took:.1f} s")
+        assert_settled_once_and_found_once(stack.client(), store.id)
     finally:
         assert stack.stop() == 0
 

@@ -569,6 +569,19 @@ async def test_an_execution_that_was_never_started_is_found(service: Service) ->
     assert (await service.sdk.vector_stores.retrieve(store.id)).status == "completed"
 
 
+async def test_an_execution_that_has_ended_before_its_work_is_replaced_at_once(service: Service) -> None:
+    store = await service.sdk.vector_stores.create(file_ids=[await upload(service, "a.txt", WHALES)])
+    jobs, executions = service.runtime.vector_stores.jobs, service.runtime.executions
+    (name,) = executions.started
+    executions.status_of[name] = "RUNNING"
+    assert await jobs.recover() == 0
+    executions.started.clear()
+    executions.status_of[name] = "FAILED"
+    assert (await jobs.recover(), await jobs.recover()) == (1, 0)
+    await run(service)
+    assert (await service.sdk.vector_stores.retrieve(store.id)).status == "completed"
+
+
 async def test_files_that_are_added_at_the_end_of_an_execution_are_read(service: Service) -> None:
     store, _ = await store_with(service, a_txt=b"one")
     first, second = await upload(service, "b.txt", b"two"), await upload(service, "c.txt", b"three")

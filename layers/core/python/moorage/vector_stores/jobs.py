@@ -122,9 +122,10 @@ class Jobs:
 
     async def _recover(self, job: Job) -> bool:
         now = int(self._clock())
-        if abs(now - job.started_at) < limits.RECOVERY_SECONDS:
-            return False
-        if await self._executions.status(job.execution) not in (None, *ENDED):
+        status = await self._executions.status(job.execution)
+        # One that nobody has heard of may still be on its way; one that has ended has left its record, and nobody else will.
+        is_lost = status in ENDED or (status is None and abs(now - job.started_at) >= limits.RECOVERY_SECONDS)
+        if not is_lost:
             return False
         successor = await self.change(job, execution=_name(job.store_id), started_at=now, runs=job.runs + 1)
         if successor is None:
