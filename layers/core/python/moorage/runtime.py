@@ -110,6 +110,8 @@ class Runtime:
     tasks: set[asyncio.Task[Any]] = field(default_factory=set)
     attempts: Counter[str] = field(default_factory=Counter)
     """Requests for a response that are being answered here, whose clients may send them again (``api/repeats.py``)."""
+    farewells: Counter[str] = field(default_factory=Counter)
+    """Those whose clients have gone, and of which is being noted where they can be gone on with."""
 
     _knowledge: Knowledge | None = None
 

@@ -171,21 +171,35 @@ class Foreground:
                 is_stopped = True
 
     def _leave(self, task: asyncio.Task[None]) -> None:
-        """The stream is over or its client is gone. What has been handed over goes on; the rest is cancelled."""
+        """The stream is over or its client is gone. What has been handed over, or is about to be, goes on; the rest is cancelled."""
         stored, attempt = self._prepared.stored, self._attempt
+        is_going_on = self._inline.is_handing_over and not self._has_ended
         if attempt is not None:
-            left = attempt.left(stored, has_ended=self._has_ended or self._has_told_end, is_handed_over=self._inline.is_handed_over)
+            has_ended = self._has_ended or self._has_told_end
+            left = attempt.left(stored, has_ended=has_ended, is_handed_over=self._handed_over(task))
             self._runtime.keep(asyncio.create_task(left))
         if self._has_ended or (stored.is_stored and attempt is not None and attempt.outlives_client and not task.done()):
             self._runtime.keep(task)
             if not stored.is_stored:
                 forgetting = forget_inputs(self._runtime, stored.tenant_id, stored.input_items)
                 self._runtime.keep(asyncio.create_task(forgetting))
-        elif not task.done() and not self._inline.is_handed_over:
+        elif not task.done() and not is_going_on:
             task.cancel()
             self._runtime.keep(asyncio.create_task(self._abandon(task)))
-        elif not stored.is_stored and self._inline.is_handed_over and (self._has_told_end or not (attempt and attempt.may_return)):
-            self._runtime.keep(asyncio.create_task(erase(self._runtime, stored)))
+        elif is_going_on:
+            self._runtime.keep(task)
+            if not stored.is_stored and (self._has_told_end or not (attempt and attempt.may_return)):
+                self._runtime.keep(asyncio.create_task(self._erase(task)))
+
+    async def _handed_over(self, task: asyncio.Task[None]) -> bool:
+        """Whether the state machine has it; known when a hand-over that is under way has come to its end."""
+        if self._inline.is_handing_over:
+            await asyncio.wait({task})
+        return self._inline.is_handed_over
+
+    async def _erase(self, task: asyncio.Task[None]) -> None:
+        await self._handed_over(task)
+        await erase(self._runtime, self._prepared.stored)
 
     async def _abandon(self, task: asyncio.Task[None]) -> None:
         with suppress(asyncio.CancelledError, MoorageError):

@@ -122,10 +122,12 @@ class Attempt:
 
     async def _adopted(self) -> str | None:
         """The response of an attempt whose connection broke. A retry may be here before it was seen to break: while the same request is
-        being answered here, its note is waited for."""
-        until = asyncio.get_running_loop().time() + limits.RETRY_NOTE_SECONDS
+        being answered here, its note is waited for; longer where the break was seen, because then the note is on its way."""
+        began = asyncio.get_running_loop().time()
         while (response_id := await self.repeats.adopt(self.tenant_id, self._note)) is None:
-            if not self.runtime.attempts[self._note] or asyncio.get_running_loop().time() > until:
+            is_left = self.runtime.farewells[self._note] > 0
+            patience = limits.RETRY_FAREWELL_SECONDS if is_left else limits.RETRY_NOTE_SECONDS
+            if not self.runtime.attempts[self._note] or asyncio.get_running_loop().time() - began > patience:
                 return None
             await asyncio.sleep(limits.RETRY_NOTE_POLL_SECONDS)
         return response_id
@@ -144,15 +146,16 @@ class Attempt:
         snapshot = await self._of_claim(other)
         return await self.begin(stored) if snapshot is None else snapshot
 
-    async def left(self, stored: StoredResponse, *, has_ended: bool, is_handed_over: bool) -> None:
-        """The connection is over."""
+    async def left(self, stored: StoredResponse, *, has_ended: bool, is_handed_over: Awaitable[bool]) -> None:
+        """The connection is over; ``is_handed_over`` may not be known yet."""
+        self.runtime.farewells[self._note] += 1
         try:
-            await self._note_end(stored, has_ended=has_ended, is_handed_over=is_handed_over)
+            await self._note_end(stored, has_ended=has_ended, is_handed_over=await is_handed_over)
         finally:
-            attempts = self.runtime.attempts
-            attempts[self._note] -= 1
-            if not attempts[self._note]:
-                del attempts[self._note]
+            for counted in (self.runtime.attempts, self.runtime.farewells):
+                counted[self._note] -= 1
+                if not counted[self._note]:
+                    del counted[self._note]
 
     async def _note_end(self, stored: StoredResponse, *, has_ended: bool, is_handed_over: bool) -> None:
         if self.key is not None:

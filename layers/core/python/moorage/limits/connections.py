@@ -64,6 +64,9 @@ RETRY_NOTE_SECONDS: Final = 2.0
 RETRY_NOTE_POLL_SECONDS: Final = 0.05
 """How long a retry waits for the connection of the same request, which is being answered here, to be seen to break."""
 
+RETRY_FAREWELL_SECONDS: Final = 20.0
+"""The same once it was seen to break: the hand-over to the state machine is under way, and then the note; five writes and a call."""
+
 # --- chat completions ------------------------------------------------------------------------------------------------------
 
 STOP_WORDS_MAX: Final = 4

@@ -331,6 +331,9 @@ class Inline:
     listener: Callable[[Event], None]
     """Gets every event, numbered, at once."""
     is_handed_over: bool = False
+    is_handing_over: bool = False
+    """From its first write on: an execution may have been started, whether or not this process has heard of it, so that it is not broken
+    off any more."""
     _ask: Ask | None = None
     _asking: asyncio.Task[Outcome] | None = None
     _is_time_over: bool = False
@@ -428,6 +431,7 @@ class Inline:
         """The record first, the log next, the execution last: whatever is missing, the reaper can go on from there. Without an outcome
         the first step is taken up by another attempt, which finds in the log how far this one came."""
         runtime, stored, sink = self.runtime, self.prepared.stored, self._sink
+        self.is_handing_over = True
         if sink.has_record:
             await sink.record()
             await runtime.responses.hand_over(stored)
