@@ -148,12 +148,41 @@ async def test_a_container_has_a_bounded_number_of_sessions(service: Service) ->
     await opened(service, container_id)
 
 
+async def test_sessions_whose_end_nobody_has_read_make_room_for_others(service: Service) -> None:
+    container_id = await new_container(service)
+    sessions = [await opened(service, container_id, command="true") for _ in range(limits.SESSIONS_OPEN_MAX)]
+    sandbox, goes_on, unknown = sandbox_of(service), sessions[3]["id"], sessions[5]["id"]
+    del sandbox.terminals[unknown]
+    for name, terminal in sandbox.terminals.items():
+        if name != goes_on:
+            terminal.end("exit", 0)
+    sandbox.write("left.txt", b"by one of them")
+    another = await opened(service, container_id)
+    listed = (await service.http.get(f"/containers/{container_id}/sessions")).json()["data"]
+    assert {each["id"] for each in listed} == {goes_on, another["id"]}
+    ends = [(await read(service, each["id"]))["outcome"] for each in sessions[2:6]]
+    assert ends == ["exit", None, "exit", "lost"]
+    assert [entry["path"] for entry in (await service.http.get(f"/containers/{container_id}/tree")).json()["data"]] == [
+        "/mnt/data/left.txt"
+    ]
+
+
+async def test_sessions_that_were_lost_with_their_sandbox_are_not_listed_and_make_room(service: Service) -> None:
+    container_id = await new_container(service)
+    sessions = [await opened(service, container_id) for _ in range(limits.SESSIONS_OPEN_MAX)]
+    sandbox_of(service).is_alive = False
+    assert (await read(service, sessions[0]["id"]))["outcome"] == "lost"
+    assert (await service.http.get(f"/containers/{container_id}/sessions")).json()["data"] == []
+    assert (await opened(service, container_id))["status"] == "running"
+
+
 @pytest.mark.parametrize(
     ("path", "body", "param"),
     [
         ("/containers/{container}/sessions", {"columns": 0}, "columns"),
         ("/containers/{container}/sessions", {"rows": 1_001}, "rows"),
         ("/containers/{container}/sessions", {"command": ""}, "command"),
+        ("/containers/{container}/sessions", {"command": "a\0b"}, "command"),
         ("/containers/{container}/sessions", {"shell": "zsh"}, "shell"),
         ("/sessions/{session}/input", {"text": ""}, "text"),
         ("/sessions/{session}/input", {"text": "x" * 70_000}, "text"),

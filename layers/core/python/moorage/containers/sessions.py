@@ -11,7 +11,7 @@ import asyncio
 from collections.abc import Awaitable
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import TypeVar
+from typing import Final, TypeVar
 
 from moorage import limits
 from moorage.containers.artifacts import Artifacts
@@ -23,6 +23,8 @@ from moorage.store.container_sessions import ContainerSession, ContainerSessions
 from moorage.store.containers import ContainerRecord, ContainerStore
 
 _T = TypeVar("_T")
+_BEHIND_ALL: Final = 1 << 52
+"""More than any terminal shows: nothing is left to be read there."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,7 +47,9 @@ class Sessions:
     async def open(self, container: ContainerRecord, command: str, *, rows: int, columns: int) -> ContainerSession:
         """A new one. It has begun when this returns, unless its sandbox has still to start."""
         if len(await self._rows.open(container)) >= limits.SESSIONS_OPEN_MAX:
-            raise too_many_sessions(limits.SESSIONS_OPEN_MAX)
+            await self._see_ends(container)
+            if len(await self._rows.open(container)) >= limits.SESSIONS_OPEN_MAX:
+                raise too_many_sessions(limits.SESSIONS_OPEN_MAX)
         session = await self._rows.add(container, command, rows=rows, columns=columns)
         try:
             return await self._start(session, container)
@@ -54,7 +58,12 @@ class Sessions:
             raise
 
     async def list(self, container: ContainerRecord) -> list[ContainerSession]:
-        return await self._rows.open(container)
+        """Those that may be running: nobody has seen their end, and their sandbox is there."""
+        sessions = await self._rows.open(container)
+        if not sessions:
+            return []
+        container = await self._store.get(container.tenant_id, container.id)
+        return [session for session in sessions if not _is_lost(session, container)]
 
     async def get(self, tenant_id: str, session_id: str) -> ContainerSession:
         """How it stands; one that has not begun is helped on."""
@@ -133,8 +142,7 @@ class Sessions:
         if session.outcome == "lost":
             raise SandboxGone("Its sandbox is gone.")
         if session.incarnation:
-            sandbox = container.sandbox
-            if container.incarnation != session.incarnation or sandbox is None or sandbox.state != "running":
+            if _is_lost(session, container):
                 raise SandboxGone("Its sandbox is gone.")
             return self._sandboxes.reach(await self._store.touch(container)), session
         live = await self._sandboxes.ensure(session.tenant_id, session.container_id)
@@ -178,6 +186,29 @@ class Sessions:
         except SandboxError as error:
             raise container_unavailable(error.message) from error
 
+    async def _see_ends(self, container: ContainerRecord) -> None:
+        """Note the ends that nobody has read yet, as far as the sandbox can be reached from here."""
+        sessions = await self._rows.open(container)
+        container = await self._store.get(container.tenant_id, container.id)
+        there = [session for session in sessions if session.incarnation and not _is_lost(session, container)]
+        for session in sessions:
+            if _is_lost(session, container):
+                await self._lost(session)
+        if not there or not self._sandboxes.can_connect:
+            return
+        with suppress(SandboxError):  # Then they count on.
+            async with self._sandboxes.reach(container) as live:
+                has_ended = False
+                for session in there:
+                    shown = await self._shown(session, live, _BEHIND_ALL, 0)
+                    if shown is None:
+                        await self._lost(session)
+                    elif shown.outcome is not None:
+                        await self._rows.ended(session, shown.outcome, shown.exit_code)
+                        has_ended = True
+                if has_ended:
+                    await self._keep_files(live)
+
     async def _lost(self, session: ContainerSession) -> ContainerSession:
         noted, _ = await self._rows.ended(session, "lost", None)
         return noted
@@ -200,3 +231,11 @@ class Sessions:
         with suppress(SandboxError, TimeoutError):
             async with asyncio.timeout(limits.SESSION_STORE_SECONDS):
                 await self._artifacts.sync(live)
+
+
+def _is_lost(session: ContainerSession, container: ContainerRecord) -> bool:
+    """Whether the sandbox that it was opened in is gone. ``container`` is to be read after the session, or together with it."""
+    if not session.incarnation:
+        return False
+    sandbox = container.sandbox
+    return container.incarnation != session.incarnation or sandbox is None or sandbox.state != "running"

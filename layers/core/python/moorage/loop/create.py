@@ -332,8 +332,8 @@ class Inline:
     """Gets every event, numbered, at once."""
     is_handed_over: bool = False
     is_handing_over: bool = False
-    """From its first write on: an execution may have been started, whether or not this process has heard of it, so that it is not broken
-    off any more."""
+    """From its first write on: an execution may have been started, whether or not this process has heard of it, so that it is not
+    broken off any more."""
     _ask: Ask | None = None
     _asking: asyncio.Task[Outcome] | None = None
     _is_time_over: bool = False

@@ -2,9 +2,10 @@
 
 from typing import Annotated, Final
 
-from pydantic import Field
+from pydantic import AfterValidator, Field
 
 from moorage import limits
+from moorage.wire.refusals import wrong_value
 from moorage.wire.route import JSON, STRING, Route, deleted, envelope, nullable, record, ref
 from moorage.wire.schema import JsonSchema
 from moorage.wire.validation import Body
@@ -12,10 +13,16 @@ from moorage.wire.validation import Body
 _Side = Annotated[int, Field(ge=1, le=limits.SESSION_SIDE_MAX)]
 
 
+def _command(given: str) -> str:
+    if "\0" in given:
+        raise wrong_value("a command cannot hold a null character.")
+    return given
+
+
 class OpenSession(Body):
     """``POST /v1/containers/{container_id}/sessions``."""
 
-    command: Annotated[str, Field(min_length=1, max_length=limits.COMMAND_CHARS_MAX)] | None = None
+    command: Annotated[str, Field(min_length=1, max_length=limits.COMMAND_CHARS_MAX), AfterValidator(_command)] | None = None
     columns: _Side = 80
     rows: _Side = 24
 
