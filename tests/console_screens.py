@@ -15,7 +15,7 @@ from tests.stack import ROOT, SHELL, Stack, say, script, shell
 
 SCREENS = ROOT / ".build" / "console" / "screens"
 SHOWN = ("run-light", "run-dark", "runs-light", "changes-light", "terminal-dark")
-PAGES = ("runs", "playground", "approvals", "containers", "files", "skills", "webhooks", "usage", "keys", "doctor")
+PAGES = ("runs", "playground", "approvals", "containers", "files", "skills", "vector_stores", "webhooks", "usage", "keys", "doctor")
 _SIZE = {"width": 1360, "height": 820}
 
 

@@ -24,6 +24,7 @@ PAGES = {
     "containers": "Containers",
     "files": "Files",
     "skills": "Skills",
+    "vector_stores": "Vector stores",
     "webhooks": "Webhooks",
     "usage": "Usage",
     "keys": "Keys and tenants",
@@ -56,13 +57,16 @@ def _furnish(stack: Stack) -> tuple[str, dict[str, str]]:
         shell("echo 1,2 >> t.csv"),
         say("# Done\n\nIt is **well**.\n\n| a | b |\n|---|---|\n| 1 | 2 |\n"),
     ]
+    file = client.files.create(file=("report.csv", b"name,mark\nAnn,1\n"), purpose="user_data")
     ran = client.responses.create(model="demo", input=f"Look around. {script(*steps)}", tools=tools)
     container: Any = client.containers.list().data[0]
-    file = client.files.create(file=("report.csv", b"name,mark\nAnn,1\n"), purpose="user_data")
     know_how = client.skills.create(files=list(skill().items()))
     endpoint = client.webhooks.create(name="billing", url="https://hooks.example/", event_types=["response.failed"])
     while time.time() < ran.created_at + 1:
-        time.sleep(0.05)  # the newest of a list is the first, and responses are told apart by seconds
+        time.sleep(0.05)  # the newest of a list is the first, and responses and files are told apart by seconds
+    store = client.vector_stores.create(name="harbour", expires_after={"anchor": "last_active_at", "days": 7})
+    tides = ("tides.md", b"Spring tides come with new and full moon.")
+    client.vector_stores.files.upload_and_poll(vector_store_id=store.id, file=tides)
     asking: Any = [{**SHELL, "require_approval": "always"}]
     client.responses.create(model="demo", input=f"Ask first. {script(shell('echo asked'))}", tools=asking, background=True)
     _wait_for_the_question(stack, key)
@@ -73,6 +77,9 @@ def _furnish(stack: Stack) -> tuple[str, dict[str, str]]:
         "container-facts": f"#/containers/{container.id}?tab=facts",
         "file": f"#/files/{file.id}",
         "skill": f"#/skills/{know_how.id}",
+        "store": f"#/vector_stores/{store.id}",
+        "store-search": f"#/vector_stores/{store.id}?tab=search&ask=when+is+the+tide+highest",
+        "store-facts": f"#/vector_stores/{store.id}?tab=facts",
         "webhook": f"#/webhooks/{endpoint.id}",
     }
 
@@ -135,13 +142,13 @@ def _told_in_the_end(console: Console, expected: str) -> str:
 
 
 _ALIKE = (
-    (r"(resp|cntr|cfile|file|skill|key|apr|wh|whsec|call|evt)[_-][0-9a-zA-Z]{4,}…?", r"\1_…"),
+    (r"(resp|cntr|cfile|file|skill|vs|key|apr|wh|whsec|call|evt)[_-][0-9a-zA-Z]{4,}…?", r"\1_…"),
     (r"whsec_\.\.\.\S+", "whsec_…"),
     (r"[A-Z][a-z]{2} \d+, \d{4}, [\d:]+\s[AP]M", "a moment"),
     (r"\d+:\d\d:\d\d(\.\d+)?", "a moment"),
     (r"\b\d\d-\d\d( \d\d-\d\d)+", "days"),
     (r"(< )?(\d+[mhd] \d\d[smh]|\d+(\.\d)? (ms|s|min|h|d)\b)( ago)?", "a while"),
-    (r"(?<=[ \n])now\b", "a while"),
+    (r"(?<=[ \n\"])now\b", "a while"),
     (r"(text: 0 )?a while( a while)+", "a while"),
     (r"version \d\S+", "a version"),
     (r"definition: \d+\.\d+\.\d\S*", "definition: a version"),

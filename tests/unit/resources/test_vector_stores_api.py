@@ -172,6 +172,7 @@ async def test_a_file_is_read_and_found(service: Service) -> None:
         "object": "vector_store.file",
         "created_at": int(service.clock()),
         "vector_store_id": store.id,
+        "filename": "whales.md",
         "status": "in_progress",
         "last_error": None,
         "usage_bytes": 0,

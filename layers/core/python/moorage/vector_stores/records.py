@@ -204,6 +204,7 @@ def file_object(file: StoreFile) -> dict[str, Any]:
         "object": "vector_store.file",
         "created_at": file.created_at,
         "vector_store_id": file.store_id,
+        "filename": file.filename,
         "status": file.status,
         "last_error": None if file.status != "failed" else {"code": file.error_code, "message": file.error_message},
         "usage_bytes": file.usage_bytes,

@@ -226,6 +226,7 @@ VECTOR_STORE_ANSWERS: Final[dict[str, JsonSchema]] = {
         object={"const": "vector_store.file"},
         created_at=_TIME,
         vector_store_id=STRING,
+        filename=STRING,
         status=_STATUS,
         last_error=nullable(record(code=_CODES, message=STRING)),
         usage_bytes=_COUNT,

@@ -28,6 +28,9 @@ export function runs(text) {
 
 export const printable = (text) => text.replace(ESCAPE, "").replace(UNSEEN, "");
 
+// Somebody's name in a sentence of ours: however its letters run, the words beside it stay where they are.
+export const isolated = (text) => `\u2068${printable(text)}\u2069`;
+
 // A progress bar that goes back to the beginning of its line shows its last state.
 function overwritten(text) {
   if (!text.includes("\r")) return text;

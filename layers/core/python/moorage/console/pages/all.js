@@ -18,6 +18,7 @@ export const PAGES = [
   { id: "containers", title: "Containers", letter: "c", View: either(lazy(() => import("./containers.js"), "Containers"), lazy(() => import("./container.js"), "Container")), group: "apart" },
   { id: "files", title: "Files", letter: "f", View: lazy(() => import("./files.js"), "Files") },
   { id: "skills", title: "Skills", letter: "s", View: either(lazy(skills, "Skills"), lazy(skills, "Skill")) },
+  { id: "vector_stores", title: "Vector stores", letter: "v", View: either(lazy(() => import("./stores.js"), "Stores"), lazy(() => import("./store.js"), "Store")) },
   { id: "webhooks", title: "Webhooks", letter: "w", View: either(lazy(webhooks, "Webhooks"), lazy(webhooks, "Webhook")) },
   { id: "usage", title: "Usage", letter: "u", View: lazy(() => import("./usage.js"), "Usage"), group: "apart" },
   { id: "keys", title: "Keys and tenants", letter: "k", View: lazy(() => import("./keys.js"), "Keys") },

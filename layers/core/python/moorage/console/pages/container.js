@@ -4,12 +4,13 @@ import { all, call, get, remove } from "../api.js";
 import { address, go, setQuery } from "../router.js";
 import { notify, route } from "../state.js";
 import { useData } from "../ui/data.js";
-import { Acting, Ago, Button, Code, Id, Problem, Skeleton, Status, Sure, Tabs } from "../ui/parts.js";
+import { Acting, Ago, Button, Code, Id, Name, Problem, Skeleton, Status, Sure, Tabs } from "../ui/parts.js";
 import { EgressTable } from "../ui/inspector.js";
 import { Icon } from "../ui/icons.js";
 import { lazy } from "../ui/lazy.js";
 import { Preview } from "../ui/preview.js";
 import { Table } from "../ui/list.js";
+import { isolated } from "../model/ansi.js";
 import { bytes, dollars, plural } from "../model/text.js";
 import { Left, network } from "./containers.js";
 import { calls } from "../model/runs.js";
@@ -38,7 +39,7 @@ export function Container() {
     return notify("The container and its files are gone.");
   };
   const View = { terminal: Terminals, runs: Used, network: Network, facts: Facts }[tab] ?? Files;
-  return html`<header class="head"><div><h1>${container.name || "Container"}</h1><p class="line"><${Id} id=${id} whole=${true} /><${Status} status=${container.status} /><span class="muted">expires in</span><${Left} until=${container.expires_at} /></p></div>
+  return html`<header class="head"><div><h1><${Name}>${container.name || "Container"}</${Name}></h1><p class="line"><${Id} id=${id} whole=${true} /><${Status} status=${container.status} /><span class="muted">expires in</span><${Left} until=${container.expires_at} /></p></div>
       <div class="actions"><${Acting}><${Button} icon="upload" onClick=${() => choose(id, found.reload)}>Add a file</${Button}><${Sure} onClick=${erase}>Delete</${Sure}></${Acting}></div></header>
     <${Tabs} label="Of this container" tabs=${TABS} chosen=${tab} onChoose=${(next) => setQuery(route.value, { tab: next, file: "", session: "" })} />
     <div class="tab-body" role="tabpanel" aria-label=${tab}><${View} container=${container} reload=${found.reload} /></div>`;
@@ -56,7 +57,7 @@ function choose(id, reload) {
     const form = new FormData();
     form.set("file", input.files[0]);
     const answer = await call("POST", `containers/${id}/files`, { form });
-    notify(answer.ok ? `${input.files[0].name} is in the container.` : answer.message, answer.ok ? "note" : "bad");
+    notify(answer.ok ? `${isolated(input.files[0].name)} is in the container.` : answer.message, answer.ok ? "note" : "bad");
     reload();
   };
   input.click();
@@ -83,12 +84,12 @@ function Entry({ entry, container, isOpen, isChosen, onToggle, reload }) {
   const name = entry.path.split("/").at(-1);
   const erase = async () => {
     const answer = await remove(`containers/${container.id}/files/${entry.id}`);
-    notify(answer.ok ? `${name} is deleted.` : answer.message, answer.ok ? "note" : "bad");
+    notify(answer.ok ? `${isolated(name)} is deleted.` : answer.message, answer.ok ? "note" : "bad");
     reload();
   };
   const indent = { paddingLeft: `${8 + depth * 18}px` };
-  if (entry.type === "folder") return html`<li><button type="button" class="entry" style=${indent} aria-expanded=${isOpen} onClick=${() => onToggle(entry.path)}><${Icon} name="folder" size=${14} /><span>${name}</span><span class="muted number">${plural(entry.files, "file")}, ${bytes(entry.bytes)}</span></button></li>`;
-  return html`<li class="line-of-file"><button type="button" class="entry" style=${indent} aria-pressed=${isChosen} onClick=${() => setQuery(route.value, { file: isChosen ? "" : entry.id })}><${Icon} name="files" size=${14} /><span>${name}</span><span class="muted number">${entry.source} · ${bytes(entry.bytes)}</span></button>
+  if (entry.type === "folder") return html`<li><button type="button" class="entry" style=${indent} aria-expanded=${isOpen} onClick=${() => onToggle(entry.path)}><${Icon} name="folder" size=${14} /><span><${Name}>${name}</${Name}></span><span class="muted number">${plural(entry.files, "file")}, ${bytes(entry.bytes)}</span></button></li>`;
+  return html`<li class="line-of-file"><button type="button" class="entry" style=${indent} aria-pressed=${isChosen} onClick=${() => setQuery(route.value, { file: isChosen ? "" : entry.id })}><${Icon} name="files" size=${14} /><span><${Name}>${name}</${Name}></span><span class="muted number">${entry.source} · ${bytes(entry.bytes)}</span></button>
     <${Acting}><${Sure} onClick=${erase} label=${`Delete ${name}`} /></${Acting}></li>`;
 }
 

@@ -3,7 +3,7 @@ import { html, useState } from "../html.js";
 import { post } from "../api.js";
 import { address, go } from "../router.js";
 import { notify, now } from "../state.js";
-import { Acting, Ago, Button, Empty, Head, Id, Status } from "../ui/parts.js";
+import { Acting, Ago, Button, Empty, Head, Id, Name, Status } from "../ui/parts.js";
 import { Listing, Search } from "../ui/list.js";
 import { duration } from "../model/text.js";
 
@@ -11,7 +11,7 @@ export const network = (policy) => (policy?.type === "allowlist" ? `${policy.all
 
 const COLUMNS = [
   { title: "Container", cell: (row) => html`<${Id} id=${row.id} href=${address("containers", row.id)} />` },
-  { title: "Name", wide: true, cell: (row) => row.name },
+  { title: "Name", wide: true, cell: (row) => html`<${Name}>${row.name}</${Name}>` },
   { title: "Status", cell: (row) => html`<${Status} status=${row.status} />` },
   { title: "Memory", right: true, cell: (row) => row.memory_limit },
   { title: "Network", cell: (row) => html`<span title=${(row.network_policy?.allowed_domains ?? []).join(", ")}>${network(row.network_policy)}</span>` },

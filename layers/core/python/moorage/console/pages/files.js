@@ -4,13 +4,14 @@ import { call, get, remove } from "../api.js";
 import { address, go } from "../router.js";
 import { notify, route } from "../state.js";
 import { useData } from "../ui/data.js";
-import { Acting, Ago, Button, Empty, Head, Id, Problem, Skeleton, Sure } from "../ui/parts.js";
+import { Acting, Ago, Button, Empty, Head, Id, Name, Problem, Skeleton, Sure } from "../ui/parts.js";
 import { Listing, Search } from "../ui/list.js";
 import { Preview } from "../ui/preview.js";
+import { isolated } from "../model/ansi.js";
 import { bytes, moment } from "../model/text.js";
 
 const COLUMNS = [
-  { title: "Name", wide: true, cell: (row) => html`<a href=${address("files", row.id)}>${row.filename}</a>` },
+  { title: "Name", wide: true, cell: (row) => html`<a href=${address("files", row.id)}><${Name}>${row.filename}</${Name}></a>` },
   { title: "File", cell: (row) => html`<${Id} id=${row.id} href=${address("files", row.id)} />` },
   { title: "Purpose", cell: (row) => row.purpose },
   { title: "Size", right: true, cell: (row) => bytes(row.bytes) },
@@ -27,7 +28,7 @@ export function Files() {
       form.set("purpose", "user_data");
       form.set("file", file);
       const answer = await call("POST", "files", { form });
-      notify(answer.ok ? `${file.name} is ${answer.data.id}.` : answer.message, answer.ok ? "note" : "bad");
+      notify(answer.ok ? `${isolated(file.name)} is ${answer.data.id}.` : answer.message, answer.ok ? "note" : "bad");
     }
     reload((number) => number + 1);
   };
@@ -54,7 +55,7 @@ function File() {
     if (!answer.ok) return notify(answer.message, "bad");
     return go("files");
   };
-  return html`<header class="head"><div><h1>${filename}</h1><p class="line"><${Id} id=${id} whole=${true} /><span class="muted">${purpose}</span><${Ago} at=${created_at} />${expires_at && html`<span class="muted">until ${moment(expires_at * 1000)}</span>`}</p></div>
+  return html`<header class="head"><div><h1><${Name}>${filename}</${Name}></h1><p class="line"><${Id} id=${id} whole=${true} /><span class="muted">${purpose}</span><${Ago} at=${created_at} />${expires_at && html`<span class="muted">until ${moment(expires_at * 1000)}</span>`}</p></div>
       <div class="actions"><${Acting}><${Sure} onClick=${erase}>Delete</${Sure}></${Acting}></div></header>
     <${Preview} path=${`files/${id}/content`} name=${filename} size=${file.data.bytes} />`;
 }

@@ -4,7 +4,7 @@ import { BASE, call, get, post } from "../api.js";
 import { setQuery } from "../router.js";
 import { isReadOnly, notify, route } from "../state.js";
 import { useData } from "../ui/data.js";
-import { Button, Code, Empty, Head, Id, Tabs } from "../ui/parts.js";
+import { Button, Code, Empty, Head, Id, Name, Tabs } from "../ui/parts.js";
 import { EFFORTS, MEMORIES, START, requestOf, settingsOf } from "../model/request.js";
 import { curl, node, python } from "../model/code.js";
 import { Run } from "./run.js";
@@ -69,7 +69,7 @@ export function Playground() {
     <div class="play"><section class="ask" aria-label="Request" onDragOver=${(event) => event.preventDefault()} onDrop=${(event) => (event.preventDefault(), put(event.dataTransfer.files))}>
       ${query.after && html`<p class="line"><span class="muted">goes on after</span><${Id} id=${query.after} href=${`#/runs/${query.after}`} /><button type="button" class="chip" onClick=${() => setQuery(route.value, { after: "" })}>begin anew</button></p>`}
       <textarea data-filter rows="5" aria-label="Input" placeholder="What shall it do? Drop files here: they are put into its container." value=${text} onInput=${(event) => type(event.target.value)} onKeyDown=${press}></textarea>
-      ${files.length > 0 && html`<p class="chips">${files.map((file) => html`<button type="button" key=${file.id} class="chip" aria-label=${`Take ${file.name} out`} onClick=${() => attach(files.filter((each) => each.id !== file.id))}>${file.name} ×</button>`)}</p>`}
+      ${files.length > 0 && html`<p class="chips">${files.map((file) => html`<button type="button" key=${file.id} class="chip" aria-label=${`Take ${file.name} out`} onClick=${() => attach(files.filter((each) => each.id !== file.id))}><${Name}>${file.name}</${Name}> ×</button>`)}</p>`}
       <p class="line">${isReadOnly() ? html`<span class="muted">This key looks and changes nothing.</span>` : html`<${Button} tone="primary" icon="play" isOff=${!text.trim()} onClick=${send}>Run</${Button}><kbd>⌘ Enter</kbd>`}
         ${run && !query.after && html`<${Button} onClick=${() => setQuery(route.value, { after: run })}>Go on after this run</${Button}>`}</p>
       <${Settings} settings=${settings} set=${set} models=${models.data?.data ?? []} />

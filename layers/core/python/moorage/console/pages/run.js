@@ -7,7 +7,7 @@ import { useKeys } from "../ui/data.js";
 import { useRun } from "../ui/live.js";
 import { Asked } from "../ui/asked.js";
 import { Fork } from "../ui/fork.js";
-import { Acting, Ago, Button, Id, Problem, Skeleton, Status, Ticking, copy } from "../ui/parts.js";
+import { Acting, Ago, Button, Id, Name, Problem, Skeleton, Status, Ticking, copy } from "../ui/parts.js";
 import { Inspector } from "../ui/inspector.js";
 import { Split } from "../ui/split.js";
 import { Timeline } from "../ui/timeline.js";
@@ -73,7 +73,7 @@ function RunHead({ run, state, cursor, isLive, embedded }) {
       ${budget?.usd && sum.cost !== null && html`<meter min="0" max=${budget.usd} value=${sum.cost} title=${`${dollars(sum.cost)} of ${dollars(budget.usd)}`}></meter>`}
       <span class="muted"><${Ago} at=${response.created_at} /></span></div>
     <div class="line"><${Lineage} response=${response} containerId=${run.containerId} />
-      ${isLive && wait && html`<span class="waits" role="status"><b>${wait.kind}</b> <${Ticking} since=${wait.since} /> ${wait.detail}</span>`}
+      ${isLive && wait && html`<span class="waits" role="status"><b>${wait.kind}</b> <${Ticking} since=${wait.since} /> <${Name}>${wait.detail}</${Name}></span>`}
       <span class="actions">
         ${isRunning && html`<${Acting}>${isPaused ? html`<${Button} icon="play" onClick=${() => act(run.id, "resume", "It goes on.")}>Resume</${Button}>` : html`<${Button} icon="pause" onClick=${() => act(run.id, "pause", "No further step begins.")}>Pause</${Button}>`}
           <${Button} icon="stop" tone="danger" onClick=${() => act(run.id, "cancel", "It stops.")}>Stop</${Button}></${Acting}>`}

@@ -4,7 +4,7 @@ import { get, post } from "../api.js";
 import { me, notify, now, route } from "../state.js";
 import { address, go, setQuery } from "../router.js";
 import { useData, useKeys } from "../ui/data.js";
-import { Acting, Ago, Button, Head, Id, Problem, Skeleton, Status, Ticking } from "../ui/parts.js";
+import { Acting, Ago, Button, Head, Id, Name, Problem, Skeleton, Status, Ticking } from "../ui/parts.js";
 import { Welcome } from "./welcome.js";
 import { count, dollars, duration, plural } from "../model/text.js";
 import { STATUSES, calls, isRunning, matches, merged, trouble, understood } from "../model/runs.js";
@@ -153,7 +153,7 @@ function Row({ row, isChosen }) {
   const cached = usage?.input_tokens_details?.cached_tokens;
   return html`<tr ref=${line} class=${`${isChosen ? "chosen" : ""} ${isLive ? "live" : ""}`} onClick=${(event) => event.target.closest("a,button") || go("runs", row.id)}>
     <td><${Status} status=${shown} /></td>
-    <td class="wide"><a href=${address("runs", row.id)} class="asked">${row.input_preview || html`<span class="muted">no words of a user</span>`}</a><${Waits} row=${row} /></td>
+    <td class="wide"><a href=${address("runs", row.id)} class="asked">${row.input_preview ? html`<${Name}>${row.input_preview}</${Name}>` : html`<span class="muted">no words of a user</span>`}</a><${Waits} row=${row} /></td>
     <td><a class="quietly" href=${address("runs", "", { ...route.value.query, model: row.model })} title="Only runs of this model">${row.model}</a></td>
     <td class="r number" title=${Object.entries(row.tool_calls ?? {}).map(([name, times]) => `${times} × ${name}`).join(", ")}>${calls(row) || ""}</td>
     <td class="r number">${isLive || took >= 1000 ? duration(took) : "< 1 s"}</td>
@@ -166,7 +166,7 @@ function Row({ row, isChosen }) {
 
 function Waits({ row }) {
   const wait = row.waiting_for;
-  if (wait) return html`<small class="waits"><b>${wait.kind}</b> <${Ticking} since=${wait.since} /> ${wait.detail}</small>`;
+  if (wait) return html`<small class="waits"><b>${wait.kind}</b> <${Ticking} since=${wait.since} /> <${Name}>${wait.detail}</${Name}></small>`;
   const said = trouble(row);
   return said ? html`<small class="bad">${said}</small>` : null;
 }

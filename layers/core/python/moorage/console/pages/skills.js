@@ -4,12 +4,12 @@ import { all, call, get, post, remove, save } from "../api.js";
 import { address, go } from "../router.js";
 import { notify, route } from "../state.js";
 import { useData } from "../ui/data.js";
-import { Acting, Ago, Button, Code, Empty, Head, Id, Missing, Problem, Skeleton, Sure } from "../ui/parts.js";
+import { Acting, Ago, Button, Code, Empty, Head, Id, Missing, Name, Problem, Skeleton, Sure } from "../ui/parts.js";
 import { Listing, Table } from "../ui/list.js";
 
 const COLUMNS = [
-  { title: "Skill", cell: (row) => html`<a href=${address("skills", row.id)}>${row.name}</a>` },
-  { title: "What it is for", wide: true, cell: (row) => html`<span title=${row.description}>${row.description}</span>` },
+  { title: "Skill", cell: (row) => html`<a href=${address("skills", row.id)}><${Name}>${row.name}</${Name}></a>` },
+  { title: "What it is for", wide: true, cell: (row) => html`<span title=${row.description}><${Name}>${row.description}</${Name}></span>` },
   { title: "Default", right: true, cell: (row) => row.default_version },
   { title: "Latest", right: true, cell: (row) => row.latest_version },
   { title: "Id", cell: (row) => html`<${Id} id=${row.id} href=${address("skills", row.id)} />` },
@@ -65,7 +65,7 @@ export function Skill() {
     { title: "Actions", hidden: true, right: true, cell: (row) => html`<span class="line end-line">${isDefault(row) ? html`<span class="chip on">default</span>` : html`<${Acting}><${Button} onClick=${() => choose(row.version)}>Make default</${Button}><${Sure} label=${`Delete version ${row.version}`} onClick=${() => drop(row.version)} /></${Acting}>`}
       <${Button} icon="download" tone="quiet" label=${`Save version ${row.version}`} onClick=${() => save(`skills/${id}/versions/${row.version}/content`, `${row.name}-${row.version}.zip`)} /></span>` },
   ];
-  return html`<header class="head"><div><h1>${skill.data.name}</h1><p>${skill.data.description}</p><p class="line"><${Id} id=${id} whole=${true} /><${Ago} at=${skill.data.created_at} /></p></div>
+  return html`<header class="head"><div><h1><${Name}>${skill.data.name}</${Name}></h1><p><${Name}>${skill.data.description}</${Name}></p><p class="line"><${Id} id=${id} whole=${true} /><${Ago} at=${skill.data.created_at} /></p></div>
       <div class="actions"><${Acting}><${Button} icon="upload" onClick=${() => upload(`skills/${id}/versions`, reload)}>New version</${Button}><${Sure} onClick=${erase}>Delete</${Sure}></${Acting}></div></header>
     ${versions.data ? html`<${Table} label="Versions" columns=${columns} rows=${versions.data} />` : html`<${Skeleton} rows=${3} />`}
     <h2 class="pad">In a request</h2><${Code} text=${JSON.stringify({ tools: [{ type: "shell", environment: { type: "container_auto", skills: [{ type: "skill_reference", skill_id: id }] } }] }, null, 2)} />`;

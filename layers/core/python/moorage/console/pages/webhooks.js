@@ -4,7 +4,7 @@ import { all, get, post, remove } from "../api.js";
 import { address, go } from "../router.js";
 import { notify, route } from "../state.js";
 import { useData } from "../ui/data.js";
-import { Acting, Ago, Button, Code, Empty, Head, Id, Missing, Problem, Skeleton, Sure } from "../ui/parts.js";
+import { Acting, Ago, Button, Code, Empty, Head, Id, Missing, Name, Problem, Skeleton, Sure } from "../ui/parts.js";
 import { Listing, Table } from "../ui/list.js";
 import { clock } from "../model/text.js";
 
@@ -13,7 +13,7 @@ const State = ({ of }) => html`<span class=${`status ${TONES[of] ?? ""}`}>${of}<
 const MISSING = html`<${Missing} title="Webhooks" what="This deployment tells nobody of its ends" how="It is of a version before /v1/webhook_endpoints, which hear of the ends of background responses. Until then a program follows a run: GET /v1/responses/{id}?stream=true goes on where it broke off." code="moorage ls --watch" />`;
 
 const COLUMNS = [
-  { title: "Name", cell: (row) => html`<a href=${address("webhooks", row.id)}>${row.name}</a>` },
+  { title: "Name", cell: (row) => html`<a href=${address("webhooks", row.id)}><${Name}>${row.name}</${Name}></a>` },
   { title: "Address", wide: true, cell: (row) => html`<code>${row.url}</code>` },
   { title: "Tells of", cell: (row) => row.event_types.join(", ") },
   { title: "State", cell: (row) => html`<${State} of=${row.status ?? "active"} />` },
@@ -81,7 +81,7 @@ export function Webhook() {
     { title: "Created", cell: (row) => html`<${Ago} at=${row.created_at} />` },
     { title: "Actions", hidden: true, right: true, cell: (row) => html`<${Acting}><${Button} onClick=${() => act(`deliveries/${encodeURIComponent(row.id)}/redeliver`, undefined, "It is sent again.")}>Send again</${Button}></${Acting}>` },
   ];
-  return html`<header class="head"><div><h1>${name}</h1><p class="line"><code>${url}</code><${State} of=${status ?? "active"} /></p><p class="line"><${Id} id=${id} whole=${true} /><span class="muted">${event_types.join(", ")}</span><span class="muted">secret ${signing_secret_hint ?? ""}</span></p></div>
+  return html`<header class="head"><div><h1><${Name}>${name}</${Name}></h1><p class="line"><code>${url}</code><${State} of=${status ?? "active"} /></p><p class="line"><${Id} id=${id} whole=${true} /><span class="muted">${event_types.join(", ")}</span><span class="muted">secret ${signing_secret_hint ?? ""}</span></p></div>
       <div class="actions"><${Acting}><${Button} onClick=${() => act("test", { event_type: event_types[0] }, (data) => `It answered ${data.status_code}.`)}>Send a test</${Button}>
         <${Button} onClick=${() => act("rotate_secret", { keep_old_secret_active_for_24_hours: true }, "The old secret holds for 24 hours.")}>New secret</${Button}><${Sure} onClick=${erase}>Delete</${Sure}></${Acting}></div></header>
     ${secret && html`<${Secret} value=${secret} />`}

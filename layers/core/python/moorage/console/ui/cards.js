@@ -6,10 +6,12 @@ import { printable } from "../model/ansi.js";
 import { Icon } from "./icons.js";
 import { Json } from "./json.js";
 import { Markdown } from "./markdown.js";
-import { Button, Id, copy } from "./parts.js";
+import { Button, Id, Name, copy } from "./parts.js";
+import { Passages } from "./passages.js";
 import { Terminal } from "./terminal.js";
 
 const COMMAND_LINES = 12;
+const SOURCE_CHARS = 280;
 
 export function Item({ item, mark, isDone }) {
   const View = VIEWS[item.type] ?? Other;
@@ -47,9 +49,9 @@ function Picture({ url, id }) {
 }
 
 function Cited({ note }) {
-  if (note.type === "container_file_citation") return html`<a class="chip" href=${address("containers", note.container_id, { file: note.file_id })}><${Icon} name="files" size=${12} />${note.filename}</a>`;
-  if (note.type === "url_citation" && /^https?:/.test(note.url)) return html`<a class="chip" href=${note.url} target="_blank" rel="noopener noreferrer nofollow">${note.title || note.url}</a>`;
-  return html`<span class="chip">${note.filename ?? note.title ?? note.type}</span>`;
+  if (note.type === "container_file_citation") return html`<a class="chip" href=${address("containers", note.container_id, { file: note.file_id })}><${Icon} name="files" size=${12} /><${Name}>${note.filename}</${Name}></a>`;
+  if (note.type === "url_citation" && /^https?:/.test(note.url)) return html`<a class="chip" href=${note.url} target="_blank" rel="noopener noreferrer nofollow"><${Name}>${note.title || note.url}</${Name}></a>`;
+  return html`<span class="chip"><${Name}>${note.filename ?? note.title ?? note.type}</${Name}></span>`;
 }
 
 const Message = ({ item, isDone }) => html`<${Said} who=${item.role ?? "assistant"} content=${item.content} isDone=${isDone} />`;
@@ -124,13 +126,37 @@ function Output({ item }) {
 }
 
 function McpCall({ item }) {
-  return html`<section class="card call"><h3><${Icon} name="webhooks" size=${13} />${item.server_label} · ${item.name}</h3><${Argument} text=${item.arguments ?? ""} />
+  return html`<section class="card call"><h3><${Icon} name="webhooks" size=${13} /><${Name}>${item.server_label}</${Name}> · <${Name}>${item.name}</${Name}></h3><${Argument} text=${item.arguments ?? ""} />
     ${item.output && html`<${Terminal} text=${item.output} stream="stdout" label=${`Output of ${item.name}`} />`}
     ${item.error && html`<p class="bad">${typeof item.error === "string" ? item.error : (item.error.message ?? JSON.stringify(item.error))}</p>`}</section>`;
 }
 
 const McpTools = ({ item }) => html`<section class="card call"><h3><${Icon} name="webhooks" size=${13} />${item.server_label}: ${(item.tools ?? []).length} tools</h3>
   <p class="muted">${(item.tools ?? []).map((tool) => tool.name).join(", ")}</p>${item.error && html`<p class="bad">${String(item.error.message ?? item.error)}</p>`}</section>`;
+
+function FileSearch({ item, isDone }) {
+  return html`<section class="card call"><h3><${Icon} name="vector_stores" size=${13} />file search</h3>
+    <p class="chips">${(item.queries ?? []).map((query) => html`<span class="chip" key=${query}><${Name}>${query}</${Name}></span>`)}</p>
+    ${item.results?.length > 0 && html`<${Passages} hits=${item.results} query=${(item.queries ?? []).join(" ")} />`}
+    ${item.results?.length === 0 && html`<p class="muted">Nothing was found.</p>`}
+    ${!item.results && !item.error && isDone && html`<p class="muted">The request did not ask for the passages (include: file_search_call.results).</p>`}
+    ${item.error && html`<p class="bad">${item.error}</p>`}</section>`;
+}
+
+const LOOKS = { search: "looks for", open_page: "opens", find_in_page: "looks in a page for" };
+
+function WebSearch({ item }) {
+  const { type, query, queries, url, pattern, sources } = item.action ?? {};
+  const read = item.results ?? (sources ?? []).map((source) => ({ url: source.url }));
+  return html`<section class="card call"><h3><${Icon} name="search" size=${13} />web: ${LOOKS[type] ?? type ?? "search"}</h3>
+    <p class="chips">${[...(queries ?? [query]), pattern].filter(Boolean).map((text) => html`<span class="chip" key=${text}><${Name}>${text}</${Name}></span>`)}${url && html`<${Web} url=${url} />`}</p>
+    ${read.length > 0 && html`<ul class="sources" aria-label="Sources">${read.map((source, at) => html`<li key=${at}><${Web} url=${source.url} title=${source.title} />${source.text && html`<p class="muted" dir="auto">${printable(source.text).slice(0, SOURCE_CHARS)}${source.text.length > SOURCE_CHARS ? " …" : ""}</p>`}</li>`)}</ul>`}
+    ${item.error && html`<p class="bad">${item.error}</p>`}</section>`;
+}
+
+// An address that somebody named: to be pressed only where it leads to the web.
+const Web = ({ url, title }) =>
+  /^https?:\/\//i.test(url) ? html`<a class="chip" href=${url} target="_blank" rel="noopener noreferrer nofollow" title=${url}><${Name}>${title || url}</${Name}></a>` : html`<span class="chip"><${Name}>${title || url}</${Name}></span>`;
 
 const Asked = ({ item }) => html`<section class="card asked-for"><h3><${Icon} name="approvals" size=${13} />asks for approval: ${item.server_label ?? ""} ${item.name ?? ""}</h3><${Argument} text=${item.arguments ?? ""} />
   <p><a class="button" href="#/approvals">Approvals</a></p></section>`;
@@ -150,6 +176,8 @@ const VIEWS = {
   custom_tool_call: FunctionCall,
   function_call_output: Output,
   custom_tool_call_output: Output,
+  file_search_call: FileSearch,
+  web_search_call: WebSearch,
   mcp_call: McpCall,
   mcp_list_tools: McpTools,
   mcp_approval_request: Asked,

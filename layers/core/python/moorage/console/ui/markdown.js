@@ -22,26 +22,26 @@ function block(token, key) {
     case "def":
       return null;
     case "heading":
-      return html`<p key=${key} class=${`heading h${token.depth}`}>${inline(token.tokens)}</p>`;
+      return html`<p key=${key} dir="auto" class=${`heading h${token.depth}`}>${inline(token.tokens)}</p>`;
     case "code":
-      return html`<pre key=${key} class="block" tabindex="0">${token.text}</pre>`;
+      return html`<pre key=${key} class="block" tabindex="0" dir="ltr">${token.text}</pre>`;
     case "blockquote":
-      return html`<blockquote key=${key}>${blocks(token.tokens)}</blockquote>`;
+      return html`<blockquote key=${key} dir="auto">${blocks(token.tokens)}</blockquote>`;
     case "hr":
       return html`<hr key=${key} />`;
     case "list": {
-      const entries = token.items.map((item, at) => html`<li key=${at}>${item.task ? (item.checked ? "☑ " : "☐ ") : ""}${blocks(item.tokens)}</li>`);
+      const entries = token.items.map((item, at) => html`<li key=${at} dir="auto">${item.task ? (item.checked ? "☑ " : "☐ ") : ""}${blocks(item.tokens)}</li>`);
       return token.ordered ? html`<ol key=${key} start=${token.start || 1}>${entries}</ol>` : html`<ul key=${key}>${entries}</ul>`;
     }
     case "table":
-      return html`<div key=${key} class="scroll" tabindex="0" role="group" aria-label="Table"><table class="plain-table"><thead><tr>${token.header.map((cell, at) => html`<th key=${at} scope="col">${inline(cell.tokens)}</th>`)}</tr></thead>
-        <tbody>${token.rows.map((row, at) => html`<tr key=${at}>${row.map((cell, column) => html`<td key=${column}>${inline(cell.tokens)}</td>`)}</tr>`)}</tbody></table></div>`;
+      return html`<div key=${key} class="scroll" tabindex="0" role="group" aria-label="Table"><table class="plain-table"><thead><tr>${token.header.map((cell, at) => html`<th key=${at} scope="col" dir="auto">${inline(cell.tokens)}</th>`)}</tr></thead>
+        <tbody>${token.rows.map((row, at) => html`<tr key=${at}>${row.map((cell, column) => html`<td key=${column} dir="auto">${inline(cell.tokens)}</td>`)}</tr>`)}</tbody></table></div>`;
     case "text":
       return token.tokens ? html`<span key=${key}>${inline(token.tokens)}</span>` : token.text;
     case "paragraph":
-      return html`<p key=${key}>${inline(token.tokens)}</p>`;
+      return html`<p key=${key} dir="auto">${inline(token.tokens)}</p>`;
     default:
-      return html`<p key=${key}>${token.raw}</p>`;
+      return html`<p key=${key} dir="auto">${token.raw}</p>`;
   }
 }
 

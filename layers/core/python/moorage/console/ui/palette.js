@@ -9,6 +9,7 @@ const KINDS = [
   ["cntr_", "containers", "container"],
   ["file-", "files", "file"],
   ["skill_", "skills", "skill"],
+  ["vs_", "vector_stores", "vector store"],
 ];
 // Ids of items carry most of their response's id, but not all of it: the list is asked for it where they are opened.
 

@@ -1,6 +1,7 @@
 // The small things that all pages are made of.
 import { html, useState } from "../html.js";
 import { isReadOnly, notify, now } from "../state.js";
+import { printable } from "../model/ansi.js";
 import { ago, duration, moment, shortId } from "../model/text.js";
 import { Icon } from "./icons.js";
 
@@ -12,6 +13,9 @@ export async function copy(text, what = "Copied") {
     notify("The browser does not let this page copy.", "bad");
   }
 }
+
+// What others have named: however its letters run, what stands beside it stays where it is, and it cannot pass for another name.
+export const Name = ({ children }) => html`<bdi>${printable(String(children ?? ""))}</bdi>`;
 
 // An id: short to read, whole to copy, and a way there if it has one.
 export function Id({ id, href, whole = false }) {

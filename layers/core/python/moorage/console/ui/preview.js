@@ -5,7 +5,7 @@ import { bytes } from "../model/text.js";
 import { csv } from "../model/csv.js";
 import { Json } from "./json.js";
 import { Markdown } from "./markdown.js";
-import { Button, Problem, Skeleton } from "./parts.js";
+import { Button, Name, Problem, Skeleton } from "./parts.js";
 import { Terminal } from "./terminal.js";
 
 const TEXT_BYTES = 256 * 1024;
@@ -29,7 +29,7 @@ export function Preview({ path, name, size }) {
       if (url) URL.revokeObjectURL(url);
     };
   }, [path]);
-  return html`<section class="preview" aria-label=${`Preview of ${name}`}><p class="line"><b>${name}</b><span class="muted number">${bytes(size)}</span><${Button} icon="download" onClick=${() => save(path, name)}>Save</${Button}></p>
+  return html`<section class="preview" aria-label=${`Preview of ${name}`}><p class="line"><b><${Name}>${name}</${Name}></b><span class="muted number">${bytes(size)}</span><${Button} icon="download" onClick=${() => save(path, name)}>Save</${Button}></p>
     <${Shown} shown=${shown} name=${name} ending=${ending} size=${size} /></section>`;
 }
 
