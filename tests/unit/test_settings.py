@@ -31,6 +31,12 @@ TAKEN: dict[str, tuple[dict[str, str], str, Any]] = {
         "allowed_egress_domains",
         ("api.example.com", "*.pkg.example", "xn--bcher-kva.example"),
     ),
+    "vectors are compared in memory unless told otherwise": ({}, "vector_bucket", None),
+    "vectors can be compared by S3 Vectors": (
+        {"MOORAGE_VECTOR_BUCKET": "arn:aws-cn:s3vectors:cn-north-1:123456789012:bucket/our.vectors"},
+        "vector_bucket",
+        "arn:aws-cn:s3vectors:cn-north-1:123456789012:bucket/our.vectors",
+    ),
     "a switch is turned off by 0 too": ({"MOORAGE_PRESIGNED_DOWNLOADS": "0"}, "presigned_downloads", False),
 }
 
@@ -56,6 +62,9 @@ WRONG = {
     "programs in two lines": ("MOORAGE_SANDBOX_PROGRAMS", "python\ngo"),
     "programs without end": ("MOORAGE_SANDBOX_PROGRAMS", "python, " * 1_000),
     "another word for on": ("MOORAGE_STRICT_EXPIRY", "enabled"),
+    "a vector bucket by its name": ("MOORAGE_VECTOR_BUCKET", "our-vectors"),
+    "an index in place of its vector bucket": ("MOORAGE_VECTOR_BUCKET", "arn:aws:s3vectors:eu-west-1:123456789012:bucket/our/index/vs"),
+    "a bucket for objects": ("MOORAGE_VECTOR_BUCKET", "arn:aws:s3:::our-bucket"),
     "a collector without a scheme": ("OTEL_EXPORTER_OTLP_ENDPOINT", "localhost:4318"),
     "a header without a value": ("OTEL_EXPORTER_OTLP_HEADERS", "authorization"),
 }
@@ -125,6 +134,7 @@ EVERYTHING = Settings(
     usage_plans=("*", "research"),
     websocket_endpoint="https://sockets.example.com/production",
     websocket_worker="worker",
+    vector_bucket="arn:aws:s3vectors:eu-west-1:123456789012:bucket/our-vectors",
     otlp_endpoint="http://collector:4318",
     otlp_headers={"authorization": "Bearer x,y", "x-team": "ours"},
     otlp_service_name="agents",

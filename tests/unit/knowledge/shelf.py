@@ -2,13 +2,15 @@
 
 from collections import Counter
 from collections.abc import AsyncIterator, Sequence
-from typing import Any
+from typing import Any, ClassVar
 
 from moorage.knowledge.bundles import Bounds
 from moorage.knowledge.index import IndexedFile, IndexRef, SearchOptions, VectorIndex
+from moorage.knowledge.neighbours import Neighbours
 from moorage.knowledge.object_index import ObjectIndex
 
 from tests.unit.knowledge.embedders import FakeEmbedder, embeddings_of
+from tests.unit.knowledge.vector_service import FakeS3Vectors
 from tests.unit.store.memory import MemoryBlobs
 
 STORE = IndexRef("t", "vs_1", "pairs", 4)
@@ -23,11 +25,13 @@ class CountedBlobs(MemoryBlobs):
         super().__init__()
         self.read: list[str] = []
         self.lists = 0
+        self.vectors = FakeS3Vectors()
+        """The vector bucket beside it."""
         self.before_read: dict[str, str] = {}
         """What is deleted when something is about to be read, by a part of its name."""
 
     async def list_sizes(self, prefix: str) -> AsyncIterator[tuple[str, int]]:
-        self.lists += 1
+        self.lists += "/V/" not in prefix
         async for entry in super().list_sizes(prefix):
             yield entry
 
@@ -42,14 +46,18 @@ class CountedBlobs(MemoryBlobs):
 class Shelf:
     """One process's index, over a bucket that others may share."""
 
+    has_vector_bucket: ClassVar[bool] = False
+    """Of all that are made."""
+
     def __init__(self, blobs: CountedBlobs | None = None, bundles: Bounds | None = None, **bounds: int) -> None:
         self.blobs = blobs or CountedBlobs()
         self.model = FakeEmbedder()
         self.other_model = FakeEmbedder("other", 3)
         self.now = 1_800_000_000.0
         embeddings = embeddings_of(self.model, self.other_model)
+        neighbours = Neighbours(self.blobs.vectors.bucket(), self.blobs) if self.has_vector_bucket else None
         self.index: VectorIndex = ObjectIndex(
-            self.blobs, embeddings, clock=lambda: self.now, bundle_bounds=bundles or Bounds(), **bounds
+            self.blobs, embeddings, clock=lambda: self.now, neighbours=neighbours, bundle_bounds=bundles or Bounds(), **bounds
         )
 
     async def found(self, *queries: str, store: IndexRef = STORE, **options: Any) -> list[tuple[str, float, str]]:
@@ -60,7 +68,7 @@ class Shelf:
         return [text for _, _, text in await self.found(*queries, **options)]
 
     def segments_read(self) -> int:
-        count = sum("/I/" in key for key in self.blobs.read)
+        count = sum("/I/" in key or "/V/" in key for key in self.blobs.read)
         self.blobs.read.clear()
         return count
 

@@ -1,7 +1,8 @@
-"""The index in the bucket: what is found and in which order, what concurrent writers leave, and what a process holds of it."""
+"""The index in the bucket: what is found and in which order, what concurrent writers leave, and what a process holds of it. Each test
+is told twice: with the vectors compared in memory, and by S3 Vectors."""
 
 import asyncio
-from collections.abc import Awaitable
+from collections.abc import Awaitable, Iterator
 
 import pytest
 from moorage.errors import ApiError, UpstreamError
@@ -9,6 +10,13 @@ from moorage.knowledge.index import Hit, IndexedFile, IndexRef, SearchOptions, W
 from moorage.store.blobs import Blob
 
 from tests.unit.knowledge.shelf import CATS, STORE, TRADE, CountedBlobs, Shelf, put_cats
+
+
+@pytest.fixture(autouse=True, params=["in memory", "by S3 Vectors"])
+def kind(request: pytest.FixtureRequest) -> Iterator[None]:
+    Shelf.has_vector_bucket = request.param == "by S3 Vectors"
+    yield
+    Shelf.has_vector_bucket = False
 
 
 async def shelf_with_two_files() -> Shelf:
@@ -181,7 +189,7 @@ async def test_of_two_writers_of_one_file_the_later_one_stays_whoever_ends_first
 
 async def test_a_writer_that_dies_before_the_end_has_written_nothing() -> None:
     shelf = await shelf_with_two_files()
-    put = shelf.blobs.put_bytes
+    put, count = shelf.blobs.put_bytes, len(shelf.blobs.objects)
 
     async def dies(key: str, data: bytes) -> Blob:
         if "/I/" in key:
@@ -195,7 +203,7 @@ async def test_a_writer_that_dies_before_the_end_has_written_nothing() -> None:
     assert await shelf.texts("cat") == ["A cat purrs."]
     await shelf.index.put_file(STORE, CATS, ["a whole kitten"])
     assert await shelf.texts("kitten") == ["a whole kitten"]
-    assert len(shelf.blobs.objects) == 5, "what was left half is gone"
+    assert len(shelf.blobs.objects) == count, "what was left half is gone"
 
 
 async def test_an_embedding_model_that_fails_stores_nothing_and_says_so() -> None:
@@ -237,8 +245,8 @@ async def test_what_was_read_is_not_read_again_and_what_is_new_is_seen_at_once()
 
 @pytest.mark.parametrize("bound", [0, 1_500, 5_000, 10_000, 1_000_000])
 async def test_results_are_the_same_whatever_a_process_may_hold(bound: int) -> None:
-    shelf, small = Shelf(block_chunks=8), Shelf(block_chunks=8, cache_bytes_max=bound)
-    small.blobs.objects = shelf.blobs.objects
+    shelf = Shelf(block_chunks=8)
+    small = Shelf(shelf.blobs, block_chunks=8, cache_bytes_max=bound)
     await put_cats(shelf, range(12))
     for _ in range(2):
         assert sorted(await small.found("cat 3", max_num_results=4)) == sorted(await shelf.found("cat 3", max_num_results=4))
@@ -284,7 +292,7 @@ async def test_what_is_deleted_in_the_middle_of_a_search_is_left_out() -> None:
     shelf.blobs.before_read = {"/X/file-cats": "T/t/K/vs_1/X/file-cats"}
     assert await shelf.texts("cat market") == ["The market fell."]
     await shelf.index.put_file(STORE, CATS, ["A cat purrs."])
-    shelf.blobs.before_read = {"/I/file-cats": "T/t/K/vs_1/I/file-cats"}
+    shelf.blobs.before_read = {f"/{part}/file-cats": f"T/t/K/vs_1/{part}/file-cats" for part in ("I", "V/moorage-vectors")}
     assert await shelf.texts("cat market") == ["The market fell."]
     await shelf.index.put_file(STORE, CATS, ["A cat purrs."])
     assert await shelf.index.chunks(STORE, "file-cats") == []

@@ -52,6 +52,7 @@ from moorage.store.steps import Steps
 from moorage.store.table import Table
 from moorage.store.uploads import Uploads
 from moorage.store.upstream_containers import UpstreamContainers
+from moorage.store.vector_bucket import VectorBucket
 from moorage.store.webhooks import Webhooks
 from moorage.vector_stores.vector_stores import VectorStores
 from moorage.wire.requests import WebSearchMode
@@ -107,6 +108,8 @@ class Runtime:
     """The way to addresses that users give."""
     grammar_places: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(limits.GRAMMAR_CHECKS_MAX))
     """For checks of grammars, each of which is a process."""
+    vector_bucket: Callable[[], VectorBucket] | None = None
+    """Where the vectors of vector stores are compared; None where that is in memory."""
     tasks: set[asyncio.Task[Any]] = field(default_factory=set)
     attempts: Counter[str] = field(default_factory=Counter)
     """Requests for a response that are being answered here, whose clients may send them again (``api/repeats.py``)."""
@@ -119,7 +122,7 @@ class Runtime:
     def knowledge(self) -> Knowledge:
         """One for the process: it holds what was read of indexes."""
         if self._knowledge is None:
-            self._knowledge = Knowledge(self.catalog, self.http, self.blobs, self.clock)
+            self._knowledge = Knowledge(self.catalog, self.http, self.blobs, self.clock, self.vector_bucket)
         return self._knowledge
 
     @property
@@ -248,6 +251,7 @@ def build_runtime(settings: Settings, *, clock: Callable[[], float] = time.time)
         orphans=None if ecs is None else Orphans(table, ecs, containers.incarnations.token_of, clock),
         warm_pool=pool,
         fetcher=Fetcher.of(settings),
+        vector_bucket=_vector_bucket(settings, executor),
     )
     files.before_erasure = runtime.vector_stores.forget_file
     return runtime
@@ -303,6 +307,15 @@ def _egress_keys(settings: Settings, executor: Executor) -> KmsKeys | None:
     if settings.egress_key is None:
         return None
     return KmsKeys(boto3.client("kms", config=_CONFIG), settings.egress_key, executor)
+
+
+def _vector_bucket(settings: Settings, executor: Executor) -> Callable[[], VectorBucket] | None:
+    """Made when files are first searched or put: its client takes a tenth of a second, and most processes do neither."""
+    arn = settings.vector_bucket
+    if arn is None:
+        return None
+    # Checking the shape of each number takes longer than sending it; the tests hold all calls against the service's model.
+    return lambda: VectorBucket(boto3.client("s3vectors", config=_TABLE_CONFIG), arn, executor)
 
 
 def _egress_fleet(settings: Settings, executor: Executor) -> ProxyFleet | None:

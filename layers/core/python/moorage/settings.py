@@ -99,6 +99,8 @@ class Settings:
     """The deployment's: a dimension of its metrics."""
     usage_plans: tuple[str, ...] = ()
     """Tiers of tenants with a usage plan of their own at the gateway, and ``*`` for all others; empty where there are none."""
+    vector_bucket: str | None = None
+    """ARN of the vector bucket (S3 Vectors) that compares the vectors of vector stores; None compares them in memory."""
     websocket_endpoint: str | None = None
     """The management API of the gateway's WebSocket stage, by which events are sent on its connections."""
     websocket_worker: str | None = None
@@ -342,6 +344,12 @@ def _web_address(name: str, text: str) -> str:
     return text
 
 
+def _vector_bucket(name: str, text: str) -> str:
+    if not re.fullmatch(r"arn:aws[-a-z0-9]*:s3vectors:[a-z0-9-]+:[0-9]{12}:bucket/[a-z0-9][a-z0-9.-]{1,61}[a-z0-9]", text):
+        raise SettingsError(f"{name} takes the ARN of a vector bucket of S3 Vectors, not '{text}'.")
+    return text
+
+
 def _headers(name: str, text: str) -> Mapping[str, str]:
     """``name=value`` with commas, percent-encoded (OpenTelemetry specification, "OTLP Exporter")."""
     pairs = [word.partition("=") for word in text.split(",") if word.strip()]
@@ -391,6 +399,7 @@ VARIABLES: Final[Mapping[str, _Variable]] = {
     "MOORAGE_LOG_LEVEL": _Variable("log_level", _one_of("DEBUG", "INFO", "WARNING", "ERROR")),
     "MOORAGE_NAME": _Variable("name", _text),
     "MOORAGE_USAGE_PLANS": _Variable("usage_plans", _words, _listed),
+    "MOORAGE_VECTOR_BUCKET": _Variable("vector_bucket", _vector_bucket),
     "MOORAGE_WEBSOCKET_ENDPOINT": _Variable("websocket_endpoint", _text),
     "MOORAGE_WEBSOCKET_WORKER": _Variable("websocket_worker", _text),
     "OTEL_EXPORTER_OTLP_ENDPOINT": _Variable("otlp_endpoint", _web_address),

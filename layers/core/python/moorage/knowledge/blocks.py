@@ -61,6 +61,11 @@ class Block:
         return len(self.lengths)
 
     @property
+    def has_vectors(self) -> bool:
+        """Or they are compared elsewhere (``neighbours.py``). A block's segments are all of one kind."""
+        return bool(self.vectors.shape[1])
+
+    @property
     def bytes(self) -> int:
         """What it takes in memory."""
         own = (self.vectors, self.lengths, self.words, self.starts, self.chunk_of, self.counts)

@@ -8,14 +8,23 @@ import httpx
 from moorage.knowledge.embeddings import Configured, Embeddings
 from moorage.knowledge.index import VectorIndex
 from moorage.store.blobs import Blobs
+from moorage.store.vector_bucket import VectorBucket
 
 
 class Knowledge:
-    def __init__(self, catalog: Configured, transport: httpx.AsyncBaseTransport, blobs: Blobs, clock: Callable[[], float]) -> None:
+    def __init__(
+        self,
+        catalog: Configured,
+        transport: httpx.AsyncBaseTransport,
+        blobs: Blobs,
+        clock: Callable[[], float],
+        vector_bucket: Callable[[], VectorBucket] | None = None,
+    ) -> None:
         self._catalog = catalog
         self._transport = transport
         self._blobs = blobs
         self._clock = clock
+        self._vector_bucket = vector_bucket
 
     @cached_property
     def embeddings(self) -> Embeddings:
@@ -24,6 +33,8 @@ class Knowledge:
     @cached_property
     def index(self) -> VectorIndex:
         # numpy takes a tenth of a second, and most processes never search.
+        from moorage.knowledge.neighbours import Neighbours
         from moorage.knowledge.object_index import ObjectIndex
 
-        return ObjectIndex(self._blobs, self.embeddings, clock=self._clock)
+        neighbours = None if self._vector_bucket is None else Neighbours(self._vector_bucket(), self._blobs)
+        return ObjectIndex(self._blobs, self.embeddings, clock=self._clock, neighbours=neighbours)

@@ -37,6 +37,7 @@ from moorage.knowledge.bundles import Bundles, Directories, Place
 from moorage.knowledge.embeddings import Embeddings
 from moorage.knowledge.filters import matches
 from moorage.knowledge.index import Attributes, Hit, IndexedFile, IndexRef, SearchOptions
+from moorage.knowledge.neighbours import Candidates, Neighbours, Told
 from moorage.knowledge.ranking import Query, Rankings
 from moorage.knowledge.segments import Segment
 from moorage.parallel import side_by_side
@@ -66,6 +67,8 @@ class _Held:
     stamp: bytes | None = None
     """As it was before :attr:`listed` was read."""
     listed: list[_Listed] = field(default_factory=list)
+    told: Mapping[str, Told] = field(default_factory=dict)
+    """What is read in place of segments, by these (``neighbours.py``)."""
     attributes: dict[str, Attributes] = field(default_factory=dict)
     """What the objects of this name say."""
     directories: Directories = field(default_factory=dict)
@@ -77,6 +80,17 @@ class _Held:
     @property
     def keys(self) -> set[str]:
         return {key for block in self.blocks for key in block.keys}
+
+
+@dataclass(frozen=True, slots=True)
+class _Part:
+    """Segments that are read from one kind of objects."""
+
+    place: Place
+    sizes: Mapping[str, int]
+    """Of these objects, by their names."""
+    keys: Mapping[str, str]
+    """The segments' own, by these names."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,6 +111,7 @@ class ObjectIndex:
         embeddings: Embeddings,
         *,
         clock: Callable[[], float],
+        neighbours: Neighbours | None = None,
         cache_bytes_max: int = limits.INDEX_CACHE_BYTES_MAX,
         block_chunks: int = limits.INDEX_BLOCK_CHUNKS,
         bundle_bounds: bundling.Bounds = _BOUNDS,
@@ -104,6 +119,7 @@ class ObjectIndex:
         self._blobs = blobs
         self._embeddings = embeddings
         self._clock = clock
+        self._neighbours = neighbours
         self._cache_bytes_max = cache_bytes_max
         self._block_chunks = block_chunks
         self._latest_version = 0
@@ -123,12 +139,15 @@ class ObjectIndex:
             vectors += (await embedder.embed(batch, store.dimension)).vectors
         segment, text = await asyncio.to_thread(segments.of, file, chunks, vectors, store.dimension)
         packed = segment.to_bytes()
+        told = await self._neighbours.put(store, version, segment) if self._neighbours else 0
         await self._blobs.put_bytes(vector_keys.index_text(store.tenant, store.store_id, file.file_id, version), text)
         await self._blobs.put_bytes(vector_keys.index_segment(store.tenant, store.store_id, file.file_id, version), packed)
         for prefix in _prefixes(store, file.file_id):
             await self._delete_before(prefix, version)
+        if self._neighbours:
+            await self._neighbours.delete_before(store, file.file_id, version, segment.chunks if told else 0)
         await self._stamp(store)
-        return len(packed) + len(text)
+        return len(packed) + len(text) + told
 
     async def set_attributes(self, store: IndexRef, file_id: str, attributes: Attributes) -> bool:
         version = self._version()
@@ -138,24 +157,32 @@ class ObjectIndex:
         await self._blobs.put_bytes(f"{prefix}{version}{_ATTRIBUTES}", orjson.dumps(dict(attributes)))
         await self._delete_before(prefix, version, only=_ATTRIBUTES)
         await self._stamp(store)
-        return await self._bundles.are_there(_segment_place(store))
+        return await self._has_copies(store)
 
     async def delete_file(self, store: IndexRef, file_id: str) -> bool:
         deleted = [await self._blobs.delete_prefix(prefix) for prefix in _prefixes(store, file_id)]
+        if self._neighbours:
+            await self._neighbours.delete_file(store, file_id)
         if any(deleted):  # a stamp of a store that has gone would be left behind
             await self._stamp(store)
-        return await self._bundles.are_there(_segment_place(store))  # also if an earlier attempt has deleted it
+        return await self._has_copies(store)  # also if an earlier attempt has deleted it
 
     async def tidy(self, store: IndexRef) -> bool:
         """Nothing that a search goes by changes: it gets no stamp."""
         listed = await self._listed(store)
-        segments = {each.segment: each.bytes for each in listed if each.bytes <= limits.INDEX_BUNDLED_BYTES_MAX}
+        told = await self._neighbours.told(store) if self._neighbours else {}
         attributes = {each.attributes: each.attributes_bytes for each in listed if each.attributes is not None}
-        has_begun = await self._bundles.tidy(_segment_place(store), segments)
-        return await self._bundles.tidy(_attributes_place(store), attributes) or has_begun
+        parts = self._parts(store, told, {each.segment: each.bytes for each in listed})
+        copied = [*((part.place, part.sizes) for part in parts), (_attributes_place(store), attributes)]
+        return any([await self._bundles.tidy(place, _small(sizes)) for place, sizes in copied])
+
+    async def _has_copies(self, store: IndexRef) -> bool:
+        return any([await self._bundles.are_there(part.place) for part in self._parts(store, {}, {})])
 
     async def delete(self, store: IndexRef) -> None:
         await self._blobs.delete_prefix(vector_keys.index_objects(store.tenant, store.store_id))
+        if self._neighbours:
+            await self._neighbours.delete(store)
         self._held.pop(vector_keys.index_objects(store.tenant, store.store_id), None)
 
     async def _stamp(self, store: IndexRef) -> None:
@@ -188,13 +215,18 @@ class ObjectIndex:
     async def search(self, stores: Sequence[IndexRef], queries: Sequence[str], options: SearchOptions) -> list[Hit]:
         rankings = Rankings(await self._queries(stores, queries, options), options)
         looked: list[tuple[IndexRef, Layout, Mapping[str, Attributes]]] = []
+        elsewhere: dict[IndexRef, Candidates] = {}
         for store in dict.fromkeys(stores):
             changed: dict[str, Attributes] = {}
             async with aclosing(self._blocks(store, changed)) as blocks:
                 async for block in blocks:
                     allowed = _allowed(block.layout, changed, options)
                     await asyncio.to_thread(rankings.look, len(looked), block, store.model, allowed)
+                    if not block.has_vectors:
+                        elsewhere.setdefault(store, Candidates()).add(len(looked), block.layout, allowed)
                     looked.append((store, block.layout, changed))
+        if self._neighbours:
+            await self._neighbours.rank(rankings, elsewhere)
         best = await asyncio.to_thread(rankings.best)
         found = [(score, _found(*looked[number], chunk)) for score, (number, chunk) in best]
         texts = await side_by_side(self._text, [each for _, each in found], at_once=limits.INDEX_READS_AT_ONCE)
@@ -235,6 +267,7 @@ class ObjectIndex:
             self._held[prefix] = held
             stamp = await self._read_stamp(store)
             if stamp is None or stamp != held.stamp:
+                held.told = await self._neighbours.told(store) if self._neighbours else {}
                 held.stamp, held.listed = stamp, await self._listed(store)
             listed = held.listed
             changed.update(await self._changed(store, held, listed))
@@ -294,33 +327,45 @@ class ObjectIndex:
 
     async def _read(self, store: IndexRef, held: _Held, missing: Mapping[str, int]) -> AsyncGenerator[Block, None]:
         """Segments become blocks as soon as there are enough chunks for one."""
-        sources: list[Source] = []
-        chunks = 0
-        async with aclosing(self._sources(store, held, missing)) as read:
-            async for source in read:
-                sources.append(source)
-                chunks += source.segment.chunks
-                if chunks >= self._block_chunks:
-                    yield await asyncio.to_thread(Block.of, sources)
-                    sources, chunks = [], 0
-        if sources:
-            yield await asyncio.to_thread(Block.of, sources)
+        for part in self._parts(store, held.told, missing):
+            sources: list[Source] = []
+            chunks = 0
+            async with aclosing(self._sources(part, held)) as read:
+                async for source in read:
+                    sources.append(source)
+                    chunks += source.segment.chunks
+                    if chunks >= self._block_chunks:
+                        yield await asyncio.to_thread(Block.of, sources)
+                        sources, chunks = [], 0
+            if sources:
+                yield await asyncio.to_thread(Block.of, sources)
 
-    async def _sources(self, store: IndexRef, held: _Held, missing: Mapping[str, int]) -> AsyncGenerator[Source, None]:
+    def _parts(self, store: IndexRef, told: Mapping[str, Told], segments: Mapping[str, int]) -> list[_Part]:
+        """These segments (with their lengths) by where they are read; those without vectors for themselves."""
+        here = {key: size for key, size in segments.items() if key not in told}
+        parts = [_Part(_segment_place(store), here, {key: key for key in here})]
+        if self._neighbours:
+            there = {key: told[key] for key in segments if key in told}
+            names = {each.name: key for key, each in there.items()}
+            parts.append(_Part(self._neighbours.place(store), {each.name: each.bytes for each in there.values()}, names))
+        return parts
+
+    async def _sources(self, part: _Part, held: _Held) -> AsyncGenerator[Source, None]:
         """From bundles, as far as these have them; the rest one by one."""
-        left = dict(sorted(missing.items()))
-        async with aclosing(self._bundles.read(_segment_place(store), left, held.directories)) as found:
-            async for key, data in found:
-                del left[key]
-                yield Source(key, Segment.from_bytes(data))
+        left = dict(sorted(part.sizes.items()))
+        async with aclosing(self._bundles.read(part.place, left, held.directories)) as found:
+            async for name, data in found:
+                del left[name]
+                yield Source(part.keys[name], Segment.from_bytes(data))
         for some in _groups(left):
-            for source in await side_by_side(self._source, some, at_once=limits.INDEX_READS_AT_ONCE):
+            for source in await side_by_side(self._source, [(name, part.keys[name]) for name in some], at_once=len(some)):
                 if source is not None:
                     yield source
 
-    async def _source(self, key: str) -> Source | None:
+    async def _source(self, place: tuple[str, str]) -> Source | None:
+        name, key = place
         try:
-            return Source(key, await self._segment(key))
+            return Source(key, await self._segment(name))
         except BlobNotFound:
             return None
 
@@ -359,6 +404,10 @@ def _latest(entries: Sequence[tuple[str, int]]) -> _Listed | None:
     none: tuple[str | None, int] = (None, 0)
     changed = max((entry for entry in entries if entry[0].endswith(_ATTRIBUTES) and entry[0] > segment[0]), default=none)
     return _Listed(*segment, *changed)
+
+
+def _small(sizes: Mapping[str, int]) -> dict[str, int]:
+    return {name: size for name, size in sizes.items() if size <= limits.INDEX_BUNDLED_BYTES_MAX}
 
 
 def _without(wanted: Mapping[str, int], keys: AbstractSet[str]) -> dict[str, int]:

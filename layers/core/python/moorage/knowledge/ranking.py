@@ -37,8 +37,10 @@ class Likeness:
     def look(self, number: int, scores: Floats, allowed: npt.NDArray[np.bool_] | None) -> None:
         lowest = self.found[-1][0] if len(self.found) == limits.RANKED_DEPTH else 0.0
         if better := _best(scores, allowed, lowest):
-            found = [*self.found, *((float(scores[at]), (number, at)) for at in better)]
-            self.found = sorted(found, key=_by_score)[: limits.RANKED_DEPTH]
+            self.add((float(scores[at]), (number, at)) for at in better)
+
+    def add(self, found: Iterable[tuple[float, Place]]) -> None:
+        self.found = sorted([*self.found, *found], key=_by_score)[: limits.RANKED_DEPTH]
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,12 +106,16 @@ class Rankings:
     def look(self, number: int, block: Block, model: str, allowed: npt.NDArray[np.bool_] | None) -> None:
         """``allowed`` says of each chunk whether it may be found; all may if there is none."""
         for which, query in enumerate(self.queries):
-            if model in query.vectors:
+            if model in query.vectors and block.has_vectors:
                 # Not by BLAS: its threads wait for each other where other work has the processors, for ten times as long.
                 scores: Floats = np.einsum("ij,j->i", block.vectors, query.vectors[model])
                 self.likeness.setdefault((which, model), Likeness()).look(number, scores, allowed)
         for sharing in self.sharing:
             sharing.look(number, block, allowed)
+
+    def add(self, which: int, model: str, found: Iterable[tuple[float, Place]]) -> None:
+        """What somebody else has found to be like a query: likeness and place."""
+        self.likeness.setdefault((which, model), Likeness()).add(found)
 
     def best(self) -> list[tuple[float, Place]]:
         """Scores and places, the best first, as many as are wanted."""

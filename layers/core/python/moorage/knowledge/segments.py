@@ -6,7 +6,7 @@ lies. The *text* holds the chunks, each packed for itself, so that a hit is read
 
 import zlib
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import accumulate, pairwise
 from typing import Any, Final
 
@@ -37,7 +37,7 @@ _COUNT_MAX: Final = 65_535
 class Segment:
     file: IndexedFile
     vectors: Floats
-    """A row for each chunk, of length 1."""
+    """A row for each chunk, of length 1. Without numbers where they are compared elsewhere."""
     words: Integers
     """Those of the first chunk, then those of the second ..."""
     counts: npt.NDArray[np.uint16]
@@ -52,6 +52,9 @@ class Segment:
     @property
     def chunks(self) -> int:
         return len(self.lengths)
+
+    def without_vectors(self) -> "Segment":
+        return replace(self, vectors=np.zeros((self.chunks, 0), np.float32))
 
     def to_bytes(self) -> bytes:
         arrays = [getattr(self, name).astype(kind).tobytes() for name, kind in _LAYOUT]
@@ -76,7 +79,7 @@ class Segment:
         for (name, kind), size in zip(_LAYOUT, header["bytes"], strict=True):
             arrays[name] = np.frombuffer(data, kind, size // kind.itemsize, behind)
             behind += size
-        vectors = arrays.pop("vectors").astype(np.float32).reshape(-1, header["dimension"])
+        vectors = arrays.pop("vectors").astype(np.float32).reshape(len(arrays["lengths"]), header["dimension"])
         return cls(IndexedFile(header["file_id"], header["filename"], header["attributes"]), vectors, **arrays)
 
 

@@ -70,6 +70,28 @@ INDEX_TIDIED_BYTES: Final = 64 * MIB
 """Copied at once, before anything else of a store's work has its turn."""
 assert INDEX_BUNDLED_BYTES_MAX <= INDEX_BUNDLE_BYTES // 2 < INDEX_BUNDLE_BYTES <= INDEX_TIDIED_BYTES
 
+VECTORS_WRITTEN_AT_ONCE: Final = 500
+"""In one call that puts or deletes (S3 Vectors, "Limitations and restrictions")."""
+
+VECTOR_NUMBERS_PUT_MAX: Final = 250_000
+"""In one call that puts: some 6 MB as JSON, of 20 MiB at most, and as much memory again."""
+
+VECTOR_DIMENSION_MAX: Final = 4_096
+"""Of an index of S3 Vectors. Vectors of a longer model are compared here."""
+
+NEIGHBOURS_ASKED: Final = (RANKED_DEPTH, 800, 3_200, 10_000)
+"""``topK`` of one look, and of those after it where so many were found that are no part of the store any more: what writers that died
+have left. S3 Vectors gives 10,000 at most."""
+
+NEIGHBOUR_PAGES_MAX: Final = 100
+"""Of one look: a page has a hundred, at least of the results that there are."""
+
+NEIGHBOUR_VERSIONS_MAX: Final = 1_000
+"""Files that one look is narrowed to: 19 KB of filter. The largest store takes ten looks."""
+
+NEIGHBOUR_LOOKS_AT_ONCE: Final = 16
+"""Of one search, over its queries, its stores and their groups of files."""
+
 EMBEDDED_AT_ONCE: Final = 64
 """Texts in one request to an embedding model: some 50,000 tokens, of OpenAI's 300,000 at most."""
 

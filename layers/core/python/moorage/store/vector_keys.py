@@ -88,3 +88,8 @@ def index_text_of(segment: str) -> str:
     """The text that belongs to a segment."""
     store, _, rest = segment.rpartition("/I/")
     return f"{store}/X/{rest}"
+
+
+def index_neighbours(tenant_id: str, store_id: str, bucket: str, file_id: str | None = None) -> str:
+    """Prefix of what is told of the vectors that a vector bucket has of a store, or of one of its files."""
+    return f"{index_objects(tenant_id, store_id)}V/{bucket}/" + ("" if file_id is None else f"{file_id}/")

@@ -1,0 +1,200 @@
+"""The vectors of an index, compared by S3 Vectors instead of in memory.
+
+What an index is stays in the bucket, whole: which versions of files there are, their words, texts, attributes and vectors. A vector
+bucket holds the vectors a second time, so that nobody who searches has to read them. So filters, deletions and replacements have one
+truth, a vector bucket can be added, lost or left out, and what it does not have is compared in memory.
+
+    T/<tenant>/K/<store>/V/<vector bucket>/<file>/<version>.<chunks>    what is compared of a file's chunks, without the vectors
+
+It is written before the first vector is, and goes after the last: so whoever replaces or deletes a file finds what a writer that died
+has put, because the vectors' keys follow from it. A version counts when its segment is there, which is written last; what the vector
+bucket says of others is dropped.
+"""
+
+import hashlib
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from moorage import errors, limits
+from moorage.knowledge.blocks import Layout
+from moorage.knowledge.bundles import Place
+from moorage.knowledge.index import IndexRef
+from moorage.knowledge.ranking import Place as ChunkPlace
+from moorage.knowledge.ranking import Rankings
+from moorage.knowledge.segments import Floats, Segment
+from moorage.parallel import side_by_side
+from moorage.store import vector_keys
+from moorage.store.blobs import Blobs
+from moorage.store.vector_bucket import IndexNotFound, NoRoomForIndex, VectorBucket
+from moorage.telemetry import tell
+
+
+@dataclass(slots=True)
+class Candidates:
+    """The chunks of one store that a search may find and whose vectors lie elsewhere, as it comes by them."""
+
+    first: dict[str, ChunkPlace] = field(default_factory=dict)
+    """Where the first chunk of each file's version stands."""
+    is_whole: bool = True
+    """Whether the store has no others."""
+
+    def add(self, number: int, layout: Layout, allowed: npt.NDArray[np.bool_] | None) -> None:
+        """Those of one block."""
+        starts: list[int] = np.flatnonzero(np.diff(layout.file_of, prepend=-1)).tolist()
+        for start in starts:
+            key, _, _ = layout.sources[int(layout.file_of[start])]
+            if allowed is None or allowed[start]:
+                self.first[_version_of(key)] = (number, start)
+            else:
+                self.is_whole = False
+
+    def places(self, found: Sequence[tuple[str, float]]) -> list[tuple[float, ChunkPlace]]:
+        """Of what the vector bucket has found, what is alike at all and a part of the store: likeness and place."""
+        placed: list[tuple[float, ChunkPlace]] = []
+        for key, distance in found:
+            version, _, chunk = key.rpartition("/")
+            if version in self.first and distance < 1:
+                number, start = self.first[version]
+                placed.append((1 - distance, (number, start + int(chunk))))
+        return placed
+
+
+class Told(NamedTuple):
+    """An object that tells what is compared of a file's chunks, without their vectors."""
+
+    name: str
+    bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class _Look:
+    which: int
+    """The number of the query."""
+    store: IndexRef
+    vector: list[float]
+    candidates: Candidates
+    words: list[str] | None
+    """The versions that it is narrowed to; all if there is none."""
+
+
+class Neighbours:
+    def __init__(self, bucket: VectorBucket, blobs: Blobs) -> None:
+        self._bucket = bucket
+        self._blobs = blobs
+
+    # --- writing ---
+
+    async def put(self, store: IndexRef, version: str, segment: Segment) -> int:
+        """The vectors of a version that is about to be there; answers how many bytes it takes in the bucket. Nothing is put where
+        the vector bucket takes none: then they are compared in memory."""
+        file_id = segment.file.file_id
+        meaning = np.flatnonzero(segment.vectors.any(axis=1))
+        if not len(meaning) or store.dimension > limits.VECTOR_DIMENSION_MAX:
+            return 0
+        name, told = self._name(store, file_id, version, segment.chunks), segment.without_vectors().to_bytes()
+        await self._blobs.put_bytes(name, told)
+        try:
+            for rows in _groups(meaning, limits.VECTOR_NUMBERS_PUT_MAX // store.dimension):
+                numbers = segment.vectors[rows].astype(np.float16).tolist()  # as the segment will have them
+                vectors = [(f"{file_id}/{version}/{row}", each) for row, each in zip(rows.tolist(), numbers, strict=True)]
+                await self._bucket.put(_index(store), vectors, word=version)
+        except NoRoomForIndex:
+            tell("vector_bucket_full", {"tenant_id": store.tenant, "vector_store_id": store.store_id})
+            await self._blobs.delete(name)
+            return 0
+        return len(told)
+
+    async def delete_before(self, store: IndexRef, file_id: str, version: str, chunks: int) -> None:
+        """What the versions before this one have left; and the chunks that this one has put, if somebody has deleted it meanwhile."""
+        own, there = self._name(store, file_id, version, chunks), await self._told(store, file_id)
+        gone = [own] if chunks and own not in there else []
+        for name in (*(each for each in there if each < own), *gone):
+            await self._delete(store, name)
+
+    async def delete_file(self, store: IndexRef, file_id: str) -> None:
+        for name in await self._told(store, file_id):
+            await self._delete(store, name)
+
+    async def delete(self, store: IndexRef) -> None:
+        """All of a store's vectors. What the bucket has of them is deleted with the rest of the store."""
+        await self._bucket.delete_index(_index(store))
+
+    async def _delete(self, store: IndexRef, name: str) -> None:
+        version, chunks = _version_of(name).rsplit(".", 1)
+        await self._bucket.delete(_index(store), [f"{version}/{chunk}" for chunk in range(int(chunks))])
+        await self._blobs.delete(name)
+
+    # --- reading ---
+
+    async def told(self, store: IndexRef) -> dict[str, Told]:
+        """The objects to read in place of segments, by these."""
+        segments = vector_keys.index_segments(store.tenant, store.store_id)
+        objects = self._blobs.list_sizes(self.place(store).objects)
+        return {segments + _version_of(name).rsplit(".", 1)[0]: Told(name, size) async for name, size in objects}
+
+    def place(self, store: IndexRef) -> Place:
+        """Where these lie, and copies of them."""
+        kind = f"neighbours/{self._bucket.name}"
+        bundles = vector_keys.index_bundles(store.tenant, store.store_id, kind)
+        return Place(bundles, vector_keys.index_neighbours(store.tenant, store.store_id, self._bucket.name))
+
+    async def _told(self, store: IndexRef, file_id: str | None = None) -> list[str]:
+        prefix = vector_keys.index_neighbours(store.tenant, store.store_id, self._bucket.name, file_id)
+        return [name async for name, _ in self._blobs.list_prefix(prefix)]
+
+    def _name(self, store: IndexRef, file_id: str, version: str, chunks: int) -> str:
+        return f"{vector_keys.index_neighbours(store.tenant, store.store_id, self._bucket.name, file_id)}{version}.{chunks}"
+
+    async def rank(self, rankings: Rankings, candidates: Mapping[IndexRef, Candidates]) -> None:
+        """Tell the rankings which of the candidates are most like each query."""
+        looks = [look for store, each in candidates.items() for look in _looks(rankings, store, each)]
+        found = await side_by_side(self._found, looks, at_once=limits.NEIGHBOUR_LOOKS_AT_ONCE)
+        for look, places in zip(looks, found, strict=True):
+            rankings.add(look.which, look.store.model, places)
+
+    async def _found(self, look: _Look) -> list[tuple[float, ChunkPlace]]:
+        places: list[tuple[float, ChunkPlace]] = []
+        for most in limits.NEIGHBOURS_ASKED:
+            try:
+                found = await self._bucket.nearest(_index(look.store), look.vector, most=most, words=look.words)
+            except IndexNotFound as error:
+                if not await self._told(look.store):
+                    return []  # The store was deleted this moment.
+                raise errors.server_error("The vectors of this store are gone. Add its files again.", is_retryable=False) from error
+            places = look.candidates.places(found)
+            if len(places) >= limits.RANKED_DEPTH or len(found) < most or found[-1][1] >= 1:
+                break
+        return places
+
+
+def _looks(rankings: Rankings, store: IndexRef, candidates: Candidates) -> Iterator[_Look]:
+    words: list[list[str] | None] = [None]
+    if not candidates.is_whole:
+        versions = sorted({version.rpartition("/")[2] for version in candidates.first})
+        size = limits.NEIGHBOUR_VERSIONS_MAX
+        words = [versions[start : start + size] for start in range(0, len(versions), size)]
+    for which, query in enumerate(rankings.queries):
+        vector: Floats | None = query.vectors.get(store.model)
+        if vector is not None and vector.any() and candidates.first:
+            for some in words:
+                yield _Look(which, store, vector.tolist(), candidates, some)
+
+
+def _version_of(name: str) -> str:
+    """``<file>/<version>`` at the end of an object's name."""
+    return "/".join(name.rsplit("/", 2)[1:])
+
+
+def _index(store: IndexRef) -> str:
+    """The name of a store's index: lower-case letters, digits and hyphens, 63 at most. Tenants' names may be longer."""
+    digits = hashlib.sha256(f"{store.tenant}/{store.store_id}".encode()).hexdigest()
+    return f"vs-{digits[:60]}"
+
+
+def _groups(rows: npt.NDArray[np.intp], size: int) -> list[npt.NDArray[np.intp]]:
+    size = min(max(size, 1), limits.VECTORS_WRITTEN_AT_ONCE)
+    return [rows[start : start + size] for start in range(0, len(rows), size)]
