@@ -20,6 +20,7 @@
 # make test-templates   fetch the chat templates of open models and render conversations with them
 # make test-egress      attack the egress proxy
 # make test-localstack  run the state machine in LocalStack's own interpreter (needs Python 3.13, no Docker)
+# make judges           have AWS's own programs judge what stands in for AWS in the tests (each needs Maven, cargo or Go)
 # make clients          have other people's clients do real tasks here (DOCS=--docs rewrites the table of docs/clients.md)
 # make conformance      run the public conformance suites of the protocol
 # make chaos            kill, freeze and cut off the processes of a stack under load (SEED=7 KILLS=100)
@@ -47,7 +48,7 @@ UV := $(BIN)/uv
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help setup setup-dev setup-deploy demo up test quick check lint lint-template test-templates test-egress test-deploy test-localstack synth \
+.PHONY: help setup setup-dev setup-deploy demo up test quick check lint lint-template test-templates test-egress test-deploy test-localstack judges synth \
 	bootstrap deploy deployed destroy clients conformance chaos simulate soak fuzz cost bench bench-peers bench-cold bench-egress bench-sandbox bench-console wheel \
 	lock clean console-screens
 
@@ -184,6 +185,15 @@ test-localstack:
 	@if $(PYTHON313) -c 'import sys; sys.exit(sys.version_info[:2] != (3, 13))' 2>/dev/null; then \
 		$(MAKE) --no-print-directory .venv-localstack/.done && .venv-localstack/bin/python tests/localstack_asl/run.py; \
 	else echo "Skipped: LocalStack's interpreter needs Python 3.13 (PYTHON313=... names one)."; fi
+
+# Maven puts it beside what it needs; without Maven, or a network, its judgements are skipped and say so.
+.build/judges/dynamodb/.done: tests/judges/dynamodb/pom.xml
+	@mkdir -p $(@D)
+	@if command -v mvn >/dev/null && mvn -q -B -f $< dependency:copy-dependencies -DoutputDirectory=$(abspath $(@D)); then touch $@; \
+	else echo "DynamoDB Local could not be fetched: that needs Maven and a network."; fi
+
+judges: setup-dev .build/judges/dynamodb/.done
+	$(BIN)/python -m pytest tests/judges/judge_*.py $(OPTIONS)
 
 # Installing needs a network; without one the programs say what they skip.
 .build/clients/python/.done: $(UV) tests/clients/requirements.txt

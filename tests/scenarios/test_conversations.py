@@ -56,6 +56,12 @@ def test_an_item_is_found_and_removed_by_its_id(client: OpenAI) -> None:
         client.conversations.items.retrieve(removed.id or "", conversation_id=conversation.id)
 
 
+@pytest.mark.parametrize("name", ["", "\0", "\0\0x"])
+def test_metadata_may_have_a_name_that_the_table_would_not_take(client: OpenAI, name: str) -> None:
+    conversation = client.conversations.create(metadata={name: "tides", "place": "harbour"})
+    assert client.conversations.retrieve(conversation.id).metadata == {name: "tides", "place": "harbour"}
+
+
 def test_metadata_is_replaced_and_a_deleted_conversation_is_gone(client: OpenAI) -> None:
     conversation = client.conversations.create(metadata={"topic": "tides"})
     changed = client.conversations.update(conversation.id, metadata={"place": "harbour"})

@@ -373,6 +373,14 @@ def _key(pk: str, sk: str) -> dict[str, Any]:
     return {"PK": {"S": pk}, "SK": {"S": sk}}
 
 
+_NAMED: Final = "\0"
+"""Before names in a map that DynamoDB would not take, because they are empty, or that begin with it: clients name their metadata."""
+
+
+def _stored_name(name: str) -> str:
+    return _NAMED + name if not name or name.startswith(_NAMED) else name
+
+
 def encode(record: Record) -> dict[str, Any]:
     """A record in DynamoDB's typed JSON."""
     return {key: encode_value(value) for key, value in record.items()}
@@ -393,7 +401,7 @@ def encode_value(value: Any) -> dict[str, Any]:
         case list() | tuple():
             return {"L": [encode_value(element) for element in value]}
         case dict():
-            return {"M": {key: encode_value(element) for key, element in value.items()}}
+            return {"M": {_stored_name(key): encode_value(element) for key, element in value.items()}}
         case _:
             raise TypeError(f"DynamoDB cannot hold a {type(value).__name__}")
 
@@ -414,6 +422,6 @@ def _decode_value(typed: Mapping[str, Any]) -> Any:
         case "L":
             return [_decode_value(element) for element in value]
         case "M":
-            return {key: _decode_value(element) for key, element in value.items()}
+            return {key.removeprefix(_NAMED): _decode_value(element) for key, element in value.items()}
         case _:
             raise TypeError(f"DynamoDB sent a {kind}")

@@ -16,6 +16,7 @@ import orjson
 
 from moorage.local.aws.expressions import apply_update, holds, item_error
 from moorage.local.aws.journal import Journal
+from moorage.local.aws.validity import key_refusal, refusal, update_refusal
 
 Item = dict[str, Any]
 Answer = tuple[int, dict[str, Any]]
@@ -234,6 +235,8 @@ class TableService:
         order, step = ("ASC", ">") if request.get("ScanIndexForward", True) else ("DESC", "<")
         if start := request.get("ExclusiveStartKey"):
             names = columns[1:]
+            if (shape.indexed(start)[0] if is_index else shape.key_of(start)[0]) != arguments[1]:
+                raise invalid("The provided starting key is outside query boundaries based on provided conditions")
             where += f" AND ({', '.join(names)}) {step} ({', '.join('?' * len(names))})"
             arguments += _start(shape, start, is_index=is_index)
         sorted_by = ", ".join(f"{column} {order}" for column in columns[1:])
@@ -292,14 +295,14 @@ class TableService:
     def _update_one(self, connection: sqlite3.Connection, request: dict[str, Any]) -> tuple[Item | None, Item]:
         shape = self._shape(request)
         key = _key(shape, request["Key"])
+        if said := update_refusal(request, (shape.pk, shape.sk)):
+            raise invalid(said)
         old = _find(connection, shape, key)
         _check_condition(request, old)
         try:
             new = apply_update(old or dict(request["Key"]), request)
         except ValueError as error:
             raise Misfit(str(error)) from error
-        if shape.key_of(new) != key:
-            raise invalid("One or more parameter values were invalid: Cannot update attribute of the key")
         _store(connection, shape, key, new)
         return old, new
 
@@ -383,6 +386,8 @@ def _check_parameters(operation: str, request: Mapping[str, Any]) -> None:
         raise invalid(f"{operation} is not served with {', '.join(sorted(unknown))} here")
     if request.get("ReturnValues", "NONE") not in ("NONE", "ALL_OLD", "ALL_NEW"):
         raise invalid("ReturnValues is served with NONE, ALL_OLD and ALL_NEW here")
+    if said := refusal(request):
+        raise invalid(said)
 
 
 def shape_of(description: Mapping[str, Any], ttl: str | None) -> Shape:
@@ -410,7 +415,10 @@ def _pair(schema: Iterable[Mapping[str, str]]) -> tuple[str, str]:
 def _key(shape: Shape, key: Item) -> tuple[str, str]:
     if set(key) != {shape.pk, shape.sk}:
         raise invalid("The provided key element does not match the schema")
-    return shape.key_of(key)
+    pk, sk = shape.key_of(key)
+    if said := key_refusal(pk, sk):
+        raise invalid(said)
+    return pk, sk
 
 
 def _range(shape: Shape, request: dict[str, Any], *, is_index: bool) -> tuple[str, list[Any]]:
@@ -421,10 +429,9 @@ def _range(shape: Shape, request: dict[str, Any], *, is_index: bool) -> tuple[st
     names, values = request.get("ExpressionAttributeNames", {}), request.get("ExpressionAttributeValues", {})
 
     def value(group: str) -> str:
-        try:
-            return str(values[found[group]]["S"])
-        except KeyError:
-            raise invalid(f"Invalid KeyConditionExpression: {found[group]} is no string that was given") from None
+        if said := values.get(found[group], {}).get("S"):
+            return str(said)
+        raise invalid(f"Invalid KeyConditionExpression: {found[group]} is no string that was given, or an empty one")
 
     pk_name, sk_name = (shape.index_pk, shape.index_sk) if is_index else (shape.pk, shape.sk)
     pk_column, sk_column = ("index_pk", "index_sk") if is_index else ("pk", "sk")

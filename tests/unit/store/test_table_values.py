@@ -1,0 +1,23 @@
+"""What a record holds comes back from the table as it was, and nothing is sent that DynamoDB would not take."""
+
+from typing import Any
+
+import pytest
+from moorage.store.table import decode, encode
+
+
+@pytest.mark.parametrize("names", [[""], ["\0"], ["", "\0", "\0\0", "\0x", "x\0"]])
+def test_names_in_a_map_that_are_empty_come_back(names: list[str]) -> None:
+    record = {"metadata": {name: f"value {n}" for n, name in enumerate(names)}, "list": [{name: {name: 1} for name in names}]}
+    assert decode(encode(record)) == record
+
+
+def test_no_name_in_a_map_is_empty_in_the_table() -> None:
+    assert encode({"metadata": {"": {"": "x"}, "place": "harbour"}}) == {
+        "metadata": {"M": {"\0": {"M": {"\0": {"S": "x"}}}, "place": {"S": "harbour"}}}
+    }
+
+
+@pytest.mark.parametrize("value", ["", "x", 0, -7, 1.5, True, None, b"", b"\0", [], {}, [1, [2, {"a": None}]]])
+def test_values_come_back_as_they_were(value: Any) -> None:
+    assert decode(encode({"value": value})) == {"value": value}
