@@ -12,7 +12,14 @@ from pathlib import Path
 from typing import Annotated, Any, Literal, Self
 
 from moorage.hosts import normalise_pattern
-from moorage.limits import CODE_SECONDS_MAX, COMMAND_TIMEOUT_MS_MAX, MEMORY_LIMITS, PROGRAMS_CHARS_MAX, RETENTION_SECONDS
+from moorage.limits import (
+    CODE_SECONDS_MAX,
+    COMMAND_TIMEOUT_MS_MAX,
+    MEMORY_LIMITS,
+    PROGRAMS_CHARS_MAX,
+    RETENTION_SECONDS,
+    STORED_BYTES_MAX,
+)
 from moorage.settings import as_deployed, warm_pool_sizes
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, model_validator
 
@@ -133,6 +140,9 @@ class Config(BaseModel):
 
     retention_days: int = Field(default=RETENTION_SECONDS // 86_400, ge=1, le=3_650)
     """How long responses and their events are kept."""
+
+    stored_bytes_max: int = Field(default=STORED_BYTES_MAX, ge=1)
+    """What one tenant may store in files, containers and vector stores together."""
 
     otlp_endpoint: str | None = Field(default=None, pattern=r"^https?://[^/?#\s]+(/[^?#\s]*)?$")
     """A collector that takes the traces of responses by OTLP over HTTP (``/v1/traces`` is added). None sends none."""

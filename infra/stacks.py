@@ -116,6 +116,7 @@ class ServiceStack(cdk.Stack):
             provisioner="lambda_microvm" if config.has_microvms else "fargate",
             presigned_downloads=True,
             retention_seconds=config.retention_days * 86_400,
+            stored_bytes_max=config.stored_bytes_max,
             log_level=config.log_level,
             name=config.name,
             web_search=config.web_search,

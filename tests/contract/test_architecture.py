@@ -44,7 +44,7 @@ RANKS: list[tuple[str, tuple[str, ...]]] = [
     ("places of sandboxes", ("sandbox",)),
     ("containers", ("containers",)),
     ("vector stores", ("vector_stores",)),
-    ("what requests bring along", ("inputs", "retention")),
+    ("what requests bring along", ("inputs", "recount", "retention")),
     ("hosted tools", ("tools",)),
     ("the runtime", ("runtime",)),
     ("the loop", ("loop",)),

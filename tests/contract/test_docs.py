@@ -151,6 +151,7 @@ def test_the_bounds_that_protect_the_api_are_those_of_the_code() -> None:
         f"| a body | {limits.REQUEST_BODY_BYTES_MAX // limits.MIB} MiB, packed or not |",
         f"| WebSockets of a key, in each process | {limits.WEBSOCKETS_PER_KEY_MAX} |",
         f"| responses of a tenant that run at once | {limits.RUNNING_RESPONSES_MAX} |",
+        f"| bytes that a tenant stores in files, containers and vector stores | {limits.STORED_BYTES_MAX // 10**9:,} GB |",
         f"| checks of grammars at once, in each process | {limits.GRAMMAR_CHECKS_MAX} |",
     ]
     assert [line for line in told if line not in page] == []

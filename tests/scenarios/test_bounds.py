@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
+import httpx
 import pytest
 from moorage import limits
 from websockets.exceptions import ConnectionClosed, InvalidStatus
@@ -19,11 +20,13 @@ from tests.scenarios.test_tenants import make_key, revoke
 from tests.stack import SHELL, Stack, say, script, shell
 
 OPERATOR_BOUND = 3
+STORED_BYTES = 1_000_000
 
 
 @pytest.fixture(scope="module")
 def bounded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stack]:
-    stack = Stack(tmp_path_factory.mktemp("bounded"), {"MOORAGE_RUNNING_RESPONSES_MAX": str(OPERATOR_BOUND)}).start()
+    settings = {"MOORAGE_RUNNING_RESPONSES_MAX": str(OPERATOR_BOUND), "MOORAGE_STORED_BYTES_MAX": str(STORED_BYTES)}
+    stack = Stack(tmp_path_factory.mktemp("bounded"), settings).start()
     try:
         yield stack
     finally:
@@ -283,6 +286,47 @@ def test_a_tenant_runs_so_many_at_once_and_its_neighbour_is_not_held_up(bounded:
         assert answer.status_code == 200
         for response_id in [*running[1:], answer.json()["id"]]:
             http.post(f"/responses/{response_id}/cancel")
+
+
+# --- stored bytes -------------------------------------------------------------------------------------------------------------------
+
+
+def test_a_full_tenant_keeps_its_work_and_its_neighbour_its_room(bounded: Stack) -> None:
+    def upload(http: httpx.Client, size: int) -> httpx.Response:
+        return http.post("/files", files={"file": ("a.bin", b"x" * size)}, data={"purpose": "user_data"})
+
+    def run(http: httpx.Client, command: str, environment: dict[str, str]) -> dict[str, Any]:
+        tools = [{"type": "shell", "environment": environment}]
+        answer = http.post("/responses", json={"model": "demo", "input": script(shell(command), say("end")), "tools": tools})
+        assert answer.json()["status"] == "completed", answer.text
+        (output,) = [item for item in answer.json()["output"] if item["type"] == "shell_call_output"]
+        return dict(output)
+
+    with bounded.http(make_key(bounded, "hoarder")) as http, bounded.http(make_key(bounded, "modest")) as other:
+        file_id = upload(http, 900_000).json()["id"]
+        refused = upload(http, 200_000)
+        assert (refused.status_code, refused.json()["error"]["code"]) == (429, "storage_limit_reached")
+        assert upload(other, 200_000).status_code == 200
+        told = run(http, "head -c 300000 /dev/zero > /mnt/data/big.bin; echo kept > /mnt/data/small.txt", {"type": "container_auto"})
+        assert "not saved: /mnt/data/big.bin" in str(told)
+        (container,) = http.get("/containers").json()["data"]
+        reference = {"type": "container_reference", "container_id": container["id"]}
+        assert "300000" in str(run(http, "wc -c < /mnt/data/big.bin", reference)), "it stays in the sandbox"
+        names = {file["path"] for file in http.get(f"/containers/{container['id']}/files").json()["data"]}
+        assert names == {"/mnt/data/small.txt"}
+        http.delete(f"/files/{file_id}")
+        run(http, "true", reference)
+        storage = http.get("/me").json()["storage"]
+        assert storage == {
+            "used_bytes": 300_005,
+            "limit_bytes": STORED_BYTES,
+            "file_bytes": 0,
+            "container_bytes": 300_005,
+            "vector_store_bytes": 0,
+        }
+        http.delete(f"/containers/{container['id']}")
+        assert http.get("/me").json()["storage"]["used_bytes"] == 0
+        assert other.get("/me").json()["storage"]["used_bytes"] == 200_000
 
 
 # --- grammars -----------------------------------------------------------------------------------------------------------------------

@@ -210,6 +210,7 @@ def test_a_foreign_id_is_unknown_on_every_route(stack: Stack, other_key: str) ->
             assert answer.status_code == status, f"{what}: {answer.status_code} {answer.text}"
         for path in ("/files", "/containers", "/skills", "/responses", "/usage", "/webhook_endpoints", "/approvals", "/vector_stores"):
             assert http.get(path).json()["data"] == [], path
+        assert http.get("/me").json()["storage"]["used_bytes"] == 0, "what another tenant stores does not count"
     with stack.http() as http:
         assert http.post(filled("/responses/{held}/cancel", ids)).status_code == 200
         for path in ("/responses/{response}", "/containers/{container}", "/files/{file}", "/conversations/{conversation}"):

@@ -128,6 +128,7 @@ EVERYTHING = Settings(
     requests_per_minute=6,
     tokens_per_minute=7,
     running_responses_max=8,
+    stored_bytes_max=9,
     log_file="/log",
     log_level="DEBUG",
     name="n",

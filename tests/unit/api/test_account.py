@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 from moorage import __version__, limits
+from moorage.store.stored_bytes import Holder
 
 from tests.unit.api.served import KEY_A, Served
 from tests.unit.api.test_response_list import ended
@@ -28,7 +29,9 @@ async def usage(served: Served, **query: Any) -> list[dict[str, Any]]:
 
 
 async def test_a_key_can_ask_what_it_stands_for() -> None:
-    assert (await Served.of(Lab()).get("/me")).json() == {
+    served = Served.of(Lab())
+    await served.lab.runtime.files.stored.add(Holder.container("t", "cntr_1"), 7)
+    assert (await served.get("/me")).json() == {
         "object": "me",
         "tenant": "t",
         "key": {"id": KEY_A, "name": "key-a by name", "created_at": 1_700_000_000, "scope": None, "expires_at": None},
@@ -36,7 +39,15 @@ async def test_a_key_can_ask_what_it_stands_for() -> None:
             "requests_per_minute": 0,
             "tokens_per_minute": 0,
             "running_responses": limits.RUNNING_RESPONSES_MAX,
+            "stored_bytes": limits.STORED_BYTES_MAX,
             "retention_seconds": limits.RETENTION_SECONDS,
+        },
+        "storage": {
+            "used_bytes": 7,
+            "limit_bytes": limits.STORED_BYTES_MAX,
+            "file_bytes": 0,
+            "container_bytes": 7,
+            "vector_store_bytes": 0,
         },
         "budgets": [],
         "prices": [{"model": "m", "price": None}],

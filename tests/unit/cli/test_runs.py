@@ -136,6 +136,22 @@ def test_usage_is_shown_as_it_is_added_up(capsys: pytest.CaptureFixture[str]) ->
     assert capsys.readouterr().out.splitlines()[1].split() == ["shell_call", "2", "5", "1"]
 
 
+def test_what_is_stored_is_shown_beside_what_may_be(capsys: pytest.CaptureFixture[str]) -> None:
+    storage = {"used_bytes": 60, "limit_bytes": 2_500_000_000, "file_bytes": 10, "container_bytes": 20, "vector_store_bytes": 30}
+    with serving({"GET /v1/me": (200, {"storage": storage})}) as deployment:
+        assert main(["storage"], deployment.environ) == 0
+        assert [line.split() for line in capsys.readouterr().out.splitlines()] == [
+            ["WHAT", "BYTES", "GB"],
+            ["files", "10", "0.000"],
+            ["containers", "20", "0.000"],
+            ["vector", "stores", "30", "0.000"],
+            ["together", "60", "0.000"],
+            ["at", "most", "2500000000", "2.500"],
+        ]
+        assert main(["storage", "--json"], deployment.environ) == 0
+        assert json.loads(capsys.readouterr().out) == storage
+
+
 def test_all_that_runs_in_the_background_is_stopped_and_the_rest_is_named(capsys: pytest.CaptureFixture[str]) -> None:
     answers: dict[str, Answer | list[Answer]] = {
         "GET /v1/responses": page(row("resp_3"), row("resp_4"), row("resp_5", background=False)),

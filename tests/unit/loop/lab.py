@@ -34,6 +34,7 @@ from moorage.runtime import Runtime
 from moorage.sandbox.exec_client import Ended, Look, Output, PythonEnded, SessionCommand, Started
 from moorage.settings import Settings
 from moorage.state import LoopState, Next
+from moorage.store.files import Files
 from moorage.store.responses import Responses, StoredResponse
 from moorage.store.steps import Steps
 from moorage.store.table import Record
@@ -311,13 +312,14 @@ class Lab:
             **{
                 name: cast("Any", None)
                 for name in Runtime.__dataclass_fields__
-                if name in ("files", "uploads", "skills", "egress", "conversations", "api_keys", "upstream_containers")
+                if name in ("uploads", "skills", "egress", "conversations", "api_keys", "upstream_containers")
             },
             settings=Settings("memory", "memory", content_key="ab" * 32),
             table=self.table,
             blobs=self.blobs,
             responses=self.responses,
             steps=Steps(self.table, self.blobs, now_ms=lambda: int(self.now * 1000)),
+            files=Files(self.table, self.blobs, clock=lambda: self.now),
             containers=cast("Any", FakeContainers(self.sandboxes)),
             executions=cast("Any", self.executions),
             catalog=cast("Any", catalog),

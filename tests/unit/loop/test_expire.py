@@ -30,7 +30,7 @@ class World:
                 containers=SimpleNamespace(sweep=SimpleNamespace(expire_due=part("containers", 1))),
                 warm_pool=SimpleNamespace(settle=part("pool", 2)),
                 orphans=SimpleNamespace(stop_lost=part("orphans", 4)),
-                files=SimpleNamespace(purge_due=part("files", 8)),
+                files=SimpleNamespace(purge_due=part("files", 8), stored=SimpleNamespace(due=part("what is stored", []))),
                 uploads=SimpleNamespace(purge_due=part("uploads", 16)),
                 skills=SimpleNamespace(purge_due=part("skills", 32)),
                 vector_stores=SimpleNamespace(sweep=SimpleNamespace(purge_due=part("vector stores", 64))),
@@ -50,7 +50,7 @@ class World:
         return do
 
 
-ALL = ["containers", "pool", "orphans", "files", "uploads", "skills", "vector stores", "inputs", "proxy", "count"]
+ALL = ["containers", "pool", "orphans", "files", "uploads", "skills", "vector stores", "inputs", "what is stored", "proxy", "count"]
 
 
 async def test_a_round_does_everything_and_counts_what_it_settled() -> None:

@@ -112,6 +112,14 @@ async def test_an_image_is_drawn_shown_kept_and_a_file() -> None:
     assert lab.sandboxes.held == 0
 
 
+async def test_a_tenant_without_room_has_its_image_and_no_file() -> None:
+    async with studio(DRAW, say("Here it is.")) as (_, running, lab):
+        lab.runtime.files.stored.most = len(LIGHTHOUSE) - 1
+        _, _, (drawn, _) = await played(lab, running.port)
+        assert (drawn["status"], drawn["result"], "file_id" in drawn) == ("completed", encoded(LIGHTHOUSE), False)
+        assert (await lab.runtime.files.stored.standing("t")).used == 0
+
+
 async def test_no_record_and_no_log_holds_an_image_or_the_operators_key() -> None:
     async with studio(DRAW, say("Here.")) as (_, running, lab):
         stored, events, _ = await played(lab, running.port, tool={"partial_images": 2})

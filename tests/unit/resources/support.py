@@ -9,6 +9,7 @@ from moorage import limits
 from moorage.errors import SandboxCapacity, SandboxError, SandboxFileMissing, SandboxGone, SandboxOrdered, SandboxStarting
 from moorage.sandbox.exec_client import Ended, ExecClient, ExecEvent, FileListing, Health, Output, SandboxFile
 from moorage.sandbox.provisioner import Handle, SandboxSpec, SandboxStatus
+from moorage.store import stored_keys
 from moorage.store.blobs import Blobs
 from moorage.store.table import Table
 
@@ -35,8 +36,9 @@ class Store:
     clients: AwsClients
 
     def records(self) -> list[dict[str, Any]]:
-        """Every raw item of the table."""
-        return self.clients.dynamodb.scan(TableName=self.table.name)["Items"]
+        """Every raw item of the table, but for tenants' sums of stored bytes, which stay."""
+        items = self.clients.dynamodb.scan(TableName=self.table.name)["Items"]
+        return [item for item in items if item["SK"]["S"] != stored_keys.TOTAL]
 
     def objects(self) -> list[str]:
         """Every key of the bucket."""

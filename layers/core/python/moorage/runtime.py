@@ -49,6 +49,7 @@ from moorage.store.responses import Responses
 from moorage.store.sealed import Sealer
 from moorage.store.skills import Skills
 from moorage.store.steps import Steps
+from moorage.store.stored_bytes import StoredBytes
 from moorage.store.table import Table
 from moorage.store.uploads import Uploads
 from moorage.store.upstream_containers import UpstreamContainers
@@ -197,7 +198,7 @@ def build_runtime(settings: Settings, *, clock: Callable[[], float] = time.time)
     client = sends_directly(boto3.client("dynamodb", config=_TABLE_CONFIG), read_seconds=_READ_SECONDS)
     table = Table(client, settings.table_name, executor)
     blobs = Blobs(_s3(), settings.bucket_name, executor)
-    files = Files(table, blobs, clock=clock)
+    files = Files(table, blobs, clock=clock, stored=StoredBytes(table, clock=clock, most=settings.stored_bytes_max))
     egress = Egress(
         table, _egress_keys(settings, executor), settings, lambda: int(clock()), fleet=_egress_fleet(settings, executor)
     )

@@ -24,6 +24,7 @@ from moorage.limits import (
     MEMORY_LIMITS,
     PROGRAMS_CHARS_MAX,
     RUNNING_RESPONSES_MAX,
+    STORED_BYTES_MAX,
     WARM_SANDBOXES_MAX,
 )
 
@@ -92,6 +93,8 @@ class Settings:
     """The same for input tokens, by estimate."""
     running_responses_max: int = RUNNING_RESPONSES_MAX
     """Of one tenant at once in the state machine."""
+    stored_bytes_max: int = STORED_BYTES_MAX
+    """Of one tenant's files, containers and vector stores together."""
     log_level: str = "INFO"
     log_file: str | None = None
     """Where the steps' lines go beside standard output, so that those of all workers stand in one place."""
@@ -395,6 +398,7 @@ VARIABLES: Final[Mapping[str, _Variable]] = {
     "MOORAGE_REQUESTS_PER_MINUTE": _Variable("requests_per_minute", _whole),
     "MOORAGE_TOKENS_PER_MINUTE": _Variable("tokens_per_minute", _whole),
     "MOORAGE_RUNNING_RESPONSES_MAX": _Variable("running_responses_max", _whole),
+    "MOORAGE_STORED_BYTES_MAX": _Variable("stored_bytes_max", _whole),
     "MOORAGE_LOG_FILE": _Variable("log_file", _text),
     "MOORAGE_LOG_LEVEL": _Variable("log_level", _one_of("DEBUG", "INFO", "WARNING", "ERROR")),
     "MOORAGE_NAME": _Variable("name", _text),

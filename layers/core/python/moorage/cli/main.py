@@ -19,7 +19,7 @@ _WHERE: Final = """\
 The commands speak to the local stack whose .moorage/ lies in this folder or one above it, or to the deployment that these name:
   MOORAGE_URL, MOORAGE_API_KEY  the API's address (it ends with /v1) and a key: models, containers, files, skills,
                                 ls, show, stop, pause, resume, fork, approvals, usage,
-                                webhooks, tail, console, doctor
+                                storage, webhooks, tail, console, doctor
   MOORAGE_TABLE                 its table, with AWS credentials and AWS_REGION: keys, secrets, stop --tenant,
                                 console, doctor
   MOORAGE_EGRESS_KEY            the key that seals secrets: secrets
@@ -42,6 +42,7 @@ COMMANDS: Final = {
     "resume": "let a paused response go on",
     "approvals": "calls that wait for a person's word: list, approve, deny, link",
     "usage": "responses, calls and tokens, by day, model, key or tool",
+    "storage": "what files, containers and vector stores take, and may take",
     "webhooks": "addresses that hear of the ends of background responses",
     "tail": "watch a response live, or replay it",
     "console": "open the pages that show what runs",

@@ -1,5 +1,6 @@
 """What commands leave under ``/mnt/data``: found by comparison (``containers/workspace.py``), stored, and listed with the container."""
 
+import asyncio
 import hashlib
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import aclosing
@@ -8,14 +9,15 @@ from math import ceil
 
 from moorage import limits
 from moorage.containers.life import LiveContainer
-from moorage.containers.transfers import bounded, store_content, stored_content
-from moorage.containers.workspace import absolute, diff, stamp_of
+from moorage.containers.transfers import bounded, bytes_of, new_bytes, store_content, stored_content
+from moorage.containers.workspace import absolute, diff, note_of_no_room, stamp_of
 from moorage.errors import ApiError, SandboxError, SandboxFileMissing, SandboxGone
 from moorage.sandbox.exec_client import SandboxFile
 from moorage.store.blobs import Blobs
 from moorage.store.container_past import ContainerPast, time_after
 from moorage.store.containers import ContainerFile, ContainerRecord, ContainerStore
 from moorage.store.files import Clock
+from moorage.store.stored_bytes import Holder, StoredBytes
 
 _Stored = tuple[ContainerFile | None, str | None]
 """The row of a changed file whose bytes are stored; or a note why they are not; or neither, if it has vanished."""
@@ -36,8 +38,9 @@ class Synced:
 
 
 class Artifacts:
-    def __init__(self, store: ContainerStore, past: ContainerPast, blobs: Blobs, clock: Clock) -> None:
+    def __init__(self, store: ContainerStore, past: ContainerPast, blobs: Blobs, stored: StoredBytes, clock: Clock) -> None:
         self._store = store
+        self._stored = stored
         self._past = past
         self._blobs = blobs
         self._clock = clock
@@ -52,15 +55,7 @@ class Artifacts:
         rows = await self._store.files(record)
         change = diff(await live.client.list_files(), rows, record.incarnation)
         before = {row.path: row for row in rows}
-        known = stored_content(rows)
-        small = [file for file in change.changed if file.size <= limits.BATCH_FILE_BYTES_MAX]
-        large = [[file] for file in change.changed if file.size > limits.BATCH_FILE_BYTES_MAX]
-        stored = [
-            *await bounded(lambda batch: self._store_batch(live, batch, before, known), _batches(small), limits.BATCHES_MAX),
-            *await bounded(lambda alone: self._store_batch(live, alone, before, known), large),
-        ]
-        saved = [file for batch in stored for file, _ in batch if file is not None]
-        notes = [note for batch in stored for _, note in batch if note is not None]
+        saved, notes = await self._store_changed(live, change.changed, rows)
         now, at_ms = self._clock(), max(time_after(rows, int(self._clock() * 1000)), after_ms + 1)
         saved += [
             replace(row, path=absolute(file), created_at=int(now), source="assistant", stamp=stamp_of(file), origin=None)
@@ -83,6 +78,36 @@ class Artifacts:
             notes=await self._new_notes(record, (*change.notes, *notes)),
             at_ms=at_ms if removed else max([after_ms, *(file.written_at_ms for file in files.values())]),
         )
+
+    async def _store_changed(
+        self, live: LiveContainer, changed: Sequence[SandboxFile], rows: Sequence[ContainerFile]
+    ) -> tuple[list[ContainerFile], list[str]]:
+        """Store those of the changed files that their tenant has room for: their rows, and notes about the others. Room is taken before
+        anything is stored, and given back where the content was there already."""
+        holder = Holder.container(live.record.tenant_id, live.record.id)
+        places = await self._stored.add_some(holder, [file.size for file in changed])
+        fitting = [changed[place] for place in places]
+        try:
+            stored = await self._store_all(live, fitting, rows)
+        except BaseException:
+            await asyncio.shield(self._stored.settle(holder, lambda: bytes_of(self._blobs, live.record.tenant_id, live.record.id)))
+            raise
+        saved = [file for file, _ in stored if file is not None]
+        notes = [note for _, note in stored if note is not None]
+        await self._stored.correct(holder, new_bytes(saved, rows) - sum(file.size for file in fitting))
+        if len(fitting) < len(changed):
+            notes.append(note_of_no_room([file for file in changed if file not in fitting], self._stored.most))
+        return saved, notes
+
+    async def _store_all(self, live: LiveContainer, files: Sequence[SandboxFile], rows: Sequence[ContainerFile]) -> list[_Stored]:
+        before, known = {row.path: row for row in rows}, stored_content(rows)
+        small = [file for file in files if file.size <= limits.BATCH_FILE_BYTES_MAX]
+        large = [[file] for file in files if file.size > limits.BATCH_FILE_BYTES_MAX]
+        batches = [
+            *await bounded(lambda batch: self._store_batch(live, batch, before, known), _batches(small), limits.BATCHES_MAX),
+            *await bounded(lambda alone: self._store_batch(live, alone, before, known), large),
+        ]
+        return [each for batch in batches for each in batch]
 
     async def _store_batch(
         self, live: LiveContainer, batch: Sequence[SandboxFile], before: Mapping[str, ContainerFile], known: dict[str, str]

@@ -20,7 +20,7 @@ from moorage.containers.sessions import Sessions
 from moorage.containers.skills import GivenSkill, GivenSkills, given
 from moorage.containers.staging import Staging
 from moorage.containers.sweep import Sweep
-from moorage.containers.transfers import bounded, store_content, stored_content
+from moorage.containers.transfers import bounded, bytes_of, new_bytes, store_content, stored_content
 from moorage.egress.policy import Policy
 from moorage.egress.service import Egress
 from moorage.errors import (
@@ -53,6 +53,7 @@ from moorage.store.containers import (
 )
 from moorage.store.files import Clock, File, Files, file_name, free_name
 from moorage.store.skills import Skills
+from moorage.store.stored_bytes import Holder
 from moorage.store.table import Table
 from moorage.wire.network_policy import NetworkPolicy
 from moorage.wire.queries import Page
@@ -92,6 +93,7 @@ class Containers:
         self._store = store
         self._blobs = blobs
         self._files = files
+        self._stored = files.stored
         self._clock = clock
         self._egress = egress
         self._programs = programs
@@ -100,9 +102,11 @@ class Containers:
         staging = Staging(store, ContainerSkills(table), blobs, claims, provisioner)
         self.sandboxes = Sandboxes(store, provisioner, claims, staging, self.incarnations, connect)
         self.past = ContainerPast(table, store)
-        self.artifacts = Artifacts(store, self.past, blobs, clock)
+        self.artifacts = Artifacts(store, self.past, blobs, files.stored, clock)
         self.sessions = Sessions(ContainerSessions(table, clock), store, self.sandboxes, self.artifacts)
-        self.sweep = Sweep(store, self.past, blobs, provisioner, self.sandboxes, self.artifacts, clock=clock, egress=egress)
+        self.sweep = Sweep(
+            store, self.past, blobs, provisioner, self.sandboxes, self.artifacts, files.stored, clock=clock, egress=egress
+        )
 
     # --- Records -------------------------------------------------------------------------------------------------------------
 
@@ -224,6 +228,10 @@ class Containers:
         """The record as it stands; 404 for unknown, foreign and deleted ones."""
         return await self._store.get(tenant_id, container_id, param=param)
 
+    async def peek(self, tenant_id: str, container_id: str) -> ContainerRecord | None:
+        """What stands there, a container that is being erased included."""
+        return await self._store.peek(tenant_id, container_id)
+
     async def page(self, tenant_id: str, page: Page, *, name: str | None = None) -> ContainerPage:
         return await self._store.page(tenant_id, page, name=name)
 
@@ -297,6 +305,7 @@ class Containers:
         path = WORKSPACE + file.filename
         rows = await self._store.files(record)
         _check_room(rows, [path])
+        await self._stored.check(record.tenant_id, file.bytes)
         row = await self._copy(record, path, file)
         await self._add_rows(record, [row], rows)
         return row
@@ -312,6 +321,12 @@ class Containers:
         is_own = file.key.startswith(keys.container_objects(record.tenant_id, record.id))
         if is_own and file.key not in await self.past.named(record) and not await self.past.borrowers(record.tenant_id, record.id):
             await self._blobs.delete(file.key)
+            await self._count(record)
+
+    async def _count(self, record: ContainerRecord) -> None:
+        """Have what is counted of a container be what is there."""
+        holder = Holder.container(record.tenant_id, record.id)
+        await self._stored.settle(holder, lambda: bytes_of(self._blobs, record.tenant_id, record.id))
 
     async def _remove(self, record: ContainerRecord, path: str) -> None:
         if not self.sandboxes.can_connect:
@@ -347,7 +362,13 @@ class Containers:
     async def _take_in(
         self, record: ContainerRecord, path: str, chunks: AsyncIterator[bytes], known: Mapping[str, str]
     ) -> ContainerFile:
-        blob = await store_content(self._blobs, record, chunks, known=known, bytes_max=limits.FILE_BYTES_MAX)
+        room = await self._stored.room(record.tenant_id)
+        try:
+            blob = await store_content(self._blobs, record, chunks, known=known, bytes_max=min(limits.FILE_BYTES_MAX, room))
+        except ApiError:
+            if room < limits.FILE_BYTES_MAX:
+                await self._stored.check(record.tenant_id, room + 1)
+            raise
         return self._row(record, path, blob)
 
     async def _copy_in(self, record: ContainerRecord, files: Sequence[File]) -> ContainerRecord:
@@ -355,6 +376,7 @@ class Containers:
         before = {row.path: row for row in rows}
         new = {path: file for path, file in places(files).items() if not _has(before.get(path), file.sha256)}
         _check_room(rows, new)
+        await self._stored.check(record.tenant_id, sum({file.sha256: file.bytes for file in new.values()}.values()))
         copies = await bounded(lambda place: self._copy(record, *place), new.items())
         return await self._add_rows(record, copies, rows) if copies else record
 
@@ -382,8 +404,13 @@ class Containers:
     async def _add_rows(
         self, record: ContainerRecord, added: Sequence[ContainerFile], there: Sequence[ContainerFile]
     ) -> ContainerRecord:
-        """What they replace of the rows that are ``there`` first, then the rows, then the count that makes the next command fetch
-        them."""
+        """What they hold is counted first; then what they replace of the rows that are ``there``, then the rows, then the count that
+        makes the next command fetch them."""
+        try:
+            await self._stored.add(Holder.container(record.tenant_id, record.id), new_bytes(added, there))
+        except ApiError:
+            await self._count(record)  # as long as the content is there
+            raise
         at_ms, paths = time_after(there, int(self._clock() * 1000)), {row.path for row in added}
         rows = [replace(row, written_at_ms=at_ms) for row in added]
         if replaced := [row for row in there if row.path in paths]:

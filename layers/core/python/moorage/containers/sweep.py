@@ -11,6 +11,7 @@ from dataclasses import replace
 from moorage import limits
 from moorage.containers.artifacts import Artifacts
 from moorage.containers.life import Sandboxes
+from moorage.containers.transfers import bytes_of
 from moorage.egress.service import Egress
 from moorage.errors import ConditionFailed, SandboxError
 from moorage.parallel import side_by_side
@@ -20,6 +21,7 @@ from moorage.store.blobs import Blobs
 from moorage.store.container_past import ContainerPast
 from moorage.store.containers import ContainerRecord, ContainerStore
 from moorage.store.files import Clock
+from moorage.store.stored_bytes import Holder, StoredBytes
 from moorage.store.table import Record
 
 
@@ -32,6 +34,7 @@ class Sweep:
         provisioner: Provisioner,
         sandboxes: Sandboxes,
         artifacts: Artifacts,
+        stored: StoredBytes,
         *,
         clock: Clock,
         egress: Egress | None,
@@ -42,6 +45,7 @@ class Sweep:
         self._provisioner = provisioner
         self._sandboxes = sandboxes
         self._artifacts = artifacts
+        self._stored = stored
         self._clock = clock
         self._egress = egress
 
@@ -133,11 +137,18 @@ class Sweep:
         prefix = keys.container_objects(tenant_id, container_id)
         if not await self._past.borrowers(tenant_id, container_id):
             await self._blobs.delete_prefix(prefix)
+            await self._stored.forget(Holder.container(tenant_id, container_id))
             return
         named = await self._past.named_by_borrowers(tenant_id, container_id)
         async for key, _ in self._blobs.list_prefix(prefix):
             if key not in named:
                 await self._blobs.delete(key)
+        await self._count(tenant_id, container_id)
+
+    async def _count(self, tenant_id: str, container_id: str) -> None:
+        """Have what is counted of a container be what is there."""
+        holder = Holder.container(tenant_id, container_id)
+        await self._stored.settle(holder, lambda: bytes_of(self._blobs, tenant_id, container_id))
 
     async def _settle(self, due: Record, now: float) -> bool:
         record = await self._store.peek(due["tenant_id"], due["container_id"])
@@ -220,6 +231,7 @@ class Sweep:
         async for key, modified_at in self._blobs.list_prefix(prefix):
             if key not in named and modified_at < horizon:
                 await self._blobs.delete(key)
+        await self._count(record.tenant_id, record.id)
 
 
 def _is_idle(record: ContainerRecord, horizon: float) -> bool:

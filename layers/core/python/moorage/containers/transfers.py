@@ -19,6 +19,17 @@ def stored_content(rows: Sequence[ContainerFile]) -> dict[str, str]:
     return {row.sha256: row.key for row in rows}
 
 
+async def bytes_of(blobs: Blobs, tenant_id: str, container_id: str) -> int:
+    """What lies in the bucket for a container."""
+    return await blobs.bytes_under(keys.container_objects(tenant_id, container_id))
+
+
+def new_bytes(rows: Sequence[ContainerFile], there: Sequence[ContainerFile]) -> int:
+    """What rows name beyond the rows that were there: content that several of them have counts once."""
+    before = {row.key for row in there}
+    return sum({row.key: row.bytes for row in rows if row.key not in before}.values())
+
+
 async def store_content(
     blobs: Blobs, record: ContainerRecord, chunks: AsyncIterator[bytes], *, known: Mapping[str, str], bytes_max: int
 ) -> Blob:

@@ -74,6 +74,16 @@ def diff(listing: FileListing, rows: Sequence[ContainerFile], incarnation: int) 
     )
 
 
+def note_of_no_room(files: Sequence[SandboxFile], most: int) -> str:
+    """About changed files for which their tenant has no room, in words for the model."""
+    paths = sorted(map(absolute, files))
+    return (
+        f"Note: the storage of this account is full: at most {most} bytes are saved of all its files, containers and vector stores "
+        f"together; not saved: {_some(paths)}. They stay in this sandbox, and are saved after a later command once something else was "
+        "deleted; what was saved of them before stays saved."
+    )
+
+
 def _beyond_bytes(files: Sequence[SandboxFile], rows: Sequence[ContainerFile], removed: Sequence[ContainerFile]) -> list[SandboxFile]:
     """Of files that would be stored, in their order, those that no longer fit beside what stays stored."""
     paths, gone = {absolute(file) for file in files}, {row.path for row in removed}

@@ -14,6 +14,7 @@ from moorage.limits.images import *
 from moorage.limits.knowledge import *
 from moorage.limits.remote import *
 from moorage.limits.sessions import *
+from moorage.limits.storage import *
 from moorage.limits.units import *
 from moorage.limits.vector_stores import *
 from moorage.limits.web import *

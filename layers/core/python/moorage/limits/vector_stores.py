@@ -23,8 +23,8 @@ VECTOR_BATCH_FILES_MAX: Final = 2_000
 """OpenAPI: ``CreateVectorStoreFileBatchRequest.file_ids.maxItems``."""
 
 VECTOR_FILES_TOGETHER: Final = 24
-"""Files that one transaction adds or cancels: three records of each, the batch that each may have come with before, the store's and
-the new batch's; DynamoDB takes 100 writes."""
+"""Files that one transaction adds or cancels: three records of each, the batch that each may have come with before, the store's, the
+new batch's and two of what is counted of the tenant; DynamoDB takes 100 writes."""
 
 VECTOR_STORE_TOUCH_SECONDS: Final = 60
 """A store that is used notes it at most so often: what expires by it is counted in days."""

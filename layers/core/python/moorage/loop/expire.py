@@ -6,6 +6,7 @@ says which. Every part is harmless to run twice, or by two reapers at once.
 
 from collections.abc import Awaitable, Iterator
 
+from moorage.recount import recount_due
 from moorage.retention import purge_expired
 from moorage.runtime import Runtime
 from moorage.telemetry import Metric, tell
@@ -32,6 +33,7 @@ def _parts(runtime: Runtime) -> Iterator[Awaitable[int | None]]:
     if runtime.orphans is not None:
         yield runtime.orphans.stop_lost()
     yield purge_expired(runtime, runtime.clock())
+    yield recount_due(runtime, runtime.clock())
     yield runtime.egress.settle_fleet()
     yield _count_sandboxes(runtime)
 

@@ -176,6 +176,10 @@ class Blobs:
             for entry in page:
                 yield entry["Key"], entry["Size"]
 
+    async def bytes_under(self, prefix: str) -> int:
+        """What all objects under a prefix hold together."""
+        return sum([size async for _, size in self.list_sizes(prefix)])
+
     async def _pages(self, prefix: str) -> AsyncIterator[list[Any]]:
         token: dict[str, str] = {}
         while True:

@@ -10,11 +10,13 @@ from typing import Any, Final
 
 from moorage import limits
 from moorage.codec import Codec
-from moorage.errors import file_not_found, file_too_large
+from moorage.errors import ApiError, file_not_found, file_too_large
+from moorage.errors.storage import storage_busy
 from moorage.ids import new_file_id
 from moorage.store import keys, schema
 from moorage.store.blobs import BlobNotFound, Blobs, BlobTooLarge
 from moorage.store.listing import gone_record, listing_attributes, read_page
+from moorage.store.stored_bytes import Holder, StoredBytes
 from moorage.store.table import Record, Table
 from moorage.wire.queries import Page
 
@@ -40,6 +42,10 @@ class File:
         """Where its bytes are in the bucket."""
         return keys.file_object(self.tenant_id, self.id)
 
+    @property
+    def holder(self) -> Holder:
+        return Holder(self.tenant_id, "file", self.id)
+
 
 @dataclass(frozen=True, slots=True)
 class Content:
@@ -60,10 +66,11 @@ class FilePage:
 
 
 class Files:
-    def __init__(self, table: Table, blobs: Blobs, *, clock: Clock) -> None:
+    def __init__(self, table: Table, blobs: Blobs, *, clock: Clock, stored: StoredBytes | None = None) -> None:
         self._table = table
         self._blobs = blobs
         self._clock = clock
+        self.stored = stored or StoredBytes(table, clock=clock)
         self.before_erasure: Callable[[str, str], Awaitable[None]] | None = None
         """Told tenant and id of a file that is about to be erased: who holds what was made of it lets go of that first, so that an
         erasure which breaks off can be repeated."""
@@ -77,22 +84,25 @@ class Files:
         chunks: AsyncIterator[bytes],
         expires_after_seconds: int | None = None,
     ) -> File:
-        """Store a file from a stream; raises ``file_too_large`` past ``limits.FILE_BYTES_MAX``."""
+        """Store a file from a stream; raises ``file_too_large`` past ``limits.FILE_BYTES_MAX``, and ``storage_limit_reached``."""
         content = await self.receive(tenant_id, chunks)
         return await self.add(
             content, filename=filename, purpose=purpose, expires_after_seconds=expires_after_seconds
         )
 
     async def receive(self, tenant_id: str, chunks: AsyncIterator[bytes], *, file_id: str | None = None) -> Content:
-        """Store a file's bytes before the rest is known; :meth:`add` makes a file of them, :meth:`drop` undoes it. ``file_id`` is for
-        what may be received again."""
+        """Store a file's bytes before the rest is known; :meth:`add` makes a file of them, :meth:`drop` undoes it. More than the tenant
+        has room for is not taken in. ``file_id`` is for what may be received again."""
         now = self._clock()
         file_id = file_id or new_file_id(now)
+        room = await self.stored.room(tenant_id)
         try:
             blob = await self._blobs.put_stream(
-                keys.file_object(tenant_id, file_id), chunks, bytes_max=limits.FILE_BYTES_MAX
+                keys.file_object(tenant_id, file_id), chunks, bytes_max=min(limits.FILE_BYTES_MAX, room)
             )
         except BlobTooLarge as error:
+            if room < limits.FILE_BYTES_MAX:
+                await self.stored.check(tenant_id, room + 1)
             raise file_too_large(limits.FILE_BYTES_MAX) from error
         return Content(tenant_id, file_id, blob.bytes, blob.sha256, int(now))
 
@@ -102,7 +112,7 @@ class Files:
     async def add(
         self, content: Content, *, filename: str, purpose: str, expires_after_seconds: int | None = None
     ) -> File:
-        """Make a file of received bytes. Doing it again writes the same record."""
+        """Make a file of received bytes, which are gone if there is no room for it by now. One that there is already stays."""
         created_at = content.began_at
         lifetime = expires_after_seconds or (limits.FILE_EXPIRES_SECONDS_MAX if purpose == "batch" else None)
         file = File(
@@ -115,8 +125,23 @@ class Files:
             sha256=content.sha256,
             expires_at=None if lifetime is None else created_at + lifetime,
         )
-        await self._table.write_many(puts=_records(file))
-        return file
+        try:
+            return await self._put(file)
+        except ApiError:
+            await self.drop(content)
+            raise
+
+    async def _put(self, file: File) -> File:
+        """The records and what is counted of them, at once."""
+        records = _records(file)
+        for _ in range(limits.CONDITIONAL_WRITES_MAX):
+            refused = await self._table.write_together(records, self.stored.changes(file.holder, file.bytes, is_bounded=True))
+            if not refused:
+                return file
+            if refused[0] < len(records):
+                return await self.get(file.tenant_id, file.id)
+            await self.stored.check(file.tenant_id, file.bytes)
+        raise storage_busy()
 
     async def get(self, tenant_id: str, file_id: str, *, param: str | None = None) -> File:
         """The file; unknown, foreign, deleted and expired ones are all 404."""
@@ -168,6 +193,7 @@ class Files:
         if self.before_erasure is not None:
             await self.before_erasure(file.tenant_id, file.id)
         await self._blobs.delete(file.key)
+        await self.stored.forget(file.holder)
         pk = keys.file(file.tenant_id, file.id)
         await self._table.write_many(
             puts=[gone_record(pk, keys.GONE, file.created_at, file.id, self._clock())],

@@ -35,6 +35,7 @@ a conversation's items                     ``PK=T#t#V#id``, ``SK`` begins with `
 append to a conversation                   ``SK=BATCH#n``, ``META`` counts n, ``SOURCE#resp``   TransactWriteItems
 what an input item's URL gave              ``PK=T#t#I#id``, ``SK=URL#<hash>``                   GetItem
 a shared budget                            ``PK=T#t#BUDGETS``, ``SK=<kind>:<id>``              GetItem, UpdateItem
+what a tenant stores: a sum, and entries   ``PK=T#t#STORED``, ``SK=TOTAL``, ``<kind>#<id>``     GetItem, TransactWriteItems
 an API key                                 ``PK=K#<sha256>``, ``SK=META``                       GetItem
 a used code of the console                 ``PK=CODE#<sha256>``, ``SK=META``                    PutItem
 a connection that API Gateway holds        ``PK=WS#<id>``, ``SK=META``                        GetItem, UpdateItem

@@ -71,6 +71,8 @@ class Uploads:
         mime_type: str,
         expires_after_seconds: int | None = None,
     ) -> Upload:
+        """Raises ``storage_limit_reached`` for a file that its tenant has no room for; what is left is looked at again at its end."""
+        await self._files.stored.check(tenant_id, size)
         now = self._clock()
         upload = Upload(
             tenant_id=tenant_id,

@@ -25,6 +25,7 @@ from moorage.ids import new_id
 from moorage.store import keys, vector_keys
 from moorage.store.files import Clock, File
 from moorage.store.listing import entries_beyond, gone_record, unknown_after
+from moorage.store.stored_bytes import StoredBytes
 from moorage.store.table import Change, Record, Table
 from moorage.vector_stores.records import (
     AUTO,
@@ -67,8 +68,9 @@ class Todo:
 
 
 class StoreFiles:
-    def __init__(self, table: Table, *, clock: Clock) -> None:
+    def __init__(self, table: Table, stored: StoredBytes, *, clock: Clock) -> None:
         self._table = table
+        self._stored = stored
         self._clock = clock
 
     # --- Adding ------------------------------------------------------------------------------------------------------------------
@@ -87,6 +89,7 @@ class StoreFiles:
     async def _add(self, store: VectorStore, wanted: Sequence[NewFile], batch: Batch | None) -> list[StoreFile]:
         if store.usage_bytes >= limits.VECTOR_STORE_BYTES_MAX:
             raise vector_store_full(limits.VECTOR_STORE_BYTES_MAX)
+        await self._stored.room(store.tenant_id)
         once = list({each.file.id: each for each in wanted}.values())
         before = {file.id for file in await self.named(store, [each.file.id for each in once])}
         if store.total + len(once) - len(before) > limits.VECTOR_STORE_FILES_MAX:
@@ -114,7 +117,7 @@ class StoreFiles:
     async def _add_together(self, store: VectorStore, added: Sequence[StoreFile]) -> None:
         for _ in range(limits.CONDITIONAL_WRITES_MAX):
             before = {file.id: file for file in await self.named(store, [file.id for file in added])}
-            counts = _Counts(store)
+            counts = _Counts(store, self._stored)
             puts: list[Record] = []
             changes: list[Change] = []
             for file in added:
@@ -219,7 +222,7 @@ class StoreFiles:
         """End the work on a file, whose index agrees with it now; False if it is not the work of this addition any more."""
         code, message = error or (None, "")
         ended = {"status": status, "usage_bytes": usage_bytes, "error_code": code, "error_message": message}
-        counts = _Counts(store)
+        counts = _Counts(store, self._stored)
         counts.leave(file)
         counts.enter(replace(file, status=status, usage_bytes=usage_bytes))
         return not await self._table.write_together(
@@ -270,7 +273,7 @@ class StoreFiles:
             doomed = [file for file in files if file.batch_id == batch.id and file.status == "in_progress"]
             if not doomed:
                 return
-            counts = _Counts(store)
+            counts = _Counts(store, self._stored)
             changes = []
             for file in doomed:
                 cancelled = replace(file, status="cancelled")
@@ -287,7 +290,7 @@ class StoreFiles:
     async def remove(self, store: VectorStore, file: StoreFile, *, is_noted: bool = False) -> bool:
         """Take a file out of a store; False if it has changed meanwhile. Whoever works on it finds the note that it left, and clears
         away; ``is_noted`` leaves one also of a file that was settled."""
-        counts = _Counts(store)
+        counts = _Counts(store, self._stored)
         counts.drop(file)
         gone = gone_record(file.pk, keys.gone(file.id), file.created_at, file.id, self._clock())
         marks = {name: value for name, value in gone.items() if name not in ("PK", "SK")}
@@ -307,8 +310,9 @@ class StoreFiles:
 class _Counts:
     """What a transaction changes in the counts of a store, and of the batches that its files came with."""
 
-    def __init__(self, store: VectorStore) -> None:
+    def __init__(self, store: VectorStore, stored: StoredBytes) -> None:
         self._store = store
+        self._stored = stored
         self._of_store: Counter[str] = Counter(total=0)
         self._of_batches: dict[str, Counter[str]] = {}
 
@@ -330,13 +334,13 @@ class _Counts:
             self._of_batches.setdefault(file.batch_id, Counter()).update({file.status: number, "total": number})
 
     def changes(self, *, below: Mapping[str, int] | None = None) -> list[Change]:
-        """The store's is always one of them: only an active store's files change."""
+        """The store's is always one of them: only an active store's files change. What is counted of its tenant changes with it."""
         made = [Change(self._store.pk, keys.META, set={}, condition=_ACTIVE, add=dict(self._of_store), below=below or {})]
         for batch_id, counts in self._of_batches.items():
             changed = {name: number for name, number in counts.items() if number}
             if changed:
                 made.append(Change(self._store.pk, vector_keys.vector_batch(batch_id), set={}, condition={"id": batch_id}, add=changed))
-        return made
+        return [*made, *self._stored.changes(self._store.holder, self._of_store["usage_bytes"])]
 
 
 def _with_total(file: StoreFile, number: int) -> dict[str, int]:

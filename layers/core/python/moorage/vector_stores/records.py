@@ -14,6 +14,7 @@ from moorage.codec import Codec
 from moorage.knowledge.index import IndexRef
 from moorage.store import keys, vector_keys
 from moorage.store.listing import listing_attributes
+from moorage.store.stored_bytes import Holder
 from moorage.store.table import Record
 
 Attributes = Mapping[str, str | float | bool]
@@ -74,6 +75,10 @@ class VectorStore:
 
     def is_expired(self, now: float) -> bool:
         return self.phase == "expired" or (self.expires_at is not None and self.expires_at <= now)
+
+    @property
+    def holder(self) -> Holder:
+        return Holder(self.tenant_id, "vector_store", self.id)
 
     @property
     def ref(self) -> IndexRef:

@@ -11,6 +11,7 @@ from moorage.parallel import side_by_side
 from moorage.store import keys, schema, vector_keys
 from moorage.store.blobs import Blobs
 from moorage.store.files import Clock
+from moorage.store.stored_bytes import StoredBytes
 from moorage.store.table import Record, Table
 from moorage.vector_stores.records import STATUSES, STORE, VectorStore
 from moorage.vector_stores.stores import Knowledge, due_record
@@ -20,8 +21,9 @@ _STAYING: Final = (keys.META, keys.PURGE, keys.GONE)
 
 
 class Sweep:
-    def __init__(self, table: Table, blobs: Blobs, knowledge: Knowledge, *, clock: Clock) -> None:
+    def __init__(self, table: Table, blobs: Blobs, knowledge: Knowledge, stored: StoredBytes, *, clock: Clock) -> None:
         self._table = table
+        self._stored = stored
         self._blobs = blobs
         self._knowledge = knowledge
         self._clock = clock
@@ -57,6 +59,7 @@ class Sweep:
         to write may come after this."""
         await self._knowledge.index.delete(store.ref)
         await self._blobs.delete_prefix(vector_keys.vector_objects(store.tenant_id, store.id))
+        await self._stored.forget(store.holder)
         rows = await self._table.query(store.pk)
         is_busy = any(row["SK"] == vector_keys.INDEXING_JOB for row in rows)
         doomed = [(row["PK"], row["SK"]) for row in rows if row["SK"] not in _STAYING]

@@ -44,10 +44,10 @@ class VectorStores:
         self._files = files
         self._knowledge = knowledge
         self.stores = Stores(table, knowledge, clock=clock)
-        self.files = StoreFiles(table, clock=clock)
+        self.files = StoreFiles(table, files.stored, clock=clock)
         self.jobs = Jobs(table, executions, clock=clock)
         self.indexing = Indexing(self.stores, self.files, self.jobs, Reading(files, blobs, containers, at_work), knowledge)
-        self.sweep = Sweep(table, blobs, knowledge, clock=clock)
+        self.sweep = Sweep(table, blobs, knowledge, files.stored, clock=clock)
 
     # --- Stores --------------------------------------------------------------------------------------------------------------------
 

@@ -84,6 +84,13 @@ _ME: Final = record(
         expires_at=nullable(_TIME),
     ),
     limits={"type": "object", "additionalProperties": _COUNT},
+    storage=record(
+        used_bytes=_COUNT,
+        limit_bytes=_COUNT,
+        file_bytes=_COUNT,
+        container_bytes=_COUNT,
+        vector_store_bytes=_COUNT,
+    ),
     budgets=_BUDGETS,
     prices={"type": "array", "items": record(model=STRING, price=nullable({"type": "object"}))},
     version=STRING,

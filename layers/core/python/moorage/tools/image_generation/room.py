@@ -15,6 +15,7 @@ from types import MappingProxyType
 from typing import Any, Final
 
 from moorage import errors, limits
+from moorage.errors.storage import STORAGE_LIMIT
 from moorage.model.image_engine import ImageEngine
 from moorage.model.remote_servers import RemoteServers
 from moorage.store.contents import KEPT
@@ -227,7 +228,12 @@ async def _done(run: Run, image: Drawn) -> Item:
     if image.revised_prompt is not None:
         item["revised_prompt"] = image.revised_prompt
     if run.outside.is_stored:
-        item["file_id"] = await contents.as_file(f"{known.output_item_id}.{picture.format}", picture.content)
+        try:
+            item["file_id"] = await contents.as_file(f"{known.output_item_id}.{picture.format}", picture.content)
+        except errors.ApiError as error:
+            # The image is paid for and stands in the response; a tenant without room goes without the file.
+            if error.code != STORAGE_LIMIT:
+                raise
     return item
 
 

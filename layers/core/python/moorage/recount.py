@@ -1,0 +1,97 @@
+"""Once a day: whether what is counted of a tenant's stored bytes is what is there.
+
+Whatever stores or erases something counts it (``store/stored_bytes.py``). This finds what was stored before anything was counted, by an
+older version or by a process that died in between, and what is counted of things that are gone.
+"""
+
+from collections.abc import Sequence
+from typing import Final, Protocol
+
+from moorage import limits
+from moorage.containers.containers import Containers
+from moorage.containers.transfers import bytes_of
+from moorage.parallel import side_by_side
+from moorage.store import containers, files, keys, vector_keys
+from moorage.store.blobs import Blobs
+from moorage.store.files import Files
+from moorage.store.listing import entries_beyond
+from moorage.store.stored_bytes import Due, Holder, Kind, StoredBytes
+from moorage.store.table import Table
+
+_LISTS: Final[Sequence[tuple[Kind, str]]] = (
+    ("file", files.KIND),
+    ("container", containers.KIND),
+    ("vector_store", vector_keys.VECTOR_STORES),
+)
+"""What is looked through, one after the other, and after them the entries."""
+_ENTRIES: Final = "entries"
+
+
+class Counted(Protocol):
+    """What of the runtime is needed here."""
+
+    @property
+    def table(self) -> Table: ...
+
+    @property
+    def blobs(self) -> Blobs: ...
+
+    @property
+    def files(self) -> Files: ...
+
+    @property
+    def containers(self) -> Containers: ...
+
+
+async def recount_due(resources: Counted, now: float) -> int:
+    """Look through a part of each tenant that is due; answers how many entries were wrong. Harmless to run twice, or twice at once."""
+    stored = resources.files.stored
+
+    async def look(due: Due) -> int:
+        holders, place = await _part(resources, stored, due)
+
+        async def settle(holder: Holder) -> bool:
+            return not await _is_in_use(resources, holder) and await stored.settle(holder, lambda: _count(resources, holder))
+
+        wrong = sum(await side_by_side(settle, holders, at_once=limits.SWEEP_AT_ONCE))
+        await stored.looked(due, place)
+        return wrong
+
+    return sum(await side_by_side(look, await stored.due(now), at_once=1))
+
+
+async def _part(resources: Counted, stored: StoredBytes, due: Due) -> tuple[list[Holder], str]:
+    """The next ones to look at, and the place behind them."""
+    kinds = [kind for _, kind in _LISTS]
+    at, _, after = (due.place or f"{kinds[0]}|").partition("|")
+    if at == _ENTRIES:
+        found = await stored.holders(due.tenant_id, after, limits.RECOUNT_TOGETHER)
+        is_end = len(found) < limits.RECOUNT_TOGETHER
+        return found, "" if is_end else f"{_ENTRIES}|{found[-1].key[1]}"
+    listing = keys.listing(due.tenant_id, at)
+    entries = await entries_beyond(resources.table, listing, after or None, "asc", limits.RECOUNT_TOGETHER)
+    holders = [Holder(due.tenant_id, _LISTS[kinds.index(at)][0], entry["PK"].rpartition("#")[2]) for entry in entries]
+    if len(entries) == limits.RECOUNT_TOGETHER:
+        return holders, f"{at}|{entries[-1]['GSI1SK']}"
+    following = [*kinds[kinds.index(at) + 1 :], _ENTRIES][0]
+    return holders, f"{following}|"
+
+
+async def _is_in_use(resources: Counted, holder: Holder) -> bool:
+    """A container with a sandbox has room for what is being stored; it is counted when the sandbox is stopped."""
+    if holder.kind != "container":
+        return False
+    record = await resources.containers.peek(holder.tenant_id, holder.id)
+    return record is not None and record.sandbox is not None
+
+
+async def _count(resources: Counted, holder: Holder) -> int:
+    match holder.kind:
+        case "container":
+            return await bytes_of(resources.blobs, holder.tenant_id, holder.id)
+        case "file":
+            record = await resources.table.get(keys.file(holder.tenant_id, holder.id), keys.META)
+            return 0 if record is None else int(record["bytes"])
+        case "vector_store":
+            record = await resources.table.get(vector_keys.vector_store(holder.tenant_id, holder.id), keys.META)
+            return 0 if record is None or record["phase"] != "active" else int(record["usage_bytes"])

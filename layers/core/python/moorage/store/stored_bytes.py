@@ -1,0 +1,202 @@
+"""How many bytes a tenant stores: an entry for each file, container and vector store, and their sum, which its limit is held against.
+
+An entry changes with the sum, in one transaction that is conditional on the sum staying within the limit, where something is added. So
+whatever is stored at the same time, the sum is that of the entries, and does not pass the limit.
+
+An entry is what is in the bucket, or less for a moment; who has erased something, or does not know what is there, has it counted
+(:meth:`StoredBytes.settle`), and so does the reaper once a day (``recount.py``).
+"""
+
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final, Literal, get_args
+
+from moorage import limits
+from moorage.errors.storage import storage_busy, storage_limit_reached
+from moorage.store import keys, schema, stored_keys
+from moorage.store.table import Change, Record, Table
+
+Kind = Literal["file", "container", "vector_store"]
+KINDS: Final[tuple[Kind, ...]] = get_args(Kind)
+
+
+@dataclass(frozen=True, slots=True)
+class Holder:
+    """What takes room in the bucket."""
+
+    tenant_id: str
+    kind: Kind
+    id: str
+
+    @classmethod
+    def container(cls, tenant_id: str, container_id: str) -> "Holder":
+        """All that lies in the bucket for a container: its files, what it keeps of their past, its skills, and what it has lent."""
+        return cls(tenant_id, "container", container_id)
+
+    @property
+    def key(self) -> tuple[str, str]:
+        return stored_keys.stored(self.tenant_id), stored_keys.holder(self.kind, self.id)
+
+
+@dataclass(frozen=True, slots=True)
+class Standing:
+    """What a tenant stores, of what it may."""
+
+    used: int
+    limit: int
+    of: Mapping[Kind, int]
+
+    @property
+    def room(self) -> int:
+        return max(0, self.limit - self.used)
+
+    def to_json(self) -> dict[str, Any]:
+        return {"used_bytes": self.used, "limit_bytes": self.limit, **{f"{kind}_bytes": self.of[kind] for kind in KINDS}}
+
+
+@dataclass(frozen=True, slots=True)
+class Due:
+    """A tenant whose entries are to be looked through, from a place on."""
+
+    tenant_id: str
+    place: str
+
+
+class StoredBytes:
+    def __init__(self, table: Table, *, clock: Callable[[], float], most: int = limits.STORED_BYTES_MAX) -> None:
+        self._table = table
+        self._clock = clock
+        self.most = most
+
+    async def standing(self, tenant_id: str) -> Standing:
+        total = await self._table.get(stored_keys.stored(tenant_id), stored_keys.TOTAL)
+        if total is None or "GSI1PK" not in total:
+            total = await self._open(tenant_id)
+        # What was stored before it was counted may have gone before it was.
+        return Standing(max(0, total["bytes"]), self.most, {kind: max(0, total.get(kind, 0)) for kind in KINDS})
+
+    async def room(self, tenant_id: str) -> int:
+        """How many bytes more may be stored. Raises ``storage_limit_reached`` for none."""
+        standing = await self.standing(tenant_id)
+        if not standing.room:
+            raise storage_limit_reached(standing.used, standing.limit)
+        return standing.room
+
+    async def add(self, holder: Holder, size: int) -> None:
+        """Count what is about to be stored, or was in this moment. Raises ``storage_limit_reached``."""
+        if not await self.add_some(holder, [size]):
+            await self.check(holder.tenant_id, size)
+            raise storage_busy()
+
+    async def add_some(self, holder: Holder, sizes: Sequence[int]) -> list[int]:
+        """Count as many of these sizes as fit, in their order; the places of those that do."""
+        places = list(range(len(sizes)))
+        for _ in range(limits.CONDITIONAL_WRITES_MAX):
+            size = sum(sizes[place] for place in places)
+            if not size or not await self._table.write_together((), self.changes(holder, size, is_bounded=True)):
+                return places
+            places = _fitting(sizes, (await self.standing(holder.tenant_id)).room)
+        return []
+
+    async def correct(self, holder: Holder, size: int) -> None:
+        """More or less was stored than was counted beforehand."""
+        if size:
+            await self._table.write_together((), self.changes(holder, size))
+
+    async def check(self, tenant_id: str, size: int) -> None:
+        """Raises ``storage_limit_reached`` if so much does not fit."""
+        standing = await self.standing(tenant_id)
+        if size > standing.room:
+            raise storage_limit_reached(standing.used, standing.limit)
+
+    def changes(self, holder: Holder, size: int, *, is_bounded: bool = False) -> list[Change]:
+        """What changes an entry by a size, as part of a transaction. Where one fails because it ``is_bounded`` by the limit,
+        :meth:`check` says so; if it says nothing, it may be tried again."""
+        if not size:
+            return []
+        pk, sk = holder.key
+        below = {"bytes": self.most - size + 1} if is_bounded else {}
+        return [
+            Change(pk, sk, set={}, condition={}, add={"bytes": size}),
+            Change(pk, stored_keys.TOTAL, set={}, condition={}, add={"bytes": size, holder.kind: size}, below=below),
+        ]
+
+    async def settle(self, holder: Holder, count: Callable[[], Awaitable[int]]) -> bool:
+        """Have an entry be what is there; True if it was not. The entry is read before it is counted, and written if it is as it was:
+        who changes something after that counts it in turn."""
+        for _ in range(limits.CONDITIONAL_WRITES_MAX):
+            entry = await self._table.get(*holder.key)
+            before = 0 if entry is None else entry["bytes"]
+            now = await count()
+            if now == before and (entry is None or now):
+                return False
+            puts, changes = _turned(holder, entry, now)
+            sums = {"bytes": now - before, holder.kind: now - before}
+            total = Change(stored_keys.stored(holder.tenant_id), stored_keys.TOTAL, set={}, condition={}, add=sums)
+            if not await self._table.write_together(puts, [*changes, total]):
+                return True
+        raise storage_busy()
+
+    async def forget(self, holder: Holder) -> None:
+        """Nothing of it is stored any more. Harmless to repeat."""
+
+        async def nothing() -> int:
+            return 0
+
+        await self.settle(holder, nothing)
+
+    # --- looking through them ---
+
+    async def due(self, now: float) -> list[Due]:
+        """Tenants that are to be looked through."""
+        listed = keys.due_list(stored_keys.STORED)
+        entries = await self._table.query(listed, up_to=keys.due(int(now), "~"), index=schema.INDEX)
+        totals = await self._table.get_many((entry["PK"], entry["SK"]) for entry in entries)
+        return [Due(total["tenant_id"], total["place"]) for total in totals]
+
+    async def looked(self, due: Due, place: str) -> None:
+        """It was looked through up to a place; "" is the end, and the next look is a day later."""
+        at = 0 if place else int(self._clock()) + limits.RECOUNT_SECONDS
+        await self._table.update(
+            stored_keys.stored(due.tenant_id), stored_keys.TOTAL, set={"place": place, "GSI1SK": keys.due(at, due.tenant_id)}
+        )
+
+    async def holders(self, tenant_id: str, after: str, limit: int) -> list[Holder]:
+        """Those that have an entry, in the order of their keys."""
+        pk = stored_keys.stored(tenant_id)
+        records = await self._table.query(pk, after=after or stored_keys.TOTAL, limit=limit)
+        named = [stored_keys.holder_of(record["SK"]) for record in records]
+        return [Holder(tenant_id, kind, name) for found, name in named for kind in KINDS if kind == found]
+
+    async def _open(self, tenant_id: str) -> Record:
+        """A tenant's sum, which is due to be counted: it may have stored something before anything was counted."""
+        return await self._table.update(
+            stored_keys.stored(tenant_id),
+            stored_keys.TOTAL,
+            set_once={
+                "bytes": 0,
+                "tenant_id": tenant_id,
+                "place": "",
+                "GSI1PK": keys.due_list(stored_keys.STORED),
+                "GSI1SK": keys.due(0, tenant_id),
+            },
+            must_exist=False,
+        )
+
+
+def _fitting(sizes: Sequence[int], room: int) -> list[int]:
+    places = []
+    for place, size in enumerate(sizes):
+        if size <= room:
+            room -= size
+            places.append(place)
+    return places
+
+
+def _turned(holder: Holder, entry: Record | None, now: int) -> tuple[list[Record], list[Change]]:
+    """What writes an entry anew that stands as ``entry``."""
+    pk, sk = holder.key
+    if entry is None:
+        return [{"PK": pk, "SK": sk, "bytes": now}], []
+    as_it_was = {"bytes": entry["bytes"]}
+    return [], [Change(pk, sk, set={"bytes": now} if now else {}, condition=as_it_was, is_end=not now)]
