@@ -3,21 +3,25 @@
 import asyncio
 import random
 from collections import Counter
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any, cast
 
 import pytest
 from moorage import limits
 from moorage.api.foreground import stop
+from moorage.errors import Superseded
 from moorage.loop.budget import draw_first, draws_of
 from moorage.model.prices import Price
 from moorage.state import LoopState, Next
 from moorage.store import keys
 from moorage.store.budgets import MEASURES, Budgets, Scope
 from moorage.store.responses import StoredResponse
+from moorage.store.table import Record
 
 from tests.unit.api.served import KEY_A, Served
 from tests.unit.loop.lab import CONTAINER, SHELL_TOOL, Lab, Turn, first_state, say, shell, texts
+from tests.unit.loop.test_dice import together
 from tests.unit.store.memory import MemoryTable
 
 KEY, TENANT = Scope("key", KEY_A), Scope("tenant", "t")
@@ -340,6 +344,109 @@ async def test_many_at_once_overrun_a_limit_by_no_more_than_a_step_of_each_that_
         assert (standing.used["total_tokens"], standing.held["total_tokens"]) == (crowd.total, 0), seed
         assert crowd.total < 200 + 12 * 15, seed
         assert max(crowd.begun_beyond.values()) <= 1, seed
+
+
+def asks(count: int) -> Turn:
+    """A turn with so many calls."""
+    return together(*(shell(f"echo {number}", call_id=f"call_{number}") for number in range(count)))
+
+
+async def test_calls_are_counted_before_they_run() -> None:
+    served = await served_with(Lab(asks(3), say("done")), tenant={"tool_calls": 10})
+    stored = await begun(served, "tenant")
+    state = await served.lab.step(first_state(stored))
+    assert (len(state.calls), await used(served, TENANT, "tool_calls")) == (3, (3, 0))
+    await run(served.lab, stored, state)
+    assert await used(served, TENANT, "tool_calls") == (3, 0)
+
+
+async def test_without_a_limit_of_calls_nothing_is_written_for_them() -> None:
+    writes = []
+    for name in ("total_tokens", "tool_calls"):
+        served = await served_with(Lab(asks(3), say("done")), tenant={name: 10_000})
+        stored = await begun(served, "tenant")
+        before_it = served.lab.table.writes
+        await run(served.lab, stored)
+        writes.append(served.lab.table.writes - before_it)
+    assert writes[1] - writes[0] == 1
+
+
+@pytest.mark.parametrize("on_limit", ["stop", "finish", "pause"])
+async def test_of_steps_at_the_same_time_one_passes_a_limit_of_calls(on_limit: str) -> None:
+    """Each began when no call was counted. Those that ask when the limit is reached run nothing, and do what the budget says."""
+    lab = Lab(*[asks(3)] * 5, *[say("done")] * 5)
+    served = await served_with(lab, tenant={"tool_calls": 4, "on_limit": on_limit})
+    many = [await begun(served, "tenant") for _ in range(5)]
+    states = await asyncio.gather(*(lab.step(first_state(stored)) for stored in many))
+    assert sorted(len(state.calls) for state in states) == [0, 0, 0, 3, 3]
+    assert await used(served, TENANT, "tool_calls") == (6, 0)
+    for stored, state in zip(many, states, strict=True):
+        await run(lab, stored, state)
+    assert (len(lab.sandboxes.executed), await used(served, TENANT, "tool_calls")) == (6, (6, 0))
+    ends = {"stop": ("incomplete", []), "finish": ("completed", ["done"]), "pause": ("in_progress", [])}
+    for stored in many:
+        response = (await served.get(f"/responses/{stored.response_id}")).json()
+        assert (response["status"], texts(response["output"])) == ends[on_limit]
+    if on_limit == "pause":
+        await goes_on_when_raised(served, many)
+
+
+async def goes_on_when_raised(served: Served, many: list[StoredResponse]) -> None:
+    await served.lab.runtime.budgets.put("t", TENANT, {"tool_calls": 100})
+    for stored in many:
+        await served.post(f"/responses/{stored.response_id}/resume")
+        name = next(name for name in served.lab.executions.started if name == f"{stored.execution}-p1")
+        await run(served.lab, stored, LoopState.from_json(served.lab.executions.started[name]))
+        response = await served.lab.object_of(stored)
+        assert (response["status"], texts(response["output"])) == ("completed", ["done"])
+
+
+async def test_calls_that_a_dead_run_has_announced_run_although_others_have_used_up_the_budget() -> None:
+    served = await served_with(Lab(asks(3), say("done")), tenant={"tool_calls": 3})
+    stored = await begun(served, "tenant")
+
+    async def dies(record: Record) -> None:
+        if record["SK"].startswith(keys.ATTEMPT_PREFIX) and "outcome" in record:
+            served.lab.table.before_write = None
+            raise ConnectionError
+
+    served.lab.table.before_write = dies
+    with pytest.raises(ConnectionError):
+        await served.lab.step(first_state(stored))
+    await served.lab.runtime.budgets.count_calls("t", TENANT, "resp_other", {}, 3, is_bounded=False)
+    state = await served.lab.step(first_state(stored))
+    assert len(state.calls) == 3
+    await run(served.lab, stored, state)
+    assert await used(served, TENANT, "tool_calls") == (6, 0)
+
+
+@pytest.mark.parametrize("seed", range(12))
+async def test_under_deaths_calls_of_many_at_once_pass_the_limit_by_one_step(seed: int) -> None:
+    """Every run of every step may die at any write; the calls that were begun are counted from outside."""
+    chance = random.Random(seed)
+    lab = Lab(*[asks(3)] * 60)
+    served = await served_with(lab, tenant={"tool_calls": 10})
+    many = [await begun(served, "tenant") for _ in range(6)]
+
+    async def let_others_go_first(_record: Record) -> None:
+        for _ in range(chance.randrange(3)):
+            await asyncio.sleep(0)
+        if chance.random() < 0.02:
+            raise ConnectionError
+
+    lab.table.before_write = let_others_go_first
+
+    async def one(stored: StoredResponse) -> None:
+        state = first_state(stored)
+        while state.next is not Next.DONE:
+            with suppress(ConnectionError, Superseded):
+                if state.next is Next.TOOLS:
+                    await lab.tools(state)
+                state = await lab.step(state)
+
+    await asyncio.gather(*map(one, many))
+    lab.table.before_write = None
+    assert len(lab.sandboxes.executed) <= 10 + 2, seed
 
 
 # --- who sees it ---

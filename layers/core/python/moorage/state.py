@@ -145,10 +145,15 @@ class Outcome:
     incomplete_reason: str | None = None
     service_tier: str | None = None
     """The tier of the latest step whose upstream named one."""
+    had_no_calls_left: bool = False
+    """Its calls were refused, because those of a budget that it shares were used up meanwhile."""
 
 
 CALL: Final = Codec(Call, sparse=("where", "approval"))
 OUTCOME: Final = Codec(
-    Outcome, nested={"next": By(str, Next), "calls": CALL, "usage": By(Usage.to_json, Usage.from_json)}, beside=("wait_seconds",)
+    Outcome,
+    nested={"next": By(str, Next), "calls": CALL, "usage": By(Usage.to_json, Usage.from_json)},
+    beside=("wait_seconds",),
+    sparse=("had_no_calls_left",),
 )
 """How a step's record holds what it came to."""

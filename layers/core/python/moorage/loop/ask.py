@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 
 from moorage import ids, limits
 from moorage.errors import UpstreamError
-from moorage.loop import compact, context, decide, finish, upstream_shell, way_out
+from moorage.loop import budget, compact, context, decide, finish, upstream_shell, way_out
 from moorage.loop.assemble import Assembler
 from moorage.loop.cancellation import Cancellable, CancelWatch
 from moorage.loop.decide import Decision
@@ -50,6 +50,8 @@ class Ask:
     """How often this step has waited in the state machine for its provider."""
     waits_for: str | None = None
     """If the outcome is to wait: for what, in a sentence."""
+    has_no_calls_left: bool = False
+    """Its calls do not run, because those of a budget that it shares are used up."""
     _finished: Finished | None = None
     """How the latest turn ended; None if it broke off, and before the first."""
     _repairs: list[Item] = field(default_factory=list)
@@ -65,7 +67,7 @@ class Ask:
             if not compact.is_triggered(self.stored):
                 await self._prepare()
                 await self._converse()
-            decision = self._decision()
+            decision = await self._counted(self._decision())
         except UpstreamError as error:
             return await self._give_up(error)
         outcome = self._follow(decision)
@@ -201,6 +203,22 @@ class Ask:
             raise UpstreamError("The model's stream broke off again and again.", is_retryable=False)
         return decision
 
+    async def _counted(self, decision: Decision) -> Decision:
+        """The decision, or the same without its calls, where others have used up the calls of a shared budget. What an earlier run of
+        the step has announced was counted then, and runs."""
+        position = self.position
+        may_run = await budget.counts_calls(
+            self.runtime,
+            self.stored,
+            position.usage,
+            position.calls_made,
+            list((self.done | self.items).values()),
+            len(decision.hosted),
+            is_bounded=not self.announced,
+        )
+        self.has_no_calls_left = not may_run
+        return decision if may_run else decide.without_calls(decision)
+
     def _follow(self, decision: Decision) -> Outcome:
         """Emit what belongs to a decision."""
         outputs = self._outputs()
@@ -215,6 +233,7 @@ class Ask:
             status=decision.status,
             incomplete_reason=decision.incomplete_reason,
             service_tier=self.position.service_tier,
+            had_no_calls_left=self.has_no_calls_left,
         )
 
     def _outputs(self) -> Outputs:

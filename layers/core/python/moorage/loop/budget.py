@@ -3,7 +3,8 @@ at most.
 
 Everything that is counted of a response alone stands in the outcome of the step before. So a response without a budget costs nothing
 for it, and one with a budget of its own no write. A budget that it shares with others (of its key, its tenant, its tree of forks) is a
-counter in the table (``store/budgets.py``): a write before each step, the first one too, and one at the end.
+counter in the table (``store/budgets.py``): a write before each step, the first one too, and one at the end; and where tool calls are
+limited, one before those of a step run.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -100,6 +101,16 @@ async def draw_first(runtime: Runtime, stored: StoredResponse, said: Sequence[It
     await Draw.of(runtime, stored).first(parameters.model, tokens_in, parameters.max_output_tokens)
 
 
+async def counts_calls(
+    runtime: Runtime, stored: StoredResponse, usage: Usage, calls_made: int, items: Sequence[Item], calls: int, *, is_bounded: bool
+) -> bool:
+    """Calls that a step has asked for are about to run: count them. False if others have used up a shared budget of calls meanwhile,
+    and ``is_bounded``; then none of them may run."""
+    if not calls or not stored.draws_on:
+        return True
+    return await Draw.of(runtime, stored).calls(_used(runtime, stored, usage, calls_made, items), calls, is_bounded=is_bounded)
+
+
 async def draw_last(runtime: Runtime, stored: StoredResponse, usage: Usage, calls_made: int, items: Sequence[Item]) -> None:
     """The response ends: what it has used counts, and nothing is held."""
     if stored.draws_on:
@@ -142,6 +153,14 @@ class Draw:
                 await self.release(used)
                 return Reached(over.message, _remedy(scope), over.on_limit)
         return None
+
+    async def calls(self, used: Mapping[str, int], count: int, *, is_bounded: bool) -> bool:
+        for scope in self.scopes:
+            over = await self.runtime.budgets.count_calls(self.tenant_id, scope, self.name, used, count, is_bounded=is_bounded)
+            if over is not None:
+                await self.release(used)
+                return False
+        return True
 
     async def release(self, used: Mapping[str, int]) -> None:
         for scope in self.scopes:

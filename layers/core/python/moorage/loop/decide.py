@@ -2,7 +2,7 @@
 
 from collections import Counter
 from collections.abc import Mapping, Sequence, Set
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from moorage import limits
@@ -46,6 +46,12 @@ class Decision:
     is_last: bool = False
     status: Status = "completed"
     incomplete_reason: str | None = None
+
+
+def without_calls(decision: Decision) -> Decision:
+    """The same, but none of the calls runs."""
+    refused = tuple(sorted((*decision.hosted, *decision.refused)))
+    return replace(decision, next=Next.DONE if decision.is_last else Next.MODEL, hosted=(), refused=refused, is_last=False)
 
 
 def after_model(

@@ -122,8 +122,8 @@ async def _over_budget(
         reason = f"{over.what} {over.remedy}"
         if await runtime.responses.park(stored, reason):
             return state.done()
-    # A step that followed no call was the last answer already, or one whose calls were refused.
-    if over.on_limit == "finish" and before.next is Next.TOOLS:
+    # A step that followed no call was the last answer already, or one whose calls were refused for the limit of the response alone.
+    if over.on_limit == "finish" and (before.next is Next.TOOLS or before.had_no_calls_left):
         return None
     if snapshot.last is not None and snapshot.last.writer.step == state.step:
         # A run of this step has died in the middle: what it has said stands in the log alone.

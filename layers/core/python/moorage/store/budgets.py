@@ -5,12 +5,16 @@ step will likely take. Each response has an entry beside the counters, with what
 write puts its entry and the counters right, if they are below the limits then; so whatever draws at the same time, no step begins once
 the limit is reached, and no more is used than by the steps that had begun. At its end a response takes its entry away.
 
+What a step may take is an estimate, but for tool calls, of which nobody knows how many it will ask for. So calls are counted when they
+have been asked for and before one of them runs, if the limit of calls is not reached then: of all that ask at the same time, one step
+passes it.
+
 A write is conditional on the entry as it was read. So a step that is run twice counts once, and a process that dies in between has held
 something for a while: what is held longer than ``until`` is given back by the next one who is refused.
 """
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, replace
 from typing import Any, Final, Literal
 
 from moorage import limits
@@ -25,6 +29,7 @@ OnLimit = Literal["stop", "pause", "finish"]
 
 MEASURES: Final = ("usd", "input_tokens", "output_tokens", "total_tokens", "tool_calls", "wall_seconds")
 """As on the wire; dollars are counted in billionths, in whole numbers."""
+_CALLS: Final = "tool_calls"
 _NANO: Final = 1_000_000_000
 Amounts = Mapping[str, int]
 """By measure; what is missing is nothing."""
@@ -153,6 +158,23 @@ class Budgets:
         A response without an entry that has used something has ended or is older than the budget: what it used is counted already, or
         was not to be.
         """
+        return await self._draw(tenant_id, scope, response_id, used, _Entry(used, holding, 0), bounds=MEASURES)
+
+    async def count_calls(
+        self, tenant_id: str, scope: Scope, response_id: str, used: Amounts, calls: int, *, is_bounded: bool
+    ) -> Reached | None:
+        """So many calls are about to run of a response that has used so much. The limit of calls, if that ``is_bounded`` and was
+        reached before; then they are not counted, and must not run."""
+        record = await self._table.get(keys.budgets(tenant_id), str(scope))
+        if record is None or _CALLS not in record["limits"]:
+            return None
+        following = _Entry({**used, _CALLS: used.get(_CALLS, 0) + calls}, {}, 0)
+        return await self._draw(tenant_id, scope, response_id, used, following, bounds=(_CALLS,) if is_bounded else ())
+
+    async def _draw(
+        self, tenant_id: str, scope: Scope, response_id: str, used: Amounts, wanted: _Entry, *, bounds: Collection[str]
+    ) -> Reached | None:
+        """Turn the entry of a response that has used so much into the ``wanted`` one, if the limits of ``bounds`` are not reached."""
         for _ in range(limits.CONDITIONAL_WRITES_MAX):
             record = await self._table.get(keys.budgets(tenant_id), str(scope))
             if record is None:
@@ -160,10 +182,12 @@ class Budgets:
             before = _entry(record, response_id)
             known = before or _Entry(used, {}, 0)
             now = int(self._clock())
-            following = _Entry(used, holding, now + limits.BUDGET_HOLD_SECONDS)
+            following = replace(wanted, until=now + limits.BUDGET_HOLD_SECONDS)
             # What this response has used meanwhile counts before it is asked whether there is something left.
             room = {
-                _counter(name): limit - (used.get(name, 0) - known.total(name)) for name, limit in dict(record["limits"]).items()
+                _counter(name): limit - (used.get(name, 0) - known.total(name))
+                for name, limit in dict(record["limits"]).items()
+                if name in bounds
             }
             try:
                 await self._write(tenant_id, scope, response_id, record, before, following, known, below=room)
