@@ -13,6 +13,7 @@ from tests.unit.loop.lab import Lab
 
 DAY = 24 * 3600
 TOKENS = {"input_tokens": 7, "cached_tokens": 3, "output_tokens": 5, "reasoning_tokens": 2}
+NO_EMBEDDINGS = {"requests": 0, "tokens": 0, "unpriced_requests": 0}
 SHELL = {"type": "shell_call"}
 CODE = {"type": "code_interpreter_call"}
 
@@ -73,6 +74,7 @@ async def test_usage_is_added_up_by_day() -> None:
             **{name: 2 * count for name, count in TOKENS.items()},
             "cost_usd": 0.0,
             "unpriced_responses": 2,
+            "embeddings": NO_EMBEDDINGS,
         },
         {
             "id": named(served.lab.now),
@@ -84,6 +86,7 @@ async def test_usage_is_added_up_by_day() -> None:
             **TOKENS,
             "cost_usd": 0.0,
             "unpriced_responses": 1,
+            "embeddings": NO_EMBEDDINGS,
         },
     ]
 
@@ -101,6 +104,32 @@ async def test_usage_is_added_up_by_model_by_key_and_by_tool() -> None:
         ("shell_call", 2, 3),
     ]
     assert all("input_tokens" not in each for each in by_tool)
+
+
+async def test_embeddings_are_counted_by_the_hour_beside_responses() -> None:
+    served = Served.of(Lab())
+    await ended(served.lab, model="a")
+    count = served.lab.runtime.embedding_usage.count
+    await count("t", "small", KEY_A, 100, 5_000_000)
+    await count("t", "small", KEY_A, 20, None)
+    await count("u", "small", KEY_A, 7, None)
+    first = named(served.lab.now)
+    served.lab.now += DAY
+    await count("t", "small", "", 3, 0)
+
+    async def counted(**query: Any) -> list[tuple[str, int, dict[str, int], float]]:
+        return [(each["id"], each["responses"], each["embeddings"], each["cost_usd"]) for each in await usage(served, **query)]
+
+    both, rest = {"requests": 2, "tokens": 120, "unpriced_requests": 1}, {"requests": 1, "tokens": 3, "unpriced_requests": 0}
+    assert await counted() == [(first, 1, both, 0.005), (named(served.lab.now), 0, rest, 0.0)]
+    whole = {"requests": 3, "tokens": 123, "unpriced_requests": 1}
+    assert await counted(group_by="model") == [("a", 1, NO_EMBEDDINGS, 0.0), ("small", 0, whole, 0.005)]
+    assert await counted(group_by="key") == [("", 0, rest, 0.0), (KEY_A, 1, both, 0.005)]
+    assert await usage(served, group_by="tool") == []
+    assert await counted(to=first) == [(first, 1, both, 0.005)]
+    assert [name for name, *_ in await counted(**{"from": named(served.lab.now)})] == [named(served.lab.now)]
+    (quiet,) = await usage(served, group_by="model", **{"from": named(served.lab.now)})
+    assert (quiet["input_tokens"], quiet["by_status"], quiet["unpriced_responses"]) == (0, {}, 0)
 
 
 async def test_what_was_deleted_stays_counted_and_what_is_another_tenants_never_is() -> None:

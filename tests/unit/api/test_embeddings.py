@@ -10,8 +10,8 @@ import openai
 import pytest
 from moorage import limits
 
-from tests.unit.api.served import Served
-from tests.unit.knowledge.embedders import FakeEmbedder, embeddings_of
+from tests.unit.api.served import KEY_A, Served
+from tests.unit.knowledge.embedders import Counted, FakeEmbedder, embeddings_of
 from tests.unit.loop.lab import Lab
 
 
@@ -19,7 +19,8 @@ class Asked:
     def __init__(self) -> None:
         self.model = FakeEmbedder()
         lab = Lab()
-        lab.runtime._knowledge = cast("Any", SimpleNamespace(embeddings=embeddings_of(self.model)))
+        self.counted = Counted()
+        lab.runtime._knowledge = cast("Any", SimpleNamespace(embeddings=embeddings_of(self.model, meter=self.counted)))
         self.served = Served.of(lab)
 
     async def refused(self, body: Any) -> tuple[int, str | None, str]:
@@ -97,3 +98,16 @@ async def test_a_model_that_is_down_is_an_error_that_clients_retry() -> None:
     asked.model.is_down = True
     status, _, message = await asked.refused({"model": "pairs", "input": "a"})
     assert (status >= 500, message) == (True, "The model upstream is down.")
+
+
+async def test_a_request_counts_as_its_keys() -> None:
+    asked = Asked()
+    await asked.served.post("/embeddings", {"model": "pairs", "input": ["a cat", "the tide rises"]})
+    assert asked.counted.requests == [("t", "pairs", KEY_A, 5, 10_000)]
+
+
+async def test_embedding_models_are_listed_behind_those_that_answer() -> None:
+    served = Served.of(Lab())
+    own = {"id": "static-256", "object": "model", "created": 0, "owned_by": "moorage-embeddings"}
+    assert (await served.get("/models")).json() == {"object": "list", "data": [{"id": "m"}, own]}
+    assert (await served.get("/models/static-256")).json() == own

@@ -4,8 +4,9 @@ from array import array
 from collections.abc import Sequence
 
 from moorage.errors import UpstreamError
-from moorage.knowledge.embeddings import Embeddings
+from moorage.knowledge.embeddings import Embeddings, Meter
 from moorage.model.embedding_models import Embedded
+from moorage.model.prices import Price
 
 WORDS = ("cat", "kitten", "market", "share", "tide", "moon", "bread", "oven")
 """Pairs that are like each other."""
@@ -38,5 +39,16 @@ class FakeEmbedder:
         return array("f", numbers).tobytes()
 
 
-def embeddings_of(*embedders: FakeEmbedder) -> Embeddings:
-    return Embeddings(embedders[0], {embedder.name: embedder for embedder in embedders})
+class Counted:
+    """What was told of requests: tenant, model, key, tokens, cost."""
+
+    def __init__(self) -> None:
+        self.requests: list[tuple[str, str, str, int, int | None]] = []
+
+    async def count(self, tenant_id: str, model: str, key_id: str, tokens: int, nanodollars: int | None) -> None:
+        self.requests.append((tenant_id, model, key_id, tokens, nanodollars))
+
+
+def embeddings_of(*embedders: FakeEmbedder, meter: Meter | None = None) -> Embeddings:
+    by_name = {embedder.name: embedder for embedder in embedders}
+    return Embeddings(embedders[0], by_name, meter or Counted(), {"pairs": Price(input=2.0)})

@@ -9,7 +9,7 @@ from moorage.knowledge.index import IndexedFile, IndexRef, SearchOptions, Vector
 from moorage.knowledge.neighbours import Neighbours
 from moorage.knowledge.object_index import ObjectIndex
 
-from tests.unit.knowledge.embedders import FakeEmbedder, embeddings_of
+from tests.unit.knowledge.embedders import Counted, FakeEmbedder, embeddings_of
 from tests.unit.knowledge.vector_service import FakeS3Vectors
 from tests.unit.store.memory import MemoryBlobs
 
@@ -54,7 +54,8 @@ class Shelf:
         self.model = FakeEmbedder()
         self.other_model = FakeEmbedder("other", 3)
         self.now = 1_800_000_000.0
-        embeddings = embeddings_of(self.model, self.other_model)
+        self.counted = Counted()
+        embeddings = embeddings_of(self.model, self.other_model, meter=self.counted)
         neighbours = Neighbours(self.blobs.vectors.bucket(), self.blobs) if self.has_vector_bucket else None
         self.index: VectorIndex = ObjectIndex(
             self.blobs, embeddings, clock=lambda: self.now, neighbours=neighbours, bundle_bounds=bundles or Bounds(), **bounds

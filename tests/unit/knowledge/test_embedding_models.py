@@ -16,6 +16,8 @@ from moorage.model.catalog import Catalog
 from moorage.model.embedding_models import OpenAIEmbedder, TitanEmbedder
 from moorage.net.sigv4 import AwsAuth
 
+from tests.unit.knowledge.embedders import Counted
+
 OPENAI = """
 [[embedding]]
 name = "small"
@@ -45,8 +47,9 @@ class Upstreams:
     def __init__(self, toml: str, *answers: Answer) -> None:
         self.answers = list(answers)
         self.requests: list[httpx.Request] = []
+        self.counted = Counted()
         catalog = Catalog.load(f"\n{toml}", ENVIRON)
-        self.embeddings = Embeddings.of(catalog, httpx.MockTransport(self._answer))
+        self.embeddings = Embeddings.of(catalog, httpx.MockTransport(self._answer), self.counted)
 
     def _answer(self, request: httpx.Request) -> httpx.Response:
         self.requests.append(request)
@@ -188,3 +191,40 @@ def test_what_is_wrong_with_models_toml_is_said(name: str) -> None:
     toml, message = REFUSED[name]
     with pytest.raises(SettingsConflict, match=message):
         Catalog.load(f"\n{toml}", ENVIRON)
+
+
+# --- What they cost -------------------------------------------------------------------------------------------------------------------
+
+
+def told(*vectors: list[float], tokens: int) -> Answer:
+    body = {"data": [{"index": index, "embedding": vector} for index, vector in enumerate(vectors)], "usage": {"prompt_tokens": tokens}}
+    return lambda request: httpx.Response(200, json=body)
+
+
+PRICED: dict[str, tuple[str, int | None]] = {
+    "as it is configured": ('price = { input = 3.5 }\n', 3_500_000),
+    "as its own provider lists it": ('base_url = "https://api.openai.com/v1"\n', 20_000),
+    "unknown elsewhere": ("", None),
+}
+
+
+@pytest.mark.parametrize("what", PRICED)
+async def test_each_request_is_counted_with_what_it_has_cost(what: str) -> None:
+    line, cost = PRICED[what]
+    lines = [each for each in OPENAI.splitlines() if not line or not each.startswith(line.split()[0])]
+    upstreams = Upstreams("\n".join(lines) + f"\n{line}", told([1.0, 0.0, 0.0], tokens=1_000))
+    await upstreams.embeddings.embed("ten_a", "text-embedding-3-small", ["a"], 3, key_id="key_1")
+    assert upstreams.counted.requests == [("ten_a", "small", "key_1", 1_000, cost)]
+
+
+async def test_the_model_that_comes_along_costs_nothing() -> None:
+    upstreams = Upstreams("")
+    embedded = await upstreams.embeddings.embed("ten_a", "static-256", ["two words"], 8)
+    assert upstreams.counted.requests == [("ten_a", "static-256", "", embedded.tokens, 0)]
+
+
+async def test_what_an_upstream_refuses_is_not_counted() -> None:
+    upstreams = Upstreams(OPENAI, lambda request: httpx.Response(400, json={}))
+    with pytest.raises(UpstreamError):
+        await upstreams.embeddings.embed("ten_a", "small", ["a"], 3)
+    assert upstreams.counted.requests == []

@@ -5,6 +5,7 @@ import asyncio
 from collections.abc import Awaitable, Iterator
 
 import pytest
+from moorage import limits
 from moorage.errors import ApiError, UpstreamError
 from moorage.knowledge.index import Hit, IndexedFile, IndexRef, SearchOptions, Weights
 from moorage.store.blobs import Blob
@@ -215,6 +216,15 @@ async def test_an_embedding_model_that_fails_stores_nothing_and_says_so() -> Non
     with pytest.raises(UpstreamError):
         await shelf.found("cat")
     assert shelf.blobs.objects == before
+
+
+async def test_files_and_searches_are_counted_as_their_tenants() -> None:
+    shelf = Shelf()
+    await shelf.index.put_file(STORE, CATS, [f"cat {number}" for number in range(limits.EMBEDDED_AT_ONCE + 1)])
+    await shelf.found("one cat", "two cats")
+    await shelf.found("only words", weights=Weights(embedding=0, text=1))
+    tokens = (2 * limits.EMBEDDED_AT_ONCE, 2, 4)
+    assert shelf.counted.requests == [("t", "pairs", "", count, 2_000 * count) for count in tokens]
 
 
 async def test_a_store_whose_model_is_gone_says_which_one() -> None:

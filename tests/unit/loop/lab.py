@@ -307,6 +307,7 @@ class Lab:
             remote_servers=RemoteServers(),
             searches_web=False,
             default_skills=(),
+            embeddings=(),
         )
         self.runtime = Runtime(
             **{

@@ -17,6 +17,7 @@ from moorage.settings import Settings
 from moorage.store.api_keys import ApiKey
 from moorage.store.contents import Contents
 from moorage.store.conversations import Conversations
+from moorage.store.embedding_usage import EmbeddingUsage
 from moorage.store.files import Files
 from moorage.store.skills import Skills
 from moorage.store.uploads import Uploads
@@ -96,7 +97,8 @@ def build_app(
         connect=provisioner.connect,
     )
     executions = FakeExecutions()
-    knowledge = Knowledge(NoModels(), cast("Any", None), store.blobs, clock)
+    embedding_usage = EmbeddingUsage(store.table, clock=clock, retention_seconds=24 * 3600)
+    knowledge = Knowledge(NoModels(), cast("Any", None), store.blobs, embedding_usage, clock)
     stores = VectorStores(
         store.table,
         store.blobs,
@@ -117,6 +119,7 @@ def build_app(
         vector_stores=stores,
         executions=executions,
         knowledge=knowledge,
+        embedding_usage=embedding_usage,
         upstream_containers=UpstreamContainers(store.table, clock=clock, retention_seconds=3600),
         skills=Skills(store.table, store.blobs, clock=clock),
         conversations=Conversations(store.table, store.blobs, clock=clock),

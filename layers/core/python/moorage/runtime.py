@@ -42,6 +42,7 @@ from moorage.store.blobs import Blobs
 from moorage.store.budgets import Budgets
 from moorage.store.contents import Contents
 from moorage.store.conversations import Conversations
+from moorage.store.embedding_usage import EmbeddingUsage
 from moorage.store.executions import Executions
 from moorage.store.files import Files
 from moorage.store.response_list import ResponseList
@@ -123,8 +124,14 @@ class Runtime:
     def knowledge(self) -> Knowledge:
         """One for the process: it holds what was read of indexes."""
         if self._knowledge is None:
-            self._knowledge = Knowledge(self.catalog, self.http, self.blobs, self.clock, self.vector_bucket)
+            self._knowledge = Knowledge(
+                self.catalog, self.http, self.blobs, self.embedding_usage, self.clock, self.vector_bucket
+            )
         return self._knowledge
+
+    @property
+    def embedding_usage(self) -> EmbeddingUsage:
+        return EmbeddingUsage(self.table, clock=self.clock, retention_seconds=self.settings.retention_seconds)
 
     @property
     def vector_stores(self) -> VectorStores:

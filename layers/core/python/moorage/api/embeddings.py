@@ -23,7 +23,8 @@ router = APIRouter()
 async def create(caller: Caller, body: RawBody) -> Response:
     wanted = EMBEDDING.body(body)
     texts: list[str] = wanted["input"]
-    embedder = caller.runtime.knowledge.embeddings.find(wanted["model"])
+    embeddings = caller.runtime.knowledge.embeddings
+    embedder = embeddings.find(wanted["model"])
     dimension = wanted.get("dimensions", embedder.dimension)
     if not embedder.takes(dimension):
         raise errors.invalid_value(
@@ -32,7 +33,7 @@ async def create(caller: Caller, body: RawBody) -> Response:
     if sum(map(estimate_text, texts)) > limits.EMBEDDING_TOKENS_MAX:
         raise errors.invalid_value("input", f"all texts together have at most {limits.EMBEDDING_TOKENS_MAX} tokens.")
     try:
-        embedded = await embedder.embed(texts, dimension)
+        embedded = await embeddings.embed(caller.tenant_id, wanted["model"], texts, dimension, key_id=caller.key_id)
     except UpstreamError as error:
         raise failure(error.code, error.message, error.param, error.retry_after_seconds) from error
     is_packed = wanted.get("encoding_format") == "base64"

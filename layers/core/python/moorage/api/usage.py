@@ -1,7 +1,8 @@
 """``/v1/usage``: what was used, added up. An extension of ours.
 
 It is summed from the list of responses, of whose entries nothing but the index is read. It reaches as far back as responses are kept;
-those that were deleted meanwhile still count, and those with ``store: false`` never did, because nothing is written of them.
+those that were deleted meanwhile still count, and those with ``store: false`` never did, because nothing is written of them. What was
+embedded is counted for itself (``store/embedding_usage.py``), by whole hours.
 
 The sums of hours and days in which nothing changes any more are kept (``store/usage_sums.py``), so that a month of responses costs what
 its last hour does.
@@ -9,6 +10,7 @@ its last hour does.
 
 import asyncio
 import datetime
+from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Annotated, Any
@@ -24,8 +26,9 @@ from moorage.loop.budget import standings
 from moorage.model.prices import usd
 from moorage.parallel import side_by_side
 from moorage.runtime import Runtime
+from moorage.store.embedding_usage import Embedding, Used
 from moorage.store.response_list import Entry, Range
-from moorage.store.usage_sums import DAY_SECONDS, HOUR_SECONDS, KeptSums, Span, Sum, Sums, UsageSums, day_of, hours_of
+from moorage.store.usage_sums import DAY_SECONDS, HOUR_SECONDS, TOKENS, KeptSums, Span, Sum, Sums, UsageSums, day_of, hours_of
 from moorage.wire.queries import UsageWanted, parse_usage
 from moorage.wire.responses import list_object
 
@@ -38,11 +41,16 @@ async def _wanted(request: Request, caller: Caller) -> UsageWanted:
 
 @router.get("/usage")
 async def usage(caller: Caller, wanted: Annotated[UsageWanted, Depends(_wanted)]) -> Response:
-    totals: dict[str, Sum] = {}
+    totals: dict[str, Sum] = defaultdict(Sum)
     for day, sums in await _Ledger(caller.runtime, caller.tenant_id, wanted).by_day():
         for name, each in _groups(day, sums, wanted.group_by):
-            totals.setdefault(name, Sum()).join(each)
-    summed = list_object([_as_object(totals[name], name, wanted.group_by) for name in sorted(totals)], has_more=False)
+            totals[name].join(each)
+    embedded: dict[str, Embedding] = defaultdict(Embedding)
+    if wanted.group_by != "tool":
+        for used in await caller.runtime.embedding_usage.between(caller.tenant_id, wanted.since, wanted.until):
+            embedded[_group_of(used, wanted.group_by)].join(used.embedding)
+    names = sorted(totals.keys() | embedded.keys())
+    summed = list_object([_as_object(totals[name], embedded[name], name, wanted.group_by) for name in names], has_more=False)
     return JsonResponse(summed | {"budgets": await standings(caller.runtime, caller.tenant_id, caller.draws_on)})
 
 
@@ -169,8 +177,7 @@ def _runs(hours: Sequence[Span]) -> list[list[Span]]:
 def _groups(day: int, sums: Sums, group_by: str) -> Iterator[tuple[str, Sum]]:
     match group_by:
         case "day":
-            name = datetime.datetime.fromtimestamp(day, datetime.UTC).date().isoformat()
-            yield from ((name, each) for each in sums.by_model_and_key.values())
+            yield from ((_day(day), each) for each in sums.by_model_and_key.values())
         case "model":
             yield from ((model, each) for (model, _), each in sums.by_model_and_key.items())
         case "key":
@@ -179,10 +186,26 @@ def _groups(day: int, sums: Sums, group_by: str) -> Iterator[tuple[str, Sum]]:
             yield from sums.by_tool.items()
 
 
-def _as_object(total: Sum, name: str, group_by: str) -> dict[str, Any]:
-    """Tokens and dollars belong to a response, and not to one of its tools: by tool there are none."""
-    cost = {"cost_usd": usd(total.nanodollars), "unpriced_responses": total.unpriced}
-    tokens = {} if group_by == "tool" else {**total.tokens, **cost}
+def _group_of(used: Used, group_by: str) -> str:
+    match group_by:
+        case "day":
+            return _day(used.hour)
+        case "model":
+            return used.model
+        case _:
+            return used.key_id
+
+
+def _day(moment: int) -> str:
+    return datetime.datetime.fromtimestamp(moment, datetime.UTC).date().isoformat()
+
+
+def _as_object(total: Sum, embedding: Embedding, name: str, group_by: str) -> dict[str, Any]:
+    """Tokens and dollars belong to a response, or to what was embedded, and not to one of its tools: by tool there are none."""
+    cost = {"cost_usd": usd(total.nanodollars + embedding.nanodollars), "unpriced_responses": total.unpriced}
+    embeddings = {"requests": embedding.requests, "tokens": embedding.tokens, "unpriced_requests": embedding.unpriced}
+    counted = {name: total.tokens[name] for name in TOKENS}
+    tokens = {} if group_by == "tool" else {**counted, **cost, "embeddings": embeddings}
     return {
         "id": name,
         "object": "usage.group",

@@ -8,7 +8,8 @@ from moorage.cli.output import add_json, listing
 from moorage.cli.target import answer_of, find
 
 _GROUPS = ("day", "model", "key", "tool")
-_COUNTED = ("responses", "tool_calls", "input_tokens", "cached_tokens", "output_tokens", "reasoning_tokens", "cost_usd")
+_TOKENS = ("input_tokens", "cached_tokens", "output_tokens", "reasoning_tokens", "embedding_tokens")
+_COUNTED = ("responses", "tool_calls", *_TOKENS, "cost_usd")
 
 
 def add_to(parser: argparse.ArgumentParser) -> None:
@@ -29,4 +30,5 @@ def _run(options: argparse.Namespace, environ: Mapping[str, str]) -> int:
 
 
 def _cells(group: dict[str, Any]) -> tuple[str, ...]:
-    return (group["id"], *(str(group.get(name, "")) for name in _COUNTED), str(group["by_status"].get("failed", 0)))
+    counted = group | {"embedding_tokens": group.get("embeddings", {}).get("tokens", "")}
+    return (group["id"], *(str(counted.get(name, "")) for name in _COUNTED), str(group["by_status"].get("failed", 0)))

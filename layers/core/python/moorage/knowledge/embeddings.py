@@ -1,10 +1,10 @@
 """Which embedding model answers to which name.
 
 The first that is configured is what new stores are made with; without any it is the small one that comes along, and where that is not
-installed, Titan at Bedrock.
+installed, Titan at Bedrock. Whatever is embedded for a tenant is counted as its own.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -13,8 +13,10 @@ import httpx
 from moorage import errors
 from moorage.knowledge import static_model
 from moorage.knowledge.static_model import StaticEmbedder
-from moorage.model.embedding_models import TITAN_TABLE, Embedder, EmbeddingTable, embedder_of
+from moorage.model.embedding_models import TITAN_TABLE, Embedded, Embedder, EmbeddingTable, embedder_of
 from moorage.model.http import Upstream
+from moorage.model.prices import OWN, Price
+from moorage.wire.responses import Usage
 
 
 class Configured(Protocol):
@@ -26,10 +28,19 @@ class Configured(Protocol):
     def embedding_upstream(self, table: EmbeddingTable, transport: httpx.AsyncBaseTransport) -> Upstream: ...
 
 
+class Meter(Protocol):
+    async def count(self, tenant_id: str, model: str, key_id: str, tokens: int, nanodollars: int | None) -> None:
+        """Note a request, its tokens and what it has cost; None where that is not known."""
+        ...
+
+
 @dataclass(frozen=True, slots=True)
 class Embeddings:
     default: Embedder
     by_name: Mapping[str, Embedder]
+    meter: Meter
+    prices: Mapping[str, Price]
+    """By the names of models; those are left out whose price is not known."""
 
     def find(self, name: str) -> Embedder:
         """Raises the API's model_not_found."""
@@ -38,11 +49,32 @@ class Embeddings:
             raise errors.embedding_model_not_found(name, tuple(self.by_name))
         return found
 
+    async def embed(self, tenant_id: str, name: str, texts: Sequence[str], dimension: int, *, key_id: str = "") -> Embedded:
+        """Raises the API's model_not_found, and :class:`~moorage.errors.UpstreamError`."""
+        embedder = self.find(name)
+        embedded = await embedder.embed(texts, dimension)
+        price = self.prices.get(embedder.name)
+        cost = None if price is None else price.nanodollars(Usage(input_tokens=embedded.tokens), {})
+        await self.meter.count(tenant_id, embedder.name, key_id, embedded.tokens, cost)
+        return embedded
+
     @classmethod
-    def of(cls, catalog: Configured, transport: httpx.AsyncBaseTransport) -> "Embeddings":
+    def of(cls, catalog: Configured, transport: httpx.AsyncBaseTransport, meter: Meter) -> "Embeddings":
         has_own = static_model.is_installed()
-        tables = catalog.embeddings or (() if has_own else (TITAN_TABLE,))
+        tables = _tables(catalog)
         made = [(table, embedder_of(table, catalog.embedding_upstream(table, transport))) for table in tables]
         own: dict[str, Embedder] = {static_model.NAME: StaticEmbedder()} if has_own else {}
         by_name = own | {name: embedder for table, embedder in made for name in (table.name, *table.aliases)}
-        return cls(made[0][1] if made else own[static_model.NAME], by_name)
+        prices = {static_model.NAME: OWN} | {table.name: price for table in tables if (price := table.known_price()) is not None}
+        return cls(made[0][1] if made else own[static_model.NAME], by_name, meter, prices)
+
+
+def names(catalog: Configured) -> list[str]:
+    """Of all embedding models, that of new stores first; no upstream is looked at."""
+    configured = [name for table in _tables(catalog) for name in (table.name, *table.aliases)]
+    own = [static_model.NAME] if static_model.is_installed() else []
+    return list(dict.fromkeys([*configured, *own]))
+
+
+def _tables(catalog: Configured) -> tuple[EmbeddingTable, ...]:
+    return catalog.embeddings or (() if static_model.is_installed() else (TITAN_TABLE,))

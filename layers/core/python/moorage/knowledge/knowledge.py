@@ -5,7 +5,7 @@ from functools import cached_property
 
 import httpx
 
-from moorage.knowledge.embeddings import Configured, Embeddings
+from moorage.knowledge.embeddings import Configured, Embeddings, Meter
 from moorage.knowledge.index import VectorIndex
 from moorage.store.blobs import Blobs
 from moorage.store.vector_bucket import VectorBucket
@@ -17,18 +17,20 @@ class Knowledge:
         catalog: Configured,
         transport: httpx.AsyncBaseTransport,
         blobs: Blobs,
+        meter: Meter,
         clock: Callable[[], float],
         vector_bucket: Callable[[], VectorBucket] | None = None,
     ) -> None:
         self._catalog = catalog
         self._transport = transport
         self._blobs = blobs
+        self._meter = meter
         self._clock = clock
         self._vector_bucket = vector_bucket
 
     @cached_property
     def embeddings(self) -> Embeddings:
-        return Embeddings.of(self._catalog, self._transport)
+        return Embeddings.of(self._catalog, self._transport, self._meter)
 
     @cached_property
     def index(self) -> VectorIndex:

@@ -132,11 +132,10 @@ class ObjectIndex:
 
     async def put_file(self, store: IndexRef, file: IndexedFile, chunks: Sequence[str]) -> int:
         version = self._version()
-        embedder = self._embeddings.find(store.model)
         vectors: list[bytes] = []
         for start in range(0, len(chunks), limits.EMBEDDED_AT_ONCE):
             batch = [chunk or " " for chunk in chunks[start : start + limits.EMBEDDED_AT_ONCE]]
-            vectors += (await embedder.embed(batch, store.dimension)).vectors
+            vectors += (await self._embeddings.embed(store.tenant, store.model, batch, store.dimension)).vectors
         segment, text = await asyncio.to_thread(segments.of, file, chunks, vectors, store.dimension)
         packed = segment.to_bytes()
         told = await self._neighbours.put(store, version, segment) if self._neighbours else 0
@@ -240,7 +239,8 @@ class ObjectIndex:
         has_vectors = options.ranker == "none" or options.weights.embedding > 0
         models = {(store.model, store.dimension) for store in stores} if has_vectors else set()
         asked = [query[: limits.SEARCH_QUERY_CHARS_MAX] for query in queries]
-        vectors = {model: (await self._embeddings.find(model).embed(asked, size)).vectors for model, size in models}
+        tenant = stores[0].tenant if stores else ""
+        vectors = {model: (await self._embeddings.embed(tenant, model, asked, size)).vectors for model, size in models}
         return [
             Query(tuple(terms.counts(query)), {model: segments.query(found[number]) for model, found in vectors.items()})
             for number, query in enumerate(asked)

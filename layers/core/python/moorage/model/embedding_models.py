@@ -7,6 +7,7 @@ base_url = "https://api.openai.com/v1"
 key = "env:OPENAI_API_KEY"
 dimension = 1536
 shortens = true                       # it takes the parameter 'dimensions'
+price = { input = 0.02 }              # US dollars per million tokens
 """
 
 from array import array
@@ -21,11 +22,17 @@ from moorage import limits
 from moorage.errors import SettingsConflict, UpstreamError
 from moorage.model.base import Delta
 from moorage.model.http import Upstream, broken
+from moorage.model.prices import Price, list_price
 from moorage.model.references import check_reference
 from moorage.parallel import side_by_side
 
 TITAN: Final = "amazon.titan-embed-text-v2:0"
 TITAN_DIMENSIONS: Final = (256, 512, 1024)
+
+
+class _PriceTable(BaseModel):
+    model_config = ConfigDict(extra="forbid")
+    input: float = Field(ge=0, allow_inf_nan=False)
 
 
 class EmbeddingTable(BaseModel):
@@ -40,6 +47,13 @@ class EmbeddingTable(BaseModel):
     dimension: int | None = Field(default=None, ge=1, le=limits.EMBEDDING_DIMENSIONS_MAX)
     shortens: bool = False
     headers: dict[str, str] = Field(default_factory=dict)
+    price: _PriceTable | None = None
+
+    def known_price(self) -> Price | None:
+        """As it is configured, or as the provider lists it; None if that is not known."""
+        if self.price is not None:
+            return Price(self.price.input)
+        return list_price(urlsplit(self.base_url).hostname or "", self.upstream_model or self.name)
 
 
 TITAN_TABLE: Final = EmbeddingTable(name=TITAN, provider="bedrock_titan", dimension=TITAN_DIMENSIONS[-1])

@@ -60,6 +60,9 @@ _OPENAI: Final[Mapping[str, Price]] = {
     "gpt-5.4": _listed("2026-06", 2.5, 0.25, 15.0),
     "gpt-5.4-mini": _listed("2026-06", 0.75, 0.075, 4.5),
     "gpt-5.4-nano": _listed("2026-06", 0.2, 0.02, 1.25),
+    "text-embedding-3-small": _listed("2026-06", 0.02, 0.02, 0.0),
+    "text-embedding-3-large": _listed("2026-06", 0.13, 0.13, 0.0),
+    "text-embedding-ada-002": _listed("2026-06", 0.1, 0.1, 0.0),
 }
 _ANTHROPIC: Final[Mapping[str, Price]] = {
     "claude-fable-5-1": _listed("2026-10", 10.0, 0.25, 50.0),
@@ -79,6 +82,7 @@ _ANTHROPIC: Final[Mapping[str, Price]] = {
 }
 """Without Haiku 5.5, whose price goes by the length of each prompt: what depends on that is unknown here."""
 FREE: Final = Price(source="the scripted model costs nothing")
+OWN: Final = Price(source="the model that comes along costs nothing")
 _SNAPSHOT: Final = re.compile(r"-20\d{2}-?\d{2}-?\d{2}$")
 
 

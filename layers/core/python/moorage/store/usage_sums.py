@@ -25,7 +25,7 @@ HOUR_SECONDS: Final = 3600
 DAY_SECONDS: Final = 24 * HOUR_SECONDS
 _FORM: Final = 1
 """Of what is packed: another form is not read, and added up anew."""
-_TOKENS: Final = ("input_tokens", "cached_tokens", "output_tokens", "reasoning_tokens")
+TOKENS: Final = ("input_tokens", "cached_tokens", "output_tokens", "reasoning_tokens")
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,7 +67,7 @@ class Sum:
         self.statuses[row.status] += 1
         self.nanodollars += row.nanodollars or 0
         self.unpriced += row.nanodollars is None and bool(row.input_tokens or row.output_tokens)
-        for name in _TOKENS:
+        for name in TOKENS:
             self.tokens[name] += getattr(row, name)
 
     def join(self, other: "Sum") -> None:
@@ -80,12 +80,12 @@ class Sum:
 
     def to_json(self) -> list[Any]:
         counted = [self.responses, self.tool_calls, self.nanodollars, self.unpriced]
-        return [*counted, [self.tokens[name] for name in _TOKENS], dict(self.statuses)]
+        return [*counted, [self.tokens[name] for name in TOKENS], dict(self.statuses)]
 
     @classmethod
     def from_json(cls, packed: Sequence[Any]) -> "Sum":
         responses, tool_calls, nanodollars, unpriced, tokens, statuses = packed
-        counted = Counter(dict(zip(_TOKENS, tokens, strict=True)))
+        counted = Counter(dict(zip(TOKENS, tokens, strict=True)))
         return cls(responses, tool_calls, counted, Counter(statuses), nanodollars, unpriced)
 
 

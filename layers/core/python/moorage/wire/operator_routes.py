@@ -103,6 +103,7 @@ _USAGE: Final = record(
     responses=_COUNT,
     by_status={"type": "object", "additionalProperties": _COUNT},
     tool_calls=_COUNT,
+    embeddings={"type": "object", "additionalProperties": _COUNT},
 )
 
 _TREE: Final = record(

@@ -20,6 +20,8 @@ from moorage.store.api_keys import ApiKeys
 
 _MODELS_ASKED_MAX: Final = 5
 _MARK: Final = "moorage-doctor"
+_EMBEDDERS: Final = "moorage-embeddings"
+"""``owned_by`` of models that embed, and give no answers."""
 _SCRIPTED: Final = "demo"
 """The model that every deployment has."""
 
@@ -43,7 +45,7 @@ def of_deployment(target: Target, environ: Mapping[str, str]) -> Iterator[Said]:
         return
     with http:
         try:
-            names = [model["id"] for model in answer_of(http.get("/models"))["data"]]
+            models = answer_of(http.get("/models"))["data"]
         except httpx.TransportError as error:
             yield (warn if target.is_local else fail)("the deployment does not answer", unreachable(error))
             if target.is_local:
@@ -52,6 +54,7 @@ def of_deployment(target: Target, environ: Mapping[str, str]) -> Iterator[Said]:
         except TargetError as error:
             yield fail(f"{target.url} refuses to list its models", str(error))
             return
+        names = [model["id"] for model in models if model["owned_by"] != _EMBEDDERS]
         yield ok(f"{target.url} answers; models: {', '.join(names)}")
         if names == [_SCRIPTED]:
             yield warn("the scripted demo model answers: no other is configured", "docs/models.md says how a real one is named.")

@@ -5,6 +5,7 @@ import { me } from "../state.js";
 import { address } from "../router.js";
 import { Acting, Button, Code, Head, Id } from "../ui/parts.js";
 import { Icon } from "../ui/icons.js";
+import { answering } from "../model/models.js";
 import { duration, plural } from "../model/text.js";
 
 const PROBE = "echo moorage-$((6*7))";
@@ -24,7 +25,7 @@ const CHECKS = [
   ["The models", async () => {
     const answer = await get("models");
     if (!answer.ok) return fail("The models cannot be listed", answer.message);
-    const names = answer.data.data.map((model) => model.id);
+    const names = answering(answer.data.data).map((model) => model.id);
     return names.every((name) => name === "demo") ? warn("Only the scripted demo model answers", "Set OPENAI_API_KEY or MOORAGE_UPSTREAM_URL, or write a models.toml, and start again.") : ok(plural(names.length, "model"), names.slice(0, 8).join(", "));
   }],
   ["What they cost", async () => {

@@ -5,6 +5,7 @@ import { setQuery } from "../router.js";
 import { isReadOnly, notify, route } from "../state.js";
 import { useData } from "../ui/data.js";
 import { Button, Code, Empty, Head, Id, Name, Tabs } from "../ui/parts.js";
+import { answering } from "../model/models.js";
 import { EFFORTS, MEMORIES, START, requestOf, settingsOf } from "../model/request.js";
 import { curl, node, python } from "../model/code.js";
 import { Run } from "./run.js";
@@ -31,7 +32,7 @@ export function Playground() {
   const run = query.run ?? "";
   useEffect(() => localStorage.setItem(KEPT, JSON.stringify(settings)), [settings]);
   useEffect(() => {
-    if (!settings.model && models.data?.data.length) set((before) => ({ ...before, model: models.data.data[0].id }));
+    if (!settings.model && models.data?.data.length) set((before) => ({ ...before, model: answering(models.data.data)[0].id }));
   }, [models.data]);
   useEffect(() => {
     if (!query.again) return;
@@ -72,7 +73,7 @@ export function Playground() {
       ${files.length > 0 && html`<p class="chips">${files.map((file) => html`<button type="button" key=${file.id} class="chip" aria-label=${`Take ${file.name} out`} onClick=${() => attach(files.filter((each) => each.id !== file.id))}><${Name}>${file.name}</${Name}> ×</button>`)}</p>`}
       <p class="line">${isReadOnly() ? html`<span class="muted">This key looks and changes nothing.</span>` : html`<${Button} tone="primary" icon="play" isOff=${!text.trim()} onClick=${send}>Run</${Button}><kbd>⌘ Enter</kbd>`}
         ${run && !query.after && html`<${Button} onClick=${() => setQuery(route.value, { after: run })}>Go on after this run</${Button}>`}</p>
-      <${Settings} settings=${settings} set=${set} models=${models.data?.data ?? []} />
+      <${Settings} settings=${settings} set=${set} models=${answering(models.data?.data ?? [])} />
     </section>
     <section class="seen" aria-label="Result"><${Tabs} label="Result" tabs=${[{ id: "run", title: "Run" }, ...Object.keys(LANGUAGES).map((id) => ({ id, title: id === "node" ? "Node" : id === "curl" ? "curl" : "Python" }))]} chosen=${tab} onChoose=${choose} />
       ${tab === "run" ? (run ? html`<${Run} key=${run} id=${run} embedded=${true} />` : html`<${Empty} title="The run shows here"><p>Its timeline, its transcript and its files, live. The other tabs hold the same request as a program.</p></${Empty}>`) : html`<div class="pad-top"><${Code} text=${LANGUAGES[tab](request, URL_OF_API)} /></div>`}

@@ -6,6 +6,7 @@ import { address, go, setQuery } from "../router.js";
 import { useData, useKeys } from "../ui/data.js";
 import { Acting, Ago, Button, Head, Id, Name, Problem, Skeleton, Status, Ticking } from "../ui/parts.js";
 import { Welcome } from "./welcome.js";
+import { answering } from "../model/models.js";
 import { count, dollars, duration, plural } from "../model/text.js";
 import { STATUSES, calls, isRunning, matches, merged, trouble, understood } from "../model/runs.js";
 
@@ -78,7 +79,8 @@ function useRuns(query) {
 
 function Demo() {
   const models = useData((signal) => get("models", {}, signal));
-  if (!models.data?.data.length || models.data.data.some((model) => model.id !== "demo")) return null;
+  const answer = answering(models.data?.data ?? []);
+  if (!answer.length || answer.some((model) => model.id !== "demo")) return null;
   return html`<aside class="banner"><b>The scripted demo answers.</b> It is offline, free and no model. <code>OPENAI_API_KEY</code>, <code>MOORAGE_UPSTREAM_URL</code> or an entry in
     <code>models.toml</code> brings a real one; <a href="#/doctor">Doctor</a> looks whether it answers.</aside>`;
 }
