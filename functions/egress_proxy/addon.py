@@ -48,6 +48,7 @@ from functions.egress_proxy.messages import (
 from functions.egress_proxy.peers import OpenTunnel, Peer, Peers
 from functions.egress_proxy.resolver import Resolver, Unresolvable
 
+_ASKED = frozenset({Reason.HOST_NEEDS_APPROVAL, Reason.SECRET_NEEDS_APPROVAL})
 _SWEEP_SECONDS = 0.5
 _UNAVAILABLE_SECONDS_MAX = 15.0
 """Open tunnels outlive a table that does not answer for this long; new requests do not."""
@@ -182,7 +183,7 @@ class Gate:
             entry = replace(entry, tenant_id=grant.tenant_id, container_id=grant.container_id)
             decision, address = await self._approve(EgressRequest(host, port), grant)
         except Refused as refused:
-            self._refuse(flow, entry, refused.decision)
+            await self._refuse(flow, entry, refused.decision)
             return
         assert peer is not None
         peer.tunnel = OpenTunnel(
@@ -232,7 +233,7 @@ class Gate:
                 request.data.host = address
             swapped = _swapped(flow, grant, normalise(host) or "", port)
         except Refused as refused:
-            self._refuse(flow, replace(entry, secrets=refused.secrets), refused.decision)
+            await self._refuse(flow, replace(entry, secrets=refused.secrets), refused.decision)
             return
         entry = replace(entry, decision="allowed", reason=decision.reason, address=address)
         peer.is_settled = True
@@ -341,9 +342,13 @@ class Gate:
             raise Refused(decisions[0][0])
         return chosen
 
-    def _refuse(self, flow: http.HTTPFlow, entry: Entry, decision: Decision) -> None:
+    async def _refuse(self, flow: http.HTTPFlow, entry: Entry, decision: Decision) -> None:
         status = status_of(decision.reason)
-        self._journal.ended(replace(entry, decision="denied", reason=decision.reason, status=status))
+        refused = replace(entry, decision="denied", reason=decision.reason, status=status)
+        if decision.reason in _ASKED:
+            await self._journal.asked(refused)
+        else:
+            self._journal.ended(refused)
         if flow.error is not None:
             return  # mitmproxy answers what it could not read.
         if flow.request.method != "CONNECT" and not has_small_body(flow.request):

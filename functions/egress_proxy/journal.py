@@ -34,6 +34,7 @@ class Journal:
         self._pending: dict[str, Entry] = {}
         self._wakeup = asyncio.Event()
         self._refused = asyncio.Event()
+        self._writing = asyncio.Lock()
 
     def began(self, entry: Entry) -> None:
         """Something was allowed and goes on."""
@@ -45,6 +46,15 @@ class Journal:
         fields = {key: value for key, value in asdict(entry).items() if value not in (None, ())}
         counted = embedded({Metric.EGRESS_DENIED: entry.count}) if entry.decision == "denied" else {}
         write_line({"event": "egress", **fields, **counted})
+
+    async def asked(self, entry: Entry) -> None:
+        """A refusal of which a person is asked when the command has ended: it stands in the table when this returns, and so before its
+        client can have read it. Those that come while one is written are written together."""
+        self.ended(entry)
+        while entry.id in self._pending:
+            await self.flush()
+        async with self._writing:
+            return  # Somebody else's flush may have taken it, and be writing still.
 
     def _keep(self, entry: Entry) -> None:
         if entry.container_id and (len(self._pending) < _PENDING_MAX or entry.id in self._pending):
@@ -68,12 +78,15 @@ class Journal:
             await asyncio.sleep(limits.EGRESS_LOG_SECONDS / 2)
 
     async def flush(self) -> None:
-        self._wakeup.clear()
-        pending, self._pending = self._pending, {}
-        try:
-            await self._store.append(_bounded(list(pending.values())), self._now_ms() // 1000 + self._retention_seconds)
-        except Exception as error:  # The log must not stop the proxy; the lines on standard output are there already.
-            tell_error(error, "egress_log_failed", entries=len(pending))
+        async with self._writing:
+            self._wakeup.clear()
+            pending, self._pending = self._pending, {}
+            if not pending:
+                return
+            try:
+                await self._store.append(_bounded(list(pending.values())), self._now_ms() // 1000 + self._retention_seconds)
+            except Exception as error:  # The log must not stop the proxy; the lines on standard output are there already.
+                tell_error(error, "egress_log_failed", entries=len(pending))
 
 
 def _bounded(entries: list[Entry]) -> list[Entry]:
@@ -82,7 +95,8 @@ def _bounded(entries: list[Entry]) -> list[Entry]:
     for entry in entries:
         key: tuple[object, ...] = (entry.id,)
         if entry.decision == "denied":
-            key = (entry.tenant_id, entry.container_id, entry.host, entry.port, entry.method, entry.path, entry.reason)
+            about = (entry.host, entry.port, entry.method, entry.path, entry.reason, entry.secrets)
+            key = (entry.tenant_id, entry.container_id, *about)
         before = merged.get(key)
         merged[key] = entry if before is None else replace(before, count=before.count + entry.count)
     kept: dict[str, list[Entry]] = defaultdict(list)

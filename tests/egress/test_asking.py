@@ -1,14 +1,18 @@
 """Hosts and secrets that a person has to allow first: what a request may say of it, how the proxy decides, and what it lets pass."""
 
+import asyncio
+from collections.abc import Iterable
 from dataclasses import replace
 from typing import Any
 
 import pytest
 from moorage.egress.policy import EgressRequest, Opening, Policy, Reason, decide
+from moorage.egress.store import EgressStore, Entry
 from moorage.errors import ApiError
 from moorage.store import keys
 from moorage.wire.network_policy import parse_network_policy
 
+from functions.egress_proxy.journal import Journal
 from tests.egress.conftest import TENANT, ArenaClient, Sandbox
 from tests.egress.test_service import POLICY, SECRET, SETTINGS, World, entry
 
@@ -142,6 +146,61 @@ async def test_what_the_proxy_has_refused_for_want_of_a_word_is_wanted_once() ->
     await world.egress.allow("t1", "cntr_1", (TOKEN,))
     assert await world.egress.wanted("t1", "cntr_1", 0) == [Opening("host", "b.example.com")]
     assert await world.egress.wanted("t1", "cntr_1", 9) == []
+
+
+async def test_what_was_refused_is_wanted_however_much_was_let_through_since() -> None:
+    world = World()
+    await world.egress.open("t1", "cntr_1", ASKS, (SECRET,))
+    held = entry(f"{5:013d}-0", at_ms=5, reason="host_needs_approval", host="b.example.com")
+    since = [entry(f"{at:013d}-0", at_ms=at, decision="allowed", reason="allowed_exact") for at in range(6, 1_500)]
+    await world.egress.store.append([held, *since], expires_at=9_999)
+    assert await world.egress.wanted("t1", "cntr_1", 5) == [Opening("host", "b.example.com")]
+    assert await world.egress.wanted("t1", "cntr_1", 6) == []
+
+
+# --- the proxy's log, which says what is wanted ---
+
+
+class SlowStore(EgressStore):
+    def __init__(self, world: World) -> None:
+        super().__init__(world.table.as_table())
+        self.is_writing, self.may_write = asyncio.Event(), asyncio.Event()
+
+    async def append(self, entries: Iterable[Entry], expires_at: int) -> None:
+        self.is_writing.set()
+        await self.may_write.wait()
+        await super().append(entries, expires_at)
+
+
+def refusal(number: int, reason: str, **said: Any) -> Entry:
+    return entry(f"{number:013d}-0", tenant_id="t1", container_id="cntr_1", at_ms=number, decision="denied", reason=reason, **said)
+
+
+async def test_what_a_person_is_asked_about_stands_in_the_log_before_the_client_reads_that_it_is_refused() -> None:
+    world = World()
+    await world.egress.open("t1", "cntr_1", ASKS, (SECRET,))
+    store = SlowStore(world)
+    journal = Journal(store, 3_600, lambda: 0)
+    hosts = ["a.example.com", "b.example.com", "c.example.com"]
+    told = [asyncio.create_task(journal.asked(refusal(1, "host_needs_approval", host=hosts[0])))]
+    await store.is_writing.wait()
+    told += [asyncio.create_task(journal.asked(refusal(at, "host_needs_approval", host=hosts[at - 1]))) for at in (2, 3)]
+    for _ in range(10):
+        await asyncio.sleep(0)
+    assert [one.done() for one in told] == [False, False, False]
+    store.may_write.set()
+    await asyncio.gather(*told)
+    assert await world.egress.wanted("t1", "cntr_1", 0) == [Opening("host", host) for host in hosts]
+
+
+async def test_two_secrets_that_one_address_was_refused_for_are_both_wanted() -> None:
+    world = World()
+    await world.egress.open("t1", "cntr_1", ASKS, (SECRET,))
+    journal = Journal(world.egress.store, 3_600, lambda: 0)
+    for number, name in enumerate(("API_KEY", "OTHER", "API_KEY")):
+        journal.ended(refusal(number, "secret_needs_approval", host="api.example.com", secrets=(name,)))
+    await journal.flush()
+    assert await world.egress.wanted("t1", "cntr_1", 0) == [TOKEN, Opening("secret", "OTHER")]
 
 
 def test_the_proxy_refuses_a_new_host_and_lets_it_pass_from_the_moment_it_is_allowed(arena: ArenaClient, sandbox: Sandbox) -> None:

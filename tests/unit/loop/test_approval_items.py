@@ -64,6 +64,15 @@ async def test_several_are_decided_at_once() -> None:
     assert ran(served) == ["call_1-0"]
 
 
+async def test_of_several_none_is_decided_if_one_was_decided_otherwise_before() -> None:
+    served, stored = await begun(both(shell("rm a"), shell("rm b", call_id="call_2")), say("done"))
+    first, second = await approvals_of(served, stored)
+    await decided(served, second["id"], False)
+    told = await sent(served, stored, answer(first["id"]), answer(second["id"]))
+    assert (told.status_code, told.json()["error"]["code"]) == (409, "approval_decided")
+    assert [each["status"] for each in await approvals_of(served, stored)] == ["waiting", "denied"]
+
+
 async def test_of_an_item_and_a_route_one_wins_and_the_call_runs_once() -> None:
     served, stored = await begun(shell("rm x"), say("done"))
     (approval,) = await approvals_of(served, stored)

@@ -12,7 +12,7 @@ import orjson
 
 from moorage import ids, limits
 from moorage.api.caller import Caller
-from moorage.errors import ApiError, bad_request, invalid_length
+from moorage.errors import ApiError, approval_decided, bad_request, invalid_length
 from moorage.loop.approvals import decide, find
 from moorage.loop.standing import stands_still
 from moorage.runtime import Runtime
@@ -85,7 +85,9 @@ async def _check(caller: Caller, wanted: CreateRequest, response_id: str, verdic
             raise invalid_length(f"{param}.reason", "string", len(verdict.reason), 0, most)
         if ids.response_of(verdict.approval_id) != response_id:
             raise bad_request("One request answers approvals of one response.", param=f"{param}.approval_request_id")
-        await find(caller.runtime, caller.tenant_id, response_id, verdict.approval_id)
+        approval = await find(caller.runtime, caller.tenant_id, response_id, verdict.approval_id)
+        if not approval.is_waiting and (approval.status == "approved") != verdict.approve:
+            raise approval_decided(approval.id, approval.status)
 
 
 def notice(body: bytes) -> str:

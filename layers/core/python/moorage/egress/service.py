@@ -222,15 +222,27 @@ class Egress:
     async def wanted(self, tenant_id: str, container_id: str, since_ms: int) -> list[Opening]:
         """What the proxy has refused since then because a person has to allow it first, and nobody has yet; each once, the first first.
         What is more than a person is asked at once is refused, and so found, again."""
-        entries = await self.store.entries(tenant_id, container_id, descending=True, limit=limits.EGRESS_WANTED_ENTRIES_MAX)
-        wanted = dict.fromkeys(
-            opening for entry in reversed(entries) if entry.at_ms >= since_ms for opening in _wanted_by(entry)
-        )
+        entries = await self._entries_since(tenant_id, container_id, since_ms)
+        wanted = dict.fromkeys(opening for entry in reversed(entries) for opening in _wanted_by(entry))
         if not wanted:
             return []
         grant = await self.store.load(tenant_id, container_id)
         opened = frozenset[Opening]() if grant is None else grant.opened
         return [opening for opening in wanted if opening not in opened][: limits.EGRESS_WANTED_MAX]
+
+    async def _entries_since(self, tenant_id: str, container_id: str, since_ms: int) -> list[Entry]:
+        """From the newest; at most ``EGRESS_WANTED_PAGES_MAX`` pages of what was let through, which is logged too, lie before them."""
+        found: list[Entry] = []
+        after: str | None = None
+        for _ in range(limits.EGRESS_WANTED_PAGES_MAX):
+            page = await self.store.entries(
+                tenant_id, container_id, after=after, descending=True, limit=limits.EGRESS_WANTED_ENTRIES_MAX
+            )
+            found += [entry for entry in page if entry.at_ms >= since_ms]
+            if len(page) < limits.EGRESS_WANTED_ENTRIES_MAX or page[-1].at_ms < since_ms:
+                break
+            after = page[-1].id
+        return found
 
     async def allow(self, tenant_id: str, container_id: str, openings: Iterable[Opening]) -> None:
         """A person has allowed these, for as long as the container is kept. Harmless to do twice; the proxy looks before it refuses.

@@ -68,4 +68,6 @@ EGRESS_WANTED_MAX: Final = 16
 """Hosts and secrets that a person is asked to allow at once: each is a question of its own."""
 
 EGRESS_WANTED_ENTRIES_MAX: Final = 500
-"""Decisions of the proxy, the newest, that are searched for those."""
+EGRESS_WANTED_PAGES_MAX: Final = 8
+"""Decisions of the proxy in a page, and pages from the newest, that are searched for those: an installation of packages asks for
+thousands of files, and each is a decision."""
