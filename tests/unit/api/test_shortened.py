@@ -44,6 +44,19 @@ def test_many_short_things_are_left_out_together() -> None:
     assert left["shortened"]["members"] == ["response.output"]
 
 
+def test_an_object_of_many_short_things_is_left_out_at_last() -> None:
+    schema = {f"field_{number}": {"type": "string"} for number in range(200)}
+    event = {"type": "response.created", "response": {"id": "resp_1", "text": {"format": {"name": "n", "schema": schema}}}}
+    left = short(event)
+    assert (left["response"], left["shortened"]["members"]) == ({"id": "resp_1", "text": {}}, ["response.text"])
+
+
+def test_many_long_texts_are_left_out_in_time_that_grows_with_their_number() -> None:
+    texts = [{"text": "x" * 300} for _ in range(20_000)]
+    left = short({"type": "response.completed", "response": {"id": "resp_1", "output": texts}}, 2_000_000)
+    assert len(left["shortened"]["members"]) > 15_000
+
+
 TEXTS = st.text(max_size=900)
 NAMES = st.sampled_from("abcdef")
 VALUES = st.recursive(TEXTS | st.integers(), lambda inner: st.lists(inner, max_size=30) | st.dictionaries(NAMES, inner))
@@ -60,4 +73,4 @@ def test_every_event_fits(value: dict[str, Any]) -> None:
         place = said
         for key in member.split("."):
             place = place[int(key) if isinstance(place, list) else key]
-        assert place in ("", [])
+        assert place in ("", [], {})

@@ -3,6 +3,7 @@ allowed, and the model reads what was decided."""
 
 from typing import Any
 
+import httpx
 import pytest
 from moorage import ids, limits
 from moorage.egress.policy import Opening, Policy, Reason
@@ -255,3 +256,13 @@ async def test_a_question_that_the_client_has_made_up_opens_nothing_and_ends_not
     made_up = request | {"id": "mcpr_made_up", "arguments": f'{{"host":"{"a." * 2_000}example.com"}}'}
     response = await answered(lab, stored, made_up, True, instead=(made_up,))
     assert (response["status"], texts(response["output"]), await opened(lab)) == ("completed", ["done"], set())
+
+
+async def test_whoever_gets_a_link_reads_in_words_what_is_asked_for() -> None:
+    served, stored = await begun(CURL, say("done"))
+    (approval,) = await approvals_of(served, stored)
+    path = (await served.post(f"/responses/{stored.response_id}/approvals/{approval['id']}/link", {})).json()["path"]
+    async with httpx.AsyncClient(transport=httpx.ASGITransport(served.app), base_url="http://api") as http:
+        page = (await http.get(path)).text
+    assert (f"Response <code>{stored.response_id}</code> wants:" in page, "May it have this?" in page) == (True, True)
+    assert "<pre>Network access to &#x27;api.example.com&#x27;</pre>" in page

@@ -14,6 +14,7 @@ from starlette.responses import Response
 from moorage import limits
 from moorage.api.bodies import read_body
 from moorage.api.view import View
+from moorage.egress.policy import Opening
 from moorage.errors import ApiError, approval_link_not_valid, approval_not_needed, bad_request
 from moorage.ids import response_of
 from moorage.loop.approvals import decide, find, question_of
@@ -22,6 +23,7 @@ from moorage.store.approval_links import Link
 from moorage.store.approvals import Approval, Decision
 from moorage.terminal import printable
 from moorage.tools.asked import asked
+from moorage.tools.mcp import network
 
 PAGE: Final = "/approve/"
 
@@ -42,7 +44,7 @@ pre {{ white-space: pre-wrap; overflow-wrap: anywhere; background: #eee; color: 
 input {{ width: 100%; box-sizing: border-box }} button, input {{ font: inherit; padding: .5rem 1rem; margin: .5rem .5rem .5rem 0 }}
 :root {{ color-scheme: light dark }}</style></head>
 <body><h1>{title}</h1>
-<p>Response <code>{response_id}</code> wants to run:</p>
+<p>Response <code>{response_id}</code> {wants}:</p>
 {calls}
 {rest}</body></html>
 """
@@ -97,9 +99,11 @@ async def _opened(runtime: Runtime, token: str) -> tuple[Link, str]:
 async def _page(runtime: Runtime, approval: Approval, *, refusal: str = "", status: int = 200) -> Response:
     step = await runtime.steps.get(approval.tenant_id, approval.response_id, approval.step)
     call = View.of(()).item(question_of(approval, {} if step is None else step.items))
-    calls = "\n".join(f"<pre>{html.escape(printable(text))}</pre>" for text in asked(call))
+    texts = [network.what(Opening.of_key(approval.opens))] if approval.opens else asked(call)
+    calls = "\n".join(f"<pre>{html.escape(printable(text))}</pre>" for text in texts)
     is_open = approval.is_waiting and not refusal
-    title = {"waiting": "May this run?", "approved": "This was allowed.", "denied": "This was denied."}[approval.status]
+    question, wants = ("May it have this?", "wants") if approval.opens else ("May this run?", "wants to run")
+    title = {"waiting": question, "approved": "This was allowed.", "denied": "This was denied."}[approval.status]
     rest = _FORM if is_open else f"<p>{html.escape(refusal or 'It has been decided, and nothing is left to do.')}</p>"
-    whole = _WHOLE.format(title=title, response_id=approval.response_id, calls=calls, rest=rest)
+    whole = _WHOLE.format(title=title, response_id=approval.response_id, wants=wants, calls=calls, rest=rest)
     return Response(whole, status, _HEADERS, "text/html; charset=utf-8")

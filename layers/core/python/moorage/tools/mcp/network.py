@@ -78,14 +78,15 @@ def read_allowed(request: Item) -> list[Item]:
 
 
 def allowed(opening: Opening) -> str:
-    return f"{_what(opening)} has been allowed: run again what needs it."
+    return f"{what(opening)} has been allowed: run again what needs it."
 
 
 def denied(opening: Opening, said: str) -> str:
-    return f"{_what(opening)} was not allowed. {said}".strip()
+    return f"{what(opening)} was not allowed. {said}".strip()
 
 
-def _what(opening: Opening) -> str:
+def what(opening: Opening) -> str:
+    """What is asked for, in words."""
     return f"Network access to '{opening.name}'" if opening.kind == "host" else f"The use of the secret '{opening.name}'"
 
 
