@@ -223,6 +223,11 @@ class Config(BaseModel):
     """Dollars a month of this deployment (by its tag) of which the recipient of alarms is told at 80 %, and when the forecast passes
     it; 0 is none. The tag ``moorage:deployment`` has to be activated for cost allocation."""
 
+    vector_bucket: bool = False
+    """Compare the vectors of vector stores by S3 Vectors, which costs by what is put and asked, and nothing at rest but its bytes. Off,
+    because not every region has it, and it has not yet run on AWS; functions then read vectors from the bucket and compare them
+    exactly."""
+
     waf: bool = False
     """AWS WAF with the managed reputation and bad-input rules in front of the API: $5 a month and $1 a rule."""
 

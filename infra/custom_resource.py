@@ -5,6 +5,7 @@ end: of a build that failed in its first phase, was stopped, or ran out of time.
 """
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Final
 
 import aws_cdk as cdk
@@ -33,8 +34,28 @@ _ANSWER_MINUTES: Final = 10
 _START_MINUTES: Final = 5
 """For CodeBuild to take a build at all, the longest that the function works."""
 
+VECTOR_INDEX_PREFIX: Final = "vs-"
+"""Of the indexes that vector stores have (``knowledge/neighbours.py``). A test compares the two."""
+
 _STOP_MINUTES: Final = 5
 """For sandboxes to stop, the longest that the function works; ECS takes seconds for each, and all of them stop at once."""
+
+
+@dataclass(frozen=True)
+class VectorBucket:
+    arn: str
+    """As it is known at synthesis."""
+    made: str
+    """The same from the resource: what is told it waits until the bucket is there."""
+
+    def grant(self, function: lambda_.Function, *actions: str) -> None:
+        """Tell a function of it, and let it do so much in its indexes."""
+        function.add_environment("MOORAGE_VECTOR_BUCKET", self.made)
+        indexes = f"{self.arn}/index/*"
+        statement = iam.PolicyStatement(actions=[f"s3vectors:{action}" for action in actions], resources=[indexes])
+        function.add_to_role_policy(statement)
+        assert function.role is not None
+        acknowledge_wildcard(function.role, f"Resource::{indexes}", "Each vector store has an index of its own.")
 
 
 class Hooks(Construct):
@@ -150,6 +171,31 @@ class Hooks(Construct):
             {"Alias": alias, "Deployment": deployment, "Description": description, "IsKept": str(is_kept).lower()},
         )
         return kms.Key.from_key_arn(self, f"{construct_id}Arn", made.get_att_string("Arn"))
+
+    def kept_vector_bucket(self, construct_id: str, *, config: Config, tag: str, key: kms.IKey | None) -> "VectorBucket":
+        """A vector bucket that is found again by its name, by the next deployment and by one that turns on again what was turned off.
+        What a function may do in it is each function's own right.
+
+        If the deployment keeps nothing, it goes with the stack, and its indexes before it: CloudFormation deletes only an empty one.
+        """
+        name, stack = f"{config.name}-vectors", cdk.Stack.of(self)
+        bucket = stack.format_arn(service="s3vectors", resource="bucket", resource_name=name)
+        made = ["CreateVectorBucket", "DeleteVectorBucket", "GetVectorBucket", "ListIndexes", "TagResource"]
+        self._allow([f"s3vectors:{action}" for action in made], [bucket])
+        self._allow(["s3vectors:DeleteIndex"], [f"{bucket}/index/*"])
+        acknowledge_wildcard(self._role, f"Resource::{bucket}/index/*", "Each vector store has an index of its own.")
+        properties: dict[str, object] = {
+            "Name": name,
+            "Prefix": VECTOR_INDEX_PREFIX,
+            "Deployment": config.name,
+            "Tag": tag,
+            "IsKept": str(config.retain).lower(),
+        }
+        if key:
+            key.grant(self._role, "kms:Decrypt", "kms:GenerateDataKey")
+            properties["Key"] = key.key_arn
+        resource = self._resource(construct_id, "Custom::KeptVectorBucket", properties, minutes=3 * _STOP_MINUTES + _ANSWER_MINUTES)
+        return VectorBucket(bucket, resource.get_att_string("Arn"))
 
     def _allow(
         self, actions: Sequence[str], resources: Sequence[str], conditions: Mapping[str, Mapping[str, str]] | None = None

@@ -18,7 +18,7 @@ from infra.agent_loop import AgentLoop, grant_executions, machine_arn
 from infra.api import BUFFERED_TIMEOUT, OTHERS, STREAM_SECONDS_MAX, STREAM_TIMEOUT, Api, Handlers
 from infra.bundling import ROOT
 from infra.config import Config, Models
-from infra.custom_resource import Hooks
+from infra.custom_resource import Hooks, VectorBucket
 from infra.egress import Egress
 from infra.functions import FunctionFactory, live
 from infra.images import PYTHON_3_13, Image
@@ -70,6 +70,9 @@ class ServiceStack(cdk.Stack):
         self.sandbox = Sandbox(self, "Sandbox", config=config, network=self.network, hooks=hooks) if self.network else None
         self.microvms = Microvms(config) if config.has_microvms else None
         self.egress = self._make_egress(hooks)
+        self.vector_bucket = (
+            hooks.kept_vector_bucket("VectorBucket", config=config, tag=DEPLOYMENT_TAG, key=state.key) if config.vector_bucket else None
+        )
         factory = FunctionFactory(self, "Functions", config=config, models=models, environment=self._environment(), lists=self._lists())
         self.loop = AgentLoop(self, "AgentLoop", config=config, factory=factory, network=self.network)
         self.handlers = self._make_handlers(factory)
@@ -343,11 +346,23 @@ class ServiceStack(cdk.Stack):
                 self.egress.grant_scale(function)
             for function in (*streaming, handlers.containers):
                 self.egress.secrets_key.grant(function, "kms:GenerateDataKey")
+        if self.vector_bucket:
+            self._grant_vectors(self.vector_bucket)
         if handlers.authorizer:
             state.grant_key_lookup(handlers.authorizer)
         if "SocketDoor" in self.sockets:
             state.grant_key_lookup(self.sockets["SocketDoor"])
             state.grant_sockets(self.sockets["SocketDoor"])
+
+    def _grant_vectors(self, bucket: VectorBucket) -> None:
+        """Who indexes, who searches, and who deletes files and stores: all of them outside of the sandboxes' network. What is inside
+        works on the bucket alone. A filter takes the right to read vectors (S3 Vectors API reference, ``QueryVectors``)."""
+        searches, deletes = ("QueryVectors", "GetVectors"), ("DeleteVectors", "DeleteIndex")
+        bucket.grant(self.loop.steps["IndexStep"], "CreateIndex", "PutVectors", *deletes)
+        bucket.grant(self.loop.steps["ServiceStep"], *searches)
+        bucket.grant(self.handlers.responses, *searches, *deletes)
+        bucket.grant(self.handlers.files, "DeleteVectors")
+        bucket.grant(self.reapers["Expiry"], *deletes)
 
     def _export_traces(self, functions: list[lambda_.Function]) -> None:
         """Those that end responses are told where traces go. They are outside of the sandboxes' network, with the internet before them;

@@ -47,12 +47,27 @@ class State(Construct):
             if config.customer_managed_key
             else None
         )
+        if self.key and config.vector_bucket:
+            self._let_vectors_be_indexed(self.key, config)
         own_table = self._make_table(config, removal)
         self.table: dynamodb.ITable = own_table
         self.bucket: s3.IBucket = self._make_bucket(config, removal)
         self.content_key: secrets.ISecret = self._make_content_key(config, removal)
         if config.table_name and config.bucket_name:
             self._adopt(config.table_name, config.bucket_name, config.content_key_arn, [own_table.table_arn, own_table.table_name])
+
+    def _let_vectors_be_indexed(self, key: kms.Key, config: Config) -> None:
+        """S3 Vectors arranges vectors in the background, as nobody's role (user guide, "Data protection and encryption")."""
+        stack = cdk.Stack.of(self)
+        bucket = stack.format_arn(service="s3vectors", resource="bucket", resource_name=f"{config.name}-vectors")
+        key.add_to_resource_policy(
+            iam.PolicyStatement(
+                principals=[iam.ServicePrincipal("indexing.s3vectors.amazonaws.com")],
+                actions=["kms:Decrypt"],
+                resources=["*"],
+                conditions={"StringEquals": {"aws:SourceAccount": stack.account}, "ArnLike": {"aws:SourceArn": f"{bucket}*"}},
+            )
+        )
 
     def _make_table(self, config: Config, removal: cdk.RemovalPolicy) -> dynamodb.Table:
         table = dynamodb.Table(

@@ -13,6 +13,7 @@ import logging
 import time
 import urllib.request
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from typing import Any, Final
 
 import boto3
@@ -81,6 +82,8 @@ def _data(event: Event, client: Clients, pause: Callable[[float], None]) -> Mapp
             stop_sandboxes(event, client("ecs"))
         if kind == "Custom::KeptKey":
             let_go_of_key(event, client("kms"))
+        if kind == "Custom::KeptVectorBucket":
+            let_go_of_vector_bucket(event, client("s3vectors"))
         return {}
     if kind == "Custom::Sandboxes":
         return {}
@@ -90,6 +93,8 @@ def _data(event: Event, client: Clients, pause: Callable[[float], None]) -> Mapp
         return share_concurrency(event, client("lambda"))
     if kind == "Custom::KeptKey":
         return kept_key(event, client("kms"))
+    if kind == "Custom::KeptVectorBucket":
+        return kept_vector_bucket(event, client("s3vectors"))
     if kind == "Custom::ImageBuild":
         return image_build(event, client("codebuild"), pause)
     raise ValueError(f"there is no custom resource {kind}")
@@ -154,6 +159,42 @@ def _key_of(alias: str, kms: Any) -> Mapping[str, Any] | None:
     pages = kms.get_paginator("list_aliases").paginate()
     found = [each.get("TargetKeyId") for page in pages for each in page["Aliases"] if each["AliasName"] == alias]
     return kms.describe_key(KeyId=found[0])["KeyMetadata"] if found else None
+
+
+def kept_vector_bucket(event: Event, vectors: Any) -> Mapping[str, str]:
+    """The vector bucket of this name, made if there is none. One that is encrypted otherwise cannot be changed."""
+    wanted = event["ResourceProperties"]
+    name, key = wanted["Name"], wanted.get("Key")
+    encryption = {"sseType": "aws:kms", "kmsKeyArn": key} if key else {"sseType": "AES256"}
+    try:
+        tags = {wanted["Tag"]: wanted["Deployment"]}
+        vectors.create_vector_bucket(vectorBucketName=name, encryptionConfiguration=encryption, tags=tags)
+    except vectors.exceptions.ConflictException:
+        pass  # An earlier deployment, or a first try of this request, has made it.
+    made = vectors.get_vector_bucket(vectorBucketName=name)["vectorBucket"]
+    if made.get("encryptionConfiguration", {"sseType": "AES256"}) != encryption:
+        raise ValueError(
+            f"the vector bucket {name} is there and encrypted otherwise, which cannot be changed: deploy with vector_bucket off, "
+            "delete it with its indexes, and turn it on again"
+        )
+    return {"Arn": made["vectorBucketArn"]}
+
+
+def let_go_of_vector_bucket(event: Event, vectors: Any) -> None:
+    """Leave it to the next deployment, unless this one keeps nothing. Only an empty one can be deleted. What time does not suffice for,
+    Lambda's next tries go on with."""
+    wanted = event["ResourceProperties"]
+    name = wanted["Name"]
+    if wanted["IsKept"] == "true":
+        return
+    try:
+        for page in vectors.get_paginator("list_indexes").paginate(vectorBucketName=name, prefix=wanted["Prefix"]):
+            for index in page["indexes"]:
+                with suppress(vectors.exceptions.NotFoundException):
+                    vectors.delete_index(vectorBucketName=name, indexName=index["indexName"])
+        vectors.delete_vector_bucket(vectorBucketName=name)
+    except vectors.exceptions.NotFoundException:
+        return  # An earlier try has deleted it.
 
 
 def image_build(event: Event, codebuild: Any, pause: Callable[[float], None]) -> Mapping[str, str] | None:

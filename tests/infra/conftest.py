@@ -31,6 +31,7 @@ EVERYTHING = {
     "sandbox_logs": True,
     "sandboxes_alarm": 100,
     "usage_plans": {"research": {"requests_per_second": 5, "request_burst": 10, "requests_per_day": 1000}},
+    "vector_bucket": True,
     "waf": True,
     "warm_pool": ["1g:2"],
     "websocket": True,

@@ -5,6 +5,8 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
+from moorage.knowledge.index import IndexRef
+from moorage.knowledge.neighbours import index_of
 
 from infra.prices import ENDPOINTS
 from tests.infra.conftest import Stacks
@@ -191,6 +193,29 @@ def test_a_customer_key_encrypts_table_bucket_and_secret(everything: Stacks) -> 
     assert everything.one("AWS::DynamoDB::Table")["SSESpecification"]["SSEType"] == "KMS"
     assert "KmsKeyId" in everything.one("AWS::SecretsManager::Secret")
     assert all(key["EnableKeyRotation"] for key in everything.of_type("AWS::KMS::Key").values())
+
+
+def test_a_vector_bucket_is_made_on_request_and_told_to_those_who_work_in_it(stacks: Stacks, everything: Stacks) -> None:
+    def told(stacks: Stacks) -> set[str]:
+        functions = stacks.of_type("AWS::Lambda::Function").items()
+        return {n[:-8] for n, f in functions if "MOORAGE_VECTOR_BUCKET" in f.get("Environment", {}).get("Variables", {})}
+
+    assert (told(stacks), stacks.of_type("Custom::KeptVectorBucket")) == (set(), {})
+    assert told(everything) == {f"Functions{name}" for name in ("IndexStep", "ServiceStep", "Responses", "Files", "Expiry")}
+    made = everything.one("Custom::KeptVectorBucket")
+    assert {name: made[name] for name in ("Name", "Prefix", "Deployment", "Tag", "IsKept")} == {
+        "Name": "moorage-vectors",
+        "Prefix": index_of(IndexRef("acme", "vs_1", "small", 256))[:3],
+        "Deployment": "moorage",
+        "Tag": "moorage:deployment",
+        "IsKept": "true",
+    }
+    (key,) = everything.of_type("AWS::KMS::Key").values()
+    (indexing,) = [s for s in key["KeyPolicy"]["Statement"] if "Service" in s["Principal"] and "indexing" in str(s["Principal"])]
+    assert (indexing["Action"], sorted(indexing["Condition"])) == ("kms:Decrypt", ["ArnLike", "StringEquals"])
+    assert "Fn::ImportValue" in json.dumps(made["Key"])
+    own = [s for name, s in statements(everything) if name.startswith("HooksRole") and "s3vectors:" in json.dumps(s["Action"])]
+    assert [action for s in own for action in listed(s["Action"]) if "Vectors" in action] == [], "who makes it reads nothing of it"
 
 
 def test_only_the_egress_proxy_may_decrypt_domain_secrets(everything: Stacks) -> None:

@@ -77,6 +77,10 @@ _OTHERS: Final = {
     "lambda.Invoke": Check("lambda:InvokeFunction", "worker"),
     "apigatewaymanagementapi.PostToConnection": Check("execute-api:ManageConnections", "connection"),
     "apigatewaymanagementapi.DeleteConnection": Check("execute-api:ManageConnections", "connection"),
+    "s3vectors.CreateIndex": Check("s3vectors:CreateIndex", "vector index"),
+    "s3vectors.DeleteIndex": Check("s3vectors:DeleteIndex", "vector index"),
+    "s3vectors.PutVectors": Check("s3vectors:PutVectors", "vector index"),
+    "s3vectors.DeleteVectors": Check("s3vectors:DeleteVectors", "vector index"),
     "kms.GenerateDataKey": Check("kms:GenerateDataKey", "secrets key"),
     "kms.Decrypt": Check("kms:Decrypt", "secrets key"),
 }
@@ -90,6 +94,9 @@ def checks(asked: str) -> Iterator[Check]:
         yield Check(f"dynamodb:{name}", "index" if "index" in words else "table", tuple(w for w in words if w != "index"))
     elif service == "s3" and name in _OBJECTS:
         yield from (Check(action, "object") for action in _OBJECTS[name])
+    elif operation == "s3vectors.QueryVectors":
+        # A filter reads metadata, which is a right of its own (S3 Vectors API reference).
+        yield from (Check(action, "vector index") for action in ("s3vectors:QueryVectors", "s3vectors:GetVectors"))
     elif operation == "ecs.RunTask":
         yield Check("ecs:RunTask", "task definition", context=(("ecs:cluster", "cluster"),))
         yield Check("iam:PassRole", "execution role", context=(("iam:PassedToService", "ecs-tasks.amazonaws.com"),))
@@ -105,6 +112,10 @@ def key_checks(check: Check) -> Iterator[Check]:
         yield Check("kms:Decrypt", "data key")
     if check.action == "s3:GetObject":
         yield Check("kms:Decrypt", "data key")
+    if check.on == "vector index":
+        yield Check("kms:Decrypt", "data key")
+    if check.action in ("s3vectors:CreateIndex", "s3vectors:PutVectors"):
+        yield Check("kms:GenerateDataKey", "data key")
     if check.action == "s3:PutObject":
         # A part of a multipart upload is decrypted when the upload is completed.
         yield from (Check(action, "data key") for action in ("kms:GenerateDataKey", "kms:Decrypt"))

@@ -66,6 +66,9 @@ class Account:
             case "bucket" | "object":
                 bucket = f"<{self.template.one('AWS::S3::Bucket')[0]}.Arn>"
                 return bucket if kind == "bucket" else f"{bucket}/T/acme/F/file-1"
+            case "vector index":
+                (_, made) = self.template.one("Custom::KeptVectorBucket")
+                return f"arn:aws:s3vectors:{REGION}:{ACCOUNT}:bucket/{made['Name']}/index/vs-0123456789abcdef"
             case "machine" | "execution":
                 name = self.template.one("AWS::StepFunctions::StateMachine")[1]["StateMachineName"]
                 ending = f"stateMachine:{name}" if kind == "machine" else f"execution:{name}:resp_1"

@@ -87,6 +87,28 @@ def test_what_the_code_asks_of_a_service_is_on_the_record(service: str) -> None:
     assert in_code, "where has the code gone?"
 
 
+VECTORS_ASKED_BY = {
+    "IndexStep": ["s3vectors.CreateIndex", "s3vectors.PutVectors", "s3vectors.DeleteVectors", "s3vectors.DeleteIndex"],
+    "ServiceStep": ["s3vectors.QueryVectors"],
+    "Responses": ["s3vectors.QueryVectors", "s3vectors.DeleteVectors", "s3vectors.DeleteIndex"],
+    "Files": ["s3vectors.DeleteVectors"],
+    "Expiry": ["s3vectors.DeleteVectors", "s3vectors.DeleteIndex"],
+}
+"""No emulator has S3 Vectors, so nothing is recorded of it: what each function calls of ``knowledge/neighbours.py``."""
+
+
+def test_those_who_index_search_and_delete_may_do_so_in_the_vector_bucket_and_nobody_else(full: Template) -> None:
+    account = Account(full)
+    assert refused(account, VECTORS_ASKED_BY) == []
+    asked = {check for operations in VECTORS_ASKED_BY.values() for operation in operations for check in checks(operation)}
+    for function, role in account.roles().items():
+        mine = {check for operation in VECTORS_ASKED_BY.get(function, []) for check in checks(operation)}
+        assert [check.action for check in asked - mine if account.allows(role, check)] == [], function
+    known = operations_of("s3vectors")
+    in_code = {known[method] for method in methods_in("store/vector_bucket.py") if method in known}
+    assert in_code == {operation for operations in VECTORS_ASKED_BY.values() for operation in operations}
+
+
 # --- the evaluator says no ---------------------------------------------------------------------------------------------------
 
 REFUSED = {

@@ -10,6 +10,7 @@ from typing import Any
 
 import boto3
 import pytest
+from botocore.exceptions import EndpointConnectionError
 from botocore.stub import Stubber
 
 from functions.custom_resource.handler import (
@@ -59,8 +60,11 @@ class Account:
 
     def __init__(self) -> None:
         options: Any = {"region_name": "us-east-1", "aws_access_key_id": "test", "aws_secret_access_key": "test"}
-        self.clients: dict[str, Any] = {name: boto3.client(name, **options) for name in ("codebuild", "ec2", "ecs", "kms", "lambda")}
-        self.codebuild, self.ec2, self.ecs, self.kms, self.functions = (Stubber(client) for client in self.clients.values())
+        self.clients: dict[str, Any] = {
+            name: boto3.client(name, **options) for name in ("codebuild", "ec2", "ecs", "kms", "lambda", "s3vectors")
+        }
+        stubs = (Stubber(client) for client in self.clients.values())
+        self.codebuild, self.ec2, self.ecs, self.kms, self.functions, self.vectors = stubs
 
     def client(self, service: str) -> Any:
         return self.clients[service]
@@ -106,7 +110,7 @@ def url() -> Iterator[ResponseUrl]:
 @pytest.fixture
 def account() -> Iterator[Account]:
     account = Account()
-    stubs = (account.codebuild, account.ec2, account.ecs, account.kms, account.functions)
+    stubs = (account.codebuild, account.ec2, account.ecs, account.kms, account.functions, account.vectors)
     with contextlib.ExitStack() as stack:
         for stub in stubs:
             stack.enter_context(stub)
@@ -427,6 +431,86 @@ def test_a_deployment_that_keeps_nothing_does_not_keep_the_key(url: ResponseUrl,
     account.kms.add_response("schedule_key_deletion", {}, deleted)
     respond(delete, account.client)
     assert url.answers == [answered(delete, "SUCCESS")]
+
+
+VECTORS = "arn:aws:s3vectors:us-east-1:000000000000:bucket/moorage-vectors"
+VECTORS_KEY = "arn:aws:kms:us-east-1:000000000000:key/12345678-1234-1234-1234-123456789012"
+AES: dict[str, str] = {"sseType": "AES256"}
+
+
+def vectors_request(url: ResponseUrl, kind: str, *, is_kept: bool = True, key: str | None = None) -> dict[str, Any]:
+    properties = {"ServiceToken": "arn", "Name": "moorage-vectors", "Deployment": "moorage", "Tag": "moorage:deployment"}
+    properties |= {"Prefix": "vs-", "IsKept": str(is_kept).lower()} | ({"Key": key} if key else {})
+    return request(url, kind, ResourceType="Custom::KeptVectorBucket", LogicalResourceId="ImageBuild", ResourceProperties=properties)
+
+
+def has_vector_bucket(account: Account, encryption: dict[str, str]) -> None:
+    made = {
+        "vectorBucketName": "moorage-vectors",
+        "vectorBucketArn": VECTORS,
+        "creationTime": 1.8e9,
+        "encryptionConfiguration": encryption,
+    }
+    account.vectors.add_response("get_vector_bucket", {"vectorBucket": made}, {"vectorBucketName": "moorage-vectors"})
+
+
+@pytest.mark.parametrize(("key", "encryption"), [(None, AES), (VECTORS_KEY, {"sseType": "aws:kms", "kmsKeyArn": VECTORS_KEY})])
+def test_a_vector_bucket_is_made_once_and_found_again(
+    key: str | None, encryption: dict[str, str], url: ResponseUrl, account: Account
+) -> None:
+    create = vectors_request(url, "Create", key=key)
+    expected = {"vectorBucketName": "moorage-vectors", "encryptionConfiguration": encryption, "tags": {"moorage:deployment": "moorage"}}
+    account.vectors.add_response("create_vector_bucket", {"vectorBucketArn": VECTORS}, expected)
+    has_vector_bucket(account, encryption)
+    account.vectors.add_client_error("create_vector_bucket", "ConflictException", "there is one of this name", 409)
+    has_vector_bucket(account, encryption)
+    for _ in range(2):
+        respond(create, account.client)
+    assert url.answers == [answered(create, "SUCCESS", Arn=VECTORS)] * 2
+
+
+def test_a_vector_bucket_that_is_encrypted_otherwise_is_told_and_left_alone(url: ResponseUrl, account: Account) -> None:
+    account.vectors.add_client_error("create_vector_bucket", "ConflictException", "there is one of this name", 409)
+    has_vector_bucket(account, AES)
+    respond(vectors_request(url, "Update", key=VECTORS_KEY), account.client)
+    assert url.answers[0]["Status"] == "FAILED"
+    assert "encrypted otherwise, which cannot be changed" in url.answers[0]["Reason"]
+
+
+def test_a_region_without_s3_vectors_fails_the_deployment_and_says_why(url: ResponseUrl, account: Account) -> None:
+    def client(service: str) -> Any:
+        raise EndpointConnectionError(endpoint_url="https://s3vectors.mx-central-1.api.aws")
+
+    respond(vectors_request(url, "Create"), client)
+    assert (url.answers[0]["Status"], "s3vectors.mx-central-1" in url.answers[0]["Reason"]) == ("FAILED", True)
+
+
+def test_a_vector_bucket_outlives_its_deployment(url: ResponseUrl, account: Account) -> None:
+    delete = vectors_request(url, "Delete")
+    respond(delete, account.client)
+    assert url.answers == [answered(delete, "SUCCESS")]
+
+
+def test_a_deployment_that_keeps_nothing_deletes_its_indexes_and_then_the_vector_bucket(url: ResponseUrl, account: Account) -> None:
+    delete = vectors_request(url, "Delete", is_kept=False)
+    asked = {"vectorBucketName": "moorage-vectors", "prefix": "vs-"}
+    for token, names in (({}, ["vs-1", "vs-2"]), ({"nextToken": "more"}, ["vs-3"])):
+        indexes = [
+            {"vectorBucketName": "moorage-vectors", "indexName": name, "indexArn": f"{VECTORS}/index/{name}", "creationTime": 1.8e9}
+            for name in names
+        ]
+        more = {} if token else {"nextToken": "more"}
+        account.vectors.add_response("list_indexes", {"indexes": indexes, **more}, asked | token)
+        for name in names:
+            if name == "vs-2":
+                account.vectors.add_client_error("delete_index", "NotFoundException", "somebody has deleted it", 404)
+            else:
+                account.vectors.add_response("delete_index", {}, {"vectorBucketName": "moorage-vectors", "indexName": name})
+    account.vectors.add_response("delete_vector_bucket", {}, {"vectorBucketName": "moorage-vectors"})
+    respond(delete, account.client)
+    account.vectors.add_client_error("list_indexes", "NotFoundException", "there is no such bucket", 404)
+    respond(delete, account.client)
+    assert url.answers == [answered(delete, "SUCCESS")] * 2
 
 
 def test_a_new_account_without_room_for_a_build_is_asked_again(url: ResponseUrl, account: Account) -> None:

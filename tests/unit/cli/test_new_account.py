@@ -5,6 +5,8 @@ from typing import Any
 
 import boto3
 import pytest
+from botocore.config import Config
+from botocore.exceptions import EndpointConnectionError
 from botocore.stub import Stubber
 from moorage.cli.checks import new_account
 from moorage.cli.checks.findings import Finding, Level
@@ -24,7 +26,8 @@ ARM = "Concurrently running builds for ARM/Small environment"
 class Account:
     def __init__(self) -> None:
         options: Any = {"region_name": "us-east-1", "aws_access_key_id": "test", "aws_secret_access_key": "test"}
-        self.clients = {name: boto3.client(name, **options) for name in ("service-quotas", "iam", "ec2")}
+        options["config"] = Config(retries={"total_max_attempts": 1})
+        self.clients = {name: boto3.client(name, **options) for name in ("service-quotas", "iam", "ec2", "s3vectors")}
         self.stubs = {name: Stubber(client) for name, client in self.clients.items()}
 
     def has(self, *, builds: float | None = 1, role: bool = True, zones: tuple[str, ...] = ("us-east-1a",)) -> None:
@@ -39,8 +42,8 @@ class Account:
         self.stubs["ec2"].add_response("describe_availability_zones", {"AvailabilityZones": named})
         self.stubs["ec2"].add_response("describe_vpc_endpoint_services", {"ServiceDetails": [{"AvailabilityZones": list(zones)}]})
 
-    def findings(self) -> list[Finding]:
-        return list(new_account.findings(self.clients.__getitem__, "us-east-1"))
+    def findings(self, *, has_vector_bucket: bool = False) -> list[Finding]:
+        return list(new_account.findings(self.clients.__getitem__, "us-east-1", has_vector_bucket=has_vector_bucket))
 
 
 @pytest.fixture
@@ -78,6 +81,26 @@ def test_what_is_missing_is_said_with_what_to_do(
     assert found[number].level is level
     assert advice in found[number].advice
     assert all(finding.level is Level.OK for index, finding in enumerate(found) if index != number)
+
+
+def test_s3_vectors_is_asked_where_there_is_to_be_a_vector_bucket(account: Account) -> None:
+    account.has()
+    account.stubs["s3vectors"].add_response("list_vector_buckets", {"vectorBuckets": []}, {"maxResults": 1})
+    assert account.findings(has_vector_bucket=True)[-1] == Finding(Level.OK, "S3 Vectors answers", "")
+
+
+def test_a_region_without_s3_vectors_is_told_before_the_deploy(account: Account) -> None:
+    account.has()
+    service = account.clients["s3vectors"]
+
+    def nowhere(**_: Any) -> None:
+        raise EndpointConnectionError(endpoint_url=service.meta.endpoint_url)
+
+    service.meta.events.register("before-send.s3vectors", nowhere)
+    account.stubs["s3vectors"].deactivate()
+    found = account.findings(has_vector_bucket=True)[-1]
+    assert (found.level, found.what) == (Level.FAIL, "S3 Vectors does not answer in us-east-1")
+    assert "Turn vector_bucket off" in found.advice
 
 
 def test_quotas_that_nobody_has_changed_are_the_defaults(account: Account) -> None:

@@ -12,7 +12,7 @@ from dataclasses import asdict
 import boto3
 
 from moorage.cli.checks import new_account
-from moorage.cli.checks.account import AwsClients, deployed_models, of_account
+from moorage.cli.checks.account import AwsClients, deployed_models, deployed_settings, of_account
 from moorage.cli.checks.deployment import of_deployment, table_finding
 from moorage.cli.checks.engines import of_engines
 from moorage.cli.checks.findings import Finding, Level, Said, Waiting, warn
@@ -61,7 +61,11 @@ def _show(finding: Finding) -> None:
 def before_deploy(environ: Mapping[str, str]) -> Iterator[Said]:
     yield from of_account(lambda: AwsClients.of(environ), deployed_models(ROOT))
     session = boto3.Session(region_name=aws_region(environ))
-    yield from new_account.findings(lambda name: session.client(name, config=AWS_CONFIG), session.region_name)  # type: ignore[call-overload]
+    yield from new_account.findings(
+        lambda name: session.client(name, config=AWS_CONFIG),  # type: ignore[call-overload]
+        session.region_name,
+        has_vector_bucket=bool(deployed_settings(ROOT).get("vector_bucket")),
+    )
 
 
 def of_this(environ: Mapping[str, str]) -> Iterator[Said]:

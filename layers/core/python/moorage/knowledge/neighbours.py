@@ -101,7 +101,7 @@ class Neighbours:
             for rows in _groups(meaning, limits.VECTOR_NUMBERS_PUT_MAX // store.dimension):
                 numbers = segment.vectors[rows].astype(np.float16).tolist()  # as the segment will have them
                 vectors = [(f"{file_id}/{version}/{row}", each) for row, each in zip(rows.tolist(), numbers, strict=True)]
-                await self._bucket.put(_index(store), vectors, word=version)
+                await self._bucket.put(index_of(store), vectors, word=version)
         except NoRoomForIndex:
             tell("vector_bucket_full", {"tenant_id": store.tenant, "vector_store_id": store.store_id})
             await self._blobs.delete(name)
@@ -121,11 +121,11 @@ class Neighbours:
 
     async def delete(self, store: IndexRef) -> None:
         """All of a store's vectors. What the bucket has of them is deleted with the rest of the store."""
-        await self._bucket.delete_index(_index(store))
+        await self._bucket.delete_index(index_of(store))
 
     async def _delete(self, store: IndexRef, name: str) -> None:
         version, chunks = _version_of(name).rsplit(".", 1)
-        await self._bucket.delete(_index(store), [f"{version}/{chunk}" for chunk in range(int(chunks))])
+        await self._bucket.delete(index_of(store), [f"{version}/{chunk}" for chunk in range(int(chunks))])
         await self._blobs.delete(name)
 
     # --- reading ---
@@ -160,7 +160,7 @@ class Neighbours:
         places: list[tuple[float, ChunkPlace]] = []
         for most in limits.NEIGHBOURS_ASKED:
             try:
-                found = await self._bucket.nearest(_index(look.store), look.vector, most=most, words=look.words)
+                found = await self._bucket.nearest(index_of(look.store), look.vector, most=most, words=look.words)
             except IndexNotFound as error:
                 if not await self._told(look.store):
                     return []  # The store was deleted this moment.
@@ -189,7 +189,7 @@ def _version_of(name: str) -> str:
     return "/".join(name.rsplit("/", 2)[1:])
 
 
-def _index(store: IndexRef) -> str:
+def index_of(store: IndexRef) -> str:
     """The name of a store's index: lower-case letters, digits and hyphens, 63 at most. Tenants' names may be longer."""
     digits = hashlib.sha256(f"{store.tenant}/{store.store_id}".encode()).hexdigest()
     return f"vs-{digits[:60]}"

@@ -63,10 +63,22 @@ class AwsClients:
 
 def deployed_models(root: Path) -> str:
     """The text of ``models.toml`` as the next deploy takes it."""
+    return as_deployed(_read(root / "models.toml"), deployed_settings(root).get("name", "moorage"))
+
+
+def deployed_settings(root: Path) -> dict[str, Any]:
+    """What ``cdk.json`` says of the next deploy."""
     try:
-        settings = json.loads((root / "cdk.json").read_text())["context"].get("moorage", {})
-        return as_deployed((root / "models.toml").read_text(), settings.get("name", "moorage"))
-    except (OSError, ValueError) as error:
+        settings: dict[str, Any] = json.loads(_read(root / "cdk.json"))["context"].get("moorage", {})
+    except ValueError as error:
+        raise TargetError(f"'moorage doctor --aws' cannot read cdk.json: {error}") from error
+    return settings
+
+
+def _read(path: Path) -> str:
+    try:
+        return path.read_text()
+    except OSError as error:
         raise TargetError(f"'moorage doctor --aws' reads cdk.json and models.toml of a checkout: {error}") from error
 
 

@@ -4,6 +4,8 @@ from collections.abc import Callable, Iterator
 from functools import partial
 from typing import Any, Final
 
+from botocore.exceptions import EndpointConnectionError
+
 from moorage.cli.checks.account import asked
 from moorage.cli.checks.findings import Finding, fail, ok, warn
 
@@ -13,10 +15,13 @@ Client = Callable[[str], Any]
 _ECS_ROLE: Final = "AWSServiceRoleForECS"
 
 
-def findings(client: Client, region: str) -> Iterator[Finding]:
-    """For the default settings: Fargate, with images that are built in the account."""
-    for check in (_image_builds, _ecs_role, partial(_first_zone, region=region)):
-        name = check.func.__name__ if isinstance(check, partial) else check.__name__
+def findings(client: Client, region: str, *, has_vector_bucket: bool = False) -> Iterator[Finding]:
+    """For the default settings: Fargate, with images that are built in the account. And for a vector bucket, if there is to be one."""
+    checks: list[Callable[[Client], Finding]] = [_image_builds, _ecs_role, partial(_first_zone, region=region)]
+    if has_vector_bucket:
+        checks.append(partial(_s3_vectors, region=region))
+    for check in checks:
+        name = (check.func if isinstance(check, partial) else check).__name__
         yield asked(name, partial(check, client))
 
 
@@ -47,6 +52,15 @@ def _ecs_role(client: Client) -> Finding:
             "Run 'aws iam create-service-linked-role --aws-service-name ecs.amazonaws.com'.",
         )
     return ok("ECS has its role")
+
+
+def _s3_vectors(client: Client, *, region: str) -> Finding:
+    try:
+        client("s3vectors").list_vector_buckets(maxResults=1)
+    except EndpointConnectionError:
+        advice = "Turn vector_bucket off: vectors are then compared by the functions. Or deploy to another region."
+        return fail(f"S3 Vectors does not answer in {region}", advice)
+    return ok("S3 Vectors answers")
 
 
 def _first_zone(client: Client, *, region: str) -> Finding:
