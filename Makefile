@@ -20,7 +20,7 @@
 # make test-templates   fetch the chat templates of open models and render conversations with them
 # make test-egress      attack the egress proxy
 # make test-localstack  run the state machine in LocalStack's own interpreter (needs Python 3.13, no Docker)
-# make judges           have AWS's own programs judge what stands in for AWS in the tests (each needs Maven, cargo or Go)
+# make judges           have AWS's own programs judge what stands in for AWS in the tests (they need Maven and cargo)
 # make clients          have other people's clients do real tasks here (DOCS=--docs rewrites the table of docs/clients.md)
 # make conformance      run the public conformance suites of the protocol
 # make chaos            kill, freeze and cut off the processes of a stack under load (SEED=7 KILLS=100)
@@ -192,7 +192,16 @@ test-localstack:
 	@if command -v mvn >/dev/null && mvn -q -B -f $< dependency:copy-dependencies -DoutputDirectory=$(abspath $(@D)); then touch $@; \
 	else echo "DynamoDB Local could not be fetched: that needs Maven and a network."; fi
 
-judges: setup-dev .build/judges/dynamodb/.done
+# The newest in the registry; the layer that infra/functions.py names is 1.0.0, before whose release the sources differ in nothing that a
+# setting of ours touches.
+ADAPTER := 1.0.0-rc1
+.build/judges/adapter-$(ADAPTER)/.done:
+	@mkdir -p $(@D)
+	@if command -v cargo >/dev/null && nice cargo install --quiet --locked --debug --root $(abspath $(@D)) \
+		--target-dir $(abspath $(@D))/target lambda_web_adapter@$(ADAPTER); then rm -rf $(@D)/target && touch $@; \
+	else echo "The Lambda Web Adapter could not be built: that needs cargo and a network."; fi
+
+judges: setup-dev .build/judges/dynamodb/.done .build/judges/adapter-$(ADAPTER)/.done
 	$(BIN)/python -m pytest tests/judges/judge_*.py $(OPTIONS)
 
 # Installing needs a network; without one the programs say what they skip.
