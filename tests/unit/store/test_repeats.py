@@ -1,10 +1,13 @@
 """How long a key is one request's, and a lost response its retry's."""
 
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
+from typing import Any
 
 import pytest
 from moorage import limits
 from moorage.store.repeats import Claim, Repeats
+from moorage.store.table import Record
 
 from tests.unit.store.memory import MemoryTable
 
@@ -42,6 +45,35 @@ async def test_a_key_is_the_first_requests_of_its_tenant_for_a_day(repeats: Repe
     third = claim("third", clock)
     assert await repeats.claim("ann", "key", third) is None
     assert await repeats.find("ann", "key") == third
+
+
+class Overtaken(MemoryTable):
+    """Somebody else acts before its first deletion."""
+
+    before_delete: Callable[[], Awaitable[object]] | None = None
+
+    async def delete(self, pk: str, sk: str, *, condition: Mapping[str, Any] | None = None) -> Record | None:
+        hook, self.before_delete = self.before_delete, None
+        if hook is not None:
+            await hook()
+        return await super().delete(pk, sk, condition=condition)
+
+
+async def test_of_two_that_find_a_key_run_out_one_gets_it(clock: Clock) -> None:
+    table = Overtaken()
+    repeats = Repeats(table, clock)
+    await repeats.claim("ann", "key", claim("first", clock))
+    clock.now += limits.IDEMPOTENCY_SECONDS
+    second, third = claim("second", clock), claim("third", clock)
+    table.before_delete = lambda: repeats.claim("ann", "key", second)
+    assert await repeats.claim("ann", "key", third) == second
+    assert await repeats.find("ann", "key") == second
+
+
+async def test_a_claim_whose_answer_got_lost_is_still_ones_own(clock: Clock) -> None:
+    table = MemoryTable()
+    table.lose_answers = 1
+    assert await Repeats(table, clock).claim("ann", "key", claim("first", clock)) is None
 
 
 async def test_nobody_but_the_one_who_has_a_key_gives_it_back(repeats: Repeats, clock: Clock) -> None:

@@ -33,6 +33,23 @@ def test_a_star_stands_for_anything_and_nothing_else_is_special(pattern: str, te
     assert matches(pattern, text) is fits
 
 
+def test_behind_very_many_words_that_may_stand_before_a_command_anything_may_stand() -> None:
+    assert [is_needed(ALL_BUT, ["env " * words + "ls"]) for words in (10, 31, 33, 25_000)] == [False, False, True, True]
+    assert is_needed(ALL_BUT, ["env " * 10 + "git push"])
+    assert not is_needed({"never": {"commands": ["*"]}}, ["env " * 25_000 + "ls"])
+
+
+NO_SHELLS = [["bash"], {"bash": 1}, 7, True]
+
+
+@pytest.mark.parametrize("shell", NO_SHELLS)
+@pytest.mark.parametrize("name", ["exec_command", "write_stdin", "js_repl"])
+def test_a_call_whose_arguments_are_of_other_kinds_is_asked_for_like_any_that_is_not_plain(name: str, shell: Any) -> None:
+    tools = [{"type": "shell", "environment": {"type": "container_auto"}, "require_approval": LOOKING}]
+    call = {"name": name, "arguments": json.dumps({"cmd": "ls", "chars": shell, "code": shell, "shell": shell})}
+    assert gate.holds(call, tools)
+
+
 def test_a_pattern_of_many_stars_takes_no_time() -> None:
     assert not matches("*a" * 200 + "b", "a" * 100_000)
 

@@ -198,6 +198,12 @@ TEXTS: list[tuple[str, str, list[tuple[str, int]]]] = [
 ]
 
 
+def test_a_text_of_nothing_but_brackets_goes_through_as_it_is() -> None:
+    marked, text = MarkedText(frozenset({"fs"})), "【" * 200_000 + "【fs:file-1】" + "】" * 100
+    assert marked.feed(text) + marked.end() == "【" * 200_000 + "】" * 100
+    assert marked.marks == [Mark("fs", "file-1", 200_000)]
+
+
 @pytest.mark.parametrize("size", [1, 2, 5, 1_000])
 @pytest.mark.parametrize(("text", "shown", "marks"), TEXTS)
 def test_marks_are_taken_out_of_a_text_however_it_is_cut(text: str, shown: str, marks: list[tuple[str, int]], size: int) -> None:

@@ -60,11 +60,15 @@ class Repeats:
                 await self._table.put(record, if_absent=True)
                 return None
             except ConditionFailed:
-                other = await self.find(tenant_id, key)
-            if other is not None:
-                return other
-            # It ran out, and the table has not removed it yet.
-            await self._table.delete(record["PK"], keys.META)
+                there = await self._table.get(record["PK"], keys.META)
+            if there is None:
+                continue  # Given back in this moment.
+            if there["ttl"] > self._clock():
+                other = _CLAIM.unpack(there)
+                # The answer to a write may get lost, and the write be sent again.
+                return None if other.request_id == claim.request_id else other
+            # It ran out, and the table has not removed it yet; somebody else may see that too, and have the key by now.
+            await self.release(tenant_id, key, _CLAIM.unpack(there))
         raise AssertionError("a key that was removed is taken again each time")
 
     async def settle(self, tenant_id: str, key: str, claim: Claim) -> None:

@@ -32,14 +32,25 @@ class MarkedText:
 
     def feed(self, text: str) -> str:
         """What can be shown of the text so far, and has not been."""
-        self._held += text
+        text = self._held + text
         shown: list[str] = []
-        while self._held:
-            plain, opening, rest = self._held.partition(_OPENING)
-            shown.append(self._shown(plain))
-            self._held = opening + rest
-            if not opening or not self._step(shown):
-                break
+        at = 0
+        while (opening := text.find(_OPENING, at)) >= 0:
+            shown.append(self._shown(text[at:opening]))
+            at = opening
+            inner, closing, _ = text[at + 1 : at + 2 + _CHARS_MAX].partition(_CLOSING)
+            if not closing and len(inner) < _CHARS_MAX and self._may_begin(inner):
+                self._held = text[at:]
+                return "".join(shown)
+            mark = self._mark(inner) if closing else None
+            if mark is None:
+                shown.append(self._shown(_OPENING))
+                at += 1
+            else:
+                self.marks.append(mark)
+                at += len(inner) + 2
+        self._held = ""
+        shown.append(self._shown(text[at:]))
         return "".join(shown)
 
     def end(self) -> str:
@@ -47,20 +58,11 @@ class MarkedText:
         rest, self._held = self._held, ""
         return self._shown(rest)
 
-    def _step(self, shown: list[str]) -> bool:
-        """What is held begins with a bracket: whether it is known what that is."""
-        inner, closing, rest = self._held[1:].partition(_CLOSING)
-        if not closing and len(inner) < _CHARS_MAX and self._may_begin(inner):
-            return False
+    def _mark(self, inner: str) -> Mark | None:
+        """What stands between two brackets, if it is one."""
         kinds = "|".join(map(re.escape, sorted(self.kinds)))
-        mark = re.fullmatch(rf"\s*({kinds}):\s*([^\s【】]+)\s*", inner) if closing and len(inner) <= _CHARS_MAX else None
-        if mark is None:
-            shown.append(self._shown(_OPENING))
-            self._held = self._held[1:]
-            return True
-        self.marks.append(Mark(mark[1], mark[2], self._length))
-        self._held = rest
-        return True
+        found = re.fullmatch(rf"\s*({kinds}):\s*([^\s【】]+)\s*", inner)
+        return None if found is None else Mark(found[1], found[2], self._length)
 
     def _may_begin(self, inner: str) -> bool:
         said = inner.lstrip()

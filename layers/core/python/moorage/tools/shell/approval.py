@@ -29,6 +29,9 @@ _WORD: Final = re.compile(
     r"(?:[A-Za-z_][A-Za-z0-9_]*=\S*|!|if|then|elif|else|while|until|do|time|exec|eval|command|builtin|env|nohup|sudo|xargs)(?=\s|$)"
 )
 """What may stand before a command, and leaves it one."""
+_WORDS_MAX: Final = 32
+"""Of these before one command. Each is looked behind, and the rest of a long command is read once for each; behind more of them may
+stand anything."""
 
 
 def asked_of(tools: Sequence[Tool]) -> str | Mapping[str, Any]:
@@ -67,7 +70,7 @@ def _is_free(command: str, patterns: Iterable[str]) -> bool:
 
 def _is_named(command: str, patterns: Iterable[str]) -> bool:
     patterns = list(patterns)
-    return any(matches(pattern, piece) for piece in _pieces(command) for pattern in patterns)
+    return any(piece is None or matches(pattern, piece) for piece in _pieces(command) for pattern in patterns)
 
 
 def matches(pattern: str, text: str) -> bool:
@@ -113,11 +116,16 @@ def _simple(command: str) -> list[str] | None:
     return None if quote else [each.strip() for each in (*found, text) if each.strip()]
 
 
-def _pieces(command: str) -> Iterator[str]:
-    """Everything in it that could be a command, and the whole."""
+def _pieces(command: str) -> Iterator[str | None]:
+    """Everything in it that could be a command, and the whole; None where nobody can say."""
     for part in (command, *_PIECES.split(command)):
         piece = part.strip()
         yield piece
-        while (word := _WORD.match(piece)) is not None:
+        for _ in range(_WORDS_MAX):
+            word = _WORD.match(piece)
+            if word is None:
+                break
             piece = piece[word.end() :].strip()
             yield piece
+        else:
+            yield None

@@ -37,7 +37,8 @@ def _needs(asked: str | Mapping[str, Any], name: str, given: Mapping[str, Any]) 
     match name:
         case "exec_command":
             command = str(given.get("cmd") or "")
-            is_plain = (given.get("shell") or "") in _SHELLS and not given.get("login")
+            shell = given.get("shell") or ""
+            is_plain = isinstance(shell, str) and shell in _SHELLS and not given.get("login")
             return approval.is_needed(asked, [command]) if is_plain else approval.is_needed_of_text(asked, command)
         case "write_stdin":
             typed = str(given.get("chars") or "")
