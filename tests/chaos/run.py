@@ -8,7 +8,7 @@ deletes, chains. What each was told is written down, and at the end, when the st
 * what a reader saw is a prefix of the log;
 * a command has begun at most once, counted from outside in /proc, unless its output says that it was lost;
 * what was acknowledged is there, what was deleted is not back, and nothing is left running;
-* budgets of a key, a tenant and a tree were overrun by one step at most, and hold nothing (``tests/chaos/thrift.py``);
+* budgets of a key, a tenant and a tree were overrun by one step at most, counted all, and hold nothing (``tests/chaos/thrift.py``);
 * each end of a response in the background was told to a webhook at least once.
 
 A violation prints the seed, and what is left of the schedule when all that does not matter is left out; ``--events`` plays that.
@@ -35,7 +35,7 @@ import httpx
 
 from tests.chaos.nemesis import Event, Field, Nemesis, is_serving, schedule
 from tests.chaos.shrink import shrink
-from tests.chaos.thrift import HOLD_SECONDS, Thrift, listen, moods, unheard
+from tests.chaos.thrift import HOLD_SECONDS, Seen, Thrift, judged, listen, moods, unheard, untried
 from tests.chaos.upstream import NAME
 from tests.processes import descendants, until
 from tests.receivers import receiver_beside
@@ -46,6 +46,8 @@ SERVES_SECONDS_MAX: Final = 120
 LOOK_SECONDS: Final = 0.05
 """No command of the load is as short."""
 SHRINK_MINUTES: Final = 60.0
+TRIES_BLOWS: Final = 50
+"""From so many blows on, clients with budgets have had the time to use them up."""
 MARKED: Final = ("was not run again", "could not be run", "stopped while this command")
 
 
@@ -291,11 +293,13 @@ class Report:
     """Events that the webhook was sent."""
     refused: int
     """Requests for which a budget had nothing left."""
+    untried: list[str]
+    """Budgets that were not used up, so that nobody saw whether they hold."""
 
 
 def play(seed: int, events: list[Event], folder: Path, *, is_whole: bool = True) -> Report:
     """One history: strike, come to rest, look. See :class:`Field` for what is whole."""
-    began, told = time.monotonic(), Told()
+    began, told, not_tried = time.monotonic(), Told(), list[str]()
     with receiver_beside(*moods(seed)) as receiver, Field(folder, seed, is_whole=is_whole, receiver_port=receiver.port) as played:
         stack, nemesis = played.stack, Nemesis(played)
         watch, load = Watch(told), Load(stack, told, seed, url=played.wire.url, models=("demo", NAME))
@@ -318,7 +322,9 @@ def play(seed: int, events: list[Event], folder: Path, *, is_whole: bool = True)
             found = violations(stack, told, seed)
             if is_whole:  # An attempt that was cut off is made again a minute later.
                 found += unheard(stack, receiver, [response_id for response_id, tokens in told.responses.items() if tokens])
-                found += _thrift_violations(played, thrift, events)
+                seen, jumps = _thrift_seen(played, thrift, events)
+                found += judged(seen, jumps)
+                not_tried = untried(seen)
         finally:
             load.stopped.set()
             thrift.stopped.set()
@@ -343,14 +349,16 @@ def play(seed: int, events: list[Event], folder: Path, *, is_whole: bool = True)
         found,
         len(receiver.sent),
         thrift.refused,
+        not_tried,
     )
 
 
-def _thrift_violations(played: Field, thrift: Thrift, events: Sequence[Event]) -> list[str]:
-    """What a process held that died before its response was written is held until that time is over."""
+def _thrift_seen(played: Field, thrift: Thrift, events: Sequence[Event]) -> tuple[Seen, int]:
+    """How budgets stand, and how often a clock was set forward. What a process held that died before its response was written is held
+    until that time is over."""
     jumps = [event.seconds for event in events if event.action == "set"]
-    played.set_clock((jumps[-1] if jumps else 0) + HOLD_SECONDS)
-    return thrift.violations(sum(jump > 0 for jump in jumps))
+    played.set_clock(max([0, *jumps]) + HOLD_SECONDS)
+    return thrift.seen(), sum(jump > 0 for jump in jumps)
 
 
 def _end(stack: Stack) -> list[str]:
@@ -416,6 +424,9 @@ def main() -> int:
         print(f"What is left of the schedule is in {shorter}: make chaos SEED={options.seed} OPTIONS='--events {shorter}'")
         return 1
     shutil.rmtree(folder)
+    if report.untried and len(events) >= TRIES_BLOWS:
+        print("A history of this length must use up every budget.", flush=True)
+        return 1
     return 0
 
 

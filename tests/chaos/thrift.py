@@ -1,21 +1,27 @@
 """Clients with budgets, and an address that hears of ends, under the blows of ``make chaos``.
 
 Each step of the scripted model takes the same tokens, so what a key, a tenant or a tree has used is known from outside: the sum over
-its responses, whoever was told of them. It passes the limit by one step at most, is counted by the budget, and when all have ended
-nothing is held. A step that a clock was set forward over counts as dead while it still runs: each such blow may cost what runs at once.
+its responses, whoever was told of them. It comes up to the limit, passes it by one step at most, is counted by the budget, and when all
+have ended and somebody is refused, nothing is held. A step that a clock was set forward over counts as dead while it still runs: each
+such blow may cost what runs at once.
+
+What is looked at in the end is judged by functions that ask nobody, so that a test can show them what went wrong.
 """
 
 import random
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any, Final
 
+import boto3
 import httpx
 from moorage.cli.main import main
+from moorage.store import keys
 from moorage.store.api_keys import hash_of, key_id_of
+from moorage.store.table import decode
 
 from tests.chaos.upstream import NAME
 from tests.receivers import HANG_UP, Answer, Receiver
@@ -62,24 +68,19 @@ class Thrift:
         for thread in self.threads:
             thread.join(130)
 
-    def violations(self, forward_jumps: int) -> list[str]:
-        """All that is not as it must be, once everything has ended; the clock stands beyond what a hold lasts."""
-        spared = STEP_TOKENS * (1 + forward_jumps * AT_ONCE)
-        found: list[str] = []
+    def seen(self) -> "Seen":
+        """How it stands once everything has ended; the clock stands beyond what a hold lasts."""
         with self.stack.http(self.keys[0]) as first, self.stack.http(self.keys[1]) as second:
-            all_of_them = _settled(first)
-            mine = [one for one in all_of_them if one["key_id"] == key_id_of(hash_of(self.keys[0]))]
+            of_tenant = _settled(first)
+            # Whoever is refused gives back what the dead hold.
+            refused = {"key": _is_refused(first), "tenant": _is_refused(second)}
+            _settled(second)
             standings = {standing["scope"]: standing for standing in first.get("/me").json()["budgets"]}
             assert [one["scope"] for one in second.get("/me").json()["budgets"]] == ["tenant"]
-        found += _compared("the key's budget", _used(mine), KEY_TOKENS + spared, standings["key"])
-        found += _compared("the tenant's budget", _used(all_of_them), TENANT_TOKENS + spared, standings["tenant"])
         with self.stack.http() as http:
-            listed = _settled(http)
-        for root in self.roots:
-            used = _used(one for one in listed if root in (one["id"], one["forked_from"]))
-            if used > TREE_TOKENS + spared:
-                found.append(f"the tree of {root} has used {used} of {TREE_TOKENS} tokens")
-        return found
+            forked = _settled(http)
+        key_id = key_id_of(hash_of(self.keys[0]))
+        return Seen(of_tenant, key_id, standings, _held(self.stack, refused), forked, self.roots)
 
     def _until_stopped(self, work: Callable[[], None]) -> None:
         while not self.stopped.is_set():
@@ -101,18 +102,76 @@ class Thrift:
                 self.refused += http.post(f"/responses/{root}/fork", json={"input": "more", "background": True}).status_code == 429
 
 
+@dataclass(frozen=True)
+class Seen:
+    """How it stands when all has ended."""
+
+    of_tenant: list[dict[str, Any]]
+    """The rows of the tenant that has a budget ..."""
+    key_id: str
+    """... of which those of this key draw from another one, too."""
+    standings: dict[str, dict[str, Any]]
+    """What the budgets say of themselves, by scope ..."""
+    held: dict[str, int]
+    """... and what they hold, in truth."""
+    forked: list[dict[str, Any]]
+    """The rows of another tenant, trees of forks among them ..."""
+    roots: list[str]
+    """... with a budget each."""
+
+
+def judged(seen: Seen, forward_jumps: int) -> list[str]:
+    """All that is not as it must be."""
+    spared = STEP_TOKENS * (1 + forward_jumps * AT_ONCE)
+    found = [
+        f"{what} was overrun: {used} tokens were used, and {limit + spared} is what it may come to"
+        for what, used, limit in _budgets(seen)
+        if used > limit + spared
+    ]
+    for scope, (what, used, _) in zip(("key", "tenant"), _budgets(seen), strict=False):
+        counted, held = seen.standings[scope]["used"]["total_tokens"], seen.held[scope]
+        if counted < used:
+            found.append(f"{what} has counted {counted} tokens of {used}")
+        if held:
+            found.append(f"{what} holds {held} tokens for nobody")
+    return found
+
+
+def untried(seen: Seen) -> list[str]:
+    """Budgets that nobody has used up: whether they hold was not seen."""
+    unused = [f"{what} was never used up: {used} of {limit} tokens" for what, used, limit in _budgets(seen) if used < limit]
+    return unused if seen.roots else [*unused, "no tree of forks was ever begun"]
+
+
+def _budgets(seen: Seen) -> Iterator[tuple[str, int, int]]:
+    """Of each budget its name, what was used of it and its limit."""
+    yield "the key's budget", _used(one for one in seen.of_tenant if one["key_id"] == seen.key_id), KEY_TOKENS
+    yield "the tenant's budget", _used(seen.of_tenant), TENANT_TOKENS
+    for root in seen.roots:
+        tree = [one for one in seen.forked if root in (one["id"], one["forked_from"])]
+        yield f"the budget of the tree of {root}", _used(tree), TREE_TOKENS
+
+
 def _used(responses: Any) -> int:
     return sum(one["usage"]["total_tokens"] for one in responses if one["usage"] is not None)
 
 
-def _compared(what: str, used: int, at_most: int, standing: dict[str, Any]) -> Iterator[str]:
-    counted, held = standing["used"]["total_tokens"], standing["held"]["total_tokens"]
-    if used > at_most:
-        yield f"{what} was overrun: {used} tokens were used, and {at_most} is what it may come to"
-    if counted < used:
-        yield f"{what} has counted {counted} tokens of {used}"
-    if held:
-        yield f"{what} holds {held} tokens for nobody"
+def _is_refused(http: httpx.Client) -> bool:
+    return http.post("/responses", json=_RUN).status_code == 429
+
+
+def _held(stack: Stack, refused: Mapping[str, bool]) -> dict[str, int]:
+    """Tokens that the records of the tenant's budgets hold for somebody, whether their time is over or not; by scope. Of one that has
+    refused nobody that is nothing wrong."""
+    found = boto3.client("dynamodb", **stack.aws()).query(
+        TableName="moorage", KeyConditionExpression="PK = :pk", ExpressionAttributeValues={":pk": {"S": keys.budgets(TENANT)}}
+    )
+    held: dict[str, int] = {}
+    for record in map(decode, found["Items"]):
+        entries = [entry for name, entry in record.items() if name.startswith("h_")]
+        scope = record["SK"].partition(":")[0]
+        held[scope] = sum(entry["held"].get("total_tokens", 0) for entry in entries) if refused[scope] else 0
+    return held
 
 
 def _settled(http: httpx.Client) -> list[dict[str, Any]]:
@@ -158,8 +217,22 @@ def unheard(stack: Stack, receiver: Receiver, response_ids: Any) -> list[str]:
                 ends[response_id] = f"response.{answer.json()['status']}"
     deadline = time.monotonic() + SETTLED_SECONDS_MAX
     while True:
-        heard = {(event["data"]["id"], event["type"]) for event in receiver.events}
-        missing = [response_id for response_id, type_ in ends.items() if (response_id, type_) not in heard]
+        missing = untold(ends, receiver.events)
         if not missing or time.monotonic() > deadline:
-            return [f"{response_id}: nobody was told of its end" for response_id in missing]
+            return missing
         time.sleep(0.3)
+
+
+def untold(ends: Mapping[str, str], events: Sequence[Mapping[str, Any]]) -> list[str]:
+    """Of these responses and the types of their ends, those that no event is of; and events of ends that were others."""
+    heard: dict[str, set[str]] = {}
+    for event in events:
+        heard.setdefault(event["data"]["id"], set()).add(event["type"])
+    if not ends:
+        return ["no response in the background has ended"]
+    silent = [response_id for response_id, kind in ends.items() if kind not in heard.get(response_id, ())]
+    return [f"{response_id}: nobody was told of its end" for response_id in silent] + [
+        f"{response_id} ended with {kind}, and was told of as {sorted(heard[response_id])}"
+        for response_id, kind in ends.items()
+        if heard.get(response_id, {kind}) - {kind}
+    ]

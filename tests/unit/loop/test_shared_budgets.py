@@ -277,7 +277,22 @@ async def test_what_a_dead_process_held_is_free_again_after_a_time() -> None:
     served.lab.now += limits.BUDGET_HOLD_SECONDS + 1
     assert (await asked(served)).status_code == 200
     assert await used(served, KEY) == (STEP, 0)
+    served.lab.now += limits.BUDGET_HOLD_SECONDS + limits.RESPONSE_SECONDS_MAX + 1
+    await served.lab.runtime.budgets.put("t", KEY, {"total_tokens": 1})
+    assert (await asked(served)).status_code == 429
     assert not [name for name in served.lab.table.records[keys.budgets("t"), str(KEY)] if "resp_dead" in name]
+
+
+async def test_a_first_step_that_takes_longer_than_its_hold_counts_at_its_end() -> None:
+    """Its provider is away for an hour, and others take what it has held; it has used nothing yet."""
+    served = await served_with(Lab(say("late"), say("quick")), key={"total_tokens": 60})
+    late = await begun(served, "key", parameters={"max_output_tokens": 20})
+    served.lab.now += limits.BUDGET_HOLD_SECONDS + 1
+    await served.lab.runtime.budgets.put("t", KEY, {"total_tokens": 1})
+    assert await served.lab.runtime.budgets.begin("t", KEY, "resp_other", {}, {"total_tokens": 30}) is None
+    await served.lab.runtime.budgets.end("t", KEY, "resp_other", {"total_tokens": 5})
+    await run(served.lab, late)
+    assert await used(served, KEY) == (STEP + 5, 0)
 
 
 async def test_what_runs_long_is_counted_once_though_its_hold_was_given_back() -> None:

@@ -267,8 +267,8 @@ class Budgets:
         )
 
     async def _give_back(self, tenant_id: str, scope: Scope, record: Record, now: int, *, but: str) -> bool:
-        """Take back what is held longer than it may be, of processes that died or of commands that take long; True if that was
-        something. Entries of responses that must have ended by now go."""
+        """Take back what is held longer than it may be, of processes that died or of steps that take long; True if that was something.
+        The entry stays, because a step that takes long counts at its end; those of responses that must have ended by now go."""
         has_given = False
         for name in [name for name in record if name.startswith(_ENTRY)]:
             entry = _entry(record, name.removeprefix(_ENTRY))
@@ -276,7 +276,7 @@ class Budgets:
             is_over = entry.until + limits.RESPONSE_SECONDS_MAX < now
             if name == f"{_ENTRY}{but}" or entry.until > now or not (any(entry.held.values()) or is_over):
                 continue
-            after = None if is_over or not any(entry.used.values()) else _Entry(entry.used, {}, entry.until)
+            after = None if is_over else _Entry(entry.used, {}, entry.until)
             try:
                 await self._write(
                     tenant_id, scope, name.removeprefix(_ENTRY), record, entry, after, entry, used=entry.used
