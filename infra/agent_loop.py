@@ -28,6 +28,16 @@ TOOL_MEMORY_MIB: Final = 384
 """A tool step copies output and files: 91 MiB of code, and eight transfers at once with two parts of 8 MiB each. More memory would only
 cost more while a command runs."""
 
+INDEX_MEMORY_MIB: Final = 1024
+"""An index step holds a file's text, its chunks and their words: up to 600 MB for one of 5,000,000 tokens
+(``python -m tests.bench.documents``)."""
+
+_MEMORY_MIB: Final = {
+    **dict.fromkeys(("ToolStep", "ServiceStep", "ParseStep"), TOOL_MEMORY_MIB),
+    "IndexStep": INDEX_MEMORY_MIB,
+}
+"""Of steps that need another amount than those that ask models."""
+
 
 def machine_name(config: Config) -> str:
     """Fixed, so that functions can name the machine that calls them without a cycle between the two."""
@@ -76,7 +86,7 @@ class AgentLoop(Construct):
                 folder="steps",
                 handler=f"handler.{_snake(name)}",
                 timeout=_STEP_TIMEOUT,
-                memory_mib=TOOL_MEMORY_MIB if name in ("ToolStep", "ServiceStep", "ParseStep") else config.model_memory_mib,
+                memory_mib=_MEMORY_MIB.get(name, config.model_memory_mib),
                 environment=network.environment if network and is_inside else None,
                 vpc=network.vpc if network and is_inside else None,
                 subnets=network.function_subnets if network and is_inside else None,

@@ -191,7 +191,8 @@ def test_a_documented_query_is_understood(route: Route) -> None:
     include = ("include[]", "reasoning.encrypted_content")
     query = [include if name == "include[]" else (name, values.get(name, "x")) for name, _ in route.query]
     alone = [[one] for one in query if one[0] == "at"]  # It goes with no stream.
-    parse = PARSERS.get(route.operation_id, partial(parse_page, others=("name", "purpose", "filter")))
+    goes_back = "before" in [name for name, _ in route.query]
+    parse = PARSERS.get(route.operation_id, partial(parse_page, others=("name", "purpose", "filter"), goes_back=goes_back))
     try:
         for part in ([one for one in query if one[0] != "at"], *alone):
             parse(part)

@@ -8,6 +8,7 @@ import pytest
 from moorage import limits
 from moorage.errors import ApiError, UpstreamError
 from moorage.knowledge.index import Hit, IndexedFile, IndexRef, SearchOptions, Weights
+from moorage.settings import Settings
 from moorage.store.blobs import Blob
 
 from tests.unit.knowledge.shelf import CATS, STORE, TRADE, CountedBlobs, Shelf, put_cats
@@ -251,6 +252,14 @@ async def test_what_was_read_is_not_read_again_and_what_is_new_is_seen_at_once()
     assert shelf.segments_read() <= 2, "a small block is made anew with what came"
     await shelf.index.delete_file(STORE, "file-00")
     assert len(await shelf.found("cat", max_num_results=50)) == 28
+
+
+def test_a_function_holds_no_more_than_a_quarter_of_its_memory() -> None:
+    told = {"MOORAGE_TABLE": "t", "MOORAGE_BUCKET": "b", "MOORAGE_CONTENT_KEY": "ab" * 32}
+    small = Settings.from_environment(told | {"AWS_LAMBDA_FUNCTION_MEMORY_SIZE": "384"})
+    assert limits.index_cache_bytes(small.function_memory_mib) == 96 * 1024 * 1024
+    assert limits.index_cache_bytes(10_240) == limits.INDEX_CACHE_BYTES_MAX
+    assert limits.index_cache_bytes(Settings.from_environment(told).function_memory_mib) == limits.INDEX_CACHE_BYTES_MAX
 
 
 @pytest.mark.parametrize("bound", [0, 1_500, 5_000, 10_000, 1_000_000])

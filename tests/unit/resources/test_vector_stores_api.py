@@ -780,3 +780,62 @@ async def test_an_index_that_cannot_be_tidied_ends_the_work_on_a_store_at_last(s
         assert await jobs.recover() == 1
     assert await run(service) == ["index"]
     assert (len(tried), await jobs.recover()) == (limits.INDEXING_RUNS_MAX + 1, 0)
+
+
+# --- Backwards -----------------------------------------------------------------------------------------------------------------------
+
+
+async def test_a_list_is_read_backwards_from_a_place(service: Service) -> None:
+    stores = service.sdk.vector_stores
+    made = []
+    for number in range(5):
+        service.clock.advance(1)
+        made.append((await stores.create(name=str(number))).id)
+
+    async def ids(**query: Any) -> tuple[list[str], bool]:
+        page = await stores.list(**query)
+        return [store.id for store in page.data], bool(page.has_more)
+
+    newest = made[::-1]
+    assert await ids(before=newest[3], limit=2) == (newest[1:3], True)
+    assert await ids(before=newest[1], limit=2) == (newest[:1], False)
+    assert await ids(before=newest[0]) == ([], False)
+    assert await ids(before=made[3], limit=2, order="asc") == (made[1:3], True)
+    assert await ids(after=newest[0], before=newest[3]) == (newest[1:3], False)
+    assert [store.id async for store in stores.list(before=newest[3], limit=2)] == newest[1:3], "the SDK goes on behind the page's end"
+    await stores.delete(newest[2])
+    assert await ids(before=newest[2]) == (newest[:2], False), "a place that was deleted is still one"
+    answer = await service.http.get("/vector_stores", params={"before": "vs_none"})
+    assert (answer.status_code, answer.json()["error"]["param"]) == (400, "before")
+
+
+async def test_files_of_a_store_and_of_a_batch_are_read_backwards(service: Service) -> None:
+    ids = [await upload(service, f"{number}.txt", b"text") for number in range(5)]
+    store = await service.sdk.vector_stores.create(name="x")
+    batch = await service.sdk.vector_stores.file_batches.create(store.id, file_ids=ids)
+    await run(service)
+    await service.sdk.vector_stores.files.create(store.id, file_id=await upload(service, "no.png", b"GIF8"))
+    await run(service)
+    listed = [file.id async for file in service.sdk.vector_stores.files.list(store.id, filter="completed")]
+    of_batch = sorted(ids, reverse=True)
+    files, batches = service.sdk.vector_stores.files, service.sdk.vector_stores.file_batches
+    page = await files.list(store.id, before=listed[3], limit=2, filter="completed")
+    assert ([file.id for file in page.data], page.has_more) == (listed[1:3], True)
+    page = await files.list(store.id, after=listed[0], before=listed[4], filter="completed")
+    assert [file.id for file in page.data] == listed[1:4]
+    page = await batches.list_files(batch.id, vector_store_id=store.id, before=of_batch[3], limit=2)
+    assert ([file.id for file in page.data], page.has_more) == (of_batch[1:3], True)
+    page = await batches.list_files(batch.id, vector_store_id=store.id, after=of_batch[0], before=of_batch[2])
+    assert [file.id for file in page.data] == of_batch[1:2]
+    for path in ("/files", f"/file_batches/{batch.id}/files"):
+        answer = await service.http.get(f"/vector_stores/{store.id}{path}", params={"before": "file-none"})
+        assert (answer.status_code, answer.json()["error"]["param"]) == (400, "before")
+
+async def test_what_is_embedded_for_files_and_searches_is_counted_for_its_tenant(service: Service) -> None:
+    store, _ = await store_with(service, whales_md=WHALES)
+    await found(service, store.id, "whale")
+    now = int(service.clock())
+    (used,) = await service.runtime.embedding_usage.between("ten_a", now, now)
+    assert (used.model, used.key_id, used.embedding.requests, used.embedding.nanodollars) == ("static-256", "", 2, 0)
+    assert used.embedding.tokens > 10
+    assert await service.runtime.embedding_usage.between("ten_b", now, now) == []

@@ -87,6 +87,8 @@ def test_a_call_is_shown_as_it_goes_on() -> None:
     place = Place("fs_1", 2, None, is_hosted=True)
     opening = ROOM.opening({"type": "file_search_call", "queries": ["notice"]}, place)
     assert opening.added == {"id": "fs_1", "type": "file_search_call", "status": "in_progress", "queries": ["notice"], "results": None}
+    assert ROOM.seen(opening.added, frozenset()) == opening.added | {"queries": []}, "as OpenAI's is when it is added"
+    assert ROOM.seen(opening.added | {"status": "searching"}, frozenset())["queries"] == ["notice"]
     assert [event["type"] for event in opening.events] == ["response.file_search_call.in_progress"]
     assert not opening.is_whole
 

@@ -125,7 +125,13 @@ class Runtime:
         """One for the process: it holds what was read of indexes."""
         if self._knowledge is None:
             self._knowledge = Knowledge(
-                self.catalog, self.http, self.blobs, self.embedding_usage, self.clock, self.vector_bucket
+                self.catalog,
+                self.http,
+                self.blobs,
+                self.embedding_usage,
+                self.clock,
+                self.vector_bucket,
+                limits.index_cache_bytes(self.settings.function_memory_mib),
             )
         return self._knowledge
 

@@ -138,6 +138,12 @@ class Settings:
             raise SettingsError("MOORAGE_WARM_POOL needs the provisioner 'fargate' or 'launcher'.")
         return settings
 
+    @property
+    def function_memory_mib(self) -> int | None:
+        """Of the Lambda function that this is, as Lambda says; None anywhere else."""
+        said = self.upstream.get("AWS_LAMBDA_FUNCTION_MEMORY_SIZE")
+        return None if said is None else int(said)
+
     def to_environment(self) -> dict[str, str]:
         """The variables that :meth:`from_environment` reads these settings from, but for the upstreams' keys: what a deployment tells
         its functions. What is left to its default is not among them."""

@@ -10,12 +10,14 @@ from moorage.wire.queries import Page, parse_page
 
 
 def page_with(
-    *others: str, limit_default: int = limits.PAGE_ITEMS_DEFAULT, limit_max: int = limits.PAGE_ITEMS_MAX
+    *others: str, limit_default: int = limits.PAGE_ITEMS_DEFAULT, limit_max: int = limits.PAGE_ITEMS_MAX, goes_back: bool = False
 ) -> Any:
-    """Which part of a list is wanted, by a query that may also hold ``others``. Lists of resources have no ``include``."""
+    """Which part of a list is wanted, by a query that may also hold ``others``. Lists of resources have no ``include``; those that
+    ``goes_back`` is said of have ``before``."""
 
     async def read(request: Request) -> Page:
-        page = parse_page(request.query_params.multi_items(), limit_default=limit_default, limit_max=limit_max, others=others)
+        query = request.query_params.multi_items()
+        page = parse_page(query, limit_default=limit_default, limit_max=limit_max, others=others, goes_back=goes_back)
         if page.include:
             raise unknown_parameter("include")
         return page

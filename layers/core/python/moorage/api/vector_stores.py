@@ -7,7 +7,7 @@ from fastapi import APIRouter
 from moorage import errors, limits
 from moorage.api.bodies import body_of
 from moorage.api.caller import Caller
-from moorage.api.listings import AnyPage, page_with
+from moorage.api.listings import page_with
 from moorage.knowledge.index import Hit, SearchOptions
 from moorage.parallel import side_by_side
 from moorage.vector_stores.files import NewFile
@@ -28,7 +28,8 @@ from moorage.wire.vector_stores import (
 
 router = APIRouter(prefix="/vector_stores")
 
-_FilesPage = Annotated[Page, page_with("filter")]
+_Page = Annotated[Page, page_with(goes_back=True)]
+_FilesPage = Annotated[Page, page_with("filter", goes_back=True)]
 _SCORE_PLACES: Final = 4
 
 
@@ -47,7 +48,7 @@ async def create(caller: Caller, wanted: Annotated[CreateVectorStore, body_of(Cr
 
 
 @router.get("")
-async def list_stores(caller: Caller, page: AnyPage) -> dict[str, Any]:
+async def list_stores(caller: Caller, page: _Page) -> dict[str, Any]:
     found = await caller.runtime.vector_stores.stores.page(caller.tenant_id, page)
     return list_object([_shown(caller, store) for store in found.stores], has_more=found.has_more)
 

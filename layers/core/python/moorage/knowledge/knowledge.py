@@ -5,6 +5,7 @@ from functools import cached_property
 
 import httpx
 
+from moorage import limits
 from moorage.knowledge.embeddings import Configured, Embeddings, Meter
 from moorage.knowledge.index import VectorIndex
 from moorage.store.blobs import Blobs
@@ -20,6 +21,7 @@ class Knowledge:
         meter: Meter,
         clock: Callable[[], float],
         vector_bucket: Callable[[], VectorBucket] | None = None,
+        cache_bytes_max: int = limits.INDEX_CACHE_BYTES_MAX,
     ) -> None:
         self._catalog = catalog
         self._transport = transport
@@ -27,6 +29,7 @@ class Knowledge:
         self._meter = meter
         self._clock = clock
         self._vector_bucket = vector_bucket
+        self._cache_bytes_max = cache_bytes_max
 
     @cached_property
     def embeddings(self) -> Embeddings:
@@ -39,4 +42,6 @@ class Knowledge:
         from moorage.knowledge.object_index import ObjectIndex
 
         neighbours = None if self._vector_bucket is None else Neighbours(self._vector_bucket(), self._blobs)
-        return ObjectIndex(self._blobs, self.embeddings, clock=self._clock, neighbours=neighbours)
+        return ObjectIndex(
+            self._blobs, self.embeddings, clock=self._clock, neighbours=neighbours, cache_bytes_max=self._cache_bytes_max
+        )

@@ -85,15 +85,21 @@ class Segment:
 
 def of(file: IndexedFile, chunks: Sequence[str], vectors: Sequence[bytes], dimension: int) -> tuple[Segment, bytes]:
     """The two objects of a file; ``vectors`` are float32, little-endian."""
-    counted = [terms.counts(chunk) for chunk in chunks]
+    words, counts, lengths = [], [], []
+    for chunk in chunks:
+        # Turned into arrays at once: the words of all chunks of a long file as objects take half a gigabyte.
+        counted = terms.counts(chunk)
+        words.append(np.fromiter(counted, np.uint32, len(counted)))
+        counts.append(np.fromiter((min(times, _COUNT_MAX) for times in counted.values()), np.uint16, len(counted)))
+        lengths.append(counted.total())
     packed = [zlib.compress(chunk.encode("utf-8", "surrogatepass"), 6) for chunk in chunks]
     segment = Segment(
         file=file,
         vectors=_normal(np.frombuffer(b"".join(vectors), "<f4").reshape(len(chunks), dimension)),
-        words=np.fromiter((word for each in counted for word in each), np.uint32),
-        counts=np.fromiter((min(times, _COUNT_MAX) for each in counted for times in each.values()), np.uint16),
-        starts=_ends(len(each) for each in counted),
-        lengths=np.fromiter((each.total() for each in counted), np.uint32, len(chunks)),
+        words=np.concatenate(words) if words else np.zeros(0, np.uint32),
+        counts=np.concatenate(counts) if counts else np.zeros(0, np.uint16),
+        starts=_ends(len(each) for each in words),
+        lengths=np.array(lengths, np.uint32),
         places=_ends(len(each) for each in packed),
     )
     return segment, b"".join(packed)

@@ -47,6 +47,13 @@ INDEX_CACHE_BYTES_MAX: Final = 512 * MIB
 """What a process holds of indexes. 100,000 chunks of 800 tokens take about half of it; a store that takes more than all is searched
 block by block, and read from the bucket each time."""
 
+
+def index_cache_bytes(memory_mib: int | None) -> int:
+    """The same of a Lambda function with this much memory: a quarter of it, because the code takes a third, and what is being read as
+    much again."""
+    return INDEX_CACHE_BYTES_MAX if memory_mib is None else min(INDEX_CACHE_BYTES_MAX, memory_mib * MIB // 4)
+
+
 INDEX_READS_AT_ONCE: Final = 32
 """Objects of an index that one search reads side by side; the pool of connections has 64."""
 

@@ -20,8 +20,8 @@ class Found:
     has_more: bool
 
 
-def unknown_after(after: str) -> ApiError:
-    return invalid_value("after", f"'{after}' is not in this list.")
+def unknown_after(after: str, param: str = "after") -> ApiError:
+    return invalid_value(param, f"'{after}' is not in this list.")
 
 
 def listing_attributes(tenant_id: str, kind: str, created_at: int, resource_id: str) -> Record:
@@ -49,18 +49,29 @@ async def read_page(
     pk_of: Callable[[str, str], str],
     keep: Callable[[Record], bool],
 ) -> Found:
-    """One page of the records that ``keep`` accepts. Raises an :class:`ApiError` if ``after`` is no id of this list."""
+    """One page of the records that ``keep`` accepts. Raises an :class:`ApiError` if ``after`` or ``before`` is no id of this list."""
+    end = await _place(table, pk_of(tenant_id, page.before), page.before, "before") if page.before is not None else None
+    if (backward := page.backward) is not None:
+        turned = await read_page(table, tenant_id, kind, backward, pk_of=pk_of, keep=keep)
+        return Found(turned.records[::-1], turned.has_more)
     place = await _place(table, pk_of(tenant_id, page.after), page.after) if page.after is not None else None
     wanted = page.limit + 1
     kept: list[Record] = []
     while len(kept) < wanted:
-        entries = await entries_beyond(table, keys.listing(tenant_id, kind), place, page.order, wanted)
+        entries = until(end, page.order, await entries_beyond(table, keys.listing(tenant_id, kind), place, page.order, wanted))
         records = {record["PK"]: record for record in await table.get_many((entry["PK"], entry["SK"]) for entry in entries)}
         kept += [records[entry["PK"]] for entry in entries if entry["PK"] in records and keep(records[entry["PK"]])]
         if len(entries) < wanted:
             break
         place = entries[-1]["GSI1SK"]
     return Found(kept[: page.limit], len(kept) > page.limit)
+
+
+def until(end: str | None, order: str, entries: list[Record]) -> list[Record]:
+    """Those that stand before a place."""
+    if end is None:
+        return entries
+    return [entry for entry in entries if (entry["GSI1SK"] < end if order == "asc" else entry["GSI1SK"] > end)]
 
 
 async def entries_beyond(table: Table, partition: str, place: str | None, order: str, limit: int) -> list[Record]:
@@ -71,9 +82,9 @@ async def entries_beyond(table: Table, partition: str, place: str | None, order:
     return [entry for entry in entries if entry["GSI1SK"] != place][:limit]
 
 
-async def _place(table: Table, pk: str, after: str) -> str:
+async def _place(table: Table, pk: str, after: str, param: str = "after") -> str:
     for record in await table.get_many([(pk, keys.META), (pk, keys.GONE)]):
         place: str | None = record.get("place") or record.get("GSI1SK")
         if place is not None:
             return place
-    raise unknown_after(after)
+    raise unknown_after(after, param)

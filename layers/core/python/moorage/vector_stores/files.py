@@ -24,7 +24,7 @@ from moorage.errors.vector_stores import (
 from moorage.ids import new_id
 from moorage.store import keys, vector_keys
 from moorage.store.files import Clock, File
-from moorage.store.listing import entries_beyond, gone_record, unknown_after
+from moorage.store.listing import entries_beyond, gone_record, unknown_after, until
 from moorage.store.stored_bytes import StoredBytes
 from moorage.store.table import Change, Record, Table
 from moorage.vector_stores.records import (
@@ -162,11 +162,16 @@ class StoreFiles:
         return [FILE.unpack(record) for record in await self._table.get_many(wanted, consistent=True)]
 
     async def page(self, store: VectorStore, page: Page, *, status: Status | None = None) -> FilePage:
+        if (backward := page.backward) is not None:
+            await self._place(store, str(page.before), "before")
+            turned = await self.page(store, backward, status=status)
+            return FilePage(turned.files[::-1], turned.has_more)
         listed = keys.listing(store.tenant_id, vector_keys.vector_store_files(store.id))
         place = None if page.after is None else await self._place(store, page.after)
+        end = None if page.before is None else await self._place(store, page.before, "before")
         kept: list[StoreFile] = []
         while len(kept) <= page.limit:
-            entries = await entries_beyond(self._table, listed, place, page.order, page.limit + 1)
+            entries = until(end, page.order, await entries_beyond(self._table, listed, place, page.order, page.limit + 1))
             records = await self._table.get_many((entry["PK"], entry["SK"]) for entry in entries)
             found = {record["SK"]: record for record in records}
             files = [FILE.unpack(found[entry["SK"]]) for entry in entries if entry["SK"] in found]
@@ -176,12 +181,12 @@ class StoreFiles:
             place = entries[-1]["GSI1SK"]
         return FilePage(kept[: page.limit], len(kept) > page.limit)
 
-    async def _place(self, store: VectorStore, after: str) -> str:
+    async def _place(self, store: VectorStore, after: str, param: str = "after") -> str:
         for record in await self._table.get_many([(store.pk, keys.container_file(after)), (store.pk, keys.gone(after))]):
             place: str | None = record.get("place") or record.get("GSI1SK")
             if place is not None:
                 return place
-        raise unknown_after(after)
+        raise unknown_after(after, param)
 
     async def batch(self, store: VectorStore, batch_id: str) -> Batch:
         record = await self._table.get(store.pk, vector_keys.vector_batch(batch_id))
@@ -192,10 +197,14 @@ class StoreFiles:
     async def batch_page(self, store: VectorStore, batch: Batch, page: Page, *, status: Status | None = None) -> FilePage:
         """By their ids, since all were added at once."""
         ids = sorted(batch.file_ids, reverse=page.order == "desc")
-        if page.after is not None:
-            if page.after not in ids:
-                raise unknown_after(page.after)
-            ids = ids[ids.index(page.after) + 1 :]
+        for name, mark in (("after", page.after), ("before", page.before)):
+            if mark is not None and mark not in ids:
+                raise unknown_after(mark, name)
+        if (backward := page.backward) is not None:
+            turned = await self.batch_page(store, batch, backward, status=status)
+            return FilePage(turned.files[::-1], turned.has_more)
+        begin = 0 if page.after is None else ids.index(page.after) + 1
+        ids = ids[begin : None if page.before is None else ids.index(page.before)]
         kept: list[StoreFile] = []
         step = page.limit + 1
         for start in range(0, len(ids), step):

@@ -3,7 +3,7 @@
 import datetime
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Final, Literal
 
 from moorage import errors, limits
@@ -20,7 +20,16 @@ class Page:
     limit: int = limits.PAGE_ITEMS_DEFAULT
     order: Literal["asc", "desc"] = "desc"
     after: str | None = None
+    before: str | None = None
+    """Alone: what stands right before it, in the same order. With ``after``: what stands between them, from there."""
     include: tuple[str, ...] = ()
+
+    @property
+    def backward(self) -> "Page | None":
+        """The page that is read the other way round, and turned afterwards; None if this one is read as it is."""
+        if self.before is None or self.after is not None:
+            return None
+        return replace(self, order="asc" if self.order == "desc" else "desc", after=self.before, before=None)
 
 
 @dataclass(frozen=True, slots=True)
@@ -190,13 +199,15 @@ def parse_page(
     limit_max: int = limits.PAGE_ITEMS_MAX,
     order_default: Literal["asc", "desc"] = "desc",
     others: tuple[str, ...] = (),
+    goes_back: bool = False,
 ) -> Page:
-    """``limit``, ``order``, ``after`` and ``include``; ``others`` are names that the route reads itself.
+    """``limit``, ``order``, ``after`` and ``include``; ``before`` too where a list ``goes_back``; ``others`` are names that the route
+    reads itself.
 
     Raises :class:`~moorage.errors.ApiError` for anything else.
     """
     values = _single(query, ("limit", "order", "after", "before", *others))
-    if values.get("before"):
+    if values.get("before") and not goes_back:
         raise errors.unsupported_parameter("before", "Go through the list with 'after' and 'order'.")
     order = values.get("order", order_default)
     if order not in ("asc", "desc"):
@@ -205,6 +216,7 @@ def parse_page(
         limit=_whole_number("limit", values["limit"], 1, limit_max) if "limit" in values else limit_default,
         order="asc" if order == "asc" else "desc",
         after=values.get("after") or None,
+        before=values.get("before") or None,
         include=_include(query),
     )
 

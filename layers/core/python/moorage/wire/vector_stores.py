@@ -270,10 +270,11 @@ _FILES: Final = f"{_STORE}/files"
 _FILE: Final = f"{_FILES}/{{file_id}}"
 _BATCHES: Final = f"{_STORE}/file_batches"
 _BATCH: Final = f"{_BATCHES}/{{batch_id}}"
-_FILTER: Final = (*PAGE, ("filter", _STATUS))
+_PAGE: Final = (*PAGE, ("before", STRING))
+_FILTER: Final = (*_PAGE, ("filter", _STATUS))
 
 VECTOR_STORE_ROUTES: Final[tuple[Route, ...]] = (
-    Route("get", "/v1/vector_stores", "listVectorStores", "Vector stores", {JSON: list_of("VectorStore")}, query=PAGE),
+    Route("get", "/v1/vector_stores", "listVectorStores", "Vector stores", {JSON: list_of("VectorStore")}, query=_PAGE),
     Route(
         "post",
         "/v1/vector_stores",

@@ -98,7 +98,7 @@ class FileSearch(Gated):
         if not place.is_hosted:  # An upstream searches by itself: it has searched.
             item = {"status": "completed", "queries": [], "results": None, **call, "id": place.item_id}
             return Opening(item, (), item)
-        # No event of a search says what is looked for: whoever takes over reads it here, or nowhere.
+        # No event of a search says what is looked for: whoever takes over reads it here, or nowhere. Clients see it later (``seen``).
         said = {"queries": call["queries"], "results": None, **self.allowance(call)}
         added = {"id": place.item_id, "type": _CALL, "status": "in_progress", **said}
         return Opening(added, (place.event("file_search_call.in_progress"),), dict(added), is_whole=False)
@@ -129,7 +129,9 @@ class FileSearch(Gated):
         return {"filters": None, "max_num_results": limits.SEARCH_RESULTS_DEFAULT, **tool, "ranking_options": ranking}
 
     def seen(self, item: Item, include: frozenset[str]) -> Item:
-        return item if _RESULTS in include else without(item, "results") | {"results": None}
+        """Nobody is told what is looked for before the search begins: OpenAI's item has no queries when it is added."""
+        shown = item if _RESULTS in include else without(item, "results") | {"results": None}
+        return shown | {"queries": []} if item.get("status") == "in_progress" else shown
 
     def title(self, item: Item) -> str | None:
         return " | ".join(("file search:", *item["queries"]))
