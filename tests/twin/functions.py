@@ -28,7 +28,7 @@ import httpx
 from tests.twin.gateway import FunctionError, Streamed
 
 _START_SECONDS_MAX = 60
-_BROKE_OFF = b"Lambda-Runtime-Function-Error-Type: Runtime.StreamError\r\nLambda-Runtime-Function-Error-Body: \r\n"
+BROKE_OFF = b"Lambda-Runtime-Function-Error-Type: Runtime.StreamError\r\nLambda-Runtime-Function-Error-Body: \r\n"
 """What the adapter writes when the function dies in the middle of an answer, which then ends like any other (``make judges``)."""
 
 
@@ -130,7 +130,7 @@ class StreamingFunction:
             async for chunk in answer.aiter_raw():
                 yield chunk
         except httpx.TransportError:
-            yield _BROKE_OFF
+            yield BROKE_OFF
         finally:
             await answer.aclose()
             environment.freeze()
