@@ -37,6 +37,8 @@ class Receiver:
     answers: list[Answer] = field(default_factory=list)
     """The next ones; after them it takes everything."""
     sent: list[Sent] = field(default_factory=list)
+    taken: list[dict[str, Any]] = field(default_factory=list)
+    """Events to which it has said yes."""
     before_answer: Callable[[], Any] | None = None
     """Awaited when an event has come and before it is answered."""
     port: int = 0
@@ -56,10 +58,14 @@ async def receiving(*answers: Answer) -> AsyncIterator[Receiver]:
 
     async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         with suppress(ConnectionError, asyncio.IncompleteReadError):
-            receiver.sent.append(await _read(reader))
+            sent = await _read(reader)
+            receiver.sent.append(sent)
             if receiver.before_answer is not None:
                 await receiver.before_answer()
-            writer.write(_written(receiver.answers.pop(0) if receiver.answers else 200))
+            answer = receiver.answers.pop(0) if receiver.answers else 200
+            if answer == 200:
+                receiver.taken.append(sent.event)
+            writer.write(_written(answer))
             await writer.drain()
         writer.close()
 

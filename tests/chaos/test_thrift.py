@@ -1,11 +1,14 @@
 """What judges budgets and webhooks in ``make chaos`` is shown histories that went wrong, and names what is wrong with each."""
 
+from contextlib import suppress
 from dataclasses import replace
 from typing import Any
 
+import httpx
 import pytest
 
 from tests.chaos.thrift import AT_ONCE, KEY_TOKENS, STEP_TOKENS, TENANT_TOKENS, TREE_TOKENS, Seen, judged, untold, untried
+from tests.receivers import HANG_UP, receiving
 
 
 def row(tokens: int, *, key_id: str = "key_1", response_id: str = "resp_1", forked_from: str | None = None) -> dict[str, Any]:
@@ -110,3 +113,12 @@ def test_an_end_of_which_nobody_was_told_is_named() -> None:
         "resp_2 ended with response.cancelled, and was told of as ['response.cancelled', 'response.completed']"
     ]
     assert untold({}, heard) == ["no response in the background has ended"]
+
+
+async def test_an_event_that_the_receiver_did_not_take_was_not_heard() -> None:
+    async with receiving(500, HANG_UP) as receiver, httpx.AsyncClient() as http:
+        for _ in range(3):
+            with suppress(httpx.HTTPError):
+                await http.post(receiver.url, json=told("resp_1", "completed"))
+            heard = untold({"resp_1": "response.completed"}, receiver.taken)
+            assert heard == ([] if len(receiver.sent) == 3 else ["resp_1: nobody was told of its end"])

@@ -217,7 +217,7 @@ def unheard(stack: Stack, receiver: Receiver, response_ids: Any) -> list[str]:
                 ends[response_id] = f"response.{answer.json()['status']}"
     deadline = time.monotonic() + SETTLED_SECONDS_MAX
     while True:
-        missing = untold(ends, receiver.events)
+        missing = untold(ends, receiver.taken)
         if not missing or time.monotonic() > deadline:
             return missing
         time.sleep(0.3)

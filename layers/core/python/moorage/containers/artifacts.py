@@ -3,7 +3,7 @@
 import asyncio
 import hashlib
 from collections.abc import AsyncIterator, Mapping, Sequence
-from contextlib import aclosing
+from contextlib import aclosing, suppress
 from dataclasses import dataclass, replace
 from math import ceil
 
@@ -18,6 +18,7 @@ from moorage.store.container_past import ContainerPast, time_after
 from moorage.store.containers import ContainerFile, ContainerRecord, ContainerStore
 from moorage.store.files import Clock
 from moorage.store.stored_bytes import Holder, StoredBytes
+from moorage.store.table import TABLE_ERRORS
 
 _Stored = tuple[ContainerFile | None, str | None]
 """The row of a changed file whose bytes are stored; or a note why they are not; or neither, if it has vanished."""
@@ -90,7 +91,8 @@ class Artifacts:
         try:
             stored = await self._store_all(live, fitting, rows)
         except BaseException:
-            await asyncio.shield(self._stored.settle(holder, lambda: bytes_of(self._blobs, live.record.tenant_id, live.record.id)))
+            with suppress(*TABLE_ERRORS):  # What has happened matters more; the stop of the sandbox has it counted.
+                await asyncio.shield(self._stored.settle(holder, lambda: bytes_of(self._blobs, live.record.tenant_id, live.record.id)))
             raise
         saved = [file for file, _ in stored if file is not None]
         notes = [note for _, note in stored if note is not None]
