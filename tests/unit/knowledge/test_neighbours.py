@@ -288,6 +288,21 @@ async def test_what_a_writer_that_died_has_left_is_not_found_and_goes_with_the_n
     assert len(vectors.vectors()) == 2
 
 
+async def test_tidying_up_clears_away_what_no_writer_comes_back_for() -> None:
+    vectors, blobs = FakeS3Vectors(), MemoryBlobs()
+    desk = Desk(vectors, blobs)
+    await desk.put(1, "mast")
+    await desk.put(0, "anchor")
+    await Desk(None, blobs).index.delete_file(STORE, "file-000")  # by a function that knows of no vector bucket
+    assert not await desk.index.tidy(STORE), "its writer may still be at it"
+    assert len(vectors.vectors()) == 2
+    desk.now += limits.INDEXING_LAST_SECONDS + 1
+    assert await desk.index.tidy(STORE)
+    assert not await desk.index.tidy(STORE)
+    assert ([key.split("/")[0] for key in vectors.vectors()], len(desk.notes())) == (["file-001"], 1)
+    assert [text for _, text, _ in await desk.found("anchor mast")] == ["mast"]
+
+
 async def test_a_file_that_is_deleted_while_it_is_put_leaves_no_vector() -> None:
     vectors = FakeS3Vectors()
     desk = Desk(vectors)

@@ -1,5 +1,6 @@
 """The resources' routes in the real application, without the loop: two tenants, an SDK client for each."""
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from types import SimpleNamespace
 from typing import Any, cast
@@ -22,6 +23,7 @@ from moorage.store.files import Files
 from moorage.store.skills import Skills
 from moorage.store.uploads import Uploads
 from moorage.store.upstream_containers import UpstreamContainers
+from moorage.store.vector_bucket import VectorBucket
 from moorage.vector_stores.vector_stores import VectorStores
 from openai import AsyncOpenAI
 
@@ -82,7 +84,13 @@ async def _nobody_works(tenant_id: str) -> set[str | None]:
 
 
 def build_app(
-    store: Store, clock: Clock, provisioner: FakeProvisioner, *, presigned_downloads: bool = False, egress: Egress | None = None
+    store: Store,
+    clock: Clock,
+    provisioner: FakeProvisioner,
+    *,
+    presigned_downloads: bool = False,
+    egress: Egress | None = None,
+    vector_bucket: Callable[[], VectorBucket] | None = None,
 ) -> FastAPI:
     store_files = Files(store.table, store.blobs, clock=clock)
     store_containers = Containers(
@@ -98,7 +106,7 @@ def build_app(
     )
     executions = FakeExecutions()
     embedding_usage = EmbeddingUsage(store.table, clock=clock, retention_seconds=24 * 3600)
-    knowledge = Knowledge(NoModels(), cast("Any", None), store.blobs, embedding_usage, clock)
+    knowledge = Knowledge(NoModels(), cast("Any", None), store.blobs, embedding_usage, clock, vector_bucket)
     stores = VectorStores(
         store.table,
         store.blobs,
@@ -139,9 +147,18 @@ def build_app(
     return create_app(cast("Runtime", runtime), routers)
 
 
-def build_service(store: Store, clock: Clock, *, presigned_downloads: bool = False, egress: Egress | None = None) -> Service:
+def build_service(
+    store: Store,
+    clock: Clock,
+    *,
+    presigned_downloads: bool = False,
+    egress: Egress | None = None,
+    vector_bucket: Callable[[], VectorBucket] | None = None,
+) -> Service:
     provisioner = FakeProvisioner()
-    app = build_app(store, clock, provisioner, presigned_downloads=presigned_downloads, egress=egress)
+    app = build_app(
+        store, clock, provisioner, presigned_downloads=presigned_downloads, egress=egress, vector_bucket=vector_bucket
+    )
 
     def sdk(key: str) -> AsyncOpenAI:
         # The SDK brings its own successor of httpx.

@@ -13,8 +13,9 @@ from moorage.vector_stores.indexing import Indexing
 from moorage.vector_stores.jobs import IndexState
 from openai.types import VectorStore
 
-from tests.unit.resources.service import Service
-from tests.unit.resources.support import FakeSandbox
+from tests.unit.knowledge.vector_service import FakeS3Vectors
+from tests.unit.resources.service import Service, build_service
+from tests.unit.resources.support import Clock, FakeSandbox, Store
 
 DAY = 24 * 3600
 WHALES = b"# Whales\n\nThe blue whale is the largest animal that has ever lived.\n"
@@ -831,6 +832,7 @@ async def test_files_of_a_store_and_of_a_batch_are_read_backwards(service: Servi
         answer = await service.http.get(f"/vector_stores/{store.id}{path}", params={"before": "file-none"})
         assert (answer.status_code, answer.json()["error"]["param"]) == (400, "before")
 
+
 async def test_what_is_embedded_for_files_and_searches_is_counted_for_its_tenant(service: Service) -> None:
     store, _ = await store_with(service, whales_md=WHALES)
     await found(service, store.id, "whale")
@@ -839,3 +841,30 @@ async def test_what_is_embedded_for_files_and_searches_is_counted_for_its_tenant
     assert (used.model, used.key_id, used.embedding.requests, used.embedding.nanodollars) == ("static-256", "", 2, 0)
     assert used.embedding.tokens > 10
     assert await service.runtime.embedding_usage.between("ten_b", now, now) == []
+
+
+# --- With a vector bucket ------------------------------------------------------------------------------------------------------------
+
+
+async def test_by_s3_vectors_the_api_does_what_it_does_without(store: Store, clock: Clock) -> None:
+    vectors = FakeS3Vectors()
+    service = build_service(store, clock, vector_bucket=vectors.bucket)
+    notes, ids = await store_with(service, whales_md=WHALES, bridges_txt=BRIDGES)
+    assert (notes.file_counts.completed, len(vectors.vectors())) == (2, 2)
+    assert (await found(service, notes.id, "which animal is the biggest?"))[0] == "whales.md"
+    await service.sdk.vector_stores.files.update(ids["bridges_txt"], vector_store_id=notes.id, attributes={"year": 1945})
+    of_the_war: Any = {"type": "lte", "key": "year", "value": 1945}
+    assert await found(service, notes.id, "which animal is the biggest?", filters=of_the_war) == ["bridges.txt"]
+    assert [len(asked["filter"]["version"]["$in"]) for asked in vectors.asked if "filter" in asked] == [1]
+    with pytest.raises(openai.NotFoundError):
+        await service.stranger.vector_stores.search(notes.id, query="animal")
+    await service.sdk.files.delete(ids["whales_md"])
+    assert [key.split("/")[0] for key in vectors.vectors()] == [ids["bridges_txt"]]
+    await service.sdk.vector_stores.files.create(notes.id, file_id=ids["bridges_txt"])
+    await run(service)
+    assert len(vectors.vectors()) == 1, "what was read again is in place of what was there"
+    await service.sdk.vector_stores.delete(notes.id)
+    assert (vectors.indexes, [key for key in left_of(service) if "/K/" in key]) == ({}, [])
+    await service.http.aclose()
+    await service.sdk.close()
+    await service.stranger.close()

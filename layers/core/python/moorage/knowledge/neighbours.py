@@ -6,13 +6,13 @@ truth, a vector bucket can be added, lost or left out, and what it does not have
 
     T/<tenant>/K/<store>/V/<vector bucket>/<file>/<version>.<chunks>    what is compared of a file's chunks, without the vectors
 
-It is written before the first vector is, and goes after the last: so whoever replaces or deletes a file finds what a writer that died
-has put, because the vectors' keys follow from it. A version counts when its segment is there, which is written last; what the vector
-bucket says of others is dropped.
+It is written before the first vector is, and goes after the last: so whoever replaces or deletes a file, or tidies a store up, finds
+what a writer that died has put, because the vectors' keys follow from it. A version counts when its segment is there, which is written
+last; what the vector bucket says of others is dropped.
 """
 
 import hashlib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -118,6 +118,15 @@ class Neighbours:
     async def delete_file(self, store: IndexRef, file_id: str) -> None:
         for name in await self._told(store, file_id):
             await self._delete(store, name)
+
+    async def delete_gone(self, store: IndexRef, segments: Collection[str], before: str) -> bool:
+        """What versions before this one have put that are no part of the store, which has these segments; answers whether there was
+        something. A later version may be about to be there."""
+        told = await self.told(store)
+        gone = [each.name for key, each in told.items() if key not in segments and key.rpartition("/")[2] < before]
+        for name in gone:
+            await self._delete(store, name)
+        return bool(gone)
 
     async def delete(self, store: IndexRef) -> None:
         """All of a store's vectors. What the bucket has of them is deleted with the rest of the store."""

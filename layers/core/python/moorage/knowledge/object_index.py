@@ -169,11 +169,17 @@ class ObjectIndex:
     async def tidy(self, store: IndexRef) -> bool:
         """Nothing that a search goes by changes: it gets no stamp."""
         listed = await self._listed(store)
-        told = await self._neighbours.told(store) if self._neighbours else {}
+        done = []
+        told: Mapping[str, Told] = {}
+        if self._neighbours:
+            over = _version_at(self._clock() - limits.INDEXING_LAST_SECONDS)
+            done = [await self._neighbours.delete_gone(store, {each.segment for each in listed}, over)]
+            told = await self._neighbours.told(store)
         attributes = {each.attributes: each.attributes_bytes for each in listed if each.attributes is not None}
         parts = self._parts(store, told, {each.segment: each.bytes for each in listed})
         copied = [*((part.place, part.sizes) for part in parts), (_attributes_place(store), attributes)]
-        return any([await self._bundles.tidy(place, _small(sizes)) for place, sizes in copied])
+        done += [await self._bundles.tidy(place, _small(sizes)) for place, sizes in copied]
+        return any(done)
 
     async def _has_copies(self, store: IndexRef) -> bool:
         return any([await self._bundles.are_there(part.place) for part in self._parts(store, {}, {})])
@@ -189,7 +195,7 @@ class ObjectIndex:
 
     def _version(self) -> str:
         """Later than all that this process has given; of two processes, that of the later clock."""
-        self._latest_version = max(self._latest_version + 1, int(self._clock() * 1_000_000))
+        self._latest_version = max(self._latest_version + 1, _microseconds(self._clock()))
         return f"{self._latest_version:016x}"
 
     async def _delete_before(self, prefix: str, version: str, *, only: str = "") -> None:
@@ -404,6 +410,15 @@ def _latest(entries: Sequence[tuple[str, int]]) -> _Listed | None:
     none: tuple[str | None, int] = (None, 0)
     changed = max((entry for entry in entries if entry[0].endswith(_ATTRIBUTES) and entry[0] > segment[0]), default=none)
     return _Listed(*segment, *changed)
+
+
+def _version_at(time: float) -> str:
+    """Before all that are given from then on."""
+    return f"{_microseconds(time):016x}"
+
+
+def _microseconds(time: float) -> int:
+    return int(time * 1_000_000)
 
 
 def _small(sizes: Mapping[str, int]) -> dict[str, int]:
