@@ -66,6 +66,23 @@ QUOTAS = (
 )
 
 
+EVENTS_OF_A_CALL = 200
+EVENTS_OF_A_COMMAND = 20
+"""Each event is a message on a WebSocket: of 400 tokens that a model says in pieces of two, and of a command that prints some lines."""
+
+SOCKET_IDLE_SECONDS = 600
+DOLLARS_A_MESSAGE, DOLLARS_A_CONNECTED_MINUTE = 1.00e-6, 0.25e-6
+"""us-east-1, as the gateway's price page has them."""
+
+SOCKET_QUOTAS = (
+    Quota("New connections", 500, "/s", "raise; a client keeps one connection for a conversation, and comes back when it was closed"),
+    Quota("Connections at once", 3_600_000, "", "no quota of its own: so many come of 500 new ones a second, each for two hours"),
+    Quota("Requests, messages and events of all APIs", 10_000, "/s", "raise; or stream over HTTP, where an answer is one request"),
+)
+"""Of API Gateway, for WebSocket APIs (its developer guide, "Quotas for configuring and running a WebSocket API"). What is sent on
+connections counts with everybody's requests (account-level throttling)."""
+
+
 def turns() -> dict[str, Turn]:
     return {turn.title: turn for turn in recorded() if turn.title in MIX}
 
@@ -102,6 +119,35 @@ def demand(turns_a_day: int, peak: float = PEAK) -> dict[str, float]:
         "API Gateway: requests": arrivals * 1.5,
         "EventBridge: invocations": 2 * starts,
     }
+
+
+def events(turn: Turn) -> float:
+    return turn.model_calls * EVENTS_OF_A_CALL + turn.commands * EVENTS_OF_A_COMMAND
+
+
+def connected_seconds() -> float:
+    """Of one connection: the turns of a conversation, and the silence after each until the next, or until the gateway closes it."""
+    wall = sum(share * turns()[title].wall_seconds for title, share in MIX.items())
+    return min(REUSE * (wall + SOCKET_IDLE_SECONDS), limits.WEBSOCKET_SECONDS_MAX)
+
+
+def socket_demand(turns_a_day: int, peak: float = PEAK) -> dict[str, float]:
+    """The same for the WebSocket API, if every turn came by it: a frame that asks, a connection for each conversation."""
+    arrivals = turns_a_day / 86_400 * peak
+    opened = arrivals / REUSE
+    said = sum(share * events(turns()[title]) for title, share in MIX.items())
+    return {
+        "New connections": opened,
+        "Connections at once": opened * connected_seconds(),
+        "Requests, messages and events of all APIs": opened + arrivals * (1 + said),
+    }
+
+
+def socket_dollars(turns_a_day: int) -> float:
+    """A day, beyond what turns cost over HTTP."""
+    asked = socket_demand(turns_a_day, peak=1)
+    minutes = asked["Connections at once"] * 24 * 60
+    return asked["Requests, messages and events of all APIs"] * 86_400 * DOLLARS_A_MESSAGE + minutes * DOLLARS_A_CONNECTED_MINUTE
 
 
 def dollars(turns_a_day: int) -> float:
@@ -249,6 +295,13 @@ def document() -> str:
     for day in DAYS:
         first = max(QUOTAS, key=lambda quota: asked[day][quota.name] / quota.amount)
         lines.append(f"\nAt {day:,} turns a day the first to break is **{first.name}**: {first.remedy}.")
+    lines += [SOCKETS.format(call=EVENTS_OF_A_CALL, command=EVENTS_OF_A_COMMAND, minutes=connected_seconds() / 60)]
+    lines += [f"| quota | default | {days} | what to do |", "|---|---|" + "---|" * (len(DAYS) + 1)]
+    talk = {day: socket_demand(day) for day in DAYS}
+    for quota in SOCKET_QUOTAS:
+        cells = [_cell(talk[day][quota.name], quota.amount) for day in DAYS]
+        lines.append(f"| {quota.name} | {quota.amount:,.0f}{quota.unit} | {' | '.join(cells)} | {quota.remedy} |")
+    lines.append("| dollars a day, beside those above | | " + " | ".join(f"{socket_dollars(day):,.2f}" for day in DAYS) + " | |")
     lines += [SIMULATION.format(cold=COLD_SECONDS, kept=KEPT_SECONDS // 60, seed=SEED)]
     lines += [
         "| load | turns a day | concurrency | for streams | refused | steps throttled | cold starts | most at once | p99 of waiting |",
@@ -283,6 +336,15 @@ The mix is {mix}. The busiest hour has {peak} times the mean of the day; {reuse}
 ## What each quota is asked for in the busiest hour
 
 Bold is beyond the default.
+"""
+
+SOCKETS = """
+## If every turn came over WebSocket
+
+With `websocket: true` ([aws.md](aws.md#websocket)). A connection serves a conversation, and is open for {minutes:.0f} minutes: the
+gateway closes it after 10 minutes of silence and in any case after two hours, the API after one. A model call is {call} events, a
+command {command}, each a message. While a turn runs, `SocketWork` holds an environment, as the streaming function does above; at rest a
+connection holds none.
 """
 
 SIMULATION = """

@@ -21,6 +21,18 @@ def test_every_quota_is_asked_for_and_grows_with_the_turns() -> None:
     assert {name: large[name] / small[name] for name in small} == pytest.approx(dict.fromkeys(small, 10))
 
 
+def test_a_websocket_asks_for_connections_by_conversation_and_for_a_message_by_event() -> None:
+    small, large = scale.socket_demand(1_000), scale.socket_demand(10_000)
+    assert set(small) == {quota.name for quota in scale.SOCKET_QUOTAS}
+    assert {name: large[name] / small[name] for name in small} == pytest.approx(dict.fromkeys(small, 10))
+    # Little's law, and what the gateway itself says comes of the rate of new connections.
+    assert small["Connections at once"] == pytest.approx(small["New connections"] * scale.connected_seconds())
+    new, at_once = (quota.amount for quota in scale.SOCKET_QUOTAS[:2])
+    assert at_once == new * 2 * 3600
+    one = scale.turns()["1 model call, foreground"]
+    assert scale.events(one) == scale.EVENTS_OF_A_CALL
+
+
 def test_the_simulation_holds_as_many_environments_as_the_arithmetic_says() -> None:
     """Little's law is the calibration: over an hour with room for all, the mean of what is held is arrivals times seconds."""
     arrivals = 2.0
