@@ -120,6 +120,9 @@ class Config(BaseModel):
     sandbox_image: str | None = None
     """An image that is already in a registry. None builds it in the account with CodeBuild, which needs no Docker here."""
 
+    image_edition: str = Field(default="", pattern=r"^[\w.-]{0,32}$")
+    """With another text the images are built anew: the packages of Debian and npm in them are those of the day of the build."""
+
     sandbox_runtimes: Literal["full", "slim"] = "full"
     """What is in the image that is built: ``slim`` leaves out Java, Go, PHP and Ruby, a third of it. Smaller images start sooner."""
 

@@ -47,7 +47,7 @@ class Image(Construct):
         if given is not None:
             self.uri = given
             return
-        words = [context_hash(context, base), *sorted(arguments.items())]
+        words = [context_hash(context, base), *sorted(arguments.items()), *([config.image_edition] if config.image_edition else [])]
         tag = hashlib.sha256(json.dumps(words).encode()).hexdigest()[:16]
         self._repository = ecr.Repository(
             self,

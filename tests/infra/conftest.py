@@ -24,6 +24,7 @@ EVERYTHING = {
     "certificate_arn": "arn:aws:acm:us-east-1:000000000000:certificate/00000000-0000-0000-0000-000000000000",
     "customer_managed_key": True,
     "domain_name": "api.example.com",
+    "image_edition": "2026-12",
     "monthly_budget": 200,
     "otlp_endpoint": "https://otlp.example.com",
     "otlp_headers_secret": "arn:aws:secretsmanager:us-east-1:000000000000:secret:otlp-Ab12Cd",
@@ -36,7 +37,7 @@ EVERYTHING = {
     "warm_pool": ["1g:2"],
     "websocket": True,
 }
-"""Every option that adds resources."""
+"""Every option that adds resources, and another edition of the images."""
 
 
 @dataclass(frozen=True)
