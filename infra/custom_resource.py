@@ -1,4 +1,5 @@
-"""What CloudFormation cannot do by itself: read prefix lists, run an image build, stop the sandboxes before their cluster goes.
+"""What CloudFormation cannot do by itself: read prefix lists, run an image build, derive a key, stop the sandboxes before their cluster
+goes.
 
 One small function (``functions/custom_resource``) answers both. A build's end invokes it again, so that CloudFormation hears of every
 end: of a build that failed in its first phase, was stopped, or ran out of time.
@@ -196,6 +197,15 @@ class Hooks(Construct):
             properties["Key"] = key.key_arn
         resource = self._resource(construct_id, "Custom::KeptVectorBucket", properties, minutes=3 * _STOP_MINUTES + _ANSWER_MINUTES)
         return VectorBucket(bucket, resource.get_att_string("Arn"))
+
+    def sandbox_key(self, secret_arn: str) -> str:
+        """What follows from the secret's content key for the tokens of sandboxes. :attr:`grantee` has to be let read it; the template
+        has only the reference."""
+        return self._resource("SandboxKey", "Custom::SandboxKey", {"Secret": secret_arn}).get_att_string("Hex")
+
+    @property
+    def grantee(self) -> iam.IGrantable:
+        return self._role
 
     def _allow(
         self, actions: Sequence[str], resources: Sequence[str], conditions: Mapping[str, Mapping[str, str]] | None = None

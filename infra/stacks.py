@@ -65,7 +65,7 @@ class ServiceStack(cdk.Stack):
     def __init__(self, scope: Construct, construct_id: str, *, config: Config, models: Models, state: State, **options: Any) -> None:
         super().__init__(scope, construct_id, **options)
         self._config, self._models, self._state = config, models, state
-        hooks = Hooks(self, "Hooks", config=config)
+        hooks = self._hooks = Hooks(self, "Hooks", config=config)
         self.network = Network(self, "Network", config=config, bucket=state.bucket, hooks=hooks) if config.has_fargate else None
         self.sandbox = Sandbox(self, "Sandbox", config=config, network=self.network, hooks=hooks) if self.network else None
         self.microvms = Microvms(config) if config.has_microvms else None
@@ -313,10 +313,9 @@ class ServiceStack(cdk.Stack):
         model, recovery, expiry = steps["ModelStep"], self.reapers["Recovery"], self.reapers["Expiry"]
         streaming = [handlers.responses, *(function for name, function in self.sockets.items() if name == "SocketWork")]
         serving = [*streaming, handlers.containers, handlers.sessions, handlers.files]
-        with_content = [*serving, *self.reapers.values(), *steps.values()]
-        for function in with_content:
+        for function in (*serving, *self.reapers.values(), *steps.values()):
             state.grant_all(function)
-            function.add_environment("MOORAGE_CONTENT_KEY", state.content_key_value)
+        self._tell_keys(streaming)
         askers = [*streaming, model, *([handlers.containers] if self._models.has_upstream_shell else [])]
         for function in askers:
             self._allow_parameters(function, self._models.parameters)
@@ -363,6 +362,19 @@ class ServiceStack(cdk.Stack):
         bucket.grant(self.handlers.responses, *searches, *deletes)
         bucket.grant(self.handlers.files, "DeleteVectors")
         bucket.grant(self.reapers["Expiry"], *deletes)
+
+    def _tell_keys(self, streaming: list[lambda_.Function]) -> None:
+        """The content key to those that seal or open, who read it from Secrets Manager; what follows from it for sandboxes' tokens to
+        those that start sandboxes, hear of them or reach them."""
+        steps, reapers = self.loop.steps, self.reapers
+        for function in (*streaming, steps["ModelStep"], steps["ServiceStep"], steps["FailResponse"], reapers["Recovery"]):
+            self._state.tell_content_key(function)
+        self._state.grant_content_key(self._hooks.grantee)
+        key = self._hooks.sandbox_key(self._state.content_key.secret_arn)
+        told = [steps[name] for name in ("ModelStep", "ToolStep", "IndexStep", "ParseStep")]
+        watching = [reaper for name, reaper in reapers.items() if name != "Recovery"]
+        for function in (*streaming, self.handlers.containers, self.handlers.sessions, *told, *watching):
+            function.add_environment("MOORAGE_SANDBOX_KEY", key)
 
     def _export_traces(self, functions: list[lambda_.Function]) -> None:
         """Those that end responses are told where traces go. They are outside of the sandboxes' network, with the internet before them;

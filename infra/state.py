@@ -149,14 +149,17 @@ class State(Construct):
         if content_key_arn:
             self.content_key = secrets.Secret.from_secret_complete_arn(self, "AdoptedContentKey", content_key_arn)
 
-    @property
-    def content_key_value(self) -> str:
-        """32 bytes as hex, put in by CloudFormation. The template has only the reference ``{{resolve:secretsmanager:...}}``.
+    def tell_content_key(self, function: lambda_.Function) -> None:
+        """Where it is, and leave to read it there: no variable holds it."""
+        function.add_environment("MOORAGE_CONTENT_KEY_SECRET", self.content_key.secret_arn)
+        self.grant_content_key(function)
 
-        The functions get the value as an encrypted variable, because the tool step has no way to Secrets Manager: an interface
-        endpoint would cost $7.30 a month and zone.
-        """
-        return self.content_key.secret_value.unsafe_unwrap()
+    def grant_content_key(self, grantee: iam.IGrantable) -> None:
+        iam.Grant.add_to_principal(
+            grantee=grantee, actions=["secretsmanager:GetSecretValue"], resource_arns=[self.content_key.secret_arn]
+        )
+        if self.key:
+            self.key.grant_decrypt(grantee)
 
     def grant_all(self, function: lambda_.Function) -> None:
         """Records and objects, read and write: what ``store/table.py`` and ``store/blobs.py`` ask for, no administration, and nothing

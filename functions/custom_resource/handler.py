@@ -8,6 +8,7 @@ Both may run twice (Lambda and EventBridge repeat what failed): a build is start
 first answer.
 """
 
+import hmac
 import json
 import logging
 import time
@@ -44,6 +45,9 @@ _DESCRIBE_MAX: Final = 100
 
 REASON_CHARS_MAX: Final = 1_000
 """CloudFormation refuses answers of more than 4,096 bytes (its user guide, custom resource response objects)."""
+
+_SECRET: Final = frozenset({"Custom::SandboxKey"})
+"""Resources whose attributes CloudFormation shows nobody."""
 
 _ANSWER_SECONDS: Final = 10
 _LOG: Final = logging.getLogger(__name__)
@@ -95,6 +99,8 @@ def _data(event: Event, client: Clients, pause: Callable[[float], None]) -> Mapp
         return kept_key(event, client("kms"))
     if kind == "Custom::KeptVectorBucket":
         return kept_vector_bucket(event, client("s3vectors"))
+    if kind == "Custom::SandboxKey":
+        return sandbox_key(event, client("secretsmanager"))
     if kind == "Custom::ImageBuild":
         return image_build(event, client("codebuild"), pause)
     raise ValueError(f"there is no custom resource {kind}")
@@ -153,6 +159,12 @@ def let_go_of_key(event: Event, kms: Any) -> None:
         return
     kms.delete_alias(AliasName=wanted["Alias"])
     kms.schedule_key_deletion(KeyId=key["KeyId"], PendingWindowInDays=KEY_DELETION_DAYS)
+
+
+def sandbox_key(event: Event, secrets: Any) -> Mapping[str, str]:
+    """What follows from the content key for the tokens of sandboxes; ``moorage.store.deployment_keys`` does the same."""
+    content_key = bytes.fromhex(secrets.get_secret_value(SecretId=event["ResourceProperties"]["Secret"])["SecretString"])
+    return {"Hex": hmac.digest(content_key, b"moorage sandboxes", "sha256").hex()}
 
 
 def _key_of(alias: str, kms: Any) -> Mapping[str, Any] | None:
@@ -288,6 +300,8 @@ def answer(event: Event, status: str, reason: str, data: Mapping[str, str] | Non
         "LogicalResourceId": event["LogicalResourceId"],
         "Data": dict(data or {}),
     }
+    if event.get("ResourceType") in _SECRET:
+        body["NoEcho"] = True
     request = urllib.request.Request(event["ResponseURL"], json.dumps(body).encode(), {"content-type": ""}, method="PUT")  # noqa: S310
     with urllib.request.urlopen(request, timeout=_ANSWER_SECONDS):  # noqa: S310 - CloudFormation's own presigned URL
         pass

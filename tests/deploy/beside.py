@@ -150,6 +150,15 @@ class Taking(ManagementApi):
         return 202 if path.endswith("/invocations") else 200, ""
 
 
+def ask_for_the_content_key(settings: Settings) -> None:
+    """Whoever seals or opens reads it where the deployment keeps it."""
+    secret = boto3.client("secretsmanager").create_secret(Name="beside", SecretString="ab" * 32)["ARN"]
+    for function in ("Responses", "SocketWork", "ModelStep", "ServiceStep", "FailResponse", "Recovery"):
+        with acting(function):
+            sealer = build_runtime(replace(settings, content_key=None, content_key_secret=secret)).sealer
+            assert sealer.open("acme", sealer.seal("acme", "text")) == "text"
+
+
 async def ask_for_a_websocket(runtime: Runtime) -> None:
     """A key's connection is opened; two frames are answered, the second over a continuation; one cannot be; it ends."""
     gateway = Taking()
@@ -193,6 +202,7 @@ async def ask(table_name: str, bucket_name: str, machine: str) -> None:
     runtime = build_runtime(settings)
     with ThreadPoolExecutor(4) as executor:
         await ask_for_the_way_out(table_name, executor)
+    ask_for_the_content_key(settings)
     await ask_for_objects(runtime)
     await ask_for_the_loop(runtime)
     await ask_for_a_websocket(runtime)

@@ -52,7 +52,7 @@ class LocalContainer:
             del config["uid"]  # bubblewrap gives the process one user
         self._process = subprocess.Popen(
             _sandboxed(self._home),
-            env={"PATH": os.defpath, CONFIG_VARIABLE: json.dumps(config)},
+            env={"PATH": f"/mnt/server/bin:{os.defpath}", CONFIG_VARIABLE: json.dumps(config)},
             stdin=subprocess.DEVNULL,
             stdout=subprocess.DEVNULL,
             start_new_session=True,
@@ -130,20 +130,24 @@ _cluster: ContextVar[str | None] = ContextVar("cluster", default=None)
 
 
 def check_as_aws_does() -> None:
-    """Two differences from AWS that would hide what ``AUTH=true`` is to show.
+    """Three differences from AWS that would hide what ``AUTH=true`` is to show.
 
     ministack 1.5.33 takes the cluster for the resource of every ECS call and does not know ``ecs:cluster``.
 
     AWS checks RunTask against the task definition, DescribeTasks and StopTask against the task, ListTasks against ``*``, and all of
     them with the condition key ``ecs:cluster`` (service authorization reference). And it speaks plain HTTP, which our bucket refuses:
     here every call counts as TLS.
+
+    A ``Ref`` to a secret is its name there, and its ARN on AWS: a call is checked against the word by which it names the secret.
     """
     resource_of, key_of = iam_actions.extract_resource_arn, iam_evaluator._resolve_condition_key
 
     def resource(service: str, method: str, path: str, *more: Any, **named: Any) -> str:
-        if service != "ecs":
+        if service not in ("ecs", "secretsmanager"):
             return str(resource_of(service, method, path, *more, **named))
         body = json.loads(next(value for value in (*more, *named.values()) if isinstance(value, bytes)) or b"{}")
+        if service == "secretsmanager":
+            return str(body.get("SecretId", "*"))
         _cluster.set(resource_of(service, method, path, *more, **named))
         task = body.get("task") or next(iter(body.get("tasks", [])), None)
         return str(task or body.get("taskDefinition") or "*")

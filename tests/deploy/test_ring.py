@@ -1,10 +1,12 @@
 """The deployed stack, called as a client calls it: gateway, authorizer, functions, state machine, ECS task, bucket."""
 
+import io
 import json
 import os
 import subprocess
 import sys
 import time
+import zipfile
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -218,6 +220,62 @@ def test_a_skill_goes_through_the_gateway_into_a_task(deployment: Deployment) ->
     assert bundle.of_zip(content).digest == bundle.of_zip(packed).digest
 
 
+def test_a_person_types_into_a_terminal_in_a_task(api: httpx.Client) -> None:
+    """One function has the task started, another one reaches it."""
+    container_id = api.post("containers", json={"name": "work"}).raise_for_status().json()["id"]
+    opened = api.post(f"containers/{container_id}/sessions", json={"columns": 80, "rows": 24}).raise_for_status().json()
+    terminal = f"sessions/{opened['id']}"
+    shown = until_shown(api, terminal, "", "$")
+    api.post(f"{terminal}/input", json={"text": "echo $((6 * 7)) > answer.txt; cat answer.txt\n", "id": "line_1"}).raise_for_status()
+    until_shown(api, terminal, shown, "42\n")
+    resized = api.post(f"{terminal}/resize", json={"columns": 100, "rows": 30}).raise_for_status().json()
+    assert (resized["columns"], resized["rows"], resized["status"]) == (100, 30, "running")
+    assert api.delete(terminal).raise_for_status().json()["deleted"] is True
+    (file,) = api.get(f"containers/{container_id}/files").raise_for_status().json()["data"]
+    assert file["path"] == "/mnt/data/answer.txt"
+
+
+def until_shown(api: httpx.Client, terminal: str, before: str, wanted: str) -> str:
+    """What a terminal has shown so far, once it shows ``wanted`` after ``before``; its sandbox may still be starting."""
+    deadline, shown = time.monotonic() + _RESPONSE_SECONDS_MAX, ""
+    while wanted not in shown[len(before) :]:
+        assert time.monotonic() < deadline, shown
+        answer = api.get(f"{terminal}/output", params={"starting_after": 0, "wait_ms": 500})
+        if answer.status_code != 503:
+            shown = answer.raise_for_status().json()["output"].replace("\r", "")
+    return shown
+
+
+def test_a_document_of_a_vector_store_is_read_in_a_task(deployment: Deployment, api: httpx.Client) -> None:
+    """There is no embedding model on an emulator: what is read stays to be embedded, until the store is deleted."""
+    document = ("bridge.docx", a_document("The bridge of Remagen"), "application/octet-stream")
+    file = api.post("files", files={"file": document}, data={"purpose": "assistants"}).raise_for_status().json()
+    store = api.post("vector_stores", json={"name": "notes", "file_ids": [file["id"]]}).raise_for_status().json()
+    deadline, partition = time.monotonic() + _RESPONSE_SECONDS_MAX, f"T#acme#X#{store['id']}"
+    while not any(record.get("is_parsed", {}).get("BOOL") for record in records(deployment, partition)):
+        assert time.monotonic() < deadline, records(deployment, partition)
+        time.sleep(0.5)
+    assert b"The bridge of Remagen" in stored_text(deployment, store["id"])
+    assert api.delete(f"vector_stores/{store['id']}").raise_for_status().json()["deleted"] is True
+
+
+def a_document(text: str) -> bytes:
+    """A Word document, as far as its text is concerned: the sandbox here has no packages beside Python's own."""
+    space = "http://schemas.openxmlformats.org/wordprocessingml/2006/main"
+    body = f'<w:document xmlns:w="{space}"><w:body><w:p><w:r><w:t>{text}</w:t></w:r></w:p></w:body></w:document>'
+    file = io.BytesIO()
+    with zipfile.ZipFile(file, "w") as packed:
+        packed.writestr("word/document.xml", body)
+    return file.getvalue()
+
+
+def stored_text(deployment: Deployment, store_id: str) -> bytes:
+    storage, bucket = deployment.client("s3"), deployment.outputs["BucketName"]
+    (entry,) = storage.list_objects_v2(Bucket=bucket, Prefix=f"T/acme/X/{store_id}/")["Contents"]
+    text: bytes = storage.get_object(Bucket=bucket, Key=entry["Key"])["Body"].read()
+    return text
+
+
 def test_a_foreign_response_is_not_found(api: httpx.Client) -> None:
     answer = api.get("responses/resp_" + "0" * 48)
     assert (answer.status_code, answer.json()["error"]["type"]) == (404, "invalid_request_error")
@@ -294,8 +352,20 @@ only_open = pytest.mark.parametrize("deployment", ["open"], indirect=True)
 
 
 @only_open
-def test_the_stack_is_updated_in_place(deployment: Deployment, changed: Path) -> None:
+def test_the_stack_is_updated_in_place_and_what_runs_goes_on(deployment: Deployment, api: httpx.Client, changed: Path) -> None:
+    """Each response is in the middle of a command then, which must not run again. Their executions have the functions' versions that
+    they began with."""
+    once = script(shell("echo once >> log; sleep 5; wc -l < log"), shell("cat log"), {"say": "ok"})
+    request = {**_DEMO, "input": once, "background": True, "tools": [{"type": "shell", "environment": {"type": "container_auto"}}]}
+    begun = [api.post("responses", json=request).raise_for_status().json()["id"] for _ in range(3)]
+    deadline = time.monotonic() + _RESPONSE_SECONDS_MAX
+    while not all(api.get(f"responses/{each}").raise_for_status().json()["output"] for each in begun):
+        assert time.monotonic() < deadline
+        time.sleep(0.2)
     outputs = deployment.deployer.deploy(changed)["moorage"]
+    for response in [ended(api, each) for each in begun]:
+        said = [item["output"][0]["stdout"] for item in response["output"] if item["type"] == "shell_call_output"]
+        assert (response["status"], [text.strip() for text in said]) == ("completed", ["1", "once"])
     functions = deployment.client("lambda").list_functions()["Functions"]
     variables = [f["Environment"]["Variables"] for f in functions if "Environment" in f]
     retention = {v["MOORAGE_RETENTION_SECONDS"] for v in variables if "MOORAGE_TABLE" in v}

@@ -190,7 +190,8 @@ def test_a_table_and_a_bucket_that_are_there_are_adopted(tmp_path: Path, stacks:
     found = load(tmp_path)
     variables = function(found, "Responses")["Environment"]["Variables"]
     assert (variables["MOORAGE_TABLE"], variables["MOORAGE_BUCKET"]) == (ADOPTED["table_name"], ADOPTED["bucket_name"])
-    assert ADOPTED["content_key_arn"] in json.dumps(variables["MOORAGE_CONTENT_KEY"])
+    assert variables["MOORAGE_CONTENT_KEY_SECRET"] == ADOPTED["content_key_arn"]
+    assert found.one("Custom::SandboxKey")["Secret"] == ADOPTED["content_key_arn"]
     rights = json.dumps([policy["PolicyDocument"] for policy in found.of_type("AWS::IAM::Policy").values()])
     assert "table/moorage-restored" in rights
     assert "moorage-restored-objects/*" in rights
@@ -249,6 +250,11 @@ def test_images_are_built_one_after_the_other_from_a_registry_that_counts_no_pul
         variables = {each["Name"]: each["Value"] for each in project["Environment"]["EnvironmentVariables"]}
         assert re.fullmatch(r"public\.ecr\.aws/docker/library/python:3\.1\d-slim-bookworm@sha256:[0-9a-f]{64}", variables["BASE_IMAGE"])
         assert variables["BASE_IMAGE"].startswith(variables["BASE_IMAGE_BY_NAME"])
+
+
+def test_another_edition_has_the_same_sources_built_anew(stacks: Stacks, everything: Stacks) -> None:
+    tags = {each.one("Custom::ImageBuild", "HooksImageBuild")["Tag"] for each in (stacks, everything)}
+    assert len(tags) == 2
 
 
 def test_with_a_recipient_there_are_alarms_on_all_that_costs_when_it_fails(everything: Stacks, stacks: Stacks) -> None:
@@ -459,6 +465,7 @@ def test_a_wrong_setting_is_refused_with_one_sentence(settings: dict[str, Any], 
 
 NOT_ON_AWS = {
     "MOORAGE_RUNNING_RESPONSES_MAX": "the concurrency of the functions bounds them",
+    "MOORAGE_CONTENT_KEY": "functions read it from Secrets Manager",
     "MOORAGE_DOCKER_": "sandboxes are Fargate tasks",
     "MOORAGE_EGRESS_ALLOWED_NETWORKS": "no route leads from the proxy's network to a private one",
     "MOORAGE_EGRESS_CA": "the CA is kept in the table, sealed",

@@ -9,7 +9,8 @@ from moorage.knowledge.index import IndexRef
 from moorage.knowledge.neighbours import index_of
 
 from infra.prices import ENDPOINTS
-from tests.infra.conftest import Stacks
+from tests.infra.conftest import Stacks, shared
+from tests.twin.calls import own_name
 
 
 def both(stacks: Stacks, everything: Stacks) -> list[Stacks]:
@@ -272,14 +273,50 @@ def test_the_key_of_the_secrets_is_found_again_by_the_next_deployment(everything
     }
 
 
-def test_the_content_key_is_a_reference_in_the_template_and_only_where_it_is_needed(stacks: Stacks) -> None:
-    holders = {
-        name: function["Environment"]["Variables"]["MOORAGE_CONTENT_KEY"]
+SEALERS = {"Responses", "ModelStep", "ServiceStep", "FailResponse", "Recovery"}
+"""Who seals or opens what clients carry, or secrets that lie in the table."""
+WATCHERS = {"Containers", "Sessions", "ToolStep", "IndexStep", "ParseStep", "Expiry", "Retirement", "Placement"}
+"""Who starts sandboxes, hears of them or reaches them, and opens nothing."""
+
+
+def holders(stacks: Stacks, variable: str) -> dict[str, Any]:
+    """What functions have it for, by their names."""
+    return {
+        own_name(name): function["Environment"]["Variables"][variable]
         for name, function in stacks.of_type("AWS::Lambda::Function").items()
-        if "MOORAGE_CONTENT_KEY" in function.get("Environment", {}).get("Variables", {})
+        if variable in function.get("Environment", {}).get("Variables", {})
     }
-    assert all("{{resolve:secretsmanager:" in json.dumps(value) for value in holders.values())
-    assert not any("Authorizer" in name or "Hooks" in name for name in holders)
+
+
+@pytest.fixture(params=["default", "everything", "no sandboxes"])
+def keyed(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> tuple[Stacks, set[str], set[str]]:
+    """Stacks, with those that seal and those that only watch sandboxes."""
+    if request.param == "no sandboxes":
+        return shared({"provisioner": "none"}, tmp_path_factory), SEALERS, WATCHERS - {"Retirement", "Placement"}
+    sockets = {"SocketWork"} if request.param == "everything" else set()
+    return request.getfixturevalue("stacks" if request.param == "default" else "everything"), SEALERS | sockets, WATCHERS
+
+
+def test_the_content_key_is_in_no_variable_and_read_by_those_that_seal(keyed: tuple[Stacks, set[str], set[str]]) -> None:
+    each, sealers, _ = keyed
+    assert holders(each, "MOORAGE_CONTENT_KEY") == {}
+    assert holders(each, "MOORAGE_CONTENT_KEY_SECRET").keys() == sealers
+    readers = {name.split("Role")[0] for name, one in statements(each) if "secretsmanager:GetSecretValue" in listed(one["Action"])}
+    # The custom resource derives the sandboxes' key from it.
+    assert readers == {f"Functions{name}" for name in sealers} | {"Hooks"}
+
+
+def test_who_watches_sandboxes_is_told_their_key_alone(keyed: tuple[Stacks, set[str], set[str]]) -> None:
+    each, sealers, watchers = keyed
+    starters = sealers & {"Responses", "SocketWork", "ModelStep"}
+    (derived,) = each.of_type("Custom::SandboxKey")
+    told = holders(each, "MOORAGE_SANDBOX_KEY")
+    assert told == {name: {"Fn::GetAtt": [derived, "Hex"]} for name in watchers | starters}
+    inside = {own_name(name) for name, function in each.of_type("AWS::Lambda::Function").items() if "VpcConfig" in function}
+    # From there is no way to Secrets Manager.
+    assert inside & sealers == set()
+    neither = {own_name(name) for name in each.of_type("AWS::Lambda::Function") if name.startswith("Functions")} - told.keys() - sealers
+    assert neither - {"SocketDoor"} == {"Files", "ContinueStep", "Authorizer"}
 
 
 def test_the_authorizer_reads_key_records_and_nothing_else(stacks: Stacks) -> None:

@@ -41,7 +41,7 @@ def test_a_worker_is_called_once_more_and_not_for_long(everything: Stacks) -> No
 
 def test_the_door_knows_no_content_and_the_worker_is_told_when_to_end(everything: Stacks) -> None:
     door, work = (everything.one("AWS::Lambda::Function", name)["Environment"]["Variables"] for name in ("SocketDoor", "SocketWork"))
-    assert "MOORAGE_CONTENT_KEY" not in door
+    assert not {"MOORAGE_CONTENT_KEY_SECRET", "MOORAGE_SANDBOX_KEY"} & door.keys()
     assert work["MOORAGE_STREAM_SECONDS_MAX"] == "870"
     assert "MOORAGE_WEBSOCKET_WORKER" in door
     assert door["MOORAGE_WEBSOCKET_ENDPOINT"] == work["MOORAGE_WEBSOCKET_ENDPOINT"]

@@ -83,6 +83,7 @@ _OTHERS: Final = {
     "s3vectors.DeleteVectors": Check("s3vectors:DeleteVectors", "vector index"),
     "kms.GenerateDataKey": Check("kms:GenerateDataKey", "secrets key"),
     "kms.Decrypt": Check("kms:Decrypt", "secrets key"),
+    "secretsmanager.GetSecretValue": Check("secretsmanager:GetSecretValue", "content key"),
 }
 
 
@@ -107,10 +108,11 @@ def checks(asked: str) -> Iterator[Check]:
 
 
 def key_checks(check: Check) -> Iterator[Check]:
-    """What a customer-managed key asks of whoever reads or writes what it encrypts (developer guides of DynamoDB and S3)."""
+    """What a customer-managed key asks of whoever reads or writes what it encrypts (developer guides of DynamoDB, S3 and Secrets
+    Manager)."""
     if check.on in ("table", "index"):
         yield Check("kms:Decrypt", "data key")
-    if check.action == "s3:GetObject":
+    if check.action in ("s3:GetObject", "secretsmanager:GetSecretValue"):
         yield Check("kms:Decrypt", "data key")
     if check.on == "vector index":
         yield Check("kms:Decrypt", "data key")

@@ -95,6 +95,8 @@ class Account:
                 (_, proxy) = self.template.one("AWS::ECS::TaskDefinition", "Egress")
                 variables: dict[str, str] = {each["Name"]: each["Value"] for each in proxy["ContainerDefinitions"][0]["Environment"]}
                 return variables["MOORAGE_EGRESS_KEY"]
+            case "content key":
+                return f"<{self.template.one('AWS::SecretsManager::Secret')[0]}>"
             case "data key":
                 assert self.data_key is not None
                 return self.data_key

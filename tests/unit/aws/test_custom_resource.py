@@ -12,6 +12,7 @@ import boto3
 import pytest
 from botocore.exceptions import EndpointConnectionError
 from botocore.stub import Stubber
+from moorage.store.deployment_keys import sandbox_key
 
 from functions.custom_resource.handler import (
     KEY_DELETION_DAYS,
@@ -61,10 +62,10 @@ class Account:
     def __init__(self) -> None:
         options: Any = {"region_name": "us-east-1", "aws_access_key_id": "test", "aws_secret_access_key": "test"}
         self.clients: dict[str, Any] = {
-            name: boto3.client(name, **options) for name in ("codebuild", "ec2", "ecs", "kms", "lambda", "s3vectors")
+            name: boto3.client(name, **options) for name in ("codebuild", "ec2", "ecs", "kms", "lambda", "s3vectors", "secretsmanager")
         }
         stubs = (Stubber(client) for client in self.clients.values())
-        self.codebuild, self.ec2, self.ecs, self.kms, self.functions, self.vectors = stubs
+        self.codebuild, self.ec2, self.ecs, self.kms, self.functions, self.vectors, self.secrets = stubs
 
     def client(self, service: str) -> Any:
         return self.clients[service]
@@ -110,7 +111,8 @@ def url() -> Iterator[ResponseUrl]:
 @pytest.fixture
 def account() -> Iterator[Account]:
     account = Account()
-    stubs = (account.codebuild, account.ec2, account.ecs, account.kms, account.functions, account.vectors)
+    clients = (account.codebuild, account.ec2, account.ecs, account.kms)
+    stubs = (*clients, account.functions, account.vectors, account.secrets)
     with contextlib.ExitStack() as stack:
         for stub in stubs:
             stack.enter_context(stub)
@@ -548,9 +550,7 @@ def test_streams_get_their_share_of_what_the_account_has(
     quota: int, percent: int, at_least: int, reserved: int | None, url: ResponseUrl, account: Account
 ) -> None:
     properties = {"ServiceToken": "arn", "Function": "responses", "Percent": str(percent), "AtLeast": str(at_least)}
-    create = request(
-        url, "Create", ResourceType="Custom::Concurrency", LogicalResourceId="ImageBuild", ResourceProperties=properties
-    )
+    create = request(url, "Create", ResourceType="Custom::Concurrency", LogicalResourceId="ImageBuild", ResourceProperties=properties)
     account.functions.add_response("get_account_settings", {"AccountLimit": {"ConcurrentExecutions": quota}}, {})
     if reserved is None:
         account.functions.add_response("delete_function_concurrency", {}, {"FunctionName": "responses"})
@@ -559,3 +559,25 @@ def test_streams_get_their_share_of_what_the_account_has(
         account.functions.add_response("put_function_concurrency", {}, expected)
     respond(create, account.client)
     assert url.answers == [answered(create, "SUCCESS", Reserved=str(reserved or "none"))]
+
+
+def test_the_sandboxes_key_follows_from_the_content_key_and_is_shown_to_nobody(url: ResponseUrl, account: Account) -> None:
+    secret = "arn:aws:secretsmanager:us-east-1:000000000000:secret:moorage-AbCdEf"
+    create = request(
+        url, "Create", ResourceType="Custom::SandboxKey", LogicalResourceId="ImageBuild", ResourceProperties={"Secret": secret}
+    )
+    found = {"ARN": secret, "Name": "moorage", "SecretString": "ab" * 32}
+    account.secrets.add_response("get_secret_value", found, {"SecretId": secret})
+    respond(create, account.client)
+    assert url.answers == [answered(create, "SUCCESS", Hex=sandbox_key(bytes.fromhex("ab" * 32)).hex()) | {"NoEcho": True}]
+
+
+def test_a_content_key_that_is_none_stops_the_deployment_and_is_not_told(url: ResponseUrl, account: Account) -> None:
+    create = request(
+        url, "Create", ResourceType="Custom::SandboxKey", LogicalResourceId="ImageBuild", ResourceProperties={"Secret": "s" * 20}
+    )
+    account.secrets.add_response("get_secret_value", {"SecretString": "opensesame"}, {"SecretId": "s" * 20})
+    respond(create, account.client)
+    (answer,) = url.answers
+    assert answer["Status"] == "FAILED"
+    assert "opensesame" not in json.dumps(answer)

@@ -34,6 +34,7 @@ from moorage.runtime import Runtime
 from moorage.sandbox.exec_client import Ended, Look, Output, PythonEnded, SessionCommand, Started
 from moorage.settings import Settings
 from moorage.state import LoopState, Next
+from moorage.store.deployment_keys import DeploymentKeys
 from moorage.store.files import Files
 from moorage.store.responses import Responses, StoredResponse
 from moorage.store.steps import Steps
@@ -309,13 +310,15 @@ class Lab:
             default_skills=(),
             embeddings=(),
         )
+        settings = Settings("memory", "memory", content_key="ab" * 32)
         self.runtime = Runtime(
             **{
                 name: cast("Any", None)
                 for name in Runtime.__dataclass_fields__
                 if name in ("uploads", "skills", "egress", "conversations", "api_keys", "upstream_containers")
             },
-            settings=Settings("memory", "memory", content_key="ab" * 32),
+            settings=settings,
+            keys=DeploymentKeys(settings, lambda arn: ""),
             table=self.table,
             blobs=self.blobs,
             responses=self.responses,

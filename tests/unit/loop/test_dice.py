@@ -5,7 +5,6 @@ import asyncio
 import io
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -125,7 +124,6 @@ async def test_clients_see_of_dice_what_they_include_and_operators_each_roll() -
 
 async def test_a_secret_is_sealed_in_the_record_and_forgotten_when_the_response_has_ended() -> None:
     with table_with(Dice(), roll(1), say("Charmed.")) as lab:
-        lab.runtime.settings = replace(lab.runtime.settings, content_key="07" * 32)
         tool, values = Dice().conceal(DICE_TOOL | {"charm": CHARM}, "secret_0", RemoteServers())
         sealed = {handle: lab.runtime.sealer.seal("t", value) for handle, value in values.items()}
         stored = await lab.background(tools=[tool], container_id=None, secrets=sealed)

@@ -81,7 +81,7 @@ class House:
             provisioner,
             runtime.files,
             clock=runtime.clock,
-            content_key=b"k" * 32,
+            sandbox_key=lambda: b"k" * 32,
             connect=provisioner.connect,
         )
         runtime.upstream_containers = UpstreamContainers(runtime.table, clock=runtime.clock, retention_seconds=3600)

@@ -16,8 +16,8 @@ from moorage.model.turns import THINKING, Thought, Turns
 from moorage.store.sealed import Sealer
 from moorage.tools.lowering import Original
 
-SEALER = Sealer(b"k" * 32)
-OTHER = Sealer(b"o" * 32)
+SEALER = Sealer(lambda: b"k" * 32)
+OTHER = Sealer(lambda: b"o" * 32)
 BLOCK = {"type": "thinking", "thinking": "secret thoughts", "signature": "s"}
 RESP = "resp_" + "a" * 48
 

@@ -46,7 +46,7 @@ def places_of(store: Store, clock: Clock) -> Places:
     def containers(provisioner: Provisioner, *, can_connect: bool) -> Containers:
         connect = ecs.connect if can_connect else None
         return Containers(
-            store.table, store.blobs, provisioner, files, clock=clock, content_key=b"k" * 32, connect=connect
+            store.table, store.blobs, provisioner, files, clock=clock, sandbox_key=lambda: b"k" * 32, connect=connect
         )
 
     outside = containers(ecs, can_connect=False)

@@ -99,7 +99,7 @@ def build_app(
         provisioner,
         store_files,
         clock=clock,
-        content_key=b"k" * 32,
+        sandbox_key=lambda: b"k" * 32,
         egress=egress,
         egress_proxy=None if egress is None else "unix:/run/egress.sock",
         connect=provisioner.connect,

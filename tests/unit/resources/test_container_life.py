@@ -65,7 +65,7 @@ def world(store: Store, clock: Clock) -> World:
             provisioner,
             files,
             clock=clock,
-            content_key=b"k" * 32,
+            sandbox_key=lambda: b"k" * 32,
             strict_expiry=strict_expiry,
             connect=provisioner.connect,
         )

@@ -19,7 +19,7 @@ def containers_of(store: Store, clock: Clock, provisioner: FakeProvisioner) -> C
         provisioner,
         Files(store.table, store.blobs, clock=clock),
         clock=clock,
-        content_key=b"k" * 32,
+        sandbox_key=lambda: b"k" * 32,
         egress=Egress(store.table, None, settings, lambda: int(clock())),
         egress_proxy=settings.egress_proxy,
         connect=provisioner.connect,

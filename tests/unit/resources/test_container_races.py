@@ -72,7 +72,7 @@ async def test_workers_at_once_lose_no_file_and_leave_no_sandbox(store: Store, c
     provisioner = Dying(dice, clock)
     files = Files(store.table, store.blobs, clock=clock)
     containers = Containers(
-        store.table, store.blobs, provisioner, files, clock=clock, content_key=b"k" * 32, connect=provisioner.connect
+        store.table, store.blobs, provisioner, files, clock=clock, sandbox_key=lambda: b"k" * 32, connect=provisioner.connect
     )
     record = await containers.reserve("ten", name="c")
     await containers.add_file(record, filename="user.txt", chunks=chunked(b"user"))
@@ -94,7 +94,7 @@ async def test_a_deletion_among_users_leaves_nothing(store: Store, clock: Clock,
     provisioner = Dying(dice, clock)
     files = Files(store.table, store.blobs, clock=clock)
     containers = Containers(
-        store.table, store.blobs, provisioner, files, clock=clock, content_key=b"k" * 32, connect=provisioner.connect
+        store.table, store.blobs, provisioner, files, clock=clock, sandbox_key=lambda: b"k" * 32, connect=provisioner.connect
     )
     record = await containers.reserve("ten", name="c")
 

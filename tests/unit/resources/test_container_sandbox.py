@@ -38,7 +38,7 @@ async def provisioner(launcher_socket: Path) -> AsyncIterator[LauncherProvisione
 @pytest.fixture
 def containers(store: Store, clock: Clock, provisioner: LauncherProvisioner) -> Containers:
     files = Files(store.table, store.blobs, clock=clock)
-    return Containers(store.table, store.blobs, provisioner, files, clock=clock, content_key=b"k" * 32)
+    return Containers(store.table, store.blobs, provisioner, files, clock=clock, sandbox_key=lambda: b"k" * 32)
 
 
 async def stored(containers: Containers, record: ContainerRecord) -> dict[str, tuple[str, bytes]]:
@@ -96,7 +96,7 @@ async def test_what_the_model_is_told_of_a_containers_programs_stays_as_it_was_w
     files = Files(store.table, store.blobs, clock=clock)
 
     def deployed(programs: str) -> Containers:
-        return Containers(store.table, store.blobs, provisioner, files, clock=clock, content_key=b"k" * 32, programs=programs)
+        return Containers(store.table, store.blobs, provisioner, files, clock=clock, sandbox_key=lambda: b"k" * 32, programs=programs)
 
     record = await deployed("python 3.11").reserve("ten", name="c")
     later = deployed("python 3.13, go 1.23")

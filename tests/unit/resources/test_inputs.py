@@ -198,7 +198,7 @@ async def test_files_of_the_input_are_put_into_the_container_once(
 ) -> None:
     provisioner = FakeProvisioner()
     containers = Containers(
-        store.table, store.blobs, provisioner, files, clock=clock, content_key=b"k" * 32, connect=provisioner.connect
+        store.table, store.blobs, provisioner, files, clock=clock, sandbox_key=lambda: b"k" * 32, connect=provisioner.connect
     )
     web.page("/c.txt", b"c")
     file = await files.create("ten", filename="a.txt", purpose="user_data", chunks=chunked(b"a"))

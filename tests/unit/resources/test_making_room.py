@@ -39,7 +39,7 @@ async def test_the_longest_idle_of_the_tenants_own_gives_way_and_comes_back_with
         async with LauncherProvisioner(str(socket)) as provisioner:
             files = Files(store.table, store.blobs, clock=clock)
             responses = Responses()
-            containers = Containers(store.table, store.blobs, provisioner, files, clock=clock, content_key=b"k" * 32)
+            containers = Containers(store.table, store.blobs, provisioner, files, clock=clock, sandbox_key=lambda: b"k" * 32)
 
             async def made(tenant_id: str) -> str:
                 return (await containers.reserve(tenant_id, name="c")).id

@@ -120,7 +120,7 @@ class World:
 
     def _pool(self, sizes: dict[str, int], connect: Callable[[Handle], ExecClient] | None) -> WarmPool:
         named = {name.removeprefix("of_"): number for name, number in sizes.items()}
-        return WarmPool(self.store.table, self.cloud, named, key=b"k" * 32, clock=self.clock, connect=connect)
+        return WarmPool(self.store.table, self.cloud, named, key=lambda: b"k" * 32, clock=self.clock, connect=connect)
 
     def connect(self, handle: Handle) -> ExecClient:
         return cast("ExecClient", Connection(self.cloud, handle))
@@ -233,7 +233,7 @@ async def test_one_that_hangs_is_handed_over_after_a_while_for_its_caller_to_end
 
 async def test_from_outside_their_network_a_sandbox_is_claimed_and_from_inside_it_learns_whose_it_is(world: World) -> None:
     outside = world.outside(of_1g=1)
-    inside = WarmPool(world.store.table, Elsewhere(), {}, key=b"k" * 32, clock=world.clock, connect=world.connect)
+    inside = WarmPool(world.store.table, Elsewhere(), {}, key=lambda: b"k" * 32, clock=world.clock, connect=world.connect)
     await outside.settle()
     with pytest.raises(SandboxElsewhere):
         await inside.start(spec())

@@ -3,7 +3,7 @@
 import pytest
 from moorage.store.sealed import Sealer
 
-HERE, ELSEWHERE = Sealer(b"a" * 32), Sealer(b"b" * 32)
+HERE, ELSEWHERE = Sealer(lambda: b"a" * 32), Sealer(lambda: b"b" * 32)
 
 
 def test_what_was_sealed_is_read_again() -> None:

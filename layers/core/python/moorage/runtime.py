@@ -42,6 +42,7 @@ from moorage.store.blobs import Blobs
 from moorage.store.budgets import Budgets
 from moorage.store.contents import Contents
 from moorage.store.conversations import Conversations
+from moorage.store.deployment_keys import DeploymentKeys
 from moorage.store.embedding_usage import EmbeddingUsage
 from moorage.store.executions import Executions
 from moorage.store.files import Files
@@ -99,6 +100,7 @@ class Runtime:
 
     clock: Callable[[], float]
     """Unix seconds."""
+    keys: DeploymentKeys
     fleet: Fleet | None = None
     """Who runs the sandboxes, where they can be listed; None where they cannot, or there are none."""
     orphans: Orphans | None = None
@@ -171,11 +173,11 @@ class Runtime:
 
     @property
     def approval_links(self) -> ApprovalLinks:
-        return ApprovalLinks.of(_content_key(self.settings))
+        return ApprovalLinks.of(self.keys.content())
 
     @property
     def sealer(self) -> Sealer:
-        return Sealer(_content_key(self.settings))
+        return Sealer(self.keys.content)
 
     @property
     def webhooks(self) -> Webhooks:
@@ -215,23 +217,23 @@ def build_runtime(settings: Settings, *, clock: Callable[[], float] = time.time)
     egress = Egress(
         table, _egress_keys(settings, executor), settings, lambda: int(clock()), fleet=_egress_fleet(settings, executor)
     )
-    content_key = _content_key(settings)
+    keys = DeploymentKeys(settings, _secret)
     provisioner = _provisioner(settings, executor)
     connect = _connect(provisioner)
     fleet = _fleet(provisioner)
     ecs = fleet if isinstance(fleet, FargateProvisioner) else None
     pooled = fleet if settings.warm_pool else ecs
-    pool = None if pooled is None else WarmPool(table, pooled, settings.warm_pool, key=content_key, clock=clock, connect=connect)
+    pool = None if pooled is None else WarmPool(table, pooled, settings.warm_pool, key=keys.sandboxes, clock=clock, connect=connect)
     if settings.warm_pool:
         # Inside the sandboxes' network nothing is claimed or refilled, only given its container's token.
-        provisioner = pool or WarmPool(table, Elsewhere(), {}, key=content_key, clock=clock)
+        provisioner = pool or WarmPool(table, Elsewhere(), {}, key=keys.sandboxes, clock=clock)
     containers = Containers(
         table,
         blobs,
         provisioner,
         files,
         clock=clock,
-        content_key=content_key,
+        sandbox_key=keys.sandboxes,
         retention_seconds=settings.retention_seconds,
         strict_expiry=settings.strict_expiry,
         egress=None if settings.provisioner == "elsewhere" else egress,  # who starts a sandbox gives it its way out
@@ -261,6 +263,7 @@ def build_runtime(settings: Settings, *, clock: Callable[[], float] = time.time)
         catalog=Catalog.load(Path(settings.models_file), settings.upstream, secret=_parameter),
         http=upstream_transport(),
         clock=clock,
+        keys=keys,
         fleet=fleet,
         orphans=None if ecs is None else Orphans(table, ecs, containers.incarnations.token_of, clock),
         warm_pool=pool,
@@ -284,16 +287,15 @@ def _s3() -> "S3Client":
     return boto3.client("s3", config=_CONFIG.merge(Config(signature_version="s3v4", s3={"addressing_style": "path"})))
 
 
-def _content_key(settings: Settings) -> bytes:
-    key = bytes.fromhex(settings.content_key or "")
-    if len(key) != 32:
-        raise SettingsError("MOORAGE_CONTENT_KEY must be 32 bytes as hex. 'make up' makes one, and so does the CDK app.")
-    return key
-
-
 def _parameter(name: str) -> str:
     """A SecureString of the Parameter Store: what ``ssm:`` references in ``models.toml`` stand for."""
     value: str = boto3.client("ssm", config=_CONFIG).get_parameter(Name=name, WithDecryption=True)["Parameter"]["Value"]
+    return value
+
+
+def _secret(arn: str) -> str:
+    client = boto3.client("secretsmanager", config=_CONFIG)
+    value: str = client.get_secret_value(SecretId=arn)["SecretString"]
     return value
 
 

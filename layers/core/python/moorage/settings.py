@@ -44,8 +44,11 @@ class Settings:
     """None only in functions that never start the loop."""
     models_file: str = "models.toml"
     content_key: str | None = field(default=None, repr=False)
-    """32 bytes as hex: the key that seals ``encrypted_content`` and derives sandbox tokens. On AWS
-    CloudFormation puts it in from Secrets Manager."""
+    """32 bytes as hex: the key that seals ``encrypted_content`` and other secrets (``store/deployment_keys.py``)."""
+    content_key_secret: str | None = None
+    """The ARN of a secret of Secrets Manager that holds it, instead."""
+    sandbox_key: str | None = field(default=None, repr=False)
+    """What follows from it for sandboxes' tokens, for processes that are not told the key itself."""
     provisioner: ProvisionerKind = "launcher"
     launcher_socket: str | None = None
     """Unix socket of the local sandbox owner (``provisioner = launcher``)."""
@@ -381,6 +384,8 @@ VARIABLES: Final[Mapping[str, _Variable]] = {
     "MOORAGE_STATE_MACHINE_ARN": _Variable("state_machine_arn", _text),
     "MOORAGE_MODELS_FILE": _Variable("models_file", _text),
     "MOORAGE_CONTENT_KEY": _Variable("content_key", _text),
+    "MOORAGE_CONTENT_KEY_SECRET": _Variable("content_key_secret", _text),
+    "MOORAGE_SANDBOX_KEY": _Variable("sandbox_key", _text),
     "MOORAGE_PROVISIONER": _Variable("provisioner", _one_of(*get_args(ProvisionerKind))),
     "MOORAGE_LAUNCHER_SOCKET": _Variable("launcher_socket", _text),
     "MOORAGE_WARM_POOL": _Variable("warm_pool", _warm_pool, _sizes),

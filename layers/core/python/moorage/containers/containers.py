@@ -79,7 +79,7 @@ class Containers:
         files: Files,
         *,
         clock: Clock,
-        content_key: bytes,
+        sandbox_key: Callable[[], bytes],
         retention_seconds: int = limits.RETENTION_SECONDS,
         strict_expiry: bool = False,
         egress: Egress | None = None,
@@ -87,7 +87,8 @@ class Containers:
         connect: Callable[[Handle], ExecClient] | None = ExecClient,
         programs: str = "",
     ) -> None:
-        """``connect`` None: sandboxes cannot be reached from here, only started and stopped."""
+        """``sandbox_key`` is asked for when a token is derived. ``connect`` None: sandboxes cannot be reached from here, only started
+        and stopped."""
         store = ContainerStore(table, clock=clock, retention_seconds=retention_seconds, strict_expiry=strict_expiry)
         claims = Claims(store, clock)
         self._store = store
@@ -97,7 +98,7 @@ class Containers:
         self._clock = clock
         self._egress = egress
         self._programs = programs
-        self.incarnations = Incarnations(content_key, egress=egress, egress_proxy=egress_proxy)
+        self.incarnations = Incarnations(sandbox_key, egress=egress, egress_proxy=egress_proxy)
         self.skills = GivenSkills(store, ContainerSkills(table), Skills(table, blobs, clock=clock), blobs)
         staging = Staging(store, ContainerSkills(table), blobs, claims, provisioner)
         self.sandboxes = Sandboxes(store, provisioner, claims, staging, self.incarnations, connect)

@@ -2,7 +2,7 @@
 
 import hashlib
 import hmac
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
 from moorage import limits
 from moorage.egress.service import Egress
@@ -11,8 +11,8 @@ from moorage.store.containers import ContainerRecord
 
 
 class Incarnations:
-    def __init__(self, content_key: bytes, *, egress: Egress | None = None, egress_proxy: str | None = None) -> None:
-        self._content_key = content_key
+    def __init__(self, sandbox_key: Callable[[], bytes], *, egress: Egress | None = None, egress_proxy: str | None = None) -> None:
+        self._sandbox_key = sandbox_key
         self._egress = egress
         self._egress_proxy = egress_proxy
 
@@ -59,4 +59,4 @@ class Incarnations:
     def _derived(self, purpose: str, container_id: str, incarnation: int) -> str:
         """A secret of one incarnation: the same however often its start is repeated, another one for the next."""
         message = f"{purpose}\0{container_id}\0{incarnation}".encode()
-        return hmac.new(self._content_key, message, hashlib.sha256).hexdigest()
+        return hmac.new(self._sandbox_key(), message, hashlib.sha256).hexdigest()

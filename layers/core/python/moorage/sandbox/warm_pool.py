@@ -67,7 +67,7 @@ class WarmPool:
         fleet: Fleet,
         sizes: Mapping[str, int],
         *,
-        key: bytes,
+        key: Callable[[], bytes],
         clock: Callable[[], float],
         connect: Callable[[Handle], ExecClient] | None = ExecClient,
     ) -> None:
@@ -305,7 +305,7 @@ class WarmPool:
 
     def _token(self, pool_id: str) -> str:
         """Derived, so that the table holds nothing that opens a sandbox."""
-        return hmac.new(self._key, f"pool\0{pool_id}".encode(), hashlib.sha256).hexdigest()
+        return hmac.new(self._key(), f"pool\0{pool_id}".encode(), hashlib.sha256).hexdigest()
 
 
 def _warm_key(spec: SandboxSpec) -> tuple[str, str]:

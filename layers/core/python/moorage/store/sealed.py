@@ -7,6 +7,7 @@ means nothing for another, and the token names its key, so that a later one can 
 import base64
 import binascii
 import hashlib
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -21,8 +22,8 @@ _VERSION: Final = "mrg1"
 
 @dataclass(frozen=True, slots=True)
 class Sealer:
-    content_key: bytes = field(repr=False)
-    """32 bytes."""
+    content_key: Callable[[], bytes] = field(repr=False)
+    """32 bytes, asked for when something is sealed or opened."""
 
     def seal(self, tenant_id: str, text: str) -> str:
         key = self._key()
@@ -43,7 +44,7 @@ class Sealer:
             return None
 
     def _key(self) -> bytes:
-        return HKDF(SHA256(), 32, salt=None, info=b"moorage encrypted_content").derive(self.content_key)
+        return HKDF(SHA256(), 32, salt=None, info=b"moorage encrypted_content").derive(self.content_key())
 
 
 def _name(key: bytes) -> str:
