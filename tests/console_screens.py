@@ -14,7 +14,7 @@ from tests.browser import Console, chromium, context_of, skip_without
 from tests.stack import ROOT, SHELL, Stack, say, script, shell
 
 SCREENS = ROOT / ".build" / "console" / "screens"
-SHOWN = ("run-light", "run-dark", "runs-light", "changes-light", "terminal-dark")
+SHOWN = ("run-light", "run-dark", "runs-light", "changes-light", "terminal-dark", "store-light")
 PAGES = ("runs", "playground", "approvals", "containers", "files", "skills", "vector_stores", "webhooks", "usage", "keys", "doctor")
 _SIZE = {"width": 1360, "height": 820}
 
@@ -47,6 +47,14 @@ _EDIT = [
 ]
 
 
+_NOTES = {
+    "tides.md": b"Spring tides come with new and full moon, neap tides with half moon. The tide is highest two days after full moon.",
+    "mooring.md": b"Double the lines before a spring tide, and leave them slack enough for three metres.",
+    "lights.md": b"The harbour light is green to starboard. At high tide the mole is under water.",
+    "chart.png": b"\x89PNG\r\n\x1a\n\0\0",
+}
+
+
 def furnish(client: OpenAI) -> tuple[str, str]:
     """Some responses; the answer is the one to look at, and one whose files were changed."""
     file = client.files.create(file=("sales.csv", sales()[0]), purpose="user_data")
@@ -58,6 +66,9 @@ def furnish(client: OpenAI) -> tuple[str, str]:
     edited = client.responses.create(model="demo", input=f"Mend the tide table. {script(*_EDIT)}", tools=plain)
     failing = script({"fail": {"status": 400, "times": 0}}, say("never"))
     client.responses.create(model="demo", input=f"Ask a model that refuses. {failing}", background=True)
+    store = client.vector_stores.create(name="harbour notes", expires_after={"anchor": "last_active_at", "days": 30})
+    for name, text in _NOTES.items():
+        client.vector_stores.files.upload_and_poll(vector_store_id=store.id, file=(name, text), attributes={"year": 2026})
     steps = script(shell("for n in $(seq 600); do echo tick $n; sleep 1; done"), say("done"))
     client.responses.create(model="demo", input=f"Watch the tide for ten minutes. {steps}", tools=plain, background=True)
     return str(ran.id), str(edited.id)
@@ -78,6 +89,13 @@ def take(browser: Browser, stack: Stack, run: str, edited: str, theme: str) -> N
     console.page.get_by_role("button", name="changed: changes of tides.yaml").click()
     expect(console.page.locator(".diff .added")).to_have_count(2)
     console.page.screenshot(path=SCREENS / f"changes-{theme}.png")
+    (store,) = stack.client().vector_stores.list().data
+    console.go(f"#/vector_stores/{store.id}?tab=search&ask=when+is+the+tide+highest")
+    expect(console.page.get_by_role("list", name="Passages").get_by_role("listitem").first).to_be_visible()
+    console.page.screenshot(path=SCREENS / f"store-{theme}.png")
+    console.go(f"#/vector_stores/{store.id}")
+    expect(console.page.get_by_role("row").filter(has_text="chart.png")).to_contain_text("failed")
+    console.page.screenshot(path=SCREENS / f"store-files-{theme}.png")
     with stack.http() as http:
         container = http.get(f"/responses/{edited}", params={"at": 0}).json()["as_of"]["container_id"]
     console.go(f"#/containers/{container}?tab=terminal")

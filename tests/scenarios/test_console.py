@@ -9,13 +9,14 @@ from typing import Any
 
 import pytest
 from moorage.loop.fold import fold
-from openai import OpenAI
+from openai import BadRequestError, OpenAI
 from playwright.sync_api import Browser, Locator, Route, expect
 
 from tests.browser import WAIT_MS, Console, chromium, context_of, long_log, page_of
 from tests.scenarios import test_tenants
 from tests.scenarios.test_cli import lines
 from tests.stack import SHELL, Stack, say, script, shell
+from tests.unit.skills.archives import MANIFEST, skill
 
 expect.set_options(timeout=WAIT_MS)
 
@@ -444,6 +445,86 @@ def test_the_playground_runs_a_request_and_says_it_as_programs(console: Console,
     expect(console.page.get_by_text("goes on after")).to_be_visible()
 
 
+def test_the_playground_says_what_a_deployment_does_not_serve_and_how_it_would(console: Console, key: str, client: OpenAI) -> None:
+    console.enter(key, "#/playground")
+    settings = console.page.get_by_role("region", name="Request")
+    for tool in ("web_search", "image_generation"):
+        name = tool.replace("_", " ")
+        settings.get_by_role("checkbox", name=name).check()
+        refused = settings.get_by_role("alert").filter(has_text=f"[{tool}]")
+        asked: Any = [{"type": tool}]
+        with pytest.raises(BadRequestError) as refusal:
+            client.responses.input_tokens.count(model="demo", input="x", tools=asked)
+        expect(refused).to_contain_text(refusal.value.body["message"])  # type: ignore[index]
+        assert console.said.pop().startswith("Failed to load resource: the server responded with a status of 400")
+        settings.get_by_role("checkbox", name=name).uncheck()
+        expect(refused).to_have_count(0)
+
+
+def test_the_playground_tries_a_remote_server_and_searches_a_store(console: Console, key: str, client: OpenAI) -> None:
+    store = client.vector_stores.create(name="harbour")
+    file = ("tides.md", b"Spring tides come with new moon.")
+    client.vector_stores.files.upload_and_poll(vector_store_id=store.id, file=file)
+    console.enter(key, "#/playground")
+    settings = console.page.get_by_role("region", name="Request")
+    settings.get_by_label("remote MCP servers").fill("moorage:workspace http://127.0.0.1:9/mcp github")
+    settings.get_by_role("button", name="Try the connection to github").click()
+    unknown = settings.get_by_role("status", name="Tools of github")
+    expect(unknown).to_contain_text("this deployment knows none by that label")
+    assert console.said.pop().startswith("Failed to load resource: the server responded with a status of 400")
+    listed = {"type": "mcp_list_tools", "server_label": "github", "tools": [{"name": "get_issue"}, {"name": "search"}]}
+    console.page.route("**/v1/responses", lambda route: route.fulfill(json={"status": "completed", "error": None, "output": [listed]}))
+    settings.get_by_role("button", name="Try the connection to github").click()
+    expect(unknown).to_have_text("2 tools get_issue, search")
+    console.page.unroute("**/v1/responses")
+    settings.get_by_role("button", name="Try the connection to server_127_0_0_1").click()
+    expect(settings.get_by_role("status", name="Tools of server_127_0_0_1")).to_contain_text("port 9 is not allowed")
+    settings.get_by_label("Token for server_127_0_0_1").fill("hidden-from-code")
+    console.page.get_by_role("tab", name="curl").click()
+    shown = console.page.locator(".seen pre")
+    expect(shown).to_contain_text('"authorization": "<token>"')
+    assert console.evaluate("() => /hidden-from-code|127[.]0/.test(JSON.stringify(localStorage))") is False
+    assert console.barriers() == []
+    settings.get_by_label("remote MCP servers").fill("")
+    settings.get_by_role("checkbox", name="shell").uncheck()
+    settings.get_by_role("button", name="harbour").click()
+    expect(shown).to_contain_text(store.id)
+    steps = script({"calls": [{"name": "file_search", "arguments": {"queries": ["spring tides"]}}]}, say("found"))
+    console.page.get_by_label("Input").fill(steps)
+    console.page.get_by_role("button", name="Run", exact=True).click()
+    expect(console.transcript.get_by_text("found", exact=True)).to_be_visible()
+    console.transcript.get_by_role("list", name="Passages").get_by_text("tides.md").scroll_into_view_if_needed()
+    expect(console.transcript.locator("mark").first).to_have_text("Spring")
+    client.vector_stores.delete(store.id)
+    console.page.reload()
+    expect(settings.get_by_role("alert")).to_contain_text(store.id)
+    assert console.said.pop().startswith("Failed to load resource: the server responded with a status of 40")
+    settings.get_by_role("button", name=store.id).click()
+    expect(settings.get_by_role("alert")).to_have_count(0)
+
+
+def test_a_skill_is_read_and_its_versions_compared(console: Console, key: str, client: OpenAI) -> None:
+    first = skill(notes=b"one\ntwo\n") | {"tables/SKILL.md": MANIFEST + b"\n<img src=x onerror=alert(1)> is **shown**.\n"}
+    made = client.skills.create(files=list(first.items()))
+    second = first | {"tables/notes.txt": b"one\n2\n", "tables/more.txt": b"new\n"}
+    client.skills.versions.create(made.id, files=list(second.items()))
+    console.enter(key, f"#/skills/{made.id}")
+    manual = console.page.get_by_role("region", name="SKILL.md of version 1")
+    expect(manual.get_by_text("How", exact=True)).to_be_visible()
+    expect(manual.locator("strong")).to_have_text("shown")
+    expect(manual).to_contain_text("<img src=x onerror=alert(1)>")
+    console.page.get_by_role("button", name="notes.txt").click()
+    expect(console.page.get_by_role("group", name="notes.txt")).to_have_text("one\ntwo\n")
+    console.page.get_by_role("button", name="Version 2: what it holds").click()
+    expect(console.page.get_by_role("button", name="more.txt")).to_be_visible()
+    console.page.get_by_label("changes since").select_option("version 1")
+    changes = console.page.get_by_role("region", name="Changes of notes.txt")
+    expect(changes.locator(".added")).to_contain_text("2")
+    expect(changes.locator(".removed")).to_contain_text("two")
+    expect(console.page.get_by_role("region", name="Changes of more.txt").locator(".added")).to_contain_text("new")
+    assert console.barriers() == []
+
+
 # --- a terminal ---
 
 
@@ -564,6 +645,20 @@ def test_a_run_is_forked_from_the_event_under_the_cursor(console: Console, key: 
     expect(console.page.get_by_text("fork of")).to_be_visible()
 
 
+# --- how long runs take ---
+
+
+def test_how_long_runs_took_is_told_by_those_that_are_listed(console: Console, key: str) -> None:
+    took = [*range(1, 20), 400]
+    ended = [{"id": f"resp_{at}", "created_at": 1000, "ended_at": 1000 + seconds} for at, seconds in enumerate(took)]
+    runs = json.loads(page_of([*ended, {"id": "resp_going", "created_at": 1000, "ended_at": None}]))
+    console.page.route("**/v1/responses?**created_after=**", lambda route: route.fulfill(json=runs))
+    console.enter(key, "#/usage")
+    expect(console.page.get_by_text("Half of the runs took at most")).to_have_text("Half of the runs took at most 10 s")
+    expect(console.page.get_by_text("95 % at most")).to_have_text("95 % at most 19 s")
+    expect(console.page.get_by_text("counted over 20 runs")).to_be_visible()
+
+
 # --- the same sums ---
 
 
@@ -652,5 +747,3 @@ def test_a_gap_in_a_log_is_refused_and_not_drawn_over(console: Console, key: str
         [console.module("model/fold.js"), [events[0], events[2]]],
     )
     assert refused == "event 2 where 1 was due"
-
-

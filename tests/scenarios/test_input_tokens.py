@@ -57,6 +57,25 @@ def test_a_count_refuses_what_a_request_would(client: OpenAI) -> None:
         client.responses.input_tokens.count(model="demo", input="x", extra_body={"colour": "red"})
 
 
+@pytest.mark.parametrize(
+    "tool",
+    [
+        {"type": "web_search"},
+        {"type": "image_generation"},
+        {"type": "file_search", "vector_store_ids": ["vs_0"]},
+        {"type": "mcp", "server_label": "nobody"},
+    ],
+    ids=lambda tool: tool["type"],
+)
+def test_a_count_refuses_tools_as_a_request_would(client: OpenAI, tool: Any) -> None:
+    refusals: list[Any] = []
+    for ask in (client.responses.input_tokens.count, client.responses.create):
+        with pytest.raises(openai.APIStatusError) as refusal:
+            ask(model="demo", input="x", tools=[tool])
+        refusals.append((refusal.value.status_code, refusal.value.body))
+    assert refusals[0] == refusals[1]
+
+
 def test_an_input_beyond_the_window_is_refused_with_both_numbers(small: OpenAI) -> None:
     with pytest.raises(openai.BadRequestError, match="2000 tokens") as refusal:
         small.responses.create(model="demo", input=_LONG * 3)

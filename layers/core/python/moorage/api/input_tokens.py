@@ -8,7 +8,7 @@ from moorage.api.bodies import RawBody
 from moorage.api.caller import Caller
 from moorage.inputs import resolve_inputs
 from moorage.loop.notes import reader, visible
-from moorage.loop.prepare import gather
+from moorage.loop.prepare import check_tools, conceal, gather
 from moorage.model.base import ModelRequest
 from moorage.model.tokens import estimate_request, estimate_text
 from moorage.runtime import Runtime
@@ -26,7 +26,9 @@ async def count(caller: Caller, body: RawBody) -> Response:
 
 
 async def input_tokens(runtime: Runtime, tenant_id: str, wanted: CountRequest) -> int:
-    """Of the prompt as the model of this request would get it, with everything that it refers to. Raises :class:`ApiError`."""
+    """Of the prompt as the model of this request would get it, with everything that it refers to. Raises :class:`ApiError`, as a
+    response of this request would."""
+    conceal(runtime, tenant_id, wanted.tools)
     said = await gather(
         runtime,
         tenant_id,
@@ -37,6 +39,7 @@ async def input_tokens(runtime: Runtime, tenant_id: str, wanted: CountRequest) -
         tools=wanted.tools,
         tool_choice=wanted.tool_choice,
     )
+    await check_tools(runtime, tenant_id, said, wanted.tools)
     resolved = await resolve_inputs(runtime, tenant_id, visible(said.items, reader(runtime, tenant_id)))
     lowered = lower(
         tuple(resolved),

@@ -6,7 +6,7 @@ asks for hosted tools does the state machine take over. Background responses sta
 
 import asyncio
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -32,7 +32,7 @@ from moorage.loop.budget import check_budget, draw_first, draw_last
 from moorage.loop.echo import echo
 from moorage.loop.fold import fold
 from moorage.loop.model_step import tell_step
-from moorage.loop.prepare import Said, gather
+from moorage.loop.prepare import Said, check_tools, conceal, gather
 from moorage.loop.sinks import InlineSink
 from moorage.loop.standby import Standby
 from moorage.loop.turn import Position
@@ -45,13 +45,12 @@ from moorage.store.files import File
 from moorage.store.responses import Ancestor, Snapshot, StoredResponse
 from moorage.telemetry import Metric, tell, tell_error
 from moorage.tools.lowering import is_hosted
-from moorage.tools.registry import ROOMS
 from moorage.wire.environments import Environment, takes_skills, with_skills
 from moorage.wire.events import OUTPUT_ITEM_ADDED
 from moorage.wire.parameters import Parameters
 from moorage.wire.requests import CreateRequest
 from moorage.wire.responses import Usage
-from moorage.wire.types import Event, Item, Tool
+from moorage.wire.types import Event, Item
 
 _ROOM_SECONDS: Final = 5
 """When to ask again while too many responses run."""
@@ -88,7 +87,8 @@ async def prepare(
     response, so that whatever runs it or goes on from it finds them. ``key_id`` is that of the API key that asks, and ``draws_on`` the
     budgets that it shares with others: from here on it holds a part of them.
     """
-    request, secrets = _conceal(runtime, tenant_id, request)
+    tools, secrets = conceal(runtime, tenant_id, request.tools)
+    request = replace(request, tools=tools) if secrets else request
     said = await gather(
         runtime,
         tenant_id,
@@ -101,9 +101,7 @@ async def prepare(
         tool_choice=request.tool_choice,
     )
     check_budget(runtime, request.model, request.budget)
-    for room in ROOMS:
-        room.admit(said.input_items, said.chain, [tool for tool in request.tools if tool["type"] in room.types])
-    await _check_stores(runtime, tenant_id, request.tools)
+    await check_tools(runtime, tenant_id, said, request.tools)
     await _check_room(runtime, tenant_id, request)
     now = runtime.clock()
     response_id, expires_at = ids.new_response_id(now), runtime.responses.expiry(is_stored=request.store)
@@ -192,26 +190,6 @@ def _given(environment: Environment | None, files: list[File]) -> str:
     if environment is None or environment.has_file_map or not files:
         return ""
     return line_of(list(places(files)))
-
-
-def _conceal(runtime: Runtime, tenant_id: str, request: CreateRequest) -> tuple[CreateRequest, dict[str, str]]:
-    """The request without the secrets of its tools, and these, sealed."""
-    tools: list[Tool] = []
-    secrets: dict[str, str] = {}
-    for index, tool in enumerate(request.tools):
-        room = ROOMS.of_tool(tool["type"])
-        kept, values = (tool, {}) if room is None else room.conceal(tool, f"secret_{index}", runtime.catalog.remote_servers)
-        tools.append(kept)
-        secrets |= {handle: runtime.sealer.seal(tenant_id, value) for handle, value in values.items()}
-    return (replace(request, tools=tuple(tools)) if secrets else request), secrets
-
-
-async def _check_stores(runtime: Runtime, tenant_id: str, tools: Sequence[Tool]) -> None:
-    """Refuse to search in what is not there. To name a vector store is to use it."""
-    for index, tool in enumerate(tools):
-        room = ROOMS.of_tool(tool["type"])
-        if room is not None and (store_ids := room.stores(tool)):
-            await runtime.vector_stores.stores.resolve(tenant_id, store_ids, param=f"tools[{index}].vector_store_ids")
 
 
 async def _check_room(runtime: Runtime, tenant_id: str, request: CreateRequest) -> None:

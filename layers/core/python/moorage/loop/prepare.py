@@ -74,6 +74,28 @@ async def gather(
     return said
 
 
+def conceal(runtime: Runtime, tenant_id: str, tools: Sequence[Tool]) -> tuple[tuple[Tool, ...], dict[str, str]]:
+    """Tools without their secrets, and these, sealed. Raises :class:`ApiError` for a tool that this deployment does not serve."""
+    kept: list[Tool] = []
+    secrets: dict[str, str] = {}
+    for index, tool in enumerate(tools):
+        room = ROOMS.of_tool(tool["type"])
+        bare, values = (tool, {}) if room is None else room.conceal(tool, f"secret_{index}", runtime.catalog.remote_servers)
+        kept.append(bare)
+        secrets |= {handle: runtime.sealer.seal(tenant_id, value) for handle, value in values.items()}
+    return tuple(kept), secrets
+
+
+async def check_tools(runtime: Runtime, tenant_id: str, said: Said, tools: Sequence[Tool]) -> None:
+    """Refuse items and tools that do not belong together, and to search in what is not there. To name a vector store is to use it."""
+    for room in ROOMS:
+        room.admit(said.input_items, said.chain, [tool for tool in tools if tool["type"] in room.types])
+    for index, tool in enumerate(tools):
+        seat = ROOMS.of_tool(tool["type"])
+        if seat is not None and (store_ids := seat.stores(tool)):
+            await runtime.vector_stores.stores.resolve(tenant_id, store_ids, param=f"tools[{index}].vector_store_ids")
+
+
 async def _ancestors(runtime: Runtime, tenant_id: str, previous_response_id: str | None) -> list[Snapshot]:
     """The chain that a request goes on from, oldest first. Raises :class:`ApiError`."""
     if previous_response_id is None:

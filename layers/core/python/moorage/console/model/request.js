@@ -2,15 +2,21 @@
 
 export const EFFORTS = ["", "minimal", "low", "medium", "high"];
 export const MEMORIES = ["1g", "4g", "16g", "64g"];
-export const START = { model: "", instructions: "", effort: "", shell: true, python: false, memory: "1g", hosts: "", skills: [], mcp: "", tokens: "", dollars: "", calls: "", asks: false };
+export const START = { model: "", instructions: "", effort: "", shell: true, python: false, memory: "1g", hosts: "", skills: [], stores: [], web: false, image: false, mcp: "", tokens: "", dollars: "", calls: "", asks: false };
 
-export function requestOf(settings, text, { previous = "", files = [] } = {}) {
+// Addresses of remote servers may hold keys, and their tokens are some: neither is kept for the next visit.
+export const toKeep = ({ mcp, ...settings }) => settings;
+
+// `tokens` open remote servers, by their labels.
+export function requestOf(settings, text, { previous = "", files = [], tokens = {} } = {}) {
   const request = { model: settings.model, input: text, background: true };
   if (settings.instructions.trim()) request.instructions = settings.instructions;
   if (settings.effort) request.reasoning = { effort: settings.effort };
   if (previous) request.previous_response_id = previous;
-  const tools = toolsOf(settings, files);
+  const tools = toolsOf(settings, files, tokens);
   if (tools.length) request.tools = tools;
+  const include = tools.map((tool) => INCLUDED[tool.type]).filter(Boolean);
+  if (include.length) request.include = include;
   if (Number(settings.tokens)) request.max_output_tokens = Number(settings.tokens);
   const budget = {};
   if (Number(settings.dollars)) budget.usd = Number(settings.dollars);
@@ -19,7 +25,12 @@ export function requestOf(settings, text, { previous = "", files = [] } = {}) {
   return request;
 }
 
-function toolsOf(settings, files) {
+const INCLUDED = { file_search: "file_search_call.results", web_search: "web_search_call.results" };
+export const WEB = { type: "web_search" };
+export const IMAGE = { type: "image_generation" };
+export const searchOf = (stores) => ({ type: "file_search", vector_store_ids: stores });
+
+function toolsOf(settings, files, tokens) {
   const hosts = words(settings.hosts);
   const place = {};
   if (settings.memory !== "1g") place.memory_limit = settings.memory;
@@ -31,18 +42,37 @@ function toolsOf(settings, files) {
     tools.push({ type: "shell", environment: { type: "container_auto", ...place, ...(skills.length ? { skills } : {}) }, ...(settings.asks ? { require_approval: "always" } : {}) });
   }
   if (settings.python) tools.push({ type: "code_interpreter", container: { type: "auto", ...place } });
-  for (const server_url of words(settings.mcp)) tools.push({ type: "mcp", server_label: labelOf(server_url), server_url, require_approval: "never" });
+  if (settings.web) tools.push(WEB);
+  if (settings.image) tools.push(IMAGE);
+  if (settings.stores.length) tools.push(searchOf(settings.stores));
+  for (const server of serversOf(settings.mcp)) tools.push({ ...server, ...(tokens[server.server_label] ? { authorization: tokens[server.server_label] } : {}), require_approval: settings.asks ? "always" : "never" });
   return tools;
 }
 
 const words = (text) => text.split(/[\s,]+/).filter(Boolean);
 
+// Servers by their addresses, or by the labels of those that the operator has named; each under a label of its own.
+export function serversOf(text) {
+  const taken = new Set();
+  return [...new Set(words(text))].map((word) => {
+    const isAddress = word.includes(":");
+    const start = isAddress ? labelOf(word) : word;
+    let server_label = start;
+    for (let number = 2; taken.has(server_label); number += 1) server_label = `${start}_${number}`;
+    taken.add(server_label);
+    return { type: "mcp", server_label, ...(isAddress ? { server_url: word } : {}) };
+  });
+}
+
 function labelOf(url) {
+  let name = "";
   try {
-    return new URL(url).hostname.replace(/[^a-zA-Z0-9_-]/g, "_");
+    name = new URL(url).hostname || new URL(url).pathname;
   } catch {
-    return "server";
+    // It is refused when it is sent.
   }
+  const label = name.replace(/[^a-zA-Z0-9_-]/g, "_");
+  return /^[a-zA-Z]/.test(label) ? label : `server_${label}`;
 }
 
 // The switches of a request, as far as there are any for what it says.
@@ -61,10 +91,13 @@ export function settingsOf(request) {
     memory: place.memory_limit ?? "1g",
     hosts: (place.network_policy?.allowed_domains ?? []).join(" "),
     skills: (place.skills ?? []).map((skill) => skill.skill_id).filter(Boolean),
-    mcp: tools.filter((tool) => tool.type === "mcp").map((tool) => tool.server_url).filter(Boolean).join(" "),
+    stores: tools.find((tool) => tool.type === "file_search")?.vector_store_ids ?? [],
+    web: tools.some((tool) => tool.type.startsWith("web_search")),
+    image: tools.some((tool) => tool.type === "image_generation"),
+    mcp: tools.filter((tool) => tool.type === "mcp").map((tool) => tool.server_url ?? tool.server_label).join(" "),
     tokens: request.max_output_tokens ? String(request.max_output_tokens) : "",
     dollars: "",
     calls: "",
-    asks: shell?.require_approval === "always",
+    asks: tools.some((tool) => tool.require_approval === "always"),
   };
 }

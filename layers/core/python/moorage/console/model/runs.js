@@ -1,5 +1,11 @@
 // What the list of runs is asked for, and what a search leaves of it. No DOM here.
 
+// The least duration that this share of them did not exceed (nearest rank); null of none.
+export function quantile(durations, share) {
+  const sorted = [...durations].sort((one, other) => one - other);
+  return sorted.length ? sorted[Math.max(0, Math.ceil(share * sorted.length) - 1)] : null;
+}
+
 export const STATUSES = ["queued", "in_progress", "completed", "incomplete", "failed", "cancelled"];
 const FIELDS = ["model", "container", "key", "conversation"];
 

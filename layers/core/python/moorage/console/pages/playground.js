@@ -6,7 +6,8 @@ import { isReadOnly, notify, route } from "../state.js";
 import { useData } from "../ui/data.js";
 import { Button, Code, Empty, Head, Id, Name, Tabs } from "../ui/parts.js";
 import { answering } from "../model/models.js";
-import { EFFORTS, MEMORIES, START, requestOf, settingsOf } from "../model/request.js";
+import { EFFORTS, IMAGE, MEMORIES, START, WEB, requestOf, searchOf, serversOf, settingsOf, toKeep } from "../model/request.js";
+import { Offered, Server } from "../ui/offered.js";
 import { curl, node, python } from "../model/code.js";
 import { Run } from "./run.js";
 
@@ -27,10 +28,11 @@ export function Playground() {
   const [settings, set] = useState(kept);
   const [text, type] = useState("");
   const [files, attach] = useState([]);
+  const [tokens, open] = useState({});
   const [tab, choose] = useState("run");
   const models = useData((signal) => get("models", {}, signal), []);
   const run = query.run ?? "";
-  useEffect(() => localStorage.setItem(KEPT, JSON.stringify(settings)), [settings]);
+  useEffect(() => localStorage.setItem(KEPT, JSON.stringify(toKeep(settings))), [settings]);
   useEffect(() => {
     if (!settings.model && models.data?.data.length) set((before) => ({ ...before, model: answering(models.data.data)[0].id }));
   }, [models.data]);
@@ -44,9 +46,10 @@ export function Playground() {
     }
     setQuery(route.value, { again: "" });
   }, [query.again]);
-  const request = requestOf(settings, text || "…", { previous: query.after ?? "", files: files.map((file) => file.id) });
+  const more = { previous: query.after ?? "", files: files.map((file) => file.id) };
+  const hidden = Object.fromEntries(Object.entries(tokens).filter(([, token]) => token).map(([label]) => [label, "<token>"]));
   const send = async () => {
-    const answer = await post("responses", { ...request, input: text });
+    const answer = await post("responses", requestOf(settings, text, { ...more, tokens }));
     if (!answer.ok) return notify(answer.message, "bad");
     type("");
     attach([]);
@@ -73,18 +76,23 @@ export function Playground() {
       ${files.length > 0 && html`<p class="chips">${files.map((file) => html`<button type="button" key=${file.id} class="chip" aria-label=${`Take ${file.name} out`} onClick=${() => attach(files.filter((each) => each.id !== file.id))}><${Name}>${file.name}</${Name}> ×</button>`)}</p>`}
       <p class="line">${isReadOnly() ? html`<span class="muted">This key looks and changes nothing.</span>` : html`<${Button} tone="primary" icon="play" isOff=${!text.trim()} onClick=${send}>Run</${Button}><kbd>⌘ Enter</kbd>`}
         ${run && !query.after && html`<${Button} onClick=${() => setQuery(route.value, { after: run })}>Go on after this run</${Button}>`}</p>
-      <${Settings} settings=${settings} set=${set} models=${answering(models.data?.data ?? [])} />
+      <${Settings} settings=${settings} set=${set} models=${answering(models.data?.data ?? [])} tokens=${tokens} open=${open} />
     </section>
     <section class="seen" aria-label="Result"><${Tabs} label="Result" tabs=${[{ id: "run", title: "Run" }, ...Object.keys(LANGUAGES).map((id) => ({ id, title: id === "node" ? "Node" : id === "curl" ? "curl" : "Python" }))]} chosen=${tab} onChoose=${choose} />
-      ${tab === "run" ? (run ? html`<${Run} key=${run} id=${run} embedded=${true} />` : html`<${Empty} title="The run shows here"><p>Its timeline, its transcript and its files, live. The other tabs hold the same request as a program.</p></${Empty}>`) : html`<div class="pad-top"><${Code} text=${LANGUAGES[tab](request, URL_OF_API)} /></div>`}
+      ${tab === "run" ? (run ? html`<${Run} key=${run} id=${run} embedded=${true} />` : html`<${Empty} title="The run shows here"><p>Its timeline, its transcript and its files, live. The other tabs hold the same request as a program.</p></${Empty}>`) : html`<div class="pad-top"><${Code} text=${LANGUAGES[tab](requestOf(settings, text || "…", { ...more, tokens: hidden }), URL_OF_API)} /></div>`}
     </section></div>`;
 }
 
-function Settings({ settings, set, models }) {
+function Settings({ settings, set, models, tokens, open }) {
   const skills = useData((signal) => get("skills", { limit: 100 }, signal), []);
+  const stores = useData((signal) => get("vector_stores", { limit: 100 }, signal), []);
   const change = (name) => (event) => set((before) => ({ ...before, [name]: event.target.type === "checkbox" ? event.target.checked : event.target.value }));
   const field = (name, label, placeholder, more = {}) => html`<label><span>${label}</span><input type=${more.type ?? "text"} min=${more.type && "0"} step=${more.step} placeholder=${placeholder} value=${settings[name]} onInput=${change(name)} /></label>`;
-  const toggle = (id) => set((before) => ({ ...before, skills: before.skills.includes(id) ? before.skills.filter((each) => each !== id) : [...before.skills, id] }));
+  const toggle = (name, id) => set((before) => ({ ...before, [name]: before[name].includes(id) ? before[name].filter((each) => each !== id) : [...before[name], id] }));
+  // What was chosen and is gone by now stays in sight, so that it can be taken out.
+  const withGone = (name, entries) => [...entries, ...settings[name].filter((id) => !entries.some((entry) => entry.id === id)).map((id) => ({ id }))];
+  const chips = (name, entries) => html`<div class="chips">${withGone(name, entries).map((entry) => html`<button type="button" key=${entry.id} class="chip" aria-pressed=${settings[name].includes(entry.id)} title=${entry.description} onClick=${() => toggle(name, entry.id)}><${Name}>${entry.name || entry.id}</${Name}></button>`)}</div>`;
+  const servers = serversOf(settings.mcp);
   const hasPlace = settings.shell || settings.python;
   return html`<div class="settings">
     <label><span>model</span><select value=${settings.model} onChange=${change("model")}>${models.map((model) => html`<option key=${model.id} value=${model.id}>${model.id}</option>`)}</select></label>
@@ -93,11 +101,17 @@ function Settings({ settings, set, models }) {
     <fieldset><legend>tools</legend>
       <label class="check"><input type="checkbox" checked=${settings.shell} onChange=${change("shell")} />shell</label>
       <label class="check"><input type="checkbox" checked=${settings.python} onChange=${change("python")} />code interpreter</label>
-      ${settings.shell && html`<label class="check"><input type="checkbox" checked=${settings.asks} onChange=${change("asks")} />ask before commands run</label>`}</fieldset>
+      <label class="check"><input type="checkbox" checked=${settings.web} onChange=${change("web")} />web search</label>
+      <label class="check"><input type="checkbox" checked=${settings.image} onChange=${change("image")} />image generation</label>
+      ${(settings.shell || servers.length > 0) && html`<label class="check"><input type="checkbox" checked=${settings.asks} onChange=${change("asks")} />ask before calls run</label>`}
+      ${settings.web && html`<${Offered} tool=${WEB} model=${settings.model} table="web_search" />`}${settings.image && html`<${Offered} tool=${IMAGE} model=${settings.model} table="image_generation" />`}</fieldset>
     ${hasPlace && html`<label><span>memory</span><select value=${settings.memory} onChange=${change("memory")}>${MEMORIES.map((memory) => html`<option key=${memory}>${memory}</option>`)}</select></label>
       ${field("hosts", "hosts it may reach", "none: api.example.com *.files.example.com")}`}
-    ${settings.shell && skills.data?.data.length > 0 && html`<fieldset><legend>skills</legend><div class="chips">${skills.data.data.map((skill) => html`<button type="button" key=${skill.id} class="chip" aria-pressed=${settings.skills.includes(skill.id)} title=${skill.description} onClick=${() => toggle(skill.id)}>${skill.name}</button>`)}</div></fieldset>`}
-    ${field("mcp", "remote MCP servers", "https://mcp.example.com/mcp")}
+    ${settings.shell && withGone("skills", skills.data?.data ?? []).length > 0 && html`<fieldset><legend>skills</legend>${chips("skills", skills.data?.data ?? [])}</fieldset>`}
+    ${stores.data && html`<fieldset><legend>file search in</legend>${withGone("stores", stores.data.data).length > 0 ? chips("stores", stores.data.data) : html`<a href="#/vector_stores">Make a vector store</a>`}
+      ${settings.stores.length > 0 && html`<${Offered} tool=${searchOf(settings.stores)} model=${settings.model} />`}</fieldset>`}
+    <label class="whole"><span>remote MCP servers</span><input type="text" placeholder="https://mcp.example.com/mcp, or the label of one that the operator has named" value=${settings.mcp} onInput=${change("mcp")} /></label>
+    ${servers.map((server) => html`<${Server} key=${server.server_label} server=${server} token=${tokens[server.server_label] ?? ""} onToken=${(token) => open((before) => ({ ...before, [server.server_label]: token }))} />`)}
     ${field("tokens", "output tokens at most", "no bound", { type: "number" })}
     ${field("calls", "calls of tools at most", "no bound", { type: "number" })}
     ${field("dollars", "dollars at most", "no bound", { type: "number", step: "0.01" })}

@@ -1,10 +1,11 @@
 // Skills: folders of know-how that shells are given, in versions.
 import { html, useState } from "../html.js";
 import { all, call, get, post, remove, save } from "../api.js";
-import { address, go } from "../router.js";
+import { address, go, setQuery } from "../router.js";
 import { notify, route } from "../state.js";
 import { useData } from "../ui/data.js";
 import { Acting, Ago, Button, Code, Empty, Head, Id, Missing, Name, Problem, Skeleton, Sure } from "../ui/parts.js";
+import { Contents, Versions } from "../ui/bundle.js";
 import { Listing, Table } from "../ui/list.js";
 
 const COLUMNS = [
@@ -36,7 +37,7 @@ export function Skills() {
 }
 
 export function Skill() {
-  const { id } = route.value;
+  const { id, query } = route.value;
   const skill = useData((signal) => get(`skills/${encodeURIComponent(id)}`, {}, signal), [id]);
   const versions = useData((signal) => all(`skills/${encodeURIComponent(id)}/versions`, {}, { signal }), [id]);
   if (skill.isLoading) return html`<${Skeleton} />`;
@@ -57,9 +58,11 @@ export function Skill() {
     if (!answer.ok) return notify(answer.message, "bad");
     return go("skills");
   };
+  const shown = query.version || skill.data.default_version;
+  const others = (versions.data ?? []).filter((row) => row.version !== shown);
   const isDefault = (row) => row.version === skill.data.default_version;
   const columns = [
-    { title: "Version", right: true, cell: (row) => row.version },
+    { title: "Version", right: true, cell: (row) => html`<button type="button" class="chip" aria-pressed=${row.version === shown} aria-label=${`Version ${row.version}: what it holds`} onClick=${() => setQuery(route.value, { version: row.version, against: "" })}>${row.version}</button>` },
     { title: "What it is for", wide: true, cell: (row) => row.description },
     { title: "Created", cell: (row) => html`<${Ago} at=${row.created_at} />` },
     { title: "Actions", hidden: true, right: true, cell: (row) => html`<span class="line end-line">${isDefault(row) ? html`<span class="chip on">default</span>` : html`<${Acting}><${Button} onClick=${() => choose(row.version)}>Make default</${Button}><${Sure} label=${`Delete version ${row.version}`} onClick=${() => drop(row.version)} /></${Acting}>`}
@@ -68,5 +71,7 @@ export function Skill() {
   return html`<header class="head"><div><h1><${Name}>${skill.data.name}</${Name}></h1><p><${Name}>${skill.data.description}</${Name}></p><p class="line"><${Id} id=${id} whole=${true} /><${Ago} at=${skill.data.created_at} /></p></div>
       <div class="actions"><${Acting}><${Button} icon="upload" onClick=${() => upload(`skills/${id}/versions`, reload)}>New version</${Button}><${Sure} onClick=${erase}>Delete</${Sure}></${Acting}></div></header>
     ${versions.data ? html`<${Table} label="Versions" columns=${columns} rows=${versions.data} />` : html`<${Skeleton} rows=${3} />`}
+    <div class="line pad-top"><h2>Version ${shown}</h2>${others.length > 0 && html`<label class="line"><span class="muted">changes since</span><select value=${query.against ?? ""} onChange=${(event) => setQuery(route.value, { against: event.target.value })}><option value="">its files</option>${others.map((row) => html`<option key=${row.version} value=${row.version}>version ${row.version}</option>`)}</select></label>`}</div>
+    ${query.against ? html`<${Versions} skillId=${id} before=${query.against} after=${shown} />` : html`<${Contents} key=${shown} skillId=${id} version=${shown} />`}
     <h2 class="pad">In a request</h2><${Code} text=${JSON.stringify({ tools: [{ type: "shell", environment: { type: "container_auto", skills: [{ type: "skill_reference", skill_id: id }] } }] }, null, 2)} />`;
 }

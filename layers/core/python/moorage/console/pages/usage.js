@@ -1,14 +1,16 @@
 // What was used: by day as a chart, by day, model, key or tool as a table, and as a file for a spreadsheet.
 import { html } from "../html.js";
-import { get, saveBlob } from "../api.js";
+import { all, get, saveBlob } from "../api.js";
 import { setQuery } from "../router.js";
 import { route } from "../state.js";
 import { useData } from "../ui/data.js";
 import { Button, Empty, Head, Problem, Skeleton, Tabs } from "../ui/parts.js";
 import { Table } from "../ui/list.js";
-import { count, dollars } from "../model/text.js";
+import { quantile } from "../model/runs.js";
+import { count, dollars, duration, plural } from "../model/text.js";
 
 const DAY = 86_400_000;
+const RUNS_TIMED = 300;
 const SPANS = [7, 30, 90];
 const GROUPS = [
   { id: "day", title: "By day" },
@@ -33,7 +35,7 @@ export function Usage() {
   const file = () => saveBlob(new Blob([csvOf(sums.data.data)], { type: "text/csv" }), `usage-by-${group}.csv`);
   return html`<${Head} title="Usage" note="Added up from the responses that are kept. What was never stored is not in it."><div class="chips" role="group" aria-label="How far back">${SPANS.map((each) => html`<button type="button" key=${each} class="chip" aria-pressed=${each === span} onClick=${() => setQuery(route.value, { days: each })}>${each} days</button>`)}</div>
       <${Button} icon="download" isOff=${!sums.data?.data.length} onClick=${file}>CSV</${Button}></${Head}>
-    ${days.isLoading ? html`<${Skeleton} rows=${4} />` : days.problem ? html`<${Problem} message=${days.problem} onAgain=${days.reload} />` : html`<${Totals} days=${days.data.data} /><${Chart} days=${days.data.data} span=${span} measure=${measure} />`}
+    ${days.isLoading ? html`<${Skeleton} rows=${4} />` : days.problem ? html`<${Problem} message=${days.problem} onAgain=${days.reload} />` : html`<${Totals} days=${days.data.data} /><${Took} from=${from} /><${Chart} days=${days.data.data} span=${span} measure=${measure} />`}
     <${Tabs} label="Added up" tabs=${GROUPS} chosen=${group} onChoose=${(by) => setQuery(route.value, { by })} />
     ${sums.isLoading ? html`<${Skeleton} rows=${4} />` : sums.problem ? html`<${Problem} message=${sums.problem} onAgain=${sums.reload} />` : sums.data.data.length ? html`<${Table} label="Usage" columns=${columns(group)} rows=${group === "day" ? [...sums.data.data].reverse() : sums.data.data} />` : html`<${Empty} title="Nothing in this time" code="moorage usage --by model" />`}`;
 }
@@ -52,6 +54,15 @@ function Totals({ days }) {
     ["spent", dollars(sum("cost_usd"))],
   ];
   return html`<dl class="figures">${figures.map(([name, value]) => html`<div key=${name}><dt>${name}</dt><dd>${value}</dd></div>`)}</dl>`;
+}
+
+// Sums know no durations: they are those of the latest runs, in whole seconds, as the list of runs has them.
+function Took({ from }) {
+  const runs = useData((signal) => all("responses", { created_after: Date.parse(from) / 1000 }, { most: RUNS_TIMED, signal }), [from]);
+  const took = (runs.data ?? []).filter((run) => run.ended_at !== null).map((run) => (run.ended_at - run.created_at) * 1000);
+  if (!took.length) return null;
+  const shown = (share) => (quantile(took, share) < 1000 ? "< 1 s" : duration(quantile(took, share)));
+  return html`<p class="line took"><span>Half of the runs took at most <b class="number">${shown(0.5)}</b></span><span>95 % at most <b class="number">${shown(0.95)}</b></span><span class="muted">counted over ${runs.hasMore ? "the latest " : ""}${plural(took.length, "run")}</span></p>`;
 }
 
 function Chart({ days, span, measure }) {

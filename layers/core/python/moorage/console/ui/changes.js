@@ -30,12 +30,17 @@ export function Diff({ containerId, change, before, after }) {
     const [was, is] = await Promise.all([text(change.was, before), text(change.file, after)]);
     return was.ok && is.ok ? { ok: true, data: [was.data, is.data] } : { ok: false, message: (was.ok ? is : was).message };
   }, [containerId, change.path, before, after]);
-  const found = useMemo(() => (both.data && !both.data.includes(null) ? hunks(diff(...both.data)) : null), [both.data]);
   if (both.isLoading) return html`<${Skeleton} rows=${2} />`;
   if (both.problem) return html`<${Problem} message=${both.problem} />`;
+  return html`<${Lines} path=${change.path} before=${both.data[0]} after=${both.data[1]} />`;
+}
+
+// What became of a text, line by line; null is what is no text.
+export function Lines({ path, before, after }) {
+  const found = useMemo(() => (before === null || after === null ? null : hunks(diff(before, after))), [before, after]);
   if (!found) return html`<p class="muted">No text, or more than ${bytes(TEXT_BYTES)}.</p>`;
   const lines = found.flatMap((hunk, at) => (at ? [null, ...hunk] : hunk));
-  return html`<div class="scroll" tabindex="0" role="region" aria-label=${`Changes of ${change.path}`}><table class="diff"><tbody>${lines.slice(0, LINES_SHOWN).map((line, at) => (line ? html`<${Line} key=${at} line=${line} />` : html`<tr key=${at}><td colspan="4" class="muted">⋯</td></tr>`))}</tbody></table>
+  return html`<div class="scroll" tabindex="0" role="region" aria-label=${`Changes of ${path}`}><table class="diff"><tbody>${lines.slice(0, LINES_SHOWN).map((line, at) => (line ? html`<${Line} key=${at} line=${line} />` : html`<tr key=${at}><td colspan="4" class="muted">⋯</td></tr>`))}</tbody></table>
     ${lines.length > LINES_SHOWN && html`<p class="muted">${lines.length - LINES_SHOWN} more lines.</p>`}</div>`;
 }
 
