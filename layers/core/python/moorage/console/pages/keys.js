@@ -36,7 +36,7 @@ export function Keys() {
     <h2>This key</h2><dl class="facts flush">${facts.filter(([, value]) => value).map(([name, value]) => html`<div key=${name}><dt>${name}</dt><dd>${value}</dd></div>`)}</dl>
     ${budgets.length > 0 && html`<h2 class="pad-top">Budgets</h2><${Table} label="Budgets" columns=${BUDGETS} rows=${budgets.flatMap(measures)} />`}
     <h2 class="pad-top">Keys that asked in the last 30 days</h2>
-    ${used.data ? html`<${Table} label="Keys" columns=${COLUMNS} rows=${used.data.data} />` : html`<${Skeleton} rows=${2} />`}
+    ${used.data ? html`<${Table} label="Keys" columns=${COLUMNS} rows=${used.data.data.filter((row) => row.id || row.responses)} />` : html`<${Skeleton} rows=${2} />`}
     <h2 class="pad-top">Make, list and revoke</h2><p class="muted">Keys lie in the deployment's table, where its servers may read and not write them: so whoever takes over a server makes no key. The operator's command does it.</p><${Code} text=${MAKE} />
     <h2 class="pad-top">Prices</h2>${priced.length ? html`<${Table} label="Prices" columns=${PRICES} rows=${priced.map((each) => ({ id: each.model, ...each.price }))} />` : html`<p class="muted">No model has a known price. <code>price</code> in <code>models.toml</code> says it, and costs show everywhere.</p>`}`;
 }
