@@ -104,9 +104,11 @@ def test_random_requests_are_answered_alike(judge: DynamoDbLocal) -> None:
 
 
 def _is_judged(asked: Asked) -> bool:
-    """Not a transaction that names an item twice, which AWS refuses and DynamoDB Local only if its conditions hold, nor one whose
-    update may not fit (``DIFFERENT``)."""
+    """Not an update of a key's attribute, nor a transaction that names an item twice, which AWS refuses and DynamoDB Local only if its
+    conditions hold; nor a transaction whose update may not fit (``DIFFERENT``)."""
     operation, request = asked
+    if operation == "UpdateItem":
+        return not {"PK", "SK"} & {name for place, name in request["ExpressionAttributeNames"].items() if place.startswith("#u")}
     if operation != "TransactWriteItems":
         return True
     writes = [write for one in request["TransactItems"] for write in one.values()]
