@@ -332,7 +332,7 @@ def test_the_operators_commands_work_on_it(deployment: Deployment, api: httpx.Cl
         "moorage keys revoke key_none",
     )
     lines = shown.stdout.splitlines()
-    assert lines[:2] == ["MODEL  OWNER", "demo   moorage"]
+    assert [line.split() for line in lines[:3]] == [["MODEL", "OWNER"], ["demo", "moorage"], ["static-256", "moorage-embeddings"]]
     assert container_id in [json.loads(line)["id"] for line in lines if line.startswith("{")]
     told = [line.partition("  ")[0] for line in lines]  # a clock stands behind what has just happened
     assert [line for line in told if line in ("out", "[exit 3]", "It failed.")] == ["out", "[exit 3]", "It failed."]

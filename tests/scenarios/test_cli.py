@@ -73,7 +73,11 @@ def test_a_revoked_key_opens_nothing(stack: Stack) -> None:
 
 
 def test_the_models_are_listed(stack: Stack) -> None:
-    assert [line.split() for line in lines(stack, ["models"])] == [["MODEL", "OWNER"], ["demo", "moorage"]]
+    assert [line.split() for line in lines(stack, ["models"])] == [
+        ["MODEL", "OWNER"],
+        ["demo", "moorage"],
+        ["static-256", "moorage-embeddings"],
+    ]
 
 
 def test_a_response_is_watched_from_its_start_and_from_any_event(stack: Stack, client: OpenAI) -> None:

@@ -442,6 +442,19 @@ async def test_a_sandbox_still_starting_at_deletion_is_stopped_by_the_sweep(worl
     assert world.provisioner.starts == 1
 
 
+async def test_an_erasure_does_not_put_off_the_end_of_a_sandbox_that_is_due(world: World) -> None:
+    """Both come up in one sweep, and in any order."""
+    record = await world.new()
+    world.provisioner.is_slow = True
+    with pytest.raises(SandboxStarting):
+        await world.containers.sandboxes.ensure("ten", record.id)
+    await world.containers.delete("ten", record.id)
+    world.clock.advance(limits.CONTAINER_ERASE_AGAIN_SECONDS)
+    await world.containers.sweep.erase("ten", record.id)
+    await world.containers.sweep.expire_due(world.clock())
+    assert world.provisioner.running() == []
+
+
 @pytest.mark.parametrize("is_begun", [True, False])
 async def test_a_start_that_nobody_came_back_for_is_undone_when_the_container_expires(world: World, is_begun: bool) -> None:
     record = await world.new()

@@ -112,8 +112,10 @@ class Sweep:
         """Stop what runs and erase what is stored of a container that is marked as deleted; but for objects that others name."""
         for life in await self._store.lives(tenant_id, container_id):
             if life["sandbox_id"] is None:
-                # Somebody is starting it just now, or died over it: the sweep looks when that must be over.
-                await self._store.postpone(life, int(self._clock()) + limits.CONTAINER_START_LEASE_SECONDS)
+                # Somebody is starting it just now, or died over it: the sweep looks when that must be over, and if it is, it looks now.
+                now = int(self._clock())
+                if life["GSI1SK"] > keys.due(now, container_id):
+                    await self._store.postpone(life, now + limits.CONTAINER_START_LEASE_SECONDS)
             else:
                 await self._provisioner.stop(life["sandbox_id"])
                 await self._store.drop(life)
