@@ -86,6 +86,26 @@ def bomb() -> bytes:
     return zip_of(word__document_xml=b'<w:document xmlns:w="urn:w"><w:t>' + b"a" * 200_000_000 + b"</w:t></w:document>")
 
 
+def spaces() -> bytes:
+    """1 GB of nothing but spaces, in 4 MB."""
+    buffer, piece = io.BytesIO(), b" " * 10_000_000
+    archive = zipfile.ZipFile(buffer, "w", zipfile.ZIP_DEFLATED, compresslevel=1)
+    with archive, archive.open("word/document.xml", "w") as part:
+        part.write(b'<w:document xmlns:w="urn:w"><w:t>')
+        for _ in range(100):
+            part.write(piece)
+        part.write(b"</w:t></w:document>")
+    return buffer.getvalue()
+
+
+def with_macros(*paragraphs: str) -> bytes:
+    """A Word document that brings a program along."""
+    buffer = io.BytesIO(docx(*paragraphs))
+    with zipfile.ZipFile(buffer, "a") as archive:
+        archive.writestr("word/vbaProject.bin", b"\xd0\xcf\x11\xe0 Sub AutoOpen() Shell \"touch /tmp/owned\"")
+    return buffer.getvalue()
+
+
 def laughs() -> bytes:
     """Entities of entities: a thousand million of the last."""
     entities = "".join(f'<!ENTITY a{n} "{f"&a{n - 1};" * 10}">' for n in range(1, 10))

@@ -49,8 +49,13 @@ def test_the_text_of_a_document(what: str, tmp_path: Path) -> None:
     assert text.strip().startswith(expected)
 
 
+def test_the_macros_of_a_document_are_no_text(tmp_path: Path) -> None:
+    assert read(tmp_path, "docx", documents.with_macros("One.")) == (0, "", "One.\n\n")
+
+
 BAD: dict[str, tuple[str, bytes, int, str]] = {
     "a zip bomb": ("docx", documents.bomb(), 11, ""),
+    "a thousand million spaces": ("docx", documents.spaces(), 11, ""),
     "entities of entities": ("docx", documents.laughs(), 10, "The document declares XML entities of its own"),
     "an entity that reads a file": ("docx", documents.thief(), 10, "The document declares XML entities of its own"),
     "half a Word document": ("docx", documents.docx("x" * 5000)[:150], 10, "The file is damaged: it is no zip archive"),
