@@ -31,7 +31,8 @@ from tests.stack import Stack, say, script
 TENANT: Final = "thrifty"
 STEP_TOKENS: Final = 18
 """Of each answer of the scripted model (``tests/upstream.py``)."""
-KEY_TOKENS, TENANT_TOKENS, TREE_TOKENS = 12 * STEP_TOKENS, 20 * STEP_TOKENS, 6 * STEP_TOKENS
+KEY_TOKENS, TENANT_TOKENS, TREE_TOKENS = 5 * STEP_TOKENS, 20 * STEP_TOKENS, 6 * STEP_TOKENS
+"""The key's is well below its half of the tenant's, so that it comes to its end before that does."""
 AT_ONCE: Final = 4
 HOLD_SECONDS: Final = 901
 SETTLED_SECONDS_MAX: Final = 300
