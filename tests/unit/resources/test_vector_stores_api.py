@@ -426,18 +426,68 @@ async def test_a_sandbox_that_dies_is_replaced_and_a_document_that_kills_it_fail
     assert (failed.last_error.code, service.provisioner.starts >= limits.INDEXING_ATTEMPTS_MAX) == ("server_error", True)
 
 
-async def test_a_container_that_its_tenant_deletes_is_replaced(service: Service) -> None:
+async def hidden_container(service: Service, state: IndexState) -> str:
+    """The one in which the documents of an execution's store are about to be read."""
+    job = await service.runtime.vector_stores.jobs.of(state)
+    assert job.container_id is not None
+    return str(job.container_id)
+
+
+async def test_the_container_in_which_documents_are_read_is_nobodys_to_see_or_to_use(service: Service) -> None:
     service.provisioner.programs = reads("text")
-    file_id = await upload(service, "a.pdf", b"%PDF-1.7")
-    store = await service.sdk.vector_stores.create(file_ids=[file_id])
+    store = await service.sdk.vector_stores.create(file_ids=[await upload(service, "a.pdf", b"%PDF-1.7")])
     (state,) = map(IndexState.from_json, service.runtime.executions.started.values())
     state = await play(service, state)
-    assert state.next == "parse"
-    (container,) = (await service.sdk.containers.list()).data
-    await service.sdk.containers.delete(container.id)
+    assert (state.next, service.provisioner.starts) == ("parse", 1)
+    container_id = await hidden_container(service, state)
+    assert [each.name for each in (await service.sdk.containers.list()).data] == []
+    assert [each.name for each in (await service.sdk.containers.list(name=f"documents of {store.id}")).data] == []
+    path = f"/containers/{container_id}"
+    tried = [
+        ("GET", path),
+        ("DELETE", path),
+        ("GET", f"{path}/files"),
+        ("POST", f"{path}/files"),
+        ("GET", f"{path}/files/cfile_1/content"),
+        ("GET", f"{path}/tree"),
+    ]
+    answers = [await service.http.request(method, way, json={"file_id": "x"}) for method, way in tried]
+    assert [(each.status_code, each.json()["error"]["message"]) for each in answers] == [
+        (404, f"Container with id '{container_id}' not found.")
+    ] * len(tried)
     while state.next != "done":
         state = await play(service, state)
     assert (await service.sdk.vector_stores.retrieve(store.id)).file_counts.completed == 1
+
+
+async def test_a_container_that_expires_before_its_documents_are_read_is_replaced(service: Service) -> None:
+    service.provisioner.programs = reads("text")
+    store = await service.sdk.vector_stores.create(file_ids=[await upload(service, "a.pdf", b"%PDF-1.7")])
+    (state,) = map(IndexState.from_json, service.runtime.executions.started.values())
+    state = await play(service, state)
+    service.clock.advance(limits.CONTAINER_IDLE_MINUTES_DEFAULT * 60 + 1)
+    assert await service.runtime.containers.sweep.expire_due(service.clock()) > 0
+    while state.next != "done":
+        state = await play(service, state)
+    assert (await service.sdk.vector_stores.retrieve(store.id)).file_counts.completed == 1
+
+
+async def test_a_store_that_is_deleted_while_its_documents_are_read_takes_their_container_along(service: Service) -> None:
+    store = await service.sdk.vector_stores.create(file_ids=[await upload(service, "a.pdf", b"%PDF-1.7")])
+    (state,) = map(IndexState.from_json, service.runtime.executions.started.values())
+    container_id = await hidden_container(service, await play(service, state))
+    await service.sdk.vector_stores.delete(store.id)
+    assert await service.runtime.containers.peek("ten_a", container_id) is None
+    assert all(not sandbox.is_alive for sandbox in service.provisioner.sandboxes.values())
+
+
+async def test_a_container_that_a_dead_process_has_left_goes_when_it_expires(service: Service) -> None:
+    """One that its tenant has made is kept for a month; nobody would come back for this one."""
+    store = await service.runtime.vector_stores.stores.get("ten_a", (await service.sdk.vector_stores.create()).id)
+    container_id = await service.runtime.vector_stores.indexing.reading.reserve(store)
+    service.clock.advance(limits.RETENTION_SECONDS // 2)
+    await service.runtime.containers.sweep.expire_due(service.clock())
+    assert await service.runtime.containers.peek("ten_a", container_id) is None
 
 
 # --- Batches -------------------------------------------------------------------------------------------------------------------------

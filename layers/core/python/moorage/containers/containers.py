@@ -30,6 +30,7 @@ from moorage.errors import (
     SandboxGone,
     container_file_not_found,
     container_files_too_large,
+    container_not_found,
     copied_too_often,
     file_not_found,
     network_unavailable,
@@ -124,9 +125,11 @@ class Containers:
         param: str = "",
         programs: str | None = None,
         lenders: tuple[str, ...] = (),
+        is_internal: bool = False,
     ) -> ContainerRecord:
         """A new container without a sandbox, holding copies of these files. ``param`` is the place of these options in the
-        request, such as ``tools[0].environment.``; errors name it. ``programs`` and ``lenders`` are of a copy (:meth:`copy`)."""
+        request, such as ``tools[0].environment.``; errors name it. ``programs`` and ``lenders`` are of a copy (:meth:`copy`). One
+        that ``is_internal`` is for its maker alone, and counts among the tenant's sandboxes; :meth:`release` ends it."""
         policy = await self._admitted(tenant_id, network_policy, f"{param}network_policy")
         record = await self._store.create(
             tenant_id,
@@ -136,6 +139,7 @@ class Containers:
             network_policy=_shown(network_policy),
             programs=self._programs if programs is None else programs,
             lenders=lenders,
+            is_internal=is_internal,
         )
         if self._egress is not None and network_policy is not None and policy is not None:
             await self._egress.open(tenant_id, record.id, policy, network_policy.domain_secrets)
@@ -226,8 +230,11 @@ class Containers:
         return await self._egress.admit(tenant_id, asked, param=param)
 
     async def get(self, tenant_id: str, container_id: str, *, param: str | None = None) -> ContainerRecord:
-        """The record as it stands; 404 for unknown, foreign and deleted ones."""
-        return await self._store.get(tenant_id, container_id, param=param)
+        """The record as it stands; 404 for unknown, foreign and deleted ones, and for those that no client has made."""
+        record = await self._store.get(tenant_id, container_id, param=param)
+        if record.is_internal:
+            raise container_not_found(container_id, param=param)
+        return record
 
     async def peek(self, tenant_id: str, container_id: str) -> ContainerRecord | None:
         """What stands there, a container that is being erased included."""
@@ -238,19 +245,26 @@ class Containers:
 
     async def touch(self, tenant_id: str, container_id: str, *, param: str | None = None) -> ContainerRecord:
         """Get it and note that it is in use. An expired one stays expired: only using it again revives it."""
-        record = await self._store.get(tenant_id, container_id, param=param)
+        record = await self.get(tenant_id, container_id, param=param)
         return record if self._store.is_expired(record) else await self._store.touch(record)
 
     async def use(self, tenant_id: str, container_id: str, *, param: str | None = None) -> ContainerRecord:
         """Get it in order to use it: an expired one comes back to life, or is refused where expiry is strict."""
-        return await self._store.use(await self._store.get(tenant_id, container_id, param=param))
+        return await self._store.use(await self.get(tenant_id, container_id, param=param))
 
     async def delete(self, tenant_id: str, container_id: str) -> None:
         """Stop its sandbox and erase its files; a deletion that breaks off is finished by the sweep."""
-        record = await self._store.get(tenant_id, container_id)
+        await self._delete(await self.get(tenant_id, container_id))
+
+    async def release(self, tenant_id: str, container_id: str) -> None:
+        """Delete an internal one, unless that was done before."""
+        with suppress(ApiError):
+            await self._delete(await self._store.get(tenant_id, container_id))
+
+    async def _delete(self, record: ContainerRecord) -> None:
         await self._store.mark_deleted(record)
         try:
-            await self.sweep.erase(tenant_id, container_id)
+            await self.sweep.erase(record.tenant_id, record.id)
         except SandboxError:
             return  # it is out of reach already; the sweep stops its sandbox when it can
 

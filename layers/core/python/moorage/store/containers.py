@@ -94,6 +94,8 @@ class ContainerRecord:
     """From when on it is known how its files were (milliseconds)."""
     lenders: tuple[str, ...] = ()
     """Containers whose stored objects its rows may name: it began with their files."""
+    is_internal: bool = False
+    """Made for work that no client asked a container for: in no list, and a 404 to every client."""
 
     @property
     def expires_at(self) -> int:
@@ -163,7 +165,7 @@ class ContainerStore:
 
     async def create(
         self, tenant_id: str, *, name: str, idle_minutes: int, memory_limit: str, network_policy: Mapping[str, Any], programs: str = "",
-        lenders: tuple[str, ...] = (),
+        lenders: tuple[str, ...] = (), is_internal: bool = False,
     ) -> ContainerRecord:
         """``lenders``: it is to begin with files of these. Then its first sandbox is no first one to its model, which is told that no
         processes came along."""
@@ -181,6 +183,7 @@ class ContainerStore:
             programs=programs,
             incarnation=1 if lenders else 0,
             lenders=lenders,
+            is_internal=is_internal,
         )
         await self._table.write_many(puts=[_container_record(record), self._purge_record(record)])
         return record
@@ -306,7 +309,7 @@ class ContainerStore:
 
     def purge_at(self, container: ContainerRecord) -> int:
         """Unix seconds after which nothing of an unused container is kept."""
-        return container.expires_at + self._retention_seconds
+        return container.expires_at + (0 if container.is_internal else self._retention_seconds)
 
     async def mark_deleted(self, container: ContainerRecord) -> None:
         """From here on it is a 404; the sweep finishes what its deleter leaves undone."""
@@ -444,10 +447,11 @@ def _sandbox_attribute(sandbox: SandboxRecord | None) -> Record | None:
 
 
 def _container_record(container: ContainerRecord) -> Record:
+    listed = {} if container.is_internal else listing_attributes(container.tenant_id, KIND, container.created_at, container.id)
     return {
         "PK": keys.container(container.tenant_id, container.id),
         "SK": keys.META,
-        **listing_attributes(container.tenant_id, KIND, container.created_at, container.id),
+        **listed,
         **_CONTAINER.pack(container),
     }
 

@@ -109,7 +109,7 @@ class Indexing:
                 return replace(state, next="done")
         try:
             await self.reading.place(store.tenant_id, container_id)
-        except ApiError:  # its tenant has deleted it
+        except ApiError:  # it has expired
             await self.jobs.change(job, container_id=None)
             return replace(state, next="rest", rests=state.rests + 1)
         return replace(state, next="parse")
@@ -227,7 +227,7 @@ class Indexing:
         except SandboxError as error:
             tell_error(error, "documents could not be read in a container", vector_store_id=store.id)
             return replace(state, next="rest", rests=state.rests + 1)
-        except ApiError:  # its tenant has deleted the container
+        except ApiError:  # the container has expired
             await self.jobs.change(job, container_id=None)
             return replace(state, next="index", rests=state.rests + 1)
         return replace(state, next="index", rests=0 if has_read else state.rests + 1)

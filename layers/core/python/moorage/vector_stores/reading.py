@@ -2,12 +2,12 @@
 until they are in the index, and afterwards for whoever asks for a file's content.
 
 The sandbox is a container of the store's tenant, without a network, which one execution has for all documents of the store: what one of
-them does to it is done to files of the same owner, and never to anybody else's.
+them does to it is done to files of the same owner, and never to anybody else's. The tenant does not see it, and cannot reach into it.
 """
 
 import shlex
 from collections.abc import AsyncIterator, Iterator
-from contextlib import aclosing, suppress
+from contextlib import aclosing
 from typing import Final
 
 from moorage import limits
@@ -72,14 +72,13 @@ class Reading:
 
     async def reserve(self, store: VectorStore) -> str:
         """A container for the documents of a store."""
-        return (await self._containers.reserve(store.tenant_id, name=f"documents of {store.id}")).id
+        return (await self._containers.reserve(store.tenant_id, name=f"documents of {store.id}", is_internal=True)).id
 
     async def place(self, tenant_id: str, container_id: str) -> None:
         await self._containers.sandboxes.place(tenant_id, container_id)
 
     async def release(self, tenant_id: str, container_id: str) -> None:
-        with suppress(ApiError):  # its tenant has deleted it
-            await self._containers.delete(tenant_id, container_id)
+        await self._containers.release(tenant_id, container_id)
 
     async def sandbox(self, tenant_id: str, container_id: str) -> LiveContainer:
         """The running sandbox, waited for. Raises :class:`SandboxElsewhere` if another place has to go first."""

@@ -6,6 +6,7 @@ from contextlib import suppress
 from typing import Final
 
 from moorage import limits
+from moorage.containers.containers import Containers
 from moorage.errors import ConditionFailed
 from moorage.parallel import side_by_side
 from moorage.store import keys, schema, vector_keys
@@ -13,6 +14,7 @@ from moorage.store.blobs import Blobs
 from moorage.store.files import Clock
 from moorage.store.stored_bytes import StoredBytes
 from moorage.store.table import Record, Table
+from moorage.vector_stores.jobs import JOB
 from moorage.vector_stores.records import STATUSES, STORE, VectorStore
 from moorage.vector_stores.stores import Knowledge, due_record
 
@@ -21,9 +23,12 @@ _STAYING: Final = (keys.META, keys.PURGE, keys.GONE)
 
 
 class Sweep:
-    def __init__(self, table: Table, blobs: Blobs, knowledge: Knowledge, stored: StoredBytes, *, clock: Clock) -> None:
+    def __init__(
+        self, table: Table, blobs: Blobs, knowledge: Knowledge, stored: StoredBytes, containers: Containers, *, clock: Clock
+    ) -> None:
         self._table = table
         self._stored = stored
+        self._containers = containers
         self._blobs = blobs
         self._knowledge = knowledge
         self._clock = clock
@@ -61,10 +66,13 @@ class Sweep:
         await self._blobs.delete_prefix(vector_keys.vector_objects(store.tenant_id, store.id))
         await self._stored.forget(store.holder)
         rows = await self._table.query(store.pk)
-        is_busy = any(row["SK"] == vector_keys.INDEXING_JOB for row in rows)
+        jobs = [JOB.unpack(row) for row in rows if row["SK"] == vector_keys.INDEXING_JOB]
+        for job in jobs:
+            if job.container_id is not None:
+                await self._containers.release(store.tenant_id, job.container_id)
         doomed = [(row["PK"], row["SK"]) for row in rows if row["SK"] not in _STAYING]
         await self._table.write_many(deletes=[*doomed, *_held(store, rows)])
-        if is_busy:
+        if jobs:
             later = int(self._clock()) + limits.INDEXING_LAST_SECONDS
             await self._table.write_many(puts=[due_record(store, later)])
         elif with_record:

@@ -47,7 +47,7 @@ class VectorStores:
         self.files = StoreFiles(table, files.stored, clock=clock)
         self.jobs = Jobs(table, executions, clock=clock)
         self.indexing = Indexing(self.stores, self.files, self.jobs, Reading(files, blobs, containers, at_work), knowledge)
-        self.sweep = Sweep(table, blobs, knowledge, files.stored, clock=clock)
+        self.sweep = Sweep(table, blobs, knowledge, files.stored, containers, clock=clock)
 
     # --- Stores --------------------------------------------------------------------------------------------------------------------
 
