@@ -1,9 +1,10 @@
 """``/events`` and ``/steps``: the log with its times, and the loop, unrolled."""
 
-from typing import Any
+from typing import Any, cast
 
 import pytest
 from moorage.api.foreground import stop
+from moorage.containers.waiting import Waiting, nobody
 from moorage.errors import UpstreamError
 from moorage.state import LoopState, Next
 from moorage.store.responses import StoredResponse
@@ -155,7 +156,7 @@ async def test_each_kind_of_wait_is_told_while_it_lasts() -> None:
             live.exec = exec_
             return live
 
-    served.lab.runtime.containers.sandboxes = Slow()  # type: ignore[assignment]
+    served.lab.runtime.containers.waiting = Waiting(cast("Any", Slow()), cast("Any", None), nobody)
     await served.lab.tools(state)
     assert seen[1:] == ["tool"]
     assert await kind() == ("start", "in_progress")

@@ -12,6 +12,7 @@ from types import SimpleNamespace
 from typing import Any, cast
 
 from moorage import ids
+from moorage.containers.waiting import Waiting, nobody
 from moorage.errors import SandboxElsewhere, UpstreamError, container_not_found
 from moorage.loop.create import start_background
 from moorage.loop.model_step import model_step
@@ -155,6 +156,7 @@ class FakeContainers:
 
     def __init__(self, sandboxes: FakeSandboxes) -> None:
         self.sandboxes, self.artifacts, self.skills = sandboxes, NoArtifacts(), NoSkills()
+        self.waiting = Waiting(cast("Any", sandboxes), cast("Any", None), nobody)
         self.known = {CONTAINER}
         self.copied: list[tuple[str, int | None]] = []
         """Which, and as of when."""

@@ -2,10 +2,11 @@
 
 import asyncio
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, cast
 
 import pytest
 from moorage import limits
+from moorage.containers.waiting import Waiting, nobody
 from moorage.errors import SandboxCapacity, SandboxStarting
 from moorage.loop.workplaces import container_of
 
@@ -56,9 +57,9 @@ def test_where_nobody_gives_way_the_wait_has_an_end() -> None:
         asked.append((tenant_id, spared))
         return False
 
-    lab = Lab(sandboxes=Full())
-    running: Any = lab.runtime.containers
-    running.sweep = SimpleNamespace(make_room=make_room)
+    sandboxes: Any = Full()
+    lab = Lab(sandboxes=sandboxes)
+    lab.runtime.containers.waiting = Waiting(sandboxes, cast("Any", SimpleNamespace(make_room=make_room)), nobody)
     stored = lab.stored("go")
 
     async def waited() -> float:

@@ -79,10 +79,6 @@ class Service:
     """Speaks as tenant b."""
 
 
-async def _nobody_works(tenant_id: str) -> set[str | None]:
-    return set()
-
-
 def build_app(
     store: Store,
     clock: Clock,
@@ -115,7 +111,6 @@ def build_app(
         cast("Any", executions),
         knowledge,
         clock=clock,
-        at_work=_nobody_works,
     )
     store_files.before_erasure = stores.forget_file
     runtime = SimpleNamespace(

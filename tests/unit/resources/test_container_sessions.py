@@ -132,6 +132,33 @@ async def test_where_no_sandbox_can_be_had_none_is_opened_and_nothing_is_left(se
     assert (await service.http.get(f"/containers/{container_id}/sessions")).json()["data"] == []
 
 
+async def test_an_idle_sandbox_gives_way_to_a_terminal_and_its_container_keeps_its_files(service: Service) -> None:
+    idle, wanted = await new_container(service), await new_container(service)
+    session = await opened(service, idle)
+    sandbox_of(service).write("kept.txt", b"by hand")
+    await typed(service, session["id"], "exit")
+    service.provisioner.room = 1
+    service.clock.advance(limits.SANDBOX_IDLE_SECONDS_MIN + limits.CONTAINER_TOUCH_SECONDS)
+    assert (await opened(service, wanted))["status"] == "running"
+    assert [spec.container_id for spec in service.provisioner.specs] == [idle, wanted]
+    assert len(service.provisioner.running()) == 1
+    tree = (await service.http.get(f"/containers/{idle}/tree")).json()["data"]
+    assert [entry["path"] for entry in tree] == ["/mnt/data/kept.txt"]
+
+
+async def test_no_sandbox_in_use_gives_way_to_a_terminal(service: Service) -> None:
+    used, wanted = await new_container(service), await new_container(service)
+    session = await opened(service, used)
+    service.provisioner.room = 1
+    answer = await service.http.post(f"/containers/{wanted}/sessions", json=OPENED)
+    assert (answer.status_code, answer.json()["error"]["code"]) == (503, "container_unavailable")
+    service.clock.advance(limits.SANDBOX_IDLE_SECONDS_MIN + limits.CONTAINER_TOUCH_SECONDS)
+    sandbox_of(service).running = 1
+    answer = await service.http.post(f"/containers/{wanted}/sessions", json=OPENED)
+    assert (answer.status_code, answer.json()["error"]["code"]) == (503, "container_unavailable")
+    assert (await read(service, session["id"]))["status"] == "running"
+
+
 async def test_a_program_that_takes_no_input_is_not_buried_in_it(service: Service) -> None:
     session = await opened(service, await new_container(service))
     answer = await typed(service, session["id"], "x" * 20_000)

@@ -2,10 +2,11 @@
 
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, cast
 
 from moorage import limits
 from moorage.containers.containers import Containers
+from moorage.containers.waiting import of_responses
 from moorage.errors import response_not_found
 from moorage.loop.workplaces import container_of
 from moorage.sandbox.launcher_client import LauncherProvisioner
@@ -39,7 +40,15 @@ async def test_the_longest_idle_of_the_tenants_own_gives_way_and_comes_back_with
         async with LauncherProvisioner(str(socket)) as provisioner:
             files = Files(store.table, store.blobs, clock=clock)
             responses = Responses()
-            containers = Containers(store.table, store.blobs, provisioner, files, clock=clock, sandbox_key=lambda: b"k" * 32)
+            containers = Containers(
+                store.table,
+                store.blobs,
+                provisioner,
+                files,
+                clock=clock,
+                sandbox_key=lambda: b"k" * 32,
+                at_work=of_responses(cast("Any", responses)),
+            )
 
             async def made(tenant_id: str) -> str:
                 return (await containers.reserve(tenant_id, name="c")).id
@@ -47,7 +56,7 @@ async def test_the_longest_idle_of_the_tenants_own_gives_way_and_comes_back_with
             async def ran(tenant_id: str, container_id: str, command: str) -> str:
                 """As a tool step has a command run: it waits for the container, and leaves when the command has ended."""
                 stored: Any = SimpleNamespace(tenant_id=tenant_id, container_id=container_id)
-                runtime: Any = SimpleNamespace(containers=containers, responses=responses)
+                runtime: Any = SimpleNamespace(containers=containers)
                 async with await container_of(runtime, stored, None) as live:
                     said = (await run(live.client, command)).stdout
                     await containers.artifacts.sync(live)

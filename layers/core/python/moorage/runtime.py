@@ -151,7 +151,6 @@ class Runtime:
             self.executions,
             self.knowledge,
             clock=self.clock,
-            at_work=of_responses(self.responses),
         )
 
     def keep(self, task: asyncio.Task[Any]) -> None:
@@ -227,6 +226,7 @@ def build_runtime(settings: Settings, *, clock: Callable[[], float] = time.time)
     if settings.warm_pool:
         # Inside the sandboxes' network nothing is claimed or refilled, only given its container's token.
         provisioner = pool or WarmPool(table, Elsewhere(), {}, key=keys.sandboxes, clock=clock)
+    responses = Responses(table, blobs, now_ms=lambda: int(clock() * 1000), retention_seconds=settings.retention_seconds)
     containers = Containers(
         table,
         blobs,
@@ -240,14 +240,13 @@ def build_runtime(settings: Settings, *, clock: Callable[[], float] = time.time)
         egress_proxy=settings.egress_proxy,
         connect=connect,
         programs=settings.sandbox_programs,
+        at_work=of_responses(responses),
     )
     runtime = Runtime(
         settings=settings,
         table=table,
         blobs=blobs,
-        responses=Responses(
-            table, blobs, now_ms=lambda: int(clock() * 1000), retention_seconds=settings.retention_seconds
-        ),
+        responses=responses,
         steps=Steps(table, blobs, now_ms=lambda: int(clock() * 1000)),
         files=files,
         uploads=Uploads(table, blobs, files, clock=clock),

@@ -21,6 +21,7 @@ from moorage.containers.skills import GivenSkill, GivenSkills, given
 from moorage.containers.staging import Staging
 from moorage.containers.sweep import Sweep
 from moorage.containers.transfers import bounded, bytes_of, new_bytes, store_content, stored_content
+from moorage.containers.waiting import AtWork, Waiting, nobody
 from moorage.egress.policy import Policy
 from moorage.egress.service import Egress
 from moorage.errors import (
@@ -87,9 +88,10 @@ class Containers:
         egress_proxy: str | None = None,
         connect: Callable[[Handle], ExecClient] | None = ExecClient,
         programs: str = "",
+        at_work: AtWork = nobody,
     ) -> None:
         """``sandbox_key`` is asked for when a token is derived. ``connect`` None: sandboxes cannot be reached from here, only started
-        and stopped."""
+        and stopped. ``at_work``: those of a tenant that do not give way to others."""
         store = ContainerStore(table, clock=clock, retention_seconds=retention_seconds, strict_expiry=strict_expiry)
         claims = Claims(store, clock)
         self._store = store
@@ -105,10 +107,11 @@ class Containers:
         self.sandboxes = Sandboxes(store, provisioner, claims, staging, self.incarnations, connect)
         self.past = ContainerPast(table, store)
         self.artifacts = Artifacts(store, self.past, blobs, files.stored, clock)
-        self.sessions = Sessions(ContainerSessions(table, clock), store, self.sandboxes, self.artifacts)
         self.sweep = Sweep(
             store, self.past, blobs, provisioner, self.sandboxes, self.artifacts, files.stored, clock=clock, egress=egress
         )
+        self.waiting = Waiting(self.sandboxes, self.sweep, at_work)
+        self.sessions = Sessions(ContainerSessions(table, clock), store, self.sandboxes, self.waiting, self.artifacts)
 
     # --- Records -------------------------------------------------------------------------------------------------------------
 

@@ -16,6 +16,7 @@ from typing import Final, TypeVar
 from moorage import limits
 from moorage.containers.artifacts import Artifacts
 from moorage.containers.life import LiveContainer, Sandboxes
+from moorage.containers.waiting import Waiting
 from moorage.errors import SandboxError, SandboxGone, SandboxStarting
 from moorage.errors.sessions import container_unavailable, session_input_full, session_not_running, too_many_sessions
 from moorage.sandbox.terminals import Shown, Terminal
@@ -38,10 +39,13 @@ class Read:
 
 
 class Sessions:
-    def __init__(self, rows: ContainerSessions, store: ContainerStore, sandboxes: Sandboxes, artifacts: Artifacts) -> None:
+    def __init__(
+        self, rows: ContainerSessions, store: ContainerStore, sandboxes: Sandboxes, waiting: Waiting, artifacts: Artifacts
+    ) -> None:
         self._rows = rows
         self._store = store
         self._sandboxes = sandboxes
+        self._waiting = waiting
         self._artifacts = artifacts
 
     async def open(self, container: ContainerRecord, command: str, *, rows: int, columns: int) -> ContainerSession:
@@ -145,7 +149,7 @@ class Sessions:
             if _is_lost(session, container):
                 raise SandboxGone("Its sandbox is gone.")
             return self._sandboxes.reach(await self._store.touch(container)), session
-        live = await self._sandboxes.ensure(session.tenant_id, session.container_id)
+        live = await self._waiting.sandbox_now(session.tenant_id, session.container_id)
         try:
             await Terminal(live.client, session.id).open(session.command, rows=session.rows, columns=session.columns)
             return live, await self._rows.begun(session, live.record.incarnation)

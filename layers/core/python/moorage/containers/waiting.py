@@ -1,4 +1,5 @@
-"""A running sandbox for somebody who has time: for one that starts, for its host to be there again, for room."""
+"""A running sandbox for somebody who has time: for one that starts, for its host to be there again, for room; and for somebody who has
+none, but room, where another one is idle."""
 
 import asyncio
 from collections.abc import Awaitable, Callable, Collection
@@ -6,8 +7,8 @@ from contextlib import suppress
 from dataclasses import dataclass
 
 from moorage import limits
-from moorage.containers.containers import Containers
-from moorage.containers.life import LiveContainer
+from moorage.containers.life import LiveContainer, Sandboxes
+from moorage.containers.sweep import Sweep
 from moorage.errors import ApiError, SandboxCapacity, SandboxElsewhere, SandboxHostAway, SandboxStarting
 from moorage.store.responses import Responses
 from moorage.store.table import Record
@@ -16,9 +17,15 @@ AtWork = Callable[[str], Awaitable[Collection[str | None]]]
 """The containers of a tenant that do not give way, though no command may run in them now."""
 
 
+async def nobody(_tenant_id: str) -> tuple[()]:
+    """Where no responses run."""
+    return ()
+
+
 @dataclass(frozen=True, slots=True)
 class Waiting:
-    containers: Containers
+    sandboxes: Sandboxes
+    sweep: Sweep
     at_work: AtWork
 
     async def sandbox(self, tenant_id: str, container_id: str, *, seen: Record | None = None) -> LiveContainer:
@@ -31,7 +38,7 @@ class Waiting:
         pause = limits.SANDBOX_POLL_SECONDS_MIN
         while True:
             try:
-                return await self.containers.sandboxes.ensure(tenant_id, container_id, seen=seen)
+                return await self.sandboxes.ensure(tenant_id, container_id, seen=seen)
             except SandboxElsewhere:
                 raise
             except SandboxStarting as error:
@@ -44,9 +51,22 @@ class Waiting:
             except SandboxCapacity:
                 if asyncio.get_running_loop().time() - began > limits.SANDBOX_WAIT_SECONDS:
                     raise
-                if not await self.containers.sweep.make_room(tenant_id, spared=await self.at_work(tenant_id)):
+                if not await self._makes_room(tenant_id):
                     await asyncio.sleep(limits.SANDBOX_CAPACITY_RETRY_SECONDS)
             seen = None
+
+    async def sandbox_now(self, tenant_id: str, container_id: str) -> LiveContainer:
+        """The same for a person who would rather hear that it has to start, and for whom another one gives way all the same."""
+        while True:
+            try:
+                return await self.sandboxes.ensure(tenant_id, container_id)
+            except SandboxCapacity:
+                # Somebody else may have the room that was made; each time there is one fewer that is idle.
+                if not await self._makes_room(tenant_id):
+                    raise
+
+    async def _makes_room(self, tenant_id: str) -> bool:
+        return await self.sweep.make_room(tenant_id, spared=await self.at_work(tenant_id))
 
 
 def of_responses(responses: Responses) -> AtWork:

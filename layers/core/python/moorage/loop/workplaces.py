@@ -6,7 +6,6 @@ from typing import Final
 
 from moorage import limits
 from moorage.containers.life import LiveContainer
-from moorage.containers.waiting import Waiting, of_responses
 from moorage.errors import SandboxGone
 from moorage.runtime import Runtime
 from moorage.store.responses import StoredResponse
@@ -23,8 +22,7 @@ _NOT_STORED: Final = (
 async def container_of(runtime: Runtime, stored: StoredResponse, seen: Record | None) -> LiveContainer:
     """The running container. ``seen`` is its record as this run found it."""
     assert stored.container_id is not None
-    waiting = Waiting(runtime.containers, of_responses(runtime.responses))
-    return await waiting.sandbox(stored.tenant_id, stored.container_id, seen=seen)
+    return await runtime.containers.waiting.sandbox(stored.tenant_id, stored.container_id, seen=seen)
 
 
 @dataclass(frozen=True, slots=True)

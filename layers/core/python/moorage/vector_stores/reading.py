@@ -13,7 +13,6 @@ from typing import Final
 from moorage import limits
 from moorage.containers.containers import Containers
 from moorage.containers.life import LiveContainer
-from moorage.containers.waiting import AtWork, Waiting
 from moorage.errors import ApiError
 from moorage.sandbox.exec_client import Ended, Output
 from moorage.store import vector_keys
@@ -31,11 +30,10 @@ _LOST: Final = "The file was deleted before it was read."
 
 
 class Reading:
-    def __init__(self, files: Files, blobs: Blobs, containers: Containers, at_work: AtWork) -> None:
+    def __init__(self, files: Files, blobs: Blobs, containers: Containers) -> None:
         self._files = files
         self._blobs = blobs
         self._containers = containers
-        self._at_work = at_work
 
     async def text(self, file: StoreFile) -> str:
         """What was read of it. Raises ``BlobNotFound`` if that is not there."""
@@ -82,7 +80,7 @@ class Reading:
 
     async def sandbox(self, tenant_id: str, container_id: str) -> LiveContainer:
         """The running sandbox, waited for. Raises :class:`SandboxElsewhere` if another place has to go first."""
-        return await Waiting(self._containers, self._at_work).sandbox(tenant_id, container_id)
+        return await self._containers.waiting.sandbox(tenant_id, container_id)
 
     async def read_there(self, live: LiveContainer, file: StoreFile) -> None:
         """Have it read by the program in the sandbox. Raises :class:`Unreadable`, and ``SandboxError`` where the sandbox fails."""

@@ -10,7 +10,6 @@ from contextlib import suppress
 
 from moorage import limits
 from moorage.containers.containers import Containers
-from moorage.containers.waiting import AtWork
 from moorage.errors import ApiError
 from moorage.errors.vector_stores import vector_store_busy
 from moorage.knowledge.index import Hit, SearchOptions
@@ -38,15 +37,13 @@ class VectorStores:
         knowledge: Knowledge,
         *,
         clock: Clock,
-        at_work: AtWork,
     ) -> None:
-        """``at_work``: containers that do not give way to the one in which documents are read."""
         self._files = files
         self._knowledge = knowledge
         self.stores = Stores(table, knowledge, clock=clock)
         self.files = StoreFiles(table, files.stored, clock=clock)
         self.jobs = Jobs(table, executions, clock=clock)
-        self.indexing = Indexing(self.stores, self.files, self.jobs, Reading(files, blobs, containers, at_work), knowledge)
+        self.indexing = Indexing(self.stores, self.files, self.jobs, Reading(files, blobs, containers), knowledge)
         self.sweep = Sweep(table, blobs, knowledge, files.stored, containers, clock=clock)
 
     # --- Stores --------------------------------------------------------------------------------------------------------------------
