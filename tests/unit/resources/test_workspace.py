@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from moorage import limits
-from moorage.containers.workspace import Diff, absolute, diff, stamp_of
+from moorage.containers.workspace import Diff, absolute, diff, stamp_of, without
 from moorage.sandbox.exec_client import FileListing, SandboxFile
 from moorage.store.containers import ContainerFile
 
@@ -124,6 +124,28 @@ def test_what_is_stored_already_keeps_its_place_in_a_full_container() -> None:
     stored = [there(f"z{n}", inode=n) for n in range(limits.ARTIFACTS_MAX)]
     found = diff(listing(*stored, there("a", inode=99_999)), [row(file) for file in stored], 1)
     assert (found.changed, found.removed) == ((), ())
+
+
+class Weighed(SandboxFile):
+    """Counts how often one file of a listing is compared with another."""
+
+    compared = 0
+
+    def __eq__(self, other: object) -> bool:
+        Weighed.compared += 1
+        return super().__eq__(other)
+
+    __hash__ = SandboxFile.__hash__
+
+
+def test_the_work_on_many_files_that_find_no_room_grows_with_their_number_alone() -> None:
+    size = limits.ARTIFACT_BYTES_MAX
+    fitting = limits.ARTIFACTS_BYTES_MAX // size
+    files = [Weighed(f"{n:05}", size, 1, n, "file") for n in range(100 * fitting)]
+    found = diff(listing(*files), [], 1)
+    assert [file.path for file in found.changed] == [file.path for file in files[:fitting]]
+    assert [file.path for file in without(files, found.changed)] == [file.path for file in files[fitting:]]
+    assert Weighed.compared == 0
 
 
 NAMES = st.sampled_from("abcdef")

@@ -10,7 +10,7 @@ from math import ceil
 from moorage import limits
 from moorage.containers.life import LiveContainer
 from moorage.containers.transfers import bounded, bytes_of, new_bytes, store_content, stored_content
-from moorage.containers.workspace import absolute, diff, note_of_no_room, stamp_of
+from moorage.containers.workspace import absolute, diff, note_of_no_room, stamp_of, without
 from moorage.errors import ApiError, SandboxError, SandboxFileMissing, SandboxGone
 from moorage.sandbox.exec_client import SandboxFile
 from moorage.store.blobs import Blobs
@@ -98,7 +98,7 @@ class Artifacts:
         notes = [note for _, note in stored if note is not None]
         await self._stored.correct(holder, new_bytes(saved, rows) - sum(file.size for file in fitting))
         if len(fitting) < len(changed):
-            notes.append(note_of_no_room([file for file in changed if file not in fitting], self._stored.most))
+            notes.append(note_of_no_room(without(changed, fitting), self._stored.most))
         return saved, notes
 
     async def _store_all(self, live: LiveContainer, files: Sequence[SandboxFile], rows: Sequence[ContainerFile]) -> list[_Stored]:

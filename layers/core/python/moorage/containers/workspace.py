@@ -61,8 +61,8 @@ def diff(listing: FileListing, rows: Sequence[ContainerFile], incarnation: int) 
     added = sorted((file for file in changed if absolute(file) not in known), key=lambda file: file.path)
     kept, refused = added[: max(0, room)], added[max(0, room) :]
     too_much = _beyond_bytes([*replaced, *kept], rows, removed)
-    removed += [known[absolute(file)] for file in replaced if file in too_much]
-    replaced, kept = ([file for file in files if file not in too_much] for files in (replaced, kept))
+    removed += [known[absolute(file)] for file in too_much if absolute(file) in known]
+    replaced, kept = without(replaced, too_much), without(kept, too_much)
     vanished = {row.stamp: row for row in removed}
     renamed = [(vanished[stamp_of(file)], file) for file in kept if stamp_of(file) in vanished]
     moved = {file.path for _, file in renamed}
@@ -72,6 +72,12 @@ def diff(listing: FileListing, rows: Sequence[ContainerFile], incarnation: int) 
         removed=tuple(removed),
         notes=tuple(_notes(listing, refused, too_much)),
     )
+
+
+def without(files: Iterable[SandboxFile], others: Iterable[SandboxFile]) -> list[SandboxFile]:
+    """Those of the files of a listing that are none of the others."""
+    paths = {file.path for file in others}
+    return [file for file in files if file.path not in paths]
 
 
 def note_of_no_room(files: Sequence[SandboxFile], most: int) -> str:
