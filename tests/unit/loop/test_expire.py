@@ -50,7 +50,7 @@ class World:
         return do
 
 
-ALL = ["containers", "pool", "orphans", "files", "uploads", "skills", "vector stores", "inputs", "what is stored", "proxy", "count"]
+ALL = ["containers", "pool", "orphans", "files", "uploads", "skills", "vector stores", "inputs", "proxy", "count", "what is stored"]
 
 
 async def test_a_round_does_everything_and_counts_what_it_settled() -> None:

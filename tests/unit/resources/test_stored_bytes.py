@@ -325,6 +325,18 @@ async def test_what_an_older_version_stored_is_counted_once_somebody_asks(
     assert await recounted(service) == 0
 
 
+async def test_what_an_older_version_stored_is_counted_also_of_a_tenant_that_only_runs_commands(service: Service) -> None:
+    await upload(service, 30)
+    await forget_all(service)
+    record = await container(service)
+    async with await live(service, record) as running:
+        await service.runtime.files.stored.correct(Holder.container("ten_a", record.id), 5)  # a sandbox was stopped, and counted
+        sandbox(service, running).write("a.txt", b"a" * 10)
+        await service.runtime.containers.artifacts.sync(running)
+        assert await recounted(service) == 1
+    assert await used(service) == {"file": 30, "container": 15}
+
+
 async def test_what_is_counted_of_things_that_are_gone_is_found(service: Service) -> None:
     stored = service.runtime.files.stored
     for kind in KINDS:
@@ -357,3 +369,14 @@ async def test_room_is_taken_by_what_was_put_into_a_container_in_one_moment(serv
     assert len(await names(service, record)) == 1
     objects = [key for key in service.store.objects() if record.id in key]
     assert await used(service) == {"container": 60 * len(objects)}
+
+
+async def test_a_round_looks_at_some_tenants_and_the_next_one_at_those_who_wait(service: Service) -> None:
+    stored = service.runtime.files.stored
+    tenants = [f"ten_{number:03}" for number in range(limits.RECOUNT_TENANTS + 1)]
+    for tenant in tenants:
+        await stored.add(Holder(tenant, "file", "file_gone"), 10)
+        await stored.standing(tenant)
+    assert [due.tenant_id for due in sorted(await stored.due(service.clock()), key=lambda due: due.tenant_id)] == tenants[:-1]
+    assert await recounted(service) == len(tenants)
+    assert [await used(service, tenant) for tenant in tenants] == [{}] * len(tenants)

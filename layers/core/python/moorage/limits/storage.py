@@ -12,3 +12,6 @@ thousand of them."""
 
 RECOUNT_TOGETHER: Final = 500
 """Of these, as many as one round of the reaper looks at for a tenant; it goes on from there a minute later."""
+
+RECOUNT_TENANTS: Final = 16
+"""As many as one round looks at: half a minute, and some 5,000 tenants a day. What else the reaper does waits for its rounds."""

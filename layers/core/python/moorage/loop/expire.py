@@ -33,9 +33,9 @@ def _parts(runtime: Runtime) -> Iterator[Awaitable[int | None]]:
     if runtime.orphans is not None:
         yield runtime.orphans.stop_lost()
     yield purge_expired(runtime, runtime.clock())
-    yield recount_due(runtime, runtime.clock())
     yield runtime.egress.settle_fleet()
     yield _count_sandboxes(runtime)
+    yield recount_due(runtime, runtime.clock())  # the longest, and what waits for nobody
 
 
 async def _count_sandboxes(runtime: Runtime) -> None:

@@ -115,10 +115,12 @@ class StoredBytes:
         if not size:
             return []
         pk, sk = holder.key
+        # A sum that nobody has opened is no limit's: what was stored before anything was counted is missing from it.
+        condition = {"tenant_id": holder.tenant_id} if is_bounded else {}
         below = {"bytes": self.most - size + 1} if is_bounded else {}
         return [
             Change(pk, sk, set={}, condition={}, add={"bytes": size}),
-            Change(pk, stored_keys.TOTAL, set={}, condition={}, add={"bytes": size, holder.kind: size}, below=below),
+            Change(pk, stored_keys.TOTAL, set={}, condition=condition, add={"bytes": size, holder.kind: size}, below=below),
         ]
 
     async def settle(self, holder: Holder, count: Callable[[], Awaitable[int]]) -> bool:
@@ -148,9 +150,9 @@ class StoredBytes:
     # --- looking through them ---
 
     async def due(self, now: float) -> list[Due]:
-        """Tenants that are to be looked through."""
+        """Tenants that are to be looked through in one round, those first that were begun or have waited longest."""
         listed = keys.due_list(stored_keys.STORED)
-        entries = await self._table.query(listed, up_to=keys.due(int(now), "~"), index=schema.INDEX)
+        entries = await self._table.query(listed, up_to=keys.due(int(now), "~"), index=schema.INDEX, limit=limits.RECOUNT_TENANTS)
         totals = await self._table.get_many((entry["PK"], entry["SK"]) for entry in entries)
         return [Due(total["tenant_id"], total["place"]) for total in totals]
 
