@@ -25,6 +25,10 @@ def is_worker(line: str) -> bool:
     return "_worker.py" in line
 
 
+def is_emulator(line: str) -> bool:
+    return "moorage.local.aws.server" in line
+
+
 @pytest.mark.timeout(300)
 def test_a_dead_launcher_comes_back_and_commands_wait_for_it(tmp_path: Path) -> None:
     """One that had begun is lost, never said not to have run; those after it run."""
@@ -127,3 +131,31 @@ def test_a_stop_on_a_full_disk_says_what_is_not_stored(tmp_path: Path) -> None:
         if stack.process is not None and stack.process.poll() is None:
             stack.stop()
         subprocess.run(["umount", str(disk)], check=True)
+
+
+@pytest.mark.timeout(300)
+def test_more_responses_than_steps_may_run_wait_for_each_other(tmp_path: Path) -> None:
+    """Also where all of them begin anew at once. None fails, and no more processes run than may."""
+    stack = Stack(tmp_path / "state", {"MOORAGE_STEPS_MAX": "3"}).start()
+    try:
+        assert stack.process is not None
+        client = stack.client()
+        script_of_one = [{"sleep_ms": 1500}, say("Done.")]
+        begun = [client.responses.create(model="demo", input=script(*script_of_one), background=True).id for _ in range(12)]
+        deadline = time.monotonic() + 200
+        seen = [0]
+        is_killed = False
+        while True:
+            workers = [line for line in descendants(stack.process.pid).values() if is_worker(line) and "model_step" in line]
+            seen.append(len(workers))
+            statuses = [client.responses.retrieve(name).status for name in begun]
+            if statuses.count("completed") >= 3 and not is_killed:
+                assert kill_all(stack.process.pid, is_emulator)
+                is_killed = True
+            if not {"queued", "in_progress"} & set(statuses):
+                break
+            assert time.monotonic() < deadline
+            time.sleep(0.05)
+        assert (statuses, is_killed, max(seen)) == (["completed"] * 12, True, 3)
+    finally:
+        assert stack.stop() == 0

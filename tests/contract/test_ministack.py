@@ -3,17 +3,25 @@
 A new ministack that fails here has moved something: look at the seam before the test.
 """
 
+import base64
 import inspect
+import io
 import json
+import tempfile
 import time
+import zipfile
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from importlib.metadata import version
+from pathlib import Path
 from typing import Any
 
 import pytest
 from ministack import app
 from ministack.core import lambda_runtime
 from ministack.services import cloudwatch_logs, kms, lambda_svc, stepfunctions
-from moorage.local.aws import expressions, seams
+from moorage.local.aws import expressions, seams, workers
+from moorage.local.places import LOOP
 
 
 def test_the_version_is_the_one_that_was_looked_at() -> None:
@@ -127,6 +135,97 @@ def test_items_have_a_size() -> None:
     key = {"PK": {"S": "p"}, "SK": {"S": "s"}}
     assert expressions.item_error(key | {"b": {"S": "x" * 1000}}, "PK", "SK") is None
     assert "size" in str(expressions.item_error(key | {"b": {"S": "x" * 410_000}}, "PK", "SK"))
+
+
+left_open = pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
+"""ministack closes no pipe of a process that it ends."""
+
+
+@pytest.fixture
+def function(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[str], str]]:
+    """Makes functions of given code, and puts back what bounds them."""
+    for name in ("_ACCOUNT_CONCURRENCY_CAP", "_execute_function_warm", "acquire_worker"):
+        monkeypatch.setattr(lambda_svc, name, getattr(lambda_svc, name))
+    monkeypatch.setattr(lambda_runtime, "_workers", {})
+
+    def make(code: str) -> str:
+        archive = io.BytesIO()
+        with zipfile.ZipFile(archive, "w") as made:
+            made.writestr("handler.py", code)
+        name = f"f{len(lambda_svc._functions._data)}"
+        body = {
+            "FunctionName": name,
+            "Runtime": "python3.13",
+            "Role": "arn:aws:iam::000000000000:role/r",
+            "Handler": "handler.handle",
+            "Code": {"ZipFile": base64.b64encode(archive.getvalue()).decode()},
+            "Timeout": 60,
+        }
+        return str(_json(lambda_svc._create_function(body))["FunctionArn"])
+
+    yield make
+    lambda_runtime.kill_workers([worker for entries in lambda_runtime._workers.values() for worker in entries])
+
+
+@left_open
+def test_calls_beyond_the_bound_wait_and_share_its_processes(function: Callable[[str], str]) -> None:
+    slow = function("import os, time\ndef handle(event, context):\n    time.sleep(0.3)\n    return os.getpid()\n")
+    workers.bound_workers(2, 1)
+    with ThreadPoolExecutor(6) as threads:
+        answered_by = list(threads.map(lambda _: stepfunctions._call_lambda(slow, {}), range(6)))
+    assert len(set(answered_by)) == 2
+
+
+@left_open
+def test_who_waited_too_long_is_throttled_in_the_words_that_the_machine_knows(function: Callable[[str], str]) -> None:
+    slow = function("import time\ndef handle(event, context):\n    time.sleep(3)\n")
+    workers.bound_workers(1, 1, wait_seconds=0.1)
+    with ThreadPoolExecutor(1) as threads:
+        first = threads.submit(stepfunctions._call_lambda, slow, {})
+        while not lambda_runtime.workers_in_use():
+            assert not first.done()
+        with pytest.raises(stepfunctions._ExecutionError) as told:
+            stepfunctions._call_lambda(slow, {})
+        assert first.result() is None
+    assert told.value.error == workers.THROTTLED
+    retried = json.loads(LOOP.read_text())["States"]["ModelStep"]["Retry"][0]
+    assert workers.THROTTLED in retried["ErrorEquals"]
+
+
+@left_open
+def test_a_process_that_cannot_start_ends_no_other_one(function: Callable[[str], str]) -> None:
+    """Its call is repeated; ministack ends all of its function."""
+    code = """
+import os, pathlib, time
+if pathlib.Path({full!r}).exists():
+    os._exit(1)
+def handle(event, context):
+    time.sleep(1)
+    return "answered"
+"""
+    with tempfile.TemporaryDirectory() as folder:
+        full = Path(folder, "full")
+        slow = function(code.format(full=str(full)))
+        workers.bound_workers(2, 2)
+        with ThreadPoolExecutor(1) as threads:
+            first = threads.submit(stepfunctions._call_lambda, slow, {})
+            while not any(worker._start_time for entries in lambda_runtime._workers.values() for worker in entries):
+                assert not first.done()
+            full.touch()
+            with pytest.raises(stepfunctions._ExecutionError) as told:
+                stepfunctions._call_lambda(slow, {})
+            assert (first.result(), told.value.error) == ("answered", workers.THROTTLED)
+        full.unlink()
+        assert stepfunctions._call_lambda(slow, {}) == "answered"
+    assert lambda_runtime.workers_in_use() == 0
+
+
+def test_a_small_machine_runs_a_few_steps_all_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
+    gigabyte = 1024**3
+    monkeypatch.setattr(lambda_svc, "_memory_budget_bytes", lambda: gigabyte // 2)
+    assert workers.workers_max() == workers.WORKERS_MIN
+    monkeypatch.setattr(lambda_svc, "_memory_budget_bytes", lambda: 8 * gigabyte)
+    assert workers.workers_max() == 42
 
 
 def _json(answer: Any) -> Any:

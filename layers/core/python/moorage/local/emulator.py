@@ -6,18 +6,30 @@ import socket
 import subprocess
 import sys
 import time
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO
 
 from moorage.local.aws.gate import Credentials
 from moorage.local.processes import dying_with, identity, kill_group, stop_process, uninterrupted, write_private
+from moorage.settings import SettingsError
 
 REGION = "us-east-1"
 NOTE = "process"
 """Who it is, for a stack that comes after this one was killed."""
 _START_SECONDS_MAX = 30
 STOP_SECONDS_MAX = 10
+
+
+def steps_max(environ: Mapping[str, str]) -> int | None:
+    """How many steps may run at once; None says as many as the machine has memory for. Raises SettingsError."""
+    wanted = environ.get("MOORAGE_STEPS_MAX", "")
+    if not wanted:
+        return None
+    if not (wanted.isascii() and wanted.isdigit() and int(wanted) > 0):
+        raise SettingsError(f"MOORAGE_STEPS_MAX takes a number of processes from 1, not '{wanted}'.")
+    return int(wanted)
 
 
 @dataclass(slots=True)

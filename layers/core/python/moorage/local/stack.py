@@ -29,7 +29,7 @@ from moorage.local.children import (
     prepare_environments,
     programs_here,
 )
-from moorage.local.emulator import REGION, Emulator
+from moorage.local.emulator import REGION, Emulator, steps_max
 from moorage.local.logs import API, STEPS, RotatingFile
 from moorage.local.metrics import listening
 from moorage.local.places import models_file
@@ -97,6 +97,7 @@ def start(stack: contextlib.ExitStack, address: Address, listener: socket.socket
     }
     # These refuse what is set wrongly before anything is started.
     metrics = stack.enter_context(listening(os.environ))
+    steps_max(os.environ)
     Settings.from_environment(inherited_environment() | settings_environment)
     for sentence in unknown_variables(os.environ, _text_of(settings_environment["MOORAGE_MODELS_FILE"])):
         say(f"moorage: {sentence}", out=sys.stderr)

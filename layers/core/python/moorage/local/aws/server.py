@@ -27,6 +27,8 @@ from moorage.local.aws.journal import Journal, NoRoom
 from moorage.local.aws.leftovers import Leftovers
 from moorage.local.aws.table import TableService
 from moorage.local.aws.takeover import take_over
+from moorage.local.aws.workers import bound_workers, workers_max
+from moorage.local.emulator import steps_max
 from moorage.local.processes import REFUSED_WRITES, FrozenChildren, kill_children
 
 JOURNAL: Final = "journal.sqlite"
@@ -195,6 +197,7 @@ async def serve(state_dir: Path, listener: socket.socket, credentials: Credentia
     ministack._MAIN_LOOP = loop
     seams.begin_executions_at_once()
     seams.give_credentials(credentials.access_key_id, credentials.secret_access_key)
+    bound_workers(steps_max(os.environ) or workers_max(), starts=os.cpu_count() or 1)
     host, port = listener.getsockname()
     journal = Journal(state_dir / JOURNAL)
     await take_over(state_dir, journal)
