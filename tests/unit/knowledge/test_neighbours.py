@@ -11,9 +11,8 @@ from typing import Any, cast
 
 import numpy as np
 import pytest
-from botocore.exceptions import ClientError
 from moorage import limits
-from moorage.errors import ApiError
+from moorage.errors import VectorBucketError
 from moorage.knowledge.embeddings import Embeddings
 from moorage.knowledge.index import IndexedFile, IndexRef, SearchOptions, Weights
 from moorage.knowledge.knowledge import Knowledge
@@ -342,26 +341,109 @@ async def test_a_vector_bucket_without_room_for_an_index_leaves_the_store_in_mem
     assert (vectors.asked, len(desk.notes())) == ([], 1)
 
 
-async def test_an_index_that_somebody_has_deleted_is_told_and_not_taken_for_an_empty_one() -> None:
-    vectors = FakeS3Vectors()
-    desk = Desk(vectors)
-    await desk.put(0, "anchor")
+async def test_an_index_that_somebody_has_deleted_is_done_without_and_made_again_with_the_next_file() -> None:
+    vectors, blobs = FakeS3Vectors(), MemoryBlobs()
+    desk, other = Desk(vectors, blobs), Desk(vectors, blobs, now=1.8e9 + 100)
+    for number in range(3):
+        await desk.put(number, f"anchor {WORDS[number]}")
+    await desk.put(3, "anchor", store=(elsewhere := IndexRef("acme", "vs_2", "drawn", DIMENSION)))
+    expected = await Desk(None, blobs).found("anchor", ranker="none")
+    assert_alike(await desk.found("anchor", ranker="none"), expected, "by the index")
     vectors.indexes.clear()
-    with pytest.raises(ApiError, match="The vectors of this store are gone"):
-        await desk.found("anchor")
+    for each in (desk, other):
+        assert_alike(await each.found("anchor", ranker="none"), expected, "in memory")
+    assert len(await desk.index.search([STORE, elsewhere], ["anchor"], SearchOptions())) == 4, "of two stores, both gone"
+    asked = vectors.calls["QueryVectors"]
+    await desk.found("anchor", ranker="none")
+    assert vectors.calls["QueryVectors"] == asked, "nobody asks for what is known to be gone"
+    await other.put(4, "anchor oar")
+    assert ([key.split("/")[0] for key in vectors.vectors()], len(desk.notes())) == (["file-004"], 2), "what was told is taken back"
+    expected = await Desk(None, blobs).found("anchor", ranker="none")
+    for each in (desk, other):
+        assert_alike(await each.found("anchor", ranker="none"), expected, "the new one by the index, the others in memory")
+    while await other.index.tidy(STORE):
+        pass
+    assert [key.split("/")[0] for key in vectors.vectors()] == ["file-000", "file-001", "file-002", "file-004"]
+    vectors.asked.clear()
+    for each in (desk, other, Desk(vectors, blobs)):
+        assert_alike(await each.found("anchor", ranker="none"), expected, "by the index again")
+    assert len(vectors.asked) == 3
+
+
+async def test_files_that_were_there_before_the_vector_bucket_come_into_it_when_their_store_is_tidied() -> None:
+    vectors, blobs = FakeS3Vectors(), MemoryBlobs()
+    for number in range(limits.VECTORS_PUT_AGAIN_MAX + 1):
+        await Desk(None, blobs).put(number, f"anchor {number}")
+    await Desk(None, blobs).put(99, "")
+    desk = Desk(vectors, blobs)
+    assert await desk.index.tidy(STORE)
+    assert len(vectors.vectors()) == limits.VECTORS_PUT_AGAIN_MAX
+    while await desk.index.tidy(STORE):
+        pass
+    assert (len(vectors.vectors()), len(desk.notes())) == (limits.VECTORS_PUT_AGAIN_MAX + 1, limits.VECTORS_PUT_AGAIN_MAX + 1)
+    full = Desk(FakeS3Vectors(indexes_max=0), blobs, arn=BUCKET)
+    for key in desk.notes():
+        del blobs.objects[key]
+    assert not await full.index.tidy(STORE), "there is no room, and nobody tries again and again"
+
+
+async def test_a_death_while_vectors_are_put_again_leaves_a_file_that_is_found() -> None:
+    vectors, blobs = FakeS3Vectors(), MemoryBlobs()
+    await Desk(None, blobs).put(0, "anchor")
+    desk = Desk(vectors, blobs)
+    vectors.faults.append(("PutVectors", "AccessDeniedException"))
+    with pytest.raises(VectorBucketError, match="refuses this"):
+        await desk.index.tidy(STORE)
+    assert (await desk.found("anchor", ranker="none"), desk.notes()) == ([("file-000", "anchor", 1.0)], [])
+    assert await desk.index.tidy(STORE)
+    assert (len(vectors.vectors()), len(desk.notes())) == (1, 1)
+
+
+async def test_a_vector_bucket_that_somebody_has_deleted_leaves_everything_in_memory() -> None:
+    vectors, blobs = FakeS3Vectors(), MemoryBlobs()
+    desk = Desk(vectors, blobs)
     await desk.put(0, "anchor")
-    assert await desk.found("anchor") == [("file-000", "anchor", 1.0)]
+    vectors.is_there = False
+    await desk.put(1, "anchor mast")
+    assert [file for file, *_ in await desk.found("anchor", ranker="none")] == ["file-000", "file-001"]
+    assert not await desk.index.tidy(STORE)
 
 
-async def test_a_call_that_is_refused_is_an_error_and_stores_nothing() -> None:
+REFUSALS: dict[str, tuple[str, str]] = {
+    "rights": ("AccessDeniedException", "refuses this: its operator finds why in the logs"),
+    "a key": ("KmsDisabledException", "refuses this: its operator finds why in the logs"),
+    "a quota": ("ServiceQuotaExceededException", "refuses this: its operator finds why in the logs"),
+    "an outage": ("ServiceUnavailableException", "is busy or away; try again later"),
+    "a throttle": ("TooManyRequestsException", "is busy or away; try again later"),
+}
+
+
+@pytest.mark.parametrize("what", REFUSALS)
+async def test_what_is_refused_is_told_as_what_it_is_and_stores_nothing(what: str) -> None:
+    code, words = REFUSALS[what]
     vectors = FakeS3Vectors()
     desk = Desk(vectors)
     await desk.put(0, "anchor")
-    before = dict(desk.blobs.objects)
-    vectors.dimensions = dict.fromkeys(vectors.dimensions, 3)
-    with pytest.raises(ClientError, match="the index has 3 dimensions, and the vector 24"):
+    before = {key: data for key, data in desk.blobs.objects.items() if "/V/" not in key}
+    vectors.faults.extend([("PutVectors", code)] * 6)
+    with pytest.raises(VectorBucketError) as put:
         await desk.put(0, "mast")
-    assert {key: desk.blobs.objects[key] for key in before} == before
+    assert {key: data for key, data in desk.blobs.objects.items() if "/V/" not in key} == before
+    vectors.faults.clear()
+    vectors.faults.extend([("QueryVectors", code)] * 6)
+    with pytest.raises(VectorBucketError) as asked:
+        await desk.found("anchor")
+    for told in (put.value, asked.value):
+        assert (told.message, told.is_retryable) == (f"The vector bucket {words} ({code}).", "later" in words)
+
+
+async def test_vectors_of_another_length_are_refused_and_what_there_is_stays() -> None:
+    vectors = FakeS3Vectors()
+    desk = Desk(vectors)
+    await desk.put(0, "anchor")
+    vectors.dimensions = dict.fromkeys(vectors.dimensions, 3)
+    with pytest.raises(VectorBucketError, match="ValidationException"):
+        await desk.put(0, "mast")
     assert await desk.index.chunks(STORE, "file-000") == ["anchor"]
 
 

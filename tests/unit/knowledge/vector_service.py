@@ -47,12 +47,13 @@ class FakeS3Vectors:
         self.indexes: dict[str, dict[str, Vector]] = {}
         self.dimensions: dict[str, int] = {}
         self.indexes_max = indexes_max
+        self.is_there = True
         self.calls: Counter[str] = Counter()
         """By operation, those that were refused or lost included."""
         self.asked: list[dict[str, Any]] = []
         """What QueryVectors was asked."""
         self.faults: deque[tuple[str, str]] = deque()
-        """``("PutVectors", "throttled")`` or ``(…, "lost")``: what happens to the next call of this operation."""
+        """``("PutVectors", "throttled")``, ``(…, "lost")`` or a refusal's code: what happens to the next call of it."""
         self.before: Callable[[str], None] = lambda operation: None
         """Told of each operation before it works, in the thread of the call."""
         self.client = boto3.client(
@@ -81,6 +82,8 @@ class FakeS3Vectors:
         try:
             if fault == "throttled":
                 raise Refused("TooManyRequestsException", "The request was denied due to request throttling.")
+            if fault not in (None, "lost", "throttled"):
+                raise Refused(str(fault), f"{operation} is refused.")
             answer, status = self.work(operation, request.body or b""), 200
         except Refused as refusal:
             answer, status = {"message": str(refusal)}, _status(refusal.code)
@@ -101,6 +104,8 @@ class FakeS3Vectors:
         asked = json.loads(body)
         shape = MODEL.operation_model(operation).input_shape
         _check_shape(shape, asked, operation)
+        if not self.is_there:
+            raise Refused("NotFoundException", "The specified vector bucket could not be found.")
         work = {
             "CreateIndex": self._create,
             "DeleteIndex": self._delete_index,

@@ -918,3 +918,23 @@ async def test_by_s3_vectors_the_api_does_what_it_does_without(store: Store, clo
     await service.http.aclose()
     await service.sdk.close()
     await service.stranger.close()
+
+
+async def test_what_a_vector_bucket_refuses_is_told_to_who_adds_and_to_who_searches(store: Store, clock: Clock) -> None:
+    vectors = FakeS3Vectors()
+    service = build_service(store, clock, vector_bucket=vectors.bucket)
+    vectors.faults.extend([("PutVectors", "AccessDeniedException"), *[("PutVectors", "ServiceUnavailableException")] * 5])
+    ids = [await upload(service, name, content) for name, content in (("whales.md", WHALES), ("bridges.txt", BRIDGES))]
+    made = await service.sdk.vector_stores.create(file_ids=ids)
+    await run(service)
+    assert not vectors.faults
+    files = [await service.sdk.vector_stores.files.retrieve(each, vector_store_id=made.id) for each in ids]
+    told = [(each.last_error.code, each.last_error.message) for each in files if each.last_error]
+    why = "The vector bucket refuses this: its operator finds why in the logs (AccessDeniedException)."
+    assert (sorted(each.status for each in files), told) == (["completed", "failed"], [("server_error", why)])
+    vectors.faults.append(("QueryVectors", "AccessDeniedException"))
+    answer = await service.http.post(f"/vector_stores/{made.id}/search", json={"query": "river"})
+    assert (answer.status_code, answer.json()["error"]["message"]) == (502, why)
+    await service.http.aclose()
+    await service.sdk.close()
+    await service.stranger.close()

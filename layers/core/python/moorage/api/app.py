@@ -18,10 +18,12 @@ from moorage.api.approval_page import PAGE as APPROVAL_PAGE
 from moorage.api.approval_page import add_approval_page
 from moorage.api.console import Console
 from moorage.api.credentials import Places, check_scope, secret_of
+from moorage.api.foreground import failure
 from moorage.api.rate_limits import RateLimiter, RateLimits
 from moorage.api.repeats import Repeatable
 from moorage.errors import (
     ApiError,
+    UpstreamError,
     bad_request,
     foreign_api_key,
     invalid_api_key,
@@ -69,6 +71,7 @@ def create_app(runtime: Runtime, routers: Iterable[APIRouter]) -> FastAPI:
     Console.beside_the_package().add_to(app)
     add_approval_page(app)
     app.add_exception_handler(ApiError, _on_api_error)
+    app.add_exception_handler(UpstreamError, _on_upstream_error)
     app.add_exception_handler(HTTPException, _on_http_error)
     settings = runtime.settings
     app.state.websockets = Places()
@@ -96,6 +99,12 @@ async def _openapi() -> Response:
 async def _on_api_error(request: Request, error: Exception) -> Response:
     assert isinstance(error, ApiError)
     return JsonResponse(error.envelope(), status_code=error.status, headers=error.headers)
+
+
+async def _on_upstream_error(request: Request, error: Exception) -> Response:
+    """Of an embedding model, or of what else a request has asked for outside."""
+    assert isinstance(error, UpstreamError)
+    return await _on_api_error(request, failure(error.code, error.message, error.param, error.retry_after_seconds))
 
 
 async def _on_http_error(request: Request, error: Exception) -> Response:

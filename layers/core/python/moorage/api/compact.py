@@ -7,8 +7,6 @@ from moorage import ids
 from moorage.api.answers import JsonResponse
 from moorage.api.bodies import RawBody
 from moorage.api.caller import Caller
-from moorage.api.foreground import failure
-from moorage.errors import UpstreamError
 from moorage.loop.budget import Draw, used_of
 from moorage.loop.compact import compact
 from moorage.loop.prepare import gather
@@ -37,8 +35,6 @@ async def create(caller: Caller, body: RawBody) -> Response:
     try:
         response_id, output, usage = await compact(runtime, tenant_id, said.entry, said.items, wanted.instructions)
         used = used_of(runtime, wanted.model, usage)
-    except UpstreamError as error:
-        raise failure(error.code, error.message, error.param, error.retry_after_seconds) from error
     finally:
         await draw.end(used)
     return JsonResponse(compaction_object(response_id, int(runtime.clock()), output, usage))

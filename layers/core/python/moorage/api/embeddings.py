@@ -11,8 +11,6 @@ from moorage import errors, limits
 from moorage.api.answers import JsonResponse
 from moorage.api.bodies import RawBody
 from moorage.api.caller import Caller
-from moorage.api.foreground import failure
-from moorage.errors import UpstreamError
 from moorage.model.tokens import estimate_text
 from moorage.wire.embeddings import EMBEDDING
 
@@ -32,10 +30,7 @@ async def create(caller: Caller, body: RawBody) -> Response:
         )
     if sum(map(estimate_text, texts)) > limits.EMBEDDING_TOKENS_MAX:
         raise errors.invalid_value("input", f"all texts together have at most {limits.EMBEDDING_TOKENS_MAX} tokens.")
-    try:
-        embedded = await embeddings.embed(caller.tenant_id, wanted["model"], texts, dimension, key_id=caller.key_id)
-    except UpstreamError as error:
-        raise failure(error.code, error.message, error.param, error.retry_after_seconds) from error
+    embedded = await embeddings.embed(caller.tenant_id, wanted["model"], texts, dimension, key_id=caller.key_id)
     is_packed = wanted.get("encoding_format") == "base64"
     data = [
         {"object": "embedding", "index": index, "embedding": _shown(vector, is_packed=is_packed)}

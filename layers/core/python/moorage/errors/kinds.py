@@ -117,6 +117,16 @@ class UpstreamError(MoorageError):
         self.retry_after_seconds = retry_after_seconds
 
 
+class VectorBucketError(UpstreamError):
+    """S3 Vectors refused or failed; ``reason`` is its own name for why."""
+
+    def __init__(self, operation: str, reason: str, *, is_retryable: bool) -> None:
+        told = "is busy or away; try again later" if is_retryable else "refuses this: its operator finds why in the logs"
+        super().__init__(f"The vector bucket {told} ({reason}).", is_retryable=is_retryable)
+        self.operation = operation
+        self.reason = reason
+
+
 class SandboxError(MoorageError):
     """A container could not do what was asked; ``message`` may be shown to the model and to the user."""
 

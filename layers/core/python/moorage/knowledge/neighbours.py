@@ -9,17 +9,21 @@ truth, a vector bucket can be added, lost or left out, and what it does not have
 It is written before the first vector is, and goes after the last: so whoever replaces or deletes a file, or tidies a store up, finds
 what a writer that died has put, because the vectors' keys follow from it. A version counts when its segment is there, which is written
 last; what the vector bucket says of others is dropped.
+
+An index that somebody has deleted by hand is missing until the next work on its store. Whoever searches compares in memory meanwhile.
+Whoever makes an index knows that what was told before is not there any more, and takes it back; tidying puts what is not told.
 """
 
 import hashlib
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
-from moorage import errors, limits
+from moorage import limits
+from moorage.errors import MoorageError
 from moorage.knowledge.blocks import Layout
 from moorage.knowledge.bundles import Place
 from moorage.knowledge.index import IndexRef
@@ -70,6 +74,14 @@ class Told(NamedTuple):
     bytes: int
 
 
+class VectorsGone(MoorageError):
+    """The vector bucket should have a store's vectors, and has no index for it."""
+
+    def __init__(self, store: IndexRef) -> None:
+        super().__init__(f"The index of the vector store {store.store_id} is missing.")
+        self.store = store
+
+
 @dataclass(frozen=True, slots=True)
 class _Look:
     which: int
@@ -91,22 +103,54 @@ class Neighbours:
     async def put(self, store: IndexRef, version: str, segment: Segment) -> int:
         """The vectors of a version that is about to be there; answers how many bytes it takes in the bucket. Nothing is put where
         the vector bucket takes none: then they are compared in memory."""
-        file_id = segment.file.file_id
-        meaning = np.flatnonzero(segment.vectors.any(axis=1))
-        if not len(meaning) or store.dimension > limits.VECTOR_DIMENSION_MAX:
+        if not _has_meaning(store, segment):
             return 0
-        name, told = self._name(store, file_id, version, segment.chunks), segment.without_vectors().to_bytes()
+        name, told = self._name(store, segment.file.file_id, version, segment.chunks), segment.without_vectors().to_bytes()
         await self._blobs.put_bytes(name, told)
         try:
-            for rows in _groups(meaning, limits.VECTOR_NUMBERS_PUT_MAX // store.dimension):
-                numbers = segment.vectors[rows].astype(np.float16).tolist()  # as the segment will have them
-                vectors = [(f"{file_id}/{version}/{row}", each) for row, each in zip(rows.tolist(), numbers, strict=True)]
-                await self._bucket.put(index_of(store), vectors, word=version)
-        except NoRoomForIndex:
-            tell("vector_bucket_full", {"tenant_id": store.tenant, "vector_store_id": store.store_id})
+            await self._put_all(store, version, segment)
+        except NoRoomForIndex as error:
+            tell("vector_bucket_full", {"tenant_id": store.tenant, "vector_store_id": store.store_id, "why": str(error)})
             await self._blobs.delete(name)
             return 0
         return len(told)
+
+    async def put_again(self, store: IndexRef, missing: AsyncIterator[tuple[str, Segment]]) -> int:
+        """The vectors of versions that are there and of which nothing is told; of some of them. What is told comes last here: a death
+        before it leaves them to be compared in memory, and put once more."""
+        put = 0
+        async for version, segment in missing:
+            if not _has_meaning(store, segment):
+                continue
+            try:
+                await self._put_all(store, version, segment)
+            except NoRoomForIndex:
+                break
+            name = self._name(store, segment.file.file_id, version, segment.chunks)
+            await self._blobs.put_bytes(name, segment.without_vectors().to_bytes())
+            put += 1
+            if put == limits.VECTORS_PUT_AGAIN_MAX:
+                break
+        return put
+
+    async def _put_all(self, store: IndexRef, version: str, segment: Segment) -> None:
+        meaning = np.flatnonzero(segment.vectors.any(axis=1))
+        for rows in _groups(meaning, limits.VECTOR_NUMBERS_PUT_MAX // store.dimension):
+            numbers = segment.vectors[rows].astype(np.float16).tolist()  # as the segment will have them
+            vectors = [
+                (f"{segment.file.file_id}/{version}/{row}", each) for row, each in zip(rows.tolist(), numbers, strict=True)
+            ]
+            await self._put(store, vectors, version)
+
+    async def _put(self, store: IndexRef, vectors: Sequence[tuple[str, Sequence[float]]], version: str) -> None:
+        try:
+            await self._bucket.put(index_of(store), vectors, word=version)
+        except IndexNotFound:
+            before = [name for name in await self._told(store) if f"/{version}." not in name]
+            if await self._bucket.create_index(index_of(store), dimension=store.dimension):
+                for name in before:  # Their vectors went with the index that was there, or come in vain: their writer will see it.
+                    await self._blobs.delete(name)
+            await self._bucket.put(index_of(store), vectors, word=version)
 
     async def delete_before(self, store: IndexRef, file_id: str, version: str, chunks: int) -> None:
         """What the versions before this one have left; and the chunks that this one has put, if somebody has deleted it meanwhile."""
@@ -173,7 +217,7 @@ class Neighbours:
             except IndexNotFound as error:
                 if not await self._told(look.store):
                     return []  # The store was deleted this moment.
-                raise errors.server_error("The vectors of this store are gone. Add its files again.", is_retryable=False) from error
+                raise VectorsGone(look.store) from error
             places = look.candidates.places(found)
             if len(places) >= limits.RANKED_DEPTH or len(found) < most or found[-1][1] >= 1:
                 break
@@ -191,6 +235,11 @@ def _looks(rankings: Rankings, store: IndexRef, candidates: Candidates) -> Itera
         if vector is not None and vector.any() and candidates.first:
             for some in words:
                 yield _Look(which, store, vector.tolist(), candidates, some)
+
+
+def _has_meaning(store: IndexRef, segment: Segment) -> bool:
+    """Whether there is something to compare, and an index can be made for it."""
+    return store.dimension <= limits.VECTOR_DIMENSION_MAX and bool(segment.vectors.any())
 
 
 def _version_of(name: str) -> str:

@@ -19,9 +19,9 @@ Whoever changes something puts a stamp behind it that nobody has seen yet, and n
 import asyncio
 import secrets
 from collections import OrderedDict
-from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
+from collections.abc import AsyncGenerator, Callable, Iterable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
-from contextlib import aclosing
+from contextlib import aclosing, suppress
 from dataclasses import dataclass, field
 from weakref import WeakValueDictionary
 
@@ -37,12 +37,13 @@ from moorage.knowledge.bundles import Bundles, Directories, Place
 from moorage.knowledge.embeddings import Embeddings
 from moorage.knowledge.filters import matches
 from moorage.knowledge.index import Attributes, Hit, IndexedFile, IndexRef, SearchOptions
-from moorage.knowledge.neighbours import Candidates, Neighbours, Told
+from moorage.knowledge.neighbours import Candidates, Neighbours, Told, VectorsGone
 from moorage.knowledge.ranking import Query, Rankings
 from moorage.knowledge.segments import Segment
 from moorage.parallel import side_by_side
 from moorage.store import vector_keys
 from moorage.store.blobs import BlobNotFound, Blobs
+from moorage.telemetry import tell
 
 _ATTRIBUTES = ".attributes"
 _BOUNDS = bundling.Bounds()
@@ -127,6 +128,8 @@ class ObjectIndex:
         self._held: OrderedDict[str, _Held] = OrderedDict()
         """By the prefix of the store; what was used last stands last."""
         self._locks: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
+        self._gone: dict[str, bytes | None] = {}
+        """Stores whose vectors are not where they should be, by their prefixes: the stamp that they had then."""
 
     # --- writing ---
 
@@ -167,7 +170,7 @@ class ObjectIndex:
         return await self._has_copies(store)  # also if an earlier attempt has deleted it
 
     async def tidy(self, store: IndexRef) -> bool:
-        """Nothing that a search goes by changes: it gets no stamp."""
+        """A search goes by the same as before, and there is no stamp; but for vectors that the vector bucket lacked, and has now."""
         listed = await self._listed(store)
         done = []
         told: Mapping[str, Told] = {}
@@ -175,11 +178,20 @@ class ObjectIndex:
             over = _version_at(self._clock() - limits.INDEXING_LAST_SECONDS)
             done = [await self._neighbours.delete_gone(store, {each.segment for each in listed}, over)]
             told = await self._neighbours.told(store)
+            missing = self._versions(each.segment for each in listed if each.segment not in told)
+            if await self._neighbours.put_again(store, missing):
+                done.append(True)
+                await self._stamp(store)
         attributes = {each.attributes: each.attributes_bytes for each in listed if each.attributes is not None}
         parts = self._parts(store, told, {each.segment: each.bytes for each in listed})
         copied = [*((part.place, part.sizes) for part in parts), (_attributes_place(store), attributes)]
         done += [await self._bundles.tidy(place, _small(sizes)) for place, sizes in copied]
         return any(done)
+
+    async def _versions(self, keys: Iterable[str]) -> AsyncGenerator[tuple[str, Segment], None]:
+        for key in keys:
+            with suppress(BlobNotFound):
+                yield key.rpartition("/")[2], await self._segment(key)
 
     async def _has_copies(self, store: IndexRef) -> bool:
         return any([await self._bundles.are_there(part.place) for part in self._parts(store, {}, {})])
@@ -218,7 +230,23 @@ class ObjectIndex:
         return await asyncio.to_thread(segments.texts, segment, packed)
 
     async def search(self, stores: Sequence[IndexRef], queries: Sequence[str], options: SearchOptions) -> list[Hit]:
-        rankings = Rankings(await self._queries(stores, queries, options), options)
+        asked = await self._queries(stores, queries, options)
+        for _ in stores:
+            try:
+                return await self._search(stores, asked, options)
+            except VectorsGone as gone:
+                await self._compare_here(gone.store)
+        return await self._search(stores, asked, options)
+
+    async def _compare_here(self, store: IndexRef) -> None:
+        """Until something of the store changes: by then its vectors may be where they should be."""
+        prefix = vector_keys.index_objects(store.tenant, store.store_id)
+        self._gone[prefix] = await self._read_stamp(store)
+        self._held.pop(prefix, None)
+        tell("vector_index_gone", {"tenant_id": store.tenant, "vector_store_id": store.store_id})
+
+    async def _search(self, stores: Sequence[IndexRef], asked: Sequence[Query], options: SearchOptions) -> list[Hit]:
+        rankings = Rankings(asked, options)
         looked: list[tuple[IndexRef, Layout, Mapping[str, Attributes]]] = []
         elsewhere: dict[IndexRef, Candidates] = {}
         for store in dict.fromkeys(stores):
@@ -273,7 +301,8 @@ class ObjectIndex:
             self._held[prefix] = held
             stamp = await self._read_stamp(store)
             if stamp is None or stamp != held.stamp:
-                held.told = await self._neighbours.told(store) if self._neighbours else {}
+                is_gone = prefix in self._gone and self._gone[prefix] == stamp
+                held.told = await self._neighbours.told(store) if self._neighbours and not is_gone else {}
                 held.stamp, held.listed = stamp, await self._listed(store)
             listed = held.listed
             changed.update(await self._changed(store, held, listed))
@@ -288,7 +317,8 @@ class ObjectIndex:
 
     async def _fill(self, store: IndexRef, held: _Held, wanted: Mapping[str, int]) -> dict[str, int]:
         """Read what is missing; answers the segments for which there is no room, with their lengths."""
-        held.blocks = _still_good(held.blocks, wanted.keys(), self._block_chunks)
+        true = [block for block in held.blocks if block.has_vectors or block.keys <= held.told.keys()]
+        held.blocks = _still_good(true, wanted.keys(), self._block_chunks)
         async with aclosing(self._read(store, held, _without(wanted, held.keys))) as blocks:
             async for block in blocks:
                 if held.bytes + block.bytes > self._cache_bytes_max:

@@ -83,6 +83,9 @@ VECTORS_WRITTEN_AT_ONCE: Final = 500
 VECTOR_NUMBERS_PUT_MAX: Final = 250_000
 """In one call that puts: some 6 MB as JSON, of 20 MiB at most, and as much memory again."""
 
+VECTORS_PUT_AGAIN_MAX: Final = 20
+"""Files whose vectors a vector bucket lacks, put at once before anything else of a store's work has its turn."""
+
 VECTOR_DIMENSION_MAX: Final = 4_096
 """Of an index of S3 Vectors. Vectors of a longer model are compared here."""
 

@@ -1,7 +1,7 @@
 """The vector bucket: vectors in and out of its indexes, one of which each vector store has (S3 Vectors).
 
-An index is made by the first vectors that are put into it, so that nobody needs to know whether there is one. Everything here may be
-done twice. Each vector bears one word by which a look is narrowed; filters of any other kind are the caller's.
+Everything here may be done twice. Each vector bears one word by which a look is narrowed; filters of any other kind are the caller's.
+What the service refuses is told as what it is: no index, no room for one, an answer that a later try may get, and all else.
 """
 
 import asyncio
@@ -9,17 +9,23 @@ from collections.abc import Sequence
 from concurrent.futures import Executor
 from typing import Any, Final
 
-from botocore.exceptions import ClientError
+from botocore.exceptions import BotoCoreError, ClientError
 
 from moorage import limits
-from moorage.errors import MoorageError
+from moorage.errors import MoorageError, VectorBucketError
 
 _WORD: Final = "version"
 """The key of the vectors' metadata."""
 
+_PASSING: Final = (
+    *("TooManyRequestsException", "ThrottlingException", "ServiceUnavailableException"),
+    *("InternalServerException", "RequestTimeoutException"),
+)
+"""Boto has tried again before one of these comes here."""
+
 
 class NoRoomForIndex(MoorageError):
-    """The vector bucket has as many indexes as it takes (10,000)."""
+    """The vector bucket has as many indexes as it takes (10,000), or it is gone itself."""
 
 
 class IndexNotFound(MoorageError):
@@ -38,13 +44,9 @@ class VectorBucket:
         return self._arn.rpartition("/")[2]
 
     async def put(self, index: str, vectors: Sequence[tuple[str, Sequence[float]]], *, word: str) -> None:
-        """Under their keys, in place of what was there. Raises :class:`NoRoomForIndex`. Vectors of nothing but zeros are refused."""
+        """Under their keys, in place of what was there. Raises :class:`IndexNotFound`. Vectors of nothing but zeros are refused."""
         entries = [{"key": key, "data": {"float32": numbers}, "metadata": {_WORD: word}} for key, numbers in vectors]
-        try:
-            await self._call("put_vectors", indexArn=self._index(index), vectors=entries)
-        except IndexNotFound:
-            await self._create(index, dimension=len(vectors[0][1]))
-            await self._call("put_vectors", indexArn=self._index(index), vectors=entries)
+        await self._call("put_vectors", indexArn=self._index(index), vectors=entries)
 
     async def delete(self, index: str, keys: Sequence[str]) -> None:
         """Deleting what is not there is no error."""
@@ -79,7 +81,8 @@ class VectorBucket:
             request["nextToken"] = page["nextToken"]
         return found[:most]
 
-    async def _create(self, index: str, *, dimension: int) -> None:
+    async def create_index(self, index: str, *, dimension: int) -> bool:
+        """False if there is one: another writer may have made it this moment. Raises :class:`NoRoomForIndex`."""
         try:
             await self._call(
                 "create_index",
@@ -89,11 +92,15 @@ class VectorBucket:
                 dimension=dimension,
                 distanceMetric="cosine",
             )
-        except ClientError as error:
-            if _code(error) == "ServiceQuotaExceededException":
+        except IndexNotFound as error:
+            raise NoRoomForIndex("There is no vector bucket of this name.") from error
+        except VectorBucketError as error:
+            if error.reason == "ServiceQuotaExceededException":
                 raise NoRoomForIndex(f"The vector bucket has no room for the index '{index}'.") from error
-            if _code(error) != "ConflictException":  # Another writer has made it this moment.
+            if error.reason != "ConflictException":
                 raise
+            return False
+        return True
 
     def _index(self, name: str) -> str:
         return f"{self._arn}/index/{name}"
@@ -103,10 +110,9 @@ class VectorBucket:
         try:
             return await asyncio.get_running_loop().run_in_executor(self._executor, lambda: method(**request))
         except ClientError as error:
-            if _code(error) == "NotFoundException":
+            code = str(error.response.get("Error", {}).get("Code", ""))
+            if code == "NotFoundException":
                 raise IndexNotFound(f"{operation}: there is no such index, or no vector bucket.") from error
-            raise
-
-
-def _code(error: ClientError) -> str:
-    return str(error.response.get("Error", {}).get("Code", ""))
+            raise VectorBucketError(operation, code, is_retryable=code in _PASSING) from error
+        except BotoCoreError as error:  # no connection, or no answer
+            raise VectorBucketError(operation, type(error).__name__, is_retryable=True) from error

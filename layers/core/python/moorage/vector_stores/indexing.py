@@ -19,7 +19,7 @@ from typing import Final
 
 from moorage import limits
 from moorage.containers.life import LiveContainer
-from moorage.errors import ApiError, SandboxElsewhere, SandboxError, UpstreamError
+from moorage.errors import ApiError, SandboxElsewhere, SandboxError, UpstreamError, VectorBucketError
 from moorage.knowledge.index import IndexedFile
 from moorage.store.blobs import BlobNotFound
 from moorage.telemetry import tell, tell_error
@@ -164,7 +164,8 @@ class Indexing:
         except UpstreamError as error:
             tell_error(error, "a file could not be embedded", vector_store_id=store.id, file_id=file.id)
             if not error.is_retryable:
-                return await self._fail(store, begun, "server_error", _NOT_EMBEDDED)
+                why = error.message if isinstance(error, VectorBucketError) else _NOT_EMBEDDED
+                return await self._fail(store, begun, "server_error", why)
             await self.files.note(begun, attempts=begun.attempts - 1)
             return Came.WAIT
 
