@@ -120,6 +120,27 @@ def is_package(path: Path) -> bool:
     return path.name == "__init__.py"
 
 
+def test_the_page_on_the_architecture_tells_the_same_order() -> None:
+    told = re.search(r"^Imports go one way: `([^`]+)`", (ROOT / "ARCHITECTURE.md").read_text(), re.MULTILINE)
+    assert told is not None
+    order = [sorted(re.split(r",\s*", names.strip())) for names in told[1].split("→")]
+    whole = [sorted(set(entries) - {"__main__"}) if title != "pure modules" else [title] for title, entries in RANKS]
+    assert order == whole
+
+
+def folders_in(parent: Path) -> set[str]:
+    """What an older checkout has left, and what is made, is none of them."""
+    found = (path for path in parent.iterdir() if path.is_dir() and not path.name.startswith((".", "_")))
+    return {path.name for path in found if any(each.is_file() and each.suffix != ".pyc" for each in path.rglob("*"))}
+
+
+def test_the_page_on_the_architecture_has_every_folder() -> None:
+    rows = dict(re.findall(r"^\| `([\w/]+)` \| (.*) \|$", (ROOT / "ARCHITECTURE.md").read_text(), re.MULTILINE))
+    made = {"dist", "cdk.out", "build"}
+    assert {f"{name}/" for name in folders_in(ROOT) - made - {"layers"}} | folders_in(CORE / "moorage") == rows.keys()
+    assert {name for name in folders_in(ROOT / "tests") if f"`{name}`" not in rows["tests/"]} == set()
+
+
 def test_imports_go_one_way() -> None:
     wrong = [
         f"{importer} ({RANKS[rank(importer)][0]}) imports {imported} ({RANKS[rank(imported)][0]})"
@@ -214,16 +235,78 @@ FUNCTION_LINES_MAX = 70
 """What one reads at a sitting."""
 
 
+FOLDERS = ("layers", "functions", "infra", "localstack", "docs", "console", "requirements", "tests")
+LONGER = {
+    "tests/contract/test_parameter_effects.py",
+    "tests/egress/test_attacks.py",
+    "tests/infra/test_deployment.py",
+    "tests/scenarios/test_console.py",
+    "tests/unit/aws/test_custom_resource.py",
+    "tests/unit/cli/test_doctor.py",
+    "tests/unit/loop/test_approvals.py",
+    "tests/unit/loop/test_image_generation.py",
+    "tests/unit/model/test_requests.py",
+    "tests/unit/resources/test_container_life.py",
+    "tests/unit/resources/test_vector_stores_api.py",
+    "tests/unit/sandbox/test_exec_server.py",
+    "tests/unit/tools/test_web_search.py",
+    "tests/unit/wire/test_requests.py",
+}
+"""Modules of tests that are one table, or one subject's stories over one set of fixtures. No further one."""
+
+
+def sources() -> list[Path]:
+    """All that runs, in whichever language, and what tests are made of; also programs without an ending."""
+    found = (path for folder in FOLDERS for path in sorted((ROOT / folder).rglob("*")) if path.is_file())
+    own = [*sorted(ROOT.glob("*.py")), *(path for path in found if not {"node_modules", "__pycache__"} & set(path.parts))]
+    return [path for path in own if path.suffix in (".py", ".js", ".mjs", ".css", ".sh") or is_script(path)]
+
+
+def is_script(path: Path) -> bool:
+    return not path.suffix and path.read_bytes()[:2] == b"#!"
+
+
 def programs() -> list[Path]:
-    """All that runs, and what tests are made of. Modules of tests are tables as often as not, and as long as these."""
-    folders = ("layers", "functions", "infra", "localstack", "docs", "tests")
-    found = (path for folder in folders for path in sorted((ROOT / folder).rglob("*.py")))
-    return [path for path in found if "node_modules" not in path.parts]
+    return [path for path in sources() if path.suffix == ".py" or (is_script(path) and "python" in path.read_text().partition("\n")[0])]
 
 
 def test_no_file_is_longer_than_one_reads_at_a_sitting() -> None:
-    lengths = {path: path.read_text().count("\n") for path in programs() if not path.name.startswith("test_")}
-    assert {str(path.relative_to(ROOT)): lines for path, lines in lengths.items() if lines > LINES_MAX} == {}
+    lengths = {str(path.relative_to(ROOT)): path.read_text().count("\n") for path in sources()}
+    assert {path for path, lines in lengths.items() if lines > LINES_MAX} == LONGER
+    assert all(Path(path).name.startswith("test_") for path in LONGER)
+
+
+def test_the_sizes_of_all_kinds_of_programs_are_looked_at() -> None:
+    names = {str(path.relative_to(ROOT)) for path in sources()}
+    assert {
+        "hatch_build.py",
+        "console/fetch.py",
+        "docs/parameters.py",
+        "functions/sandbox/bin/moorage-text",
+        "infra/stacks.py",
+        "layers/core/python/moorage/console/main.js",
+        "layers/core/python/moorage/skills/curated_skills/reports/scripts/report.py",
+        "localstack/system_packages.sh",
+        "tests/contract/test_architecture.py",
+    } <= names
+
+
+_OPENS = re.compile(r"(?:export )?(?:default )?(?:async )?(?:function|const (?=.*=> [{(]$))[* ]*(\w+)")
+"""A function of a module of the console begins at the margin, and so does the line that ends it."""
+
+
+def test_no_function_of_the_console_is_longer_than_a_screen() -> None:
+    wrong = {}
+    for path in sources():
+        name, began = "", 0
+        for number, line in enumerate(path.read_text().splitlines() if path.suffix in (".js", ".mjs") else []):
+            if opened := _OPENS.match(line):
+                name, began = opened[1], number
+            elif name and line[:1] in ("}", ")"):
+                if number - began >= FUNCTION_LINES_MAX:
+                    wrong[f"{path.relative_to(ROOT)}: {name}"] = number - began + 1
+                name = ""
+    assert wrong == {}
 
 
 def test_no_function_is_longer_than_a_screen() -> None:

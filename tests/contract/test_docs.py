@@ -1,10 +1,10 @@
 """What the documentation names is there: links, make targets, commands, variables, files; and its TOML and JSON can be read."""
 
+import argparse
 import json
 import re
 import shlex
 import subprocess
-import sys
 import tomllib
 from pathlib import Path
 
@@ -12,11 +12,13 @@ import botocore.session
 import pytest
 from botocore import xform_name
 from moorage import limits
+from moorage.cli.main import command_line
 from moorage.model.catalog import Catalog
 
 ROOT = Path(__file__).parents[2]
 PAGES = [
-    *(ROOT / name for name in ("README.md", "ARCHITECTURE.md", "SECURITY.md", "localstack/README.md", "functions/sandbox/README.md")),
+    *(ROOT / f"{name}.md" for name in ("README", "ARCHITECTURE", "CHANGELOG", "CONTRIBUTING", "SECURITY")),
+    *(ROOT / folder / "README.md" for folder in ("localstack", "functions/sandbox")),
     *sorted((ROOT / "docs").glob("*.md")),
 ]
 
@@ -49,6 +51,19 @@ def code_spans(text: str) -> str:
 def test_every_link_to_a_file_leads_somewhere(page: Path) -> None:
     targets = [target.split("#")[0] for target in _LINK.findall(page.read_text()) if "://" not in target]
     assert [target for target in targets if target and not (page.parent / target).exists()] == []
+
+
+def anchors(page: Path) -> set[str]:
+    """What a link may name behind ``#``: the headings, as they are shown by whoever shows Markdown."""
+    text = re.sub(r"^```.*?^```", "", page.read_text(), flags=re.DOTALL | re.MULTILINE)
+    headings = (re.sub(r"\[([^\]]*)\]\([^)]*\)", r"\1", heading) for heading in re.findall(r"^#+ (.*)$", text, re.MULTILINE))
+    return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
+
+
+@parametrize_pages
+def test_every_link_to_a_heading_leads_to_one(page: Path) -> None:
+    links = [target.partition("#") for target in _LINK.findall(page.read_text()) if "://" not in target and "#" in target]
+    assert [(path, heading) for path, _, heading in links if heading not in anchors(page.parent / path if path else page)] == []
 
 
 @parametrize_pages
@@ -133,13 +148,32 @@ def test_the_checklist_for_an_account_has_commands_to_check() -> None:
     assert len(aws_commands((ROOT / "docs" / "aws.md").read_text())) > 8
 
 
+def commands_of_ours(text: str) -> set[tuple[str, ...]]:
+    """What is typed behind ``moorage``: in code blocks at the beginning of a line or behind ``&&``, and between backticks."""
+    lines = [re.sub(r"^\$ ", "", line) for line in code_spans(text).replace("\\\n", " ").splitlines()]
+    typed = (re.search(r"^(?:.* (?:&&|--from \S+) )?(?:\.venv/bin/)?moorage ([a-z-].*)$", line) for line in lines)
+    return {tuple(re.sub(r"[|;#&].*", "", found[1]).split()) for found in typed if found}
+
+
+def parser_of(words: tuple[str, ...]) -> argparse.ArgumentParser:
+    """The parser that answers for these words. Raises for a command or an action that there is not."""
+    parser, rest = command_line(words[0]), list(words)
+    while rest and (below := [each for each in parser._actions if isinstance(each, argparse._SubParsersAction)]):
+        if "|" in rest[0] or not re.fullmatch("[a-z]+", rest[0]):
+            break
+        parser = below[0].choices[rest.pop(0)]
+    return parser
+
+
 @parametrize_pages
 def test_every_command_of_ours_is_one_that_there_is(page: Path) -> None:
-    blocks = "\n".join(block for _, block in _BLOCK.findall(page.read_text()))
-    named = set(re.findall(r"^\$ (?:\.venv/bin/)?moorage ([a-z]+)", blocks, re.MULTILINE))
-    said = subprocess.run([sys.executable, "-m", "moorage", "--help"], capture_output=True, text=True, check=True).stdout
-    there = set(re.findall(r"^    ([a-z]+)(?:  |$)", said, re.MULTILINE))
-    assert named - there == set()
+    named = commands_of_ours(page.read_text())
+    options = {words: set(re.findall(r"(?<!\S)--?[a-z][a-z-]*", " ".join(words).partition(" -- ")[0])) for words in named}
+    assert {words: missing for words in named if (missing := options[words] - parser_of(words)._option_string_actions.keys())} == {}
+
+
+def test_the_readme_has_commands_to_check() -> None:
+    assert {"keys", "doctor", "console", "service"} <= {words[0] for words in commands_of_ours((ROOT / "README.md").read_text())}
 
 
 def test_the_bounds_that_protect_the_api_are_those_of_the_code() -> None:

@@ -9,7 +9,7 @@ import pytest
 from moorage.tools.registry import ROOMS
 from moorage.tools.room import Again, Room
 
-from tests.contract.test_architecture import ROOT, core_files, modules, tree
+from tests.contract.test_architecture import ROOT, core_files, modules, programs, tree
 
 BASE = {"function", "custom", "tool_search"}
 """The words of function calling itself, which every part of the loop speaks."""
@@ -29,8 +29,22 @@ SPEAKERS = {
     "moorage.cli.main": "a command of its own of that name",
     "moorage.tools.mcp.workspace.gate": "the name of an argument, which models were trained on",
     "moorage.cli.completion": "the word for the user's own shell",
+    "infra/config.py": "a section and a field of models.toml",
 }
 """Who may name tools besides, and why."""
+
+IN_THE_CONSOLE = {
+    "model/fold.js": "the events of calls, which it adds up as the server does",
+    "model/run.js": "which items a client answers",
+    "model/request.js": "a request by switches",
+    "pages/playground.js": "its switches",
+    "pages/doctor.js": "a sandbox to try",
+    "pages/welcome.js": "a first request",
+    "pages/skills.js": "how a skill is given to a shell",
+    "pages/store.js": "how a store is given to a search",
+    "ui/offered.js": "what a server offers",
+}
+"""The console is a client of the API; these of its modules name tools, and all others show what they are given."""
 
 
 def named_rooms() -> list[Room]:
@@ -45,6 +59,8 @@ def names_of(room: Room) -> set[str]:
 @cache
 def literals(path: Path) -> set[str]:
     """The strings of a program."""
+    if path.suffix == ".js":
+        return {text for _, text in re.findall(r"""(["'`])((?:(?!\1)[^\\\n])*)\1""", path.read_text())}
     return {node.value for node in ast.walk(tree(path)) if isinstance(node, ast.Constant) and isinstance(node.value, str)}
 
 
@@ -52,11 +68,17 @@ def home(room: Room) -> str:
     return type(room).__module__.rpartition(".")[0]
 
 
+def places() -> dict[str, Path]:
+    """The modules of the library, and the programs beside it."""
+    beside = {str(path.relative_to(ROOT)): path for path in programs()}
+    return modules() | {name: path for name, path in beside.items() if name.startswith(("functions/", "infra/", "localstack/"))}
+
+
 def strangers() -> dict[str, set[str]]:
     """Modules outside of ``wire/`` and of a tool's own folder, with the tools' words that they hold."""
     found: dict[str, set[str]] = {}
     for room in named_rooms():
-        for name, path in modules().items():
+        for name, path in places().items():
             if not name.startswith((f"{home(room)}.", "moorage.wire.")) and names_of(room) & literals(path):
                 found.setdefault(name, set()).update(names_of(room) & literals(path))
     return found
@@ -64,6 +86,12 @@ def strangers() -> dict[str, set[str]]:
 
 def test_a_tool_is_named_in_its_own_folder_and_in_the_protocol_alone() -> None:
     assert {name: words for name, words in strangers().items() if name not in SPEAKERS} == {}
+
+
+def test_the_console_names_tools_where_it_asks_for_them_alone() -> None:
+    (console,) = {path.parent / "console" for path in core_files() if path.parts[-2:] == ("moorage", "runtime.py")}
+    words = {word for room in named_rooms() for word in names_of(room)}
+    assert {str(path.relative_to(console)) for path in console.rglob("*.js") if words & literals(path)} == IN_THE_CONSOLE.keys()
 
 
 IN_THE_PROTOCOL = {

@@ -199,13 +199,43 @@ def test_wrong_usage_ends_with_2(capsys: pytest.CaptureFixture[str]) -> None:
     assert (ended.value.code, "RESPONSE_ID" in capsys.readouterr().err) == (2, True)
 
 
+MISTYPED: dict[str, tuple[str, str]] = {
+    "a command": ("dokter", "moorage: error: 'dokter' is no command of 'moorage'; doctor is."),
+    "an action": ("keys lits", "moorage keys: error: 'lits' is no command of 'moorage keys'; list is."),
+    "nothing like an action": (
+        "keys frobnicate",
+        "moorage keys: error: 'frobnicate' is no command of 'moorage keys'; these are: create, list, budget, revoke.",
+    ),
+    "an option": ("up --prot 8080", "moorage up: error: --prot is no option of 'moorage up'; --port is."),
+    "an option with its value": (
+        "keys list --jsn=1",
+        "moorage keys list: error: --jsn is no option of 'moorage keys list'; --json is.",
+    ),
+    "a choice": ("usage --by frog", "moorage usage: error: argument --by: 'frog' is not known; these are: day, model, key, tool."),
+    "a word too many": ("models gpt-5", "moorage models: error: 'moorage models' takes no further argument: gpt-5"),
+    "no command": ("", "moorage: error: the following arguments are required: COMMAND"),
+}
+
+
+@pytest.mark.parametrize(("typed", "said"), MISTYPED.values(), ids=MISTYPED.keys())
+def test_what_is_mistyped_is_named_by_the_command_that_does_not_know_it(
+    typed: str, said: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit) as ended:
+        main(typed.split(), {})
+    command = said.partition(":")[0]
+    assert (ended.value.code, capsys.readouterr().err.partition(f"{command}: error:")[2]) == (
+        2,
+        said.removeprefix(f"{command}: error:") + f"\n'{command} --help' says what there is.\n",
+    )
+
+
 @pytest.mark.parametrize("command", [[], *([name] for name in COMMANDS), ["keys", "create"]])
 def test_every_command_explains_itself(command: list[str], capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit) as ended:
         main([*command, "--help"], {})
     assert ended.value.code == 0
     assert capsys.readouterr().out.startswith(f"usage: {' '.join(['moorage', *command])}")
-
 
 
 def test_a_list_of_the_commands_imports_nothing_that_they_need() -> None:

@@ -53,6 +53,15 @@ def test_the_last_lines_are_enough_and_programs_get_them_whole(state: Path, caps
     assert json.loads(capsys.readouterr().out) == json.loads(line(4, "request", response_id="resp_2", status=200))
 
 
+def test_what_only_counts_pushes_nothing_out_of_the_last_lines(state: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    count = line(6, "sandboxes", SandboxesAlive=[1.0])
+    with (state / "api.log").open("a") as file:
+        file.writelines([count + "\n"] * 3)
+    assert shown(state, capsys, "-n", "1") == ["request  response_id=resp_2  status=200"]
+    assert main(["logs", "-n", "1", "--json"], {"MOORAGE_STATE_DIR": str(state)}) == 0
+    assert json.loads(capsys.readouterr().out) == json.loads(count)
+
+
 def test_a_name_in_the_log_is_no_control_code(state: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (state / "api.log").write_text(line(5, "request", path="/v1/\x1b]0;PWNED\x07\u202e") + "\n")
     assert shown(state, capsys, "-n", "1") == [r"request  path=/v1/\x1b]0;PWNED\x07\u202e"]

@@ -58,7 +58,10 @@ def page(*entries: dict[str, Any], has_more: bool = False, last: str | None = No
 
 @pytest.mark.parametrize(
     ("seconds", "said"),
-    [(-1, "0.00s"), (0.418, "0.42s"), (9.99, "9.99s"), (41.7, "41s"), (192, "3m12s"), (7500, "2h05m"), (273_600, "3d04h")],
+    [
+        *[(-1, "0s"), (1, "1s"), (-0.1, "0.00s"), (0.418, "0.42s"), (9.99, "9.99s")],
+        *[(41.7, "41s"), (192, "3m12s"), (7500, "2h05m"), (273_600, "3d04h")],
+    ],
 )
 def test_a_duration_is_as_long_as_one_cares_to_know(seconds: float, said: str) -> None:
     assert duration(seconds) == said

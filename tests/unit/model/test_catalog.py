@@ -240,44 +240,44 @@ DETECTED: dict[str, tuple[dict[str, str], list[str], str]] = {
     "nothing": (
         {},
         [],
-        "The model is 'demo', the scripted demo model, offline, because no model is configured: neither models.toml nor "
+        "'demo', the scripted demo model, offline, because no model is configured: neither models.toml nor "
         "MOORAGE_UPSTREAM_URL, OPENAI_API_KEY or ANTHROPIC_API_KEY names one.",
     ),
     "an upstream first": (
         {"MOORAGE_UPSTREAM_URL": "http://127.0.0.1:8000/v1", "MOORAGE_UPSTREAM_MODEL": "qwen", "OPENAI_API_KEY": "k"},
         ["llama"],
-        "The model is 'qwen' at 127.0.0.1:8000, because MOORAGE_UPSTREAM_URL is set.",
+        "'qwen' at 127.0.0.1:8000, because MOORAGE_UPSTREAM_URL is set.",
     ),
     "then OpenAI": (
         {"OPENAI_API_KEY": "k", "ANTHROPIC_API_KEY": "k"},
         ["llama"],
-        "The model is 'gpt-5.5' at api.openai.com, because OPENAI_API_KEY is set.",
+        "'gpt-5.5' at api.openai.com, because OPENAI_API_KEY is set.",
     ),
     "another model of OpenAI's": (
         {"OPENAI_API_KEY": "k", "MOORAGE_UPSTREAM_MODEL": "gpt-9"},
         [],
-        "The model is 'gpt-9' at api.openai.com, because OPENAI_API_KEY is set.",
+        "'gpt-9' at api.openai.com, because OPENAI_API_KEY is set.",
     ),
     "then Anthropic": (
         {"ANTHROPIC_API_KEY": "k"},
         ["llama"],
-        "The model is 'claude-sonnet-5' at api.anthropic.com, because ANTHROPIC_API_KEY is set.",
+        "'claude-sonnet-5' at api.anthropic.com, because ANTHROPIC_API_KEY is set.",
     ),
-    "then Ollama": ({}, ["llama3:8b"], "The model is 'llama3:8b' at 127.0.0.1:11434, because an Ollama runs on this machine."),
+    "then Ollama": ({}, ["llama3:8b"], "'llama3:8b' at 127.0.0.1:11434, because an Ollama runs on this machine."),
     "Bedrock only when it is named": (
         {"MOORAGE_UPSTREAM_KIND": "bedrock_converse", "MOORAGE_UPSTREAM_MODEL": "us.amazon.nova-2", "AWS_REGION": "eu-west-1"},
         [],
-        "The model is 'us.amazon.nova-2' at Bedrock, because MOORAGE_UPSTREAM_KIND is set.",
+        "'us.amazon.nova-2' at Bedrock, because MOORAGE_UPSTREAM_KIND is set.",
     ),
     "AWS credentials alone say nothing": (
         {"AWS_ACCESS_KEY_ID": "x", "AWS_SECRET_ACCESS_KEY": "y", "AWS_REGION": "eu-west-1"},
         ["llama"],
-        "The model is 'llama' at 127.0.0.1:11434, because an Ollama runs on this machine.",
+        "'llama' at 127.0.0.1:11434, because an Ollama runs on this machine.",
     ),
     "a key of ours is not OpenAI's": (
         {"OPENAI_API_KEY": "sk-ours", "OPENAI_BASE_URL": "http://127.0.0.1:8080/v1"},
         ["llama"],
-        "The model is 'llama' at 127.0.0.1:11434, because an Ollama runs on this machine.",
+        "'llama' at 127.0.0.1:11434, because an Ollama runs on this machine.",
     ),
 }
 

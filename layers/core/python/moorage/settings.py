@@ -183,14 +183,15 @@ def unknown_variables(environ: Mapping[str, str], models_toml: str = "") -> list
     """A sentence for each ``MOORAGE_*`` that means nothing: most are mistyped. What ``models.toml`` refers to means something."""
     known, families = frozenset(VARIABLES) | OTHER_VARIABLES, tuple(GROUPS.values())
     return [
-        f"{name} is no setting{_nearest(name, known)}."
+        f"{name} is no setting{nearest(name, known)}."
         for name in sorted(environ)
         if name.startswith("MOORAGE_") and name not in known and not name.startswith(families) and name not in models_toml
     ]
 
 
-def _nearest(name: str, known: frozenset[str]) -> str:
-    near = difflib.get_close_matches(name, known, 1)
+def nearest(name: str, known: Iterable[str]) -> str:
+    """The end of a sentence that says that a name is none: which one was meant, if one is like it."""
+    near = difflib.get_close_matches(name, list(known), 1)
     return f"; {near[0]} is" if near else ""
 
 

@@ -19,6 +19,9 @@ _LINES: Final = 100
 _PAUSE_SECONDS: Final = 0.2
 _NOT_SHOWN: Final = frozenset({"timestamp", "level", "message", "service", "location", "_aws"})
 _COLOURS: Final = {"ERROR": "red", "WARNING": "yellow"}
+_COUNTS: Final = "sandboxes"
+"""How many there are, every few seconds: for metrics and programs. It would push all else out of a person's last hundred lines."""
+
 
 def add_to(parser: argparse.ArgumentParser) -> None:
     parser.description = (
@@ -40,12 +43,12 @@ def _run(options: argparse.Namespace, environ: Mapping[str, str]) -> int:
         )
     ends = {path: path.stat().st_size for path in lines_of(state_dir)}
     written = sorted(_written(ends), key=lambda line: str(line.get("timestamp", "")))
-    chosen = [line for line in written if _names(line, options.id)]
+    chosen = [line for line in written if _is_asked_for(line, options)]
     for line in chosen if options.id else chosen[-options.lines :]:
         _show(line, options.json)
     if options.follow:
         for line in _coming(state_dir, ends):
-            if _names(line, options.id):
+            if _is_asked_for(line, options):
                 _show(line, options.json)
     return 0
 
@@ -65,8 +68,9 @@ def _coming(state_dir: Path, ends: Mapping[Path, int]) -> Iterator[Line]:
         time.sleep(_PAUSE_SECONDS)
 
 
-def _names(line: Line, wanted: str) -> bool:
-    return not wanted or wanted in line.values()
+def _is_asked_for(line: Line, options: argparse.Namespace) -> bool:
+    is_shown = options.json or line.get("message") != _COUNTS
+    return is_shown and (not options.id or options.id in line.values())
 
 
 def _show(line: Line, is_json: bool, out: TextIO | None = None) -> None:

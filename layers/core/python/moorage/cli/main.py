@@ -13,6 +13,7 @@ from collections.abc import Mapping, Sequence
 from typing import Final
 
 from moorage import __version__
+from moorage.cli.usage_errors import Parser
 from moorage.terminal import say
 
 _WHERE: Final = """\
@@ -82,7 +83,7 @@ def main(arguments: Sequence[str] | None = None, environ: Mapping[str, str] | No
 
 
 def _run(arguments: Sequence[str], environ: Mapping[str, str] | None) -> int:
-    options = _parser(next((word for word in arguments if not word.startswith("-")), "")).parse_args(arguments)
+    options = command_line(next((word for word in arguments if not word.startswith("-")), "")).parse_args(arguments)
     _take_any_text()
     from moorage.settings import environment
 
@@ -99,9 +100,9 @@ def _run(arguments: Sequence[str], environ: Mapping[str, str] | None) -> int:
         return 1
 
 
-def _parser(chosen: str) -> argparse.ArgumentParser:
+def command_line(chosen: str) -> argparse.ArgumentParser:
     """The parser of all commands, with the arguments of the one that was chosen."""
-    parser = argparse.ArgumentParser(
+    parser = Parser(
         prog="moorage",
         description="A self-hosted Responses API with a computer.",
         epilog=_WHERE,

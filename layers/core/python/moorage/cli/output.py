@@ -52,9 +52,9 @@ def table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
 
 
 def duration(seconds: float) -> str:
-    """As long as one cares to know: ``0.42s``, ``41s``, ``3m12s``, ``2h05m``, ``3d04h``."""
+    """As long as one cares to know: ``0.42s``, ``41s``, ``3m12s``, ``2h05m``, ``3d04h``. Whole numbers are known to the second."""
     whole = max(0, int(seconds))
-    if seconds < 10:
+    if seconds < 10 and not isinstance(seconds, int):
         return f"{max(0.0, seconds):.2f}s"
     if whole < 60:
         return f"{whole}s"

@@ -177,7 +177,7 @@ def announce(
     if metrics_listener is not None:
         notes = f"  count  {address_of(metrics_listener)}\n{notes}"
     say(
-        f"moorage is up.\n  URL    {url}\n  key    {kept.api_key}\n  model  {model}: {runtime.catalog.describe_default()}\n{notes}"
+        f"moorage is up.\n  URL    {url}\n  key    {kept.api_key}\n  model  {runtime.catalog.describe_default()}\n{notes}"
         f"  try    set -a; . {shlex.quote(os.path.relpath(path))}; set +a; "
         f"curl $OPENAI_BASE_URL/responses -H \"Authorization: Bearer $OPENAI_API_KEY\" -H 'Content-Type: application/json' "
         f'-d \'{{"model": "{model}", "input": "hello"}}\'\n'

@@ -345,13 +345,13 @@ class Catalog:
         return [{"id": name, "object": "model", "created": 0, "owned_by": "moorage"} for name in shown]
 
     def describe_default(self) -> str:
-        """Which model answers by default and why, in one sentence."""
+        """Which model answers by default and why: a sentence that its reader begins."""
         entry = self.resolve(None)
         place = urlsplit(entry.base_url).netloc or {"demo": "the scripted demo model, offline"}.get(entry.provider_kind, "Bedrock")
         upstream = "" if entry.upstream_model == entry.name else f" ({entry.upstream_model})"
         if entry.provider_kind == "demo":
-            return f"The model is '{entry.name}', {place}, because {self._reason}."
-        return f"The model is '{entry.name}'{upstream} at {place}, because {self._reason}."
+            return f"'{entry.name}', {place}, because {self._reason}."
+        return f"'{entry.name}'{upstream} at {place}, because {self._reason}."
 
 
 def _natives(entry: ModelEntry, usual: frozenset[str]) -> frozenset[str]:

@@ -99,7 +99,7 @@ def model_finding(environ: Mapping[str, str]) -> Finding:
         entry = catalog.resolve(None)
     except (SettingsError, SettingsConflict) as error:
         return fail(f"models: {error}", f"Correct {named} or the variable that it names.")
-    said = catalog.describe_default()
+    said = f"The model is {catalog.describe_default()}"
     if entry.provider_kind == "demo":
         return warn(said, "Set OPENAI_API_KEY, ANTHROPIC_API_KEY or MOORAGE_UPSTREAM_URL, or fill in models.toml, for a real model.")
     if catalog.notices:

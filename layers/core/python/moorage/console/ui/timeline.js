@@ -53,20 +53,7 @@ export function Timeline({ lanes, log, cursor, onCursor, onStep, isLive, steps, 
   const at = log.ats[Math.min(cursor, log.last)] ?? lanes.to;
   const event = log.events[Math.min(cursor, log.last)];
   const said = event ? `event ${event.sequence_number} of ${log.last}, ${event.type.replace("response.", "")}, after ${duration(at - lanes.from)}` : "";
-  const press = (pressed) => {
-    const round = (step) => lanes.rounds.filter((each) => (step > 0 ? each.seq > cursor : each.seq < cursor)).at(step > 0 ? 0 : -1)?.seq ?? (step > 0 ? log.last : 0);
-    const moves = { ArrowLeft: -1, ArrowRight: 1, PageUp: -100, PageDown: 100 };
-    if (pressed.key in moves) onCursor(pressed.shiftKey ? round(moves[pressed.key]) : Math.max(0, Math.min(log.last, cursor + moves[pressed.key])));
-    else if (pressed.key === "Home") onCursor(0);
-    else if (pressed.key === "End") onCursor(log.last);
-    else if (pressed.key === "+" || pressed.key === "=") zoom(at, 0.7);
-    else if (pressed.key === "-") zoom(at, 1.4);
-    else if (pressed.key === "[") measure(at, Math.max(at, bounds?.[1] ?? lanes.to));
-    else if (pressed.key === "]") measure(Math.min(at, bounds?.[0] ?? lanes.from), at);
-    else return;
-    pressed.preventDefault();
-    pressed.stopPropagation();
-  };
+  const press = keys({ lanes, log, cursor, onCursor, at, zoom, measure, bounds });
   const seen = (bar) => bar.to >= from && (bar.wait ?? bar.from) <= to;
   return html`<div class="timeline" ref=${box}>
     <svg width=${width} height=${height} onPointerDown=${drag} onPointerMove=${draw}
@@ -88,6 +75,24 @@ export function Timeline({ lanes, log, cursor, onCursor, onStep, isLive, steps, 
     ${bounds && html`<${Range} bounds=${bounds} lanes=${lanes} steps=${steps} onFit=${() => bounds[1] - bounds[0] >= NARROWEST_MS && setView(bounds)} onClear=${() => onRange("")} />`}
     <${Map} lanes=${lanes} view=${view} setView=${setView} width=${width} at=${at} isLive=${isLive} />
   </div>`;
+}
+
+// What the keys at the cursor do: move it, see more or less around it, and measure from it to an end of the range.
+function keys({ lanes, log, cursor, onCursor, at, zoom, measure, bounds }) {
+  const round = (step) => lanes.rounds.filter((each) => (step > 0 ? each.seq > cursor : each.seq < cursor)).at(step > 0 ? 0 : -1)?.seq ?? (step > 0 ? log.last : 0);
+  const moves = { ArrowLeft: -1, ArrowRight: 1, PageUp: -100, PageDown: 100 };
+  return (pressed) => {
+    if (pressed.key in moves) onCursor(pressed.shiftKey ? round(moves[pressed.key]) : Math.max(0, Math.min(log.last, cursor + moves[pressed.key])));
+    else if (pressed.key === "Home") onCursor(0);
+    else if (pressed.key === "End") onCursor(log.last);
+    else if (pressed.key === "+" || pressed.key === "=") zoom(at, 0.7);
+    else if (pressed.key === "-") zoom(at, 1.4);
+    else if (pressed.key === "[") measure(at, Math.max(at, bounds?.[1] ?? lanes.to));
+    else if (pressed.key === "]") measure(Math.min(at, bounds?.[0] ?? lanes.from), at);
+    else return;
+    pressed.preventDefault();
+    pressed.stopPropagation();
+  };
 }
 
 // What a part of the run took and cost.
