@@ -461,6 +461,27 @@ def test_the_playground_says_what_a_deployment_does_not_serve_and_how_it_would(c
         expect(refused).to_have_count(0)
 
 
+def test_the_playground_has_every_call_asked_about_if_any_is(console: Console, key: str, client: OpenAI) -> None:
+    console.enter(key, "#/playground")
+    chosen = {"asks": True, "shell": True, "python": True, "web": True, "image": True, "stores": ["vs_1"], "mcp": "github"}
+    tools = console.evaluate(
+        "async ([address, chosen]) => { const { requestOf, START } = await import(address);"
+        " return requestOf({ ...START, ...chosen }, 'hi').tools }",
+        [console.module("model/request.js"), chosen],
+    )
+    assert {tool["type"]: tool.get("require_approval") for tool in tools} == dict.fromkeys(
+        ("shell", "code_interpreter", "web_search", "image_generation", "file_search", "mcp"), "always"
+    )
+    assert client.responses.input_tokens.count(model="demo", input="hi", tools=tools[:2]).input_tokens > 0
+    settings = console.page.get_by_role("region", name="Request")
+    settings.get_by_role("checkbox", name="code interpreter").check()
+    settings.get_by_role("checkbox", name="shell").uncheck()
+    settings.get_by_role("checkbox", name="ask before calls run").check()
+    console.page.get_by_label("Input").fill(script({"python": "print(6 * 7)"}, say("done")))
+    console.page.get_by_role("button", name="Run", exact=True).click()
+    expect(console.page.get_by_role("region", name="Waiting for approval")).to_contain_text("print(6 * 7)")
+
+
 def test_the_playground_tries_a_remote_server_and_searches_a_store(console: Console, key: str, client: OpenAI) -> None:
     store = client.vector_stores.create(name="harbour")
     file = ("tides.md", b"Spring tides come with new moon.")

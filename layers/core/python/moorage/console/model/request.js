@@ -32,6 +32,7 @@ export const searchOf = (stores) => ({ type: "file_search", vector_store_ids: st
 
 function toolsOf(settings, files, tokens) {
   const hosts = words(settings.hosts);
+  const asking = settings.asks ? { require_approval: "always" } : {};
   const place = {};
   if (settings.memory !== "1g") place.memory_limit = settings.memory;
   if (files.length) place.file_ids = files;
@@ -39,12 +40,12 @@ function toolsOf(settings, files, tokens) {
   const tools = [];
   if (settings.shell) {
     const skills = settings.skills.map((skill_id) => ({ type: "skill_reference", skill_id }));
-    tools.push({ type: "shell", environment: { type: "container_auto", ...place, ...(skills.length ? { skills } : {}) }, ...(settings.asks ? { require_approval: "always" } : {}) });
+    tools.push({ type: "shell", environment: { type: "container_auto", ...place, ...(skills.length ? { skills } : {}) }, ...asking });
   }
-  if (settings.python) tools.push({ type: "code_interpreter", container: { type: "auto", ...place } });
-  if (settings.web) tools.push(WEB);
-  if (settings.image) tools.push(IMAGE);
-  if (settings.stores.length) tools.push(searchOf(settings.stores));
+  if (settings.python) tools.push({ type: "code_interpreter", container: { type: "auto", ...place }, ...asking });
+  if (settings.web) tools.push({ ...WEB, ...asking });
+  if (settings.image) tools.push({ ...IMAGE, ...asking });
+  if (settings.stores.length) tools.push({ ...searchOf(settings.stores), ...asking });
   for (const server of serversOf(settings.mcp)) tools.push({ ...server, ...(tokens[server.server_label] ? { authorization: tokens[server.server_label] } : {}), require_approval: settings.asks ? "always" : "never" });
   return tools;
 }

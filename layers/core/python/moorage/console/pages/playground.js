@@ -94,6 +94,7 @@ function Settings({ settings, set, models, tokens, open }) {
   const chips = (name, entries) => html`<div class="chips">${withGone(name, entries).map((entry) => html`<button type="button" key=${entry.id} class="chip" aria-pressed=${settings[name].includes(entry.id)} title=${entry.description} onClick=${() => toggle(name, entry.id)}><${Name}>${entry.name || entry.id}</${Name}></button>`)}</div>`;
   const servers = serversOf(settings.mcp);
   const hasPlace = settings.shell || settings.python;
+  const hasTools = hasPlace || settings.web || settings.image || settings.stores.length > 0 || servers.length > 0;
   return html`<div class="settings">
     <label><span>model</span><select value=${settings.model} onChange=${change("model")}>${models.map((model) => html`<option key=${model.id} value=${model.id}>${model.id}</option>`)}</select></label>
     <label><span>effort</span><select value=${settings.effort} onChange=${change("effort")}>${EFFORTS.map((effort) => html`<option key=${effort} value=${effort}>${effort || "the model's own"}</option>`)}</select></label>
@@ -103,7 +104,7 @@ function Settings({ settings, set, models, tokens, open }) {
       <label class="check"><input type="checkbox" checked=${settings.python} onChange=${change("python")} />code interpreter</label>
       <label class="check"><input type="checkbox" checked=${settings.web} onChange=${change("web")} />web search</label>
       <label class="check"><input type="checkbox" checked=${settings.image} onChange=${change("image")} />image generation</label>
-      ${(settings.shell || servers.length > 0) && html`<label class="check"><input type="checkbox" checked=${settings.asks} onChange=${change("asks")} />ask before calls run</label>`}
+      ${hasTools && html`<label class="check"><input type="checkbox" checked=${settings.asks} onChange=${change("asks")} />ask before calls run</label>`}
       ${settings.web && html`<${Offered} tool=${WEB} model=${settings.model} table="web_search" />`}${settings.image && html`<${Offered} tool=${IMAGE} model=${settings.model} table="image_generation" />`}</fieldset>
     ${hasPlace && html`<label><span>memory</span><select value=${settings.memory} onChange=${change("memory")}>${MEMORIES.map((memory) => html`<option key=${memory}>${memory}</option>`)}</select></label>
       ${field("hosts", "hosts it may reach", "none: api.example.com *.files.example.com")}`}
