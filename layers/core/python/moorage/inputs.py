@@ -134,7 +134,7 @@ class Inputs:
             for part in _media(item):
                 if part["type"] == "input_file":
                     source = await self._source(tenant_id, item, part)
-                    staged.append(Incoming(_free(source.filename, taken), source.sha256, source.chunks))
+                    staged.append(Incoming(_free(source.filename, taken), source.sha256, source.size, source.chunks))
         return staged
 
     async def forget(self, tenant_id: str, items: Iterable[Item]) -> None:

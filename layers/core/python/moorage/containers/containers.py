@@ -69,6 +69,7 @@ class Incoming:
     """Its name under ``/mnt/data``."""
     sha256: str
     """Of its content: what is there already need not be read."""
+    size: int
     chunks: Callable[[], AsyncIterator[bytes]]
 
 
@@ -146,8 +147,12 @@ class Containers:
         )
         if self._egress is not None and network_policy is not None and policy is not None:
             await self._egress.open(tenant_id, record.id, policy, network_policy.domain_secrets)
-        record = await self._copy_in(record, files) if files else record
-        return await self.skills.add(record, skills)
+        try:
+            record = await self._copy_in(record, files) if files else record
+            return await self.skills.add(record, skills)
+        except ApiError:
+            await self._delete(record)  # nobody has heard of it
+            raise
 
     async def copy(
         self,
@@ -323,7 +328,7 @@ class Containers:
         path = WORKSPACE + file.filename
         rows = await self._store.files(record)
         _check_room(rows, [path])
-        await self._stored.check(record.tenant_id, file.bytes)
+        await self._check_fits(record, {file.sha256: file.bytes}, rows)
         row = await self._copy(record, path, file)
         await self._add_rows(record, [row], rows)
         return row
@@ -373,9 +378,15 @@ class Containers:
         latest = {WORKSPACE + each.filename: each for each in inputs}
         new = [(path, each) for path, each in latest.items() if not _has(before.get(path), each.sha256)]
         _check_room(rows, [path for path, _ in new])
+        await self._check_fits(record, {each.sha256: each.size for _, each in new}, rows)
         known = stored_content(rows)
         added = await bounded(lambda place: self._take_in(record, place[0], place[1].chunks(), known), new)
         return await self._add_rows(record, added, rows) if added else record
+
+    async def _check_fits(self, record: ContainerRecord, sizes: Mapping[str, int], there: Sequence[ContainerFile]) -> None:
+        """Look before anything is stored whether there is room for content, by its hash, that no row has yet."""
+        known = stored_content(there)
+        await self._stored.check(record.tenant_id, sum(size for sha256, size in sizes.items() if sha256 not in known))
 
     async def _take_in(
         self, record: ContainerRecord, path: str, chunks: AsyncIterator[bytes], known: Mapping[str, str]
@@ -394,7 +405,7 @@ class Containers:
         before = {row.path: row for row in rows}
         new = {path: file for path, file in places(files).items() if not _has(before.get(path), file.sha256)}
         _check_room(rows, new)
-        await self._stored.check(record.tenant_id, sum({file.sha256: file.bytes for file in new.values()}.values()))
+        await self._check_fits(record, {file.sha256: file.bytes for file in new.values()}, rows)
         copies = await bounded(lambda place: self._copy(record, *place), new.items())
         return await self._add_rows(record, copies, rows) if copies else record
 

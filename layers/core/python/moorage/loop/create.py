@@ -241,9 +241,14 @@ async def _container(
     else:
         record = await runtime.containers.add_files(known, files)
         record = await runtime.containers.skills.add(record, skills)
-    inputs = await files_to_stage(runtime, tenant_id, items)
-    if inputs:
-        await runtime.containers.put_inputs(record, inputs)
+    try:
+        inputs = await files_to_stage(runtime, tenant_id, items)
+        if inputs:
+            await runtime.containers.put_inputs(record, inputs)
+    except ApiError:
+        if known is None:
+            await runtime.containers.delete(tenant_id, record.id)
+        raise
     return record, [skill.to_json() for skill in skills], files
 
 
