@@ -1,6 +1,7 @@
 """A tenant's limit of stored bytes, by the routes that store something and by what gives room back."""
 
 import asyncio
+from collections.abc import AsyncIterator
 from typing import Any
 
 import openai
@@ -369,6 +370,20 @@ async def test_room_is_taken_by_what_was_put_into_a_container_in_one_moment(serv
     assert len(await names(service, record)) == 1
     objects = [key for key in service.store.objects() if record.id in key]
     assert await used(service) == {"container": 60 * len(objects)}
+
+
+async def test_what_is_refused_at_its_end_counts_and_nothing_that_others_are_about_to_count(service: Service) -> None:
+    limit(service, 100)
+    record = await container(service)
+    await service.runtime.blobs.put_bytes(f"T/ten_a/C/{record.id}/{'0' * 64}", b"y" * 30)  # on its way in
+
+    async def long() -> AsyncIterator[bytes]:
+        yield b"x" * 80
+        await upload(service, 50)
+
+    with pytest.raises(ApiError, match="100 bytes"):
+        await service.runtime.containers.add_file(record, filename="a.txt", chunks=long())
+    assert (await used(service), await names(service, record)) == ({"file": 50, "container": 80}, {})
 
 
 async def test_a_round_looks_at_some_tenants_and_the_next_one_at_those_who_wait(service: Service) -> None:

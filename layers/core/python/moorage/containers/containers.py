@@ -435,10 +435,12 @@ class Containers:
     ) -> ContainerRecord:
         """What they hold is counted first; then what they replace of the rows that are ``there``, then the rows, then the count that
         makes the next command fetch them."""
+        holder, size = Holder.container(record.tenant_id, record.id), new_bytes(added, there)
         try:
-            await self._stored.add(Holder.container(record.tenant_id, record.id), new_bytes(added, there))
+            await self._stored.add(holder, size)
         except ApiError:
-            await self._count(record)  # as long as the content is there
+            # The content is there until the sweep collects it. A look at the bucket would count what others are about to count too.
+            await self._stored.correct(holder, size)
             raise
         at_ms, paths = time_after(there, int(self._clock() * 1000)), {row.path for row in added}
         rows = [replace(row, written_at_ms=at_ms) for row in added]
