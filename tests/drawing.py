@@ -18,6 +18,8 @@ from typing import Any
 import orjson
 from moorage.model.image_engine import ImageEngine, ImageKind
 
+from tests.asgi import body_of, live
+
 KEY = "dr4wing-key"
 MODEL = "gpt-image-1.5"
 STABLE = "stability.stable-image-ultra-v1:1"
@@ -70,9 +72,9 @@ class Drawing:
 
     async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
         if scope["type"] != "http":
-            await _live(receive, send)
+            await live(receive, send)
             return
-        body = await _body(receive)
+        body = await body_of(receive)
         if self.before_answer is not None:
             await self.before_answer()
         headers = {name.decode().lower(): value.decode() for name, value in scope["headers"]}
@@ -194,19 +196,3 @@ def _form(headers: dict[str, str], body: bytes) -> dict[str, Any] | None:
 def _refused(status: int, code: str, param: str | None = None) -> tuple[int, str, list[bytes]]:
     error = {"message": "A sentence that may quote what was asked.", "type": "user_error", "code": code, "param": param}
     return status, "application/json", [orjson.dumps({"error": error})]
-
-
-async def _live(receive: Any, send: Any) -> None:
-    while True:
-        message = await receive()
-        await send({"type": f"{message['type']}.complete"})
-        if message["type"] == "lifespan.shutdown":
-            return
-
-
-async def _body(receive: Any) -> bytes:
-    body, more = b"", True
-    while more:
-        message = await receive()
-        body, more = body + message.get("body", b""), message.get("more_body", False)
-    return body

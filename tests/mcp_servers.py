@@ -19,6 +19,8 @@ from mcp.server.mcpserver import MCPServer
 from mcp.server.mcpserver.utilities.types import Image
 from mcp_types import ToolAnnotations
 
+from tests.asgi import body_of, live
+
 LOOPBACK = ("127.0.0.0/8", "::1/128")
 
 PIXEL = bytes.fromhex(
@@ -192,14 +194,14 @@ class Odd:
 
     async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
         if scope["type"] == "lifespan":
-            await _live(receive, send)
+            await live(receive, send)
             return
         if scope["method"] != "POST":
             if scope["method"] == self.hangs_at:
                 await self.released.wait()
             await _respond(send, 405, b"")
             return
-        message = json.loads(await _body(receive))
+        message = json.loads(await body_of(receive))
         method = message["method"]
         self.asked.append(method)
         if method == "tools/call":
@@ -251,23 +253,6 @@ class Odd:
             error = {"code": -32601, "message": "no such method"}
         said: dict[str, Any] = {"result": answer} if error is None else {"error": error}
         return json.dumps({"jsonrpc": "2.0", "id": message["id"], **said}).encode()
-
-
-async def _live(receive: Any, send: Any) -> None:
-    while True:
-        message = await receive()
-        await send({"type": f"{message['type']}.complete"})
-        if message["type"] == "lifespan.shutdown":
-            return
-
-
-async def _body(receive: Any) -> bytes:
-    body = b""
-    while True:
-        message = await receive()
-        body += bytes(message.get("body", b""))
-        if not message.get("more_body"):
-            return body
 
 
 async def _respond(send: Any, status: int, body: bytes, **headers: str) -> None:

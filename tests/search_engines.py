@@ -10,6 +10,8 @@ from urllib.parse import parse_qs, urlsplit
 import orjson
 from moorage.model.search_engine import EngineKind, SearchEngine
 
+from tests.asgi import body_of, live
+
 KEY = "s3arch-key"
 MUST: dict[str, set[str]] = {"searxng": {"q", "format"}, "brave": {"q"}, "tavily": {"query"}, "exa": {"query"}}
 MAY: dict[str, set[str]] = {
@@ -59,9 +61,9 @@ class SearchEngines:
 
     async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
         if scope["type"] != "http":
-            await _live(receive, send)
+            await live(receive, send)
             return
-        body = await _body(receive)
+        body = await body_of(receive)
         if scope["path"] in PATHS:
             if self.before_answer is not None:
                 await self.before_answer()
@@ -125,22 +127,6 @@ def _answer(kind: EngineKind, found: list[dict[str, str]]) -> Any:
 
 def port_of(url: str) -> int:
     return urlsplit(url).port or 80
-
-
-async def _live(receive: Any, send: Any) -> None:
-    while True:
-        message = await receive()
-        await send({"type": f"{message['type']}.complete"})
-        if message["type"] == "lifespan.shutdown":
-            return
-
-
-async def _body(receive: Any) -> bytes:
-    body, more = b"", True
-    while more:
-        message = await receive()
-        body, more = body + message.get("body", b""), message.get("more_body", False)
-    return body
 
 
 async def _respond(send: Any, page: Page) -> None:

@@ -15,8 +15,7 @@ import shutil
 import ssl
 from collections.abc import Mapping
 from pathlib import Path
-from types import TracebackType
-from typing import Any, Final, Self
+from typing import Any, Final
 
 import httpx
 
@@ -24,6 +23,7 @@ from moorage import limits
 from moorage.egress import trust
 from moorage.errors import SandboxCapacity, SandboxError, SandboxGone, SandboxStarting
 from moorage.sandbox.exec_client import ExecClient
+from moorage.sandbox.over_http import OverHttp
 from moorage.sandbox.provisioner import CONFIG_VARIABLE, EgressSpec, Handle, SandboxSpec, SandboxStatus
 from moorage.skills.bundle import SKILLS
 
@@ -41,7 +41,7 @@ _START_POLLS: Final = 40
 _START_POLL_SECONDS: Final = 0.05
 
 
-class DockerProvisioner:
+class DockerProvisioner(OverHttp):
     def __init__(self, runtime_dir: Path, *, image: str, engine_socket: str, transport: httpx.AsyncBaseTransport | None = None) -> None:
         """``runtime_dir`` holds the exec servers' sockets: a short path that only this user may enter."""
         self._runtime_dir = runtime_dir
@@ -53,15 +53,6 @@ class DockerProvisioner:
             verify=_NO_TLS,
             trust_env=False,
         )
-
-    async def __aenter__(self) -> Self:
-        return self
-
-    async def __aexit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
-        await self.aclose()
-
-    async def aclose(self) -> None:
-        await self._http.aclose()
 
     async def start(self, spec: SandboxSpec) -> Handle:
         """Idempotent by the container's name, which the engine keeps unique."""

@@ -11,8 +11,7 @@ from collections.abc import AsyncGenerator, AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from functools import cache
-from types import TracebackType
-from typing import Any, Final, Literal, Self
+from typing import Any, Final, Literal
 from urllib.parse import quote, urlencode
 
 import httpx
@@ -20,6 +19,7 @@ import httpx
 from moorage.errors import SandboxError, SandboxFileMissing, SandboxGone
 from moorage.limits import BATCH_FILE_BYTES_MAX, EXEC_CONNECT_SECONDS, EXEC_SILENCE_SECONDS, SANDBOX_FILES_MAX
 from moorage.net.transport import UpstreamTransport
+from moorage.sandbox.over_http import OverHttp
 from moorage.sandbox.provisioner import Handle
 
 _LENGTH: Final = struct.Struct(">q")
@@ -134,7 +134,7 @@ class FileListing:
     """False when there are more files than the bound."""
 
 
-class ExecClient:
+class ExecClient(OverHttp):
     """One sandbox. Use as ``async with ExecClient(handle) as client`` or call :meth:`aclose`.
 
     Raises :class:`SandboxGone` when the server cannot be reached, the connection tears, or the asked exec is unknown, and
@@ -158,15 +158,6 @@ class ExecClient:
             auth=auth,
             trust_env=False,
         )
-
-    async def __aenter__(self) -> Self:
-        return self
-
-    async def __aexit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
-        await self.aclose()
-
-    async def aclose(self) -> None:
-        await self._http.aclose()
 
     async def health(self) -> Health:
         body = await self.ask("GET", "/v1/health")

@@ -6,13 +6,13 @@ a Unix socket.
 
 import ssl
 from dataclasses import dataclass
-from types import TracebackType
-from typing import Any, Final, Self
+from typing import Any, Final
 
 import httpx
 
 from moorage.errors import SandboxCapacity, SandboxError, SandboxHostAway
 from moorage.limits import EXEC_CONNECT_SECONDS, SANDBOX_START_SECONDS
+from moorage.sandbox.over_http import OverHttp
 from moorage.sandbox.provisioner import Handle, SandboxSpec, SandboxStatus
 
 
@@ -25,7 +25,7 @@ class RunningSandbox:
     """Process id, on this machine, of the first process in the sandbox: killing it kills the sandbox."""
 
 
-class LauncherProvisioner:
+class LauncherProvisioner(OverHttp):
     revision = ""
     """Sandboxes end with the launcher, so that all of them are started from the same."""
 
@@ -36,15 +36,6 @@ class LauncherProvisioner:
             timeout=httpx.Timeout(SANDBOX_START_SECONDS + EXEC_CONNECT_SECONDS, connect=EXEC_CONNECT_SECONDS),
             trust_env=False,
         )
-
-    async def __aenter__(self) -> Self:
-        return self
-
-    async def __aexit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
-        await self.aclose()
-
-    async def aclose(self) -> None:
-        await self._http.aclose()
 
     async def start(self, spec: SandboxSpec) -> Handle:
         body = await self._ask("POST", "/v1/sandboxes", json=wire_spec(spec))
