@@ -298,7 +298,7 @@ bench: setup-dev
 	$(BIN)/python -m tests.bench.bench_proxy
 	$(BIN)/python -m tests.bench.bench_exec
 	$(BIN)/python -m tests.bench.bench_mcp
-	$(BIN)/python -m tests.bench.lists
+	$(BIN)/python -m tests.bench.lists --report
 
 bench-peers: $(UV)
 	$(UV) venv --quiet --clear --python $(BIN)/python .build/peer-litellm

@@ -49,8 +49,8 @@ ENDPOINTS: Final = ("ecr.api", "ecr.dkr")
 
 REAPER_SECONDS: Final = 0.1
 REAPER_GIB: Final = 0.5
-REAPER_READ_UNITS: Final = 4
-"""Of a look that finds nothing: an estimate, and eight queries with half a unit each."""
+REAPER_READ_UNITS: Final = 4.5
+"""Of a look that finds nothing: an estimate, and nine queries with half a unit each."""
 
 ALARMS: Final = 5
 IMAGE_GB: Final = 1.0

@@ -1,8 +1,10 @@
 """How long a page of the list takes among many responses, and a response as of an event among many:
-``python -m tests.bench.lists --responses 100000 --events 100000``.
+``python -m tests.bench.lists [--responses 100000] [--events 100000] [--report]``.
 
-Their records are written straight into the table of a local stack, as short responses in the foreground are; the pages are asked for
-over HTTP, as a client does. How many requests to the table a page costs is held by a test (``tests/unit/api/test_response_list.py``).
+With ``--report`` the table is put into ``docs/benchmarks.md``. The records are written straight into the table of a local stack, as
+short responses in the foreground are; the pages are asked for over HTTP, as a client does: filters and usage at first, and again when
+the reaper has kept what is over. How many requests to the table a page costs is held by tests
+(``tests/unit/api/test_response_list.py``, ``test_list_search.py``).
 """
 
 import argparse
@@ -10,7 +12,7 @@ import asyncio
 import statistics
 import tempfile
 import time
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any, Final
@@ -19,16 +21,26 @@ import boto3
 import httpx
 from moorage import ids, limits
 from moorage.parallel import side_by_side
+from moorage.store import keys
 from moorage.store.blobs import Blobs
 from moorage.store.event_log import Batch, Writer
 from moorage.store.responses import Responses, StoredResponse
-from moorage.store.table import Record, Table
+from moorage.store.table import Record
+from moorage.store.table import Table as Records
 from moorage.wire.parameters import Parameters
+from moorage.wire.queries import USAGE_GROUPS
 
+from tests.bench.retrieval import report
+from tests.bench.run import Table, machine, ms
 from tests.stack import Stack
+
+Row = tuple[str, ...]
 
 _RARE: Final = 1_000
 """Every so-maniest response failed."""
+_RARER: Final = 2_000
+CONVERSATION: Final = f"conv_{'0' * 48}"
+CONTAINER: Final = f"cntr_{'0' * 48}"
 _PAGES: Final = 20
 _PIECES: Final = 1_000
 """Events of one message of the long log."""
@@ -43,10 +55,10 @@ USAGE: Final = {
 }
 
 
-class _Collected(Table):
+class _Collected(Records):
     """Keeps what would be written."""
 
-    def __init__(self, table: Table) -> None:
+    def __init__(self, table: Records) -> None:
         super().__init__(table.client, table.name, ThreadPoolExecutor(1))
         self.records: list[Record] = []
 
@@ -54,18 +66,21 @@ class _Collected(Table):
         self.records += puts
 
 
-async def fill(table: Table, blobs: Blobs, count: int, now: int) -> None:
+async def fill(table: Records, blobs: Blobs, count: int, now: int) -> None:
     """Responses that ended in the last days, one a second."""
     collected = _Collected(table)
     responses = Responses(collected, blobs, now_ms=lambda: now * 1000, retention_seconds=limits.RETENTION_SECONDS)
     for number in range(count):
+        is_rare = number % _RARER == _RARER // 4
         stored = StoredResponse(
             ids.new_response_id(0),
             "default",
             now - count + number,
             Parameters("demo"),
-            {"model": "demo", "metadata": {}, "previous_response_id": None},
+            {"model": "demo", "metadata": {"team": "docs"} if is_rare else {}, "previous_response_id": None},
             [{"type": "message", "role": "user", "content": f"question {number}"}],
+            conversation_id=CONVERSATION if is_rare else None,
+            container_id=CONTAINER if is_rare else None,
             expires_at=now + limits.RETENTION_SECONDS,
         )
         status = "failed" if number % _RARE == 0 else "completed"
@@ -76,7 +91,7 @@ async def fill(table: Table, blobs: Blobs, count: int, now: int) -> None:
     await side_by_side(table.write_many, parts, at_once=16)
 
 
-async def fill_log(table: Table, blobs: Blobs, count: int, now: int) -> str:
+async def fill_log(table: Records, blobs: Blobs, count: int, now: int) -> str:
     """A response that runs and has said so many events: commands with long output, a message after each, all in pieces."""
     responses = Responses(table, blobs, now_ms=lambda: now * 1000, retention_seconds=limits.RETENTION_SECONDS)
     stored = StoredResponse(
@@ -101,18 +116,18 @@ async def fill_log(table: Table, blobs: Blobs, count: int, now: int) -> str:
     return stored.response_id
 
 
-def timed_at(http: httpx.Client, response_id: str, number: int) -> None:
+def timed_at(http: httpx.Client, response_id: str, number: int) -> Row:
     took: list[float] = []
     for _ in range(_FOLDS):
         began = time.perf_counter()
         answer = http.get(f"/responses/{response_id}", params={"at": number})
         took.append(time.perf_counter() - began)
         assert answer.status_code == 200, answer.text
-    print(f"as of event {number:32} {_FOLDS:3} times  median {1000 * statistics.median(took):9.1f} ms  max {1000 * max(took):7.1f} ms")
+    return f"as of event {number:,}", str(_FOLDS), "", ms(statistics.median(took)), ms(max(took))
 
 
-def timed(http: httpx.Client, name: str, query: Mapping[str, Any], path: str = "/responses", pages: int = _PAGES) -> None:
-    """Follow the pages, and tell the median and the longest."""
+def timed(http: httpx.Client, name: str, query: Mapping[str, Any], path: str = "/responses", pages: int = _PAGES) -> Row:
+    """Follow the pages."""
     took: list[float] = []
     after: dict[str, str] = {}
     shown = 0
@@ -126,45 +141,75 @@ def timed(http: httpx.Client, name: str, query: Mapping[str, Any], path: str = "
         if not page["has_more"]:
             break
         after = {"after": page["last_id"]}
-    median, longest = 1000 * statistics.median(took), 1000 * max(took)
-    print(f"{name:44} {len(took):3} pages  {shown:5} rows  median {median:7.1f} ms  max {longest:7.1f} ms")
+    return name, str(len(took)), str(shown), ms(statistics.median(took)), ms(max(took))
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--responses", type=int, default=100_000)
     parser.add_argument("--events", type=int, default=100_000)
+    parser.add_argument("--report", action="store_true", help="put the table into docs/benchmarks.md")
     options = parser.parse_args()
+    seen_machine = f"{time.strftime('%Y-%m-%d')}, on {machine()}"
     with tempfile.TemporaryDirectory() as folder:
         stack = Stack(Path(folder)).start()
         try:
-            _measure(stack, options.responses, options.events)
+            rows = list(_measure(stack, options.responses, options.events))
         finally:
             stack.stop()
+    note = (
+        f"{options.responses:,} responses, one a second, and one response of {options.events:,} events. Over HTTP on a local stack, in "
+        f"milliseconds. {seen_machine}"
+    )
+    table = Table("Lists of many responses", ("", "requests", "rows", "median", "max"), rows, note)
+    print(f"\n{table.markdown()}")
+    if options.report:
+        report([table])
 
 
-def _measure(stack: Stack, count: int, events: int) -> None:
+FILTERS: Final[Sequence[tuple[str, Mapping[str, Any]]]] = (
+    (f"failed (one in {_RARE:,})", {"status": "failed"}),
+    ("no such model", {"model": "none"}),
+    (f"a conversation (one in {_RARER:,})", {"conversation": CONVERSATION}),
+    (f"a container (one in {_RARER:,})", {"container": CONTAINER}),
+    (f"metadata (one in {_RARER:,})", {"metadata[team]": "docs"}),
+)
+
+
+def _measure(stack: Stack, count: int, events: int) -> Iterator[Row]:
     now, executor = int(time.time()), ThreadPoolExecutor(16)
     aws = stack.aws()
-    table = Table(boto3.client("dynamodb", **aws), "moorage", executor)
+    table = Records(boto3.client("dynamodb", **aws), "moorage", executor)
     began = time.perf_counter()
     asyncio.run(fill(table, Blobs(boto3.client("s3", **aws), "moorage", executor), count, now))
     long = asyncio.run(fill_log(table, Blobs(boto3.client("s3", **aws), "moorage", executor), events, now))
     print(f"{count} responses and {events} events written in {time.perf_counter() - began:.0f} s")
     with stack.http() as http:
         http.get("/models")
-        timed(http, "newest first, 20 a page", {"limit": 20})
-        timed(http, "oldest first, 100 a page", {"limit": 100, "order": "asc"})
-        timed(http, "from the middle", {"limit": 20, "created_before": now - count // 2})
-        timed(http, f"failed (one in {_RARE}), 20 a page", {"limit": 20, "status": "failed"})
-        timed(http, "no such model", {"limit": 20, "model": "none"})
-        timed(http, "usage by day, added up", {}, "/usage", 1)
-        timed(http, "usage by day, added up by hours", {}, "/usage", 1)
+        yield timed(http, "newest first, 20 a page", {"limit": 20})
+        yield timed(http, "oldest first, 100 a page", {"limit": 100, "order": "asc"})
+        yield timed(http, "from the middle", {"limit": 20, "created_before": now - count // 2})
+        for name, query in FILTERS:
+            yield timed(http, f"{name}, before anything is kept", {"limit": 20, **query})
+        yield timed(http, "usage by day, before anything is kept", {}, "/usage", 1)
         for number in (1, events // 2, events - 1):
-            timed_at(http, long, number)
-        time.sleep(limits.USAGE_SETTLED_SECONDS + 1)
-        timed(http, "usage by day, added up and kept", {}, "/usage", 1)
-        timed(http, "usage by day, what was kept", {}, "/usage", 1)
+            yield timed_at(http, long, number)
+        began = time.perf_counter()
+        asyncio.run(_kept(table))
+        print(f"kept after another {time.perf_counter() - began:.0f} s")
+        for name, query in FILTERS:
+            yield timed(http, name, {"limit": 20, **query})
+        for group in USAGE_GROUPS:
+            yield timed(http, f"usage by {group}", {"group_by": group}, "/usage", 1)
+
+
+async def _kept(table: Records) -> None:
+    """Until the reaper wants to look next when an hour is over: it has kept what there was."""
+    while True:
+        noted = await table.get(keys.usage("default"), keys.USAGE_FOLLOWED)
+        if noted is not None and int(noted["GSI1SK"].partition("#")[0]) > time.time() + 2 * limits.USAGE_SETTLED_SECONDS:
+            return
+        await asyncio.sleep(1)
 
 
 if __name__ == "__main__":

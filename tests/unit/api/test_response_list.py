@@ -182,6 +182,7 @@ FILTERS: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
 
 @pytest.mark.parametrize("name", FILTERS)
 async def test_a_filter_leaves_out_the_rest_on_every_page(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(limits, "LIST_FIRST_ENTRIES", 3)
     monkeypatch.setattr(limits, "LIST_READ_ENTRIES", 3)
     served = Served.of(Lab())
     changes, query = FILTERS[name]
@@ -205,6 +206,7 @@ async def test_times_and_keys_are_filters_too() -> None:
 
 
 async def test_a_search_that_finds_nothing_for_long_says_where_to_go_on(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(limits, "LIST_FIRST_ENTRIES", 2)
     monkeypatch.setattr(limits, "LIST_READ_ENTRIES", 2)
     monkeypatch.setattr(limits, "LIST_ENTRIES_MAX", 4)
     served = Served.of(Lab())

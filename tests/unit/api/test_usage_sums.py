@@ -154,7 +154,7 @@ async def test_what_another_version_has_packed_is_added_up_anew() -> None:
     await settle(served)
     before = await usage(served)
     place = (keys.usage("t"), keys.usage_span(begin, DAY_SECONDS))
-    served.lab.table.records[place]["sums"] = zlib.compress(b"[2]")
+    served.lab.table.records[place]["sums"] = zlib.compress(b"[3]")
     assert await usage(served) == before
 
 

@@ -34,7 +34,7 @@ class World:
                 uploads=SimpleNamespace(purge_due=part("uploads", 16)),
                 skills=SimpleNamespace(purge_due=part("skills", 32)),
                 vector_stores=SimpleNamespace(sweep=SimpleNamespace(purge_due=part("vector stores", 64))),
-                table=SimpleNamespace(query=part("inputs", []), get_many=part("no inputs", [])),
+                table=SimpleNamespace(query=part(DUE, []), get_many=part("no inputs", [])),
                 egress=SimpleNamespace(settle_fleet=part("proxy", None)),
                 fleet=SimpleNamespace(running=part("count", [object()] * alive)),
             ),
@@ -50,7 +50,8 @@ class World:
         return do
 
 
-ALL = ["containers", "pool", "orphans", "files", "uploads", "skills", "vector stores", "inputs", "proxy", "count", "what is stored"]
+DUE = "due in the table"
+ALL = ["containers", "pool", "orphans", "files", "uploads", "skills", "vector stores", DUE, "proxy", "count", DUE, "what is stored"]
 
 
 async def test_a_round_does_everything_and_counts_what_it_settled() -> None:

@@ -1,12 +1,12 @@
 """``GET /v1/responses``: the responses of a tenant, newest first. An extension of ours, in the envelope of OpenAI's lists.
 
-A page costs one query of the index, another of what runs, and one read of the responses that it shows; filters by status, model, key,
-conversation, container and time look at the index alone (``store/response_list.py``).
+A page costs one query of the index, another of what runs, and one read of the responses that it shows; filters look at the index alone
+(``store/response_list.py``), and of a long list only where it may have what they want (``store/list_search.py``).
 """
 
 from collections.abc import AsyncGenerator, Sequence
 from contextlib import aclosing
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
 from fastapi import APIRouter, Request
@@ -21,8 +21,10 @@ from moorage.loop.waiting import wait_of
 from moorage.model.prices import usd
 from moorage.parallel import side_by_side
 from moorage.runtime import Runtime
-from moorage.store.response_list import DELETED, Entry, Range, Row
+from moorage.store.list_search import ListSearch
+from moorage.store.response_list import Entry, Range, Row, Sought, tags_of
 from moorage.store.responses import Ancestor, Snapshot
+from moorage.store.usage_sums import UsageSums
 from moorage.wire.events import QUEUED
 from moorage.wire.queries import Page, Wanted, parse_wanted
 
@@ -54,8 +56,6 @@ class Listing:
     tenant_id: str
     page: Page
     wanted: Wanted
-    _seen: int = 0
-    """Entries of the index that were looked at."""
     _read: int = 0
     """Responses that were read."""
     _last: str | None = None
@@ -109,40 +109,42 @@ class Listing:
         running = [entry for entry in await self.runtime.response_list.running(self.tenant_id) if part.holds(entry.place)]
         if self.wanted.statuses and self.wanted.statuses <= _RUNNING:
             young = int(self.runtime.clock()) - limits.LIST_FOREGROUND_SECONDS
-            part = Range(after, descending, max(young, part.created_from or 0), part.created_to)
-        is_plain = self.wanted == Wanted(created_after=self.wanted.created_after, created_before=self.wanted.created_before)
-        size = self.page.limit + 1 if is_plain else limits.LIST_READ_ENTRIES
-        going_on: str | None = after
-        is_first = True
-        while is_first or going_on is not None:
-            if self._seen >= limits.LIST_ENTRIES_MAX:
-                self._is_cut = True
-                return
-            is_first = False
-            here = Range(going_on, descending, part.created_from, part.created_to)
-            entries, going_on = await self.runtime.response_list.read(self.tenant_id, here, size)
-            self._seen += size
-            between = [entry for entry in running if going_on is None or _is_reached(entry.place, going_on, descending)]
-            running = [entry for entry in running if entry not in between]
-            candidates = _in_order([*entries, *between], descending)
-            matching = [entry for entry in candidates if self._may_be_wanted(entry)]
-            if matching:
-                yield matching
-            if candidates:
-                self._last = candidates[-1].response_id
+            part = replace(part, created_from=max(young, part.created_from or 0))
+        search = self._search(part)
+        async with aclosing(search.parts(self.page.limit + 1)) as parts:
+            async for entries, reached in parts:
+                between = [entry for entry in running if reached is None or _is_reached(entry.place, reached, descending)]
+                running = [entry for entry in running if entry not in between]
+                candidates = _in_order([*entries, *between], descending)
+                matching = [entry for entry in candidates if self._may_be_wanted(entry)]
+                if matching:
+                    yield matching
+                if candidates:
+                    self._last = candidates[-1].response_id
+        self._is_cut |= search.is_cut
+
+    def _search(self, part: Range) -> ListSearch:
+        runtime, retention_seconds = self.runtime, self.runtime.settings.retention_seconds
+        kept = UsageSums(runtime.table, self.tenant_id, retention_seconds=retention_seconds)
+        now = int(runtime.clock())
+        return ListSearch(runtime.response_list, kept, self.tenant_id, part, self._sought, now, reach_seconds=retention_seconds)
 
     def _may_be_wanted(self, entry: Entry) -> bool:
         """As far as the index tells."""
-        wanted, row = self.wanted, entry.row
-        if row is None:
-            return not wanted.statuses or bool(wanted.statuses & _RUNNING)
-        return (
-            row.status != DELETED
-            and (not wanted.statuses or row.status in wanted.statuses)
-            and _agrees(row.model, wanted.model[: limits.LISTED_MODEL_CHARS_MAX])
-            and _agrees(row.key_id, wanted.key)
-            and _agrees(row.conversation_id, wanted.conversation)
-            and _agrees(row.container_id, wanted.container)
+        if entry.row is None:
+            return not self.wanted.statuses or bool(self.wanted.statuses & _RUNNING)
+        return self._sought.admits(entry.row.traits)
+
+    @property
+    def _sought(self) -> Sought:
+        wanted = self.wanted
+        return Sought(
+            wanted.statuses,
+            wanted.model[: limits.LISTED_MODEL_CHARS_MAX],
+            wanted.key,
+            wanted.conversation,
+            wanted.container,
+            tags_of(self.tenant_id, wanted.metadata),
         )
 
     async def _snapshots(self, entries: Sequence[Entry]) -> list[tuple[Entry, Snapshot | None]]:
@@ -213,7 +215,9 @@ def summary(snapshot: Snapshot) -> dict[str, Any]:
     final = snapshot.final_object if snapshot.is_final else {}
     row = None
     if final:
-        row = Row.of(final, key_id=stored.key_id, conversation_id=stored.conversation_id, container_id=stored.container_id)
+        row = Row.of(
+            final, key_id=stored.key_id, conversation_id=stored.conversation_id, container_id=stored.container_id, tags=""
+        )
     return {
         "id": stored.response_id,
         "object": "response.summary",

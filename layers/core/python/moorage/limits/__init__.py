@@ -385,6 +385,14 @@ LIST_READ_ENTRIES: Final = 2_000
 """Entries of the list of responses that are read together where a filter leaves many out."""
 LIST_ENTRIES_MAX: Final = 10_000
 """Entries of that list that one page looks at, about 3 MB of the index; a page that finds nothing there says where to go on."""
+LIST_FIRST_ENTRIES: Final = 500
+"""Of which a filter reads at first; where there are more, it asks where to look."""
+LIST_STRETCH_GAP_ROWS: Final = 20
+"""Entries between two that are wanted, which are read with them rather than by two queries."""
+LIST_STRETCH_ROWS_MAX: Final = 400
+"""Of a part of the list that is read by one query among others."""
+LIST_DAYS_TOGETHER: Final = 31
+"""Of which a filter asks at once where to look."""
 LIST_READ_RESPONSES_MAX: Final = 500
 """Responses that one page reads whole, for a filter by what only they say."""
 LIST_FOREGROUND_SECONDS: Final = 3600

@@ -6,6 +6,7 @@ says which. Every part is harmless to run twice, or by two reapers at once.
 
 from collections.abc import Awaitable, Iterator
 
+from moorage.loop.ledger import keep_due
 from moorage.recount import recount_due
 from moorage.retention import purge_expired
 from moorage.runtime import Runtime
@@ -35,6 +36,7 @@ def _parts(runtime: Runtime) -> Iterator[Awaitable[int | None]]:
     yield purge_expired(runtime, runtime.clock())
     yield runtime.egress.settle_fleet()
     yield _count_sandboxes(runtime)
+    yield keep_due(runtime)
     yield recount_due(runtime, runtime.clock())  # the longest, and what waits for nobody
 
 

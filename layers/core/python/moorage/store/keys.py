@@ -50,6 +50,8 @@ a container's egress decisions             ``PK=T#t#C#id``, ``SK`` begins with `
 whose an upstream's container is           ``PK=T#t#C#id``, ``SK=UPSTREAM``                     GetItem
 a container's sessions                     ``PK=T#t#C#id``, ``SK`` begins with ``SESSION#``     Query, GetItem
 kept sums of a tenant's usage              ``PK=T#t#USAGE``, ``SK=<seconds>#<start>``            BatchGetItem
+where in its list what stands              ``PK=T#t#USAGE``, ``SK=LIST#<seconds>#<start>``       BatchGetItem
+tenants whose sums are to be kept          ``GSI1PK=DUE#usage``, ``GSI1SK`` up to now           Query on GSI1
 a tenant's webhook endpoints               ``PK=T#t#W``                                         Query
 the deliveries of a webhook endpoint       ``PK=T#t#W#id``, ``SK`` begins with ``EVENT#``       Query
 deliveries of webhooks that are due        ``GSI1PK=DUE#webhooks``, ``GSI1SK`` up to now        Query on GSI1 + BatchGet
@@ -193,6 +195,20 @@ def usage(tenant_id: str) -> str:
 def usage_span(start: int, seconds: int) -> str:
     """Sort key of an hour's or a day's."""
     return f"{seconds:06d}#{start:012d}"
+
+
+def usage_digest(start: int, seconds: int) -> str:
+    """Sort key of what tells where in an hour or a day of the list what stands (``store/list_digest.py``)."""
+    return f"LIST#{usage_span(start, seconds)}"
+
+
+USAGE_FOLLOWED: Final = "FOLLOWED"
+"""Sort key of the note that the reaper is to keep a tenant's sums, with ``GSI1PK=DUE#usage``."""
+
+
+def usage_tenant(pk: str) -> str:
+    """The tenant back from :func:`usage`."""
+    return pk.removeprefix("T#").removesuffix("#USAGE")
 
 
 SOCKET_PREFIX: Final = "WS#"

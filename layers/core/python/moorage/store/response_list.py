@@ -2,8 +2,9 @@
 
 A response that has ended is listed by its final batch, which is written once and anyhow, or by its record where both are written by one
 request and the record has room: no record more, and one entry of the index. The entry's sort key is the place, ``<created>#<id>``, and
-behind it a row: status, model, tokens and what else a list is filtered and summed by. So a filter reads the index alone, however many
-responses there are. What a client wrote (input, metadata) never stands in a key, because AWS shows keys in trails and reports.
+behind it a row: status, model, tokens and what else a list is filtered and summed by. So a filter reads the index alone. What a client
+wrote (input, metadata) never stands in a key, because AWS shows keys in trails and reports; of metadata there are tags, a few bits of a
+hash.
 
 One that runs is found on the loop's own list (``INFLIGHT``), and one in the foreground, from its first heartbeat on, by an entry of its
 record that bears the place alone; its final batch comes right behind it in the list and takes its place.
@@ -11,9 +12,11 @@ record that bears the place alone; its final batch comes right behind it in the 
 A deleted response leaves its row, as long as it would have been kept: what it has used stays counted.
 """
 
-from collections.abc import Mapping, Sequence
+import base64
+import hashlib
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import orjson
 
@@ -25,7 +28,7 @@ from moorage.store.table import Record, Table
 KIND: Final = "responses"
 DELETED: Final = "deleted"
 _BEHIND: Final = "#\uffff"
-"""After every row of a place."""
+"""After every row of a place, and of a second."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,9 +49,17 @@ class Row:
     container_id: str = ""
     nanodollars: int | None = None
     """None where the price was not known."""
+    tags: str | None = None
+    """Of its metadata (:func:`tags_of`); None in rows of versions that did not keep them."""
+
+    @property
+    def traits(self) -> "Traits":
+        return Traits(self.status, self.model, self.key_id, self.conversation_id, self.container_id, self.tags)
 
     @classmethod
-    def of(cls, response: Mapping[str, Any], *, key_id: str, conversation_id: str | None, container_id: str | None) -> "Row":
+    def of(
+        cls, response: Mapping[str, Any], *, key_id: str, conversation_id: str | None, container_id: str | None, tags: str
+    ) -> "Row":
         usage = response.get("usage") or {}
         cost = usage.get("cost")
         return cls(
@@ -63,6 +74,7 @@ class Row:
             conversation_id=conversation_id or "",
             container_id=container_id or "",
             nanodollars=None if cost is None else round(cost["usd"] * 1_000_000_000),
+            tags=tags,
         )
 
     def to_text(self) -> str:
@@ -79,8 +91,9 @@ class Row:
             self.conversation_id,
             self.container_id,
             self.nanodollars,
+            self.tags,
         ]
-        while fields[-1] in ("", {}, None):
+        while fields[-1] in ({}, None):
             fields.pop()
         return orjson.dumps(fields).decode()
 
@@ -88,6 +101,58 @@ class Row:
     def from_text(cls, text: str) -> "Row":
         """More fields than these may have been written by a later version."""
         return cls(*orjson.loads(text)[: len(cls.__dataclass_fields__)])
+
+
+class Traits(NamedTuple):
+    """What a row is filtered by."""
+
+    status: str
+    model: str
+    key_id: str
+    conversation_id: str
+    container_id: str
+    tags: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class Sought:
+    """What a filter asks of a row; what is empty asks for nothing."""
+
+    statuses: frozenset[str] = frozenset()
+    model: str = ""
+    key_id: str = ""
+    conversation_id: str = ""
+    container_id: str = ""
+    tags: str = ""
+
+    def admits(self, traits: Traits) -> bool:
+        """As far as the row tells: of metadata it does not tell all."""
+        return (
+            traits.status != DELETED
+            and (not self.statuses or traits.status in self.statuses)
+            and self.model in ("", traits.model)
+            and self.key_id in ("", traits.key_id)
+            and self.conversation_id in ("", traits.conversation_id)
+            and self.container_id in ("", traits.container_id)
+            and (traits.tags is None or _parts(self.tags) <= _parts(traits.tags))
+        )
+
+    def shortened(self, short: Callable[[str], str]) -> "Sought":
+        """What it asks of traits whose ids of conversations and containers are shortened."""
+        return replace(self, conversation_id=short(self.conversation_id), container_id=short(self.container_id))
+
+
+_TAG_CHARS: Final = 2
+
+
+def tags_of(tenant_id: str, metadata: Mapping[str, str]) -> str:
+    """Twelve bits of a hash of each pair: enough to leave out nearly all that do not have it, too few to tell what it says."""
+    digests = [hashlib.sha256(orjson.dumps([tenant_id, name, value])).digest() for name, value in metadata.items()]
+    return "".join(sorted(base64.urlsafe_b64encode(digest[:3])[:_TAG_CHARS].decode() for digest in digests))
+
+
+def _parts(tags: str) -> set[str]:
+    return {tags[start : start + _TAG_CHARS] for start in range(0, len(tags), _TAG_CHARS)}
 
 
 def calls_by_type(output: Sequence[Mapping[str, Any]]) -> dict[str, int]:
@@ -133,6 +198,13 @@ class Range:
         )
 
 
+    def within(self, low: int | None, high: int | None) -> "Range":
+        """What of it was made between these seconds, both included."""
+        lows = [second for second in (low, self.created_from) if second is not None]
+        highs = [second for second in (high, self.created_to) if second is not None]
+        return replace(self, created_from=max(lows, default=None), created_to=min(highs, default=None))
+
+
 def place_of(created_at: int, response_id: str) -> str:
     return keys.listed(created_at, response_id)
 
@@ -161,7 +233,7 @@ def remains(tenant_id: str, response_id: str, records: Sequence[Record]) -> Reco
         "created_at": meta["created_at"],
         schema.TTL_ATTRIBUTE: meta[schema.TTL_ATTRIBUTE],
         **ended_attributes(
-            tenant_id, meta["created_at"], response_id, replace(row, status=DELETED, conversation_id="", container_id="")
+            tenant_id, meta["created_at"], response_id, replace(row, status=DELETED, conversation_id="", container_id="", tags="")
         ),
     }
 
@@ -189,26 +261,25 @@ class ResponseList:
     async def read(self, tenant_id: str, part: Range, limit: int) -> tuple[list[Entry], str | None]:
         """Up to ``limit`` entries (two or more) in order, and the place to go on from; None if there are no more. A response may come
         twice, once as one that runs."""
-        low, high = part.created_from, part.created_to
-        partition = keys.listing(tenant_id, KIND)
-        if part.descending:
-            top = None if high is None else f"{high:012d}{_BEHIND}"
-            up_to = part.after if part.after is not None and (top is None or part.after < top) else top
-            found = await self._table.query(partition, up_to=up_to, descending=True, limit=limit + 1, index=schema.INDEX)
-        else:
-            bottom = None if low is None else f"{low:012d}"
-            after = None if part.after is None else part.after + _BEHIND
-            start = after if after is not None and (bottom is None or after > bottom) else bottom
-            found = await self._table.query(partition, after=start, limit=limit + 1, index=schema.INDEX)
+        bottom = None if part.created_from is None else f"{part.created_from:012d}"
+        top = None if part.created_to is None else f"{part.created_to:012d}{_BEHIND}"
+        if part.after is not None and part.descending:
+            top = part.after if top is None else min(top, part.after)
+        elif part.after is not None:
+            bottom = max(bottom or "", part.after + _BEHIND)
+        found = await self._table.query(
+            keys.listing(tenant_id, KIND),
+            after=bottom,
+            up_to=top,
+            descending=part.descending,
+            limit=limit + 1,
+            index=schema.INDEX,
+        )
         entries = [entry for record in found[:limit] if (entry := entry_of(record)) is not None]
         if not part.descending and len(found) > limit and entries[-1].row is None:
             del entries[-1]  # Its row may be the next entry, and the two are to be seen together.
         inside = [entry for entry in entries if part.holds(entry.place)]
-        beyond = low if part.descending else high
-        last = entries[-1].created_at if entries else 0
-        is_outside = beyond is not None and (last < beyond if part.descending else last > beyond)
-        is_over = len(found) <= limit or is_outside
-        return inside, None if is_over else entries[-1].place
+        return inside, entries[-1].place if len(found) > limit else None
 
     async def running(self, tenant_id: str) -> list[Entry]:
         """Those that the loop owes an end, oldest first; some may have ended just now."""

@@ -462,14 +462,18 @@ class Responses:
         )
         if remains is not None:
             sums = UsageSums(self._table, tenant_id, retention_seconds=self._retention_seconds)
-            await sums.forget(remains["created_at"], self._now_ms() // 1000)
+            await sums.forget(remains["created_at"])
         await self._blobs.delete_prefix(keys.response_blobs(tenant_id, response_id))
 
 
 def _listed(stored: StoredResponse, response: dict[str, Any]) -> Record:
     """What puts an ended response into the list of its tenant's."""
     row = response_list.Row.of(
-        response, key_id=stored.key_id, conversation_id=stored.conversation_id, container_id=stored.container_id
+        response,
+        key_id=stored.key_id,
+        conversation_id=stored.conversation_id,
+        container_id=stored.container_id,
+        tags=response_list.tags_of(stored.tenant_id, stored.echo.get("metadata") or {}),
     )
     return response_list.ended_attributes(stored.tenant_id, stored.created_at, stored.response_id, row)
 

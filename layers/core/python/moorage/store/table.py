@@ -184,7 +184,7 @@ class Table:
         index: str | None = None,
     ) -> list[Record]:
         """Records of one partition in key order: all, those whose sort key has a ``prefix``, is greater than ``after``, or is
-        at most ``up_to``; ``prefix`` with ``after`` means both. Pages are followed until ``limit`` records are there."""
+        at most ``up_to``; ``after`` with one of the others means both. Pages are followed until ``limit`` records are there."""
         if not _can_stand(pk, prefix or ""):
             return []
         # What comes after a name that cannot stand comes after its beginning.
@@ -200,6 +200,12 @@ class Table:
                 return []  # ``after`` came from a client; DynamoDB refuses a range that ends before it begins.
             condition += " AND #sk BETWEEN :low AND :high"
             values |= {":low": {"S": low}, ":high": {"S": high}}
+        elif after is not None and up_to is not None:
+            low = after + "\x00"
+            if low > up_to:
+                return []
+            condition += " AND #sk BETWEEN :low AND :high"
+            values |= {":low": {"S": low}, ":high": {"S": up_to}}
         elif after is not None:
             condition += " AND #sk > :low"
             values[":low"] = {"S": after}

@@ -3,7 +3,8 @@
 Nothing is written for them when a response ends. Whoever adds up an hour or a day that is over and large notes that nothing was open in
 it; who adds it up again, ``USAGE_SETTLED_SECONDS`` later, keeps what it came to. So what the index did not show yet at the first look
 is there at the second. A deletion changes what was counted: it drops the sums, and counts up ``changes``, on which keeping is
-conditional.
+conditional. With the sums it is kept where in the list what stands (``store/list_digest.py``). Once somebody has asked, the
+reaper looks at the tenant too (``follow``), so that clients find what is over kept.
 """
 
 import zlib
@@ -18,12 +19,14 @@ import orjson
 from moorage import limits
 from moorage.errors import ConditionFailed
 from moorage.store import keys, schema
+from moorage.store.list_digest import Digest
 from moorage.store.response_list import Row
 from moorage.store.table import Record, Table
 
+KIND: Final = "usage"
 HOUR_SECONDS: Final = 3600
 DAY_SECONDS: Final = 24 * HOUR_SECONDS
-_FORM: Final = 1
+_FORM: Final = 2
 """Of what is packed: another form is not read, and added up anew."""
 TOKENS: Final = ("input_tokens", "cached_tokens", "output_tokens", "reasoning_tokens")
 
@@ -146,35 +149,77 @@ class UsageSums:
         found = await self._table.get_many(places, consistent=True)
         return {places[record["PK"], record["SK"]]: _kept(record) for record in found}
 
-    async def note(self, span: Span, known: KeptSums | None, sums: Sums, *, now: int, is_settled: bool) -> None:
-        """What was just read of it. Whoever is later than somebody else's change, or sums, leaves them."""
+    async def note(self, span: Span, known: KeptSums | None, sums: Sums, digest: Digest, *, now: int, is_settled: bool) -> bool:
+        """What was just read of it; answers whether another look would find more to note. Whoever is later than somebody else's
+        change, or sums, leaves them."""
         pk, sk = self._place(span)
         if known is None:
             first = {"PK": pk, "SK": sk, "settled_at": now if is_settled else 0, "changes": 0}
             with suppress(ConditionFailed):
-                await self._table.put(first | {schema.TTL_ATTRIBUTE: span.end + self._retention_seconds}, if_absent=True)
-            return
+                await self._table.put(first | self._ttl(span), if_absent=True)
+            await self.follow(now)
+            return True
         if is_settled and known.settled_at and now - known.settled_at < limits.USAGE_SETTLED_SECONDS:
-            return
+            return True
         noted: dict[str, Any] = {"settled_at": now if is_settled else 0}
         if is_settled and known.settled_at:
             noted = {"sums": sums.pack()}
             if len(noted["sums"]) > limits.USAGE_KEPT_BYTES_MAX:
-                return
+                return False
+            await self._keep(span, digest)
         elif noted["settled_at"] == known.settled_at:
-            return
+            return False
         with suppress(ConditionFailed):
             await self._table.update(pk, sk, set=noted, condition={"changes": known.changes, "settled_at": known.settled_at})
+        return "sums" not in noted
 
-    async def forget(self, created_at: int, now: int) -> None:
+    async def _keep(self, span: Span, digest: Digest) -> None:
+        """A part of the list to which nothing comes any more is told by its first digest; another one says no less."""
+        packed = digest.pack()
+        if len(packed) <= limits.USAGE_KEPT_BYTES_MAX:
+            place = {"PK": keys.usage(self._tenant_id), "SK": keys.usage_digest(span.start, span.seconds)}
+            await self._table.put(place | {"digest": packed} | self._ttl(span))
+
+    async def digests(self, spans: Iterable[Span]) -> dict[Span, Digest]:
+        """Where in these parts of the list what stands; those are left out of which that is not kept."""
+        places = {keys.usage_digest(span.start, span.seconds): span for span in spans}
+        found = await self._table.get_many((keys.usage(self._tenant_id), sk) for sk in places)
+        digests = {places[record["SK"]]: Digest.unpack(record["digest"]) for record in found}
+        return {span: digest for span, digest in digests.items() if digest is not None}
+
+    async def follow(self, now: int) -> None:
+        """Have the reaper keep sums from now on; harmless to repeat."""
+        due = {"GSI1PK": keys.due_list(KIND), "GSI1SK": keys.due(now, self._tenant_id)}
+        with suppress(ConditionFailed):
+            await self._table.put({"PK": keys.usage(self._tenant_id), "SK": keys.USAGE_FOLLOWED, **due}, if_absent=True)
+
+    async def look_again(self, at: int | None) -> None:
+        """When the reaper is to look next; None for never."""
+        pk = keys.usage(self._tenant_id)
+        if at is None:
+            await self._table.delete(pk, keys.USAGE_FOLLOWED)
+            return
+        with suppress(ConditionFailed):
+            await self._table.update(pk, keys.USAGE_FOLLOWED, set={"GSI1SK": keys.due(at, self._tenant_id)})
+
+    def _ttl(self, span: Span) -> Record:
+        return {schema.TTL_ATTRIBUTE: span.end + self._retention_seconds}
+
+    async def forget(self, created_at: int) -> None:
         """What a response of this time counts as has changed."""
         for seconds in (HOUR_SECONDS, DAY_SECONDS):
             pk, sk = self._place(Span(created_at - created_at % seconds, seconds))
             with suppress(ConditionFailed):  # nothing is noted of it
-                await self._table.update(pk, sk, set={"settled_at": now}, add={"changes": 1}, remove=["sums"])
+                await self._table.update(pk, sk, set={"settled_at": 0}, add={"changes": 1}, remove=["sums"])
 
     def _place(self, span: Span) -> tuple[str, str]:
         return keys.usage(self._tenant_id), keys.usage_span(span.start, span.seconds)
+
+
+async def due(table: Table, now: float) -> list[str]:
+    """The tenants at which the reaper is to look."""
+    listed = keys.due_list(KIND)
+    return [keys.usage_tenant(entry["PK"]) for entry in await table.query(listed, up_to=keys.due(int(now), "~"), index=schema.INDEX)]
 
 
 def _kept(record: Record) -> KeptSums:
