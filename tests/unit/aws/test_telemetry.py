@@ -98,6 +98,24 @@ def test_an_error_is_told_with_its_frames_and_causes_and_without_a_word_of_its_m
     assert "secret" not in out.getvalue()
 
 
+def test_of_errors_that_came_together_each_is_told(out: io.StringIO) -> None:
+    """As the reaper raises what stopped its parts."""
+    try:
+        raise ExceptionGroup("the reaper could not do all of its work", [KeyError("sk-secret"), _failed()])
+    except ExceptionGroup as group:
+        told = _told(group, out)
+    assert (told["error"], [cause["error"] for cause in told["causes"]]) == ("ExceptionGroup", ["KeyError", "OSError"])
+    assert [frame.rpartition(":")[2] for frame in told["causes"][1]["where"]] == ["_failed"]
+    assert "sk-secret" not in out.getvalue()
+
+
+def _failed() -> OSError:
+    try:
+        raise OSError("sk-secret")
+    except OSError as error:
+        return error
+
+
 def test_an_error_that_was_never_raised_and_one_that_causes_itself_are_told_too(out: io.StringIO) -> None:
     circular = ValueError()
     circular.__cause__ = circular

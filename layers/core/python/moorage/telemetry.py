@@ -102,13 +102,18 @@ def tell_error(error: BaseException, event: str = "error", **ids: Any) -> None:
 
 
 def _chain(error: BaseException) -> Iterator[BaseException]:
-    """An error, what it was raised from, and so on, as a traceback would show them."""
-    each: BaseException | None = error
+    """An error, what it was raised from, and so on, as a traceback would show them; of a group first those that are in it."""
+    left = [error]
     for _ in range(_CAUSES_MAX):
-        if each is None:
+        if not left:
             return
+        each = left.pop(0)
         yield each
-        each = each.__cause__ or (None if each.__suppress_context__ else each.__context__)
+        if isinstance(each, BaseExceptionGroup):
+            left += each.exceptions
+        cause = each.__cause__ or (None if each.__suppress_context__ else each.__context__)
+        if cause is not None:
+            left.append(cause)
 
 
 def _class_name(error: BaseException) -> str:
