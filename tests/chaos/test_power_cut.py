@@ -202,25 +202,21 @@ def test_nobody_waits_for_children_that_hang(tmp_path: Path) -> None:
         assert stack.stop() == 0
 
 
-def test_the_emulator_answers_no_other_user_and_no_page(tmp_path: Path) -> None:
-    stack = Stack(tmp_path / "state").start()
-    try:
-        endpoint = stack.aws()["endpoint_url"]
-        page = {"origin": "https://evil.example", "sec-fetch-site": "cross-site", "content-type": "text/plain"}
-        function = '{"FunctionName":"drive","Runtime":"python3.13","Role":"arn:aws:iam::000000000000:role/x","Handler":"h.f","Code":{}}'
-        answers = [
-            httpx.post(f"{endpoint}/2015-03-31/functions", content=function, headers=page),
-            httpx.post(f"{endpoint}/2015-03-31/functions", content=function),
-            httpx.get(f"{endpoint}/_ministack/health", headers=page),
-            httpx.post(f"{endpoint}/_ministack/reset"),
-            httpx.options(f"{endpoint}/", headers=page | {"access-control-request-method": "POST"}),
-            httpx.post(endpoint, content="{}", headers={"x-amz-target": "DynamoDB_20120810.ListTables"}),
-        ]
-        assert [answer.status_code for answer in answers] == [403] * len(answers)
-        assert not [name for answer in answers for name in answer.headers if name.startswith("access-control")]
-        if os.geteuid() == 0:
-            assert as_nobody(stack) == ["403", "PermissionError", "ClientError"]
-        private = stack.state_dir / "aws" / "environment"
-        assert (private.stat().st_mode & 0o777, private.parent.stat().st_mode & 0o777) == (0o600, 0o700)
-    finally:
-        assert stack.stop() == 0
+def test_the_emulator_answers_no_other_user_and_no_page(stack: Stack) -> None:
+    endpoint = stack.aws()["endpoint_url"]
+    page = {"origin": "https://evil.example", "sec-fetch-site": "cross-site", "content-type": "text/plain"}
+    function = '{"FunctionName":"drive","Runtime":"python3.13","Role":"arn:aws:iam::000000000000:role/x","Handler":"h.f","Code":{}}'
+    answers = [
+        httpx.post(f"{endpoint}/2015-03-31/functions", content=function, headers=page),
+        httpx.post(f"{endpoint}/2015-03-31/functions", content=function),
+        httpx.get(f"{endpoint}/_ministack/health", headers=page),
+        httpx.post(f"{endpoint}/_ministack/reset"),
+        httpx.options(f"{endpoint}/", headers=page | {"access-control-request-method": "POST"}),
+        httpx.post(endpoint, content="{}", headers={"x-amz-target": "DynamoDB_20120810.ListTables"}),
+    ]
+    assert [answer.status_code for answer in answers] == [403] * len(answers)
+    assert not [name for answer in answers for name in answer.headers if name.startswith("access-control")]
+    if os.geteuid() == 0:
+        assert as_nobody(stack) == ["403", "PermissionError", "ClientError"]
+    private = stack.state_dir / "aws" / "environment"
+    assert (private.stat().st_mode & 0o777, private.parent.stat().st_mode & 0o777) == (0o600, 0o700)

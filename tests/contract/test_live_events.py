@@ -3,8 +3,6 @@
 The SDK itself takes whatever comes; here its models are validated, and what they have no field for is listed.
 """
 
-from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import orjson
@@ -82,13 +80,6 @@ LEFT_OVER_IS_FINE = {
     ("ResponseCustomToolCall", "status"): "listed items have it, and live streams send it",
 }
 """Fields that the SDK's class does not have, each with the reason why it is sent."""
-
-
-@pytest.fixture(scope="module")
-def stack(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stack]:
-    running = Stack(Path(tmp_path_factory.mktemp("stack"))).start()
-    yield running
-    running.stop()
 
 
 @pytest.mark.parametrize("story", STORIES)

@@ -12,8 +12,9 @@ from tests.stack import Stack
 
 @pytest.fixture(scope="module")
 def limited(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stack]:
-    """A stack that answers each key three times a minute."""
-    stack = Stack(tmp_path_factory.mktemp("limited"), {"MOORAGE_REQUESTS_PER_MINUTE": "3"}).start()
+    """A stack that answers each key three times a minute, and takes 2,000 tokens from it."""
+    settings = {"MOORAGE_REQUESTS_PER_MINUTE": "3", "MOORAGE_TOKENS_PER_MINUTE": "2000"}
+    stack = Stack(tmp_path_factory.mktemp("limited"), settings).start()
     try:
         yield stack
     finally:
@@ -44,17 +45,7 @@ def test_without_limits_there_are_no_such_headers(stack: Stack) -> None:
     assert (answer.headers["openai-version"], answer.headers["openai-processing-ms"].isdigit()) == ("2020-10-01", True)
 
 
-@pytest.fixture(scope="module")
-def metered(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stack]:
-    """A stack that takes 2,000 tokens a minute from each key."""
-    stack = Stack(tmp_path_factory.mktemp("metered"), {"MOORAGE_TOKENS_PER_MINUTE": "2000"}).start()
-    try:
-        yield stack
-    finally:
-        stack.stop()
-
-
-def test_a_body_in_chunks_counts_like_one_of_a_known_length(metered: Stack) -> None:
+def test_a_body_in_chunks_counts_like_one_of_a_known_length(limited: Stack) -> None:
     body = json.dumps({"model": "demo", "input": "x " * 2500}).encode()
 
     def chunks() -> Iterator[bytes]:
@@ -62,12 +53,13 @@ def test_a_body_in_chunks_counts_like_one_of_a_known_length(metered: Stack) -> N
             yield body[start : start + 1000]
 
     headers = {"content-type": "application/json"}
-    with metered.http() as http:
+    with limited.http(make_key(limited, "in-chunks")) as http:
         answers = [http.post("/responses", content=chunks(), headers=headers) for _ in range(3)]
         assert answers[0].request.headers["transfer-encoding"] == "chunked"
         assert [answer.status_code for answer in answers] == [200, 429, 429]
         assert int(answers[0].headers["x-ratelimit-remaining-tokens"]) < 1000
         assert answers[1].json()["error"]["code"] == "rate_limit_exceeded"
+        assert answers[1].json()["error"]["message"].startswith("Rate limit reached for tokens: 2000 a minute.")
 
 
 @pytest.mark.parametrize("path", ["/responses/compact", "/responses/input_tokens"])

@@ -20,7 +20,7 @@ import pytest
 from openai import APIConnectionError, OpenAI
 
 from tests.processes import descendants
-from tests.stack import ROOT, clean_environment, raw_events, say, script
+from tests.stack import ROOT, TOLD_PROGRAMS, clean_environment, raw_events, say, script
 
 _SECONDS_MAX = 60
 _IS_SET_UP = ("make", "--question", ".venv/.local", ".venv-toolbox/.done", ".venv-egress/.done")
@@ -33,7 +33,7 @@ class Terminal:
         self.process = subprocess.Popen(
             command,
             cwd=ROOT,
-            env=clean_environment() | dict(environment or {}),
+            env=clean_environment() | TOLD_PROGRAMS | dict(environment or {}),
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             start_new_session=True,

@@ -22,21 +22,26 @@ def upstream() -> Iterator[MockUpstream]:
         yield running
 
 
-@pytest.fixture(scope="module", params=["chat_completions", "openai_responses"])
-def real_stack(
-    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory, upstream: MockUpstream
-) -> Iterator[Stack]:
-    """A stack whose model is the mock upstream, set up as a user would: by variables alone."""
-    state_dir = Path(tmp_path_factory.mktemp(request.param))
+PROVIDERS = ("chat_completions", "openai_responses")
+
+
+@pytest.fixture(params=PROVIDERS)
+def served(request: pytest.FixtureRequest) -> str:
+    """A model of the stack below, for each protocol of its upstream."""
+    return f"served-by-{request.param}"
+
+
+@pytest.fixture(scope="module")
+def real_stack(tmp_path_factory: pytest.TempPathFactory, upstream: MockUpstream) -> Iterator[Stack]:
+    """A stack whose models are the mock upstream, set up as a user would: by variables alone."""
+    state_dir = Path(tmp_path_factory.mktemp("upstreams"))
     models = state_dir / "models.toml"
     models.write_text(
-        f"""
-[[models]]
-name = "served"
-provider = "{request.param}"
-base_url = "{upstream.url}"
-idle_seconds = 0.5
-
+        "".join(
+            f'[[models]]\nname = "served-by-{provider}"\nprovider = "{provider}"\nbase_url = "{upstream.url}"\nidle_seconds = 0.5\n'
+            for provider in PROVIDERS
+        )
+        + f"""
 [[models]]
 name = "with-custom-tools"
 provider = "openai_responses"
@@ -44,14 +49,14 @@ base_url = "{upstream.url}"
 native_tools = ["custom"]
 """
     )
-    running = Stack(state_dir, {"MOORAGE_MODELS_FILE": str(models)}).start()
+    running = Stack(state_dir, {"MOORAGE_MODELS_FILE": str(models)}, finds_programs=True).start()
     yield running
     assert running.stop() == 0
 
 
-def test_the_shell_loop_runs_on_a_real_protocol(real_stack: Stack, upstream: MockUpstream) -> None:
+def test_the_shell_loop_runs_on_a_real_protocol(real_stack: Stack, upstream: MockUpstream, served: str) -> None:
     upstream.plays(called_shell("echo from the shell"), said("Done."))
-    response = real_stack.client().responses.create(model="served", input="go", tools=TOOLS)
+    response = real_stack.client().responses.create(model=served, input="go", tools=TOOLS)
     assert outputs(response.output) == [[("from the shell\n", "", 0)]]
     assert (response.output_text, response.status) == ("Done.", "completed")
     assert response.usage is not None
@@ -76,15 +81,17 @@ def test_a_custom_tool_of_an_upstream_that_has_them_goes_there_and_back_as_it_is
     assert (body["tools"], body["input"][1:]) == (tools, [call, output])
 
 
-def test_a_busy_upstream_is_asked_again_after_the_time_it_names(real_stack: Stack, upstream: MockUpstream) -> None:
+def test_a_busy_upstream_is_asked_again_after_the_time_it_names(real_stack: Stack, upstream: MockUpstream, served: str) -> None:
     upstream.plays(refused(429, "slow down", retry_after=0.2), said("Now."))
-    assert real_stack.client().responses.create(model="served", input="go").output_text == "Now."
+    assert real_stack.client().responses.create(model=served, input="go").output_text == "Now."
 
 
-def test_a_client_is_told_how_long_a_busy_upstream_wants_to_be_left_alone(real_stack: Stack, upstream: MockUpstream) -> None:
+def test_a_client_is_told_how_long_a_busy_upstream_wants_to_be_left_alone(
+    real_stack: Stack, upstream: MockUpstream, served: str
+) -> None:
     upstream.plays(refused(429, "slow down", retry_after=90))
     with pytest.raises(openai.RateLimitError) as refusal:
-        real_stack.client().responses.create(model="served", input="go")
+        real_stack.client().responses.create(model=served, input="go")
     assert refusal.value.response.headers["retry-after"] == "90"
 
 
@@ -101,13 +108,13 @@ _TOO_LONG_IN_STREAM = f"data: {json.dumps({'type': 'error', 'error': _TOO_LONG})
     ids=["by its status", "in its stream"],
 )
 def test_an_upstream_that_refuses_for_good_gives_its_reason(
-    real_stack: Stack, upstream: MockUpstream, refusal_of_theirs: Reply
+    real_stack: Stack, upstream: MockUpstream, served: str, refusal_of_theirs: Reply
 ) -> None:
     upstream.plays(refusal_of_theirs, refusal_of_theirs)
     with pytest.raises(openai.BadRequestError, match="maximum context length") as refusal:
-        real_stack.client().responses.create(model="served", input="go")
+        real_stack.client().responses.create(model=served, input="go")
     assert refusal.value.code == "context_length_exceeded"
-    body = {"model": "served", "input": "go", "stream": True}
+    body = {"model": served, "input": "go", "stream": True}
     with real_stack.http() as http, http.stream("POST", "/responses", json=body) as answer:
         error, failed = raw_events(answer.iter_lines())[-2:]
     assert {"error": error["error"]} == refusal.value.response.json() == {"error": failed["response"]["error"]}
@@ -123,10 +130,10 @@ def test_an_upstream_that_refuses_for_good_gives_its_reason(
     ],
 )
 def test_an_upstream_that_fails_ends_the_stream_with_an_error_and_a_failed_response(
-    real_stack: Stack, upstream: MockUpstream, what: str, replies: list[Reply]
+    real_stack: Stack, upstream: MockUpstream, served: str, what: str, replies: list[Reply]
 ) -> None:
     upstream.plays(*replies)
-    body = {"model": "served", "input": "go", "stream": True}
+    body = {"model": served, "input": "go", "stream": True}
     with real_stack.http() as http, http.stream("POST", "/responses", json=body) as answer:
         events = raw_events(answer.iter_lines())
     assert [event["type"] for event in events[-2:]] == ["error", "response.failed"], what
@@ -136,12 +143,12 @@ def test_an_upstream_that_fails_ends_the_stream_with_an_error_and_a_failed_respo
         assert http.get(f"/responses/{events[0]['response']['id']}").json()["status"] == "failed"
     upstream.forget()
     upstream.plays(said("Fine again."))
-    assert real_stack.client().responses.create(model="served", input="go").output_text == "Fine again."
+    assert real_stack.client().responses.create(model=served, input="go").output_text == "Fine again."
 
 
-def test_a_stream_that_breaks_in_the_middle_is_closed_and_asked_again(real_stack: Stack, upstream: MockUpstream) -> None:
+def test_a_stream_that_breaks_in_the_middle_is_closed_and_asked_again(real_stack: Stack, upstream: MockUpstream, served: str) -> None:
     upstream.plays(broken(after=7), said("Whole."))
-    body = {"model": "served", "input": "go", "stream": True}
+    body = {"model": served, "input": "go", "stream": True}
     with real_stack.http() as http, http.stream("POST", "/responses", json=body) as answer:
         events = raw_events(answer.iter_lines())
     assert_well_formed(events)
@@ -152,10 +159,10 @@ def test_a_stream_that_breaks_in_the_middle_is_closed_and_asked_again(real_stack
     assert "cut off" not in str(second), "what was left open is not shown to the model"
 
 
-def test_what_the_sdk_joins_of_a_broken_stream_says_nothing_twice(real_stack: Stack, upstream: MockUpstream) -> None:
+def test_what_the_sdk_joins_of_a_broken_stream_says_nothing_twice(real_stack: Stack, upstream: MockUpstream, served: str) -> None:
     upstream.plays(broken(after=7), broken(after=6), said("Whole."))
     client = real_stack.client()
-    with client.responses.stream(model="served", input="go") as stream:
+    with client.responses.stream(model=served, input="go") as stream:
         ended = stream.get_final_response()
     assert (ended.status, ended.output_text) == ("completed", "Whole.")
     assert client.responses.retrieve(ended.id).output_text == "Whole."
@@ -187,11 +194,13 @@ def lines_about(stack: Stack, response_id: str, *messages: str) -> list[dict[str
 
 
 @pytest.mark.parametrize("background", [False, True])
-def test_a_clients_trace_leads_through_the_loop_to_the_model(real_stack: Stack, upstream: MockUpstream, background: bool) -> None:
+def test_a_clients_trace_leads_through_the_loop_to_the_model(
+    real_stack: Stack, upstream: MockUpstream, served: str, background: bool
+) -> None:
     upstream.plays(called_shell("echo traced"), said("Done."))
     before = len(upstream.requests)
     with real_stack.http() as client:
-        body = {"model": "served", "input": "go", "tools": TOOLS, "background": background}
+        body = {"model": served, "input": "go", "tools": TOOLS, "background": background}
         response = client.post("/responses", json=body, headers={"traceparent": f"00-{TRACE_ID}-{SPAN_ID}-01"}).json()
         lines = lines_about(real_stack, response["id"], "request", "model_step", "tool_step", "model_step")
         assert client.get(f"/responses/{response['id']}").json()["status"] == "completed"
@@ -201,8 +210,10 @@ def test_a_clients_trace_leads_through_the_loop_to_the_model(real_stack: Stack, 
     assert len({SPAN_ID, *(span for _, _, span, _ in told)}) == 3, "a span for each request"
 
 
-def test_a_request_without_a_trace_gets_one_that_its_model_and_its_lines_share(real_stack: Stack, upstream: MockUpstream) -> None:
+def test_a_request_without_a_trace_gets_one_that_its_model_and_its_lines_share(
+    real_stack: Stack, upstream: MockUpstream, served: str
+) -> None:
     upstream.plays(said("Hello."))
-    response = real_stack.client().responses.create(model="served", input="hello")
+    response = real_stack.client().responses.create(model=served, input="hello")
     (_, trace_id, _, _) = upstream.requests[-1].headers["traceparent"].split("-")
     assert {line["trace_id"] for line in lines_about(real_stack, response.id, "request", "model_step")} == {trace_id}
