@@ -118,13 +118,18 @@ def test_the_command_speaks(installed: Installed) -> None:
     assert re.findall(r"^    (\w+)", done.stdout, re.MULTILINE)[:2] == ["up", "demo"]
 
 
-def test_the_demonstration_runs_and_makes_its_toolbox_in_the_users_cache(installed: Installed) -> None:
-    done = installed.run("moorage", "demo")
-    assert done.returncode == 0, done.stdout + done.stderr
-    assert "moorage: Installing the packages that sandboxes offer into " in done.stderr
+@pytest.fixture(scope="module")
+def demonstrated(installed: Installed) -> "subprocess.CompletedProcess[str]":
+    return installed.run("moorage", "demo")
+
+
+def test_the_demonstration_runs_and_makes_its_toolbox_in_the_users_cache(
+    installed: Installed, demonstrated: "subprocess.CompletedProcess[str]"
+) -> None:
+    assert demonstrated.returncode == 0, demonstrated.stdout + demonstrated.stderr
+    assert "moorage: Installing the packages that sandboxes offer into " in demonstrated.stderr
     assert sorted(path.name for path in installed.home.iterdir()) == [".cache", "chart.png", "report.xlsx"]
     assert [path.suffix for path in sorted((installed.home / ".cache" / "moorage").iterdir())] == ["", ".lock"]
-    assert "Installing" not in installed.run("moorage", "demo").stderr
 
 
 def test_the_doctor_names_what_it_finds_without_a_stack(installed: Installed) -> None:
@@ -133,7 +138,9 @@ def test_the_doctor_names_what_it_finds_without_a_stack(installed: Installed) ->
     assert "no deployment to ask" in said
 
 
-def test_the_stack_serves_with_its_way_out_and_keeps_its_state_here(installed: Installed) -> None:
+def test_the_stack_serves_with_its_way_out_keeps_its_state_here_and_finds_the_toolbox_of_the_demonstration(
+    installed: Installed, demonstrated: "subprocess.CompletedProcess[str]"
+) -> None:
     with installed.start("moorage", "up", "--port", "0", MOORAGE_ALLOWED_EGRESS_DOMAINS="example.com") as stack:
         try:
             assert stack.stdout is not None
@@ -142,7 +149,8 @@ def test_the_stack_serves_with_its_way_out_and_keeps_its_state_here(installed: I
         finally:
             stack.terminate()
             code, (_, errors) = stack.wait(_SECONDS_MAX), stack.communicate()
-    assert (code, first) == (0, "moorage is up.\n"), errors
+    assert (demonstrated.returncode, code, first) == (0, 0, "moorage is up.\n"), errors
+    assert re.findall(r"Installing the packages (.+) into ", errors) == ["of the egress proxy"], "the toolbox was there"
     assert checked.returncode == 0, checked.stdout
     assert "a sandbox started, ran a command and answered" in checked.stdout
     assert '"egress_ready"' in (installed.home / ".moorage" / "egress.log").read_text()
