@@ -108,8 +108,9 @@ lint: setup-dev
 	$(BIN)/mypy
 	$(BIN)/mypy --config-file functions/egress_proxy/mypy.ini --python-executable .venv-egress/bin/python functions/egress_proxy
 
+# A worker more than two processors have work for: many tests wait for processes of their own.
 test: lint .venv-template/.done
-	$(BIN)/python -m pytest -n 2 --dist loadscope --no-loadscope-reorder
+	$(BIN)/python -m pytest -n 3 --dist loadscope --no-loadscope-reorder
 
 # Pure tests: no stack, no sandbox, no emulator. Types are checked incrementally.
 PURE := tests/unit/loop tests/unit/wire tests/unit/model tests/unit/tools tests/unit/test_hosts.py tests/unit/test_settings.py \
