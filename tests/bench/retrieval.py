@@ -42,11 +42,11 @@ from moorage.store.blobs import Blobs
 
 from tests.bench.run import REPORT, Table, machine
 from tests.stack import Stack
-from tests.unit.knowledge.embedders import Counted
+from tests.unit.knowledge.embedders import Counted, no_budgets
 from tests.unit.store.memory import MemoryBlobs
 
 MODEL: Final = StaticEmbedder()
-EMBEDDINGS: Final = Embeddings(MODEL, {MODEL.name: MODEL}, Counted(), {})
+EMBEDDINGS: Final = Embeddings(MODEL, {MODEL.name: MODEL}, Counted(), {}, no_budgets())
 RANKINGS: Final = {"BM25": Weights(0, 1), "vectors": Weights(1, 0), "both": Weights(1, 1)}
 _BEST: Final = 10
 _FILE_CHUNKS: Final = 100

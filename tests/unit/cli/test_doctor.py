@@ -298,6 +298,17 @@ def test_the_keys_of_the_search_engine_and_the_image_model_are_looked_for() -> N
     )
 
 
+def test_embedding_models_are_looked_for_like_the_others() -> None:
+    titan = '[[embedding]]\nname = "titan"\nprovider = "bedrock_titan"\n'
+    far = '[[embedding]]\nname = "far"\nprovider = "openai"\nkey = "ssm:/mine/FAR"\nbase_url = "https://far.example"\ndimension = 3\n'
+    said = {"bedrock get_foundation_model_availability": available(), "ssm get_parameter": no("ParameterNotFound")}
+    found = findings_of(GOOD, said, models=titan + far)[-2:]
+    assert [(one.level, one.what) for one in found] == [
+        (Level.OK, f"model 'titan': Bedrock's amazon.titan-embed-text-v2:0 in {REGION} may be used"),
+        (Level.FAIL, "model 'far' has no key: there is no SSM parameter /mine/FAR"),
+    ]
+
+
 @pytest.mark.parametrize(("models", "said", "finding"), MODELS_AT_FAULT.values(), ids=MODELS_AT_FAULT.keys())
 def test_each_model_is_looked_for(models: str, said: dict[str, Said], finding: Finding) -> None:
     default = 'default = "any"\n' if 'name = "*"' in models else ""
@@ -339,8 +350,15 @@ def test_what_would_be_deployed_has_to_be_there(tmp_path: Path) -> None:
 REAL: Answer = (200, {"object": "list", "data": [{"id": "gpt", "object": "model", "created": 0, "owned_by": "moorage"}]})
 
 
-def answers(models: Answer = REAL, stream: Answer | None = None, shell: Answer | None = None) -> dict[str, Answer | list[Answer]]:
+EMBEDDER = {"id": "static-256", "object": "model", "created": 0, "owned_by": "moorage-embeddings"}
+BOTH: Answer = (200, {**REAL[1], "data": [*REAL[1]["data"], EMBEDDER]})
+
+
+def answers(
+    models: Answer = REAL, stream: Answer | None = None, shell: Answer | None = None, vector: Answer | None = None
+) -> dict[str, Answer | list[Answer]]:
     return {
+        "POST /v1/embeddings": vector or (200, {"data": [{"embedding": [0.5] * 256}]}),
         "GET /v1/models": models,
         "POST /v1/responses": [stream or completed(), shell or printed("moorage-doctor done\n")],
         "POST /v1/containers": CONTAINER,
@@ -348,9 +366,11 @@ def answers(models: Answer = REAL, stream: Answer | None = None, shell: Answer |
     }
 
 
-def of(models: Answer = REAL, stream: Answer | None = None, shell: Answer | None = None) -> list[Finding]:
+def of(
+    models: Answer = REAL, stream: Answer | None = None, shell: Answer | None = None, vector: Answer | None = None
+) -> list[Finding]:
     """What is found where a deployment answers so."""
-    with serving(answers(models, stream, shell)) as deployment:
+    with serving(answers(models, stream, shell, vector)) as deployment:
         said = list(of_deployment(find(deployment.environ), {}))
         findings = [one for one in said if isinstance(one, Finding)]
         return [Finding(one.level, one.what.replace(deployment.url, "URL"), one.advice) for one in findings]
@@ -363,6 +383,17 @@ def test_a_good_deployment_is_found_good() -> None:
     assert findings[1].what.startswith("'gpt' answered in 0.")
     assert findings[2].what.startswith("a sandbox started, ran a command and answered in 0.")
     assert findings[3].what == "a sandbox without a policy cannot get out"
+
+
+def test_an_embedding_model_is_asked_for_one_vector() -> None:
+    (well,) = [one for one in of(models=BOTH) if "embed" in one.what]
+    assert (well.level, well.what.endswith("its vectors have 256 numbers")) == (Level.OK, True)
+    (away,) = [one for one in of(models=BOTH, vector=refusal(502, "It is away.")) if "embed" in one.what]
+    assert away == Finding(
+        Level.FAIL,
+        "'static-256' did not embed: It is away.",
+        "Correct its [[embedding]] in models.toml: files wait for it, and stores that were made with it cannot be searched.",
+    )
 
 
 def test_what_takes_time_is_named_before_it_is_waited_for() -> None:

@@ -7,6 +7,9 @@ from moorage.errors import UpstreamError
 from moorage.knowledge.embeddings import Embeddings, Meter
 from moorage.model.embedding_models import Embedded
 from moorage.model.prices import Price
+from moorage.store.budgets import Budgets
+
+from tests.unit.store.memory import MemoryTable
 
 WORDS = ("cat", "kitten", "market", "share", "tide", "moon", "bread", "oven")
 """Pairs that are like each other."""
@@ -39,6 +42,11 @@ class FakeEmbedder:
         return array("f", numbers).tobytes()
 
 
+def no_budgets() -> Budgets:
+    """Until a test puts one there."""
+    return Budgets(MemoryTable(), lambda: 1.8e9)
+
+
 class Counted:
     """What was told of requests: tenant, model, key, tokens, cost."""
 
@@ -51,4 +59,4 @@ class Counted:
 
 def embeddings_of(*embedders: FakeEmbedder, meter: Meter | None = None) -> Embeddings:
     by_name = {embedder.name: embedder for embedder in embedders}
-    return Embeddings(embedders[0], by_name, meter or Counted(), {"pairs": Price(input=2.0)})
+    return Embeddings(embedders[0], by_name, meter or Counted(), {"pairs": Price(input=2.0)}, no_budgets())

@@ -1,7 +1,7 @@
 """Embedding models over HTTP: what they are asked, what their answers become, and what of models.toml is refused."""
 
 from array import array
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -9,14 +9,15 @@ import httpx
 import orjson
 import pytest
 from botocore.credentials import Credentials
-from moorage.errors import SettingsConflict, UpstreamError
+from moorage.errors import ApiError, SettingsConflict, UpstreamError
 from moorage.knowledge.embeddings import Embeddings
 from moorage.knowledge.static_model import StaticEmbedder
 from moorage.model.catalog import Catalog
-from moorage.model.embedding_models import OpenAIEmbedder, TitanEmbedder
+from moorage.model.embedding_models import Embedded, OpenAIEmbedder, TitanEmbedder
 from moorage.net.sigv4 import AwsAuth
+from moorage.store.budgets import Scope
 
-from tests.unit.knowledge.embedders import Counted
+from tests.unit.knowledge.embedders import Counted, FakeEmbedder, no_budgets
 
 OPENAI = """
 [[embedding]]
@@ -48,8 +49,9 @@ class Upstreams:
         self.answers = list(answers)
         self.requests: list[httpx.Request] = []
         self.counted = Counted()
+        self.budgets = no_budgets()
         catalog = Catalog.load(f"\n{toml}", ENVIRON)
-        self.embeddings = Embeddings.of(catalog, httpx.MockTransport(self._answer), self.counted)
+        self.embeddings = Embeddings.of(catalog, httpx.MockTransport(self._answer), self.counted, self.budgets)
 
     def _answer(self, request: httpx.Request) -> httpx.Response:
         self.requests.append(request)
@@ -201,6 +203,30 @@ def told(*vectors: list[float], tokens: int) -> Answer:
     return lambda request: httpx.Response(200, json=body)
 
 
+PAID = """
+[[embedding]]
+name = "paid"
+provider = "openai"
+base_url = "http://127.0.0.1:9/v1"
+dimension = 3
+price = { input = 3.5 }
+"""
+KEY_BUDGET, TENANT_BUDGET = Scope("key", "key_1"), Scope("tenant", "ten_a")
+
+
+class Failing(FakeEmbedder):
+    """What a test does while it is asked, and then it is away."""
+
+    def __init__(self, look: Callable[[], Awaitable[None]]) -> None:
+        super().__init__("paid", 3)
+        self.is_down = True
+        self._look = look
+
+    async def embed(self, texts: Sequence[str], dimension: int) -> Embedded:
+        await self._look()
+        return await super().embed(texts, dimension)
+
+
 PRICED: dict[str, tuple[str, int | None]] = {
     "as it is configured": ('price = { input = 3.5 }\n', 3_500_000),
     "as its own provider lists it": ('base_url = "https://api.openai.com/v1"\n', 20_000),
@@ -228,3 +254,54 @@ async def test_what_an_upstream_refuses_is_not_counted() -> None:
     with pytest.raises(UpstreamError):
         await upstreams.embeddings.embed("ten_a", "small", ["a"], 3)
     assert upstreams.counted.requests == []
+
+
+async def test_what_is_embedded_is_taken_from_the_budgets_in_dollars_of_who_asked() -> None:
+    upstreams = Upstreams(PAID, told([1.0, 0.0, 0.0], tokens=1_000))
+    budgets = upstreams.budgets
+    await budgets.put("ten_a", KEY_BUDGET, {"usd": 0.004})
+    await budgets.put("ten_a", TENANT_BUDGET, {"total_tokens": 1})
+    draws_on = (str(KEY_BUDGET), str(TENANT_BUDGET))
+    for _ in range(2):  # the step in which a limit is reached is the last one
+        await upstreams.embeddings.embed("ten_a", "paid", ["a"], 3, draws_on=draws_on)
+    with pytest.raises(ApiError, match="of the API key 'key_1' is used up: usd 0") as refused:
+        await upstreams.embeddings.embed("ten_a", "paid", ["a"], 3, draws_on=draws_on)
+    assert (refused.value.status, refused.value.code, len(upstreams.requests)) == (429, "budget_reached", 2)
+    standing = await budgets.standing("ten_a", KEY_BUDGET)
+    tokens = await budgets.standing("ten_a", TENANT_BUDGET)
+    assert standing is not None
+    assert tokens is not None
+    assert (standing.used["usd"], standing.held["usd"], standing.used["total_tokens"], tokens.used["total_tokens"]) == (0.007, 0, 0, 0)
+
+
+async def test_while_something_is_embedded_what_it_may_cost_is_held_and_given_back_where_it_fails() -> None:
+    held: list[float] = []
+    upstreams = Upstreams(PAID, told([1.0, 0.0, 0.0], tokens=1))
+    budgets = upstreams.budgets
+    await budgets.put("ten_a", KEY_BUDGET, {"usd": 1})
+
+    async def look() -> None:
+        standing = await budgets.standing("ten_a", KEY_BUDGET)
+        assert standing is not None
+        held.append(standing.held["usd"])
+
+    asked = replace(upstreams.embeddings, by_name={"paid": Failing(look)})
+    with pytest.raises(UpstreamError):
+        await asked.embed("ten_a", "paid", ["word " * 1_000], 3, draws_on=(str(KEY_BUDGET),))
+    standing = await budgets.standing("ten_a", KEY_BUDGET)
+    assert standing is not None
+    assert (held[0] > 0.001, standing.used["usd"], standing.held["usd"]) == (True, 0, 0)
+
+
+async def test_a_budget_in_dollars_takes_no_model_whose_price_is_not_known() -> None:
+    upstreams = Upstreams(PAID.replace("price =", "# price ="), told([1.0, 0.0, 0.0], tokens=1))
+    await upstreams.budgets.put("ten_a", KEY_BUDGET, {"usd": 1})
+    with pytest.raises(ApiError, match="The price of the model 'paid' is not known") as refused:
+        await upstreams.embeddings.embed("ten_a", "paid", ["a"], 3, draws_on=(str(KEY_BUDGET),))
+    assert (refused.value.code, upstreams.requests) == ("model_not_budgetable", [])
+
+
+async def test_what_costs_nothing_is_embedded_with_a_budget_that_is_not_used_up() -> None:
+    upstreams = Upstreams("")
+    await upstreams.budgets.put("ten_a", KEY_BUDGET, {"usd": 1})
+    assert (await upstreams.embeddings.embed("ten_a", "static-256", ["tide"], 8, draws_on=(str(KEY_BUDGET),))).tokens > 0

@@ -23,7 +23,7 @@ from moorage.model.embedding_models import Embedded
 from moorage.runtime import build_runtime
 from moorage.settings import Settings
 
-from tests.unit.knowledge.embedders import Counted
+from tests.unit.knowledge.embedders import Counted, no_budgets
 from tests.unit.knowledge.vector_service import BUCKET, FakeS3Vectors
 from tests.unit.resources.service import NoModels
 from tests.unit.store.memory import MemoryBlobs
@@ -65,7 +65,7 @@ class Desk:
         embedder = DrawnEmbedder()
         bucket = None if vectors is None else vectors.bucket(arn)
         self.neighbours = None if bucket is None else Neighbours(bucket, self.blobs)
-        embeddings = Embeddings(embedder, {embedder.name: embedder}, Counted(), {})
+        embeddings = Embeddings(embedder, {embedder.name: embedder}, Counted(), {}, no_budgets())
         self.index = ObjectIndex(self.blobs, embeddings, clock=lambda: self.now, neighbours=self.neighbours)
 
     async def put(self, number: int, *chunks: str, store: IndexRef = STORE) -> None:
@@ -478,7 +478,7 @@ async def test_tenants_and_stores_have_indexes_of_their_own() -> None:
 
 async def test_a_process_speaks_to_the_vector_bucket_that_its_settings_name() -> None:
     vectors, blobs = FakeS3Vectors(), MemoryBlobs()
-    knowledge = Knowledge(NoModels(), cast("Any", None), blobs, Counted(), lambda: 1.8e9, vectors.bucket)
+    knowledge = Knowledge(NoModels(), cast("Any", None), blobs, Counted(), no_budgets(), lambda: 1.8e9, vectors.bucket)
     store = IndexRef("acme", "vs_1", knowledge.embeddings.default.name, knowledge.embeddings.default.dimension)
     await knowledge.index.put_file(store, file_of(0), ["Spring tides come with new and full moon."])
     assert [hit.text for hit in await knowledge.index.search([store], ["tide"], SearchOptions())] == [

@@ -16,6 +16,7 @@ from moorage.knowledge.knowledge import Knowledge
 from moorage.runtime import Runtime
 from moorage.settings import Settings
 from moorage.store.api_keys import ApiKey
+from moorage.store.budgets import Budgets
 from moorage.store.contents import Contents
 from moorage.store.conversations import Conversations
 from moorage.store.embedding_usage import EmbeddingUsage
@@ -33,8 +34,11 @@ TENANTS = {"key-a": "ten_a", "key-b": "ten_b"}
 
 
 class _Keys:
+    def __init__(self) -> None:
+        self.budgets: dict[str, tuple[str, ...]] = {}
+
     async def find(self, secret: str) -> ApiKey | None:
-        return ApiKey(secret, TENANTS[secret], "", 0) if secret in TENANTS else None
+        return ApiKey(secret, TENANTS[secret], "", 0, budgets=self.budgets.get(secret, ())) if secret in TENANTS else None
 
 
 class NoModels:
@@ -102,7 +106,8 @@ def build_app(
     )
     executions = FakeExecutions()
     embedding_usage = EmbeddingUsage(store.table, clock=clock, retention_seconds=24 * 3600)
-    knowledge = Knowledge(NoModels(), cast("Any", None), store.blobs, embedding_usage, clock, vector_bucket)
+    budgets = Budgets(store.table, clock)
+    knowledge = Knowledge(NoModels(), cast("Any", None), store.blobs, embedding_usage, budgets, clock, vector_bucket)
     stores = VectorStores(
         store.table,
         store.blobs,
@@ -123,6 +128,7 @@ def build_app(
         executions=executions,
         knowledge=knowledge,
         embedding_usage=embedding_usage,
+        budgets=budgets,
         upstream_containers=UpstreamContainers(store.table, clock=clock, retention_seconds=3600),
         skills=Skills(store.table, store.blobs, clock=clock),
         conversations=Conversations(store.table, store.blobs, clock=clock),

@@ -3,12 +3,16 @@
 import asyncio
 import shlex
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import openai
 import pytest
 from moorage import limits
 from moorage.errors import UpstreamError
+from moorage.model.prices import Price
+from moorage.store.api_keys import hash_of, key_id_of
+from moorage.store.budgets import Scope
 from moorage.vector_stores.indexing import Indexing
 from moorage.vector_stores.jobs import IndexState
 from openai.types import VectorStore
@@ -891,6 +895,26 @@ async def test_what_is_embedded_for_files_and_searches_is_counted_for_its_tenant
     assert (used.model, used.key_id, used.embedding.requests, used.embedding.nanodollars) == ("static-256", "", 2, 0)
     assert used.embedding.tokens > 10
     assert await service.runtime.embedding_usage.between("ten_b", now, now) == []
+
+
+async def test_a_keys_budget_in_dollars_bounds_what_is_embedded_for_its_files_and_searches(service: Service) -> None:
+    knowledge, key_id = service.runtime.knowledge, key_id_of(hash_of("key-a"))
+    vars(knowledge)["embeddings"] = replace(knowledge.embeddings, prices={"static-256": Price(input=1_000)})
+    await service.runtime.budgets.put("ten_a", Scope("key", key_id), {"usd": 0.001})
+    service.runtime.api_keys.budgets["key-a"] = ("key",)
+    store, _ = await store_with(service, whales_md=WHALES)
+    assert store.file_counts.completed == 1, "a limit is not passed before it is reached"
+    await service.sdk.vector_stores.files.create(store.id, file_id=await upload(service, "bridges.txt", BRIDGES))
+    await run(service)
+    (failed,) = [file async for file in service.sdk.vector_stores.files.list(store.id, filter="failed")]
+    assert failed.last_error is not None
+    assert failed.last_error.message.startswith(f"The budget of the API key '{key_id}' is used up: usd ")
+    with pytest.raises(openai.RateLimitError, match="is used up"):
+        await found(service, store.id, "whale")
+    standing = await service.runtime.budgets.standing("ten_a", Scope("key", key_id))
+    assert (standing.used["usd"] > 0.001, standing.held["usd"]) == (True, 0)
+    service.runtime.api_keys.budgets.clear()
+    assert await found(service, store.id, "whale") == ["whales.md"], "a key without a budget pays without one"
 
 
 # --- With a vector bucket ------------------------------------------------------------------------------------------------------------

@@ -131,6 +131,7 @@ class Runtime:
                 self.http,
                 self.blobs,
                 self.embedding_usage,
+                self.budgets,
                 self.clock,
                 self.vector_bucket,
                 limits.index_cache_bytes(self.settings.function_memory_mib),

@@ -7,11 +7,12 @@ from moorage import ids
 from moorage.api.answers import JsonResponse
 from moorage.api.bodies import RawBody
 from moorage.api.caller import Caller
-from moorage.loop.budget import Draw, used_of
+from moorage.loop.budget import first_holding, used_of
 from moorage.loop.compact import compact
 from moorage.loop.prepare import gather
 from moorage.model.tokens import estimate_items
 from moorage.store.budgets import Scope
+from moorage.store.draws import Draw
 from moorage.wire.requests import parse_compact
 from moorage.wire.responses import compaction_object
 
@@ -29,8 +30,8 @@ async def create(caller: Caller, body: RawBody) -> Response:
         input_items=wanted.input_items,
         previous_response_id=wanted.previous_response_id,
     )
-    draw = Draw(runtime, tenant_id, ids.new_response_id(runtime.clock()), tuple(map(Scope.of, caller.draws_on)))
-    await draw.first(wanted.model, estimate_items(said.items) if draw.scopes else 0, None)
+    draw = Draw(runtime.budgets, tenant_id, ids.new_response_id(runtime.clock()), tuple(map(Scope.of, caller.draws_on)))
+    await draw.first(wanted.model, first_holding(runtime, wanted.model, estimate_items(said.items) if draw.scopes else 0, None))
     used: dict[str, int] = {}
     try:
         response_id, output, usage = await compact(runtime, tenant_id, said.entry, said.items, wanted.instructions)

@@ -30,7 +30,9 @@ async def create(caller: Caller, body: RawBody) -> Response:
         )
     if sum(map(estimate_text, texts)) > limits.EMBEDDING_TOKENS_MAX:
         raise errors.invalid_value("input", f"all texts together have at most {limits.EMBEDDING_TOKENS_MAX} tokens.")
-    embedded = await embeddings.embed(caller.tenant_id, wanted["model"], texts, dimension, key_id=caller.key_id)
+    embedded = await embeddings.embed(
+        caller.tenant_id, wanted["model"], texts, dimension, key_id=caller.key_id, draws_on=caller.draws_on
+    )
     is_packed = wanted.get("encoding_format") == "base64"
     data = [
         {"object": "embedding", "index": index, "embedding": _shown(vector, is_packed=is_packed)}

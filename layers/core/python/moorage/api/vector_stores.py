@@ -43,6 +43,7 @@ async def create(caller: Caller, wanted: Annotated[CreateVectorStore, body_of(Cr
         days=None if wanted.expires_after is None else wanted.expires_after.days,
         file_ids=wanted.file_ids,
         chunking=_chunking(wanted.chunking_strategy),
+        draws_on=caller.draws_on,
     )
     return _shown(caller, store)
 
@@ -88,7 +89,8 @@ async def search(
         ranker=wanted.ranking_options.ranker,
         score_threshold=wanted.ranking_options.score_threshold,
     )
-    hits = await caller.runtime.vector_stores.search(await _store(caller, vector_store_id), wanted.query, options)
+    stores = caller.runtime.vector_stores
+    hits = await stores.search(caller.tenant_id, [vector_store_id], wanted.query, options, draws_on=caller.draws_on)
     found = {"object": "vector_store.search_results.page", "search_query": wanted.query, "data": [_hit(hit) for hit in hits]}
     return found | {"has_more": False, "next_page": None}
 
@@ -185,7 +187,12 @@ async def _store(caller: Caller, store_id: str) -> VectorStore:
 
 async def _new(caller: Caller, wanted: AddVectorStoreFile, param: str) -> NewFile:
     return await caller.runtime.vector_stores.new_file(
-        caller.tenant_id, wanted.file_id, attributes=wanted.attributes, chunking=_chunking(wanted.chunking_strategy), param=param
+        caller.tenant_id,
+        wanted.file_id,
+        attributes=wanted.attributes,
+        chunking=_chunking(wanted.chunking_strategy),
+        draws_on=caller.draws_on,
+        param=param,
     )
 
 

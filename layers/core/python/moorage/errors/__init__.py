@@ -256,11 +256,6 @@ def quota_used_up() -> ApiError:
     )
 
 
-def budget_reached(message: str) -> ApiError:
-    """429, which the SDKs need not send again: it takes an operator, or another budget."""
-    return ApiError(429, message, type="insufficient_quota", code="budget_reached", headers={"x-should-retry": "false"})
-
-
 def time_over(seconds: int) -> ApiError:
     """An answer that cannot be taken up again elsewhere has reached the end of its process."""
     return bad_request(

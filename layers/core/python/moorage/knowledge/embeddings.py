@@ -1,21 +1,27 @@
 """Which embedding model answers to which name.
 
 The first that is configured is what new stores are made with; without any it is the small one that comes along, and where that is not
-installed, Titan at Bedrock. Whatever is embedded for a tenant is counted as its own.
+installed, Titan at Bedrock. Whatever is embedded for a tenant is counted as its own, and what it costs is taken from the budgets in
+dollars of whoever asked: held by estimate before, settled after. Tokens of embeddings count in no budget of tokens, which are those of
+models that answer.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
 import httpx
 
 from moorage import errors
+from moorage.ids import new_id
 from moorage.knowledge import static_model
 from moorage.knowledge.static_model import StaticEmbedder
 from moorage.model.embedding_models import TITAN_TABLE, Embedded, Embedder, EmbeddingTable, embedder_of
 from moorage.model.http import Upstream
 from moorage.model.prices import OWN, Price
+from moorage.model.tokens import estimate_text
+from moorage.store.budgets import Budgets
+from moorage.store.draws import Draw
 from moorage.wire.responses import Usage
 
 
@@ -41,6 +47,7 @@ class Embeddings:
     meter: Meter
     prices: Mapping[str, Price]
     """By the names of models; those are left out whose price is not known."""
+    budgets: Budgets
 
     def find(self, name: str) -> Embedder:
         """Raises the API's model_not_found."""
@@ -49,24 +56,39 @@ class Embeddings:
             raise errors.embedding_model_not_found(name, tuple(self.by_name))
         return found
 
-    async def embed(self, tenant_id: str, name: str, texts: Sequence[str], dimension: int, *, key_id: str = "") -> Embedded:
-        """Raises the API's model_not_found, and :class:`~moorage.errors.UpstreamError`."""
+    async def embed(
+        self, tenant_id: str, name: str, texts: Sequence[str], dimension: int, *, key_id: str = "", draws_on: Iterable[str] = ()
+    ) -> Embedded:
+        """``draws_on`` are the budgets that pay for it. Raises the API's model_not_found, budget_reached and model_not_budgetable, and
+        :class:`~moorage.errors.UpstreamError`."""
         embedder = self.find(name)
-        embedded = await embedder.embed(texts, dimension)
         price = self.prices.get(embedder.name)
-        cost = None if price is None else price.nanodollars(Usage(input_tokens=embedded.tokens), {})
+        draw = await Draw.of_dollars(self.budgets, tenant_id, new_id("emb"), draws_on)
+        if draw.scopes:
+            await draw.first(name, {} if price is None else {"usd": _cost(price, sum(map(estimate_text, texts)))})
+        used: dict[str, int] = {}
+        try:
+            embedded = await embedder.embed(texts, dimension)
+            cost = None if price is None else _cost(price, embedded.tokens)
+            used["usd"] = cost or 0
+        finally:
+            await draw.end(used)
         await self.meter.count(tenant_id, embedder.name, key_id, embedded.tokens, cost)
         return embedded
 
     @classmethod
-    def of(cls, catalog: Configured, transport: httpx.AsyncBaseTransport, meter: Meter) -> "Embeddings":
+    def of(cls, catalog: Configured, transport: httpx.AsyncBaseTransport, meter: Meter, budgets: Budgets) -> "Embeddings":
         has_own = static_model.is_installed()
         tables = _tables(catalog)
         made = [(table, embedder_of(table, catalog.embedding_upstream(table, transport))) for table in tables]
         own: dict[str, Embedder] = {static_model.NAME: StaticEmbedder()} if has_own else {}
         by_name = own | {name: embedder for table, embedder in made for name in (table.name, *table.aliases)}
         prices = {static_model.NAME: OWN} | {table.name: price for table in tables if (price := table.known_price()) is not None}
-        return cls(made[0][1] if made else own[static_model.NAME], by_name, meter, prices)
+        return cls(made[0][1] if made else own[static_model.NAME], by_name, meter, prices, budgets)
+
+
+def _cost(price: Price, tokens: int) -> int:
+    return price.nanodollars(Usage(input_tokens=tokens), {})
 
 
 def names(catalog: Configured) -> list[str]:

@@ -21,6 +21,8 @@ class IndexRef:
     store_id: str
     model: str
     dimension: int
+    draws_on: tuple[str, ...] = field(default=(), compare=False)
+    """The budgets of whoever has something embedded for it."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,6 +9,7 @@ from moorage import limits
 from moorage.knowledge.embeddings import Configured, Embeddings, Meter
 from moorage.knowledge.index import VectorIndex
 from moorage.store.blobs import Blobs
+from moorage.store.budgets import Budgets
 from moorage.store.vector_bucket import VectorBucket
 
 
@@ -19,6 +20,7 @@ class Knowledge:
         transport: httpx.AsyncBaseTransport,
         blobs: Blobs,
         meter: Meter,
+        budgets: Budgets,
         clock: Callable[[], float],
         vector_bucket: Callable[[], VectorBucket] | None = None,
         cache_bytes_max: int = limits.INDEX_CACHE_BYTES_MAX,
@@ -27,13 +29,14 @@ class Knowledge:
         self._transport = transport
         self._blobs = blobs
         self._meter = meter
+        self._budgets = budgets
         self._clock = clock
         self._vector_bucket = vector_bucket
         self._cache_bytes_max = cache_bytes_max
 
     @cached_property
     def embeddings(self) -> Embeddings:
-        return Embeddings.of(self._catalog, self._transport, self._meter)
+        return Embeddings.of(self._catalog, self._transport, self._meter, self._budgets)
 
     @cached_property
     def index(self) -> VectorIndex:

@@ -40,6 +40,7 @@ from moorage.knowledge.index import Attributes, Hit, IndexedFile, IndexRef, Sear
 from moorage.knowledge.neighbours import Candidates, Neighbours, Told, VectorsGone
 from moorage.knowledge.ranking import Query, Rankings
 from moorage.knowledge.segments import Segment
+from moorage.model.embedding_models import Embedded
 from moorage.parallel import side_by_side
 from moorage.store import vector_keys
 from moorage.store.blobs import BlobNotFound, Blobs
@@ -138,7 +139,7 @@ class ObjectIndex:
         vectors: list[bytes] = []
         for start in range(0, len(chunks), limits.EMBEDDED_AT_ONCE):
             batch = [chunk or " " for chunk in chunks[start : start + limits.EMBEDDED_AT_ONCE]]
-            vectors += (await self._embeddings.embed(store.tenant, store.model, batch, store.dimension)).vectors
+            vectors += (await self._embed(store, batch)).vectors
         segment, text = await asyncio.to_thread(segments.of, file, chunks, vectors, store.dimension)
         packed = segment.to_bytes()
         told = await self._neighbours.put(store, version, segment) if self._neighbours else 0
@@ -150,6 +151,9 @@ class ObjectIndex:
             await self._neighbours.delete_before(store, file.file_id, version, segment.chunks if told else 0)
         await self._stamp(store)
         return len(packed) + len(text) + told
+
+    async def _embed(self, store: IndexRef, texts: Sequence[str]) -> Embedded:
+        return await self._embeddings.embed(store.tenant, store.model, texts, store.dimension, draws_on=store.draws_on)
 
     async def set_attributes(self, store: IndexRef, file_id: str, attributes: Attributes) -> bool:
         version = self._version()
@@ -175,7 +179,7 @@ class ObjectIndex:
         done = []
         told: Mapping[str, Told] = {}
         if self._neighbours:
-            over = _version_at(self._clock() - limits.INDEXING_LAST_SECONDS)
+            over = f"{_microseconds(self._clock() - limits.INDEXING_LAST_SECONDS):016x}"
             done = [await self._neighbours.delete_gone(store, {each.segment for each in listed}, over)]
             told = await self._neighbours.told(store)
             missing = self._versions(each.segment for each in listed if each.segment not in told)
@@ -211,9 +215,9 @@ class ObjectIndex:
         return f"{self._latest_version:016x}"
 
     async def _delete_before(self, prefix: str, version: str, *, only: str = "") -> None:
-        old = [key async for key, _ in self._blobs.list_prefix(prefix) if key.removeprefix(prefix) < version and key.endswith(only)]
-        for key in old:
-            await self._blobs.delete(key)
+        for key in [key async for key, _ in self._blobs.list_prefix(prefix) if key.removeprefix(prefix) < version]:
+            if key.endswith(only):
+                await self._blobs.delete(key)
 
     # --- reading ---
 
@@ -271,10 +275,9 @@ class ObjectIndex:
 
     async def _queries(self, stores: Sequence[IndexRef], queries: Sequence[str], options: SearchOptions) -> list[Query]:
         has_vectors = options.ranker == "none" or options.weights.embedding > 0
-        models = {(store.model, store.dimension) for store in stores} if has_vectors else set()
+        models = {(store.model, store.dimension): store for store in stores} if has_vectors else {}
         asked = [query[: limits.SEARCH_QUERY_CHARS_MAX] for query in queries]
-        tenant = stores[0].tenant if stores else ""
-        vectors = {model: (await self._embeddings.embed(tenant, model, asked, size)).vectors for model, size in models}
+        vectors = {store.model: (await self._embed(store, asked)).vectors for store in models.values()}
         return [
             Query(tuple(terms.counts(query)), {model: segments.query(found[number]) for model, found in vectors.items()})
             for number, query in enumerate(asked)
@@ -440,11 +443,6 @@ def _latest(entries: Sequence[tuple[str, int]]) -> _Listed | None:
     none: tuple[str | None, int] = (None, 0)
     changed = max((entry for entry in entries if entry[0].endswith(_ATTRIBUTES) and entry[0] > segment[0]), default=none)
     return _Listed(*segment, *changed)
-
-
-def _version_at(time: float) -> str:
-    """Before all that are given from then on."""
-    return f"{_microseconds(time):016x}"
 
 
 def _microseconds(time: float) -> int:

@@ -8,49 +8,28 @@ limited, one before those of a step run.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any
 
 from moorage import limits
-from moorage.errors import bad_request, budget_reached
+from moorage.errors.budgets import model_not_budgetable
 from moorage.model.prices import usd
 from moorage.model.tokens import estimate_frame, estimate_items
 from moorage.runtime import Runtime
 from moorage.state import Outcome
 from moorage.store.budgets import MEASURES, Scope
+from moorage.store.draws import Draw, Reached
 from moorage.store.response_list import calls_by_type
 from moorage.store.responses import StoredResponse
 from moorage.wire.responses import Usage
 from moorage.wire.types import Item
 
-OnLimit = Literal["stop", "pause", "finish"]
 Budget = Mapping[str, Any]
-
-
-@dataclass(frozen=True, slots=True)
-class Reached:
-    """A limit that was reached."""
-
-    what: str
-    """Used up, in a sentence."""
-    remedy: str
-    """What lets it go on."""
-    on_limit: OnLimit
 
 
 def check_budget(runtime: Runtime, model: str, budget: Budget | None) -> None:
     """Dollars can only be counted where the price is known. Raises an :class:`~moorage.errors.ApiError`."""
     if budget is not None and "usd" in budget and runtime.catalog.price_of(model) is None:
-        raise _not_budgetable(model, "or give a budget in tokens.")
-
-
-def _not_budgetable(model: str, otherwise: str) -> Exception:
-    return bad_request(
-        f"The price of the model '{model}' is not known, so that no budget in dollars can be kept. Set 'price' in models.toml, "
-        f"{otherwise}",
-        param="budget.usd",
-        code="model_not_budgetable",
-    )
+        raise model_not_budgetable(model, "or give a budget in tokens.")
 
 
 def own_budget(stored: StoredResponse) -> Budget | None:
@@ -75,7 +54,7 @@ async def reached(runtime: Runtime, stored: StoredResponse, outcome: Outcome, it
     """The first limit of its budgets that a response has reached after a step with this outcome; None if it may take ``step``, for
     which the shared ones hold something then."""
     used = _used(runtime, stored, outcome.usage, outcome.calls_made, list(items.values()))
-    draw = Draw.of(runtime, stored)
+    draw = draw_of(runtime, stored)
     own = _own(stored, used)
     if own is not None:
         await draw.release(used)
@@ -98,7 +77,8 @@ async def draw_first(runtime: Runtime, stored: StoredResponse, said: Sequence[It
     up, or cannot be kept."""
     parameters = stored.parameters
     tokens_in = estimate_frame(parameters.instructions, parameters.tools) + estimate_items(list(said)) if stored.draws_on else 0
-    await Draw.of(runtime, stored).first(parameters.model, tokens_in, parameters.max_output_tokens)
+    holding = first_holding(runtime, parameters.model, tokens_in, parameters.max_output_tokens)
+    await draw_of(runtime, stored).first(parameters.model, holding)
 
 
 async def counts_calls(
@@ -108,73 +88,28 @@ async def counts_calls(
     and ``is_bounded``; then none of them may run."""
     if not calls or not stored.draws_on:
         return True
-    return await Draw.of(runtime, stored).calls(_used(runtime, stored, usage, calls_made, items), calls, is_bounded=is_bounded)
+    return await draw_of(runtime, stored).calls(_used(runtime, stored, usage, calls_made, items), calls, is_bounded=is_bounded)
 
 
 async def draw_last(runtime: Runtime, stored: StoredResponse, usage: Usage, calls_made: int, items: Sequence[Item]) -> None:
     """The response ends: what it has used counts, and nothing is held."""
     if stored.draws_on:
-        await Draw.of(runtime, stored).end(_used(runtime, stored, usage, calls_made, items))
+        await draw_of(runtime, stored).end(_used(runtime, stored, usage, calls_made, items))
 
 
-@dataclass(frozen=True, slots=True)
-class Draw:
-    """What one asks of the budgets that it shares."""
-
-    runtime: Runtime
-    tenant_id: str
-    name: str
-    """Id of the response, or of what is like one."""
-    scopes: tuple[Scope, ...]
-
-    @classmethod
-    def of(cls, runtime: Runtime, stored: StoredResponse) -> "Draw":
-        return cls(runtime, stored.tenant_id, stored.response_id, tuple(map(Scope.of, stored.draws_on)))
-
-    async def first(self, model: str, tokens_in: int, tokens_out_max: int | None) -> None:
-        price = self.runtime.catalog.price_of(model)
-        for scope in self.scopes:
-            standing = await self.runtime.budgets.standing(self.tenant_id, scope)
-            if standing is not None and "usd" in standing.limits and price is None:
-                raise _not_budgetable(model, f"or take another: the {scope.kind} '{scope.name}' has a budget in dollars.")
-        tokens_out = min(limits.BUDGET_HELD_OUTPUT_TOKENS, tokens_out_max or limits.BUDGET_HELD_OUTPUT_TOKENS)
-        holding = {"input_tokens": tokens_in, "output_tokens": tokens_out, "total_tokens": tokens_in + tokens_out}
-        if price is not None:
-            holding["usd"] = price.nanodollars(Usage(tokens_in, tokens_out), {})
-        over = await self.step({}, holding)
-        if over is not None:
-            await self.end({})
-            raise budget_reached(f"{over.what} {over.remedy}")
-
-    async def step(self, used: Mapping[str, int], holding: Mapping[str, int]) -> Reached | None:
-        for scope in self.scopes:
-            over = await self.runtime.budgets.begin(self.tenant_id, scope, self.name, used, holding)
-            if over is not None:
-                await self.release(used)
-                return Reached(over.message, _remedy(scope), over.on_limit)
-        return None
-
-    async def calls(self, used: Mapping[str, int], count: int, *, is_bounded: bool) -> bool:
-        for scope in self.scopes:
-            over = await self.runtime.budgets.count_calls(self.tenant_id, scope, self.name, used, count, is_bounded=is_bounded)
-            if over is not None:
-                await self.release(used)
-                return False
-        return True
-
-    async def release(self, used: Mapping[str, int]) -> None:
-        for scope in self.scopes:
-            await self.runtime.budgets.release(self.tenant_id, scope, self.name, used)
-
-    async def end(self, used: Mapping[str, int]) -> None:
-        for scope in self.scopes:
-            await self.runtime.budgets.end(self.tenant_id, scope, self.name, used)
+def draw_of(runtime: Runtime, stored: StoredResponse) -> Draw:
+    """What a response asks of the budgets that it shares."""
+    return Draw(runtime.budgets, stored.tenant_id, stored.response_id, tuple(map(Scope.of, stored.draws_on)))
 
 
-def _remedy(scope: Scope) -> str:
-    if scope.kind == "tree":
-        return f"POST /v1/responses/{scope.name}/budget raises it."
-    return "The operator can raise it ('moorage keys budget'); a response that stands still for it goes on when it is resumed."
+def first_holding(runtime: Runtime, model: str, tokens_in: int, tokens_out_max: int | None) -> dict[str, int]:
+    """What a first step may take, by estimate; without dollars where the price is not known."""
+    price = runtime.catalog.price_of(model)
+    tokens_out = min(limits.BUDGET_HELD_OUTPUT_TOKENS, tokens_out_max or limits.BUDGET_HELD_OUTPUT_TOKENS)
+    holding = {"input_tokens": tokens_in, "output_tokens": tokens_out, "total_tokens": tokens_in + tokens_out}
+    if price is not None:
+        holding["usd"] = price.nanodollars(Usage(tokens_in, tokens_out), {})
+    return holding
 
 
 def _used(runtime: Runtime, stored: StoredResponse, usage: Usage, calls_made: int, items: Sequence[Item]) -> dict[str, int]:

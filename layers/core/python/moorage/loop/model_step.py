@@ -14,7 +14,7 @@ from moorage import limits, tracing
 from moorage.errors import ApiError, CancelRequested, SandboxHostAway, StorageFull, Superseded
 from moorage.loop import approvals, finish, way_out, webhooks
 from moorage.loop.ask import Ask
-from moorage.loop.budget import Reached, reached
+from moorage.loop.budget import reached
 from moorage.loop.cancellation import CancelWatch
 from moorage.loop.chain import load_chain
 from moorage.loop.fold import Folded, fold
@@ -24,6 +24,7 @@ from moorage.loop.turn import Position
 from moorage.loop.waiting import PAUSED
 from moorage.runtime import Runtime
 from moorage.state import LoopState, Next, Outcome
+from moorage.store.draws import Reached
 from moorage.store.event_log import Batch, LogWriter, Writer
 from moorage.store.responses import Snapshot, StoredResponse
 from moorage.store.steps import Progress, StepAttempt

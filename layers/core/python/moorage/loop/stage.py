@@ -31,8 +31,7 @@ def outside(runtime: Runtime, stored: StoredResponse) -> Service:
         return runtime.catalog.aws_auth("bedrock", region).signature(url, body)
 
     async def search_files(store_ids: Sequence[str], queries: Sequence[str], options: SearchOptions) -> list[Hit]:
-        stores = await runtime.vector_stores.stores.resolve(stored.tenant_id, store_ids)
-        return await runtime.knowledge.index.search(stores, queries, options)
+        return await runtime.vector_stores.search(stored.tenant_id, store_ids, queries, options, draws_on=stored.draws_on)
 
     contents = runtime.contents_of(stored.tenant_id)
     return Service(Fetcher.of(runtime.settings), secret, contents, signature, search_files, is_stored=stored.is_stored)

@@ -51,6 +51,7 @@ class NewFile:
     file: File
     attributes: Attributes
     chunking: Chunking = AUTO
+    draws_on: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,6 +108,7 @@ class StoreFiles:
                 attributes=each.attributes,
                 chunking=each.chunking,
                 batch_id=None if batch is None else batch.id,
+                draws_on=each.draws_on,
             )
             for each in once
         ]

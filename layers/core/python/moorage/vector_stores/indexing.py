@@ -35,6 +35,7 @@ _CRASHED: Final = "The file could not be indexed: reading it was begun several t
 _NOTHING_RUNS: Final = "The file could not be indexed: the work on it broke off too often."
 _NOTHING_TO_HAVE: Final = "The file could not be indexed: no container, or no embedding model, could be had for it."
 _NOT_EMBEDDED: Final = "The file could not be indexed: the embedding model refused its text."
+_UNPAID: Final = ("budget_reached", "model_not_budgetable")
 
 
 class Came(StrEnum):
@@ -161,6 +162,10 @@ class Indexing:
             return await self._index(store, begun)
         except Unreadable as error:
             return await self._fail(store, begun, error.code, error.message)
+        except ApiError as error:
+            if error.code not in _UNPAID:
+                raise
+            return await self._fail(store, begun, "server_error", error.message)
         except UpstreamError as error:
             tell_error(error, "a file could not be embedded", vector_store_id=store.id, file_id=file.id)
             if not error.is_retryable:
@@ -181,7 +186,8 @@ class Indexing:
             await self.files.note(file, is_parsed=False)
             return Came.LEFT
         chunks = await asyncio.to_thread(chunks_of, text, file.chunking)
-        used = await self.knowledge.index.put_file(store.ref, IndexedFile(file.id, file.filename, file.attributes), chunks)
+        ref = replace(store.ref, draws_on=file.draws_on)
+        used = await self.knowledge.index.put_file(ref, IndexedFile(file.id, file.filename, file.attributes), chunks)
         if not await self.files.settle(store, file, "completed", usage_bytes=used):
             return await self._left(store)
         settled = await self.files.find(store, file.id)

@@ -112,6 +112,8 @@ class StoreFile:
     """It is to be read in a sandbox."""
     is_parsed: bool = False
     """Its text lies in the bucket."""
+    draws_on: tuple[str, ...] = ()
+    """The budgets of the key that has added it, and of its tenant."""
 
     @property
     def pk(self) -> str:

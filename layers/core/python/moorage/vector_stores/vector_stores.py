@@ -7,6 +7,7 @@ is repeated. Where the file was still being read, the execution that reads it fi
 import asyncio
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
+from dataclasses import replace
 
 from moorage import limits
 from moorage.containers.containers import Containers
@@ -58,8 +59,11 @@ class VectorStores:
         days: int | None,
         file_ids: Sequence[str],
         chunking: Chunking,
+        draws_on: tuple[str, ...] = (),
     ) -> VectorStore:
-        wanted = [await self.new_file(tenant_id, file_id, chunking=chunking, param="file_ids") for file_id in file_ids]
+        wanted = [
+            await self.new_file(tenant_id, file_id, chunking=chunking, draws_on=draws_on, param="file_ids") for file_id in file_ids
+        ]
         store = await self.stores.create(tenant_id, name=name, description=description, metadata=metadata, days=days)
         if not wanted:
             return store
@@ -71,9 +75,12 @@ class VectorStores:
         await self.stores.end(store)
         await asyncio.shield(self.sweep.erase(store, with_record=True))
 
-    async def search(self, store: VectorStore, queries: Sequence[str], options: SearchOptions) -> list[Hit]:
-        refs = await self.stores.resolve(store.tenant_id, [store.id])
-        return await self._knowledge.index.search(refs, queries, options)
+    async def search(
+        self, tenant_id: str, store_ids: Sequence[str], queries: Sequence[str], options: SearchOptions, *, draws_on: tuple[str, ...]
+    ) -> list[Hit]:
+        """``draws_on`` are the budgets that pay for the embedding of the queries."""
+        refs = await self.stores.resolve(tenant_id, store_ids)
+        return await self._knowledge.index.search([replace(ref, draws_on=draws_on) for ref in refs], queries, options)
 
     # --- Files ---------------------------------------------------------------------------------------------------------------------
 
@@ -84,10 +91,11 @@ class VectorStores:
         *,
         attributes: Attributes | None = None,
         chunking: Chunking = AUTO,
+        draws_on: tuple[str, ...] = (),
         param: str,
     ) -> NewFile:
         """A file of the Files API, to be added; 404 for one that there is not."""
-        return NewFile(await self._files.get(tenant_id, file_id, param=param), attributes or {}, chunking)
+        return NewFile(await self._files.get(tenant_id, file_id, param=param), attributes or {}, chunking, draws_on)
 
     async def add(self, store: VectorStore, wanted: Sequence[NewFile]) -> list[StoreFile]:
         added: list[StoreFile] = []

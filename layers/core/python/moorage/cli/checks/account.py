@@ -17,6 +17,8 @@ from moorage.cli.checks.findings import Finding, fail, ok, warn
 from moorage.cli.target import AWS_CONFIG, TargetError, aws_region, refused
 from moorage.errors import SettingsConflict
 from moorage.model.catalog import Catalog, ModelEntry
+from moorage.model.embedding_models import TITAN
+from moorage.model.models_file import ProviderKind
 from moorage.settings import as_deployed
 
 _BOOTSTRAP_PARAMETER: Final = "/cdk-bootstrap/hnb659fds/version"
@@ -159,6 +161,10 @@ def _models(aws: AwsClients, models_toml: str) -> Iterator[Finding]:
     if not real:
         yield warn("models.toml names no model: the scripted demo model would answer", "docs/models.md says how to name one.")
     for entry in real:
+        yield asked(f"model '{entry.name}'", partial(_model, aws, entry))
+    for table in catalog.embeddings:
+        kind: ProviderKind = "bedrock_converse" if table.provider == "bedrock_titan" else "chat_completions"
+        entry = ModelEntry(table.name, kind, table.upstream_model or TITAN, table.base_url, table.key, region=table.region)
         yield asked(f"model '{entry.name}'", partial(_model, aws, entry))
     for what, reference in catalog.engine_keys.items():
         yield asked(what, partial(_key, aws, what, reference.removeprefix("ssm:")))

@@ -61,7 +61,23 @@ def of_deployment(target: Target, environ: Mapping[str, str]) -> Iterator[Said]:
         for name in names[:_MODELS_ASKED_MAX]:
             yield Waiting(f"'{name}' is asked for an answer")
             yield _answer(http, name)
+        for name in [model["id"] for model in models if model["owned_by"] == _EMBEDDERS][:_MODELS_ASKED_MAX]:
+            yield _embedding(http, name)
         yield from _sandbox(http, str(target.url))
+
+
+def _embedding(http: httpx.Client, model: str) -> Finding:
+    """A vector of an embedding model: of the length that models.toml says, which the API sees to."""
+    began = time.monotonic()
+    try:
+        made = answer_of(http.post("/embeddings", json={"model": model, "input": "ready"}))
+    except (httpx.TransportError, TargetError) as error:
+        return fail(
+            f"'{model}' did not embed: {error}",
+            "Correct its [[embedding]] in models.toml: files wait for it, and stores that were made with it cannot be searched.",
+        )
+    length = len(made["data"][0]["embedding"])
+    return ok(f"'{model}' embedded in {time.monotonic() - began:.2f} s; its vectors have {length} numbers")
 
 
 def _answer(http: httpx.Client, model: str) -> Finding:
