@@ -26,7 +26,7 @@ def pptx(*slides: str) -> bytes:
     return zip_of(**made)
 
 
-def xlsx(*rows: tuple[str, ...]) -> bytes:
+def xlsx(*rows: tuple[str, ...], picture: bytes = b"") -> bytes:
     def cell(text: str) -> str:
         return f'<c t="inlineStr"><is><t>{text}</t></is></c>'
 
@@ -51,11 +51,13 @@ def xlsx(*rows: tuple[str, ...]) -> bytes:
             "</workbook>",
         )
         archive.writestr("xl/worksheets/sheet1.xml", f'<worksheet xmlns="{main}"><sheetData>{data}</sheetData></worksheet>')
+        if picture:
+            archive.writestr("xl/media/image1.png", picture)
     return buffer.getvalue()
 
 
-def pdf(*pages: str) -> bytes:
-    """With one line of text on each page."""
+def pdf(*pages: str, picture: bytes = b"") -> bytes:
+    """With one line of text on each page, and a picture that is on none."""
     kids = " ".join(f"{4 + 2 * number} 0 R" for number in range(len(pages)))
     objects = [
         "<< /Type /Catalog /Pages 2 0 R >>",
@@ -69,13 +71,16 @@ def pdf(*pages: str) -> bytes:
             "/Resources << /Font << /F1 3 0 R >> >> >>"
         )
         objects.append(f"<< /Length {len(stream)} >>\nstream\n{stream}\nendstream")
+    if picture:
+        shown = picture.decode("latin-1")
+        objects.append(f"<< /Type /XObject /Subtype /Image /Length {len(shown)} >>\nstream\n{shown}\nendstream")
     made, places = "%PDF-1.4\n", []
     for number, text in enumerate(objects, 1):
         places.append(len(made))
         made += f"{number} 0 obj\n{text}\nendobj\n"
     table = "".join(f"{place:010d} 00000 n \n" for place in places)
     end = f"xref\n0 {len(objects) + 1}\n0000000000 65535 f \n{table}trailer\n<< /Size {len(objects) + 1} /Root 1 0 R >>\n"
-    return f"{made}{end}startxref\n{len(made)}\n%%EOF\n".encode()
+    return f"{made}{end}startxref\n{len(made)}\n%%EOF\n".encode("latin-1")
 
 
 # --- Hostile ones --------------------------------------------------------------------------------------------------------------------
