@@ -89,6 +89,16 @@ def test_without_a_filter_every_file_fits_and_an_attribute_may_be_called_filenam
     assert parse({"filters": None}) == {}
 
 
+def test_what_is_compared_may_be_called_a_property_as_in_openais_guide() -> None:
+    named = {"type": "in", "property": "filename", "value": ["notes.md"]}
+    expected = compares("in", "filename", ["notes.md"])
+    assert parse({"filters": joined("or", named, compares("eq", "year", 1))}) == {
+        "filters": joined("or", expected, compares("eq", "year", 1))
+    }
+    with pytest.raises(ApiError, match="Unknown parameter"):
+        parse({"filters": {**named, "key": "filename"}})
+
+
 def nested(levels: int) -> dict[str, Any]:
     return compares("eq", "year", 1) if levels == 0 else joined("and", nested(levels - 1))
 

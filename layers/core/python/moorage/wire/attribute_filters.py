@@ -2,6 +2,8 @@
 
     {"type": "eq", "key": "year", "value": 2026}
     {"type": "and", "filters": [{...}, {...}]}
+
+OpenAI's guide "Retrieval" names what is compared ``property`` in places, and its API document ``key``: both are taken, as ``key``.
 """
 
 from collections.abc import Mapping
@@ -34,16 +36,15 @@ class Filter:
 
 
 def checked(value: Any) -> Any:
-    """The filter as it is. Raises pydantic's error of ours."""
-    _Check().filter(value, (), limits.FILTER_DEPTH_MAX)
-    return value
+    """The filter, with all that is compared as a ``key``. Raises pydantic's error of ours."""
+    return _Check().filter(value, (), limits.FILTER_DEPTH_MAX)
 
 
 class _Check:
     def __init__(self) -> None:
         self.parts = 0
 
-    def filter(self, value: Any, at: Place, levels: int) -> None:
+    def filter(self, value: Any, at: Place, levels: int) -> Mapping[str, Any]:
         self.parts += 1
         if self.parts > limits.FILTER_PARTS_MAX:
             raise wrong_value(f"a filter has at most {limits.FILTER_PARTS_MAX} comparisons and groups in all.", *at)
@@ -55,15 +56,18 @@ class _Check:
         if not isinstance(kind, str):
             raise wrong_type("a string", kind, *at, "type")
         if kind in COMPOUNDS:
-            self._compound(value, at, levels)
-        elif kind in COMPARISONS:
-            _fields(value, ("type", "key", "value"), at)
-            _comparison(kind, value, at)
-        else:
+            return self._compound(value, at, levels)
+        if kind not in COMPARISONS:
             shown = kind[:80]
             raise problem(lambda param: errors.invalid_choice(param, shown, (*COMPARISONS, *COMPOUNDS)), *at, "type")
+        named: dict[str, Any] = value
+        if "key" not in named:
+            named = {"key" if name == "property" else name: each for name, each in named.items()}
+        _fields(named, ("type", "key", "value"), at)
+        _comparison(kind, named, at)
+        return named
 
-    def _compound(self, value: Mapping[str, Any], at: Place, levels: int) -> None:
+    def _compound(self, value: Mapping[str, Any], at: Place, levels: int) -> Mapping[str, Any]:
         if levels == 0:
             raise wrong_value(f"filters are nested at most {limits.FILTER_DEPTH_MAX} levels deep.", *at)
         _fields(value, ("type", "filters"), at)
@@ -72,8 +76,8 @@ class _Check:
             raise wrong_type("an array", filters, *at, "filters")
         if not filters:
             raise wrong_value("it is empty: name at least one filter.", *at, "filters")
-        for number, inner in enumerate(filters):
-            self.filter(inner, (*at, "filters", number), levels - 1)
+        inner = [self.filter(each, (*at, "filters", number), levels - 1) for number, each in enumerate(filters)]
+        return {**value, "filters": inner}
 
 
 def _fields(value: Mapping[str, Any], names: tuple[str, ...], at: Place) -> None:

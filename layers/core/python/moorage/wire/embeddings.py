@@ -9,7 +9,9 @@ from moorage import errors, limits
 from moorage.wire.refusals import problem, wrong_type, wrong_value
 from moorage.wire.validation import Dropped, Name, Parser, Text, wire
 
-TOKENS_REASON: Final = "Tokens are of one model's tokenizer, and each model here has its own: send the text."
+TOKENS_REASON: Final = (
+    "Tokens are of one model's tokenizer, and each model here has its own: send the text (LangChain: check_embedding_ctx_length=False)."
+)
 
 
 def _texts(value: Any) -> list[str]:
