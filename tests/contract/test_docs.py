@@ -27,8 +27,8 @@ _TARGET = re.compile(r"\bmake ([a-z][a-z-]*)\b")
 _VARIABLE = re.compile(r"\bMOORAGE_[A-Z_]*[A-Z]\b")
 _BLOCK = re.compile(r"^```(\w+)\n(.*?)^```$", re.DOTALL | re.MULTILINE)
 _FOLDERS = (
-    "functions|infra|layers|localstack|tests|requirements|docs|"
-    "api|containers|loop|local|model|net|sandbox|store|wire|egress|tools"
+    "functions|infra|layers|localstack|tests|requirements|docs|console|"
+    "api|cli|containers|egress|errors|knowledge|limits|local|loop|model|net|sandbox|skills|store|tools|vector_stores|wire"
 )
 _FILE = re.compile(rf"`((?:{_FOLDERS})/[\w./]+)`")
 
@@ -86,6 +86,14 @@ def test_every_file_of_ours_that_is_named_exists(page: Path) -> None:
     core = ROOT / "layers" / "core" / "python" / "moorage"
     names = [name.rstrip("./") for name in _FILE.findall(page.read_text())]
     assert [name for name in names if not any((base / name).exists() for base in (ROOT, core, page.parent))] == []
+
+
+@parametrize_pages
+def test_every_test_that_is_named_is_there(page: Path) -> None:
+    tests = list((ROOT / "tests").rglob("test_*.py"))
+    there = {path.stem for path in tests} | set(re.findall(r"def (test_\w+)", "\n".join(path.read_text() for path in tests)))
+    named = set(re.findall(r"\b(test_\w+)", " ".join(re.findall(r"`([^`\n]+)`", page.read_text())))) - {"test_"}
+    assert named - there == set()
 
 
 def test_every_variable_that_is_named_is_read_by_a_program() -> None:

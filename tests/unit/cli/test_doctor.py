@@ -420,7 +420,7 @@ def test_a_deployment_with_the_scripted_model_alone_is_warned_of() -> None:
     )
 
 
-NO_ANSWER = "Check its key and address in models.toml. Here 'moorage logs' shows why, on AWS the function's log."
+NO_ANSWER = "Check its key and address (models.toml, MOORAGE_UPSTREAM_URL). Here 'moorage logs' shows why, on AWS the function's log."
 NO_SANDBOX = "The log says why: 'moorage logs' here, the tool step's on AWS, where 'moorage doctor --aws' shows quotas."
 
 

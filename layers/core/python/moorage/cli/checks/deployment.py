@@ -104,7 +104,7 @@ def _answer(http: httpx.Client, model: str) -> Finding:
 def _no_answer(model: str, said: str) -> Finding:
     return fail(
         f"'{model}' did not answer: {said}",
-        "Check its key and address in models.toml. Here 'moorage logs' shows why, on AWS the function's log.",
+        "Check its key and address (models.toml, MOORAGE_UPSTREAM_URL). Here 'moorage logs' shows why, on AWS the function's log.",
     )
 
 
