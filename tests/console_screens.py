@@ -85,6 +85,10 @@ def take(browser: Browser, stack: Stack, run: str, edited: str, theme: str) -> N
     expect(console.page.get_by_role("tab", name="Step 9")).to_be_visible()
     expect(console.page.get_by_role("region", name="Transcript").get_by_text("exit 0").first).to_be_visible()
     console.page.screenshot(path=SCREENS / f"run-{theme}.png")
+    console.go(f"#/runs/{edited}?step=step_1")
+    console.page.get_by_role("button", name="Prompt as sent").click()
+    expect(console.page.get_by_role("list", name="Parts of the prompt").get_by_role("listitem")).to_have_count(4)
+    console.page.screenshot(path=SCREENS / f"prompt-{theme}.png")
     console.go(f"#/runs/{edited}?tab=files")
     console.page.get_by_role("button", name="changed: changes of tides.yaml").click()
     expect(console.page.locator(".diff .added")).to_have_count(2)
@@ -98,6 +102,10 @@ def take(browser: Browser, stack: Stack, run: str, edited: str, theme: str) -> N
     console.page.screenshot(path=SCREENS / f"store-files-{theme}.png")
     with stack.http() as http:
         container = http.get(f"/responses/{edited}", params={"at": 0}).json()["as_of"]["container_id"]
+    for tab in ("versions", "sandboxes"):
+        console.go(f"#/containers/{container}?tab={tab}")
+        expect(console.page.get_by_role("row").nth(1)).to_be_visible()
+        console.page.screenshot(path=SCREENS / f"{tab}-{theme}.png")
     console.go(f"#/containers/{container}?tab=terminal")
     console.page.get_by_role("button", name="New terminal").click()
     expect(console.page.get_by_role("status").filter(has_text="It runs.")).to_be_visible()

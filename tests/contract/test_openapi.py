@@ -14,6 +14,7 @@ from moorage.api.routers import ROUTERS
 from moorage.errors import ApiError
 from moorage.wire import openapi, routes
 from moorage.wire.queries import (
+    parse_archive,
     parse_content,
     parse_log_page,
     parse_page,
@@ -85,7 +86,12 @@ def test_every_route_that_the_sdk_calls_is_served_or_refused_in_the_table() -> N
         "POST /v1/responses/{response_id}/approvals/{approval_id}": "an extension",
         "POST /v1/responses/{response_id}/approvals/{approval_id}/link": "an extension",
         "GET /v1/responses/{response_id}/steps": "an extension",
+        "GET /v1/responses/{response_id}/steps/{step_id}/prompt": "an extension",
+        "GET /v1/responses/{response_id}/trace": "an extension",
         "GET /v1/containers/{container_id}/tree": "an extension",
+        "GET /v1/containers/{container_id}/sandboxes": "an extension",
+        "GET /v1/containers/{container_id}/versions": "an extension",
+        "GET /v1/archives/{container_id}": "an extension",
         "POST /v1/containers/{container_id}/sessions": "an extension",
         "GET /v1/containers/{container_id}/sessions": "an extension",
         "GET /v1/containers/{container_id}/sessions/{session_id}": "an extension",
@@ -180,6 +186,7 @@ PARSERS: dict[str, Callable[[Any], Any]] = {
     "usage": partial(parse_usage, now=1),
     "readSession": parse_session_read,
     "downloadContainerFile": parse_content,
+    "downloadContainerArchive": parse_archive,
 }
 
 

@@ -221,3 +221,24 @@ async def test_the_collector_of_these_tests_refuses_what_is_malformed(broken: di
         body["resourceSpans"][0]["scopeSpans"][0]["spans"][0] |= broken
         with pytest.raises(Malformed):
             check(body)
+
+
+async def test_the_trace_is_a_file_too_whole_and_without_a_collector(few_at_once: None) -> None:
+    lab = Lab(shell("echo"), say("done"))
+    stored = await ended(lab)
+    served = Served.of(lab)
+    answer = (await served.get(f"/responses/{stored.response_id}/trace")).json()
+    snapshot = await lab.runtime.responses.snapshot(stored.tenant_id, stored.response_id)
+    sent = list(documents(lab.runtime.settings, snapshot, await unroll(lab.runtime, snapshot)))
+    spans = [span for body in sent for span in body["resourceSpans"][0]["scopeSpans"][0]["spans"]]
+    assert len(sent) > 1
+    assert answer["resourceSpans"][0]["scopeSpans"][0]["spans"] == spans
+    assert PLANTED not in str(answer)
+    assert (await served.get(f"/responses/{stored.response_id}/trace", by="key-b")).status_code == 404
+
+
+async def test_there_is_no_file_of_a_response_that_runs() -> None:
+    lab = Lab(say("done"))
+    stored = await lab.background()
+    refused = await Served.of(lab).get(f"/responses/{stored.response_id}/trace")
+    assert (refused.status_code, refused.json()["error"]["code"]) == (400, "response_not_ended")

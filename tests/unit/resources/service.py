@@ -8,7 +8,7 @@ from typing import Any, cast
 import httpx
 import httpx2
 from fastapi import FastAPI
-from moorage.api import containers, conversations, files, sessions, skills, uploads, vector_stores
+from moorage.api import archives, container_past, containers, conversations, files, sessions, skills, uploads, vector_stores
 from moorage.api.app import create_app
 from moorage.containers.containers import Containers
 from moorage.egress.service import Egress
@@ -140,6 +140,8 @@ def build_app(
         files.router,
         uploads.router,
         containers.router,
+        container_past.router,
+        archives.router,
         sessions.router,
         conversations.router,
         skills.router,

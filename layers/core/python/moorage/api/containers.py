@@ -78,7 +78,9 @@ async def tree(request: Request, caller: Caller, container_id: str) -> dict[str,
     """The saved files of a container as folders. Looking does not count as use: it must not keep an idle container alive."""
     wanted = parse_tree(request.query_params.multi_items())
     record = await caller.runtime.containers.get(caller.tenant_id, container_id)
-    files = await caller.runtime.containers.files_of(caller.tenant_id, record.id)
+    containers = caller.runtime.containers
+    now = wanted.at is None
+    files = await (containers.files_of(caller.tenant_id, record.id) if now else containers.files_at(record, wanted.at or 0))
     return list_object(entries_below(wanted.path, files, wanted.depth), has_more=False)
 
 

@@ -44,11 +44,11 @@ async def download(
     }
     if span is None:
         headers["content-length"] = str(size)
-        stream = await _begun(content(0, None))
+        stream = await begun(content(0, None))
         return StreamingResponse(stream, media_type=_CONTENT_TYPE, headers=headers)
     start, end = span
     headers |= {"content-range": f"bytes {start}-{end}/{size}", "content-length": str(end - start + 1)}
-    stream = await _begun(content(start, end))
+    stream = await begun(content(start, end))
     return StreamingResponse(stream, status_code=206, media_type=_CONTENT_TYPE, headers=headers)
 
 
@@ -70,7 +70,7 @@ def _span(header: str | None, size: int) -> tuple[int, int] | None:
     return start, end
 
 
-async def _begun(chunks: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
+async def begun(chunks: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
     """The same stream with its first piece already here, so that a missing object is an error and not a torn answer."""
     first = await anext(chunks, b"")
 

@@ -1,4 +1,5 @@
-"""``/v1/responses/{id}/events`` and ``/steps``: the log of a response as pages of JSON with its times, and its loop, unrolled.
+"""``/v1/responses/{id}/events``, ``/steps`` and ``/trace``: the log of a response as pages of JSON with its times, its loop, unrolled,
+what each of its steps sent to the model, and all of it as OpenTelemetry has it.
 
 Extensions of ours. The stream of a response is OpenAI's and shows no times; these pages do.
 """
@@ -13,7 +14,9 @@ from moorage.api.answers import JsonResponse
 from moorage.api.caller import Caller
 from moorage.api.view import View
 from moorage.errors import unknown_parameter
-from moorage.loop import recover
+from moorage.errors.looking_back import response_not_ended
+from moorage.loop import prompt, recover
+from moorage.loop.traces import whole_document
 from moorage.loop.unrolled import unroll
 from moorage.store.event_log import Told
 from moorage.store.listing import unknown_after
@@ -61,6 +64,21 @@ async def list_steps(request: Request, caller: Caller, response_id: str) -> Resp
     if page.after is not None:
         steps = steps[_place([step.id for step in steps], page.after) :]
     return JsonResponse(list_object([step.to_json() for step in steps[: page.limit]], has_more=len(steps) > page.limit))
+
+
+@router.get("/responses/{response_id}/steps/{step_id}/prompt")
+async def retrieve_prompt(caller: Caller, response_id: str, step_id: str) -> Response:
+    snapshot = await caller.runtime.responses.snapshot(caller.tenant_id, response_id)
+    sent = await prompt.sent(caller.runtime, snapshot, step_id)
+    return JsonResponse(sent.to_json())
+
+
+@router.get("/responses/{response_id}/trace")
+async def retrieve_trace(caller: Caller, response_id: str) -> Response:
+    snapshot = await caller.runtime.responses.snapshot(caller.tenant_id, response_id)
+    if not snapshot.is_final:
+        raise response_not_ended(response_id)
+    return JsonResponse(whole_document(caller.runtime.settings, snapshot, await unroll(caller.runtime, snapshot)))
 
 
 def _place(ids: Sequence[str], after: str) -> int:

@@ -71,6 +71,18 @@ export async function content(path, { bytesMax = Infinity } = {}) {
   }
 }
 
+// What is made as it is read, and so has no parts.
+export async function saveWhole(path, name) {
+  try {
+    const answer = await fetch(new URL(path, BASE), { headers: { authorization: `Bearer ${key.value}` }, cache: "no-store" });
+    if (answer.ok) return saveBlob(await answer.blob(), name);
+    const said = await answer.json().catch(() => null);
+    return notify(said?.error?.message ?? `The API answered ${answer.status}.`, "bad");
+  } catch {
+    return notify("It broke off before it was whole.", "bad");
+  }
+}
+
 export async function save(path, name) {
   const answer = await content(path);
   if (!answer.ok) return notify(answer.message, "bad");

@@ -27,8 +27,9 @@ class Claims:
         sandbox = replace(
             earlier or SandboxRecord("starting", claim=""), claim=secrets.token_hex(8), claimed_until=self._end()
         )
+        fresh = {} if earlier is not None else {"ordered_at_ms": self.now_ms(), "running_at_ms": 0, "ending": ""}
         claimed = await self._store.turn(
-            record, sandbox, also={"incarnation": incarnation}, condition={"incarnation": record.incarnation}
+            record, sandbox, also={"incarnation": incarnation, **fresh}, condition={"incarnation": record.incarnation}
         )
         await self._store.put_life(claimed, sandbox.sandbox_id)
         return claimed
@@ -68,6 +69,9 @@ class Claims:
     def _refused(self, record: ContainerRecord, error: SandboxError) -> SandboxRecord:
         assert record.sandbox is not None
         return replace(record.sandbox, refusal=error.message, refused_at=int(self._clock()))
+
+    def now_ms(self) -> int:
+        return int(self._clock() * 1000)
 
     def _end(self) -> int:
         return int(self._clock()) + limits.CONTAINER_START_LEASE_SECONDS

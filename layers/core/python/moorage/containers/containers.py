@@ -42,6 +42,7 @@ from moorage.sandbox.exec_client import ExecClient
 from moorage.sandbox.provisioner import Handle, Provisioner
 from moorage.store import keys
 from moorage.store.blobs import Blob, BlobNotFound, Blobs
+from moorage.store.container_lives import ContainerLives
 from moorage.store.container_past import ContainerPast, time_after
 from moorage.store.container_sessions import ContainerSessions
 from moorage.store.container_skills import ContainerSkills
@@ -105,7 +106,8 @@ class Containers:
         self.incarnations = Incarnations(sandbox_key, egress=egress, egress_proxy=egress_proxy)
         self.skills = GivenSkills(store, ContainerSkills(table), Skills(table, blobs, clock=clock), blobs)
         staging = Staging(store, ContainerSkills(table), blobs, claims, provisioner)
-        self.sandboxes = Sandboxes(store, provisioner, claims, staging, self.incarnations, connect)
+        self.lives = ContainerLives(table)
+        self.sandboxes = Sandboxes(store, provisioner, claims, staging, self.incarnations, self.lives, connect)
         self.past = ContainerPast(table, store)
         self.artifacts = Artifacts(store, self.past, blobs, files.stored, clock)
         self.sweep = Sweep(

@@ -49,7 +49,8 @@ from moorage.errors import (
 )
 from moorage.sandbox.exec_client import ExecClient
 from moorage.sandbox.provisioner import Handle, Provisioner, SandboxSpec
-from moorage.store.containers import ContainerRecord, ContainerStore, SandboxRecord, container_of
+from moorage.store.container_lives import ContainerLives
+from moorage.store.containers import ContainerRecord, ContainerStore, End, SandboxRecord, container_of
 from moorage.store.table import Record
 from moorage.telemetry import Metric, tell
 
@@ -84,6 +85,7 @@ class Sandboxes:
         claims: Claims,
         staging: Staging,
         incarnations: Incarnations,
+        lives: ContainerLives,
         connect: Callable[[Handle], ExecClient] | None,
     ) -> None:
         """``connect`` None: sandboxes cannot be reached from here, only started and stopped."""
@@ -92,6 +94,7 @@ class Sandboxes:
         self._claims = claims
         self._staging = staging
         self._incarnations = incarnations
+        self._lives = lives
         self._connect = connect
 
     async def ensure(self, tenant_id: str, container_id: str, *, seen: Record | None = None) -> LiveContainer:
@@ -196,11 +199,12 @@ class Sandboxes:
         record = await self._store.get(live.record.tenant_id, live.record.id)
         if record.incarnation == live.record.incarnation and record.sandbox is not None:
             with suppress(SandboxElsewhere, SandboxHostAway):
-                await self.end(record, record.sandbox_id)
+                await self.end(record, record.sandbox_id, "lost")
         return True
 
-    async def end(self, record: ContainerRecord, sandbox_id: str | None) -> None:
-        """Stop the record's sandbox, if it is known, and forget it. The stop comes first: a new incarnation must not find it."""
+    async def end(self, record: ContainerRecord, sandbox_id: str | None, end: End) -> None:
+        """Stop the record's sandbox, if it is known, note why, and forget it. The stop comes first: a new incarnation must not find
+        it."""
         if sandbox_id is not None:
             try:
                 await self._provisioner.stop(sandbox_id)
@@ -208,9 +212,10 @@ class Sandboxes:
                 assert record.sandbox is not None
                 stopping = replace(record.sandbox, state="stopping", sandbox_id=sandbox_id)
                 if stopping != record.sandbox:
-                    await self._claims.write(record, stopping)
+                    await self._claims.write(record, stopping, ending=record.ending or end)
                 raise
         await self._incarnations.close_way_out(record)
+        await self._lives.note_end(record, end, self._claims.now_ms())
         try:
             await self._store.forget_sandbox(record)
         except ConditionFailed:
@@ -243,7 +248,7 @@ class Sandboxes:
 
     async def _end_or_note(self, record: ContainerRecord) -> None:
         try:
-            await self.end(record, record.sandbox_id)
+            await self.end(record, record.sandbox_id, "lost")
         except SandboxError as error:
             await self._claims.note_refusal(record, error)
             raise
@@ -261,9 +266,9 @@ class Sandboxes:
                 live = await self._attach(record)
                 if live is not None:
                     return live
-                await self.end(record, record.sandbox_id)
+                await self.end(record, record.sandbox_id, "lost")
             case SandboxRecord(state="stopping"):
-                await self.end(record, record.sandbox_id)
+                await self.end(record, record.sandbox_id, "lost")
         return await self._advance(await self._store.get(record.tenant_id, record.id))
 
     async def _begin(self, record: ContainerRecord, *, seconds: float = 0) -> Handle:
@@ -305,10 +310,11 @@ class Sandboxes:
                 record = await self._staging.add_skills(record, client, all_of_them=True)
             record, notes = await self._staging.write(record, client, await self._store.files(record))
             running = SandboxRecord("running", _claim_of(record), sandbox_id=handle.sandbox_id, endpoint=handle.endpoint)
-            record = await self._claims.write(record, running, files_staged=record.files_added, removals=[])
+            written = {"files_staged": record.files_added, "removals": [], "running_at_ms": self._claims.now_ms()}
+            record = await self._claims.write(record, running, **written)
         except SandboxError:
             await client.aclose()
-            await self.end(record, handle.sandbox_id)
+            await self.end(record, handle.sandbox_id, "failed")
             raise SandboxStarting(limits.CONTAINER_POLL_SECONDS) from None
         except asyncio.CancelledError as error:
             await client.aclose()

@@ -190,14 +190,16 @@ class Sweep:
         assert record.sandbox is not None
         if record.sandbox.state == "starting":
             # Nobody came back for it, and it was not written down which sandbox it is, if there is one.
-            await self._sandboxes.end(record, await self._sandboxes.find(record.tenant_id, record.id, record.incarnation))
+            await self._sandboxes.end(
+                record, await self._sandboxes.find(record.tenant_id, record.id, record.incarnation), "failed"
+            )
             return True
         if record.sandbox.state == "running":
             retired = await self._retire(record) if self._sandboxes.can_connect else None
             if retired is None:
                 return False
             record = retired
-        await self._sandboxes.end(record, record.sandbox_id)
+        await self._sandboxes.end(record, record.sandbox_id, "idle")
         await self._collect(record)
         return True
 
@@ -210,7 +212,7 @@ class Sweep:
             )
             return None
         stopping = replace(record.sandbox, state="stopping")
-        return await self._store.turn(record, stopping, condition={"last_active_at": record.last_active_at})
+        return await self._store.turn(record, stopping, also={"ending": "idle"}, condition={"last_active_at": record.last_active_at})
 
     async def _is_busy(self, record: ContainerRecord) -> bool:
         """Whether commands run in it; stores its files on the way, because background processes write without a command."""

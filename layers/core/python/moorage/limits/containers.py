@@ -132,6 +132,15 @@ ARTIFACTS_BYTES_MAX: Final = WORKSPACE_BYTES_MAX
 """Bytes of all files of one container that are stored. Holes take no room in a container's disk and all of it in S3, so that its quota
 is no bound for what is stored."""
 
+ARCHIVE_BYTES_MAX: Final = 1024 * MIB
+"""Of a container's files in one zip. API Gateway gives a stream 2 MB a second beyond its first 10 MB, for a quarter of an hour."""
+
+CONTAINER_LIVES_MAX: Final = 100
+"""Sandboxes of a container that have ended and are remembered, some 200 bytes each."""
+
+VERSION_CHANGES_SHOWN: Final = 20
+"""Paths that a version of a container's files names."""
+
 CONTAINER_CHANGES_MAX: Final = 1_000
 """Changes of a container's files that can be gone back behind. One that replaces a few files takes half a KB."""
 

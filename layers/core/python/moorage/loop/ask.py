@@ -14,9 +14,10 @@ from moorage.loop.cancellation import Cancellable, CancelWatch
 from moorage.loop.decide import Decision
 from moorage.loop.notes import reader, visible
 from moorage.loop.outputs import Outputs
+from moorage.loop.prompt import Position
 from moorage.loop.sinks import LogSink, Sink
 from moorage.loop.stage import RoomStage, outside, rooms_of
-from moorage.loop.turn import Position, Turn, has_calls
+from moorage.loop.turn import Turn, has_calls
 from moorage.model.base import Finished
 from moorage.runtime import Runtime
 from moorage.state import Next, Outcome

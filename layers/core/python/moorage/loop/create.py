@@ -33,9 +33,9 @@ from moorage.loop.echo import echo
 from moorage.loop.fold import fold
 from moorage.loop.model_step import tell_step
 from moorage.loop.prepare import Said, check_tools, conceal, gather
+from moorage.loop.prompt import Position
 from moorage.loop.sinks import InlineSink
 from moorage.loop.standby import Standby
-from moorage.loop.turn import Position
 from moorage.runtime import Runtime
 from moorage.state import LoopState, Next, Outcome
 from moorage.store.budgets import Scope

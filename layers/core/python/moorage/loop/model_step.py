@@ -18,9 +18,9 @@ from moorage.loop.budget import reached
 from moorage.loop.cancellation import CancelWatch
 from moorage.loop.chain import load_chain
 from moorage.loop.fold import Folded, fold
+from moorage.loop.prompt import Position
 from moorage.loop.sinks import LogSink
 from moorage.loop.standby import Standby, have_sandbox
-from moorage.loop.turn import Position
 from moorage.loop.waiting import PAUSED
 from moorage.runtime import Runtime
 from moorage.state import LoopState, Next, Outcome

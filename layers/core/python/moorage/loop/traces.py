@@ -104,6 +104,11 @@ def documents(settings: Settings, snapshot: Snapshot, steps: Sequence[UnrolledSt
         yield _document(settings, trace_id_of(snapshot.stored), spans[first : first + limits.OTLP_SPANS_MAX])
 
 
+def whole_document(settings: Settings, snapshot: Snapshot, steps: Sequence[UnrolledStep]) -> dict[str, Any]:
+    """All spans of a response that has ended in one, to be kept as a file."""
+    return _document(settings, trace_id_of(snapshot.stored), list(spans_of(snapshot, steps)))
+
+
 def _document(settings: Settings, trace_id: str, spans: Sequence[Span]) -> dict[str, Any]:
     resource = {"service.name": settings.otlp_service_name or settings.name, "service.version": __version__}
     return {

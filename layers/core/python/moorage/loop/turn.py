@@ -13,42 +13,21 @@ from typing import Any, Final
 from moorage import ids
 from moorage.containers.citations import citations
 from moorage.errors import UpstreamError
-from moorage.inputs import resolve_inputs
-from moorage.loop import context, decide, truncate, upstream_shell
+from moorage.loop import context, decide, upstream_shell
 from moorage.loop.assemble import Assembler, Held
 from moorage.loop.cancellation import Cancellable, CancelWatch
+from moorage.loop.prompt import Position, Prompt
 from moorage.loop.sinks import Sink
 from moorage.loop.stage import rooms_of
-from moorage.model import reasoning
-from moorage.model.base import HOSTED_SHELL, ItemOpened, ItemPassed, ModelRequest, TextDelta
-from moorage.model.catalog import ModelEntry
-from moorage.model.tokens import estimate_frame
+from moorage.model.base import HOSTED_SHELL, ItemOpened, ItemPassed, TextDelta
 from moorage.runtime import Runtime
-from moorage.state import Outcome
 from moorage.store.containers import ContainerFile
 from moorage.store.responses import StoredResponse
-from moorage.tools.lowering import NOT_OFFERED, Lowered, is_hosted, lower
+from moorage.tools.lowering import NOT_OFFERED, Lowered, is_hosted
 from moorage.tools.marks import Mark
 from moorage.tools.registry import ROOMS
-from moorage.tools.shell.sequential import one_command
 from moorage.wire import grammar
-from moorage.wire.responses import Usage
 from moorage.wire.types import Item
-
-
-@dataclass(frozen=True, slots=True)
-class Position:
-    """Where a step, or a turn of it, begins."""
-
-    step: int
-    next_index: int = 0
-    usage: Usage = Usage()
-    calls_made: int = 0
-    service_tier: str | None = None
-
-    @classmethod
-    def after(cls, outcome: Outcome, step: int) -> "Position":
-        return cls(step, outcome.next_index, outcome.usage, outcome.calls_made, outcome.service_tier)
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,8 +44,9 @@ class Turn:
         """
         entry = self.runtime.catalog.resolve(self.stored.parameters.model)
         provider = self.runtime.catalog.provider(entry, self.runtime.http)
-        lowered = await self._lowered(before, entry, provider.native_tools)
-        request = self._request(lowered, entry.upstream_model)
+        prompt = Prompt(self.runtime, self.stored, self.position, entry, provider.native_tools)
+        lowered = await prompt.lowered(before)
+        request = prompt.request(lowered)
         assembler = self._assembler(lowered, {} if "custom" in provider.native_tools else self._grammars(before))
         assembler.taken_call_ids.update(item["call_id"] for item in before if "call_id" in item)
         noted: set[str] = set()
@@ -82,49 +62,6 @@ class Turn:
             assembler.abandon(is_said_anew=error.is_retryable)
             return assembler, error
         return assembler, None
-
-    async def _lowered(self, before: list[Item], entry: ModelEntry, native_tools: frozenset[str]) -> Lowered:
-        """The input in the upstream's words, shortened where the request allows that."""
-        parameters = self.stored.parameters
-        choice = decide.tool_choice_of(
-            parameters.tool_choice,
-            step=self.position.step,
-            calls_made=self.position.calls_made,
-            max_tool_calls=parameters.max_tool_calls,
-        )
-        resolved = await resolve_inputs(self.runtime, self.stored.tenant_id, before, has_container=self.stored.container_id is not None)
-        if HOSTED_SHELL in native_tools:
-            resolved = await upstream_shell.with_own_containers(self.runtime, self.stored.tenant_id, resolved)
-        resolved = [reasoning.opened(item, partial(self.runtime.sealer.open, self.stored.tenant_id)) for item in resolved]
-        fitting = truncate.fit(
-            resolved,
-            frame_tokens=estimate_frame(parameters.instructions, parameters.tools),
-            window_tokens=entry.context_window_tokens,
-            output_tokens=parameters.max_output_tokens,
-            is_auto=parameters.truncation == "auto",
-        )
-        lowered = lower(
-            tuple(fitting),
-            parameters.tools,
-            choice,
-            native_tools,
-            programs=self.stored.programs,
-            given=self.stored.given,
-        )
-        return one_command(lowered) if entry.is_shell_sequential else lowered
-
-    def _request(self, lowered: Lowered, upstream_model: str) -> ModelRequest:
-        parameters = self.stored.parameters
-        ceiling = parameters.max_output_tokens
-        return ModelRequest.of(
-            parameters,
-            model=upstream_model,
-            items=lowered.items,
-            tools=lowered.tools,
-            tool_choice=lowered.tool_choice,
-            max_output_tokens=None if ceiling is None else ceiling - self.position.usage.output_tokens,
-            has_container=self.stored.container_id is not None,
-        )
 
     def _assembler(self, lowered: Lowered, grammars: dict[tuple[str | None, str], dict[str, Any]]) -> Assembler:
         return Assembler(

@@ -25,6 +25,8 @@ KIND: Final = "containers"
 WORKSPACE: Final = "/mnt/data/"
 Source = Literal["user", "assistant"]
 SandboxState = Literal["starting", "running", "stopping"]
+End = Literal["idle", "lost", "failed"]
+"""Why a sandbox ended: nobody used it, it was gone, or it never came to run."""
 
 SANDBOX_TRANSITIONS: Final[Mapping[SandboxState | None, Mapping[SandboxState | None, str]]] = {
     None: {"starting": "a command needs it, and one process claims the start"},
@@ -92,6 +94,12 @@ class ContainerRecord:
     """A 404 to everybody; its eraser is not through yet."""
     past_from_ms: int = 0
     """From when on it is known how its files were (milliseconds)."""
+    ordered_at_ms: int = 0
+    """When its latest sandbox was ordered. Beside it and not in it: processes of an older version compare that as they know it ..."""
+    running_at_ms: int = 0
+    """... when it was there ..."""
+    ending: End | Literal[""] = ""
+    """... and why it is being stopped."""
     lenders: tuple[str, ...] = ()
     """Containers whose stored objects its rows may name: it began with their files."""
     is_internal: bool = False
@@ -438,7 +446,7 @@ def _check_turn(container: ContainerRecord, sandbox: SandboxRecord | None) -> No
 
 
 _SANDBOX: Final = Codec(SandboxRecord, sparse=("refusal", "refused_at"))
-_CONTAINER: Final = Codec(ContainerRecord, nested={"sandbox": _SANDBOX})
+_CONTAINER: Final = Codec(ContainerRecord, nested={"sandbox": _SANDBOX}, sparse=("ordered_at_ms", "running_at_ms", "ending"))
 _FILE: Final = Codec(ContainerFile)
 
 

@@ -24,6 +24,7 @@ a tenant's files, containers ...           ``GSI1PK=T#t#L#<kind>``, ``GSI1SK=<cr
 a container's files                        ``PK=T#t#C#id``, ``SK`` begins with ``FILE#``        Query
 a container's skills                       ``PK=T#t#C#id``, ``SK`` begins with ``SKILL#``       Query
 how a container's files were at a time     ``FILE#`` rows, and ``PAST#`` rows after that time   Query + Query
+the sandboxes that a container has had     ``PK=T#t#C#id``, ``SK`` begins with ``SANDBOX#``     Query
 containers due to expire                   ``GSI1PK=ALIVE``, ``GSI1SK`` up to now               Query on GSI1 + BatchGet
 the warm pool's slots and claims           ``PK=POOL``, ``SK`` from ``CLAIM#`` or ``SLOT#`` on  Query
 claim a sandbox of the warm pool           ``SLOT#…``, ``CLAIM#<id>``, ``WARM#<hash>``          TransactWriteItems
@@ -246,6 +247,7 @@ GONE: Final = "GONE"
 PURGE: Final = "PURGE"
 LIFE_PREFIX: Final = "LIFE#"
 PAST_PREFIX: Final = "PAST#"
+SANDBOX_PREFIX: Final = "SANDBOX#"
 LENT_PREFIX: Final = "LENT#"
 PART_PREFIX: Final = "PART#"
 BATCH_PREFIX: Final = "BATCH#"
@@ -269,6 +271,11 @@ def life(incarnation: int) -> str:
 def due(at: int, resource_id: str) -> str:
     """``GSI1SK`` of a record that is due at a time (Unix seconds)."""
     return f"{at:012d}#{resource_id}"
+
+
+def sandbox_life(place: int) -> str:
+    """Sort key, in a container's partition, of the record of a sandbox that has ended."""
+    return f"{SANDBOX_PREFIX}{place:04d}"
 
 
 def past(at_ms: int, name: str) -> str:

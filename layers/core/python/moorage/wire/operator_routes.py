@@ -5,7 +5,7 @@ from typing import Final
 
 from moorage import limits
 from moorage.wire.queries import STATUSES, USAGE_GROUPS
-from moorage.wire.route import AFTER, BOOLEAN, EVENTS, JSON, PAGE, STRING, Route, envelope, limit, nullable, record, ref
+from moorage.wire.route import AFTER, BINARY, BOOLEAN, EVENTS, JSON, PAGE, STRING, Route, envelope, limit, nullable, record, ref
 from moorage.wire.schema import JsonSchema
 
 _COUNT: Final[JsonSchema] = {"type": "integer", "minimum": 0}
@@ -60,6 +60,19 @@ _STEP: Final = record(
     waiting_for=nullable(_WAIT),
 )
 
+_SENT: Final = record(
+    id=STRING,
+    object={"const": "response.prompt"},
+    step=_COUNT,
+    model=STRING,
+    instructions=nullable(STRING),
+    tools={"type": "array", "items": {"type": "object"}},
+    parameters={"type": "object"},
+    input={"type": "array", "items": {"type": "object"}},
+    estimated_tokens=record(frame=_COUNT, input={"type": "array", "items": _COUNT}),
+    usage=nullable(_TOKENS),
+)
+
 _MEASURES: Final[JsonSchema] = {"type": "object", "additionalProperties": {"type": "number"}}
 _BUDGETS: Final[JsonSchema] = {
     "type": "array",
@@ -112,6 +125,30 @@ _TREE: Final = record(
     type={"type": "string", "enum": ["folder", "file"]},
     path=STRING,
     bytes=_COUNT,
+)
+
+_SANDBOX: Final = record(
+    id=STRING,
+    object={"const": "container.sandbox"},
+    status={"type": "string", "enum": ["starting", "running", "stopping", "ended"]},
+    ordered_at=nullable(_MILLISECONDS),
+    started_at=nullable(_MILLISECONDS),
+    ended_at=nullable(_MILLISECONDS),
+    end=nullable({"type": "string", "enum": ["idle", "lost", "failed"]}),
+    refusal=nullable(STRING),
+)
+
+_VERSION: Final = record(
+    id=STRING,
+    object={"const": "container.version"},
+    at=_MILLISECONDS,
+    files=_COUNT,
+    bytes=_COUNT,
+    change_count=_COUNT,
+    changes={
+        "type": "array",
+        "items": record(path=STRING, what={"type": "string", "enum": ["added", "changed", "removed"]}),
+    },
 )
 
 _APPROVAL: Final = record(
@@ -218,11 +255,49 @@ OPERATOR_ROUTES: Final = (
     ),
     Route(
         "get",
+        "/v1/responses/{response_id}/steps/{step_id}/prompt",
+        "retrieveResponsePrompt",
+        "What a model step was sent",
+        {JSON: _SENT},
+    ),
+    Route(
+        "get",
+        "/v1/responses/{response_id}/trace",
+        "retrieveResponseTrace",
+        "The trace of a response that has ended, as OTLP's JSON",
+        {JSON: record(resourceSpans={"type": "array", "items": {"type": "object"}})},
+    ),
+    Route(
+        "get",
         "/v1/containers/{container_id}/tree",
         "listContainerTree",
         "The saved files of a container as folders",
         {JSON: envelope(_TREE)},
-        query=(("path", STRING), ("depth", _COUNT)),
+        query=(("path", STRING), ("depth", _COUNT), ("at", _COUNT)),
+    ),
+    Route(
+        "get",
+        "/v1/containers/{container_id}/sandboxes",
+        "listContainerSandboxes",
+        "The sandboxes that a container has had, with their times",
+        {JSON: envelope(_SANDBOX)},
+        query=PAGE,
+    ),
+    Route(
+        "get",
+        "/v1/containers/{container_id}/versions",
+        "listContainerVersions",
+        "How the files of a container have changed",
+        {JSON: envelope(_VERSION)},
+        query=PAGE,
+    ),
+    Route(
+        "get",
+        "/v1/archives/{container_id}",
+        "downloadContainerArchive",
+        "The files of a container, as they are or were, as a zip",
+        {BINARY: {}},
+        query=(("at", _COUNT),),
     ),
     Route(
         "get",

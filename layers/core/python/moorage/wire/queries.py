@@ -84,6 +84,8 @@ class TreeWanted:
     path: str
     depth: int | None
     """Levels; None for all."""
+    at: int | None = None
+    """As of when, in Unix milliseconds; None for now."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -159,11 +161,21 @@ def parse_usage(query: Query, *, now: int) -> UsageWanted:
 
 def parse_tree(query: Query) -> TreeWanted:
     """The query of ``GET /v1/containers/{id}/tree``. Raises :class:`~moorage.errors.ApiError`."""
-    values = _single(query, ("path", "depth"))
+    values = _single(query, ("path", "depth", "at"))
     if _include(query):
         raise errors.unknown_parameter("include")
     depth = _whole_number("depth", values["depth"], 1, limits.TREE_DEPTH_MAX) if "depth" in values else None
-    return TreeWanted(values.get("path", "/mnt/data"), depth)
+    at = _whole_number("at", values["at"], 0, 2**53) if "at" in values else None
+    return TreeWanted(values.get("path", "/mnt/data"), depth, at)
+
+
+def parse_archive(query: Query) -> int | None:
+    """The query of ``GET /v1/archives/{id}``: as of when, in Unix milliseconds; None for now. Raises
+    :class:`~moorage.errors.ApiError`."""
+    if _include(query):
+        raise errors.unknown_parameter("include")
+    values = _single(query, ("at",))
+    return _whole_number("at", values["at"], 0, 2**53) if "at" in values else None
 
 
 def parse_content(query: Query) -> int | None:

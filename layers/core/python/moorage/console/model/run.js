@@ -1,4 +1,5 @@
 // A run as people look at it: its log with times, the rounds of its loop, and what each lane of the timeline shows. No DOM here.
+import { duration } from "./text.js";
 import { apply, empty, fold, output } from "./fold.js";
 
 const CALLS_ELSEWHERE = new Set(["function_call", "custom_tool_call", "shell_call", "local_shell_call", "apply_patch_call", "computer_call"]);
@@ -116,7 +117,7 @@ export const networkOf = ({ log, egress }) => [...egress, ...pagesOf(log)].sort(
 
 // --- lanes ---
 
-export function lanes({ log, steps, egress, files, nowMs }) {
+export function lanes({ log, steps, egress, files, sandboxes = [], versions = [], nowMs }) {
   const isFinal = log.head.isFinal;
   const begun = log.ats[0] ?? nowMs;
   const ended = isFinal ? log.ats.at(-1) : Math.max(nowMs, log.ats.at(-1) ?? 0);
@@ -130,6 +131,8 @@ export function lanes({ log, steps, egress, files, nowMs }) {
     model,
     tools,
     depth: Math.max(1, ...tools.map((bar) => bar.row + 1)),
+    container: sandboxes.toReversed().map((life) => lifeBar(life, nowMs)).filter((bar) => bar.to >= from && bar.wait <= Math.max(ended, from + 1)),
+    saved: versions.toReversed().filter((version) => version.at >= from && version.at <= ended).map((version) => ({ at: version.at, version })),
     egress: networkOf({ log, egress }).map((entry) => ({ at: entry.created_at * 1000, entry })),
     files: files.map((file) => ({ at: (file.created_at ?? 0) * 1000, file })),
     spent: spent(steps),
@@ -149,6 +152,18 @@ function modelBar(step, ended) {
     isOpen: step.ended_at === null,
     label: `model step ${step.step}`,
   };
+}
+
+const ENDS = { idle: "ended because nobody used it", lost: "was lost", failed: "never came to run" };
+
+// A sandbox of the container: how long it took to start, how long it lived, and what became of it.
+function lifeBar(life, nowMs) {
+  const to = life.ended_at ?? nowMs;
+  const from = life.started_at ?? to;
+  const wait = life.ordered_at ?? from;
+  const started = life.started_at && life.ordered_at ? `, started in ${duration(life.started_at - life.ordered_at)}` : "";
+  const refused = life.refusal ? `, ${life.refusal}` : "";
+  return { life, wait, from, to, isBad: life.end === "lost" || life.end === "failed", isOpen: life.ended_at === null, label: `${life.id.replace("_", " ")}: ${life.end ? ENDS[life.end] : life.status}${started}${refused}` };
 }
 
 function roundBar(round, ended) {

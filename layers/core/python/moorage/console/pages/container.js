@@ -1,6 +1,6 @@
 // One container: its files, what its runs did in it, what it reached for, and what bounds it.
 import { html, useMemo, useState } from "../html.js";
-import { all, call, get, remove } from "../api.js";
+import { all, call, get, remove, saveWhole } from "../api.js";
 import { address, go, setQuery } from "../router.js";
 import { notify, route } from "../state.js";
 import { useData } from "../ui/data.js";
@@ -15,11 +15,17 @@ import { bytes, dollars, plural } from "../model/text.js";
 import { Left, network } from "./containers.js";
 import { calls } from "../model/runs.js";
 
+const Versions = lazy(() => import("./container_past.js"), "Versions");
+const SandboxesOf = lazy(() => import("./container_past.js"), "Sandboxes");
+const Commands = lazy(() => import("./container_commands.js"), "Commands");
 const Terminals = lazy(() => import("./terminals.js"), "Terminals");
 const TABS = [
   { id: "files", title: "Files" },
   { id: "terminal", title: "Terminal" },
+  { id: "commands", title: "Commands" },
   { id: "runs", title: "Runs" },
+  { id: "versions", title: "Versions" },
+  { id: "sandboxes", title: "Sandboxes" },
   { id: "network", title: "Network" },
   { id: "facts", title: "Facts" },
 ];
@@ -38,10 +44,16 @@ export function Container() {
     go("containers");
     return notify("The container and its files are gone.");
   };
-  const View = { terminal: Terminals, runs: Used, network: Network, facts: Facts }[tab] ?? Files;
+  // Whoever asks for a container itself uses it.
+  const extend = async () => {
+    const answer = await get(`containers/${id}`);
+    notify(answer.ok ? "It stays for its whole time again." : answer.message, answer.ok ? "note" : "bad");
+    found.reload();
+  };
+  const View = { terminal: Terminals, commands: Commands, runs: Used, versions: Versions, sandboxes: SandboxesOf, network: Network, facts: Facts }[tab] ?? Files;
   return html`<header class="head"><div><h1><${Name}>${container.name || "Container"}</${Name}></h1><p class="line"><${Id} id=${id} whole=${true} /><${Status} status=${container.status} /><span class="muted">expires in</span><${Left} until=${container.expires_at} /></p></div>
-      <div class="actions"><${Acting}><${Button} icon="upload" onClick=${() => choose(id, found.reload)}>Add a file</${Button}><${Sure} onClick=${erase}>Delete</${Sure}></${Acting}></div></header>
-    <${Tabs} label="Of this container" tabs=${TABS} chosen=${tab} onChoose=${(next) => setQuery(route.value, { tab: next, file: "", session: "" })} />
+      <div class="actions"><${Button} icon="download" onClick=${() => saveWhole(`archives/${id}`, `${id}.zip`)}>All as zip</${Button}><${Acting}>${container.status === "running" && html`<${Button} icon="clock" title="Count this as use, so that it stays for its whole time again" onClick=${extend}>Extend</${Button}>`}<${Button} icon="upload" onClick=${() => choose(id, found.reload)}>Add a file</${Button}><${Sure} onClick=${erase}>Delete</${Sure}></${Acting}></div></header>
+    <${Tabs} label="Of this container" tabs=${TABS} chosen=${tab} onChoose=${(next) => setQuery(route.value, { tab: next, file: "", session: "", then: "" })} />
     <div class="tab-body" role="tabpanel" aria-label=${tab}><${View} container=${container} reload=${found.reload} /></div>`;
 }
 
@@ -65,18 +77,19 @@ function choose(id, reload) {
 
 function Files({ container }) {
   const { query } = route.value;
-  const tree = useData((signal) => get(`containers/${container.id}/tree`, {}, signal), [container.id], { every: 5000 });
+  const tree = useData((signal) => get(`containers/${container.id}/tree`, { at: query.then }, signal), [container.id, query.then], { every: query.then ? 0 : 5000 });
   const [closed, close] = useState(new Set());
   const entries = tree.data?.data ?? [];
   const shown = useMemo(() => entries.filter((entry) => ![...closed].some((folder) => entry.path.startsWith(`${folder}/`))), [tree.data, closed]);
   if (tree.isLoading) return html`<${Skeleton} />`;
   if (tree.problem && !tree.data) return html`<${Problem} message=${tree.problem} onAgain=${tree.reload} />`;
-  if (!entries.length) return html`<div class="empty"><p>No saved files. What commands write under <code>/mnt/data</code> is saved when they have ended; or put one there:</p><${Code} text=${`moorage containers cp report.csv ${container.id}:`} /></div>`;
+  if (!entries.length && !query.then) return html`<div class="empty"><p>No saved files. What commands write under <code>/mnt/data</code> is saved when they have ended; or put one there:</p><${Code} text=${`moorage containers cp report.csv ${container.id}:`} /></div>`;
   const file = entries.find((entry) => entry.type === "file" && entry.id === query.file);
   const toggle = (path) => close((before) => new Set(before.has(path) ? [...before].filter((each) => each !== path) : [...before, path]));
-  return html`<div class=${`browse ${file ? "with-file" : ""}`}><ul class="tree" aria-label="Files">${shown.slice(0, 500).map((entry) => html`<${Entry} key=${entry.path} entry=${entry} container=${container} isOpen=${!closed.has(entry.path)} isChosen=${entry.id === query.file} onToggle=${toggle} reload=${tree.reload} />`)}
+  return html`${query.then && html`<p class="line pad" role="status">As they were <${Ago} at=${Number(query.then) / 1000} /><${Button} onClick=${() => setQuery(route.value, { then: "", file: "" })}>Now</${Button}></p>`}
+    <div class=${`browse ${file ? "with-file" : ""}`}><ul class="tree" aria-label="Files">${shown.slice(0, 500).map((entry) => html`<${Entry} key=${entry.path} entry=${entry} container=${container} isOpen=${!closed.has(entry.path)} isChosen=${entry.id === query.file} onToggle=${toggle} reload=${tree.reload} />`)}
       ${shown.length > 500 && html`<li class="muted">${shown.length - 500} more: close a folder, or look at them with moorage containers tree.</li>`}</ul>
-    ${file && html`<${Preview} key=${file.id} path=${`containers/${container.id}/files/${file.id}/content`} name=${file.path.split("/").at(-1)} size=${file.bytes} />`}</div>`;
+    ${file && html`<${Preview} key=${file.id} path=${`containers/${container.id}/files/${file.id}/content${query.then ? `?at=${query.then}` : ""}`} name=${file.path.split("/").at(-1)} size=${file.bytes} />`}</div>`;
 }
 
 function Entry({ entry, container, isOpen, isChosen, onToggle, reload }) {
@@ -90,7 +103,7 @@ function Entry({ entry, container, isOpen, isChosen, onToggle, reload }) {
   const indent = { paddingLeft: `${8 + depth * 18}px` };
   if (entry.type === "folder") return html`<li><button type="button" class="entry" style=${indent} aria-expanded=${isOpen} onClick=${() => onToggle(entry.path)}><${Icon} name="folder" size=${14} /><span><${Name}>${name}</${Name}></span><span class="muted number">${plural(entry.files, "file")}, ${bytes(entry.bytes)}</span></button></li>`;
   return html`<li class="line-of-file"><button type="button" class="entry" style=${indent} aria-pressed=${isChosen} onClick=${() => setQuery(route.value, { file: isChosen ? "" : entry.id })}><${Icon} name="files" size=${14} /><span><${Name}>${name}</${Name}></span><span class="muted number">${entry.source} · ${bytes(entry.bytes)}</span></button>
-    <${Acting}><${Sure} onClick=${erase} label=${`Delete ${name}`} /></${Acting}></li>`;
+    ${!route.value.query.then && html`<${Acting}><${Sure} onClick=${erase} label=${`Delete ${name}`} /></${Acting}>`}</li>`;
 }
 
 const RUN_COLUMNS = [
@@ -106,7 +119,7 @@ function Used({ container }) {
   if (runs.isLoading) return html`<${Skeleton} />`;
   if (runs.problem && !runs.data) return html`<${Problem} message=${runs.problem} />`;
   if (!runs.data.data.length) return html`<p class="empty">No run has used it.</p>`;
-  return html`<p class="muted pad">The commands of each run stand in its transcript.</p><${Table} label="Runs of this container" columns=${RUN_COLUMNS} rows=${runs.data.data} onOpen=${(row) => go("runs", row.id)} />`;
+  return html`<${Table} label="Runs of this container" columns=${RUN_COLUMNS} rows=${runs.data.data} onOpen=${(row) => go("runs", row.id)} />`;
 }
 
 function Network({ container }) {

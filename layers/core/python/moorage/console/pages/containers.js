@@ -15,6 +15,7 @@ const COLUMNS = [
   { title: "Status", cell: (row) => html`<${Status} status=${row.status} />` },
   { title: "Memory", right: true, cell: (row) => row.memory_limit },
   { title: "Network", cell: (row) => html`<span title=${(row.network_policy?.allowed_domains ?? []).join(", ")}>${network(row.network_policy)}</span>` },
+  { title: "Created", cell: (row) => html`<${Ago} at=${row.created_at} />` },
   { title: "Last active", cell: (row) => html`<${Ago} at=${row.last_active_at} />` },
   { title: "Expires in", right: true, cell: (row) => html`<${Left} until=${row.expires_at} />` },
 ];

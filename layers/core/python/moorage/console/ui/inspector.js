@@ -1,6 +1,7 @@
 // What stands behind a run: its steps, its log, its files, its network, its cost, and the object itself. All as of the cursor.
 import { html, useMemo, useState } from "../html.js";
-import { save, saveBlob } from "../api.js";
+import { get, save, saveBlob } from "../api.js";
+import { notify } from "../state.js";
 import { address } from "../router.js";
 import { bytes, clock, count, dollars, duration } from "../model/text.js";
 import { networkOf, rowsOf, used } from "../model/run.js";
@@ -9,6 +10,7 @@ import { useData } from "./data.js";
 import { Json } from "./json.js";
 import { Button, Id, Name, Status, Tabs, Ticking } from "./parts.js";
 import { RawButton } from "./cards.js";
+import { Prompt } from "./prompt.js";
 import { Rows } from "./virtual.js";
 
 const TABS = ["step", "events", "files", "network", "cost", "raw"];
@@ -28,11 +30,11 @@ function Steps({ run, step, onStep }) {
     (each) => html`<li key=${each.id}><button type="button" class=${`step-row ${each.call_id ? "of-tool" : ""}`} aria-pressed=${step?.id === each.id} onClick=${() => onStep(each)}>
       <span>${each.call_id ? each.type.replaceAll("_", " ") : `model · round ${run.steps.filter((other) => other.call_id === null).indexOf(each) + 1}`}</span>
       <span class="number">${each.started_at && each.ended_at ? duration(each.ended_at - each.started_at) : each.started_at ? html`<${Ticking} since=${each.started_at} />` : ""}</span></button>
-      ${step?.id === each.id && html`<${StepFacts} step=${each} />`}</li>`,
+      ${step?.id === each.id && html`<${StepFacts} run=${run} step=${each} />`}</li>`,
   )}</ol></div>`;
 }
 
-function StepFacts({ step }) {
+function StepFacts({ run, step }) {
   const facts = [
     ["status", html`<${Status} status=${step.status} />`],
     ["call", step.call_id && html`<${Id} id=${step.call_id} />`],
@@ -48,7 +50,8 @@ function StepFacts({ step }) {
     ["cost", dollars(step.cost_usd)],
     ["waits for", step.waiting_for && html`${step.waiting_for.kind}: ${step.waiting_for.detail} (<${Ticking} since=${step.waiting_for.since} />)`],
   ];
-  return html`<dl class="facts">${facts.filter(([, value]) => value).map(([name, value]) => html`<div key=${name}><dt>${name}</dt><dd>${value}</dd></div>`)}</dl>`;
+  return html`<dl class="facts">${facts.filter(([, value]) => value).map(([name, value]) => html`<div key=${name}><dt>${name}</dt><dd>${value}</dd></div>`)}</dl>
+    ${step.call_id === null && html`<${Prompt} key=${step.id} runId=${run.id} step=${step} />`}`;
 }
 
 function Events({ run, cursor, onCursor }) {
@@ -133,5 +136,10 @@ function Cost({ run, cursor }) {
 function Raw({ run, cursor }) {
   const response = run.log.at(cursor).response ?? run.response;
   const file = () => saveBlob(new Blob([JSON.stringify({ response: run.response, steps: run.steps, events: run.log.events.map((event, at) => ({ at: run.log.ats[at], event })) }, null, 1)]), `${run.id}.json`);
-  return html`<div class="pad"><p class="line"><${RawButton} value=${response} name="the response" /><${Button} icon="download" tone="quiet" onClick=${file}>Response, steps and log</${Button}></p><${Json} value=${response} depth=${2} /></div>`;
+  const trace = async () => {
+    const answer = await get(`responses/${encodeURIComponent(run.id)}/trace`);
+    if (answer.ok) saveBlob(new Blob([JSON.stringify(answer.data, null, 1)]), `${run.id}.otlp.json`);
+    else notify(answer.message, "bad");
+  };
+  return html`<div class="pad"><p class="line"><${RawButton} value=${response} name="the response" />${run.log.head.isFinal && html`<${Button} icon="download" tone="quiet" label="Download the trace as OTLP" onClick=${trace}>OTLP</${Button}>`}<${Button} icon="download" tone="quiet" onClick=${file}>Response, steps and log</${Button}></p><${Json} value=${response} depth=${2} /></div>`;
 }

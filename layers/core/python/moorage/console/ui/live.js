@@ -12,7 +12,7 @@ export function useRun(id) {
   const [, draw] = useState(0);
   useEffect(() => {
     const stop = new AbortController();
-    const mine = { id, log: new Log(), steps: [], files: [], egress: [], input: [], approvals: [], response: null, containerId: null, problem: null, isLoading: true };
+    const mine = { id, log: new Log(), steps: [], files: [], egress: [], sandboxes: [], versions: [], input: [], approvals: [], response: null, containerId: null, problem: null, isLoading: true };
     run.current = mine;
     let isDue = false;
     const redraw = () => {
@@ -90,17 +90,23 @@ async function beside(run, path, signal) {
   run.containerId = containerOf(run.log.head) ?? run.containerId;
   const container = run.containerId && `containers/${encodeURIComponent(run.containerId)}`;
   const isAsking = run.steps.some((step) => step.waiting_for?.kind === "approval") || run.approvals.length > 0;
-  const [response, steps, tree, egress, approvals] = await Promise.all([
+  // What a container has been changes as calls begin and end, and is asked for again then.
+  const standing = run.steps.map((step) => step.status).join();
+  const isPastDue = container && (run.pastOf !== standing || run.log.head.isFinal);
+  const [response, steps, tree, egress, approvals, sandboxes, versions] = await Promise.all([
     get(path, { "include[]": "usage.cost" }, signal),
     all(`${path}/steps`, {}, { most: 2000, signal }),
     container ? get(`${container}/tree`, {}, signal) : null,
     container ? all(`${container}/egress`, { order: "asc" }, { most: 500, signal }) : null,
     isAsking && !run.log.head.isFinal ? get(`${path}/approvals`, {}, signal) : null,
+    isPastDue ? all(`${container}/sandboxes`, {}, { signal }) : null,
+    isPastDue ? all(`${container}/versions`, {}, { most: 300, signal }) : null,
   ]);
   if (response.ok) run.response = response.data;
   if (steps.ok) run.steps = steps.data;
   if (tree?.ok) run.files = tree.data.data.filter((entry) => entry.type === "file");
   run.approvals = approvals?.ok ? approvals.data.data.filter((each) => each.status === "waiting") : [];
+  if (sandboxes?.ok && versions?.ok) Object.assign(run, { sandboxes: sandboxes.data, versions: versions.data, pastOf: standing });
   const begun = (run.response?.created_at ?? 0) - 1;
   if (egress?.ok) run.egress = egress.data.filter((entry) => entry.created_at >= begun);
 }

@@ -48,7 +48,7 @@ export function Timeline({ lanes, log, cursor, onCursor, onStep, isLive, steps, 
   };
   const bounds = /^\d+-\d+$/.test(range) ? range.split("-").map((ms) => lanes.from + Number(ms)) : null;
   const depth = Math.min(lanes.depth, 6);
-  const tops = { rounds: 14, model: 30, tools: 50, egress: 50 + depth * ROW + 6, files: 50 + depth * ROW + 22, spent: 50 + depth * ROW + 40 };
+  const tops = { rounds: 14, model: 30, tools: 50, container: 50 + depth * ROW + 4, egress: 50 + depth * ROW + 24, files: 50 + depth * ROW + 40, spent: 50 + depth * ROW + 58 };
   const height = tops.spent + 26;
   const at = log.ats[Math.min(cursor, log.last)] ?? lanes.to;
   const event = log.events[Math.min(cursor, log.last)];
@@ -59,12 +59,14 @@ export function Timeline({ lanes, log, cursor, onCursor, onStep, isLive, steps, 
     <svg width=${width} height=${height} onPointerDown=${drag} onPointerMove=${draw}
       onDblClick=${() => setView(null)} role="group" aria-label="Timeline">
       <${Axis} from=${from} to=${to} x=${x} height=${height} begin=${lanes.from} />
-      ${Object.entries({ model: "model", tools: "tools", egress: "network", files: "files", spent: "cost" }).map(([lane, name]) => html`<text key=${lane} class="lane" x="0" y=${tops[lane] + 10}>${name}</text>`)}
+      ${Object.entries({ model: "model", tools: "tools", container: "sandbox", egress: "network", files: "files", spent: "cost" }).map(([lane, name]) => html`<text key=${lane} class="lane" x="0" y=${tops[lane] + 10}>${name}</text>`)}
       ${lanes.rounds.filter((round) => round.at >= from && round.at <= to).slice(0, BARS_MAX).map((round) => html`<line key=${round.number} class="round-line" x1=${x(round.at)} x2=${x(round.at)} y1=${tops.rounds} y2=${height - 4} />`)}
       ${lanes.model.filter(seen).slice(0, BARS_MAX).map((bar, key) => html`<${Bar} key=${`m${key}`} bar=${bar} y=${tops.model} x=${x} cut=${at} onStep=${onStep} />`)}
       ${lanes.tools.filter((bar) => seen(bar) && bar.row < depth).slice(0, BARS_MAX).map((bar, key) => html`<${Bar} key=${`t${key}`} bar=${bar} y=${tops.tools + bar.row * ROW} x=${x} cut=${at} onStep=${onStep} />`)}
+      ${lanes.container.filter(seen).slice(-BARS_MAX).map((bar) => html`<${Life} key=${bar.life.id} bar=${bar} y=${tops.container} x=${x} cut=${at} from=${from} to=${to} />`)}
+      ${lanes.saved.filter((tick) => tick.at >= from && tick.at <= to).slice(-BARS_MAX).map((tick) => html`<${Tick} key=${tick.version.id} x=${x(tick.at)} y=${tops.container - 1} tone="accent" shape="diamond" title=${`files saved: ${plural(tick.version.change_count, "change")}, ${plural(tick.version.files, "file")} then`} isDim=${tick.at > at} />`)}
       ${lanes.egress.filter((tick) => tick.at >= from - 1000 && tick.at <= to).slice(-BARS_MAX).map((tick) => html`<${Tick} key=${tick.entry.id} x=${x(Math.max(from, tick.at))} y=${tops.egress} tone=${tick.entry.decision === "allowed" ? "good" : "bad"}
-        shape=${tick.entry.decision === "allowed" ? "dot" : "cross"} title=${`${tick.entry.decision} ${tick.entry.host ?? ""}${tick.entry.secrets.length ? ", with a secret" : ""}`} isDim=${tick.at > at} />`)}
+        shape=${tick.entry.decision !== "allowed" ? "cross" : tick.entry.secrets.length ? "key" : "dot"} title=${`${tick.entry.decision} ${tick.entry.host ?? ""}${tick.entry.secrets.length ? ", with a secret" : ""}`} isDim=${tick.at > at} />`)}
       ${lanes.files.filter((tick) => tick.at >= from - 1000 && tick.at <= to).slice(-BARS_MAX).map((tick) => html`<${Tick} key=${tick.file.id} x=${x(Math.max(from, tick.at))} y=${tops.files} tone="accent" shape="square" title=${tick.file.path} isDim=${tick.at > at} />`)}
       <${Curve} points=${lanes.spent} x=${x} top=${tops.spent} from=${lanes.from} to=${to} />
       ${bounds && html`<rect class="window" x=${x(bounds[0])} width=${Math.max(1, x(bounds[1]) - x(bounds[0]))} y="12" height=${height - 14} />`}
@@ -143,8 +145,18 @@ function Bar({ bar, y, x, cut, onStep }) {
   </g>`;
 }
 
+// A sandbox: light while it starts, with a cross where it was lost.
+function Life({ bar, y, x, cut, from, to }) {
+  const [wait, start, end] = [bar.wait, bar.from, bar.to].map((ms) => x(Math.min(to, Math.max(from, ms))));
+  const isSeen = bar.isBad && bar.to >= from && bar.to <= to;
+  return html`<g role="img" tabindex="0" aria-label=${bar.label} class=${`life ${bar.from > cut ? "dim" : ""}`}><title>${bar.label}</title>
+    ${start > wait && html`<rect class="bar box early" x=${wait} y=${y + 2} width=${start - wait} height="7" rx="2" />`}
+    <rect class=${`bar box ${bar.isOpen ? "open" : ""}`} x=${start} y=${y + 2} width=${Math.max(2, end - start)} height="7" rx="2" />
+    ${isSeen && html`<path class="tick bad" d=${`M${end - 3} ${y + 2}l6 6M${end + 3} ${y + 2}l-6 6`} />`}</g>`;
+}
+
 function Tick({ x, y, tone, shape, title, isDim }) {
-  const paths = { dot: `M${x - 3} ${y + 6}a3 3 0 1 0 6 0a3 3 0 1 0 -6 0`, cross: `M${x - 3} ${y + 3}l6 6M${x + 3} ${y + 3}l-6 6`, square: `M${x - 3} ${y + 3}h6v6h-6z` };
+  const paths = { key: `M${x - 4} ${y + 6}a2.5 2.5 0 1 0 5 0a2.5 2.5 0 1 0 -5 0M${x + 1} ${y + 6}h5v3`, dot: `M${x - 3} ${y + 6}a3 3 0 1 0 6 0a3 3 0 1 0 -6 0`, cross: `M${x - 3} ${y + 3}l6 6M${x + 3} ${y + 3}l-6 6`, square: `M${x - 3} ${y + 3}h6v6h-6z`, diamond: `M${x} ${y + 2}l4 4l-4 4l-4 -4z` };
   return html`<path class=${`tick ${tone} ${shape} ${isDim ? "dim" : ""}`} d=${paths[shape]}><title>${title}</title></path>`;
 }
 

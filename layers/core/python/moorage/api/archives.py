@@ -1,0 +1,26 @@
+"""``/v1/archives/{container_id}``: the files of a container as one zip. An extension of ours.
+
+It has an address of its own because another function serves it on AWS than what is below ``/v1/containers``: one that streams. Looking
+does not count as use.
+"""
+
+from fastapi import APIRouter, Request
+from starlette.responses import Response, StreamingResponse
+
+from moorage.api.caller import Caller
+from moorage.api.downloads import begun, content_disposition
+from moorage.containers.archive import archive
+from moorage.wire.queries import parse_archive
+
+router = APIRouter()
+
+
+@router.get("/archives/{container_id}")
+async def download_archive(request: Request, caller: Caller, container_id: str) -> Response:
+    at_ms = parse_archive(request.query_params.multi_items())
+    containers = caller.runtime.containers
+    record = await containers.get(caller.tenant_id, container_id)
+    files = await (containers.files_of(caller.tenant_id, record.id) if at_ms is None else containers.files_at(record, at_ms))
+    stream = await begun(archive(files, containers.content))
+    headers = {"content-disposition": content_disposition(f"{container_id}.zip"), "x-content-type-options": "nosniff"}
+    return StreamingResponse(stream, media_type="application/octet-stream", headers=headers)

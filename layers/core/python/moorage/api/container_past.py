@@ -1,0 +1,38 @@
+"""``/v1/containers/{id}/sandboxes`` and ``/versions``: what a container has been. Extensions of ours; looking does not count as use."""
+
+from typing import Any
+
+from fastapi import APIRouter
+
+from moorage.api.caller import Caller
+from moorage.api.listings import AnyPage
+from moorage.containers.versions import versions
+from moorage.store.listing import unknown_after
+from moorage.wire.queries import Page
+from moorage.wire.responses import list_object
+
+router = APIRouter()
+
+
+@router.get("/containers/{container_id}/sandboxes")
+async def list_sandboxes(caller: Caller, container_id: str, page: AnyPage) -> dict[str, Any]:
+    containers = caller.runtime.containers
+    record = await containers.get(caller.tenant_id, container_id)
+    return _page([life.to_json() for life in await containers.lives.of(record)], page)
+
+
+@router.get("/containers/{container_id}/versions")
+async def list_versions(caller: Caller, container_id: str, page: AnyPage) -> dict[str, Any]:
+    containers = caller.runtime.containers
+    record = await containers.get(caller.tenant_id, container_id)
+    now = await containers.files_of(caller.tenant_id, record.id)
+    return _page([version.to_json() for version in await versions(containers.past, record, now)], page)
+
+
+def _page(newest_first: list[dict[str, Any]], page: Page) -> dict[str, Any]:
+    entries = newest_first if page.order == "desc" else newest_first[::-1]
+    ids = [entry["id"] for entry in entries]
+    if page.after is not None and page.after not in ids:
+        raise unknown_after(page.after)
+    rest = entries if page.after is None else entries[ids.index(page.after) + 1 :]
+    return list_object(rest[: page.limit], has_more=len(rest) > page.limit)

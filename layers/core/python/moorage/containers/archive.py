@@ -1,0 +1,77 @@
+"""A container's files as one zip, written as it is read: no more than a piece of a file is held, whatever there is.
+
+Nothing is compressed: what takes the time of a process would take it from all others. Names are such as no program that unpacks them
+takes for a place outside of its folder, or for one another.
+"""
+
+import io
+import re
+import time
+import zipfile
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Sequence
+from typing import Final
+
+from moorage import limits
+from moorage.errors.looking_back import archive_too_large
+from moorage.store.containers import WORKSPACE, ContainerFile
+from moorage.store.files import free_name
+
+_UNSAFE: Final = re.compile(r'[\\:*?"<>|]')
+"""Windows takes the first two for parts of a path; no file there may have the others in its name."""
+_EARLIEST: Final = 315_532_800
+"""1980: zip knows no time before."""
+
+
+class _Pipe(io.RawIOBase):
+    """What ``zipfile`` has written and nobody has taken yet. It cannot be gone back in: sizes stand behind the content then."""
+
+    def __init__(self) -> None:
+        self._held: list[bytes] = []
+
+    def writable(self) -> bool:
+        return True
+
+    def write(self, data: object) -> int:
+        piece = bytes(data)  # type: ignore[call-overload]
+        self._held.append(piece)
+        return len(piece)
+
+    def take(self) -> bytes:
+        held, self._held = b"".join(self._held), []
+        return held
+
+
+async def archive(files: Sequence[ContainerFile], content: Callable[[ContainerFile], AsyncIterator[bytes]]) -> AsyncIterator[bytes]:
+    """Raises 400 before the first piece for what is too much."""
+    if sum(file.bytes for file in files) > limits.ARCHIVE_BYTES_MAX:
+        raise archive_too_large(limits.ARCHIVE_BYTES_MAX)
+    pipe = _Pipe()
+    with zipfile.ZipFile(pipe, "w") as zipped:
+        for name, file in named(files):
+            entry = zipfile.ZipInfo(name, time.gmtime(max(file.created_at, _EARLIEST))[:6])
+            entry.external_attr = 0o644 << 16
+            entry.file_size = file.bytes
+            with zipped.open(entry, "w") as writing:
+                if file.bytes:
+                    async for chunk in content(file):
+                        writing.write(chunk)
+                        yield pipe.take()
+    yield pipe.take()
+
+
+def named(files: Iterable[ContainerFile]) -> Iterator[tuple[str, ContainerFile]]:
+    """The files by the names that they have in the zip. Two names that some file systems take for one are told apart."""
+    taken: set[str] = set()
+    for file in sorted(files, key=lambda each: each.path):
+        folder, _, last = "/".join(_safe(part) for part in file.path.removeprefix(WORKSPACE).split("/")).rpartition("/")
+        base = f"{folder}/" if folder else ""
+        while (base + last).casefold() in taken:
+            last = free_name(last, [last])
+        taken.add((base + last).casefold())
+        yield base + last, file
+
+
+def _safe(part: str) -> str:
+    """One part of a path. Letters that show nothing or turn the reading direction go too."""
+    kept = "".join(letter if letter.isprintable() else "_" for letter in _UNSAFE.sub("_", part))
+    return kept if kept.strip(". ") else "_" * max(1, len(kept))

@@ -1,0 +1,191 @@
+"""What a model is sent at a step: the items before it, in the words of its upstream.
+
+The loop asks with it (``loop/turn.py``), and an operator may look at it afterwards (``sent``): then the items are those that the log
+has, up to where the step began, and all that follows is the same. Only what is sealed stays so.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, Final
+
+from moorage.errors.looking_back import step_not_found
+from moorage.inputs import resolve_inputs
+from moorage.loop import context, decide, truncate, upstream_shell
+from moorage.loop.chain import load_chain
+from moorage.loop.fold import Folded, fold
+from moorage.loop.notes import reader, visible
+from moorage.loop.unrolled import UnrolledStep, unroll
+from moorage.model import reasoning
+from moorage.model.base import HOSTED_SHELL, ModelRequest
+from moorage.model.catalog import ModelEntry
+from moorage.model.tokens import estimate_frame, estimate_item
+from moorage.runtime import Runtime
+from moorage.state import Outcome
+from moorage.store.responses import Snapshot, StoredResponse
+from moorage.tools.lowering import Lowered, lower
+from moorage.tools.registry import ROOMS
+from moorage.tools.shell.sequential import one_command
+from moorage.wire.responses import Usage
+from moorage.wire.types import Item
+
+_TOLD: Final = (
+    "tool_choice", "parallel_tool_calls", "max_output_tokens", "temperature", "top_p", "top_logprobs", "text", "reasoning",
+    "service_tier", "prompt_cache_key", "prompt_cache_options", "prompt_cache_retention", "safety_identifier", "user",
+)  # fmt: skip
+"""Parameters that go to the upstream; the others tell the loop what to do."""
+
+_DATA_CHARS_SHOWN: Final = 64
+"""Of the content of a file or a picture."""
+
+
+@dataclass(frozen=True, slots=True)
+class Position:
+    """Where a step, or a turn of it, begins."""
+
+    step: int
+    next_index: int = 0
+    usage: Usage = Usage()
+    calls_made: int = 0
+    service_tier: str | None = None
+
+    @classmethod
+    def after(cls, outcome: Outcome, step: int) -> "Position":
+        return cls(step, outcome.next_index, outcome.usage, outcome.calls_made, outcome.service_tier)
+
+
+@dataclass(frozen=True, slots=True)
+class Prompt:
+    runtime: Runtime
+    stored: StoredResponse
+    position: Position
+    entry: ModelEntry
+    native_tools: frozenset[str]
+
+    async def lowered(self, before: Sequence[Item], *, is_opened: bool = True) -> Lowered:
+        """The input in the upstream's words, shortened where the request allows that. ``is_opened``: with the reasoning that only
+        the upstream may read.
+
+        Raises :class:`~moorage.errors.UpstreamError` when it cannot fit the model."""
+        parameters, tenant_id = self.stored.parameters, self.stored.tenant_id
+        choice = decide.tool_choice_of(
+            parameters.tool_choice,
+            step=self.position.step,
+            calls_made=self.position.calls_made,
+            max_tool_calls=parameters.max_tool_calls,
+        )
+        resolved = await resolve_inputs(self.runtime, tenant_id, before, has_container=self.stored.container_id is not None)
+        if HOSTED_SHELL in self.native_tools:
+            resolved = await upstream_shell.with_own_containers(self.runtime, tenant_id, resolved)
+        if is_opened:
+            resolved = [reasoning.opened(item, partial(self.runtime.sealer.open, tenant_id)) for item in resolved]
+        fitting = truncate.fit(
+            resolved,
+            frame_tokens=estimate_frame(parameters.instructions, parameters.tools),
+            window_tokens=self.entry.context_window_tokens,
+            output_tokens=parameters.max_output_tokens,
+            is_auto=parameters.truncation == "auto",
+        )
+        lowered = lower(
+            tuple(fitting),
+            parameters.tools,
+            choice,
+            self.native_tools,
+            programs=self.stored.programs,
+            given=self.stored.given,
+        )
+        return one_command(lowered) if self.entry.is_shell_sequential else lowered
+
+    def request(self, lowered: Lowered) -> ModelRequest:
+        parameters = self.stored.parameters
+        ceiling = parameters.max_output_tokens
+        return ModelRequest.of(
+            parameters,
+            model=self.entry.upstream_model,
+            items=lowered.items,
+            tools=lowered.tools,
+            tool_choice=lowered.tool_choice,
+            max_output_tokens=None if ceiling is None else ceiling - self.position.usage.output_tokens,
+            has_container=self.stored.container_id is not None,
+        )
+
+
+# --- afterwards -----------------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Sent:
+    """What a model step was sent when it began. What a run of it that broke off had finished was added behind it."""
+
+    step: UnrolledStep
+    request: ModelRequest
+
+    def to_json(self) -> dict[str, Any]:
+        request, usage = self.request, self.step.usage
+        return {
+            "id": self.step.id,
+            "object": "response.prompt",
+            "step": self.step.step,
+            "model": request.model,
+            "instructions": request.instructions,
+            "tools": list(request.tools),
+            "parameters": {name: value for name in _TOLD if (value := getattr(request, name)) is not None},
+            "input": [_shown(item) for item in request.items],
+            "estimated_tokens": {
+                "frame": estimate_frame(request.instructions, request.tools),
+                "input": [estimate_item(item) for item in request.items],
+            },
+            "usage": None if usage is None else usage.to_json(),
+        }
+
+
+async def sent(runtime: Runtime, snapshot: Snapshot, step_id: str) -> Sent:
+    """Raises 404 for what is no step that asked a model, and where the model is not there any more."""
+    stored = snapshot.stored
+    steps = await unroll(runtime, snapshot)
+    step = next((each for each in steps if each.id == step_id and each.call_id is None), None)
+    if step is None or step.usage == Usage():
+        raise step_not_found(step_id)
+    accounts = await runtime.steps.accounts(stored.tenant_id, stored.response_id)
+    outcomes = {each.step: each.outcome for each in accounts if each.call_id is None and each.outcome is not None}
+    before = outcomes.get(step.step - 1)
+    position = Position(0) if before is None else Position.after(before, step.step)
+    following = outcomes.get(step.step)
+    log = fold(await runtime.responses.log_of(stored).read_all())
+    made = _made_before(log, position.next_index, None if following is None else following.next_index)
+    said = [*await load_chain(runtime, stored), *stored.input_items, *context.own_items(made)]
+    entry = runtime.catalog.resolve(stored.parameters.model)
+    prompt = Prompt(runtime, stored, position, entry, runtime.catalog.provider(entry, runtime.http).native_tools)
+    lowered = await prompt.lowered(visible(said, reader(runtime, stored.tenant_id)), is_opened=False)
+    return Sent(step, prompt.request(lowered))
+
+
+def _made_before(log: Folded, first: int, following: int | None) -> Mapping[int, Item]:
+    """What the response had made when a step's model was asked, by output index: all of the steps before it, which have ended at
+    ``first``, and what the step has put in front of its model."""
+    own = sorted(index for index in log.items if index >= first and (following is None or index < following))
+    put = max([*_put_in_front(log, own), *(index for index in own if log.items[index]["type"] == "compaction")], default=-1)
+    return {index: item for index, item in log.items.items() if index in log.done and (index < first or index <= put)}
+
+
+def _put_in_front(log: Folded, own: Sequence[int]) -> Iterator[int]:
+    for index in own:
+        item = log.items[index]
+        room = ROOMS.of_item(item["type"])
+        is_call = room is not None and item["type"] == room.call
+        if item.get("approval_request_id") is None and (is_call or not truncate.stays(item)):
+            return
+        yield index
+
+
+def _shown(value: Any) -> Any:
+    """What files and pictures hold is left out; the model was sent it."""
+    match value:
+        case dict():
+            return {name: _shown(inner) for name, inner in value.items()}
+        case list() | tuple():
+            return [_shown(inner) for inner in value]
+        case str() if value.startswith("data:") and len(value) > _DATA_CHARS_SHOWN:
+            return f"{value[:_DATA_CHARS_SHOWN]}... ({len(value)} characters)"
+        case _:
+            return value

@@ -1,0 +1,206 @@
+"""What stands behind a run and its container in the console: prompts, traces, sandboxes, versions and archives."""
+
+import json
+import zipfile
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import pytest
+from openai import OpenAI
+from playwright.sync_api import Browser, expect
+
+from tests.browser import WAIT_MS, Console, chromium, context_of
+from tests.scenarios import test_tenants
+from tests.stack import SHELL, Stack, say, script, shell
+
+expect.set_options(timeout=WAIT_MS)
+
+HOSTILE = "<img src=x onerror=alert(1)>\u202egpj.exe"
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Browser]:
+    with chromium() as running:
+        yield running
+
+
+@pytest.fixture(scope="module")
+def key(stack: Stack) -> str:
+    """In a thread of its own: an event loop of Playwright's runs in this one."""
+    with ThreadPoolExecutor(1) as executor:
+        return executor.submit(test_tenants.make_key, stack, "inspector").result()
+
+
+@pytest.fixture(scope="module")
+def client(stack: Stack, key: str) -> OpenAI:
+    return stack.client(key)
+
+
+@pytest.fixture
+def console(browser: Browser, stack: Stack, key: str) -> Iterator[Console]:
+    """A tab whose page has nothing to complain of."""
+    context = context_of(browser)
+    opened = Console.opened(context, stack.url.removesuffix("v1") + "console/").enter(key)
+    yield opened
+    context.close()
+    assert opened.said == []
+
+
+@pytest.fixture(scope="module")
+def ran(client: OpenAI) -> str:
+    """A response of three rounds, whose input is hostile."""
+    steps = [shell("echo one > a.txt"), shell("echo two > a.txt; mkdir -p sub; echo x,y > sub/t.csv"), say("Done.")]
+    tools: Any = [SHELL]
+    return str(client.responses.create(model="demo", input=f"{HOSTILE} {script(*steps)}", tools=tools).id)
+
+
+def test_the_prompt_of_a_step_is_read_part_by_part(console: Console, ran: str, client: OpenAI) -> None:
+    page = console.go(f"#/runs/{ran}?step=step_1").page
+    page.get_by_role("button", name="Prompt as sent").click()
+    parts = page.get_by_role("list", name="Parts of the prompt").get_by_role("listitem")
+    expect(parts).to_have_count(4)
+    heads = [part.locator("b").inner_text() for part in parts.all()]
+    assert heads == ["instructions and tools", "user", "function call", "function call output"]
+    expect(parts.nth(1)).to_contain_text("<img src=x onerror=alert(1)>gpj.exe")
+    parts.nth(2).get_by_role("button").click()
+    expect(parts.nth(2)).to_contain_text("echo one > a.txt")
+    prompt: Any = client.get(f"/responses/{ran}/steps/step_1/prompt", cast_to=object)
+    expect(page.get_by_text(f"{prompt['usage']['input_tokens']} tokens to")).to_be_visible()
+    assert console.barriers() == []
+
+
+def test_what_came_from_the_cache_is_shaded_and_said(console: Console, ran: str) -> None:
+    sent = {
+        "id": "step_1", "object": "response.prompt", "step": 1, "model": "upstream", "instructions": "Be brief.",
+        "tools": [], "parameters": {},
+        "input": [{"type": "message", "role": "user", "content": "first"}, {"type": "message", "role": "user", "content": "second"}],
+        "estimated_tokens": {"frame": 10, "input": [10, 20]},
+        "usage": {"input_tokens": 80, "input_tokens_details": {"cached_tokens": 40}, "output_tokens": 1, "total_tokens": 81},
+    }  # fmt: skip
+    console.page.route("**/prompt", lambda route: route.fulfill(json=sent))
+    page = console.go(f"#/runs/{ran}?step=step_1").page
+    page.get_by_role("button", name="Prompt as sent").click()
+    expect(page.get_by_text("80 tokens to upstream, 40 of them from the cache")).to_be_visible()
+    parts = page.get_by_role("list", name="Parts of the prompt").get_by_role("listitem")
+    assert [part.get_by_text("cached").count() for part in parts.all()] == [1, 1, 0]
+    assert [part.locator(".number").inner_text() for part in parts.all()] == ["~20", "~20", "~40"]
+    assert console.barriers() == []
+
+
+def test_the_trace_of_a_run_is_saved_as_opentelemetry_reads_it(console: Console, ran: str) -> None:
+    page = console.go(f"#/runs/{ran}?tab=raw").page
+    with page.expect_download() as saved:
+        page.get_by_role("button", name="Download the trace as OTLP").click()
+    assert saved.value.suggested_filename == f"{ran}.otlp.json"
+    spans = json.loads(saved.value.path().read_bytes())["resourceSpans"][0]["scopeSpans"][0]["spans"]
+    assert [span["name"] for span in spans if span["name"].startswith("round")] == ["round 0", "round 1", "round 2"]
+    assert spans[0]["name"] == "invoke_agent"
+
+
+def container_of(client: OpenAI, ran: str) -> str:
+    response: Any = client.responses.retrieve(ran)
+    return str(response.tools[0].environment.container_id)
+
+
+def test_the_timeline_has_the_sandbox_and_what_was_saved(console: Console, ran: str) -> None:
+    timeline = console.go(f"#/runs/{ran}").page.get_by_role("group", name="Timeline")
+    expect(timeline.get_by_role("img", name="sandbox 1: running, started in")).to_be_visible()
+    expect(timeline.locator(".tick.diamond")).to_have_count(2)
+    assert timeline.locator(".tick.diamond title").all_text_contents() == [
+        "files saved: 1 change, 1 file then",
+        "files saved: 2 changes, 2 files then",
+    ]
+
+
+def test_a_sandbox_that_was_lost_or_waited_long_is_seen_at_a_glance(console: Console, ran: str) -> None:
+    shown = console.evaluate(
+        """async (address) => {
+            const { Log, lanes } = await import(address);
+            const log = new Log();
+            const said = (number, type) => ({ type, sequence_number: number, response: { output: [] } });
+            log.add([{ at: 1000, event: said(0, "response.created") }, { at: 9000, event: said(1, "response.completed") }]);
+            const lived = (id, status, ordered_at, started_at, ended_at, end) =>
+                ({ id, status, ordered_at, started_at, ended_at, end, refusal: null });
+            const sandboxes = [
+                lived("sandbox_3", "starting", 7000, null, null, null),
+                lived("sandbox_2", "ended", 2000, 4500, 6000, "lost"),
+                lived("sandbox_1", "ended", 10, 20, 900, "idle"),
+            ];
+            const versions = [{ id: "2", at: 5000 }, { id: "1", at: 500 }];
+            const { container, saved } = lanes({ log, steps: [], egress: [], files: [], sandboxes, versions, nowMs: 9500 });
+            const bars = container.map((bar) => [bar.label, bar.wait, bar.from, bar.to, bar.isBad, bar.isOpen]);
+            return [bars, saved.map((each) => each.at)];
+        }""",
+        console.module("model/run.js"),
+    )
+    assert shown == [
+        [
+            ["sandbox 2: was lost, started in 2.5 s", 2000, 4500, 6000, True, False],
+            ["sandbox 3: starting", 7000, 9500, 9500, False, True],
+        ],
+        [5000],
+    ]
+
+
+def test_the_versions_of_a_containers_files_are_looked_at_and_saved(console: Console, ran: str, client: OpenAI) -> None:
+    container_id = container_of(client, ran)
+    page = console.go(f"#/containers/{container_id}?tab=versions").page
+    rows = page.get_by_role("region", name="Versions of the files").get_by_role("row")
+    expect(rows).to_have_count(3)
+    expect(rows.nth(1)).to_contain_text("changed a.txt")
+    expect(rows.nth(1)).to_contain_text("added sub/t.csv")
+    expect(rows.nth(2)).to_contain_text("added a.txt")
+    assert console.barriers() == []
+    with page.expect_download() as saved:
+        rows.nth(2).get_by_role("button", name="Zip of the files as of").click()
+    assert _unpacked(saved.value.path()) == {"a.txt": b"one\n"}
+    rows.nth(2).get_by_role("button", name="Look at the files as of").click()
+    expect(page.get_by_role("status").filter(has_text="As they were")).to_be_visible()
+    expect(page.get_by_role("list", name="Files").get_by_role("listitem")).to_have_count(1)
+    page.get_by_role("list", name="Files").get_by_role("button").click()
+    expect(page.get_by_role("group", name="a.txt")).to_have_text("one\n")
+    page.get_by_role("button", name="Now", exact=True).click()
+    expect(page.get_by_role("list", name="Files").get_by_role("listitem")).to_have_count(3)
+    with page.expect_download() as whole:
+        page.get_by_role("button", name="All as zip").click()
+    assert whole.value.suggested_filename == f"{container_id}.zip"
+    assert _unpacked(whole.value.path()) == {"a.txt": b"two\n", "sub/t.csv": b"x,y\n"}
+
+
+def _unpacked(path: Path) -> dict[str, bytes]:
+    with zipfile.ZipFile(path) as zipped:
+        return {name: zipped.read(name) for name in zipped.namelist()}
+
+
+def test_the_sandboxes_of_a_container_are_told(console: Console, ran: str, client: OpenAI) -> None:
+    page = console.go(f"#/containers/{container_of(client, ran)}?tab=sandboxes").page
+    row = page.get_by_role("region", name="Sandboxes").get_by_role("row").nth(1)
+    expect(row.get_by_role("cell").first).to_have_text("1")
+    expect(row).to_contain_text("running")
+    assert console.barriers() == []
+
+
+def test_all_that_was_run_in_a_container_is_read_in_one_place(console: Console, ran: str, client: OpenAI) -> None:
+    page = console.go(f"#/containers/{container_of(client, ran)}?tab=commands").page
+    run = page.get_by_role("article").filter(has_text="<img src=x onerror=alert(1)>")
+    expect(run.locator(".command")).to_have_text(["$ echo one > a.txt", "$ echo two > a.txt; mkdir -p sub; echo x,y > sub/t.csv"])
+    expect(run.locator(".outcome")).to_have_count(2)
+    assert console.barriers() == []
+
+
+def test_a_container_is_kept_for_its_whole_time_again(console: Console, client: OpenAI) -> None:
+    made = client.containers.create(name="kept")
+    page = console.go(f"#/containers/{made.id}").page
+    page.get_by_role("button", name="Extend").click()
+    expect(page.get_by_text("It stays for its whole time again.")).to_be_visible()
+
+
+def test_a_container_that_nobody_has_used_says_what_would_stand_there(console: Console, client: OpenAI) -> None:
+    made = client.containers.create(name="empty")
+    page = console.go(f"#/containers/{made.id}?tab=versions").page
+    expect(page.get_by_text("Its files have not changed yet.")).to_be_visible()
+    page.get_by_role("tab", name="Versions").press("ArrowRight")
+    expect(page.get_by_text("It has had no sandbox yet")).to_be_visible()
+    expect(page.get_by_role("tab", name="Sandboxes")).to_be_focused()
