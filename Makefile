@@ -59,7 +59,8 @@ $(UV): requirements/uv.txt
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "moorage needs Python 3.11 or newer; PYTHON=... chooses one.")'
 	@echo 'moorage: Making the environment $(VENV) ...'
 	@$(PYTHON) -m venv $(VENV)
-	@$(BIN)/python -m pip install --quiet --require-hashes -r requirements/uv.txt
+	@$(BIN)/python -m pip install --quiet --require-hashes -r requirements/uv.txt || \
+		{ echo "moorage: pip could not get uv. The first setup needs a network, or an index of packages that PIP_INDEX_URL names."; exit 1; }
 	@touch $@
 
 $(VENV)/.local: $(UV) requirements/local.txt pyproject.toml

@@ -1,5 +1,10 @@
 """What people get wrong first (the address, the method, the key), and what the SDK then tells them."""
 
+import os
+import shutil
+import socket
+import subprocess
+from pathlib import Path
 from typing import Any
 
 import httpx
@@ -112,3 +117,22 @@ def test_a_wrong_key_is_told_what_a_right_one_is(headers: dict[str, str], said: 
 def test_the_sdk_raises_its_authentication_error(stack: Stack) -> None:
     with OpenAI(base_url=stack.url, api_key="sk-moorage-none", max_retries=0) as client, pytest.raises(openai.AuthenticationError):
         client.models.list()
+
+
+def test_a_first_setup_without_a_network_says_what_it_needs(tmp_path: Path) -> None:
+    root = Path(__file__).parents[2]
+    (tmp_path / "requirements").mkdir()
+    for name in ("Makefile", "requirements/uv.txt"):
+        shutil.copy(root / name, tmp_path / name)
+    with socket.socket() as nobody:
+        nobody.bind(("127.0.0.1", 0))
+        index = f"http://127.0.0.1:{nobody.getsockname()[1]}/simple"
+        environ = os.environ | {"PIP_CONFIG_FILE": os.devnull, "PIP_INDEX_URL": index, "PIP_RETRIES": "0", "PIP_NO_CACHE_DIR": "1"}
+        done = subprocess.run(["make", ".venv/bin/uv"], cwd=tmp_path, env=environ, capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stdout.splitlines()) == (
+        2,
+        [
+            "moorage: Making the environment .venv ...",
+            "moorage: pip could not get uv. The first setup needs a network, or an index of packages that PIP_INDEX_URL names.",
+        ],
+    )
