@@ -16,7 +16,7 @@
 # make setup-dev        only set up: what 'make test' needs
 # make lint             linters and types
 # make lint-template    checkov and cfn-lint over the synthesised templates
-# make test-deploy      deploy the synthesised templates onto an emulator and call them
+# make test-deploy      deploy the synthesised templates onto an emulator, call them, destroy and deploy again
 # make test-templates   fetch the chat templates of open models and render conversations with them
 # make test-egress      attack the egress proxy
 # make test-localstack  run the state machine in LocalStack's own interpreter (needs Python 3.13, no Docker)
@@ -148,8 +148,9 @@ test-egress: setup-dev
 test-templates: .build/templates/.done
 	$(BIN)/python -m pytest tests/templates
 
+# The life of a deployment is no part of 'make test': it costs two minutes of a core.
 test-deploy: setup-dev
-	$(BIN)/python -m pytest tests/deploy
+	$(BIN)/python -m pytest tests/deploy tests/deploy/life_cycle.py
 
 # npm's 'latest' tag of the CDK is a stray build; this is the version for aws-cdk-lib of requirements/dev.txt.
 CDK := PATH="$(abspath $(BIN)):$$PATH" npx --yes aws-cdk@2.1148.1

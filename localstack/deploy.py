@@ -108,10 +108,10 @@ class Deployer:
             outputs[stack.name] = self._apply(stack)
         return outputs
 
-    def destroy(self, assembly: Path) -> None:
-        """Delete the stacks, last first. What the templates retain stays."""
+    def destroy(self, assembly: Path, *, spared: tuple[str, ...] = ()) -> None:
+        """Delete the stacks but for those ``spared``, last first. What the templates retain stays."""
         cloudformation = self.client("cloudformation")
-        for stack in reversed(stacks_of(assembly)):
+        for stack in (each for each in reversed(stacks_of(assembly)) if each.name not in spared):
             cloudformation.update_termination_protection(StackName=stack.name, EnableTerminationProtection=False)
             cloudformation.delete_stack(StackName=stack.name)
             self._wait(stack.name)

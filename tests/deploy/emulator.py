@@ -2,7 +2,8 @@
 
 ministack's ECS speaks to a Docker client object. In its place stands one that starts the exec server of each task as a process of
 this machine, inside bubblewrap, on a loopback address of its own, which becomes the task's private address. So ``RunTask``,
-``DescribeTasks`` and ``StopTask`` behave, and the same ``FargateProvisioner`` finds the same exec server behind them.
+``DescribeTasks`` and ``StopTask`` behave, and the same ``FargateProvisioner`` finds the same exec server behind them. The task of the
+egress proxy's service is the proxy itself (``wayout.py``).
 """
 
 import contextlib
@@ -23,7 +24,9 @@ from pathlib import Path
 from typing import Any
 
 from ministack.core import iam_actions, iam_evaluator
-from ministack.services import ecs, eventbridge
+from ministack.services import codebuild, ecs, eventbridge
+
+from tests.deploy import wayout
 
 EXEC_SERVER = Path(__file__).resolve().parents[2] / "functions" / "sandbox"
 CONFIG_VARIABLE = "MOORAGE_SANDBOX_CONFIG"
@@ -35,28 +38,18 @@ def addresses() -> Iterator[str]:
     return (f"127.77.{network}.{host}" for host in itertools.count(1))
 
 
+def of_proxy() -> str:
+    """Where the proxy is, in the same network; no task gets that far."""
+    return f"127.77.{2 + os.getpid() % 250}.254"
+
+
 class LocalContainer:
     """One task's process, with what ministack reads of a Docker container."""
 
-    def __init__(self, address: str, config: dict[str, Any]) -> None:
+    def __init__(self, address: str, process: "subprocess.Popen[bytes]", home: Path | None = None) -> None:
         self.id = secrets.token_hex(32)
         self.attrs = {"NetworkSettings": {"Networks": {"local": {"IPAddress": address}}}}
-        self._home = Path(tempfile.mkdtemp(prefix="moorage-task-"))
-        config = config | {"listen": config["listen"].replace("0.0.0.0", address)}
-        for name in ("workspace", "user"):
-            (self._home / name).mkdir()
-        if os.geteuid() == 0:
-            for path in (self._home, *self._home.iterdir()):
-                os.chown(path, config["uid"], config["uid"])
-        else:
-            del config["uid"]  # bubblewrap gives the process one user
-        self._process = subprocess.Popen(
-            _sandboxed(self._home),
-            env={"PATH": f"/mnt/server/bin:{os.defpath}", CONFIG_VARIABLE: json.dumps(config)},
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.DEVNULL,
-            start_new_session=True,
-        )
+        self._process, self._home = process, home
 
     @property
     def status(self) -> str:
@@ -75,33 +68,73 @@ class LocalContainer:
 
     def remove(self, **_options: Any) -> None:
         self.stop()
-        shutil.rmtree(self._home, ignore_errors=True)
+        if self._home is not None:
+            shutil.rmtree(self._home, ignore_errors=True)
 
     def logs(self, **_options: Any) -> bytes:
         return b""
+
+
+def sandbox(address: str, config: dict[str, Any], hosts: Path) -> LocalContainer:
+    """A task with an exec server."""
+    home = Path(tempfile.mkdtemp(prefix="moorage-task-"))
+    config = config | {"listen": config["listen"].replace("0.0.0.0", address)}
+    for name in ("workspace", "user"):
+        (home / name).mkdir()
+    if os.geteuid() == 0:
+        for path in (home, *home.iterdir()):
+            os.chown(path, config["uid"], config["uid"])
+    else:
+        del config["uid"]  # bubblewrap gives the process one user
+    process = subprocess.Popen(
+        _sandboxed(home, hosts),
+        env={"PATH": f"/mnt/server/bin:{os.defpath}", CONFIG_VARIABLE: json.dumps(config)},
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.DEVNULL,
+        start_new_session=True,
+    )
+    return LocalContainer(address, process, home)
 
 
 _CAPABILITIES = ("CHOWN", "DAC_OVERRIDE", "FOWNER", "KILL", "SETGID", "SETUID")
 """Those of a container's root that the exec server uses (Docker's default set has them)."""
 
 
-def _sandboxed(home: Path) -> list[str]:
+def _sandboxed(home: Path, hosts: Path) -> list[str]:
     as_root = [word for name in _CAPABILITIES for word in ("--cap-add", f"CAP_{name}")] if os.geteuid() == 0 else []
     return [
         *("bwrap", "--ro-bind", "/", "/", "--dev", "/dev", "--proc", "/proc", "--unshare-pid", "--as-pid-1", "--die-with-parent"),
         *as_root,
+        *("--ro-bind", str(hosts), "/etc/hosts"),
         *("--perms", "1777", "--tmpfs", "/tmp", "--tmpfs", "/home", "--bind", str(home / "user"), "/home/user"),
         *("--tmpfs", "/mnt", "--bind", str(home / "workspace"), "/mnt/data", "--chdir", "/mnt/data"),
         *("--ro-bind", str(EXEC_SERVER), "/mnt/server", "python3", "-I", "/mnt/server/server"),
     ]
 
 
+class Image:
+    """Of any name; a registry has it."""
+
+    id = f"sha256:{'0' * 64}"
+
+    def tag(self, _repository: str, **_options: Any) -> bool:
+        return True
+
+
+class Images:
+    def pull(self, _name: str, **_options: Any) -> Image:
+        return Image()
+
+    get = get_registry_data = pull
+
+
 class LocalContainers:
     """``docker.from_env()`` as far as ministack's ECS uses it."""
 
     def __init__(self) -> None:
+        self.images = Images()
         self._by_id: dict[str, LocalContainer] = {}
-        self._addresses = addresses()
+        self._addresses, self._hosts = addresses(), wayout.hosts_of_sandboxes(of_proxy())
         # --die-with-parent means the thread that started the process, so this one has to stay.
         self._starter = ThreadPoolExecutor(1)
 
@@ -110,10 +143,15 @@ class LocalContainers:
         return self
 
     def run(self, image: str, *, environment: dict[str, str], **_options: Any) -> LocalContainer:
-        config = json.loads(environment[CONFIG_VARIABLE])
-        container = self._starter.submit(LocalContainer, next(self._addresses), config).result()
+        container = self._starter.submit(self._started, environment).result()
         self._by_id[container.id] = container
         return container
+
+    def _started(self, environment: dict[str, str]) -> LocalContainer:
+        if CONFIG_VARIABLE in environment:
+            return sandbox(next(self._addresses), json.loads(environment[CONFIG_VARIABLE]), self._hosts)
+        told = {name: value for name, value in environment.items() if name.startswith("MOORAGE_")}
+        return LocalContainer(of_proxy(), wayout.started(of_proxy(), told, f"http://127.0.0.1:{os.environ['GATEWAY_PORT']}"))
 
     def get(self, container_id: str) -> LocalContainer:
         return self._by_id[container_id]
@@ -124,6 +162,7 @@ class LocalContainers:
     def stop_all(self) -> None:
         for container in self._by_id.values():
             container.remove()
+        self._hosts.unlink()
 
 
 _cluster: ContextVar[str | None] = ContextVar("cluster", default=None)
@@ -178,12 +217,32 @@ def tell_of_tasks() -> None:
     ecs._watch_task_lifecycle = told
 
 
+def tell_of_builds() -> None:
+    """A build knows the variables that it was started with, and EventBridge hears of its end ("CodeBuild Build State Change"), as on
+    AWS. Each ends well at once: no image is built here."""
+    start = codebuild._start_build
+
+    def started(request: dict[str, Any]) -> Any:
+        answer = start(request)
+        build = json.loads(answer[2])["build"]
+        kept = codebuild._builds[build["id"]]
+        given = request.get("environmentVariablesOverride", [])
+        kept["environment"] = {**kept["environment"], "environmentVariables": given}
+        detail = {"build-status": kept["buildStatus"], "project-name": kept["projectName"], "build-id": kept["arn"]}
+        entry = {"Source": "aws.codebuild", "DetailType": "CodeBuild Build State Change", "Detail": json.dumps(detail)}
+        eventbridge._put_events({"Entries": [entry]}, allow_aws_source=True)
+        return answer
+
+    codebuild._start_build = started
+
+
 def main() -> None:
     """Run the emulator until it is told to stop."""
     containers = LocalContainers()
     ecs._docker = containers
     check_as_aws_does()
     tell_of_tasks()
+    tell_of_builds()
     from ministack.app import main as serve
 
     sys.argv[1:] = []
