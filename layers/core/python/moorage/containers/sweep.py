@@ -68,13 +68,14 @@ class Sweep:
 
     async def retire_idle(self, now: float) -> int:
         """Store the files of idle sandboxes and note that they are to be stopped; answers how many were. For where sandboxes can be
-        reached but not stopped; called as :meth:`expire_due` is, which stops them."""
+        reached but not stopped; called as :meth:`expire_due` is, which stops them. Rounds that overlap share the work."""
 
         async def retire(due: Record) -> bool:
             record = await self._store.peek(due["tenant_id"], due["container_id"])
             if record is None or record.is_deleted or record.expires_at > now:
                 return False
-            if record.sandbox is not None and record.sandbox.state == "running":
+            is_running = record.sandbox is not None and record.sandbox.state == "running"
+            if is_running and await self._store.claim(due, now):
                 with suppress(ConditionFailed):
                     return await self._retire(record) is not None
             return False

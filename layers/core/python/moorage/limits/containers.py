@@ -168,6 +168,10 @@ SWEEP_AT_ONCE: Final = 16
 """Of what is due in a minute, what the reaper looks into side by side: a sandbox takes it about two seconds, so some 500 a minute, and
 each has a connection of its own."""
 
+SWEEP_CLAIM_SECONDS: Final = 300
+"""So long a sandbox is looked into by one sweep alone: the function that does it lives no longer (``infra/stacks.py``), and another one
+begins each minute."""
+
 CONTAINER_POLL_SECONDS: Final = 0.25
 """What the others are told to wait while one of them starts the sandbox."""
 

@@ -315,6 +315,20 @@ class ContainerStore:
                 condition={"GSI1SK": due_record["GSI1SK"]},
             )
 
+    async def claim(self, due_record: Record, now: float) -> bool:
+        """Look after a due record alone; False while somebody else does. It ends with its time, and when the record is put off."""
+        held = due_record.get("claim")
+        if held is not None and held["due"] == due_record["GSI1SK"] and 0 < held["until"] - now <= limits.SWEEP_CLAIM_SECONDS:
+            return False
+        seen = {"GSI1SK": due_record["GSI1SK"]} | ({} if held is None else {"claim": held})
+        claim = {"due": due_record["GSI1SK"], "until": int(now) + limits.SWEEP_CLAIM_SECONDS}
+        absent = () if held is not None else ("claim",)
+        try:
+            await self._table.update(due_record["PK"], due_record["SK"], set={"claim": claim}, condition=seen, absent=absent)
+        except ConditionFailed:
+            return False
+        return True
+
     def purge_at(self, container: ContainerRecord) -> int:
         """Unix seconds after which nothing of an unused container is kept."""
         return container.expires_at + (0 if container.is_internal else self._retention_seconds)

@@ -1,0 +1,166 @@
+"""Sweeps beside one another and beside those who use what they sweep: as many as there are, nothing is done twice, nobody waits for
+ever, nothing is lost."""
+
+import asyncio
+import random
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, field
+from typing import cast
+
+import pytest
+from moorage import limits
+from moorage.containers.containers import Containers
+from moorage.sandbox.exec_client import ExecClient, Health
+from moorage.sandbox.provisioner import Handle
+from moorage.store.files import Files
+
+from tests.unit.resources.support import Clock, FakeClient, FakeProvisioner, Store
+from tests.unit.resources.test_container_races import Dying, use
+
+IDLE = limits.CONTAINER_IDLE_MINUTES_DEFAULT * 60
+HANGS_SECONDS = 30
+
+
+@dataclass
+class Looks:
+    """Looks into sandboxes, each of which waits."""
+
+    wait: Callable[[], Awaitable[object]]
+    at: list[str] = field(default_factory=list)
+    begun: asyncio.Event = field(default_factory=asyncio.Event)
+
+    def connect(self, provisioner: FakeProvisioner) -> Callable[[Handle], ExecClient]:
+        looks = self
+
+        class Looking(FakeClient):
+            async def health(self) -> Health:
+                looks.at.append(self.handle.sandbox_id)
+                looks.begun.set()
+                await looks.wait()
+                return await super().health()
+
+        return lambda handle: cast("ExecClient", Looking(provisioner.sandboxes.get(handle.sandbox_id), handle))
+
+
+def containers_of(
+    store: Store, clock: Clock, provisioner: FakeProvisioner, connect: Callable[[Handle], ExecClient] | None
+) -> Containers:
+    files = Files(store.table, store.blobs, clock=clock)
+    return Containers(
+        store.table, store.blobs, provisioner, files, clock=clock, sandbox_key=lambda: b"k" * 32, connect=connect
+    )
+
+
+async def idle(
+    store: Store, clock: Clock, provisioner: FakeProvisioner, count: int, idle_minutes: int = limits.CONTAINER_IDLE_MINUTES_DEFAULT
+) -> None:
+    """So many sandboxes that nobody uses any more."""
+    containers = containers_of(store, clock, provisioner, provisioner.connect)
+    for _ in range(count):
+        record = await containers.reserve("ten", name="c", idle_minutes=idle_minutes)
+        await containers.sandboxes.ensure("ten", record.id)
+    clock.advance(idle_minutes * 60)
+
+
+@pytest.mark.parametrize("sweep", ["expire_due", "retire_idle"])
+async def test_idle_sandboxes_are_looked_into_side_by_side(store: Store, clock: Clock, sweep: str) -> None:
+    """None answers before so many have been asked."""
+    provisioner, together = FakeProvisioner(), asyncio.Barrier(limits.SWEEP_AT_ONCE)
+    await idle(store, clock, provisioner, limits.SWEEP_AT_ONCE)
+    looks = Looks(together.wait)
+    containers = containers_of(store, clock, provisioner, looks.connect(provisioner))
+    async with asyncio.timeout(HANGS_SECONDS):
+        assert await getattr(containers.sweep, sweep)(clock()) == limits.SWEEP_AT_ONCE
+
+
+async def test_a_round_that_overlaps_another_does_nothing_twice(store: Store, clock: Clock) -> None:
+    """The first one's sandboxes do not answer before the second one is through."""
+    provisioner, is_over = FakeProvisioner(), asyncio.Event()
+    await idle(store, clock, provisioner, 5)
+    looks = Looks(is_over.wait)
+    first = containers_of(store, clock, provisioner, looks.connect(provisioner)).sweep
+    second = containers_of(store, clock, provisioner, looks.connect(provisioner)).sweep
+    async with asyncio.timeout(HANGS_SECONDS), asyncio.TaskGroup() as tasks:
+        begun = tasks.create_task(first.retire_idle(clock()))
+        while len(looks.at) < 5:
+            await asyncio.sleep(0.001)
+        assert await second.retire_idle(clock()) == 0
+        is_over.set()
+    assert begun.result() == 5
+    assert sorted(looks.at) == sorted(provisioner.sandboxes)
+
+
+async def test_a_round_that_dies_leaves_its_sandboxes_to_a_later_one(store: Store, clock: Clock) -> None:
+    provisioner = FakeProvisioner()
+    await idle(store, clock, provisioner, 1)
+    hanging = Looks(asyncio.Event().wait)
+    dying = containers_of(store, clock, provisioner, hanging.connect(provisioner)).sweep
+    task = asyncio.create_task(dying.retire_idle(clock()))
+    async with asyncio.timeout(HANGS_SECONDS):
+        await hanging.begun.wait()
+    task.cancel()
+    later = containers_of(store, clock, provisioner, provisioner.connect).sweep
+    assert await later.retire_idle(clock()) == 0
+    clock.advance(limits.SWEEP_CLAIM_SECONDS)
+    assert await later.retire_idle(clock()) == 1
+
+
+async def test_a_sandbox_that_was_in_use_is_looked_into_when_it_is_due_again(store: Store, clock: Clock) -> None:
+    """However soon that is: a claim is for the time for which it was made."""
+    provisioner = FakeProvisioner()
+    inside = containers_of(store, clock, provisioner, provisioner.connect)
+    outside = containers_of(store, clock, provisioner, None)
+    await idle(store, clock, provisioner, 1, idle_minutes=1)
+    (sandbox,) = provisioner.sandboxes.values()
+    sandbox.running = 1
+    assert await inside.sweep.retire_idle(clock()) == 0
+    await outside.sweep.expire_due(clock())
+    sandbox.running = 0
+    clock.advance(60)
+    assert await inside.sweep.retire_idle(clock()) == 1
+
+
+async def test_who_comes_while_a_sandbox_is_looked_into_keeps_it(store: Store, clock: Clock) -> None:
+    provisioner, is_over = FakeProvisioner(), asyncio.Event()
+    await idle(store, clock, provisioner, 1)
+    looks = Looks(is_over.wait)
+    user = containers_of(store, clock, provisioner, provisioner.connect)
+    (container_id,) = provisioner.by_container
+    async with asyncio.timeout(HANGS_SECONDS), asyncio.TaskGroup() as tasks:
+        sweep = containers_of(store, clock, provisioner, looks.connect(provisioner)).sweep
+        begun = tasks.create_task(sweep.retire_idle(clock()))
+        await looks.begun.wait()
+        live = await user.sandboxes.ensure("ten", container_id)
+        is_over.set()
+    assert begun.result() == 0
+    kept = await user.sandboxes.ensure("ten", container_id)
+    assert (kept.handle, kept.record.incarnation, len(provisioner.running())) == (live.handle, 1, 1)
+
+
+@pytest.mark.parametrize("seed", range(4))
+async def test_who_uses_containers_while_they_are_swept_loses_no_file_and_gets_through(store: Store, clock: Clock, seed: int) -> None:
+    """Sweeps run all the time, several at once, and each finds everything idle: the clock leaps on between a worker's steps."""
+    dice = random.Random(seed)
+    provisioner = Dying(dice, clock)
+    containers = containers_of(store, clock, provisioner, provisioner.connect)
+    records = [await containers.reserve("ten", name=str(number)) for number in range(3)]
+
+    async def sweep() -> None:
+        while True:
+            clock.advance(IDLE if dice.random() < 0.3 else 1)
+            rounds = (containers.sweep.retire_idle(clock()), containers.sweep.expire_due(clock()), containers.sweep.expire_due(clock()))
+            await asyncio.gather(*rounds)
+            await asyncio.sleep(dice.random() * 0.02)
+
+    sweeper = asyncio.create_task(sweep())
+    async with asyncio.timeout(120):
+        users = [use(containers, provisioner, record, worker, dice, files=3) for record in records for worker in range(2)]
+        await asyncio.gather(*users)
+    sweeper.cancel()
+    for record in records:
+        stored = {file.filename for file in await containers.files_of("ten", record.id)}
+        assert stored == {f"{worker}-{n}" for worker in range(2) for n in range(3)}
+    for _ in range(20):
+        clock.advance(IDLE)
+        await containers.sweep.expire_due(clock())
+    assert provisioner.running() == []
