@@ -19,7 +19,7 @@
 # make test-deploy      deploy the synthesised templates onto an emulator, call them, destroy and deploy again
 # make test-templates   fetch the chat templates of open models and render conversations with them
 # make test-egress      attack the egress proxy
-# make test-localstack  run the state machine in LocalStack's own interpreter (needs Python 3.13, no Docker)
+# make test-localstack  run the state machine in LocalStack's interpreter, and turns on LocalStack itself (needs Python 3.13, no Docker)
 # make judges           have AWS's own programs judge what stands in for AWS in the tests (they need Maven and cargo)
 # make clients          have other people's clients do real tasks here (DOCS=--docs rewrites the table of docs/clients.md)
 # make conformance      run the public conformance suites of the protocol
@@ -184,9 +184,10 @@ destroy: setup-deploy
 	@touch $@
 
 PYTHON313 ?= python3.13
-test-localstack:
+test-localstack: $(VENV)/.dev .build/judges/dynamodb/.done
 	@if $(PYTHON313) -c 'import sys; sys.exit(sys.version_info[:2] != (3, 13))' 2>/dev/null; then \
-		$(MAKE) --no-print-directory .venv-localstack/.done && .venv-localstack/bin/python tests/localstack_asl/run.py; \
+		$(MAKE) --no-print-directory .venv-localstack/.done && .venv-localstack/bin/python tests/localstack_asl/run.py && \
+		$(BIN)/python -m tests.localstack_asl.ring; \
 	else echo "Skipped: LocalStack's interpreter needs Python 3.13 (PYTHON313=... names one)."; fi
 
 # Maven puts it beside what it needs; without Maven, or a network, its judgements are skipped and say so.

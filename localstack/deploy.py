@@ -97,16 +97,20 @@ class Deployer:
 
     def deploy(self, assembly: Path) -> dict[str, dict[str, str]]:
         """Create or update every stack; returns the outputs by stack. Raises :class:`DeployError`."""
-        self.client("ssm").put_parameter(
-            Name="/cdk-bootstrap/hnb659fds/version", Value=_BOOTSTRAP_VERSION, Type="String", Overwrite=True
-        )
+        self.put_bootstrap_version()
         outputs = {}
         for stack in stacks_of(assembly):
             if stack.left_out:
                 print(f"{stack.name}: left out, this emulator does not know them: {', '.join(stack.left_out)}")
             self._upload(assembly, stack)
-            outputs[stack.name] = self._apply(stack)
+            outputs[stack.name] = self.apply(stack)
         return outputs
+
+    def put_bootstrap_version(self) -> None:
+        """What the templates look for before all else."""
+        self.client("ssm").put_parameter(
+            Name="/cdk-bootstrap/hnb659fds/version", Value=_BOOTSTRAP_VERSION, Type="String", Overwrite=True
+        )
 
     def destroy(self, assembly: Path, *, spared: tuple[str, ...] = ()) -> None:
         """Delete the stacks but for those ``spared``, last first. What the templates retain stays."""
@@ -133,7 +137,8 @@ class Deployer:
                 body = zipped(source) if asset["source"]["packaging"] == "zip" else source.read_bytes()
                 storage.put_object(Bucket=bucket, Key=destination["objectKey"], Body=body)
 
-    def _apply(self, stack: StackArtifact) -> dict[str, str]:
+    def apply(self, stack: StackArtifact) -> dict[str, str]:
+        """Create or update one stack, whose assets are there; returns its outputs."""
         cloudformation, storage = self.client("cloudformation"), self.client("s3")
         bucket = f"deploy-templates-{self.client('sts').get_caller_identity()['Account']}"
         _create_bucket(storage, bucket)
