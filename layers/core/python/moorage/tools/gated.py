@@ -42,16 +42,10 @@ class Gated(Room):
 
     def admit(self, items: Sequence[Item], chain: Sequence[Item], tools: Sequence[Tool]) -> None:
         """A call that is allowed must be one that can run."""
-        for index, item in enumerate(items):
-            if item["type"] != asking.RESPONSE or not item["approve"]:
-                continue
-            request = asking.asked((*chain, *items), self.label).get(item["approval_request_id"])
-            if request is None or asking.has_run(request["id"], items):
-                continue
+        for param, request in asking.due(items, chain, self.label):
             if not tools:
                 raise errors.bad_request(f"The tool '{self.types[0]}' of this call is not among 'tools'.", param="tools")
             if self._call_of(request) is None:
-                param = f"input[{index}].approval_request_id"
                 raise errors.invalid_value(param, f"what was asked for is no call of '{self.types[0]}'.")
 
     def prepares(self, said: Sequence[Item]) -> bool:

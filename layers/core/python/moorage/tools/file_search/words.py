@@ -4,8 +4,8 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from moorage import limits
-from moorage.tools.found import between_marks, without_results
 from moorage.tools.lowered import function
+from moorage.tools.quoting import between_marks, without_results
 from moorage.wire.types import Item, Tool
 
 MARK: Final = "fs"

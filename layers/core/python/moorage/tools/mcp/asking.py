@@ -60,6 +60,15 @@ def has_run(request_id: str, items: Iterable[Item]) -> bool:
     return any(request_id in (item.get("call_id"), item.get("approval_request_id")) for item in calls)
 
 
+def due(items: Sequence[Item], chain: Sequence[Item], label: str) -> Iterator[tuple[str, Item]]:
+    """The requests under a label that answers among the items allow, and that have not run; each behind the field that names it."""
+    answers = [(index, item["approval_request_id"]) for index, item in enumerate(items) if item["type"] == RESPONSE and item["approve"]]
+    there = asked((*chain, *items), label) if answers else {}
+    for index, request_id in answers:
+        if request_id in there and not has_run(request_id, items):
+            yield f"input[{index}].approval_request_id", there[request_id]
+
+
 def allowed(stage: Stage, label: str) -> list[Item]:
     """The requests under a label that this request allows and that have not run, in the order of the approvals."""
     there = asked(stage.items, label)

@@ -64,16 +64,11 @@ class Shell(Room):
 
     def admit(self, items: Sequence[Item], chain: Sequence[Item], tools: Sequence[Tool]) -> None:
         """A call that is allowed must be one that can run."""
-        for index, item in enumerate(items):
-            if item["type"] != asking.RESPONSE or not item["approve"]:
-                continue
-            request = asking.asked((*chain, *items), self.label).get(item["approval_request_id"])
-            if request is None or asking.has_run(request["id"], items):
-                continue
+        for param, request in asking.due(items, chain, self.label):
             if not any(self.where(tool) is Where.SANDBOX for tool in tools):
                 raise errors.bad_request("The hosted shell of this call is not among 'tools'.", param="tools")
             if _action(request) is None:
-                raise errors.invalid_value(f"input[{index}].approval_request_id", "what was asked for is no call of a shell.")
+                raise errors.invalid_value(param, "what was asked for is no call of a shell.")
 
     def prepares(self, said: Sequence[Item]) -> bool:
         return any(asking.responses(said))
