@@ -73,7 +73,6 @@ def _furnish(stack: Stack) -> tuple[str, dict[str, str]]:
     saved = next(iter(client.containers.files.list(container.id)))
     return key, {
         "run": f"#/runs/{ran.id}",
-        "run-step": f"#/runs/{ran.id}?step=step_0",
         "container": f"#/containers/{container.id}?file={saved.id}",
         "container-commands": f"#/containers/{container.id}?tab=commands",
         "container-facts": f"#/containers/{container.id}?tab=facts",
