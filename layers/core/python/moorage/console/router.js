@@ -24,6 +24,7 @@ export const go = (page, id, query) => (location.hash = address(page, id, query)
 // The same page with another query; without a step in the history unless it is one for the reader. What is dragged or replayed changes it with
 // each frame, and browsers refuse to have their address changed that often: pages hear of it at once, and the address follows.
 export function setQuery(route, changed, { isStep = false } = {}) {
+  if (location.hash !== here) return; // Somebody is on the way elsewhere: what is replayed does not call them back.
   const next = address(route.page, route.id, { ...route.query, ...changed });
   if (next === (pending ?? location.hash)) return;
   if (isStep) {
@@ -38,13 +39,17 @@ export function setQuery(route, changed, { isStep = false } = {}) {
 }
 
 const ADDRESS_MS = 250;
+let here = location.hash;
 let pending = null;
 let timer = 0;
 
 function write() {
-  if (pending !== null) history.replaceState(null, "", pending);
+  if (pending !== null && location.hash === here) {
+    history.replaceState(null, "", pending);
+    here = location.hash;
+  }
   pending = null;
 }
 
 // Whoever goes elsewhere leaves the place that was still to be written down.
-window.addEventListener("hashchange", () => (pending = null));
+window.addEventListener("hashchange", () => ((pending = null), (here = location.hash)));

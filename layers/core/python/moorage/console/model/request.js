@@ -2,7 +2,7 @@
 
 export const EFFORTS = ["", "minimal", "low", "medium", "high"];
 export const MEMORIES = ["1g", "4g", "16g", "64g"];
-export const START = { model: "", instructions: "", effort: "", shell: true, python: false, memory: "1g", hosts: "", skills: [], stores: [], web: false, image: false, mcp: "", tokens: "", dollars: "", calls: "", asks: false };
+export const START = { model: "", instructions: "", effort: "", shell: true, python: false, memory: "1g", hosts: "", secrets: "", skills: [], stores: [], web: false, image: false, mcp: "", tokens: "", dollars: "", calls: "", asks: false };
 
 // Addresses of remote servers may hold keys, and their tokens are some: neither is kept for the next visit.
 export const toKeep = ({ mcp, ...settings }) => settings;
@@ -30,13 +30,20 @@ export const WEB = { type: "web_search" };
 export const IMAGE = { type: "image_generation" };
 export const searchOf = (stores) => ({ type: "file_search", vector_store_ids: stores });
 
-function toolsOf(settings, files, tokens) {
+// The container that commands run in. "GITHUB_TOKEN@api.github.com" is the operator's secret of that name: values have no place here.
+function placeOf(settings, files) {
   const hosts = words(settings.hosts);
-  const asking = settings.asks ? { require_approval: "always" } : {};
+  const domain_secrets = words(settings.secrets).map((word) => ({ domain: word.split("@").slice(1).join("@"), name: word.split("@")[0] }));
   const place = {};
   if (settings.memory !== "1g") place.memory_limit = settings.memory;
   if (files.length) place.file_ids = files;
-  if (hosts.length) place.network_policy = { type: "allowlist", allowed_domains: hosts };
+  if (hosts.length) place.network_policy = { type: "allowlist", allowed_domains: hosts, ...(domain_secrets.length ? { domain_secrets } : {}) };
+  return place;
+}
+
+function toolsOf(settings, files, tokens) {
+  const place = placeOf(settings, files);
+  const asking = settings.asks ? { require_approval: "always" } : {};
   const tools = [];
   if (settings.shell) {
     const skills = settings.skills.map((skill_id) => ({ type: "skill_reference", skill_id }));
@@ -91,6 +98,7 @@ export function settingsOf(request) {
     python: Boolean(python),
     memory: place.memory_limit ?? "1g",
     hosts: (place.network_policy?.allowed_domains ?? []).join(" "),
+    secrets: (place.network_policy?.domain_secrets ?? []).map((secret) => `${secret.name}@${secret.domain}`).join(" "),
     skills: (place.skills ?? []).map((skill) => skill.skill_id).filter(Boolean),
     stores: tools.find((tool) => tool.type === "file_search")?.vector_store_ids ?? [],
     web: tools.some((tool) => tool.type.startsWith("web_search")),

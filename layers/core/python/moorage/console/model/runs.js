@@ -7,6 +7,7 @@ export function quantile(durations, share) {
 }
 
 export const STATUSES = ["queued", "in_progress", "completed", "incomplete", "failed", "cancelled"];
+const DATES = { since: "created_after", until: "created_before" };
 const FIELDS = ["model", "container", "key", "conversation"];
 
 // "reports model:demo metadata:team=docs" → the API's filters, and words to look for in what came.
@@ -17,6 +18,7 @@ export function understood(text) {
     const [name, ...rest] = word.split(":");
     const value = rest.join(":");
     if (value && FIELDS.includes(name)) filters[name] = value;
+    else if (DATES[name] && Date.parse(value)) filters[DATES[name]] = Math.floor(Date.parse(value) / 1000);
     else if (value && name === "metadata" && value.includes("=")) {
       const [field, ...parts] = value.split("=");
       filters[`metadata[${field}]`] = parts.join("=");
@@ -37,6 +39,13 @@ export function merged(known, page) {
   const oldest = page.at(-1)?.created_at ?? 0;
   // What is as young as the page and not on it was deleted, or does not fit the filter any more.
   return [...page, ...kept.filter((row) => row.created_at < oldest || (row.created_at === oldest && page.length >= 50))];
+}
+
+// What runs and is older than all that is listed comes first: nobody looks for it at the end.
+export function withOlder(known, running) {
+  const listed = new Set(known.map((row) => row.id));
+  const older = running.filter((row) => !listed.has(row.id) && row.created_at <= (known.at(-1)?.created_at ?? Infinity));
+  return [...older, ...known];
 }
 
 export const isRunning = (row) => row.status === "queued" || row.status === "in_progress";

@@ -40,7 +40,8 @@ export function bytes(value) {
   if (value < 1024) return `${value} B`;
   if (value < 1024 ** 2) return `${(value / 1024).toFixed(1)} kB`;
   if (value < 1024 ** 3) return `${(value / 1024 ** 2).toFixed(1)} MB`;
-  return `${(value / 1024 ** 3).toFixed(2)} GB`;
+  if (value < 1024 ** 4) return `${(value / 1024 ** 3).toFixed(2)} GB`;
+  return `${(value / 1024 ** 4).toFixed(2)} TB`;
 }
 
 export function dollars(value) {
@@ -56,4 +57,4 @@ export function shortId(id) {
   return id.length > start + 10 ? `${id.slice(0, start + 6)}…` : id;
 }
 
-export const plural = (number, word) => `${number} ${word}${number === 1 ? "" : "s"}`;
+export const plural = (number, word, words = `${word}s`) => `${number} ${number === 1 ? word : words}`;

@@ -6,7 +6,8 @@ import { address } from "../router.js";
 import { Acting, Button, Code, Head, Id } from "../ui/parts.js";
 import { Icon } from "../ui/icons.js";
 import { answering } from "../model/models.js";
-import { duration, plural } from "../model/text.js";
+import { isTight } from "../ui/storage.js";
+import { bytes, duration, plural } from "../model/text.js";
 
 const PROBE = "echo moorage-$((6*7))";
 
@@ -19,12 +20,12 @@ const CHECKS = [
     const began = performance.now();
     const answer = await get("me");
     const took = performance.now() - began;
-    if (!answer.ok) return fail("The API does not answer", answer.message);
-    return took > 2000 ? warn(`The API took ${duration(took)} to answer`, "A cold start on AWS, or a busy machine.") : ok(`The API answers in ${duration(took)}`, `version ${answer.data.version}, tenant ${answer.data.tenant}`);
+    if (!answer.ok) return fail("The API does not answer", "Look whether the service runs (moorage up), and what it says of itself: moorage logs.", answer.message);
+    return took > 2000 ? warn(`The API took ${duration(took)} to answer`, "A cold start on AWS, or a busy machine. Look again; if it stays so, give the machine more, or raise provisioned_concurrency.") : ok(`The API answers in ${duration(took)}`, `version ${answer.data.version}, tenant ${answer.data.tenant}`);
   }],
   ["The models", async () => {
     const answer = await get("models");
-    if (!answer.ok) return fail("The models cannot be listed", answer.message);
+    if (!answer.ok) return fail("The models cannot be listed", "Look at models.toml: moorage models says what is wrong with it.", answer.message);
     const names = answering(answer.data.data).map((model) => model.id);
     return names.every((name) => name === "demo") ? warn("Only the scripted demo model answers", "Set OPENAI_API_KEY or MOORAGE_UPSTREAM_URL, or write a models.toml, and start again.") : ok(plural(names.length, "model"), names.slice(0, 8).join(", "));
   }],
@@ -36,16 +37,30 @@ const CHECKS = [
   ["Runs of today", async () => {
     const answer = await get("usage", { group_by: "day", from: new Date().toISOString().slice(0, 10) });
     const today = answer.data?.data?.[0];
-    if (!answer.ok) return fail("Usage cannot be added up", answer.message);
+    if (!answer.ok) return fail("Usage cannot be added up", "moorage doctor looks whether the table can be read; moorage logs has the error.", answer.message);
     if (!today) return ok("Nothing has run today");
     const failed = today.by_status.failed ?? 0;
     return failed ? warn(`${failed} of ${plural(today.responses, "run")} failed today`, html`<a href=${address("runs", "", { status: "failed" })}>Their errors, in their own words</a>`) : ok(`${plural(today.responses, "run")} today, none failed`);
   }],
   ["What stands still", async () => {
     const answer = await get("responses", { status: "queued,in_progress", limit: 100 });
-    if (!answer.ok) return fail("What runs cannot be listed", answer.message);
+    if (!answer.ok) return fail("What runs cannot be listed", "moorage doctor looks whether the table can be read; moorage logs has the error.", answer.message);
     const stuck = answer.data.data.filter((row) => row.waiting_for?.kind === "pause");
-    return stuck.length ? warn(`${plural(stuck.length, "run")} stands still`, stuck[0].waiting_for.detail) : ok(`${plural(answer.data.data.length, "run")} under way, none stands still`);
+    return stuck.length ? warn(`${plural(stuck.length, "run")} stands still`, html`Resume or stop it: <${Id} id=${stuck[0].id} href=${address("runs", stuck[0].id)} />`, stuck[0].waiting_for.detail) : ok(`${plural(answer.data.data.length, "run")} under way, none stands still`);
+  }],
+  ["What is stored", async () => {
+    const answer = await get("me");
+    if (!answer.ok) return fail("What is stored cannot be counted", "moorage doctor looks whether the table can be read; moorage logs has the error.", answer.message);
+    const { storage } = answer.data;
+    const of = `${bytes(storage.used_bytes)} of ${bytes(storage.limit_bytes)}`;
+    return isTight(storage) ? warn("Little room is left for files", "Delete files, containers or vector stores, or raise MOORAGE_STORED_BYTES_MAX.", of) : ok("There is room for files", of);
+  }],
+  ["Webhooks", async () => {
+    const answer = await get("webhook_endpoints", { limit: 100 });
+    if (answer.status === 404) return ok("This deployment has no webhooks");
+    if (!answer.ok) return fail("Webhooks cannot be listed", "moorage doctor looks whether the table can be read; moorage logs has the error.", answer.message);
+    const bad = answer.data.data.filter((each) => each.status !== "active");
+    return bad.length ? warn(`${plural(bad.length, "endpoint")} of ${answer.data.data.length} does not take what it is sent`, html`<a href=${address("webhooks", bad[0].id)}>What it answered</a>`, bad[0].name) : ok(answer.data.data.length ? `${plural(answer.data.data.length, "webhook endpoint")}, none failing` : "No webhook endpoint");
   }],
 ];
 
@@ -84,11 +99,11 @@ function Sandbox() {
     const began = performance.now();
     const made = await post("responses", { model: "demo", input: `\`\`\`moorage-script\n${script}\n\`\`\``, tools: [{ type: "shell", environment: { type: "container_auto" } }] });
     const took = performance.now() - began;
-    if (!made.ok) return say(fail("No sandbox ran a command", made.message));
+    if (!made.ok) return say(fail("No sandbox ran a command", "moorage doctor says what the machine lacks for sandboxes.", made.message));
     const printed = (made.data.output ?? []).filter((item) => item.type === "shell_call_output").flatMap((item) => item.output.map((one) => one.stdout)).join("");
     const container = made.data.tools[0]?.environment?.container_id;
     const isWell = printed.trim() === "moorage-42";
-    say(isWell ? ok(`A sandbox started, ran a command and answered in ${duration(took)}`) : fail("A sandbox was asked, and did not run the command", "The run tells why."));
+    say(isWell ? ok(`A sandbox started, ran a command and answered in ${duration(took)}`) : fail("A sandbox was asked, and did not run the command", "The run tells why; moorage doctor says what the machine lacks for sandboxes."));
     if (!isWell) return setRun(made.data.id);
     await Promise.all([remove(`responses/${made.data.id}`), container && remove(`containers/${container}`)]);
     return undefined;

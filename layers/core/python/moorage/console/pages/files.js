@@ -5,6 +5,7 @@ import { address, go } from "../router.js";
 import { notify, route } from "../state.js";
 import { useData } from "../ui/data.js";
 import { Acting, Ago, Button, Empty, Head, Id, Name, Problem, Skeleton, Sure } from "../ui/parts.js";
+import { Drop, choose } from "../ui/drop.js";
 import { Listing, Search } from "../ui/list.js";
 import { Preview } from "../ui/preview.js";
 import { isolated } from "../model/ansi.js";
@@ -23,7 +24,7 @@ export function Files() {
   const [again, reload] = useState(0);
   if (route.value.id) return html`<${File} />`;
   const put = async (files) => {
-    for (const file of files) {
+    for (const { file } of files) {
       const form = new FormData();
       form.set("purpose", "user_data");
       form.set("file", file);
@@ -32,16 +33,11 @@ export function Files() {
     }
     reload((number) => number + 1);
   };
-  const choose = () => {
-    const input = Object.assign(document.createElement("input"), { type: "file", multiple: true });
-    input.onchange = () => put(input.files);
-    input.click();
-  };
-  return html`<div class="drop" onDragOver=${(event) => event.preventDefault()} onDrop=${(event) => (event.preventDefault(), put(event.dataTransfer.files))}>
-    <${Head} title="Files" note="What programs have uploaded. Drop files here to add some."><${Acting}><${Button} icon="upload" tone="primary" onClick=${choose}>Upload</${Button}></${Acting}></${Head}>
+  return html`<${Drop} take=${put} label="Drop files to upload them">
+    <${Head} title="Files" note="What programs have uploaded. Drop files here to add some."><${Acting}><${Button} icon="upload" tone="primary" onClick=${() => choose(put)}>Upload</${Button}></${Acting}></${Head}>
     <${Search} label="Filter files" placeholder="Words of a name, or an id" />
     <${Listing} path="files" label="Files" page="files" columns=${COLUMNS} again=${again} filter=${(row) => `${row.id} ${row.filename} ${row.purpose}`}
-      empty=${html`<${Empty} title="No files yet" code="moorage files put report.csv"><p>Upload some here, by <code>client.files.create</code>, or with the command line.</p></${Empty}>`} /></div>`;
+      empty=${html`<${Empty} title="No files yet" code="moorage files put report.csv"><p>Upload some here, by <code>client.files.create</code>, or with the command line.</p></${Empty}>`} /></${Drop}>`;
 }
 
 function File() {

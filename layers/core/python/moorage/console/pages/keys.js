@@ -4,20 +4,19 @@ import { get } from "../api.js";
 import { setQuery, address } from "../router.js";
 import { me, now, route } from "../state.js";
 import { useData } from "../ui/data.js";
-import { Ago, Code, Head, Id, Skeleton } from "../ui/parts.js";
+import { Ago, Head, Id, Problem, Skeleton } from "../ui/parts.js";
+import { Commands } from "../ui/commands.js";
 import { Table } from "../ui/list.js";
+import { Storage, useMe } from "../ui/storage.js";
 import { count, dollars, duration, moment } from "../model/text.js";
-
-const MAKE = `moorage keys create --tenant ${"TENANT"} --name laptop
-moorage keys list
-moorage keys revoke key_…`;
 
 const limit = (value, unit) => (value ? `${count(value)} ${unit}` : "not bounded");
 
 export function Keys() {
   const used = useData((signal) => get("usage", { group_by: "key" }, signal), []);
+  const who = useMe();
   if (!me.value) return html`<${Skeleton} />`;
-  const { key, tenant, limits, prices } = me.value;
+  const { key, tenant, limits, prices, storage } = who.data ?? me.value;
   const budgets = used.data?.budgets ?? me.value.budgets ?? [];
   const facts = [
     ["tenant", tenant],
@@ -31,13 +30,16 @@ export function Keys() {
     ["responses at once", limit(limits.running_responses, "")],
     ["responses are kept for", duration(limits.retention_seconds * 1000)],
   ];
+  const rows = (used.data?.data ?? []).filter((row) => row.id || row.responses);
   const priced = prices.filter((each) => each.price);
   return html`<${Head} title="Keys and tenants" note="A tenant is whatever its keys say. Nothing of one can be seen with a key of another." />
     <h2>This key</h2><dl class="facts flush">${facts.filter(([, value]) => value).map(([name, value]) => html`<div key=${name}><dt>${name}</dt><dd>${value}</dd></div>`)}</dl>
+    <div class="pad-top"><${Storage} storage=${storage} /></div>
     ${budgets.length > 0 && html`<h2 class="pad-top">Budgets</h2><${Table} label="Budgets" columns=${BUDGETS} rows=${budgets.flatMap(measures)} />`}
     <h2 class="pad-top">Keys that asked in the last 30 days</h2>
-    ${used.data ? html`<${Table} label="Keys" columns=${COLUMNS} rows=${used.data.data.filter((row) => row.id || row.responses)} />` : html`<${Skeleton} rows=${2} />`}
-    <h2 class="pad-top">Make, list and revoke</h2><p class="muted">Keys lie in the deployment's table, where its servers may read and not write them: so whoever takes over a server makes no key. The operator's command does it.</p><${Code} text=${MAKE} />
+    ${used.data ? html`<${Table} label="Keys" columns=${COLUMNS} rows=${rows} />` : used.problem ? html`<${Problem} message=${used.problem} onAgain=${used.reload} />` : html`<${Skeleton} rows=${2} />`}
+    <h2 class="pad-top">Make, bound and revoke</h2><p class="muted">Keys lie in the deployment's table, where its servers may read and not write them: so whoever takes over a server makes no key. The operator's command does it.</p>
+    <${Commands} tenant=${tenant} keys=${[...new Set([key.id, ...rows.map((row) => row.id)])].filter(Boolean)} />
     <h2 class="pad-top">Prices</h2>${priced.length ? html`<${Table} label="Prices" columns=${PRICES} rows=${priced.map((each) => ({ id: each.model, ...each.price }))} />` : html`<p class="muted">No model has a known price. <code>price</code> in <code>models.toml</code> says it, and costs show everywhere.</p>`}`;
 }
 

@@ -7,6 +7,7 @@ import { useData } from "../ui/data.js";
 import { Button, Code, Empty, Head, Id, Name, Tabs } from "../ui/parts.js";
 import { answering } from "../model/models.js";
 import { EFFORTS, IMAGE, MEMORIES, START, WEB, requestOf, searchOf, serversOf, settingsOf, toKeep } from "../model/request.js";
+import { Drop } from "../ui/drop.js";
 import { Offered, Server } from "../ui/offered.js";
 import { curl, node, python } from "../model/code.js";
 import { Run } from "./run.js";
@@ -29,9 +30,10 @@ export function Playground() {
   const [text, type] = useState("");
   const [files, attach] = useState([]);
   const [tokens, open] = useState({});
-  const [tab, choose] = useState("run");
   const models = useData((signal) => get("models", {}, signal), []);
   const run = query.run ?? "";
+  const tab = query.code in LANGUAGES ? query.code : "run";
+  const choose = (code) => setQuery(route.value, { code: code === "run" ? "" : code });
   useEffect(() => localStorage.setItem(KEPT, JSON.stringify(toKeep(settings))), [settings]);
   useEffect(() => {
     if (!settings.model && models.data?.data.length) set((before) => ({ ...before, model: answering(models.data.data)[0].id }));
@@ -53,14 +55,13 @@ export function Playground() {
     if (!answer.ok) return notify(answer.message, "bad");
     type("");
     attach([]);
-    choose("run");
-    return setQuery(route.value, { run: answer.data.id, after: "" }, { isStep: true });
+    return setQuery(route.value, { run: answer.data.id, after: "", code: "" }, { isStep: true });
   };
   const press = (event) => {
     if (event.key === "Enter" && (event.metaKey || event.ctrlKey) && text.trim()) send();
   };
   const put = async (list) => {
-    for (const file of list) {
+    for (const { file } of list) {
       const form = new FormData();
       form.set("purpose", "user_data");
       form.set("file", file);
@@ -70,14 +71,14 @@ export function Playground() {
     }
   };
   return html`<${Head} title="Playground" />
-    <div class="play"><section class="ask" aria-label="Request" onDragOver=${(event) => event.preventDefault()} onDrop=${(event) => (event.preventDefault(), put(event.dataTransfer.files))}>
+    <div class="play"><${Drop} tag="section" class="ask" aria-label="Request" take=${put} label="Drop files to put them into its container">
       ${query.after && html`<p class="line"><span class="muted">goes on after</span><${Id} id=${query.after} href=${`#/runs/${query.after}`} /><button type="button" class="chip" onClick=${() => setQuery(route.value, { after: "" })}>begin anew</button></p>`}
       <textarea data-filter rows="5" aria-label="Input" placeholder="What shall it do? Drop files here: they are put into its container." value=${text} onInput=${(event) => type(event.target.value)} onKeyDown=${press}></textarea>
       ${files.length > 0 && html`<p class="chips">${files.map((file) => html`<button type="button" key=${file.id} class="chip" aria-label=${`Take ${file.name} out`} onClick=${() => attach(files.filter((each) => each.id !== file.id))}><${Name}>${file.name}</${Name}> ×</button>`)}</p>`}
       <p class="line">${isReadOnly() ? html`<span class="muted">This key looks and changes nothing.</span>` : html`<${Button} tone="primary" icon="play" isOff=${!text.trim()} onClick=${send}>Run</${Button}><kbd>⌘ Enter</kbd>`}
         ${run && !query.after && html`<${Button} onClick=${() => setQuery(route.value, { after: run })}>Go on after this run</${Button}>`}</p>
       <${Settings} settings=${settings} set=${set} models=${answering(models.data?.data ?? [])} tokens=${tokens} open=${open} />
-    </section>
+    </${Drop}>
     <section class="seen" aria-label="Result"><${Tabs} label="Result" tabs=${[{ id: "run", title: "Run" }, ...Object.keys(LANGUAGES).map((id) => ({ id, title: id === "node" ? "Node" : id === "curl" ? "curl" : "Python" }))]} chosen=${tab} onChoose=${choose} />
       ${tab === "run" ? (run ? html`<${Run} key=${run} id=${run} embedded=${true} />` : html`<${Empty} title="The run shows here"><p>Its timeline, its transcript and its files, live. The other tabs hold the same request as a program.</p></${Empty}>`) : html`<div class="pad-top"><${Code} text=${LANGUAGES[tab](requestOf(settings, text || "…", { ...more, tokens: hidden }), URL_OF_API)} /></div>`}
     </section></div>`;
@@ -107,7 +108,8 @@ function Settings({ settings, set, models, tokens, open }) {
       ${hasTools && html`<label class="check"><input type="checkbox" checked=${settings.asks} onChange=${change("asks")} />ask before calls run</label>`}
       ${settings.web && html`<${Offered} tool=${WEB} model=${settings.model} table="web_search" />`}${settings.image && html`<${Offered} tool=${IMAGE} model=${settings.model} table="image_generation" />`}</fieldset>
     ${hasPlace && html`<label><span>memory</span><select value=${settings.memory} onChange=${change("memory")}>${MEMORIES.map((memory) => html`<option key=${memory}>${memory}</option>`)}</select></label>
-      ${field("hosts", "hosts it may reach", "none: api.example.com *.files.example.com")}`}
+      ${field("hosts", "hosts it may reach", "none: api.example.com *.files.example.com")}
+      ${settings.hosts.trim() && html`<label class="whole"><span>the operator's secrets for them</span><input type="text" placeholder="none: GITHUB_TOKEN@api.github.com" value=${settings.secrets} onInput=${change("secrets")} /></label>`}`}
     ${settings.shell && withGone("skills", skills.data?.data ?? []).length > 0 && html`<fieldset><legend>skills</legend>${chips("skills", skills.data?.data ?? [])}</fieldset>`}
     ${stores.data && html`<fieldset><legend>file search in</legend>${withGone("stores", stores.data.data).length > 0 ? chips("stores", stores.data.data) : html`<a href="#/vector_stores">Make a vector store</a>`}
       ${settings.stores.length > 0 && html`<${Offered} tool=${searchOf(settings.stores)} model=${settings.model} />`}</fieldset>`}

@@ -7,18 +7,24 @@ import { useData, useKeys } from "../ui/data.js";
 import { Acting, Ago, Button, Head, Id, Name, Problem, Skeleton, Status, Ticking } from "../ui/parts.js";
 import { Welcome } from "./welcome.js";
 import { answering } from "../model/models.js";
-import { count, dollars, duration, plural } from "../model/text.js";
-import { STATUSES, calls, isRunning, matches, merged, trouble, understood } from "../model/runs.js";
+import { Icon } from "../ui/icons.js";
+import { isTight, useMe } from "../ui/storage.js";
+import { bytes, count, dollars, duration, plural } from "../model/text.js";
+import { STATUSES, calls, isRunning, matches, merged, trouble, understood, withOlder } from "../model/runs.js";
 
 const PAGE = 50;
 const LOOK_MS = 2000;
-const ROWS_DRAWN = 120;
+const SLOWLY_MS = 15_000;
+const ROWS_DRAWN = 64;
+const ROWS_ABOVE = 20;
 
 export function Runs() {
   const { query } = route.value;
   const { filters, words } = understood(query.q ?? "");
   const list = useRuns({ status: query.status, model: query.model, ...filters });
-  const rows = useMemo(() => list.rows.filter((row) => matches(row, words)), [list.rows, query.q]);
+  const live = useData((signal) => get("responses", { status: "queued,in_progress", limit: 100 }, signal), [], { every: 2 * LOOK_MS });
+  const isFiltered = Boolean(query.q || query.status || query.model);
+  const rows = useMemo(() => (isFiltered ? list.rows.filter((row) => matches(row, words)) : withOlder(list.rows, live.data?.data ?? [])), [list.rows, live.data, query.q, isFiltered]);
   const [chosen, choose] = useState(-1);
   useKeys(
     (event) => {
@@ -26,12 +32,11 @@ export function Runs() {
       else if (event.key === "Enter" && rows[chosen] && event.target === document.body) go("runs", rows[chosen].id);
     },
   );
-  const isFiltered = Boolean(query.q || query.status || query.model);
   if (list.isLoading) return html`<${Head} title="Runs" /><${Skeleton} rows=${10} />`;
   if (list.problem && !rows.length) return html`<${Head} title="Runs" /><${Problem} message=${list.problem} onAgain=${list.reload} />`;
   if (!rows.length && !isFiltered) return html`<${Demo} /><${Welcome} />`;
   return html`<${Head} title="Runs"><a class="button primary" href="#/playground">New run</a></${Head}>
-    <${Demo} /><${Health} rows=${list.rows} /><${Filters} />
+    <${Demo} /><${Health} running=${live.data?.data ?? []} /><${Filters} />
     ${list.waiting > 0 && html`<button type="button" class="pill" onClick=${list.show}>${plural(list.waiting, "new run")}</button>`}
     ${rows.length ? html`<${Table} rows=${rows} chosen=${chosen} />` : html`<p class="empty">No run fits these filters.</p>`}
     ${list.hasMore && html`<p class="more"><${Button} onClick=${list.more}>Older runs</${Button}></p>`}`;
@@ -81,14 +86,13 @@ function Demo() {
   const models = useData((signal) => get("models", {}, signal));
   const answer = answering(models.data?.data ?? []);
   if (!answer.length || answer.some((model) => model.id !== "demo")) return null;
-  return html`<aside class="banner"><b>The scripted demo answers.</b> It is offline, free and no model. <code>OPENAI_API_KEY</code>, <code>MOORAGE_UPSTREAM_URL</code> or an entry in
-    <code>models.toml</code> brings a real one; <a href="#/doctor">Doctor</a> looks whether it answers.</aside>`;
+  return html`<aside class="banner"><b>The scripted demo answers.</b> It is offline, free and no model. <code>OPENAI_API_KEY</code>, <code>MOORAGE_UPSTREAM_URL</code> or an entry
+    in <code>models.toml</code> brings a real one; <a href="#/doctor">Doctor</a> looks whether it answers.</aside>`;
 }
 
 // Today's sums, and what runs.
-function Health({ rows }) {
-  const today = useData((signal) => get("usage", { group_by: "day", from: new Date().toISOString().slice(0, 10) }, signal), [], { every: 15_000 });
-  const running = rows.filter(isRunning);
+function Health({ running }) {
+  const today = useData((signal) => get("usage", { group_by: "day", from: new Date().toISOString().slice(0, 10) }, signal), [], { every: SLOWLY_MS });
   const sums = today.data?.data[0];
   const failed = sums?.by_status.failed ?? 0;
   const paused = running.filter((row) => row.waiting_for?.kind === "pause").length;
@@ -103,7 +107,21 @@ function Health({ rows }) {
     ["spent today", sums ? (sums.unpriced_responses && !sums.cost_usd ? "no price" : dollars(sums.cost_usd)) : "$0", ""],
   ];
   return html`<dl class="figures" aria-label="Today">${figures.map(([name, value, tone]) => html`<div key=${name} class=${tone}><dt>${name}</dt><dd>${value}</dd></div>`)}
-    <div class="aside"><dt>version</dt><dd>${me.value?.version ?? ""}</dd></div></dl>`;
+    <div class="aside"><dt>version</dt><dd>${me.value?.version ?? ""}</dd></div></dl><${Strip} />`;
+}
+
+// What the runs stand on: what models answered last, the sandboxes, and how much room is left.
+function Strip() {
+  const last = (status) => useData((signal) => get("responses", { status, limit: 1 }, signal), [], { every: SLOWLY_MS }).data?.data[0];
+  const [well, ill] = [last("completed"), last("failed")];
+  const sandboxes = useData((signal) => get("containers", { limit: 100 }, signal), [], { every: SLOWLY_MS }).data;
+  const { storage } = useMe().data ?? {};
+  const alive = sandboxes?.data.filter((each) => each.status === "running").length;
+  return html`<ul class="line strip" aria-label="Health">
+    ${well && html`<li class="status good"><${Icon} name="ok" size=${13} /><span><a href=${address("runs", well.id)}>${well.model} ended well</a> <${Ago} at=${well.ended_at} /></span></li>`}
+    ${ill && html`<li class=${`status ${!well || ill.ended_at > well.ended_at ? "bad" : ""}`}><${Icon} name="fail" size=${13} /><span class="cut"><a href=${address("runs", ill.id)}>${ill.model} failed</a> <${Ago} at=${ill.ended_at} />: ${trouble(ill)}</span></li>`}
+    ${sandboxes && html`<li class="status"><${Icon} name="containers" size=${13} /><a href="#/containers">${plural(alive, "sandbox", "sandboxes")}${sandboxes.has_more ? " or more" : ""} alive</a></li>`}
+    ${storage && html`<li class=${`status ${isTight(storage) ? "warn" : ""}`}><${Icon} name="files" size=${13} /><a href="#/usage">${bytes(storage.used_bytes)} of ${bytes(storage.limit_bytes)} stored</a></li>`}</ul>`;
 }
 
 function Filters() {
@@ -130,7 +148,7 @@ function Table({ rows, chosen }) {
   const body = useRef(null);
   useEffect(() => {
     const main = document.getElementById("main");
-    const look = () => start(Math.max(0, Math.floor((main.scrollTop - (body.current?.offsetTop ?? 0)) / 44) - 30));
+    const look = () => start(Math.max(0, Math.floor((main.scrollTop - (body.current?.offsetTop ?? 0)) / 44) - ROWS_ABOVE));
     main.addEventListener("scroll", look, { passive: true });
     return () => main.removeEventListener("scroll", look);
   }, []);

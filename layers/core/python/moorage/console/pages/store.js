@@ -5,6 +5,7 @@ import { address, go, setQuery } from "../router.js";
 import { isReadOnly, notify, route } from "../state.js";
 import { useData } from "../ui/data.js";
 import { Acting, Ago, Button, Code, Id, Name, Problem, Skeleton, Status, Sure, Tabs } from "../ui/parts.js";
+import { Drop, choose } from "../ui/drop.js";
 import { Listing } from "../ui/list.js";
 import { Passages } from "../ui/passages.js";
 import { Terminal } from "../ui/terminal.js";
@@ -36,25 +37,19 @@ export function Store() {
     return notify("The store is gone. Its files stay.");
   };
   const View = { search: Asking, facts: Facts }[query.tab] ?? Files;
-  return html`<div class="drop" onDragOver=${(event) => event.preventDefault()} onDrop=${(event) => (event.preventDefault(), isReadOnly() || put(path, event.dataTransfer.files, changed))}>
+  return html`<${Drop} take=${(files) => put(path, files, changed)} label="Drop files to add them">
     <header class="head"><div><h1><${Name}>${store.name || "Vector store"}</${Name}></h1>${store.description && html`<p><${Name}>${store.description}</${Name}></p>`}
       <p class="line"><${Id} id=${id} whole=${true} /><${Status} status=${store.status} /><${Progress} counts=${store.file_counts} /><span class="number">${bytes(store.usage_bytes)}</span><span class="muted">expires</span><${Rest} store=${store} /></p></div>
       <div class="actions"><${Acting}>${store.status !== "expired" && html`<${Button} icon="upload" onClick=${() => choose((files) => put(path, files, changed))}>Add files</${Button}>`}<${Sure} onClick=${erase}>Delete</${Sure}></${Acting}></div></header>
     ${store.status === "expired" && html`<p class="banner"><b>It has expired.</b> It finds nothing and takes no files; make a new one of the same files.</p>`}
     <${Tabs} label="Store" tabs=${TABS} chosen=${query.tab ?? "files"} onChoose=${(tab) => setQuery(route.value, { tab })} />
-    <div class="tab-body"><${View} key=${query.tab} store=${store} path=${path} again=${again} changed=${changed} /></div></div>`;
-}
-
-function choose(take) {
-  const input = Object.assign(document.createElement("input"), { type: "file", multiple: true });
-  input.onchange = () => take(input.files);
-  input.click();
+    <div class="tab-body"><${View} key=${query.tab} store=${store} path=${path} again=${again} changed=${changed} /></div></${Drop}>`;
 }
 
 // Uploads come first, and one batch of what has arrived: one file that is refused stops no other.
 async function put(path, files, done) {
   const file_ids = [];
-  for (const file of files) {
+  for (const { file } of files) {
     const form = new FormData();
     form.set("purpose", "assistants");
     form.set("file", file);

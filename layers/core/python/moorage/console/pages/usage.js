@@ -6,6 +6,7 @@ import { route } from "../state.js";
 import { useData } from "../ui/data.js";
 import { Button, Empty, Head, Problem, Skeleton, Tabs } from "../ui/parts.js";
 import { Table } from "../ui/list.js";
+import { Storage, useMe } from "../ui/storage.js";
 import { quantile } from "../model/runs.js";
 import { count, dollars, duration, plural } from "../model/text.js";
 
@@ -32,10 +33,12 @@ export function Usage() {
   const from = new Date(Date.now() - (span - 1) * DAY).toISOString().slice(0, 10);
   const days = useData((signal) => get("usage", { group_by: "day", from }, signal), [from]);
   const sums = useData((signal) => get("usage", { group_by: group, from }, signal), [from, group]);
+  const who = useMe();
   const file = () => saveBlob(new Blob([csvOf(sums.data.data)], { type: "text/csv" }), `usage-by-${group}.csv`);
   return html`<${Head} title="Usage" note="Added up from the responses that are kept. What was never stored is not in it."><div class="chips" role="group" aria-label="How far back">${SPANS.map((each) => html`<button type="button" key=${each} class="chip" aria-pressed=${each === span} onClick=${() => setQuery(route.value, { days: each })}>${each} days</button>`)}</div>
       <${Button} icon="download" isOff=${!sums.data?.data.length} onClick=${file}>CSV</${Button}></${Head}>
     ${days.isLoading ? html`<${Skeleton} rows=${4} />` : days.problem ? html`<${Problem} message=${days.problem} onAgain=${days.reload} />` : html`<${Totals} days=${days.data.data} /><${Took} from=${from} /><${Chart} days=${days.data.data} span=${span} measure=${measure} />`}
+    <${Storage} storage=${who.data?.storage} />
     <${Tabs} label="Added up" tabs=${GROUPS} chosen=${group} onChoose=${(by) => setQuery(route.value, { by })} />
     ${sums.isLoading ? html`<${Skeleton} rows=${4} />` : sums.problem ? html`<${Problem} message=${sums.problem} onAgain=${sums.reload} />` : sums.data.data.length ? html`<${Table} label="Usage" columns=${columns(group)} rows=${group === "day" ? [...sums.data.data].reverse() : sums.data.data} />` : html`<${Empty} title="Nothing in this time" code="moorage usage --by model" />`}`;
 }
@@ -51,6 +54,7 @@ function Totals({ days }) {
     ["tokens in", count(input)],
     ["of them cached", input ? `${Math.round((sum("cached_tokens") / input) * 100)} %` : "0 %"],
     ["tokens out", count(sum("output_tokens"))],
+    ["tokens embedded", count(days.reduce((total, day) => total + (day.embeddings?.tokens ?? 0), 0))],
     ["spent", dollars(sum("cost_usd"))],
   ];
   return html`<dl class="figures">${figures.map(([name, value]) => html`<div key=${name}><dt>${name}</dt><dd>${value}</dd></div>`)}</dl>`;
@@ -75,7 +79,7 @@ function Chart({ days, span, measure }) {
   return html`<figure class="chart"><figcaption class="line"><span class="chips" role="group" aria-label="What is drawn">${Object.entries(MEASURES).map(([id, each]) => html`<button type="button" key=${id} class="chip" aria-pressed=${id === measure} onClick=${() => setQuery(route.value, { measure: id })}>${each.title}</button>`)}</span>
       <span class="legend">${parts.map(([name], at) => html`<span key=${name}><span class=${`part p${at}`}></span>${name}</span>`)}</span></figcaption>
     <svg viewBox="0 0 780 170" role="img" aria-label=${`${title} by day, at most ${show(most)}`}>
-      ${[0, 0.5, 1].map((share) => html`<g key=${share}><line class="axis" x1="44" x2="770" y1=${140 - share * 120} y2=${140 - share * 120} /><text class="axis-text" x="38" y=${144 - share * 120} text-anchor="end">${share || measure !== "cost" ? show(most * share) : "$0"}</text></g>`)}
+      ${[0, 0.5, 1].map((share) => html`<g key=${share}><line class="axis" x1="44" x2="770" y1=${140 - share * 120} y2=${140 - share * 120} /><text class="axis-text" aria-hidden="true" x="38" y=${144 - share * 120} text-anchor="end">${share || measure !== "cost" ? show(most * share) : "$0"}</text></g>`)}
       ${values.map((each, at) => {
         let top = 140;
         return html`<g key=${names[at]}><title>${`${names[at]}: ${parts.map(([name], part) => `${show(each[part]) || 0} ${name}`).join(", ")}`}</title>
@@ -85,7 +89,7 @@ function Chart({ days, span, measure }) {
             return height > 0 && html`<rect key=${part} class=${`part p${part}`} x=${48 + at * step} y=${top} width=${Math.max(1, step - 2)} height=${height} rx="1" />`;
           })}</g>`;
       })}
-      ${names.map((name, at) => (at % Math.ceil(span / 8) === 0 ? html`<text key=${name} class="axis-text" x=${48 + at * step} y="158">${name.slice(5)}</text>` : null))}
+      ${names.map((name, at) => (at % Math.ceil(span / 8) === 0 ? html`<text key=${name} class="axis-text" aria-hidden="true" x=${48 + at * step} y="158">${name.slice(5)}</text>` : null))}
     </svg></figure>`;
 }
 
@@ -100,11 +104,12 @@ const columns = (group) => [
         { title: "Tokens in", right: true, cell: (row) => count(row.input_tokens) },
         { title: "Cached", right: true, cell: (row) => (row.input_tokens ? `${Math.round((row.cached_tokens / row.input_tokens) * 100)} %` : "") },
         { title: "Tokens out", right: true, cell: (row) => count(row.output_tokens) },
-        { title: "Cost", right: true, cell: (row) => (row.unpriced_responses && !row.cost_usd ? html`<span class="muted" title="price in models.toml says it">no price</span>` : dollars(row.cost_usd)) },
+        { title: "Embedded", right: true, cell: (row) => html`<span title=${`${plural(row.embeddings?.requests ?? 0, "request")} for embeddings`}>${count(row.embeddings?.tokens)}</span>` },
+        { title: "Cost", right: true, cell: (row) => ((row.unpriced_responses || row.embeddings?.unpriced_requests) && !row.cost_usd ? html`<span class="muted" title="price in models.toml says it">no price</span>` : dollars(row.cost_usd)) },
       ]),
 ];
 
-const FIELDS = ["id", "responses", "tool_calls", "input_tokens", "cached_tokens", "output_tokens", "reasoning_tokens", "cost_usd"];
+const FIELDS = ["id", "responses", "tool_calls", "input_tokens", "cached_tokens", "output_tokens", "reasoning_tokens", "embedding_tokens", "cost_usd"];
 // A name that a spreadsheet would take for a formula is one for nobody.
 const cell = (value) => (/^[=+\-@\t\r]/.test(String(value)) && typeof value === "string" ? `'${value}` : String(value ?? "")).replace(/^(.*[",\n].*)$/s, (text) => `"${text.replaceAll('"', '""')}"`);
-const csvOf = (rows) => `${[FIELDS.join(","), ...rows.map((row) => FIELDS.map((name) => cell(row[name])).join(","))].join("\n")}\n`;
+const csvOf = (rows) => `${[FIELDS.join(","), ...rows.map((row) => FIELDS.map((name) => cell(name === "embedding_tokens" ? row.embeddings?.tokens : row[name])).join(","))].join("\n")}\n`;

@@ -1,6 +1,8 @@
 // What a version of a skill holds: its files, SKILL.md as it reads, and what another version has otherwise.
-import { html, useState } from "../html.js";
+import { html } from "../html.js";
 import { content } from "../api.js";
+import { setQuery } from "../router.js";
+import { route } from "../state.js";
 import { bytes } from "../model/text.js";
 import { entriesOf } from "../model/zip.js";
 import { Lines } from "./changes.js";
@@ -28,7 +30,8 @@ const textOf = (data) => (data.includes(0) ? null : new TextDecoder().decode(dat
 
 export function Contents({ skillId, version }) {
   const files = useData(() => filesOf(skillId, version), [skillId, version]);
-  const [open, show] = useState("SKILL.md");
+  const open = route.value.query.file || "SKILL.md";
+  const show = (file) => setQuery(route.value, { file });
   if (files.isLoading) return html`<${Skeleton} rows=${3} />`;
   if (!files.data) return html`<${Problem} message=${files.problem} onAgain=${files.reload} />`;
   const shown = files.data.get(open);

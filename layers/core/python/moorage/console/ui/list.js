@@ -13,7 +13,7 @@ export function Table({ label, columns, rows, chosen = -1, onOpen }) {
   return html`<div class="scroll" tabindex="0" role="region" aria-label=${label}><table class="list">
     <thead><tr>${columns.map((column) => html`<th scope="col" key=${column.title} class=${column.right ? "r" : ""}>${column.hidden ? html`<span class="unseen">${column.title}</span>` : column.title}</th>`)}</tr></thead>
     <tbody>${rows.map((row, at) => html`<tr key=${row.id ?? at} class=${`${onOpen ? "opens" : ""} ${at === chosen ? "chosen" : ""}`} onClick=${(event) => onOpen && !event.target.closest("a,button,input,select") && onOpen(row)}>
-      ${columns.map((column) => html`<td key=${column.title} class=${`${column.right ? "r number" : ""} ${column.wide ? "wide" : ""}`}>${column.cell(row)}</td>`)}</tr>`)}</tbody></table></div>`;
+      ${columns.map((column) => html`<td key=${column.title} data-title=${column.hidden ? undefined : column.title} class=${`${column.right ? "r number" : ""} ${column.wide ? "wide" : ""}`}>${column.cell(row)}</td>`)}</tr>`)}</tbody></table></div>`;
 }
 
 export function Listing({ path, query = {}, columns, label, empty, missing, page, every = 0, again = 0, filter = null }) {
