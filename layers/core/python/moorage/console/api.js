@@ -20,6 +20,8 @@ export async function call(method, path, { body, query, form, signal, secret = k
   }
   link.value = "ok";
   const data = await answer.json().catch(() => null);
+  if (signal?.aborted) return { ok: false, status: 0, isAborted: true, message: "" };
+  if (answer.ok && data === null && answer.status !== 204) return { ok: false, status: 0, message: "The answer of the API broke off." };
   if (answer.ok) return { ok: true, status: answer.status, data };
   if (answer.status === 401 && secret === key.value) {
     leave();
