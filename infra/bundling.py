@@ -24,7 +24,8 @@ RUNTIME: Final = lambda_.Runtime.PYTHON_3_13
 _PLATFORM: Final = ("--python-platform", "aarch64-manylinux_2_28", "--python-version", "3.13", "--only-binary", ":all:")
 """Lambda's Python 3.13 runs on Amazon Linux 2023 (glibc 2.34), so wheels of manylinux 2.28 load."""
 
-_BOTOCORE_SERVICES: Final = (
+BOTOCORE_SERVICES: Final = (
+    "apigatewaymanagementapi",
     "bedrock-runtime",
     "dynamodb",
     "ecs",
@@ -32,6 +33,8 @@ _BOTOCORE_SERVICES: Final = (
     "lambda",
     "lambda-microvms",
     "s3",
+    "s3vectors",
+    "secretsmanager",
     "ssm",
     "stepfunctions",
     "sts",
@@ -65,7 +68,7 @@ def dependencies_layer(target: Target) -> lambda_.Code:
         install(lock, output / "python", target)
         slim(output / "python")
 
-    return _asset(ROOT / "requirements", _hash((lock,), target, *_BOTOCORE_SERVICES), build)
+    return _asset(ROOT / "requirements", _hash((lock,), target, *BOTOCORE_SERVICES), build)
 
 
 def core_layer() -> lambda_.Code:
@@ -118,7 +121,7 @@ def slim(packages: Path) -> None:
     """Drop what no function loads: descriptions of other services, Powertools' browser pages, type stubs, command-line wrappers."""
     data = packages / "botocore" / "data"
     for service in data.iterdir():
-        if service.is_dir() and service.name not in _BOTOCORE_SERVICES:
+        if service.is_dir() and service.name not in BOTOCORE_SERVICES:
             shutil.rmtree(service)
     shutil.rmtree(packages / "aws_lambda_powertools" / "event_handler" / "openapi" / "swagger_ui")
     for stub in packages.rglob("*.pyi"):
