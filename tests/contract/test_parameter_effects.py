@@ -9,7 +9,9 @@ with functions alone, ``chat`` speaks Chat Completions.
 """
 
 import base64
+import io
 import json
+import zipfile
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import partial
@@ -1550,6 +1552,8 @@ def container_routes(world: World) -> None:
     assert world.get(f"{path}/files/{added['id']}")["bytes"] == 5
     assert world.http.get(f"{path}/files/{added['id']}/content", follow_redirects=True).content == b"lines"
     assert [entry["path"] for entry in world.get(f"{path}/tree")["data"]] == ["/mnt/data/a.txt"]
+    with zipfile.ZipFile(io.BytesIO(world.http.get(f"/archives/{made['id']}").content)) as archive:
+        assert {name: archive.read(name) for name in archive.namelist()} == {"a.txt": b"lines"}
     assert world.http.delete(f"{path}/files/{added['id']}").json()["deleted"] is True
     assert world.get(f"{path}/egress")["data"] == []
     session_routes(world, path)
@@ -1673,6 +1677,7 @@ _STORIES = {
     "/v1/skills": skill_routes,
     "/v1/uploads": file_routes,
     "/v1/containers": container_routes,
+    "/v1/archives": container_routes,
     "/v1/console": console_route,
     "/v1/webhook": webhook_routes,
     "/v1/vector_stores": vector_store_routes,
