@@ -1,6 +1,7 @@
 """No button of the console is dead: each is pressed, and does something that one sees."""
 
 import re
+import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
@@ -19,6 +20,7 @@ _SOON_MS = 8_000
 """After which a press has done nothing. What is refused, shown or asked for is there at the next drawing."""
 _ASKS = {"Look again": "/v1/models"}
 """What only asks anew, and finds what it found before."""
+_STILL_MS = 500
 _CHOSEN = "[aria-selected=true], [aria-pressed=true]"
 """What is chosen already, and may stay as it is."""
 
@@ -108,20 +110,27 @@ def test_every_button_of_a_page_does_something(
     presser.open(where)
     buttons = console.page.locator("main").get_by_role("button").or_(console.page.locator("main").get_by_role("tab"))
     expect(buttons.first).to_be_attached()
-    kinds: dict[str, int] = {}
-    for place, name in enumerate(_names(buttons)):
-        kinds.setdefault(name, place)
     dead = []
-    for name, place in kinds.items():
+    for name in dict.fromkeys(_settled(buttons)):
         presser.open(where)
-        expect(buttons.nth(place)).to_be_attached()
-        button = buttons.nth(place)
+        button = buttons.nth(_settled(buttons, name).index(name))
         if not button.is_enabled() or not button.is_visible() or button.evaluate(f"(button) => button.matches('{_CHOSEN}')"):
             continue
         if not presser.press(button, name):
             dead.append(name)
     context.close()
     assert (dead, [said for said in console.said if "409" not in said]) == ([], [])
+
+
+def _settled(buttons: Locator, awaited: str = "") -> list[str]:
+    """The names of all, once no more come: what is asked for stands before others when it has come."""
+    deadline = time.monotonic() + WAIT_MS / 1000
+    before: list[str] = []
+    while (names := _names(buttons)) != before or not names or (awaited and awaited not in names):
+        assert time.monotonic() < deadline, f"{awaited or 'A button'} does not come: {names}"
+        before = names
+        buttons.page.wait_for_timeout(_STILL_MS)
+    return names
 
 
 def _names(buttons: Locator) -> list[str]:

@@ -105,10 +105,10 @@ async function act(id, action, said) {
 function Transport({ log, cursor, isLive, seek, replay }) {
   const event = log.events[cursor];
   return html`<div class="transport" role="toolbar" aria-label="Replay">
-    <${Button} icon="first" tone="quiet" label="To the first event" onClick=${() => seek(0)} />
-    <${Button} icon="back" tone="quiet" label="One event back" onClick=${() => seek(Math.max(0, cursor - 1))} />
+    <${Button} icon="first" tone="quiet" label="To the first event" isOff=${cursor <= 0} onClick=${() => seek(0)} />
+    <${Button} icon="back" tone="quiet" label="One event back" isOff=${cursor <= 0} onClick=${() => seek(cursor - 1)} />
     <${Button} icon=${replay.isPlaying ? "pause" : "play"} tone="quiet" label=${replay.isPlaying ? "Stop the replay" : "Replay"} onClick=${replay.toggle} />
-    <${Button} icon="forward" tone="quiet" label="One event forward" onClick=${() => seek(cursor + 1)} />
+    <${Button} icon="forward" tone="quiet" label="One event forward" isOff=${cursor >= log.last} onClick=${() => seek(cursor + 1)} />
     <label class="unseen" for="speed">Speed</label><select id="speed" value=${replay.speed} onChange=${(changed) => replay.setSpeed(Number(changed.target.value))}>${SPEEDS.map((speed) => html`<option key=${speed} value=${speed}>${speed}×</option>`)}</select>
     <span class="muted number at-event">${event ? `event ${event.sequence_number} / ${log.last} · ${event.type.replace("response.", "")}` : "no event yet"}</span>
     <button type="button" class=${`chip ${isLive ? "on" : ""}`} aria-pressed=${isLive} onClick=${() => seek(log.last)}>${log.head.isFinal ? "end" : "live"}</button>
