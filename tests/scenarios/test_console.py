@@ -480,6 +480,8 @@ def test_the_playground_has_every_call_asked_about_if_any_is(console: Console, k
     console.page.get_by_label("Input").fill(script({"python": "print(6 * 7)"}, say("done")))
     console.page.get_by_role("button", name="Run", exact=True).click()
     expect(console.page.get_by_role("region", name="Waiting for approval")).to_contain_text("print(6 * 7)")
+    console.page.get_by_role("button", name="Approve").click()
+    expect(console.transcript.get_by_text("done", exact=True)).to_be_visible()
 
 
 def test_the_playground_tries_a_remote_server_and_searches_a_store(console: Console, key: str, client: OpenAI) -> None:
