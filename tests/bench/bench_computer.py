@@ -1,6 +1,6 @@
 """The computer in figures, as a client of the API sees it: first output, a hundred containers at once, 500 MB down and up.
 
-    python -m tests.bench.bench_computer [--first 20] [--idle 100] [--megabytes 500]
+    python -m tests.bench.bench_computer [--first 20] [--idle 64] [--megabytes 500]
 
 Starts an embedded stack of its own and speaks to it through the OpenAI SDK. ``make bench`` puts the table into its report.
 """
@@ -305,7 +305,7 @@ def said(began: float, peak: Peak) -> str:
 def main(arguments: Sequence[str] | None = None) -> None:
     parser = argparse.ArgumentParser(description="Measure containers through the API.")
     parser.add_argument("--first", type=int, default=20)
-    parser.add_argument("--idle", type=int, default=100)
+    parser.add_argument("--idle", type=int, default=limits.TENANT_SANDBOXES_MAX)
     parser.add_argument("--megabytes", type=int, default=500)
     options = parser.parse_args(arguments)
     with tempfile.TemporaryDirectory(prefix="moorage-bench-") as directory:

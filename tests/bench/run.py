@@ -25,6 +25,7 @@ from pathlib import Path
 from typing import Any
 
 import boto3
+from moorage import limits
 
 from tests.bench import bench_computer
 from tests.bench.load import Endpoint, Load, alone, load
@@ -263,7 +264,7 @@ def _execution(machines: Any, arn: str, left: int) -> float:
 
 
 def computer(running: Stack) -> Table:
-    rows = bench_computer.measure(running, first=20, idle=100, megabytes=500)
+    rows = bench_computer.measure(running, first=20, idle=limits.TENANT_SANDBOXES_MAX, megabytes=500)
     note = "Through the API and the OpenAI SDK. Peak memory is what the API process grew by at its worst, where not said otherwise."
     return Table("Containers and large files", ("", ""), rows, note)
 
