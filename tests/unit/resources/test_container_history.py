@@ -132,11 +132,17 @@ def file(path: str, size: int = 0) -> ContainerFile:
         (["/mnt/data/../up"], ["__/up"]),
         (["/mnt/data/C:evil"], ["C_evil"]),
         (["/mnt/data/a\u202egpj.exe", "/mnt/data/a\nb"], ["a_b", "a_gpj.exe"]),
-        (["/mnt/data/A.txt", "/mnt/data/a.txt", "/mnt/data/a-2.txt"], ["A.txt", "a-2.txt", "a-2-2.txt"]),
+        (["/mnt/data/A.txt", "/mnt/data/a.txt", "/mnt/data/a-2.txt"], ["A.txt", "a-2.txt", "a-3.txt"]),
     ],
 )
 def test_no_name_leads_out_of_the_folder_or_hides_another(paths: list[str], names: list[str]) -> None:
     assert sorted(name for name, _ in named(map(file, paths))) == sorted(names)
+
+
+def test_many_names_that_become_one_are_numbered() -> None:
+    """Each by the next number: a tenant's odd names keep nobody else waiting, and no name grows."""
+    paths = [f"/mnt/data/{chr(0xE000 + number)}" for number in range(5000)]
+    assert [name for name, _ in named(map(file, paths))] == ["_", *(f"_-{number}" for number in range(2, 5001))]
 
 
 async def test_an_archive_is_read_piece_by_piece() -> None:

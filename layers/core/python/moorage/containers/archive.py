@@ -8,13 +8,14 @@ import io
 import re
 import time
 import zipfile
+from collections import defaultdict
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Sequence
 from typing import Final
 
 from moorage import limits
 from moorage.errors.looking_back import archive_too_large
 from moorage.store.containers import WORKSPACE, ContainerFile
-from moorage.store.files import free_name
+from moorage.store.files import numbered_name
 
 _UNSAFE: Final = re.compile(r'[\\:*?"<>|]')
 """Windows takes the first two for parts of a path; no file there may have the others in its name."""
@@ -62,13 +63,17 @@ async def archive(files: Sequence[ContainerFile], content: Callable[[ContainerFi
 def named(files: Iterable[ContainerFile]) -> Iterator[tuple[str, ContainerFile]]:
     """The files by the names that they have in the zip. Two names that some file systems take for one are told apart."""
     taken: set[str] = set()
+    numbers: dict[str, int] = defaultdict(lambda: 1)
+    """The last one of each name: to count from 1 again for each of many would take the square of their number."""
     for file in sorted(files, key=lambda each: each.path):
         folder, _, last = "/".join(_safe(part) for part in file.path.removeprefix(WORKSPACE).split("/")).rpartition("/")
         base = f"{folder}/" if folder else ""
-        while (base + last).casefold() in taken:
-            last = free_name(last, [last])
-        taken.add((base + last).casefold())
-        yield base + last, file
+        name, alike = base + last, (base + last).casefold()
+        while name.casefold() in taken:
+            numbers[alike] += 1
+            name = base + numbered_name(last, numbers[alike])
+        taken.add(name.casefold())
+        yield name, file
 
 
 def _safe(part: str) -> str:

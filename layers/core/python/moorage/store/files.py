@@ -228,14 +228,17 @@ def file_name(raw: str) -> str:
 
 def free_name(name: str, taken: Container[str]) -> str:
     """``report.csv``, or ``report-2.csv`` if that name is taken."""
-    stem, dot, suffix = name.rpartition(".")
-    if not stem:
-        stem, dot, suffix = name, "", ""
     candidate, number = name, 1
     while candidate in taken:
         number += 1
-        candidate = f"{stem}-{number}{dot}{suffix}"
+        candidate = numbered_name(name, number)
     return candidate
+
+
+def numbered_name(name: str, number: int) -> str:
+    """``report.csv`` and 2 make ``report-2.csv``."""
+    stem, dot, suffix = name.rpartition(".")
+    return f"{stem}-{number}{dot}{suffix}" if stem else f"{name}-{number}"
 
 
 _FILE: Final = Codec(File)
