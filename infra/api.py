@@ -30,7 +30,7 @@ STREAM_SECONDS_MAX: Final = 870
 BUFFERED_TIMEOUT: Final = cdk.Duration.seconds(29)
 """What API Gateway waits for an answer in one piece, without a quota increase."""
 
-_BUFFERED: Final = {"containers": ("containers",), "sessions": ("sessions",), "files": ("files", "uploads", "skills")}
+_BUFFERED: Final = {"containers": ("containers",), "sessions": ("sessions", "processes"), "files": ("files", "uploads", "skills")}
 """Path segments under ``/v1`` by function; everything else is ``responses``."""
 
 LAMBDA_PAYLOAD_BYTES_MAX: Final = 6 * 1024 * 1024

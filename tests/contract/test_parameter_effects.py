@@ -1565,6 +1565,7 @@ def session_routes(world: World, path: str) -> None:
     session = world.post(f"{path}/sessions", {"command": "cat", "columns": 90})
     assert world.get(f"{path}/sessions")["data"] == [session]
     assert world.get(f"{path}/sessions/{session['id']}")["status"] == "running"
+    assert "cat" in {each["command"] for each in world.get(f"/processes/{session['container_id']}")["data"]}
     one = f"/sessions/{session['id']}"
     assert world.post(f"{one}/input", {"text": "lines"})["session_id"] == session["id"]
     assert world.get(f"{one}/output?wait_ms=0")["object"] == "container.session.output"
@@ -1678,6 +1679,7 @@ _STORIES = {
     "/v1/uploads": file_routes,
     "/v1/containers": container_routes,
     "/v1/archives": container_routes,
+    "/v1/processes": container_routes,
     "/v1/console": console_route,
     "/v1/webhook": webhook_routes,
     "/v1/vector_stores": vector_store_routes,

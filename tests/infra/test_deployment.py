@@ -49,7 +49,7 @@ def test_responses_are_streamed_for_as_long_as_lambda_lives(stacks: Stacks) -> N
     assert int(streaming["Environment"]["Variables"]["MOORAGE_STREAM_SECONDS_MAX"]) + 20 < streaming["Timeout"] == 900
 
 
-@pytest.mark.parametrize("path", ["containers", "sessions", "files", "uploads", "skills"])
+@pytest.mark.parametrize("path", ["containers", "sessions", "processes", "files", "uploads", "skills"])
 def test_resources_are_answered_in_one_piece(stacks: Stacks, path: str) -> None:
     for method in (methods(stacks)[f"/v1/{path}"], methods(stacks)[f"/v1/{path}/{{proxy+}}"]):
         assert "ResponseTransferMode" not in method["Integration"]

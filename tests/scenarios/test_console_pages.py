@@ -77,6 +77,7 @@ def furnish(stack: Stack, tenant_id: str) -> tuple[str, dict[str, str]]:
         "container": f"#/containers/{container.id}?file={saved.id}",
         "container-commands": f"#/containers/{container.id}?tab=commands",
         "container-facts": f"#/containers/{container.id}?tab=facts",
+        "container-processes": f"#/containers/{container.id}?tab=processes",
         "container-sandboxes": f"#/containers/{container.id}?tab=sandboxes",
         "container-versions": f"#/containers/{container.id}?tab=versions",
         "file": f"#/files/{file.id}",

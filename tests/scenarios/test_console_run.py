@@ -1,6 +1,7 @@
 """What stands behind a run and its container in the console: prompts, traces, sandboxes, versions and archives."""
 
 import json
+import shlex
 import zipfile
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -180,6 +181,24 @@ def test_the_sandboxes_of_a_container_are_told(console: Console, ran: str, clien
     expect(row.get_by_role("cell").first).to_have_text("1")
     expect(row).to_contain_text("running")
     assert console.barriers() == []
+
+
+SERVES = "import socket, time; s = socket.create_server(('127.0.0.1', 8123)); time.sleep(600) # <b onclick=x>\u202egnp.exe"
+
+
+def test_what_runs_in_a_container_is_told_with_its_ports(console: Console, client: OpenAI, stack: Stack, key: str) -> None:
+    container = client.containers.create(name="busy")
+    page = console.go(f"#/containers/{container.id}?tab=processes").page
+    expect(page.get_by_text("Nothing runs in it.")).to_be_visible()
+    with stack.http(key) as http:
+        command = f"exec python3 -c {shlex.quote(SERVES)}"
+        session = http.post(f"/containers/{container.id}/sessions", json={"command": command}).json()
+        row = page.get_by_role("region", name="Processes").get_by_role("row").filter(has_text="8123")
+        expect(row.get_by_role("cell").nth(2)).to_have_text("8123")
+        assert row.get_by_role("cell").nth(1).inner_text() == f"python3 -c {SERVES}".replace("\u202e", "")
+        assert console.barriers() == []
+        http.delete(f"/sessions/{session['id']}")
+    expect(page.get_by_text("Nothing runs in it.")).to_be_visible()
 
 
 def test_all_that_was_run_in_a_container_is_read_in_one_place(console: Console, ran: str, client: OpenAI) -> None:

@@ -110,6 +110,7 @@ ROUTES: list[tuple[str, str, Any]] = [
     ("GET", "/containers/{container}/versions", None),
     ("GET", "/archives/{container}", None),
     ("GET", "/containers/{container}/egress", None),
+    ("GET", "/processes/{container}", None),
     ("POST", "/containers/{container}/sessions", {}),
     ("GET", "/containers/{container}/sessions", None),
     ("GET", "/containers/{container}/sessions/{session}", None),

@@ -11,6 +11,7 @@ import struct
 import traceback
 from typing import AsyncIterator, List
 
+from census import census
 from configuration import Config
 from crowd import Crowd
 from disk_quota import DiskQuota
@@ -100,6 +101,8 @@ class Server:
             await self._claim(request, response)
         elif self._is_unclaimed:
             raise Refusal(403, "unclaimed", "The sandbox waits in a pool and must be claimed first.")
+        elif (method, path) == ("GET", ["v1", "processes"]):
+            await response.json(200, census(self._execs.processes.other_uid))
         elif (method, path) == ("GET", ["v1", "files"]):
             await self._list_files(request, response)
         elif (method, path) == ("POST", ["v1", "files", "read"]):

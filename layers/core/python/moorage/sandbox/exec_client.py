@@ -134,6 +134,27 @@ class FileListing:
     """False when there are more files than the bound."""
 
 
+@dataclass(frozen=True, slots=True)
+class RunningProcess:
+    """Something that a command has started and that lives."""
+
+    pid: int
+    parent_pid: int
+    command: str
+    started_at_ms: int
+    cpu_seconds: float
+    memory_bytes: int
+    ports: tuple[int, ...] | None
+    """The TCP ports on which it listens; None where it lets nobody look."""
+
+
+@dataclass(frozen=True, slots=True)
+class RunningProcesses:
+    processes: tuple[RunningProcess, ...]
+    is_complete: bool
+    """False when there are more than the bound."""
+
+
 class ExecClient(OverHttp):
     """One sandbox. Use as ``async with ExecClient(handle) as client`` or call :meth:`aclose`.
 
@@ -247,6 +268,12 @@ class ExecClient(OverHttp):
         response = await self._request("POST", f"/v1/looks/{quote(look_id, safe='')}/kill")
         _refuse_errors(response)
         return bool(response.json()["killed"])
+
+    async def processes(self) -> RunningProcesses:
+        """What runs, by process id."""
+        body = await self.ask("GET", "/v1/processes")
+        running = [each | {"ports": None if each["ports"] is None else tuple(each["ports"])} for each in body["processes"]]
+        return RunningProcesses(tuple(RunningProcess(**each) for each in running), body["complete"])
 
     async def list_files(self, root: str = "/mnt/data") -> FileListing:
         """All files below ``root``, without directories, links not followed; at most ``SANDBOX_FILES_MAX``."""

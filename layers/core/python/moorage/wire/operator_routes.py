@@ -138,6 +138,18 @@ _SANDBOX: Final = record(
     refusal=nullable(STRING),
 )
 
+_PROCESS: Final = record(
+    id=STRING,
+    object={"const": "container.process"},
+    pid=_COUNT,
+    parent_pid=_COUNT,
+    command=STRING,
+    started_at=_MILLISECONDS,
+    cpu_seconds={"type": "number"},
+    memory_bytes=_COUNT,
+    ports=nullable({"type": "array", "items": _COUNT}),
+)
+
 _VERSION: Final = record(
     id=STRING,
     object={"const": "container.version"},
@@ -298,6 +310,14 @@ OPERATOR_ROUTES: Final = (
         "The files of a container, as they are or were, as a zip",
         {BINARY: {}},
         query=(("at", _COUNT),),
+    ),
+    Route(
+        "get",
+        "/v1/processes/{container_id}",
+        "listContainerProcesses",
+        "What runs in the sandbox of a container, and on which ports it listens",
+        {JSON: envelope(_PROCESS)},
+        also=(503,),
     ),
     Route(
         "get",

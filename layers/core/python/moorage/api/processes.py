@@ -1,0 +1,45 @@
+"""``/v1/processes/{container_id}``: what runs in the sandbox of a container. An extension of ours.
+
+Its address is not below ``/v1/containers``, because another function serves it on AWS: one that reaches sandboxes. Looking does not
+count as use, and starts nothing.
+"""
+
+from typing import Any
+
+from fastapi import APIRouter
+
+from moorage.api.caller import Caller
+from moorage.errors import SandboxError
+from moorage.errors.sessions import container_unavailable
+from moorage.sandbox.exec_client import RunningProcess
+from moorage.wire.responses import list_object
+
+router = APIRouter()
+
+
+@router.get("/processes/{container_id}")
+async def list_processes(caller: Caller, container_id: str) -> dict[str, Any]:
+    containers = caller.runtime.containers
+    record = await containers.get(caller.tenant_id, container_id)
+    if record.sandbox is None or record.sandbox.state != "running":
+        return list_object([], has_more=False)
+    try:
+        async with containers.sandboxes.reach(record) as live:
+            running = await live.client.processes()
+    except SandboxError as error:
+        raise container_unavailable(error.message) from error
+    return list_object([as_object(each) for each in running.processes], has_more=not running.is_complete)
+
+
+def as_object(process: RunningProcess) -> dict[str, Any]:
+    return {
+        "id": f"proc_{process.pid}",
+        "object": "container.process",
+        "pid": process.pid,
+        "parent_pid": process.parent_pid,
+        "command": process.command,
+        "started_at": process.started_at_ms,
+        "cpu_seconds": process.cpu_seconds,
+        "memory_bytes": process.memory_bytes,
+        "ports": None if process.ports is None else list(process.ports),
+    }
