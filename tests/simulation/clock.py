@@ -1,31 +1,51 @@
 """An event loop in which nobody waits: where every task does, its time jumps to the first that wakes."""
 
 import asyncio
-import selectors
-from typing import Any
+import heapq
+from collections import deque
+from collections.abc import Coroutine
+from typing import Any, TypeVar
+
+T = TypeVar("T")
 
 
-class VirtualLoop(asyncio.SelectorEventLoop):
+class VirtualLoop(asyncio.BaseEventLoop):
+    """It has neither files nor threads, so that there is nothing to ask the system for between two callbacks. What a callback raises
+    ends the loop's run. A wait that nothing will end is a RuntimeError."""
+
+    _ready: deque[asyncio.Handle]
+    _scheduled: list[asyncio.TimerHandle]
+
     def __init__(self) -> None:
+        super().__init__()
         self._now = 0.0
-        super().__init__(_Jumping(self))
 
     def time(self) -> float:
         return self._now
 
-    def jump(self, seconds: float) -> None:
-        self._now += seconds
+    def _run_once(self) -> None:
+        ready, timers = self._ready, self._scheduled
+        while timers and timers[0].cancelled():
+            heapq.heappop(timers)
+        if not ready:
+            if not timers:
+                raise RuntimeError("everybody waits, and nobody is going to wake")
+            self._now = max(self._now, timers[0].when())
+        while timers and timers[0].when() <= self._now:
+            ready.append(heapq.heappop(timers))
+        for _ in range(len(ready)):
+            handle: Any = ready.popleft()
+            if not handle._cancelled:
+                handle._context.run(handle._callback, *handle._args)
+
+    def _asyncgen_firstiter_hook(self, agen: object) -> None:
+        """Nobody asks for those that are open; one that is dropped is closed all the same."""
 
 
-class _Jumping(selectors.DefaultSelector):
-    """Without a deadline somebody outside of the loop is waited for, such as a thread, and that is done in earnest."""
-
-    def __init__(self, loop: VirtualLoop) -> None:
-        super().__init__()
-        self._loop = loop
-
-    def select(self, timeout: float | None = None) -> Any:
-        if timeout is not None and timeout > 0:
-            self._loop.jump(timeout)
-            timeout = 0
-        return super().select(timeout)
+def run(work: Coroutine[Any, Any, T]) -> T:
+    """In a loop of its own, whose time begins at nothing."""
+    loop = VirtualLoop()
+    try:
+        return loop.run_until_complete(work)
+    finally:
+        loop.close()

@@ -4,6 +4,9 @@ What it has once found is kept beside this file and played first.
 """
 
 import asyncio
+import os
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +24,8 @@ from moorage.store.responses import StoredResponse
 from moorage.store.table import Record
 
 from tests.simulation.clock import VirtualLoop
-from tests.simulation.simulate import Died, Host, play
+from tests.simulation.history import Died, History, Host, played
+from tests.simulation.simulate import play, told
 from tests.stack import assert_well_formed
 from tests.unit.loop.lab import Lab, broken, first_state, say, shell
 
@@ -160,6 +164,50 @@ class TestLoop(Loop.TestCase):  # type: ignore[misc,valid-type]
 
 @pytest.mark.parametrize("numbers", [range(60), range(5000, 5060)], ids=str)
 def test_histories_of_one_seed_end_well(numbers: range) -> None:
-    with asyncio.Runner(loop_factory=VirtualLoop) as runner:
-        for number in numbers:
-            play(number, runner)
+    for number in numbers:
+        play(number)
+
+
+def test_a_number_is_a_history_in_every_process() -> None:
+    program = (
+        "from tests.simulation import history, simulate; simulate.prepare(); "
+        "print([history.played(number)[0].digest() for number in range(40)])"
+    )
+    printed = [
+        subprocess.run(
+            [sys.executable, "-c", program],
+            check=True,
+            capture_output=True,
+            text=True,
+            cwd=Path(__file__).parents[2],
+            env={**os.environ, "PYTHONHASHSEED": seed},
+        ).stdout
+        for seed in ("1", "2")
+    ]
+    assert printed[0] == printed[1] == f"{[played(number)[0].digest() for number in range(40)]}\n"
+
+
+class _NeverHeardOf(list[str]):
+    def __contains__(self, name: object) -> bool:
+        return False
+
+
+class Forgetful(Host):
+    """It does not know a command by its name, and runs it again for whoever comes to attach to it."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.executed = _NeverHeardOf()
+
+
+class Careless(History):
+    host_kind = Forgetful
+
+
+def test_what_goes_wrong_is_told_with_the_blows_that_matter() -> None:
+    going_wrong = ((number, *played(number, None, Careless)) for number in range(1000))
+    number, history, said = next((number, history, said) for number, history, said in going_wrong if said and len(history.dealt) > 2)
+    first, *blows, again = told(number, said, Careless).splitlines()
+    assert first.startswith(f"history {number}: AssertionError: begun twice")
+    assert 0 < len(blows) < len(history.dealt)
+    assert again.startswith(f"  Again: python -m tests.simulation.simulate --histories 1 --from {number} --only ")

@@ -100,6 +100,9 @@ class FakeSandboxes:
     """One container, always running, whose commands print their own text."""
 
     executed: list[str] = field(default_factory=list)
+    """By what the exec server knows them."""
+    begun: list[str] = field(default_factory=list)
+    """What the shell was given, as often as it has begun."""
     incarnation: int = 1
     held: int = 0
     """Live containers that nobody has closed."""
@@ -214,6 +217,7 @@ class _Live:
         """An exec is known by its id: the same one gives the same events again."""
         if identity not in self.sandboxes.executed:
             self.sandboxes.executed.append(identity)
+            self.sandboxes.begun.append(command)
         after = options["after"]
         printed = Output(1, "stdout", self.sandboxes.prints(command))
         for event in (Started(0), printed, Output(2, "stderr", "!\n"), Ended(3, "exit", 0, 0, None)):

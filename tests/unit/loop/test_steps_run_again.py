@@ -13,6 +13,7 @@ from moorage.store.event_log import LogWriter, Writer
 from moorage.store.table import Record
 from moorage.wire.types import Tool
 
+from tests.simulation import clock
 from tests.stack import assert_well_formed
 from tests.unit.loop.lab import SHELL_TOOL, TENANT, Lab, Turn, broken, call, first_state, say, shell, texts
 
@@ -141,6 +142,60 @@ async def test_a_model_step_that_meets_a_late_predecessor_looks_again() -> None:
     assert_well_formed(events)
     statuses = [(item["id"] == "msg_late", item["status"]) for item in events[-1]["response"]["output"]]
     assert statuses == [(True, "incomplete"), (False, "completed")]
+
+
+async def test_a_response_that_a_stopped_process_ends_while_its_successor_looks_has_one_end() -> None:
+    lab = Lab(say("from the predecessor"), say("from the successor"))
+    stored = await lab.background()
+    state = first_state(stored)
+    stands, woken = asyncio.Event(), asyncio.Event()
+
+    async def stand_still(record: Record) -> None:
+        if record["SK"].startswith("EV#"):
+            lab.table.before_write = None
+            stands.set()
+            await woken.wait()
+
+    lab.table.before_write = stand_still
+    predecessor = asyncio.create_task(lab.step(state))
+    await stands.wait()
+
+    async def go_on(record: Record) -> None:
+        """The successor has read where the log ends, and begins its attempt."""
+        lab.table.before_write = None
+        woken.set()
+        await predecessor
+
+    lab.table.before_write = go_on
+    assert await lab.step(state) == replace(state, next=Next.DONE)
+    assert_well_formed(await lab.events(stored))
+    assert texts((await lab.object_of(stored))["output"]) == ["from the predecessor"]
+
+
+async def test_a_call_that_a_later_run_has_taken_over_is_left_to_it() -> None:
+    """It has read what that one wrote, so that no write of its own would meet it."""
+    lab = Lab(shell("ls"), say("end"))
+    stored = await lab.background()
+    state = await lab.step(first_state(stored))
+    await lab.runtime.steps.begin_call(stored, 0, "call_1", 1)  # A predecessor, which died.
+    log = lab.responses.log_of(stored)
+
+    async def later_run(record: Record) -> None:
+        """It begins when this one has, and writes before it looks."""
+        if record["SK"].startswith("AT#"):
+            lab.table.before_write = None
+            last = await log.last_batch()
+            assert last is not None
+            writer = LogWriter(log, Writer(0, 3, "call_1"), last.following)
+            said = {"output_index": 1, "command_index": 0, "delta": {"stdout": "ls"}}
+            writer.add({"type": "response.shell_call_output_content.delta", **said})
+            await writer.flush()
+
+    lab.table.before_write = later_run
+    before = len(await lab.events(stored))
+    await lab.tools(state)
+    assert len(await lab.events(stored)) == before + 1
+    assert lab.sandboxes.executed == []
 
 
 async def test_a_stream_that_breaks_is_asked_again_and_its_half_item_stays_out_of_the_prompt() -> None:
@@ -276,12 +331,13 @@ async def test_a_response_ends_where_its_tokens_do_not_suffice_for_another_turn(
     assert (response["status"], response["incomplete_details"]) == (("incomplete", cut) if len(asked) == 1 else ("completed", None))
 
 
-async def test_a_round_takes_nine_requests_to_the_table() -> None:
-    """Five of the model step and four of the tool step, beside those of the container; each takes time on the way to the answer."""
-    taken = []
-    for rounds in (1, 4):
+def test_a_round_takes_nine_requests_to_the_table() -> None:
+    """Five of the model step and four of the tool step, beside those of the container; each takes time on the way to the answer. Nobody
+    waits: where a round takes a second, it looks whether it was cancelled, too."""
+
+    async def taken(rounds: int) -> int:
         lab = Lab(*[shell("ls")] * rounds, say("end"))
-        stored = await lab.background()
-        await lab.run(stored)
-        taken.append(lab.table.reads + lab.table.writes)
-    assert (taken[1] - taken[0]) / 3 == 9
+        await lab.run(await lab.background())
+        return lab.table.reads + lab.table.writes
+
+    assert (clock.run(taken(4)) - clock.run(taken(1))) / 3 == 9

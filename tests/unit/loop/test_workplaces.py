@@ -10,7 +10,7 @@ from moorage.containers.waiting import Waiting, nobody
 from moorage.errors import SandboxCapacity, SandboxStarting
 from moorage.loop.workplaces import container_of
 
-from tests.simulation.clock import VirtualLoop
+from tests.simulation import clock
 from tests.unit.loop.lab import FakeSandboxes, Lab
 
 
@@ -38,8 +38,7 @@ def test_a_start_is_seen_soon_after_its_end_however_long_it_takes(seconds: float
         await container_of(lab.runtime, lab.stored("go"), None)
         return asyncio.get_running_loop().time() - began
 
-    with asyncio.Runner(loop_factory=VirtualLoop) as runner:
-        late = runner.run(waited()) - seconds
+    late = clock.run(waited()) - seconds
     assert late <= max(limits.SANDBOX_POLL_SECONDS_MIN, 0.25 * seconds + 0.02)
     assert late <= limits.CONTAINER_POLL_SECONDS
     assert sandboxes.looks <= looks_max
@@ -68,7 +67,6 @@ def test_where_nobody_gives_way_the_wait_has_an_end() -> None:
             await container_of(lab.runtime, stored, None)
         return asyncio.get_running_loop().time() - began
 
-    with asyncio.Runner(loop_factory=VirtualLoop) as runner:
-        seconds = runner.run(waited())
+    seconds = clock.run(waited())
     assert limits.SANDBOX_WAIT_SECONDS < seconds <= limits.SANDBOX_WAIT_SECONDS + limits.SANDBOX_CAPACITY_RETRY_SECONDS
     assert {tenant_id for tenant_id, _ in asked} == {stored.tenant_id}

@@ -4,9 +4,9 @@
 can step in front of every write (``before_write``) to let another writer go first, or lose its answer (``lose_answers``).
 """
 
-import marshal
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping
-from typing import Any, TypeVar, cast
+from types import NoneType
+from typing import Any, Final, TypeVar, cast
 
 from moorage.errors import ConditionFailed
 from moorage.store.blobs import Blob, BlobNotFound, Blobs
@@ -36,7 +36,7 @@ class MemoryTable(Table):
         key = (record["PK"], record["SK"])
         if if_absent and key in self.records:
             raise ConditionFailed(copied(self.records[key]))
-        self.records[key] = _as_stored(record)
+        self.records[key] = as_stored(record)
         if self.lose_answers and if_absent:
             self.lose_answers -= 1
             raise ConditionFailed(copied(self.records[key]))
@@ -72,11 +72,13 @@ class MemoryTable(Table):
         refused = refused or any((record or {}).get(name, value) >= value for name, value in (below or {}).items())
         if refused or any((record or {}).get(name) != value for name, value in (condition or {}).items()):
             raise ConditionFailed(copied(record))
-        changed = dict(record or {"PK": pk, "SK": sk}) | dict(set or {})
-        changed |= {name: value for name, value in (set_once or {}).items() if name not in changed}
+        changed = dict(record or {"PK": pk, "SK": sk}) | as_stored(dict(set or {}))
+        changed |= {name: value for name, value in as_stored(dict(set_once or {})).items() if name not in changed}
         changed |= {name: changed.get(name, 0) + number for name, number in (add or {}).items()}
-        self.records[pk, sk] = _as_stored({name: value for name, value in changed.items() if name not in tuple(remove)})
-        return copied(self.records[pk, sk])
+        for name in remove:
+            changed.pop(name, None)
+        self.records[pk, sk] = changed
+        return copied(changed)
 
     async def delete(self, pk: str, sk: str, *, condition: Mapping[str, Any] | None = None) -> Record | None:
         self.writes += 1
@@ -99,14 +101,14 @@ class MemoryTable(Table):
         if not all(stands):
             return tuple(index for index, holds in enumerate(stands) if not holds)
         for record in records:
-            self.records[record["PK"], record["SK"]] = _as_stored(record)
+            self.records[record["PK"], record["SK"]] = as_stored(record)
         for change in changes:
             if change.is_end:
                 self.records.pop((change.pk, change.sk), None)
                 continue
-            record = self.records.get((change.pk, change.sk), {"PK": change.pk, "SK": change.sk}) | dict(change.set)
+            record = self.records.get((change.pk, change.sk), {"PK": change.pk, "SK": change.sk}) | as_stored(dict(change.set))
             record |= {name: record.get(name, 0) + number for name, number in change.add.items()}
-            self.records[change.pk, change.sk] = _as_stored({k: v for k, v in record.items() if k not in change.remove})
+            self.records[change.pk, change.sk] = {k: v for k, v in record.items() if k not in change.remove}
         for key in deletes:
             del self.records[key]
         return ()
@@ -185,11 +187,26 @@ def _fits(there: Record | None, change: Change) -> bool:
     return below and all(there.get(name) == value for name, value in change.condition.items())
 
 
-def copied(record: T) -> T:
-    """A tenth of what ``copy.deepcopy`` takes; records hold nothing that ``marshal`` does not know."""
-    return cast("T", marshal.loads(marshal.dumps(cast("Any", record))))
+_ALIKE: Final = (str, int, bool, bytes, NoneType, float)
+"""What comes back from the table as it went there, and cannot be changed."""
 
 
-def _as_stored(record: Record) -> Record:
-    """What comes back: through DynamoDB's types, so that nothing passes here that would not pass there."""
-    return decode(encode(record))
+def copied(value: T) -> T:
+    """A record, or None, that nobody else has."""
+    return cast("T", _copied(value))
+
+
+def _copied(value: Any) -> Any:
+    if type(value) is dict:
+        return {name: each if type(each) in _ALIKE else _copied(each) for name, each in value.items()}
+    return [_copied(each) for each in value] if type(value) is list else value
+
+
+def as_stored(value: Any) -> Any:
+    """What comes back: as through DynamoDB's types, so that nothing passes here that would not pass there. What is not as plain as
+    nearly everything goes through them."""
+    if type(value) is dict:
+        return {name: each if type(each) in _ALIKE else as_stored(each) for name, each in value.items()}
+    if type(value) in (list, tuple):
+        return [as_stored(each) for each in value]
+    return value if type(value) in _ALIKE else decode(encode({"it": value}))["it"]

@@ -9,7 +9,7 @@ import pytest
 from moorage import limits
 from moorage.errors import ConditionFailed, Superseded
 from moorage.store import keys
-from moorage.store.event_log import STEP_OF_THE_END, Batch, EventLog, LogWriter, Meeting, Pending, Writer, meet
+from moorage.store.event_log import STEP_OF_THE_END, Batch, EventLog, LogWriter, Meeting, Pending, Writer, meet, taken_over
 from moorage.store.table import Record
 from moorage.wire.types import Event
 
@@ -69,6 +69,17 @@ def batch(writer: Writer, *, is_final: bool = False) -> Batch:
 )
 def test_a_writer_knows_what_to_do_about_another(situation: str, mine: Writer, other: Batch, expected: Meeting) -> None:
     assert meet(mine, other) == expected, situation
+
+
+def test_a_writer_that_has_read_the_log_goes_on_behind_it_unless_it_is_superseded_there() -> None:
+    me = Writer(2, 2)
+    earlier = [Batch(0, numbered(0, "a"), Writer(1, 1)), Batch(1, numbered(1, "b", "c"), Writer(2, 1))]
+    assert (taken_over(me, []), taken_over(me, earlier)) == (0, 3)
+    for later in (Writer(2, 3), Writer(3, 1)):
+        with pytest.raises(Superseded):
+            taken_over(me, [*earlier, Batch(3, numbered(3, "d"), later), Batch(4, numbered(4, "e"), Writer(2, 1))])
+    with pytest.raises(Superseded):
+        taken_over(me, [*earlier, batch(Writer(2, 1), is_final=True)])
 
 
 async def test_a_batch_comes_back_as_it_was_written(bench: Bench) -> None:

@@ -25,7 +25,7 @@ from moorage.loop.waiting import PAUSED
 from moorage.runtime import Runtime
 from moorage.state import LoopState, Next, Outcome
 from moorage.store.draws import Reached
-from moorage.store.event_log import Batch, LogWriter, Writer
+from moorage.store.event_log import Batch, LogWriter, Writer, taken_over
 from moorage.store.responses import Snapshot, StoredResponse
 from moorage.store.steps import Progress, StepAttempt
 from moorage.telemetry import Metric, tell
@@ -314,11 +314,13 @@ async def _take_over(
 ) -> tuple[dict[int, Item], dict[str, Item], Position]:
     """Pick up what a dead predecessor left: its finished items count, its open one is closed as ``incomplete``.
 
-    The outputs of hosted calls that it had announced stay open (by call id): this attempt goes on with them.
+    The outputs of hosted calls that it had announced stay open (by call id): this attempt goes on with them. Raises
+    :class:`Superseded` if it was not dead, and has ended the response meanwhile.
     """
     log = runtime.responses.log_of(stored)
-    folded = fold(await log.read_all())
-    sink.writer.next_number = max(sink.writer.next_number, folded.next_number)
+    batches = await log.read_from(0)
+    sink.writer.next_number = max(sink.writer.next_number, taken_over(sink.writer.writer, batches))
+    folded = fold(event for batch in batches for event in batch.events)
     outputs: dict[str, Item] = {
         str(folded.items[index].get("call_id", folded.items[index]["id"])): folded.items[index] | {"output_index": index}
         for index in folded.open

@@ -30,7 +30,7 @@ from moorage.loop.workplaces import Leaving, container_of
 from moorage.runtime import Runtime
 from moorage.state import Call
 from moorage.store import keys
-from moorage.store.event_log import Batch, LogWriter, Pending, Writer
+from moorage.store.event_log import Batch, LogWriter, Pending, Writer, taken_over
 from moorage.store.responses import StoredResponse
 from moorage.store.steps import CallAttempt, Step
 from moorage.store.table import Record
@@ -195,9 +195,10 @@ class _Attempt:
         if closed is not None:
             await self._note_end(closed)
             return
+        me = Writer(self.step, attempt.attempt, self.call.call_id)
         # If other calls have written since, the first write finds out where the log goes on.
-        following = batches[-1].following if batches else self.made_by.following
-        writer = LogWriter(log, Writer(self.step, attempt.attempt, self.call.call_id), following, on_predecessor=_fold_in)
+        following = taken_over(me, batches) if batches else self.made_by.following
+        writer = LogWriter(log, me, following, on_predecessor=_fold_in)
         async with LogSink(writer) as sink:
             ends = ends or await self._must_end(attempt)
             if ends is not None:

@@ -7,7 +7,7 @@ fills. boto3 is synchronous; each call runs on the thread pool that the runtime 
 import asyncio
 import hashlib
 import secrets
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from concurrent.futures import Executor
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Final
@@ -123,6 +123,13 @@ class Blobs:
             await asyncio.shield(self._call(self.client.abort_multipart_upload, Key=key, UploadId=upload_id))
             raise
         return Blob(key, size, digest.hexdigest())
+
+    async def inlined(self, records: Sequence[Mapping[str, Any]], name: str) -> list[bytes]:
+        """What each record has under ``name``, or keeps here (``blob``), because it was too long for a record. Only the latter take
+        time, and are fetched side by side."""
+        away = [record["blob"] for record in records if name not in record]
+        fetched = iter(await asyncio.gather(*map(self.get_bytes, away)) if away else ())
+        return [record[name] if name in record else next(fetched) for record in records]
 
     async def get_stream(self, key: str, *, start: int = 0, end: int | None = None) -> AsyncIterator[bytes]:
         """The object's bytes from ``start`` up to and with ``end``, in pieces; raises :class:`BlobNotFound` at the first."""

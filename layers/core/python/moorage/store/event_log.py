@@ -91,6 +91,15 @@ def meet(mine: Writer, other: Batch) -> Meeting:
     return Meeting.SUPERSEDED if theirs.attempt > mine.attempt else Meeting.PREDECESSOR
 
 
+def taken_over(mine: Writer, batches: Sequence[Batch]) -> int:
+    """The number at which a writer goes on that has read all of the log. Raises :class:`Superseded` if something in it ends its work:
+    behind what it has read it would meet nobody any more."""
+    for batch in batches:
+        if meet(mine, batch) is Meeting.SUPERSEDED:
+            raise Superseded(f"{mine} found {batch.writer} at {batch.first}")
+    return batches[-1].following if batches else 0
+
+
 @dataclass(frozen=True, slots=True)
 class Told:
     """An event with the time at which it was said (milliseconds). Streams never show the time; the pages of the log do."""
@@ -169,13 +178,12 @@ class EventLog:
             return []
         begin = start[0]["SK"]
         rest = await self._table.query(pk, prefix=keys.EVENT_PREFIX, after=begin, limit=limit)
-        batches = await asyncio.gather(*map(self.batch, [start[0], *rest]))
-        return [batch for batch in batches if batch.following > sequence_number + 1]
+        return [batch for batch in await self.batches([start[0], *rest]) if batch.following > sequence_number + 1]
 
     async def read_from(self, first: int) -> list[Batch]:
         """Batches at and after the slot ``first``; an empty list when nothing is there yet."""
         records = await self._table.query(self._pk, prefix=keys.EVENT_PREFIX, after=keys.event(first - 1) if first else None)
-        return list(await asyncio.gather(*map(self.batch, records)))
+        return await self.batches(records)
 
     async def read_up_to(self, sequence_number: int) -> AsyncIterator[list[Batch]]:
         """Batches that hold events up to this number, some at a time; the last may go on behind it."""
@@ -186,7 +194,7 @@ class EventLog:
             )
             wanted = [record for record in records if record["SK"] <= keys.event(sequence_number)]
             if wanted:
-                yield list(await asyncio.gather(*map(self.batch, wanted)))
+                yield await self.batches(wanted)
             if len(wanted) < limits.EVENTS_FOLD_BATCHES:
                 return
             after = wanted[-1]["SK"]
@@ -201,15 +209,12 @@ class EventLog:
 
     async def batch(self, record: Record) -> Batch:
         """A record as a batch."""
-        body = record["body"] if "body" in record else await self._blobs.get_bytes(record["blob"])
-        return Batch(
-            first=int(record["SK"].removeprefix(keys.EVENT_PREFIX)),
-            events=tuple(orjson.loads(zlib.decompress(body))),
-            writer=Writer(record["step"], record["attempt"], record.get("call")),
-            offsets=record.get("offsets", {}),
-            at_ms=record["at_ms"],
-            times=_unpacked_times(record["times"]) if "times" in record else (),
-        )
+        (batch,) = await self.batches([record])
+        return batch
+
+    async def batches(self, records: Sequence[Record]) -> list[Batch]:
+        """Records as batches."""
+        return [_batch(record, body) for record, body in zip(records, await self._blobs.inlined(records, "body"), strict=True)]
 
     async def page(self, *, after: int | None, limit: int, descending: bool, types: frozenset[str]) -> tuple[list[Told], int | None]:
         """Up to ``limit`` events beyond number ``after``, those of ``types`` alone if there are any; and the number to go on from, None
@@ -241,7 +246,7 @@ class EventLog:
         records = await self._table.query(
             self._pk, prefix=keys.EVENT_PREFIX, up_to=up_to, descending=True, limit=limits.EVENTS_READ_BATCHES
         )
-        return list(await asyncio.gather(*map(self.batch, records)))
+        return await self.batches(records)
 
     async def tail(self, after: int, *, is_alive: Callable[[], bool] = lambda: True) -> AsyncIterator[list[Event] | None]:
         """Follow the log from the event after this number to its end.
@@ -269,6 +274,17 @@ class EventLog:
             await asyncio.sleep(pause)
             pause = min(pause * 1.2, limits.TAIL_POLL_SECONDS_MAX)
             batches = await self.read_from(expected)
+
+
+def _batch(record: Record, body: bytes) -> Batch:
+    return Batch(
+        first=int(record["SK"].removeprefix(keys.EVENT_PREFIX)),
+        events=tuple(orjson.loads(zlib.decompress(body))),
+        writer=Writer(record["step"], record["attempt"], record.get("call")),
+        offsets=record.get("offsets", {}),
+        at_ms=record["at_ms"],
+        times=_unpacked_times(record["times"]) if "times" in record else (),
+    )
 
 
 def _told(batches: Sequence[Batch], after: int | None, *, descending: bool) -> list[Told]:

@@ -409,7 +409,7 @@ class Responses:
     async def _stored(
         self, tenant_id: str, response_id: str, record: Record, *, with_ancestors: bool = True
     ) -> StoredResponse:
-        packed = record["body"] if "body" in record else await self._blobs.get_bytes(record["blob"])
+        (packed,) = await self._blobs.inlined([record], "body")
         body = orjson.loads(zlib.decompress(packed))
         return _META.unpack(
             record,

@@ -9,6 +9,7 @@ import binascii
 import hashlib
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import Final
 
 from cryptography.exceptions import InvalidTag
@@ -26,16 +27,16 @@ class Sealer:
     """32 bytes, asked for when something is sealed or opened."""
 
     def seal(self, tenant_id: str, text: str) -> str:
-        key = self._key()
+        key, known_as = _derived(self.content_key())
         sealed = sealing.seal(text, key, tenant_id.encode())
-        return f"{_VERSION}.{_name(key)}.{base64.urlsafe_b64encode(sealed).decode()}"
+        return f"{_VERSION}.{known_as}.{base64.urlsafe_b64encode(sealed).decode()}"
 
     def open(self, tenant_id: str, token: str) -> str | None:
         """The text; None for what another deployment or tenant sealed, and for what is no token at all."""
         version, _, rest = token.partition(".")
         name, _, body = rest.partition(".")
-        key = self._key()
-        if version != _VERSION or name != _name(key):
+        key, known_as = _derived(self.content_key())
+        if version != _VERSION or name != known_as:
             return None
         try:
             data = base64.b64decode(body, altchars=b"-_", validate=True)
@@ -43,10 +44,9 @@ class Sealer:
         except (InvalidTag, ValueError, binascii.Error):
             return None
 
-    def _key(self) -> bytes:
-        return HKDF(SHA256(), 32, salt=None, info=b"moorage encrypted_content").derive(self.content_key())
 
-
-def _name(key: bytes) -> str:
-    """A name for the key that does not give it away."""
-    return hashlib.sha256(b"name of " + key).hexdigest()[:8]
+@lru_cache(maxsize=1)
+def _derived(content_key: bytes) -> tuple[bytes, str]:
+    """The key that is sealed with, and a name for it that does not give it away."""
+    key = HKDF(SHA256(), 32, salt=None, info=b"moorage encrypted_content").derive(content_key)
+    return key, hashlib.sha256(b"name of " + key).hexdigest()[:8]

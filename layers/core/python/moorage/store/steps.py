@@ -8,11 +8,10 @@ It is also where the next step finds what was made: the end of a step or call an
 round before stands and what the model has to read. Items that are large lie in the bucket.
 """
 
-import asyncio
 import zlib
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Final
 
 import orjson
 
@@ -208,7 +207,8 @@ class Steps:
         """The same from its record."""
         if "outcome" not in record:
             return None
-        return Step(OUTCOME.unpack(record["outcome"]), record["following"], await self._unpacked(record))
+        (items,) = await self._unpacked([record])
+        return Step(OUTCOME.unpack(record["outcome"]), record["following"], items)
 
     async def last(self, stored: StoredResponse) -> tuple[int, Step | None]:
         """The last step that was begun, and what it came to if it has ended; for whoever finds the loop without an owner."""
@@ -288,7 +288,7 @@ class Steps:
         known = self._known.get(pk, _Known())
         first = known.steps if since is None else min(since, known.steps)
         records = await self._table.query(pk, prefix=keys.ATTEMPT_PREFIX, after=keys.attempts_below(first))
-        found = await asyncio.gather(*map(self._unpacked, records))
+        found = await self._unpacked(records)
         fresh: dict[int, dict[int, Item]] = {}
         outcomes: dict[int, Outcome] = {}
         finished: set[tuple[int, str]] = set()
@@ -331,13 +331,12 @@ class Steps:
         await self._blobs.put_bytes(key, body)
         return {"blob": key}
 
-    async def _unpacked(self, record: Record) -> dict[int, Item]:
-        """The items of a record; none if its work has not ended."""
-        if "outcome" not in record and "finished" not in record:
-            return {}
-        assert "items" in record or "blob" in record, f"{record['PK']} {record['SK']} was ended by an older version"
-        body = record["items"] if "items" in record else await self._blobs.get_bytes(record["blob"])
-        return _pairs(orjson.loads(zlib.decompress(body)))
+    async def _unpacked(self, records: Iterable[Record]) -> list[dict[int, Item]]:
+        """The items of each record; none if its work has not ended."""
+        whole = [record if "outcome" in record or "finished" in record else _NOTHING_YET for record in records]
+        for record in whole:
+            assert "items" in record or "blob" in record, f"{record['PK']} {record['SK']} was ended by an older version"
+        return [_pairs(orjson.loads(zlib.decompress(body))) for body in await self._blobs.inlined(whole, "items")]
 
 
 def _account(record: Record) -> Account:
@@ -358,6 +357,9 @@ def _account(record: Record) -> Account:
         is_finished=bool(record.get("finished")),
         files_at_ms=record.get("files_ms"),
     )
+
+
+_NOTHING_YET: Final[Record] = {"items": zlib.compress(b"[]")}
 
 
 def _pairs(items: Iterable[tuple[int, Item]]) -> dict[int, Item]:
