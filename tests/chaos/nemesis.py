@@ -33,6 +33,7 @@ UPSTREAM_FAULTS: Final = 0.15
 DISK_MIB: Final = 192
 VICTIMS: Final[dict[str, Callable[[str], bool]]] = {
     "worker": lambda line: "_worker.py" in line,
+    "nursery": lambda line: "moorage.local.aws.nursery" in line,
     "exec server": lambda line: "exec_server" in line and not line.startswith("bwrap"),
     "command": lambda line: "tok_" in line and line.startswith(("/usr/bin/bash", "bash", "sh", "/bin/sh")),
     "launcher": lambda line: "moorage.local.launcher" in line,
@@ -41,6 +42,7 @@ VICTIMS: Final[dict[str, Callable[[str], bool]]] = {
 }
 WEIGHTS: Final = {
     "worker": 6,
+    "nursery": 1,
     "exec server": 3,
     "command": 3,
     "launcher": 2,
@@ -52,7 +54,7 @@ WEIGHTS: Final = {
     "clock": 1,
     "disk": 1,
 }
-FREEZABLE: Final = ("worker", "exec server", "emulator", "launcher")
+FREEZABLE: Final = ("worker", "nursery", "exec server", "emulator", "launcher")
 
 
 @dataclass(frozen=True, slots=True)

@@ -23,6 +23,7 @@ from tests.stack import Stack
 KINDS: Final = {
     "emulator": "moorage.local.aws.server",
     "launcher": "moorage.local.launcher",
+    "nursery": "moorage.local.aws.nursery",
     "model step worker": "model_step",
     "tool step worker": "tool_step",
 }

@@ -7,6 +7,7 @@ import base64
 import inspect
 import io
 import json
+import re
 import tempfile
 import time
 import zipfile
@@ -20,7 +21,7 @@ import pytest
 from ministack import app
 from ministack.core import lambda_runtime
 from ministack.services import cloudwatch_logs, kms, lambda_svc, stepfunctions
-from moorage.local.aws import expressions, seams, workers
+from moorage.local.aws import expressions, forks, seams, workers
 from moorage.local.places import LOOP
 
 
@@ -177,6 +178,30 @@ def test_calls_beyond_the_bound_wait_and_share_its_processes(function: Callable[
 
 
 @left_open
+def test_processes_of_steps_are_forked(function: Callable[[str], str], monkeypatch: pytest.MonkeyPatch) -> None:
+    """ministack starts them in one place, in the words that ``forks.py`` understands, and asks no more of them than a fork has."""
+    source = inspect.getsource(lambda_runtime.Worker)
+    assert (source.count("subprocess."), source.count("subprocess.Popen(\n            [binary, worker_path],")) == (4, 1)
+    asked_of_them = set(re.findall(r"\b_?proc\.(\w+)", source + inspect.getsource(lambda_runtime._signal)))
+    asked_of_them |= set(re.findall(r"\b_?proc\.(\w+)", inspect.getsource(lambda_runtime._collect)))
+    assert asked_of_them == {"stdin", "stdout", "stderr", "poll", "terminate", "wait", "kill"}
+    monkeypatch.setattr(lambda_runtime, "subprocess", lambda_runtime.subprocess)
+    forks.take_in_orphans()
+    nursery = forks.Nursery()
+    try:
+        forks.fork_workers(nursery)
+        workers.bound_workers(2, 2)
+        told = function("import os, sys\ndef handle(event, context):\n    return event, os.getpid(), 'steps' in sys.modules\n")
+        event, pid, has_steps = stepfunctions._call_lambda(told, {"asked": 1})
+        (worker,) = (each for entries in lambda_runtime._workers.values() for each in entries)
+        assert (event, has_steps, pid) == ({"asked": 1}, True, worker._proc.pid)
+    finally:
+        lambda_runtime.kill_workers([worker for entries in lambda_runtime._workers.values() for worker in entries])
+        nursery.stop()
+        forks.take_in_orphans(False)
+
+
+@left_open
 def test_who_waited_too_long_is_throttled_in_the_words_that_the_machine_knows(function: Callable[[str], str]) -> None:
     slow = function("import time\ndef handle(event, context):\n    time.sleep(3)\n")
     workers.bound_workers(1, 1, wait_seconds=0.1)
@@ -225,7 +250,7 @@ def test_a_small_machine_runs_a_few_steps_all_the_same(monkeypatch: pytest.Monke
     monkeypatch.setattr(lambda_svc, "_memory_budget_bytes", lambda: gigabyte // 2)
     assert workers.workers_max() == workers.WORKERS_MIN
     monkeypatch.setattr(lambda_svc, "_memory_budget_bytes", lambda: 8 * gigabyte)
-    assert workers.workers_max() == 42
+    assert workers.workers_max() == 102
 
 
 def _json(answer: Any) -> Any:

@@ -39,6 +39,7 @@ def _break_requests(rate: Told) -> None:
 
     original = botocore.endpoint.Endpoint._get_response  # type: ignore[attr-defined]
     dice = random.Random(os.environ["MOORAGE_CHAOS_SEED"] + str(os.getpid()))
+    os.register_at_fork(after_in_child=lambda: dice.seed(os.environ["MOORAGE_CHAOS_SEED"] + str(os.getpid())))
 
     def refused(request: Any, status: int, code: str) -> Any:
         error = {"Error": {"Code": code, "Message": "chaos"}, "ResponseMetadata": {"HTTPStatusCode": status, "HTTPHeaders": {}}}

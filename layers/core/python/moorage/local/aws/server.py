@@ -22,6 +22,7 @@ from ministack import app as ministack
 
 from moorage.local.aws import bucket, seams
 from moorage.local.aws.bucket import BucketService
+from moorage.local.aws.forks import Nursery, fork_workers, take_in_orphans
 from moorage.local.aws.gate import Asked, Credentials, Gate
 from moorage.local.aws.journal import Journal, NoRoom
 from moorage.local.aws.leftovers import Leftovers
@@ -197,6 +198,10 @@ async def serve(state_dir: Path, listener: socket.socket, credentials: Credentia
     ministack._MAIN_LOOP = loop
     seams.begin_executions_at_once()
     seams.give_credentials(credentials.access_key_id, credentials.secret_access_key)
+    take_in_orphans()
+    nursery = Nursery()
+    nursery.start()
+    fork_workers(nursery)
     bound_workers(steps_max(os.environ) or workers_max(), starts=os.cpu_count() or 1)
     host, port = listener.getsockname()
     journal = Journal(state_dir / JOURNAL)

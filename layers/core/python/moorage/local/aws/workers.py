@@ -1,8 +1,8 @@
-"""How many of the step functions' processes there are at once, and how they start.
+"""How many of the step functions' processes there are at once.
 
-ministack starts one for each call, all at once and without end: after a kill in the middle of a hundred responses a hundred
-interpreters start side by side, and keep a small machine from anything else. Where one cannot start, it ends all of the function, and
-whatever is refused counts as a failure of the response.
+ministack starts one for each call, all at once and without end: after a kill in the middle of a hundred responses a hundred start side
+by side, and keep a small machine from anything else. Where one cannot start, it ends all of the function, and whatever is refused
+counts as a failure of the response. How they start is said in ``forks.py``.
 
 Here a call waits a while for its turn; who waits for a start takes a process that has become free; and what is refused is a throttle,
 which the state machine repeats. No step calls another one, so none waits for itself.
@@ -16,8 +16,8 @@ from typing import Any, Final
 from ministack.core import lambda_runtime
 from ministack.services import lambda_svc
 
-WORKER_BYTES: Final = 96 * 1024 * 1024
-"""What a process of a step takes, measured: 75 to 90 MiB of its own."""
+WORKER_BYTES: Final = 40 * 1024 * 1024
+"""What a process of a step takes, measured: 24 to 29 MiB of its own; the rest it shares with the others."""
 MEMORY_SHARE: Final = 0.5
 """Of the machine's memory, for steps; sandboxes, the emulator and the API have the rest."""
 WORKERS_MIN: Final = 8
