@@ -1,5 +1,6 @@
 """What an owner does in the console: webhooks, keys, the doctor, what is stored, and files by hand."""
 
+import datetime
 import json
 import re
 import shlex
@@ -12,7 +13,7 @@ import pytest
 from openai import OpenAI
 from playwright.sync_api import Browser, Route, expect
 
-from tests.browser import WAIT_MS, Console, chromium, context_of
+from tests.browser import WAIT_MS, Console, chromium, context_of, page_of
 from tests.receivers import Receiver, receiver_beside
 from tests.scenarios import test_tenants
 from tests.scenarios.test_cli import lines, moorage
@@ -271,6 +272,50 @@ def test_what_is_stored_is_shown_where_an_owner_looks(console: Console, stack: S
     assert int(of["embedding_tokens"]) > 0
     console.go("#/keys")
     expect(page.get_by_role("region", name="Storage")).to_contain_text(used)
+
+
+def test_days_are_stacked_by_model_or_key_and_times_are_told_when_asked_for(console: Console) -> None:
+    def part(name: str, tokens: int) -> dict[str, Any]:
+        counted = {"responses": 1, "by_status": {"completed": 1}, "tool_calls": 0, "cached_tokens": 0, "cost_usd": None}
+        return {"id": name, "input_tokens": tokens, "output_tokens": 0, "unpriced_responses": 0, **counted}
+
+    today = datetime.datetime.now(datetime.UTC).date().isoformat()
+    names = ["<b>one</b>", "two", "three", "four", "five", "six", "seven"]
+
+    def answer(route: Route) -> None:
+        group = part(today, 2800)
+        if "split_by=model" in route.request.url:
+            group["parts"] = [part(name, 100 * (at + 1)) for at, name in enumerate(names)]
+        route.fulfill(json=json.loads(page_of([group])))
+
+    runs = [{"id": f"resp_{number}", "created_at": 5, "ended_at": 9} for number in range(41)]
+    asked: list[str] = []
+
+    def steps(route: Route) -> None:
+        asked.append(route.request.url)
+        number = int(route.request.url.split("resp_")[1].split("/")[0])
+        begun = {"started_at": 1000, "first_output_at": 1000 + 10 * number, "ended_at": 9000}
+        calls = [{"call_id": None, **begun}, {"call_id": "c", **begun, "first_output_at": None, "ended_at": 3000}]
+        route.fulfill(json=json.loads(page_of(calls)))
+
+    page = console.page
+    page.route("**/v1/usage?**", answer)
+    page.route("**/v1/responses?**", lambda route: route.fulfill(json=json.loads(page_of(runs))))
+    page.route("**/v1/responses/*/steps?**", steps)
+    console.go("#/usage")
+    page.get_by_role("group", name="What it is stacked of").get_by_role("button", name="by model").click()
+    chart = page.get_by_role("img", name="tokens by day, at most 2,800")
+    expect(chart.locator("rect")).to_have_count(6)
+    expect(page.locator(".legend > span")).to_have_text(["seven", "six", "five", "four", "three", "others"])
+    assert chart.locator("g > title").last.text_content() == f"{today}: 700 seven, 600 six, 500 five, 400 four, 300 three, 300 others"
+    assert console.barriers() == []
+    assert asked == []
+    page.get_by_role("button", name="Times of model and tools").click()
+    expect(page.get_by_text("The first words of a model took half of the time at most 190 ms")).to_be_visible()
+    expect(page.get_by_text("A call of a tool took half of the time at most 2.0 s")).to_be_visible()
+    expect(page.get_by_text("counted over 40 model steps of the latest 40 runs")).to_be_visible()
+    assert len(asked) == 40
+    assert console.said == []
 
 
 def test_a_store_that_is_almost_full_says_so_and_what_to_do(console: Console) -> None:

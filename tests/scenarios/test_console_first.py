@@ -140,6 +140,30 @@ def test_what_failed_says_why_and_words_and_dates_find_it(console: Console, clie
     expect(page.get_by_role("row")).to_have_count(3)
 
 
+def test_runs_with_a_container_are_chosen_and_the_operators_hosts_are_told(console: Console) -> None:
+    page = console.page
+    page.route("**/v1/responses?**", listing(lambda: [row(2, container_id="cntr_1"), row(1)]))
+    console.go("#/runs")
+    body = page.get_by_role("region", name="Runs").get_by_role("row")
+    expect(body).to_have_count(3)
+    chip = page.get_by_role("button", name="has a container")
+    chip.press("Enter")
+    expect(body).to_have_count(2)
+    expect(body.nth(1)).to_contain_text("Question 2")
+    assert page.url.endswith("#/runs?has=container")
+    assert chip.get_attribute("aria-pressed") == "true"
+    expect(page.get_by_role("list", name="Health")).to_contain_text("no network for containers")
+    hosts = ["a.example", "*.b.example", "c.example", "<i>d</i>.example"]
+
+    def answer(route: Route) -> None:
+        route.fulfill(json=route.fetch().json() | {"network": {"allowed_domains": hosts}})
+
+    page.route("**/v1/me", answer)
+    console.go("#/files").go("#/runs")
+    expect(page.get_by_role("list", name="Health")).to_contain_text("network: at most a.example, *.b.example, c.example and 1 more")
+    assert console.barriers() == []
+
+
 def test_new_runs_wait_for_whoever_reads_further_down(console: Console) -> None:
     rows = [row(number) for number in range(400, 0, -1)]
     page = console.page

@@ -183,6 +183,68 @@ def test_the_sandboxes_of_a_container_are_told(console: Console, ran: str, clien
     assert console.barriers() == []
 
 
+def test_words_are_found_in_all_of_an_output_and_it_is_copied_as_it_was_printed(console: Console, client: OpenAI) -> None:
+    """Also where only its end is shown; hostile lines and codes of colours are no hindrance."""
+    printed = "seq 1 500; printf 'a \\033[31mne\\033[0medle <b>x</b> \\342\\200\\256 here\\n'; seq 501 1200"
+    ran = client.responses.create(model="demo", input=script(shell(printed), say("done")), tools=[SHELL])
+    page = console.go(f"#/runs/{ran.id}").page
+    page.context.grant_permissions(["clipboard-read", "clipboard-write"])
+    expect(page.get_by_role("group", name="Output of command 1")).to_contain_text("1200")
+    page.get_by_role("button", name="Find in: Output of command 1").press("Enter")
+    field = page.get_by_role("searchbox", name="Words to find in: Output of command 1")
+    expect(field).to_be_focused()
+    field.fill("NEEDLE <b>")
+    lines = page.get_by_role("list", name="Lines with these words").get_by_role("listitem")
+    expect(lines).to_have_text(["501a needle <b>x</b>  here"])
+    expect(lines.locator("mark")).to_have_text("needle <b>")
+    field.fill("999")
+    expect(page.get_by_role("search").get_by_role("status")).to_have_text("1 line")
+    field.fill("(")
+    expect(page.get_by_role("search").get_by_role("status")).to_have_text("No line has it.")
+    field.fill("1")
+    expect(page.get_by_role("search").get_by_role("status")).to_contain_text("lines, the first 200")
+    assert console.barriers() == []
+    field.press("Escape")
+    expect(field).to_have_count(0)
+    page.get_by_role("button", name="Copy raw: Output of command 1").click()
+    expect(page.get_by_text("Copied")).to_be_visible()
+    copied = console.evaluate("() => navigator.clipboard.readText()")
+    assert "a \x1b[31mne\x1b[0medle" in copied
+    assert copied.startswith("1\n2\n")
+
+
+def test_a_compaction_says_what_it_stands_for(console: Console, client: OpenAI) -> None:
+    ran: Any = client.responses.create(
+        model="demo",
+        input=script({"say": "Counting.", **shell("seq 3000")}, say("done")),
+        tools=[SHELL],
+        context_management=[{"type": "compaction", "compact_threshold": 2_000}],
+        max_tool_calls=1,
+    )
+    (sealed,) = [len(item.encrypted_content) for item in ran.output if item.type == "compaction"]
+    card = console.go(f"#/runs/{ran.id}").transcript.locator(".card", has=console.page.get_by_role("heading", name="compaction"))
+    expect(card).to_contain_text(f"4 items → notes of {sealed:,} sealed characters" if sealed < 10_000 else "4 items → notes of")
+    expect(card).to_contain_text("tokens in at the call before it")
+    assert console.barriers() == []
+    shown = console.evaluate(
+        """async (address) => {
+            const { shortened } = await import(address);
+            const step = (tokens) => ({ call_id: null, usage: { input_tokens: tokens } });
+            const marks = (...indexes) => ({ items: indexes.map((index) => ({ mark: { index } })) });
+            const rounds = [marks(0, 1), marks(2, 3), marks(4)];
+            const steps = [step(900), step(1000), step(40)];
+            const of = (round, index) => shortened({ input: [1, 2, 3], rounds, steps, round, index });
+            return [of(1, 2), of(0, 0), of(2, 4)];
+        }""",
+        console.module("model/run.js"),
+    )
+    assert shown == [
+        {"items": 5, "tokens": 900, "tokensAfter": 40},
+        {"items": 3, "tokens": None, "tokensAfter": 1000},
+        {"items": 7, "tokens": 1000, "tokensAfter": None},
+    ]
+
+
 SERVES = "import socket, time; s = socket.create_server(('127.0.0.1', 8123)); time.sleep(600) # <b onclick=x>\u202egnp.exe"
 
 

@@ -43,6 +43,7 @@ async def test_a_key_can_ask_what_it_stands_for() -> None:
             "stored_bytes": limits.STORED_BYTES_MAX,
             "retention_seconds": limits.RETENTION_SECONDS,
         },
+        "network": {"allowed_domains": []},
         "storage": {
             "used_bytes": 7,
             "limit_bytes": limits.STORED_BYTES_MAX,
@@ -54,6 +55,24 @@ async def test_a_key_can_ask_what_it_stands_for() -> None:
         "prices": [{"model": "m", "price": None}],
         "version": __version__,
     }
+
+
+async def test_each_day_is_told_by_its_models_keys_and_tools() -> None:
+    served = Served.of(Lab())
+    await ended(served.lab, model="a", output=[SHELL])
+    await ended(served.lab, model="b")
+    served.lab.now += DAY
+    await ended(served.lab, model="a")
+    for split_by in ("model", "key", "tool"):
+        days = await usage(served, split_by=split_by)
+        for day in days:
+            that_day = {"from": day["id"], "to": day["id"]}
+            assert [part["id"] for part in day["parts"]] == [each["id"] for each in await usage(served, group_by=split_by, **that_day)]
+            assert [part["responses"] for part in day["parts"]] == [
+                each["responses"] for each in await usage(served, group_by=split_by, **that_day)
+            ]
+    assert [[part["id"] for part in day["parts"]] for day in await usage(served, split_by="model")] == [["a", "b"], ["a"]]
+    assert "parts" not in (await usage(served))[0]
 
 
 async def test_usage_is_added_up_by_day() -> None:
@@ -171,6 +190,8 @@ async def test_more_than_can_be_added_up_is_refused_and_not_cut(monkeypatch: pyt
     ("query", "param"),
     [
         ({"group_by": "colour"}, "group_by"),
+        ({"split_by": "colour"}, "split_by"),
+        ({"group_by": "model", "split_by": "key"}, "split_by"),
         ({"from": "yesterday"}, "from"),
         ({"from": "2026-02-30"}, "from"),
         ({"from": "2027-01-02", "to": "2027-01-01"}, "from"),

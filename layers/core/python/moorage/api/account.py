@@ -40,6 +40,7 @@ async def me(request: Request, caller: Caller) -> Response:
                 "stored_bytes": settings.stored_bytes_max,
                 "retention_seconds": settings.retention_seconds,
             },
+            "network": {"allowed_domains": list(settings.allowed_egress_domains)},
             "storage": (await runtime.files.stored.standing(caller.tenant_id)).to_json(),
             "budgets": await standings(runtime, caller.tenant_id, caller.draws_on),
             "prices": [_price(runtime, model["id"]) for model in runtime.catalog.listing()],

@@ -10,7 +10,7 @@ last hour does.
 
 import datetime
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Depends, Request
@@ -36,15 +36,21 @@ async def _wanted(request: Request, caller: Caller) -> UsageWanted:
 @router.get("/usage")
 async def usage(caller: Caller, wanted: Annotated[UsageWanted, Depends(_wanted)]) -> Response:
     totals: dict[str, Sum] = defaultdict(Sum)
+    parts: dict[str, dict[str, Sum]] = defaultdict(lambda: defaultdict(Sum))
     for day, sums in await Ledger(caller.runtime, caller.tenant_id, wanted.since, wanted.until).by_day():
         for name, each in _groups(day, sums, wanted.group_by):
             totals[name].join(each)
+        for name, each in _groups(day, sums, wanted.split_by) if wanted.split_by else ():
+            parts[_day(day)][name].join(each)
     embedded: dict[str, Embedding] = defaultdict(Embedding)
     if wanted.group_by != "tool":
         for used in await caller.runtime.embedding_usage.between(caller.tenant_id, wanted.since, wanted.until):
             embedded[_group_of(used, wanted.group_by)].join(used.embedding)
     names = sorted(totals.keys() | embedded.keys())
-    summed = list_object([_as_object(totals[name], embedded[name], name, wanted.group_by) for name in names], has_more=False)
+    groups = [_as_object(totals[name], embedded[name], name, wanted.group_by) for name in names]
+    if wanted.split_by:
+        groups = [each | {"parts": _parts(parts[each["id"]], wanted.split_by)} for each in groups]
+    summed = list_object(groups, has_more=False)
     return JsonResponse(summed | {"budgets": await standings(caller.runtime, caller.tenant_id, caller.draws_on)})
 
 
@@ -58,6 +64,11 @@ def _groups(day: int, sums: Sums, group_by: str) -> Iterator[tuple[str, Sum]]:
             yield from ((key_id, each) for (_, key_id), each in sums.by_model_and_key.items())
         case _:
             yield from sums.by_tool.items()
+
+
+def _parts(sums: Mapping[str, Sum], split_by: str) -> list[dict[str, Any]]:
+    """What responses have used; what was embedded is in the day alone."""
+    return [_as_object(each, Embedding(), name, split_by) for name, each in sorted(sums.items())]
 
 
 def _group_of(used: Used, group_by: str) -> str:

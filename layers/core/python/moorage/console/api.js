@@ -48,6 +48,20 @@ export async function all(path, query = {}, { most = 1000, signal } = {}) {
   return { ok: true, status: 200, data: entries, hasMore: Boolean(after) };
 }
 
+// The answers of many requests, in order, so many of them at once.
+export async function sideBySide(things, ask, most) {
+  const answers = new Array(things.length);
+  let next = 0;
+  const go = async () => {
+    while (next < things.length) {
+      const at = next++;
+      answers[at] = await ask(things[at]);
+    }
+  };
+  await Promise.all(Array.from({ length: most }, go));
+  return answers;
+}
+
 // A file's bytes. Never shown as a document of this origin: as an image, as text, or saved.
 // It is asked for part by part: where all of it would be a redirection to a store, which this page may not follow, a part is an answer.
 export async function content(path, { bytesMax = Infinity } = {}) {

@@ -4,7 +4,7 @@ them."""
 from typing import Final
 
 from moorage import limits
-from moorage.wire.queries import STATUSES, USAGE_GROUPS
+from moorage.wire.queries import STATUSES, USAGE_GROUPS, USAGE_SPLITS
 from moorage.wire.route import AFTER, BINARY, BOOLEAN, EVENTS, JSON, PAGE, STRING, Route, envelope, limit, nullable, record, ref
 from moorage.wire.schema import JsonSchema
 
@@ -97,6 +97,7 @@ _ME: Final = record(
         expires_at=nullable(_TIME),
     ),
     limits={"type": "object", "additionalProperties": _COUNT},
+    network=record(allowed_domains={"type": "array", "items": STRING}),
     storage=record(
         used_bytes=_COUNT,
         limit_bytes=_COUNT,
@@ -117,6 +118,7 @@ _USAGE: Final = record(
     by_status={"type": "object", "additionalProperties": _COUNT},
     tool_calls=_COUNT,
     embeddings={"type": "object", "additionalProperties": _COUNT},
+    parts={"type": "array", "items": {"type": "object"}, "description": "Of each model, key or tool, where `split_by` asks"},
 )
 
 _TREE: Final = record(
@@ -325,7 +327,12 @@ OPERATOR_ROUTES: Final = (
         "usage",
         "What was used, added up by day, model, key or tool",
         {JSON: {**envelope(_USAGE), "properties": {**envelope(_USAGE)["properties"], "budgets": _BUDGETS}}},
-        query=(("group_by", {"type": "string", "enum": list(USAGE_GROUPS), "default": "day"}), ("from", STRING), ("to", STRING)),
+        query=(
+            ("group_by", {"type": "string", "enum": list(USAGE_GROUPS), "default": "day"}),
+            ("split_by", {"type": "string", "enum": list(USAGE_SPLITS)}),
+            ("from", STRING),
+            ("to", STRING),
+        ),
     ),
     Route("get", "/v1/me", "me", "What the key of this request stands for", {JSON: _ME}),
     Route(

@@ -75,6 +75,8 @@ class UsageWanted:
     group_by: str
     since: int
     until: int
+    split_by: str | None = None
+    """What each day is told by, besides."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,6 +99,7 @@ class SessionRead:
 
 
 USAGE_GROUPS: Final = ("day", "model", "key", "tool")
+USAGE_SPLITS: Final = ("model", "key", "tool")
 STATUSES: Final = ("queued", "in_progress", "completed", "incomplete", "failed", "cancelled")
 _DATE: Final = re.compile(r"\d{4}-\d{2}-\d{2}", re.ASCII)
 _DAY_SECONDS: Final = 24 * 3600
@@ -143,12 +146,17 @@ def parse_log_page(query: Query) -> LogPage:
 
 def parse_usage(query: Query, *, now: int) -> UsageWanted:
     """The query of ``GET /v1/usage``. Raises :class:`~moorage.errors.ApiError`."""
-    values = _single(query, ("group_by", "from", "to"))
+    values = _single(query, ("group_by", "split_by", "from", "to"))
     if _include(query):
         raise errors.unknown_parameter("include")
     group_by = values.get("group_by", "day")
     if group_by not in USAGE_GROUPS:
         raise errors.invalid_choice("group_by", group_by[: limits.PARAM_NAME_CHARS_MAX], USAGE_GROUPS)
+    split_by = values.get("split_by")
+    if split_by is not None and split_by not in USAGE_SPLITS:
+        raise errors.invalid_choice("split_by", split_by[: limits.PARAM_NAME_CHARS_MAX], USAGE_SPLITS)
+    if split_by is not None and group_by != "day":
+        raise errors.invalid_value("split_by", "only days are split: leave it out, or group by day.")
     until = _day_or_moment("to", values["to"], end=True) if "to" in values else now
     default = max(0, until - (limits.USAGE_DAYS_DEFAULT - 1) * _DAY_SECONDS)
     since = _day_or_moment("from", values["from"], end=False) if "from" in values else default - default % _DAY_SECONDS
@@ -156,7 +164,7 @@ def parse_usage(query: Query, *, now: int) -> UsageWanted:
         raise errors.invalid_value("from", "it lies behind 'to'.")
     if until - since > limits.USAGE_DAYS_MAX * _DAY_SECONDS:
         raise errors.invalid_value("from", f"at most {limits.USAGE_DAYS_MAX} days are added up at once.")
-    return UsageWanted(group_by, since, until)
+    return UsageWanted(group_by, since, until, split_by)
 
 
 def parse_tree(query: Query) -> TreeWanted:

@@ -243,6 +243,13 @@ export function within(steps, from, to) {
   return { ...used(ended, Infinity), ms: to - from, models: touched.length - tools, tools };
 }
 
+// What a compaction in a run stands for: the items before it, and the tokens that the calls around it took in.
+export function shortened({ input, rounds, steps, round, index }) {
+  const made = rounds.flatMap((each) => each.items).filter(({ mark }) => mark.index < index).length;
+  const tokensOf = (number) => stepOfRound(steps, number)?.usage?.input_tokens ?? null;
+  return { items: input.length + made, tokens: round > 0 ? tokensOf(round - 1) : null, tokensAfter: tokensOf(round + 1) };
+}
+
 export const stepOfRound = (steps, round) => steps.filter((step) => step.call_id === null)[round] ?? null;
 
 export const containerOf = (state) => {

@@ -23,8 +23,9 @@ export function Runs() {
   const { filters, words } = understood(query.q ?? "");
   const list = useRuns({ status: query.status, model: query.model, ...filters });
   const live = useData((signal) => get("responses", { status: "queued,in_progress", limit: 100 }, signal), [], { every: 2 * LOOK_MS });
-  const isFiltered = Boolean(query.q || query.status || query.model);
-  const rows = useMemo(() => (isFiltered ? list.rows.filter((row) => matches(row, words)) : withOlder(list.rows, live.data?.data ?? [])), [list.rows, live.data, query.q, isFiltered]);
+  const isFiltered = Boolean(query.q || query.status || query.model || query.has);
+  const fits = (row) => matches(row, words) && (query.has !== "container" || row.container_id);
+  const rows = useMemo(() => (isFiltered ? list.rows.filter(fits) : withOlder(list.rows, live.data?.data ?? [])), [list.rows, live.data, query.q, query.has, isFiltered]);
   const [chosen, choose] = useState(-1);
   useKeys(
     (event) => {
@@ -115,14 +116,18 @@ function Strip() {
   const last = (status) => useData((signal) => get("responses", { status, limit: 1 }, signal), [], { every: SLOWLY_MS }).data?.data[0];
   const [well, ill] = [last("completed"), last("failed")];
   const sandboxes = useData((signal) => get("containers", { limit: 100 }, signal), [], { every: SLOWLY_MS }).data;
-  const { storage } = useMe().data ?? {};
+  const { storage, network } = useMe().data ?? {};
   const alive = sandboxes?.data.filter((each) => each.status === "running").length;
   return html`<ul class="line strip" aria-label="Health">
     ${well && html`<li class="status good"><${Icon} name="ok" size=${13} /><span><a href=${address("runs", well.id)}>${well.model} ended well</a> <${Ago} at=${well.ended_at} /></span></li>`}
     ${ill && html`<li class=${`status ${!well || ill.ended_at > well.ended_at ? "bad" : ""}`}><${Icon} name="fail" size=${13} /><span class="cut"><a href=${address("runs", ill.id)}>${ill.model} failed</a> <${Ago} at=${ill.ended_at} />: ${trouble(ill)}</span></li>`}
     ${sandboxes && html`<li class="status"><${Icon} name="containers" size=${13} /><a href="#/containers">${plural(alive, "sandbox", "sandboxes")}${sandboxes.has_more ? " or more" : ""} alive</a></li>`}
-    ${storage && html`<li class=${`status ${isTight(storage) ? "warn" : ""}`}><${Icon} name="files" size=${13} /><a href="#/usage">${bytes(storage.used_bytes)} of ${bytes(storage.limit_bytes)} stored</a></li>`}</ul>`;
+    ${storage && html`<li class=${`status ${isTight(storage) ? "warn" : ""}`}><${Icon} name="files" size=${13} /><a href="#/usage">${bytes(storage.used_bytes)} of ${bytes(storage.limit_bytes)} stored</a></li>`}
+    ${network && html`<li class="status" title=${network.allowed_domains.join(", ")}><${Icon} name="webhooks" size=${13} /><span class="cut">${network.allowed_domains.length ? html`network: at most <${Name}>${ceiling(network.allowed_domains)}</${Name}>` : html`no network for containers`}</span></li>`}</ul>`;
 }
+
+const HOSTS_SHOWN = 3;
+const ceiling = (hosts) => (hosts.includes("*") ? "every host" : `${hosts.slice(0, HOSTS_SHOWN).join(", ")}${hosts.length > HOSTS_SHOWN ? ` and ${hosts.length - HOSTS_SHOWN} more` : ""}`);
 
 function Filters() {
   const { query } = route.value;
@@ -138,6 +143,7 @@ function Filters() {
     <div class="chips" role="group" aria-label="Status">${STATUSES.map(
       (status) => html`<button type="button" key=${status} class="chip" aria-pressed=${chosen.has(status)} onClick=${() => toggle(status)}>${status.replace("_", " ")}</button>`,
     )}
+    <button type="button" class="chip" aria-pressed=${query.has === "container"} onClick=${() => setQuery(route.value, { has: query.has === "container" ? "" : "container" })}>has a container</button>
     ${query.model && html`<button type="button" class="chip" aria-label=${`Remove the filter model ${query.model}`} onClick=${() => setQuery(route.value, { model: "" })}>model ${query.model} ×</button>`}</div>
   </div>`;
 }

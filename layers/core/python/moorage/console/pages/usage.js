@@ -1,10 +1,10 @@
 // What was used: by day as a chart, by day, model, key or tool as a table, and as a file for a spreadsheet.
-import { html } from "../html.js";
-import { all, get, saveBlob } from "../api.js";
+import { html, useState } from "../html.js";
+import { all, get, saveBlob, sideBySide } from "../api.js";
 import { setQuery } from "../router.js";
-import { route } from "../state.js";
+import { notify, route } from "../state.js";
 import { useData } from "../ui/data.js";
-import { Button, Empty, Head, Problem, Skeleton, Tabs } from "../ui/parts.js";
+import { Button, Empty, Head, Name, Problem, Skeleton, Tabs } from "../ui/parts.js";
 import { Table } from "../ui/list.js";
 import { Storage, useMe } from "../ui/storage.js";
 import { quantile } from "../model/runs.js";
@@ -12,6 +12,8 @@ import { count, dollars, duration, plural } from "../model/text.js";
 
 const DAY = 86_400_000;
 const RUNS_TIMED = 300;
+const RUNS_UNROLLED = 40;
+const AT_ONCE = 6;
 const SPANS = [7, 30, 90];
 const GROUPS = [
   { id: "day", title: "By day" },
@@ -19,10 +21,16 @@ const GROUPS = [
   { id: "key", title: "By key" },
   { id: "tool", title: "By tool" },
 ];
+const SPLITS = [
+  { id: "", title: "whole" },
+  { id: "model", title: "by model" },
+  { id: "key", title: "by key" },
+];
+const PARTS_DRAWN = 5;
 const MEASURES = {
-  tokens: { title: "tokens", parts: [["in", (day) => day.input_tokens - day.cached_tokens], ["cached", (day) => day.cached_tokens], ["out", (day) => day.output_tokens]], show: count },
-  cost: { title: "dollars", parts: [["spent", (day) => day.cost_usd ?? 0]], show: dollars },
-  runs: { title: "runs", parts: [["ended well", (day) => day.responses - (day.by_status.failed ?? 0)], ["failed", (day) => day.by_status.failed ?? 0]], show: count },
+  tokens: { title: "tokens", parts: [["in", (day) => day.input_tokens - day.cached_tokens], ["cached", (day) => day.cached_tokens], ["out", (day) => day.output_tokens]], of: (each) => each.input_tokens + each.output_tokens, show: count },
+  cost: { title: "dollars", parts: [["spent", (day) => day.cost_usd ?? 0]], of: (each) => each.cost_usd ?? 0, show: dollars },
+  runs: { title: "runs", parts: [["ended well", (day) => day.responses - (day.by_status.failed ?? 0)], ["failed", (day) => day.by_status.failed ?? 0]], of: (each) => each.responses, show: count },
 };
 
 export function Usage() {
@@ -31,13 +39,14 @@ export function Usage() {
   const group = GROUPS.some((each) => each.id === query.by) ? query.by : "day";
   const measure = query.measure in MEASURES ? query.measure : "tokens";
   const from = new Date(Date.now() - (span - 1) * DAY).toISOString().slice(0, 10);
-  const days = useData((signal) => get("usage", { group_by: "day", from }, signal), [from]);
+  const split = SPLITS.some((each) => each.id === query.split) ? query.split : "";
+  const days = useData((signal) => get("usage", { group_by: "day", split_by: split, from }, signal), [from, split]);
   const sums = useData((signal) => get("usage", { group_by: group, from }, signal), [from, group]);
   const who = useMe();
   const file = () => saveBlob(new Blob([csvOf(sums.data.data)], { type: "text/csv" }), `usage-by-${group}.csv`);
   return html`<${Head} title="Usage" note="Added up from the responses that are kept. What was never stored is not in it."><div class="chips" role="group" aria-label="How far back">${SPANS.map((each) => html`<button type="button" key=${each} class="chip" aria-pressed=${each === span} onClick=${() => setQuery(route.value, { days: each })}>${each} days</button>`)}</div>
       <${Button} icon="download" isOff=${!sums.data?.data.length} onClick=${file}>CSV</${Button}></${Head}>
-    ${days.isLoading ? html`<${Skeleton} rows=${4} />` : days.problem ? html`<${Problem} message=${days.problem} onAgain=${days.reload} />` : html`<${Totals} days=${days.data.data} /><${Took} from=${from} /><${Chart} days=${days.data.data} span=${span} measure=${measure} />`}
+    ${days.isLoading ? html`<${Skeleton} rows=${4} />` : days.problem ? html`<${Problem} message=${days.problem} onAgain=${days.reload} />` : html`<${Totals} days=${days.data.data} /><${Took} from=${from} /><${Chart} days=${days.data.data} span=${span} measure=${measure} split=${split} />`}
     <${Storage} storage=${who.data?.storage} />
     <${Tabs} label="Added up" tabs=${GROUPS} chosen=${group} onChoose=${(by) => setQuery(route.value, { by })} />
     ${sums.isLoading ? html`<${Skeleton} rows=${4} />` : sums.problem ? html`<${Problem} message=${sums.problem} onAgain=${sums.reload} />` : sums.data.data.length ? html`<${Table} label="Usage" columns=${columns(group)} rows=${group === "day" ? [...sums.data.data].reverse() : sums.data.data} />` : html`<${Empty} title="Nothing in this time" code="moorage usage --by model" />`}`;
@@ -63,21 +72,54 @@ function Totals({ days }) {
 // Sums know no durations: they are those of the latest runs, in whole seconds, as the list of runs has them.
 function Took({ from }) {
   const runs = useData((signal) => all("responses", { created_after: Date.parse(from) / 1000 }, { most: RUNS_TIMED, signal }), [from]);
-  const took = (runs.data ?? []).filter((run) => run.ended_at !== null).map((run) => (run.ended_at - run.created_at) * 1000);
-  if (!took.length) return null;
+  const ended = (runs.data ?? []).filter((run) => run.ended_at !== null);
+  if (!ended.length) return null;
+  const took = ended.map((run) => (run.ended_at - run.created_at) * 1000);
   const shown = (share) => (quantile(took, share) < 1000 ? "< 1 s" : duration(quantile(took, share)));
-  return html`<p class="line took"><span>Half of the runs took at most <b class="number">${shown(0.5)}</b></span><span>95 % at most <b class="number">${shown(0.95)}</b></span><span class="muted">counted over ${runs.hasMore ? "the latest " : ""}${plural(took.length, "run")}</span></p>`;
+  return html`<p class="line took"><span>Half of the runs took at most <b class="number">${shown(0.5)}</b></span><span>95 % at most <b class="number">${shown(0.95)}</b></span><span class="muted">counted over ${runs.hasMore ? "the latest " : ""}${plural(took.length, "run")}</span></p><${OfSteps} runs=${ended} />`;
 }
 
-function Chart({ days, span, measure }) {
-  const { parts, show, title } = MEASURES[measure];
+// Steps are asked for run by run, so only when somebody wants to know.
+function OfSteps({ runs }) {
+  const [steps, know] = useState(null);
+  const latest = runs.slice(0, RUNS_UNROLLED);
+  const look = async () => {
+    const answers = await sideBySide(latest, (run) => get(`responses/${run.id}/steps`, { limit: 100 }), AT_ONCE);
+    const refused = answers.find((answer) => !answer.ok);
+    if (refused) return notify(refused.message, "bad");
+    return know(answers.flatMap((answer) => answer.data.data));
+  };
+  if (!steps) return html`<p class="line took"><${Button} icon="clock" onClick=${look}>Times of model and tools</${Button}><span class="muted">reads the steps of ${latest.length < runs.length ? "the latest " : ""}${plural(latest.length, "run")}</span></p>`;
+  const first = steps.filter((step) => step.first_output_at && step.started_at && step.call_id === null).map((step) => step.first_output_at - step.started_at);
+  const tools = steps.filter((step) => step.call_id !== null && step.ended_at && step.started_at).map((step) => step.ended_at - step.started_at);
+  return html`${[["The first words of a model", first, "model step"], ["A call of a tool", tools, "call"]].map(([what, times, of]) => times.length > 0 && html`<p class="line took" key=${of}><span>${what} took half of the time at most <b class="number">${duration(quantile(times, 0.5))}</b></span><span>95 % of the time <b class="number">${duration(quantile(times, 0.95))}</b></span><span class="muted">counted over ${plural(times.length, of)} of ${latest.length < runs.length ? "the latest " : ""}${plural(latest.length, "run")}</span></p>`)}
+    ${!first.length && !tools.length && html`<p class="muted">None of their steps has times.</p>`}`;
+}
+
+// What the days are stacked of: kinds of the measure, or the largest models or keys with the others together.
+function stackOf(days, measure, split) {
+  const { parts, of } = MEASURES[measure];
+  if (!split) return parts;
+  const sums = new Map();
+  for (const part of days.flatMap((day) => day.parts ?? [])) sums.set(part.id, (sums.get(part.id) ?? 0) + of(part));
+  const names = [...sums].sort((one, other) => other[1] - one[1]).map(([name]) => name);
+  const value = (wanted) => (day) => (day.parts ?? []).filter((part) => wanted(part.id)).reduce((sum, part) => sum + of(part), 0);
+  const largest = names.slice(0, PARTS_DRAWN);
+  const others = names.length > PARTS_DRAWN ? [["others", value((name) => !largest.includes(name))]] : [];
+  return [...largest.map((name) => [name || "unknown", value((each) => each === name)]), ...others];
+}
+
+function Chart({ days, span, measure, split }) {
+  const { show, title } = MEASURES[measure];
+  const parts = stackOf(days, measure, split);
   const known = new Map(days.map((day) => [day.id, day]));
   const names = Array.from({ length: span }, (_, at) => new Date(Date.now() - (span - 1 - at) * DAY).toISOString().slice(0, 10));
   const values = names.map((name) => parts.map(([, of]) => (known.has(name) ? of(known.get(name)) : 0)));
-  const most = Math.max(...values.map((each) => each.reduce((a, b) => a + b, 0))) || 1;
+  const most = Math.max(...values.map((each) => each.reduce((a, b) => a + b, 0)), 0) || 1;
   const step = 720 / span;
   return html`<figure class="chart"><figcaption class="line"><span class="chips" role="group" aria-label="What is drawn">${Object.entries(MEASURES).map(([id, each]) => html`<button type="button" key=${id} class="chip" aria-pressed=${id === measure} onClick=${() => setQuery(route.value, { measure: id })}>${each.title}</button>`)}</span>
-      <span class="legend">${parts.map(([name], at) => html`<span key=${name}><span class=${`part p${at}`}></span>${name}</span>`)}</span></figcaption>
+      <span class="chips" role="group" aria-label="What it is stacked of">${SPLITS.map((each) => html`<button type="button" key=${each.id} class="chip" aria-pressed=${each.id === split} onClick=${() => setQuery(route.value, { split: each.id })}>${each.title}</button>`)}</span>
+      <span class="legend">${parts.map(([name], at) => html`<span key=${name}><span class=${`part p${at}`}></span><${Name}>${name}</${Name}></span>`)}</span></figcaption>
     <svg viewBox="0 0 780 170" role="img" aria-label=${`${title} by day, at most ${show(most)}`}>
       ${[0, 0.5, 1].map((share) => html`<g key=${share}><line class="axis" x1="44" x2="770" y1=${140 - share * 120} y2=${140 - share * 120} /><text class="axis-text" aria-hidden="true" x="38" y=${144 - share * 120} text-anchor="end">${share || measure !== "cost" ? show(most * share) : "$0"}</text></g>`)}
       ${values.map((each, at) => {

@@ -1,7 +1,7 @@
 // One item of a run: what was said, asked for, printed.
 import { html, useState } from "../html.js";
 import { address } from "../router.js";
-import { duration } from "../model/text.js";
+import { count, duration, plural } from "../model/text.js";
 import { printable } from "../model/ansi.js";
 import { Icon } from "./icons.js";
 import { Json } from "./json.js";
@@ -13,9 +13,10 @@ import { Terminal } from "./terminal.js";
 const COMMAND_LINES = 12;
 const SOURCE_CHARS = 280;
 
-export function Item({ item, mark, isDone }) {
+// `before` is what a compaction stands for, where that is known.
+export function Item({ item, mark, isDone, before }) {
   const View = VIEWS[item.type] ?? Other;
-  return html`<${View} item=${item} mark=${mark} isDone=${isDone} />`;
+  return html`<${View} item=${item} mark=${mark} isDone=${isDone} before=${before} />`;
 }
 
 export function Said({ who, content, isDone = true }) {
@@ -161,7 +162,12 @@ const Web = ({ url, title }) =>
 const Asked = ({ item }) => html`<section class="card asked-for"><h3><${Icon} name="approvals" size=${13} />asks for approval: ${item.server_label ?? ""} ${item.name ?? ""}</h3><${Argument} text=${item.arguments ?? ""} />
   <p><a class="button" href="#/approvals">Approvals</a></p></section>`;
 
-const Compaction = ({ item }) => html`<section class="card thought"><h3>compaction</h3><p class="muted">What was said before is carried on as notes${item.encrypted_content ? `, ${item.encrypted_content.length.toLocaleString("en")} characters, encrypted` : ""}.</p></section>`;
+function Compaction({ item, before }) {
+  const notes = item.encrypted_content ? `notes of ${count(item.encrypted_content.length)} sealed characters` : "notes";
+  return html`<section class="card thought"><h3>compaction</h3><p class="number">${before ? `${plural(before.items, "item")} → ${notes}` : `What was said before → ${notes}`}</p>
+    ${before?.tokens != null && html`<p class="muted number">${count(before.tokens)} tokens in at the call before it${before.tokensAfter != null ? `, ${count(before.tokensAfter)} at the call after it` : ""}</p>`}
+    <p class="muted">The model reads the notes in their place from here on.</p></section>`;
+}
 
 const Other = ({ item }) => html`<section class="card call"><h3>${item.type.replaceAll("_", " ")}</h3><${Json} value=${item} depth=${1} /></section>`;
 

@@ -1,7 +1,7 @@
 // A run as it reads: what was asked, then round by round what the model said, what ran and what came of it.
 import { html, useEffect, useLayoutEffect, useRef, useState } from "../html.js";
 import { count, dollars, duration } from "../model/text.js";
-import { stepOfRound } from "../model/run.js";
+import { shortened, stepOfRound } from "../model/run.js";
 import { Item, Said } from "./cards.js";
 import { Status } from "./parts.js";
 import { Block } from "./virtual.js";
@@ -34,7 +34,7 @@ export function Transcript({ input, rounds, steps, response, chosen, onChoose, f
     ${input.map((item, at) => html`<${Input} key=${`in-${at}`} item=${item} />`)}
     ${rounds.map((round) => html`<article class=${`round ${round.number === chosen ? "chosen" : ""}`} key=${round.number} data-round=${round.number} aria-label=${`Round ${round.number + 1}`}>
       <${RoundHead} round=${round} step=${stepOfRound(steps, round.number)} onChoose=${onChoose} />
-      <${Block} root=${box} guess=${120 * round.items.length}>${round.items.map(({ mark, item, isDone }) => html`<${Item} key=${mark.index} item=${item} mark=${mark} isDone=${isDone} />`)}</${Block}>
+      <${Block} root=${box} guess=${120 * round.items.length}>${round.items.map(({ mark, item, isDone }) => html`<${Item} key=${mark.index} item=${item} mark=${mark} isDone=${isDone} before=${item.type === "compaction" ? shortened({ input, rounds, steps, round: round.number, index: mark.index }) : null} />`)}</${Block}>
     </article>`)}
     ${response?.error && html`<section class="card failed" role="alert"><h3><${Status} status="failed" /></h3><p>${response.error.message}</p><p class="muted"><code>${response.error.code}</code></p></section>`}
     ${response?.status === "incomplete" && html`<section class="card"><h3><${Status} status="incomplete" /></h3><p class="muted">${response.incomplete_details?.reason ?? ""}</p></section>`}
