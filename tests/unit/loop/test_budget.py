@@ -3,6 +3,7 @@
 from typing import Any
 
 import pytest
+from moorage.loop.prompt import sent
 from moorage.model.prices import Price
 from moorage.state import LoopState, Next
 from moorage.store.responses import StoredResponse
@@ -86,6 +87,9 @@ async def test_one_last_answer_is_asked_for_without_tools() -> None:
     response = await served.lab.object_of(stored)
     assert (ended(response), texts(response["output"])) == (("completed", None), ["This is what I have."])
     assert [request.tool_choice for request in served.lab.model.requests] == ["auto", "none"]
+    snapshot = await served.lab.runtime.responses.snapshot(stored.tenant_id, stored.response_id)
+    told = [(await sent(served.lab.runtime, snapshot, f"step_{number}")).request for number in range(2)]
+    assert told == served.lab.model.requests
 
 
 async def test_a_model_that_goes_on_calling_in_its_last_answer_is_stopped_after_it() -> None:

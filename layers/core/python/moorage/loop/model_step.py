@@ -18,7 +18,7 @@ from moorage.loop.budget import reached
 from moorage.loop.cancellation import CancelWatch
 from moorage.loop.chain import load_chain
 from moorage.loop.fold import Folded, fold
-from moorage.loop.prompt import Position
+from moorage.loop.prompt import Position, for_a_last_answer
 from moorage.loop.sinks import LogSink
 from moorage.loop.standby import Standby, have_sandbox
 from moorage.loop.waiting import PAUSED
@@ -143,12 +143,14 @@ async def _run(runtime: Runtime, snapshot: Snapshot, state: LoopState, progress:
         ended = await _over_budget(runtime, snapshot, state, progress, over)
         if ended is not None:
             return ended
-        snapshot = _for_a_last_answer(snapshot, progress.outcomes[state.step - 1])
+        snapshot = replace(snapshot, stored=for_a_last_answer(snapshot.stored, progress.outcomes[state.step - 1]))
         stored = snapshot.stored
     if state.step - state.from_step >= limits.EXECUTION_ROUNDS_MAX:
         return replace(state, next=Next.CONTINUE, calls=())
     try:
-        attempt, chain = await asyncio.gather(runtime.steps.begin(stored, state.step), load_chain(runtime, stored))
+        attempt, chain = await asyncio.gather(
+            runtime.steps.begin(stored, state.step, is_last_answer=over is not None), load_chain(runtime, stored)
+        )
         if attempt.outcome is not None:
             await runtime.responses.note_wait(stored, None)
             return await _following(runtime, stored, state, attempt.outcome)
@@ -167,12 +169,6 @@ async def _run(runtime: Runtime, snapshot: Snapshot, state: LoopState, progress:
     except ApiError as error:  # What the request refers to is gone: no retry will mend that.
         await finish.end_from_outside(runtime, stored, status="failed", error=finish.error_of(error))
         return state.done()
-
-
-def _for_a_last_answer(snapshot: Snapshot, before: Outcome) -> Snapshot:
-    """The response as one that has made all its calls: the model is offered none, and what it asks for is refused."""
-    parameters = replace(snapshot.stored.parameters, max_tool_calls=before.calls_made)
-    return replace(snapshot, stored=replace(snapshot.stored, parameters=parameters))
 
 
 def _bound(runtime: Runtime, stored: StoredResponse, step: int, attempt: StepAttempt) -> dict[str, Any] | None:

@@ -5,7 +5,7 @@ has, up to where the step began, and all that follows is the same. Only what is 
 """
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, Final
 
@@ -52,6 +52,11 @@ class Position:
     @classmethod
     def after(cls, outcome: Outcome, step: int) -> "Position":
         return cls(step, outcome.next_index, outcome.usage, outcome.calls_made, outcome.service_tier)
+
+
+def for_a_last_answer(stored: StoredResponse, before: Outcome) -> StoredResponse:
+    """The response as one that has made all its calls: the model is offered none, and what it asks for is refused."""
+    return replace(stored, parameters=replace(stored.parameters, max_tool_calls=before.calls_made))
 
 
 @dataclass(frozen=True, slots=True)
@@ -151,6 +156,8 @@ async def sent(runtime: Runtime, snapshot: Snapshot, step_id: str) -> Sent:
     before = outcomes.get(step.step - 1)
     position = Position(0) if before is None else Position.after(before, step.step)
     following = outcomes.get(step.step)
+    if before is not None and any(each.is_last_answer for each in accounts if (each.step, each.call_id) == (step.step, None)):
+        stored = for_a_last_answer(stored, before)
     log = fold(await runtime.responses.log_of(stored).read_all())
     made = _made_before(log, position.next_index, None if following is None else following.next_index)
     said = [*await load_chain(runtime, stored), *stored.input_items, *context.own_items(made)]

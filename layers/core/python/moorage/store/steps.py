@@ -131,6 +131,8 @@ class Account:
     is_finished: bool
     files_at_ms: int | None = None
     """When a call ended, by the times of its container's files."""
+    is_last_answer: bool = False
+    """The model was offered no calls, because a budget was used up."""
 
 
 class Steps:
@@ -142,15 +144,18 @@ class Steps:
 
     # --- model steps ---
 
-    async def begin(self, stored: StoredResponse, step: int) -> StepAttempt:
-        """Count a run of a model step. Harmless to run twice: each run takes a higher number."""
+    async def begin(self, stored: StoredResponse, step: int, *, is_last_answer: bool = False) -> StepAttempt:
+        """Count a run of a model step. Harmless to run twice: each run takes a higher number. ``is_last_answer``: no calls are offered,
+        because a budget is used up, which is noted for those who ask later what the model was sent."""
         now = self._now_ms()
+        last = {"last_answer": True} if is_last_answer else {}
         record = await self._table.update(
             _pk(stored),
             keys.attempt(step),
             add={"attempt": 1},
-            set={"ttl": stored.expires_at, "run_ms": now},
+            set={"ttl": stored.expires_at, "run_ms": now, **last},
             set_once={"begun_ms": now},
+            remove=() if is_last_answer else ("last_answer",),
             must_exist=False,
         )
         outcome = record.get("outcome")
@@ -356,6 +361,7 @@ def _account(record: Record) -> Account:
         following=record.get("following"),
         is_finished=bool(record.get("finished")),
         files_at_ms=record.get("files_ms"),
+        is_last_answer=bool(record.get("last_answer")),
     )
 
 
