@@ -276,7 +276,7 @@ def test_what_is_stored_is_shown_where_an_owner_looks(console: Console, stack: S
 
 def test_days_are_stacked_by_model_or_key_and_times_are_told_when_asked_for(console: Console) -> None:
     def part(name: str, tokens: int) -> dict[str, Any]:
-        counted = {"responses": 1, "by_status": {"completed": 1}, "tool_calls": 0, "cached_tokens": 0, "cost_usd": None}
+        counted: dict[str, Any] = {"responses": 1, "by_status": {"completed": 1}, "tool_calls": 0, "cached_tokens": 0, "cost_usd": None}
         return {"id": name, "input_tokens": tokens, "output_tokens": 0, "unpriced_responses": 0, **counted}
 
     today = datetime.datetime.now(datetime.UTC).date().isoformat()
@@ -288,14 +288,14 @@ def test_days_are_stacked_by_model_or_key_and_times_are_told_when_asked_for(cons
             group["parts"] = [part(name, 100 * (at + 1)) for at, name in enumerate(names)]
         route.fulfill(json=json.loads(page_of([group])))
 
-    runs = [{"id": f"resp_{number}", "created_at": 5, "ended_at": 9} for number in range(41)]
+    runs: list[dict[str, Any]] = [{"id": f"resp_{number}", "created_at": 5, "ended_at": 9} for number in range(41)]
     asked: list[str] = []
 
     def steps(route: Route) -> None:
         asked.append(route.request.url)
         number = int(route.request.url.split("resp_")[1].split("/")[0])
         begun = {"started_at": 1000, "first_output_at": 1000 + 10 * number, "ended_at": 9000}
-        calls = [{"call_id": None, **begun}, {"call_id": "c", **begun, "first_output_at": None, "ended_at": 3000}]
+        calls: list[dict[str, Any]] = [{"call_id": None, **begun}, {"call_id": "c", **begun, "first_output_at": None, "ended_at": 3000}]
         route.fulfill(json=json.loads(page_of(calls)))
 
     page = console.page

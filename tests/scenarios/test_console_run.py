@@ -186,7 +186,8 @@ def test_the_sandboxes_of_a_container_are_told(console: Console, ran: str, clien
 def test_words_are_found_in_all_of_an_output_and_it_is_copied_as_it_was_printed(console: Console, client: OpenAI) -> None:
     """Also where only its end is shown; hostile lines and codes of colours are no hindrance."""
     printed = "seq 1 500; printf 'a \\033[31mne\\033[0medle <b>x</b> \\342\\200\\256 here\\n'; seq 501 1200"
-    ran = client.responses.create(model="demo", input=script(shell(printed), say("done")), tools=[SHELL])
+    tools: Any = [SHELL]
+    ran = client.responses.create(model="demo", input=script(shell(printed), say("done")), tools=tools)
     page = console.go(f"#/runs/{ran.id}").page
     page.context.grant_permissions(["clipboard-read", "clipboard-write"])
     expect(page.get_by_role("group", name="Output of command 1")).to_contain_text("1200")
@@ -214,10 +215,11 @@ def test_words_are_found_in_all_of_an_output_and_it_is_copied_as_it_was_printed(
 
 
 def test_a_compaction_says_what_it_stands_for(console: Console, client: OpenAI) -> None:
+    tools: Any = [SHELL]
     ran: Any = client.responses.create(
         model="demo",
         input=script({"say": "Counting.", **shell("seq 3000")}, say("done")),
-        tools=[SHELL],
+        tools=tools,
         context_management=[{"type": "compaction", "compact_threshold": 2_000}],
         max_tool_calls=1,
     )
