@@ -1,7 +1,9 @@
 """What all tests share.
 
 * How many examples a property is tried with: as many as its test says, or in the inner loop (``make quick``) a few.
-* What comes last: the unit tests, whose files are short, so that no worker is left with a long one when the others have done all.
+* What comes first: the tests of sandboxes, which wait most (for time-outs, for memory to fill), and long for one file: others use the
+  processors meanwhile. What comes last: the other unit tests, whose files are short, so that no worker is left with a long one when the
+  others have done all.
 * One stack for those who need nothing of their own: starting one takes four seconds of processor time, and its workers as much again.
 """
 
@@ -17,6 +19,7 @@ from tests.stack import Stack
 
 QUICK_EXAMPLES_MAX = 15
 _UNIT = Path(__file__).parent / "unit"
+_SANDBOX = _UNIT / "sandbox"
 
 hypothesis.settings.register_profile(
     "patient",
@@ -36,7 +39,7 @@ def stack(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stack]:
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    items.sort(key=lambda item: _UNIT in item.path.parents)
+    items.sort(key=lambda item: (_SANDBOX not in item.path.parents, _UNIT in item.path.parents))
     if os.environ.get("TESTS") != "quick":
         return
     for item in items:

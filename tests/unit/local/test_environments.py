@@ -1,5 +1,6 @@
 """The environments that are made on first use. The lock here names no package, so that nothing is downloaded."""
 
+import os
 import subprocess
 import sys
 import threading
@@ -124,6 +125,20 @@ def test_a_cache_that_cannot_be_written_is_named(wanted: Environment, tmp_path: 
     assert str(caught.value) == (
         f"The packages that sandboxes offer cannot be kept in {tmp_path / 'cache'}: File exists. XDG_CACHE_HOME takes another folder."
     )
+
+
+@pytest.mark.skipif(not IS_CHECKOUT, reason="only a checkout has a Makefile")
+def test_make_test_is_linters_types_and_tests() -> None:
+    command = ["make", "--no-print-directory", "--dry-run", "test"]
+    own = {name: value for name, value in os.environ.items() if not name.startswith("MAKE")}  # of the make that runs the tests
+    steps = subprocess.run(command, cwd=ROOT, env=own, capture_output=True, text=True, check=True).stdout.splitlines()
+    asked = [step.partition(".venv/bin/")[2].partition(" -n ")[0] for step in steps if ".venv/bin/" in step]
+    assert asked[-4:-1] == [
+        "ruff check .",
+        "mypy",
+        "mypy --config-file functions/egress_proxy/mypy.ini --python-executable .venv-egress/bin/python functions/egress_proxy",
+    ]
+    assert asked[-1] == "python -m pytest"
 
 
 @pytest.mark.skipif(not IS_CHECKOUT, reason="only a checkout has a Makefile")
