@@ -186,13 +186,12 @@ class Config(BaseModel):
     it can, not to the last request."""
 
     provisioned_concurrency: int = Field(default=0, ge=0, le=1_000)
-    """Environments of the streaming function that are kept started, so that no request meets a cold start: $4.28 a month each with
+    """Environments of the streaming function that are kept started, so that no request meets a cold start: $3.76 a month each with
     the default memory."""
 
-    model_memory_mib: int = Field(default=400, ge=256, le=10_240)
+    model_memory_mib: int = Field(default=352, ge=256, le=10_240)
     """The API and model functions wait for models most of their time, and waiting is billed by memory. The default has room for the
-    largest input file: 91 MiB of code, and six times the 50 MiB. More memory means more CPU, and so faster cold starts: with twice as
-    much they take half as long and a turn costs twice as much."""
+    largest input: 110 MiB of code, and three times the 50 MiB of files (``tests/twin/test_memory.py``). More memory means more CPU."""
 
     rollout: Literal["at_once", "canary", "linear"] = "at_once"
     """How a new version of the streaming function comes into use: a tenth for five minutes first, or a tenth more each minute; both go

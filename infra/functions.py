@@ -33,6 +33,9 @@ _ADAPTER_LAYER: Final = "LambdaAdapterLayerArm64:27"
 """AWS Lambda Web Adapter 1.0.0 (its README names account, layer and version). It turns the runtime API into HTTP on a port."""
 
 ADAPTER_PORT: Final = 8080
+REAPER_MEMORY_MIB: Final = 448
+"""110 MiB of code, and sixteen responses or containers side by side."""
+
 SETTINGS_FILE: Final = "settings.json"
 LIVE: Final = "live"
 
@@ -157,4 +160,6 @@ _ADAPTER_ENVIRONMENT: Final = {
     "AWS_LWA_INVOKE_MODE": "response_stream",
     "AWS_LWA_PORT": str(ADAPTER_PORT),
     "AWS_LWA_READINESS_CHECK_PATH": "/healthz",
+    # Lambda gives ten seconds of its full CPU to begin with, and begins anew where they do not do: then the first request waits.
+    "AWS_LWA_ASYNC_INIT": "true",
 }

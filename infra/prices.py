@@ -4,6 +4,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from infra.config import Config
+from infra.functions import REAPER_MEMORY_MIB
 
 HOURS_A_MONTH: Final = 730
 
@@ -40,7 +41,7 @@ class Prices:
 
     def reaper(self, functions: int) -> float:
         """A month of its functions, which look once a minute whether there is something to do."""
-        look = self.lambda_request + REAPER_SECONDS * REAPER_GIB * self.lambda_gb_second
+        look = self.lambda_request + REAPER_SECONDS * REAPER_MEMORY_MIB / 1024 * self.lambda_gb_second
         return HOURS_A_MONTH * 60 * (functions * look + REAPER_READ_UNITS * self.read_unit)
 
 
@@ -48,7 +49,6 @@ ENDPOINTS: Final = ("ecr.api", "ecr.dkr")
 """Interface endpoints that Fargate pulls images through; each is paid for by the hour and zone."""
 
 REAPER_SECONDS: Final = 0.1
-REAPER_GIB: Final = 0.5
 REAPER_READ_UNITS: Final = 4.5
 """Of a look that finds nothing: an estimate, and nine queries with half a unit each."""
 

@@ -20,7 +20,7 @@ from infra.bundling import ROOT
 from infra.config import Config, Models
 from infra.custom_resource import Hooks, VectorBucket
 from infra.egress import Egress
-from infra.functions import FunctionFactory, live
+from infra.functions import REAPER_MEMORY_MIB, FunctionFactory, live
 from infra.images import PYTHON_3_13, Image
 from infra.microvms import Microvms
 from infra.nag import acknowledge
@@ -237,14 +237,14 @@ class ServiceStack(cdk.Stack):
             folder="reaper",
             handler="handler.recover_responses",
             timeout=cdk.Duration.minutes(5),
-            memory_mib=512,
+            memory_mib=REAPER_MEMORY_MIB,
         )
         expiry = factory.make(
             "Expiry",
             folder="reaper",
             handler="handler.expire_containers",
             timeout=cdk.Duration.minutes(5),
-            memory_mib=512,
+            memory_mib=REAPER_MEMORY_MIB,
         )
         reapers = {"Recovery": recovery, "Expiry": expiry}
         if network:
@@ -253,7 +253,7 @@ class ServiceStack(cdk.Stack):
                 folder="reaper",
                 handler="handler.retire_sandboxes",
                 timeout=cdk.Duration.minutes(5),
-                memory_mib=512,
+                memory_mib=REAPER_MEMORY_MIB,
                 environment=network.environment,
                 vpc=network.vpc,
                 subnets=network.function_subnets,

@@ -311,6 +311,7 @@ def test_the_responses_function_is_a_server_behind_the_web_adapter(stacks: Stack
         "AWS_LWA_INVOKE_MODE": "response_stream",
         "AWS_LWA_PORT": "8080",
         "AWS_LWA_READINESS_CHECK_PATH": "/healthz",
+        "AWS_LWA_ASYNC_INIT": "true",
     }
     assert "LambdaAdapterLayerArm64" in json.dumps(found["Layers"])
 

@@ -67,6 +67,11 @@ class Environment:
             await asyncio.sleep(0.05)
         raise FunctionError(f"nothing answered on {self._readiness}")
 
+    def peak_mib(self) -> int:
+        """The most memory that its process has held."""
+        lines = Path(f"/proc/{self._process.pid}/status").read_text().splitlines()
+        return next(int(line.split()[1]) // 1024 for line in lines if line.startswith("VmHWM:"))
+
     def log(self) -> str:
         return (self._root / "environment.log").read_text(errors="replace")
 

@@ -2,9 +2,7 @@
 
 import asyncio
 import contextlib
-import datetime
 import gzip
-import ipaddress
 import ssl
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import aclosing, asynccontextmanager
@@ -13,11 +11,9 @@ from pathlib import Path
 
 import httpx
 import pytest
-from cryptography import x509
-from cryptography.hazmat.primitives import hashes, serialization
-from cryptography.hazmat.primitives.asymmetric import ec
-from cryptography.x509.oid import NameOID
 from moorage.net.transport import ThroughProxy, UpstreamTransport, upstream_transport
+
+from tests.tls import certificate
 
 OK = b"HTTP/1.1 200 OK\r\n"
 HELLO = OK + b"content-length: 5\r\n\r\nhello"
@@ -178,6 +174,32 @@ async def test_a_large_request_arrives_whole() -> None:
     assert playing.requests[0][1] == body
 
 
+async def test_a_large_request_arrives_whole_over_tls(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    body = bytes(range(256)) * 40_000
+    tls = certificate(tmp_path, "127.0.0.1")
+    monkeypatch.setenv("SSL_CERT_FILE", str(tmp_path / "certificate.pem"))
+    async with server([HELLO], [HELLO], tls=tls) as playing, transport() as http:
+        assert [await ask(http, request(playing.url, body)) for _ in range(2)] == [(200, b"hello")] * 2
+    assert ([sent for _, sent in playing.requests], playing.connections) == ([body, body], 1)
+
+
+async def test_a_request_goes_on_while_its_answer_comes() -> None:
+    body = bytes(range(256)) * 40_000
+    taken: list[bytes] = []
+
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.readuntil(b"\r\n\r\n")
+        writer.write(OK + b"content-length: 5\r\n\r\nhel")
+        taken.append(await reader.readexactly(len(body)))
+        writer.write(b"lo")
+        writer.close()
+
+    listening = await asyncio.start_server(serve, "127.0.0.1", 0)
+    async with listening, transport() as http:
+        assert await ask(http, request(f"http://127.0.0.1:{listening.sockets[0].getsockname()[1]}", body)) == (200, b"hello")
+    assert taken == [body]
+
+
 # --- what goes wrong ---------------------------------------------------------------------------------------------------------------
 
 
@@ -325,6 +347,21 @@ async def test_a_connection_is_not_used_again_if(first: tuple[str, bytes]) -> No
         assert playing.connections == 2
 
 
+async def test_a_connection_is_not_used_again_if_the_answer_came_before_all_of_the_request() -> None:
+    is_left = asyncio.Event()
+
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        writer.write(HELLO)
+        await is_left.wait()
+        writer.close()
+
+    listening = await asyncio.start_server(serve, "127.0.0.1", 0)
+    async with listening, transport() as http:
+        url = f"http://127.0.0.1:{listening.sockets[0].getsockname()[1]}"
+        assert [await ask(http, request(url, bytes(50_000_000))) for _ in range(2)] == [(200, b"hello")] * 2
+        is_left.set()
+
+
 async def test_a_connection_that_its_server_closed_meanwhile_is_not_used() -> None:
     async with server([HELLO, CUT], [HELLO]) as playing, transport() as http:
         await ask(http, request(playing.url))
@@ -392,34 +429,6 @@ async def test_many_requests_at_once_have_connections_of_their_own() -> None:
 
 
 # --- TLS and proxies ---------------------------------------------------------------------------------------------------------------
-
-
-def certificate(folder: Path, name: str) -> ssl.SSLContext:
-    """A self-signed certificate as ``certificate.pem``, and the context of a server that shows it."""
-    key = ec.generate_private_key(ec.SECP256R1())
-    subject = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, name)])
-    now = datetime.datetime.now(datetime.UTC)
-    alternative: x509.GeneralName = x509.DNSName(name) if name.isalpha() else x509.IPAddress(ipaddress.ip_address(name))
-    made = (
-        x509.CertificateBuilder()
-        .subject_name(subject)
-        .issuer_name(subject)
-        .public_key(key.public_key())
-        .serial_number(1)
-        .not_valid_before(now - datetime.timedelta(hours=1))
-        .not_valid_after(now + datetime.timedelta(hours=1))
-        .add_extension(x509.SubjectAlternativeName([alternative]), critical=False)
-        .add_extension(x509.BasicConstraints(ca=True, path_length=None), critical=True)
-        .sign(key, hashes.SHA256())
-    )
-    pem = folder / "certificate.pem"
-    pem.write_bytes(made.public_bytes(serialization.Encoding.PEM))
-    private = folder / "key.pem"
-    encoding = (serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption())
-    private.write_bytes(key.private_bytes(*encoding))
-    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-    context.load_cert_chain(pem, private)
-    return context
 
 
 @pytest.mark.parametrize(

@@ -168,6 +168,19 @@ async def test_a_wrong_source_is_refused_with_a_code(inputs: Inputs, part: dict[
     assert (error.status, error.param, error.code) == (400, "input", code)
 
 
+async def test_of_more_files_than_a_request_has_room_for_the_last_ones_are_shown(inputs: Inputs, files: Files) -> None:
+    half = bytes(limits.INPUT_FILE_BYTES_MAX // 2)
+    first, second, third = [
+        await files.create("ten", filename=f"{name}.bin", purpose="user_data", chunks=chunked(half + more))
+        for name, more in {"first": b"", "second": b"1", "third": b""}.items()
+    ]
+    parts = [{"type": "input_file", "file_id": each.id} for each in (first, second, third)]
+    shown = await resolved(inputs, said(parts[0]), said(parts[1], item_id="msg_2"), said(parts[2], item_id="msg_3"))
+    data = {"type": "input_file", "file_data": data_url(half, "application/octet-stream")}
+    too_many = {"type": "input_text", "text": f"[file second.bin: {len(half) + 1} bytes are too many to show]"}
+    assert shown == [[data | {"filename": "first.bin"}], [too_many], [data | {"filename": "third.bin"}]]
+
+
 async def test_another_tenants_file_is_a_404(inputs: Inputs, files: Files) -> None:
     file = await files.create("other", filename="a.pdf", purpose="user_data", chunks=chunked(PDF))
     assert (await refusal(inputs, {"type": "input_file", "file_id": file.id})).status == 404

@@ -18,7 +18,7 @@ from botocore.exceptions import ClientError, ConnectionClosedError, EndpointConn
 from moorage import limits
 from moorage.net.sender import sends_directly
 
-from tests.unit.model.test_transport import certificate
+from tests.tls import certificate
 
 CLOSES = b""
 """In the place of an answer: the connection is closed without one."""

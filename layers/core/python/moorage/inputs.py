@@ -120,7 +120,10 @@ class Inputs:
         self._retention_seconds = retention_seconds
 
     async def resolve(self, tenant_id: str, items: Sequence[Item], *, has_container: bool) -> list[Item]:
-        return [await self._resolved(tenant_id, item, has_container) if _media(item) else item for item in items]
+        """Of more than fits into one request, what was said last is shown."""
+        room = _Room(limits.INPUT_FILE_BYTES_MAX)
+        latest = [await self._resolved(tenant_id, i, has_container, room) if _media(i) else i for i in reversed(items)]
+        return latest[::-1]
 
     async def admit(self, tenant_id: str, items: Iterable[Item]) -> None:
         for item in items:
@@ -154,10 +157,10 @@ class Inputs:
         pk = keys.input_item(tenant_id, item_id)
         await self._table.write_many(deletes=[(pk, record["SK"]) for record in await self._table.query(pk)])
 
-    async def _resolved(self, tenant_id: str, item: Item, has_container: bool) -> Item:
+    async def _resolved(self, tenant_id: str, item: Item, has_container: bool, room: "_Room") -> Item:
         field = _field(item)
         if isinstance(item[field], dict):
-            return {**item, field: await self._screenshot(tenant_id, item, item[field])}
+            return {**item, field: await self._screenshot(tenant_id, item, item[field], room)}
         parts: list[Part] = []
         taken: set[str] = set()
         for part in item[field]:
@@ -171,15 +174,15 @@ class Inputs:
                 parts.append(_note(f"[{part['type'].removeprefix('input_')} not available: {error.message}]"))
                 continue
             if part["type"] == "input_image":
-                parts.append(await _shown_image(part, source))
+                parts.append(await _shown_image(part, source, room))
             else:
-                parts += await _shown_file(part, source, _free(source.filename, taken), has_container)
+                parts += await _shown_file(part, source, _free(source.filename, taken), has_container, room)
         return {**item, field: parts}
 
-    async def _screenshot(self, tenant_id: str, item: Item, part: Part) -> Part:
+    async def _screenshot(self, tenant_id: str, item: Item, part: Part, room: "_Room") -> Part:
         """A computer's output is one picture; if its file is gone, the model is told its name."""
         try:
-            return await _shown_image(part, await self._source(tenant_id, item, part))
+            return await _shown_image(part, await self._source(tenant_id, item, part), room)
         except ApiError:
             return part
 
@@ -235,12 +238,34 @@ class _Source:
     """As the client gave it; empty if it gave none."""
 
     async def data_url(self) -> str:
-        content = b"".join([chunk async for chunk in self.chunks()])
-        return f"data:{_media_type(self, content)};base64,{base64.b64encode(content).decode()}"
+        """Encoded while it is read, so that the content is in memory twice at most."""
+        pieces, beginning, rest = [""], b"", b""
+        async for chunk in self.chunks():
+            content = rest + chunk
+            beginning = beginning or content
+            whole = len(content) - len(content) % 3
+            pieces.append(base64.b64encode(memoryview(content)[:whole]).decode())
+            rest = content[whole:]
+        pieces.append(base64.b64encode(rest).decode())
+        pieces[0] = f"data:{_media_type(self, beginning)};base64,"
+        return "".join(pieces)
 
 
-async def _shown_image(part: Part, source: _Source) -> Part:
-    if source.size > limits.INPUT_FILE_BYTES_MAX:
+@dataclass(slots=True)
+class _Room:
+    """What one request to a model has room for."""
+
+    left: int
+
+    def takes(self, source: _Source) -> bool:
+        if source.size > self.left:
+            return False
+        self.left -= source.size
+        return True
+
+
+async def _shown_image(part: Part, source: _Source, room: _Room) -> Part:
+    if not room.takes(source):
         return _note(f"[image {source.filename}: {source.size} bytes are too many to show]")
     rest = {key: value for key, value in part.items() if key != "file_id"}
     url = await source.data_url()
@@ -251,13 +276,13 @@ async def _shown_image(part: Part, source: _Source) -> Part:
     return {**rest, "image_url": url}
 
 
-async def _shown_file(part: Part, source: _Source, name: str, has_container: bool) -> list[Part]:
+async def _shown_file(part: Part, source: _Source, name: str, has_container: bool, room: _Room) -> list[Part]:
     """The file as data, or a note of it, or both."""
     notes = [_note(f"[The file {source.filename} ({source.size} bytes) is at {WORKSPACE}{name}]")] if has_container else []
     kind = source.media_type or mimetypes.guess_type(source.filename)[0] or ""
     if has_container and (source.size > limits.INPUT_INLINE_BYTES_MAX or not kind.startswith(_SHOWN_WITH_CONTAINER)):
         return notes
-    if source.size > limits.INPUT_FILE_BYTES_MAX:
+    if not room.takes(source):
         return [_note(f"[file {source.filename}: {source.size} bytes are too many to show]")]
     rest = {key: value for key, value in part.items() if key not in ("file_id", "file_url")}
     return [*notes, {**rest, "filename": source.filename, "file_data": await source.data_url()}]

@@ -296,8 +296,8 @@ CONVERSATION_REWINDS_MAX: Final = 200
 """Parts of a conversation that were taken out of it; each takes a few bytes of its record, which every append reads."""
 
 INPUT_FILE_BYTES_MAX: Final = 50 * MIB
-"""One ``input_file`` or ``input_image``, given by id, data or URL, as a model gets it. ``file_data``: 73,400,320 base64 characters
-(OpenAPI) are 52.5 MiB."""
+"""All of ``input_file`` and ``input_image``, given by id, data or URL, that one request to a model shows it: OpenAI takes 50 MB in all
+of a request too, and a function's memory has room for so much. ``file_data``: 73,400,320 base64 characters (OpenAPI) are 52.5 MiB."""
 
 INPUT_INLINE_BYTES_MAX: Final = 1 * MIB
 """A longer file is only named to a model that has it in its container: it reads there what it needs."""

@@ -167,7 +167,10 @@ class Ask:
         self.items |= assembler.items
         self.position = replace(self.position, next_index=assembler.next_index)
         if error is not None and not (error.is_retryable and is_visible):
-            raise error
+            try:
+                raise error
+            finally:
+                del error  # It knows this frame, and by others the whole request: a circle that would stay in memory.
         self._take(assembler)
         is_whole = self._finished is not None and not self._finished.is_cut
         if is_whole and assembler.misfits and not repairs and not has_calls(assembler):

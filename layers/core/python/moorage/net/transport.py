@@ -28,6 +28,8 @@ _BUFFERED_BYTES_MAX: Final = limits.MIB
 """Bytes of a body that wait for their reader; beyond that the socket is left alone."""
 _HAPPY_EYEBALLS_SECONDS: Final = 0.25
 """Pause before the next address of a host is tried (RFC 8305, section 5)."""
+_PIECE_BYTES: Final = 256 * limits.KIB
+"""Of a request's body that is handed on at once: TLS holds what it is given three times."""
 _PROXY_SCHEMES: Final = frozenset({"http", "https", "all"})
 
 Origin = tuple[str, str, int]
@@ -72,11 +74,11 @@ class UpstreamTransport(httpx.AsyncBaseTransport):
             raise httpx.UnsupportedProtocol(f"no transport for '{url.scheme}'", request=request)
         origin = (url.scheme, url.host, url.port or (443 if url.scheme == "https" else 80))
         timeouts = request.extensions.get("timeout", {})
-        payload = _head(request) + await request.aread()
+        head, body = _head(request), await request.aread()
         connection = self._take(origin) or await self._open(origin, timeouts.get("connect"))
         self._active.add(connection)
         try:
-            status, headers = await connection.ask(payload, timeouts.get("read"))
+            status, headers = await connection.ask(head, body, timeouts.get("read"))
         except BaseException:
             self._release(connection)
             raise
@@ -175,6 +177,10 @@ class _Connection(asyncio.Protocol):
         self._is_closed = False
         self._waiter: asyncio.Future[None] | None = None
         self._is_paused = False
+        self._is_full = False
+        """No more is to be written now."""
+        self._left = memoryview(b"")
+        """Of the request's body."""
         self._timer: asyncio.TimerHandle | None = None
         self._silence_seconds: float | None = None
         self._since = 0.0
@@ -202,17 +208,31 @@ class _Connection(asyncio.Protocol):
     @property
     def is_reusable(self) -> bool:
         """Between two answers, on a connection that its server has not closed."""
-        return self._has_ended and self._is_kept_alive and not self._pieces and self._error is None and not self._is_closed
+        is_at_rest = self._has_ended and self._is_kept_alive and not self._pieces and not self._left
+        return is_at_rest and self._error is None and not self._is_closed
 
-    async def ask(self, payload: bytes, silence_seconds: float | None) -> tuple[int, list[tuple[bytes, bytes]]]:
-        """Send a request; the answer's status and headers."""
+    async def ask(self, head: bytes, body: bytes, silence_seconds: float | None) -> tuple[int, list[tuple[bytes, bytes]]]:
+        """Send a request; the answer's status and headers. What the connection does not take now goes out while the answer comes."""
         assert self._transport is not None
         self._begin()
-        self._transport.write(payload)
+        self._transport.write(head + body[:_PIECE_BYTES])
+        self._left = memoryview(body)[_PIECE_BYTES:]
+        self._send()
         self._watch(silence_seconds)
         while not self._has_head:
             await self._wait()
         return self._parser.get_status_code(), self._headers
+
+    def _send(self) -> None:
+        """As much of the body as the connection takes."""
+        assert self._transport is not None
+        while self._left and not self._is_full and not self._is_closed:
+            piece, self._left = self._left[:_PIECE_BYTES], self._left[_PIECE_BYTES:]
+            self._transport.write(piece)
+
+    def _unsent_bytes(self) -> int:
+        assert self._transport is not None
+        return self._transport.get_write_buffer_size() + len(self._left)
 
     async def read(self) -> bytes:
         """What of the body has come, at least a byte; empty at its end."""
@@ -228,6 +248,7 @@ class _Connection(asyncio.Protocol):
 
     def abort(self) -> None:
         self._is_closed = True
+        self._left = memoryview(b"")
         self._rest()
         if self._transport is not None:
             self._transport.abort()
@@ -259,7 +280,7 @@ class _Connection(asyncio.Protocol):
         """Look after the answer from now to its end. One timer that is late serves for all the waits between."""
         self._silence_seconds = seconds
         self._since = self._loop.time()
-        self._unsent = self._transport.get_write_buffer_size() if self._transport is not None else 0
+        self._unsent = self._unsent_bytes()
         if seconds is not None:
             self._timer = self._loop.call_later(seconds, self._look)
 
@@ -269,10 +290,9 @@ class _Connection(asyncio.Protocol):
             self._timer = None
 
     def _look(self) -> None:
-        assert self._transport is not None
         assert self._silence_seconds is not None
         now = self._loop.time()
-        unsent = self._transport.get_write_buffer_size()
+        unsent = self._unsent_bytes()
         if self._waiter is None or unsent < self._unsent:
             self._since = now  # Nobody waits, or the request is still going out.
         self._unsent = unsent
@@ -287,6 +307,13 @@ class _Connection(asyncio.Protocol):
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast("asyncio.Transport", transport)
+
+    def pause_writing(self) -> None:
+        self._is_full = True
+
+    def resume_writing(self) -> None:
+        self._is_full = False
+        self._send()
 
     def data_received(self, data: bytes) -> None:
         self._since = self._loop.time()
@@ -304,6 +331,7 @@ class _Connection(asyncio.Protocol):
 
     def connection_lost(self, error: Exception | None) -> None:
         self._is_closed = True
+        self._left = memoryview(b"")
         if error is not None:
             self._fail(httpx.ReadError(str(error)))
         elif self._has_head and self._ends_with_connection:
