@@ -12,6 +12,7 @@ import tempfile
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -24,7 +25,7 @@ from moorage.sandbox.exec_client import ExecClient, Heartbeat, PythonEnded, Star
 from moorage.sandbox.launcher_client import LauncherProvisioner
 from moorage.sandbox.provisioner import EgressSpec, Handle, SandboxSpec, SandboxStatus
 
-from tests.processes import until
+from tests.processes import descendants, until
 from tests.unit.sandbox.support import LAUNCHER, ROOT, TOKEN, collect, execute, launcher, launcher_process, new_id, run
 
 
@@ -129,6 +130,58 @@ async def test_a_launcher_that_ends_leaves_nothing(tmp_path: Path) -> None:
     assert os.listdir(tmp_path / "state" / "sandboxes") == []
     assert not Path(handle.endpoint.removeprefix("unix:")).parent.exists()
     assert not path.exists()
+
+
+def exec_servers(launcher_pid: int) -> set[int]:
+    """The first processes of all its sandboxes, also of one that is nobody's."""
+    return {pid for pid, line in descendants(launcher_pid).items() if "exec_server" in line and not line.startswith("bwrap")}
+
+
+async def spare_of(launcher_pid: int, provisioner: LauncherProvisioner) -> int:
+    taken = {each.pid for each in await provisioner.running()}
+    until(lambda: len(exec_servers(launcher_pid) - taken) == 1)
+    (spare,) = exec_servers(launcher_pid) - taken
+    return spare
+
+
+async def test_one_that_was_nobodys_stands_ready(tmp_path: Path) -> None:
+    with launcher_process(tmp_path) as (process, path):
+        async with LauncherProvisioner(str(path)) as provisioner:
+            first = await provisioner.start(spec("cntr_1"))
+            spare = await spare_of(process.pid, provisioner)
+            assert [each.sandbox_id for each in await provisioner.running()] == [first.sandbox_id]
+            handle = await provisioner.start(spec("cntr_2", tenant_id="umbrella"))
+            assert {each.container_id: each.pid for each in await provisioner.running()}["cntr_2"] == spare
+            async with ExecClient(handle) as client:
+                assert (await run(client, "echo $API_KEY; find /mnt/data ~ -mindepth 1")).stdout == "placeholder\n"
+            assert await spare_of(process.pid, provisioner) != spare
+    assert os.listdir(tmp_path / "state" / "sandboxes") == []
+
+
+async def test_what_stands_ready_is_like_the_last_one_and_not_given_to_another_kind(tmp_path: Path) -> None:
+    large = SandboxSpec("acme", "cntr_2", TOKEN, memory_gib=4)
+    with launcher_process(tmp_path) as (process, path):
+        async with LauncherProvisioner(str(path)) as provisioner:
+            await provisioner.start(spec("cntr_1"))
+            small = await spare_of(process.pid, provisioner)
+            async with ExecClient(await provisioner.start(large)) as client:
+                free = "df --output=size -B1 /dev/shm | tail -1"
+                assert int((await run(client, free)).stdout) == 4 * 1024**3 // limits.SANDBOX_SHM_SHARE
+            until(lambda: small not in exec_servers(process.pid))
+            spare = await spare_of(process.pid, provisioner)
+            await provisioner.start(replace(large, container_id="cntr_3"))
+            assert {each.container_id: each.pid for each in await provisioner.running()}["cntr_3"] == spare
+
+
+async def test_one_that_died_while_it_stood_ready_is_missed_by_nobody(tmp_path: Path) -> None:
+    with launcher_process(tmp_path) as (process, path):
+        async with LauncherProvisioner(str(path)) as provisioner:
+            handle = await provisioner.start(spec("cntr_1"))
+            os.kill(await spare_of(process.pid, provisioner), signal.SIGKILL)
+            left = tmp_path / "state" / "sandboxes"
+            until(lambda: [path.name for path in left.glob("sbx_*")] == [handle.sandbox_id])
+            async with ExecClient(await provisioner.start(spec("cntr_2"))) as client:
+                assert (await run(client, "echo hello")).stdout == "hello\n"
 
 
 async def test_there_is_one_launcher_for_a_state_directory(tmp_path: Path) -> None:

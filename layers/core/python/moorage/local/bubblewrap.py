@@ -2,7 +2,10 @@
 
 A sandbox is one ``bwrap`` whose first process is the exec server (``functions/sandbox``). Its listening socket is made here and
 handed over as an open descriptor, so that no command can see or replace it and a caller may connect before the server is up; its
-token goes through a file in memory. When the owner ends, however it ends, the kernel kills its sandboxes (``--die-with-parent``).
+token goes through a pipe. When the owner ends, however it ends, the kernel kills its sandboxes (``--die-with-parent``).
+
+Making one takes a tenth of a second, so that one more than is asked for stands ready: a sandbox like the last one whose exec server
+waits for its configuration. It has never been anybody's, runs nothing, and answers nobody.
 
 Where the owner is root, each sandbox runs as a user of its own: user namespaces alone would leave it root's right to files that
 belong to root, ``/proc/sys`` above all. The walls and their reasons are in ``docs/sandbox.md``.
@@ -21,12 +24,13 @@ import subprocess
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Final
+from typing import IO, Final
 
 from moorage import limits
 from moorage.errors import SandboxCapacity, SandboxError, SandboxGone
 from moorage.local import skills
 from moorage.local.control import Control
+from moorage.local.control_groups import Group
 from moorage.local.disk_guard import DiskGuard, Use
 from moorage.local.disks import IMAGE
 from moorage.local.removal import start_removing
@@ -35,17 +39,18 @@ from moorage.local.spawning import Plan, ended, last_words, make_workspace, spaw
 from moorage.local.users import HOST_UIDS, HOST_UIDS_FROM
 from moorage.local.walls import Bind, binds, server_config, socket_of
 from moorage.sandbox.exec_client import ExecClient
-from moorage.sandbox.provisioner import Handle, SandboxSpec, SandboxStatus
+from moorage.sandbox.provisioner import EgressSpec, Handle, SandboxSpec, SandboxStatus
 
 _GROUP_REMOVALS_MAX: Final = 100
+_SPARE_AFTER_SECONDS: Final = 0.1
+"""Until the one that was just taken has run its first command."""
 log = logging.getLogger("moorage.launcher")
 
 
 @dataclass(slots=True, eq=False)
 class Sandbox:
     sandbox_id: str
-    tenant_id: str
-    container_id: str
+    memory_gib: int
     directory: Path
     endpoint: str
     process: subprocess.Popen[bytes]
@@ -53,8 +58,18 @@ class Sandbox:
     """The exec server's process id, seen from here."""
     uid: int
     control: Control
-    owns_disk: bool
+    group: Group
+    closing_key: int | None
+    """See ``seccomp.py``; None for a sandbox that owns its disk."""
+    configuration: IO[bytes]
+    """Where its exec server is told whom it serves."""
+    tenant_id: str = ""
+    container_id: str = ""
     ended: asyncio.Event = field(default_factory=asyncio.Event)
+
+    @property
+    def owns_disk(self) -> bool:
+        return self.closing_key is None
 
     def use(self) -> Use:
         return Use(self.sandbox_id, self.tenant_id, self._used())
@@ -88,6 +103,9 @@ class Bubblewrap:
         self._uids = itertools.cycle(range(HOST_UIDS_FROM, HOST_UIDS_FROM + HOST_UIDS))
         self._starting: list[str] = []
         """The tenants of those that are on their way."""
+        self._spare: Sandbox | None = None
+        """Nobody's yet, and in no list."""
+        self._sparing: asyncio.Task[None] | None = None
         self._guard = DiskGuard(site.bounds)
 
     async def start(self, spec: SandboxSpec) -> Sandbox:
@@ -114,6 +132,10 @@ class Bubblewrap:
         await asyncio.wait_for(sandbox.ended.wait(), limits.SANDBOX_START_SECONDS)
 
     async def stop_all(self) -> None:
+        if self._sparing is not None:
+            self._sparing.cancel()
+        if self._spare is not None:
+            self._by_id[self._spare.sandbox_id] = self._spare
         await asyncio.gather(*(self.stop(sandbox_id) for sandbox_id in list(self._by_id)))
 
     async def add_skill(self, sandbox_id: str, directory: str, archive: bytes) -> None:
@@ -155,64 +177,92 @@ class Bubblewrap:
             raise SandboxCapacity(f"{site.tenant_sandboxes_max} sandboxes of this account are running; no account has more at once.")
 
     async def _start(self, key: tuple[str, str], spec: SandboxSpec) -> Sandbox:
-        sandbox = self._spawn(spec)
+        sandbox = self._spare
+        if sandbox is not None and (sandbox.memory_gib, spec.egress) == (spec.memory_gib, None):
+            self._spare = None
+        else:
+            sandbox = self._spawn(spec.memory_gib, spec.egress)
+        sandbox.tenant_id, sandbox.container_id = key
         self._by_id[sandbox.sandbox_id] = sandbox
-        self._watch(sandbox)
         try:
+            await self._configure(sandbox, spec)
             await self._until_healthy(sandbox, spec.token)
         except BaseException:
             await self.stop(sandbox.sandbox_id)
             raise
         if not sandbox.ended.is_set():
             self._by_container[key] = sandbox
+        if self._sparing is None or self._sparing.done():
+            self._sparing = asyncio.create_task(self._prepare(spec.memory_gib))
         return sandbox
 
-    def _spawn(self, spec: SandboxSpec) -> Sandbox:
+    async def _prepare(self, memory_gib: int) -> None:
+        """Have a sandbox stand ready, in place of one that is unlike those that are wanted."""
+        await asyncio.sleep(_SPARE_AFTER_SECONDS)
+        if self._spare is not None and self._spare.memory_gib != memory_gib:
+            self._spare.process.kill()
+            self._spare = None
+        if self._spare is None:
+            with contextlib.suppress(SandboxError):  # Whoever wants the next one is told what is wrong.
+                self._spare = self._spawn(memory_gib, None)
+
+    async def _configure(self, sandbox: Sandbox, spec: SandboxSpec) -> None:
+        config = {**server_config(self._site, spec, sandbox.group), "closing_key": sandbox.closing_key}
+        pipe, _ = await asyncio.get_running_loop().connect_write_pipe(asyncio.Protocol, sandbox.configuration)
+        pipe.write(json.dumps(config).encode())
+        pipe.close()
+
+    def _spawn(self, memory_gib: int, egress: EgressSpec | None) -> Sandbox:
         sandbox_id = f"sbx_{secrets.token_hex(12)}"
         directory = self._site.state_dir / "sandboxes" / sandbox_id
         shelf = skills.shelf(self._site.runtime_dir, sandbox_id)
         shelf.mkdir(mode=0o755, parents=True)
-        visible = binds(self._site, directory, shelf, spec.egress)
+        visible = binds(self._site, directory, shelf, egress)
         _check(visible)
-        if spec.egress is not None and self._site.runs_as_other_users:
+        if egress is not None and self._site.runs_as_other_users:
             # Connecting takes the right to write. Only those who see the directory get this far.
             with contextlib.suppress(FileNotFoundError):
-                os.chmod(socket_of(spec.egress), 0o666)
+                os.chmod(socket_of(egress), 0o666)
         endpoint = self._site.runtime_dir / f"{sandbox_id}.sock"
         uid = self._free_uid()
         control, disk = Control(), None
+        reading, writing = os.pipe()
         try:
             directory.mkdir(mode=0o755, parents=True)
             if self._site.disks is not None:
                 disk = self._site.disks.make(directory)
             else:
                 make_workspace(directory, uid)
-            group = self._site.groups.create(sandbox_id, spec.memory_gib)
+            group = self._site.groups.create(sandbox_id, memory_gib)
             key = None if disk is not None else secrets.randbits(64)
-            config = json.dumps({**server_config(self._site, spec, group), "closing_key": key}).encode()
-            memory, ours = spec.memory_gib, control.servers_end
-            process, first_process = spawn(Plan(self._site, directory, endpoint, visible, config, memory, group, uid, disk, key, ours))
+            ours = control.servers_end
+            plan = Plan(self._site, directory, endpoint, visible, reading, memory_gib, group, uid, disk, key, ours)
+            process, first_process = spawn(plan)
         except BaseException:
             control.close()
+            os.close(writing)
             endpoint.unlink(missing_ok=True)
             self._site.groups.remove(sandbox_id)
             shutil.rmtree(shelf, ignore_errors=True)
             shutil.rmtree(directory, ignore_errors=True)
             raise
         finally:
+            os.close(reading)
             if disk is not None:
                 disk.close()
         control.servers_end.close()
         control.attach()
-        place = f"unix:{endpoint}"
-        return Sandbox(
-            sandbox_id, spec.tenant_id, spec.container_id, directory, place, process, first_process, uid, control, disk is not None
+        place, configuration = f"unix:{endpoint}", os.fdopen(writing, "wb", buffering=0)
+        sandbox = Sandbox(
+            sandbox_id, memory_gib, directory, place, process, first_process, uid, control, group, key, configuration
         )
+        self._watch(sandbox)
+        return sandbox
 
     def _free_uid(self) -> int:
         if not self._site.runs_as_other_users:
             return os.geteuid()
-        taken = {sandbox.uid for sandbox in self._by_id.values()}
+        taken = {sandbox.uid for sandbox in (*self._by_id.values(), *filter(None, [self._spare]))}
         return next(uid for uid in self._uids if uid not in taken)
 
     def _watch(self, sandbox: Sandbox) -> None:
@@ -233,7 +283,10 @@ class Bubblewrap:
         sandbox.ended.set()
 
     def _forget(self, sandbox: Sandbox) -> None:
-        del self._by_id[sandbox.sandbox_id]
+        self._by_id.pop(sandbox.sandbox_id, None)
+        if self._spare is sandbox:
+            self._spare = None
+        sandbox.configuration.close()
         sandbox.control.close()
         key = (sandbox.tenant_id, sandbox.container_id)
         if self._by_container.get(key) is sandbox:

@@ -43,7 +43,8 @@ class Plan:
     directory: Path
     endpoint: Path
     visible: Sequence[Bind]
-    config: bytes
+    configuration: int
+    """The reading end of the pipe by which the exec server is told whom it serves: until that is closed it waits."""
     memory_gib: int
     group: Group
     uid: int
@@ -63,7 +64,6 @@ def spawn(plan: Plan) -> tuple[subprocess.Popen[bytes], int]:
     """Start one bwrap. Returns it with the process id of the first process in it. Raises :class:`SandboxError`."""
     info_reading, info_writing = os.pipe()
     with ExitStack() as stack:
-        config = stack.enter_context(_memory_file(plan.config))
         listener = stack.enter_context(_listen(plan.endpoint))
         output = stack.enter_context(open(plan.directory / "sandbox.log", "wb"))
         system_calls = stack.enter_context(_memory_file(seccomp.program(closing_key=plan.closing_key)))
@@ -95,7 +95,7 @@ def spawn(plan: Plan) -> tuple[subprocess.Popen[bytes], int]:
         try:
             process = subprocess.Popen(
                 arguments,
-                stdin=config,
+                stdin=plan.configuration,
                 stdout=output,
                 stderr=output,
                 env={"PATH": os.defpath},
