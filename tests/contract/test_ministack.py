@@ -15,6 +15,7 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from importlib.metadata import version
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -45,6 +46,23 @@ def test_the_pause_is_taken_out_and_no_other(monkeypatch: pytest.MonkeyPatch) ->
     stepfunctions.time.sleep(0.02)
     assert time.monotonic() - began_at >= 0.02
     assert stepfunctions.time.time() == pytest.approx(time.time(), abs=5)
+
+
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
+def test_an_invocation_is_answered_without_waiting_for_words(function: Callable[[str], str], monkeypatch: pytest.MonkeyPatch) -> None:
+    """They are in its log as far as they are there, and in a later one's otherwise."""
+    monkeypatch.setattr(lambda_runtime.Worker, "_drain_stderr_bounded", lambda_runtime.Worker._drain_stderr_bounded)
+    assert inspect.getsource(lambda_runtime.Worker).count("self._drain_stderr_bounded()") == 1
+    seams.wait_for_no_words()
+    workers.bound_workers(1, 1)
+    logs: list[str] = []
+    monkeypatch.setattr(lambda_svc, "_emit_lambda_logs", lambda *said, **_: logs.append(str(said[2])))
+    silent = function("def handle(event, context):\n    return 'answered'\n")
+    assert stepfunctions._call_lambda(silent, {}) == "answered"
+    naps: list[float] = []
+    monkeypatch.setattr(lambda_runtime, "time", SimpleNamespace(**{**vars(time), "sleep": naps.append}))
+    assert stepfunctions._call_lambda(silent, {}) == "answered"
+    assert (naps, set(logs)) == ([], {""})
 
 
 def test_workers_are_given_the_credentials_of_the_start(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -91,8 +91,6 @@ def start(stack: contextlib.ExitStack, address: Address, listener: socket.socket
         "MOORAGE_PROVISIONER": "launcher",
         "MOORAGE_LAUNCHER_SOCKET": str(launcher_socket),
         "MOORAGE_LOG_FILE": str(state_dir / STEPS),
-        # The emulator waits 50 ms for a word from a function that says nothing.
-        "POWERTOOLS_LOG_LEVEL": "INFO",
         "MOORAGE_STATE_MACHINE_ARN": f"arn:aws:states:{REGION}:000000000000:stateMachine:{STATE_MACHINE}",
     }
     # These refuse what is set wrongly before anything is started.

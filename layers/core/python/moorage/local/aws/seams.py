@@ -1,6 +1,7 @@
 """What is used of ministack beyond its address, and where it is changed; ``tests/contract/test_ministack.py`` holds each of these.
 
 * Its first state waits 150 ms in each execution; ours does not.
+* It waits after each invocation for words of the function, 5 ms at least; ours takes those that are there.
 * Its workers get the credentials of this start, and no others.
 * Executions that have ended and words of functions are kept in bounded number, where ministack keeps them for ever.
 * The keys of the key service are taken out and put back as one document.
@@ -32,6 +33,11 @@ def begin_executions_at_once() -> None:
             time.sleep(seconds)
 
     stepfunctions.time = SimpleNamespace(**{**vars(time), "sleep": sleep})
+
+
+def wait_for_no_words() -> None:
+    """Of functions, which go to the log of the next invocation where they come late."""
+    lambda_runtime.Worker._drain_stderr_bounded = lambda_runtime.Worker._drain_stderr
 
 
 def give_credentials(access_key_id: str, secret_access_key: str) -> None:

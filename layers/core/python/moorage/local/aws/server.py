@@ -197,6 +197,7 @@ async def serve(state_dir: Path, listener: socket.socket, credentials: Credentia
     loop.set_default_executor(ThreadPoolExecutor(_INVOCATIONS_MAX, thread_name_prefix="functions"))
     ministack._MAIN_LOOP = loop
     seams.begin_executions_at_once()
+    seams.wait_for_no_words()
     seams.give_credentials(credentials.access_key_id, credentials.secret_access_key)
     take_in_orphans()
     nursery = Nursery()
