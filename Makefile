@@ -23,9 +23,9 @@
 # make judges           have AWS's own programs judge what stands in for AWS in the tests (they need Maven and cargo)
 # make clients          have other people's clients do real tasks here (DOCS=--docs rewrites the table of docs/clients.md)
 # make conformance      run the public conformance suites of the protocol
-# make chaos            kill, freeze and cut off the processes of a stack under load (SEED=7 KILLS=100)
+# make chaos            kill, freeze and cut off the processes of a stack under load (SEED=7 KILLS=100; DOCS=--docs adds it to docs/durability.md)
 # make simulate         play 100,000 histories of the loop over fakes, from their numbers alone
-# make soak             two thousand rounds of one loop, then a stack under load for half an hour, and what grows in it
+# make soak             two thousand rounds of one loop, then a stack under load for half an hour, and what grows in it (the same DOCS)
 # make fuzz             send 10,000 generated requests and compare the answers with the OpenAPI document
 # make bench            measure what moorage adds and what a request costs; writes docs/benchmarks.md (a quiet machine, please)
 # make bench-peers      install the gateways that make bench then measures beside it (under .build/)
@@ -262,7 +262,7 @@ conformance: setup-dev .build/conformance/python/.done .build/conformance/server
 SEED ?= $(shell date +%s)
 KILLS ?= 100
 chaos: setup-dev
-	$(BIN)/python -m tests.chaos.run --seed $(SEED) --kills $(KILLS) $(OPTIONS)
+	$(BIN)/python -m tests.chaos.run --seed $(SEED) --kills $(KILLS) $(DOCS) $(OPTIONS)
 
 HISTORIES ?= 100000
 simulate: setup-dev
@@ -271,7 +271,7 @@ simulate: setup-dev
 MINUTES ?= 30
 soak: setup-dev
 	SOAK_ROUNDS=2000 $(BIN)/python -m pytest tests/chaos/test_long_loop.py
-	$(BIN)/python -m tests.chaos.soak --minutes $(MINUTES) $(OPTIONS)
+	$(BIN)/python -m tests.chaos.soak --minutes $(MINUTES) $(DOCS) $(OPTIONS)
 
 fuzz: setup .build/fuzz/.done
 	$(BIN)/python tests/fuzz/run.py

@@ -99,6 +99,10 @@ def _shown(row: dict[str, Any], column: str) -> str:
     return f"{value / 2**20:.0f} MiB" if row["what"].endswith(("RSS", "bytes")) else str(value)
 
 
-if __name__ == "__main__":
+def write() -> None:
     told, _, _ = DOCUMENT.read_text().partition(MARK)
     DOCUMENT.write_text(told + MARK + histories() + back() + faults() + soak())
+
+
+if __name__ == "__main__":
+    write()

@@ -15,6 +15,7 @@ A violation prints the seed, and what is left of the schedule when all that does
 """
 
 import argparse
+import hashlib
 import json
 import os
 import random
@@ -25,7 +26,7 @@ import sys
 import tempfile
 import threading
 import time
-from collections import Counter
+from collections import Counter, deque
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
@@ -33,6 +34,7 @@ from typing import Any, Final
 
 import httpx
 
+from tests.chaos import document
 from tests.chaos.nemesis import Event, Field, Nemesis, is_serving, schedule
 from tests.chaos.shrink import shrink
 from tests.chaos.thrift import HOLD_SECONDS, Seen, Thrift, judged, listen, moods, unheard, untried
@@ -46,6 +48,11 @@ SERVES_SECONDS_MAX: Final = 120
 LOOK_SECONDS: Final = 0.05
 """No command of the load is as short."""
 SHRINK_MINUTES: Final = 60.0
+ANSWERS_KEPT_MAX: Final = 1000
+FILES_KEPT_MAX: Final = 300
+"""Of what it has in excess of these a client deletes the oldest: a long history looks at little more in the end than a short one, and
+its disk has room for what is kept."""
+BLOWS_TOLD: Final = 50
 MARKED: Final = ("was not run again", "could not be run", "stopped while this command")
 
 
@@ -59,7 +66,9 @@ class Told:
     deleted: set[str] = field(default_factory=set)
     maybe_deleted: set[str] = field(default_factory=set)
     files: dict[str, bytes] = field(default_factory=dict)
-    read: dict[str, list[list[dict[str, Any]]]] = field(default_factory=dict)
+    files_deleted: set[str] = field(default_factory=set)
+    read: dict[str, list[dict[int, bytes]]] = field(default_factory=dict)
+    """What each reader saw, by number."""
     begun: dict[str, set[tuple[int, str]]] = field(default_factory=dict)
     """Processes that carried a token in their command line and whose parent did not."""
     errors: Counter[str] = field(default_factory=Counter)
@@ -106,6 +115,8 @@ class Load:
     def __init__(self, stack: Stack, told: Told, seed: int, *, url: str | None = None, models: Sequence[str] = ("demo",)) -> None:
         self._stack, self._told, self._rng = stack, told, random.Random(seed)
         self._url, self._models = url, models
+        self._answers: deque[str] = deque()
+        self._runs_of_late: deque[str] = deque(maxlen=6)
         self.stopped = threading.Event()
         self.threads = [
             threading.Thread(target=self._until_stopped, args=(work,), daemon=True)
@@ -140,6 +151,7 @@ class Load:
         response_id = _ok(http.post("/responses", json=body))["id"]
         with self._told.lock:
             self._told.responses[response_id] = tokens
+        self._runs_of_late.append(response_id)
         self.stopped.wait(self._rng.uniform(0, 3))
         if self._rng.random() < 0.1:
             with self._told.lock:
@@ -158,42 +170,59 @@ class Load:
         answer = _ok(http.post("/responses", json={"model": "demo", "input": f"hello {self._rng.random()}"}))
         with self._told.lock:
             self._told.responses[answer["id"]] = []
+        self._answers.append(answer["id"])
         if self._rng.random() < 0.3:
-            with self._told.lock:
-                self._told.maybe_deleted.add(answer["id"])
-            _ok(http.delete(f"/responses/{answer['id']}"))
-            with self._told.lock:
-                self._told.deleted.add(answer["id"])
+            self._delete(http, self._answers.pop())
+        if len(self._answers) > ANSWERS_KEPT_MAX:
+            self._delete(http, self._answers.popleft())
         self.stopped.wait(0.1)
+
+    def _delete(self, http: httpx.Client, response_id: str) -> None:
+        with self._told.lock:
+            self._told.maybe_deleted.add(response_id)
+        _ok(http.delete(f"/responses/{response_id}"))
+        with self._told.lock:
+            self._told.deleted.add(response_id)
 
     def _files(self, http: httpx.Client) -> None:
         content = os.urandom(self._rng.randint(1, 50_000))
         answer = _ok(http.post("/files", files={"file": ("f.bin", content)}, data={"purpose": "user_data"}))
         with self._told.lock:
             self._told.files[answer["id"]] = content
+            oldest = next(iter(self._told.files))
+        if len(self._told.files) > FILES_KEPT_MAX:
+            with self._told.lock:
+                del self._told.files[oldest]  # whether or not the answer comes back
+            _ok(http.delete(f"/files/{oldest}"))
+            with self._told.lock:
+                self._told.files_deleted.add(oldest)
         self.stopped.wait(0.3)
 
     def _follow(self, http: httpx.Client) -> None:
         """Read along from a random number, as long as the connection holds."""
-        with self._told.lock:
-            known = [response_id for response_id, tokens in self._told.responses.items() if tokens]
-        if not known:
+        if not self._runs_of_late:
             self.stopped.wait(0.2)
             return
-        response_id = self._rng.choice(known[-6:])
+        response_id = self._rng.choice(self._runs_of_late)
         after = self._rng.choice([-1, -1, 0, 2, 5, 9])
         params = {"stream": "true", "include_obfuscation": "false"} | ({} if after < 0 else {"starting_after": str(after)})
-        seen: list[dict[str, Any]] = []
+        seen: dict[int, bytes] = {}
         try:
             with http.stream("GET", f"/responses/{response_id}", params=params, timeout=10) as answer:
                 for line in answer.iter_lines():
                     if line.startswith("data: "):
-                        seen.append(json.loads(line.removeprefix("data: ")))
+                        event = json.loads(line.removeprefix("data: "))
+                        seen[event["sequence_number"]] = _digest(event)
                     if self.stopped.is_set() or self._rng.random() < 0.02:
                         break
         finally:
             with self._told.lock:
                 self._told.read.setdefault(response_id, []).append(seen)
+
+
+def _digest(event: dict[str, Any]) -> bytes:
+    """Readers are many, and events long."""
+    return hashlib.sha256(json.dumps(event, sort_keys=True).encode()).digest()
 
 
 def _ok(answer: httpx.Response) -> dict[str, Any]:
@@ -223,6 +252,8 @@ def violations(stack: Stack, told: Told, seed: int) -> list[str]:
             answer = http.get(f"/files/{file_id}/content")
             if answer.content != content:
                 found.append(f"{file_id}: {answer.status_code}, its content is another")
+        codes = {file_id: http.get(f"/files/{file_id}").status_code for file_id in told.files_deleted}
+        found += [f"{file_id} was deleted and answers {code}" for file_id, code in codes.items() if code != 404]
     return found
 
 
@@ -236,12 +267,10 @@ def _looked_at(http: httpx.Client, told: Told, response_id: str, tokens: list[st
     after = rng.randrange(len(log) - 1)
     if _replay(http, response_id, after) != log[after + 1 :]:
         found.append(f"{response_id}: replayed from {after} it is another log")
-    by_number = {event["sequence_number"]: event for event in log}
+    by_number = {event["sequence_number"]: _digest(event) for event in log}
     for seen in told.read.get(response_id, []):
         found += [
-            f"{response_id}: a reader saw another event {event['sequence_number']}"
-            for event in seen
-            if by_number.get(event["sequence_number"]) != event
+            f"{response_id}: a reader saw another event {number}" for number, event in seen.items() if by_number.get(number) != event
         ]
     if response["status"] == "cancelled" and response_id not in told.cancelled:
         found.append(f"{response_id} was cancelled by nobody")
@@ -309,9 +338,12 @@ def play(seed: int, events: list[Event], folder: Path, *, is_whole: bool = True)
         load.start()
         played.begin()
         try:
-            for event in events:
+            for number, event in enumerate(events, 1):
                 time.sleep(event.after)
                 nemesis.strike(event)
+                if number % BLOWS_TOLD == 0:
+                    minutes = (time.monotonic() - began) / 60
+                    print(f"{number} of {len(events)} blows, {minutes:.0f} minutes, {len(told.responses)} responses", flush=True)
             nemesis.rest()
             played.rest()
             until(lambda: is_serving(stack), SERVES_SECONDS_MAX)
@@ -339,8 +371,8 @@ def play(seed: int, events: list[Event], folder: Path, *, is_whole: bool = True)
         len(commands),
         sum(token in told.begun for token in commands),
         sum(map(len, told.read.values())),
-        len(told.files),
-        len(told.deleted),
+        len(told.files) + len(told.files_deleted),
+        len(told.deleted) + len(told.files_deleted),
         dict(told.errors),
         faults,
         nemesis.back,
@@ -403,7 +435,7 @@ def main() -> int:
     parser.add_argument("--every", type=float, default=2.0, help="seconds between two blows, on average")
     parser.add_argument("--events", type=Path, help="play this schedule (JSON) instead of the seed's")
     parser.add_argument("--shrink", type=float, default=SHRINK_MINUTES, help="minutes to look for a shorter schedule that fails, too")
-    parser.add_argument("--report", type=Path, help="append the report to this file, a line of JSON")
+    parser.add_argument("--docs", action="store_true", help="note the history, and write docs/durability.md anew")
     options = parser.parse_args()
     events = schedule(options.seed, options.kills, options.every)
     if options.events:
@@ -412,9 +444,10 @@ def main() -> int:
     print(f"seed {options.seed}, {len(events)} blows, state in {folder}", flush=True)
     report = play(options.seed, events, folder)
     print(json.dumps(asdict(report), indent=2))
-    if options.report:
-        with options.report.open("a") as file:
+    if options.docs:
+        with document.HISTORIES.open("a") as file:
             file.write(json.dumps(asdict(report)) + "\n")
+        document.write()
     if report.violations:
         print(f"Again: make chaos SEED={options.seed} KILLS={options.kills}; the stack's words are in {folder}", flush=True)
         shorter = folder / "events.json"

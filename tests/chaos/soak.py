@@ -16,6 +16,7 @@ from contextlib import closing
 from pathlib import Path
 from typing import Final
 
+from tests.chaos import document
 from tests.chaos.run import Load, Told
 from tests.processes import descendants
 from tests.stack import Stack
@@ -92,7 +93,7 @@ def verdicts(samples: list[Sample]) -> list[str]:
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--minutes", type=float, default=30)
-    parser.add_argument("--report", type=Path)
+    parser.add_argument("--docs", action="store_true", help="note the figures, and write docs/durability.md anew")
     options = parser.parse_args()
     stack = Stack(Path(tempfile.mkdtemp(prefix="soak-")) / "state").start()
     told = Told()
@@ -109,8 +110,9 @@ def main() -> int:
     rows = [{"what": name, "when warm": first.get(name), "at the end": last[name]} for name in sorted(last)]
     report = {"minutes": options.minutes, "responses": len(told.responses), "errors": dict(told.errors), "rows": rows}
     print(json.dumps(report, indent=2))
-    if options.report:
-        options.report.write_text(json.dumps(report) + "\n")
+    if options.docs:
+        document.SOAK.write_text(json.dumps(report) + "\n")
+        document.write()
     wrong = verdicts(samples) + ([f"the stack ended with {code}"] if code else [])
     print("\n".join(wrong) or "Nothing grows that must not.")
     return bool(wrong)

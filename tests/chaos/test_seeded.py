@@ -2,11 +2,13 @@
 
 from pathlib import Path
 
+import httpx
 import pytest
 
 from tests.chaos.nemesis import WEIGHTS, Event, schedule
-from tests.chaos.run import play
+from tests.chaos.run import ANSWERS_KEPT_MAX, FILES_KEPT_MAX, Load, Told, play
 from tests.chaos.shrink import shrink
+from tests.stack import Stack
 
 SHORT = [
     Event(2.0, "worker", "kill"),
@@ -34,6 +36,32 @@ def test_a_schedule_is_shrunk_to_what_matters() -> None:
     assert len(tried) < 60
     assert shrink([1], lambda events: True) == [1]
     assert shrink([1, 2, 3], lambda events: False) == [1, 2, 3]
+
+
+def test_a_long_history_keeps_no_more_than_its_disk_has_room_for() -> None:
+    there: set[str] = set()
+
+    def serve(request: httpx.Request) -> httpx.Response:
+        identity = request.url.path.rpartition("/")[2]
+        if request.method == "DELETE":
+            there.remove(identity)
+            return httpx.Response(200, json={})
+        there.add(f"{identity}_{len(told.responses) + len(told.files) + len(told.files_deleted)}")
+        return httpx.Response(200, json={"id": max(there, key=lambda one: int(one.rpartition("_")[2]))})
+
+    told = Told()
+    load = Load(Stack(Path("nowhere")), told, 7)
+    load.stopped.set()  # It waits for nothing.
+    with httpx.Client(base_url="http://nowhere/v1", transport=httpx.MockTransport(serve)) as http:
+        for _ in range(ANSWERS_KEPT_MAX * 2):
+            load._plain(http)
+        assert there == set(told.responses) - told.deleted
+        assert len(there) == ANSWERS_KEPT_MAX
+        there.clear()
+        for _ in range(FILES_KEPT_MAX + 20):
+            load._files(http)
+    assert there == set(told.files)
+    assert (len(told.files), len(told.files_deleted)) == (FILES_KEPT_MAX, 20)
 
 
 @pytest.mark.timeout(900)

@@ -82,19 +82,77 @@ async def test_a_file_that_expires_makes_room(service: Service) -> None:
     assert await used(service) == {}
 
 
-async def test_an_upload_in_parts_is_refused_at_its_beginning_and_at_its_end(service: Service) -> None:
+def in_parts(service: Service, size: int) -> Any:
+    return service.sdk.uploads.create(bytes=size, filename="a", mime_type="text/plain", purpose="user_data")
+
+
+def part(service: Service, upload_id: str, size: int) -> Any:
+    return service.sdk.uploads.parts.create(upload_id, data=b"x" * size)
+
+
+async def test_an_upload_is_refused_at_its_beginning_and_in_its_parts_which_the_file_takes_the_room_of(service: Service) -> None:
     limit(service, 100)
-    create = service.sdk.uploads.create
-    await refused(create(bytes=101, filename="a", mime_type="text/plain", purpose="user_data"))
-    begun = await create(bytes=60, filename="a", mime_type="text/plain", purpose="user_data")
-    part = await service.sdk.uploads.parts.create(begun.id, data=b"x" * 60)
-    other = await upload(service, 60)
-    await refused(service.sdk.uploads.complete(begun.id, part_ids=[part.id]))
-    await service.sdk.files.delete(other.id)
-    done = await service.sdk.uploads.complete(begun.id, part_ids=[part.id])
+    await refused(in_parts(service, 101))
+    begun, other = await in_parts(service, 60), await in_parts(service, 60)
+    first = await part(service, begun.id, 60)
+    assert await used(service) == {"file": 60}
+    await refused(part(service, other.id, 41))
+    await refused(upload(service, 41))
+    assert (await used(service), len(service.store.objects())) == ({"file": 60}, 1)
+    done = await service.sdk.uploads.complete(begun.id, part_ids=[first.id])
     assert (done.status, await used(service)) == ("completed", {"file": 60})
-    await service.sdk.uploads.complete(begun.id, part_ids=[part.id])
+    await service.sdk.uploads.complete(begun.id, part_ids=[first.id])
     assert await used(service) == {"file": 60}  # completed twice, it counts once
+
+
+async def test_parts_of_one_upload_at_once_do_not_pass_the_limit_together(service: Service) -> None:
+    limit(service, 100)
+    begun = await in_parts(service, 90)
+    answers = await asyncio.gather(*(part(service, begun.id, 30) for _ in range(8)), return_exceptions=True)
+    assert sorted(type(answer).__name__ for answer in answers) == [*["RateLimitError"] * 5, *["UploadPart"] * 3]
+    assert (await used(service), len(service.store.objects())) == ({"file": 90}, 3)
+
+
+@pytest.mark.parametrize("end", ["cancelled", "expired"])
+async def test_an_upload_that_comes_to_nothing_gives_its_room_back(service: Service, end: str) -> None:
+    begun = await in_parts(service, 60)
+    await part(service, begun.id, 50)
+    assert await used(service) == {"file": 50}
+    if end == "cancelled":
+        await service.sdk.uploads.cancel(begun.id)
+    else:
+        service.clock.advance(limits.UPLOAD_SECONDS)
+        assert await service.uploads.purge_due(service.clock()) == 1
+    assert (await used(service), service.store.objects()) == ({}, [])
+
+
+async def test_parts_of_a_pending_upload_are_there_when_everything_is_counted_again(service: Service) -> None:
+    begun = await in_parts(service, 60)
+    await part(service, begun.id, 50)
+    assert (await recounted(service), await used(service)) == (0, {"file": 50})
+
+
+async def test_an_upload_whose_checksum_is_another_goes_on_and_counts(service: Service) -> None:
+    begun = await in_parts(service, 60)
+    only = await part(service, begun.id, 60)
+    with pytest.raises(openai.BadRequestError):
+        await service.sdk.uploads.complete(begun.id, part_ids=[only.id], md5="0" * 32)
+    assert await used(service) == {"file": 60}
+    await service.sdk.uploads.complete(begun.id, part_ids=[only.id])
+    assert await used(service) == {"file": 60}
+
+
+async def test_a_part_that_comes_in_when_its_upload_has_been_cancelled_leaves_nothing(service: Service) -> None:
+    begun = await in_parts(service, 60)
+
+    async def late() -> AsyncIterator[bytes]:
+        yield b"x" * 30
+        await service.sdk.uploads.cancel(begun.id)
+        yield b"x" * 30
+
+    with pytest.raises(ApiError, match="is cancelled"):
+        await service.uploads.add_part("ten_a", begun.id, late())
+    assert (await used(service), service.store.objects()) == ({}, [])
 
 
 # --- Containers --------------------------------------------------------------------------------------------------------------------
@@ -136,6 +194,24 @@ async def test_a_containers_files_count_and_what_does_not_fit_is_refused(service
     assert await used(service) == {"file": 55, "container": 5}
     await service.sdk.containers.delete(record.id)
     assert await used(service) == {"file": 55}
+
+
+async def test_a_file_that_is_deleted_while_a_command_stores_leaves_the_room_that_this_has_taken(service: Service) -> None:
+    record = await container(service)
+    old = await service.sdk.containers.files.create(record.id, file=("old.txt", b"o" * 40))
+    async with await live(service, record) as running:
+        sandbox(service, running).write("new.bin", b"n" * 30)
+        read = running.client.read_file
+
+        async def deletes(path: str) -> Any:
+            twice = [service.sdk.containers.files.delete(old.id, container_id=record.id) for _ in range(2)]
+            await asyncio.gather(*twice, return_exceptions=True)
+            async for chunk in read(path):
+                yield chunk
+
+        running.client.read_file = deletes  # type: ignore[method-assign]
+        await service.runtime.containers.artifacts.sync(running)
+    assert (await used(service), await names(service, record)) == ({"container": 30}, {"new.bin": 30})
 
 
 async def test_content_that_a_container_has_already_counts_once(service: Service) -> None:

@@ -17,6 +17,7 @@ from moorage.store.files import Files
 from moorage.store.listing import entries_beyond
 from moorage.store.stored_bytes import Due, Holder, Kind, StoredBytes
 from moorage.store.table import Table
+from moorage.store.uploads import is_upload, parts_bytes
 
 _LISTS: Final[Sequence[tuple[Kind, str]]] = (
     ("file", files.KIND),
@@ -89,6 +90,8 @@ async def _count(resources: Counted, holder: Holder) -> int:
     match holder.kind:
         case "container":
             return await bytes_of(resources.blobs, holder.tenant_id, holder.id)
+        case "file" if is_upload(holder.id):
+            return await parts_bytes(resources.table, holder)
         case "file":
             record = await resources.table.get(keys.file(holder.tenant_id, holder.id), keys.META)
             return 0 if record is None else int(record["bytes"])

@@ -20,7 +20,7 @@ from moorage.containers.sessions import Sessions
 from moorage.containers.skills import GivenSkill, GivenSkills, given
 from moorage.containers.staging import Staging
 from moorage.containers.sweep import Sweep
-from moorage.containers.transfers import bounded, bytes_of, new_bytes, store_content, stored_content
+from moorage.containers.transfers import bounded, new_bytes, store_content, stored_content
 from moorage.containers.waiting import AtWork, Waiting, nobody
 from moorage.egress.policy import Policy
 from moorage.egress.service import Egress
@@ -341,17 +341,14 @@ class Containers:
         file = await self._store.file(record, file_id)
         if record.sandbox is not None and record.sandbox.state == "running":
             await self._remove(record, file.path)
-        await self._store.delete_files([file])
+        if not await self._store.delete_file(file):
+            return  # Somebody else does the rest.
         await self.past.forget(file)
         is_own = file.key.startswith(keys.container_objects(record.tenant_id, record.id))
         if is_own and file.key not in await self.past.named(record) and not await self.past.borrowers(record.tenant_id, record.id):
             await self._blobs.delete(file.key)
-            await self._count(record)
-
-    async def _count(self, record: ContainerRecord) -> None:
-        """Have what is counted of a container be what is there."""
-        holder = Holder.container(record.tenant_id, record.id)
-        await self._stored.settle(holder, lambda: bytes_of(self._blobs, record.tenant_id, record.id))
+            # Not counted anew: a command may have taken room for what is not there yet.
+            await self._stored.correct(Holder.container(record.tenant_id, record.id), -file.bytes)
 
     async def _remove(self, record: ContainerRecord, path: str) -> None:
         if not self.sandboxes.can_connect:

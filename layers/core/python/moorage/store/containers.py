@@ -384,23 +384,23 @@ class ContainerStore:
 
     async def mark_staged(self, file: ContainerFile, incarnation: int, stamp: str | None) -> ContainerFile:
         """Note that a sandbox has this very content; ``ConditionFailed`` if the row was deleted or replaced meanwhile."""
-        await self._table.update(
-            keys.container(file.tenant_id, file.container_id),
-            keys.container_file(file.id),
-            set={"staged_in": incarnation, "stamp": stamp},
-            condition={"sha256": file.sha256},
-        )
+        changed, same = {"staged_in": incarnation, "stamp": stamp}, {"sha256": file.sha256}
+        await self._table.update(pk_of_file(file), keys.container_file(file.id), set=changed, condition=same)
         return replace(file, staged_in=incarnation, stamp=stamp)
 
     async def delete_files(self, files: Iterable[ContainerFile]) -> None:
         """Delete rows; harmless to repeat. Their places in the list stay marked for a while."""
-        doomed = list(files)
+        doomed = [(pk_of_file(file), file) for file in files]
         await self._table.write_many(
-            puts=[
-                gone_record(pk_of_file(file), keys.gone(file.id), file.created_at, file.id, self._clock()) for file in doomed
-            ],
-            deletes=[(pk_of_file(file), keys.container_file(file.id)) for file in doomed],
+            puts=[gone_record(pk, keys.gone(file.id), file.created_at, file.id, self._clock()) for pk, file in doomed],
+            deletes=[(pk, keys.container_file(file.id)) for pk, file in doomed],
         )
+
+    async def delete_file(self, file: ContainerFile) -> bool:
+        """The same of one file; False if somebody else has deleted it."""
+        is_mine = await self._table.delete(pk_of_file(file), keys.container_file(file.id)) is not None
+        await self.delete_files([file])
+        return is_mine
 
     async def _file_place(self, container: ContainerRecord, file_id: str) -> str:
         pk = keys.container(container.tenant_id, container.id)

@@ -1,4 +1,5 @@
-"""How many bytes a tenant stores: an entry for each file, container and vector store, and their sum, which its limit is held against.
+"""How many bytes a tenant stores: an entry for each file, upload, container and vector store, and their sum, which its limit is held
+against.
 
 An entry changes with the sum, in one transaction that is conditional on the sum staying within the limit, where something is added. So
 whatever is stored at the same time, the sum is that of the entries, and does not pass the limit.
@@ -32,6 +33,11 @@ class Holder:
     def container(cls, tenant_id: str, container_id: str) -> "Holder":
         """All that lies in the bucket for a container: its files, what it keeps of their past, its skills, and what it has lent."""
         return cls(tenant_id, "container", container_id)
+
+    @classmethod
+    def upload(cls, tenant_id: str, upload_id: str) -> "Holder":
+        """The parts of an upload that is pending, which count as the file that may come of them."""
+        return cls(tenant_id, "file", upload_id)
 
     @property
     def key(self) -> tuple[str, str]:

@@ -6,20 +6,24 @@ The file's id is chosen when the upload is created, so that completing it twice,
 import asyncio
 import hashlib
 from collections.abc import AsyncIterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, Final, Literal
 
 from moorage import limits
 from moorage.codec import Codec
-from moorage.errors import ConditionFailed, bad_request, file_too_large, invalid_value, upload_not_found
+from moorage.errors import ApiError, ConditionFailed, bad_request, file_too_large, invalid_value, upload_not_found
+from moorage.errors.storage import storage_busy
 from moorage.ids import new_file_id, new_id
 from moorage.store import files as file_store
 from moorage.store import keys, schema
 from moorage.store.blobs import BlobNotFound, Blobs, BlobTooLarge
 from moorage.store.files import Clock, File, Files
-from moorage.store.table import Record, Table
+from moorage.store.stored_bytes import Holder
+from moorage.store.table import TABLE_ERRORS, Change, Record, Table
 
 KIND: Final = "uploads"
+_PREFIX: Final = "upload"
 Status = Literal["pending", "completed", "cancelled", "expired"]
 
 
@@ -41,6 +45,10 @@ class Upload:
     """Of a completed upload: what it was put together from."""
     received: int = 0
     """Bytes of all parts that have come in."""
+
+    @property
+    def holder(self) -> Holder:
+        return Holder.upload(self.tenant_id, self.id)
 
     @property
     def expires_at(self) -> int:
@@ -76,7 +84,7 @@ class Uploads:
         now = self._clock()
         upload = Upload(
             tenant_id=tenant_id,
-            id=new_id("upload"),
+            id=new_id(_PREFIX),
             file_id=new_file_id(now),
             filename=filename,
             bytes=size,
@@ -104,14 +112,28 @@ class Uploads:
             blob = await self._blobs.put_stream(key, chunks, bytes_max=limits.UPLOAD_PART_BYTES_MAX)
         except BlobTooLarge as error:
             raise file_too_large(limits.UPLOAD_PART_BYTES_MAX) from error
-        # Parts that are sent again because their answer was lost count too, so the sum may exceed the size, within reason.
-        if upload.received + blob.bytes > 2 * upload.bytes + limits.UPLOAD_PART_BYTES_MAX:
+        try:
+            await self._note(upload, part, blob.bytes)
+        except ApiError:
             await self._blobs.delete(key)
-            raise bad_request(f"The parts of upload '{upload_id}' are larger than the {upload.bytes} bytes announced.")
-        pk = keys.upload(tenant_id, upload_id)
-        await self._table.put({"PK": pk, "SK": keys.part(part.id), "bytes": blob.bytes, schema.TTL_ATTRIBUTE: _kept_until(upload)})
-        await self._table.update(pk, keys.META, add={"received": blob.bytes})
+            raise
         return part
+
+    async def _note(self, upload: Upload, part: UploadPart, size: int) -> None:
+        """A part that has come in, and its bytes among those that the tenant stores, at once; unless the upload has ended meanwhile."""
+        # Parts that are sent again because their answer was lost count too, so the sum may exceed the size, within reason.
+        if upload.received + size > 2 * upload.bytes + limits.UPLOAD_PART_BYTES_MAX:
+            raise bad_request(f"The parts of upload '{upload.id}' are larger than the {upload.bytes} bytes announced.")
+        pk, stored = keys.upload(upload.tenant_id, upload.id), self._files.stored
+        row = {"PK": pk, "SK": keys.part(part.id), "bytes": size, schema.TTL_ATTRIBUTE: _kept_until(upload)}
+        received = Change(pk, keys.META, set={}, condition={"status": "pending"}, add={"received": size})
+        for _ in range(limits.CONDITIONAL_WRITES_MAX):
+            counted = stored.changes(upload.holder, size, is_bounded=True)
+            if not await self._table.write_together([row], [received, *counted]):
+                return
+            _refuse_unless_pending(await self.get(upload.tenant_id, upload.id))
+            await stored.check(upload.tenant_id, size)
+        raise storage_busy()
 
     async def complete(
         self, tenant_id: str, upload_id: str, part_ids: Sequence[str], *, md5: str | None = None
@@ -122,19 +144,29 @@ class Uploads:
             return upload, await self._files.get(tenant_id, upload.file_id)
         _refuse_unless_pending(upload)
         await self._check_parts(upload, part_ids)
+        # What is put together takes the room of its parts.
+        await self._files.stored.forget(upload.holder)
+        try:
+            file = await self._put_together(upload, part_ids, md5)
+        except BaseException:
+            with suppress(*TABLE_ERRORS):  # What has happened matters more; the reaper counts it again.
+                await asyncio.shield(self._files.stored.settle(upload.holder, lambda: parts_bytes(self._table, upload.holder)))
+            raise
+        ended = await self._end(upload, "completed", part_ids)
+        return ended, file
+
+    async def _put_together(self, upload: Upload, part_ids: Sequence[str], md5: str | None) -> File:
         digest = hashlib.md5(usedforsecurity=False)
-        content = await self._files.receive(tenant_id, self._joined(upload, part_ids, digest), file_id=upload.file_id)
+        content = await self._files.receive(upload.tenant_id, self._joined(upload, part_ids, digest), file_id=upload.file_id)
         if md5 is not None and digest.hexdigest() != md5.lower():
             await self._files.drop(content)
             raise invalid_value("md5", f"the parts' checksum is {digest.hexdigest()}, not {md5}.")
-        file = await self._files.add(
+        return await self._files.add(
             content,
             filename=upload.filename,
             purpose=upload.purpose,
             expires_after_seconds=upload.expires_after_seconds,
         )
-        ended = await self._end(upload, "completed", part_ids)
-        return ended, file
 
     async def cancel(self, tenant_id: str, upload_id: str) -> Upload:
         upload = await self.get(tenant_id, upload_id)
@@ -193,6 +225,7 @@ class Uploads:
 
     async def _drop_parts(self, upload: Upload) -> None:
         await self._blobs.delete_prefix(keys.upload_objects(upload.tenant_id, upload.id))
+        await self._files.stored.forget(upload.holder)
         pk = keys.upload(upload.tenant_id, upload.id)
         parts = await self._table.query(pk, prefix=keys.PART_PREFIX)
         await self._table.write_many(deletes=[(pk, record["SK"]) for record in parts] + [(pk, keys.PURGE)])
@@ -202,6 +235,16 @@ class Uploads:
         if upload.status == "pending" and upload.expires_at <= self._clock():
             return Upload(**{**_UPLOAD.pack(upload), "status": "expired"})
         return upload
+
+
+def is_upload(resource_id: str) -> bool:
+    return resource_id.startswith(f"{_PREFIX}_")
+
+
+async def parts_bytes(table: Table, holder: Holder) -> int:
+    """How many bytes the parts of an upload hold: none, once it has ended."""
+    record = await table.get(keys.upload(holder.tenant_id, holder.id), keys.META)
+    return record["received"] if record is not None and record["status"] == "pending" else 0
 
 
 def as_object(upload: Upload, file: File | None = None) -> dict[str, Any]:
