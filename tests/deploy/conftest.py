@@ -1,4 +1,4 @@
-"""One deployed stack per session and mode: synthesised once, put onto an emulator with and without IAM enforcement.
+"""One deployed stack per session, on an emulator that holds every call against our policies: what passes there passes without, too.
 
 The template is the default one with the WebSocket API beside it. Two settings differ from a real deployment: packages are bundled for
 this machine's Python, and the sandbox image is a name, whose tasks are processes (``emulator.py``). Requests go through the gateway
@@ -87,16 +87,15 @@ def synthesise(output: Path, settings: dict[str, Any]) -> Path:
     return output
 
 
-@pytest.fixture(scope="session", params=["open", "iam enforced"])
-def deployment(request: pytest.FixtureRequest, assembly: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Deployment]:
-    """The stack on an emulator of its own; ``iam enforced`` makes the emulator check every call against our policies."""
-    is_enforced = request.param == "iam enforced"
+@pytest.fixture(scope="session")
+def deployment(assembly: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Deployment]:
+    """The stack on an emulator of its own, which checks every call against our policies."""
     notes = tmp_path_factory.mktemp("notes") / "calls.jsonl"
     noting = {"TWIN_CALLS": str(notes), "PYTHONPATH": str(RECORDING)}
-    with running_emulator(tmp_path_factory.mktemp("emulator"), noting, enforce_iam=is_enforced) as endpoint:
+    with running_emulator(tmp_path_factory.mktemp("emulator"), noting, enforce_iam=True) as endpoint:
         deployer = Deployer(boto3.Session("test", "test", region_name=REGION), endpoint)
         outputs = deployer.deploy(assembly)["moorage"]
-        with serving(deployer, assembly, noting, has_roles=is_enforced) as origin:
+        with serving(deployer, assembly, noting, has_roles=True) as origin:
             api_key = make_key(deployer, outputs["TableName"])
             yield Deployment(deployer, outputs, api_key, f"{origin}/api/v1", notes)
         deployer.close()

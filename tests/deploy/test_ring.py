@@ -348,10 +348,6 @@ def changed(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return output
 
 
-only_open = pytest.mark.parametrize("deployment", ["open"], indirect=True)
-
-
-@only_open
 def test_the_stack_is_updated_in_place_and_what_runs_goes_on(deployment: Deployment, api: httpx.Client, changed: Path) -> None:
     """Each response is in the middle of a command then, which must not run again. Their executions have the functions' versions that
     they began with."""
@@ -373,7 +369,6 @@ def test_the_stack_is_updated_in_place_and_what_runs_goes_on(deployment: Deploym
     assert retention == {str(7 * 86_400)}
 
 
-@only_open
 def test_a_container_takes_a_task_that_waits(deployment: Deployment, api: httpx.Client) -> None:
     """With the pool that the update brought."""
     deadline = time.monotonic() + _RESPONSE_SECONDS_MAX
@@ -390,7 +385,6 @@ def test_a_container_takes_a_task_that_waits(deployment: Deployment, api: httpx.
     assert [started_by for started_by in running.values() if started_by.startswith("pool_")] != []
 
 
-@only_open
 def test_what_the_functions_have_asked_of_aws_is_what_their_roles_allow(
     deployment: Deployment, assembly: Path, request: pytest.FixtureRequest
 ) -> None:
@@ -412,7 +406,6 @@ def test_what_the_functions_have_asked_of_aws_is_what_their_roles_allow(
     assert refused(account, asked) == []
 
 
-@only_open
 def test_the_stack_is_destroyed_with_the_tasks_that_run(deployment: Deployment, changed: Path) -> None:
     """Runs last in its file: afterwards nothing is left to call."""
     deployer, bucket = deployment.deployer, deployment.outputs["BucketName"]
