@@ -10,6 +10,7 @@ from fastapi.routing import APIRoute
 from starlette.datastructures import Headers
 from starlette.exceptions import HTTPException
 from starlette.responses import PlainTextResponse, Response
+from starlette.routing import Router
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from moorage import __version__, limits, tracing
@@ -61,10 +62,10 @@ def create_app(runtime: Runtime, routers: Iterable[APIRouter]) -> FastAPI:
     # A redirection to the address without its last slash would name the scheme of the last hop, which may not be the client's.
     app = FastAPI(title="moorage", docs_url=None, redoc_url=None, openapi_url=None, redirect_slashes=False)
     app.state.runtime = runtime
-    app.state.routes = []
-    for router in routers:
-        app.include_router(router, prefix=_PREFIX)
-        app.state.routes += [route for route in router.routes if isinstance(route, APIRoute)]
+    # Mounted as they are: FastAPI makes each route of a router that it includes anew, at an application's first request.
+    routes = [route for router in routers for route in router.routes]
+    app.mount(_PREFIX, Router(routes, redirect_slashes=False))
+    app.state.routes = [route for route in routes if isinstance(route, APIRoute)]
     app.add_api_route("/healthz", _healthz, methods=["GET"])
     app.add_api_route("/", _welcome, methods=["GET"])
     app.add_api_route("/openapi.json", _openapi, methods=["GET"])
