@@ -398,6 +398,41 @@ def test_a_skill_is_dropped_as_a_folder_and_as_a_zip_and_saved(console: Console,
     assert client.skills.list().data == []
 
 
+def test_who_uses_a_file_and_a_skill_is_found_as_far_as_one_looks(console: Console, client: OpenAI) -> None:
+    file = client.files.create(file=("tides.md", b"High at noon."), purpose="user_data")
+    other = client.files.create(file=("other.md", b"Nobody reads it."), purpose="user_data")
+    store = client.vector_stores.create(name="harbour")
+    client.vector_stores.files.create_and_poll(vector_store_id=store.id, file_id=file.id)
+    know_how = client.skills.create(files=list(skill().items()))
+    place = {"type": "container_auto", "file_ids": [file.id], "skills": [{"type": "skill_reference", "skill_id": know_how.id}]}
+    tools: Any = [{"type": "shell", "environment": place}]
+    ran: Any = client.responses.create(model="demo", input=f"<b>Read</b> {script(shell('cat tides.md'), say('noon'))}", tools=tools)
+    content: Any = [{"type": "input_file", "file_id": file.id}, {"type": "input_text", "text": f"Look at it. {script(say('well'))}"}]
+    client.responses.create(model="demo", input=[{"role": "user", "content": content}])
+    page = console.go(f"#/files/{file.id}").page
+    page.get_by_role("button", name="Look who uses it").press("Enter")
+    runs = page.get_by_role("region", name="Runs that use it").get_by_role("row")
+    expect(runs).to_have_count(2)
+    expect(runs.nth(1)).to_contain_text("Look at it.")
+    expect(runs.nth(1)).to_contain_text("asked with it")
+    holding = page.get_by_role("region", name="Containers with a file of its name and size").get_by_role("row")
+    expect(holding).to_have_count(2)
+    container = ran.tools[0].environment.container_id
+    expect(holding.nth(1).get_by_role("link")).to_have_attribute("href", f"#/containers/{container}")
+    expect(page.get_by_role("region", name="Vector stores that hold it").get_by_role("row").nth(1)).to_contain_text("harbour")
+    assert console.barriers() == []
+    console.go(f"#/files/{other.id}")
+    page.get_by_role("button", name="Look who uses it").click()
+    expect(page.get_by_text("Nobody, as far as was looked.")).to_be_visible()
+    console.go(f"#/skills/{know_how.id}")
+    page.get_by_role("button", name="Look who uses it").click()
+    expect(runs).to_have_count(2)
+    expect(runs.nth(1)).to_contain_text("<b>Read</b>")
+    expect(runs.nth(1)).to_contain_text("version 1")
+    expect(runs.nth(1).get_by_role("link").last).to_have_attribute("href", f"#/containers/{container}")
+    assert console.said == []
+
+
 def test_files_dropped_on_the_playground_lie_in_its_container(console: Console, client: OpenAI, tmp_path: Path) -> None:
     (tmp_path / "given.txt").write_text("from a hand")
     page = console.go("#/playground").page

@@ -8,6 +8,7 @@ import { Acting, Ago, Button, Code, Empty, Head, Id, Missing, Name, Problem, Ske
 import { Contents, Versions } from "../ui/bundle.js";
 import { Drop, choose } from "../ui/drop.js";
 import { Listing, Table } from "../ui/list.js";
+import { UsedBy } from "../ui/used.js";
 import { isolated } from "../model/ansi.js";
 
 const COLUMNS = [
@@ -78,5 +79,6 @@ export function Skill() {
     ${versions.data ? html`<${Table} label="Versions" columns=${columns} rows=${versions.data} />` : html`<${Skeleton} rows=${3} />`}
     <div class="line pad-top"><h2>Version ${shown}</h2>${others.length > 0 && html`<label class="line"><span class="muted">changes since</span><select value=${query.against ?? ""} onChange=${(event) => setQuery(route.value, { against: event.target.value })}><option value="">its files</option>${others.map((row) => html`<option key=${row.version} value=${row.version}>version ${row.version}</option>`)}</select></label>`}</div>
     ${query.against ? html`<${Versions} skillId=${id} before=${query.against} after=${shown} />` : html`<${Contents} key=${shown} skillId=${id} version=${shown} />`}
+    <${UsedBy} key=${id} id=${id} />
     <h2 class="pad">In a request</h2><${Code} text=${JSON.stringify({ tools: [{ type: "shell", environment: { type: "container_auto", skills: [{ type: "skill_reference", skill_id: id }] } }] }, null, 2)} /></${Drop}>`;
 }
