@@ -132,7 +132,7 @@ def test_make_test_is_linters_types_and_tests() -> None:
     command = ["make", "--no-print-directory", "--dry-run", "test"]
     own = {name: value for name, value in os.environ.items() if not name.startswith("MAKE")}  # of the make that runs the tests
     steps = subprocess.run(command, cwd=ROOT, env=own, capture_output=True, text=True, check=True).stdout.splitlines()
-    asked = [step.partition(".venv/bin/")[2].partition(" -n ")[0] for step in steps if ".venv/bin/" in step]
+    asked = [step.partition(".venv/bin/")[2].partition(" -n ")[0] for step in steps if ".venv/bin/" in step and "--collect" not in step]
     assert asked[-4:-1] == [
         "ruff check .",
         "mypy",
