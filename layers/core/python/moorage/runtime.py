@@ -280,6 +280,7 @@ def relieve_collector() -> None:
     too: to look for it would be a sixth of a cold start."""
     gc.freeze()
     gc.set_threshold(_YOUNG_OBJECTS)
+    gc.enable()  # Some programs begin without it (moorage/local/stack.py).
 
 
 def _s3() -> "S3Client":

@@ -1,6 +1,7 @@
 """``moorage up``: the local stack in this terminal."""
 
 import argparse
+import gc
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -23,6 +24,7 @@ def run(options: argparse.Namespace, environ: Mapping[str, str]) -> int:
     """Becomes the stack: signals, output and exit code are its own."""
     names = ("port", "state_dir", "host", "tls_cert", "tls_key", "metrics_port")
     chosen = {f"MOORAGE_{name.upper()}": str(value) for name in names if (value := getattr(options, name)) is not None}
+    gc.disable()  # as in moorage/local/stack.py
     from moorage.local.stack import main
 
     return main(chosen)
