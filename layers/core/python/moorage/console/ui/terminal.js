@@ -19,7 +19,8 @@ export function Terminal({ text, stream, label, fromStart = false }) {
   useLayoutEffect(() => {
     if (atEnd.current) box.current.scrollTop = box.current.scrollHeight;
   }, [text]);
-  const look = () => (atEnd.current = box.current.scrollHeight - box.current.scrollTop - box.current.clientHeight < 24);
+  // What was scrolled may be gone from the page by the time it is told.
+  const look = ({ currentTarget: element }) => (atEnd.current = element.scrollHeight - element.scrollTop - element.clientHeight < 24);
   return html`<div class=${`terminal ${stream}`}>
     ${shown.cut > 0 && html`<p class="cut">${bytes(shown.cut)} before this are not shown. <${Button} tone="quiet" icon="download" onClick=${() => saveBlob(new Blob([text]), `${label.replace(/\W+/g, "-")}.txt`)}>Save all ${bytes(text.length)}</${Button}></p>`}
     <pre ref=${box} tabindex="0" role="group" aria-label=${label} class=${isWrapped ? "wrapped" : ""} onScroll=${look} dir="ltr">${pieces.map((piece, key) => (piece.style ? html`<span key=${key} class=${piece.style}>${piece.text}</span>` : piece.text))}</pre>

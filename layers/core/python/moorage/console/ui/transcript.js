@@ -10,8 +10,8 @@ export function Transcript({ input, rounds, steps, response, chosen, onChoose, f
   const box = useRef(null);
   const [isBehind, fallBehind] = useState(false);
   const atEnd = useRef(follow);
-  const look = () => {
-    const element = box.current;
+  // What was scrolled may be gone from the page by the time it is told.
+  const look = ({ currentTarget: element }) => {
     atEnd.current = element.scrollHeight - element.scrollTop - element.clientHeight < 80;
     if (atEnd.current) fallBehind(false);
   };
