@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 from openai import OpenAI
-from playwright.sync_api import Browser, expect
+from playwright.sync_api import Browser, Route, expect
 
 from tests.browser import WAIT_MS, Console, chromium, context_of
 from tests.scenarios import test_tenants
@@ -212,6 +212,22 @@ def test_words_are_found_in_all_of_an_output_and_it_is_copied_as_it_was_printed(
     copied = console.evaluate("() => navigator.clipboard.readText()")
     assert "a \x1b[31mne\x1b[0medle" in copied
     assert copied.startswith("1\n2\n")
+
+
+def test_a_model_step_says_what_its_upstream_called_the_request(console: Console, ran: str) -> None:
+    page = console.page
+
+    def answer(route: Route) -> None:
+        told = route.fetch().json()
+        told["data"][0]["upstream_request_id"] = "req_<b>7</b>"
+        route.fulfill(json=told)
+
+    page.route("**/steps?**", answer)
+    console.go(f"#/runs/{ran}?step=step_0")
+    fact = page.locator(".facts > div").filter(has_text="its upstream calls the request")
+    expect(fact.locator("code")).to_have_text("req_<b>7</b>")
+    expect(fact.get_by_role("button", name="Copy req_")).to_be_visible()
+    page.unroute("**/steps?**")
 
 
 def test_a_compaction_says_what_it_stands_for(console: Console, client: OpenAI) -> None:

@@ -1,16 +1,20 @@
 """``/events`` and ``/steps``: the log with its times, and the loop, unrolled."""
 
+import asyncio
+from contextlib import suppress
 from typing import Any, cast
 
 import pytest
-from moorage.api.foreground import stop
+from moorage.api.foreground import Foreground, stop
 from moorage.containers.waiting import Waiting, nobody
 from moorage.errors import UpstreamError
+from moorage.loop.create import Prepared
+from moorage.model.base import Answered
 from moorage.state import LoopState, Next
 from moorage.store.responses import StoredResponse
 
 from tests.unit.api.served import Served
-from tests.unit.loop.lab import FakeSandboxes, Lab, broken, first_state, say, shell
+from tests.unit.loop.lab import SHELL_TOOL, FakeSandboxes, Lab, Turn, broken, first_state, say, shell
 
 
 async def ticking(lab: Lab, stored: StoredResponse) -> LoopState:
@@ -37,6 +41,7 @@ async def steps_of(served: Served, stored: StoredResponse, **query: Any) -> list
 def step(**fields: Any) -> dict[str, Any]:
     attempts = {"count": 1, "lost": 0, "pauses": 0, "why": None}
     common = {"object": "response.step", "status": "completed", "call_id": None, "waiting_for": None, "cost_usd": None}
+    common |= {"upstream_request_id": None}
     return common | {"attempts": attempts} | fields
 
 
@@ -87,6 +92,32 @@ async def test_a_loop_is_unrolled_with_its_times_and_tokens() -> None:
         queue_ms=1000,
         usage=tokens(10, 2),
     )
+
+
+async def test_each_model_step_says_what_its_upstream_called_the_request() -> None:
+    """The latest of them, also of the last step, which has no record of its end. No client is told in the events."""
+    turns: list[Turn] = [[Answered("req_a"), *shell("make")], [Answered("req_b"), *broken("Half")], [Answered("req_c"), *say("done")]]
+    served = Served.of(Lab(*turns))
+    stored = await served.lab.background(tools=[SHELL_TOOL])
+    await served.lab.run(stored)
+    named = [(each["id"], each["upstream_request_id"]) for each in await steps_of(served, stored)]
+    assert named == [("step_0", "req_a"), ("step_0_call_1", None), ("step_1", "req_c")]
+    assert not any("req_" in str(event) for event in await served.lab.events(stored))
+
+
+async def test_a_first_step_that_was_handed_over_says_so_too() -> None:
+    served = Served.of(Lab([Answered("req_a"), *shell("make")]))
+    lab = served.lab
+    stored = lab.stored(is_background=False, is_looping=False)
+    run = Foreground(lab.runtime, Prepared(stored, [], False))
+    client = asyncio.create_task(run.final())
+    async with asyncio.timeout(60):
+        while not run.is_handed_over:
+            await asyncio.sleep(0)
+    client.cancel()
+    with suppress(asyncio.CancelledError):
+        await client
+    assert [each["upstream_request_id"] for each in await steps_of(served, stored)] == ["req_a", None]
 
 
 async def test_steps_come_in_pages_in_either_order() -> None:
@@ -165,12 +196,12 @@ async def test_each_kind_of_wait_is_told_while_it_lasts() -> None:
 
 
 async def test_a_response_in_the_foreground_that_took_one_step_has_that_step() -> None:
-    served = Served.of(Lab(say("hello")))
+    served = Served.of(Lab([Answered("req_a"), *say("hello")]))
     answer = await served.post("/responses", {"model": "m", "input": "hi"})
     (only,) = await steps_of(served, await served.lab.responses.load("t", answer.json()["id"]))
     now = int(served.lab.now * 1000)
     times = {"started_at": now, "first_output_at": now, "ended_at": now, "queue_ms": None}
-    assert only == step(id="step_0", step=0, type="model", usage=tokens(10, 2), **times)
+    assert only == step(id="step_0", step=0, type="model", usage=tokens(10, 2), upstream_request_id="req_a", **times)
 
 
 async def test_a_cancelled_call_says_that_it_ended_with_its_response() -> None:

@@ -151,6 +151,8 @@ class Assembler:
                 self._open_upstreams(item)
             case base.ItemGrown(event):
                 self._grow_upstreams(event)
+            case base.Answered():
+                pass  # an operator is told, no client
             case base.UsageReported():
                 self.usage = delta
             case base.Finished():

@@ -432,6 +432,7 @@ class Inline:
                 following=sink.next_number,
                 begun_at_ms=self._began_at_ms,
                 first_output_at_ms=sink.first_output_at_ms,
+                request_id=sink.request_id,
             )
             state = state.after(outcome)
         await _start(runtime, stored, state)

@@ -241,6 +241,7 @@ async def _attempt(
                     ask.items,
                     following=sink.writer.next_number,
                     first_output_at_ms=sink.first_output_at_ms,
+                    request_id=sink.request_id,
                 )
             if outcome.next is not Next.WAIT:
                 await runtime.responses.note_wait(stored, None)

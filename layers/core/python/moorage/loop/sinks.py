@@ -24,6 +24,10 @@ class Sink(Protocol):
         """Take one event; it has no number yet."""
         ...
 
+    def note_request(self, request_id: str) -> None:
+        """What the model's upstream calls the request that it answers: the log keeps it beside what is emitted next."""
+        ...
+
     async def flush(self) -> None:
         """Return when everything that was emitted is in the log. Raises :class:`Superseded`."""
         ...
@@ -43,6 +47,7 @@ class LogSink:
     def __init__(self, writer: LogWriter) -> None:
         self.writer = writer
         self.first_output_at_ms: int | None = None
+        self.request_id: str | None = None
         self._due = asyncio.Event()
         self._pump: asyncio.Task[None] | None = None
         self._owner: asyncio.Task[Any] | None = None
@@ -69,6 +74,9 @@ class LogSink:
             self.first_output_at_ms = self.writer.now_ms()
         if event["type"] in _BOUNDARIES or self.writer.is_due:
             self._due.set()
+
+    def note_request(self, request_id: str) -> None:
+        self.request_id = self.writer.request_id = request_id
 
     async def flush(self) -> None:
         await self.writer.flush()
@@ -105,6 +113,7 @@ class InlineSink:
     def __init__(self, listener: Callable[[Event], None], now_ms: Callable[[], int]) -> None:
         self.next_number = 0
         self.first_output_at_ms: int | None = None
+        self.request_id: str | None = None
         self._listener = listener
         self._now_ms = now_ms
         self._pending: list[Event] = []
@@ -139,6 +148,9 @@ class InlineSink:
         self._hold(numbered)
         self._listener(numbered)
 
+    def note_request(self, request_id: str) -> None:
+        self.request_id = request_id
+
     def _hold(self, numbered: Event) -> None:
         self._pending.append(numbered)
         self._times.append(self._now_ms())
@@ -155,7 +167,7 @@ class InlineSink:
             if self._log is None or not self._pending:
                 return
             first, times = self._pending[0]["sequence_number"], tuple(self._times)
-            batch = Batch(first, tuple(self._pending), self._writer, times=times)
+            batch = Batch(first, tuple(self._pending), self._writer, times=times, request_id=self.request_id)
             try:
                 if self._recording is None:
                     await self.record(batch)

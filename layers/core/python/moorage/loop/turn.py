@@ -19,7 +19,7 @@ from moorage.loop.cancellation import Cancellable, CancelWatch
 from moorage.loop.prompt import Position, Prompt
 from moorage.loop.sinks import Sink
 from moorage.loop.stage import rooms_of
-from moorage.model.base import HOSTED_SHELL, ItemOpened, ItemPassed, TextDelta
+from moorage.model.base import HOSTED_SHELL, Answered, ItemOpened, ItemPassed, TextDelta
 from moorage.runtime import Runtime
 from moorage.store.containers import ContainerFile
 from moorage.store.responses import StoredResponse
@@ -53,6 +53,8 @@ class Turn:
         try:
             async with Cancellable(watch), aclosing(provider.stream(request)) as deltas:
                 async for delta in deltas:
+                    if isinstance(delta, Answered):
+                        self.sink.note_request(delta.request_id)
                     if isinstance(delta, ItemOpened | ItemPassed) and HOSTED_SHELL in provider.native_tools:
                         await upstream_shell.note(self.runtime, self.stored.tenant_id, entry.name, delta.item, noted)
                     if isinstance(delta, TextDelta) and assembler.annotate is None:

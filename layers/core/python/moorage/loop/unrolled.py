@@ -47,6 +47,8 @@ class UnrolledStep:
     waiting_for: Wait | None = None
     cost_usd: float | None = None
     """At the prices of now; None where they are not known."""
+    request_id: str | None = None
+    """Of a model step: what its upstream called the latest request, where it calls it anything."""
 
     @property
     def id(self) -> str:
@@ -66,6 +68,7 @@ class UnrolledStep:
             "ended_at": self.ended_at_ms,
             "queue_ms": queue,
             "attempts": {"count": self.attempts, "lost": self.lost_attempts, "pauses": self.pauses, "why": self.why},
+            "upstream_request_id": self.request_id,
             "usage": None if self.usage is None else self.usage.to_json(),
             "cost_usd": self.cost_usd,
             "waiting_for": None if self.waiting_for is None else self.waiting_for.to_json(),
@@ -80,6 +83,7 @@ class _Spoken:
     first_output_at_ms: int | None
     last_at_ms: int
     attempts: int
+    request_id: str | None
 
 
 async def unroll(runtime: Runtime, snapshot: Snapshot) -> list[UnrolledStep]:
@@ -144,6 +148,7 @@ def _heard(batches: Sequence[Batch]) -> _Spoken:
         outputs[0] if outputs else None,
         last.said_at(len(last.events) - 1),
         max(batch.writer.attempt for batch in batches),
+        next((batch.request_id for batch in reversed(batches) if batch.request_id is not None), None),
     )
 
 
@@ -164,6 +169,7 @@ def _model_step(account: Account, outcome: Outcome, before: Usage, queued_at: in
         pauses=account.yields,
         why=_why(account, lost),
         usage=outcome.usage - before,
+        request_id=account.request_id,
     )
 
 
@@ -191,6 +197,7 @@ def _open_model_step(
         pauses=pauses,
         why=_why(account, lost),
         usage=None if used is None or used == before else used - before,
+        request_id=spoken.request_id if spoken else None,
     )
 
 

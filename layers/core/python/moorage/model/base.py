@@ -33,6 +33,14 @@ FinishReason = Literal["stop", "tool_calls", "max_output_tokens", "content_filte
 
 
 @dataclass(frozen=True, slots=True)
+class Answered:
+    """The upstream has begun to answer. It says nothing yet: what goes wrong from here on may still be asked again."""
+
+    request_id: str
+    """What the upstream calls the request: whoever complains there is asked for it."""
+
+
+@dataclass(frozen=True, slots=True)
 class MessageStarted:
     phase: Literal["commentary", "final_answer"] | None = None
 
@@ -154,7 +162,8 @@ class Finished:
 
 
 Delta = (
-    MessageStarted
+    Answered
+    | MessageStarted
     | TextDelta
     | RefusalDelta
     | AnnotationAdded

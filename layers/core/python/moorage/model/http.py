@@ -23,7 +23,7 @@ import orjson
 
 from moorage import __version__, limits, tracing
 from moorage.errors import UpstreamError
-from moorage.model.base import Delta
+from moorage.model.base import Answered, Delta
 from moorage.telemetry import tell
 
 _T = TypeVar("_T")
@@ -83,7 +83,7 @@ class Upstream:
                 async with aclosing(self._once(payload, new_decoder())) as batches:
                     async for deltas in batches:
                         for delta in deltas:
-                            has_spoken = True
+                            has_spoken = has_spoken or not isinstance(delta, Answered)
                             yield delta
                 return
             except UpstreamError as error:
@@ -107,6 +107,8 @@ class Upstream:
             try:
                 if response.status_code != 200:
                     raise await self._refusal(response)
+                if request_id := _request_id(response.headers):
+                    yield [Answered(request_id)]
                 async with aclosing(self._answer(response, decoder)) as batches:
                     async for deltas in batches:
                         yield deltas
@@ -169,6 +171,16 @@ class Upstream:
         if isinstance(error, httpx.ConnectTimeout | httpx.PoolTimeout):
             return UpstreamError("The model upstream could not be reached in time.", is_retryable=True)
         return UpstreamError(f"The model upstream was silent for {self.idle_seconds:g} seconds.", is_retryable=True)
+
+
+_REQUEST_IDS: Final = ("x-request-id", "request-id", "x-amzn-requestid", "apim-request-id")
+"""How OpenAI and most others, Anthropic, Bedrock and Azure name a request in their answers."""
+_REQUEST_ID: Final = re.compile(r"[\w.:/+=-]{1,128}")
+
+
+def _request_id(headers: Mapping[str, str]) -> str | None:
+    """What the upstream calls the request, if that looks like a name."""
+    return next((found for name in _REQUEST_IDS if _REQUEST_ID.fullmatch(found := headers.get(name, ""))), None)
 
 
 def _traced() -> dict[str, str]:

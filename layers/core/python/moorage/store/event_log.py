@@ -57,6 +57,8 @@ class Batch:
     """When it was written."""
     times: tuple[int, ...] = ()
     """When each event was said (milliseconds); empty where only the batch's own time is known."""
+    request_id: str | None = None
+    """What the model's upstream calls the request that made these events, in one batch of them at least."""
 
     def said_at(self, position: int) -> int:
         """When the event at a position of the batch was said, in milliseconds."""
@@ -152,6 +154,8 @@ class EventLog:
             "at_ms": self.now_ms(),
             "ttl": self._expires_at,
         }
+        if batch.request_id is not None:
+            record["request"] = batch.request_id
         if batch.times:
             record["times"] = _packed_times(batch.times)
         if batch.is_final and is_listed and self._listed is not None:
@@ -284,6 +288,7 @@ def _batch(record: Record, body: bytes) -> Batch:
         offsets=record.get("offsets", {}),
         at_ms=record["at_ms"],
         times=_unpacked_times(record["times"]) if "times" in record else (),
+        request_id=record.get("request"),
     )
 
 
@@ -342,6 +347,8 @@ class LogWriter:
         self._log = log
         self.writer = writer
         self.next_number = next_number
+        self.request_id: str | None = None
+        """For the next batch to tell."""
         self._pending: list[Pending] = []
         self._pending_bytes = 0
         self._offsets: dict[str, int] = {}
@@ -374,11 +381,14 @@ class LogWriter:
                 offsets |= each.offset
             events = tuple(each.event | {"sequence_number": self.next_number + i} for i, each in enumerate(pending))
             times = tuple(each.at_ms for each in pending)
+            batch = Batch(self.next_number, events, self.writer, offsets, times=times, request_id=self.request_id)
             try:
-                await self._log.append(Batch(self.next_number, events, self.writer, offsets, times=times))
+                await self._log.append(batch)
             except ConditionFailed:
                 pending = await self._yield_slot(pending, events)
             else:
+                if self.request_id == batch.request_id:
+                    self.request_id = None
                 self.next_number += len(events)
                 self._offsets = offsets
                 return

@@ -133,6 +133,8 @@ class Account:
     """When a call ended, by the times of its container's files."""
     is_last_answer: bool = False
     """The model was offered no calls, because a budget was used up."""
+    request_id: str | None = None
+    """What the model's upstream called the latest request of a step that has ended."""
 
 
 class Steps:
@@ -178,11 +180,13 @@ class Steps:
         following: int,
         begun_at_ms: int | None = None,
         first_output_at_ms: int | None = None,
+        request_id: str | None = None,
     ) -> None:
         """Store what a step came to. The log has it already. Raises :class:`Superseded` if a later attempt has begun: it may write
         more into the log than this one knows of. ``begun_at_ms`` is told of a run that was not begun here."""
         recorded = attempt - _unrecorded(stored, step)
-        first = {} if first_output_at_ms is None else {"first_ms": first_output_at_ms}
+        first: Record = {} if first_output_at_ms is None else {"first_ms": first_output_at_ms}
+        first |= {} if request_id is None else {"request": request_id}
         try:
             await self._table.update(
                 _pk(stored),
@@ -362,6 +366,7 @@ def _account(record: Record) -> Account:
         is_finished=bool(record.get("finished")),
         files_at_ms=record.get("files_ms"),
         is_last_answer=bool(record.get("last_answer")),
+        request_id=record.get("request"),
     )
 
 

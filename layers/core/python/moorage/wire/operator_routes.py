@@ -56,6 +56,7 @@ _STEP: Final = record(
     queue_ms=nullable(_COUNT),
     cost_usd=nullable({"type": "number"}),
     attempts=record(count=_COUNT, lost=_COUNT, pauses=_COUNT, why=nullable(STRING)),
+    upstream_request_id=nullable(STRING),
     usage=nullable(_TOKENS),
     waiting_for=nullable(_WAIT),
 )

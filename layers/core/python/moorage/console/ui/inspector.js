@@ -48,6 +48,7 @@ function StepFacts({ run, step }) {
     ["of them cached", step.usage?.input_tokens_details?.cached_tokens ? count(step.usage.input_tokens_details.cached_tokens) : null],
     ["tokens out", step.usage && count(step.usage.output_tokens)],
     ["cost", dollars(step.cost_usd)],
+    ["its upstream calls the request", step.upstream_request_id && html`<${Id} id=${step.upstream_request_id} whole=${true} />`],
     ["waits for", step.waiting_for && html`${step.waiting_for.kind}: ${step.waiting_for.detail} (<${Ticking} since=${step.waiting_for.since} />)`],
   ];
   return html`<dl class="facts">${facts.filter(([, value]) => value).map(([name, value]) => html`<div key=${name}><dt>${name}</dt><dd>${value}</dd></div>`)}</dl>
