@@ -244,13 +244,9 @@ LONGER = {
     "tests/unit/aws/test_custom_resource.py",
     "tests/unit/cli/test_doctor.py",
     "tests/unit/loop/test_approvals.py",
-    "tests/unit/loop/test_image_generation.py",
-    "tests/unit/model/test_requests.py",
     "tests/unit/resources/test_container_life.py",
     "tests/unit/resources/test_vector_stores_api.py",
     "tests/unit/sandbox/test_exec_server.py",
-    "tests/unit/tools/test_web_search.py",
-    "tests/unit/wire/test_requests.py",
 }
 """Modules of tests that are one table, or one subject's stories over one set of fixtures. No further one."""
 
