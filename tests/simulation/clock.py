@@ -43,9 +43,14 @@ class VirtualLoop(asyncio.BaseEventLoop):
 
 
 def run(work: Coroutine[Any, Any, T]) -> T:
-    """In a loop of its own, whose time begins at nothing."""
+    """In a loop of its own, whose time begins at nothing. What is left behind is cancelled."""
     loop = VirtualLoop()
     try:
         return loop.run_until_complete(work)
     finally:
+        left = asyncio.all_tasks(loop)
+        for task in left:
+            task.cancel()
+        if left:
+            loop.run_until_complete(asyncio.wait(left))
         loop.close()

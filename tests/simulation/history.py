@@ -111,8 +111,10 @@ class Blow:
     """For how many looks the host is away, by how many seconds the clock is set, after how many writes the process is struck."""
     stands_for: int = 0
     """How many tasks are run before a stopped process goes on."""
-    is_twice: bool = False
-    """Its tool calls are delivered twice at once, or the model step once more when it has ended."""
+    has_twins: bool = False
+    """Its tool calls are delivered twice at once."""
+    is_repeated: bool = False
+    """The model step is delivered once more when it has ended."""
     loses_execution: bool = False
     """Where the process is lost, the execution is, too: the reaper starts another."""
     leaves_end: bool = False
@@ -127,29 +129,30 @@ class Blow:
             "stopped": f"its process is stopped after {self.amount} writes, and goes on {self.stands_for} tasks later",
             "late": f"the task of {self.amount} tasks before is delivered once more",
         }.get(self.strikes, "")
-        twice = "it is delivered twice" if self.is_twice else ""
+        twins = "tool calls are delivered twice at once" if self.has_twins else ""
+        again = "the model step is delivered once more" if self.is_repeated else ""
         lost = "its execution is lost with its process" if self.loses_execution and self.strikes in ("died", "stopped") else ""
-        return "; ".join(word for word in (said, twice, lost) if word)
+        return "; ".join(word for word in (said, twins, again, lost) if word)
 
 
 def blows_of(dice: random.Random) -> Iterator[Blow]:
     """One for each task. Each takes as many throws, whatever it is."""
     left = int(dice.random() * (BLOWS_MAX + 1))
     while True:
-        chance, amount, stands_for, twice, loses, leaves = (dice.random() for _ in range(6))
+        chance, amount, stands_for, twins, again, loses, leaves = (dice.random() for _ in range(7))
         strikes, number = "", 0
         if chance < 0.04:
             strikes = "cancelled"
-        elif chance < 0.10:
+        elif chance < 0.12:
             strikes, number = "host away", 1 + int(amount * 3)
-        elif chance < 0.14:
+        elif chance < 0.165:
             strikes, number = "clock set", (-300, 60, 3600)[int(amount * 3)]
-        elif chance < 0.18:
+        elif chance < 0.205:
             strikes, number = "late", 1 + int(amount * 4)
-        elif chance < 0.44 and left > 0:
+        elif chance < 0.65 and left > 0:
             left -= 1
-            strikes, number = "died" if chance < 0.34 else "stopped", int(amount * 6)
-        yield Blow(strikes, number, 1 + int(stands_for * 3), twice < 0.1, loses < 0.5, leaves < 0.5)
+            strikes, number = "died" if chance < 0.54 else "stopped", int(amount * 6)
+        yield Blow(strikes, number, 1 + int(stands_for * 3), twins < 0.12, again < 0.12, loses < 0.5, leaves < 0.5)
 
 
 def turns_of(dice: random.Random) -> list[Turn]:
@@ -292,10 +295,9 @@ class History:
     async def deliver(self, state: LoopState, blow: Blow) -> LoopState:
         """A task may be delivered again after it has ended: it answers the same, or that it is over."""
         if state.next is Next.TOOLS:
-            await self.deliver_tools(state, is_twice=blow.is_twice)
-            return await self.lab.step(state)
+            await self.deliver_tools(state, is_twice=blow.has_twins)
         after = await self.lab.step(state)
-        if blow.is_twice:
+        if blow.is_repeated:
             self.seen["step delivered again"] += 1
             again = await self.lab.step(state)
             assert again.next in (after.next, Next.DONE, Next.TOOLS, Next.MODEL, Next.WAIT)
