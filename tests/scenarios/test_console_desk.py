@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from moorage.hosts import covers
 from openai import OpenAI
 from playwright.sync_api import Browser, Route, expect
 
@@ -454,6 +455,10 @@ def test_hosts_beyond_what_the_operator_allows_are_refused_in_the_operators_word
     page = console.go("#/playground").page
     settings = page.get_by_role("region", name="Request")
     settings.get_by_label("hosts it may reach").fill("api.example.com")
+    expect(settings.get_by_role("status")).to_have_text(
+        "The operator does not allow api.example.com: no host at all. A request with it is refused."
+    )
+    assert console.barriers() == []
     settings.get_by_label("the operator's secrets for them").fill("GITHUB_TOKEN@api.example.com")
     page.get_by_label("Input").fill("Look outside.")
     page.get_by_role("button", name="Run", exact=True).click()
@@ -463,6 +468,17 @@ def test_hosts_beyond_what_the_operator_allows_are_refused_in_the_operators_word
     page.get_by_role("tab", name="Python").click()
     shown = page.locator(".seen pre")
     expect(shown).to_contain_text('"domain_secrets": [{"domain": "api.example.com", "name": "GITHUB_TOKEN"}]')
+
+
+def test_hosts_are_held_against_the_operators_as_the_server_does(console: Console) -> None:
+    hosts = ["a.example", "x.b.example", "b.example", ".b.example", "*.b.example", "*.x.b.example", "*", "A.Example", "xb.example"]
+    ceiling = ["a.example", "*.b.example"]
+    found = console.evaluate(
+        "async ([address, hosts, ceiling]) => (await import(address)).beyond(hosts.join(' '), ceiling)",
+        [console.module("model/request.js"), hosts, ceiling],
+    )
+    assert found == [host for host in hosts if not any(covers(pattern, host.lower()) for pattern in ceiling)]
+    assert found == ["b.example", ".b.example", "*", "xb.example"]
 
 
 def test_whoever_goes_elsewhere_is_not_called_back_by_what_is_replayed(console: Console) -> None:

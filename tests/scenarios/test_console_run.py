@@ -12,7 +12,7 @@ import pytest
 from openai import OpenAI
 from playwright.sync_api import Browser, Route, expect
 
-from tests.browser import WAIT_MS, Console, chromium, context_of
+from tests.browser import WAIT_MS, Console, chromium, context_of, page_of
 from tests.scenarios import test_tenants
 from tests.stack import SHELL, Stack, say, script, shell
 
@@ -228,6 +228,32 @@ def test_a_model_step_says_what_its_upstream_called_the_request(console: Console
     expect(fact.locator("code")).to_have_text("req_<b>7</b>")
     expect(fact.get_by_role("button", name="Copy req_")).to_be_visible()
     page.unroute("**/steps?**")
+
+
+def test_a_request_that_was_given_a_secret_has_a_key_on_the_timeline(console: Console, client: OpenAI, ran: str) -> None:
+    """What was let pass, what was given a secret and what was refused have shapes of their own, beside their words."""
+    page, now = console.page, int(client.responses.retrieve(ran).created_at) + 1
+
+    def entry(name: str, **more: Any) -> dict[str, Any]:
+        common = {"decision": "allowed", "port": 443, "method": "GET", "path": "/", "secrets": [], "count": 1, "status": 200}
+        told = {"id": name, "host": f"{name}.example", "created_at": now, "message": None, "bytes_received": 1, "bytes_sent": 1}
+        return common | told | more
+
+    entries = [entry("plain"), entry("given", secrets=["<b>TOKEN</b>"]), entry("refused", decision="denied", message="Not allowed.")]
+    page.route("**/egress?**", lambda route: route.fulfill(json=json.loads(page_of(entries))))
+    console.go(f"#/runs/{ran}?tab=network")
+    ticks = page.get_by_role("group", name="Timeline").locator(".tick:is(.dot, .key, .cross)")
+    expect(ticks).to_have_count(3)
+    assert [title.text_content() for title in ticks.locator("title").all()] == [
+        "allowed plain.example",
+        "allowed given.example, with a secret",
+        "denied refused.example",
+    ]
+    shapes = [str(tick.get_attribute("class")).split()[1:3] for tick in ticks.all()]
+    assert shapes == [["good", "dot"], ["good", "key"], ["bad", "cross"]]
+    expect(page.get_by_role("region", name="Network decisions")).to_contain_text("secret <b>TOKEN</b>")
+    assert console.barriers() == []
+    page.unroute("**/egress?**")
 
 
 def test_a_compaction_says_what_it_stands_for(console: Console, client: OpenAI) -> None:

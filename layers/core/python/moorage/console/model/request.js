@@ -30,6 +30,12 @@ export const WEB = { type: "web_search" };
 export const IMAGE = { type: "image_generation" };
 export const searchOf = (stores) => ({ type: "file_search", vector_store_ids: stores });
 
+// As the server compares them (moorage/hosts.py).
+const covers = (pattern, host) => pattern === "*" || (pattern.startsWith("*.") ? host.endsWith(pattern.slice(1)) && host !== pattern.slice(1) : pattern === host);
+
+// Those of the hosts that the operator's ceiling does not have: a request with them is refused.
+export const beyond = (hosts, ceiling) => words(hosts).filter((host) => !ceiling.some((pattern) => covers(pattern, host.toLowerCase())));
+
 // The container that commands run in. "GITHUB_TOKEN@api.github.com" is the operator's secret of that name: values have no place here.
 function placeOf(settings, files) {
   const hosts = words(settings.hosts);

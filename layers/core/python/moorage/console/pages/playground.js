@@ -2,11 +2,11 @@
 import { html, useEffect, useState } from "../html.js";
 import { BASE, call, get, post } from "../api.js";
 import { setQuery } from "../router.js";
-import { isReadOnly, notify, route } from "../state.js";
+import { isReadOnly, me, notify, route } from "../state.js";
 import { useData } from "../ui/data.js";
 import { Button, Code, Empty, Head, Id, Name, Tabs } from "../ui/parts.js";
 import { answering } from "../model/models.js";
-import { EFFORTS, IMAGE, MEMORIES, START, WEB, requestOf, searchOf, serversOf, settingsOf, toKeep } from "../model/request.js";
+import { EFFORTS, IMAGE, MEMORIES, START, WEB, beyond, requestOf, searchOf, serversOf, settingsOf, toKeep } from "../model/request.js";
 import { Drop } from "../ui/drop.js";
 import { Offered, Server } from "../ui/offered.js";
 import { curl, node, python } from "../model/code.js";
@@ -95,6 +95,8 @@ function Settings({ settings, set, models, tokens, open }) {
   const chips = (name, entries) => html`<div class="chips">${withGone(name, entries).map((entry) => html`<button type="button" key=${entry.id} class="chip" aria-pressed=${settings[name].includes(entry.id)} title=${entry.description} onClick=${() => toggle(name, entry.id)}><${Name}>${entry.name || entry.id}</${Name}></button>`)}</div>`;
   const servers = serversOf(settings.mcp);
   const hasPlace = settings.shell || settings.python;
+  const ceiling = me.value?.network?.allowed_domains;
+  const outside = hasPlace && ceiling ? beyond(settings.hosts, ceiling) : [];
   const hasTools = hasPlace || settings.web || settings.image || settings.stores.length > 0 || servers.length > 0;
   return html`<div class="settings">
     <label><span>model</span><select value=${settings.model} onChange=${change("model")}>${models.map((model) => html`<option key=${model.id} value=${model.id}>${model.id}</option>`)}</select></label>
@@ -109,6 +111,7 @@ function Settings({ settings, set, models, tokens, open }) {
       ${settings.web && html`<${Offered} tool=${WEB} model=${settings.model} table="web_search" />`}${settings.image && html`<${Offered} tool=${IMAGE} model=${settings.model} table="image_generation" />`}</fieldset>
     ${hasPlace && html`<label><span>memory</span><select value=${settings.memory} onChange=${change("memory")}>${MEMORIES.map((memory) => html`<option key=${memory}>${memory}</option>`)}</select></label>
       ${field("hosts", "hosts it may reach", "none: api.example.com *.files.example.com")}
+      ${outside.length > 0 && html`<p class="whole bad" role="status">The operator does not allow <${Name}>${outside.join(", ")}</${Name}>: ${ceiling.length ? `at most ${ceiling.join(", ")}` : "no host at all"}. A request with it is refused.</p>`}
       ${settings.hosts.trim() && html`<label class="whole"><span>the operator's secrets for them</span><input type="text" placeholder="none: GITHUB_TOKEN@api.github.com" value=${settings.secrets} onInput=${change("secrets")} /></label>`}`}
     ${settings.shell && withGone("skills", skills.data?.data ?? []).length > 0 && html`<fieldset><legend>skills</legend>${chips("skills", skills.data?.data ?? [])}</fieldset>`}
     ${stores.data && html`<fieldset><legend>file search in</legend>${withGone("stores", stores.data.data).length > 0 ? chips("stores", stores.data.data) : html`<a href="#/vector_stores">Make a vector store</a>`}
