@@ -165,7 +165,7 @@ test-templates: .build/templates/.done
 
 # The life of a deployment is no part of 'make test': it costs two minutes of a core.
 test-deploy: setup-dev
-	$(BIN)/python -m pytest tests/deploy tests/deploy/life_cycle.py
+	$(BIN)/python -m pytest tests/deploy tests/deploy/life_cycle.py tests/deploy/restore.py
 
 # npm's 'latest' tag of the CDK is a stray build; this is the version for aws-cdk-lib of requirements/dev.txt.
 CDK := PATH="$(abspath $(BIN)):$$PATH" npx --yes aws-cdk@2.1148.1

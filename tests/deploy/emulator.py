@@ -26,7 +26,7 @@ from typing import Any
 from ministack.core import iam_actions, iam_evaluator
 from ministack.services import codebuild, ecs, eventbridge
 
-from tests.deploy import wayout
+from tests.deploy import recovery, wayout
 
 EXEC_SERVER = Path(__file__).resolve().parents[2] / "functions" / "sandbox"
 CONFIG_VARIABLE = "MOORAGE_SANDBOX_CONFIG"
@@ -243,6 +243,7 @@ def main() -> None:
     check_as_aws_does()
     tell_of_tasks()
     tell_of_builds()
+    recovery.recover_as_aws_does()
     from ministack.app import main as serve
 
     sys.argv[1:] = []
