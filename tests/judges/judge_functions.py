@@ -91,6 +91,7 @@ def test_the_adapters_settings_are_those_of_the_deployment(service: Deployed) ->
         "AWS_LWA_INVOKE_MODE": "response_stream",
         "AWS_LWA_PORT": "8080",
         "AWS_LWA_READINESS_CHECK_PATH": "/healthz",
+        "AWS_LWA_ASYNC_INIT": "true",
     }
 
 
@@ -171,8 +172,9 @@ def test_a_function_that_dies_in_the_middle_ends_the_stream_without_a_last_event
     assert client.responses.create(model="demo", input="again").status == "completed"
 
 
-def test_the_adapter_asks_for_events_only_when_the_application_is_ready(service: Deployed, tmp_path: Path) -> None:
-    """``run.sh`` here serves nothing before it is told to."""
+@pytest.fixture
+def late(service: Deployed, tmp_path: Path) -> Iterator[adapter.Environment]:
+    """An application that serves nothing before there is a file ``go``."""
     (tmp_path / "run.sh").write_text(
         "#!/bin/sh\nwhile [ ! -e go ]; do sleep 0.05; done\nexec python3 server.py\n",
     )
@@ -186,13 +188,28 @@ def test_the_adapter_asks_for_events_only_when_the_application_is_ready(service:
         "h.ThreadingHTTPServer(('127.0.0.1', int(os.environ['AWS_LWA_PORT'])), S).serve_forever()\n"
     )
     environment = adapter.Environment(tmp_path, (), service.packages["Responses"].variables)
-    try:
-        assert not environment.is_ready.wait(1)
-        (environment.root / "go").touch()
-        assert environment.is_ready.wait(60)
-        assert "/healthz" in (environment.root / "asked").read_text().splitlines()
-    finally:
-        environment.end()
+    yield environment
+    environment.end()
+
+
+def test_the_adapter_asks_for_events_only_when_the_application_is_ready(late: adapter.Environment) -> None:
+    assert not late.is_ready.wait(1)
+    (late.root / "go").touch()
+    assert late.is_ready.wait(60)
+    assert "/healthz" in (late.root / "asked").read_text().splitlines()
+
+
+def test_an_application_that_begins_for_longer_than_lambda_waits_answers_the_first_request_late(late: adapter.Environment) -> None:
+    """Lambda would begin anew after ten seconds; the adapter says before that it has begun."""
+    assert late.is_ready.wait(60)
+    request = {"httpMethod": "GET", "resource": "/{proxy+}", "path": "/v1/models", "headers": {}, "multiValueHeaders": {}}
+    context = {"httpMethod": "GET", "path": "/api/v1/models", "stage": "api", "identity": {}, "resourcePath": "/{proxy+}"}
+    asked = late.begin({**request, "requestContext": context, "body": None, "isBase64Encoded": False}, 60)
+    (late.root / "go").touch()
+    prelude = asked.pieces.get(timeout=60)
+    assert isinstance(prelude, bytes)
+    assert b'"statusCode":200' in prelude, late.log()
+    assert (late.root / "asked").read_text().splitlines()[-1] == "/v1/models"
 
 
 # --- the others by the runtime's own client ---------------------------------------------------------------------------------
