@@ -7,6 +7,7 @@ the end of the first fifth, when all is warm, and the last one.
 import argparse
 import json
 import os
+import shutil
 import sqlite3
 import statistics
 import sys
@@ -95,7 +96,8 @@ def main() -> int:
     parser.add_argument("--minutes", type=float, default=30)
     parser.add_argument("--docs", action="store_true", help="note the figures, and write docs/durability.md anew")
     options = parser.parse_args()
-    stack = Stack(Path(tempfile.mkdtemp(prefix="soak-")) / "state").start()
+    folder = Path(tempfile.mkdtemp(prefix="soak-"))
+    stack = Stack(folder / "state").start()
     told = Told()
     load = Load(stack, told, seed=1)
     load.start()
@@ -115,6 +117,10 @@ def main() -> int:
         document.write()
     wrong = verdicts(samples) + ([f"the stack ended with {code}"] if code else [])
     print("\n".join(wrong) or "Nothing grows that must not.")
+    if wrong:
+        print(f"The stack's words are in {folder}.")
+    else:
+        shutil.rmtree(folder)
     return bool(wrong)
 
 
