@@ -40,7 +40,7 @@ class Config:
         """Whether workspace, home and spools lie on a file system that nobody else has: its own figures are exact then."""
         groups = values.get("groups", {})
         self.join_fds: List[int] = groups.get("join", [])
-        """Open ``cgroup.procs`` of the commands' control groups; the server stays in a group of its own, with a reserve."""
+        """Open files that one joins the commands' control groups by; the server stays in a group of its own, with a reserve."""
         self.memory_events_fd: Optional[int] = groups.get("memory_events")
         self.process_events_fd: Optional[int] = groups.get("process_events")
         self.scratch: List[str] = values.get("scratch", [])

@@ -184,6 +184,27 @@ async def test_one_that_died_while_it_stood_ready_is_missed_by_nobody(tmp_path: 
                 assert (await run(client, "echo hello")).stdout == "hello\n"
 
 
+async def test_where_none_can_be_made_whoever_asks_is_told_and_the_next_one_asks_again(tmp_path: Path) -> None:
+    place, aside = tmp_path / "state" / "sandboxes", tmp_path / "state" / "aside"
+    with launcher_process(tmp_path) as (process, path):
+        shelves = Path((tmp_path / "state" / "runtime-dir").read_text()) / "skills"
+        async with LauncherProvisioner(str(path)) as provisioner:
+            await provisioner.start(spec("cntr_1"))
+            await spare_of(process.pid, provisioner)
+            place.rename(aside)
+            place.touch()
+            untouched = shelves.stat().st_mtime_ns
+            await provisioner.start(spec("cntr_2"))
+            until(lambda: shelves.stat().st_mtime_ns != untouched)  # One to stand ready was tried in vain.
+            with pytest.raises(SandboxError, match=r"^The sandbox could not be made: Not a directory\.$"):
+                await provisioner.start(spec("cntr_3"))
+            place.unlink()
+            aside.rename(place)
+            await provisioner.start(spec("cntr_3"))
+            await spare_of(process.pid, provisioner)
+    assert "Traceback" not in (tmp_path / "launcher.log").read_text()
+
+
 async def test_there_is_one_launcher_for_a_state_directory(tmp_path: Path) -> None:
     with launcher(tmp_path), launcher_process(tmp_path) as (second, _):
         assert second.wait(10) == 1
@@ -422,7 +443,7 @@ class TestControlGroups:
         group = groups.create("sbx_1", 1)
         joins = {str(path.relative_to(tmp_path)) for path in (*group.server, *group.commands)}
         assert joins == {
-            f"{controller}/own/moorage-sbx_1/{part}/cgroup.procs"
+            f"{controller}/own/moorage-sbx_1/{part}/tasks"
             for controller in ("memory", "pids", "cpu")
             for part in ("server", "commands")
         }

@@ -213,21 +213,28 @@ class Bubblewrap:
         pipe.close()
 
     def _spawn(self, memory_gib: int, egress: EgressSpec | None) -> Sandbox:
+        """Raises :class:`SandboxError`, also where the disk is full."""
+        try:
+            return self._made(memory_gib, egress)
+        except OSError as error:
+            raise SandboxError(f"The sandbox could not be made: {error.strerror}.") from error
+
+    def _made(self, memory_gib: int, egress: EgressSpec | None) -> Sandbox:
         sandbox_id = f"sbx_{secrets.token_hex(12)}"
         directory = self._site.state_dir / "sandboxes" / sandbox_id
         shelf = skills.shelf(self._site.runtime_dir, sandbox_id)
-        shelf.mkdir(mode=0o755, parents=True)
-        visible = binds(self._site, directory, shelf, egress)
-        _check(visible)
-        if egress is not None and self._site.runs_as_other_users:
-            # Connecting takes the right to write. Only those who see the directory get this far.
-            with contextlib.suppress(FileNotFoundError):
-                os.chmod(socket_of(egress), 0o666)
         endpoint = self._site.runtime_dir / f"{sandbox_id}.sock"
         uid = self._free_uid()
         control, disk = Control(), None
         reading, writing = os.pipe()
         try:
+            shelf.mkdir(mode=0o755, parents=True)
+            visible = binds(self._site, directory, shelf, egress)
+            _check(visible)
+            if egress is not None and self._site.runs_as_other_users:
+                # Connecting takes the right to write. Only those who see the directory get this far.
+                with contextlib.suppress(FileNotFoundError):
+                    os.chmod(socket_of(egress), 0o666)
             directory.mkdir(mode=0o755, parents=True)
             if self._site.disks is not None:
                 disk = self._site.disks.make(directory)

@@ -9,8 +9,14 @@ import os
 import secrets
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Final
 
 from moorage import limits
+
+_JOIN: Final = {1: "tasks", 2: "cgroup.procs"}
+"""What a process joins a group by, writing ``0``. Moving a process with all of its threads stops every fork of the machine and waits
+until the kernel is sure of that, 5 to 20 ms in each command that is not right behind another one. What has just been forked is one
+thread, and one that moves itself waits for nothing (Linux 5.4); but version 2 lets threads move within one group of memory only."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -18,7 +24,7 @@ class Group:
     """The control group of one sandbox; without any path where there are none."""
 
     server: tuple[Path, ...] = ()
-    """The files that the exec server joins its own by, writing its process id."""
+    """The files that the exec server joins its own by (``_JOIN``)."""
     commands: tuple[Path, ...] = ()
     memory_events: Path | None = None
     """Where the kernel counts the processes that it ended for want of memory ..."""
@@ -56,10 +62,11 @@ class ControlGroups:
             inner.append(group)
         if not inner:
             return Group()
+        join = _JOIN[self._version]
         memory, processes = (self._of(controller, name) / "commands" for controller in ("memory", "pids"))
         return Group(
-            tuple(group / "server" / "cgroup.procs" for group in inner),
-            tuple(group / "commands" / "cgroup.procs" for group in inner),
+            tuple(group / "server" / join for group in inner),
+            tuple(group / "commands" / join for group in inner),
             memory / ("memory.events" if self._version == 2 else "memory.oom_control"),
             processes / "pids.events",
         )
