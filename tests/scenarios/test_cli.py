@@ -8,6 +8,7 @@ import sys
 import time
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import openai
 import pytest
@@ -204,9 +205,13 @@ def test_what_ran_is_listed_shown_added_up_and_what_runs_is_stopped(stack: Stack
 
 
 def test_a_response_is_paused_in_the_middle_and_goes_on(stack: Stack, client: OpenAI) -> None:
-    steps = (shell("echo one >> /mnt/data/ran; sleep 2"), shell("echo two >> /mnt/data/ran; cat /mnt/data/ran"), say("done"))
-    running = client.responses.create(model="demo", input=script(*steps), tools=TOOLS, background=True)
+    container = client.containers.create(name="from the command line")
+    tools: Any = [{"type": "shell", "environment": {"type": "container_reference", "container_id": container.id}}]
+    until_told = shell("until [ -e /tmp/told ]; do sleep 0.1; done; echo one >> /mnt/data/ran")
+    steps = (until_told, shell("echo two >> /mnt/data/ran; cat /mnt/data/ran"), say("done"))
+    running = client.responses.create(model="demo", input=script(*steps), tools=tools, background=True)
     assert lines(stack, ["pause", running.id])[0].startswith(f"{running.id}  ")
+    lines(stack, ["containers", "exec", container.id, "touch /tmp/told"])
     deadline = time.monotonic() + 60
     while not (shown := [line for line in lines(stack, ["ls", "--running"]) if running.id in line and "It is paused" in line]):
         assert time.monotonic() < deadline, "it never stood still"
