@@ -238,11 +238,8 @@ FUNCTION_LINES_MAX = 70
 FOLDERS = ("layers", "functions", "infra", "localstack", "docs", "console", "requirements", "tests")
 LONGER = {
     "tests/contract/test_parameter_effects.py",
-    "tests/egress/test_attacks.py",
     "tests/infra/test_deployment.py",
     "tests/scenarios/test_console.py",
-    "tests/unit/aws/test_custom_resource.py",
-    "tests/unit/cli/test_doctor.py",
     "tests/unit/loop/test_approvals.py",
     "tests/unit/resources/test_container_life.py",
     "tests/unit/resources/test_vector_stores_api.py",

@@ -1,0 +1,84 @@
+"""What the doctor finds on the machine that is to run a stack."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from moorage.cli.checks.findings import Finding, Level
+from moorage.cli.checks.machine import disk_finding, model_finding, port_finding, python_finding
+
+from tests.upstream import MockUpstream
+
+
+def test_an_old_python_is_refused() -> None:
+    assert [python_finding(version).level for version in ((3, 10, 4), (3, 11, 0), (4, 0))] == [Level.FAIL, Level.OK, Level.OK]
+
+
+@pytest.mark.parametrize(
+    ("bwrap", "advice"),
+    [
+        (None, "bubblewrap is not installed ('apt install bubblewrap'): there can be no sandboxes."),
+        ("exit 1", "bubblewrap can make no namespaces on this machine, so there can be no sandboxes."),
+    ],
+    ids=["no bubblewrap", "no namespaces"],
+)
+def test_a_machine_that_can_have_no_sandboxes_is_told_why(bwrap: str | None, advice: str, tmp_path: Path) -> None:
+    tmp_path.chmod(0o755)
+    if bwrap is not None:
+        (tmp_path / "bwrap").write_text(f"#!/bin/sh\n{bwrap}\n")
+        (tmp_path / "bwrap").chmod(0o755)
+    done = subprocess.run(
+        [sys.executable, "-m", "moorage", "doctor"],
+        env={"PATH": str(tmp_path), "MOORAGE_STATE_DIR": str(tmp_path), "MOORAGE_PORT": "0"},
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    lines = done.stdout.splitlines()
+    assert lines[1] == "fail  this machine can have no sandboxes"
+    assert lines[2].startswith(f"      {advice}") or "The users of sandboxes cannot run" in lines[2]
+    assert (done.returncode, done.stderr) == (1, "")
+
+
+def test_a_full_disk_is_warned_of(tmp_path: Path) -> None:
+    assert disk_finding(tmp_path / "none" / "yet").level is Level.OK
+    assert disk_finding(tmp_path, bytes_min=2**62).advice == "Files, artifacts and sandboxes lie there: make room."
+
+
+def test_a_port_is_free_or_wrong_or_anothers(free_port: int) -> None:
+    assert port_finding({"MOORAGE_PORT": str(free_port)}) == Finding(Level.OK, f"port {free_port} is free")
+    assert port_finding({"MOORAGE_PORT": "http"}) == Finding(
+        Level.FAIL, "no port for the API", "MOORAGE_PORT must be a whole number, not 'http'."
+    )
+    with MockUpstream() as other:
+        port = other.url.split(":")[2].split("/")[0]
+        assert port_finding({"MOORAGE_PORT": port}) == Finding(
+            Level.FAIL, f"port {port} is taken by another program", "MOORAGE_PORT=8090 (or any free port) chooses another."
+        )
+
+
+SILENT = '[[models]]\nname = "m"\nprovider = "chat_completions"\nbase_url = "http://127.0.0.1:9/v1"\n'
+
+
+@pytest.mark.parametrize(
+    ("situation", "text", "level"),
+    [
+        ("nothing is configured", "", "warn"),
+        ("a server that does not answer", SILENT, "fail"),
+        ("a file that cannot be read", "[[models", "fail"),
+    ],
+)
+def test_the_model_that_would_answer_is_checked(tmp_path: Path, situation: str, text: str, level: str) -> None:
+    path = tmp_path / "models.toml"
+    path.write_text(text)
+    finding = model_finding({"MOORAGE_MODELS_FILE": str(path)})
+    assert (finding.level.value, bool(finding.advice)) == (level, True), situation
+
+
+def test_a_model_server_that_answers_is_well(tmp_path: Path) -> None:
+    (tmp_path / "models.toml").write_text("")
+    with MockUpstream() as upstream:
+        finding = model_finding({"MOORAGE_MODELS_FILE": str(tmp_path / "models.toml"), "MOORAGE_UPSTREAM_URL": upstream.url})
+    assert finding.level is Level.OK
