@@ -240,10 +240,6 @@ LONGER = {
     "tests/contract/test_parameter_effects.py",
     "tests/infra/test_deployment.py",
     "tests/scenarios/test_console.py",
-    "tests/unit/loop/test_approvals.py",
-    "tests/unit/resources/test_container_life.py",
-    "tests/unit/resources/test_vector_stores_api.py",
-    "tests/unit/sandbox/test_exec_server.py",
 }
 """Modules of tests that are one table, or one subject's stories over one set of fixtures. No further one."""
 

@@ -8,8 +8,8 @@ from moorage.api.foreground import stop
 from moorage.store.approval_links import ApprovalLinks, Link
 
 from tests.unit.api.served import KEY_A, Served
+from tests.unit.loop.approvals import approvals_of, begun, decided, played, ran
 from tests.unit.loop.lab import say, shell
-from tests.unit.loop.test_approvals import approvals_of, begun, decided, played, ran
 
 HIDDEN = "rm x # \u202e<script>alert(1)</script>"
 

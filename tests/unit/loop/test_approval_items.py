@@ -10,8 +10,8 @@ from moorage.store.conversations import Conversations
 from moorage.store.responses import StoredResponse
 
 from tests.unit.api.served import KEY_A, Served
+from tests.unit.loop.approvals import ASKS, approvals_of, begun, both, decided, ended, played, ran
 from tests.unit.loop.lab import say, shell
-from tests.unit.loop.test_approvals import ASKS, approvals_of, begun, both, decided, ended, played, ran
 from tests.unit.loop.test_pause import run_all
 
 

@@ -1,81 +1,26 @@
 """A call that needs a person's word stands still as a record, goes on once when it is decided, and runs only if it is allowed."""
 
 import asyncio
-import re
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any
 
-import httpx
 import pytest
 from moorage import ids, limits
 from moorage.api.foreground import stop
-from moorage.errors import ApiError
 from moorage.loop.recover import recover
 from moorage.loop.waiting import PAUSED
-from moorage.state import LoopState, Next
-from moorage.store import keys
 from moorage.store.approvals import Decision
-from moorage.store.responses import Ancestor, StoredResponse
+from moorage.store.responses import StoredResponse
 from moorage.tools.mcp.servers import Server, concealed
-from moorage.tools.registry import ROOMS
 
 from tests.mcp_servers import Depot
-from tests.stack import assert_well_formed
 from tests.unit.api.served import KEY_A, Served
-from tests.unit.loop.lab import CONTAINER, SHELL_TOOL, Lab, Turn, _Died, _dies_at, first_state, say, shell, texts
+from tests.unit.loop.approvals import ASKS, PUSHES, approvals_of, begun, both, decided, ended, played, ran, waiting
+from tests.unit.loop.lab import SHELL_TOOL, Lab, Turn, say, shell, texts
 from tests.unit.loop.test_mcp import ORDER, lab_for
 from tests.unit.loop.test_mcp import depot as depot_at_hand
 from tests.unit.loop.test_pause import run_all
-
-ASKS: dict[str, Any] = {**SHELL_TOOL, "require_approval": "always"}
-PUSHES: dict[str, Any] = {
-    **SHELL_TOOL,
-    "require_approval": {"always": {"commands": ["git push*"]}, "never": {"commands": ["*"]}},
-}
-
-
-async def begun(*turns: Turn, tool: dict[str, Any] = ASKS, **approvals: Any) -> tuple[Served, StoredResponse]:
-    """A response in the background that has come as far as it does by itself."""
-    served = Served.of(Lab(*turns))
-    stored = await served.lab.background(tools=[tool], parameters={"approvals": approvals} if approvals else {})
-    await run_all(served.lab, stored.response_id)
-    return served, stored
-
-
-async def approvals_of(served: Served, stored: StoredResponse, **query: Any) -> list[dict[str, Any]]:
-    answer = await served.get(f"/responses/{stored.response_id}/approvals", **query)
-    assert answer.status_code == 200, answer.text
-    found: list[dict[str, Any]] = answer.json()["data"]
-    return found
-
-
-async def waiting(served: Served, by: str = "key-a", **query: Any) -> list[str]:
-    answer = await served.get("/approvals", by, **query)
-    assert answer.status_code == 200, answer.text
-    return [one["id"] for one in answer.json()["data"]]
-
-
-async def decided(served: Served, approval_id: str, approve: bool, reason: str = "", by: str = "key-a") -> httpx.Response:
-    body = {"approve": approve, **({"reason": reason} if reason else {})}
-    return await served.post(f"/responses/{ids.response_of(approval_id)}/approvals/{approval_id}", body, by)
-
-
-async def played(served: Served) -> list[str]:
-    """Run the executions that were started and have not ended; their names."""
-    names = [name for name, state in served.lab.executions.states.items() if state == "RUNNING"]
-    for name in names:
-        await run_all(served.lab, name)
-    return names
-
-
-async def ended(served: Served, stored: StoredResponse) -> dict[str, Any]:
-    assert_well_formed(await served.lab.events(stored))
-    return await served.lab.object_of(stored)
-
-
-def ran(served: Served) -> list[str]:
-    return [identity.split("-", 1)[1] for identity in served.lab.sandboxes.executed]
 
 
 async def test_a_call_waits_without_an_execution_and_what_it_waits_for_is_told_everywhere() -> None:
@@ -157,10 +102,6 @@ async def test_only_the_commands_of_the_filter_wait_and_the_prompt_grows_at_its_
     assert (await ended(served, stored))["status"] == "completed"
     first, second, third = (request.items for request in served.lab.model.requests)
     assert (second[: len(first)], third[: len(second)]) == (first, second)
-
-
-def both(*calls: Turn) -> Turn:
-    return [*(delta for call in calls for delta in call[:-2]), *calls[-1][-2:]]
 
 
 async def test_of_a_round_the_free_calls_run_at_once_and_each_decision_sends_its_own() -> None:
@@ -347,119 +288,6 @@ async def test_the_days_of_waiting_count_for_no_limit() -> None:
     assert (await ended(served, stored))["status"] == "completed"
 
 
-# --- deaths ---
-
-
-async def test_a_decider_that_dies_before_the_response_goes_on_is_made_up_for() -> None:
-    served, stored = await begun(shell("rm x"), say("done"))
-    (approval,) = await approvals_of(served, stored)
-    there = await served.lab.runtime.approvals.get("t", stored.response_id, approval["id"])
-    assert there is not None
-    await served.lab.runtime.approvals.decide(there, Decision(True, "a process that died"), int(served.lab.now))
-    assert await recover(served.lab.runtime) == 1
-    assert await played(served) == [f"{stored.response_id}-p1"]
-    assert ((await ended(served, stored))["status"], ran(served)) == ("completed", ["call_1-0"])
-
-
-@pytest.mark.parametrize("approve", [True, False])
-async def test_a_decider_may_die_before_any_write(approve: bool) -> None:
-    died_at = 0
-    while await _decided_with_a_death(approve, died_at):
-        died_at += 1
-    assert died_at >= 3, "the decision, the end of the standing still, the name of the execution"
-
-
-async def _decided_with_a_death(approve: bool, died_at: int) -> bool:
-    served, stored = await begun(shell("rm x"), say("done"))
-    (approval,) = await approvals_of(served, stored)
-    served.lab.table.before_write = _dies_at(died_at)
-    has_died = (await decided(served, approval["id"], approve)).status_code == 500
-    served.lab.table.before_write = None
-    served.lab.now += limits.RECOVERY_SECONDS + 1
-    await recover(served.lab.runtime)
-    if await waiting(served):
-        assert (await played(served), ran(served)) == ([], []), "nothing was decided"
-        await decided(served, approval["id"], approve)
-    await played(served)
-    assert (await ended(served, stored))["status"] == "completed"
-    assert ran(served) == (["call_1-0"] if approve else [])
-    return has_died
-
-
-@pytest.mark.parametrize("approve", [True, False])
-async def test_steps_may_die_before_any_write(approve: bool) -> None:
-    died_at = 0
-    while await _run_with_a_death(approve, died_at):
-        died_at += 1
-    assert died_at > 10
-
-
-async def _run_with_a_death(approve: bool, died_at: int) -> bool:
-    served = Served.of(Lab(shell("git push"), say("done")))
-    lab = served.lab
-    stored = await lab.background(tools=[PUSHES])
-    lab.table.before_write = _dies_at(died_at)
-    has_died = False
-
-    async def executed(name: str) -> None:
-        nonlocal has_died
-        state = LoopState.from_json(lab.executions.started[name])
-        while state.next is not Next.DONE:
-            try:
-                if state.next is Next.TOOLS:
-                    await lab.tools(state)
-                state = await lab.step(state)
-            except _Died:
-                has_died, lab.table.before_write = True, None
-                has_called = any(event.get("item", {}).get("status") == "completed" for event in await lab.events(stored))
-                lab.model.turns = [say("done")] if has_called else [shell("git push"), say("done")]
-        lab.executions.states[name] = "SUCCEEDED"
-
-    await executed(stored.response_id)
-    (approval,) = await approvals_of(served, stored)
-    assert ran(served) == []
-    hook, lab.table.before_write = lab.table.before_write, None
-    await decided(served, approval["id"], approve)
-    lab.table.before_write = hook
-    await executed(f"{stored.response_id}-p1")
-    lab.table.before_write = None
-    response = await ended(served, stored)
-    assert (response["status"], len(ran(served))) == ("completed", 1 if approve else 0)
-    return has_died
-
-
-async def test_a_decision_that_meets_a_step_about_to_stand_still_is_not_missed() -> None:
-    served = Served.of(Lab(shell("rm x"), say("done")))
-    stored = await served.lab.background(tools=[ASKS])
-
-    async def decide_first(record: Any) -> None:
-        if "awaits" not in record:
-            return
-        served.lab.table.before_write = None
-        (approval,) = await approvals_of(served, stored)
-        await decided(served, approval["id"], True)
-
-    served.lab.table.before_write = decide_first
-    await run_all(served.lab, stored.response_id)
-    assert list(served.lab.executions.started) == [stored.response_id], "it never stood still"
-    assert ((await ended(served, stored))["status"], ran(served)) == ("completed", ["call_1-0"])
-
-
-async def test_a_step_that_is_run_again_finds_it_standing_still() -> None:
-    served, stored = await begun(shell("rm x"), say("done"))
-    since = (await served.lab.responses.load("t", stored.response_id)).parked_at
-    served.lab.now += 60
-    assert (await served.lab.step(first_state(stored))).next is Next.DONE
-    assert (await served.lab.responses.load("t", stored.response_id)).parked_at == since
-    assert len(await approvals_of(served, stored)) == 1
-
-
-async def test_whoever_sends_a_call_it_does_not_run_without_a_word() -> None:
-    served, stored = await begun(shell("rm x"), say("done"))
-    await served.lab.tools(LoopState(stored.response_id, "t", CONTAINER, step=0, next=Next.TOOLS, calls=("call_1",)))
-    assert (ran(served), keys.attempt(0, "call_1") in {sk for _, sk in served.lab.table.records}) == ([], False)
-
-
 async def test_a_response_without_approvals_costs_no_request_more() -> None:
     plain, asking = Served.of(Lab(shell("ls"), say("done"))), Served.of(Lab(shell("ls"), say("done")))
     for served, tool in ((plain, SHELL_TOOL), (asking, PUSHES)):
@@ -467,130 +295,6 @@ async def test_a_response_without_approvals_costs_no_request_more() -> None:
         await run_all(served.lab, stored.response_id)
         assert (await ended(served, stored))["status"] == "completed"
     assert (plain.lab.table.reads, plain.lab.table.writes) == (asking.lab.table.reads, asking.lab.table.writes)
-
-
-# --- at the end of a response, in OpenAI's form ---
-
-
-async def asked(served: Served, *items: dict[str, Any], after: StoredResponse | None = None) -> StoredResponse:
-    """A response that does not wait in its place, run to its end."""
-    changes: dict[str, Any] = {"input_items": list(items)} if items else {}
-    if after is not None:
-        last = (await served.lab.responses.snapshot("t", after.response_id)).last
-        assert last is not None
-        changes["ancestors"] = (*after.ancestors, Ancestor(after.response_id, last.first))
-    stored = await served.lab.background(tools=[PUSHES], parameters={"approvals": {"park": False}}, **changes)
-    await run_all(served.lab, stored.response_id)
-    return stored
-
-
-def answer_to(request: dict[str, Any], approve: bool, **fields: Any) -> dict[str, Any]:
-    return {"id": "mcpa_1", "type": "mcp_approval_response", "approval_request_id": request["id"], "approve": approve, **fields}
-
-
-async def test_the_response_ends_with_the_question_and_the_allowed_call_runs_before_the_model_is_asked() -> None:
-    served = Served.of(Lab(shell("git push"), say("pushed")))
-    first = await asked(served)
-    (request,) = (await ended(served, first))["output"]
-    assert request | {"id": ""} == {
-        "id": "",
-        "type": "mcp_approval_request",
-        "server_label": "moorage://shell",
-        "name": "shell",
-        "arguments": '{"commands":["git push"]}',
-    }
-    assert (ran(served), await waiting(served)) == ([], [])
-    second = await asked(served, answer_to(request, True), after=first)
-    call, output, message = (await ended(served, second))["output"]
-    assert (call["type"], call["status"], call["call_id"]) == ("shell_call", "completed", request["id"])
-    assert (call["action"]["commands"], output["output"][0]["stdout"]) == (["git push"], "git push\n")
-    assert (texts([message]), len(served.lab.model.requests)) == (["pushed"], 2), "none was asked before the call"
-
-
-async def test_a_denial_by_item_is_read_by_the_model_as_an_output_of_its_call() -> None:
-    served = Served.of(Lab(shell("git push"), say("As you wish.")))
-    first = await asked(served)
-    (request,) = (await ended(served, first))["output"]
-    second = await asked(served, answer_to(request, False, reason="Not today."), after=first)
-    assert [item["type"] for item in (await ended(served, second))["output"]] == ["message"]
-    call, output = served.lab.model.requests[1].items[-2:]
-    assert (call["name"], call["arguments"], ran(served)) == ("shell", '{"commands":["git push"]}', [])
-    assert "The user did not allow this call, and it was not run. They say: Not today." in output["output"]
-
-
-async def test_a_history_that_comes_back_whole_runs_nothing_again() -> None:
-    served = Served.of(Lab(shell("git push"), say("pushed"), say("still pushed")))
-    first = await asked(served)
-    (request,) = (await ended(served, first))["output"]
-    answer = answer_to(request, True)
-    second = await asked(served, answer, after=first)
-    history = [request, answer, *(await ended(served, second))["output"]]
-    third = await asked(served, *history, {"id": "msg_2", "type": "message", "role": "user", "content": "Sure?"})
-    assert [item["type"] for item in (await ended(served, third))["output"]] == ["message"]
-    assert len(ran(served)) == 1
-
-
-async def test_a_model_cannot_allow_itself_by_the_id_of_a_call_that_was_allowed() -> None:
-    served = Served.of(Lab(shell("git push"), say("pushed")))
-    first = await asked(served)
-    (request,) = (await ended(served, first))["output"]
-    served.lab.model.turns = [shell("git push --force", call_id=request["id"]), say("?")]
-    second = await asked(served, answer_to(request, True), after=first)
-    *_, again = (await ended(served, second))["output"]
-    assert (again["type"], again["arguments"]) == ("mcp_approval_request", '{"commands":["git push --force"]}')
-    assert len(ran(served)) == 1
-
-
-@pytest.mark.parametrize("died_at", range(0, 30, 3))
-async def test_an_allowed_call_runs_once_whatever_dies(died_at: int) -> None:
-    served = Served.of(Lab(shell("git push")))
-    first = await asked(served)
-    (request,) = (await ended(served, first))["output"]
-    served.lab.model.turns = [say("pushed"), say("pushed")]
-    last = (await served.lab.responses.snapshot("t", first.response_id)).last
-    assert last is not None
-    second = await served.lab.background(
-        tools=[PUSHES],
-        parameters={"approvals": {"park": False}},
-        input_items=[answer_to(request, True)],
-        ancestors=(Ancestor(first.response_id, last.first),),
-    )
-    await served.lab.run_with_deaths(second, died_at)
-    served.lab.table.before_write = None
-    response = await ended(served, second)
-    assert (response["status"], len(ran(served))) == ("completed", 1)
-    assert [item["type"] for item in response["output"][:2]] == ["shell_call", "shell_call_output"]
-
-
-REQUESTED: dict[str, Any] = {
-    "id": "mcpr_1",
-    "type": "mcp_approval_request",
-    "server_label": "moorage://shell",
-    "name": "shell",
-    "arguments": '{"commands":["ls"]}',
-}
-ALLOWED = answer_to(REQUESTED, True)
-REFUSED: dict[str, tuple[list[dict[str, Any]], list[dict[str, Any]], str]] = {
-    "no shell": ([REQUESTED, ALLOWED], [], "The hosted shell of this call is not among 'tools'."),
-    "the client's shell": ([REQUESTED, ALLOWED], [{"type": "shell"}], "The hosted shell of this call is not among 'tools'."),
-    "no question": ([ALLOWED], [ASKS], "No approval request found with id 'mcpr_1'."),
-    "no call": ([REQUESTED | {"arguments": "x"}, ALLOWED], [ASKS], "what was asked for is no call of a shell."),
-    "a server that is not there": (
-        [REQUESTED | {"server_label": "depot"}, ALLOWED],
-        [ASKS],
-        "The server 'depot' of this call is not among 'tools'.",
-    ),
-}
-
-
-@pytest.mark.parametrize(("items", "tools", "message"), REFUSED.values(), ids=REFUSED)
-def test_an_approval_of_what_cannot_run_is_refused(items: list[dict[str, Any]], tools: list[dict[str, Any]], message: str) -> None:
-    def admit() -> None:
-        for room in ROOMS:
-            room.admit(items, [], [tool for tool in tools if tool["type"] in room.types])
-
-    with pytest.raises(ApiError, match=re.escape(message)):
-        admit()
 
 
 # --- calls of remote servers, in their place ---

@@ -15,8 +15,8 @@ from moorage.store.responses import Ancestor, StoredResponse
 
 from tests.stack import assert_well_formed
 from tests.unit.api.served import KEY_A, Served
+from tests.unit.loop.approvals import approvals_of, decided, ended, played, ran, waiting
 from tests.unit.loop.lab import CONTAINER, Lab, Turn, _Died, _dies_at, say, shell, texts
-from tests.unit.loop.test_approvals import approvals_of, decided, ended, played, ran, waiting
 from tests.unit.loop.test_pause import run_all
 
 HOST = Opening("host", "api.example.com")

@@ -4,13 +4,16 @@ from collections.abc import AsyncIterator, Iterator
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
+from moorage.containers.containers import Containers
 from moorage.store.blobs import Blobs
+from moorage.store.files import Files
 from moorage.store.table import Table
 
 from tests.ministack import AwsClients, Ministack, aws_clients, new_table_and_bucket
 from tests.unit.resources.places import Places, places_of
 from tests.unit.resources.service import Service, build_service
-from tests.unit.resources.support import Clock, Store
+from tests.unit.resources.support import Clock, FakeProvisioner, Store
+from tests.unit.resources.world import World
 
 
 @pytest.fixture(scope="session")
@@ -55,3 +58,23 @@ async def service(store: Store, clock: Clock) -> AsyncIterator[Service]:
     await built.http.aclose()
     await built.sdk.close()
     await built.stranger.close()
+
+
+@pytest.fixture
+def world(store: Store, clock: Clock) -> World:
+    provisioner = FakeProvisioner()
+    files = Files(store.table, store.blobs, clock=clock)
+
+    def containers(strict_expiry: bool) -> Containers:
+        return Containers(
+            store.table,
+            store.blobs,
+            provisioner,
+            files,
+            clock=clock,
+            sandbox_key=lambda: b"k" * 32,
+            strict_expiry=strict_expiry,
+            connect=provisioner.connect,
+        )
+
+    return World(store, clock, provisioner, files, containers(False), containers(True))

@@ -13,10 +13,8 @@ from moorage.containers.versions import versions
 from moorage.store.containers import ContainerFile
 
 from tests.unit.resources.service import Service
-from tests.unit.resources.test_container_life import IDLE, World, world
 from tests.unit.resources.test_container_past import command
-
-__all__ = ("world",)
+from tests.unit.resources.world import IDLE, World
 
 MIB = 1024 * 1024
 

@@ -9,9 +9,7 @@ from moorage.store.containers import ContainerRecord, container_file_id
 from moorage.wire.queries import Page
 
 from tests.unit.resources.support import chunked
-from tests.unit.resources.test_container_life import IDLE, World, world
-
-__all__ = ("world",)
+from tests.unit.resources.world import IDLE, World
 
 
 async def command(world: World, record: ContainerRecord, **files: str | None) -> int:

@@ -16,8 +16,8 @@ from moorage.store.stored_bytes import KINDS, Holder
 
 from tests.unit.resources.service import Service
 from tests.unit.resources.support import FakeSandbox, chunked
-from tests.unit.resources.test_container_life import IDLE
-from tests.unit.resources.test_vector_stores_api import WHALES, run, store_with
+from tests.unit.resources.vector_stores import WHALES, run, store_with
+from tests.unit.resources.world import IDLE
 
 
 def limit(service: Service, most: int) -> None:

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from moorage.sandbox.exec_client import Ended, ExecClient, ExecEvent, Heartbeat, Output, Stream
+from moorage.sandbox.exec_client import Ended, ExecClient, ExecEvent, Heartbeat, Output, PythonEnded, Stream
 from moorage.sandbox.provisioner import Handle
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -64,6 +64,25 @@ def result_of(events: list[ExecEvent]) -> Result:
 async def collect(events: AsyncIterator[ExecEvent]) -> list[ExecEvent]:
     """All events but heartbeats, which come when they like."""
     return [event async for event in events if not isinstance(event, Heartbeat)]
+
+
+async def pieces(*data: bytes) -> AsyncIterator[bytes]:
+    for piece in data:
+        yield piece
+
+
+async def collect_bytes(client: ExecClient, path: str) -> bytes:
+    return b"".join([piece async for piece in client.read_file(path)])
+
+
+async def python(
+    client: ExecClient, code: str, *, timeout_ms: int = 20_000, chars: int = 10_000, exec_id: str | None = None
+) -> tuple[tuple[str, str], PythonEnded]:
+    events = [event async for event in client.python(exec_id or new_id(), code, timeout_ms=timeout_ms, max_output_length=chars)]
+    last = events[-1]
+    assert isinstance(last, PythonEnded)
+    texts = {stream: "".join(e.text for e in events if isinstance(e, Output) and e.stream == stream) for stream in ("stdout", "stderr")}
+    return (texts["stdout"], texts["stderr"]), last
 
 
 @dataclass(frozen=True)

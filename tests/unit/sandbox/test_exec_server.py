@@ -15,8 +15,8 @@ from pathlib import Path
 
 import httpx
 import pytest
-from moorage.errors import SandboxError, SandboxFileMissing, SandboxGone
-from moorage.sandbox.exec_client import Ended, ExecClient, Health, Heartbeat, Output, PythonEnded, SandboxFile, Started
+from moorage.errors import SandboxError, SandboxGone
+from moorage.sandbox.exec_client import Ended, ExecClient, Health, Heartbeat, Output, Started
 from moorage.sandbox.provisioner import Handle
 
 from tests.unit.sandbox.conftest import until_up
@@ -26,9 +26,12 @@ from tests.unit.sandbox.support import (
     Result,
     ServerProcess,
     collect,
+    collect_bytes,
     exec_server,
     execute,
     new_id,
+    pieces,
+    python,
     result_of,
     run,
     text_of,
@@ -310,167 +313,6 @@ async def test_what_is_not_http_is_dropped(client: ExecClient, server: ServerPro
     await client.health()
 
 
-class TestFiles:
-    async def test_files_are_written_listed_read_and_deleted(self, client: ExecClient, server: ServerProcess) -> None:
-        await client.write_file("deep/er/data.bin", pieces(b"\x00\xff" * 100_000, b"end"))
-        await run(client, "cd deep && ln -s /etc/passwd link && mkfifo pipe && ln -s er er-link")
-        listing = await client.list_files(str(server.workspace))
-        found = {file.path: file for file in listing.files if file.path.startswith("deep/")}
-        assert {path: (file.kind, file.size) for path, file in found.items() if file.kind == "file"} == {
-            "deep/er/data.bin": ("file", 200_003)
-        }
-        assert {path: file.kind for path, file in found.items() if file.kind != "file"} == {
-            "deep/link": "symlink",
-            "deep/pipe": "other",
-            "deep/er-link": "symlink",
-        }
-        assert listing.is_complete
-        assert isinstance(found["deep/er/data.bin"], SandboxFile)
-        assert b"".join([piece async for piece in client.read_file("deep/er/data.bin")]) == b"\x00\xff" * 100_000 + b"end"
-        await client.delete_file("deep/er/data.bin")
-        await client.delete_file("deep/er/data.bin")
-        with pytest.raises(SandboxFileMissing):
-            await collect_bytes(client, "deep/er/data.bin")
-
-    async def test_many_small_files_are_read_by_one_request(self, client: ExecClient, server: ServerProcess) -> None:
-        await run(
-            client,
-            "mkdir m; cd m; for n in $(seq 300); do echo $n > $n; done; : > empty; head -c 262144 /dev/zero > full; "
-            "head -c 262145 /dev/zero > over; ln -s 1 link; mkfifo pipe; mkdir directory",
-        )
-        small = [f"m/{number}" for number in range(1, 301)]
-        asked = [*small, "m/empty", "m/full", f"{server.workspace}/m/1"]
-        alone = ["m/over", "m/link", "m/pipe", "m/directory", "m/none", "../log", "/etc/passwd", ""]
-        answered = [content async for content in client.read_files([*alone, *asked, *alone])]
-        expected = [*(f"{number}\n".encode() for number in range(1, 301)), b"", bytes(262_144), b"1\n"]
-        assert answered == [*[None] * len(alone), *expected, *[None] * len(alone)]
-        assert [content async for content in client.read_files([])] == []
-
-    async def test_a_reader_of_many_files_may_leave_before_their_end(self, client: ExecClient) -> None:
-        await run(client, "mkdir l; cd l; for n in $(seq 40); do head -c 200000 /dev/zero > $n; done")
-        contents = client.read_files([f"l/{number}" for number in range(1, 41)])
-        assert await anext(contents) == bytes(200_000)
-        await contents.aclose()
-        assert (await run(client, "echo alive")).stdout == "alive\n"
-
-    async def test_what_is_not_a_list_of_paths_is_refused(self, client: ExecClient) -> None:
-        with pytest.raises(SandboxError, match="list of texts"):
-            await anext(client.read_files([1]))  # type: ignore[list-item]
-
-    @pytest.mark.parametrize("path", ["../log", "/etc/passwd", "a/../../log", "", "/", "."])
-    async def test_a_path_outside_is_refused(self, client: ExecClient, path: str) -> None:
-        with pytest.raises(SandboxError, match="not a path below"):
-            await collect_bytes(client, path)
-        with pytest.raises(SandboxError, match="not a path below"):
-            await client.write_file(path, pieces(b"x"))
-
-    async def test_no_link_leads_outside(self, client: ExecClient, server: ServerProcess) -> None:
-        await run(client, "mkdir -p links; cd links; ln -sfn /etc etc; ln -sf /etc/passwd passwd; mkfifo -m 666 fifo")
-        for path in ("links/etc/passwd", "links/passwd", "links/fifo", "links", "links/none"):
-            with pytest.raises(SandboxFileMissing):
-                await collect_bytes(client, path)
-        with pytest.raises(SandboxError, match="cannot be written"):
-            await client.write_file("links/etc/new", pieces(b"x"))
-        await client.write_file("links/passwd", pieces(b"replaced"))
-        assert (await run(client, "cat links/passwd; test -L links/passwd || echo file")).stdout == "replacedfile\n"
-        assert "root:" in Path("/etc/passwd").read_text()
-
-    async def test_an_upload_that_breaks_off_leaves_the_old_file(self, client: ExecClient, server: ServerProcess) -> None:
-        await client.write_file("kept.txt", pieces(b"old"))
-
-        async def broken() -> object:
-            yield b"new"
-            raise OSError("torn")
-
-        with pytest.raises(OSError, match="torn"):
-            await client.write_file("kept.txt", broken())  # type: ignore[arg-type]
-        assert await collect_bytes(client, "kept.txt") == b"old"
-        assert [f.path for f in (await client.list_files(str(server.workspace))).files if "upload" in f.path] == []
-
-    async def test_a_name_that_is_not_utf_8_is_listed_as_something_else(self, client: ExecClient, server: ServerProcess) -> None:
-        await run(client, r"mkdir -p odd; touch odd/$(printf '\xff') 'odd/new'$'\n''line'")
-        files = {f.path: f.kind for f in (await client.list_files(str(server.workspace))).files if f.path.startswith("odd/")}
-        assert files == {"odd/\ufffd": "not_utf8", "odd/new\nline": "file"}
-
-    async def test_a_tree_that_is_too_deep_makes_the_listing_incomplete(self, tmp_path: Path) -> None:
-        with exec_server(tmp_path) as process:
-            async with ExecClient(process.handle) as client:
-                await until_up(client)
-                await run(client, "for i in $(seq 300); do mkdir d && cd d && touch f; done")
-                listing = await client.list_files(str(process.workspace))
-                assert (len(listing.files), listing.is_complete) == (99, False)
-
-    async def test_a_closed_directory_makes_the_listing_incomplete(self, sandbox: ExecClient) -> None:
-        """In a sandbox: nothing is closed to root."""
-        await run(sandbox, "mkdir closed; touch seen closed/unseen; chmod 000 closed")
-        listing = await sandbox.list_files()
-        assert ([file.path for file in listing.files], listing.is_complete) == (["seen"], False)
-
-
-class TestPython:
-    async def test_variables_live_on_and_the_last_value_is_the_result(self, client: ExecClient) -> None:
-        await python(client, "import math\nx = 20")
-        output, ended = await python(client, "print('got', x)\nx + math.floor(1.5)")
-        assert output == ("got 20\n", "")
-        assert (ended.outcome, ended.exit_code, ended.result, ended.session_started) == ("exit", 0, "21", False)
-
-    async def test_an_exception_is_a_traceback_of_the_users_code_only(self, client: ExecClient) -> None:
-        output, ended = await python(client, "def f():\n    return 1 / 0\nf()")
-        assert "ZeroDivisionError: division by zero" in output[1]
-        assert "return 1 / 0" in output[1]
-        assert "python_session" not in output[1]
-        assert ended.exit_code == 1
-
-    async def test_a_time_out_ends_the_session_and_the_next_run_says_so(self, client: ExecClient) -> None:
-        await python(client, "y = 1")
-        output, ended = await python(client, "print('on it')\nwhile True: pass", timeout_ms=500)
-        assert (output[0], ended.outcome) == ("on it\n", "timeout")
-        output, ended = await python(client, "'y' in globals()")
-        assert (ended.result, ended.session_started) == ("False", True)
-
-    async def test_runs_wait_for_each_other_and_repeat_nothing(self, client: ExecClient) -> None:
-        await python(client, "log = []")
-        ids = [new_id() for _ in range(4)] * 2
-        code = "import time; time.sleep(0.1); log.append(1)"
-        await asyncio.gather(*(python(client, code, exec_id=exec_id) for exec_id in ids))
-        assert (await python(client, "len(log)"))[1].result == "4"
-
-    async def test_code_that_meddles_with_the_session_only_loses_it(self, client: ExecClient) -> None:
-        meddling = "import os\nfor fd in range(3, 64):\n    try: os.write(fd, b'garbage\\n' * 3)\n    except OSError: pass"
-        await python(client, meddling, timeout_ms=2_000)
-        await python(client, "import os; os._exit(3)")
-        assert (await python(client, "1 + 1"))[1].result == "2"
-        assert (await run(client, "echo alive")).stdout == "alive\n"
-
-    async def test_open_figures_and_results_that_are_images_are_saved_and_named(
-        self, client: ExecClient, server: ServerProcess
-    ) -> None:
-        """With a stand-in for matplotlib in the working directory: what counts is which of its functions are called."""
-        pyplot = """
-figures = {1: b"first", 2: b"second"}
-class Figure:
-    def __init__(self, number): self.number = number
-    def savefig(self, path, **options): open(path, "wb").write(figures[self.number])
-def get_fignums(): return sorted(figures)
-def figure(number): return Figure(number)
-def close(which): figures.clear()
-"""
-        await client.write_file("matplotlib/__init__.py", pieces(b""))
-        await client.write_file("matplotlib/pyplot.py", pieces(pyplot.encode()))
-        _, ended = await python(client, "import matplotlib.pyplot")
-        assert ended.images == (f"{server.workspace}/figure-1.png", f"{server.workspace}/figure-2.png")
-        assert await collect_bytes(client, "figure-2.png") == b"second"
-        _, ended = await python(client, "class Image:\n    def _repr_png_(self): return b'image'\nImage()")
-        assert ended.images == (f"{server.workspace}/figure-3.png",)
-        assert (await python(client, "1"))[1].images == ()
-
-    async def test_large_code_and_large_output_pass(self, client: ExecClient) -> None:
-        output, ended = await python(client, f"s = {'z' * 300_000!r}\nprint(s)\nlen(s)", chars=100)
-        assert ended.result == "300000"
-        assert ended.truncated_chars == 300_001 - 100
-        assert output[0].startswith("z" * 50 + "\n… 299901 chars truncated")
-
-
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can start commands as another user")
 class TestAsRoot:
     """As in Docker and on Fargate: the server is root, the commands are not."""
@@ -579,28 +421,9 @@ def test_the_exec_server_runs_as_a_zip_too(tmp_path: Path) -> None:
     assert (told.returncode, told.stderr) == (1, "Usage: server --config-fd N, or the configuration in MOORAGE_SANDBOX_CONFIG\n")
 
 
-async def python(
-    client: ExecClient, code: str, *, timeout_ms: int = 20_000, chars: int = 10_000, exec_id: str | None = None
-) -> tuple[tuple[str, str], PythonEnded]:
-    events = [event async for event in client.python(exec_id or new_id(), code, timeout_ms=timeout_ms, max_output_length=chars)]
-    last = events[-1]
-    assert isinstance(last, PythonEnded)
-    texts = {stream: "".join(e.text for e in events if isinstance(e, Output) and e.stream == stream) for stream in ("stdout", "stderr")}
-    return (texts["stdout"], texts["stderr"]), last
-
-
 def raw_http(server: ServerProcess) -> httpx.AsyncClient:
     transport = httpx.AsyncHTTPTransport(uds=server.handle.endpoint.removeprefix("unix:"))
     return httpx.AsyncClient(transport=transport, base_url="http://sandbox", headers={"authorization": f"Bearer {TOKEN}"})
-
-
-async def pieces(*data: bytes):  # type: ignore[no-untyped-def]
-    for piece in data:
-        yield piece
-
-
-async def collect_bytes(client: ExecClient, path: str) -> bytes:
-    return b"".join([piece async for piece in client.read_file(path)])
 
 
 def sleeping() -> list[str]:
@@ -628,61 +451,3 @@ async def test_commands_give_way_to_the_server_and_cannot_take_the_priority_back
     given = await run(client, "nice")
     taken = await run(client, f"{as_somebody}nice -n -5 nice 2>/dev/null")
     assert [int(each.stdout) - os.nice(0) for each in (given, taken)] == [10, 10]
-
-
-# --- The claim on a sandbox that waits ----------------------------------------------------------------------------------------
-
-OTHER_TOKEN = "another-token-of-at-least-32-characters"
-OTHER_SHA256 = hashlib.sha256(OTHER_TOKEN.encode()).hexdigest()
-
-
-async def test_nothing_runs_in_a_sandbox_before_it_is_claimed(tmp_path: Path) -> None:
-    with exec_server(tmp_path, unclaimed=True) as process:
-        async with ExecClient(process.handle) as pooled:
-            await until_up(pooled)
-            with pytest.raises(SandboxError, match="must be claimed"):
-                await run(pooled, "touch ran")
-            with pytest.raises(SandboxError, match="must be claimed"):
-                await collect(pooled.python("p", "1", timeout_ms=1_000, max_output_length=10))  # type: ignore[arg-type]
-            with pytest.raises(SandboxError, match="must be claimed"):
-                await pooled.list_files(str(process.workspace))
-        assert list(process.workspace.iterdir()) == []
-
-
-async def test_a_claimed_sandbox_serves_the_new_token_and_the_old_one_is_dead(tmp_path: Path) -> None:
-    with exec_server(tmp_path, unclaimed=True, env={"KEPT": "1"}) as process:
-        async with ExecClient(process.handle) as pooled, ExecClient(Handle(process.handle.endpoint, OTHER_TOKEN, "x")) as own:
-            await until_up(pooled)
-            with pytest.raises(SandboxError, match="token"):
-                await own.health()
-            await pooled.claim(OTHER_SHA256)
-            assert (await run(own, "echo $KEPT")).stdout == "1\n"
-            for refused in (pooled.health(), pooled.claim(OTHER_SHA256)):
-                with pytest.raises(SandboxError, match="token"):
-                    await refused
-            with pytest.raises(SandboxError, match="belongs to a container"):
-                await own.claim(hashlib.sha256(TOKEN.encode()).hexdigest())
-
-
-async def test_of_many_claims_at_once_one_is_taken(tmp_path: Path) -> None:
-    with exec_server(tmp_path, unclaimed=True) as process:
-        async with ExecClient(process.handle) as pooled:
-            await until_up(pooled)
-            claims = [pooled.claim(hashlib.sha256(bytes([n])).hexdigest()) for n in range(8)]
-            ended = await asyncio.gather(*claims, return_exceptions=True)
-    assert ended.count(None) == 1
-    assert all(isinstance(each, SandboxError) for each in ended if each is not None)
-
-
-async def test_a_claim_without_sense_leaves_the_sandbox_unclaimed(tmp_path: Path) -> None:
-    with exec_server(tmp_path, unclaimed=True) as process:
-        async with ExecClient(process.handle) as pooled:
-            await until_up(pooled)
-            with pytest.raises(SandboxError, match="A claim takes"):
-                await pooled.claim("short")
-            await pooled.claim(OTHER_SHA256)
-
-
-async def test_a_sandbox_that_was_started_for_its_container_cannot_be_claimed(client: ExecClient) -> None:
-    with pytest.raises(SandboxError, match="belongs to a container"):
-        await client.claim(OTHER_SHA256)

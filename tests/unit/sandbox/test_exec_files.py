@@ -1,0 +1,113 @@
+"""The exec server's files: written, listed and read below the workspace, and nowhere else."""
+
+from pathlib import Path
+
+import pytest
+from moorage.errors import SandboxError, SandboxFileMissing
+from moorage.sandbox.exec_client import ExecClient, SandboxFile
+
+from tests.unit.sandbox.conftest import until_up
+from tests.unit.sandbox.support import (
+    ServerProcess,
+    collect_bytes,
+    exec_server,
+    pieces,
+    run,
+)
+
+
+class TestFiles:
+    async def test_files_are_written_listed_read_and_deleted(self, client: ExecClient, server: ServerProcess) -> None:
+        await client.write_file("deep/er/data.bin", pieces(b"\x00\xff" * 100_000, b"end"))
+        await run(client, "cd deep && ln -s /etc/passwd link && mkfifo pipe && ln -s er er-link")
+        listing = await client.list_files(str(server.workspace))
+        found = {file.path: file for file in listing.files if file.path.startswith("deep/")}
+        assert {path: (file.kind, file.size) for path, file in found.items() if file.kind == "file"} == {
+            "deep/er/data.bin": ("file", 200_003)
+        }
+        assert {path: file.kind for path, file in found.items() if file.kind != "file"} == {
+            "deep/link": "symlink",
+            "deep/pipe": "other",
+            "deep/er-link": "symlink",
+        }
+        assert listing.is_complete
+        assert isinstance(found["deep/er/data.bin"], SandboxFile)
+        assert b"".join([piece async for piece in client.read_file("deep/er/data.bin")]) == b"\x00\xff" * 100_000 + b"end"
+        await client.delete_file("deep/er/data.bin")
+        await client.delete_file("deep/er/data.bin")
+        with pytest.raises(SandboxFileMissing):
+            await collect_bytes(client, "deep/er/data.bin")
+
+    async def test_many_small_files_are_read_by_one_request(self, client: ExecClient, server: ServerProcess) -> None:
+        await run(
+            client,
+            "mkdir m; cd m; for n in $(seq 300); do echo $n > $n; done; : > empty; head -c 262144 /dev/zero > full; "
+            "head -c 262145 /dev/zero > over; ln -s 1 link; mkfifo pipe; mkdir directory",
+        )
+        small = [f"m/{number}" for number in range(1, 301)]
+        asked = [*small, "m/empty", "m/full", f"{server.workspace}/m/1"]
+        alone = ["m/over", "m/link", "m/pipe", "m/directory", "m/none", "../log", "/etc/passwd", ""]
+        answered = [content async for content in client.read_files([*alone, *asked, *alone])]
+        expected = [*(f"{number}\n".encode() for number in range(1, 301)), b"", bytes(262_144), b"1\n"]
+        assert answered == [*[None] * len(alone), *expected, *[None] * len(alone)]
+        assert [content async for content in client.read_files([])] == []
+
+    async def test_a_reader_of_many_files_may_leave_before_their_end(self, client: ExecClient) -> None:
+        await run(client, "mkdir l; cd l; for n in $(seq 40); do head -c 200000 /dev/zero > $n; done")
+        contents = client.read_files([f"l/{number}" for number in range(1, 41)])
+        assert await anext(contents) == bytes(200_000)
+        await contents.aclose()
+        assert (await run(client, "echo alive")).stdout == "alive\n"
+
+    async def test_what_is_not_a_list_of_paths_is_refused(self, client: ExecClient) -> None:
+        with pytest.raises(SandboxError, match="list of texts"):
+            await anext(client.read_files([1]))  # type: ignore[list-item]
+
+    @pytest.mark.parametrize("path", ["../log", "/etc/passwd", "a/../../log", "", "/", "."])
+    async def test_a_path_outside_is_refused(self, client: ExecClient, path: str) -> None:
+        with pytest.raises(SandboxError, match="not a path below"):
+            await collect_bytes(client, path)
+        with pytest.raises(SandboxError, match="not a path below"):
+            await client.write_file(path, pieces(b"x"))
+
+    async def test_no_link_leads_outside(self, client: ExecClient, server: ServerProcess) -> None:
+        await run(client, "mkdir -p links; cd links; ln -sfn /etc etc; ln -sf /etc/passwd passwd; mkfifo -m 666 fifo")
+        for path in ("links/etc/passwd", "links/passwd", "links/fifo", "links", "links/none"):
+            with pytest.raises(SandboxFileMissing):
+                await collect_bytes(client, path)
+        with pytest.raises(SandboxError, match="cannot be written"):
+            await client.write_file("links/etc/new", pieces(b"x"))
+        await client.write_file("links/passwd", pieces(b"replaced"))
+        assert (await run(client, "cat links/passwd; test -L links/passwd || echo file")).stdout == "replacedfile\n"
+        assert "root:" in Path("/etc/passwd").read_text()
+
+    async def test_an_upload_that_breaks_off_leaves_the_old_file(self, client: ExecClient, server: ServerProcess) -> None:
+        await client.write_file("kept.txt", pieces(b"old"))
+
+        async def broken() -> object:
+            yield b"new"
+            raise OSError("torn")
+
+        with pytest.raises(OSError, match="torn"):
+            await client.write_file("kept.txt", broken())  # type: ignore[arg-type]
+        assert await collect_bytes(client, "kept.txt") == b"old"
+        assert [f.path for f in (await client.list_files(str(server.workspace))).files if "upload" in f.path] == []
+
+    async def test_a_name_that_is_not_utf_8_is_listed_as_something_else(self, client: ExecClient, server: ServerProcess) -> None:
+        await run(client, r"mkdir -p odd; touch odd/$(printf '\xff') 'odd/new'$'\n''line'")
+        files = {f.path: f.kind for f in (await client.list_files(str(server.workspace))).files if f.path.startswith("odd/")}
+        assert files == {"odd/\ufffd": "not_utf8", "odd/new\nline": "file"}
+
+    async def test_a_tree_that_is_too_deep_makes_the_listing_incomplete(self, tmp_path: Path) -> None:
+        with exec_server(tmp_path) as process:
+            async with ExecClient(process.handle) as client:
+                await until_up(client)
+                await run(client, "for i in $(seq 300); do mkdir d && cd d && touch f; done")
+                listing = await client.list_files(str(process.workspace))
+                assert (len(listing.files), listing.is_complete) == (99, False)
+
+    async def test_a_closed_directory_makes_the_listing_incomplete(self, sandbox: ExecClient) -> None:
+        """In a sandbox: nothing is closed to root."""
+        await run(sandbox, "mkdir closed; touch seen closed/unseen; chmod 000 closed")
+        listing = await sandbox.list_files()
+        assert ([file.path for file in listing.files], listing.is_complete) == (["seen"], False)
