@@ -38,6 +38,12 @@ EVERYTHING = {
     "websocket": True,
 }
 """Every option that adds resources, and another edition of the images."""
+MICROVM_IMAGES = {tier: f"arn:aws:lambda:us-east-1:000000000000:microvm-image:moorage-{tier}" for tier in ("1g", "4g")}
+MICROVMS: dict[str, Any] = {
+    "provisioner": "lambda_microvm",
+    "microvm_images": MICROVM_IMAGES,
+    "microvm_egress_connector": "arn:aws:lambda:us-east-1:000000000000:network-connector:closed",
+}
 
 
 @dataclass(frozen=True)
@@ -59,6 +65,10 @@ class Stacks:
     def one(self, kind: str, containing: str = "") -> dict[str, Any]:
         """The properties of the only resource of a kind whose logical id contains some text."""
         (found,) = [p for name, p in self.of_type(kind).items() if containing in name]
+        return found
+
+    def function(self, name: str) -> dict[str, Any]:
+        (found,) = [f for key, f in self.of_type("AWS::Lambda::Function").items() if key.startswith(f"Functions{name}")]
         return found
 
 

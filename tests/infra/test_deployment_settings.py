@@ -1,0 +1,199 @@
+"""What cdk.json, the command line and models.toml may say of a deployment, and what is refused with one sentence."""
+
+import ast
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from moorage.model import embedding_models
+from moorage.settings import GROUPS, VARIABLES
+
+from infra.app import check_region
+from infra.config import Config, ConfigError, Models
+from infra.stacks import TITAN
+from tests.infra.conftest import MICROVMS, ROOT, Stacks
+from tests.infra.synthesis import context_of, program
+
+WRONG = {
+    "an unknown setting": ({"provisoner": "fargate"}, "there is no setting 'provisoner'"),
+    "a value outside a closed set": ({"provisioner": "ec2"}, "'provisioner'"),
+    "a memory tier that does not exist": ({"memory_tiers": ["2g"]}, "'memory_tiers': takes one or more of 1g, 4g, 16g, 64g"),
+    "a collector that is no address": ({"otlp_endpoint": "collector:4318"}, "'otlp_endpoint'"),
+    "headers in clear": ({"otlp_endpoint": "https://x", "otlp_headers_secret": "authorization=x"}, "'otlp_headers_secret'"),
+    "headers of no collector": (
+        {"otlp_headers_secret": "arn:aws:secretsmanager:us-east-1:000000000000:secret:otlp-Ab12Cd"},
+        "otlp_headers_secret needs otlp_endpoint",
+    ),
+    "a URL where a domain is wanted": ({"allowed_egress_domains": ["https://pkg.example.com"]}, "takes lower-case domain names"),
+    "a domain without its certificate": ({"domain_name": "api.example.com"}, "belong together"),
+    "a proxy without Fargate": ({"provisioner": "none", "allowed_egress_domains": ["pkg.example.com"]}, "needs provisioner 'fargate'"),
+    "MicroVMs without images": ({"provisioner": "lambda_microvm"}, "microvm_images and microvm_egress_connector belong together"),
+    "MicroVMs without a connector": ({**MICROVMS, "microvm_egress_connector": None}, "belong together"),
+    "MicroVM images for Fargate": ({**MICROVMS, "provisioner": "fargate"}, "belong together"),
+    "MicroVM images by name": ({**MICROVMS, "microvm_images": {"1g": "moorage"}}, "takes ARNs of MicroVM images by memory tier"),
+    "AWS's own connector, which leads to the internet": (
+        {
+            **MICROVMS,
+            "microvm_egress_connector": "arn:aws:lambda:us-east-1:aws:network-connector:aws-network-connector:INTERNET_EGRESS",
+        },
+        "'microvm_egress_connector'",
+    ),
+    "a proxy for MicroVMs": ({**MICROVMS, "allowed_egress_domains": ["pkg.example.com"]}, "needs provisioner 'fargate'"),
+    "a warm pool of no memory tier": ({"warm_pool": ["2g:1"]}, "'warm_pool': takes a memory tier (1g, 4g, 16g, 64g)"),
+    "a warm pool of a tier that is not deployed": ({"memory_tiers": ["1g"], "warm_pool": "4g:1"}, "which memory_tiers leaves out"),
+    "a warm pool without Fargate": ({"provisioner": "none", "warm_pool": "1g:1"}, "warm_pool needs provisioner 'fargate'"),
+    "a warm pool of MicroVMs": ({**MICROVMS, "warm_pool": "1g:1"}, "warm_pool needs provisioner 'fargate'"),
+    "a usage plan without the function that names tenants": ({"authorizer": False, "usage_plans": {"a": {}}}, "needs authorizer"),
+    "a usage plan of somebody who cannot be": ({"usage_plans": {"A B": {}}}, "takes plans by tier (a-z, 0-9 and '-')"),
+    "a plan for each tenant": ({"usage_plans": {f"t{n}": {} for n in range(51)}}, "takes up to 50 tiers"),
+    "a rate without a burst": ({"usage_plans": {"a": {"requests_per_second": 1}}}, "request_burst belong together"),
+    "a quota that is none": ({"usage_plans": {"a": {"requests_per_month": 1}}}, "usage_plans.a.requests_per_month"),
+    "started environments beyond any quota": ({"provisioned_concurrency": 5000}, "'provisioned_concurrency'"),
+    "a size of no proxy": ({"proxy_memory_mib": 1024}, "proxy_memory_mib needs allowed_egress_domains"),
+    "a bucket without its table": ({"bucket_name": "restored"}, "table_name and bucket_name belong together"),
+    "a budget that nobody hears of": ({"monthly_budget": 100}, "need alarm_email"),
+    "half a capacity": ({"table_read_units": 10}, "table_read_units and table_write_units belong together"),
+    "a retention of no days": ({"retention_days": 0}, "'retention_days'"),
+}
+
+
+@pytest.mark.parametrize(("settings", "message"), WRONG.values(), ids=WRONG.keys())
+def test_a_wrong_setting_is_refused_with_one_sentence(settings: dict[str, Any], message: str) -> None:
+    with pytest.raises(ConfigError) as refused:
+        Config.from_context({"moorage": settings})
+    assert message in str(refused.value)
+    assert "\n" not in str(refused.value)
+
+
+NOT_ON_AWS = {
+    "MOORAGE_RUNNING_RESPONSES_MAX": "the concurrency of the functions bounds them",
+    "MOORAGE_CONTENT_KEY": "functions read it from Secrets Manager",
+    "MOORAGE_DOCKER_": "sandboxes are Fargate tasks",
+    "MOORAGE_EGRESS_ALLOWED_NETWORKS": "no route leads from the proxy's network to a private one",
+    "MOORAGE_EGRESS_CA": "the CA is kept in the table, sealed",
+    "MOORAGE_EGRESS_PORTS": "the security groups open 80 and 443",
+    "MOORAGE_FETCH_ALLOWED_NETWORKS": "the API's functions have no route to a private network",
+    "MOORAGE_JSON_SILENCE_SECONDS": "API Gateway waits five minutes for the next byte",
+    "MOORAGE_LAUNCHER_SOCKET": "there is no launcher",
+    "MOORAGE_LOG_FILE": "CloudWatch keeps what functions print",
+    "MOORAGE_MICROVM_": "sandboxes are Fargate tasks; with provisioner 'lambda_microvm' they are set",
+    "MOORAGE_MODELS_FILE": "models.toml lies beside each function",
+    "OTEL_SERVICE_NAME": "the traces bear the deployment's name",
+}
+"""Settings that the deployment leaves alone, and why."""
+
+
+def test_every_setting_is_set_by_the_deployment_or_left_alone_for_a_reason(everything: Stacks) -> None:
+    """What is left to its default is not rendered: such a setting is one that the CDK app passes on."""
+    source = ast.parse((ROOT / "infra" / "stacks.py").read_text())
+    calls = [node for node in ast.walk(source) if isinstance(node, ast.Call) and ast.unparse(node.func) == "Settings"]
+    passed_on = {keyword.arg for call in calls for keyword in call.keywords}
+    read = {name for name, variable in VARIABLES.items() if variable.field not in passed_on} | set(GROUPS.values())
+    functions = everything.of_type("AWS::Lambda::Function").values()
+    told = {name for f in functions for name in f.get("Environment", {}).get("Variables", {})}
+    told |= {"MOORAGE_FARGATE_" for name in told if name.startswith("MOORAGE_FARGATE_")}
+    told |= {
+        variable["Name"]
+        for task in everything.of_type("AWS::ECS::TaskDefinition").values()
+        for container in task["ContainerDefinitions"]
+        for variable in container.get("Environment", [])
+    }
+    assert read - told == set(NOT_ON_AWS)
+
+
+def test_the_command_line_overrides_cdk_json() -> None:
+    context = {
+        "moorage": {"retention_days": 7, "memory_tiers": ["1g"]},
+        "moorage:retention_days": "90",
+        "moorage:memory_tiers": "4g,1g",
+        "moorage:waf": "true",
+    }
+    config = Config.from_context(context)
+    assert (config.retention_days, config.memory_tiers, config.waf) == (90, ("1g", "4g"), True)
+
+
+def test_synthesis_stops_at_a_wrong_setting_with_a_sentence_and_no_trace(tmp_path: Path) -> None:
+    done = program(context_of({"provisioner": "ec2"}), tmp_path)
+    assert done.returncode == 1
+    assert "cdk.json: 'provisioner': Input should be 'none', 'fargate' or 'lambda_microvm'." in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+@pytest.mark.parametrize("region", ["cn-north-1", "us-gov-west-1", "us-iso-east-1"])
+def test_a_region_of_another_partition_is_refused_with_one_sentence(region: str) -> None:
+    with pytest.raises(ConfigError, match=f"^The region {region} is outside of AWS's commercial partition, [^\n]+$"):
+        check_region(region)
+
+
+def test_a_region_of_the_commercial_partition_and_none_at_all_are_taken() -> None:
+    check_region("eu-central-1")
+    check_region(None)
+
+
+def test_model_keys_of_the_environment_become_parameters_on_aws(tmp_path: Path) -> None:
+    file = tmp_path / "models.toml"
+    file.write_text(
+        '[[models]]\nkey = "env:OPENAI_API_KEY"\n[[models]]\nkey = "ssm:/elsewhere/key"\n[[models]]\nprovider = "bedrock_converse"\n'
+    )
+    models = Models.from_file(file, Config(name="mine"))
+    assert models.parameters == ("/elsewhere/key", "/mine/OPENAI_API_KEY")
+    assert '"ssm:/mine/OPENAI_API_KEY"' in models.text
+    assert "env:" not in models.text
+    assert models.uses_bedrock
+    assert not models.has_upstream_shell
+
+
+def test_titan_embeds_where_it_is_named_and_where_no_other_model_is(tmp_path: Path) -> None:
+    file = tmp_path / "models.toml"
+    file.write_text("")
+    assert Models.from_file(file, Config()).titan_regions == (None,)
+    file.write_text('[[embedding]]\nname = "small"\nprovider = "openai"\nkey = "env:EMBEDDING_KEY"\n[[models]]\nkey = "ssm:/other"\n')
+    models = Models.from_file(file, Config(name="mine"))
+    assert (models.titan_regions, models.embedding_parameters) == ((), ("/mine/EMBEDDING_KEY",))
+    file.write_text('[[embedding]]\nprovider = "bedrock_titan"\n[[embedding]]\nprovider = "bedrock_titan"\nregion = "eu-west-1"\n')
+    assert Models.from_file(file, Config()).titan_regions == (None, "eu-west-1")
+    assert embedding_models.TITAN == TITAN
+
+
+def test_those_who_search_and_those_who_index_may_ask_titan_and_no_other_model(everything: Stacks) -> None:
+    statements = [
+        statement
+        for policy in everything.of_type("AWS::IAM::Policy").values()
+        for statement in policy["PolicyDocument"]["Statement"]
+        if statement["Action"] == "bedrock:InvokeModel"
+    ]
+    assert len(statements) >= 3
+    assert {json.dumps(statement["Resource"]) for statement in statements} == {
+        json.dumps(f"arn:aws:bedrock:us-east-1::foundation-model/{TITAN}")
+    }
+
+
+def test_the_function_of_containers_reads_model_keys_only_where_they_live_at_an_upstream(tmp_path: Path) -> None:
+    file = tmp_path / "models.toml"
+    file.write_text('[[models]]\nkey = "ssm:/elsewhere/key"\nshell = "upstream"\n')
+    assert Models.from_file(file, Config()).has_upstream_shell
+
+
+def test_the_image_model_of_bedrock_is_the_one_that_may_be_asked(tmp_path: Path) -> None:
+    """By the function of service calls, and by none that asks models: those get no right by it."""
+    file = tmp_path / "models.toml"
+    table = '[image_generation]\nkind = "bedrock"\nmodel = "stability.stable-image-ultra-v1:1"\nkey = "env:BEDROCK_KEY"\n'
+    file.write_text(table)
+    models = Models.from_file(file, Config(name="mine"))
+    arn = "bedrock:${AWS::Region}::foundation-model/stability.stable-image-ultra-v1:1"
+    assert (models.draws_by, models.uses_bedrock, models.parameters) == ((arn,), False, ("/mine/BEDROCK_KEY",))
+    file.write_text(f'{table}region = "us-west-2"\nmodels = ["stability.sd3-5-large-v1:0"]\n')
+    assert Models.from_file(file, Config()).draws_by == (
+        "bedrock:us-west-2::foundation-model/stability.stable-image-ultra-v1:1",
+        "bedrock:us-west-2::foundation-model/stability.sd3-5-large-v1:0",
+    )
+    file.write_text('[image_generation]\nkind = "openai"\nmodel = "gpt-image-1.5"\nkey = "env:OPENAI_API_KEY"\n')
+    assert Models.from_file(file, Config()).draws_by == ()
+
+
+def test_a_model_file_that_is_no_toml_is_named(tmp_path: Path) -> None:
+    file = tmp_path / "models.toml"
+    file.write_text("[[models]\n")
+    with pytest.raises(ConfigError, match=r"models\.toml cannot be read"):
+        Models.from_file(file, Config())

@@ -1,0 +1,118 @@
+"""What the templates deploy in front of the functions: routes, streaming, times, who may call, and who is counted."""
+
+import json
+from typing import Any
+
+import pytest
+from moorage.settings import usage_key
+
+from tests.infra.conftest import Stacks
+
+
+def methods(stacks: Stacks) -> dict[str, dict[str, Any]]:
+    """API methods by path."""
+    resources = stacks.of_type("AWS::ApiGateway::Resource")
+
+    def path(reference: dict[str, Any]) -> str:
+        resource = resources.get(reference.get("Ref", ""))
+        return f"{path(resource['ParentId'])}/{resource['PathPart']}" if resource else ""
+
+    return {path(m["ResourceId"]): m for m in stacks.of_type("AWS::ApiGateway::Method").values()}
+
+
+def test_responses_are_streamed_for_as_long_as_lambda_lives(stacks: Stacks) -> None:
+    integration = methods(stacks)["/v1/{proxy+}"]["Integration"]
+    assert integration["ResponseTransferMode"] == "STREAM"
+    assert integration["TimeoutInMillis"] == 900_000
+    assert "/response-streaming-invocations" in json.dumps(integration["Uri"])
+    streaming = stacks.function("Responses")
+    assert int(streaming["Environment"]["Variables"]["MOORAGE_STREAM_SECONDS_MAX"]) + 20 < streaming["Timeout"] == 900
+
+
+@pytest.mark.parametrize("path", ["containers", "sessions", "processes", "files", "uploads", "skills"])
+def test_resources_are_answered_in_one_piece(stacks: Stacks, path: str) -> None:
+    for method in (methods(stacks)[f"/v1/{path}"], methods(stacks)[f"/v1/{path}/{{proxy+}}"]):
+        assert "ResponseTransferMode" not in method["Integration"]
+        assert method["Integration"]["TimeoutInMillis"] == 29_000
+
+
+def test_uploads_reach_their_function_as_they_are_and_json_as_text(stacks: Stacks) -> None:
+    """API Gateway reads a body as UTF-8 unless its type is named here, and what is none is lost without a word."""
+    assert stacks.one("AWS::ApiGateway::RestApi")["BinaryMediaTypes"] == ["multipart/form-data", "application/octet-stream"]
+
+
+def test_every_method_asks_the_authorizer(stacks: Stacks) -> None:
+    without = {path: method["HttpMethod"] for path, method in methods(stacks).items() if method["AuthorizationType"] != "CUSTOM"}
+    assert without == {"/console": "GET", "/console/{proxy+}": "GET", "/approve/{proxy+}": "ANY"}  # files, and what bears its key
+    authorizer = stacks.one("AWS::ApiGateway::Authorizer")
+    assert (authorizer["Type"], authorizer["IdentitySource"]) == ("REQUEST", "method.request.header.Authorization")
+    assert authorizer["AuthorizerResultTtlInSeconds"] == 300
+
+
+def test_the_api_is_regional_because_edge_cuts_silent_streams(stacks: Stacks) -> None:
+    assert stacks.one("AWS::ApiGateway::RestApi")["EndpointConfiguration"] == {"Types": ["REGIONAL"]}
+
+
+def test_the_gateways_own_errors_look_like_openais(stacks: Stacks) -> None:
+    for answer in stacks.of_type("AWS::ApiGateway::GatewayResponse").values():
+        template = answer["ResponseTemplates"]["application/json"]
+        error = json.loads(template.replace("$context.error.messageString", '"..."'))["error"]
+        assert set(error) == {"message", "type", "param", "code"}
+
+
+def test_the_gateway_answers_for_what_never_reaches_a_function_and_says_when_to_come_back(stacks: Stacks) -> None:
+    answers = {a["ResponseType"]: a for a in stacks.of_type("AWS::ApiGateway::GatewayResponse").values()}
+    codes = {
+        kind: (a.get("StatusCode"), json.loads(a["ResponseTemplates"]["application/json"])["error"]["code"])
+        for kind, a in answers.items()
+        if kind != "DEFAULT_4XX"
+    }
+    assert codes == {
+        "ACCESS_DENIED": ("401", "invalid_api_key"),
+        "DEFAULT_5XX": ("500", "server_error"),
+        "MISSING_AUTHENTICATION_TOKEN": ("404", "unknown_url"),
+        "QUOTA_EXCEEDED": ("429", "insufficient_quota"),
+        "REQUEST_TOO_LARGE": ("413", "request_too_large"),
+        "RESOURCE_NOT_FOUND": ("404", "unknown_url"),
+        "THROTTLED": ("429", "rate_limit_exceeded"),
+        "UNAUTHORIZED": ("401", "invalid_api_key"),
+        "WAF_FILTERED": ("403", None),
+    }
+    assert answers["THROTTLED"]["ResponseParameters"] == {"gatewayresponse.header.retry-after": "'1'"}
+    assert answers["QUOTA_EXCEEDED"]["ResponseParameters"] == {"gatewayresponse.header.x-should-retry": "'false'"}
+    assert "StatusCode" not in answers["DEFAULT_4XX"]
+    assert '"message": $context.error.messageString' in answers["DEFAULT_4XX"]["ResponseTemplates"]["application/json"]
+
+
+def test_tenants_of_a_tier_are_counted_apart_from_all_others(everything: Stacks) -> None:
+    plans = everything.of_type("AWS::ApiGateway::UsagePlan")
+    keys = everything.of_type("AWS::ApiGateway::ApiKey")
+    held = {
+        plans[tie["UsagePlanId"]["Ref"]]["UsagePlanName"]: keys[tie["KeyId"]["Ref"]]["Value"]
+        for tie in everything.of_type("AWS::ApiGateway::UsagePlanKey").values()
+    }
+    limits = {plan["UsagePlanName"]: (plan.get("Throttle"), plan.get("Quota")) for plan in plans.values()}
+    assert limits == {
+        "moorage-others": (None, None),
+        "moorage-research": ({"RateLimit": 5, "BurstLimit": 10}, {"Limit": 1000, "Period": "DAY"}),
+    }
+    assert held == {"moorage-others": usage_key("moorage", "*")}  # the others' are made by 'moorage keys create --tier'
+    assert everything.one("AWS::ApiGateway::RestApi")["ApiKeySourceType"] == "AUTHORIZER"
+    assert {m["ApiKeyRequired"] for path, m in methods(everything).items() if not path.startswith(("/console", "/approve"))} == {True}
+    assert everything.function("Authorizer")["Environment"]["Variables"]["MOORAGE_USAGE_PLANS"] == "*,research"
+
+
+def test_without_usage_plans_no_method_wants_a_key_of_the_gateways(stacks: Stacks) -> None:
+    assert stacks.of_type("AWS::ApiGateway::UsagePlan") == {}
+    assert not any(method.get("ApiKeyRequired") for method in methods(stacks).values())
+
+
+def test_started_environments_wait_behind_the_streaming_route(everything: Stacks, stacks: Stacks) -> None:
+    def kept(stacks: Stacks) -> Any:
+        return stacks.one("AWS::Lambda::Alias", "Responses").get("ProvisionedConcurrencyConfig")
+
+    uri = json.dumps(methods(everything)["/v1/{proxy+}"]["Integration"]["Uri"])
+    assert kept(everything) == {"ProvisionedConcurrentExecutions": 2}
+    assert "FunctionsResponsesLive" in uri
+    assert "/response-streaming-invocations" in uri
+    assert kept(stacks) is None
