@@ -237,7 +237,6 @@ FUNCTION_LINES_MAX = 70
 
 FOLDERS = ("layers", "functions", "infra", "localstack", "docs", "console", "requirements", "tests")
 LONGER = {
-    "tests/contract/test_parameter_effects.py",
     "tests/scenarios/test_console.py",
 }
 """Modules of tests that are one table, or one subject's stories over one set of fixtures. No further one."""
