@@ -25,6 +25,18 @@ print("heard", file=sys.stderr)
 sys.stdout.flush()
 sys.stdin.readline()
 """
+CALLS = """
+import asyncio, sys
+from moorage.errors import SandboxHostAway
+from moorage.sandbox.launcher_client import LauncherProvisioner
+before = set(sys.modules)
+async def call():
+    try:
+        await LauncherProvisioner("/nowhere.sock").running()
+    except SandboxHostAway:
+        print("away", sorted(set(sys.modules) - before))
+asyncio.run(call())
+"""
 ASKS = """
 import os, sys, time
 from moorage.local.aws.forks import Nursery, take_in_orphans
@@ -103,6 +115,14 @@ def test_an_end_is_told_as_of_any_child(nursery: Nursery, program: str) -> None:
     ended.terminate()
     assert closed(ended) == -signal.SIGTERM
     ended.terminate()
+
+
+def test_its_first_request_finds_everything_imported(nursery: Nursery, tmp_path: Path) -> None:
+    program = tmp_path / "_worker.py"
+    program.write_text(CALLS)
+    fork = nursery.fork([sys.executable, str(program)], "/", {"PATH": os.environ["PATH"]})
+    assert fork.stdout.read() == "away []\n"
+    assert closed(fork) == 0
 
 
 def test_a_program_that_fails_says_why(nursery: Nursery, tmp_path: Path) -> None:

@@ -46,6 +46,7 @@ def prepare() -> None:
     assert spec.loader is not None
     steps = sys.modules[_STEPS] = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(steps)
+    import anyio._backends._asyncio  # noqa: F401  (by anyio, for httpcore's first connection)
     import boto3
     import httpcore  # noqa: F401  (by httpx, when it first needs it)
 
