@@ -16,6 +16,7 @@ from moorage.loop import tool_step as tool
 from moorage.runtime import Runtime, build_runtime
 from moorage.settings import Settings
 from moorage.state import LoopState
+from moorage.store.throttling import is_throttle
 from moorage.telemetry import log_to_file, open_log
 from moorage.vector_stores.jobs import IndexState
 
@@ -42,21 +43,11 @@ class Throttled(Exception):
     the step has begun is in its records, and the next attempt goes on from them."""
 
 
-_THROTTLED: Final = frozenset(
-    {
-        *("ProvisionedThroughputExceededException", "RequestLimitExceeded", "SlowDown", "ThrottledException", "Throttling"),
-        *("ThrottlingException", "TooManyRequestsException", "ThrottlingError", "TransactionInProgressException"),
-        *("InternalServerError", "ServiceUnavailable", "503"),
-    }
-)
-"""What AWS's services say when they are asked too much, or cannot answer for a moment; botocore has tried five times by then."""
-
-
 def _done(work: Coroutine[Any, Any, T]) -> T:
     try:
         return _loop().run_until_complete(work)
     except ClientError as error:
-        if error.response["Error"]["Code"] in _THROTTLED:
+        if is_throttle(error):
             raise Throttled(str(error)) from error
         raise
 

@@ -8,8 +8,8 @@ room; it is seeded, so that the document can be made again and compared.
 import argparse
 import heapq
 import random
-from collections import deque
-from collections.abc import Callable, Iterator, Mapping
+from collections import defaultdict, deque
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -36,6 +36,9 @@ REUSE = 3
 COLD_SECONDS = 1.5
 KEPT_SECONDS = 360
 """An environment's cold start, and how long an idle one stays: both observed by others, neither promised by AWS."""
+
+ACCEPT_SECONDS = 1.0
+"""What a request for a background response holds its environment for."""
 
 SANDBOX_START_SECONDS = 30
 FARGATE_STARTS = 20
@@ -93,7 +96,7 @@ def environment_seconds(turn: Turn) -> float:
         return turn.wall_seconds
     steps = turn.model_calls * (turn.model_seconds + HOP_SECONDS) + turn.commands * (turn.command_seconds + HOP_SECONDS)
     # The stream is held beside the steps; the first model step of a foreground turn runs in it.
-    return steps + (1.0 if turn.is_background else turn.wall_seconds - turn.model_seconds)
+    return steps + (ACCEPT_SECONDS if turn.is_background else turn.wall_seconds - turn.model_seconds)
 
 
 def demand(turns_a_day: int, peak: float = PEAK) -> dict[str, float]:
@@ -166,32 +169,33 @@ def dollars(turns_a_day: int) -> float:
 
 @dataclass
 class Fleet:
-    """Environments of one function, or a share of the account's."""
+    """Environments that functions share, each of which serves one of them."""
 
     room: int
     busy: int = 0
-    idle: deque[float] = field(default_factory=deque)
-    """Since when each idle one is, the longest first."""
+    idle: defaultdict[str, deque[float]] = field(default_factory=lambda: defaultdict(deque))
+    """Of each function, since when each idle one is, the longest first."""
     cold: int = 0
     most: int = 0
 
-    def take(self, now: float) -> float | None:
+    def take(self, function: str, now: float) -> float | None:
         """The delay until it works; None if there is no room."""
-        while self.idle and now - self.idle[0] >= KEPT_SECONDS:
-            self.idle.popleft()
+        idle = self.idle[function]
+        while idle and now - idle[0] >= KEPT_SECONDS:
+            idle.popleft()
         if self.busy >= self.room:
             return None
         self.busy += 1
         self.most = max(self.most, self.busy)
-        if self.idle:
-            self.idle.pop()
+        if idle:
+            idle.pop()
             return 0.0
         self.cold += 1
         return COLD_SECONDS
 
-    def give_back(self, now: float) -> None:
+    def give_back(self, function: str, now: float) -> None:
         self.busy -= 1
-        self.idle.append(now)
+        self.idle[function].append(now)
 
 
 @dataclass
@@ -199,8 +203,8 @@ class Outcome:
     """Of one simulated hour."""
 
     arrived: int = 0
-    refused: int = 0
-    """By the gateway: no environment for a stream."""
+    refused: list[int] = field(default_factory=list)
+    """By the gateway, for want of an environment for a stream: which turns, in the order of their coming."""
     throttled: int = 0
     """Steps that waited for an environment."""
     waited: list[float] = field(default_factory=list)
@@ -222,19 +226,28 @@ def simulate(
     mix: Mapping[str, float] = MIX,
     seed: int = SEED,
 ) -> Outcome:
-    """Twenty minutes of arrivals, and until the last one has ended.
+    """Twenty minutes of arrivals, and until the last one has ended."""
+    chance = random.Random(seed)
+    return forecast(arrivals(arrivals_a_second, seconds, mix, chance), concurrency, streams_percent, chance)
+
+
+def arrivals(a_second: float, seconds: float, mix: Mapping[str, float], chance: random.Random) -> list[tuple[float, Turn]]:
+    """Who comes when, at random."""
+    came: list[tuple[float, Turn]] = []
+    at, found = 0.0, turns()
+    while (at := at + chance.expovariate(a_second)) < seconds:
+        came.append((at, found[chance.choices(list(mix), weights=list(mix.values()))[0]]))
+    return came
+
+
+def forecast(came: Sequence[tuple[float, Turn]], concurrency: int, streams_percent: int, chance: random.Random) -> Outcome:
+    """What becomes of those who come, until the last one has ended.
 
     With ``streams_percent`` 0, streams and steps take from the same environments."""
-    chance = random.Random(seed)
     room = concurrency * streams_percent // 100
     steps = Fleet(concurrency - room)
     outcome = Outcome(streams=Fleet(room) if room else steps, steps=steps)
-    events: list[tuple[float, int, Iterator[float]]] = []
-    number, at, found = 0, 0.0, turns()
-    while (at := at + chance.expovariate(arrivals_a_second)) < seconds:
-        title = chance.choices(list(mix), weights=list(mix.values()))[0]
-        events.append((at, number, _turn(found[title], outcome, chance, lambda: now)))
-        number += 1
+    events = [(at, number, _turn(number, turn, outcome, chance, lambda: now)) for number, (at, turn) in enumerate(came)]
     heapq.heapify(events)
     now = 0.0
     while events:
@@ -245,28 +258,29 @@ def simulate(
     return outcome
 
 
-def _turn(turn: Turn, outcome: Outcome, chance: random.Random, clock: Callable[[], float]) -> Iterator[float]:
+def _turn(number: int, turn: Turn, outcome: Outcome, chance: random.Random, clock: Callable[[], float]) -> Iterator[float]:
     """One turn as pauses until its next event."""
     outcome.arrived += 1
     began = clock()
-    delay = outcome.streams.take(began)
+    delay = outcome.streams.take("Responses", began)
     if delay is None:
-        outcome.refused += 1
+        outcome.refused.append(number)
         return
     yield delay
     work = 0.0
     if turn.is_background:
-        yield 1.0
-        outcome.streams.give_back(clock())
-        work += 1.0
+        yield ACCEPT_SECONDS
+        outcome.streams.give_back("Responses", clock())
+        work += ACCEPT_SECONDS
     durations = [turn.model_seconds] + [turn.command_seconds, turn.model_seconds] * turn.commands
     for index, seconds in enumerate(durations):
         work += seconds
+        function = "ToolStep" if index % 2 else "ModelStep"
         if index == 0 and not turn.is_background:
             yield seconds
             continue
         for attempt in range(60):
-            waiting = outcome.steps.take(clock())
+            waiting = outcome.steps.take(function, clock())
             if waiting is not None:
                 break
             outcome.throttled += 1
@@ -274,9 +288,9 @@ def _turn(turn: Turn, outcome: Outcome, chance: random.Random, clock: Callable[[
         else:
             break
         yield waiting + seconds
-        outcome.steps.give_back(clock())
+        outcome.steps.give_back(function, clock())
     if not turn.is_background:
-        outcome.streams.give_back(clock())
+        outcome.streams.give_back("Responses", clock())
     outcome.waited.append(clock() - began - work)
 
 
@@ -312,7 +326,7 @@ def document() -> str:
         cold = made.streams.cold + (made.steps.cold if percent else 0)
         most = made.streams.most + (made.steps.most if percent else 0)
         share = f"{percent} %" if percent else "none"
-        counted = f"{made.refused / made.arrived:.1%} | {made.throttled:,} | {cold:,} | {most:,} | {made.waited_p99:.1f} s"
+        counted = f"{len(made.refused) / made.arrived:.1%} | {made.throttled:,} | {cold:,} | {most:,} | {made.waited_p99:.1f} s"
         lines.append(f"| {load} | {day:,} | {concurrency:,} | {share} | {counted} |")
     return "\n".join(lines) + TAIL
 
@@ -351,7 +365,9 @@ SIMULATION = """
 ## The busiest time, simulated
 
 Turns arrive at random for twenty minutes; a cold start takes {cold} s, idle environments stay for {kept} minutes; a step that finds
-no environment waits as the state machine does, with full jitter. Seed {seed}.
+no environment of its function waits as the state machine does, with full jitter. Seed {seed}.
+`tests/twin/test_forecast.py` holds this simulation to the loop itself: bursts of the same turns, played by the state machine's own
+definition and the steps' own code on a clock that is only counted, are refused, wait and start cold as it forecasts, turn by turn.
 """
 
 TAIL = """

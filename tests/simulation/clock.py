@@ -38,6 +38,9 @@ class VirtualLoop(asyncio.BaseEventLoop):
             if not handle._cancelled:
                 handle._context.run(handle._callback, *handle._args)
 
+    def _write_to_self(self) -> None:
+        """Nobody sleeps outside of it, so that nobody is to be woken."""
+
     def _asyncgen_firstiter_hook(self, agen: object) -> None:
         """Nobody asks for those that are open; one that is dropped is closed all the same."""
 

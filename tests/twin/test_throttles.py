@@ -1,6 +1,7 @@
 """A minute in which AWS takes no requests: nothing fails for it, nothing runs twice, and the time lost is bounded.
 
 The state machine's own Retry blocks are played on a clock that is only counted, with the jitter that Step Functions draws.
+``test_refused_minutes.py`` plays those of S3 and ECS.
 """
 
 import importlib.util
@@ -24,6 +25,7 @@ from moorage.state import LoopState, Next
 from moorage.store.executions import Executions
 from moorage.store.responses import StoredResponse
 from moorage.store.table import Record
+from moorage.store.throttling import is_throttle
 
 from infra.agent_loop import ASL_FILE
 from tests.infra.conftest import ROOT
@@ -89,6 +91,7 @@ REFUSALS = {
     "DynamoDB's table is asked too much": ("ThrottlingException", "Query"),
     "the account asks too much": ("RequestLimitExceeded", "UpdateItem"),
     "S3 is too busy": ("SlowDown", "PutObject"),
+    "S3 has an error of its own": ("InternalError", "PutObject"),
     "Step Functions starts no more": ("ThrottlingException", "StartExecution"),
     "ECS is asked too much": ("ThrottlingException", "RunTask"),
 }
@@ -134,8 +137,6 @@ class Machine:
 
     lab: Lab
     chance: random.Random
-    steps: Any
-    """``functions/steps/handler.py``: what it makes of an error is what the state machine sees."""
 
     async def task(self, name: str, work: Callable[[], Awaitable[Any]]) -> Any:
         rules = tasks()[name]["Retry"]
@@ -144,7 +145,7 @@ class Machine:
             try:
                 return await work()
             except ClientError as error:
-                seen = "Throttled" if error.response["Error"]["Code"] in self.steps._THROTTLED else "ClientError"
+                seen = "Throttled" if is_throttle(error) else "ClientError"
             number = next(n for n, rule in enumerate(rules) if seen in rule["ErrorEquals"] or rule["ErrorEquals"] == ["States.ALL"])
             rule = rules[number]
             assert used[number] < rule["MaxAttempts"], f"{name} has failed"
@@ -160,7 +161,7 @@ class Machine:
             state = await self.task("ModelStep", partial(self.lab.step, state))
 
 
-async def played_under_refusals(steps: Any, *, from_write: int, share: float, seed: int) -> tuple[Lab, StoredResponse, float]:
+async def played_under_refusals(*, from_write: int, share: float, seed: int) -> tuple[Lab, StoredResponse, float]:
     """A response with two commands, while from its so-maniest write on, for a minute, this share of writes is refused."""
     lab, chance = Lab(shell("ls"), shell("pwd"), say("Done.")), random.Random(seed)
     stored = await lab.background()
@@ -177,14 +178,14 @@ async def played_under_refusals(steps: Any, *, from_write: int, share: float, se
 
     lab.table.before_write = refuse
     lab.model.turns *= 1 + limits.STEP_ATTEMPTS_MAX
-    await Machine(lab, chance, steps).run(stored)
+    await Machine(lab, chance).run(stored)
     return lab, stored, lab.now - began
 
 
 @pytest.mark.parametrize("share", [1.0, 0.5])
-async def test_a_minute_without_the_table_fails_no_response_and_runs_no_command_twice(share: float, steps: Any) -> None:
+async def test_a_minute_without_the_table_fails_no_response_and_runs_no_command_twice(share: float) -> None:
     for from_write in (1, 2, 4, 7, 10, 13):
-        lab, stored, seconds = await played_under_refusals(steps, from_write=from_write, share=share, seed=from_write)
+        lab, stored, seconds = await played_under_refusals(from_write=from_write, share=share, seed=from_write)
         response = await lab.object_of(stored)
         assert (response["status"], response["error"]) == ("completed", None), f"refused from write {from_write} on"
         assert_well_formed(await lab.events(stored))

@@ -129,6 +129,15 @@ def test_a_deployment_that_changes_what_tasks_are_started_from_has_another_revis
     assert len({revision(), *changed}) == 4
 
 
+async def test_a_stop_that_ecs_throttles_is_waited_for_and_one_that_it_refuses_is_not(ecs: Ecs) -> None:
+    ecs.stub.add_client_error("stop_task", "ThrottlingException")
+    with pytest.raises(SandboxStarting):
+        await ecs.provisioner.stop(TASK)
+    ecs.stub.add_client_error("stop_task", "AccessDeniedException")
+    with pytest.raises(SandboxError, match="could not be stopped"):
+        await ecs.provisioner.stop(TASK)
+
+
 async def test_a_deployment_without_sandboxes_asks_ecs_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("AWS_DEFAULT_REGION", "us-east-1")
     nowhere = dict.fromkeys(("cluster", "subnets", "security_group"), "none")

@@ -296,9 +296,10 @@ class Lab:
         native_tools: frozenset[str] = FUNCTION_ONLY,
         sandboxes: FakeSandboxes | None = None,
         table: MemoryTable | None = None,
+        blobs: MemoryBlobs | None = None,
     ) -> None:
         self.now = 1_800_000_000.0
-        self.table, self.blobs = table or MemoryTable(), MemoryBlobs()
+        self.table, self.blobs = table or MemoryTable(), blobs or MemoryBlobs()
         self.model = FakeModel(list(turns), native_tools)
         self.sandboxes, self.executions = sandboxes or FakeSandboxes(), FakeExecutions()
         self.responses = Responses(

@@ -51,7 +51,7 @@ from moorage.sandbox.exec_client import ExecClient
 from moorage.sandbox.provisioner import Handle, Provisioner, SandboxSpec
 from moorage.store.container_lives import ContainerLives
 from moorage.store.containers import ContainerRecord, ContainerStore, End, SandboxRecord, container_of
-from moorage.store.table import Record
+from moorage.store.table import TABLE_ERRORS, Record
 from moorage.telemetry import Metric, tell
 
 
@@ -247,11 +247,18 @@ class Sandboxes:
         _tell_started(record, began)
 
     async def _end_or_note(self, record: ContainerRecord) -> None:
-        try:
-            await self.end(record, record.sandbox_id, "lost")
-        except SandboxError as error:
-            await self._claims.note_refusal(record, error)
-            raise
+        """``SandboxStarting``: whoever stops sandboxes is asked too much. That is waited for as in :meth:`_begin`."""
+        deadline = _now() + limits.SANDBOX_WAIT_SECONDS
+        while True:
+            try:
+                return await self.end(record, record.sandbox_id, "lost")
+            except SandboxStarting as error:
+                if _now() + error.retry_after_seconds >= deadline:
+                    raise
+                await asyncio.sleep(error.retry_after_seconds)
+            except SandboxError as error:
+                await self._claims.note_refusal(record, error)
+                raise
 
     async def _advance(self, record: ContainerRecord) -> LiveContainer:
         """One step towards a running sandbox; ``ConditionFailed`` if somebody else took it."""
@@ -274,7 +281,7 @@ class Sandboxes:
     async def _begin(self, record: ContainerRecord, *, seconds: float = 0) -> Handle:
         """Where the claimed incarnation listens, or will; waits so long for one that is on its way, or for room. When it raises, the
         claim has been given up. Repeating it finds the same sandbox."""
-        deadline = time.monotonic() + seconds
+        deadline = _now() + seconds
         try:
             spec = await self._incarnations.spec(record)
             while True:
@@ -286,7 +293,7 @@ class Sandboxes:
                     raise
                 except (SandboxStarting, SandboxCapacity) as error:
                     pause = _pause(error)
-                    if time.monotonic() + pause > deadline:
+                    if _now() + pause >= deadline:
                         raise
                 await asyncio.sleep(pause)
         except SandboxOrdered:
@@ -316,9 +323,9 @@ class Sandboxes:
             await client.aclose()
             await self.end(record, handle.sandbox_id, "failed")
             raise SandboxStarting(limits.CONTAINER_POLL_SECONDS) from None
-        except asyncio.CancelledError as error:
+        except (asyncio.CancelledError, *TABLE_ERRORS) as error:
             await client.aclose()
-            with suppress(ConditionFailed):
+            with suppress(ConditionFailed, *TABLE_ERRORS):
                 await self._claims.release(record, error)
             raise
         except BaseException:
@@ -366,6 +373,11 @@ class Sandboxes:
     def _client(self, handle: Handle) -> ExecClient:
         assert self._connect is not None, f"{handle.sandbox_id} cannot be reached from here"
         return self._connect(handle)
+
+
+def _now() -> float:
+    """By the clock that pauses are counted on."""
+    return asyncio.get_running_loop().time()
 
 
 def _pause(error: SandboxStarting | SandboxCapacity) -> float:

@@ -149,8 +149,12 @@ async def _run(runtime: Runtime, snapshot: Snapshot, state: LoopState, progress:
         return replace(state, next=Next.CONTINUE, calls=())
     try:
         attempt, chain = await asyncio.gather(
-            runtime.steps.begin(stored, state.step, is_last_answer=over is not None), load_chain(runtime, stored)
+            runtime.steps.begin(stored, state.step, is_last_answer=over is not None),
+            load_chain(runtime, stored),
+            return_exceptions=True,
         )
+        if isinstance(attempt, BaseException):
+            raise attempt
         if attempt.outcome is not None:
             await runtime.responses.note_wait(stored, None)
             return await _following(runtime, stored, state, attempt.outcome)
@@ -158,7 +162,10 @@ async def _run(runtime: Runtime, snapshot: Snapshot, state: LoopState, progress:
         if refusal is not None:
             await finish.end_from_outside(runtime, stored, status="failed", error=refusal)
             return state.done()
-        return await _attempt(runtime, snapshot, state, attempt, progress, chain)
+        async with runtime.steps.forgiving(stored, state.step):
+            if isinstance(chain, BaseException):
+                raise chain
+            return await _attempt(runtime, snapshot, state, attempt, progress, chain)
     except Superseded:
         return await _superseded(runtime, stored, state)
     except CancelRequested:

@@ -189,6 +189,10 @@ class _Attempt:
         """Run the call, or go on with it; ``ends`` is an end that needs no run."""
         if attempt.is_finished:
             return
+        async with self.runtime.steps.forgiving(self.stored, self.step, self.call.call_id):
+            await self._go_on(attempt, live, ends)
+
+    async def _go_on(self, attempt: CallAttempt, live: LiveContainer | None, ends: tuple[End, str] | None) -> None:
         log = self.runtime.responses.log_of(self.stored)
         batches = await log.read_from(0) if attempt.attempt > 1 else []
         known, closed = self._recall(batches)

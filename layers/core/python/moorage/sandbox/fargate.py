@@ -176,7 +176,10 @@ class FargateProvisioner:
         try:
             await self._call("stop_task", task=sandbox_id, reason="moorage: the container is idle or deleted")
         except ClientError as error:
-            if error.response["Error"]["Code"] != "InvalidParameterException":  # ECS's word for a task it does not know
+            code = error.response["Error"]["Code"]
+            if code in _THROTTLED_CODES:
+                raise SandboxStarting(_THROTTLED_SECONDS) from error
+            if code != "InvalidParameterException":  # ECS's word for a task it does not know
                 raise SandboxError("The container's sandbox could not be stopped.") from error
 
     async def add_skill(self, handle: Handle, directory: str, archive: bytes) -> bool:

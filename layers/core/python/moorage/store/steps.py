@@ -9,11 +9,13 @@ round before stands and what the model has to read. Items that are large lie in 
 """
 
 import zlib
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping
+from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
 from typing import Any, Final
 
 import orjson
+from botocore.exceptions import ClientError
 
 from moorage import limits
 from moorage.errors import ConditionFailed, Superseded
@@ -21,7 +23,8 @@ from moorage.state import OUTCOME, Outcome
 from moorage.store import keys
 from moorage.store.blobs import Blobs
 from moorage.store.responses import StoredResponse
-from moorage.store.table import Record, Table
+from moorage.store.table import TABLE_ERRORS, Record, Table
+from moorage.store.throttling import is_throttle
 from moorage.wire.types import Item
 
 
@@ -32,10 +35,12 @@ class StepAttempt:
     yields: int
     """Runs that ended in good order to wait for something."""
     outcome: Outcome | None
+    refusals: int = 0
+    """Runs that ended because AWS was asked too much."""
 
     @property
     def crashes(self) -> int:
-        return self.attempt - 1 - self.yields
+        return self.attempt - 1 - self.yields - self.refusals
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,10 +52,12 @@ class CallAttempt:
     sandbox: int | None
     """The incarnation that the commands were started in; None before the first start."""
     is_finished: bool
+    refusals: int = 0
+    """Runs that ended because AWS was asked too much."""
 
     @property
     def crashes(self) -> int:
-        return self.attempt - 1 - self.yields
+        return self.attempt - 1 - self.yields - self.refusals
 
 
 @dataclass(frozen=True, slots=True)
@@ -162,7 +169,10 @@ class Steps:
         )
         outcome = record.get("outcome")
         return StepAttempt(
-            record["attempt"] + _unrecorded(stored, step), record.get("yields", 0), OUTCOME.unpack(outcome) if outcome else None
+            record["attempt"] + _unrecorded(stored, step),
+            record.get("yields", 0),
+            OUTCOME.unpack(outcome) if outcome else None,
+            record.get("refusals", 0),
         )
 
     async def postpone(self, stored: StoredResponse, step: int, why: str | None = None) -> None:
@@ -242,7 +252,13 @@ class Steps:
             remove=("waiting_since", "host_away"),
             must_exist=False,
         )
-        return CallAttempt(record["attempt"], record.get("yields", 0), record.get("sandbox"), bool(record.get("finished")))
+        return CallAttempt(
+            record["attempt"],
+            record.get("yields", 0),
+            record.get("sandbox"),
+            bool(record.get("finished")),
+            record.get("refusals", 0),
+        )
 
     async def postpone_call(self, stored: StoredResponse, step: int, call_id: str) -> None:
         """This run ends in good order with the command still going."""
@@ -278,6 +294,20 @@ class Steps:
         await self._table.update(
             _pk(stored), keys.attempt(step, call_id), set={"finished": True, "ended_ms": self._now_ms(), **files, **packed}
         )
+
+    # --- both ---
+
+    @asynccontextmanager
+    async def forgiving(self, stored: StoredResponse, step: int, call_id: str | None = None) -> AsyncIterator[None]:
+        """A run, begun before, that AWS refuses something because it is asked too much is none that died: it may be run again as often
+        as that lasts."""
+        try:
+            yield
+        except ClientError as error:
+            if is_throttle(error):
+                with suppress(*TABLE_ERRORS):  # It counts as a death then.
+                    await self._table.update(_pk(stored), keys.attempt(step, call_id), add={"refusals": 1})
+            raise
 
     # --- all of it ---
 

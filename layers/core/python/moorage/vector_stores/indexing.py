@@ -13,15 +13,20 @@ others go on.
 """
 
 import asyncio
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import Final
+
+from botocore.exceptions import ClientError
 
 from moorage import limits
 from moorage.containers.life import LiveContainer
 from moorage.errors import ApiError, SandboxElsewhere, SandboxError, UpstreamError, VectorBucketError
 from moorage.knowledge.index import IndexedFile
 from moorage.store.blobs import BlobNotFound
+from moorage.store.table import TABLE_ERRORS
+from moorage.store.throttling import is_throttle
 from moorage.telemetry import tell, tell_error
 from moorage.vector_stores.chunking import chunks_of
 from moorage.vector_stores.documents import Unreadable
@@ -173,6 +178,15 @@ class Indexing:
                 return await self._fail(store, begun, "server_error", why)
             await self.files.note(begun, attempts=begun.attempts - 1)
             return Came.WAIT
+        except ClientError as error:
+            await self._forgive(begun, error)
+            raise
+
+    async def _forgive(self, begun: StoreFile, error: ClientError) -> None:
+        """AWS is asked too much, for which no file is to blame: it may be begun again as often as that lasts."""
+        if is_throttle(error):
+            with suppress(*TABLE_ERRORS):
+                await self.files.note(begun, attempts=begun.attempts - 1)
 
     async def _index(self, store: VectorStore, file: StoreFile) -> Came:
         if not file.is_parsed:
@@ -266,6 +280,9 @@ class Indexing:
             await self.reading.read_there(live, begun)
         except Unreadable as error:
             await self.files.note(begun, error_code=error.code, error_message=error.message)
+        except ClientError as error:
+            await self._forgive(begun, error)
+            raise
         else:
             await self.files.note(begun, is_parsed=True, attempts=0)
 
