@@ -91,6 +91,7 @@ def test_every_route_that_the_sdk_calls_is_served_or_refused_in_the_table() -> N
         "GET /v1/containers/{container_id}/tree": "an extension",
         "GET /v1/containers/{container_id}/sandboxes": "an extension",
         "GET /v1/containers/{container_id}/versions": "an extension",
+        "GET /v1/containers/{container_id}/skills": "an extension",
         "GET /v1/archives/{container_id}": "an extension",
         "GET /v1/processes/{container_id}": "an extension",
         "POST /v1/containers/{container_id}/sessions": "an extension",
@@ -195,7 +196,7 @@ PARSERS: dict[str, Callable[[Any], Any]] = {
 def test_a_documented_query_is_understood(route: Route) -> None:
     values = {"stream": "true", "starting_after": "1", "include_obfuscation": "false", "limit": "1", "order": "asc", "at": "1"}
     values |= {"status": "failed", "created_after": "1", "created_before": "2", "after": "1", "depth": "1", "group_by": "day"}
-    values |= {"split_by": "key", "from": "2026-01-02", "to": "2026-01-03", "wait_ms": "1"}
+    values |= {"split_by": "key", "from": "2026-01-02", "to": "2026-01-03", "wait_ms": "1", "has_container": "true"}
     include = ("include[]", "reasoning.encrypted_content")
     query = [include if name == "include[]" else (name, values.get(name, "x")) for name, _ in route.query]
     alone = [[one] for one in query if one[0] == "at"]  # It goes with no stream.

@@ -401,10 +401,11 @@ def test_a_skill_is_dropped_as_a_folder_and_as_a_zip_and_saved(console: Console,
 
 def test_who_uses_a_file_and_a_skill_is_found_as_far_as_one_looks(console: Console, client: OpenAI) -> None:
     file = client.files.create(file=("tides.md", b"High at noon."), purpose="user_data")
-    other = client.files.create(file=("other.md", b"Nobody reads it."), purpose="user_data")
+    other = client.files.create(file=("tides.md", b"High at noon."), purpose="user_data")
     store = client.vector_stores.create(name="harbour")
     client.vector_stores.files.create_and_poll(vector_store_id=store.id, file_id=file.id)
     know_how = client.skills.create(files=list(skill().items()))
+    given = client.containers.create(name="given", extra_body={"skills": [{"type": "skill_reference", "skill_id": know_how.id}]})
     place = {"type": "container_auto", "file_ids": [file.id], "skills": [{"type": "skill_reference", "skill_id": know_how.id}]}
     tools: Any = [{"type": "shell", "environment": place}]
     ran: Any = client.responses.create(model="demo", input=f"<b>Read</b> {script(shell('cat tides.md'), say('noon'))}", tools=tools)
@@ -416,7 +417,7 @@ def test_who_uses_a_file_and_a_skill_is_found_as_far_as_one_looks(console: Conso
     expect(runs).to_have_count(2)
     expect(runs.nth(1)).to_contain_text("Look at it.")
     expect(runs.nth(1)).to_contain_text("asked with it")
-    holding = page.get_by_role("region", name="Containers with a file of its name and size").get_by_role("row")
+    holding = page.get_by_role("region", name="Containers that were given it").get_by_role("row")
     expect(holding).to_have_count(2)
     container = ran.tools[0].environment.container_id
     expect(holding.nth(1).get_by_role("link")).to_have_attribute("href", f"#/containers/{container}")
@@ -431,6 +432,9 @@ def test_who_uses_a_file_and_a_skill_is_found_as_far_as_one_looks(console: Conso
     expect(runs.nth(1)).to_contain_text("<b>Read</b>")
     expect(runs.nth(1)).to_contain_text("version 1")
     expect(runs.nth(1).get_by_role("link").last).to_have_attribute("href", f"#/containers/{container}")
+    expect(holding.nth(2).get_by_role("link")).to_have_attribute("href", f"#/containers/{given.id}")
+    console.go(f"#/containers/{given.id}?tab=facts")
+    expect(page.locator(".facts").get_by_role("link")).to_have_attribute("href", f"#/skills/{know_how.id}")
     assert console.said == []
 
 

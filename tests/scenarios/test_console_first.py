@@ -86,9 +86,12 @@ def listing(rows: Callable[[], list[dict[str, Any]]]) -> Callable[[Route], None]
         wanted = set(query["status"].split(",")) if "status" in query else None
         found = [each for each in rows() if wanted is None or each["status"] in wanted]
         found = [each for each in found if query.get("model", each["model"]) == each["model"]]
+        found = [each for each in found if "has_container" not in query or each["container_id"]]
+        is_oldest_first = query.get("order") == "asc"
+        found = found[::-1] if is_oldest_first else found
         found = [each for each in found if int(query.get("created_after", 0)) <= each["created_at"]]
         if "after" in query:
-            found = [each for each in found if each["id"] < query["after"]]
+            found = [each for each in found if (each["id"] > query["after"] if is_oldest_first else each["id"] < query["after"])]
         page = found[: int(query["limit"])]
         more = {"has_more": len(found) > len(page), "last_id": page[-1]["id"] if page else None}
         route.fulfill(json=json.loads(page_of(page)) | more)
@@ -142,14 +145,14 @@ def test_what_failed_says_why_and_words_and_dates_find_it(console: Console, clie
 
 def test_runs_with_a_container_are_chosen_and_the_operators_hosts_are_told(console: Console) -> None:
     page = console.page
-    page.route("**/v1/responses?**", listing(lambda: [row(2, container_id="cntr_1"), row(1)]))
+    page.route("**/v1/responses?**", listing(lambda: [*(row(number) for number in range(300, 1, -1)), row(1, container_id="cntr_1")]))
     console.go("#/runs")
     body = page.get_by_role("region", name="Runs").get_by_role("row")
-    expect(body).to_have_count(3)
+    expect(body).to_have_count(51)
     chip = page.get_by_role("button", name="has a container")
     chip.press("Enter")
     expect(body).to_have_count(2)
-    expect(body.nth(1)).to_contain_text("Question 2")
+    expect(body.nth(1)).to_contain_text("Question 1")
     assert page.url.endswith("#/runs?has=container")
     assert chip.get_attribute("aria-pressed") == "true"
     expect(page.get_by_role("list", name="Health")).to_contain_text("no network for containers")
@@ -162,6 +165,21 @@ def test_runs_with_a_container_are_chosen_and_the_operators_hosts_are_told(conso
     console.go("#/files").go("#/runs")
     expect(page.get_by_role("list", name="Health")).to_contain_text("network: at most a.example, *.b.example, c.example and 1 more")
     assert console.barriers() == []
+
+
+def test_the_oldest_come_first_where_that_is_asked_for(console: Console) -> None:
+    page = console.page
+    page.route("**/v1/responses?**", listing(lambda: [row(number) for number in range(120, 0, -1)]))
+    console.go("#/runs")
+    body = page.get_by_role("region", name="Runs").get_by_role("row")
+    expect(body.nth(1)).to_contain_text("Question 120")
+    page.get_by_role("button", name="oldest first").press("Enter")
+    expect(body.nth(1)).to_contain_text("Question 1")
+    page.get_by_role("button", name="Younger runs").click()
+    expect(page.get_by_text("Question 60", exact=True)).to_be_attached()
+    assert page.url.endswith("#/runs?order=asc")
+    page.get_by_role("button", name="oldest first").click()
+    expect(body.nth(1)).to_contain_text("Question 120")
 
 
 def test_new_runs_wait_for_whoever_reads_further_down(console: Console) -> None:

@@ -115,6 +115,33 @@ def test_the_timeline_has_the_sandbox_and_what_was_saved(console: Console, ran: 
     ]
 
 
+def test_a_part_of_a_run_is_chosen_on_the_map_below_it(console: Console, ran: str) -> None:
+    page = console.go(f"#/runs/{ran}").page
+    timeline = page.get_by_role("group", name="Timeline")
+    map_ = page.locator("svg.map")
+    expect(map_.locator(".window")).to_be_visible()
+    box = map_.bounding_box()
+    assert box is not None
+
+    def drag(begin: float, end: float) -> None:
+        for place, act in ((begin, page.mouse.down), (end, page.mouse.up)):
+            page.mouse.move(box["x"] + box["width"] * place, box["y"] + 9, steps=5)
+            act()
+
+    def window() -> list[float]:
+        return [round(float(str(map_.locator(".window").get_attribute(name))) / box["width"], 1) for name in ("x", "width")]
+
+    beginning = timeline.locator(".axis-text").first
+    expect(beginning).to_have_text("0")
+    drag(0.5, 0.8)
+    expect(beginning).not_to_have_text("0")
+    assert window() == [0.5, 0.3]
+    drag(0.65, 0.85)
+    assert window() == [0.7, 0.3]
+    map_.dblclick()
+    expect(beginning).to_have_text("0")
+
+
 def test_a_sandbox_that_was_lost_or_waited_long_is_seen_at_a_glance(console: Console, ran: str) -> None:
     shown = console.evaluate(
         """async (address) => {

@@ -1,5 +1,6 @@
 """Vector stores in the console, and what comes of text that is read from the right."""
 
+import re
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -97,6 +98,9 @@ def test_a_search_shows_what_fits_how_well_and_where_it_stands(console: Console,
     first = page.get_by_role("list", name="Passages").locator("li").first
     expect(first).to_contain_text("tides.md")
     expect(first).to_contain_text(f"{best.score:.4f}")
+    ranks: Any = best.to_dict()["ranks"]
+    for half, name in (("embedding", "meaning"), ("text", "words")):
+        expect(first.locator(".halves")).to_contain_text(re.compile(rf"{name} 1st {ranks[half]['score']:.2f}"))
     expect(first.locator("mark").first).to_have_text("Spring")
     assert len(str(first.locator("blockquote").text_content())) < len(best.content[0].text)
     first.get_by_role("button", name="All of passage 1").click()
@@ -107,6 +111,11 @@ def test_a_search_shows_what_fits_how_well_and_where_it_stands(console: Console,
     box.press("Enter")
     expect(page.get_by_role("list", name="Passages").locator("li")).to_have_count(1)
     expect(first).to_contain_text("ropes.md")
+    box.fill("vessel")
+    box.press("Enter")
+    expect(first.locator(".halves")).to_contain_text("words no place")
+    box.fill("a rope in the harbour")
+    box.press("Enter")
     page.reload()
     expect(first).to_contain_text("ropes.md")
     page.get_by_label("Only files whose attributes fit").fill("year")

@@ -65,6 +65,8 @@ def test_each_filter_finds_its_responses_and_what_runs_says_what_it_waits_for(st
             "model=none": [],
             f"conversation={conversation}": [talked],
             f"container={row['container_id']}": [cut],
+            "has_container=true": [cut, running],
+            "has_container=false": [plain, tagged, talked],
             f"key={row['key_id']}": made,
             f"created_after={plain['created_at']}": made,
             f"created_before={int(plain['created_at']) - 1}": [],

@@ -108,6 +108,7 @@ ROUTES: list[tuple[str, str, Any]] = [
     ("GET", "/containers/{container}/tree?at=1", None),
     ("GET", "/containers/{container}/sandboxes", None),
     ("GET", "/containers/{container}/versions", None),
+    ("GET", "/containers/{container}/skills", None),
     ("GET", "/archives/{container}", None),
     ("GET", "/containers/{container}/egress", None),
     ("GET", "/processes/{container}", None),

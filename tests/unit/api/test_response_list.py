@@ -176,6 +176,7 @@ FILTERS: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
     "status": ({"status": "failed"}, {"status": "failed"}),
     "conversation": ({"conversation_id": "conv_1"}, {"conversation": "conv_1"}),
     "container": ({"container_id": CONTAINER}, {"container": CONTAINER}),
+    "some container": ({"container_id": CONTAINER}, {"has_container": "true"}),
     "metadata": ({"metadata": {"team": "x", "run": "7"}}, {"metadata[team]": "x", "metadata[run]": "7"}),
 }
 
@@ -223,6 +224,7 @@ async def test_a_search_that_finds_nothing_for_long_says_where_to_go_on(monkeypa
     [
         {"status": "finished"},
         {"created_after": "yesterday"},
+        {"has_container": "maybe"},
         {"limit": "0"},
         {"limit": "101"},
         {"order": "up"},

@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Iterator
 import pytest
 from moorage import limits
 from moorage.errors import ApiError, UpstreamError
-from moorage.knowledge.index import Hit, IndexedFile, IndexRef, SearchOptions, Weights
+from moorage.knowledge.index import Hit, IndexedFile, IndexRef, Rank, Ranks, SearchOptions, Weights
 from moorage.settings import Settings
 from moorage.store.blobs import Blob
 
@@ -34,7 +34,7 @@ async def shelf_with_two_files() -> Shelf:
 async def test_a_search_finds_what_is_alike_and_what_has_the_words() -> None:
     shelf = await shelf_with_two_files()
     assert await shelf.index.search([STORE], ["kitten"], SearchOptions()) == [
-        Hit("vs_1", "file-cats", "cats.md", {"year": 2026, "kind": "pets"}, 0.5, "A cat purrs.")
+        Hit("vs_1", "file-cats", "cats.md", {"year": 2026, "kind": "pets"}, 0.5, "A cat purrs.", Ranks(Rank(1, 1.0)))
     ]
     assert await shelf.found("order QX-42") == [("file-cats", 0.5, "Order number QX-42.")]
     assert await shelf.found("markets") == [("file-trade", 1.0, "The market fell.")]

@@ -9,7 +9,7 @@ import pytest
 from moorage import limits
 from moorage.knowledge import segments, terms
 from moorage.knowledge.blocks import Block, Source
-from moorage.knowledge.index import IndexedFile, SearchOptions, Weights
+from moorage.knowledge.index import IndexedFile, Rank, Ranks, SearchOptions, Weights
 from moorage.knowledge.ranking import Query, Rankings
 from moorage.knowledge.static_model import StaticEmbedder, is_installed
 
@@ -79,7 +79,10 @@ def test_likeness_is_the_cosine_whatever_the_length_of_a_vector() -> None:
     query = segments.query(np.array([10, 0], "<f4").tobytes())
     rankings = Rankings([Query((), {"m": query})], SearchOptions(ranker="none"))
     rankings.look(0, block, "m", None)
-    assert rankings.best() == [(1.0, (0, 1)), (pytest.approx(0.6, abs=1e-3), (0, 0))]
+    best = rankings.best()
+    assert [found[:2] for found in best] == [(1.0, (0, 1)), (pytest.approx(0.6, abs=1e-3), (0, 0))]
+    cosines = {place: score for score, place in rankings.likeness[0, "m"].found}
+    assert [found.ranks for found in best] == [Ranks(Rank(1, cosines[0, 1])), Ranks(Rank(2, cosines[0, 0]))]
 
 
 def test_a_fusion_adds_up_places_and_not_scores() -> None:
@@ -87,7 +90,20 @@ def test_a_fusion_adds_up_places_and_not_scores() -> None:
     query = Query(tuple(terms.counts("alpha")), {"m": segments.query(np.array([1, 0], "<f4").tobytes())})
     rankings = Rankings([query], SearchOptions(weights=Weights(embedding=1, text=2)))
     rankings.look(0, block, "m", None)
-    assert rankings.best() == [(1.0, (0, 0)), (round(61 / 62, 4), (0, 1)), (round(61 / 63 / 3, 4), (0, 2))]
+    best = rankings.best()
+    assert [found[:2] for found in best] == [(1.0, (0, 0)), (round(61 / 62, 4), (0, 1)), (round(61 / 63 / 3, 4), (0, 2))]
+    (_, _, first), (_, _, second), (_, _, third) = best
+    shared = {place: score for score, place in rankings.sharing[0].ranked()}
+    assert (first.text, second.text, third.text) == (Rank(1, shared[0, 0]), Rank(2, shared[0, 1]), None)
+    assert [ranks.embedding and ranks.embedding.place for ranks in (first, second, third)] == [1, 2, 3]
+
+
+def test_of_several_queries_the_best_place_of_a_chunk_is_told() -> None:
+    block = block_of(["alpha", "alpha beta gamma", "beta"])
+    rankings = Rankings([Query(tuple(terms.counts(words)), {}) for words in ("alpha", "beta")], SearchOptions())
+    rankings.look(0, block, "", None)
+    places = {place: ranks.text.place for _, place, ranks in rankings.best() if ranks.text}
+    assert places == {(0, 0): 1, (0, 1): 2, (0, 2): 1}
 
 
 def test_the_many_are_cut_to_the_best() -> None:
@@ -96,7 +112,7 @@ def test_the_many_are_cut_to_the_best() -> None:
     rankings = Rankings([query], SearchOptions(max_num_results=50))
     rankings.look(0, block, "m", None)
     rankings.look(1, block, "m", np.arange(1_000) >= 990)
-    assert {chunk for _, (number, chunk) in rankings.best() if number == 0} <= set(range(60))
+    assert {chunk for _, (number, chunk), _ in rankings.best() if number == 0} <= set(range(60))
     assert len(rankings.likeness[0, "m"].found) == limits.RANKED_DEPTH
 
 

@@ -3,6 +3,7 @@
 import pytest
 from moorage import limits
 from moorage.containers.skills import GivenSkill
+from moorage.containers.tree import entries_below
 from moorage.errors import ApiError
 from moorage.store import keys
 from moorage.store.containers import ContainerRecord, container_file_id
@@ -82,6 +83,16 @@ async def test_one_file_of_the_past_is_found_by_its_id_also_when_it_is_gone(worl
         with pytest.raises(ApiError) as refused:
             await world.containers.file_at(current, wanted, at)
         assert refused.value.status == 404
+
+
+async def test_a_copy_of_an_upload_names_it_as_long_as_it_is_there(world: World) -> None:
+    given = await world.files.create("ten", filename="a.txt", purpose="user_data", chunks=chunked(b"one"))
+    record = await world.new(files=[given])
+    await command(world, record, **{"a.txt": "two", "b.txt": "new"})
+    rows = await world.containers.files_of("ten", record.id)
+    assert {row.filename: row.upload_id for row in rows} == {"a.txt": given.id, "b.txt": ""}
+    entries = entries_below("/mnt/data", rows, None)
+    assert [(entry["path"], entry["file_id"]) for entry in entries] == [("/mnt/data/a.txt", given.id), ("/mnt/data/b.txt", None)]
 
 
 async def test_a_renamed_and_a_touched_file_are_what_they_were(world: World) -> None:

@@ -259,6 +259,22 @@ async def test_a_container_is_made_with_skills_and_keeps_them(service: Service) 
         ],
     )
     assert await mounted(service, container.id) == ["Makes tables, edition 2.", "Makes tables, edition 9.", "Makes tables."]
+    told = (await service.http.get(f"/containers/{container.id}/skills")).json()["data"]
+    assert sorted((each["name"], each["description"], each["skill_id"], each["version"]) for each in told if each["skill_id"]) == [
+        ("make-tables", "Makes tables, edition 2.", made.id, "2"),
+        ("make-tables", "Makes tables.", made.id, "1"),
+    ]
+    (own,) = [each for each in told if each["skill_id"] is None]
+    folder = own["path"].rpartition("/")[2]
+    assert own == {
+        "id": folder,
+        "object": "container.skill",
+        "name": "make-tables",
+        "description": "Makes tables, edition 9.",
+        "path": f"/home/oai/skills/{folder}",
+        "skill_id": None,
+        "version": None,
+    }
     await service.sdk.skills.delete(made.id)
     await sweep_in_an_hour(service)
     service.provisioner.sandboxes["sb-1"].is_alive = False

@@ -142,14 +142,17 @@ async def test_a_file_is_read_and_found(service: Service) -> None:
     (part,) = (await service.sdk.vector_stores.files.content(file_id, vector_store_id=store.id)).data
     assert part.to_dict() == {"type": "text", "text": WHALES.decode()}
     (hit,) = (await service.sdk.vector_stores.search(store.id, query="the largest animal")).data
+    ranks: Any = hit.to_dict()["ranks"]
     assert hit.to_dict() == {
         "file_id": file_id,
         "filename": "whales.md",
         "score": hit.score,
         "attributes": {"year": 2026, "kind": "note", "draft": False},
         "content": [{"type": "text", "text": WHALES.decode().strip()}],
+        "ranks": ranks,
     }
     assert 0 < hit.score <= 1
+    assert (ranks["embedding"]["place"], ranks["text"]["place"]) == (1, 1)
 
 
 async def test_a_search_filters_by_attributes_as_they_are_now(service: Service) -> None:

@@ -1,4 +1,5 @@
-"""``/v1/containers/{id}/sandboxes`` and ``/versions``: what a container has been. Extensions of ours; looking does not count as use."""
+"""``/v1/containers/{id}/sandboxes``, ``/versions`` and ``/skills``: what a container has been, and was given. Extensions of ours;
+looking does not count as use."""
 
 from typing import Any
 
@@ -27,6 +28,13 @@ async def list_versions(caller: Caller, container_id: str, page: AnyPage) -> dic
     record = await containers.get(caller.tenant_id, container_id)
     now = await containers.files_of(caller.tenant_id, record.id)
     return _page([version.to_json() for version in await versions(containers.past, record, now)], page)
+
+
+@router.get("/containers/{container_id}/skills")
+async def list_skills(caller: Caller, container_id: str, page: AnyPage) -> dict[str, Any]:
+    containers = caller.runtime.containers
+    record = await containers.get(caller.tenant_id, container_id)
+    return _page([skill.to_json() for skill in await containers.skills.of(record)][::-1], page)
 
 
 def _page(newest_first: list[dict[str, Any]], page: Page) -> dict[str, Any]:

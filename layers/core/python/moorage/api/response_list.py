@@ -145,6 +145,7 @@ class Listing:
             wanted.conversation,
             wanted.container,
             tags_of(self.tenant_id, wanted.metadata),
+            wanted.has_container,
         )
 
     async def _snapshots(self, entries: Sequence[Entry]) -> list[tuple[Entry, Snapshot | None]]:
@@ -175,6 +176,7 @@ class Listing:
             and _agrees(stored.key_id, wanted.key)
             and _agrees(stored.conversation_id, wanted.conversation)
             and _agrees(stored.container_id, wanted.container)
+            and wanted.has_container in (None, stored.container_id is not None)
             and all(metadata.get(name) == value for name, value in wanted.metadata.items())
         )
 

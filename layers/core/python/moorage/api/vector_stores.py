@@ -8,7 +8,7 @@ from moorage import errors, limits
 from moorage.api.bodies import body_of
 from moorage.api.caller import Caller
 from moorage.api.listings import page_with
-from moorage.knowledge.index import Hit, SearchOptions
+from moorage.knowledge.index import Hit, Rank, SearchOptions
 from moorage.parallel import side_by_side
 from moorage.vector_stores.files import NewFile
 from moorage.vector_stores.records import AUTO, Chunking, Status, VectorStore, batch_object, file_object, store_object
@@ -219,4 +219,9 @@ def _hit(hit: Hit) -> dict[str, Any]:
         "score": round(hit.score, _SCORE_PLACES),
         "attributes": dict(hit.attributes),
         "content": [{"type": "text", "text": hit.text}],
+        "ranks": {"embedding": _rank(hit.ranks.embedding), "text": _rank(hit.ranks.text)},
     }
+
+
+def _rank(rank: Rank | None) -> dict[str, Any] | None:
+    return None if rank is None else {"place": rank.place, "score": round(rank.score, _SCORE_PLACES)}

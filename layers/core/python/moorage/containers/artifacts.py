@@ -59,7 +59,9 @@ class Artifacts:
         saved, notes = await self._store_changed(live, change.changed, rows)
         now, at_ms = self._clock(), max(time_after(rows, int(self._clock() * 1000)), after_ms + 1)
         saved += [
-            replace(row, path=absolute(file), created_at=int(now), source="assistant", stamp=stamp_of(file), origin=None)
+            replace(
+                row, path=absolute(file), created_at=int(now), source="assistant", stamp=stamp_of(file), origin=None, upload_id=""
+            )
             for row, file in change.renamed
         ]
         saved = [_timed(row, before.get(row.path), at_ms) for row in saved]
@@ -158,6 +160,7 @@ class Artifacts:
             staged_in=record.incarnation,
             stamp=stamp_of(file),
             origin=earlier.origin if earlier is not None else None,
+            upload_id=earlier.upload_id if earlier is not None else "",
         ), None
 
     async def _new_notes(self, record: ContainerRecord, notes: tuple[str, ...]) -> tuple[str, ...]:

@@ -414,9 +414,9 @@ class Containers:
             await self._blobs.copy(file.key, key)
         except BlobNotFound as error:
             raise file_not_found(file.id) from error
-        return self._row(record, path, Blob(key, file.bytes, file.sha256))
+        return self._row(record, path, Blob(key, file.bytes, file.sha256), file.id)
 
-    def _row(self, record: ContainerRecord, path: str, blob: Blob) -> ContainerFile:
+    def _row(self, record: ContainerRecord, path: str, blob: Blob, upload_id: str = "") -> ContainerFile:
         return ContainerFile(
             tenant_id=record.tenant_id,
             container_id=record.id,
@@ -427,6 +427,7 @@ class Containers:
             sha256=blob.sha256,
             key=blob.key,
             origin=blob.sha256,
+            upload_id=upload_id,
         )
 
     async def _add_rows(

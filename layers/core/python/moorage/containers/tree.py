@@ -59,4 +59,5 @@ def _file(file: ContainerFile) -> dict[str, Any]:
         "bytes": file.bytes,
         "created_at": file.created_at,
         "source": file.source,
+        "file_id": file.upload_id or None,
     }

@@ -57,6 +57,24 @@ class SearchOptions:
 
 
 @dataclass(frozen=True, slots=True)
+class Rank:
+    """Where a chunk stands in one ranking."""
+
+    place: int
+    """1 is the first."""
+    score: float
+    """What it is ranked by: the cosine, or the sum of BM25."""
+
+
+@dataclass(frozen=True, slots=True)
+class Ranks:
+    """Where a chunk stands in both, the best of all queries; None where it does not stand in one."""
+
+    embedding: Rank | None = None
+    text: Rank | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class Hit:
     store_id: str
     file_id: str
@@ -65,6 +83,7 @@ class Hit:
     score: float
     """0 to 1."""
     text: str
+    ranks: Ranks = Ranks()
 
 
 class VectorIndex(Protocol):

@@ -265,11 +265,11 @@ class ObjectIndex:
         if self._neighbours:
             await self._neighbours.rank(rankings, elsewhere)
         best = await asyncio.to_thread(rankings.best)
-        found = [(score, _found(*looked[number], chunk)) for score, (number, chunk) in best]
-        texts = await side_by_side(self._text, [each for _, each in found], at_once=limits.INDEX_READS_AT_ONCE)
+        found = [_found(*looked[number], chunk) for _, (number, chunk), _ in best]
+        texts = await side_by_side(self._text, found, at_once=limits.INDEX_READS_AT_ONCE)
         return [
-            Hit(each.store.store_id, each.file.file_id, each.file.filename, each.file.attributes, score, text)
-            for (score, each), text in zip(found, texts, strict=True)
+            Hit(each.store.store_id, each.file.file_id, each.file.filename, each.file.attributes, ranked.score, text, ranked.ranks)
+            for ranked, each, text in zip(best, found, texts, strict=True)
             if text is not None
         ]
 

@@ -8,17 +8,25 @@ answers: something stands first even where nothing fits. Blocks are looked throu
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
 from moorage import limits
 from moorage.knowledge.blocks import Block
-from moorage.knowledge.index import SearchOptions
+from moorage.knowledge.index import Rank, Ranks, SearchOptions
 from moorage.knowledge.segments import Floats
 
 Place = tuple[int, int]
 """The number of a block, and of a chunk in it."""
+Ranking = Sequence[tuple[float, Place]]
+
+
+class Ranked(NamedTuple):
+    score: float
+    place: Place
+    ranks: Ranks
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,32 +125,47 @@ class Rankings:
         """What somebody else has found to be like a query: likeness and place."""
         self.likeness.setdefault((which, model), Likeness()).add(found)
 
-    def best(self) -> list[tuple[float, Place]]:
-        """Scores and places, the best first, as many as are wanted."""
-        scores = self._most_alike() if self.options.ranker == "none" else self._fused()
+    def best(self) -> list[Ranked]:
+        """The best first, as many as are wanted."""
+        alike = [likeness.found for likeness in self.likeness.values()]
+        shared = [sharing.ranked() for sharing in self.sharing]
+        scores = _most_alike(alike) if self.options.ranker == "none" else self._fused(alike, shared)
         wanted = [(round(score, 4), place) for place, score in scores.items()]
         enough = [found for found in wanted if found[0] >= self.options.score_threshold]
-        return sorted(enough, key=_by_score)[: self.options.max_num_results]
+        best = sorted(enough, key=_by_score)[: self.options.max_num_results]
+        by_embedding, by_text = _ranks(alike), _ranks(shared)
+        return [Ranked(score, place, Ranks(by_embedding.get(place), by_text.get(place))) for score, place in best]
 
-    def _most_alike(self) -> dict[Place, float]:
-        scores: dict[Place, float] = {}
-        for likeness in self.likeness.values():
-            for score, place in likeness.found:
-                scores[place] = max(scores.get(place, 0.0), min(score, 1.0))
-        return scores
-
-    def _fused(self) -> dict[Place, float]:
+    def _fused(self, alike: Sequence[Ranking], shared: Sequence[Ranking]) -> dict[Place, float]:
         weights = self.options.weights
         scores: dict[Place, float] = {}
-        for likeness in self.likeness.values():
-            _add(scores, likeness.found, weights.embedding)
-        for sharing in self.sharing:
-            _add(scores, sharing.ranked(), weights.text)
+        for ranking in alike:
+            _add(scores, ranking, weights.embedding)
+        for ranking in shared:
+            _add(scores, ranking, weights.text)
         most = len(self.queries) * (weights.embedding + weights.text) / (limits.RANK_CONSTANT + 1)
         return {place: score / most for place, score in scores.items()}
 
 
-def _add(scores: dict[Place, float], ranking: Iterable[tuple[float, Place]], weight: float) -> None:
+def _most_alike(rankings: Sequence[Ranking]) -> dict[Place, float]:
+    scores: dict[Place, float] = {}
+    for ranking in rankings:
+        for score, place in ranking:
+            scores[place] = max(scores.get(place, 0.0), min(score, 1.0))
+    return scores
+
+
+def _ranks(rankings: Sequence[Ranking]) -> dict[Place, Rank]:
+    """Of each chunk the best place that it has in any of them."""
+    best: dict[Place, Rank] = {}
+    for ranking in rankings:
+        for number, (score, place) in enumerate(ranking, 1):
+            if place not in best or (number, -score) < (best[place].place, -best[place].score):
+                best[place] = Rank(number, score)
+    return best
+
+
+def _add(scores: dict[Place, float], ranking: Ranking, weight: float) -> None:
     for rank, (_, place) in enumerate(ranking, 1):
         scores[place] = scores.get(place, 0.0) + weight / (limits.RANK_CONSTANT + rank)
 

@@ -5,7 +5,7 @@ A container keeps what it was given: a version that is deleted, or another defau
 
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
-from typing import Final
+from typing import Any, Final
 
 from moorage.errors import ConditionFailed
 from moorage.skills.bundle import SKILLS
@@ -37,6 +37,17 @@ class ContainerSkill:
     @property
     def path(self) -> str:
         return f"{SKILLS}/{self.directory}"
+
+    def to_json(self) -> dict[str, Any]:
+        return {
+            "id": self.directory,
+            "object": "container.skill",
+            "name": self.name,
+            "description": self.description,
+            "path": self.path,
+            "skill_id": self.skill_id,
+            "version": self.version,
+        }
 
 
 def directory_of(name: str, digest: str) -> str:

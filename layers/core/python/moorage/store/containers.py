@@ -137,6 +137,8 @@ class ContainerFile:
     """SHA-256 of what the user put there, even if it has been changed since: giving the same again changes nothing."""
     written_at_ms: int = 0
     """When this content came here: by the clock, but always later than the rows that were there; 0 if an older version wrote it."""
+    upload_id: str = ""
+    """The file of the Files API of which the user put a copy there, even if it has been changed since."""
 
     @property
     def id(self) -> str:
@@ -461,7 +463,7 @@ def _check_turn(container: ContainerRecord, sandbox: SandboxRecord | None) -> No
 
 _SANDBOX: Final = Codec(SandboxRecord, sparse=("refusal", "refused_at"))
 _CONTAINER: Final = Codec(ContainerRecord, nested={"sandbox": _SANDBOX}, sparse=("ordered_at_ms", "running_at_ms", "ending"))
-_FILE: Final = Codec(ContainerFile)
+_FILE: Final = Codec(ContainerFile, sparse=("upload_id",))
 
 
 def _sandbox_attribute(sandbox: SandboxRecord | None) -> Record | None:

@@ -124,6 +124,7 @@ class Sought:
     conversation_id: str = ""
     container_id: str = ""
     tags: str = ""
+    has_container: bool | None = None
 
     def admits(self, traits: Traits) -> bool:
         """As far as the row tells: of metadata it does not tell all."""
@@ -134,6 +135,7 @@ class Sought:
             and self.key_id in ("", traits.key_id)
             and self.conversation_id in ("", traits.conversation_id)
             and self.container_id in ("", traits.container_id)
+            and self.has_container in (None, traits.container_id != "")
             and (traits.tags is None or _parts(self.tags) <= _parts(traits.tags))
         )
 

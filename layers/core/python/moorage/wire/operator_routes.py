@@ -153,6 +153,16 @@ _PROCESS: Final = record(
     ports=nullable({"type": "array", "items": _COUNT}),
 )
 
+_SKILL: Final = record(
+    id=STRING,
+    object={"const": "container.skill"},
+    name=STRING,
+    description=STRING,
+    path=STRING,
+    skill_id=nullable(STRING),
+    version=nullable(STRING),
+)
+
 _VERSION: Final = record(
     id=STRING,
     object={"const": "container.version"},
@@ -245,6 +255,7 @@ OPERATOR_ROUTES: Final = (
             ("model", STRING),
             ("conversation", STRING),
             ("container", STRING),
+            ("has_container", {"type": "boolean"}),
             ("key", STRING),
             ("created_after", _TIME),
             ("created_before", _TIME),
@@ -304,6 +315,14 @@ OPERATOR_ROUTES: Final = (
         "listContainerVersions",
         "How the files of a container have changed",
         {JSON: envelope(_VERSION)},
+        query=PAGE,
+    ),
+    Route(
+        "get",
+        "/v1/containers/{container_id}/skills",
+        "listContainerSkills",
+        "The skills that a container was given, by their folders",
+        {JSON: envelope(_SKILL)},
         query=PAGE,
     ),
     Route(

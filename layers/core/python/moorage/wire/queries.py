@@ -51,6 +51,7 @@ class Wanted:
     model: str = ""
     conversation: str = ""
     container: str = ""
+    has_container: bool | None = None
     key: str = ""
     metadata: Mapping[str, str] = field(default_factory=dict)
     created_after: int | None = None
@@ -104,7 +105,7 @@ STATUSES: Final = ("queued", "in_progress", "completed", "incomplete", "failed",
 _DATE: Final = re.compile(r"\d{4}-\d{2}-\d{2}", re.ASCII)
 _DAY_SECONDS: Final = 24 * 3600
 _METADATA: Final = re.compile(r"metadata\[(?P<key>.+)\]", re.DOTALL)
-_FILTERS: Final = ("status", "model", "conversation", "container", "key", "created_after", "created_before")
+_FILTERS: Final = ("status", "model", "conversation", "container", "has_container", "key", "created_after", "created_before")
 
 
 def parse_wanted(query: Query) -> tuple[Page, Wanted]:
@@ -126,6 +127,7 @@ def parse_wanted(query: Query) -> tuple[Page, Wanted]:
         model=values.get("model", ""),
         conversation=values.get("conversation", ""),
         container=values.get("container", ""),
+        has_container=_flag("has_container", values["has_container"]) if "has_container" in values else None,
         key=values.get("key", ""),
         metadata=metadata,
         created_after=_moment("created_after", values),

@@ -205,6 +205,7 @@ _STATUS: Final[JsonSchema] = {"type": "string", "enum": list(FILE_STATUSES)}
 _CODES: Final[JsonSchema] = {"type": "string", "enum": ["server_error", "unsupported_file", "invalid_file"]}
 _CHUNKING: Final = record(type={"const": "static"}, static=record(max_chunk_size_tokens=_COUNT, chunk_overlap_tokens=_COUNT))
 _CONTENT: Final = record(type={"const": "text"}, text=STRING)
+_RANK: Final = record(place={"type": "integer", "minimum": 1}, score={"type": "number"})
 
 VECTOR_STORE_ANSWERS: Final[dict[str, JsonSchema]] = {
     "VectorStore": record(
@@ -258,6 +259,7 @@ VECTOR_STORE_ANSWERS: Final[dict[str, JsonSchema]] = {
                 score={"type": "number", "minimum": 0, "maximum": 1},
                 attributes=_ATTRIBUTES,
                 content={"type": "array", "items": _CONTENT},
+                ranks=record(embedding=nullable(_RANK), text=nullable(_RANK)),
             ),
         },
         has_more={"type": "boolean"},

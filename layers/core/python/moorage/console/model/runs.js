@@ -32,13 +32,14 @@ export const matches = (row, words) => {
   return words.every((word) => text.includes(word));
 };
 
-// A newer first page over what is known: rows change in place, new ones come first.
-export function merged(known, page) {
+// A newer first page over what is known: rows change in place, new ones come first, or with the oldest first last.
+export function merged(known, page, isOldestFirst = false) {
   const fresh = new Map(page.map((row) => [row.id, row]));
   const kept = known.filter((row) => !fresh.has(row.id));
-  const oldest = page.at(-1)?.created_at ?? 0;
-  // What is as young as the page and not on it was deleted, or does not fit the filter any more.
-  return [...page, ...kept.filter((row) => row.created_at < oldest || (row.created_at === oldest && page.length >= 50))];
+  const edge = page.at(-1)?.created_at ?? 0;
+  const isBeyond = (row) => (isOldestFirst ? row.created_at > edge : row.created_at < edge);
+  // What would stand on the page and does not was deleted, or does not fit the filter any more.
+  return [...page, ...kept.filter((row) => isBeyond(row) || (row.created_at === edge && page.length >= 50))];
 }
 
 // What runs and is older than all that is listed comes first: nobody looks for it at the end.

@@ -12,7 +12,7 @@ import { Preview } from "../ui/preview.js";
 import { Table } from "../ui/list.js";
 import { isolated } from "../model/ansi.js";
 import { bytes, dollars, plural } from "../model/text.js";
-import { Left, network } from "./containers.js";
+import { Left, network, runsOf } from "./containers.js";
 import { calls } from "../model/runs.js";
 
 const Versions = lazy(() => import("./container_past.js"), "Versions");
@@ -121,7 +121,8 @@ function Used({ container }) {
   if (runs.isLoading) return html`<${Skeleton} />`;
   if (runs.problem && !runs.data) return html`<${Problem} message=${runs.problem} />`;
   if (!runs.data.data.length) return html`<p class="empty">No run has used it.</p>`;
-  return html`<${Table} label="Runs of this container" columns=${RUN_COLUMNS} rows=${runs.data.data} onOpen=${(row) => go("runs", row.id)} />`;
+  return html`<${Table} label="Runs of this container" columns=${RUN_COLUMNS} rows=${runs.data.data} onOpen=${(row) => go("runs", row.id)} />
+    <p class="pad"><a href=${runsOf(container.id)}>${runs.data.has_more ? "All of them" : "Watch them"} in Runs</a></p>`;
 }
 
 function Network({ container }) {
@@ -137,7 +138,13 @@ function Network({ container }) {
     ${refused.length > 0 && html`<h2 class="pad">A policy that would let them pass</h2><${Code} text=${JSON.stringify({ network_policy: { type: "allowlist", allowed_domains: hosts } }, null, 2)} />`}`;
 }
 
+function Given({ skill }) {
+  const name = html`<${Name}>${skill.name}</${Name}>${skill.version && ` ${skill.version}`}`;
+  return skill.skill_id ? html`<a class="chip" href=${address("skills", skill.skill_id)} title=${skill.path}>${name}</a>` : html`<span class="chip" title=${skill.path}>${name}</span>`;
+}
+
 function Facts({ container }) {
+  const skills = useData((signal) => all(`containers/${container.id}/skills`, {}, { signal }), [container.id]).data ?? [];
   const facts = [
     ["id", html`<${Id} id=${container.id} whole=${true} />`],
     ["created", html`<${Ago} at=${container.created_at} />`],
@@ -146,6 +153,7 @@ function Facts({ container }) {
     ["memory", container.memory_limit],
     ["network", network(container.network_policy)],
     ["allowed hosts", (container.network_policy?.allowed_domains ?? []).join(", ")],
+    ["skills", skills.length > 0 && html`<span class="chips">${skills.map((skill) => html`<${Given} key=${skill.id} skill=${skill} />`)}</span>`],
   ];
   return html`<dl class="facts">${facts.filter(([, value]) => value).map(([name, value]) => html`<div key=${name}><dt>${name}</dt><dd>${value}</dd></div>`)}</dl>
     <h2>A command in it</h2><${Code} text=${`moorage containers exec ${container.id} 'ls -la /mnt/data'`} />`;

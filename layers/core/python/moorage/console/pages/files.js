@@ -54,5 +54,5 @@ function File() {
   };
   return html`<header class="head"><div><h1><${Name}>${filename}</${Name}></h1><p class="line"><${Id} id=${id} whole=${true} /><span class="muted">${purpose}</span><${Ago} at=${created_at} />${expires_at && html`<span class="muted">until ${moment(expires_at * 1000)}</span>`}</p></div>
       <div class="actions"><${Acting}><${Sure} onClick=${erase}>Delete</${Sure}></${Acting}></div></header>
-    <${Preview} path=${`files/${id}/content`} name=${filename} size=${file.data.bytes} /><${UsedBy} key=${id} id=${id} file=${file.data} />`;
+    <${Preview} path=${`files/${id}/content`} name=${filename} size=${file.data.bytes} /><${UsedBy} key=${id} id=${id} isFile=${true} />`;
 }

@@ -47,7 +47,7 @@ function Shown({ run, embedded }) {
     <${RunHead} run=${run} state=${state} cursor=${cursor} isLive=${isLive} embedded=${embedded} />
     ${run.approvals.length > 0 && isLive && html`<section class="asking" aria-label="Waiting for approval">${run.approvals.map((asked) => html`<${Asked} key=${asked.id} asked=${asked} done=${() => {}} />`)}</section>`}
     <${Transport} log=${log} cursor=${cursor} isLive=${isLive} seek=${seek} replay=${replay} />
-    ${log.last >= 0 && html`<${Timeline} lanes=${shape} log=${log} cursor=${cursor} onCursor=${seek} onStep=${choose} isLive=${isLive} steps=${run.steps} range=${query.range ?? ""} onRange=${(range) => change({ range })} />`}
+    ${log.last >= 0 && html`<${Timeline} lanes=${shape} log=${log} cursor=${cursor} onCursor=${seek} onStep=${choose} steps=${run.steps} range=${query.range ?? ""} onRange=${(range) => change({ range })} />`}
     <${Split} name="run"
       first=${html`<${Transcript} input=${run.input} rounds=${rounds} steps=${run.steps} response=${cursor >= log.last ? (log.head.response ?? run.response) : null} chosen=${chosen}
         onChoose=${(round) => choose(run.steps.filter((each) => each.call_id === null)[round.number])} follow=${isLive && !log.head.isFinal} />`}

@@ -21,11 +21,10 @@ const ROWS_ABOVE = 20;
 export function Runs() {
   const { query } = route.value;
   const { filters, words } = understood(query.q ?? "");
-  const list = useRuns({ status: query.status, model: query.model, ...filters });
+  const list = useRuns({ status: query.status, model: query.model, has_container: query.has === "container" ? "true" : "", order: query.order === "asc" ? "asc" : "", ...filters });
   const live = useData((signal) => get("responses", { status: "queued,in_progress", limit: 100 }, signal), [], { every: 2 * LOOK_MS });
-  const isFiltered = Boolean(query.q || query.status || query.model || query.has);
-  const fits = (row) => matches(row, words) && (query.has !== "container" || row.container_id);
-  const rows = useMemo(() => (isFiltered ? list.rows.filter(fits) : withOlder(list.rows, live.data?.data ?? [])), [list.rows, live.data, query.q, query.has, isFiltered]);
+  const isFiltered = Boolean(query.q || query.status || query.model || query.has || query.order);
+  const rows = useMemo(() => (isFiltered ? list.rows.filter((row) => matches(row, words)) : withOlder(list.rows, live.data?.data ?? [])), [list.rows, live.data, query.q, isFiltered]);
   const [chosen, choose] = useState(-1);
   useKeys(
     (event) => {
@@ -40,11 +39,12 @@ export function Runs() {
     <${Demo} /><${Health} running=${live.data?.data ?? []} /><${Filters} />
     ${list.waiting > 0 && html`<button type="button" class="pill" onClick=${list.show}>${plural(list.waiting, "new run")}</button>`}
     ${rows.length ? html`<${Table} rows=${rows} chosen=${chosen} />` : html`<p class="empty">No run fits these filters.</p>`}
-    ${list.hasMore && html`<p class="more"><${Button} onClick=${list.more}>Older runs</${Button}></p>`}`;
+    ${list.hasMore && html`<p class="more"><${Button} onClick=${list.more}>${query.order === "asc" ? "Younger" : "Older"} runs</${Button}></p>`}`;
 }
 
 function useRuns(query) {
   const asked = JSON.stringify(query);
+  const isOldestFirst = query.order === "asc";
   const [rows, set] = useState([]);
   const [held, hold] = useState(null);
   const [end, setEnd] = useState({ after: null, hasMore: false });
@@ -56,12 +56,12 @@ function useRuns(query) {
     const known = new Set(rows.map((row) => row.id));
     const fresh = page.filter((row) => !known.has(row.id));
     const isReading = (document.getElementById("main")?.scrollTop ?? 0) > 80;
-    if (rows.length && fresh.length && isReading) {
+    if (rows.length && fresh.length && isReading && !isOldestFirst) {
       hold(page);
       set(merged(rows, page).filter((row) => known.has(row.id)));
     } else {
       hold(null);
-      set(merged(rows, page));
+      set(merged(rows, page, isOldestFirst));
     }
     if (end.after === null) setEnd({ after: null, hasMore: head.data.has_more, first: head.data.last_id });
   }, [head.data]);
@@ -144,6 +144,7 @@ function Filters() {
       (status) => html`<button type="button" key=${status} class="chip" aria-pressed=${chosen.has(status)} onClick=${() => toggle(status)}>${status.replace("_", " ")}</button>`,
     )}
     <button type="button" class="chip" aria-pressed=${query.has === "container"} onClick=${() => setQuery(route.value, { has: query.has === "container" ? "" : "container" })}>has a container</button>
+    <button type="button" class="chip" aria-pressed=${query.order === "asc"} onClick=${() => setQuery(route.value, { order: query.order === "asc" ? "" : "asc" })}>oldest first</button>
     ${query.model && html`<button type="button" class="chip" aria-label=${`Remove the filter model ${query.model}`} onClick=${() => setQuery(route.value, { model: "" })}>model ${query.model} ×</button>`}</div>
   </div>`;
 }

@@ -9,7 +9,7 @@ const ROW = 14;
 const BARS_MAX = 300;
 const NARROWEST_MS = 20;
 
-export function Timeline({ lanes, log, cursor, onCursor, onStep, isLive, steps, range, onRange }) {
+export function Timeline({ lanes, log, cursor, onCursor, onStep, steps, range, onRange }) {
   const box = useRef(null);
   const [width, setWidth] = useState(800);
   const [view, setView] = useState(null); // [from, to] in ms, or all of it
@@ -75,7 +75,7 @@ export function Timeline({ lanes, log, cursor, onCursor, onStep, isLive, steps, 
     <div class="handle" role="slider" tabindex="0" aria-label="Moment of the run" aria-valuemin="0" aria-valuemax=${Math.max(0, log.last)} aria-valuenow=${Math.min(cursor, log.last)} aria-valuetext=${said}
       onKeyDown=${press} style=${{ left: `${Math.min(width - 6, Math.max(GUTTER - 6, x(at) - 6))}px` }}></div>
     ${bounds && html`<${Range} bounds=${bounds} lanes=${lanes} steps=${steps} onFit=${() => bounds[1] - bounds[0] >= NARROWEST_MS && setView(bounds)} onClear=${() => onRange("")} />`}
-    <${Map} lanes=${lanes} view=${view} setView=${setView} width=${width} at=${at} isLive=${isLive} />
+    <${Map} lanes=${lanes} view=${view} setView=${setView} width=${width} at=${at} />
   </div>`;
 }
 
@@ -180,20 +180,33 @@ function Axis({ from, to, x, height, begin }) {
   return marks.map((at) => html`<g key=${at}><line class="axis" x1=${x(begin + at)} x2=${x(begin + at)} y1="12" y2=${height} />${x(begin + at) < x(to) - 24 && html`<text class="axis-text" x=${x(begin + at) + 3} y="9">${at === 0 ? "0" : duration(at)}</text>`}</g>`);
 }
 
-// All of the run, and which part of it is above.
-function Map({ lanes, view, setView, width, at, isLive }) {
-  if (!view) return null;
-  const x = (ms) => GUTTER + ((ms - lanes.from) / (lanes.to - lanes.from)) * (width - GUTTER - 8);
-  const pan = (event) => {
-    if (event.type !== "pointerdown" && event.buttons !== 1) return;
-    const ms = lanes.from + ((event.clientX - event.currentTarget.getBoundingClientRect().left - GUTTER) / (width - GUTTER - 8)) * (lanes.to - lanes.from);
-    const half = (view[1] - view[0]) / 2;
-    const middle = Math.max(lanes.from + half, Math.min(lanes.to - half, ms));
-    setView([middle - half, middle + half]);
+// All of the run, and which part of it is above. Where that is all of it, a part is chosen by drawing over it; else it is moved.
+function Map({ lanes, view, setView, width, at }) {
+  const begun = useRef(null); // where a part was begun, while it is drawn
+  const inner = width - GUTTER - 8;
+  const x = (ms) => GUTTER + ((ms - lanes.from) / (lanes.to - lanes.from)) * inner;
+  const choose = (event) => {
+    const isDown = event.type === "pointerdown";
+    if (!isDown && event.buttons !== 1) return;
+    const place = (event.clientX - event.currentTarget.getBoundingClientRect().left - GUTTER) / inner;
+    const ms = lanes.from + Math.max(0, Math.min(1, place)) * (lanes.to - lanes.from);
+    if (isDown) {
+      event.currentTarget.setPointerCapture(event.pointerId);
+      begun.current = view ? null : ms;
+    }
+    if (begun.current !== null) {
+      const drawn = [begun.current, ms].sort((one, other) => one - other);
+      if (drawn[1] - drawn[0] >= NARROWEST_MS) setView(drawn);
+    } else if (view) {
+      const half = (view[1] - view[0]) / 2;
+      const middle = Math.max(lanes.from + half, Math.min(lanes.to - half, ms));
+      setView([middle - half, middle + half]);
+    }
   };
-  return html`<svg class="map" width=${width} height="18" onPointerDown=${pan} onPointerMove=${pan} aria-hidden="true">
-    ${lanes.model.slice(0, BARS_MAX).map((bar, key) => html`<rect key=${key} class="bar model" x=${x(bar.from)} width=${Math.max(1, x(bar.to) - x(bar.from))} y="3" height="5" />`)}
-    ${lanes.tools.slice(0, BARS_MAX).map((bar, key) => html`<rect key=${key} class="bar tool" x=${x(bar.from)} width=${Math.max(1, x(bar.to) - x(bar.from))} y="10" height="5" />`)}
-    <rect class="window" x=${x(view[0])} width=${Math.max(4, x(view[1]) - x(view[0]))} y="1" height="16" rx="3" /><line class="cursor" x1=${x(at)} x2=${x(at)} y1="0" y2="18" />${isLive}
+  const [first, last] = view ?? [lanes.from, lanes.to];
+  const bars = (some, y) => some.slice(0, BARS_MAX).map((bar) => `M${x(bar.from)} ${y}h${Math.max(1, x(bar.to) - x(bar.from))}v5h-${Math.max(1, x(bar.to) - x(bar.from))}z`).join("");
+  return html`<svg class="map" width=${width} height="18" onPointerDown=${choose} onPointerMove=${choose} onDblClick=${() => setView(null)} aria-hidden="true">
+    <path class="bar model" d=${bars(lanes.model, 3)} /><path class="bar tool" d=${bars(lanes.tools, 10)} />
+    <rect class="window" x=${x(first)} width=${Math.max(4, x(last) - x(first))} y="1" height="16" rx="3" /><line class="cursor" x1=${x(at)} x2=${x(at)} y1="0" y2="18" />
   </svg>`;
 }

@@ -28,6 +28,7 @@ const STORES = [
 
 const CONTAINERS = [
   { title: "Container", wide: true, cell: (row) => html`<a href=${address("containers", row.id)}><${Name}>${row.name || row.id}</${Name}></a>` },
+  { title: "As", cell: (row) => html`<${Name}>${row.copy}</${Name}>` },
   { title: "Status", cell: (row) => html`<${Status} status=${row.status} />` },
   { title: "Created", cell: (row) => html`<${Ago} at=${row.created_at} />` },
 ];
@@ -59,35 +60,36 @@ async function inStores(id) {
   return whole(told, { rows, read: stores.data.length, hasMore: stores.hasMore || told.some((each) => each.isCut) });
 }
 
-// A container has a copy, which is a file of its own: it is told by its name and size.
-async function inContainers({ filename, bytes }) {
+// A container has a copy, and tells of which file or of which skill.
+async function inContainers(id, isFile) {
   const page = await all("containers", {}, { most: CONTAINERS_READ });
   if (!page.ok) return page;
-  const isIt = (entry) => entry.type === "file" && entry.source === "user" && entry.path === `/mnt/data/${filename}` && entry.bytes === bytes;
   const told = await sideBySide(page.data, async (row) => {
-    const tree = await get(`containers/${encodeURIComponent(row.id)}/tree`);
-    return tree.ok ? { ok: true, row: tree.data.data.some(isIt) && row } : tree;
+    const path = `containers/${encodeURIComponent(row.id)}`;
+    const given = await (isFile ? get(`${path}/tree`) : all(`${path}/skills`));
+    const copy = given.ok && (isFile ? given.data.data.find((entry) => entry.file_id === id) : given.data.find((each) => each.skill_id === id));
+    return given.ok ? { ok: true, row: copy && { ...row, copy: isFile ? copy.path : `version ${copy.version}` } } : given;
   }, AT_ONCE);
   return whole(told, { rows: told.filter((each) => each.ok && each.row).map((each) => each.row), read: page.data.length, hasMore: page.hasMore });
 }
 
 const NONE = { ok: true, data: null };
 
-// `file` is the file, where it is one; without it `id` is that of a skill.
-export function UsedBy({ id, file = null }) {
+// `id` is that of a file, or of a skill.
+export function UsedBy({ id, isFile = false }) {
   const [found, know] = useState(null);
   const look = async () => {
-    const answers = await Promise.all([inRuns(id), file ? inStores(id) : NONE, file ? inContainers(file) : NONE]);
+    const answers = await Promise.all([inRuns(id), isFile ? inStores(id) : NONE, inContainers(id, isFile)]);
     const refused = answers.find((answer) => !answer.ok);
     if (refused) return notify(refused.message, "bad");
     return know(answers.map((answer) => answer.data));
   };
-  if (!found) return html`<p class="line pad-top"><${Button} icon="search" onClick=${look}>Look who uses it</${Button}><span class="muted">reads the latest ${RUNS_READ} runs${file ? `, ${STORES_READ} vector stores and ${CONTAINERS_READ} containers` : ""}</span></p>`;
+  if (!found) return html`<p class="line pad-top"><${Button} icon="search" onClick=${look}>Look who uses it</${Button}><span class="muted">reads the latest ${RUNS_READ} runs${isFile ? `, ${STORES_READ} vector stores` : ""} and ${CONTAINERS_READ} containers</span></p>`;
   const [runs, stores, containers] = found;
   const read = [[runs, "run"], [stores, "vector store"], [containers, "container"]].filter(([part]) => part).map(([part, name]) => `${part.hasMore ? "the latest " : ""}${plural(part.read, name)}`);
   return html`<section aria-label="Used by"><h2 class="pad-top">Used by</h2>
     ${runs.rows.length > 0 && html`<${Table} label="Runs that use it" columns=${RUNS} rows=${runs.rows} />`}
     ${stores?.rows.length > 0 && html`<${Table} label="Vector stores that hold it" columns=${STORES} rows=${stores.rows} />`}
-    ${containers?.rows.length > 0 && html`<${Table} label="Containers with a file of its name and size" columns=${CONTAINERS} rows=${containers.rows} />`}
+    ${containers?.rows.length > 0 && html`<${Table} label="Containers that were given it" columns=${CONTAINERS} rows=${containers.rows} />`}
     <p class="muted" role="status">${found.some((part) => part?.rows.length) ? "" : "Nobody, as far as was looked. "}Looked at ${read.join(", ")}.</p></section>`;
 }
