@@ -35,11 +35,16 @@ from pydantic import BaseModel
 
 from docs import parameters
 
-DOCUMENT = openapi.document("0.0.0")
+Document = dict[str, Any]
 
 
-def documented() -> set[tuple[str, str]]:
-    return {(method.upper(), path) for path, operations in DOCUMENT["paths"].items() for method in operations}
+@pytest.fixture(scope="session")
+def document() -> Document:
+    return openapi.document("0.0.0")
+
+
+def documented(document: Document) -> set[tuple[str, str]]:
+    return {(method.upper(), path) for path, operations in document["paths"].items() for method in operations}
 
 
 def served() -> set[tuple[str, str]]:
@@ -68,7 +73,7 @@ def _method(call: re.Match[str]) -> str:
     return "POST" if 'method="post"' in call["rest"] else "GET"
 
 
-def test_every_route_that_the_sdk_calls_is_served_or_refused_in_the_table() -> None:
+def test_every_route_that_the_sdk_calls_is_served_or_refused_in_the_table(document: Document) -> None:
     rows = {row["name"]: row["status"] for row in parameters.load()["route"]}
     refused = {name for name, status in rows.items() if status == "refused"}
     calls = {f"{method} {path}" for method, path in called_by_the_sdk()}
@@ -111,7 +116,7 @@ def test_every_route_that_the_sdk_calls_is_served_or_refused_in_the_table() -> N
         "POST /v1/embeddings": "which the SDK's embeddings resource calls",
     }
     assert honoured | ours.keys() == {name for name, status in rows.items() if status == "honoured"}
-    assert honoured | ours.keys() == {f"{method} {path}" for method, path in documented()}
+    assert honoured | ours.keys() == {f"{method} {path}" for method, path in documented(document)}
 
 
 def nodes(value: Any) -> Iterator[dict[str, Any]]:
@@ -124,57 +129,57 @@ def nodes(value: Any) -> Iterator[dict[str, Any]]:
             yield from nodes(inner)
 
 
-def test_what_is_served_is_documented_and_what_is_documented_is_served() -> None:
-    assert (served() - documented(), documented() - served()) == (set(), set())
+def test_what_is_served_is_documented_and_what_is_documented_is_served(document: Document) -> None:
+    assert (served() - documented(document), documented(document) - served()) == (set(), set())
 
 
-def test_what_webhooks_are_sent_is_documented_as_the_sdk_reads_it() -> None:
+def test_what_webhooks_are_sent_is_documented_as_the_sdk_reads_it(document: Document) -> None:
     events: dict[str, type[BaseModel]] = {"completed": ResponseCompletedWebhookEvent, "failed": ResponseFailedWebhookEvent}
     events |= {"cancelled": ResponseCancelledWebhookEvent, "incomplete": ResponseIncompleteWebhookEvent}
-    assert DOCUMENT["webhooks"].keys() == {*(f"response_{status}" for status in events), "moorage_approval_requested"}
+    assert document["webhooks"].keys() == {*(f"response_{status}" for status in events), "moorage_approval_requested"}
     for status, model in events.items():
-        schema = DOCUMENT["webhooks"][f"response_{status}"]["post"]["requestBody"]["content"]["application/json"]["schema"]
+        schema = document["webhooks"][f"response_{status}"]["post"]["requestBody"]["content"]["application/json"]["schema"]
         assert schema["properties"].keys() == model.model_fields.keys()
         assert schema["properties"]["type"] == {"const": f"response.{status}"}
-    asked = DOCUMENT["webhooks"]["moorage_approval_requested"]["post"]
+    asked = document["webhooks"]["moorage_approval_requested"]["post"]
     event = asked["requestBody"]["content"]["application/json"]["schema"]["properties"]
     assert (asked["summary"], event["type"]) == ("A person's word is wanted", {"const": "moorage.approval.requested"})
     assert event["data"]["properties"].keys() == {"id", "response_id"}
 
 
-def test_every_reference_leads_somewhere() -> None:
-    for node in nodes(DOCUMENT):
+def test_every_reference_leads_somewhere(document: Document) -> None:
+    for node in nodes(document):
         if "$ref" in node:
-            place: Any = DOCUMENT
+            place: Any = document
             for part in node["$ref"].removeprefix("#/").split("/"):
                 place = place[part]
 
 
-def test_every_schema_of_the_components_is_used() -> None:
-    used = {node["$ref"].rsplit("/", 1)[1] for node in nodes(DOCUMENT) if "$ref" in node}
-    assert DOCUMENT["components"]["schemas"].keys() - used == set()
+def test_every_schema_of_the_components_is_used(document: Document) -> None:
+    used = {node["$ref"].rsplit("/", 1)[1] for node in nodes(document) if "$ref" in node}
+    assert document["components"]["schemas"].keys() - used == set()
 
 
-def test_operations_have_names_of_their_own_and_say_what_can_go_wrong() -> None:
-    operations = [operation for path in DOCUMENT["paths"].values() for operation in path.values()]
+def test_operations_have_names_of_their_own_and_say_what_can_go_wrong(document: Document) -> None:
+    operations = [operation for path in document["paths"].values() for operation in path.values()]
     assert len({operation["operationId"] for operation in operations}) == len(operations)
     assert all({"400", "401", "429", "500"} <= operation["responses"].keys() for operation in operations)
 
 
-def test_the_document_is_json() -> None:
-    assert orjson.loads(orjson.dumps(DOCUMENT)) == DOCUMENT
+def test_the_document_is_json(document: Document) -> None:
+    assert orjson.loads(orjson.dumps(document)) == document
 
 
-def test_the_create_request_has_the_parameters_of_the_table_that_are_not_refused() -> None:
+def test_the_create_request_has_the_parameters_of_the_table_that_are_not_refused(document: Document) -> None:
     rows = {row["name"]: row["status"] for row in parameters.load()["parameter"] if "." not in row["name"]}
     accepted = {name for name, status in rows.items() if status != "refused"}
-    assert DOCUMENT["components"]["schemas"]["CreateResponse"]["properties"].keys() == accepted
+    assert document["components"]["schemas"]["CreateResponse"]["properties"].keys() == accepted
 
 
-def test_the_tools_are_those_of_the_table_that_are_not_refused() -> None:
+def test_the_tools_are_those_of_the_table_that_are_not_refused(document: Document) -> None:
     rows = {row["name"]: row["status"] for row in parameters.load()["tool"] if "." not in row["name"]}
-    variants = DOCUMENT["components"]["schemas"]["Tool"]["oneOf"]
-    shapes = [DOCUMENT["components"]["schemas"][variant["$ref"].rsplit("/", 1)[1]] for variant in variants]
+    variants = document["components"]["schemas"]["Tool"]["oneOf"]
+    shapes = [document["components"]["schemas"][variant["$ref"].rsplit("/", 1)[1]] for variant in variants]
     assert {name for shape in shapes for name in shape["properties"]["type"]["enum"]} == {
         name for name, status in rows.items() if status != "refused"
     }

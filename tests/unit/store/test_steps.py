@@ -1,5 +1,6 @@
 """The records of steps and tool calls: what stands there is whole, the latest run's, and read once."""
 
+import base64
 import random
 from typing import Any
 
@@ -15,7 +16,7 @@ from tests.unit.store.memory import MemoryBlobs, MemoryTable
 
 STORED = StoredResponse("resp_1", "t", 0, Parameters("m"), {}, [], is_background=True, expires_at=9)
 FOREGROUND = StoredResponse("resp_1", "t", 0, Parameters("m"), {}, [], expires_at=9)
-NOISE = "".join(random.Random(7).choices("abcdefghijklmnopqrstuvwxyz0123456789", k=600_000))
+NOISE = base64.b64encode(random.Random(7).randbytes(450_000)).decode()
 """Twice what fits into a record, however it is packed."""
 
 
