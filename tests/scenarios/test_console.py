@@ -2,19 +2,17 @@
 
 import json
 import re
-import time
 from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pytest
 from moorage.loop.fold import fold
-from openai import BadRequestError, OpenAI
-from playwright.sync_api import Browser, Locator, Route, expect
+from openai import OpenAI
+from playwright.sync_api import Browser, Route, expect
 
 from tests.browser import WAIT_MS, Console, chromium, context_of, long_log, page_of
-from tests.scenarios import test_tenants
 from tests.scenarios.test_cli import lines
+from tests.scenarios.visits import make_key, run_page, tab_to
 from tests.stack import SHELL, Stack, say, script, shell
 from tests.unit.skills.archives import MANIFEST, skill
 
@@ -22,12 +20,6 @@ expect.set_options(timeout=WAIT_MS)
 
 NODES_MAX = 2000
 HEAP_BYTES_MAX = 150 * 1024 * 1024
-
-
-def make_key(stack: Stack, tenant_id: str) -> str:
-    """In a thread of its own: an event loop of Playwright's runs in this one."""
-    with ThreadPoolExecutor(1) as executor:
-        return executor.submit(test_tenants.make_key, stack, tenant_id).result()
 
 
 @pytest.fixture(scope="module")
@@ -70,25 +62,6 @@ def ran(client: OpenAI) -> str:
 
 def _tools() -> Any:
     return [SHELL]
-
-
-def _asking() -> Any:
-    """What holds a run until somebody has looked."""
-    return [{**SHELL, "require_approval": "always"}]
-
-
-def run_page(console: Console, run: str, query: str = "") -> None:
-    console.go(f"#/runs/{run}{query}")
-    console.transcript.wait_for()
-
-
-def tab_to(console: Console, target: Locator) -> None:
-    """As somebody comes there who has no mouse."""
-    for _ in range(150):
-        if target.evaluate("(element) => element === document.activeElement"):
-            return
-        console.page.keyboard.press("Tab")
-    pytest.fail(f"No key leads to {target}.")
 
 
 # --- to come in ---
@@ -338,194 +311,6 @@ def test_what_became_of_a_text_is_told_whole(console: Console, key: str) -> None
     assert wrong is None
 
 
-# --- live ---
-
-
-def test_a_stream_that_breaks_off_is_taken_up_where_it_was(console: Console, key: str, client: OpenAI) -> None:
-    words = [f"word{number}" for number in range(40)]
-    going = client.responses.create(
-        model="demo",
-        input=script(shell("echo held"), {"delta_ms": 20, "say": " ".join(words)}),
-        tools=_asking(),
-        background=True,
-    )
-    asked: list[str] = []
-
-    def cut(route: Route) -> None:
-        """The first answer is broken off in the middle of an event; the second does not come at all."""
-        asked.append(route.request.url)
-        if len(asked) == 1:
-            route.fulfill(content_type="text/event-stream", body='event: response.created\ndata: {"type": "response.crea')
-        elif len(asked) == 2:
-            route.abort()
-        else:
-            route.continue_()
-
-    console.page.route("**/v1/responses/*stream=true*", cut)
-    console.enter(key)
-    run_page(console, going.id)
-    console.page.get_by_role("button", name="Approve").click()
-    expect(console.transcript.locator(".said").last).to_have_text(" ".join(words))
-    expect(console.page.get_by_role("button", name="end", exact=True)).to_be_visible()
-    expect(console.page.get_by_text("reconnecting")).to_have_count(0)
-    assert len(asked) >= 3
-    assert all(console.said.pop().startswith("Failed to load resource") for _ in list(console.said))
-
-
-def test_a_page_that_nobody_sees_asks_for_nothing_and_catches_up_afterwards(console: Console, key: str, client: OpenAI) -> None:
-    going = client.responses.create(model="demo", input=script(shell("echo held"), say("through")), tools=_asking(), background=True)
-    console.enter(key)
-    run_page(console, going.id)
-    expect(console.page.get_by_role("button", name="Approve")).to_be_visible()
-    with console.page.expect_event("requestfailed", lambda request: "stream=true" in request.url):
-        _turn_away(console, is_hidden=True)
-    asked: list[str] = []
-    console.page.on("request", lambda request: asked.append(request.url))
-    (approval,) = _approvals(client, going.id)
-    client.post(f"/responses/{going.id}/approvals/{approval['id']}", cast_to=object, body={"approve": True})
-    ended = _ended(client, going.id)
-    console.page.wait_for_timeout(3000)  # of what is asked every two seconds
-    assert asked == []
-    _turn_away(console, is_hidden=False)
-    expect(console.transcript.get_by_text("through", exact=True)).to_be_visible()
-    assert ended == "completed"
-    assert not any("stream=true" in url for url in asked)
-
-
-def _turn_away(console: Console, *, is_hidden: bool) -> None:
-    console.evaluate(
-        "(isHidden) => { Object.defineProperty(document, 'hidden', { get: () => isHidden, configurable: true });"
-        " document.dispatchEvent(new Event('visibilitychange')) }",
-        is_hidden,
-    )
-
-
-def _approvals(client: OpenAI, run: str) -> list[dict[str, Any]]:
-    found: Any = client.get(f"/responses/{run}/approvals", cast_to=object)
-    return [each for each in found["data"] if each["status"] == "waiting"]
-
-
-def _ended(client: OpenAI, run: str) -> str | None:
-    deadline = time.monotonic() + WAIT_MS / 1000
-    while (status := client.responses.retrieve(run).status) in ("queued", "in_progress"):
-        assert time.monotonic() < deadline, "The run does not end."
-        time.sleep(0.05)
-    return status
-
-
-def test_a_run_stands_still_and_goes_on_by_its_buttons(console: Console, key: str, client: OpenAI) -> None:
-    going = client.responses.create(model="demo", input=script(shell("sleep 6"), say("through")), tools=_asking(), background=True)
-    console.enter(key)
-    run_page(console, going.id)
-    console.page.get_by_role("button", name="Approve").click()
-    console.page.get_by_role("button", name="Pause", exact=True).click()
-    console.page.get_by_role("button", name="Resume", exact=True).click()
-    expect(console.transcript.get_by_text("through", exact=True)).to_be_visible()
-
-
-def test_a_first_visit_shows_the_lines_to_type_and_a_button_that_makes_a_run(console: Console, stack: Stack) -> None:
-    console.enter(make_key(stack, "newcomer"))
-    expect(console.page.get_by_role("heading", name="Nothing has run yet")).to_be_visible()
-    expect(console.page.get_by_text(f'base_url="{stack.url}"')).to_be_visible()
-    console.page.get_by_role("button", name="Run the demonstration").click()
-    expect(console.page.get_by_role("button", name="end", exact=True)).to_be_visible()
-    expect(console.transcript.get_by_role("link", name="chart.png")).to_be_attached()
-
-
-def test_the_playground_runs_a_request_and_says_it_as_programs(console: Console, key: str) -> None:
-    console.enter(key, "#/playground")
-    console.page.get_by_label("Input").fill("Say \"this\" and 'that'")
-    console.page.get_by_role("tab", name="curl").click()
-    expect(console.page.locator(".seen pre")).to_contain_text("Say \\\"this\\\" and '\\''that'\\''")
-    console.page.get_by_role("tab", name="Python").click()
-    compile(str(console.page.locator(".seen pre").text_content()), "python", "exec")
-    console.page.get_by_role("button", name="Run", exact=True).click()
-    expect(console.transcript.get_by_text("scripted demo model")).to_be_visible()
-    console.page.get_by_role("button", name="Go on after this run").click()
-    expect(console.page.get_by_text("goes on after")).to_be_visible()
-
-
-def test_the_playground_says_what_a_deployment_does_not_serve_and_how_it_would(console: Console, key: str, client: OpenAI) -> None:
-    console.enter(key, "#/playground")
-    settings = console.page.get_by_role("region", name="Request")
-    for tool in ("web_search", "image_generation"):
-        name = tool.replace("_", " ")
-        settings.get_by_role("checkbox", name=name).check()
-        refused = settings.get_by_role("alert").filter(has_text=f"[{tool}]")
-        asked: Any = [{"type": tool}]
-        with pytest.raises(BadRequestError) as refusal:
-            client.responses.input_tokens.count(model="demo", input="x", tools=asked)
-        expect(refused).to_contain_text(refusal.value.body["message"])  # type: ignore[index]
-        assert console.said.pop().startswith("Failed to load resource: the server responded with a status of 400")
-        settings.get_by_role("checkbox", name=name).uncheck()
-        expect(refused).to_have_count(0)
-
-
-def test_the_playground_has_every_call_asked_about_if_any_is(console: Console, key: str, client: OpenAI) -> None:
-    console.enter(key, "#/playground")
-    chosen = {"asks": True, "shell": True, "python": True, "web": True, "image": True, "stores": ["vs_1"], "mcp": "github"}
-    tools = console.evaluate(
-        "async ([address, chosen]) => { const { requestOf, START } = await import(address);"
-        " return requestOf({ ...START, ...chosen }, 'hi').tools }",
-        [console.module("model/request.js"), chosen],
-    )
-    assert {tool["type"]: tool.get("require_approval") for tool in tools} == dict.fromkeys(
-        ("shell", "code_interpreter", "web_search", "image_generation", "file_search", "mcp"), "always"
-    )
-    assert client.responses.input_tokens.count(model="demo", input="hi", tools=tools[:2]).input_tokens > 0
-    settings = console.page.get_by_role("region", name="Request")
-    settings.get_by_role("checkbox", name="code interpreter").check()
-    settings.get_by_role("checkbox", name="shell").uncheck()
-    settings.get_by_role("checkbox", name="ask before calls run").check()
-    console.page.get_by_label("Input").fill(script({"python": "print(6 * 7)"}, say("done")))
-    console.page.get_by_role("button", name="Run", exact=True).click()
-    expect(console.page.get_by_role("region", name="Waiting for approval")).to_contain_text("print(6 * 7)")
-    console.page.get_by_role("button", name="Approve").click()
-    expect(console.transcript.get_by_text("done", exact=True)).to_be_visible()
-
-
-def test_the_playground_tries_a_remote_server_and_searches_a_store(console: Console, key: str, client: OpenAI) -> None:
-    store = client.vector_stores.create(name="harbour")
-    file = ("tides.md", b"Spring tides come with new moon.")
-    client.vector_stores.files.upload_and_poll(vector_store_id=store.id, file=file)
-    console.enter(key, "#/playground")
-    settings = console.page.get_by_role("region", name="Request")
-    settings.get_by_label("remote MCP servers").fill("moorage:workspace http://127.0.0.1:9/mcp github")
-    settings.get_by_role("button", name="Try the connection to github").click()
-    unknown = settings.get_by_role("status", name="Tools of github")
-    expect(unknown).to_contain_text("this deployment knows none by that label")
-    assert console.said.pop().startswith("Failed to load resource: the server responded with a status of 400")
-    listed = {"type": "mcp_list_tools", "server_label": "github", "tools": [{"name": "get_issue"}, {"name": "search"}]}
-    console.page.route("**/v1/responses", lambda route: route.fulfill(json={"status": "completed", "error": None, "output": [listed]}))
-    settings.get_by_role("button", name="Try the connection to github").click()
-    expect(unknown).to_have_text("2 tools get_issue, search")
-    console.page.unroute("**/v1/responses")
-    settings.get_by_role("button", name="Try the connection to server_127_0_0_1").click()
-    expect(settings.get_by_role("status", name="Tools of server_127_0_0_1")).to_contain_text("port 9 is not allowed")
-    settings.get_by_label("Token for server_127_0_0_1").fill("hidden-from-code")
-    console.page.get_by_role("tab", name="curl").click()
-    shown = console.page.locator(".seen pre")
-    expect(shown).to_contain_text('"authorization": "<token>"')
-    assert console.evaluate("() => /hidden-from-code|127[.]0/.test(JSON.stringify(localStorage))") is False
-    assert console.barriers() == []
-    settings.get_by_label("remote MCP servers").fill("")
-    settings.get_by_role("checkbox", name="shell").uncheck()
-    settings.get_by_role("button", name="harbour").click()
-    expect(shown).to_contain_text(store.id)
-    steps = script({"calls": [{"name": "file_search", "arguments": {"queries": ["spring tides"]}}]}, say("found"))
-    console.page.get_by_label("Input").fill(steps)
-    console.page.get_by_role("button", name="Run", exact=True).click()
-    expect(console.transcript.get_by_text("found", exact=True)).to_be_visible()
-    console.transcript.get_by_role("list", name="Passages").get_by_text("tides.md").scroll_into_view_if_needed()
-    expect(console.transcript.locator("mark").first).to_have_text("Spring")
-    client.vector_stores.delete(store.id)
-    console.page.reload()
-    expect(settings.get_by_role("alert")).to_contain_text(store.id)
-    assert console.said.pop().startswith("Failed to load resource: the server responded with a status of 40")
-    settings.get_by_role("button", name=store.id).click()
-    expect(settings.get_by_role("alert")).to_have_count(0)
-
-
 def test_a_skill_is_read_and_its_versions_compared(console: Console, key: str, client: OpenAI) -> None:
     first = skill(notes=b"one\ntwo\n") | {"tables/SKILL.md": MANIFEST + b"\n<img src=x onerror=alert(1)> is **shown**.\n"}
     made = client.skills.create(files=list(first.items()))
@@ -546,38 +331,6 @@ def test_a_skill_is_read_and_its_versions_compared(console: Console, key: str, c
     expect(changes.locator(".removed")).to_contain_text("two")
     expect(console.page.get_by_role("region", name="Changes of more.txt").locator(".added")).to_contain_text("new")
     assert console.barriers() == []
-
-
-# --- a terminal ---
-
-
-def test_a_terminal_is_typed_into_and_found_again_as_it_was_left(console: Console, key: str, client: OpenAI) -> None:
-    container = client.containers.create(name="place")
-    console.enter(key, f"#/containers/{container.id}?tab=terminal")
-    console.page.get_by_role("button", name="New terminal").click()
-    screen = console.page.locator(".xterm-rows")
-    expect(console.page.get_by_role("status").filter(has_text="It runs.")).to_be_visible()
-    console.page.keyboard.type("printf '\\033[38;2;200;0;0mred\\033[0m %s\\n' $((6*7))\n")
-    expect(screen).to_contain_text("red 42")
-    assert screen.get_by_text("red", exact=True).evaluate("(span) => getComputedStyle(span).color") == "rgb(200, 0, 0)"
-    console.page.keyboard.type("printf '\\033[2J\\033[7;3H'; stty size; exec cat > typed.txt\n")
-    expect(screen.locator("> div").nth(6)).to_have_text(re.compile(r"^ {2}\d+ \d+"))
-    assert console.barriers() == []
-    console.page.reload()
-    expect(screen.locator("> div").nth(6)).to_have_text(re.compile(r"^ {2}\d+ \d+"))
-    expect(console.page.get_by_role("status").filter(has_text="It runs.")).to_be_visible()
-    console.page.keyboard.type("kept")
-    console.page.keyboard.press("Shift+F6")
-    console.page.keyboard.type("?")
-    expect(console.page.get_by_role("dialog", name="Keys")).to_be_visible()
-    console.page.keyboard.press("Escape")
-    console.page.locator(".xterm").click()
-    console.page.keyboard.press("Enter")
-    console.page.keyboard.press("Control+d")
-    expect(console.page.get_by_role("status").filter(has_text="It has ended with exit code 0.")).to_be_visible()
-    console.page.get_by_role("tab", name="Files").click()
-    console.page.get_by_role("button", name=re.compile("^typed.txt")).click()
-    expect(console.page.get_by_role("region", name="Preview of typed.txt")).to_contain_text("kept")
 
 
 # --- whose ---
@@ -627,32 +380,6 @@ def test_a_log_of_twenty_thousand_events_stays_small_in_the_page(console: Consol
     expect(console.page.get_by_role("slider")).to_have_attribute("aria-valuenow", "10000")
     assert console.nodes() <= NODES_MAX
     assert console.heap_bytes() <= HEAP_BYTES_MAX
-
-
-# --- to decide, and to begin anew ---
-
-
-def test_keys_alone_find_what_waits_for_a_word_and_give_it(console: Console, key: str, client: OpenAI) -> None:
-    steps = script(shell("echo deployed"), say("through"))
-    going = client.responses.create(model="demo", input=steps, tools=_asking(), background=True)
-    console.enter(key, "#/approvals")
-    waiting = console.page.get_by_role("article").filter(has_text="echo deployed")
-    expect(waiting).to_be_visible()
-    tab_to(console, waiting.get_by_role("button", name="Approve"))
-    console.page.keyboard.press("Enter")
-    expect(console.page.get_by_role("heading", name="Nothing waits for you")).to_be_visible()
-    run_page(console, going.id)
-    expect(console.transcript.get_by_text("through", exact=True)).to_be_visible()
-
-
-def test_a_call_is_denied_where_it_stands_and_its_model_is_told_why(console: Console, key: str, client: OpenAI) -> None:
-    going = client.responses.create(model="demo", input=script(shell("echo x"), say("{{output}}")), tools=_asking(), background=True)
-    console.enter(key)
-    run_page(console, going.id)
-    asked = console.page.get_by_role("region", name="Waiting for approval")
-    asked.get_by_placeholder("why").fill("Not on a Sunday.")
-    asked.get_by_role("button", name="Deny").click()
-    expect(console.transcript.locator(".said").last).to_contain_text("Not on a Sunday.")
 
 
 def test_a_run_is_forked_from_the_event_under_the_cursor(console: Console, key: str, ran: str, stack: Stack) -> None:
