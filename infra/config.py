@@ -244,6 +244,9 @@ class Config(BaseModel):
     strict_expiry: bool = False
     """Refuse an expired container with OpenAI's error instead of reviving it."""
 
+    drain: bool = False
+    """No response is begun any more, and those that run come to their end: before the deployment is destroyed."""
+
     requests_per_minute: int = Field(default=0, ge=0)
     """Of one API key, over all processes; 0 is no limit. ``requests_per_second`` bounds all keys together."""
 

@@ -126,6 +126,7 @@ class ServiceStack(cdk.Stack):
             code_seconds_max=config.code_seconds_max,
             sandbox_programs=programs(config),
             strict_expiry=config.strict_expiry,
+            drain=config.drain,
             requests_per_minute=config.requests_per_minute,
             tokens_per_minute=config.tokens_per_minute,
             warm_pool=warm_pool_sizes(config.warm_pool),

@@ -33,7 +33,7 @@ def test_callers_are_sent_to_an_alias_and_executions_keep_the_versions_that_they
 
 @pytest.fixture(scope="session")
 def canary(tmp_path_factory: pytest.TempPathFactory) -> Stacks:
-    return shared({"rollout": "canary", "table_read_units": 10, "table_write_units": 5}, tmp_path_factory)
+    return shared({"rollout": "canary", "table_read_units": 10, "table_write_units": 5, "drain": True}, tmp_path_factory)
 
 
 @pytest.fixture(scope="session")
@@ -298,6 +298,14 @@ def test_traces_are_sent_by_what_ends_responses_and_their_headers_stand_in_no_te
     assert told(everything) == dict.fromkeys(enders, (EVERYTHING["otlp_endpoint"], reference))
     inside = [name for name, f in everything.of_type("AWS::Lambda::Function").items() if "VpcConfig" in f]
     assert not {name.removeprefix("Functions")[:-8] for name in inside} & set(enders), "no way leads from there to a collector"
+
+
+def test_whoever_begins_responses_is_told_to_drain(canary: Stacks, stacks: Stacks) -> None:
+    def told(stacks: Stacks) -> set[str | None]:
+        found = [f for name, f in stacks.of_type("AWS::Lambda::Function").items() if name.startswith("FunctionsResponses")]
+        return {f["Environment"]["Variables"].get("MOORAGE_DRAIN") for f in found}
+
+    assert (told(stacks), told(canary)) == ({None}, {"true"})
 
 
 def test_capacity_of_the_table_is_provisioned_on_request(canary: Stacks) -> None:

@@ -114,6 +114,7 @@ EVERYTHING = Settings(
     code_seconds_max=60,
     sandbox_programs="python 3.11, go 1.19",
     strict_expiry=True,
+    drain=True,
     allowed_egress_domains=("a.example", "*.b.example"),
     egress_proxy="http://proxy:3128",
     egress_key="alias/k",

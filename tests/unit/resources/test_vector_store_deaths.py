@@ -4,6 +4,7 @@ from typing import Any
 
 import openai
 import pytest
+from botocore.exceptions import ClientError
 from moorage import limits
 from moorage.errors import UpstreamError
 
@@ -92,6 +93,29 @@ async def test_files_that_are_added_at_the_end_of_an_execution_are_read(service:
     before(service.runtime.vector_stores.jobs, "end", add)
     await run(service)
     assert (await service.sdk.vector_stores.retrieve(store.id)).file_counts.completed == 3
+
+
+async def test_a_file_waits_out_a_throttled_bucket_however_often_its_step_is_tried(service: Service) -> None:
+    """The state machine tries the step again by its own rules."""
+    index = service.runtime.knowledge.index
+    put_file, refusals = index.put_file, 3 * limits.INDEXING_ATTEMPTS_MAX
+
+    async def is_refused(ref: Any, file: Any, chunks: Any) -> int:
+        nonlocal refusals
+        if refusals:
+            refusals -= 1
+            raise ClientError({"Error": {"Code": "SlowDown", "Message": "slow down"}}, "PutObject")
+        return int(await put_file(ref, file, chunks))
+
+    vars(index)["put_file"] = is_refused
+    store = await service.sdk.vector_stores.create(file_ids=[await upload(service, "good.txt", b"some words")])
+    started = dict(service.runtime.executions.started)
+    while refusals:
+        with pytest.raises(ClientError):
+            await run(service)
+        service.runtime.executions.started.update(started)
+    await run(service)
+    assert (await service.sdk.vector_stores.retrieve(store.id)).file_counts.completed == 1
 
 
 async def test_a_file_whose_steps_always_die_fails_and_lets_the_others_through(service: Service) -> None:

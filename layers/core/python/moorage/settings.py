@@ -63,6 +63,8 @@ class Settings:
     deployment says what it has put into its image."""
     strict_expiry: bool = False
     """An expired container is refused with OpenAI's error instead of being revived."""
+    drain: bool = False
+    """No response is begun any more, and those that run come to their end."""
     allowed_egress_domains: tuple[str, ...] = ()
     """The operator's ceiling: exact names and ``*.example.com``. Empty means that no container may have a network."""
     egress_proxy: str | None = None
@@ -395,6 +397,7 @@ VARIABLES: Final[Mapping[str, _Variable]] = {
     "MOORAGE_CODE_SECONDS_MAX": _Variable("code_seconds_max", _code_seconds),
     "MOORAGE_SANDBOX_PROGRAMS": _Variable("sandbox_programs", _one_line),
     "MOORAGE_STRICT_EXPIRY": _Variable("strict_expiry", _switch, _on_or_off),
+    "MOORAGE_DRAIN": _Variable("drain", _switch, _on_or_off),
     "MOORAGE_ALLOWED_EGRESS_DOMAINS": _Variable("allowed_egress_domains", _domains, _listed),
     "MOORAGE_EGRESS_PROXY": _Variable("egress_proxy", _text),
     "MOORAGE_EGRESS_KEY": _Variable("egress_key", _text),

@@ -205,6 +205,11 @@ def rate_limited(message: str, retry_after_seconds: float) -> ApiError:
     )
 
 
+def draining() -> ApiError:
+    message = "Nothing is begun here for now, and what runs comes to its end (MOORAGE_DRAIN). It can be read and cancelled. Retry."
+    return ApiError(503, message, type="server_error", code="draining", headers={"retry-after": "60"})
+
+
 _NOT_AGAIN: Final = {"x-should-retry": "false"}
 
 

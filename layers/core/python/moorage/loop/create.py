@@ -22,6 +22,7 @@ from moorage.errors import (
     Superseded,
     container_expired,
     container_not_found,
+    draining,
     rate_limited,
     time_over,
 )
@@ -87,6 +88,8 @@ async def prepare(
     response, so that whatever runs it or goes on from it finds them. ``key_id`` is that of the API key that asks, and ``draws_on`` the
     budgets that it shares with others: from here on it holds a part of them.
     """
+    if runtime.settings.drain:
+        raise draining()
     tools, secrets = conceal(runtime, tenant_id, request.tools)
     request = replace(request, tools=tools) if secrets else request
     said = await gather(
