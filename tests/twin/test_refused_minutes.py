@@ -42,7 +42,12 @@ class Again(list[Turn]):
 
     def pop(self, index: Any = 0) -> Turn:
         items = self.deployment.lab.model.requests[-1].items
-        return self[sum(item["type"].endswith("call_output") for item in items)]
+        step = sum(item["type"].endswith("call_output") for item in items)
+        self.before(step)
+        return self[step]
+
+    def before(self, step: int) -> None:
+        """A test has something happen while the model thinks."""
 
 
 async def played(saying: str, *, s3: Refusals | None = None, ecs: Refusals | None = None, seed: int = 0) -> dict[str, Any]:
@@ -113,3 +118,46 @@ def test_a_minute_without_ecs_fails_nothing_and_starts_one_sandbox(share: float,
     came = run(played("So:", ecs=refusals, seed=from_request))
     assert came.pop("seconds") < START_SECONDS + MINUTE + limits.CONTAINER_START_LEASE_SECONDS
     assert came == well("So:")
+
+
+class DeadlyPause(Again):
+    """The sandbox dies between the two commands, and from then on ECS takes no requests."""
+
+    refusals: Refusals
+
+    def before(self, step: int) -> None:
+        ecs = self.deployment.ecs
+        if step == 1 and ecs.refusals is None:
+            ecs.refusals = self.refusals
+            for sandbox in ecs.sandboxes.values():
+                sandbox.is_alive = False
+
+
+async def replaced() -> dict[str, Any]:
+    deployment = Deployment()
+    said = DeadlyPause(deployment, turns("So:"))
+    said.refusals = Refusals("ThrottlingException", 1)
+    deployment.lab.model.turns = said
+    stored = await deployment.response()
+    end = await deployment.run(stored)
+    response = await deployment.lab.object_of(stored)
+    outputs = [item["output"] for item in response["output"] if item["type"] == "shell_call_output"]
+    return {
+        "end": end,
+        "is_refused": said.refusals.refused["StopTask"] > 0,
+        "codes": [piece["outcome"] for output in outputs for piece in output],
+        "begun": sorted(deployment.begun.values()),
+        "tasks": [task["lastStatus"] for task in deployment.ecs.tasks.values()],
+        "files": sorted(await deployment.files(stored)),
+    }
+
+
+def test_a_sandbox_that_dies_while_ecs_takes_nothing_is_stopped_and_replaced_when_it_does() -> None:
+    assert run(replaced()) == {
+        "end": "Done",
+        "is_refused": True,
+        "codes": [{"type": "exit", "exit_code": 0}] * 2,
+        "begun": ["one.txt", "two.txt"],
+        "tasks": ["STOPPED", "RUNNING"],
+        "files": ["/mnt/data/given.txt", "/mnt/data/one.txt", "/mnt/data/two.txt"],
+    }
