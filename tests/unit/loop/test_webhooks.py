@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 from moorage import limits
 from moorage.egress.fetch import Fetcher
+from moorage.errors import StorageFull
 from moorage.loop import finish, webhooks
 from moorage.loop.recover import recover
 from moorage.store.responses import StoredResponse
@@ -182,6 +183,27 @@ async def test_an_end_that_nobody_has_announced_is_announced_by_the_reaper() -> 
         lab.table.before_write = None
         assert receiver.sent == []
         assert await lab.responses.inflight() == [(TENANT, stored.response_id)]
+        await recover(lab.runtime)
+        await lab.runtime.rest(60)
+        assert [event["data"]["id"] for event in receiver.events] == [stored.response_id]
+        assert await lab.responses.inflight() == []
+
+
+async def test_an_end_for_which_the_disk_had_no_room_is_announced_when_it_has() -> None:
+    async with lab_with(turns=(say("done"),)) as (lab, receiver):
+        await endpoint_at(lab, receiver)
+        stored = await lab.background()
+
+        async def has_no_room_for_deliveries(record: dict[str, Any]) -> None:
+            if "#W#" in record["PK"]:
+                raise StorageFull
+
+        lab.table.before_write = has_no_room_for_deliveries
+        with pytest.raises(StorageFull):
+            await lab.run(stored)
+        assert await recover(lab.runtime) == 0
+        assert await lab.responses.inflight() == [(TENANT, stored.response_id)]
+        lab.table.before_write = None
         await recover(lab.runtime)
         await lab.runtime.rest(60)
         assert [event["data"]["id"] for event in receiver.events] == [stored.response_id]

@@ -35,6 +35,7 @@ from moorage.errors import (
     copied_too_often,
     file_not_found,
     network_unavailable,
+    passing_over_what_is_gone,
     past_unknown,
     too_many_container_files,
 )
@@ -268,7 +269,7 @@ class Containers:
 
     async def release(self, tenant_id: str, container_id: str) -> None:
         """Delete an internal one, unless that was done before."""
-        with suppress(ApiError):
+        with passing_over_what_is_gone():
             await self._delete(await self._store.get(tenant_id, container_id))
 
     async def _delete(self, record: ContainerRecord) -> None:

@@ -1,6 +1,7 @@
 """What is raised: the kinds of errors, named for what happens next."""
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from typing import Any, Final
 
 from moorage.limits import SANDBOX_HOST_POLL_SECONDS
@@ -89,6 +90,17 @@ class StorageFull(ApiError):
             type="server_error",
             code="insufficient_storage",
         )
+
+
+@contextmanager
+def passing_over_what_is_gone() -> Iterator[None]:
+    """For work that is in vain where something was deleted meanwhile, or has expired. What failed here (5xx, such as a full disk) is
+    raised: it is still to be done."""
+    try:
+        yield
+    except ApiError as error:
+        if error.status >= 500:
+            raise
 
 
 class UpstreamError(MoorageError):

@@ -32,7 +32,7 @@ async def _recover_indexing(runtime: Runtime) -> int:
 async def _recover_responses(runtime: Runtime) -> int:
 
     async def one(place: tuple[str, str]) -> bool:
-        with suppress(ApiError):  # Deleted meanwhile.
+        with suppress(ApiError):  # Deleted meanwhile; or there is no room, and the next round looks again.
             return await _recover(runtime, await runtime.responses.snapshot(*place))
         return False
 

@@ -17,7 +17,6 @@ import hmac
 import secrets
 import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, Final
@@ -26,7 +25,7 @@ import orjson
 
 from moorage import __version__, limits
 from moorage.egress.fetch import FetchError
-from moorage.errors import ApiError
+from moorage.errors import passing_over_what_is_gone
 from moorage.ids import event_id, new_id
 from moorage.parallel import side_by_side
 from moorage.runtime import Runtime
@@ -52,7 +51,7 @@ async def announce(runtime: Runtime, stored: StoredResponse) -> None:
     endpoints = await runtime.webhooks.endpoints(stored.tenant_id)
     if not any(not endpoint.is_disabled for endpoint in endpoints):
         return
-    with suppress(ApiError):  # Deleted meanwhile: whoever deletes a response announces it first.
+    with passing_over_what_is_gone():  # Deleted meanwhile: whoever deletes a response announces it first.
         await _announce(runtime, await runtime.responses.snapshot(stored.tenant_id, stored.response_id), endpoints)
 
 

@@ -6,12 +6,11 @@ is repeated. Where the file was still being read, the execution that reads it fi
 
 import asyncio
 from collections.abc import Mapping, Sequence
-from contextlib import suppress
 from dataclasses import replace
 
 from moorage import limits
 from moorage.containers.containers import Containers
-from moorage.errors import ApiError
+from moorage.errors import passing_over_what_is_gone
 from moorage.errors.vector_stores import vector_store_busy
 from moorage.knowledge.index import Hit, SearchOptions
 from moorage.store.blobs import BlobNotFound, Blobs
@@ -148,7 +147,7 @@ class VectorStores:
     async def forget_file(self, tenant_id: str, file_id: str) -> None:
         """Take a file that is about to be deleted out of every store."""
         for store_id in await self.files.holders(tenant_id, file_id):
-            with suppress(ApiError):  # the store has gone or expired, or does not hold it any more
+            with passing_over_what_is_gone():  # the store has gone or expired, or does not hold it any more
                 await self.remove(await self.stores.active(tenant_id, store_id), file_id)
 
     async def content(self, store: VectorStore, file_id: str) -> list[str]:
