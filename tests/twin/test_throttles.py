@@ -91,7 +91,6 @@ REFUSALS = {
     "DynamoDB's table is asked too much": ("ThrottlingException", "Query"),
     "the account asks too much": ("RequestLimitExceeded", "UpdateItem"),
     "S3 is too busy": ("SlowDown", "PutObject"),
-    "S3 has an error of its own": ("InternalError", "PutObject"),
     "Step Functions starts no more": ("ThrottlingException", "StartExecution"),
     "ECS is asked too much": ("ThrottlingException", "RunTask"),
 }

@@ -8,7 +8,7 @@ _CODES: Final = frozenset(
     {
         *("ProvisionedThroughputExceededException", "RequestLimitExceeded", "SlowDown", "ThrottledException", "Throttling"),
         *("ThrottlingException", "TooManyRequestsException", "ThrottlingError", "TransactionInProgressException"),
-        *("InternalServerError", "InternalError", "ServiceUnavailable", "503"),
+        *("InternalServerError", "ServiceUnavailable", "503"),
     }
 )
 """What the table, the bucket and Step Functions say when they are asked too much, or cannot answer for a moment; botocore has tried
