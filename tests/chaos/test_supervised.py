@@ -5,6 +5,7 @@ import shutil
 import signal
 import subprocess
 import time
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -72,6 +73,12 @@ def test_a_stack_whose_child_cannot_live_ends_with_a_sentence(tmp_path: Path) ->
     assert "Traceback" not in said
 
 
+def fill(disk: Path) -> None:
+    with suppress(OSError), (disk / "ballast").open("wb", buffering=0) as ballast:
+        while True:
+            ballast.write(b"\0" * 65536)
+
+
 @pytest.mark.skipif(os.geteuid() != 0 or shutil.which("mount") is None, reason="a small disk takes mount")
 @pytest.mark.timeout(300)
 def test_a_full_disk_is_said_reads_go_on_and_it_heals(tmp_path: Path) -> None:
@@ -83,19 +90,12 @@ def test_a_full_disk_is_said_reads_go_on_and_it_heals(tmp_path: Path) -> None:
         stack.start()
         client = stack.client()
         kept = client.responses.create(model="demo", input="before")
-        ballast = disk / "ballast"
-        with ballast.open("wb") as file:
-            try:
-                while True:
-                    file.write(b"\0" * 65536)
-                    file.flush()
-            except OSError:
-                pass
+        fill(disk)
         with pytest.raises(APIStatusError) as caught:
             client.files.create(file=("large.bin", os.urandom(2_000_000)), purpose="user_data")
         assert (caught.value.status_code, caught.value.code) == (507, "insufficient_storage")
         assert client.responses.retrieve(kept.id) == kept
-        ballast.unlink()
+        (disk / "ballast").unlink()
         uploaded = client.files.create(file=("large.bin", b"x" * 2_000_000), purpose="user_data")
         assert client.files.content(uploaded.id).read() == b"x" * 2_000_000
         assert client.responses.create(model="demo", input="after").status == "completed"
@@ -117,13 +117,7 @@ def test_a_stop_on_a_full_disk_says_what_is_not_stored(tmp_path: Path) -> None:
     stack = Stack(disk / "state")
     try:
         stack.start()
-        with (disk / "ballast").open("wb") as file:
-            try:
-                while True:
-                    file.write(b"\0" * 65536)
-                    file.flush()
-            except OSError:
-                pass
+        fill(disk)
         with pytest.raises(APIStatusError):
             stack.client().files.create(file=("large.bin", os.urandom(2_000_000)), purpose="user_data")
         assert stack.stop(signal.SIGINT) == 1

@@ -20,8 +20,8 @@ function Passage({ hit, query, number }) {
   const shown = excerpt(printable(hit.text), query, { isWhole });
   const attributes = Object.entries(hit.attributes ?? {});
   return html`<li class="passage"><p class="line"><span class="muted number">${number}</span><a href=${address("files", hit.file_id)}><${Name}>${hit.filename}</${Name}></a>
-      <span class="line score"><meter min="0" max="1" value=${hit.score ?? 0} aria-label="Score"></meter><span class="number">${(hit.score ?? 0).toFixed(4)}</span></span>${hit.ranks && html`<${Halves} ranks=${hit.ranks} />`}
-      ${attributes.map(([name, value]) => html`<span class="chip" key=${name}><${Name}>${`${name}: ${value}`}</${Name}></span>`)}</p>
+      <span class="line score"><meter min="0" max="1" value=${hit.score ?? 0} aria-label="Score"></meter><span class="number">${(hit.score ?? 0).toFixed(4)}</span></span>
+      ${attributes.map(([name, value]) => html`<span class="chip" key=${name}><${Name}>${`${name}: ${value}`}</${Name}></span>`)}${hit.ranks && html`<${Halves} ranks=${hit.ranks} />`}</p>
     <blockquote dir="auto">${shown.isBegun && "… "}${shown.pieces.map((piece, at) => (piece.isMarked ? html`<mark key=${at}>${piece.text}</mark>` : piece.text))}${shown.isGoing && " …"}</blockquote>
     ${(shown.isCut || isWhole) && html`<button type="button" class="ghost tiny" aria-expanded=${isWhole} aria-label=${`${isWhole ? "Less" : "All"} of passage ${number}`} onClick=${() => open(!isWhole)}>${isWhole ? "less" : "all of it"}</button>`}</li>`;
 }
