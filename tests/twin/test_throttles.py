@@ -24,7 +24,7 @@ from moorage.loop.recover import recover
 from moorage.state import LoopState, Next
 from moorage.store.executions import Executions
 from moorage.store.responses import StoredResponse
-from moorage.store.table import Record
+from moorage.store.table import Change, Record, Table
 from moorage.store.throttling import is_throttle
 
 from infra.agent_loop import ASL_FILE
@@ -123,6 +123,35 @@ def test_any_other_refusal_is_an_error(steps: Any) -> None:
 
     with pytest.raises(ClientError):
         steps._done(step())
+
+
+def cancelled(*reasons: str) -> ClientError:
+    """DynamoDB's answer to a transaction, with a reason for each of its writes."""
+    error = {"Code": "TransactionCanceledException", "Message": "Transaction cancelled"}
+    answer: Any = {"Error": error, "CancellationReasons": [{"Code": reason} for reason in reasons]}
+    return ClientError(answer, "TransactWriteItems")
+
+
+@pytest.mark.parametrize("reasons", [("None", "ThrottlingError"), ("ProvisionedThroughputExceeded", "TransactionConflict")])
+def test_a_transaction_that_is_cancelled_for_a_throttle_is_one(reasons: tuple[str, ...]) -> None:
+    assert is_throttle(cancelled(*reasons))
+
+
+@pytest.mark.parametrize("reasons", [("ConditionalCheckFailed", "ThrottlingError"), ("None", "ValidationError"), ("None",), ()])
+def test_one_that_is_cancelled_for_what_it_asks_for_is_none(reasons: tuple[str, ...]) -> None:
+    assert not is_throttle(cancelled(*reasons))
+
+
+async def test_a_transaction_that_is_cancelled_for_a_throttle_is_written_a_moment_later() -> None:
+    reasons = [{"Code": "None"}, {"Code": "ThrottlingError"}]
+    client = boto3.client("dynamodb", "us-east-1", aws_access_key_id="a", aws_secret_access_key="s")
+    with Stubber(client) as stubber, ThreadPoolExecutor(1) as executor:
+        error = "TransactionCanceledException"
+        stubber.add_client_error("transact_write_items", error, modeled_fields={"CancellationReasons": reasons})
+        stubber.add_response("transact_write_items", {})
+        change = Change("a", "c", set={"x": 1}, condition={})
+        assert await Table(client, "table", executor).write_together([{"PK": "a", "SK": "b"}], [change]) == ()
+        stubber.assert_no_pending_responses()
 
 
 # --- the whole loop ----------------------------------------------------------------------------------------------------------

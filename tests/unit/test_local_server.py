@@ -1,7 +1,11 @@
 import asyncio
+import io
+import json
 import socket
 
 from moorage.local.address import Address
+from moorage.local.server import reap
+from moorage.telemetry import close_log, open_log
 
 
 async def test_the_embedded_stack_sends_events_at_once() -> None:
@@ -20,3 +24,26 @@ async def test_the_embedded_stack_sends_events_at_once() -> None:
         transport.abort()
         writer.close()
         await writer.wait_closed()
+
+
+async def test_a_response_that_cannot_be_taken_up_keeps_no_idle_sandbox_alive() -> None:
+    done: list[str] = []
+
+    async def recover() -> int:
+        done.append("recover")
+        raise AssertionError("a record that nobody reads any more")
+
+    async def expire() -> int:
+        done.append("expire")
+        return 1
+
+    handler = open_log(out := io.StringIO())
+    try:
+        await reap(recover, expire)
+    finally:
+        close_log(handler)
+    told = [json.loads(line) for line in out.getvalue().splitlines()]
+    assert (done, [(line["message"], line["error"]) for line in told]) == (
+        ["recover", "expire"],
+        [("the reaper stumbled", "AssertionError")],
+    )

@@ -1,11 +1,16 @@
+import io
+import json
 from dataclasses import replace
+from typing import Any
 
 import pytest
 from moorage import limits
+from moorage.errors import StorageFull
 from moorage.loop.finish import end_from_outside
 from moorage.loop.recover import continue_loop, declare_lost, fail_response, recover
 from moorage.state import LoopState, Next
 from moorage.store.responses import StoredResponse
+from moorage.telemetry import close_log, open_log
 
 from tests.stack import assert_well_formed
 from tests.unit.loop.lab import TENANT, Lab, first_state, say, shell
@@ -62,6 +67,29 @@ async def test_two_reapers_start_one_successor() -> None:
     stored = await lost(lab)
     first, second = await recover(lab.runtime), await recover(lab.runtime)
     assert (first, second, sorted(lab.executions.started)) == (1, 0, [stored.response_id, f"{stored.response_id}-r1"])
+
+
+async def test_what_keeps_one_from_being_taken_up_is_told_and_stops_no_other() -> None:
+    lab = Lab(say("first"), say("second"))
+    full, other = await lab.background(), await lost(lab)
+
+    async def has_no_room(record: dict[str, Any]) -> None:
+        if full.response_id in record["PK"]:
+            raise StorageFull
+
+    lab.table.before_write = has_no_room
+    handler = open_log(out := io.StringIO())
+    try:
+        assert await recover(lab.runtime) == 1
+    finally:
+        close_log(handler)
+    lines = [json.loads(line) for line in out.getvalue().splitlines()]
+    assert [(line["message"], line["error"], line["response_id"]) for line in lines if line["level"] == "ERROR"] == [
+        ("response_not_taken_up", "moorage.errors.kinds.StorageFull", full.response_id)
+    ]
+    assert f"{other.response_id}-r1" in lab.executions.started
+    lab.table.before_write = None
+    assert await recover(lab.runtime) == 1
 
 
 async def test_a_restart_goes_on_where_the_records_say() -> None:

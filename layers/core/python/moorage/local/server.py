@@ -6,8 +6,9 @@ import os
 import shlex
 import signal
 import socket
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -142,17 +143,25 @@ class _Server(Server):
 
 
 async def _reap(runtime: Runtime, state_dir: Path, metrics: Metrics | None) -> None:
-    """What the reaper function does on AWS once a minute."""
+    """What the reaper's functions do on AWS once a minute."""
+
+    async def read_steps() -> None:
+        if metrics is not None:
+            metrics.read()
+        cut(state_dir / STEPS)
+
     while True:
-        try:
-            await recover(runtime)
-            await expire(runtime)
-            if metrics is not None:
-                metrics.read()
-            cut(state_dir / STEPS)
-        except Exception as error:  # one bad round must not end the rounds
-            tell_error(error, "the reaper stumbled")
+        await reap(partial(recover, runtime), partial(expire, runtime), read_steps)
         await asyncio.sleep(_REAPER_SECONDS)
+
+
+async def reap(*parts: Callable[[], Awaitable[object]]) -> None:
+    """A round of what is each a function of its own on AWS: a response that cannot be taken up must not keep idle sandboxes alive."""
+    for part in parts:
+        try:
+            await part()
+        except Exception as error:  # nor must a bad round end the rounds
+            tell_error(error, "the reaper stumbled")
 
 
 async def _deliver(runtime: Runtime) -> None:

@@ -4,11 +4,10 @@ Called once a minute by the reaper, and at the start of a local stack, whose emu
 Every part is harmless to run twice, or by two reapers at once.
 """
 
-from contextlib import suppress
 from dataclasses import replace
 
 from moorage import limits, tracing
-from moorage.errors import ApiError
+from moorage.errors import ApiError, passing_over_what_is_gone
 from moorage.loop import approvals, finish, webhooks
 from moorage.loop.standing import state_of
 from moorage.parallel import side_by_side
@@ -16,7 +15,7 @@ from moorage.runtime import Runtime
 from moorage.state import LoopState, Next
 from moorage.store.executions import ENDED
 from moorage.store.responses import Snapshot, StoredResponse
-from moorage.telemetry import Metric, tell
+from moorage.telemetry import Metric, tell, tell_error
 
 
 async def recover(runtime: Runtime) -> int:
@@ -32,8 +31,12 @@ async def _recover_indexing(runtime: Runtime) -> int:
 async def _recover_responses(runtime: Runtime) -> int:
 
     async def one(place: tuple[str, str]) -> bool:
-        with suppress(ApiError):  # Deleted meanwhile; or there is no room, and the next round looks again.
-            return await _recover(runtime, await runtime.responses.snapshot(*place))
+        tenant_id, response_id = place
+        try:
+            with passing_over_what_is_gone():
+                return await _recover(runtime, await runtime.responses.snapshot(tenant_id, response_id))
+        except ApiError as error:  # Such as a full disk: the next round looks again.
+            tell_error(error, "response_not_taken_up", tenant_id=tenant_id, response_id=response_id)
         return False
 
     return sum(await side_by_side(one, await runtime.responses.inflight(), at_once=limits.SWEEP_AT_ONCE))
@@ -96,6 +99,7 @@ async def declare_lost(runtime: Runtime, snapshot: Snapshot) -> Snapshot:
     error = {"code": "server_error", "message": "The process that ran this response was lost. Send the request again."}
     await finish.end_from_outside(runtime, stored, status="failed", error=error)
     return await runtime.responses.snapshot(stored.tenant_id, stored.response_id)
+
 
 async def fail_response(runtime: Runtime, state: LoopState) -> None:
     """The task ``FailResponse``: a step could not be run at all. Harmless to run twice: a response ends once."""

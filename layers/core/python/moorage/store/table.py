@@ -16,6 +16,7 @@ from botocore.exceptions import BotoCoreError, ClientError
 
 from moorage import limits
 from moorage.errors import STORAGE_FULL, ConditionFailed, StorageFull
+from moorage.store.throttling import is_cancelled_for_now
 
 if TYPE_CHECKING:
     from mypy_boto3_dynamodb import DynamoDBClient
@@ -350,7 +351,7 @@ class Table:
                 failed = tuple(index for index, code in enumerate(codes) if code == "ConditionalCheckFailed")
                 if failed:
                     return failed
-                if "TransactionConflict" not in codes or attempt == limits.CONDITIONAL_WRITES_MAX - 1:
+                if not is_cancelled_for_now(error) or attempt == limits.CONDITIONAL_WRITES_MAX - 1:
                     raise
                 await asyncio.sleep(0.02 * (attempt + 1))
         raise AssertionError("unreachable")
