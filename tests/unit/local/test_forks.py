@@ -71,10 +71,14 @@ def closed(fork: Fork) -> int:
     return fork.wait(60)
 
 
-def nursery_of_this_process() -> int:
+def nurseries_of_this_process() -> set[int]:
     """An emulator that another test has started has one of its own."""
     children = {int(pid) for task in Path("/proc/self/task").iterdir() for pid in (task / "children").read_text().split()}
-    (found,) = (pid for pid, line in descendants(os.getpid()).items() if pid in children and "moorage.local.aws.nursery" in line)
+    return {pid for pid, line in descendants(os.getpid()).items() if pid in children and "moorage.local.aws.nursery" in line}
+
+
+def nursery_of_this_process() -> int:
+    (found,) = nurseries_of_this_process()
     return found
 
 
@@ -149,6 +153,15 @@ def test_a_killed_one_is_replaced_and_its_copies_live_on(nursery: Nursery, progr
         fork.stdin.flush()
         assert json.loads(fork.stdout.readline())["asked"] == "x\n"
         closed(fork)
+
+
+def test_one_that_does_not_answer_in_time_is_asked_no_more(nursery: Nursery, program: str) -> None:
+    """What it says too late would be taken for the answer to the next question."""
+    closed(nursery.fork([sys.executable, program], "/", dict(os.environ)))
+    before, impatient = nurseries_of_this_process(), Nursery(patience_seconds=0.001)
+    with pytest.raises(TimeoutError):
+        impatient.fork([sys.executable, program], "/", dict(os.environ))
+    assert nurseries_of_this_process() == before
 
 
 def test_nothing_is_left_of_one_who_is_killed(program: str) -> None:

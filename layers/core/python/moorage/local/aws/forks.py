@@ -80,7 +80,8 @@ class Fork:
 class Nursery:
     """One that has died is started again by whoever next wants a process of it."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, patience_seconds: float = _START_SECONDS_MAX) -> None:
+        self._patience_seconds = patience_seconds
         self._lock = threading.Lock()
         self._process: subprocess.Popen[bytes] | None = None
         self._socket: socket.socket | None = None
@@ -97,31 +98,39 @@ class Nursery:
     def fork(self, arguments: Sequence[str], folder: str, environment: Mapping[str, str]) -> Fork:
         """Raises OSError where none can be had."""
         wanted = json.dumps({"arguments": list(arguments), "folder": folder, "environment": dict(environment)}).encode()
+        try:
+            return self._forked(wanted)
+        except OSError:  # It was killed, or hung; a second one in a row is no accident.
+            return self._forked(wanted)
+
+    def _forked(self, wanted: bytes) -> Fork:
+        """Each try has pipes of its own: who comes of one that was given up finds them closed, and ends."""
         with ExitStack() as stack:
             (stdin, writing), (reading, stdout), (reading_errors, stderr) = (_pipe(stack) for _ in range(3))
             request = stack.enter_context(open(os.memfd_create("step"), "wb", buffering=0))
             request.write(wanted)
-            with self._lock:
-                try:
-                    pid = self._asked([request.fileno(), stdin, stdout, stderr])
-                except OSError:  # It was killed, or hung; a second one in a row is no accident.
-                    self._end()
-                    pid = self._asked([request.fileno(), stdin, stdout, stderr])
+            pid = self._asked([request.fileno(), stdin, stdout, stderr])
             return Fork(pid, _text(writing, "w"), _text(reading, "r"), _text(reading_errors, "r"))
 
     def _asked(self, descriptors: list[int]) -> int:
-        asked = self._started()
-        socket.send_fds(asked, [b"\0"], descriptors)
-        said = asked.recv(32)
-        if not said:
-            raise ConnectionResetError("the process that forks steps has ended")
-        return int(said)
+        with self._lock:
+            asked = self._started()
+            try:
+                socket.send_fds(asked, [b"\0"], descriptors)
+                said = asked.recv(32)
+            except OSError:
+                self._end()  # Its late answer would be taken for that to the next question.
+                raise
+            if not said:
+                self._end()
+                raise ConnectionResetError("the process that forks steps has ended")
+            return int(said)
 
     def _started(self) -> socket.socket:
         if self._socket is not None:
             return self._socket
         asked, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-        asked.settimeout(_START_SECONDS_MAX)
+        asked.settimeout(self._patience_seconds)
         with theirs:
             self._process = subprocess.Popen(
                 [sys.executable, "-m", nursery.__name__, str(theirs.fileno()), nursery.TITLE],
