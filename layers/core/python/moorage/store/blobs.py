@@ -23,6 +23,9 @@ if TYPE_CHECKING:
 _MISSING: Final = frozenset({"NoSuchKey", "404", "NotFound"})
 _DELETE_MAX: Final = 1000
 """DeleteObjects takes 1,000 keys (S3 API reference)."""
+_DELETE_TRIES: Final = 3
+_DELETE_PAUSE_SECONDS: Final = 0.1
+"""Longer before each further try."""
 
 
 class BlobNotFound(MoorageError):
@@ -163,13 +166,24 @@ class Blobs:
         await self._call(self.client.delete_object, Key=key)
 
     async def delete_prefix(self, prefix: str) -> int:
-        """Delete everything under a prefix; answers how many objects that were."""
+        """Delete everything under a prefix; answers how many objects that were. Raises where S3 has kept any."""
         deleted = 0
         async for page in self._pages(prefix):
-            names = [{"Key": entry["Key"]} for entry in page]
-            await self._call(self.client.delete_objects, Delete={"Objects": names, "Quiet": True})
-            deleted += len(names)
+            await self._delete_all([entry["Key"] for entry in page])
+            deleted += len(page)
         return deleted
+
+    async def _delete_all(self, keys: Sequence[str]) -> None:
+        """S3 says 200 also where it has kept some, mostly for a moment (API reference, DeleteObjects: ``Errors``)."""
+        kept: list[Any] = []
+        for tried in range(_DELETE_TRIES):
+            await asyncio.sleep(_DELETE_PAUSE_SECONDS * tried)
+            request = {"Objects": [{"Key": key} for key in keys], "Quiet": True}
+            kept = (await self._call(self.client.delete_objects, Delete=request)).get("Errors", [])
+            if not kept:
+                return
+            keys = [error["Key"] for error in kept]
+        raise ClientError({"Error": {"Code": kept[0].get("Code", ""), "Message": kept[0].get("Message", "")}}, "DeleteObjects")
 
     async def list_prefix(self, prefix: str) -> AsyncIterator[tuple[str, float]]:
         """Keys under a prefix with the Unix time of their last change."""
