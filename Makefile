@@ -109,23 +109,24 @@ lint: setup-dev
 	@$(MAKE) --no-print-directory types
 
 .PHONY: types suite
-types:
+types: setup-dev
 	$(BIN)/mypy
 	$(BIN)/mypy --config-file functions/egress_proxy/mypy.ini --python-executable .venv-egress/bin/python functions/egress_proxy
 
-# Workers for two processors: many tests wait for processes of their own. Types are looked at beside them, which takes 75 seconds of one.
-test: setup-dev .venv-template/.done
+# Environments are made beside each other, and types looked at beside the tests, which takes 75 seconds of a processor.
+test: $(VENV)/.dev
 	$(BIN)/ruff check .
-	@$(MAKE) --no-print-directory --jobs=2 types suite
+	@$(MAKE) --no-print-directory --jobs=4 types suite
 
-# In a fresh clone each worker would compile all modules and tests for itself, which takes it fifteen seconds of a core.
+# In a fresh clone each worker would compile all modules and tests for itself, which takes it fifteen seconds of a core; here they are
+# compiled while environments come over the network.
 .build/collected: $(VENV)/.dev
 	@mkdir -p .build
 	@$(BIN)/python -m pytest --collect-only --quiet >/dev/null || true
 	@touch $@
 
 # Tests run make of their own, which is nobody's helper.
-suite: .build/collected
+suite: setup-dev .venv-template/.done .build/collected
 	env -u MAKEFLAGS -u MFLAGS -u MAKELEVEL $(BIN)/python -m pytest -n 3 --dist loadscope --no-loadscope-reorder
 
 # Pure tests: no stack, no sandbox, no emulator. Types are checked incrementally.
