@@ -4,11 +4,13 @@
 * What comes first: the tests of sandboxes, which wait most (for time-outs, for memory to fill), and long for one file: others use the
   processors meanwhile. What comes last: the other unit tests, whose files are short, so that no worker is left with a long one when the
   others have done all.
+* That what is imported and collected stays to the end: the garbage collector need not look at it, neither meanwhile nor ever after.
 * One stack for those who need nothing of their own: starting one takes four seconds of processor time, and its workers as much again.
 """
 
+import gc
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator, Iterator
 from pathlib import Path
 
 import hypothesis
@@ -36,6 +38,16 @@ def stack(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stack]:
     running = Stack(Path(tmp_path_factory.mktemp("stack")), {"MOORAGE_METRICS_PORT": "0"}).start()
     yield running
     assert running.stop() == 0
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_collection() -> Generator[None, object, object]:
+    gc.disable()
+    try:
+        return (yield)
+    finally:
+        gc.freeze()
+        gc.enable()
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
