@@ -142,9 +142,9 @@ def assert_well_formed(events: Sequence[dict[str, Any]]) -> None:
     assert [done[index] for index in added] == events[-1]["response"]["output"]
     assert len({event["response"]["id"] for event in events if "response" in event}) == 1
     assert_in_order(events)
-    for event in events:
-        fields = event.keys() - {"type", "obfuscation", "stream_id"}
-        assert fields == CATALOGUE.get(event["type"], fields), event["type"]
+    for kind, named in {(event["type"], frozenset(event)) for event in events}:
+        fields = named - {"type", "obfuscation", "stream_id"}
+        assert fields == CATALOGUE.get(kind, fields), kind
     for item in done.values():
         assert_can_be_sent_back(item)
 

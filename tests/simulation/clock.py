@@ -3,10 +3,23 @@
 import asyncio
 import heapq
 from collections import deque
-from collections.abc import Coroutine
-from typing import Any, TypeVar
+from collections.abc import Callable, Coroutine
+from contextvars import Context, copy_context
+from typing import Any, TypeVar, TypeVarTuple
 
 T = TypeVar("T")
+Ts = TypeVarTuple("Ts")
+
+
+class _Handle(asyncio.Handle):
+    """One that does not ask the loop whether it is being debugged."""
+
+    __slots__ = ()
+
+    def __init__(self, callback: Callable[..., object], args: tuple[Any, ...], loop: "VirtualLoop", context: Context) -> None:
+        self._context, self._loop, self._callback, self._args = context, loop, callback, args
+        self._cancelled = False
+        self._repr = self._source_traceback = None
 
 
 class VirtualLoop(asyncio.BaseEventLoop):
@@ -37,6 +50,15 @@ class VirtualLoop(asyncio.BaseEventLoop):
             handle: Any = ready.popleft()
             if not handle._cancelled:
                 handle._context.run(handle._callback, *handle._args)
+
+    def call_soon(self, callback: Callable[[*Ts], object], *args: *Ts, context: Context | None = None) -> asyncio.Handle:
+        handle = _Handle(callback, args, self, copy_context() if context is None else context)
+        self._ready.append(handle)
+        return handle
+
+    def create_task(self, coro: Any, *, name: object = None, context: Context | None = None) -> "asyncio.Task[Any]":
+        """Without a name of its own, for which nobody asks."""
+        return asyncio.Task(coro, loop=self, name=str(name or "task"), context=context)
 
     def _write_to_self(self) -> None:
         """Nobody sleeps outside of it, so that nobody is to be woken."""

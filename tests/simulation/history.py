@@ -14,6 +14,7 @@ from collections import Counter
 from collections.abc import Awaitable, Callable, Container, Iterator, Mapping
 from contextvars import ContextVar
 from dataclasses import dataclass, field
+from functools import cache
 from typing import Any, Final, cast
 
 import orjson
@@ -182,6 +183,21 @@ def _calls(commands: list[str]) -> Turn:
     return [*turn, UsageReported(10, 2), Finished("tool_calls")]
 
 
+@cache
+def beginning() -> tuple[StoredResponse, Mapping[tuple[str, str], Record]]:
+    """Of every history, made once in a process: a receiver of webhooks, a response in the background, and the records of both. A table
+    puts others in their place, and changes none."""
+    lab = Lab()
+
+    async def begin() -> StoredResponse:
+        await lab.runtime.webhooks.create(
+            TENANT, name="mine", url="https://hooks.example/", event_types=EVENT_TYPES, secret=webhooks.new_secret()
+        )
+        return await lab.background()
+
+    return run(begin()), lab.table.records
+
+
 class History:
     host_kind: type[Host] = Host
 
@@ -194,6 +210,8 @@ class History:
         self.dealt: dict[int, Blow] = {}
         """What has befallen it, by the number of the task."""
         self.lab = Lab(*self.turns, sandboxes=self.host_kind())
+        self.stored, records = beginning()
+        self.lab.table.records = dict(records)
         self.lab.table.before_write = self._before_write
         self.host = cast("Host", self.lab.sandboxes)
         self.hook = Hook(random.Random(number | 1 << 64))
@@ -210,11 +228,8 @@ class History:
             await process.before_write()
 
     async def play(self) -> None:
-        await self.lab.runtime.webhooks.create(
-            TENANT, name="mine", url="https://hooks.example/", event_types=EVENT_TYPES, secret=webhooks.new_secret()
-        )
-        stored = await self.lab.background()
-        state = first_state(stored)
+        stored, state = self.stored, first_state(self.stored)
+        await self.lab.executions.start(stored.response_id, state.to_json(), stored.trace)
         for number in range(STEPS_MAX):
             if state.next is Next.DONE:
                 break
@@ -228,8 +243,8 @@ class History:
         else:
             raise AssertionError(f"it does not end; last {state}")
         await self.wake(STEPS_MAX + limits.STEP_ATTEMPTS_MAX)
-        await self.look(stored)
-        await self.look_at_hook(stored)
+        status = await self.look(stored)
+        await self.look_at_hook(stored, status)
 
     async def task(self, stored: StoredResponse, state: LoopState, number: int, blow: Blow) -> LoopState:
         """One task of the state machine, and what befalls it."""
@@ -348,7 +363,8 @@ class History:
         begun = [name for name in self.lab.executions.started if name not in before]
         return LoopState.from_json(self.lab.executions.started[begun[0]]) if begun else state
 
-    async def look(self, stored: StoredResponse) -> None:
+    async def look(self, stored: StoredResponse) -> str:
+        """The status of its end."""
         events = await self.lab.events(stored)
         assert_well_formed(events)
         response = await self.lab.object_of(stored)
@@ -362,8 +378,9 @@ class History:
         if response["status"] == "failed":
             assert "clock set" in self.seen or response["error"]["code"] == "server_error", response["error"]
         self.seen[response["status"]] += 1
+        return str(response["status"])
 
-    async def look_at_hook(self, stored: StoredResponse) -> None:
+    async def look_at_hook(self, stored: StoredResponse, status: str) -> None:
         """Left to the reaper, the end is taken by the receiver, under one id."""
         runtime = self.lab.runtime
         await runtime.rest(ENDS_SECONDS_MAX)
@@ -373,7 +390,6 @@ class History:
         while await runtime.webhooks.pending():
             self.lab.now += limits.WEBHOOK_PAUSE_SECONDS_MAX
             await webhooks.deliver_due(runtime)
-        status = (await self.lab.object_of(stored))["status"]
         assert {(kind, told) for _, kind, told in self.hook.taken} == {(f"response.{status}", stored.response_id)}
         assert len({identity for identity, _, _ in self.hook.taken}) == 1
         self.seen["events taken"] += len(self.hook.taken)

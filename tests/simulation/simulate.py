@@ -15,8 +15,10 @@ import argparse
 import os
 import sys
 import time
+import zlib
 from collections import Counter
 from concurrent.futures import ProcessPoolExecutor
+from functools import lru_cache
 from typing import Final
 
 from moorage import limits
@@ -27,6 +29,7 @@ from tests.simulation.history import History, played
 
 _CHUNK: Final = 100
 _TOLD_MAX: Final = 20
+_BODIES_KEPT: Final = 256
 
 
 def play(number: int) -> Counter[str]:
@@ -40,6 +43,9 @@ def prepare() -> None:
     """For a process that plays histories and does nothing else."""
     limits.SANDBOX_HOST_WAIT_SECONDS = -1  # type: ignore[misc]  # a tool step leaves at once what the state machine waits for
     relieve_collector()
+    # A log is read many times, and what is said at the same times begins alike.
+    zlib.compress = lru_cache(_BODIES_KEPT)(zlib.compress)  # type: ignore[assignment]
+    zlib.decompress = lru_cache(_BODIES_KEPT)(zlib.decompress)  # type: ignore[assignment]
 
 
 def play_many(numbers: tuple[int, int]) -> tuple[Counter[str], list[tuple[int, str]]]:

@@ -7,6 +7,7 @@ import asyncio
 import os
 import subprocess
 import sys
+from copy import deepcopy
 from pathlib import Path
 from typing import Any
 
@@ -24,7 +25,7 @@ from moorage.store.responses import StoredResponse
 from moorage.store.table import Record
 
 from tests.simulation.clock import VirtualLoop
-from tests.simulation.history import Died, History, Host, played
+from tests.simulation.history import Died, History, Host, beginning, played
 from tests.simulation.simulate import play, told
 from tests.stack import assert_well_formed
 from tests.unit.loop.lab import Lab, broken, first_state, say, shell
@@ -183,6 +184,13 @@ def test_a_number_is_a_history_in_every_process() -> None:
         env={**os.environ, "PYTHONHASHSEED": "2" if os.environ.get("PYTHONHASHSEED") == "1" else "1"},
     ).stdout
     assert printed == f"{[played(number)[0].digest() for number in range(40)]}\n"
+
+
+def test_histories_leave_what_all_begin_with_as_it_was() -> None:
+    before = deepcopy(beginning())
+    for number in range(20):
+        play(number)
+    assert beginning() == before
 
 
 class _NeverHeardOf(list[str]):

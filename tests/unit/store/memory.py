@@ -5,6 +5,7 @@ can step in front of every write (``before_write``) to let another writer go fir
 """
 
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping
+from operator import itemgetter
 from types import NoneType
 from typing import Any, Final, TypeVar, cast
 
@@ -68,13 +69,15 @@ class MemoryTable(Table):
             await self.before_write({"PK": pk, "SK": sk, **(set or {})})
         self.writes += 1
         record = self.records.get((pk, sk))
-        refused = (must_exist and record is None) or any(name in (record or {}) for name in absent)
-        refused = refused or any((record or {}).get(name, value) >= value for name, value in (below or {}).items())
-        if refused or any((record or {}).get(name) != value for name, value in (condition or {}).items()):
+        if (must_exist and record is None) or not _is_as_wanted(record or {}, condition, absent, below):
             raise ConditionFailed(copied(record))
-        changed = dict(record or {"PK": pk, "SK": sk}) | as_stored(dict(set or {}))
-        changed |= {name: value for name, value in as_stored(dict(set_once or {})).items() if name not in changed}
-        changed |= {name: changed.get(name, 0) + number for name, number in (add or {}).items()}
+        changed = dict(record or {"PK": pk, "SK": sk})
+        if set:
+            changed |= as_stored(dict(set))
+        if set_once:
+            changed = as_stored(dict(set_once)) | changed
+        for name, number in (add or {}).items():
+            changed[name] = changed.get(name, 0) + number
         for name in remove:
             changed.pop(name, None)
         self.records[pk, sk] = changed
@@ -131,11 +134,11 @@ class MemoryTable(Table):
             record
             for record in self.records.values()
             if record.get(pk_name) == pk
-            and record[sk_name].startswith(prefix or "")
+            and (prefix is None or record[sk_name].startswith(prefix))
             and (after is None or record[sk_name] > after)
             and (up_to is None or record[sk_name] <= up_to)
         ]
-        found.sort(key=lambda record: str(record[sk_name]), reverse=descending)
+        found.sort(key=itemgetter(sk_name), reverse=descending)
         return [copied(record) for record in found[:limit]]
 
     async def write_many(self, puts: Iterable[Record] = (), deletes: Iterable[Key] = ()) -> None:
@@ -180,6 +183,16 @@ class MemoryBlobs(Blobs):
         return len(doomed)
 
 
+def _is_as_wanted(
+    record: Record, condition: Mapping[str, Any] | None, absent: Iterable[str], below: Mapping[str, int] | None
+) -> bool:
+    if condition and any(record.get(name) != value for name, value in condition.items()):
+        return False
+    if absent and any(name in record for name in absent):
+        return False
+    return not below or all(record.get(name, value) < value for name, value in below.items())
+
+
 def _fits(there: Record | None, change: Change) -> bool:
     if there is None:
         return not change.condition and not change.below
@@ -187,8 +200,10 @@ def _fits(there: Record | None, change: Change) -> bool:
     return below and all(there.get(name) == value for name, value in change.condition.items())
 
 
-_ALIKE: Final = (str, int, bool, bytes, NoneType, float)
+_ALIKE: Final = frozenset((str, int, bool, bytes, NoneType, float))
 """What comes back from the table as it went there, and cannot be changed."""
+
+_NESTS: Final = frozenset((dict, list))
 
 
 def copied(value: T) -> T:
@@ -198,7 +213,11 @@ def copied(value: T) -> T:
 
 def _copied(value: Any) -> Any:
     if type(value) is dict:
-        return {name: each if type(each) in _ALIKE else _copied(each) for name, each in value.items()}
+        made = value.copy()
+        for name, each in value.items():
+            if type(each) in _NESTS:
+                made[name] = _copied(each)
+        return made
     return [_copied(each) for each in value] if type(value) is list else value
 
 

@@ -36,6 +36,8 @@ class _Field:
     packer: Packer | None
 
     def packed(self, value: Any) -> Any:
+        if type(value) in _PLAIN:
+            return value if self.packer is None else self.packer.pack(value)
         if isinstance(value, tuple):
             return list(value) if self.packer is None else [self.packer.pack(inner) for inner in value]
         if self.packer is not None:
@@ -48,6 +50,10 @@ class _Field:
         if isinstance(value, list):
             return tuple(value) if self.packer is None else tuple(self.packer.unpack(inner) for inner in value)
         return value if self.packer is None or value is None else self.packer.unpack(value)
+
+
+_PLAIN: Final = frozenset((str, int, bool, bytes, float))
+"""What stands in a record as it is, unless its field has a packer."""
 
 
 class Codec(Generic[T]):
@@ -95,8 +101,9 @@ class Codec(Generic[T]):
         """``beside`` is also what stands for a field that the record does not have. Raises KeyError if a field is missing that has no
         default; what else stands in the record is left alone."""
         for field in self._fields:
-            if field.attribute in record:
-                beside[field.name] = field.unpacked(record[field.attribute])
+            value = record.get(field.attribute, MISSING)
+            if value is not MISSING:
+                beside[field.name] = value if field.packer is None and type(value) is not list else field.unpacked(value)
             elif field.default is MISSING and field.name not in beside:
                 raise KeyError(field.attribute)
         return self._kind(**beside)

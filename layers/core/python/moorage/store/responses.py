@@ -438,6 +438,8 @@ class Responses:
 
     async def snapshots(self, tenant_id: str, ancestors: Sequence[Ancestor]) -> list[Snapshot]:
         """Those that still exist, in the order asked for."""
+        if not ancestors:
+            return []
         wanted = [
             (keys.response(tenant_id, link.response_id), sort_key)
             for link in ancestors
