@@ -9,7 +9,7 @@ from botocore.exceptions import ClientError
 from moorage import limits
 from moorage.api.foreground import stop
 from moorage.api.responses import current_object
-from moorage.errors import SandboxHostAway, UpstreamError
+from moorage.errors import SandboxHostAway, StorageFull, UpstreamError
 from moorage.state import LoopState, Next
 from moorage.store.responses import StoredResponse
 from openai.types.responses import Response
@@ -162,13 +162,13 @@ async def test_a_command_that_had_begun_is_lost_and_never_said_not_to_have_run()
 class Refusing:
     """A store that takes no files, as often as said."""
 
-    def __init__(self, times: int) -> None:
-        self.left = times
+    def __init__(self, times: int, error: Exception) -> None:
+        self.left, self.error = times, error
 
     async def sync(self, live: Any, **_: Any) -> Any:
         self.left -= 1
         if self.left >= 0:
-            raise ClientError({"Error": {"Code": "InternalError", "Message": "no"}}, "PutObject")
+            raise self.error
         return SimpleNamespace(notes=(), changed=(), at_ms=0)
 
 
@@ -184,16 +184,22 @@ class Refusing:
     ],
     ids=["soon well again", "refuses for good"],
 )
-async def test_files_that_cannot_be_stored_do_not_keep_a_call_from_its_end(times: int, stderr: str) -> None:
+@pytest.mark.parametrize(
+    "error",
+    [ClientError({"Error": {"Code": "InternalError", "Message": "no"}}, "PutObject"), StorageFull()],
+    ids=["S3 fails", "the disk is full"],
+)
+async def test_files_that_cannot_be_stored_do_not_keep_a_call_from_its_end(times: int, stderr: str, error: Exception) -> None:
     lab = Lab(shell("make"), say("end"))
-    cast("Any", lab.runtime.containers).artifacts = Refusing(times)
+    cast("Any", lab.runtime.containers).artifacts = Refusing(times, error)
     stored = await lab.background()
     state, runs = await lab.step(first_state(stored)), 0
     while True:
         runs += 1
+        assert runs <= limits.STORING_ATTEMPTS_MAX
         try:
             await lab.tools(state)
-        except ClientError:
+        except type(error):
             continue
         break
     await lab.run(stored, await lab.step(state))

@@ -6,10 +6,11 @@ from typing import cast
 
 import pytest
 from moorage import limits
-from moorage.errors import ApiError
+from moorage.errors import ApiError, StorageFull
 from moorage.sandbox.exec_client import ExecClient, FileListing
 
 from tests.unit.resources.support import FakeClient, chunked
+from tests.unit.resources.vector_stores import before
 from tests.unit.resources.world import World
 
 
@@ -98,6 +99,21 @@ async def test_a_file_that_vanishes_or_grows_before_it_is_read_with_others_is_no
         f"/mnt/data/{number:02d}": limits.BATCH_FILE_BYTES_MAX + 1 if number == 4 else 5 for number in range(100) if number != 3
     }
     assert artifacts.notes == ()
+
+
+async def test_a_file_for_which_a_full_disk_has_no_room_is_not_said_to_be_too_large_and_stored_when_there_is(world: World) -> None:
+    record = await world.new()
+    live = await world.containers.sandboxes.ensure("ten", record.id)
+    world.sandbox(live).write("out.txt", b"out")
+
+    async def is_full(*_: object) -> None:
+        raise StorageFull
+
+    before(world.store.blobs, "put_bytes", is_full)
+    with pytest.raises(StorageFull):
+        await world.containers.artifacts.sync(live)
+    synced = await world.containers.artifacts.sync(live)
+    assert ([file.path for file in synced.changed], synced.notes) == (["/mnt/data/out.txt"], ())
 
 
 async def test_unchanged_files_are_not_read_again(world: World) -> None:

@@ -4,11 +4,12 @@ from collections.abc import Callable
 
 import pytest
 from moorage import limits
+from moorage.errors import StorageFull
 from moorage.vector_stores.jobs import IndexState
 
 from tests.unit.resources.service import Service
 from tests.unit.resources.support import FakeSandbox
-from tests.unit.resources.vector_stores import BRIDGES, found, play, reads, run, store_with, upload
+from tests.unit.resources.vector_stores import BRIDGES, before, found, play, reads, run, store_with, upload
 
 # --- What cannot be read --------------------------------------------------------------------------------------------------------------
 
@@ -109,6 +110,27 @@ async def test_a_sandbox_that_dies_is_replaced_and_a_document_that_kills_it_fail
     failed = await service.sdk.vector_stores.files.retrieve(ids["bad_pdf"], vector_store_id=store.id)
     assert failed.last_error is not None
     assert (failed.last_error.code, service.provisioner.starts >= limits.INDEXING_ATTEMPTS_MAX) == ("server_error", True)
+
+
+async def test_a_full_disk_makes_no_document_unreadable_and_costs_no_container(service: Service) -> None:
+    service.provisioner.programs = reads("A report about glaciers.")
+    store = await service.sdk.vector_stores.create(file_ids=[await upload(service, "a.pdf", b"%PDF-1.7 x")])
+    (state,) = map(IndexState.from_json, service.runtime.executions.started.values())
+
+    async def is_full(*_: object) -> None:
+        raise StorageFull
+
+    before(service.runtime.vector_stores.indexing.reading, "place", is_full)
+    with pytest.raises(StorageFull):
+        await play(service, state)
+    state = await play(service, state)
+    before(service.store.blobs, "put_stream", is_full)
+    with pytest.raises(StorageFull):
+        await play(service, state)
+    while state.next != "done":
+        state = await play(service, state)
+    assert (await service.sdk.vector_stores.retrieve(store.id)).file_counts.completed == 1
+    assert service.provisioner.starts == 1
 
 
 async def hidden_container(service: Service, state: IndexState) -> str:

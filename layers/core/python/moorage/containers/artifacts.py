@@ -11,7 +11,7 @@ from moorage import limits
 from moorage.containers.life import LiveContainer
 from moorage.containers.transfers import bounded, bytes_of, new_bytes, store_content, stored_content
 from moorage.containers.workspace import absolute, diff, note_of_no_room, stamp_of, without
-from moorage.errors import ApiError, SandboxError, SandboxFileMissing, SandboxGone
+from moorage.errors import ApiError, SandboxError, SandboxFileMissing, SandboxGone, StorageFull
 from moorage.sandbox.exec_client import SandboxFile
 from moorage.store.blobs import Blobs
 from moorage.store.container_past import ContainerPast, time_after
@@ -50,7 +50,7 @@ class Artifacts:
         """Store what changed under ``/mnt/data``; to be called after each command. Twice at once stores the same twice, harmlessly.
         What is stored is later than ``after_ms``.
 
-        Raises :class:`SandboxGone` if the sandbox dies meanwhile; what was stored by then stays.
+        Raises :class:`SandboxGone` if the sandbox dies meanwhile, and :class:`StorageFull`; what was stored by then stays.
         """
         record = live.record
         rows = await self._store.files(record)
@@ -140,6 +140,8 @@ class Artifacts:
             blob = await store_content(self._blobs, record, chunks, known=known, bytes_max=limits.ARTIFACT_BYTES_MAX)
         except SandboxFileMissing:
             return None, None  # deleted since it was listed: the next listing tells
+        except StorageFull:
+            raise  # There will be room again, and until then it is in the sandbox.
         except ApiError:
             return None, f"Note: files over {limits.ARTIFACT_BYTES_MAX} bytes are not saved: {path}."
         except SandboxGone:

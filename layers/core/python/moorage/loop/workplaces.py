@@ -6,7 +6,7 @@ from typing import Final
 
 from moorage import limits
 from moorage.containers.life import LiveContainer
-from moorage.errors import SandboxGone
+from moorage.errors import SandboxGone, StorageFull
 from moorage.runtime import Runtime
 from moorage.store.responses import StoredResponse
 from moorage.store.table import TABLE_ERRORS, Record
@@ -50,7 +50,7 @@ class Leaving:
             synced = await self.runtime.containers.artifacts.sync(self.live, after_ms=self.files_after_ms)
         except SandboxGone:
             return Left()
-        except TABLE_ERRORS as error:
+        except (StorageFull, *TABLE_ERRORS) as error:
             if not self.has_failed:
                 raise
             tell_error(error, "the files of a container could not be stored", container_id=self.container_id)

@@ -22,7 +22,7 @@ from botocore.exceptions import ClientError
 
 from moorage import limits
 from moorage.containers.life import LiveContainer
-from moorage.errors import ApiError, SandboxElsewhere, SandboxError, UpstreamError, VectorBucketError
+from moorage.errors import ApiError, SandboxElsewhere, SandboxError, StorageFull, UpstreamError, VectorBucketError
 from moorage.knowledge.index import IndexedFile
 from moorage.store.blobs import BlobNotFound
 from moorage.store.table import TABLE_ERRORS
@@ -115,6 +115,8 @@ class Indexing:
                 return replace(state, next="done")
         try:
             await self.reading.place(store.tenant_id, container_id)
+        except StorageFull:
+            raise
         except ApiError:  # it has expired
             await self.jobs.change(job, container_id=None)
             return replace(state, next="rest", rests=state.rests + 1)
@@ -248,6 +250,8 @@ class Indexing:
         except SandboxError as error:
             tell_error(error, "documents could not be read in a container", vector_store_id=store.id)
             return replace(state, next="rest", rests=state.rests + 1)
+        except StorageFull:
+            raise
         except ApiError:  # the container has expired
             await self.jobs.change(job, container_id=None)
             return replace(state, next="index", rests=state.rests + 1)

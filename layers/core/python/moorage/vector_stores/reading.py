@@ -13,7 +13,7 @@ from typing import Final
 from moorage import limits
 from moorage.containers.containers import Containers
 from moorage.containers.life import LiveContainer
-from moorage.errors import ApiError
+from moorage.errors import ApiError, StorageFull
 from moorage.sandbox.exec_client import Ended, Output
 from moorage.store import vector_keys
 from moorage.store.blobs import Blobs, BlobTooLarge
@@ -93,6 +93,8 @@ class Reading:
             await self._blobs.put_stream(file.text_key, text, bytes_max=limits.DOCUMENT_TEXT_BYTES_MAX)
         except BlobTooLarge as error:
             raise too_long() from error
+        except StorageFull:
+            raise  # There will be room again, and no file is to blame.
         except ApiError as error:
             raise Unreadable("invalid_file", _LOST) from error
         finally:
