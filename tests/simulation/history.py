@@ -39,6 +39,8 @@ from tests.unit.loop.lab import TENANT, FakeSandboxes, Lab, Turn, broken, first_
 BLOWS_MAX: Final = 6
 """Deaths and stops of processes in one history."""
 STEPS_MAX: Final = 400
+_LENGTHS: Final = (0, 0, 0, 1, 1, 1, 1, 2, 2, 3)
+"""Turns of the model before its last, each as likely: most of what goes wrong goes wrong in a short history."""
 ENDS_SECONDS_MAX: Final = 24 * 3600
 """Of the loop's own time, in which nobody waits."""
 
@@ -83,16 +85,17 @@ class Host(FakeSandboxes):
 
 
 class Hook:
-    """Stands for the way to a receiver of webhooks, which often does not answer, or not well."""
+    """Stands for the way to a receiver of webhooks. Every other one often does not answer, or not well."""
 
     def __init__(self, rng: random.Random) -> None:
         self.rng = rng
+        self.is_reliable = rng.random() < 0.5
         self.taken: list[tuple[str, str, str]] = []
         """Of each event that it has taken: ``webhook-id``, type and response."""
 
     async def post(self, url: str, body: bytes, headers: Mapping[str, str], *, seconds: float) -> int:
         await asyncio.sleep(self.rng.random())
-        chance = self.rng.random()
+        chance = 0.5 if self.is_reliable else self.rng.random()
         if chance < 0.2:
             raise FetchError("the server did not answer")
         event = orjson.loads(body)
@@ -159,8 +162,8 @@ def blows_of(dice: random.Random) -> Iterator[Blow]:
 def turns_of(dice: random.Random) -> list[Turn]:
     """What the model will say; what comes after its end is for runs that ask again."""
     made: list[Turn] = []
-    for number in range(int(dice.random() * 4)):
-        kind, count = dice.random(), 1 + int(dice.random() * 3)
+    for number in range(_LENGTHS[int(dice.random() * len(_LENGTHS))]):
+        kind, count = dice.random(), 1 + int(dice.random() ** 2 * 3)
         commands = [f"c{number}{n}" for n in range(count)]
         if kind < 0.5:
             made.append(shell(*commands))

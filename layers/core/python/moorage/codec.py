@@ -88,6 +88,8 @@ class Codec(Generic[T]):
             for field in known
             if field.name not in beside
         )
+        self._by_attribute: Final = {field.attribute: field for field in self._fields}
+        self._required: Final = tuple(field for field in self._fields if field.default is MISSING)
 
     def pack(self, value: T) -> Attributes:
         attributes: Attributes = {}
@@ -100,11 +102,12 @@ class Codec(Generic[T]):
     def unpack(self, record: Mapping[str, Any], **beside: Any) -> T:
         """``beside`` is also what stands for a field that the record does not have. Raises KeyError if a field is missing that has no
         default; what else stands in the record is left alone."""
-        for field in self._fields:
-            value = record.get(field.attribute, MISSING)
-            if value is not MISSING:
+        for attribute, value in record.items():
+            field = self._by_attribute.get(attribute)
+            if field is not None:
                 beside[field.name] = value if field.packer is None and type(value) is not list else field.unpacked(value)
-            elif field.default is MISSING and field.name not in beside:
+        for field in self._required:
+            if field.name not in beside:
                 raise KeyError(field.attribute)
         return self._kind(**beside)
 
