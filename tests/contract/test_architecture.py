@@ -3,7 +3,6 @@
 import ast
 import re
 import sys
-from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
 
@@ -81,6 +80,12 @@ def tree(path: Path) -> ast.Module:
 
 
 @cache
+def nodes(path: Path) -> list[ast.AST]:
+    """All of its tree."""
+    return list(ast.walk(tree(path)))
+
+
+@cache
 def core_files() -> list[Path]:
     """The library; the scripts of curated skills are programs for a sandbox."""
     return sorted(path for path in (CORE / "moorage").rglob("*.py") if "curated_skills" not in path.parts)
@@ -91,18 +96,20 @@ def modules() -> dict[str, Path]:
     return {module_name(path): path for path in core_files()}
 
 
-def imports(path: Path) -> Iterator[str]:
+@cache
+def imports(path: Path) -> list[str]:
     """Every module that a file imports, those inside functions included; ``from package import module`` gives the module."""
-    known = modules()
-    for node in ast.walk(tree(path)):
+    known, found = modules(), list[str]()
+    for node in nodes(path):
         if isinstance(node, ast.Import):
-            yield from (alias.name for alias in node.names)
+            found += [alias.name for alias in node.names]
         elif isinstance(node, ast.ImportFrom) and node.module and not node.level:
-            for alias in node.names:
-                inner = f"{node.module}.{alias.name}"
-                yield inner if inner in known else node.module
+            inner = [f"{node.module}.{alias.name}" for alias in node.names]
+            found += [name if name in known else node.module for name in inner]
+    return found
 
 
+@cache
 def rank(module: str) -> int:
     """The rank of the entry with the longest name that covers the module."""
     local = module.removeprefix("moorage.")
@@ -203,17 +210,18 @@ HEAVY = {"numpy", "tokenizers", "wordllama"}
 """They take a tenth of a second to import, and few processes ever search."""
 
 
+@cache
 def imported_at_start(path: Path) -> set[str]:
     """What is imported together with a module: not what its functions import when they are called, and not what only types need."""
     lazy = {
         inner
-        for node in ast.walk(tree(path))
+        for node in nodes(path)
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
         or (isinstance(node, ast.If) and "TYPE_CHECKING" in names_in(node.test))
         for inner in ast.walk(node)
     }
     found: set[str] = set()
-    for node in ast.walk(tree(path)):
+    for node in nodes(path):
         if isinstance(node, ast.Import) and node not in lazy:
             found |= {alias.name for alias in node.names}
         elif isinstance(node, ast.ImportFrom) and node.module and node not in lazy:
@@ -238,6 +246,7 @@ FUNCTION_LINES_MAX = 70
 FOLDERS = ("layers", "functions", "infra", "localstack", "docs", "console", "requirements", "tests")
 
 
+@cache
 def sources() -> list[Path]:
     """All that runs, in whichever language, and what tests are made of; also programs without an ending."""
     found = (path for folder in FOLDERS for path in sorted((ROOT / folder).rglob("*")) if path.is_file())
@@ -249,6 +258,7 @@ def is_script(path: Path) -> bool:
     return not path.suffix and path.read_bytes()[:2] == b"#!"
 
 
+@cache
 def programs() -> list[Path]:
     return [path for path in sources() if path.suffix == ".py" or (is_script(path) and "python" in path.read_text().partition("\n")[0])]
 
@@ -295,7 +305,7 @@ def test_no_function_is_longer_than_a_screen() -> None:
     wrong = {
         f"{path.relative_to(ROOT)}:{node.lineno} {node.name}"
         for path in programs()
-        for node in ast.walk(tree(path))
+        for node in nodes(path)
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) and (node.end_lineno or 0) - node.lineno >= FUNCTION_LINES_MAX
     }
     assert wrong == set()
@@ -311,7 +321,7 @@ def test_the_environment_has_one_reader() -> None:
     readers = {
         f"{module_name(path)}:{getattr(node, 'lineno', 0)}"
         for path in core_files()
-        for node in ast.walk(tree(path))
+        for node in nodes(path)
         if "/local/" not in path.as_posix() and reads_environment(node)
     }
     assert {reader for reader in readers if not reader.startswith("moorage.settings:")} == set()
@@ -329,7 +339,7 @@ def test_no_code_asks_where_it_runs() -> None:
         f"{path.relative_to(ROOT)}:{node.lineno}"
         for path in [*core_files(), *sorted((ROOT / "functions").rglob("*.py"))]
         if "/cli/" not in path.as_posix()  # the operator's command speaks to both, and says which
-        for node in ast.walk(tree(path))
+        for node in nodes(path)
         if isinstance(node, ast.If | ast.IfExp)
         and names_in(node.test) & {"local", "is_local", "LOCAL", "is_aws", "on_aws", "is_lambda", "embedded", "is_embedded"}
     }
@@ -347,7 +357,7 @@ def test_text_reaches_a_terminal_through_one_door() -> None:
         f"{module_name(path)}:{node.lineno}"
         for path in core_files()
         if path.name != "terminal.py"
-        for node in ast.walk(tree(path))
+        for node in nodes(path)
         if isinstance(node, ast.Call) and writes_out(node)
     ]
     assert prints == []
@@ -358,7 +368,7 @@ def test_every_variable_of_ours_is_known_so_that_a_mistyped_one_is_named() -> No
     named = {
         node.value
         for path in core_files()
-        for node in ast.walk(tree(path))
+        for node in nodes(path)
         if isinstance(node, ast.Constant) and isinstance(node.value, str) and re.fullmatch(r"MOORAGE_[A-Z_]*[A-Z]", node.value)
     }
     assert {name for name in unknown_variables(dict.fromkeys(named, "")) if "MOORAGE_SANDBOX_CONFIG" not in name} == set()

@@ -57,10 +57,17 @@ def names_of(room: Room) -> set[str]:
 
 
 @cache
+def all_names() -> set[str]:
+    return {word for room in named_rooms() for word in names_of(room)}
+
+
+@cache
 def literals(path: Path) -> set[str]:
-    """The strings of a program."""
+    """The strings of a program; of one that has none of the tools' words, none."""
     if path.suffix == ".js":
         return {text for _, text in re.findall(r"""(["'`])((?:(?!\1)[^\\\n])*)\1""", path.read_text())}
+    if not any(word in path.read_text() for word in all_names()):
+        return set()
     return {node.value for node in ast.walk(tree(path)) if isinstance(node, ast.Constant) and isinstance(node.value, str)}
 
 
@@ -77,10 +84,12 @@ def places() -> dict[str, Path]:
 def strangers() -> dict[str, set[str]]:
     """Modules outside of ``wire/`` and of a tool's own folder, with the tools' words that they hold."""
     found: dict[str, set[str]] = {}
+    everywhere = places()
     for room in named_rooms():
-        for name, path in places().items():
-            if not name.startswith((f"{home(room)}.", "moorage.wire.")) and names_of(room) & literals(path):
-                found.setdefault(name, set()).update(names_of(room) & literals(path))
+        words = names_of(room)
+        for name, path in everywhere.items():
+            if not name.startswith((f"{home(room)}.", "moorage.wire.")) and words & literals(path):
+                found.setdefault(name, set()).update(words & literals(path))
     return found
 
 
@@ -90,8 +99,7 @@ def test_a_tool_is_named_in_its_own_folder_and_in_the_protocol_alone() -> None:
 
 def test_the_console_names_tools_where_it_asks_for_them_alone() -> None:
     (console,) = {path.parent / "console" for path in core_files() if path.parts[-2:] == ("moorage", "runtime.py")}
-    words = {word for room in named_rooms() for word in names_of(room)}
-    assert {str(path.relative_to(console)) for path in console.rglob("*.js") if words & literals(path)} == IN_THE_CONSOLE.keys()
+    assert {str(path.relative_to(console)) for path in console.rglob("*.js") if all_names() & literals(path)} == IN_THE_CONSOLE.keys()
 
 
 IN_THE_PROTOCOL = {
