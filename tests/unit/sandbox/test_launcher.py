@@ -273,18 +273,15 @@ def with_bwrap(script: str | None) -> Iterator[dict[str, str]]:
         yield {**os.environ, "PATH": name}
 
 
+ABSENT = (None, "bubblewrap is not installed ('apt install bubblewrap')")
+REFUSED = ("echo 'bwrap: No permissions to create new namespace' >&2; exit 1", "bwrap: No permissions to create new namespace")
+
+
 @pytest.mark.parametrize(
-    ("script", "words"),
-    [
-        (None, "bubblewrap is not installed ('apt install bubblewrap')"),
-        (
-            "echo 'bwrap: No permissions to create new namespace' >&2; exit 1",
-            "bwrap: No permissions to create new namespace",
-        ),
-    ],
-    ids=["no bubblewrap", "no namespaces"],
+    ("program", "script", "words"),
+    [("launcher", *ABSENT), ("launcher", *REFUSED), ("stack", *REFUSED)],
+    ids=["no bubblewrap", "no namespaces", "no namespaces for a stack, which says what its launcher has said"],
 )
-@pytest.mark.parametrize("program", ["launcher", "stack"])
 def test_a_machine_that_cannot_have_sandboxes_is_told_at_the_start(
     program: str, script: str | None, words: str, tmp_path: Path
 ) -> None:
