@@ -3,6 +3,7 @@
 import hashlib
 import time
 from dataclasses import replace
+from functools import cache
 from typing import Any, cast
 from urllib.parse import urlsplit
 
@@ -17,6 +18,12 @@ AUTHORITY = "127.0.0.1:4321"
 GATE = Gate(CREDENTIALS, AUTHORITY)
 
 
+@cache
+def session(credentials: Credentials) -> Any:
+    """It reads what a service is like once."""
+    return boto3.Session(credentials.access_key_id, credentials.secret_access_key, region_name="us-east-1")
+
+
 def requests_of_boto3(service: str, operation: str, credentials: Credentials = CREDENTIALS, **request: Any) -> Asked:
     """What boto3 would send."""
     sent: list[Any] = []
@@ -27,9 +34,8 @@ def requests_of_boto3(service: str, operation: str, credentials: Credentials = C
         answer._content = b"{}"
         return cast("AWSResponse", answer)
 
-    session: Any = boto3.Session(credentials.access_key_id, credentials.secret_access_key, region_name="us-east-1")
     config = Config(retries={"total_max_attempts": 1}, s3={"addressing_style": "path"})
-    client = session.client(service, endpoint_url=f"http://{AUTHORITY}", config=config)
+    client = session(credentials).client(service, endpoint_url=f"http://{AUTHORITY}", config=config)
     client.meta.events.register("before-send", keep)
     with pytest.raises(client.exceptions.ClientError):
         getattr(client, operation)(**request)
