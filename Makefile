@@ -125,9 +125,9 @@ test: $(VENV)/.dev
 	@$(BIN)/python -m pytest --collect-only --quiet >/dev/null || true
 	@touch $@
 
-# Tests run make of their own, which is nobody's helper.
+# Three workers and one that waits (tests/lanes.py). Tests run make of their own, which is nobody's helper.
 suite: setup-dev .venv-template/.done .build/collected
-	env -u MAKEFLAGS -u MFLAGS -u MAKELEVEL $(BIN)/python -m pytest -n 3 --dist loadscope --no-loadscope-reorder
+	env -u MAKEFLAGS -u MFLAGS -u MAKELEVEL $(BIN)/python -m pytest -n 4 --dist loadscope --no-loadscope-reorder
 
 # Pure tests: no stack, no sandbox, no emulator. Types are checked incrementally.
 PURE := tests/unit/loop tests/unit/wire tests/unit/model tests/unit/tools tests/unit/test_hosts.py tests/unit/test_settings.py \

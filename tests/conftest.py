@@ -3,7 +3,7 @@
 * How many examples a property is tried with: as many as its test says, or in the inner loop (``make quick``) a few.
 * What comes first: the tests of sandboxes, which wait most (for time-outs, for memory to fill), and long for one file: others use the
   processors meanwhile. What comes last: the other unit tests, whose files are short, so that no worker is left with a long one when the
-  others have done all.
+  others have done all. A fourth worker has what waits to itself (``tests/lanes.py``).
 * That what is imported and collected stays to the end: the garbage collector need not look at it, neither meanwhile nor ever after.
 * One stack for those who need nothing of their own: starting one takes four seconds of processor time, and its workers as much again.
 """
@@ -16,7 +16,9 @@ from pathlib import Path
 import hypothesis
 import moorage.tools.registry  # noqa: F401  (the rooms declare what requests may say about their tools)
 import pytest
+from xdist.remote import Producer
 
+from tests.lanes import Lanes
 from tests.stack import Stack
 
 QUICK_EXAMPLES_MAX = 15
@@ -48,6 +50,11 @@ def pytest_collection() -> Generator[None, object, object]:
     finally:
         gc.freeze()
         gc.enable()
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> Lanes | None:
+    return Lanes(config, log) if config.getoption("dist") == "loadscope" else None
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
