@@ -21,7 +21,7 @@ from typing import Any
 import pytest
 from ministack import app
 from ministack.core import lambda_runtime
-from ministack.services import cloudwatch_logs, kms, lambda_svc, stepfunctions
+from ministack.services import cloudwatch_logs, eventbridge, kms, lambda_svc, stepfunctions
 from moorage.local.aws import expressions, forks, seams, workers
 from moorage.local.places import LOOP
 
@@ -79,6 +79,17 @@ def test_executions_that_ended_are_forgotten_and_running_ones_are_not(monkeypatc
     seams.forget_what_ended()
     assert list(executions) == [0, 4, 5]
     assert '_executions[exec_arn] = {' in inspect.getsource(stepfunctions)
+
+
+def test_events_that_tell_of_executions_are_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(eventbridge._events_log, "_data", {})
+    dates = {"startDate": "2026-01-01T00:00:00.000Z", "stopDate": "2026-01-01T00:00:01.000Z"}
+    execution = {"executionArn": "arn:1", "stateMachineArn": "arn:0", "name": "resp_1", "status": "SUCCEEDED", "input": "{}", **dates}
+    stepfunctions._emit_execution_status_event(execution)
+    ((kept,),) = eventbridge._events_log._data.values()
+    assert (kept["DetailType"], kept["Resources"]) == ("Step Functions Execution Status Change", ["arn:1"])
+    seams.forget_what_ended()
+    assert eventbridge._events_log._data == {}
 
 
 def test_words_of_functions_are_kept_in_bounded_number(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -3,7 +3,8 @@
 * Its first state waits 150 ms in each execution; ours does not.
 * It waits after each invocation for words of the function, 5 ms at least; ours takes those that are there.
 * Its workers get the credentials of this start, and no others.
-* Executions that have ended and words of functions are kept in bounded number, where ministack keeps them for ever.
+* Executions that have ended and words of functions are kept in bounded number, where ministack keeps them for ever; and events that tell
+  of executions are not kept at all, since nobody reads them.
 * The keys of the key service are taken out and put back as one document.
 """
 
@@ -13,12 +14,12 @@ from types import SimpleNamespace
 from typing import Final
 
 from ministack.core import lambda_runtime, persistence
-from ministack.services import cloudwatch_logs, kms, stepfunctions
+from ministack.services import cloudwatch_logs, eventbridge, kms, stepfunctions
 
 FIRST_PAUSE_SECONDS: Final = 0.15
-EXECUTIONS_KEPT_MAX: Final = 1_000
+EXECUTIONS_KEPT_MAX: Final = 50
 """Of those that have ended. ``store/executions.py`` takes one that is not there for one that has ended."""
-LOG_STREAMS_KEPT_MAX: Final = 2_000
+LOG_STREAMS_KEPT_MAX: Final = 100
 """Of one function; ministack begins one for each invocation."""
 _KMS_READS: Final = frozenset(
     {"Decrypt", "DescribeKey", "Encrypt", "GenerateDataKey", "GenerateRandom", "ListAliases", "ListKeys", "ReEncrypt"}
@@ -57,6 +58,7 @@ def forget_what_ended() -> None:
         for name in list(streams)[: max(0, len(streams) - LOG_STREAMS_KEPT_MAX)]:
             streams.pop(name, None)
     cloudwatch_logs._log_records._data.clear()
+    eventbridge._events_log._data.clear()
 
 
 def changes_keys(operation: str) -> bool:
