@@ -113,7 +113,7 @@ types: setup-dev
 	$(BIN)/mypy
 	$(BIN)/mypy --config-file functions/egress_proxy/mypy.ini --python-executable .venv-egress/bin/python functions/egress_proxy
 
-# Environments are made beside each other, and types looked at beside the tests, which takes 75 seconds of a processor.
+# Environments are made beside each other, and types looked at beside the tests, which takes half a minute of a processor.
 test: $(VENV)/.dev
 	$(BIN)/ruff check .
 	@$(MAKE) --no-print-directory --jobs=4 types suite
