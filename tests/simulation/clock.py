@@ -32,6 +32,7 @@ class VirtualLoop(asyncio.BaseEventLoop):
     def __init__(self) -> None:
         super().__init__()
         self._now = 0.0
+        self._made: list[asyncio.Task[Any]] = []
 
     def time(self) -> float:
         return self._now
@@ -58,7 +59,13 @@ class VirtualLoop(asyncio.BaseEventLoop):
 
     def create_task(self, coro: Any, *, name: object = None, context: Context | None = None) -> "asyncio.Task[Any]":
         """Without a name of its own, for which nobody asks."""
-        return asyncio.Task(coro, loop=self, name=str(name or "task"), context=context)
+        task = asyncio.Task(coro, loop=self, name=str(name or "task"), context=context)
+        self._made.append(task)
+        return task
+
+    def unfinished(self) -> "list[asyncio.Task[Any]]":
+        """Of its tasks. asyncio would look for them among those of all loops."""
+        return [task for task in self._made if not task.done()]
 
     def _write_to_self(self) -> None:
         """Nobody sleeps outside of it, so that nobody is to be woken."""
@@ -73,7 +80,7 @@ def run(work: Coroutine[Any, Any, T]) -> T:
     try:
         return loop.run_until_complete(work)
     finally:
-        left = asyncio.all_tasks(loop)
+        left = loop.unfinished()
         for task in left:
             task.cancel()
         if left:

@@ -24,7 +24,7 @@ from moorage.state import LoopState, Next
 from moorage.store.responses import StoredResponse
 from moorage.store.table import Record
 
-from tests.simulation.clock import VirtualLoop
+from tests.simulation.clock import VirtualLoop, run
 from tests.simulation.history import Died, History, Host, beginning, played
 from tests.simulation.simulate import play, told
 from tests.stack import assert_well_formed
@@ -184,6 +184,24 @@ def test_a_number_is_a_history_in_every_process() -> None:
         env={**os.environ, "PYTHONHASHSEED": "2" if os.environ.get("PYTHONHASHSEED") == "1" else "1"},
     ).stdout
     assert printed == f"{[played(number)[0].digest() for number in range(40)]}\n"
+
+
+def test_what_a_loop_leaves_behind_ends_with_it() -> None:
+    ended: list[str] = []
+
+    async def wait_for_nobody(name: str) -> None:
+        try:
+            await asyncio.Event().wait()
+        finally:
+            ended.append(name)
+
+    async def begin() -> list[asyncio.Task[None]]:
+        begun = [asyncio.create_task(wait_for_nobody(name)) for name in ("a", "b")]
+        await asyncio.sleep(1)
+        return begun
+
+    begun = run(begin())
+    assert (ended, [task.cancelled() for task in begun]) == (["a", "b"], [True, True])
 
 
 def test_histories_leave_what_all_begin_with_as_it_was() -> None:

@@ -50,12 +50,13 @@ class Turn:
         assembler = self._assembler(lowered, {} if "custom" in provider.native_tools else self._grammars(before))
         assembler.taken_call_ids.update(item["call_id"] for item in before if "call_id" in item)
         noted: set[str] = set()
+        has_shell = HOSTED_SHELL in provider.native_tools
         try:
             async with Cancellable(watch), aclosing(provider.stream(request)) as deltas:
                 async for delta in deltas:
                     if isinstance(delta, Answered):
                         self.sink.note_request(delta.request_id)
-                    if isinstance(delta, ItemOpened | ItemPassed) and HOSTED_SHELL in provider.native_tools:
+                    if has_shell and isinstance(delta, ItemOpened | ItemPassed):
                         await upstream_shell.note(self.runtime, self.stored.tenant_id, entry.name, delta.item, noted)
                     if isinstance(delta, TextDelta) and assembler.annotate is None:
                         assembler.annotate = await self._annotate(before)
