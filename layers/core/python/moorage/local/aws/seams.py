@@ -3,8 +3,8 @@
 * Its first state waits 150 ms in each execution; ours does not.
 * It waits after each invocation for words of the function, 5 ms at least; ours takes those that are there.
 * Its workers get the credentials of this start, and no others.
-* Executions that have ended and words of functions are kept in bounded number, where ministack keeps them for ever; and events that tell
-  of executions are not kept at all, since nobody reads them.
+* Executions that have ended and words of functions are kept in bounded number, where ministack keeps them for ever; and events that
+  tell of executions are not kept at all, since nobody reads them.
 * The keys of the key service are taken out and put back as one document.
 """
 
