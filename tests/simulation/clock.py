@@ -63,6 +63,10 @@ class VirtualLoop(asyncio.BaseEventLoop):
         self._made.append(task)
         return task
 
+    def close(self) -> None:
+        super().close()
+        self._made.clear()  # Each of them knows its loop.
+
     def unfinished(self) -> "list[asyncio.Task[Any]]":
         """Of its tasks. asyncio would look for them among those of all loops."""
         return [task for task in self._made if not task.done()]

@@ -12,6 +12,7 @@ its blows when all that do not matter are left out; ``--only`` plays that.
 """
 
 import argparse
+import gc
 import os
 import sys
 import time
@@ -30,6 +31,8 @@ from tests.simulation.history import History, played
 
 _CHUNK: Final = 100
 _TOLD_MAX: Final = 20
+_YOUNG_OBJECTS: Final = 100_000
+"""Some hundred histories make so many that are still there when they end, because they know each other."""
 _ZLIB: Final = b"\x78"
 """What it packs begins so."""
 
@@ -45,6 +48,7 @@ def prepare() -> None:
     """For a process that plays histories and does nothing else."""
     limits.SANDBOX_HOST_WAIT_SECONDS = -1  # type: ignore[misc]  # a tool step leaves at once what the state machine waits for
     relieve_collector()
+    gc.set_threshold(_YOUNG_OBJECTS)
     # Nobody here weighs a record. All endpoints have the secret that all histories begin with.
     zlib.compress, zlib.decompress = _packed, _unpacked(zlib.decompress)  # type: ignore[assignment]
     sealing.unseal = lru_cache(maxsize=1)(sealing.unseal)
