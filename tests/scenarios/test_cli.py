@@ -274,3 +274,21 @@ def test_a_key_to_look_with_is_refused_what_changes_something(stack: Stack) -> N
     with stack.http(key) as http:
         assert http.get("/responses").status_code == 200
         assert http.post("/responses", json={"model": "demo", "input": "x"}).json()["error"]["code"] == "read_only_key"
+
+
+MISTAKES = {
+    "a file that is not there": (["files", "put", "/nowhere/a.csv"], 1, "moorage: /nowhere/a.csv cannot be read or written: No such"),
+    "a folder as a file": (["files", "put", "/"], 1, "moorage: / cannot be read or written: Is a directory."),
+    "fewer than none": (["ls", "--limit", "-3"], 2, "'-3' is no whole number from 1 on"),
+    "none": (["ls", "--limit", "0"], 2, "'0' is no whole number from 1 on"),
+    "the last lines of none": (["logs", "--lines", "0"], 2, "'0' is no whole number from 1 on"),
+    "the log of nothing": (["logs", "resp_nowhere"], 1, "moorage: No line of the log names 'resp_nowhere'."),
+}
+
+
+@pytest.mark.parametrize(("command", "code", "sentence"), MISTAKES.values(), ids=MISTAKES.keys())
+def test_a_mistake_gets_a_sentence_and_no_trace(command: list[str], code: int, sentence: str, stack: Stack) -> None:
+    done = moorage(stack, *command)
+    assert (done.returncode, done.stdout) == (code, "")
+    assert sentence in done.stderr
+    assert "Traceback" not in done.stderr

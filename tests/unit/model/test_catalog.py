@@ -181,7 +181,17 @@ def test_the_list_names_every_exact_name_and_alias() -> None:
 WRONG: dict[str, tuple[str, str]] = {
     "no TOML": ("[[models]\n", "models.toml is not TOML: "),
     "an unknown provider": ("[[models]]\nname='a'\nprovider='x'\n", "models.toml is wrong at 'models.0.provider': "),
-    "an unknown field": ("[[models]]\nname='a'\nprovider='demo'\nurl='x'\n", "models.toml is wrong at 'models.0.url': "),
+    "an unknown field": (
+        "[[models]]\nname='a'\nprovider='demo'\nurl='x'\n",
+        "models.toml is wrong at 'models.0.url': there is no field of this name.",
+    ),
+    "a mistyped field": (
+        "[[models]]\nname='a'\nprovider='demo'\nbase_ur='x'\n",
+        "models.toml is wrong at 'models.0.base_ur': there is no field of this name; base_url is.",
+    ),
+    "a mistyped table": ("[[model]]\nname='a'\n", "models.toml is wrong at 'model': there is no field of this name; models is."),
+    "a list that is none": ("models=3\n", "models.toml is wrong at 'models': it is a list of tables, each under its name in double"),
+    "a default without models": ("default='a'\n", "models.toml: default is 'a', but the file names no model: a table [[models]] does."),
     "no name": ("[[models]]\nprovider='demo'\n", "models.toml is wrong at 'models.0.name': "),
     "a key instead of a reference": (
         "[[models]]\nname='a'\nprovider='demo'\nkey='sk-123'\n",

@@ -17,4 +17,6 @@ def sentence(error: Exception) -> str | None:
             return unreachable(error)
         case ClientError() | BotoCoreError():
             return refused(error)
+        case OSError(filename=str(path), strerror=str(reason)):
+            return f"{path} cannot be read or written: {reason}."
     return None

@@ -10,7 +10,7 @@ from typing import Any, Final, TextIO
 
 import orjson
 
-from moorage.cli.output import say_json
+from moorage.cli.output import at_least_one, say_json
 from moorage.cli.target import TargetError, local_state
 from moorage.local.logs import API, STEPS, Line, Lines, lines_of, parsed
 from moorage.terminal import one_line, say
@@ -30,7 +30,8 @@ def add_to(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("id", metavar="ID", nargs="?", default="", help="resp_..., cntr_..., call_... or a request's id")
     parser.add_argument("-f", "--follow", action="store_true", help="go on with what comes (Ctrl-C ends it)")
-    parser.add_argument("-n", "--lines", type=int, default=_LINES, metavar="N", help=f"how many without an ID; by default {_LINES}")
+    count = f"how many without an ID; by default {_LINES}"
+    parser.add_argument("-n", "--lines", type=at_least_one, default=_LINES, metavar="N", help=count)
     parser.add_argument("--json", action="store_true", help="the lines as they were written, for programs")
     parser.set_defaults(run=_run)
 
@@ -44,6 +45,8 @@ def _run(options: argparse.Namespace, environ: Mapping[str, str]) -> int:
     ends = {path: path.stat().st_size for path in lines_of(state_dir)}
     written = sorted(_written(ends), key=lambda line: str(line.get("timestamp", "")))
     chosen = [line for line in written if _is_asked_for(line, options)]
+    if options.id and not chosen and not options.follow:
+        raise TargetError(f"No line of the log names '{options.id}'. 'moorage ls' lists the responses.")
     for line in chosen if options.id else chosen[-options.lines :]:
         _show(line, options.json)
     if options.follow:

@@ -8,7 +8,7 @@ from typing import Any, Final
 
 import httpx
 
-from moorage.cli.output import add_json, duration, moment, say_json, table
+from moorage.cli.output import add_json, at_least_one, duration, moment, say_json, table
 from moorage.cli.pages import entries
 from moorage.cli.target import find
 from moorage.terminal import clear_screen, say
@@ -29,7 +29,7 @@ def add_to(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--conversation", help="only responses of this conversation")
     parser.add_argument("--key", help="only responses that this key (key_...) asked for")
     parser.add_argument("--metadata", action="append", default=[], metavar="NAME=VALUE", type=_pair, help="may be given several times")
-    parser.add_argument("-n", "--limit", type=int, default=_SHOWN, metavar="N", help=f"how many; by default {_SHOWN}")
+    parser.add_argument("-n", "--limit", type=at_least_one, default=_SHOWN, metavar="N", help=f"how many; by default {_SHOWN}")
     parser.add_argument("-w", "--watch", action="store_true", help="show it again every two seconds (Ctrl-C ends it)")
     add_json(parser)
     parser.set_defaults(run=_run)

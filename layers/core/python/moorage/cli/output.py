@@ -18,6 +18,13 @@ def add_json(parser: argparse.ArgumentParser, *, is_inherited: bool = False) -> 
     parser.add_argument("--json", action="store_true", default=default, help="one JSON object a line, for programs")
 
 
+def at_least_one(text: str) -> int:
+    """How many, of an option."""
+    if not text.isdecimal() or int(text) < 1:
+        raise argparse.ArgumentTypeError(f"'{text}' is no whole number from 1 on")
+    return int(text)
+
+
 def listing(options: argparse.Namespace, rows: Iterable[Row], head: Sequence[str], cells: Callable[[Row], Sequence[str]]) -> int:
     """Print rows as columns, or as they are with ``--json``. A human reads that there are none; a program reads nothing."""
     if options.json:

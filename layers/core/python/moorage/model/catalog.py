@@ -180,6 +180,8 @@ class Catalog:
                 if not catalog._serves(str(writer)):
                     raise SettingsConflict(f"models.toml: compactions want notes of '{writer}', but no model there has this name.")
             return catalog
+        if default is not None:
+            raise SettingsConflict(f"models.toml: default is '{default}', but the file names no model: a table [[models]] does.")
         detected, name, reason = _detected(upstream)
         entries = tuple(replace(entry, compaction=file.compaction.over(CompactionTable())) for entry in detected)
         return cls((*entries, _DEMO), upstream, default=name, reason=reason, **extras)

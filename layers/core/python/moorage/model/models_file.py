@@ -1,10 +1,12 @@
 """``models.toml`` as it is written: what may stand in it, checked field by field. What it means is in ``catalog.py``."""
 
 import tomllib
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Annotated, Final, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic_core import ErrorDetails
 
 from moorage import limits
 from moorage.errors import SettingsConflict
@@ -14,6 +16,7 @@ from moorage.model.embedding_models import EmbeddingTable
 from moorage.model.image_engine import ImageTable
 from moorage.model.remote_servers import ServerTable
 from moorage.model.search_engine import SearchTable
+from moorage.settings import nearest
 
 ProviderKind = Literal["openai_responses", "chat_completions", "anthropic_messages", "bedrock_converse", "demo"]
 
@@ -84,7 +87,21 @@ def read(source: Path | str) -> File:
     except ValidationError as error:
         first = error.errors()[0]
         place = ".".join(str(step) for step in first["loc"])
-        raise SettingsConflict(f"models.toml is wrong at '{place}': {first['msg']}.") from error
+        raise SettingsConflict(f"models.toml is wrong at '{place}': {_fault(first)}.") from error
+
+
+_FIELDS: Final[Mapping[tuple[int | str, ...], Iterable[str]]] = {(): File.model_fields, ("models",): ModelTable.model_fields}
+"""Of the tables in which most is written: what may be meant by a mistyped one."""
+
+
+def _fault(error: ErrorDetails) -> str:
+    match error["loc"], error["type"]:
+        case (*_, name), "extra_forbidden":
+            known = _FIELDS.get(error["loc"][:-1:2], ())
+            return f"there is no field of this name{nearest(str(name), known)}"
+        case _, "tuple_type":
+            return "it is a list of tables, each under its name in double brackets ([[models]])"
+    return error["msg"]
 
 
 def _text(source: Path | str) -> str:
