@@ -42,10 +42,14 @@ _WRONG = """() => {
         const isShortened = style.textOverflow === "ellipsis" && element.clientWidth >= 48;
         if (isCut && !isShortened && !element.matches(".crumbs")) wrong.push(`${named(element)} is cut`);
     }
+    for (const text of document.querySelectorAll("main svg text")) {
+        const pixels = parseFloat(getComputedStyle(text).fontSize) * text.getScreenCTM().a;
+        if (pixels < 8) wrong.push(`"${text.textContent}" is ${pixels.toFixed(1)} pixels high`);
+    }
     return [...new Set(wrong)].slice(0, 12);
 }"""
-"""What stands beyond the window or is cut off, and what a finger cannot hit. What scrolls by itself is reached by scrolling it, but
-for the way to the pages, where nobody would look for more of them."""
+"""What stands beyond the window or is cut off, what a finger cannot hit, and words of drawings that nobody can read. What scrolls by
+itself is reached by scrolling it, but for the way to the pages, where nobody would look for more of them."""
 
 
 @pytest.fixture(scope="module")
