@@ -43,6 +43,26 @@ def test_a_wrong_base_url_is_told_how_it_ends(ending: str, path: str, advice: st
     assert refusal_of_sdk(base_url, stack.key) == error(f"Invalid URL (POST {path}). {advice}", "unknown_url")
 
 
+@pytest.mark.parametrize(
+    ("sent", "here"),
+    [
+        ({"messages": [{"role": "user", "content": "hello"}]}, "input"),
+        ({"input": "hello", "max_tokens": 50}, "max_output_tokens"),
+        ({"input": "hello", "max_completion_tokens": 50}, "max_output_tokens"),
+        ({"input": "hello", "response_format": {"type": "json_object"}}, "text.format"),
+        ({"input": "hello", "reasoning_effort": "low"}, "reasoning.effort"),
+        ({"input": "hello", "verbosity": "low"}, "text.verbosity"),
+    ],
+)
+def test_what_chat_completions_call_otherwise_is_told_its_name_here(sent: dict[str, Any], here: str, stack: Stack) -> None:
+    *_, name = sent
+    with stack.http() as http:
+        answer = http.post("/responses", json={"model": "demo", **sent})
+    advice = f"This is a name of chat completions: the Responses API has '{here}' for it."
+    refused = error(f"Unknown parameter: '{name}'. {advice}", "unknown_parameter") | {"param": name}
+    assert (answer.status_code, answer.json()) == (400, {"error": refused})
+
+
 def test_a_base_url_may_end_with_a_slash(stack: Stack) -> None:
     with OpenAI(base_url=f"{stack.url}/", api_key=stack.key, max_retries=0) as client:
         assert client.models.list().data[0].id == "demo"

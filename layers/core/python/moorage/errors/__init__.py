@@ -16,8 +16,8 @@ from typing import Final
 from moorage.errors.kinds import *
 
 
-def unknown_parameter(param: str) -> ApiError:
-    return bad_request(f"Unknown parameter: '{param}'.", param=param, code="unknown_parameter")
+def unknown_parameter(param: str, advice: str = "") -> ApiError:
+    return bad_request(f"Unknown parameter: '{param}'.{advice}", param=param, code="unknown_parameter")
 
 
 def unsupported_parameter(param: str, reason: str) -> ApiError:

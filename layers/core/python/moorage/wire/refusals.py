@@ -120,6 +120,19 @@ _TYPES: Final = {
     "model_attributes_type": "an object",
 }
 
+_OF_CHAT_COMPLETIONS: Final = {
+    name: f" This is a name of chat completions: the Responses API has '{here}' for it."
+    for name, here in {
+        "messages": "input",
+        "max_tokens": "max_output_tokens",
+        "max_completion_tokens": "max_output_tokens",
+        "response_format": "text.format",
+        "reasoning_effort": "reasoning.effort",
+        "verbosity": "text.verbosity",
+    }.items()
+}
+"""What a program that comes from there still sends."""
+
 
 def _describe(fault: ErrorDetails, steps: list[str | int]) -> ApiError:
     kind, value, context = fault["type"], fault["input"], fault.get("ctx", {})
@@ -127,7 +140,8 @@ def _describe(fault: ErrorDetails, steps: list[str | int]) -> ApiError:
         describe: Describe = context["describe"]
         return describe(path_of([*steps, *context["at"]]))
     if kind == "extra_forbidden":
-        return errors.unknown_parameter(path_of([*steps[:-1], str(steps[-1])[: limits.PARAM_NAME_CHARS_MAX]]))
+        unknown = path_of([*steps[:-1], str(steps[-1])[: limits.PARAM_NAME_CHARS_MAX]])
+        return errors.unknown_parameter(unknown, _OF_CHAT_COMPLETIONS.get(unknown, ""))
     if fault["loc"] and fault["loc"][-1] == "[key]":
         longest = context["max_length"]
         sentence = f"keys have at most {longest} characters, but one has {len(value)}."
