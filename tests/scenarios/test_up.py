@@ -221,6 +221,11 @@ def test_a_port_in_use_is_named_before_anything_starts(state_dir: Path, taken_po
 
 
 WRONG = {
+    "less than no time": (
+        "MOORAGE_RETENTION_SECONDS",
+        "-5",
+        "moorage: MOORAGE_RETENTION_SECONDS is '-5'; it takes no negative number.\n",
+    ),
     "a port that is none": ("MOORAGE_PORT", "http", "moorage: MOORAGE_PORT must be a whole number, not 'http'.\n"),
     "a port beyond the last": ("MOORAGE_PORT", "80800", "moorage: MOORAGE_PORT takes a port number, not '80800'.\n"),
     "a log level that is none": (

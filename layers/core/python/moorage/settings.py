@@ -269,9 +269,12 @@ def _text(name: str, text: str) -> str:
 
 def _whole(name: str, text: str) -> int:
     try:
-        return int(text)
+        number = int(text)
     except ValueError as error:
         raise SettingsError(f"{name} must be a whole number, not '{text}'.") from error
+    if number < 0:
+        raise SettingsError(f"{name} is '{text}'; it takes no negative number.")
+    return number
 
 
 def _switch(name: str, text: str) -> bool:
