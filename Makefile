@@ -93,7 +93,8 @@ setup: $(VENV)/.local .venv-toolbox/.done .venv-egress/.done .build/console/stam
 
 setup-dev: setup $(VENV)/.dev
 	@sh localstack/system_packages.sh iproute2:ip curl:curl git:git || echo "Tests that need them are skipped."
-	@sh localstack/system_packages.sh chromium:chromium || echo "Tests of the console are skipped."
+	@sh localstack/system_packages.sh chromium-headless-shell:chromium-headless-shell 2>/dev/null || \
+		sh localstack/system_packages.sh chromium:chromium || echo "Tests of the console are skipped."
 
 # What a deploy needs: no sandbox runs on this machine, so neither bubblewrap nor what is inside of sandboxes and proxy.
 setup-deploy: $(VENV)/.dev .build/console/stamp
@@ -296,9 +297,11 @@ bench-sandbox: setup-dev
 	$(BIN)/python -m tests.bench.bench_exec
 
 bench-console: setup-dev
+	@sh localstack/system_packages.sh chromium:chromium
 	$(BIN)/python -m tests.bench.console
 
 console-screens: setup-dev
+	@sh localstack/system_packages.sh chromium:chromium
 	$(BIN)/python -m tests.console_screens
 
 wheel: $(UV)

@@ -1,4 +1,8 @@
-"""A real browser for the tests of the console: Debian's Chromium, driven by Playwright. Without one, they are skipped and say so."""
+"""A real browser for the tests of the console: Debian's Chromium, driven by Playwright. Without one, they are skipped and say so.
+
+Tests take Chromium without its windows where it is installed, which draws pages alike: the whole one makes a toolbar, which is a page
+of its own, for each context. What a user sees is measured, and its pictures are taken, in the whole one.
+"""
 
 import json
 import shutil
@@ -15,26 +19,31 @@ from tests.stack import ROOT
 WAIT_MS = 60_000
 """For what comes sooner or later: a busy machine is no reason to fail."""
 AXE = ROOT / ".build" / "console" / "axe.min.js"
+WHOLE = "chromium"
+WINDOWLESS = "chromium-headless-shell"
 _SIZE = {"width": 1280, "height": 800}
 
 
-def skip_without() -> str:
-    """Why there can be no test of the console here; empty if there can."""
-    if shutil.which("chromium") is None:
-        return "chromium is not installed: 'make setup-dev' installs it where it may."
+def skip_without(*programs: str) -> str:
+    """Why there can be no test of the console here, with one of these programs; empty if there can."""
+    if not any(map(shutil.which, programs)):
+        return f"{programs[-1]} is not installed, and make may not install it."
     if not AXE.exists():
         return "the console's libraries are not here: 'make setup' fetches them."
     return ""
 
 
 @contextmanager
-def chromium() -> Iterator[Browser]:
-    if reason := skip_without():
+def chromium(*programs: str) -> Iterator[Browser]:
+    """The first of these programs that is installed; without any, those that tests take."""
+    programs = programs or (WINDOWLESS, WHOLE)
+    if reason := skip_without(*programs):
         pytest.skip(reason)
+    program = next(filter(None, map(shutil.which, programs)))
     driver: Playwright
     with sync_playwright() as driver:
         # Root has no namespaces of its own to build Chromium's sandbox of.
-        browser = driver.chromium.launch(executable_path=shutil.which("chromium"), args=["--no-sandbox", "--disable-dev-shm-usage"])
+        browser = driver.chromium.launch(executable_path=program, args=["--no-sandbox", "--disable-dev-shm-usage"])
         try:
             yield browser
         finally:

@@ -10,7 +10,7 @@ from moorage.local.demo import QUESTION, sales
 from openai import OpenAI
 from playwright.sync_api import Browser, expect
 
-from tests.browser import Console, chromium, context_of, skip_without
+from tests.browser import WHOLE, Console, chromium, context_of, skip_without
 from tests.stack import ROOT, SHELL, Stack, say, script, shell
 
 SCREENS = ROOT / ".build" / "console" / "screens"
@@ -20,7 +20,7 @@ _SIZE = {"width": 1360, "height": 820}
 
 
 def main() -> int:
-    if reason := skip_without():
+    if reason := skip_without(WHOLE):
         sys.stderr.write(f"No pictures: {reason}\n")
         return 1
     SCREENS.mkdir(parents=True, exist_ok=True)
@@ -28,7 +28,7 @@ def main() -> int:
         stack = Stack(Path(folder)).start()
         try:
             run, edited = furnish(stack.client())
-            with chromium() as browser:
+            with chromium(WHOLE) as browser:
                 for theme in ("light", "dark"):
                     take(browser, stack, run, edited, theme)
         finally:

@@ -23,7 +23,7 @@ from moorage.api.console import Console as Pages
 from playwright.sync_api import Browser, Page
 from starlette.responses import JSONResponse, Response, StreamingResponse
 
-from tests.browser import Console, chromium, context_of, long_log, page_of, skip_without
+from tests.browser import WHOLE, Console, chromium, context_of, long_log, page_of, skip_without
 
 _EVENTS: Final = 20_000
 _A_SECOND: Final = 500
@@ -86,11 +86,11 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--events", type=int, default=_EVENTS)
     options = parser.parse_args()
-    if reason := skip_without():
+    if reason := skip_without(WHOLE):
         sys.stderr.write(f"Not measured: {reason}\n")
         return 1
     log = long_log(options.events)
-    with serving(log) as base, chromium() as browser:
+    with serving(log) as base, chromium(WHOLE) as browser:
         measures = [*first_visit(browser, base), *live(browser, base, log)]
     print("| measure | found | bound | |\n|---|---:|---:|---|")
     print(*measures, sep="\n")
