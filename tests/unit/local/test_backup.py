@@ -99,6 +99,14 @@ async def test_a_damaged_backup_is_refused_and_nothing_is_touched(state_dir: Pat
     assert not list(state_dir.glob(".restore-*"))
 
 
+async def test_a_file_that_is_no_archive_is_said_to_be_none(state_dir: Path, tmp_path: Path) -> None:
+    other = tmp_path / "notes.txt"
+    other.write_text("not what you look for")
+    with pytest.raises(SettingsConflict) as caught:
+        restore(other, state_dir)
+    assert str(caught.value) == f"{other} is no backup of moorage: it is no archive, or not the whole of one."
+
+
 async def test_there_is_nothing_to_back_up_where_nothing_was_stored(tmp_path: Path) -> None:
     with pytest.raises(SettingsConflict, match="nothing to back up"):
         back_up(tmp_path, tmp_path / "backup")

@@ -191,6 +191,10 @@ WRONG: dict[str, tuple[str, str]] = {
     ),
     "a mistyped table": ("[[model]]\nname='a'\n", "models.toml is wrong at 'model': there is no field of this name; models is."),
     "a list that is none": ("models=3\n", "models.toml is wrong at 'models': it is a list of tables, each under its name in double"),
+    "one name twice": (
+        "[[models]]\nname='a'\nprovider='demo'\n[[models]]\nname='a'\nprovider='demo'\n",
+        "models.toml: two models have the name 'a', and the second would never be asked.",
+    ),
     "a default without models": ("default='a'\n", "models.toml: default is 'a', but the file names no model: a table [[models]] does."),
     "no name": ("[[models]]\nprovider='demo'\n", "models.toml is wrong at 'models.0.name': "),
     "a key instead of a reference": (

@@ -136,7 +136,7 @@ def _unpack(source: Path, new: Path) -> None:
         with tarfile.open(source) as archive:
             archive.extractall(new, filter="data")
     except tarfile.TarError as error:
-        raise SettingsConflict(f"{source} is no backup of moorage: {error}.") from error
+        raise SettingsConflict(f"{source} is no backup of moorage: it is no archive, or not the whole of one.") from error
 
 
 def _checked(source: Path, new: Path) -> int:

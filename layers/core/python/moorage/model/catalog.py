@@ -9,6 +9,7 @@ Keys are named by reference (``env:NAME``, ``ssm:/path``) and read when a provid
 """
 
 import fnmatch
+from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -166,6 +167,8 @@ class Catalog:
         extras["embeddings"] = file.embedding
         check_images(file.image_generation, upstream, has_secrets=secret is not None)
         extras["images"] = file.image_generation
+        for twice in (each for each, times in Counter(entry.name for entry in configured).items() if times > 1):
+            raise SettingsConflict(f"models.toml: two models have the name '{twice}', and the second would never be asked.")
         if configured:
             name = default or next((e.name for e in configured if not e.is_pattern), None)
             if name is None:

@@ -324,6 +324,8 @@ def _check_answer(fields: dict[str, Any]) -> None:
     """How the answer is given, and what becomes of it at its limit."""
     if fields.get("budget", {}).get("on_limit") == "pause" and not fields.get("background"):
         raise errors.invalid_value("budget.on_limit", "a client would wait for a response that stands still; add 'background': true.")
+    if "budget" in fields and not fields["budget"].keys() - {"on_limit", "scope"}:
+        raise errors.invalid_value("budget", "it limits nothing; say how much of what the response may use: 'total_tokens': 100000.")
     if "approvals" in fields and not fields.get("background"):
         raise errors.invalid_value("approvals", "nobody waits in a response whose client waits; add 'background': true.")
     if "stream_options" in fields and not fields.get("stream"):
