@@ -1,6 +1,7 @@
 """A repeat that comes while the first request is being put down."""
 
 import asyncio
+from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any, cast
@@ -8,7 +9,7 @@ from typing import Any, cast
 import pytest
 from moorage import limits
 from moorage.api.foreground import Foreground
-from moorage.api.repeats import Attempt
+from moorage.api.repeats import Attempt, Repeatable
 from moorage.loop.create import Prepared
 from moorage.model.remote_servers import RemoteServers
 from moorage.store import keys
@@ -55,6 +56,42 @@ async def test_a_key_whose_response_was_not_stored_is_told_as_used_as_soon_as_it
     assert [answer.status_code for answer in answers] == [200, 409]
     assert answers[1].json()["error"]["code"] == "idempotency_key_used"
     assert len(lab.model.requests) == 1
+
+
+class Noting(MemoryTable):
+    """Notes when a key is claimed, and when its claim is settled or given back."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.seen: list[Any] = []
+
+    async def put(self, record: Record, *, if_absent: bool = False) -> None:
+        await super().put(record, if_absent=if_absent)
+        self.seen.append("claimed" if if_absent else "settled")
+
+    async def delete(self, pk: str, sk: str, *, condition: Mapping[str, Any] | None = None) -> Record | None:
+        self.seen.append("given back")
+        return await super().delete(pk, sk, condition=condition)
+
+
+@pytest.mark.parametrize(("status", "outcome"), [(200, "settled"), (500, "given back")])
+async def test_who_has_the_whole_answer_may_repeat_at_once(status: int, outcome: str) -> None:
+    table = Noting()
+
+    async def create(scope: Any, receive: Any, send: Any) -> None:
+        await send({"type": "http.response.start", "status": status, "headers": []})
+        await send({"type": "http.response.body", "body": b"{", "more_body": True})
+        await send({"type": "http.response.body", "body": b"}"})
+
+    async def receive() -> Any:
+        return {"type": "http.request", "body": b"", "more_body": False}
+
+    async def send(message: Any) -> None:
+        table.seen.append(message.get("body", "begun"))
+
+    told = {"type": "http", "method": "POST", "path": "/v1/conversations", "query_string": b"", "headers": [(b"idempotency-key", b"k")]}
+    await Repeatable(create, Lab(table=table).runtime)({**told, "state": {"tenant_id": "t", "request_id": "r"}}, receive, send)
+    assert table.seen == ["claimed", "begun", b"{", outcome, b"}"]
 
 
 # --- retries that bring no key ---

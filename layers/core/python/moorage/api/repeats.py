@@ -233,11 +233,15 @@ class Repeatable:
         try:
             await self._app(scope, digest.read_from(receive), kept.sending(send))
         finally:
-            if kept.is_whole and kept.status < 400:
-                answer = replace(claim, digest=digest.value(), status=kept.status, content_type=kept.content_type, body=kept.body)
-                await self._repeats.settle(tenant_id, key, answer)
-            else:
-                await self._repeats.release(tenant_id, key, claim)
+            try:
+                if kept.last is not None and kept.status < 400:
+                    answer = replace(claim, digest=digest.value(), status=kept.status, content_type=kept.content_type, body=kept.body)
+                    await self._repeats.settle(tenant_id, key, answer)
+                else:
+                    await self._repeats.release(tenant_id, key, claim)
+            finally:
+                if kept.last is not None:
+                    await send(kept.last)
         return None
 
     async def _again(self, other: Claim, digest: "_Digest", receive: Receive) -> Response:
@@ -294,14 +298,14 @@ class _Digest:
 
 
 class _Kept:
-    """An answer on its way out."""
+    """An answer on its way out. Its last piece goes when it is stored: who has it may repeat the request at once."""
 
     def __init__(self) -> None:
         self.status = 0
         self.content_type = ""
         self.body = b""
         """Empty if it is too long to be kept."""
-        self.is_whole = False
+        self.last: Message | None = None
         self._size = 0
 
     def sending(self, send: Send) -> Callable[[Message], Awaitable[None]]:
@@ -311,7 +315,9 @@ class _Kept:
                 self.content_type = Headers(raw=message["headers"]).get("content-type", "application/json")
             elif message["type"] == "http.response.body":
                 self._add(message.get("body", b""))
-                self.is_whole = not message.get("more_body")
+                if not message.get("more_body"):
+                    self.last = message
+                    return
             await send(message)
 
         return keep

@@ -136,7 +136,8 @@ def parse_fork(
     fields = FORK.body(body or b"{}")
     tools, items, notices = _without_web_search(fields, web_search)
     is_background = fields.get("background", background and not fields.get("stream"))
-    _check_answer({**fields, "background": is_background, "budget": fields.get("budget", before.budget or {})})
+    budget = {"budget": before.budget} if before.budget else {}
+    _check_answer({**budget, **fields, "background": is_background})
     given = {name: fields[name] for name in FORK.fields if name in fields and name not in (*_REWRITTEN, "at", "container", "rewind")}
     own_tools = tools if "tools" in fields else unplaced(before.tools)
     others = {
