@@ -19,6 +19,12 @@ WAITING: Final = (
     "tests/contract/test_wheel.py",
     "tests/contract/test_console_libraries.py",
     "tests/unit/aws/test_streaming_function.py",
+    "tests/unit/knowledge/test_neighbours.py",
+    "tests/unit/loop/test_cancellation.py",
+    "tests/unit/loop/test_deferred_servers.py",
+    "tests/unit/loop/test_image_generation.py",
+    "tests/unit/loop/test_mcp.py",
+    "tests/unit/loop/test_web_search.py",
     "tests/upgrade/test_versions.py",
 )
 """Where more time is waited than used."""

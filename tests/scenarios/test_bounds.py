@@ -356,8 +356,9 @@ def test_checks_of_grammars_wait_for_each_other(bounded: Stack) -> None:
     call = {"call": {"name": "slow", "arguments": {"input": "a" * 40}}}
     body = {"model": "demo", "input": script(call), "tools": [slow]}
     seen = []
-    with ThreadPoolExecutor(8) as threads, bounded.http() as http:
-        asked = [threads.submit(http.post, "/responses", json=body) for _ in range(8)]
+    many = limits.GRAMMAR_CHECKS_MAX + 2
+    with ThreadPoolExecutor(many) as threads, bounded.http() as http:
+        asked = [threads.submit(http.post, "/responses", json=body) for _ in range(many)]
         while not all(one.done() for one in asked):
             seen.append(checks_of(bounded))
             time.sleep(0.05)
