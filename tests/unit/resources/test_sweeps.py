@@ -10,7 +10,8 @@ from typing import cast
 import pytest
 from moorage import limits
 from moorage.containers.containers import Containers
-from moorage.sandbox.exec_client import ExecClient, Health
+from moorage.errors import SandboxError
+from moorage.sandbox.exec_client import ExecClient, FileListing, Health
 from moorage.sandbox.provisioner import Handle
 from moorage.store.files import Files
 
@@ -40,6 +41,17 @@ class Looks:
                 return await super().health()
 
         return lambda handle: cast("ExecClient", Looking(provisioner.sandboxes.get(handle.sandbox_id), handle))
+
+
+class Dull(FakeClient):
+    """Answers, and cannot tell which files there are."""
+
+    async def list_files(self, root: str = "/mnt/data") -> FileListing:
+        raise SandboxError("The disk does not answer.")
+
+    @staticmethod
+    def connect(provisioner: FakeProvisioner) -> Callable[[Handle], ExecClient]:
+        return lambda handle: cast("ExecClient", Dull(provisioner.sandboxes.get(handle.sandbox_id), handle))
 
 
 def containers_of(
@@ -118,6 +130,29 @@ async def test_a_sandbox_that_was_in_use_is_looked_into_when_it_is_due_again(sto
     sandbox.running = 0
     clock.advance(60)
     assert await inside.sweep.retire_idle(clock()) == 1
+
+
+@pytest.mark.parametrize("sweep", ["expire_due", "retire_idle"])
+@pytest.mark.parametrize("is_for_ever", [False, True])
+async def test_a_sandbox_whose_files_cannot_be_stored_is_kept_for_an_hour(
+    store: Store, clock: Clock, sweep: str, is_for_ever: bool
+) -> None:
+    """What a process in the background has written is in the sandbox alone."""
+    provisioner = FakeProvisioner()
+    await idle(store, clock, provisioner, 1)
+    (sandbox,) = provisioner.sandboxes.values()
+    sandbox.write("late.txt", b"written in the background")
+    clear, dull = (containers_of(store, clock, provisioner, connect) for connect in (provisioner.connect, Dull.connect(provisioner)))
+    for _ in range(2):
+        assert await getattr(dull.sweep, sweep)(clock()) == 0
+        clock.advance(limits.SWEEP_CLAIM_SECONDS)
+    assert sandbox.is_alive
+    if is_for_ever:
+        clock.advance(limits.SANDBOX_UNSTORED_SECONDS_MAX)
+        assert await getattr(dull.sweep, sweep)(clock()) == 1
+    else:
+        assert await getattr(clear.sweep, sweep)(clock()) == 1
+    assert len(store.objects()) == (0 if is_for_ever else 1)
 
 
 async def test_who_comes_while_a_sandbox_is_looked_into_keeps_it(store: Store, clock: Clock) -> None:

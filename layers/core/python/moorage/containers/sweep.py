@@ -4,16 +4,18 @@ Every sandbox has a ``LIFE#`` record from before it is started until it is known
 record; the sweep looks at those whose time has come. A deletion erases by the same hand, and leaves to the sweep what it cannot do.
 """
 
+import logging
 from collections.abc import Collection
 from contextlib import suppress
 from dataclasses import replace
+from typing import Final
 
 from moorage import limits
 from moorage.containers.artifacts import Artifacts
 from moorage.containers.life import Sandboxes
 from moorage.containers.transfers import bytes_of
 from moorage.egress.service import Egress
-from moorage.errors import ConditionFailed, SandboxError
+from moorage.errors import ConditionFailed, SandboxError, SandboxGone
 from moorage.parallel import side_by_side
 from moorage.sandbox.provisioner import Provisioner
 from moorage.store import keys
@@ -23,6 +25,8 @@ from moorage.store.containers import ContainerRecord, ContainerStore
 from moorage.store.files import Clock
 from moorage.store.stored_bytes import Holder, StoredBytes
 from moorage.store.table import Record
+
+_log: Final = logging.getLogger(__name__)
 
 
 class Sweep:
@@ -76,7 +80,7 @@ class Sweep:
                 return False
             is_running = record.sandbox is not None and record.sandbox.state == "running"
             if is_running and await self._store.claim(due, now):
-                with suppress(ConditionFailed):
+                with suppress(ConditionFailed, SandboxError):
                     return await self._retire(record) is not None
             return False
 
@@ -216,14 +220,23 @@ class Sweep:
         return await self._store.turn(record, stopping, also={"ending": "idle"}, condition={"last_active_at": record.last_active_at})
 
     async def _is_busy(self, record: ContainerRecord) -> bool:
-        """Whether commands run in it; stores its files on the way, because background processes write without a command."""
+        """Whether commands run in it; stores its files on the way, because background processes write without a command.
+
+        Raises :class:`SandboxError` where it answers and its files cannot be stored; not for ever, because it costs money."""
         async with self._sandboxes.reach(record) as live:
             try:
                 if (await live.client.health()).running > 0:
                     return True
-                await self._artifacts.sync(live)
             except SandboxError:
                 return False
+            try:
+                await self._artifacts.sync(live)
+            except SandboxError as error:
+                if isinstance(error, SandboxGone):
+                    return False
+                if self._clock() < record.expires_at + limits.SANDBOX_UNSTORED_SECONDS_MAX:
+                    raise
+                _log.error("a sandbox is stopped whose files could not be stored: %s of %s: %s", record.id, record.tenant_id, error)
         return False
 
     async def _collect(self, record: ContainerRecord) -> None:

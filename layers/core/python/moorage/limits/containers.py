@@ -191,6 +191,9 @@ BATCHES_MAX: Final = 32
 CONTAINER_RETRY_SECONDS: Final = 60
 """When a sweep looks again at a sandbox that it could not stop."""
 
+SANDBOX_UNSTORED_SECONDS_MAX: Final = 3_600
+"""For how long beyond its idle time a sandbox is kept that answers and whose files cannot be stored."""
+
 ORPHAN_SECONDS_MIN: Final = 300
 """A sandbox is stopped when nobody has owned it for this long: longer than a start and every step of a deletion take."""
 
