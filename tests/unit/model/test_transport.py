@@ -2,8 +2,10 @@
 
 import asyncio
 import contextlib
+import gc
 import gzip
 import ssl
+import sys
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import aclosing, asynccontextmanager
 from dataclasses import dataclass, field
@@ -360,6 +362,18 @@ async def test_a_connection_is_not_used_again_if_the_answer_came_before_all_of_t
         url = f"http://127.0.0.1:{listening.sockets[0].getsockname()[1]}"
         assert [await ask(http, request(url, bytes(50_000_000))) for _ in range(2)] == [(200, b"hello")] * 2
         is_left.set()
+
+
+@pytest.mark.parametrize("size", [2, 1_000_000])
+async def test_a_connection_that_waits_keeps_nothing_of_what_it_has_sent(size: int) -> None:
+    content = bytes(size)
+    async with server([HELLO], [HELLO]) as playing, transport() as http:
+        known = sys.getrefcount(content)
+        await ask(http, request(playing.url, content))
+        gc.collect()
+        assert sys.getrefcount(content) == known
+        await ask(http, request(playing.url))
+    assert playing.connections == 1
 
 
 async def test_a_connection_that_its_server_closed_meanwhile_is_not_used() -> None:

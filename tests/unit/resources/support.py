@@ -71,6 +71,8 @@ class FakeSandbox:
     """Path to ``symlink`` or ``other``."""
     is_alive: bool = True
     running: int = 0
+    silent: set[str] = field(default_factory=set)
+    """The calls that it does not answer, though it lives."""
     refused: set[str] = field(default_factory=set)
     """Paths that it refuses to write."""
     skills: dict[str, bytes] = field(default_factory=dict)
@@ -103,19 +105,19 @@ class FakeClient:
         self.handle = handle
         self.is_closed = False
 
-    def _alive(self) -> FakeSandbox:
+    def _alive(self, call: str = "") -> FakeSandbox:
         assert not self.is_closed
-        if self.sandbox is None or not self.sandbox.is_alive:
+        if self.sandbox is None or not self.sandbox.is_alive or call in self.sandbox.silent:
             raise SandboxGone("The container does not answer.")
         if self.handle.token != self.sandbox.token:
             raise SandboxError("The token is wrong.")
         return self.sandbox
 
     async def health(self) -> Health:
-        return Health(1, "boot", self._alive().running)
+        return Health(1, "boot", self._alive("health").running)
 
     async def list_files(self, root: str = "/mnt/data") -> FileListing:
-        sandbox = self._alive()
+        sandbox = self._alive("list_files")
         regular = [
             SandboxFile(path, len(data), mtime_ns, inode, "file") for path, (data, mtime_ns, inode) in sandbox.files.items()
         ]

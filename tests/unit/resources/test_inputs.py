@@ -206,6 +206,16 @@ async def test_with_a_container_the_model_is_told_where_a_file_lies(inputs: Inpu
     assert [each.filename for each in await inputs.to_stage("ten", [message])] == ["a.pdf", "a-2.pdf", "a.zip", "big.txt"]
 
 
+async def test_with_a_container_a_file_for_which_a_request_has_no_room_is_named(inputs: Inputs, files: Files) -> None:
+    large, small = [
+        await files.create("ten", filename=name, purpose="user_data", chunks=chunked(bytes(size)))
+        for name, size in {"large.png": limits.INPUT_FILE_BYTES_MAX, "small.pdf": 5}.items()
+    ]
+    image, document = {"type": "input_image", "file_id": large.id}, {"type": "input_file", "file_id": small.id}
+    first, _ = await resolved(inputs, said(document), said(image, item_id="msg_2"), has_container=True)
+    assert first == [{"type": "input_text", "text": "[The file small.pdf (5 bytes) is at /mnt/data/small.pdf]"}]
+
+
 async def test_files_of_the_input_are_put_into_the_container_once(
     inputs: Inputs, files: Files, store: Store, clock: Clock, web: Web
 ) -> None:

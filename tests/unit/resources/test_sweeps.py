@@ -10,9 +10,9 @@ from typing import cast
 import pytest
 from moorage import limits
 from moorage.containers.containers import Containers
-from moorage.errors import SandboxError
-from moorage.sandbox.exec_client import ExecClient, FileListing, Health
-from moorage.sandbox.provisioner import Handle
+from moorage.sandbox.elsewhere import Elsewhere
+from moorage.sandbox.exec_client import ExecClient, Health
+from moorage.sandbox.provisioner import Handle, Provisioner
 from moorage.store.files import Files
 
 from tests.unit.resources.support import Clock, FakeClient, FakeProvisioner, Store
@@ -43,19 +43,8 @@ class Looks:
         return lambda handle: cast("ExecClient", Looking(provisioner.sandboxes.get(handle.sandbox_id), handle))
 
 
-class Dull(FakeClient):
-    """Answers, and cannot tell which files there are."""
-
-    async def list_files(self, root: str = "/mnt/data") -> FileListing:
-        raise SandboxError("The disk does not answer.")
-
-    @staticmethod
-    def connect(provisioner: FakeProvisioner) -> Callable[[Handle], ExecClient]:
-        return lambda handle: cast("ExecClient", Dull(provisioner.sandboxes.get(handle.sandbox_id), handle))
-
-
 def containers_of(
-    store: Store, clock: Clock, provisioner: FakeProvisioner, connect: Callable[[Handle], ExecClient] | None
+    store: Store, clock: Clock, provisioner: Provisioner, connect: Callable[[Handle], ExecClient] | None
 ) -> Containers:
     files = Files(store.table, store.blobs, clock=clock)
     return Containers(
@@ -72,6 +61,11 @@ async def idle(
         record = await containers.reserve("ten", name="c", idle_minutes=idle_minutes)
         await containers.sandboxes.ensure("ten", record.id)
     clock.advance(idle_minutes * 60)
+
+
+async def ends(containers: Containers, container_id: str) -> list[str]:
+    """Why each sandbox that the container has had is there no more."""
+    return [life.end for life in await containers.lives.of(await containers.get("ten", container_id))]
 
 
 @pytest.mark.parametrize("sweep", ["expire_due", "retire_idle"])
@@ -132,27 +126,69 @@ async def test_a_sandbox_that_was_in_use_is_looked_into_when_it_is_due_again(sto
     assert await inside.sweep.retire_idle(clock()) == 1
 
 
-@pytest.mark.parametrize("sweep", ["expire_due", "retire_idle"])
-@pytest.mark.parametrize("is_for_ever", [False, True])
-async def test_a_sandbox_whose_files_cannot_be_stored_is_kept_for_an_hour(
-    store: Store, clock: Clock, sweep: str, is_for_ever: bool
-) -> None:
-    """What a process in the background has written is in the sandbox alone."""
+CALLS = ("health", "list_files")
+"""What a sweep asks of a sandbox: whether something runs in it, and for its files."""
+
+
+async def test_an_idle_sandbox_that_does_not_answer_now_keeps_its_files(store: Store, clock: Clock) -> None:
+    """On a busy machine: what a background process has written is stored when the sandbox answers again."""
     provisioner = FakeProvisioner()
     await idle(store, clock, provisioner, 1)
-    (sandbox,) = provisioner.sandboxes.values()
-    sandbox.write("late.txt", b"written in the background")
-    clear, dull = (containers_of(store, clock, provisioner, connect) for connect in (provisioner.connect, Dull.connect(provisioner)))
-    for _ in range(2):
-        assert await getattr(dull.sweep, sweep)(clock()) == 0
-        clock.advance(limits.SWEEP_CLAIM_SECONDS)
-    assert sandbox.is_alive
-    if is_for_ever:
-        clock.advance(limits.SANDBOX_UNSTORED_SECONDS_MAX)
-        assert await getattr(dull.sweep, sweep)(clock()) == 1
-    else:
-        assert await getattr(clear.sweep, sweep)(clock()) == 1
-    assert len(store.objects()) == (0 if is_for_ever else 1)
+    containers = containers_of(store, clock, provisioner, provisioner.connect)
+    (sandbox,), (container_id,) = provisioner.sandboxes.values(), provisioner.by_container
+    sandbox.write("late.txt", b"late")
+    for call in CALLS:
+        sandbox.silent = {call}
+        assert await containers.sweep.expire_due(clock()) == 0
+        clock.advance(limits.CONTAINER_RETRY_SECONDS)
+    assert not await containers.sweep.make_room("ten", spared=())
+    assert provisioner.running() == [sandbox.sandbox_id]
+    sandbox.silent = set()
+    assert await containers.sweep.expire_due(clock()) == 1
+    assert (provisioner.running(), [file.filename for file in await containers.files_of("ten", container_id)]) == ([], ["late.txt"])
+
+
+@pytest.mark.parametrize("call", CALLS)
+async def test_a_sandbox_that_never_answers_is_ended_after_a_while_as_lost(store: Store, clock: Clock, call: str) -> None:
+    provisioner = FakeProvisioner()
+    await idle(store, clock, provisioner, 1)
+    containers = containers_of(store, clock, provisioner, provisioner.connect)
+    (sandbox,), (container_id,) = provisioner.sandboxes.values(), provisioner.by_container
+    sandbox.silent = {call}
+    for _ in range(limits.SANDBOX_SILENT_SECONDS_MAX // limits.CONTAINER_RETRY_SECONDS):
+        assert await containers.sweep.expire_due(clock()) == 0
+        clock.advance(limits.CONTAINER_RETRY_SECONDS)
+    assert await containers.sweep.expire_due(clock()) == 1
+    assert (provisioner.running(), await ends(containers, container_id)) == ([], ["lost"])
+
+
+async def test_a_sandbox_that_has_ended_is_not_waited_for(store: Store, clock: Clock) -> None:
+    provisioner = FakeProvisioner()
+    await idle(store, clock, provisioner, 1)
+    containers = containers_of(store, clock, provisioner, provisioner.connect)
+    (sandbox,), (container_id,) = provisioner.sandboxes.values(), provisioner.by_container
+    sandbox.is_alive = False
+    assert await containers.sweep.expire_due(clock()) == 1
+    assert await ends(containers, container_id) == ["lost"]
+
+
+async def test_where_sandboxes_are_only_reached_one_that_is_silent_is_asked_again_in_a_later_round(store: Store, clock: Clock) -> None:
+    """There nobody can say whether it has ended; and one that is silent does not keep the others."""
+    provisioner = FakeProvisioner()
+    await idle(store, clock, provisioner, 2)
+    inside = containers_of(store, clock, Elsewhere(), provisioner.connect)
+    outside = containers_of(store, clock, provisioner, None)
+    silent, other = provisioner.sandboxes.values()
+    silent.silent = {"list_files"}
+    assert await inside.sweep.retire_idle(clock()) == 1
+    assert await outside.sweep.expire_due(clock()) == 1
+    assert (provisioner.running(), other.is_alive) == ([silent.sandbox_id], False)
+    clock.advance(limits.SWEEP_CLAIM_SECONDS)
+    assert await inside.sweep.retire_idle(clock()) == 0
+    clock.advance(limits.SANDBOX_SILENT_SECONDS_MAX)
+    assert await inside.sweep.retire_idle(clock()) == 1
+    assert await outside.sweep.expire_due(clock()) == 1
+    assert [await ends(outside, container_id) for container_id in provisioner.by_container] == [["lost"], ["idle"]]
 
 
 async def test_who_comes_while_a_sandbox_is_looked_into_keeps_it(store: Store, clock: Clock) -> None:

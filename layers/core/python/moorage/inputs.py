@@ -283,7 +283,7 @@ async def _shown_file(part: Part, source: _Source, name: str, has_container: boo
     if has_container and (source.size > limits.INPUT_INLINE_BYTES_MAX or not kind.startswith(_SHOWN_WITH_CONTAINER)):
         return notes
     if not room.takes(source):
-        return [_note(f"[file {source.filename}: {source.size} bytes are too many to show]")]
+        return notes or [_note(f"[file {source.filename}: {source.size} bytes are too many to show]")]
     rest = {key: value for key, value in part.items() if key not in ("file_id", "file_url")}
     return [*notes, {**rest, "filename": source.filename, "file_data": await source.data_url()}]
 

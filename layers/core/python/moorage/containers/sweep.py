@@ -4,29 +4,26 @@ Every sandbox has a ``LIFE#`` record from before it is started until it is known
 record; the sweep looks at those whose time has come. A deletion erases by the same hand, and leaves to the sweep what it cannot do.
 """
 
-import logging
 from collections.abc import Collection
 from contextlib import suppress
 from dataclasses import replace
-from typing import Final
 
 from moorage import limits
 from moorage.containers.artifacts import Artifacts
 from moorage.containers.life import Sandboxes
 from moorage.containers.transfers import bytes_of
 from moorage.egress.service import Egress
-from moorage.errors import ConditionFailed, SandboxError, SandboxGone
+from moorage.errors import ConditionFailed, SandboxElsewhere, SandboxError
 from moorage.parallel import side_by_side
-from moorage.sandbox.provisioner import Provisioner
+from moorage.sandbox.provisioner import Provisioner, SandboxStatus
 from moorage.store import keys
 from moorage.store.blobs import Blobs
 from moorage.store.container_past import ContainerPast
-from moorage.store.containers import ContainerRecord, ContainerStore
+from moorage.store.containers import ContainerRecord, ContainerStore, End
 from moorage.store.files import Clock
 from moorage.store.stored_bytes import Holder, StoredBytes
 from moorage.store.table import Record
-
-_log: Final = logging.getLogger(__name__)
+from moorage.telemetry import tell_error
 
 
 class Sweep:
@@ -80,7 +77,7 @@ class Sweep:
                 return False
             is_running = record.sandbox is not None and record.sandbox.state == "running"
             if is_running and await self._store.claim(due, now):
-                with suppress(ConditionFailed, SandboxError):
+                with suppress(ConditionFailed, SandboxError):  # used in this moment, or asked again when the claim is over
                     return await self._retire(record) is not None
             return False
 
@@ -209,34 +206,41 @@ class Sweep:
         return True
 
     async def _retire(self, record: ContainerRecord) -> ContainerRecord | None:
-        """Store the files of an idle sandbox and have nobody be handed it any more; None if something still runs in it."""
+        """Store the files of an idle sandbox and have nobody be handed it any more; None if something still runs in it. Raises
+        :class:`SandboxError` where it has to be asked again."""
         assert record.sandbox is not None
-        if await self._is_busy(record):
+        end = await self._end_of(record)
+        if end is None:
             await self._store.change(
                 record, set={"last_active_at": int(self._clock())}, condition={"incarnation": record.incarnation}
             )
             return None
         stopping = replace(record.sandbox, state="stopping")
-        return await self._store.turn(record, stopping, also={"ending": "idle"}, condition={"last_active_at": record.last_active_at})
+        return await self._store.turn(record, stopping, also={"ending": end}, condition={"last_active_at": record.last_active_at})
 
-    async def _is_busy(self, record: ContainerRecord) -> bool:
-        """Whether commands run in it; stores its files on the way, because background processes write without a command.
-
-        Raises :class:`SandboxError` where it answers and its files cannot be stored; not for ever, because it costs money."""
+    async def _end_of(self, record: ContainerRecord) -> End | None:
+        """Why it may be stopped; None if commands run in it. Stores its files on the way, because background processes write without a
+        command. Raises :class:`SandboxError` if it cannot say now, nor give its files: most often it can a minute later."""
         async with self._sandboxes.reach(record) as live:
             try:
                 if (await live.client.health()).running > 0:
-                    return True
-            except SandboxError:
-                return False
-            try:
+                    return None
                 await self._artifacts.sync(live)
             except SandboxError as error:
-                if isinstance(error, SandboxGone):
-                    return False
-                if self._clock() < record.expires_at + limits.SANDBOX_UNSTORED_SECONDS_MAX:
+                if not await self._is_lost(record):
                     raise
-                _log.error("a sandbox is stopped whose files could not be stored: %s of %s: %s", record.id, record.tenant_id, error)
+                told = {"tenant_id": record.tenant_id, "container_id": record.id}
+                tell_error(error, "a sandbox that nobody uses is ended without its latest files", **told)
+                return "lost"
+        return "idle"
+
+    async def _is_lost(self, record: ContainerRecord) -> bool:
+        """Whether a sandbox that does not answer never will: it has ended, or was asked for long enough."""
+        if self._clock() >= record.expires_at + limits.SANDBOX_SILENT_SECONDS_MAX:
+            return True
+        assert record.sandbox_id is not None, "what runs has a name"
+        with suppress(SandboxElsewhere):
+            return await self._provisioner.describe(record.sandbox_id) == SandboxStatus.STOPPED
         return False
 
     async def _collect(self, record: ContainerRecord) -> None:

@@ -191,8 +191,9 @@ BATCHES_MAX: Final = 32
 CONTAINER_RETRY_SECONDS: Final = 60
 """When a sweep looks again at a sandbox that it could not stop."""
 
-SANDBOX_UNSTORED_SECONDS_MAX: Final = 3_600
-"""For how long beyond its idle time a sandbox is kept that answers and whose files cannot be stored."""
+SANDBOX_SILENT_SECONDS_MAX: Final = 600
+"""A sandbox that nobody uses, and that does not say whether something runs in it, or does not give its files, is asked again for so
+long: on a busy machine that passes. Then it is ended, and what was not stored by then is lost."""
 
 ORPHAN_SECONDS_MIN: Final = 300
 """A sandbox is stopped when nobody has owned it for this long: longer than a start and every step of a deletion take."""

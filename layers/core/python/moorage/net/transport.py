@@ -229,6 +229,8 @@ class _Connection(asyncio.Protocol):
         while self._left and not self._is_full and not self._is_closed:
             piece, self._left = self._left[:_PIECE_BYTES], self._left[_PIECE_BYTES:]
             self._transport.write(piece)
+        if not self._left:
+            self._left = memoryview(b"")  # The empty rest of a body keeps all of it, and the connection lives on.
 
     def _unsent_bytes(self) -> int:
         assert self._transport is not None
