@@ -184,6 +184,18 @@ async def test_one_that_died_while_it_stood_ready_is_missed_by_nobody(tmp_path: 
                 assert (await run(client, "echo hello")).stdout == "hello\n"
 
 
+async def test_one_that_dies_where_it_stands_as_somebody_asks_is_not_what_they_get(tmp_path: Path) -> None:
+    with launcher_process(tmp_path) as (process, path):
+        async with LauncherProvisioner(str(path)) as provisioner:
+            handles = [await provisioner.start(spec("cntr_1"))]
+            for container in ("cntr_2", "cntr_3", "cntr_4"):
+                os.kill(await spare_of(process.pid, provisioner), signal.SIGKILL)
+                handles.append(await provisioner.start(spec(container)))  # Its end takes longer to be seen than this to arrive.
+                async with ExecClient(handles[-1]) as client:
+                    assert (await run(client, "echo hello")).stdout == "hello\n"
+            assert {each.sandbox_id for each in await provisioner.running()} == {each.sandbox_id for each in handles}
+
+
 async def test_where_none_can_be_made_whoever_asks_is_told_and_the_next_one_asks_again(tmp_path: Path) -> None:
     place, aside = tmp_path / "state" / "sandboxes", tmp_path / "state" / "aside"
     with launcher_process(tmp_path) as (process, path):

@@ -177,11 +177,14 @@ class Bubblewrap:
             raise SandboxCapacity(f"{site.tenant_sandboxes_max} sandboxes of this account are running; no account has more at once.")
 
     async def _start(self, key: tuple[str, str], spec: SandboxSpec) -> Sandbox:
-        sandbox = self._spare
-        if sandbox is not None and (sandbox.memory_gib, spec.egress) == (spec.memory_gib, None):
+        spare = self._spare
+        if spare is not None and (spare.memory_gib, spec.egress) == (spec.memory_gib, None):
             self._spare = None
-        else:
-            sandbox = self._spawn(spec.memory_gib, spec.egress)
+            with contextlib.suppress(SandboxError):  # It has died where it stood, and was not seen to.
+                return await self._begin(spare, key, spec)
+        return await self._begin(self._spawn(spec.memory_gib, spec.egress), key, spec)
+
+    async def _begin(self, sandbox: Sandbox, key: tuple[str, str], spec: SandboxSpec) -> Sandbox:
         sandbox.tenant_id, sandbox.container_id = key
         self._by_id[sandbox.sandbox_id] = sandbox
         try:
@@ -209,7 +212,8 @@ class Bubblewrap:
     async def _configure(self, sandbox: Sandbox, spec: SandboxSpec) -> None:
         config = {**server_config(self._site, spec, sandbox.group), "closing_key": sandbox.closing_key}
         pipe, _ = await asyncio.get_running_loop().connect_write_pipe(asyncio.Protocol, sandbox.configuration)
-        pipe.write(json.dumps(config).encode())
+        if not sandbox.configuration.closed:  # As it is by the time it is seen to have died.
+            pipe.write(json.dumps(config).encode())
         pipe.close()
 
     def _spawn(self, memory_gib: int, egress: EgressSpec | None) -> Sandbox:
