@@ -105,7 +105,8 @@ def test_a_person_works_at_a_shell_leaves_it_and_comes_back(stack: Stack, contai
         person.types("until [ \"$(stty size)\" = '40 132' ]; do sleep 0.05; done; echo wi'der'\r")
         person.sees("wider")
         person.prompt()
-        person.types("echo be'gun'; sleep 1000 || echo code=$?\r")
+        # Said by the program itself: until it has the terminal, what is typed interrupts the shell, which goes on to start it.
+        person.types("sh -c 'echo be\"\"gun; exec sleep 1000' || echo code=$?\r")
         person.sees("begun")
         person.types("\x03")
         person.prompt()

@@ -71,7 +71,7 @@ async def test_ctrl_c_interrupts_the_program_and_not_the_shell(client: ExecClien
 
 
 async def test_a_terminal_has_the_size_that_it_was_given_and_its_programs_hear_of_another(client: ExecClient) -> None:
-    terminal = await opened(client, "stty size; trap 'stty size' WINCH; while :; do sleep 0.05; done", rows=31, columns=99)
+    terminal = await opened(client, "trap 'stty size' WINCH; stty size; while :; do sleep 0.05; done", rows=31, columns=99)
     await shows(terminal, lambda said: "31 99" in said)
     await terminal.resize(rows=50, columns=132)
     await shows(terminal, lambda said: "50 132" in said)
