@@ -285,7 +285,7 @@ def relieve_collector() -> None:
 
 def _s3() -> "S3Client":
     """Path-style addresses work on AWS and on emulators without DNS."""
-    return boto3.client("s3", config=_CONFIG.merge(Config(signature_version="s3v4", s3={"addressing_style": "path"})))
+    return boto3.client("s3", config=_CONFIG.merge(Config(signature_version="s3v4", s3={"addressing_style": "path", "us_east_1_regional_endpoint": "regional"})))
 
 
 def _parameter(name: str) -> str:
