@@ -25,6 +25,8 @@ from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Fie
 
 CONTEXT_KEY = "moorage"
 USAGE_TIERS_MAX = 50
+AVAILABILITY_ZONES_MAX = 3
+"""Networks keep the addresses of the zones that a deployment does not use yet, so that the number can change later."""
 """An account has 300 usage plans in a region (API Gateway quotas); several deployments fit into it."""
 
 _PREFIX = f"{CONTEXT_KEY}:"
@@ -135,7 +137,7 @@ class Config(BaseModel):
     proxy_memory_mib: Literal[512, 1024, 2048, 4096, 8192] = 512
     """Of the egress proxy, which is one for all tenants; it gets 0.5 vCPU for each GiB, and costs by both while it runs."""
 
-    availability_zones: int = Field(default=1, ge=1, le=3)
+    availability_zones: int = Field(default=1, ge=1, le=AVAILABILITY_ZONES_MAX)
     """Each zone beyond the first adds one more hourly fee per interface endpoint."""
 
     sandbox_logs: bool = False

@@ -58,6 +58,37 @@ def live(function: lambda_.Function, *, provisioned: int = 0) -> lambda_.Alias:
     )
 
 
+_NETWORK_INTERFACE_ACTIONS: Final = [
+    "ec2:AssignPrivateIpAddresses",
+    "ec2:CreateNetworkInterface",
+    "ec2:DeleteNetworkInterface",
+    "ec2:DescribeNetworkInterfaces",
+    "ec2:DescribeSubnets",
+    "ec2:UnassignPrivateIpAddresses",
+]
+"""Lambda places a function in a VPC with these, by the function's role
+(https://docs.aws.amazon.com/lambda/latest/dg/configuration-vpc.html). The CDK grants them only to roles that it makes itself."""
+
+
+def _grant_network_interfaces(role: iam.Role) -> None:
+    """Let Lambda place the function, and deny the same to the function's own code, as the page above advises.
+
+    The denial names every function of the account: the name of this one would make its role wait for it, and it waits for its role.
+    """
+    functions = cdk.Stack.of(role).format_arn(
+        service="lambda", resource="function", resource_name="*", arn_format=cdk.ArnFormat.COLON_RESOURCE_NAME
+    )
+    role.add_to_policy(iam.PolicyStatement(actions=_NETWORK_INTERFACE_ACTIONS, resources=["*"]))
+    role.add_to_policy(
+        iam.PolicyStatement(
+            effect=iam.Effect.DENY,
+            actions=_NETWORK_INTERFACE_ACTIONS,
+            resources=["*"],
+            conditions={"ArnLike": {"lambda:SourceFunctionArn": functions}},
+        )
+    )
+
+
 class FunctionFactory(Construct):
     """Makes functions that share two layers: third-party packages and our own."""
 
@@ -108,6 +139,8 @@ class FunctionFactory(Construct):
         ``is_streaming`` puts the Web Adapter in front: ``handler`` is then the start command of an HTTP server.
         """
         role = iam.Role(self, f"{construct_id}Role", assumed_by=iam.ServicePrincipal("lambda.amazonaws.com"))
+        if vpc is not None:
+            _grant_network_interfaces(role)
         group = log_group(self, f"{construct_id}Logs", self._config)
         group.grant_write(role)
         layers = [*self._layers, self._adapter(construct_id)] if is_streaming else self._layers

@@ -45,10 +45,10 @@ class Image(Construct):
         self.built: cdk.CustomResource | None = None
         """What has to be there before a task can start; None when the image was given."""
         if given is not None:
-            self.uri = given
+            self.uri = self.edition = given
             return
         words = [context_hash(context, base), *sorted(arguments.items()), *([config.image_edition] if config.image_edition else [])]
-        tag = hashlib.sha256(json.dumps(words).encode()).hexdigest()[:16]
+        tag = self.edition = hashlib.sha256(json.dumps(words).encode()).hexdigest()[:16]
         self._repository = ecr.Repository(
             self,
             "Repository",

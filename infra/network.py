@@ -15,7 +15,7 @@ from aws_cdk import aws_route53resolver as resolver
 from aws_cdk import aws_s3 as s3
 from constructs import Construct
 
-from infra.config import Config
+from infra.config import AVAILABILITY_ZONES_MAX, Config
 from infra.custom_resource import Hooks
 from infra.nag import acknowledge
 
@@ -38,6 +38,7 @@ class Network(Construct):
             "Vpc",
             ip_addresses=ec2.IpAddresses.cidr(SANDBOX_CIDR),
             max_azs=config.availability_zones,
+            reserved_azs=AVAILABILITY_ZONES_MAX - config.availability_zones,
             nat_gateways=0,
             restrict_default_security_group=False,
             subnet_configuration=[

@@ -65,10 +65,11 @@ class Sandbox(Construct):
         logs = log_group(self, "Logs", config) if config.sandbox_logs else None
         if logs:
             logs.grant_write(self._execution_role)
+        self._image_edition = image.edition
         self.task_definitions = {tier: self._task_definition(tier, image.uri, logs) for tier in config.memory_tiers}
         self._end = hooks.sandboxes(config.name, [self._family(tier) for tier in CPU_UNITS])
         # In this order they are deleted: what starts sandboxes, the sandboxes, what they run in.
-        self._end.node.add_dependency(self.cluster, network.vpc, network.sandbox_group)
+        self._end.node.add_dependency(self.cluster, *self.task_definitions.values(), network.vpc, network.sandbox_group)
         if image.built:
             for definition in self.task_definitions.values():
                 definition.node.add_dependency(image.built)
@@ -138,7 +139,7 @@ class Sandbox(Construct):
         tasks, in_cluster = self._tasks, self._in_cluster
         statements = [
             iam.PolicyStatement(
-                actions=["ecs:RunTask"], resources=[d.ref for d in self.task_definitions.values()], conditions=in_cluster
+                actions=["ecs:RunTask"], resources=[self._revisions(tier) for tier in self.task_definitions], conditions=in_cluster
             ),
             iam.PolicyStatement(actions=["ecs:DescribeTasks"], resources=[tasks], conditions=in_cluster),
             iam.PolicyStatement(actions=["ecs:ListTasks"], resources=["*"], conditions=in_cluster),
@@ -156,12 +157,21 @@ class Sandbox(Construct):
         function.node.add_dependency(self._end)
         assert function.role is not None
         acknowledge_wildcard(function.role, f"Resource::{tasks}", "A task's id is made by ECS when it starts.")
+        for tier in self.task_definitions:
+            acknowledge_wildcard(
+                function.role,
+                f"Resource::{self._revisions(tier)}",
+                "Versions of a function outlive a revision of a task definition, so each may start whatever revision is active.",
+            )
 
     def grant_stop(self, function: lambda_.Function) -> None:
         """Stop sandboxes, for the functions that can see whether one is dead, and for a container's deletion."""
         function.add_to_role_policy(iam.PolicyStatement(actions=["ecs:StopTask"], resources=[self._tasks], conditions=self._in_cluster))
         assert function.role is not None
         acknowledge_wildcard(function.role, f"Resource::{self._tasks}", "A task's id is made by ECS when it starts.")
+
+    def _revisions(self, tier: str) -> str:
+        return cdk.Stack.of(self).format_arn(service="ecs", resource="task-definition", resource_name=f"{self._family(tier)}:*")
 
     @property
     def _tasks(self) -> str:
@@ -173,14 +183,20 @@ class Sandbox(Construct):
 
     @property
     def environment(self) -> dict[str, str]:
-        """``MOORAGE_FARGATE_*`` as ``sandbox/fargate.py`` reads them."""
+        """``MOORAGE_FARGATE_*`` as ``sandbox/fargate.py`` reads them.
+
+        Task definitions are named by their family, of which ECS takes the latest active revision: a deployment that changes the image
+        deregisters the revision before it, while older versions of the functions still start sandboxes. The image stands beside them,
+        so that another one makes other versions, and sandboxes that wait ready with the image before it are replaced.
+        """
         subnets = self._network.vpc.select_subnets(subnet_group_name="sandbox").subnet_ids
         return {
             "MOORAGE_FARGATE_CLUSTER": self.cluster.cluster_name,
             "MOORAGE_FARGATE_EVENTS": "true",
             "MOORAGE_FARGATE_SUBNETS": ",".join(subnets),
             "MOORAGE_FARGATE_SECURITY_GROUP": self._network.sandbox_group.security_group_id,
-            **{f"MOORAGE_FARGATE_TASK_DEFINITION_{tier.upper()}": definition.ref for tier, definition in self.task_definitions.items()},
+            "MOORAGE_FARGATE_IMAGE": self._image_edition,
+            **{f"MOORAGE_FARGATE_TASK_DEFINITION_{tier.upper()}": self._family(tier) for tier in self.task_definitions},
         }
 
 

@@ -125,8 +125,9 @@ def test_a_deployment_that_changes_what_tasks_are_started_from_has_another_revis
         return FargateProvisioner(None, replace(SETTINGS, **changes), executor).revision  # type: ignore[arg-type]
 
     changed = [revision(task_definitions={4: f"{DEFINITION}1"}), revision(subnets=("subnet-3",)), revision(security_group="sg-2")]
+    changed.append(revision(image="registry.example.com/sandbox:2"))
     assert revision() == revision()
-    assert len({revision(), *changed}) == 4
+    assert len({revision(), *changed}) == 5
 
 
 async def test_a_stop_that_ecs_throttles_is_waited_for_and_one_that_it_refuses_is_not(ecs: Ecs) -> None:

@@ -285,7 +285,9 @@ def relieve_collector() -> None:
 
 def _s3() -> "S3Client":
     """Path-style addresses work on AWS and on emulators without DNS."""
-    return boto3.client("s3", config=_CONFIG.merge(Config(signature_version="s3v4", s3={"addressing_style": "path", "us_east_1_regional_endpoint": "regional"})))
+    # Without the last word botocore dials the global name in us-east-1, which the DNS firewall of a deployment refuses.
+    config = Config(signature_version="s3v4", s3={"addressing_style": "path", "us_east_1_regional_endpoint": "regional"})
+    return boto3.client("s3", config=_CONFIG.merge(config))
 
 
 def _parameter(name: str) -> str:

@@ -73,7 +73,9 @@ class FargateSettings:
     egress_security_group: str | None
     """For sandboxes that may reach the egress proxy; None where none is deployed."""
     task_definitions: Mapping[int, str]
-    """ARN by GiB of memory."""
+    """Family by GiB of memory: ECS starts its latest active revision."""
+    image: str = ""
+    """What the active revisions run; another one makes sandboxes that wait ready outdated."""
     has_events: bool = False
     """Whether somebody hears of tasks that run."""
 
@@ -86,6 +88,7 @@ class FargateSettings:
                 subnets=tuple(values["subnets"].split(",")),
                 security_group=values["security_group"],
                 egress_security_group=values.get("egress_security_group"),
+                image=values.get("image", ""),
                 has_events=values.get("events") == "true",
                 task_definitions={
                     gib: values[name] for tier, gib in limits.MEMORY_LIMITS.items() if (name := f"task_definition_{tier}") in values
