@@ -238,9 +238,9 @@ def test_what_is_heavy_is_imported_by_those_who_search() -> None:
     assert {name for name in heavy - HEAVY if not name.startswith("moorage.knowledge.")} == set()
 
 
-LINES_MAX = 500
+LINES_MAX = 800
 FUNCTION_LINES_MAX = 70
-"""What one reads at a sitting."""
+"""An alarm. The rule is one noun a file: a noun is not split to meet a number."""
 
 
 FOLDERS = ("layers", "functions", "infra", "localstack", "docs", "console", "requirements", "tests")
