@@ -1,6 +1,7 @@
 """The response object is what its events add up to, whatever the model said and wherever the log breaks off."""
 
 import copy
+import json
 from typing import Any
 
 import pytest
@@ -45,11 +46,17 @@ def _passed(commands: list[str]) -> list[Delta]:
     return [base.ItemPassed({"type": "shell_call", "call_id": "c", "action": {"commands": commands}})]
 
 
+def _arguments(words: list[str]) -> list[str]:
+    """JSON, in pieces that end where they like."""
+    text = json.dumps({"words": words})
+    return [text[: len(text) // 3], text[len(text) // 3 :]]
+
+
 PARTS = st.lists(st.tuples(st.sampled_from(["text", "refusal", "annotation"]), TEXT), max_size=5)
 ITEMS = st.one_of(
     st.builds(_message, PARTS),
     st.builds(_reasoning, st.lists(TEXT, max_size=3), st.lists(TEXT, max_size=3), st.none() | TEXT),
-    st.builds(_call, st.sampled_from(["look", "shell"]), st.just("function"), WORDS),
+    st.builds(_call, st.sampled_from(["look", "shell"]), st.just("function"), WORDS.map(_arguments)),
     st.builds(_call, st.just("grammar"), st.just("custom"), WORDS),
     st.builds(_call, st.just("shell"), st.just("function"), st.just(['{"commands": ["ls', '"]}'])),
     st.builds(_passed, WORDS),

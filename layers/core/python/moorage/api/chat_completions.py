@@ -56,7 +56,12 @@ async def create(request: Request, caller: Caller, body: RawBody) -> Response:
         if earlier is not None:
             await draw_last(runtime, prepared.stored, Usage(), 0, ())
     stored = prepared.stored if earlier is None else earlier.stored
-    run = Foreground(runtime, prepared, until=until, attempt=attempt) if earlier is None else Attached(attempt, stored, until=until)
+    takes_back = wanted.create.is_hosted or not wanted.create.stream
+    run = (
+        Foreground(runtime, prepared, until=until, attempt=attempt, takes_back=takes_back)
+        if earlier is None
+        else Attached(attempt, stored, until=until)
+    )
     request.state.response_id = stored.response_id
     if wanted.create.stream:
         return await _streamed(run, wanted, headers)

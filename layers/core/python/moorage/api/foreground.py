@@ -46,16 +46,22 @@ def failure(code: str, message: str, param: str | None, retry_after_seconds: flo
 
 class Foreground:
     def __init__(
-        self, runtime: Runtime, prepared: Prepared, *, until: float | None = None, attempt: Attempt | None = None
+        self,
+        runtime: Runtime,
+        prepared: Prepared,
+        *,
+        until: float | None = None,
+        attempt: Attempt | None = None,
+        takes_back: bool = True,
     ) -> None:
-        """``until`` in the event loop's time."""
+        """``until`` in the event loop's time; ``takes_back`` as in :class:`~moorage.loop.sinks.Sink`."""
         self._runtime = runtime
         self._prepared = prepared
         self._attempt = attempt
         self._events: list[Event] = []
         """Those that have come and were not passed on yet."""
         self._waiter: asyncio.Future[None] | None = None
-        self._inline = Inline(runtime, prepared, self._hear)
+        self._inline = Inline(runtime, prepared, self._hear, takes_back)
         self._last = -1
         self._has_ended = False
         """In this process."""

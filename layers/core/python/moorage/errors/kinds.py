@@ -128,6 +128,17 @@ class UpstreamError(MoorageError):
         self.is_retryable = is_retryable
         self.retry_after_seconds = retry_after_seconds
 
+    def again(self, *, is_retryable: bool) -> "UpstreamError":
+        """The same words, without the frames that it came from."""
+        return UpstreamError(
+            self.message,
+            code=self.code,
+            status=self.status,
+            param=self.param,
+            is_retryable=is_retryable,
+            retry_after_seconds=self.retry_after_seconds,
+        )
+
 
 class VectorBucketError(UpstreamError):
     """S3 Vectors refused or failed; ``reason`` is its own name for why."""

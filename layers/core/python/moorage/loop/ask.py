@@ -55,6 +55,10 @@ class Ask:
     """Its calls do not run, because those of a budget that it shares are used up."""
     _finished: Finished | None = None
     """How the latest turn ended; None if it broke off, and before the first."""
+    _broke_inside: bool = True
+    """Whether the latest turn broke off in the middle of an item. Of a run that died nobody knows, so it counts as one that did."""
+    _last_error: UpstreamError | None = None
+    """What broke the latest turn off."""
     _repairs: list[Item] = field(default_factory=list)
 
     async def run(self) -> Outcome:
@@ -160,15 +164,19 @@ class Ask:
         before = [*visible(self._context(), reader(self.runtime, self.stored.tenant_id)), *self._repairs]
         turn = Turn(self.runtime, self.stored, self.position, self.sink)
         assembler, error = await turn.run(before, self.watch)
+        self._broke_inside = assembler.broke_inside
         repairs = await turn.repair(assembler, before, checks_grammars=not self._repairs) if may_repair else []
         if not repairs:
             assembler.release()
-        is_visible = assembler.next_index > self.position.next_index
         self.items |= assembler.items
         self.position = replace(self.position, next_index=assembler.next_index)
-        if error is not None and not (error.is_retryable and is_visible):
+        is_final = not self.sink.takes_back and any(item["type"] != "reasoning" for item in assembler.items.values())
+        if error is not None:
             try:
-                raise error
+                # Before its first word an upstream was asked again already (``model/http.py``).
+                if is_final or not (error.is_retryable and assembler.has_begun):
+                    raise error
+                self._last_error = error.again(is_retryable=not self.items)
             finally:
                 del error  # It knows this frame, and by others the whole request: a circle that would stay in memory.
         self._take(assembler)
@@ -196,6 +204,7 @@ class Ask:
             calls_made=self.position.calls_made,
             max_tool_calls=self.stored.parameters.max_tool_calls,
             own_container=self.stored.container_id,
+            broke_inside=self._broke_inside,
         )
 
     def _decision(self) -> Decision:
@@ -204,7 +213,7 @@ class Ask:
             return Decision(Next.DONE)
         decision = self._after()
         if decision.next is Next.MODEL and self._finished is None and not decision.refused:
-            raise UpstreamError("The model's stream broke off again and again.", is_retryable=False)
+            raise self._last_error or UpstreamError("The model's stream broke off again and again.", is_retryable=False)
         return decision
 
     async def _counted(self, decision: Decision) -> Decision:

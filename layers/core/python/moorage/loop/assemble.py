@@ -120,9 +120,14 @@ class Assembler:
     """Finished items of this step by output index."""
     usage: base.UsageReported = field(default_factory=lambda: base.UsageReported(0, 0))
     finished: base.Finished | None = None
+    has_begun: bool = False
+    """The upstream has said something, though it may not show yet."""
+    broke_inside: bool = False
+    """The upstream broke off in the middle of an item."""
     _open: _Open | None = None
 
     def feed(self, delta: Delta) -> None:
+        self.has_begun = self.has_begun or not isinstance(delta, base.Answered)
         match delta:
             case base.MessageStarted(phase):
                 self._start_message(phase)
@@ -168,9 +173,18 @@ class Assembler:
 
     def abandon(self, *, is_said_anew: bool) -> None:
         """Close the open item as ``incomplete``: the upstream broke off. A message that is said anew gives up its text, as in
-        ``finish.closing_events``."""
-        if is_said_anew and self._open is not None and self._open.item["type"] == "message":
-            self._open.item["content"], self._open.part_open = [], False
+        ``finish.closing_events``, and half a call its arguments: clients mend JSON, and would act on the half."""
+        self.broke_inside = bool(self._open or self.held or self.misfits)
+        self.held.clear()
+        self.misfits.clear()
+        if self._open is not None:
+            match self._open.item["type"]:
+                case "message" if is_said_anew:
+                    self._open.item["content"], self._open.part_open = [], False
+                case "function_call":
+                    self._open.item["arguments"] = ""
+                case "custom_tool_call":
+                    self._open.item["input"] = ""
         self.close(status="incomplete")
 
     # --- messages ---
@@ -450,6 +464,11 @@ class Assembler:
                 sealed = reasoning.sealed(item, encrypted_content, self.seal, with_text=self.seals_text)
                 if sealed is not None:
                     item["encrypted_content"] = sealed
+            case "function_call" if status == "completed" and open_.arguments.strip() and not is_json(open_.arguments):
+                # Clients parse the arguments, and some mend what is no JSON: the model is told instead.
+                assert open_.original is not None
+                self.misfits.append(Held(item["call_id"], open_.original, open_.arguments))
+                status, item["arguments"] = "incomplete", ""
             case "function_call" | "custom_tool_call" if status == "completed":
                 if item["type"] == "function_call" and not item["arguments"].strip():
                     self._call("{}")  # What clients parse is JSON, also for a call without arguments.
@@ -462,6 +481,14 @@ class Assembler:
 
     def _send(self, type_: str, open_: _Open, **fields: Any) -> None:
         self.emit({"type": type_, "item_id": open_.item["id"], "output_index": open_.index, **fields})
+
+
+def is_json(text: str) -> bool:
+    try:
+        orjson.loads(text)
+    except orjson.JSONDecodeError:
+        return False
+    return True
 
 
 _PREFIXES: Final = {

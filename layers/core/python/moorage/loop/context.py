@@ -38,6 +38,17 @@ def output_items(output: Iterable[Item], *, is_cut: bool = False) -> list[Item]:
     ]
 
 
+_CLIENTS_CALLS: Final = ("function_call", "custom_tool_call")
+
+
+def final_output(items: Iterable[Item], *, is_cut: bool = False) -> list[Item]:
+    """The output of a response that has ended: without calls for the client that broke off, which clients would run all the same.
+
+    Where the response ended at a limit (``is_cut``), the call that it ended in stays, as in OpenAI's API.
+    """
+    return [item for item in items if is_cut or item["type"] not in _CLIENTS_CALLS or item.get("status") != "incomplete"]
+
+
 def own_items(done: Mapping[int, Item]) -> list[Item]:
     """A running response's finished items, in output order."""
     return output_items(done[index] for index in sorted(done))

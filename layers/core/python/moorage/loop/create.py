@@ -316,6 +316,8 @@ class Inline:
     prepared: Prepared
     listener: Callable[[Event], None]
     """Gets every event, numbered, at once."""
+    takes_back: bool = True
+    """As in :class:`~moorage.loop.sinks.Sink`."""
     is_handed_over: bool = False
     is_handing_over: bool = False
     """From its first write on: an execution may have been started, whether or not this process has heard of it, so that it is not
@@ -331,7 +333,7 @@ class Inline:
     def __post_init__(self) -> None:
         stored, responses = self.prepared.stored, self.runtime.responses
         self._began_at_ms = self.runtime.now_ms()
-        self._sink = InlineSink(self._hear, self.runtime.now_ms)
+        self._sink = InlineSink(self._hear, self.runtime.now_ms, takes_back=self.takes_back)
         if stored.is_stored:
             self._sink.keep(responses.log_of(stored), partial(responses.create, stored))
 

@@ -32,7 +32,9 @@ def is_upstreams(item: Item, own_container: str | None) -> bool:
 
 
 def is_for_client(item: Item) -> bool:
-    """True for what the client answers: the response ends with it."""
+    """True for what the client answers: the response ends with it. Half a call is nobody's."""
+    if item.get("status") == "incomplete":
+        return False
     return ROOMS.of_question(item["type"]) is not None or where(item) is Where.CLIENT
 
 
@@ -61,10 +63,14 @@ def after_model(
     calls_made: int,
     max_tool_calls: int | None,
     own_container: str | None,
+    broke_inside: bool = False,
 ) -> Decision:
     """``items`` are the step's finished items by output index; ``finished`` is None when the upstream broke off.
 
-    Of a step that is taken over they may hold outputs too: calls that were refused are settled.
+    ``broke_inside``: it did so, or may have done so, in the middle of an item, which may have been a call that only shows when it is
+    whole. A message before it is an announcement, and no answer.
+
+    Of a step that is taken over the items may hold outputs too: calls that were refused are settled.
     """
     answered = {item["call_id"] for item in items.values() if item["type"].endswith("_output")}
     unsettled = {index: item for index, item in items.items() if not _is_settled(item, answered)}
@@ -82,7 +88,7 @@ def after_model(
         if run:
             return Decision(Next.TOOLS, hosted=run, refused=refused, is_last=for_client)
         return Decision(Next.DONE if for_client else Next.MODEL, refused=refused)
-    if finished is None and not for_client and not _ends_with_answer(items):
+    if finished is None and not for_client and (broke_inside or not _ends_with_answer(items)):
         return Decision(Next.MODEL)  # Broken off with nothing to act on: ask again.
     return Decision(Next.DONE)
 

@@ -20,6 +20,11 @@ _BOUNDARIES: Final = frozenset({OUTPUT_ITEM_ADDED, OUTPUT_ITEM_DONE})
 
 
 class Sink(Protocol):
+    @property
+    def takes_back(self) -> bool:
+        """Whether its client learns that an item broke off, and is said anew: chat completions have no word for that."""
+        ...
+
     def emit(self, event: Event) -> None:
         """Take one event; it has no number yet."""
         ...
@@ -43,6 +48,8 @@ class LogSink:
     A failure of the background writer (superseded, throttled to death) is raised by the next ``flush`` and cancels ``owner``, so
     that a step that nobody listens to any more stops paying for its model.
     """
+
+    takes_back: Final = True
 
     def __init__(self, writer: LogWriter) -> None:
         self.writer = writer
@@ -110,7 +117,8 @@ class InlineSink:
     before the hand-over, so a taken slot means that the reaper has declared this process dead.
     """
 
-    def __init__(self, listener: Callable[[Event], None], now_ms: Callable[[], int]) -> None:
+    def __init__(self, listener: Callable[[Event], None], now_ms: Callable[[], int], *, takes_back: bool = True) -> None:
+        self.takes_back = takes_back
         self.next_number = 0
         self.first_output_at_ms: int | None = None
         self.request_id: str | None = None

@@ -14,7 +14,7 @@ from moorage import ids
 from moorage.containers.citations import citations
 from moorage.errors import UpstreamError
 from moorage.loop import context, decide, upstream_shell
-from moorage.loop.assemble import Assembler, Held
+from moorage.loop.assemble import Assembler, Held, is_json
 from moorage.loop.cancellation import Cancellable, CancelWatch
 from moorage.loop.prompt import Position, Prompt
 from moorage.loop.sinks import Sink
@@ -160,6 +160,7 @@ def has_calls(assembler: Assembler) -> bool:
     return any(decide.is_hosted(item) or decide.is_for_client(item) for item in assembler.items.values())
 
 
+_NO_JSON: Final = "The arguments are not valid JSON. Call the tool again, with one JSON object as its arguments."
 _MISFIT: Final = "The arguments do not fit this tool's parameters. Read its description and call it again."
 _NAMES_TOLD_MAX: Final = 64
 """A model has the list of its tools in front of it already."""
@@ -168,8 +169,14 @@ _NAMES_TOLD_MAX: Final = 64
 def _misfit(held: Held, offered: tuple[str, ...]) -> tuple[Item, Item]:
     """Under the name that the model used."""
     call = {"type": "function_call", "call_id": held.call_id, "name": held.original.name, "arguments": held.arguments}
-    output = _MISFIT if held.original.type != NOT_OFFERED else _no_such_tool(offered)
+    output = _complaint(held, offered)
     return call, {"type": "function_call_output", "call_id": held.call_id, "output": output}
+
+
+def _complaint(held: Held, offered: tuple[str, ...]) -> str:
+    if held.original.type == NOT_OFFERED:
+        return _no_such_tool(offered)
+    return _MISFIT if is_json(held.arguments) else _NO_JSON
 
 
 def _no_such_tool(offered: tuple[str, ...]) -> str:

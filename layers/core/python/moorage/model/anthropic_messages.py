@@ -14,6 +14,7 @@ import orjson
 
 from moorage.model import base, content, reasoning
 from moorage.model.base import Delta, ModelRequest
+from moorage.model.endings import counted, finish_reason
 from moorage.model.http import Upstream, broken, error_in_stream, json_event
 from moorage.model.spoken_calls import chosen_tools
 from moorage.model.turns import THINKING, Block, File, Image, Result, Text, Thought, Turns, Use
@@ -228,7 +229,7 @@ class MessagesDecoder:
 
     def _count(self, usage: dict[str, Any]) -> None:
         """Later figures replace earlier ones; servers that say 0 first and the truth at the end are understood."""
-        self._usage |= {key: value for key, value in usage.items() if isinstance(value, int) and value}
+        self._usage |= {key: value for key in usage if (value := counted(usage, key))}
 
     def _start(self, block: dict[str, Any]) -> list[Delta]:
         match block["type"]:
@@ -294,13 +295,3 @@ class MessagesDecoder:
             cache_write_tokens=written,
         )
         return [*deltas, reported, finished]
-
-
-def finish_reason(reason: str | None, *, has_calls: bool) -> base.FinishReason:
-    """Both Anthropic's and Converse's words for an end."""
-    match reason:
-        case "max_tokens" | "model_context_window_exceeded":
-            return "max_output_tokens"
-        case "refusal" | "guardrail_intervened" | "content_filtered":
-            return "content_filter"
-    return "tool_calls" if has_calls else "stop"

@@ -16,8 +16,9 @@ from botocore.eventstream import EventStreamBuffer, ParserError
 
 from moorage.errors import UpstreamError
 from moorage.model import base, content, reasoning
-from moorage.model.anthropic_messages import finish_reason, thinking_fields, tool_id
+from moorage.model.anthropic_messages import thinking_fields, tool_id
 from moorage.model.base import Delta, ModelRequest
+from moorage.model.endings import counted, finish_reason
 from moorage.model.http import Upstream, broken, error_in_stream
 from moorage.model.spoken_calls import chosen_tools
 from moorage.model.turns import THINKING, Block, File, Image, Result, Text, Thought, Turns, Use
@@ -288,10 +289,10 @@ class ConverseDecoder:
     def _finish(self, usage: dict[str, Any]) -> list[Delta]:
         deltas = self._close(is_cut=self._finished.is_cut)
         self.is_finished = True
-        cached, written = usage.get("cacheReadInputTokens") or 0, usage.get("cacheWriteInputTokens") or 0
+        cached, written = counted(usage, "cacheReadInputTokens"), counted(usage, "cacheWriteInputTokens")
         reported = base.UsageReported(
-            input_tokens=(usage.get("inputTokens") or 0) + cached + written,
-            output_tokens=usage.get("outputTokens") or 0,
+            input_tokens=counted(usage, "inputTokens") + cached + written,
+            output_tokens=counted(usage, "outputTokens"),
             cached_tokens=cached,
             cache_write_tokens=written,
         )

@@ -19,6 +19,7 @@ from moorage.model import base, chat_templates, content, tokens
 from moorage.model.base import Delta, ModelRequest
 from moorage.model.characters import Characters
 from moorage.model.chat_messages import GENERIC, Style, messages
+from moorage.model.endings import counted, details, error_beside, finish_reason
 from moorage.model.http import Decoder, Upstream, broken, error_in_stream, json_event
 from moorage.model.obedience import obeying
 from moorage.model.sequence import Sequence
@@ -143,6 +144,7 @@ class ChatDecoder:
     _sequence: Sequence = field(default_factory=Sequence)
     _arguments: dict[int, str] = field(default_factory=dict)
     """Arguments so far, by index of the tool call."""
+    _ids: dict[int, str | None] = field(default_factory=dict)
     _texts: int = 0
     """Messages and reasoning items so far; the number is part of their key."""
     _open_text: tuple[str, int] | None = None
@@ -174,20 +176,27 @@ class ChatDecoder:
             if self.is_finished:
                 break
             if data == "[DONE]":
-                # A server that forgets the finish reason still said its end.
-                self._reason = self._reason or "stop"
+                self._check_forgotten_end()
                 deltas += self._finish()
                 break
             deltas += self._chunk(json_event(data))
         return deltas
 
+    def _check_forgotten_end(self) -> None:
+        """A server that forgets the finish reason still said its end, but not before its first word, nor inside a call."""
+        if self._reason is not None:
+            return
+        if not self._texts and not self._arguments:
+            raise broken("it ended without a word")
+        if not all(map(self._is_complete, self._arguments)):
+            raise broken("it ended inside a call")
+
     def _chunk(self, chunk: dict[str, Any]) -> list[Delta]:
-        if chunk.get("error"):
-            error = chunk["error"]
-            raise error_in_stream(error if isinstance(error, dict) else {"message": error}, secrets=self.secrets)
+        if (error := error_beside(chunk)) is not None:
+            raise error_in_stream(error, secrets=self.secrets)
         self._service_tier = chunk.get("service_tier") or self._service_tier
-        if chunk.get("usage"):
-            self._usage = _usage(chunk["usage"])
+        if isinstance(chunk.get("usage"), dict):
+            self._usage = _usage(chunk["usage"]) or self._usage
         deltas: list[Delta] = []
         for choice in chunk.get("choices") or []:
             if choice.get("index", 0) == 0:
@@ -250,6 +259,7 @@ class ChatDecoder:
         index = self._index(call, position)
         deltas: list[Delta] = []
         if index not in self._arguments:
+            self._ids[index] = call.get("id")
             deltas += self._sorted(self._tags.end()) + self._close_text() + self._close_complete()
             self._arguments[index] = ""
             deltas += self._sequence.add(("call", index), base.CallStarted(function["name"], call.get("id") or None))
@@ -263,9 +273,9 @@ class ChatDecoder:
         index = call.get("index")
         if isinstance(index, int):
             has_name = bool((call.get("function") or {}).get("name"))
-            # Some count every call as number 0; a second id with a name is a second call.
-            is_other = has_name and call.get("id") and index in self._arguments and self._is_complete(index)
-            return len(self._arguments) if is_other else index
+            # Some count every call as number 0; a second id with a name is a second call. Some give each piece of a call another id.
+            is_other = has_name and call.get("id") and index in self._arguments and self._ids[index] != call["id"]
+            return len(self._arguments) if is_other and (not self._arguments[index] or self._is_complete(index)) else index
         if (call.get("function") or {}).get("name"):
             return len(self._arguments)
         return max(self._arguments, default=position)
@@ -281,20 +291,14 @@ class ChatDecoder:
         return [delta for index in self._arguments if self._is_complete(index) for delta in self._sequence.close(("call", index))]
 
     def _finish(self) -> list[Delta]:
-        finished = base.Finished(self._finish_reason())
+        finished = base.Finished(finish_reason(self._reason, has_calls=bool(self._arguments)))
         deltas = self._sorted(self._tags.end()) + self._close_complete() + self._sequence.close_all(is_cut=finished.is_cut)
         self.is_finished = True
         output_tokens = (self._output_chars + 3) // 4
-        usage = self._usage or base.UsageReported(self.prompt_tokens(), output_tokens)
+        usage = self._usage or base.UsageReported(0, output_tokens)
+        if not usage.input_tokens:
+            usage = replace(usage, input_tokens=self.prompt_tokens())
         return [*deltas, replace(usage, service_tier=self._service_tier), finished]
-
-    def _finish_reason(self) -> base.FinishReason:
-        match self._reason:
-            case "length" | "max_tokens":
-                return "max_output_tokens"
-            case "content_filter":
-                return "content_filter"
-        return "tool_calls" if self._arguments else "stop"
 
 
 def _text(value: Any) -> str:
@@ -311,13 +315,18 @@ def _logprob(entry: dict[str, Any]) -> dict[str, Any]:
     return entry | {"bytes": list(entry["token"].encode()) if spelled is None else spelled, "top_logprobs": top}
 
 
-def _usage(usage: dict[str, Any]) -> base.UsageReported:
-    of_prompt = usage.get("prompt_tokens_details") or {}
-    of_completion = usage.get("completion_tokens_details") or {}
+def _usage(usage: dict[str, Any]) -> base.UsageReported | None:
+    """None where it says nothing of what was read and written. What is missing is estimated."""
+    of_prompt, of_completion = details(usage, "prompt_tokens_details"), details(usage, "completion_tokens_details")
+    read, written = counted(usage, "prompt_tokens", "input_tokens"), counted(usage, "completion_tokens", "output_tokens")
+    if not read:
+        read = max(0, counted(usage, "total_tokens") - written)
+    if not read and not written:
+        return None
     return base.UsageReported(
-        input_tokens=usage.get("prompt_tokens") or 0,
-        output_tokens=usage.get("completion_tokens") or 0,
-        cached_tokens=of_prompt.get("cached_tokens") or usage.get("prompt_cache_hit_tokens") or 0,
-        cache_write_tokens=of_prompt.get("cache_write_tokens") or 0,
-        reasoning_tokens=of_completion.get("reasoning_tokens") or 0,
+        input_tokens=read,
+        output_tokens=written,
+        cached_tokens=counted(of_prompt, "cached_tokens") or counted(usage, "prompt_cache_hit_tokens"),
+        cache_write_tokens=counted(of_prompt, "cache_write_tokens"),
+        reasoning_tokens=counted(of_completion, "reasoning_tokens"),
     )

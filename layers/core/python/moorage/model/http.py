@@ -139,11 +139,19 @@ class Upstream:
             yield _decoded(decoder.whole, await self._json(response, kind))
             return
         pieces = _pieces(response)
+        beginning = bytearray()
+        has_spoken = False
         async for piece in pieces:
-            yield _decoded(decoder.feed, piece)
+            deltas = _decoded(decoder.feed, piece)
+            has_spoken = has_spoken or bool(deltas)
+            if not has_spoken and len(beginning) < _ERROR_BODY_BYTES_MAX:
+                beginning += piece
+            yield deltas
             if decoder.is_finished:
                 await _drain(pieces)
                 return
+        if not has_spoken and (found := _error_object(_json_value(beginning))):
+            raise self.error(found)  # A server that fails after it has promised a stream may send its error as a bare body.
         yield decoder.end()
 
     async def _json(self, response: httpx.Response, kind: str) -> dict[str, Any]:
@@ -423,7 +431,7 @@ def _clean(message: str, secrets: tuple[str, ...]) -> str:
     return message if len(message) <= _MESSAGE_CHARS_MAX else message[: _MESSAGE_CHARS_MAX - 1] + "…"
 
 
-def _json_value(content: bytes) -> Any:
+def _json_value(content: bytes | bytearray) -> Any:
     try:
         return orjson.loads(content)
     except orjson.JSONDecodeError:

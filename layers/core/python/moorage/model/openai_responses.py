@@ -11,6 +11,7 @@ from typing import Any, Final
 
 from moorage.model import base, reasoning
 from moorage.model.base import Delta, ModelRequest
+from moorage.model.endings import counted, details, error_beside
 from moorage.model.http import Decoder, Upstream, broken, error_in_stream, json_event
 from moorage.model.sequence import Sequence
 from moorage.model.spoken_calls import listening
@@ -264,7 +265,7 @@ class ResponsesDecoder:
                 self._items[index].text += event["delta"]
                 return self._sequence.add(index, base.CallDelta(event["delta"]))
             case "response.completed" | "response.incomplete" | "response.failed":
-                return self._final(event["response"])
+                return self._final(event["response"], event.get("error"))
             case "error":
                 # Live streams nest the error; the SDK's type and other servers have it flat.
                 nested = event.get("error")
@@ -348,11 +349,13 @@ class ResponsesDecoder:
         missing = whole[len(seen.text) :] if whole.startswith(seen.text) else ""
         return [base.CallDelta(missing)] if missing else []
 
-    def _final(self, response: dict[str, Any]) -> list[Delta]:
-        """The terminal event, or a whole body: items if none were streamed, usage, and why it ended."""
+    def _final(self, response: dict[str, Any], beside: Any = None) -> list[Delta]:
+        """The terminal event, or a whole body: items if none were streamed, usage, and why it ended. Some servers tell the error
+        ``beside`` the response."""
         status = response.get("status", "completed")
-        if status == "failed" or response.get("error"):
-            raise error_in_stream(response.get("error") or {}, secrets=self.secrets)
+        error = error_beside(response) or error_beside({"error": beside})
+        if status == "failed" or error is not None:
+            raise error_in_stream(error or {}, secrets=self.secrets)
         if status not in ("completed", "incomplete"):
             raise broken(f"it ended with status '{status}'")
         deltas: list[Delta] = []
@@ -384,15 +387,14 @@ def _rest_of_message(seen: _Item, item: Item) -> list[Delta]:
 
 
 def _usage(usage: dict[str, Any] | None, service_tier: str | None) -> base.UsageReported | None:
-    if not usage:
+    if not isinstance(usage, dict) or not usage:
         return None
-    of_input = usage.get("input_tokens_details") or {}
-    of_output = usage.get("output_tokens_details") or {}
+    of_input, of_output = details(usage, "input_tokens_details"), details(usage, "output_tokens_details")
     return base.UsageReported(
-        input_tokens=usage.get("input_tokens") or 0,
-        output_tokens=usage.get("output_tokens") or 0,
-        cached_tokens=of_input.get("cached_tokens") or 0,
-        cache_write_tokens=of_input.get("cache_write_tokens") or 0,
-        reasoning_tokens=of_output.get("reasoning_tokens") or 0,
+        input_tokens=counted(usage, "input_tokens", "prompt_tokens"),
+        output_tokens=counted(usage, "output_tokens", "completion_tokens"),
+        cached_tokens=counted(of_input, "cached_tokens"),
+        cache_write_tokens=counted(of_input, "cache_write_tokens"),
+        reasoning_tokens=counted(of_output, "reasoning_tokens"),
         service_tier=service_tier,
     )

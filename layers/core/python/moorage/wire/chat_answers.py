@@ -15,6 +15,11 @@ Fields = dict[str, Any]
 
 _RAN_HERE: Final = frozenset({"shell_call", "shell_call_output", "code_interpreter_call"})
 _BETWEEN_MESSAGES: Final = "\n\n"
+_BROKEN_OFF: Final[Fields] = {
+    "code": "server_error",
+    "message": "The model's answer broke off after its beginning was sent. Send the request again.",
+    "param": None,
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,6 +81,10 @@ class Chunks:
     """Numbers of the calls, by output index."""
     _words: "StopWords" = field(init=False)
     _messages: int = 0
+    _shown: set[int] = field(default_factory=set)
+    """Output indexes of texts and calls of which something was sent, which nothing takes back."""
+    _is_broken: bool = False
+    """The last one of these broke off."""
 
     def __post_init__(self) -> None:
         self._words = StopWords(self.stop)
@@ -93,14 +102,19 @@ class Chunks:
 
     def _live(self, event: Event, frame: Frame) -> list[Fields]:
         match event["type"]:
+            case events.OUTPUT_ITEM_ADDED if self._is_broken:
+                # The model is asked again, and would say the beginning a second time.
+                self.is_over, self.error = True, _BROKEN_OFF
             case events.OUTPUT_ITEM_ADDED:
                 return self._added(event, frame)
             case events.OUTPUT_TEXT_DELTA:
                 text = self._words.feed(event["delta"])
+                self._shown |= {event["output_index"]} if text else set()
                 logprobs = event.get("logprobs") or None
                 chunks = [frame.chunk({"content": text}, logprobs=logprobs)] if text else []
                 return [*chunks, *self._stopped(frame)]
             case events.REFUSAL_DELTA:
+                self._shown.add(event["output_index"])
                 return [frame.chunk({"refusal": event["delta"]})]
             case events.REASONING_TEXT_DELTA | events.REASONING_SUMMARY_TEXT_DELTA:
                 return [frame.chunk({"reasoning_content": event["delta"]})]
@@ -108,6 +122,8 @@ class Chunks:
                 return self._called(event, frame, {"function": {"arguments": event["delta"]}})
             case events.CUSTOM_TOOL_CALL_INPUT_DELTA:
                 return self._called(event, frame, {"custom": {"input": event["delta"]}})
+            case events.OUTPUT_ITEM_DONE:
+                self._is_broken = event["item"].get("status") == "incomplete" and event["output_index"] in self._shown
         return []
 
     def _called(self, event: Event, frame: Frame, more: Fields) -> list[Fields]:
@@ -122,6 +138,7 @@ class Chunks:
         if item["type"] not in ("function_call", "custom_tool_call"):
             return []
         self._calls[event["output_index"]] = number = len(self._calls)
+        self._shown.add(event["output_index"])
         return [frame.chunk({"tool_calls": [{"index": number} | _whole_call(item)]})]
 
     def _stopped(self, frame: Frame) -> list[Fields]:
