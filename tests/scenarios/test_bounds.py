@@ -72,6 +72,14 @@ HEADS: dict[str, list[bytes]] = {
 }
 
 
+def test_a_trailer_field_is_no_header_field(stack: Stack) -> None:
+    """Whoever stands in front has looked at the header fields alone (RFC 9110, section 6.5.1)."""
+    head = b"GET /v1/models HTTP/1.1\r\nhost: 127.0.0.1\r\ntransfer-encoding: chunked\r\n\r\n"
+    with raw(stack) as connection:
+        connection.sendall(head + b"0\r\nauthorization: Bearer " + stack.key.encode() + b"\r\n\r\n")
+        assert whole(connection).startswith(b"HTTP/1.1 401 ")
+
+
 @pytest.mark.parametrize("pieces", HEADS.values(), ids=HEADS.keys())
 def test_a_head_that_is_too_large_is_cut_off_before_any_key_is_seen(stack: Stack, pieces: list[bytes]) -> None:
     with raw(stack) as connection:

@@ -1,5 +1,6 @@
 """A backup is what a stack held at one moment, whole; a restore puts it back, or touches nothing."""
 
+import json
 import sqlite3
 import tarfile
 from collections.abc import AsyncIterator
@@ -97,6 +98,19 @@ async def test_a_damaged_backup_is_refused_and_nothing_is_touched(state_dir: Pat
         restore(target, state_dir)
     assert await held_by(state_dir) == {"a": b"first"}
     assert not list(state_dir.glob(".restore-*"))
+
+
+@pytest.mark.parametrize("name", ["/etc/hostname", "../../etc/hostname", "00" * 15 + "zz"])
+async def test_a_backup_names_no_file_outside_of_it(state_dir: Path, tmp_path: Path, name: str) -> None:
+    target = tmp_path / "backup"
+    target.mkdir()
+    back_up(state_dir, target)
+    with closing(sqlite3.connect(target / "journal.sqlite")) as journal:
+        journal.execute("UPDATE objects SET files = ?", (json.dumps([[name, 1]]),))
+        journal.commit()
+    with pytest.raises(SettingsConflict, match="names a file"):
+        restore(target, state_dir)
+    assert await held_by(state_dir) == {"a": b"first"}
 
 
 async def test_a_file_that_is_no_archive_is_said_to_be_none(state_dir: Path, tmp_path: Path) -> None:

@@ -132,7 +132,7 @@ def piece(command: str, content: bytes, size: int) -> str:
 
 async def test_a_picture_reaches_the_model_as_a_picture() -> None:
     lab = Lab(call("view_image", '{"path": "shot.png"}'), say("A cat."))
-    content = b"\x89PNG and so on!"
+    content = b"\x89PNG\r\n\x1a\n so on!"
     lab.sandboxes.prints = lambda command: piece(command, content, len(content))
     _, (_, ran, _) = await played(lab)
     assert (ran["status"], len(lab.sandboxes.executed)) == ("completed", 3)

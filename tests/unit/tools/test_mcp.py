@@ -271,28 +271,53 @@ def test_what_was_said_before_is_a_prefix_of_what_is_said_after() -> None:
         assert whole[: len(lowered(*items[:length]).items)] == lowered(*items[:length]).items
 
 
-LIES: dict[str, Any] = {
-    "not an object": {"type": "string"},
-    "a type that is none": {"type": "object", "properties": {"a": {"type": "strange"}}},
-    "properties in a list": {"type": "object", "properties": ["a"]},
-    "required twice": {"type": "object", "required": ["a", "a"]},
-    "a reference elsewhere": {"type": "object", "properties": {"a": {"$ref": "http://169.254.169.254/"}}},
-    "a broken pattern": {"type": "object", "properties": {"a": {"type": "string", "pattern": "("}}},
-    "an empty choice": {"type": "object", "properties": {"a": {"enum": []}}},
-    "text": "object",
+ANYTHING: dict[str, Any] = {"type": "object", "properties": {}}
+
+
+@pytest.mark.parametrize("schema", [{"type": "string"}, "object", None, {"type": 3}], ids=str)
+def test_a_schema_that_is_no_objects_stands_for_any_object(schema: Any) -> None:
+    assert listing.parameters_of(schema) == ANYTHING
+
+
+def of(a: Any) -> dict[str, Any]:
+    """A schema with a sound property beside the one in question."""
+    return {"type": "object", "properties": {"a": a, "sound": {"type": "integer"}}}
+
+
+KEYWORDS: dict[str, tuple[Any, Any]] = {
+    "a type that is none": (of({"type": "strange", "title": "A"}), of({"title": "A"})),
+    "properties in a list": ({"type": "object", "properties": ["a"], "title": "T"}, ANYTHING | {"title": "T"}),
+    "required twice": (of({}) | {"required": ["a", "a"]}, of({})),
+    "a reference elsewhere": (of({"$ref": "http://169.254.169.254/"}), of({})),
+    "an empty choice": (of({"type": "string", "enum": []}), of({"type": "string"})),
+    "a property that is no schema": (of("text"), of({})),
+    "a branch that is no schema": (of({"anyOf": [{"type": "string"}, "text"], "title": "A"}), of({"title": "A"})),
+    "names by expressions": (of({"type": "object", "patternProperties": {"^(": {}}}), of({"type": "object"})),
+    "a tuple of old": (of({"items": [{"type": "string"}, {}]}), of({"prefixItems": [{"type": "string"}, {}]})),
+    "a pattern": (of({"type": "string", "pattern": r"^[\p{L} ]+$"}), of({"type": "string", "description": r"Pattern: ^[\p{L} ]+$"})),
+    "a pattern beside words": (
+        of({"description": "A year.", "pattern": "^(?<year>[0-9]{4})$"}),
+        of({"description": "A year. (pattern: ^(?<year>[0-9]{4})$)"}),
+    ),
+    "a pattern that costs minutes": (of({"type": "string", "pattern": "(?i)" + "[\u0001-\U0010fffe]" * 3_000}), of({"type": "string"})),
+    "a pattern that no machine holds": (of({"pattern": "a{9999999999999999}"}), of({"description": "Pattern: a{9999999999999999}"})),
+    "a pattern too deep": (of({"pattern": "(" * 4_000 + ")" * 4_000}), of({})),
 }
 
 
-@pytest.mark.parametrize("schema", LIES.values(), ids=LIES)
-def test_a_schema_that_upstreams_would_refuse_stands_for_any_object(schema: Any) -> None:
-    assert listing.parameters_of(schema) == {"type": "object", "properties": {}}
+@pytest.mark.parametrize(("schema", "expected"), KEYWORDS.values(), ids=KEYWORDS)
+def test_a_keyword_that_upstreams_would_refuse_is_left_out_alone(schema: Any, expected: Any) -> None:
+    assert listing.parameters_of(schema) == expected
 
 
-def test_a_schema_too_deep_stands_for_any_object() -> None:
+def test_a_schema_too_deep_ends_where_it_is() -> None:
     schema: dict[str, Any] = {"type": "string"}
     for _ in range(100):
         schema = {"type": "object", "properties": {"a": schema}}
-    assert listing.parameters_of(schema) == {"type": "object", "properties": {}}
+    shown, depth = listing.parameters_of(schema), 0
+    while "a" in shown.get("properties", {}):
+        shown, depth = shown["properties"]["a"], depth + 1
+    assert (shown, depth) == ({"type": "object"}, 23)
 
 
 def test_a_true_schema_stays_but_for_what_stands_beside_an_object() -> None:
@@ -313,11 +338,23 @@ ANSWERS: dict[str, tuple[dict[str, Any], Any]] = {
     "an error of old": ({"error": "gone"}, "Error: gone"),
     "JSON that is its own": ({"output": '[{"type": "text", "a": 1}]'}, '[{"type": "text", "a": 1}]'),
     "a picture": (
-        {"output": '[{"type":"text","text":"See"},{"type":"image","data":"AAAA","mimeType":"image/png"}]'},
+        {"output": '[{"type":"text","text":"See"},{"type":"image","data":"iVBORw0KGgoA","mimeType":"image/png"}]'},
         [
             {"type": "input_text", "text": "See"},
-            {"type": "input_image", "detail": "auto", "image_url": "data:image/png;base64,AAAA"},
+            {"type": "input_image", "detail": "auto", "image_url": "data:image/png;base64,iVBORw0KGgoA"},
         ],
+    ),
+    "bytes that are no picture": (
+        {"output": '[{"type":"image","data":"AAAA","mimeType":"image/png"}]'},
+        '[{"type":"image","data":"AAAA","mimeType":"image/png"}]',
+    ),
+    "a long text": (
+        {"output": "a" * 70_000 + "b" * 70_000},
+        "a" * 32_768 + "\n… 74464 chars truncated …\n" + "b" * 32_768,
+    ),
+    "a long error": (
+        {"error": {"type": "mcp_tool_execution_error", "content": [{"type": "text", "text": "e" * 65_530}]}},
+        "Error: " + "e" * 32_761 + "\n… 1 chars truncated …\n" + "e" * 32_768,
     ),
 }
 

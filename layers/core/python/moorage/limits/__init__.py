@@ -176,6 +176,9 @@ JSON_SILENCE_SECONDS: Final = 60
 ERASE_WAIT_SECONDS: Final = 30
 """How long an erasure waits for the last writer; the reaper erases what is left."""
 
+BUDGET_USD_MIN: Final = 0.000_001
+"""The smallest budget in dollars; prices are per million tokens."""
+
 BUDGET_HOLD_SECONDS: Final = 900
 """How long a step may hold a part of a shared budget that somebody else is refused for: no model step takes longer (Lambda), and what a
 process held that died is free again then."""

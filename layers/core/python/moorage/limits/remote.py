@@ -23,6 +23,9 @@ MCP_LIST_BYTES_MAX: Final = 512 * KIB
 MCP_OUTPUT_BYTES_MAX: Final = 4 * MIB
 """Of the item of a call: its result stands in the log twice, and pictures come as base64."""
 
+MCP_READ_CHARS_MAX: Final = 64 * KIB
+"""Of one text that a model reads, some 16,000 tokens; the item has it whole."""
+
 MCP_MESSAGE_BYTES_MAX: Final = 6 * MIB
 MCP_CONNECTION_BYTES_MAX: Final = 16 * MIB
 """What one message of a server, and one connection to it in all, may bring: more is no result but a flood."""

@@ -8,6 +8,7 @@ those files are copied that it does not hold yet.
 import fcntl
 import json
 import os
+import re
 import shutil
 import sqlite3
 import tarfile
@@ -27,6 +28,9 @@ _MANIFEST: Final = "moorage-backup.json"
 _FORMAT: Final = 1
 _BESIDE: Final = ("secrets.json", "egress-key", "key-made")
 """Files of the state folder that belong to what the journal holds."""
+
+_OBJECT_FILE: Final = re.compile(r"[0-9a-f]{32}")
+"""How the bucket names its files; a path in its place would let the bucket read, and delete, any file of its user's."""
 
 
 def back_up(state_dir: Path, target: Path) -> int:
@@ -150,6 +154,8 @@ def _checked(source: Path, new: Path) -> int:
         raise SettingsConflict(f"{source} is no backup of moorage: {error}.") from error
     if manifest["format"] != _FORMAT:
         raise SettingsConflict(f"{source} was written by another version of moorage (format {manifest['format']}, this is {_FORMAT}).")
+    if foreign := sorted(name for name in names if not _OBJECT_FILE.fullmatch(name)):
+        raise SettingsConflict(f"{source} is no backup of moorage: it names a file {foreign[0]!r}.")
     missing = [name for name in names if not (new / "objects" / name[:2] / name).exists()]
     if verdict != "ok" or missing:
         raise SettingsConflict(f"{source} is damaged: {len(missing)} files are missing, and its journal is {verdict}.")

@@ -59,6 +59,35 @@ class _Open:
     """The upstream runs it, and says how it grows."""
     marked: MarkedText | None = None
     """The open text, where marks are taken out of it."""
+    _pieces: list[str] = field(default_factory=list)
+    """What came of the text that grows: adding each to it would copy the text as often as it has pieces."""
+    _grows: tuple[dict[str, Any], str] | None = None
+    """That text, by its object and name."""
+
+    def grow(self, owner: dict[str, Any], name: str, text: str) -> None:
+        if self._grows is None or self._grows[0] is not owner:
+            self.settle()
+            self._grows = owner, name
+        self._pieces.append(text)
+
+    def grow_call(self, text: str) -> None:
+        self._pieces.append(text)
+
+    def settle(self) -> None:
+        """Put the text together. Whoever reads the item does this first."""
+        text = "".join(self._pieces)
+        self._pieces.clear()
+        if self._grows is not None:
+            owner, name = self._grows
+            owner[name] += text
+            self._grows = None
+            return
+        self.arguments += text
+        match self.item["type"]:
+            case "function_call":
+                self.item["arguments"] = self.arguments
+            case "custom_tool_call" if self.is_plain:
+                self.item["input"] = self.arguments
 
 
 @dataclass(frozen=True, slots=True)
@@ -167,7 +196,7 @@ class Assembler:
     def release(self) -> None:
         """Show the calls that were kept back; they come after all other items."""
         for held in self.held:
-            self._add(held.item(self._id("ctc")), original=held.original).arguments = held.arguments
+            self._add(held.item(self._id("ctc")), original=held.original).grow_call(held.arguments)
             self.close()
         self.held.clear()
 
@@ -178,13 +207,13 @@ class Assembler:
         self.held.clear()
         self.misfits.clear()
         if self._open is not None:
+            self._open.settle()
             match self._open.item["type"]:
                 case "message" if is_said_anew:
                     self._open.item["content"], self._open.part_open = [], False
-                case "function_call":
-                    self._open.item["arguments"] = ""
-                case "custom_tool_call":
-                    self._open.item["input"] = ""
+                case "function_call" | "custom_tool_call":
+                    self._open.arguments = ""
+                    self._open.item["arguments" if self._open.item["type"] == "function_call" else "input"] = ""
         self.close(status="incomplete")
 
     # --- messages ---
@@ -225,7 +254,7 @@ class Assembler:
 
     def _show(self, open_: _Open, text: str, logprobs: list[dict[str, Any]]) -> None:
         part = open_.item["content"][-1]
-        part["text"] += text
+        open_.grow(part, "text", text)
         part["logprobs"] += logprobs
         self._send(
             OUTPUT_TEXT_DELTA, open_, content_index=len(open_.item["content"]) - 1, delta=text, logprobs=logprobs
@@ -233,7 +262,7 @@ class Assembler:
 
     def _refusal(self, text: str) -> None:
         open_ = self._message_part("refusal")
-        open_.item["content"][-1]["refusal"] += text
+        open_.grow(open_.item["content"][-1], "refusal", text)
         self._send(REFUSAL_DELTA, open_, content_index=len(open_.item["content"]) - 1, delta=text)
 
     def _annotation(self, annotation: dict[str, Any]) -> None:
@@ -255,10 +284,12 @@ class Assembler:
             rest, marks = ("", []) if open_.marked is None else (open_.marked.end(), open_.marked.marks)
             if rest:
                 self._show(open_, rest, [])
+            open_.settle()
             for annotation in self.annotate(part["text"], marks) if self.annotate is not None else ():
                 self._annotation(annotation)
             self._send(OUTPUT_TEXT_DONE, open_, content_index=index, text=part["text"], logprobs=part["logprobs"])
         else:
+            open_.settle()
             self._send(REFUSAL_DONE, open_, content_index=index, refusal=part["refusal"])
         self._send(CONTENT_PART_DONE, open_, content_index=index, part=part)
         open_.part_open = False
@@ -282,11 +313,12 @@ class Assembler:
             summary.append({"type": "summary_text", "text": ""})
             open_.part_open = True
             self._send(REASONING_SUMMARY_PART_ADDED, open_, summary_index=len(summary) - 1, part=dict(summary[-1]))
-        summary[index]["text"] += text
+        open_.grow(summary[index], "text", text)
         self._send(REASONING_SUMMARY_TEXT_DELTA, open_, summary_index=index, delta=text)
 
     def _end_summary(self, open_: _Open) -> None:
         if open_.part_open:
+            open_.settle()
             index = len(open_.item["summary"]) - 1
             part = open_.item["summary"][index]
             self._send(REASONING_SUMMARY_TEXT_DONE, open_, summary_index=index, text=part["text"])
@@ -300,7 +332,7 @@ class Assembler:
             content.append({"type": "reasoning_text", "text": ""})
             # openai-node's stream helper fails at a delta whose part was not announced.
             self._send(CONTENT_PART_ADDED, open_, content_index=0, part=dict(content[0]))
-        content[0]["text"] += text
+        open_.grow(content[0], "text", text)
         self._send(REASONING_TEXT_DELTA, open_, content_index=0, delta=text)
 
     # --- calls ---
@@ -341,13 +373,11 @@ class Assembler:
     def _call(self, text: str) -> None:
         open_ = self._open
         assert open_ is not None, "a call's delta without a call"
-        open_.arguments += text
+        open_.grow_call(text)
         match open_.item["type"]:
             case "function_call":
-                open_.item["arguments"] += text
                 self._send(FUNCTION_CALL_ARGUMENTS_DELTA, open_, delta=text)
             case "custom_tool_call" if open_.is_plain:
-                open_.item["input"] += text
                 self._send(CUSTOM_TOOL_CALL_INPUT_DELTA, open_, delta=text)
             case _:
                 pass
@@ -448,6 +478,7 @@ class Assembler:
         open_ = self._open
         if open_ is None:
             return
+        open_.settle()
         if open_.index < 0:
             self._restore_call(open_, status=status)
             return
@@ -472,6 +503,7 @@ class Assembler:
             case "function_call" | "custom_tool_call" if status == "completed":
                 if item["type"] == "function_call" and not item["arguments"].strip():
                     self._call("{}")  # What clients parse is JSON, also for a call without arguments.
+                    open_.settle()
                 self._end_call(open_)
         if "status" in item or status != "completed":
             item["status"] = status

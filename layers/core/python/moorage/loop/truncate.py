@@ -39,12 +39,18 @@ def fit(items: Sequence[Item], *, frame_tokens: int, window_tokens: int, output_
     if total <= room:
         return list(items)
     last_user = max((i for i, item in enumerate(items) if item.get("role") == "user"), default=0)
+    kept: list[Item] = []
+    end = 0
     for cut in (cut for cut in cuts(items) if cut <= last_user):
-        left = [item for item in items[:cut] if stays(item)]
-        shortened = frame_tokens + sum(map(estimate_item, left)) + sum(costs[cut:])
-        if shortened <= room:
-            return [*left, *items[cut:]]
-    raise context_length_exceeded(window_tokens, total)
+        for item, cost in zip(items[end:cut], costs[end:cut], strict=True):
+            if stays(item):
+                kept.append(item)
+            else:
+                total -= cost
+        end = cut
+        if total <= room:
+            return [*kept, *items[cut:]]
+    raise context_length_exceeded(window_tokens, frame_tokens + sum(costs))
 
 
 def stays(item: Item) -> bool:

@@ -288,7 +288,8 @@ class ChatDecoder:
 
     def _close_complete(self) -> list[Delta]:
         """A call whose arguments are whole can go before the others end."""
-        return [delta for index in self._arguments if self._is_complete(index) for delta in self._sequence.close(("call", index))]
+        waiting = [index for index in self._arguments if ("call", index) in self._sequence]
+        return [delta for index in waiting if self._is_complete(index) for delta in self._sequence.close(("call", index))]
 
     def _finish(self) -> list[Delta]:
         finished = base.Finished(finish_reason(self._reason, has_calls=bool(self._arguments)))

@@ -8,6 +8,9 @@ name in it, settles most cases after a few characters.
 
 A fenced block within prose counts only as the last thing said, because an answer may well explain how a tool is called.
 
+Other texts than calls cost what they are long: a block that is not whole yet is looked at again when it has grown by an eighth, and
+an answer that takes more looking than a few times its length is read as text from there on.
+
 ``Listener`` stands around a provider's decoder and does this to its deltas; ``SpokenCalls`` does it to text.
 """
 
@@ -19,6 +22,7 @@ from typing import Any, Final, Literal
 
 import orjson
 
+from moorage import limits
 from moorage.model import base, spoken_functions
 from moorage.model.base import Delta, ModelRequest
 from moorage.model.http import Decoder
@@ -32,6 +36,9 @@ _OPENINGS: Final = (*_TAGS, *spoken_functions.OPENINGS)
 _OPENING: Final = re.compile(r"(?:^|(?<=\n))[ \t]*```|" + "|".join(map(re.escape, _OPENINGS)))
 _NAME: Final = re.compile(r'[\[\s]*\{{1,2}\s*"(?:name|tool|tool_name)"\s*:\s*"([^"\\]*)"')
 _FIRST_KEY: Final = re.compile(r'[\[\s]*(?:\{{1,2}\s*(?:"([^"\\]*)("?))?)?$')
+
+
+_MARK: Final = re.compile(r'[\\"{}\[\]]')
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,6 +59,14 @@ class _Block:
 _Verdict = _Block | Literal["more", "no"]
 
 
+_JUDGED_ALWAYS_CHARS: Final = 1_024
+"""A block so short is looked at with each piece, so that text is not held back for longer than it must be."""
+_WORK_PER_CHAR_MAX: Final = 8
+_WORK_FREE: Final = 64 * limits.KIB
+_CHARS_COPIED_AS_ONE: Final = 64
+"""How many characters are copied in the time in which the scanner looks at one, at least."""
+
+
 @dataclass(slots=True)
 class SpokenCalls:
     """Sorts an answer's text, which comes in pieces, into text and calls."""
@@ -61,22 +76,45 @@ class SpokenCalls:
     """Parameters of the tools, by name: what is written without JSON's marks is a number or a text by them."""
     _buffer: str = ""
     """Not passed on yet."""
-    _state: Literal["start", "prose", "block", "last"] = "start"
+    _grown: list[str] = field(default_factory=list)
+    """What came after the buffer and was not looked at yet."""
+    _chars: int = 0
+    """Of the whole answer so far."""
+    _waiting_chars: int = 0
+    """Of the buffer and what came after it."""
+    _judge_at: int = 0
+    """How long the buffer has to be before a block is looked at again."""
+    _work: int = 0
+    """Characters looked at so far, each as often as it was."""
+    _state: Literal["start", "prose", "block", "last", "text"] = "start"
     """``start``: nothing but space so far, or since a call; ``block``: the buffer begins with an opening; ``last``: with a whole
-    call in a fence that counts if nothing follows."""
+    call in a fence that counts if nothing follows; ``text``: nothing is a call any more."""
     _is_in_prose: bool = False
     _is_line_start: bool = True
     _scan: "_Scan" = field(default_factory=lambda: _Scan())
 
     def feed(self, text: str) -> list[str | SpokenCall]:
-        self._buffer += text
+        if self._state == "text":
+            return [text]
+        self._grown.append(text)
+        self._chars += len(text)
+        self._waiting_chars += len(text)
+        if self._state in ("block", "last") and self._waiting_chars < self._judge_at:
+            return []
+        self._take_grown()
         out: list[str | SpokenCall] = []
         while self._step(out):
-            pass
+            if self._work > _WORK_FREE + _WORK_PER_CHAR_MAX * self._chars:
+                self._say(out, len(self._buffer))
+                self._state = "text"
+                break
+        self._waiting_chars = len(self._buffer)
+        self._judge_at = self._waiting_chars + (self._waiting_chars // 8 if self._waiting_chars > _JUDGED_ALWAYS_CHARS else 0)
         return out
 
     def end(self) -> list[str | SpokenCall]:
         """The answer is over: what is held back is a whole call, or text after all."""
+        self._take_grown()
         if self._state in ("block", "last"):
             verdict = self._judge(is_over=True)
             calls = _calls(verdict.value, self.offered) if isinstance(verdict, _Block) else None
@@ -86,8 +124,13 @@ class SpokenCalls:
         rest, self._buffer = self._buffer, ""
         return [rest] if rest.strip() or (rest and self._state != "start") else []
 
+    def _take_grown(self) -> None:
+        self._buffer = "".join((self._buffer, *self._grown))
+        self._grown.clear()
+
     def _step(self, out: list[str | SpokenCall]) -> bool:
         """One decision about the buffer; False when it needs more text."""
+        self._work += len(self._buffer) // _CHARS_COPIED_AS_ONE
         match self._state:
             case "start":
                 return self._begin()
@@ -97,6 +140,7 @@ class SpokenCalls:
                 return self._read_block(out)
             case "last":
                 return self._read_after_last()
+        return False
 
     def _begin(self) -> bool:
         text = self._buffer.lstrip()
@@ -176,6 +220,8 @@ class SpokenCalls:
                 start, closing = len(tag), end_tag
         found = spoken_functions.read(text, start, closing, self.offered, self.schemas, is_over=is_over)
         if found is not None:
+            end = text.find(spoken_functions.END, start) if found != "more" else start
+            self._work += (len(text) if end < 0 else end) - start
             return found if isinstance(found, str) else _Block(found[0], lead + found[1])
         if text.startswith("```"):
             language, newline, _ = text[3:].partition("\n")
@@ -185,7 +231,9 @@ class SpokenCalls:
             if language.strip() not in ("", *_LANGUAGES):
                 return "no"
             start, closing = 4 + len(language), "```"
+        self._work -= max(self._scan.at, start)
         verdict = self._scan.value(text, start, self.offered)
+        self._work += max(self._scan.at, start)
         if not isinstance(verdict, _Block) or not closing:
             return verdict if not isinstance(verdict, _Block) else _Block(verdict.value, lead + verdict.end)
         after = text[verdict.end :].lstrip()
@@ -227,12 +275,14 @@ class _Scan:
 
     def _end(self, text: str, start: int) -> int | None:
         position = start if self.at < 0 else self.at
-        while position < len(text):
+        while (mark := _MARK.search(text, position)) is not None:
+            position = mark.start()
             char = text[position]
             if self.is_in_string:
                 if char == "\\":
                     if position + 1 == len(text):
-                        break
+                        self.at = position
+                        return None
                     position += 1
                 elif char == '"':
                     self.is_in_string = False
@@ -246,7 +296,7 @@ class _Scan:
                     self.at = position + 1
                     return self.at
             position += 1
-        self.at = position
+        self.at = len(text)
         return None
 
 

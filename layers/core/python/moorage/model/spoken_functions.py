@@ -10,11 +10,10 @@ from collections.abc import Mapping
 from typing import Any, Final, Literal
 
 OPENINGS: Final = ("<function=", "<function name=")
-_END: Final = "</function>"
+END: Final = "</function>"
 _HEAD: Final = re.compile(r"<function(?:=| name=)\s*[\"']?([\w.:-]+)[\"']?\s*>")
-_PARAMETER: Final = re.compile(
-    r"<(?:parameter|param)(?:=| name=)\s*[\"']?([\w.-]+)[\"']?\s*>\n?(.*?)\n?</(?:parameter|param)>", re.DOTALL
-)
+_PARAMETER: Final = re.compile(r"<(?:parameter|param)(?:=| name=)\s*[\"']?([\w.-]+)[\"']?\s*>\n?")
+_PARAMETER_END: Final = re.compile(r"\n?</param(?:eter)?>")
 
 Found = tuple[dict[str, Any], int]
 """The call, and where the text after it begins."""
@@ -40,7 +39,7 @@ def read(
         return "more" if not is_over and len(rest) < 200 and ">" not in rest else "no"
     if head[1] not in offered:
         return "no"
-    end = rest.find(_END, head.end())
+    end = rest.find(END, head.end())
     if end < 0 and not is_over:
         return "more"
     body = rest[head.end() : end] if end >= 0 else rest[head.end() :]
@@ -48,7 +47,7 @@ def read(
     if arguments is None:
         return "no"
     call = {"name": head[1], "arguments": arguments}
-    return _closed(call, text, begin + end + len(_END) if end >= 0 else len(text), closing, is_over=is_over)
+    return _closed(call, text, begin + end + len(END) if end >= 0 else len(text), closing, is_over=is_over)
 
 
 def _closed(call: dict[str, Any], text: str, end: int, closing: str, *, is_over: bool) -> Found | Literal["more", "no"]:
@@ -69,11 +68,21 @@ def _arguments(body: str, schema: Mapping[str, Any]) -> dict[str, Any] | None:
         except ValueError:
             return None
         return value if isinstance(value, dict) else None
-    found = _PARAMETER.findall(body)
+    found = _parameters(body)
     if not found and stripped:
         return None
     properties = schema.get("properties") or {}
-    return {name: _typed(text, properties.get(name) or {}) for name, text in found}
+    return {name: _typed(text, properties.get(name) or {}) for name, text in found.items()}
+
+
+def _parameters(body: str) -> dict[str, str]:
+    """The text of each parameter by its name. The first one without an end is the last: what follows is looked at once."""
+    found: dict[str, str] = {}
+    place = 0
+    while (begin := _PARAMETER.search(body, place)) is not None and (end := _PARAMETER_END.search(body, begin.end())) is not None:
+        found[begin[1]] = body[begin.end() : end.start()]
+        place = end.end()
+    return found
 
 
 def _typed(text: str, schema: Mapping[str, Any]) -> Any:

@@ -56,6 +56,8 @@ class BoundedHttp(HttpToolsProtocol):
         super().on_url(url)
 
     def on_header(self, name: bytes, value: bytes) -> None:
+        if not self._is_in_head:
+            return  # A trailer field, which is never taken for a header field (RFC 9110, section 6.5.1).
         self._count(len(name) + len(value) + len(b": \r\n"))
         super().on_header(name, value)
 

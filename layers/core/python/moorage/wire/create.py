@@ -149,7 +149,7 @@ class CompactionEntry(TypedDict, total=False):
 class Budget(TypedDict, total=False):
     """An extension: what the response may use before another step begins; with the scope ``tree``, together with its forks."""
 
-    usd: Annotated[Number, Field(ge=0)]
+    usd: Annotated[Number, Field(ge=limits.BUDGET_USD_MIN)]
     input_tokens: Annotated[int, Field(ge=1)]
     output_tokens: Annotated[int, Field(ge=1)]
     total_tokens: Annotated[int, Field(ge=1)]

@@ -54,27 +54,29 @@ def is_allowed(call_id: str, said: Iterable[Item]) -> bool:
     return any(item["approve"] and item["approval_request_id"] == call_id for item in responses(said))
 
 
-def has_run(request_id: str, items: Iterable[Item]) -> bool:
-    """Whether there is a call that stands for it."""
+def run_ids(items: Iterable[Item]) -> frozenset[str]:
+    """The ids of the requests for which there is a call."""
     calls = (item for item in items if item["type"] != RESPONSE)
-    return any(request_id in (item.get("call_id"), item.get("approval_request_id")) for item in calls)
+    return frozenset(item[field] for item in calls for field in ("call_id", "approval_request_id") if item.get(field) is not None)
 
 
 def due(items: Sequence[Item], chain: Sequence[Item], label: str) -> Iterator[tuple[str, Item]]:
     """The requests under a label that answers among the items allow, and that have not run; each behind the field that names it."""
     answers = [(index, item["approval_request_id"]) for index, item in enumerate(items) if item["type"] == RESPONSE and item["approve"]]
-    there = asked((*chain, *items), label) if answers else {}
+    if not answers:
+        return
+    there, ran = asked((*chain, *items), label), run_ids(items)
     for index, request_id in answers:
-        if request_id in there and not has_run(request_id, items):
+        if request_id in there and request_id not in ran:
             yield f"input[{index}].approval_request_id", there[request_id]
 
 
 def allowed(stage: Stage, label: str) -> list[Item]:
     """The requests under a label that this request allows and that have not run, in the order of the approvals."""
     there = asked(stage.items, label)
-    ran: Sequence[Item] = [*stage.own_input, *stage.made]
+    ran = run_ids((*stage.own_input, *stage.made))
     return [
         there[item["approval_request_id"]]
         for item in responses(stage.own_input)
-        if item["approve"] and item["approval_request_id"] in there and not has_run(item["approval_request_id"], ran)
+        if item["approve"] and item["approval_request_id"] in there and item["approval_request_id"] not in ran
     ]

@@ -1,7 +1,6 @@
 """What a server offers, as the item that lists it says it: which of it a request wants, what needs a person's word, and the function
 that a model is offered. All of it is a server's claim, and nothing here trusts its form."""
 
-import re
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Final
 
@@ -119,70 +118,104 @@ def function_of(tool: Tool, listed: Mapping[str, Any]) -> Tool:
 
 
 def parameters_of(schema: Any) -> dict[str, Any]:
-    """A schema that every upstream takes: an object's, without combinations at its top. One that is none stands for any object: an
-    upstream would refuse the whole request, and the server says itself what it cannot use."""
-    if not isinstance(schema, dict) or not _is_schema(schema, _DEPTH_MAX) or schema.get("type", "object") != "object":
+    """A schema that every upstream takes: an object's, without combinations at its top. A keyword that is none is left out alone, since
+    an upstream would refuse the whole request for it. A schema that is no object's stands for any object: the server says itself what
+    it cannot use."""
+    if not isinstance(schema, dict) or schema.get("type", "object") != "object":
         return {"type": "object", "properties": {}}
-    kept = {key: value for key, value in schema.items() if key in _TOP}
+    kept = {key: value for key, value in _schema(schema, _DEPTH_MAX).items() if key in _TOP}
     return {"properties": {}, **kept, "type": "object"}
 
 
 _TOP: Final = frozenset({"properties", "required", "additionalProperties", "$defs", "definitions", "description", "title"})
 _TYPES: Final = frozenset({"string", "number", "integer", "boolean", "object", "array", "null"})
+_PATTERN_CHARS_MAX: Final = 200
 
 
-def _is_schema(value: Any, levels: int) -> bool:
+class _NoneSuchError(Exception):
+    """The value does not have the form that its keyword asks for."""
+
+
+def _schema(value: dict[str, Any], levels: int) -> dict[str, Any]:
+    """The same without what is no keyword's value. Raises :class:`_NoneSuchError` where it is too deep."""
+    if levels == 0:
+        raise _NoneSuchError
+    kept: dict[str, Any] = {}
+    for key, inner in value.items():
+        try:
+            kept[key] = _KEYWORDS[key](inner, levels - 1) if key in _KEYWORDS else inner
+        except _NoneSuchError:
+            continue
+    items = value.get("items")
+    if isinstance(items, list):  # A tuple as JSON Schema had it before 2020-12.
+        kept |= {"prefixItems": [_any_schema(inner, levels - 1) for inner in items]}
+    return _described(kept)
+
+
+def _described(kept: dict[str, Any]) -> dict[str, Any]:
+    """A pattern is told in words. Its language is JavaScript's, and a stranger's expression is compiled by nobody here."""
+    pattern = kept.pop("pattern", None)
+    if not isinstance(pattern, str) or len(pattern) > _PATTERN_CHARS_MAX:
+        return kept
+    said = kept.get("description")
+    return kept | {"description": f"{said} (pattern: {pattern})" if isinstance(said, str) and said else f"Pattern: {pattern}"}
+
+
+def _any_schema(value: Any, levels: int) -> Any:
     if isinstance(value, bool):
-        return True
-    if not isinstance(value, dict) or levels == 0:
-        return False
-    return all(key not in _CHECKS or _CHECKS[key](inner, levels - 1) for key, inner in value.items())
+        return value
+    if not isinstance(value, dict):
+        raise _NoneSuchError
+    return _schema(value, levels)
 
 
-def _is_type(value: Any, levels: int) -> bool:
+def _schemas_by_name(value: Any, levels: int) -> dict[str, Any]:
+    """One whose schema is none may hold anything."""
+    if not isinstance(value, dict):
+        raise _NoneSuchError
+    return {name: _any_schema(inner, levels) if isinstance(inner, dict | bool) else {} for name, inner in value.items()}
+
+
+def _schemas(value: Any, levels: int) -> list[Any]:
+    if not isinstance(value, list) or not value:
+        raise _NoneSuchError
+    return [_any_schema(inner, levels) for inner in value]
+
+
+def _kept_if(is_good: Callable[[Any], bool]) -> Callable[[Any, int], Any]:
+    def check(value: Any, levels: int) -> Any:
+        if not is_good(value):
+            raise _NoneSuchError
+        return value
+
+    return check
+
+
+def _is_type(value: Any) -> bool:
     words = [value] if isinstance(value, str) else value
     return isinstance(words, list) and bool(words) and all(isinstance(word, str) and word in _TYPES for word in words)
 
 
-def _are_schemas(value: Any, levels: int) -> bool:
-    return isinstance(value, list) and bool(value) and all(_is_schema(inner, levels) for inner in value)
-
-
-def _is_map(value: Any, levels: int) -> bool:
-    return isinstance(value, dict) and all(_is_schema(inner, levels) for inner in value.values())
-
-
-def _are_names(value: Any, levels: int) -> bool:
+def _are_names(value: Any) -> bool:
     return isinstance(value, list) and all(isinstance(name, str) for name in value) and len(set(value)) == len(value)
 
 
-def _is_inner_reference(value: Any, levels: int) -> bool:
+def _is_inner_reference(value: Any) -> bool:
     """What lies elsewhere nobody fetches."""
     return isinstance(value, str) and value.startswith("#")
 
 
-def _is_pattern(value: Any, levels: int) -> bool:
-    try:
-        re.compile(value)
-    except (re.error, TypeError):
-        return False
-    return True
-
-
-def _is_choice(value: Any, levels: int) -> bool:
-    return isinstance(value, list) and bool(value)
-
-
-_CHECKS: Final[Mapping[str, Callable[[Any, int], bool]]] = {
-    "type": _is_type,
-    **dict.fromkeys(("properties", "$defs", "definitions", "patternProperties"), _is_map),
-    **dict.fromkeys(("anyOf", "oneOf", "allOf", "prefixItems"), _are_schemas),
-    **dict.fromkeys(("items", "additionalProperties", "not", "if", "then", "else", "contains"), _is_schema),
-    "required": _are_names,
-    "enum": _is_choice,
-    "$ref": _is_inner_reference,
-    "pattern": _is_pattern,
+_KEYWORDS: Final[Mapping[str, Callable[[Any, int], Any]]] = {
+    "type": _kept_if(_is_type),
+    **dict.fromkeys(("properties", "$defs", "definitions"), _schemas_by_name),
+    **dict.fromkeys(("anyOf", "oneOf", "allOf", "prefixItems"), _schemas),
+    **dict.fromkeys(("items", "additionalProperties", "not", "if", "then", "else", "contains"), _any_schema),
+    "required": _kept_if(_are_names),
+    "enum": _kept_if(lambda value: isinstance(value, list) and bool(value)),
+    "$ref": _kept_if(_is_inner_reference),
+    "patternProperties": _kept_if(lambda value: False),
 }
+"""What makes a value of each keyword; ``patternProperties`` is left out, since its names are expressions."""
 
 
 # --- what a call came to ------------------------------------------------------------------------------------------------------

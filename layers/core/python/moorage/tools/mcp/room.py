@@ -131,7 +131,8 @@ class Mcp(Room):
             return
         asked = asking.asked((*chain, *items))
         answered = {item["approval_request_id"] for item in asking.responses(chain)}
-        labels = {tool["server_label"] for tool in tools}
+        labels = {*(tool["server_label"] for tool in tools), *self._askers}
+        ran = _run_ids(items)
         for index, item in enumerate(items):
             if item["type"] != _RESPONSE:
                 continue
@@ -142,7 +143,7 @@ class Mcp(Room):
                 raise errors.bad_request(f"The approval request '{request_id}' has been answered already.", param=param)
             answered.add(request_id)
             label = asked[request_id]["server_label"]
-            if item["approve"] and label not in {*labels, *self._askers} and not _has_run(request_id, items):
+            if item["approve"] and label not in labels and request_id not in ran:
                 raise errors.bad_request(f"The server '{label}' of this call is not among 'tools'.", param="tools")
 
     def where(self, thing: Tool | Item) -> Where:
@@ -163,9 +164,9 @@ class Mcp(Room):
     def _run_approved(self, stage: Stage) -> None:
         """Calls that this request allows, in the order of its approvals; each once, whatever became of it."""
         asked = {item["id"]: item for item in stage.items if item["type"] == _REQUEST}
-        ran = [*stage.own_input, *stage.made]
+        ran = _run_ids((*stage.own_input, *stage.made))
         for item in stage.own_input:
-            if item["type"] != _RESPONSE or not item["approve"] or _has_run(item["approval_request_id"], ran):
+            if item["type"] != _RESPONSE or not item["approve"] or item["approval_request_id"] in ran:
                 continue
             request = asked[item["approval_request_id"]]
             if request["server_label"] in self._askers:
@@ -370,8 +371,9 @@ class Mcp(Room):
         return f"{item['type']} {name}".strip()
 
 
-def _has_run(request_id: str, items: Iterable[Item]) -> bool:
-    return any(item["type"] == _CALL and item.get("approval_request_id") == request_id for item in items)
+def _run_ids(items: Iterable[Item]) -> frozenset[str]:
+    """The ids of the requests for which there is a call."""
+    return frozenset(item["approval_request_id"] for item in items if item["type"] == _CALL and item.get("approval_request_id"))
 
 
 # --- lists ----------------------------------------------------------------------------------------------------------------------
@@ -464,7 +466,7 @@ def _answer(item: Item) -> Any:
     if isinstance(error, dict):
         content = error.get("content")
         said = error.get("message") if content is None else listing.output_of(content, None) if isinstance(content, list) else content
-        return f"Error: {said if isinstance(said, str) else compact_json(said)}"
+        return _bounded(f"Error: {said if isinstance(said, str) else compact_json(said)}")
     if error is not None:
         return f"Error: {error}"
     output = item.get("output")
@@ -474,26 +476,41 @@ def _answer(item: Item) -> Any:
 def _parts(output: str) -> str | list[dict[str, Any]]:
     """Text, or text and pictures where the output is the list of parts that :func:`listing.output_of` writes."""
     if not output.startswith('[{"'):
-        return output
+        return _bounded(output)
     try:
         parts = orjson.loads(output)
     except orjson.JSONDecodeError:
-        return output
+        return _bounded(output)
     if not all(isinstance(part, dict) and isinstance(part.get("type"), str) for part in parts):
-        return output
+        return _bounded(output)
     if not any(_is_picture(part) for part in parts):
-        return output
+        return _bounded(output)
     return [_part(part) for part in parts]
 
 
+def _bounded(text: str) -> str:
+    """What a model reads of a text: all, or its beginning and its end. A server must not fill a model's window."""
+    left_out = len(text) - limits.MCP_READ_CHARS_MAX
+    if left_out <= 0:
+        return text
+    half = limits.MCP_READ_CHARS_MAX // 2
+    return f"{text[:half]}\n… {left_out} chars truncated …\n{text[-half:]}"
+
+
+_PICTURES: Final = {"image/png": "iVBORw0KGgo", "image/jpeg": "/9j/", "image/gif": "R0lGOD", "image/webp": "UklGR"}
+"""What the base64 of each begins with. A model's server refuses the whole request for bytes that are no picture."""
+
+
 def _is_picture(part: Mapping[str, Any]) -> bool:
-    return part["type"] == "image" and isinstance(part.get("data"), str) and str(part.get("mimeType", "")).startswith("image/")
+    beginning, data = _PICTURES.get(str(part.get("mimeType"))), part.get("data")
+    return part["type"] == "image" and beginning is not None and isinstance(data, str) and data.startswith(beginning)
 
 
 def _part(part: Mapping[str, Any]) -> dict[str, Any]:
     if _is_picture(part):
         return {"type": "input_image", "detail": "auto", "image_url": f"data:{part['mimeType']};base64,{part['data']}"}
-    return {"type": "input_text", "text": str(part["text"]) if part["type"] == "text" and "text" in part else compact_json(part)}
+    text = str(part["text"]) if part["type"] == "text" and "text" in part else compact_json(part)
+    return {"type": "input_text", "text": _bounded(text)}
 
 
 def _error(end: End, detail: str) -> dict[str, Any]:

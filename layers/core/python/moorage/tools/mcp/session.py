@@ -318,7 +318,7 @@ def _are_its_words(leaf: BaseException) -> TypeGuard[MCPError]:
 
 
 def _protocol_error(code: int, message: str) -> dict[str, Any]:
-    return {"type": "mcp_protocol_error", "code": code, "message": message}
+    return {"type": "mcp_protocol_error", "code": listing.plain(code), "message": message}
 
 
 def _leaf(error: BaseException) -> BaseException:
