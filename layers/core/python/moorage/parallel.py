@@ -1,11 +1,19 @@
-"""Many small pieces of work side by side, so many at once."""
+"""Work beside the event loop, and many small pieces of it side by side."""
 
 import asyncio
+import sys
 from collections.abc import Awaitable, Callable, Iterable
+from importlib import import_module
 from typing import TypeVar
 
 T = TypeVar("T")
 R = TypeVar("R")
+
+
+async def imported(name: str) -> None:
+    """Return when a module is there that takes long to import: on a thread, since neighbours wait for the loop."""
+    if name not in sys.modules:
+        await asyncio.to_thread(import_module, name)
 
 
 async def side_by_side(work: Callable[[T], Awaitable[R]], things: Iterable[T], *, at_once: int) -> list[R]:

@@ -62,6 +62,7 @@ def create_app(runtime: Runtime, routers: Iterable[APIRouter]) -> FastAPI:
     # A redirection to the address without its last slash would name the scheme of the last hop, which may not be the client's.
     app = FastAPI(title="moorage", docs_url=None, redoc_url=None, openapi_url=None, redirect_slashes=False)
     app.state.runtime = runtime
+    app.state.late_silence_seconds = _never
     # Mounted as they are: FastAPI makes each route of a router that it includes anew, at an application's first request.
     routes = [route for router in routers for route in router.routes]
     app.mount(_PREFIX, Router(routes, redirect_slashes=False))
@@ -89,8 +90,15 @@ async def _welcome() -> Response:
     return PlainTextResponse(_WELCOME)
 
 
-async def _healthz() -> dict[str, str]:
-    return {"status": "ok"}
+async def _healthz(request: Request) -> dict[str, Any]:
+    """``loop_silent_seconds`` only where the event loop did not turn for so long, a short while ago."""
+    silent = request.app.state.late_silence_seconds()
+    return {"status": "ok"} if silent is None else {"status": "ok", "loop_silent_seconds": silent}
+
+
+def _never() -> float | None:
+    """Where a platform watches the process, as Lambda does."""
+    return None
 
 
 async def _openapi() -> Response:

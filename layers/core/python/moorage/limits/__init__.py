@@ -325,8 +325,14 @@ CHILD_STOPPED_SECONDS_MAX: Final = 5
 CHILD_SILENCE_SECONDS_MAX: Final = 60
 """A child that runs and does not answer may only be slow: a machine with too little memory takes its time."""
 CHILD_LAST_START_SECONDS_MAX: Final = 5
+
+LOOP_SILENCE_TOLD_SECONDS: Final = 5
+"""After so long without a turn the log names what the API's event loop does: clients begin to give up."""
+LOOP_SILENCE_REMEMBERED_SECONDS: Final = 300
+STOP_LOOP_SECONDS_MAX: Final = 10
+"""How long a loop that does not turn is waited for when the stack is told to end."""
 STACK_SILENCE_SECONDS_MAX: Final = 60
-"""A stack that is a service and whose event loop does not turn for so long is killed and started again, as a child of it would be."""
+"""A stack whose event loop does not turn for so long ends, as a child of it would; as a service it is started again."""
 STACK_START_SECONDS_MAX: Final = 1800
 """systemd waits so long for the first start: it fetches what sandboxes and the egress proxy run with (1 GB on a slow line)."""
 STOP_REQUESTS_SECONDS_MAX: Final = 5

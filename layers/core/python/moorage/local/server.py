@@ -6,8 +6,9 @@ import os
 import shlex
 import signal
 import socket
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -20,11 +21,11 @@ from moorage.api.app import create_app
 from moorage.api.routers import ROUTERS
 from moorage.local.address import Address, FromHere
 from moorage.local.logs import STEPS, cut
+from moorage.local.loop_watch import LoopWatch
 from moorage.local.metrics import Metrics, address_of
 from moorage.local.processes import write_private
 from moorage.local.provision import warm
 from moorage.local.service_manager import ServiceManager
-from moorage.local.serving import Server
 from moorage.local.state_folder import Secrets
 from moorage.local.supervision import Supervisor
 from moorage.loop.expire import expire
@@ -58,9 +59,11 @@ async def serve(
         announce(runtime, address.url(listener.getsockname()[1]), state_dir, kept, metrics_listener)
         manager.tell("READY=1")
 
+    app, loop_watch = create_app(runtime, ROUTERS), LoopWatch()
+    app.state.late_silence_seconds = lambda: loop_watch.late_silence_seconds
     server = _Server(
         uvicorn.Config(
-            create_app(runtime, ROUTERS) if not address.is_loopback else FromHere(create_app(runtime, ROUTERS)),
+            app if not address.is_loopback else FromHere(app),
             log_level="warning",
             access_log=False,
             lifespan="off",
@@ -71,6 +74,7 @@ async def serve(
             **address.tls,
         ),
         on_started=on_started,
+        loop_watch=loop_watch,
     )
     relieve_collector()
     metrics = None if metrics_listener is None else Metrics(runtime, state_dir)
@@ -129,12 +133,18 @@ async def _first_key(runtime: Runtime, state_dir: Path, kept: Secrets) -> None:
     write_private(made, "")
 
 
-class _Server(Server):
-    """Says where it listens once it does."""
+class _Server(uvicorn.Server):
+    """Says where it listens once it does, and returns from a signal, which a watched loop hears also while it is busy."""
 
-    def __init__(self, config: uvicorn.Config, on_started: Callable[[], None]) -> None:
+    def __init__(self, config: uvicorn.Config, on_started: Callable[[], None], loop_watch: LoopWatch) -> None:
         super().__init__(config)
         self._on_started = on_started
+        self._loop_watch = loop_watch
+
+    @contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        with self._loop_watch.watching(self.handle_exit):
+            yield
 
     async def startup(self, sockets: Any = None) -> None:
         await super().startup(sockets)

@@ -84,9 +84,9 @@ def port_finding(environ: Mapping[str, str]) -> Finding:
         else:
             return ok(f"port {port} is free")
     try:
-        if httpx.get(f"http://127.0.0.1:{port}/healthz", timeout=_SECONDS_MAX).json() == {"status": "ok"}:
+        if httpx.get(f"http://127.0.0.1:{port}/healthz", timeout=_SECONDS_MAX).json()["status"] == "ok":
             return ok(f"port {port} is moorage's")
-    except (httpx.HTTPError, ValueError):
+    except (httpx.HTTPError, ValueError, LookupError, TypeError):
         pass
     return fail(f"port {port} is taken by another program", "MOORAGE_PORT=8090 (or any free port) chooses another.")
 

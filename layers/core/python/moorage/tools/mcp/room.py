@@ -18,6 +18,7 @@ import orjson
 
 from moorage import errors, limits
 from moorage.model.remote_servers import RemoteServers
+from moorage.parallel import imported
 from moorage.sandbox.exec_client import ExecClient
 from moorage.tools.calls import NOT_ALLOWED, End, Finished, Known, Offered, Offers, Opening, Piece, Place, Told, ToolKey, Verdict
 from moorage.tools.lowered import compact_json, message, parsed
@@ -301,7 +302,8 @@ class Mcp(Room):
             result = await toolset.called(run)
             yield self._failed(run.known, result.error) if result.error else self._completed(run.known, result.output)
             return
-        from moorage.tools.mcp import session  # The SDK takes most of a second to import, and few processes call servers.
+        await imported(_SESSION)
+        from moorage.tools.mcp import session
 
         server = None if tool is None else Server.of_tool(tool, run.outside.secret)
         if server is None:
@@ -407,6 +409,10 @@ def _of_workspace(tool: Tool) -> list[dict[str, Any]]:
     return [each for each in toolset.listed(listing.names_wanted(tool)) if listing.is_allowed(tool, each)]
 
 
+_SESSION: Final = "moorage.tools.mcp.session"
+"""The SDK takes most of a second to import, and few processes call servers."""
+
+
 async def _listed(tool: Tool, stage: Stage) -> dict[str, Any]:
     """``tools``, and ``error`` if they cannot be had."""
     if places.is_workspace(tool):
@@ -414,6 +420,7 @@ async def _listed(tool: Tool, stage: Stage) -> dict[str, Any]:
     server = Server.of_tool(tool, stage.outside.secret)
     if server is None:
         return {"tools": [], "error": "Its address is not known any more."}
+    await imported(_SESSION)
     from moorage.tools.mcp import session
 
     try:

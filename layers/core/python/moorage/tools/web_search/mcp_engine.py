@@ -13,6 +13,7 @@ import orjson
 from moorage import limits
 from moorage.egress.fetch import Fetcher
 from moorage.model.search_engine import SearchEngine
+from moorage.parallel import imported
 from moorage.tools.mcp.servers import Server
 from moorage.tools.web_search.found import Found, SearchFailed, is_address
 from moorage.tools.web_search.text import plain
@@ -35,7 +36,8 @@ _BLOCK_CHARS_MAX: Final = 8 * limits.WEB_EXCERPT_CHARS_MAX
 
 async def search(fetcher: Fetcher, engine: SearchEngine, query: str) -> list[Found]:
     """Each address once. Raises :class:`SearchFailed`."""
-    from moorage.tools.mcp import session  # The SDK takes most of a second to import, and few processes call servers.
+    await imported("moorage.tools.mcp.session")  # The SDK takes most of a second, and few processes call servers.
+    from moorage.tools.mcp import session
 
     headers = {"Authorization": f"Bearer {engine.key}"} if engine.key else {}
     server = Server(engine.url, headers, is_operators=True)
