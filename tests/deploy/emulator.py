@@ -169,13 +169,13 @@ _cluster: ContextVar[str | None] = ContextVar("cluster", default=None)
 
 
 def check_as_aws_does() -> None:
-    """Three differences from AWS that would hide what ``AUTH=true`` is to show.
+    """Differences from AWS that would hide what ``AUTH=true`` is to show.
 
     ministack 1.5.33 takes the cluster for the resource of every ECS call and does not know ``ecs:cluster``.
 
-    AWS checks RunTask against the task definition, DescribeTasks and StopTask against the task, ListTasks against ``*``, and all of
-    them with the condition key ``ecs:cluster`` (service authorization reference). And it speaks plain HTTP, which our bucket refuses:
-    here every call counts as TLS.
+    AWS checks RunTask against the revision that it starts, also where a family is named (aws-cdk issue 30390). It checks
+    DescribeTasks and StopTask against the task, ListTasks against ``*``, and all of them with the condition key ``ecs:cluster``
+    (service authorization reference). And it speaks plain HTTP, which our bucket refuses: here every call counts as TLS.
 
     A ``Ref`` to a secret is its name there, and its ARN on AWS: a call is checked against the word by which it names the secret.
     """
@@ -189,7 +189,10 @@ def check_as_aws_does() -> None:
             return str(body.get("SecretId", "*"))
         _cluster.set(resource_of(service, method, path, *more, **named))
         task = body.get("task") or next(iter(body.get("tasks", [])), None)
-        return str(task or body.get("taskDefinition") or "*")
+        if task or "taskDefinition" not in body:
+            return str(task or "*")
+        revision = ecs._task_defs.get(ecs._resolve_td_key(body["taskDefinition"]))
+        return str(revision["taskDefinitionArn"] if revision else body["taskDefinition"])
 
     def key(name: str, context: Any) -> Any:
         match name.lower():
