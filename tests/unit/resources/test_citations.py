@@ -1,4 +1,6 @@
+import unicodedata
 from typing import Any
+from urllib.parse import unquote
 
 import pytest
 from hypothesis import given
@@ -46,6 +48,53 @@ def cited(text: str, files: list[ContainerFile] = FILES) -> list[tuple[str, str]
 )
 def test_a_citation_covers_the_words_that_name_the_file(text: str, expected: list[tuple[str, str]]) -> None:
     assert cited(text) == expected
+
+
+REPORT, FACADE, HANGUL, LITERAL = (
+    stored(name) for name in ("Q3 report (final)!.csv", "fac\u0327ade.csv", "\ud55c\uae00.csv", "50%25.csv")
+)
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    {
+        "as encodeURI writes it": (
+            "(sandbox:/mnt/data/Q3%20report%20(final)!.csv)",
+            [("sandbox:/mnt/data/Q3%20report%20(final)!.csv", REPORT)],
+        ),
+        "as quote() writes it": (
+            "(sandbox:/mnt/data/Q3%20report%20%28final%29%21.csv)",
+            [("sandbox:/mnt/data/Q3%20report%20%28final%29%21.csv", REPORT)],
+        ),
+        "a bare name, encoded": ("[it](Q3%20report%20(final)!.csv) 🙂", [("Q3%20report%20(final)!.csv", REPORT)]),
+        "composed, where the file's name is decomposed": ("It is fa\u00e7ade.csv.", [("fa\u00e7ade.csv", FACADE)]),
+        "decomposed, as the file's name is": ("It is fac\u0327ade.csv.", [("fac\u0327ade.csv", FACADE)]),
+        "encoded in lower case": ("/mnt/data/fa%c3%a7ade.csv", [("/mnt/data/fa%c3%a7ade.csv", FACADE)]),
+        "encoded and decomposed": ("See /mnt/data/fac%CC%A7ade.csv.", [("/mnt/data/fac%CC%A7ade.csv", FACADE)]),
+        "letters that compose syllables": (
+            "\u1112\u1161\u11ab\u1100\u1173\u11af.csv!",
+            [("\u1112\u1161\u11ab\u1100\u1173\u11af.csv", HANGUL)],
+        ),
+        "a name that looks encoded": ("See 50%25.csv", [("50%25.csv", LITERAL)]),
+        "its encoding": ("See 50%2525.csv", [("50%2525.csv", LITERAL)]),
+        "bytes that are no UTF-8": ("%ff%fe/ plot.png %", [("plot.png", PLOT)]),
+    }.values(),
+    ids=str,
+)
+def test_a_name_is_found_however_it_is_encoded_or_composed(text: str, expected: list[tuple[str, ContainerFile]]) -> None:
+    files = [REPORT, FACADE, HANGUL, LITERAL, PLOT]
+    assert cited(text, files) == [(words, file.path.removeprefix("/mnt/data/")) for words, file in expected]
+
+
+def test_a_name_as_it_stands_goes_before_its_decoded_form() -> None:
+    assert cited("50%25.csv", [stored("50%.csv"), LITERAL]) == [("50%25.csv", "50%25.csv")]
+
+
+@given(text=st.text(alphabet="ab%20c3e\u0301\u1112\u1161\u11ab/. "))
+def test_whatever_is_encoded_a_citation_names_a_file(text: str) -> None:
+    files = [stored("a.b"), stored("\u00e9.c"), stored("\ud55c.c")]
+    for words, path in cited(text, files):
+        assert unicodedata.normalize("NFC", unquote(words)).removeprefix("/mnt/data/") == path
 
 
 def test_a_citation_has_the_wires_shape() -> None:

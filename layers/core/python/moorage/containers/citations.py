@@ -1,14 +1,17 @@
 """Where an answer names a file of its container: ``container_file_citation`` annotations.
 
-A file is named by its path (``/mnt/data/out/plot.png``, also with ``sandbox:`` before it and percent-encoded, as models write
-links), by its path below ``/mnt/data``, or by its bare name as a word. A bare name counts only if it has a dot in it: a file called
-``report`` must not make a citation of every "report".
+A file is named by its path (``/mnt/data/out/plot.png``, also with ``sandbox:`` before it), by its path below ``/mnt/data``, or by its
+bare name as a word. A bare name counts only if it has a dot in it: a file called ``report`` must not make a citation of every "report".
+
+Models percent-encode links as they like, and macOS decomposes names that models compose. So a text is read twice, as it stands and
+percent-decoded, and each reading is compared with the names in Unicode's composed form (NFC).
 """
 
+import re
+import unicodedata
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any, Final
-from urllib.parse import quote
 
 from moorage import limits
 from moorage.store.containers import WORKSPACE, ContainerFile
@@ -16,6 +19,20 @@ from moorage.store.containers import WORKSPACE, ContainerFile
 _SCHEME: Final = "sandbox:"
 _JOINERS: Final = "_-"
 """Characters that belong to a longer name if they stand beside one."""
+_ENCODED: Final = re.compile("(?:%[0-9A-Fa-f]{2})+")
+
+
+@dataclass(frozen=True, slots=True)
+class _Reading:
+    """A text in another form."""
+
+    text: str
+    at: list[int] | None
+    """Where each of its characters, and its end, stands in the original; none if that is the same place."""
+    is_decoded: bool = False
+
+    def place(self, index: int) -> int:
+        return index if self.at is None else self.at[index]
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,15 +40,18 @@ class _Mention:
     start: int
     end: int
     file: ContainerFile
+    is_decoded: bool
 
 
 def citations(text: str, container_files: Iterable[ContainerFile]) -> list[dict[str, Any]]:
     """The annotations of a text, by position. Indexes count characters: ``text[start_index:end_index]`` is what names the file."""
     files = list(container_files)
+    readings = list(_readings(text)) if files else []
     found = sorted(
-        (mention for file in files for mention in _mentions(text, file)),
-        # A longer mention at the same place wins; of files with the same bare name the one nearest to /mnt/data, then the newest.
-        key=lambda mention: (mention.start, -mention.end, mention.file.path.count("/"), -mention.file.created_at),
+        (mention for file in files for reading in readings for mention in _mentions(reading, file)),
+        # A longer mention at the same place wins, then one as it stands; of files with the same bare name the one nearest to
+        # /mnt/data, then the newest.
+        key=lambda it: (it.start, -it.end, it.is_decoded, it.file.path.count("/"), -it.file.created_at),
     )
     kept: list[_Mention] = []
     for mention in found:
@@ -40,18 +60,82 @@ def citations(text: str, container_files: Iterable[ContainerFile]) -> list[dict[
     return [_annotation(mention) for mention in kept[: limits.CITATIONS_MAX]]
 
 
-def _mentions(text: str, file: ContainerFile) -> Iterator[_Mention]:
-    relative = file.path.removeprefix(WORKSPACE)
-    for path in dict.fromkeys((file.path, quote(file.path))):
-        for start in _occurrences(text, path):
-            if _ends_well(text, start + len(path)):
-                has_scheme = text.startswith(_SCHEME, max(0, start - len(_SCHEME))) and start >= len(_SCHEME)
-                yield _Mention(start - len(_SCHEME) if has_scheme else start, start + len(path), file)
-    for name in dict.fromkeys((relative, file.filename)):
+def _readings(text: str) -> Iterator[_Reading]:
+    yield _composed(_Reading(text, None))
+    if _ENCODED.search(text):
+        yield _composed(_decoded(text))
+
+
+def _decoded(text: str) -> _Reading:
+    """With its percent-encoded UTF-8 decoded (RFC 3986, 2.1); what is no UTF-8 stays."""
+    pieces: list[str] = []
+    at: list[int] = []
+    end = 0
+    for match in _ENCODED.finditer(text):
+        pieces.append(text[end : match.start()])
+        at += range(end, match.start())
+        end = match.end()
+        try:
+            characters = bytes.fromhex(match[0].replace("%", "")).decode()
+        except UnicodeDecodeError:
+            pieces.append(match[0])
+            at += range(match.start(), end)
+            continue
+        pieces.append(characters)
+        start = match.start()
+        for character in characters:
+            at.append(start)
+            start += len("%00") * len(character.encode())
+    pieces.append(text[end:])
+    at += range(end, len(text) + 1)
+    return _Reading("".join(pieces), at, is_decoded=True)
+
+
+def _composed(reading: _Reading) -> _Reading:
+    """In NFC, with one place for each group of characters that are composed."""
+    text = reading.text
+    if unicodedata.is_normalized("NFC", text):
+        return reading
+    pieces: list[str] = []
+    at: list[int] = []
+    start = 0
+    for end in range(1, len(text) + 1):
+        if end == len(text) or not _is_composed_with(text[end - 1], text[end]):
+            piece = unicodedata.normalize("NFC", text[start:end])
+            pieces.append(piece)
+            at += [reading.place(start)] * len(piece)
+            start = end
+    at.append(reading.place(len(text)))
+    return _Reading("".join(pieces), at, reading.is_decoded)
+
+
+def _is_composed_with(before: str, after: str) -> bool:
+    """Marks belong to what is before them, as do the vowels and ends of Korean syllables, and a few letters."""
+    if after.isascii():
+        return False
+    if unicodedata.combining(after) or "\u1160" <= after <= "\u11ff":
+        return True
+    return len(unicodedata.normalize("NFC", before + after)) == 1
+
+
+def _mentions(reading: _Reading, file: ContainerFile) -> Iterator[_Mention]:
+    text = reading.text
+    path, relative, filename = (
+        unicodedata.normalize("NFC", name) for name in (file.path, file.path.removeprefix(WORKSPACE), file.filename)
+    )
+
+    def mention(start: int, end: int) -> _Mention:
+        return _Mention(reading.place(start), reading.place(end), file, reading.is_decoded)
+
+    for start in _occurrences(text, path):
+        if _ends_well(text, start + len(path)):
+            has_scheme = text.startswith(_SCHEME, max(0, start - len(_SCHEME))) and start >= len(_SCHEME)
+            yield mention(start - len(_SCHEME) if has_scheme else start, start + len(path))
+    for name in dict.fromkeys((relative, filename)):
         if "." in name:
             for start in _occurrences(text, name):
                 if _begins_well(text, start) and _ends_well(text, start + len(name)):
-                    yield _Mention(start, start + len(name), file)
+                    yield mention(start, start + len(name))
 
 
 def _occurrences(text: str, name: str) -> Iterator[int]:
