@@ -11,6 +11,9 @@ import contextlib
 import json
 import linecache
 import os
+import re
+import shlex
+import subprocess
 import sys
 import traceback
 import types
@@ -41,7 +44,8 @@ def run(code: str, filename: str, namespace: Dict[str, Any]) -> Tuple[int, Optio
     """Execute the code; the value of a last expression is the result, as in any interactive Python."""
     linecache.cache[filename] = (len(code), None, code.splitlines(keepends=True), filename)
     try:
-        tree = ast.parse(code, filename)
+        tree = parsed(code, filename)
+        namespace.setdefault(NOTEBOOK, Notebook(namespace))
         last = tree.body.pop() if tree.body and isinstance(tree.body[-1], ast.Expr) else None
         exec(compile(tree, filename, "exec"), namespace)
         if isinstance(last, ast.Expr):
@@ -54,6 +58,83 @@ def run(code: str, filename: str, namespace: Dict[str, Any]) -> Tuple[int, Optio
         frames = error.__traceback__.tb_next if error.__traceback__ else None
         traceback.print_exception(type(error), error, frames)
         return 1, None
+
+
+# --- Lines of notebooks, which models write from habit ----------------------------------------------------------------------------
+
+NOTEBOOK = "__notebook__"
+LINE = re.compile(r"(?P<indent>[ \t]*)(?:(?P<target>[A-Za-z_]\w*)[ \t]*=[ \t]*)?(?P<mark>!!?|%)(?P<words>.*)", re.DOTALL)
+CELL = re.compile(r"\s*%%(\w+)[^\n]*\n?(.*)", re.DOTALL)
+VALUE = re.compile(r"(?<!\$)\{([A-Za-z_]\w*)\}|\$([A-Za-z_]\w*)")
+
+
+def parsed(code: str, filename: str) -> ast.Module:
+    """Python as it stands; only a line that is none may be one of a notebook. Line numbers stay."""
+    cell = CELL.match(code)
+    if cell is not None and cell[1] in ("bash", "sh"):
+        return ast.parse(f"{NOTEBOOK}.shell({cell[2]!r})", filename)
+    lines = code.split("\n")
+    while True:
+        try:
+            return ast.parse("\n".join(lines), filename)
+        except SyntaxError as error:
+            if not error.lineno or not replaced(lines, error.lineno - 1):
+                raise
+
+
+def replaced(lines: List[str], at: int) -> bool:
+    """Whether the line is one of a notebook, and is Python now."""
+    match = LINE.fullmatch(lines[at]) if at < len(lines) else None
+    if match is None:
+        return False
+    words, end = match["words"], at + 1
+    while words.endswith("\\") and end < len(lines):
+        words = words[:-1] + lines[end]
+        lines[end] = ""
+        end += 1
+    target = match["target"]
+    call = "magic" if match["mark"] == "%" else "lines" if target else "shell"
+    lines[at] = match["indent"] + (f"{target} = " if target else "") + f"{NOTEBOOK}.{call}({words.strip()!r})"
+    return True
+
+
+class Notebook:
+    """What the lines of notebooks do, as IPython does it."""
+
+    def __init__(self, namespace: Dict[str, Any]) -> None:
+        self._namespace = namespace
+
+    def shell(self, command: str) -> None:
+        """What it prints goes where prints go; its exit code is ``_exit_code``."""
+        flush()
+        self._namespace["_exit_code"] = subprocess.run(["/bin/bash", "-c", self._filled(command)]).returncode
+
+    def lines(self, command: str) -> List[str]:
+        flush()
+        ran = subprocess.run(["/bin/bash", "-c", self._filled(command)], stdout=subprocess.PIPE, errors="replace")
+        self._namespace["_exit_code"] = ran.returncode
+        return ran.stdout.splitlines()
+
+    def magic(self, line: str) -> Optional[str]:
+        name, _, words = line.partition(" ")
+        if name == "pwd":
+            return os.getcwd()
+        if name == "cd":
+            os.chdir(os.path.expanduser(self._filled(words).strip() or "~"))
+        elif name == "pip":
+            self.shell(f"{shlex.quote(sys.executable)} -m pip {words}")
+        elif name != "matplotlib":  # Figures are saved and shown anyhow.
+            raise NameError(f"There is no magic '%{name}' here. %cd, %matplotlib, %pip, %pwd and %%bash are known.")
+        return None
+
+    def _filled(self, command: str) -> str:
+        """With the values of variables where they are named, ``{name}`` or ``$name``; the rest is the shell's."""
+
+        def value(match: "re.Match[str]") -> str:
+            name = match[1] or match[2]
+            return str(self._namespace[name]) if name in self._namespace else match[0]
+
+        return VALUE.sub(value, command)
 
 
 def shown(value: object, chars_max: int) -> str:

@@ -71,6 +71,35 @@ def close(which): figures.clear()
         assert ended.images == (f"{server.workspace}/figure-3.png",)
         assert (await python(client, "1"))[1].images == ()
 
+    async def test_lines_of_notebooks_do_what_they_do_there(self, client: ExecClient, server: ServerProcess) -> None:
+        code = r"""
+%matplotlib inline
+name = "a b.txt"
+for number in range(2):
+    !echo {number} don\'t >> "$name"; \
+        echo ${HOME:+home} | awk '{print $1}'
+files = !ls *.txt; exit 3
+remainder = (7
+    % 4)
+text = '''
+!echo no line of its own
+'''
+[files, remainder, text, _exit_code]"""
+        output, ended = await python(client, code)
+        assert output == ("home\nhome\n", "")
+        assert ended.result == r"[['a b.txt'], 3, '\n!echo no line of its own\n', 3]"
+        assert await collect_bytes(client, "a b.txt") == b"0 don't\n1 don't\n"
+        output, ended = await python(client, "%%bash\nmkdir -p below\necho $((1 + 1))")
+        assert (output, ended.exit_code, ended.result) == (("2\n", ""), 0, None)
+        assert (await python(client, "%cd below\n%pwd"))[1].result == repr(f"{server.workspace}/below")
+
+    async def test_a_line_of_a_notebook_that_is_not_known_says_so(self, client: ExecClient) -> None:
+        output, ended = await python(client, "print('before')\n%autoreload 2")
+        assert (output[0], ended.exit_code) == ("before\n", 1)
+        assert "NameError: There is no magic '%autoreload' here" in output[1]
+        output, ended = await python(client, "!ls\nx = = 1")
+        assert (output[0], ended.exit_code, "SyntaxError" in output[1]) == ("", 1, True)
+
     async def test_large_code_and_large_output_pass(self, client: ExecClient) -> None:
         output, ended = await python(client, f"s = {'z' * 300_000!r}\nprint(s)\nlen(s)", chars=100)
         assert ended.result == "300000"

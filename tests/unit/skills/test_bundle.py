@@ -1,6 +1,7 @@
 """Bundles: the same from a zip and from files, and a sentence for everything that is none."""
 
 import io
+import re
 import stat
 import struct
 import zipfile
@@ -87,7 +88,13 @@ def test_a_name_with_a_null_byte_is_refused() -> None:
 
 def test_a_name_of_another_encoding_is_refused() -> None:
     data = zip_of(skill(abc=b"x")).replace(b"tables/abc.txt", b"tables/a\xe9c.txt")
-    assert refusal(data) == "The name 'tables/aΘc.txt' is not marked as UTF-8; use a tool that writes UTF-8 names."
+    assert refusal(data) == "The name 'tables/a\ufffdc.txt' is not UTF-8; use a tool that writes UTF-8 names."
+
+
+def test_names_in_utf_8_need_no_mark_as_finder_writes_them() -> None:
+    names = zip_of(skill(übersicht=b"x"))
+    unmarked = re.sub(rb"(PK\x03\x04..)..|(PK\x01\x02....)..", rb"\1\2\0\0", names, flags=re.DOTALL)
+    assert (names != unmarked, bundle.of_zip(unmarked)) == (True, bundle.of_zip(names))
 
 
 KINDS = {

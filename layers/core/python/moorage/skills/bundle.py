@@ -24,7 +24,6 @@ MANIFEST: Final = "SKILL.md"
 SKILLS: Final = "/home/oai/skills"
 """Where a sandbox has its skills, each a folder (as OpenAI's containers have them)."""
 _ENCRYPTED: Final = 0x1
-_UTF8: Final = 0x800
 """Bits of a zip entry's flags (PKWARE APPNOTE 6.3.10, section 4.4.4)."""
 _METHODS: Final = {zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED}
 _EPOCH: Final = (1980, 1, 1, 0, 0, 0)
@@ -65,10 +64,14 @@ def of_zip(data: bytes) -> Bundle:
     if len(data) > limits.SKILL_ZIP_BYTES_MAX:
         raise SkillProblem(f"The zip file has {len(data)} bytes; at most {limits.SKILL_ZIP_BYTES_MAX} are allowed.")
     try:
-        with zipfile.ZipFile(io.BytesIO(data)) as archive:
+        # Finder writes names in UTF-8 without the flag that says so.
+        with zipfile.ZipFile(io.BytesIO(data), metadata_encoding="utf-8") as archive:
             infos = archive.infolist()
             _check_entries(infos)
             return _bundle([_entry(archive, info) for info in infos if not info.is_dir() and not _is_left_out(info.filename)])
+    except UnicodeDecodeError as error:
+        name = _shown(error.object.decode("utf-8", "replace"))
+        raise SkillProblem(f"The name '{name}' is not UTF-8; use a tool that writes UTF-8 names.") from error
     except _UNREADABLE as error:
         raise SkillProblem(f"The zip file cannot be read: {error}.") from error
 
@@ -107,8 +110,6 @@ def _check_entries(infos: Sequence[zipfile.ZipInfo]) -> None:
         name = info.orig_filename
         if info.flag_bits & _ENCRYPTED:
             raise SkillProblem(f"'{_shown(name)}' is encrypted.")
-        if not name.isascii() and not info.flag_bits & _UTF8:
-            raise SkillProblem(f"The name '{_shown(name)}' is not marked as UTF-8; use a tool that writes UTF-8 names.")
         _check_name(name.removesuffix("/") if info.is_dir() else name)
         kind = stat.S_IFMT(info.external_attr >> 16)
         if kind not in (0, stat.S_IFREG, stat.S_IFDIR):
