@@ -68,7 +68,7 @@ def methods_in(*paths: str) -> Iterator[str]:
 ASKED_BY = {
     "dynamodb": ("store/table.py",),
     "s3": ("store/blobs.py",),
-    "stepfunctions": ("store/executions.py",),
+    "stepfunctions": ("store/step_functions.py",),
     "ecs": ("sandbox/fargate.py", "egress/fleet.py"),
     "kms": ("egress/secrets.py",),
     "secretsmanager": ("runtime.py",),

@@ -22,8 +22,8 @@ from moorage import limits
 from moorage.loop.create import Inline, Prepared
 from moorage.loop.recover import recover
 from moorage.state import LoopState, Next
-from moorage.store.executions import Executions
 from moorage.store.responses import StoredResponse
+from moorage.store.step_functions import StepFunctions
 from moorage.store.table import Change, Record, Table
 from moorage.store.throttling import is_throttle
 
@@ -280,4 +280,4 @@ async def starting(code: str | None) -> bool:
         else:
             stubber.add_client_error("start_execution", code)
         machine = "arn:aws:states:us-east-1:000000000000:stateMachine:loop"
-        return await Executions(client, machine, executor).start_soon("resp_1", {}, None)
+        return await StepFunctions(client, machine, executor).start_soon("resp_1", {}, None)

@@ -17,7 +17,7 @@ from moorage import tracing
 from moorage.loop.recover import continue_loop, fail_response, recover
 from moorage.model.http import Upstream
 from moorage.state import Next
-from moorage.store.executions import Executions
+from moorage.store.step_functions import StepFunctions
 from moorage.telemetry import close_log, open_log, tell, tell_error
 from moorage.tracing import Trace
 
@@ -94,7 +94,7 @@ def test_an_execution_is_started_in_the_trace() -> None:
         asked = {"stateMachineArn": machine, "name": "resp_1", "input": "{}"}
         stubber.add_response("start_execution", started, {**asked, "traceHeader": TRACE.xray})
         stubber.add_response("start_execution", started, asked)
-        executions = Executions(client, machine, executor)
+        executions = StepFunctions(client, machine, executor)
         asyncio.run(executions.start("resp_1", {}, TRACE))
         asyncio.run(executions.start("resp_1", {}, None))
         stubber.assert_no_pending_responses()

@@ -31,7 +31,7 @@ async def test_events_are_delivered_where_responses_cannot_be_taken_up() -> None
         await endpoint_at(lab, receiver)
         await completed(lab)
         await lab.background()
-        lab.runtime.executions = Away()  # type: ignore[assignment]
+        lab.runtime.executions = Away()
         lab.now += limits.WEBHOOK_LEASE_SECONDS
         with pytest.raises(ConnectionError):
             await handler.take_up(lab.runtime)

@@ -50,6 +50,7 @@ from moorage.store.response_list import ResponseList
 from moorage.store.responses import Responses
 from moorage.store.sealed import Sealer
 from moorage.store.skills import Skills
+from moorage.store.step_functions import StepFunctions
 from moorage.store.steps import Steps
 from moorage.store.stored_bytes import StoredBytes
 from moorage.store.table import Table
@@ -257,7 +258,7 @@ def build_runtime(settings: Settings, *, clock: Callable[[], float] = time.time)
         egress=egress,
         conversations=Conversations(table, blobs, clock=clock),
         api_keys=ApiKeys(table, clock=clock),
-        executions=Executions(
+        executions=StepFunctions(
             boto3.client("stepfunctions", config=_CONFIG), settings.state_machine_arn or "", executor
         ),
         catalog=Catalog.load(Path(settings.models_file), settings.upstream, secret=_parameter),

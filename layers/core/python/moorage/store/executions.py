@@ -1,82 +1,30 @@
-"""Executions of the agent loop's state machine.
+"""Executions of the agent loop's state machine: the port. Each process of a deployment starts, stops and asks for them here.
 
-An execution's name is the response's id, so that a double start is free: Step Functions answers it with the running one, or, in
-emulators and for ended ones, with ``ExecutionAlreadyExists``, which means the same here.
+An execution's name is the response's id, so that a double start is free: a name that exists already is left alone. AWS plays
+executions in Step Functions (``step_functions.py``), one machine in its own workers (``execution_rows.py``).
 """
 
-import asyncio
-from collections.abc import Callable
-from concurrent.futures import Executor
-from typing import TYPE_CHECKING, Any, Final
-
-import orjson
-from botocore.exceptions import ClientError
+from typing import Any, Final, Protocol
 
 from moorage.tracing import Trace
-
-if TYPE_CHECKING:
-    from mypy_boto3_stepfunctions import SFNClient
 
 ENDED: Final = frozenset({"SUCCEEDED", "FAILED", "TIMED_OUT", "ABORTED"})
 
 
-_BUSY: Final = frozenset(
-    {
-        *("ExecutionLimitExceeded", "InternalServerError", "InternalFailure", "ServiceUnavailable", "RequestLimitExceeded"),
-        *("ThrottlingException", "Throttling", "TooManyRequestsException"),
-    }
-)
-"""Step Functions takes no more for now; botocore has tried five times by then."""
-
-
-class Executions:
-    def __init__(self, client: "SFNClient", state_machine_arn: str, executor: Executor) -> None:
-        self._client = client
-        self._arn = state_machine_arn
-        self._executor = executor
-
+class Executions(Protocol):
     async def start(self, name: str, state: dict[str, Any], trace: Trace | None) -> None:
         """Start an execution, in the trace of the response; one of this name that exists already is left alone."""
-        traced = {} if trace is None else {"traceHeader": trace.xray}
-        await self._call(
-            ("ExecutionAlreadyExists",),
-            lambda: self._client.start_execution(
-                stateMachineArn=self._arn, name=name, input=orjson.dumps(state).decode(), **traced
-            ),
-        )
+        ...
 
     async def start_soon(self, name: str, state: dict[str, Any], trace: Trace | None) -> bool:
-        """The same for a response that is on the loop's list: False if Step Functions takes no more now, and the reaper has to start
+        """The same for a response that is on the loop's list: False if no execution can be started now, and the reaper has to start
         it. Failing instead would make its client ask again, for work that is going to be done."""
-        try:
-            await self.start(name, state, trace)
-        except ClientError as error:
-            if error.response["Error"]["Code"] not in _BUSY:
-                raise
-            return False
-        return True
+        ...
 
     async def stop(self, name: str) -> None:
-        """Stop an execution; one that has ended or never was is no error."""
-        await self._call(
-            ("ExecutionDoesNotExist", "ValidationException"),  # the latter: it ended in this moment
-            lambda: self._client.stop_execution(executionArn=self._execution(name)),
-        )
+        """Stop an execution; one that has ended or never was is no error. A step that runs is not interrupted."""
+        ...
 
     async def status(self, name: str) -> str | None:
         """``RUNNING``, one of :data:`ENDED`, or None if there is no such execution."""
-        answer = await self._call(
-            ("ExecutionDoesNotExist",), lambda: self._client.describe_execution(executionArn=self._execution(name))
-        )
-        return None if answer is None else str(answer["status"])
-
-    def _execution(self, name: str) -> str:
-        return f"{self._arn.replace(':stateMachine:', ':execution:')}:{name}"
-
-    async def _call(self, tolerated: tuple[str, ...], call: Callable[[], Any]) -> Any:
-        try:
-            return await asyncio.get_running_loop().run_in_executor(self._executor, call)
-        except ClientError as error:
-            if error.response["Error"]["Code"] not in tolerated:
-                raise
-            return None
+        ...
