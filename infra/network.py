@@ -148,6 +148,7 @@ class Network(Construct):
             f"dynamodb.{suffix}",
             f"{stack.account}.ddb.{suffix}",
             f"prod-{stack.region}-starport-layer-bucket.s3.{suffix}",
+            f"prod-{stack.region}-starport-layer-bucket.s3.{stack.url_suffix}",  # as ECR has named it in us-east-1
             f"s3-r-w.{suffix}",  # what the name of the layers' bucket leads to
             f"s3.{suffix}",  # the bucket by path
             "*.moorage.internal",

@@ -77,6 +77,13 @@ def synthesise(settings: dict[str, Any], output: Path) -> Done:
     return synthesis.synthesise(context_of(settings, **{"aws:cdk:bundling-stacks": []}), output)
 
 
+def synthesise_in(region: str, output: Path) -> Stacks:
+    """The default deployment of another region."""
+    done = synthesis.synthesise(context_of(DEFAULT, **{"aws:cdk:bundling-stacks": []}), output, region)
+    assert done.returncode == 0, done.stderr[-4000:]
+    return load(output)
+
+
 def load(output: Path, deployment: str = "moorage") -> Stacks:
     findings = _findings(json.loads((output / "validation-report.json").read_text()))
     state, service = (json.loads((output / f"{name}.template.json").read_text()) for name in (f"{deployment}-state", deployment))

@@ -1,7 +1,8 @@
 """Syntheses of the app, all of a test process in one process of their own.
 
 To read the CDK takes ten seconds of a core, and to use it two: a process for each synthesis would cost minutes. As a program it
-answers each line ``{"context": ..., "output": ...}`` with one ``{"returncode": ..., "stderr": ...}``: those of ``python -m infra.app``.
+answers each line ``{"context": ..., "output": ..., "region": ...}`` with one ``{"returncode": ..., "stderr": ...}``: those of
+``python -m infra.app``.
 """
 
 import atexit
@@ -49,11 +50,11 @@ def program(context: dict[str, Any], output: Path) -> Done:
     return Done(done.returncode, done.stderr)
 
 
-def synthesise(context: dict[str, Any], output: Path) -> Done:
+def synthesise(context: dict[str, Any], output: Path, region: str = REGION) -> Done:
     synthesiser = _started()
     assert synthesiser.stdin is not None
     assert synthesiser.stdout is not None
-    synthesiser.stdin.write(json.dumps({"context": context, "output": str(output)}) + "\n")
+    synthesiser.stdin.write(json.dumps({"context": context, "output": str(output), "region": region}) + "\n")
     synthesiser.stdin.flush()
     return Done(**json.loads(synthesiser.stdout.readline()))
 
@@ -83,6 +84,7 @@ def _serve(answers: IO[str]) -> None:
     for line in sys.stdin:
         asked = json.loads(line)
         returncode, stderr = 0, ""
+        os.environ["CDK_DEFAULT_REGION"] = asked["region"]
         try:
             synthesise_app(asked["context"], asked["output"])
         except ConfigError as error:

@@ -14,13 +14,18 @@ from fnmatch import fnmatchcase
 from ipaddress import ip_address, ip_network
 from typing import Any
 
-from tests.twin.template import ACCOUNT, REGION, Template
+from tests.twin.template import ACCOUNT, Template
 
-CNAMES = {
-    f"prod-{REGION}-starport-layer-bucket.s3.{REGION}.amazonaws.com": f"s3-r-w.{REGION}.amazonaws.com",
-    f"moorage.s3.{REGION}.amazonaws.com": f"s3-r-w.{REGION}.amazonaws.com",
-}
-"""Recorded: what public captures and allowlists show of AWS's names. Both change without notice."""
+
+def cnames(region: str) -> dict[str, str]:
+    """Recorded: what public captures and allowlists show of AWS's names. All change without notice."""
+    layers = f"prod-{region}-starport-layer-bucket.s3"
+    return {
+        f"{layers}.{region}.amazonaws.com": f"s3-r-w.{region}.amazonaws.com",
+        f"{layers}.amazonaws.com": "s3-1-w.amazonaws.com",
+        f"moorage.s3.{region}.amazonaws.com": f"s3-r-w.{region}.amazonaws.com",
+    }
+
 
 
 @dataclass(frozen=True)
@@ -115,7 +120,7 @@ class NetworkTwin:
             endpoint
             for _, endpoint in self._template.of_type("AWS::EC2::VPCEndpoint")
             if (endpoint["VpcId"], endpoint["VpcEndpointType"]) == (vpc, kind)
-            and endpoint["ServiceName"] == f"com.amazonaws.{REGION}.{service}"
+            and endpoint["ServiceName"] == f"com.amazonaws.{self._template.region}.{service}"
         ]
 
     def _reaches_gateway(self, source: Place, service: str, port: int) -> bool:
@@ -143,7 +148,7 @@ class NetworkTwin:
         (endpoint,) = [
             endpoint
             for _, endpoint in self._template.of_type("AWS::EC2::VPCEndpoint")
-            if endpoint["ServiceName"] == f"com.amazonaws.{REGION}.{service}"
+            if endpoint["ServiceName"] == f"com.amazonaws.{self._template.region}.{service}"
         ]
         return any(_allows(statement, action, resource, account) for statement in endpoint["PolicyDocument"]["Statement"])
 
@@ -153,8 +158,9 @@ class NetworkTwin:
         """Does the resolver of the VPC answer for the name, with every redirection on the way?"""
         rules = self._firewall(vpc)
         chain = [name]
-        while chain[-1] in CNAMES:
-            chain.append(CNAMES[chain[-1]])
+        leads = cnames(self._template.region)
+        while chain[-1] in leads:
+            chain.append(leads[chain[-1]])
         for link in chain:
             rule = next((rule for rule in rules if any(_is_listed(link, domain) for domain in rule["domains"])), None)
             if rule is None:

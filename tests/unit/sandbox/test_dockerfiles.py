@@ -1,0 +1,79 @@
+"""Users and groups that a Dockerfile makes are none that the base image has: an image that cannot be built ends a whole deployment."""
+
+import re
+import shlex
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[3]
+DOCKERFILES = sorted(path for path in (ROOT / "functions").rglob("Dockerfile*") if ".venv" not in path.parts)
+
+USERS = "root daemon bin sys sync games man lp mail news uucp proxy www-data backup list irc gnats _apt nobody"
+GROUPS = (
+    "root daemon bin sys adm tty disk lp mail news uucp man proxy kmem dialout fax voice cdrom floppy tape sudo audio dip www-data "
+    "backup operator list irc src gnats shadow utmp video sasl plugdev staff games users nogroup"
+)
+"""Of every Debian: ``passwd.master`` and ``group.master`` of its package base-passwd, which is essential; ``_apt`` is apt's."""
+
+_WITH_VALUE = re.compile(r"-[ugdsGcefkKMpPRZb]|--(uid|gid|home|home-dir|shell|groups|comment|gecos|base-dir|ingroup|firstuid|firstgid)")
+_SEPARATORS = {"&&", "||", ";", "|", "{", "}"}
+
+
+def commands(text: str) -> Iterator[list[str]]:
+    """The shell commands of all RUN instructions, in words."""
+    joined = re.sub(r"^\s*#.*\n", "", text, flags=re.MULTILINE).replace("\\\n", " ")
+    for line in joined.splitlines():
+        if not line.upper().startswith("RUN "):
+            continue
+        words: list[str] = []
+        for word in [*shlex.split(line[4:]), ";"]:
+            if word in _SEPARATORS or word.endswith(";"):
+                yield [*words, *filter(None, [word.rstrip(";") if word.endswith(";") else ""])]
+                words = []
+            else:
+                words.append(word)
+
+
+def taken(text: str) -> list[str]:
+    """What a Dockerfile makes although Debian has it. A user without a group of its own named gets one that is called as itself."""
+    found = []
+    for program, *words in filter(None, commands(text)):
+        if program not in ("useradd", "adduser", "groupadd", "addgroup"):
+            continue
+        name = next(
+            word
+            for place, word in enumerate(words)
+            if not word.startswith("-") and not (place and _WITH_VALUE.fullmatch(words[place - 1]))
+        )
+        makes_user = program in ("useradd", "adduser")
+        makes_group = not makes_user or not {"-g", "--gid", "-N", "--no-user-group", "--ingroup"} & set(words)
+        if (makes_user and name in USERS.split()) or (makes_group and name in GROUPS.split()):
+            found.append(f"{program} {name}")
+    return found
+
+
+@pytest.mark.parametrize("dockerfile", DOCKERFILES, ids=lambda path: path.parent.name)
+def test_a_dockerfile_makes_no_user_that_debian_has(dockerfile: Path) -> None:
+    assert taken(dockerfile.read_text()) == []
+
+
+def test_dockerfiles_that_make_users_are_read() -> None:
+    made = [words[-1] for path in DOCKERFILES for words in commands(path.read_text()) if words and words[0] == "useradd"]
+    assert sorted(made) == ["egress", "user"]
+
+
+@pytest.mark.parametrize(
+    ("run", "found"),
+    [
+        ("pip install x \\\n    && useradd --system --uid 10001 --no-create-home proxy", ["useradd proxy"]),
+        ("groupadd --gid 1000 staff && useradd -g staff someone", ["groupadd staff"]),
+        ("useradd users", ["useradd users"]),
+        ("useradd --gid 100 users", []),
+        ("set -e; adduser --disabled-password --gecos '' games; true", ["adduser games"]),
+        ("useradd --uid 10001 egress", []),
+    ],
+)
+def test_a_user_of_debians_would_have_been_found(run: str, found: list[str]) -> None:
+    assert taken(f"FROM debian\nRUN {run}\n") == found
