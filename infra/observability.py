@@ -9,6 +9,7 @@ from aws_cdk import aws_budgets as budgets
 from aws_cdk import aws_cloudwatch as cloudwatch
 from aws_cdk import aws_cloudwatch_actions as actions
 from aws_cdk import aws_dynamodb as dynamodb
+from aws_cdk import aws_iam as iam
 from aws_cdk import aws_lambda as lambda_
 from aws_cdk import aws_sns as sns
 from aws_cdk import aws_sns_subscriptions as subscriptions
@@ -94,6 +95,20 @@ class Observability(Construct):
         if email is None:
             return None
         topic = sns.Topic(self, "Alarms", enforce_ssl=True)
+        stack = cdk.Stack.of(self)
+        alarms = stack.format_arn(
+            service="cloudwatch", resource="alarm", resource_name="*", arn_format=cdk.ArnFormat.COLON_RESOURCE_NAME
+        )
+        # A policy of a topic's own takes the place of SNS's, which lets the services of the account publish
+        # (https://docs.aws.amazon.com/AmazonCloudWatch/latest/monitoring/Notify_Users_Alarm_Changes.html).
+        topic.add_to_resource_policy(
+            iam.PolicyStatement(
+                principals=[iam.ServicePrincipal("cloudwatch.amazonaws.com")],
+                actions=["sns:Publish"],
+                resources=[topic.topic_arn],
+                conditions={"StringEquals": {"aws:SourceAccount": stack.account}, "ArnLike": {"aws:SourceArn": alarms}},
+            )
+        )
         acknowledge(topic, "AwsSolutions-SNS2", "Alarm texts name metrics, no content; a key for them would cost $1 a month.")
         topic.add_subscription(subscriptions.EmailSubscription(email))
         return topic

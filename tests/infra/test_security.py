@@ -433,26 +433,6 @@ def test_functions_may_run_only_the_task_definitions_of_this_deployment(stacks: 
         assert "ecs:cluster" in json.dumps(statement["Condition"])
 
 
-_PLACES_FUNCTIONS = {
-    *("ec2:AssignPrivateIpAddresses", "ec2:CreateNetworkInterface", "ec2:DeleteNetworkInterface"),
-    *("ec2:DescribeNetworkInterfaces", "ec2:DescribeSubnets", "ec2:UnassignPrivateIpAddresses"),
-}
-"""https://docs.aws.amazon.com/lambda/latest/dg/configuration-vpc.html#configuration-vpc-permissions"""
-
-
-def test_lambda_may_place_each_function_in_its_network_and_the_function_may_not(stacks: Stacks, everything: Stacks) -> None:
-    for each in both(stacks, everything):
-        placed = {f["Role"]["Fn::GetAtt"][0] for f in each.of_type("AWS::Lambda::Function").values() if "VpcConfig" in f}
-        assert placed
-        for role in placed:
-            policies = [p for p in each.of_type("AWS::IAM::Policy").values() if {"Ref": role} in p["Roles"]]
-            about = [s for p in policies for s in p["PolicyDocument"]["Statement"] if set(listed(s["Action"])) >= _PLACES_FUNCTIONS]
-            assert [(s["Effect"], list(s.get("Condition", {}).get("ArnLike", {}))) for s in about] == [
-                ("Allow", []),
-                ("Deny", ["lambda:SourceFunctionArn"]),
-            ]
-
-
 def test_sandboxes_are_started_and_stopped_from_outside_their_network_only(stacks: Stacks, everything: Stacks) -> None:
     def may(stacks: Stacks, action: str) -> set[str]:
         return {

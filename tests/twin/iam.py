@@ -46,14 +46,20 @@ class Account:
 
     def allows(self, role: str, check: Check) -> bool:
         """Whether the role may: some statement allows it and none denies it. A key's own policy must leave the decision to IAM."""
-        resource = self.arn(check.on)
-        context = {**{name: self._value(value) for name, value in check.context}, "aws:SecureTransport": "true"}
+        context = {name: self._value(value) for name, value in check.context}
+        return self.decides(role, check.action, self.arn(check.on), context, check.partitions)
+
+    def decides(
+        self, role: str, action: str, resource: str, context: Mapping[str, str], partitions: tuple[str, ...] = ()
+    ) -> bool:
+        """The same for a resource by its ARN."""
+        context = {**context, "aws:SecureTransport": "true"}
         effects = {
             statement["Effect"]
             for statement in self._statements(role)
-            if _applies(statement, check.action, resource) and _holds(statement.get("Condition", {}), context, check.partitions)
+            if _applies(statement, action, resource) and _holds(statement.get("Condition", {}), context, partitions)
         }
-        return effects == {"Allow"} and (not check.action.startswith("kms:") or self._key_trusts_iam(resource))
+        return effects == {"Allow"} and (not action.startswith("kms:") or self._key_trusts_iam(resource))
 
     def arn(self, kind: str) -> str:
         """A resource of this kind, as the template's policies name it."""
@@ -182,6 +188,9 @@ def _condition(operator: str, key: str, wanted: list[str], context: Mapping[str,
                 return all(hits)
             case "ForAnyValue:StringLike":
                 return any(hits)
+    elif (operator, key) == ("ArnLike", "lambda:SourceFunctionArn"):
+        # Only what a function's own code asks has it (Lambda developer guide, "Using source function ARN").
+        return key in context and any(fnmatchcase(context[key], _literal(pattern)) for pattern in wanted)
     elif operator in ("StringEquals", "ArnEquals"):
         assert key in context or key.split(":")[0] in ("ecs", "iam"), f"nobody says what {key} is"
         return context.get(key) in wanted

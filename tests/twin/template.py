@@ -65,7 +65,8 @@ class Template:
                 return separator.join(str(part) for part in self.resolve(parts))
             case {"Fn::Select": [index, parts]}:
                 chosen = self.resolve(parts)
-                return chosen[int(index)] if isinstance(chosen, list) else f"{chosen}[{index}]"
+                # A part of what only AWS knows stays what it is a part of.
+                return chosen[int(index)] if isinstance(chosen, list) and len(chosen) > int(index) else f"{chosen}[{index}]"
             case {"Fn::Sub": str(text)}:
                 return re.sub(r"\$\{([\w:.]+)\}", lambda found: self._pseudo(found[1]) or self._named(found[1]), text)
             case {"Fn::Split": [separator, text]}:
