@@ -13,6 +13,7 @@ from typing import Any
 
 import httpx
 from moorage.cli.target import local_aws
+from moorage.local.exports import read_exports
 from moorage.tools.registry import ROOMS
 from moorage.wire.events import CATALOGUE
 from moorage.wire.items import SHAPES, InputItem
@@ -56,8 +57,8 @@ class Stack:
             )
         deadline = time.monotonic() + _START_SECONDS_MAX
         while time.monotonic() < deadline and self.process.poll() is None:
-            if path.exists() and (text := path.read_text()).endswith("\n"):
-                values = dict(line.split("=", 1) for line in text.splitlines())
+            if path.exists():
+                values = read_exports(path)
                 self.url, self.key = values["OPENAI_BASE_URL"], values["OPENAI_API_KEY"]
                 return self
             time.sleep(0.02)

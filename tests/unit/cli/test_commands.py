@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 from moorage.cli.main import COMMANDS, main
 from moorage.cli.target import Target, find
+from moorage.local.exports import write_exports
 
 from tests.unit.cli.deployment import MODELS, Answer, refusal, serving
 
@@ -24,7 +25,8 @@ def local_state(folder: Path) -> Path:
     (folder / "aws" / "environment").write_text(
         "AWS_ENDPOINT_URL=http://127.0.0.1:4566\nAWS_REGION=us-east-1\nAWS_ACCESS_KEY_ID=k\nAWS_SECRET_ACCESS_KEY=s\n"
     )
-    (folder / "env").write_text("OPENAI_BASE_URL=http://127.0.0.1:8080/v1\nOPENAI_API_KEY=sk-moorage-local\nMOORAGE_MODEL=demo\n")
+    client = {"OPENAI_BASE_URL": "http://127.0.0.1:8080/v1", "OPENAI_API_KEY": "sk-moorage-local", "MOORAGE_MODEL": "demo"}
+    write_exports(folder / "env", client)
     return folder
 
 

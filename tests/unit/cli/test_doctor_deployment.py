@@ -13,6 +13,7 @@ from moorage.cli.checks.findings import Finding, Level, Waiting
 from moorage.cli.checks.machine import of_machine
 from moorage.cli.main import main
 from moorage.cli.target import find
+from moorage.local.exports import write_exports
 
 from tests.unit.cli.deployment import CONTAINER, MODELS, Answer, completed, printed, refusal, serving
 from tests.unit.cli.test_commands import local_state
@@ -201,7 +202,7 @@ def test_programs_get_a_finding_a_line(capsys: pytest.CaptureFixture[str]) -> No
 def running_here(folder: Path, url: str) -> dict[str, str]:
     """What a stack that runs from another terminal has left in this folder."""
     local_state(folder)
-    (folder / "env").write_text(f"OPENAI_BASE_URL={url}\nOPENAI_API_KEY=sk-moorage-test\n")
+    write_exports(folder / "env", {"OPENAI_BASE_URL": url, "OPENAI_API_KEY": "sk-moorage-test"})
     return {"MOORAGE_STATE_DIR": str(folder)}
 
 

@@ -148,6 +148,16 @@ def test_a_model_whose_key_is_not_set_leaves_the_others_their_start() -> None:
         assert "NOPE" not in raised.value.message, "clients need not know what the operator's variables are called"
 
 
+def test_a_key_of_moorage_itself_is_no_key_for_a_models_server() -> None:
+    said = (
+        "models.toml, model 'elsewhere': key refers to the environment variable NOPE, which holds a key of moorage itself "
+        "(sk-moorage-...) and so counts as not set."
+    )
+    assert Catalog.load(TWO_KEYS, {"NOPE": "sk-moorage-x"}).notices == (said,)
+    with pytest.raises(SettingsConflict, match="which holds a key of moorage itself"):
+        Catalog.load('[web_search]\nkind = "brave"\nkey = "env:NOPE"\n', {"NOPE": "sk-moorage-x"})
+
+
 def test_with_their_keys_all_models_are_there() -> None:
     catalog = Catalog.load(TWO_KEYS, {"NOPE": "sk"})
     assert (catalog.notices, catalog.resolve("far").upstream_model) == ((), "far")
@@ -293,6 +303,18 @@ DETECTED: dict[str, tuple[dict[str, str], list[str], str]] = {
         ["llama"],
         "'llama' at 127.0.0.1:11434, because an Ollama runs on this machine.",
     ),
+    "nor is one that moorage has made, wherever the shell points": (
+        {"OPENAI_API_KEY": "sk-moorage-x"},
+        [],
+        "'demo', the scripted demo model, offline, because no model is configured: neither models.toml nor MOORAGE_UPSTREAM_URL, "
+        "OPENAI_API_KEY or ANTHROPIC_API_KEY names one, and OPENAI_API_KEY holds a key of moorage itself (sk-moorage-...) and so "
+        "counts as not set.",
+    ),
+    "nor is it Anthropic's": (
+        {"ANTHROPIC_API_KEY": "sk-moorage-x"},
+        ["llama"],
+        "'llama' at 127.0.0.1:11434, because an Ollama runs on this machine.",
+    ),
 }
 
 
@@ -324,6 +346,10 @@ BAD_ENVIRONMENTS: dict[str, tuple[dict[str, str], str]] = {
     "an unknown kind": (
         {"MOORAGE_UPSTREAM_URL": "http://a", "MOORAGE_UPSTREAM_KIND": "grpc"},
         "MOORAGE_UPSTREAM_KIND is 'grpc'; it takes openai_responses, chat_completions, ",
+    ),
+    "a key that is moorage's own": (
+        {"MOORAGE_UPSTREAM_URL": "http://a/v1", "MOORAGE_UPSTREAM_KEY": "sk-moorage-x"},
+        "MOORAGE_UPSTREAM_KEY holds a key of moorage itself (sk-moorage-...) and so counts as not set; it takes the key of the server",
     ),
     "no URL": ({"MOORAGE_UPSTREAM_URL": "localhost:11434"}, "MOORAGE_UPSTREAM_URL is 'localhost:11434'; it takes an http or https URL"),
     "a server without an address": (

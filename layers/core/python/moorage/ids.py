@@ -12,6 +12,9 @@ import secrets
 import string
 from typing import Final
 
+KEY_PREFIX: Final = "sk-moorage-"
+"""Every API key made here begins with it, so a key can be told from a provider's."""
+
 _BASE62: Final = string.digits + string.ascii_uppercase + string.ascii_lowercase
 """In the order in which the table compares them."""
 

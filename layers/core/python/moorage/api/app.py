@@ -33,8 +33,9 @@ from moorage.errors import (
     server_error,
     unknown_url,
 )
+from moorage.ids import KEY_PREFIX
 from moorage.runtime import Runtime
-from moorage.store.api_keys import KEY_PREFIX, ApiKey, hash_of
+from moorage.store.api_keys import ApiKey, hash_of
 from moorage.store.rates import Rates
 from moorage.telemetry import Metric, tell, tell_error
 from moorage.tracing import Trace

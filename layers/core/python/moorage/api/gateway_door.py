@@ -14,8 +14,9 @@ from starlette.datastructures import Headers
 
 from moorage.api.credentials import check_scope, secret_of
 from moorage.errors import ApiError, foreign_api_key, invalid_api_key, missing_api_key, rate_limited
+from moorage.ids import KEY_PREFIX
 from moorage.net.connections import ConnectionGone, Connections
-from moorage.store.api_keys import KEY_PREFIX, ApiKeys, hash_of
+from moorage.store.api_keys import ApiKeys, hash_of
 from moorage.store.sockets import Opened, Sockets
 
 _OK: Final = {"statusCode": 200}

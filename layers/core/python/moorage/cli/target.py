@@ -17,6 +17,7 @@ import httpx
 from botocore.config import Config
 from botocore.exceptions import BotoCoreError, ClientError, EndpointConnectionError, NoCredentialsError, NoRegionError
 
+from moorage.local.exports import read_exports
 from moorage.store.table import Table
 
 _LOCAL_TABLE: Final = "moorage"
@@ -85,7 +86,7 @@ def aws_region(environ: Mapping[str, str]) -> str | None:
 
 
 def _local(state_dir: Path) -> Target:
-    said = _variables(state_dir / "env")
+    said = read_exports(state_dir / "env")
     return Target(
         said.get("OPENAI_BASE_URL"),
         said.get("OPENAI_API_KEY"),
@@ -97,7 +98,7 @@ def _local(state_dir: Path) -> Target:
 
 def local_aws(state_dir: Path) -> dict[str, str]:
     """Arguments of boto3's clients for a local stack's emulator, which takes the credentials of its latest start alone."""
-    said = _variables(state_dir / "aws" / "environment")
+    said = read_exports(state_dir / "aws" / "environment")
     return {
         "endpoint_url": said["AWS_ENDPOINT_URL"],
         "region_name": said["AWS_REGION"],
@@ -149,7 +150,3 @@ def refused(error: ClientError | BotoCoreError) -> str:
         case ClientError():
             return f"AWS refused: {error}"
     return f"AWS cannot be asked: {error}"
-
-
-def _variables(path: Path) -> dict[str, str]:
-    return dict(line.split("=", 1) for line in path.read_text().splitlines() if "=" in line)

@@ -25,6 +25,7 @@ from openai import OpenAI
 from openai.types.responses import Response
 
 from moorage.local.children import prepare_environments
+from moorage.local.exports import read_exports
 from moorage.local.processes import dying_with, stop_process, uninterrupted
 from moorage.terminal import clear_status, printable, say, show_status
 
@@ -110,8 +111,8 @@ def _await_environment(process: "subprocess.Popen[bytes]", path: Path, words: Pa
     while time.monotonic() < deadline:
         if process.poll() is not None:
             raise SystemExit(f"{printable(words.read_text(errors='replace'))}The embedded stack did not start.")
-        if path.exists() and (text := path.read_text()).endswith("\n"):
-            return dict(line.split("=", 1) for line in text.splitlines())
+        if path.exists():
+            return read_exports(path)
         time.sleep(0.05)
     raise SystemExit("The embedded stack did not start in time.")
 

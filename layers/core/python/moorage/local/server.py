@@ -20,6 +20,7 @@ from moorage import limits
 from moorage.api.app import create_app
 from moorage.api.routers import ROUTERS
 from moorage.local.address import Address, FromHere
+from moorage.local.exports import write_exports
 from moorage.local.logs import STEPS, cut
 from moorage.local.loop_watch import LoopWatch
 from moorage.local.metrics import Metrics, address_of
@@ -190,14 +191,14 @@ def announce(
     """Tell the user, and scripts by ``.moorage/env``, how to reach it."""
     model = runtime.catalog.default_model
     path = state_dir / "env"
-    write_private(path, f"OPENAI_BASE_URL={url}\nOPENAI_API_KEY={kept.api_key}\nMOORAGE_MODEL={model}\n")
+    write_exports(path, {"OPENAI_BASE_URL": url, "OPENAI_API_KEY": kept.api_key, "MOORAGE_MODEL": model})
     clear_status()
     notes = "".join(f"  note   {sentence}\n" for sentence in runtime.catalog.notices)
     if metrics_listener is not None:
         notes = f"  count  {address_of(metrics_listener)}\n{notes}"
     say(
         f"moorage is up.\n  URL    {url}\n  key    {kept.api_key}\n  model  {runtime.catalog.describe_default()}\n{notes}"
-        f"  try    set -a; . {shlex.quote(os.path.relpath(path))}; set +a; "
+        f"  try    . {shlex.quote(os.path.relpath(path))}; "
         f"curl $OPENAI_BASE_URL/responses -H \"Authorization: Bearer $OPENAI_API_KEY\" -H 'Content-Type: application/json' "
         f'-d \'{{"model": "{model}", "input": "hello"}}\'\n'
         "Ctrl-C stops it; what it stored is there at the next start.\n"

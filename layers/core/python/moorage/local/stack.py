@@ -34,10 +34,11 @@ from moorage.local.children import (
     programs_here,
 )
 from moorage.local.emulator import REGION, Emulator, steps_max
+from moorage.local.exports import write_exports
 from moorage.local.logs import API, STEPS, RotatingFile
 from moorage.local.metrics import listening
 from moorage.local.places import models_file
-from moorage.local.processes import REFUSED_WRITES, inherited_environment, stop_process, write_private
+from moorage.local.processes import REFUSED_WRITES, inherited_environment, stop_process
 from moorage.local.provision import BUCKET, STATE_MACHINE, TABLE, provision
 from moorage.local.server import serve
 from moorage.local.service_manager import ServiceManager
@@ -114,7 +115,7 @@ def start(stack: contextlib.ExitStack, address: Address, listener: socket.socket
     ends = Ends()
     stack.callback(ends.stop_emulator, emulator)
     process = emulator.start()
-    write_private(state_dir / "aws" / "environment", "".join(f"{name}={value}\n" for name, value in emulator.aws.items()))
+    write_exports(state_dir / "aws" / "environment", emulator.aws)
     os.environ.update(emulator.aws)
     children: list[Child] = []
     if os.environ.get("MOORAGE_ALLOWED_EGRESS_DOMAINS"):

@@ -12,9 +12,9 @@ from pathlib import Path
 from typing import IO
 
 from moorage.errors import SettingsConflict
+from moorage.ids import KEY_PREFIX
 from moorage.local.emulator import NOTE
 from moorage.local.processes import end_leftover, identity, is_running, write_private
-from moorage.store.api_keys import KEY_PREFIX
 
 _LEFTOVER_SECONDS_MAX = 2.0
 """An emulator whose stack has died ends at once, unless it hangs."""

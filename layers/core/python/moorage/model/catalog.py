@@ -38,6 +38,7 @@ from moorage.model.image_engine import ImageTable, check_images, images_of
 from moorage.model.models_file import CONTEXT_WINDOW_TOKENS, ModelTable, ProviderKind
 from moorage.model.openai_responses import OpenAIResponses
 from moorage.model.prices import FREE, Price, list_price
+from moorage.model.references import why_no_key
 from moorage.model.remote_servers import RemoteServers, ServerTable, check_hosts, check_server, server_of
 from moorage.model.search_engine import SearchTable, check_engine, engine_of
 from moorage.net.sigv4 import AwsAuth
@@ -411,9 +412,9 @@ def _check(entry: ModelEntry, *, has_secrets: bool) -> None:
 def _without_key(entry: ModelEntry, upstream: Mapping[str, str]) -> str | None:
     """What is wrong with the key of an entry, if it refers to a variable that is not set."""
     kind, _, name = (entry.key or "").partition(":")
-    if kind != "env" or upstream.get(name):
+    if kind != "env" or (lack := why_no_key(name, upstream)) is None:
         return None
-    return f"models.toml, model '{entry.name}': key refers to the environment variable {name}, which is not set."
+    return f"models.toml, model '{entry.name}': key refers to the environment variable {name}, which {lack}."
 
 
 # --- without models.toml ----------------------------------------------------------------------------------------------------------
@@ -427,10 +428,10 @@ def _detected(upstream: Mapping[str, str]) -> tuple[tuple[ModelEntry, ...], str,
     if upstream.get("MOORAGE_UPSTREAM_URL") or upstream.get("MOORAGE_UPSTREAM_KIND"):
         return _from_upstream_variables(upstream)
     model = upstream.get("MOORAGE_UPSTREAM_MODEL")
-    if upstream.get("OPENAI_API_KEY") and not _is_our_own_key(upstream):
+    if why_no_key("OPENAI_API_KEY", upstream) is None and not _points_here(upstream):
         entry = ModelEntry("*", "openai_responses", "*", OPENAI_URL, "env:OPENAI_API_KEY", context_window_tokens=400_000)
         return (entry,), model or OPENAI_MODEL, "OPENAI_API_KEY is set"
-    if upstream.get("ANTHROPIC_API_KEY"):
+    if why_no_key("ANTHROPIC_API_KEY", upstream) is None:
         kind: ProviderKind = "anthropic_messages"
         common = {"base_url": ANTHROPIC_URL, "key": "env:ANTHROPIC_API_KEY", "context_window_tokens": 200_000}
         claude = ModelEntry("claude-*", kind, "*", **common)  # type: ignore[arg-type]
@@ -443,11 +444,14 @@ def _detected(upstream: Mapping[str, str]) -> tuple[tuple[ModelEntry, ...], str,
         other = ModelEntry("*", "chat_completions", model, f"{OLLAMA_URL}/v1")
         return (*exact, other), model, "an Ollama runs on this machine"
     reason = "no model is configured: neither models.toml nor MOORAGE_UPSTREAM_URL, OPENAI_API_KEY or ANTHROPIC_API_KEY names one"
+    for name in ("OPENAI_API_KEY", "ANTHROPIC_API_KEY"):
+        if upstream.get(name) and (lack := why_no_key(name, upstream)) is not None:
+            reason += f", and {name} {lack}"
     return (ModelEntry("*", "demo", "demo"),), "demo", reason
 
 
-def _is_our_own_key(upstream: Mapping[str, str]) -> bool:
-    """``.moorage/env`` sets OPENAI_BASE_URL and OPENAI_API_KEY for our clients; a shell that read it has no key of OpenAI's."""
+def _points_here(upstream: Mapping[str, str]) -> bool:
+    """Whether OPENAI_API_KEY is for a server on this machine. OpenAI must not get that key."""
     host = urlsplit(upstream.get("OPENAI_BASE_URL", "")).hostname
     return host is not None and host in ("127.0.0.1", "localhost", "::1")
 
@@ -461,6 +465,8 @@ def _from_upstream_variables(upstream: Mapping[str, str]) -> tuple[tuple[ModelEn
         raise SettingsConflict(f"MOORAGE_UPSTREAM_URL is '{url}'; it takes an http or https URL such as http://127.0.0.1:8000/v1.")
     if not url and kind not in ("bedrock_converse", "demo"):
         raise SettingsConflict(f"MOORAGE_UPSTREAM_KIND is '{kind}'; it needs MOORAGE_UPSTREAM_URL, the server's address.")
+    if upstream.get("MOORAGE_UPSTREAM_KEY") and (lack := why_no_key("MOORAGE_UPSTREAM_KEY", upstream)) is not None:
+        raise SettingsConflict(f"MOORAGE_UPSTREAM_KEY {lack}; it takes the key of the server at MOORAGE_UPSTREAM_URL.")
     model = upstream.get("MOORAGE_UPSTREAM_MODEL")
     if kind == "bedrock_converse" and not model:
         raise SettingsConflict("MOORAGE_UPSTREAM_MODEL is not set; bedrock_converse needs a model or inference profile id.")

@@ -17,10 +17,10 @@ from typing import Final
 
 from moorage.codec import By, Codec
 from moorage.errors import ConditionFailed, SettingsConflict
+from moorage.ids import KEY_PREFIX
 from moorage.store import keys
 from moorage.store.table import Table
 
-KEY_PREFIX: Final = "sk-moorage-"
 TENANT_PATTERN: Final = re.compile(r"[a-z0-9][a-z0-9-]{0,62}")
 _CACHE_SECONDS: Final = 30
 """How long a revoked key may go on in a process that has just seen it."""

@@ -11,8 +11,9 @@ from dataclasses import dataclass
 
 from moorage import limits, sealing
 from moorage.errors import ConditionFailed, code_used_up
+from moorage.ids import KEY_PREFIX
 from moorage.store import keys
-from moorage.store.api_keys import CODE, KEY_PREFIX, READ, ApiKey, ApiKeys, hash_of
+from moorage.store.api_keys import CODE, READ, ApiKey, ApiKeys, hash_of
 from moorage.store.table import Table
 
 

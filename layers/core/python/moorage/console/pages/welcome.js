@@ -10,7 +10,7 @@ const url = BASE.replace(/\/$/, "");
 
 const python = `from openai import OpenAI
 
-client = OpenAI(base_url="${url}", api_key="sk-moorage-…")
+client = OpenAI(base_url="${url}", api_key="sk-moorage-YOUR-KEY")
 run = client.responses.create(
     model="demo",
     input="Run \`uname -a\`",
@@ -19,7 +19,7 @@ run = client.responses.create(
 print(run.output_text)`;
 
 const curl = `curl ${url}/responses \\
-  -H "Authorization: Bearer $OPENAI_API_KEY" -H "Content-Type: application/json" \\
+  -H "Authorization: Bearer sk-moorage-YOUR-KEY" -H "Content-Type: application/json" \\
   -d '{"model": "demo", "input": "Run \`uname -a\`",
        "tools": [{"type": "shell", "environment": {"type": "container_auto"}}]}'`;
 
@@ -30,7 +30,7 @@ export function Welcome() {
       <h2>Nothing has run yet</h2>
       <p>Let the demonstration run: a model, a sandbox, a table of sales, and its whole loop to look at. It takes a few seconds.</p>
       <p><${Acting}><${Button} tone="primary" icon="play" onClick=${demonstrate}>Run the demonstration</${Button}></${Acting}></p>
-      <p>Or from your own program. The key is one of <code>moorage keys create</code>; ${key.value.startsWith("sk-") ? "this page has one of its own." : ""}</p>
+      <p>Or from your own program. Put your key in place of <code>sk-moorage-YOUR-KEY</code>: <code>moorage keys create</code> makes one. ${key.value.startsWith("sk-") ? "This page has one of its own." : ""}</p>
       <${Tabs} label="Language" tabs=${[{ id: "python", title: "Python" }, { id: "curl", title: "curl" }]} chosen=${tab} onChoose=${choose} />
       <${Code} text=${tab === "python" ? python : curl} />
     </section>`;
