@@ -42,6 +42,11 @@ def kill_all(below: int, chosen: Callable[[str], bool]) -> list[int]:
     return killed
 
 
+def is_worker(line: str) -> bool:
+    """Of the loop, on one machine."""
+    return "moorage.local.step_worker" in line
+
+
 def until(condition: Callable[[], object], seconds_max: float = 60) -> None:
     """Wait for it."""
     deadline = time.monotonic() + seconds_max

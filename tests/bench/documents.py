@@ -72,7 +72,7 @@ class Peaks:
 
 
 def _kind(line: str) -> str:
-    for part, kind in (("moorage-text", "reader"), ("index_step", "index"), ("parse_step", "parse"), ("aws.server", "emulator")):
+    for part, kind in (("moorage-text", "reader"), ("step_worker", "worker"), ("aws.server", "emulator")):
         if part in line:
             return kind
     return "api" if line == "api" else ""
@@ -114,7 +114,7 @@ def _row(name: str, stack: Stack, path: Path) -> str:
             added = client.vector_stores.files.retrieve(uploaded.id, vector_store_id=store.id)
         time.sleep(_LOOK_SECONDS)
     came = added.status if added.last_error is None else added.last_error.message
-    kinds = ("index", "parse", "reader", "emulator", "api")
+    kinds = ("worker", "reader", "emulator", "api")
     memory = " | ".join(f"{peaks.mb[kind]:,.0f}" if kind in peaks.mb else "-" for kind in kinds)
     return f"| {name} | {time.monotonic() - began:.0f} | {memory} | {came} |"
 

@@ -7,7 +7,6 @@ tables and writes ``docs/benchmarks.md``. After ``make bench-peers`` the gateway
 import argparse
 import asyncio
 import contextlib
-import io
 import json
 import os
 import platform
@@ -16,7 +15,6 @@ import subprocess
 import sys
 import tempfile
 import time
-import zipfile
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
@@ -24,8 +22,8 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-import boto3
 from moorage import limits
+from moorage.local.logs import STEPS
 
 from tests.bench import bench_computer
 from tests.bench.load import Endpoint, Load, alone, load
@@ -188,7 +186,7 @@ def _timed(call: Callable[[], Any]) -> float:
 
 
 def rounds(running: Stack) -> Table:
-    """A background run of many rounds, each a model step and a tool step with the command ``true``; and the emulator's part of it."""
+    """A background run of many rounds, each a model step and a tool step with the command ``true``."""
     with running.http() as http:
         turns = [shell("true")] * ROUNDS
         _run(http, script(shell("true"), say("warm")))
@@ -197,12 +195,7 @@ def rounds(running: Stack) -> Table:
             few = _run(http, script(shell("true"), say("end")))
             many = _run(http, script(*turns, say("end")))
             seconds.append((many - few) / (ROUNDS - 1))
-    whole, alone_ = statistics.median(seconds), emulator_round(running.aws())
-    rows = [
-        ("a round: model step, tool step, command `true`", ms(whole)),
-        ("the emulator alone: two empty functions and a choice", ms(alone_)),
-        ("ours", ms(whole - alone_)),
-    ]
+    rows = [("a round: model step, tool step, command `true`", ms(statistics.median(seconds)))]
     return Table("A round of the loop", ("", "ms"), rows, f"From runs of {ROUNDS} rounds less runs of one, median of {RUNS}.")
 
 
@@ -212,51 +205,6 @@ def _run(http: Any, text: str) -> float:
     with http.stream("POST", "/responses", json=body) as answer:
         last = [line for line in answer.iter_lines() if line.startswith("event: ")][-1]
     assert last == "event: response.completed", last
-    return time.perf_counter() - began
-
-
-def aws(access: Any, service: str) -> Any:
-    session: Any = boto3.Session()
-    return session.client(service, **access)
-
-
-_EMPTY = b"def handler(event, context):\n    print('a round')\n    return {'left': event['left'] - 1}\n"
-
-
-def emulator_round(access: Any) -> float:
-    """Seconds that two empty functions and a choice take, executed by the emulator as our loop is."""
-    functions, machines = aws(access, "lambda"), aws(access, "stepfunctions")
-    role = "arn:aws:iam::000000000000:role/moorage"
-    made = functions.create_function(
-        FunctionName="bench-empty", Runtime="python3.13", Role=role, Handler="handler.handler", Code={"ZipFile": _zipped(_EMPTY)}
-    )
-    task = {"Type": "Task", "Resource": made["FunctionArn"]}
-    choice = {"Variable": "$.left", "NumericGreaterThan": 0, "Next": "One"}
-    states = {
-        "Route": {"Type": "Choice", "Choices": [choice], "Default": "End"},
-        "One": task | {"Next": "Two"},
-        "Two": task | {"Next": "Route"},
-        "End": {"Type": "Succeed"},
-    }
-    arn = machines.create_state_machine(
-        name="bench", roleArn=role, definition=json.dumps({"StartAt": "Route", "States": states})
-    )["stateMachineArn"]
-    seconds = [_execution(machines, arn, number) for number in (2, 2, 2 * ROUNDS + 2)]
-    return (seconds[2] - seconds[1]) / ROUNDS
-
-
-def _zipped(code: bytes) -> bytes:
-    buffer = io.BytesIO()
-    with zipfile.ZipFile(buffer, "w") as archive:
-        archive.writestr("handler.py", code)
-    return buffer.getvalue()
-
-
-def _execution(machines: Any, arn: str, left: int) -> float:
-    began = time.perf_counter()
-    execution = machines.start_execution(stateMachineArn=arn, input=json.dumps({"left": left}))["executionArn"]
-    while machines.describe_execution(executionArn=execution)["status"] == "RUNNING":
-        time.sleep(0.002)
     return time.perf_counter() - began
 
 
@@ -277,9 +225,9 @@ def counters(state_dir: Path) -> Table:
     counts = state_dir / "counts"
     rows = []
     with stack(state_dir, None, counts) as running, running.http() as http:
-        machines = aws(running.aws(), "stepfunctions")
+        log = state_dir / STEPS
         for kind, body in _kinds(http).items():
-            rows.append((kind, *_counted(http, machines, counts, body)))
+            rows.append((kind, *_counted(http, log, counts, body)))
     one, nine = rows[-2:]
     rows.append(("each further shell call", *(f"{(int(b) - int(a)) / 8:.1f}" for a, b in zip(one[1:], nine[1:], strict=True))))
     head = ("", "table requests", "write units", "read units", "transitions", "invocations", "S3 requests")
@@ -302,7 +250,7 @@ def _kinds(http: Any) -> dict[str, dict[str, Any]]:
 
 
 
-def _counted(http: Any, machines: Any, counts: Path, body: dict[str, Any]) -> tuple[str, ...]:
+def _counted(http: Any, log: Path, counts: Path, body: dict[str, Any]) -> tuple[str, ...]:
     before = len(_noted(counts))
     response = http.post("/responses", json=body).json()
     while response["status"] in ("queued", "in_progress"):
@@ -312,13 +260,11 @@ def _counted(http: Any, machines: Any, counts: Path, body: dict[str, Any]) -> tu
     time.sleep(0.7)
     seen = _noted(counts)[before:]
     total: Counter[str] = Counter()
-    for service, operation, reads, writes in seen:
-        if operation in ("DescribeExecution",):
-            continue
+    for service, _, reads, writes in seen:
         total[service] += 1
         total["reads"] += reads
         total["writes"] += writes
-    transitions, invocations = _history(machines, response["id"])
+    transitions, invocations = _history(log, response["id"])
     return (
         str(total["dynamodb"]),
         str(total["writes"]),
@@ -333,18 +279,11 @@ def _noted(path: Path) -> list[tuple[str, str, int, int]]:
     return [tuple(json.loads(line)) for line in path.read_text().splitlines()] if path.exists() else []
 
 
-def _history(machines: Any, name: str) -> tuple[int, int]:
-    """Transitions and function invocations of a response's execution; none if it never had one."""
-    arn = f"arn:aws:states:us-east-1:000000000000:execution:moorage-agent-loop:{name}"
-    try:
-        pages = machines.get_paginator("get_execution_history").paginate(executionArn=arn)
-        types = Counter(event["type"] for page in pages for event in page["events"])
-    except machines.exceptions.ExecutionDoesNotExist:
-        return 0, 0
-    invoked = types["TaskScheduled"] + types["LambdaFunctionScheduled"]
-    entered = sum(count for kind, count in types.items() if kind.endswith("StateEntered"))
-    # The emulator's history leaves out that a Map's own states were entered; AWS bills them.
-    return entered + invoked - types["TaskStateEntered"], invoked
+def _history(log: Path, response_id: str) -> tuple[int, int]:
+    """Transitions and invocations of the response's executions, which the workers tell when these end."""
+    lines = (json.loads(line) for line in log.read_text().splitlines() if '"execution_ended"' in line)
+    ended = [line for line in lines if line["execution"].startswith(response_id)]
+    return sum(line["transitions"] for line in ended), sum(line["invocations"] for line in ended)
 
 
 # --- the report ------------------------------------------------------------------------------------------------------------------

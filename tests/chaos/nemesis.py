@@ -17,7 +17,7 @@ import httpx
 
 from tests.chaos.upstream import ScriptedUpstream
 from tests.chaos.wire import Wire
-from tests.processes import descendants
+from tests.processes import descendants, is_worker
 from tests.stack import Stack
 
 SHORT_SECONDS: Final = (0.5, 4.0)
@@ -32,8 +32,7 @@ AWS_FAULTS_OF_THOUSAND: Final = 30
 UPSTREAM_FAULTS: Final = 0.15
 DISK_MIB: Final = 192
 VICTIMS: Final[dict[str, Callable[[str], bool]]] = {
-    "worker": lambda line: "_worker.py" in line,
-    "nursery": lambda line: "moorage.local.aws.nursery" in line,
+    "worker": is_worker,
     "exec server": lambda line: "exec_server" in line and not line.startswith("bwrap"),
     "command": lambda line: "tok_" in line and line.startswith(("/usr/bin/bash", "bash", "sh", "/bin/sh")),
     "launcher": lambda line: "moorage.local.launcher" in line,
@@ -42,7 +41,6 @@ VICTIMS: Final[dict[str, Callable[[str], bool]]] = {
 }
 WEIGHTS: Final = {
     "worker": 6,
-    "nursery": 1,
     "exec server": 3,
     "command": 3,
     "launcher": 2,
@@ -54,7 +52,7 @@ WEIGHTS: Final = {
     "clock": 1,
     "disk": 1,
 }
-FREEZABLE: Final = ("worker", "nursery", "exec server", "emulator", "launcher")
+FREEZABLE: Final = ("worker", "exec server", "emulator", "launcher")
 
 
 @dataclass(frozen=True, slots=True)
@@ -250,7 +248,7 @@ class Nemesis:
 
     def _watch(self, victim: str, killed: int) -> None:
         """Note when one of the stack's own children is there again."""
-        if victim in ("launcher", "proxy", "emulator"):
+        if victim in ("worker", "launcher", "proxy", "emulator"):
             watch = threading.Thread(target=self._until_back, args=(victim, killed, self.field_.stack.process), daemon=True)
             self._watches.append(watch)
             watch.start()

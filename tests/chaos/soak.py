@@ -25,9 +25,7 @@ from tests.stack import Stack
 KINDS: Final = {
     "emulator": "moorage.local.aws.server",
     "launcher": "moorage.local.launcher",
-    "nursery": "moorage.local.aws.nursery",
-    "model step worker": "model_step",
-    "tool step worker": "tool_step",
+    "worker": "moorage.local.step_worker",
 }
 _SAMPLE_SECONDS: Final = 10
 _GROWTH_BYTES: Final = 32 * 1024 * 1024
@@ -56,8 +54,7 @@ def sample(stack: Stack) -> Sample:
 
 
 def _kind(pid: int, line: str) -> str:
-    named = next((kind for kind, words in KINDS.items() if words in line), "")
-    return named or ("worker" if "_worker.py" in line else "")
+    return next((kind for kind, words in KINDS.items() if words in line), "")
 
 
 def _rss(pid: int) -> int:
@@ -80,7 +77,7 @@ def verdicts(samples: list[Sample]) -> list[str]:
     wrong = []
     for name in samples[-1]:
         # The launcher holds a few descriptors for each sandbox, and those of ended responses idle for twenty minutes.
-        if not name.endswith((": RSS", ": descriptors")) or name in ("worker: RSS", "worker: descriptors", "launcher: descriptors"):
+        if not name.endswith((": RSS", ": descriptors")) or name == "launcher: descriptors":
             continue
         early = statistics.median(one.get(name, 0) for one in samples[fifth : 2 * fifth] or samples)
         late = statistics.median(one.get(name, 0) for one in samples[-fifth:])

@@ -14,7 +14,7 @@ import pytest
 from openai import OpenAI
 
 from tests.chaos.batches import assert_settled_once_and_found_once, met_in_the_middle
-from tests.processes import kill_all, until
+from tests.processes import is_worker, kill_all, until
 from tests.receivers import Receiver, receiver_beside
 from tests.stack import SHELL, Stack, assert_well_formed, outputs, raw_events, say, script, shell
 
@@ -73,7 +73,7 @@ def runs(client: OpenAI, response_id: str) -> str:
 def test_a_killed_tool_worker_loses_and_repeats_nothing(stack: Stack) -> None:
     response_id = begin(stack, shell(COUNTED), say("The end."))
     assert stack.process is not None
-    assert kill_all(stack.process.pid, lambda line: "_worker.py" in line and "tool_step" in line)
+    assert kill_all(stack.process.pid, is_worker)
     events = ended(stack, response_id)
     response = stack.client().responses.retrieve(response_id)
     assert (response.status, response.output_text) == ("completed", "The end.")
@@ -93,7 +93,7 @@ def test_a_killed_model_worker_leaves_an_incomplete_item_and_the_step_runs_again
         if event.type == "response.output_text.delta" and event.sequence_number > 10:
             break
     assert stack.process is not None
-    assert kill_all(stack.process.pid, lambda line: "_worker.py" in line and "model_step" in line)
+    assert kill_all(stack.process.pid, is_worker)
     ended(stack, response_id)
     response = stack.client().responses.retrieve(response_id)
     assert response.status == "completed"
@@ -154,7 +154,7 @@ def test_a_worker_that_is_killed_while_it_reads_files_settles_each_once(stack: S
     client, process = stack.client(), stack.process
     assert process is not None
     store = client.vector_stores.create(name="harbour")
-    met_in_the_middle(client, store, lambda: kill_all(process.pid, lambda line: "_worker.py" in line and "_step" in line))
+    met_in_the_middle(client, store, lambda: kill_all(process.pid, is_worker))
     assert_settled_once_and_found_once(client, store.id)
 
 
@@ -193,7 +193,7 @@ def test_an_event_that_a_killed_worker_could_not_deliver_is_delivered_by_another
         response = client.responses.create(model="demo", input=script(say("x")), background=True)
         until(lambda: [each["attempt_count"] for each in deliveries(stack, endpoint.id)] == [1])  # It was refused.
         assert stack.process is not None
-        kill_all(stack.process.pid, lambda line: "_worker.py" in line and "model_step" in line)
+        kill_all(stack.process.pid, is_worker)
         until(lambda: [each["status"] for each in deliveries(stack, endpoint.id)] == ["delivered"])
     finally:
         client.webhooks.delete(endpoint.id)

@@ -2,11 +2,12 @@
 ``make soak`` for two thousand rounds."""
 
 import os
+import sqlite3
 import time
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
-import boto3
 import pytest
 from moorage import limits
 
@@ -39,12 +40,6 @@ def test_a_loop_of_many_executions_ends_well(tmp_path: Path) -> None:
 
 def executions_of(stack: Stack, response_id: str) -> int:
     """How many executions ran the response."""
-    machines = boto3.client("stepfunctions", **stack.aws())
-    arn = "arn:aws:states:us-east-1:000000000000:stateMachine:moorage-agent-loop"
-    names = [
-        execution["name"]
-        for page in machines.get_paginator("list_executions").paginate(stateMachineArn=arn)
-        for execution in page["executions"]
-    ]
-    machines.close()
-    return sum(name.startswith(response_id) for name in names)
+    with closing(sqlite3.connect(f"file:{stack.state_dir / 'executions.sqlite'}?mode=ro", uri=True)) as executions:
+        (found,) = executions.execute("SELECT COUNT(*) FROM executions WHERE name LIKE ? || '%'", (response_id,)).fetchone()
+    return int(found)

@@ -45,7 +45,7 @@ def service(stack: Stack, tmp_path_factory: pytest.TempPathFactory) -> Iterator[
     if shutil.which("node") is None:
         pytest.skip("the packages are made by the CDK, which needs Node")
     assembly = synthesise(tmp_path_factory.mktemp("assembly"), SETTINGS)
-    with deployed(assembly, told_by(stack.aws()), stack.key) as running:
+    with deployed(assembly, told_by(stack), stack.key) as running:
         yield running
 
 

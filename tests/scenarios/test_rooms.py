@@ -22,7 +22,7 @@ from tests.drawing import KEY as DRAWING_KEY
 from tests.drawing import MODEL as IMAGE_MODEL
 from tests.drawing import Drawing, encoded, png
 from tests.mcp_servers import LOOPBACK, Depot, Running, beside, depot_beside, serving
-from tests.processes import kill_all
+from tests.processes import is_worker, kill_all
 from tests.rooms.dice import CHARM, WORDS
 from tests.search_engines import KEY as SEARCH_KEY
 from tests.search_engines import SearchEngines
@@ -182,7 +182,7 @@ def test_dice_that_are_killed_in_the_middle_are_not_rolled_again_and_say_so(stac
         assert time.monotonic() < deadline, "no die ever fell"
         time.sleep(0.05)
     assert stack.process is not None
-    assert kill_all(stack.process.pid, lambda line: "_worker.py" in line and "service_step" in line)
+    assert kill_all(stack.process.pid, is_worker)
     events = events_of(stack, response["id"])
     assert_well_formed(events)
     item, message = events[-1]["response"]["output"]
@@ -261,7 +261,7 @@ def test_a_remote_call_that_is_killed_in_the_middle_is_not_made_again_and_says_s
     response = create(stack_with_dice, tools=[MCP | {"require_approval": "never"}], background=True)
     assert hangs.wait(60), "the call never came"
     assert stack_with_dice.process is not None
-    assert kill_all(stack_with_dice.process.pid, lambda line: "_worker.py" in line and "service_step" in line)
+    assert kill_all(stack_with_dice.process.pid, is_worker)
     there.before_order = None
     events = events_of(stack_with_dice, response["id"])
     assert_well_formed(events)
@@ -325,7 +325,7 @@ def test_a_search_that_is_killed_in_the_middle_is_made_again(
     response = create(stack_with_dice, tools=[{"type": "web_search"}], background=True)
     assert hangs.wait(60), "the search never came"
     assert stack_with_dice.process is not None
-    assert kill_all(stack_with_dice.process.pid, lambda line: "_worker.py" in line and "service_step" in line)
+    assert kill_all(stack_with_dice.process.pid, is_worker)
     events = events_of(stack_with_dice, response["id"])
     assert_well_formed(events)
     searched, message = events[-1]["response"]["output"]
@@ -390,7 +390,7 @@ def test_a_killed_drawing_is_not_begun_again_and_says_that_it_may_be_lost(
     response = create(stack_with_dice, tools=[{"type": "image_generation"}], background=True)
     assert hangs.wait(60), "the image model was never asked"
     assert stack_with_dice.process is not None
-    assert kill_all(stack_with_dice.process.pid, lambda line: "_worker.py" in line and "service_step" in line)
+    assert kill_all(stack_with_dice.process.pid, is_worker)
     events = events_of(stack_with_dice, response["id"])
     assert_well_formed(events)
     lost, message = events[-1]["response"]["output"]

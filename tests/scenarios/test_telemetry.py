@@ -5,30 +5,20 @@ import re
 import time
 from typing import Any
 
-import boto3
 import httpx
 import pytest
 from moorage.telemetry import Metric
 from openai import BadRequestError
 
+from tests.processes import until
 from tests.stack import ROOT, SHELL, Stack, say, script, shell
 
 SECRET = "planted-4f1c9b"
-_STEP_LINES_SECONDS_MAX = 20
 
 
 def step_log(stack: Stack) -> str:
-    """What the step functions have printed."""
-    logs = boto3.client("logs", **stack.aws())
-    try:
-        groups = [group["logGroupName"] for group in logs.describe_log_groups()["logGroups"]]
-        return "\n".join(
-            event["message"].strip()
-            for group in groups
-            for event in logs.filter_log_events(logGroupName=group, limit=10_000)["events"]
-        )
-    finally:
-        logs.close()
+    """What the workers of the loop have said."""
+    return (stack.state_dir / "steps.log").read_text()
 
 
 def lines_of(text: str) -> list[dict[str, Any]]:
@@ -59,11 +49,12 @@ def logged(stack: Stack) -> tuple[str, str, str]:
     assert ran.status == "completed"
     with pytest.raises(BadRequestError):
         client.responses.create(model="demo", input=script({"fail": {"status": 400}}, say("never said")))
-    deadline = time.monotonic() + _STEP_LINES_SECONDS_MAX
-    while not _is_whole(lines_of(steps := step_log(stack)), ran.id) and time.monotonic() < deadline:
-        # The emulator takes what a function says late when it calls it next.
-        client.responses.create(model="demo", input=script(shell("true"), say("done")), tools=[SHELL])  # type: ignore[list-item]
-    return ran.id, (stack.state_dir / "api.log").read_text(), steps
+    until(lambda: _is_whole([*lines_of(_api_log(stack)), *lines_of(step_log(stack))], ran.id))
+    return ran.id, _api_log(stack), step_log(stack)
+
+
+def _api_log(stack: Stack) -> str:
+    return (stack.state_dir / "api.log").read_text()
 
 
 def _is_whole(lines: list[dict[str, Any]], response_id: str) -> bool:

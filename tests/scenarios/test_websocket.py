@@ -54,7 +54,7 @@ def gateway_door(stack: Stack, tmp_path_factory: pytest.TempPathFactory) -> Iter
     if not runtime_api.HAS_CLIENT:
         pytest.skip(runtime_api.REASON)
     stacks = shared(EVERYTHING, tmp_path_factory)
-    with sockets_of(Template.of(stacks.state, stacks.service), told_by(stack.aws())) as deployed:
+    with sockets_of(Template.of(stacks.state, stacks.service), told_by(stack)) as deployed:
         yield Door(f"{deployed.gateway.url}/responses", stack.key)
 
 

@@ -20,8 +20,10 @@ from typing import Any, cast
 
 from botocore.exceptions import ClientError
 from moorage.containers.containers import Containers
+from moorage.local.state_machine import State, StateMachine
 from moorage.loop.model_step import model_step
 from moorage.loop.recover import continue_loop, fail_response
+from moorage.loop.tasks import Throttled
 from moorage.loop.tool_step import tool_step
 from moorage.sandbox.elsewhere import Elsewhere
 from moorage.sandbox.exec_client import Ended, ExecClient, ExecEvent, Output, Started
@@ -33,7 +35,6 @@ from moorage.store.responses import StoredResponse
 from moorage.store.throttling import is_throttle
 
 from tests.infra.conftest import ROOT
-from tests.twin.step_functions import State, StateMachine
 from tests.unit.loop.lab import Lab, Turn, first_state
 from tests.unit.resources.support import FakeClient, FakeSandbox
 from tests.unit.store.memory import MemoryBlobs
@@ -261,7 +262,7 @@ class Deployment:
             return await self._function(name, given)
         except ClientError as error:
             if is_throttle(error):
-                raise function("steps").Throttled(str(error)) from error
+                raise Throttled(str(error)) from error
             raise
 
     async def _function(self, name: str, given: State) -> Any:

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import boto3
-
+from tests.processes import descendants, is_worker
+from tests.stack import Stack
 from tests.twin.calls import own_name
 from tests.twin.runtime_api import Function
 from tests.twin.socket_gateway import ManagementApi, SocketGateway
@@ -60,16 +60,9 @@ def sockets_of(template: Template, variables: Mapping[str, str]) -> Iterator[Dep
         management.stop()
 
 
-def told_by(aws: Any) -> dict[str, str]:
-    """What a local stack tells its model step, and how its emulator is reached. ``aws`` are arguments of boto3's clients."""
-    client = boto3.client("lambda", **aws)
-    with contextlib.closing(client):
-        functions = {each["FunctionName"]: each for each in client.list_functions()["Functions"]}
-    variables: dict[str, str] = functions["moorage-model_step"]["Environment"]["Variables"]
-    return variables | {
-        "AWS_ENDPOINT_URL": aws["endpoint_url"],
-        "AWS_REGION": aws["region_name"],
-        "AWS_DEFAULT_REGION": aws["region_name"],
-        "AWS_ACCESS_KEY_ID": aws["aws_access_key_id"],
-        "AWS_SECRET_ACCESS_KEY": aws["aws_secret_access_key"],
-    }
+def told_by(stack: Stack) -> dict[str, str]:
+    """What a local stack tells the workers of its loop, and how its emulator is reached."""
+    assert stack.process is not None
+    worker = next(pid for pid, line in descendants(stack.process.pid).items() if is_worker(line))
+    pairs = (pair.partition("=") for pair in Path(f"/proc/{worker}/environ").read_text().split("\0"))
+    return {name: value for name, _, value in pairs if name.startswith(("MOORAGE_", "AWS_"))}

@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import pytest
+from moorage.local.state_machine import State, StateMachine
 from moorage.loop.create import Inline, Prepared, start_background
 from moorage.loop.model_step import model_step
 from moorage.loop.tool_step import tool_step
@@ -24,7 +25,6 @@ from tests.bench import scale
 from tests.bench.cost import Turn
 from tests.simulation.clock import run
 from tests.twin.deployment import ClockedLab
-from tests.twin.step_functions import State, StateMachine
 from tests.unit.loop.lab import FakeModel, FakeSandboxes, first_state, say, shell
 
 

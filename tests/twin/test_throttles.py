@@ -4,7 +4,6 @@ The state machine's own Retry blocks are played on a clock that is only counted,
 ``test_refused_minutes.py`` plays those of S3 and ECS.
 """
 
-import importlib.util
 import json
 import random
 from collections.abc import Awaitable, Callable, Iterator
@@ -21,6 +20,7 @@ from botocore.stub import Stubber
 from moorage import limits
 from moorage.loop.create import Inline, Prepared
 from moorage.loop.recover import recover
+from moorage.loop.tasks import Throttled, throttles_named
 from moorage.state import LoopState, Next
 from moorage.store.responses import StoredResponse
 from moorage.store.step_functions import StepFunctions
@@ -28,7 +28,6 @@ from moorage.store.table import Change, Record, Table
 from moorage.store.throttling import is_throttle
 
 from infra.agent_loop import ASL_FILE
-from tests.infra.conftest import ROOT
 from tests.stack import assert_well_formed
 from tests.unit.loop.lab import Lab, first_state, say, shell
 
@@ -96,33 +95,16 @@ REFUSALS = {
 }
 
 
-@pytest.fixture(scope="module")
-def steps() -> Iterator[Any]:
-    spec = importlib.util.spec_from_file_location("steps_handler", ROOT / "functions" / "steps" / "handler.py")
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    yield module
-    module._loop().close()
-
-
 @pytest.mark.parametrize(("code", "operation"), REFUSALS.values(), ids=REFUSALS.keys())
-def test_a_step_tells_the_state_machine_that_a_service_is_throttled(code: str, operation: str, steps: Any) -> None:
-    async def step() -> None:
+def test_a_step_tells_the_state_machine_that_a_service_is_throttled(code: str, operation: str) -> None:
+    with pytest.raises(Throttled) as told, throttles_named():
         raise ClientError({"Error": {"Code": code, "Message": "slow down"}}, operation)
-
-    with pytest.raises(steps.Throttled) as told:
-        steps._done(step())
     assert all(type(told.value).__name__ in task["Retry"][0]["ErrorEquals"] for task in tasks().values())
 
 
-def test_any_other_refusal_is_an_error(steps: Any) -> None:
-    async def step() -> None:
+def test_any_other_refusal_is_an_error() -> None:
+    with pytest.raises(ClientError), throttles_named():
         raise ClientError({"Error": {"Code": "AccessDeniedException", "Message": "no"}}, "PutItem")
-
-    with pytest.raises(ClientError):
-        steps._done(step())
 
 
 def cancelled(*reasons: str) -> ClientError:

@@ -103,6 +103,7 @@ EVERYTHING = Settings(
     table_name="t",
     bucket_name="b",
     state_machine_arn="arn:aws:states:::m",
+    executions_file="/var/lib/moorage/executions.sqlite",
     models_file="m.toml",
     content_key="00" * 32,
     content_key_secret="arn:aws:secretsmanager:::secret:s",

@@ -44,6 +44,7 @@ from moorage.store.contents import Contents
 from moorage.store.conversations import Conversations
 from moorage.store.deployment_keys import DeploymentKeys
 from moorage.store.embedding_usage import EmbeddingUsage
+from moorage.store.execution_rows import ExecutionRows
 from moorage.store.executions import Executions
 from moorage.store.files import Files
 from moorage.store.response_list import ResponseList
@@ -258,9 +259,7 @@ def build_runtime(settings: Settings, *, clock: Callable[[], float] = time.time)
         egress=egress,
         conversations=Conversations(table, blobs, clock=clock),
         api_keys=ApiKeys(table, clock=clock),
-        executions=StepFunctions(
-            boto3.client("stepfunctions", config=_CONFIG), settings.state_machine_arn or "", executor
-        ),
+        executions=_executions(settings, executor),
         catalog=Catalog.load(Path(settings.models_file), settings.upstream, secret=_parameter),
         http=upstream_transport(),
         clock=clock,
@@ -282,6 +281,12 @@ def relieve_collector() -> None:
     gc.freeze()
     gc.set_threshold(_YOUNG_OBJECTS)
     gc.enable()  # Some programs begin without it (moorage/local/stack.py).
+
+
+def _executions(settings: Settings, executor: Executor) -> Executions:
+    if settings.executions_file is not None:
+        return ExecutionRows(Path(settings.executions_file))
+    return StepFunctions(boto3.client("stepfunctions", config=_CONFIG), settings.state_machine_arn or "", executor)
 
 
 def _s3() -> "S3Client":

@@ -41,7 +41,9 @@ class Settings:
     table_name: str
     bucket_name: str
     state_machine_arn: str | None = None
-    """None only in functions that never start the loop."""
+    """None only in functions that never start the loop, and where ``executions_file`` holds the executions."""
+    executions_file: str | None = None
+    """On one machine: the file of the executions, beside which the sockets of their workers lie."""
     models_file: str = "models.toml"
     content_key: str | None = field(default=None, repr=False)
     """32 bytes as hex: the key that seals ``encrypted_content`` and other secrets (``store/deployment_keys.py``)."""
@@ -172,7 +174,7 @@ OTHER_VARIABLES: Final = frozenset(
         *("MOORAGE_URL", "MOORAGE_API_KEY", "MOORAGE_MODEL"),  # for clients: the command line, .moorage/env
         *("MOORAGE_PORT", "MOORAGE_STATE_DIR", "MOORAGE_TOOLBOX", "MOORAGE_EGRESS_HOSTS", "MOORAGE_EGRESS_UPSTREAM_CA"),  # local stacks
         *("MOORAGE_HOST", "MOORAGE_TLS_CERT", "MOORAGE_TLS_KEY", "MOORAGE_METRICS_PORT", "MOORAGE_SETTINGS_FILE"),
-        "MOORAGE_STEPS_MAX",
+        *("MOORAGE_WORKERS", "MOORAGE_STEPS_MAX"),
         *("MOORAGE_UPSTREAM_URL", "MOORAGE_UPSTREAM_KIND", "MOORAGE_UPSTREAM_MODEL", "MOORAGE_UPSTREAM_KEY"),
         *("MOORAGE_UPSTREAM_AWS_PROFILE", "MOORAGE_DEMO_DELTA_MS", "MOORAGE_OLLAMA_MODELS"),
         "MOORAGE_BENCH_COUNTS",  # tests/bench/counting
@@ -389,6 +391,7 @@ VARIABLES: Final[Mapping[str, _Variable]] = {
     "MOORAGE_TABLE": _Variable("table_name", _text),
     "MOORAGE_BUCKET": _Variable("bucket_name", _text),
     "MOORAGE_STATE_MACHINE_ARN": _Variable("state_machine_arn", _text),
+    "MOORAGE_EXECUTIONS_FILE": _Variable("executions_file", _text),
     "MOORAGE_MODELS_FILE": _Variable("models_file", _text),
     "MOORAGE_CONTENT_KEY": _Variable("content_key", _text),
     "MOORAGE_CONTENT_KEY_SECRET": _Variable("content_key_secret", _text),

@@ -326,6 +326,21 @@ CHILD_SILENCE_SECONDS_MAX: Final = 60
 """A child that runs and does not answer may only be slow: a machine with too little memory takes its time."""
 CHILD_LAST_START_SECONDS_MAX: Final = 5
 
+EXECUTION_WORKERS: Final = 2
+"""Processes that play the loop on one machine, so that a death leaves one at work. Each plays many executions side by side."""
+EXECUTIONS_PLAYED_MAX: Final = 2_000
+"""Of one worker at once, waiting ones included; the others wait for their turn."""
+EXECUTION_STEPS_MAX: Final = 256
+"""Steps that run at once, over all workers: most wait for a model or a command, and hold some hundred KiB meanwhile."""
+EXECUTION_LOOK_SECONDS: Final = 0.5
+"""A worker that was not woken looks for executions this often."""
+EXECUTION_DEATHS_MAX: Final = 10
+"""Workers that may die in one state of an execution. After that its task counts as one that cannot be run."""
+EXECUTION_PAUSE_SECONDS_MAX: Final = 16
+"""The pause before an execution goes on doubles with each death after the first: if it kills its workers, others get on meanwhile."""
+EXECUTIONS_KEPT_MAX: Final = 1_000
+"""Of those that have ended."""
+
 LOOP_SILENCE_TOLD_SECONDS: Final = 5
 """After so long without a turn the log names what the API's event loop does: clients begin to give up."""
 LOOP_SILENCE_REMEMBERED_SECONDS: Final = 300

@@ -1,4 +1,4 @@
-"""The stack's other processes: the owner of the sandboxes, and their way out."""
+"""The stack's other processes: the workers of the loop, the owner of the sandboxes, and their way out."""
 
 import logging
 import os
@@ -19,12 +19,14 @@ from moorage.local.places import PACKAGE, ROOT
 from moorage.local.processes import dying_with, end_leftover, identity, uninterrupted, write_private
 from moorage.local.provision import TABLE
 from moorage.sandbox.launcher_client import LauncherProvisioner
+from moorage.store.execution_rows import worker_socket
 from moorage.store.schema import create_table
 from moorage.terminal import say
 
 log = logging.getLogger(__name__)
 
 LAUNCHER_STOP_SECONDS_MAX = 10
+WORKER_STOP_SECONDS_MAX = 5
 PROXY_STOP_SECONDS_MAX = 5
 _START_SECONDS_MAX = 30
 
@@ -128,6 +130,48 @@ async def programs_here(launcher_socket: Path) -> str:
         except SandboxError as error:
             log.warning("What programs sandboxes have is not known: %s", error.message)
             return ""
+
+
+@dataclass(frozen=True, slots=True)
+class Worker:
+    """One of those that play the loop (``step_worker.py``)."""
+
+    state_dir: Path
+    number: int
+    workers: int
+    environment: dict[str, str] = field(repr=False)
+
+    @property
+    def log_file(self) -> Path:
+        return self.state_dir / f"worker-{self.number}.log"
+
+    @property
+    def socket_path(self) -> Path:
+        return worker_socket(self.state_dir, self.number)
+
+    def begin(self) -> "subprocess.Popen[bytes]":
+        """Start it; what is to be played waits until it takes it."""
+        noted = self.state_dir / f"worker-{self.number}.process"
+        end_leftover(noted)
+        with self.log_file.open("ab") as log, uninterrupted():
+            process = subprocess.Popen(
+                [sys.executable, "-m", "moorage.local.step_worker", str(self.number), str(self.workers)],
+                env=self.environment,
+                stdout=log,
+                stderr=log,
+                stdin=subprocess.DEVNULL,
+                start_new_session=True,
+                preexec_fn=dying_with(os.getpid()),
+            )
+        write_private(noted, identity(process.pid))
+        return process
+
+    def start(self) -> "subprocess.Popen[bytes]":
+        process = self.begin()
+        if not _answers(process, self.socket_path):
+            _end(process)
+            raise SystemExit(f"moorage: A worker of the loop did not start; its last words are in {self.log_file}.")
+        return process
 
 
 def egress_socket(state_dir: Path) -> Path:

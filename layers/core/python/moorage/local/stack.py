@@ -26,23 +26,26 @@ from moorage.local.address import Address
 from moorage.local.children import (
     LAUNCHER_STOP_SECONDS_MAX,
     PROXY_STOP_SECONDS_MAX,
+    WORKER_STOP_SECONDS_MAX,
     Launcher,
     Proxy,
+    Worker,
     egress_settings,
     egress_socket,
     prepare_environments,
     programs_here,
 )
-from moorage.local.emulator import REGION, Emulator, steps_max
+from moorage.local.emulator import Emulator
 from moorage.local.exports import write_exports
 from moorage.local.logs import API, STEPS, RotatingFile
 from moorage.local.metrics import listening
 from moorage.local.places import models_file
 from moorage.local.processes import REFUSED_WRITES, inherited_environment, stop_process
-from moorage.local.provision import BUCKET, STATE_MACHINE, TABLE, provision
+from moorage.local.provision import BUCKET, TABLE, provision
 from moorage.local.server import serve
 from moorage.local.service_manager import ServiceManager
 from moorage.local.state_folder import held, kept_secrets
+from moorage.local.step_worker import workers_from
 from moorage.local.supervision import CannotLive, Child, Supervisor
 from moorage.model.catalog import Catalog, probe_ollama
 from moorage.runtime import build_runtime
@@ -96,11 +99,11 @@ def start(stack: contextlib.ExitStack, address: Address, listener: socket.socket
         "MOORAGE_PROVISIONER": "launcher",
         "MOORAGE_LAUNCHER_SOCKET": str(launcher_socket),
         "MOORAGE_LOG_FILE": str(state_dir / STEPS),
-        "MOORAGE_STATE_MACHINE_ARN": f"arn:aws:states:{REGION}:000000000000:stateMachine:{STATE_MACHINE}",
+        "MOORAGE_EXECUTIONS_FILE": str(state_dir / "executions.sqlite"),
     }
     # These refuse what is set wrongly before anything is started.
     metrics = stack.enter_context(listening(os.environ))
-    steps_max(os.environ)
+    workers = workers_from(os.environ)
     Settings.from_environment(inherited_environment() | settings_environment)
     for sentence in unknown_variables(os.environ, _text_of(settings_environment["MOORAGE_MODELS_FILE"])):
         say(f"moorage: {sentence}", out=sys.stderr)
@@ -134,6 +137,12 @@ def start(stack: contextlib.ExitStack, address: Address, listener: socket.socket
         environment["MOORAGE_SANDBOX_PROGRAMS"] = asyncio.run(programs_here(launcher_socket))
     if len(children) > 1:
         proxy.await_answer()
+
+    for number in range(workers):
+        worker = Worker(state_dir, number, workers, environment | emulator.aws)
+        child = Child("A worker of the loop", worker.begin(), worker.start, str(worker.log_file), str(worker.socket_path))
+        children.append(child)
+        stack.callback(ends.stop, child, WORKER_STOP_SECONDS_MAX)
 
     one_at_a_time = Lock()
 

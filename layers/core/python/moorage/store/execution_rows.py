@@ -1,0 +1,170 @@
+"""Executions on one machine: rows of a SQLite file, which a few worker processes take and play (``local/step_worker.py``).
+
+A row says where its execution stands and which worker has it. A worker has a number, and holds the lock of that number for as long as
+it lives: the lease is the lock, so no clock can end it early or late. A worker that starts takes the lock, and frees what its
+predecessor has left; any worker may take what is free.
+
+A commit here does not wait for the disk. A process may die at any moment and loses nothing; after a power cut the last positions may
+be lost. Then a step runs twice, which steps are made for, and an execution without a row is started again by ``loop/recover.py``.
+"""
+
+import asyncio
+import random
+import socket
+import sqlite3
+import time
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final, TypeVar
+
+import orjson
+
+from moorage import limits
+from moorage.tracing import Trace
+
+T = TypeVar("T")
+
+RUNNING: Final = "RUNNING"
+_SCHEMA: Final = """
+CREATE TABLE IF NOT EXISTS executions (
+  name TEXT PRIMARY KEY, status TEXT NOT NULL, state TEXT, data TEXT NOT NULL, retries TEXT NOT NULL DEFAULT '[]',
+  worker INTEGER, deaths INTEGER NOT NULL DEFAULT 0, began_at REAL NOT NULL, ended_at REAL
+);
+CREATE INDEX IF NOT EXISTS executions_free ON executions (began_at) WHERE status = 'RUNNING' AND worker IS NULL;
+CREATE INDEX IF NOT EXISTS executions_ended ON executions (ended_at) WHERE ended_at IS NOT NULL;
+"""
+_FREE: Final = "SELECT rowid FROM executions WHERE status = 'RUNNING' AND worker IS NULL ORDER BY began_at LIMIT ?"
+_TAKE: Final = f"UPDATE executions SET worker = ? WHERE rowid IN ({_FREE}) RETURNING name, state, data, retries, deaths"  # noqa: S608
+_KEEP: Final = """
+UPDATE executions SET state = ?, data = ?, retries = ?, deaths = 0 WHERE name = ? AND worker = ? AND status = 'RUNNING'
+"""
+_BUSY_SECONDS: Final = 30
+_CACHE_KIB: Final = 1024
+
+
+@dataclass(frozen=True, slots=True)
+class TakenExecution:
+    """What a worker plays on."""
+
+    name: str
+    state: str | None
+    """None at the start."""
+    data: dict[str, Any]
+    retries: tuple[int, ...]
+    deaths: int
+    """Of workers that had it where it stands."""
+
+
+class ExecutionRows:
+    """The port, and beside it what workers do. Nothing is opened before it is first used."""
+
+    def __init__(self, path: Path, *, clock: Callable[[], float] = time.time) -> None:
+        self._path, self._clock = path, clock
+        self._thread = ThreadPoolExecutor(1, thread_name_prefix="executions")
+        self._opened: sqlite3.Connection | None = None
+
+    async def start(self, name: str, state: dict[str, Any], trace: Trace | None) -> None:
+        """The trace is on the response's record, where its steps find it."""
+        await self._on_thread(lambda: self._start(name, orjson.dumps(state).decode()))
+
+    async def start_soon(self, name: str, state: dict[str, Any], trace: Trace | None) -> bool:
+        try:
+            await self.start(name, state, trace)
+        except sqlite3.OperationalError:  # The disk is full, or refuses to write.
+            return False
+        return True
+
+    async def stop(self, name: str) -> None:
+        await self._on_thread(lambda: self._end(name, "ABORTED"))
+
+    async def status(self, name: str) -> str | None:
+        found = await self._on_thread(
+            lambda: self._connection().execute("SELECT status FROM executions WHERE name = ?", (name,)).fetchone()
+        )
+        return None if found is None else str(found[0])
+
+    async def free(self, worker: int, workers: int, *, has_died: bool) -> None:
+        """Let go of what a worker has, and of what numbers have that are not given any more (from ``workers`` on). Those that had
+        died with it are counted."""
+        await self._on_thread(
+            lambda: self._connection().execute(
+                "UPDATE executions SET worker = NULL, deaths = deaths + ? WHERE status = 'RUNNING' AND (worker = ? OR worker >= ?)",
+                (int(has_died), worker, workers),
+            )
+        )
+
+    async def take(self, worker: int, most: int) -> list[TakenExecution]:
+        """The oldest that nobody has."""
+        return await self._on_thread(lambda: self._take(worker, most))
+
+    async def keep(self, name: str, worker: int, state: str, data: dict[str, Any], retries: tuple[int, ...]) -> bool:
+        """Write where an execution stands now; False if it was stopped, or another worker has it."""
+        row = (state, orjson.dumps(data).decode(), orjson.dumps(retries).decode(), name, worker)
+        return await self._on_thread(lambda: self._connection().execute(_KEEP, row).rowcount == 1)
+
+    async def end(self, name: str, status: str) -> None:
+        """The first end stands."""
+        await self._on_thread(lambda: self._end(name, status))
+
+    async def forget_ended(self) -> None:
+        """Keep a bounded number of those that have ended; one that is not there counts as ended."""
+        await self._on_thread(
+            lambda: self._connection().execute(
+                "DELETE FROM executions WHERE rowid IN "
+                "(SELECT rowid FROM executions WHERE ended_at IS NOT NULL ORDER BY ended_at DESC LIMIT -1 OFFSET ?)",
+                (limits.EXECUTIONS_KEPT_MAX,),
+            )
+        )
+
+    def _start(self, name: str, data: str) -> None:
+        self._connection().execute(
+            "INSERT OR IGNORE INTO executions (name, status, data, began_at) VALUES (?, ?, ?, ?)", (name, RUNNING, data, self._clock())
+        )
+        wake(self._path.parent)
+
+    def _end(self, name: str, status: str) -> None:
+        self._connection().execute(
+            "UPDATE executions SET status = ?, ended_at = ? WHERE name = ? AND status = 'RUNNING'", (status, self._clock(), name)
+        )
+
+    def _take(self, worker: int, most: int) -> list[TakenExecution]:
+        connection = self._connection()
+        if connection.execute(_FREE, (1,)).fetchone() is None:
+            return []  # The common answer needs no lock.
+        rows = connection.execute(_TAKE, (worker, most)).fetchall()
+        return [
+            TakenExecution(name, state, orjson.loads(data), tuple(orjson.loads(retries)), deaths)
+            for name, state, data, retries, deaths in rows
+        ]
+
+    def _connection(self) -> sqlite3.Connection:
+        if self._opened is None:
+            opened = sqlite3.connect(self._path, isolation_level=None, check_same_thread=False, timeout=_BUSY_SECONDS)
+            opened.execute("PRAGMA journal_mode = WAL")
+            opened.execute("PRAGMA synchronous = NORMAL")
+            opened.execute(f"PRAGMA cache_size = -{_CACHE_KIB}")
+            opened.executescript(_SCHEMA)
+            self._opened = opened
+        return self._opened
+
+    async def _on_thread(self, work: Callable[[], T]) -> T:
+        return await asyncio.get_running_loop().run_in_executor(self._thread, work)
+
+
+def worker_socket(folder: Path, number: int) -> Path:
+    """Where a worker listens: a connection there, which says nothing, wakes it."""
+    return folder / f"worker-{number}.sock"
+
+
+def wake(folder: Path) -> None:
+    """Wake one of the workers. Where that fails they look by themselves, a little later."""
+    sockets = list(folder.glob("worker-*.sock"))
+    random.shuffle(sockets)
+    for path in sockets:
+        with socket.socket(socket.AF_UNIX) as calling, suppress(OSError):
+            calling.setblocking(False)
+            calling.connect(str(path))
+            return
