@@ -177,14 +177,14 @@ def test_a_range_of_the_timeline_says_what_it_took_and_cost(console: Console, ke
     console.page.mouse.up()
     console.page.keyboard.up("Shift")
     measured = console.page.get_by_role("status", name="Range")
-    expect(measured).to_contain_text(f"3 model steps · 2 calls · {usage.input_tokens:,} / {usage.output_tokens:,} tokens")
+    expect(measured).to_contain_text(f"3 model steps · 2 calls · {usage.input_tokens:,} in · {usage.output_tokens:,} out")
     expect(console.page).to_have_url(re.compile(r"range=\d+-\d+"))
     console.page.get_by_role("button", name="Clear").click()
     expect(measured).to_have_count(0)
     console.page.get_by_role("slider").focus()
     console.page.keyboard.press("Home")
     console.page.keyboard.press("]")
-    expect(measured).to_contain_text("0 calls · 0 / 0 tokens")
+    expect(measured).to_contain_text("0 calls · 0 in · 0 out")
 
 
 def test_what_a_run_costs_is_what_its_steps_add_up_to(console: Console, key: str, ran: str, client: OpenAI) -> None:
@@ -225,7 +225,7 @@ def test_keys_alone_find_a_run_scrub_it_open_a_file_and_stop_another(console: Co
     tab_to(console, console.page.get_by_role("tab", name="Step 5"))
     press("ArrowRight")
     press("ArrowRight")
-    file = console.page.get_by_role("link", name="t.csv")
+    file = console.page.get_by_role("tabpanel").get_by_role("link", name="t.csv")
     tab_to(console, file)
     press("Enter")
     expect(console.page.get_by_role("region", name="Preview of t.csv")).to_be_visible()
@@ -264,7 +264,7 @@ def test_what_models_and_commands_say_is_never_markup(console: Console, key: str
     assert console.evaluate("() => document.querySelectorAll('main :is(img, script, i, iframe)').length") == 0
     assert console.evaluate("() => document.title") == "Runs · moorage"
     run_page(console, ran.id, "?tab=files")
-    console.page.get_by_role("link", name="<b>page.html").click()
+    console.page.get_by_role("tabpanel").get_by_role("link", name="<b>page.html").click()
     expect(console.page.get_by_role("region", name="Preview of <b>page.html")).to_contain_text("<script>alert(4)</script>")
     assert [url for url in elsewhere if not url.startswith((console.base.removesuffix("console/"), "blob:"))] == []
 

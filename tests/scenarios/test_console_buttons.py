@@ -68,7 +68,7 @@ class Presser:
     def open(self, where: str) -> None:
         page = self.console.page
         page.keyboard.press("Escape")
-        page.evaluate("() => { location.hash = '#/nowhere' }")
+        page.evaluate("() => { localStorage.removeItem('moorage.timeline.run'); location.hash = '#/nowhere' }")
         page.get_by_text("There is no such page.").wait_for()
         self.console.go(where)
         expect(page.get_by_role("status", name="Loading")).to_have_count(0)

@@ -253,14 +253,14 @@ def test_what_is_stored_is_shown_where_an_owner_looks(console: Console, stack: S
     client.responses.create(model="demo", input=script(say("used")))
     with stack.http(key) as http:
         storage = http.get("/me").json()["storage"]
-    used = f"{storage['used_bytes'] / 1024**2:.1f} MB"
+    used = f"{storage['used_bytes'] / 1e6:.1f} MB"
     page = console.go("#/files").page
     console.go("#/runs")
-    expect(page.get_by_role("list", name="Health")).to_contain_text(f"{used} of 2.27 TB stored")
+    expect(page.get_by_role("list", name="Health")).to_contain_text(f"{used} of 2.50 TB stored")
     console.go("#/usage?by=model")
     stored = page.get_by_role("region", name="Storage")
     expect(stored.get_by_text(used).first).to_be_visible()
-    expect(stored).to_contain_text("of 2.27 TB")
+    expect(stored).to_contain_text("of 2.50 TB")
     expect(stored.get_by_role("meter")).to_have_attribute("value", str(storage["used_bytes"]))
     expect(page.get_by_role("columnheader", name="Embedded")).to_be_visible()
     titles = page.get_by_role("region", name="Usage").get_by_role("columnheader").all_text_contents()
@@ -458,12 +458,12 @@ def test_files_dropped_on_the_playground_lie_in_its_container(console: Console, 
 def test_hosts_beyond_what_the_operator_allows_are_refused_in_the_operators_words(console: Console) -> None:
     page = console.go("#/playground").page
     settings = page.get_by_role("region", name="Request")
-    settings.get_by_label("hosts it may reach").fill("api.example.com")
+    settings.get_by_label("Allowed hosts").fill("api.example.com")
     expect(settings.get_by_role("status")).to_have_text(
         "The operator does not allow api.example.com: no host at all. A request with it is refused."
     )
     assert console.barriers() == []
-    settings.get_by_label("the operator's secrets for them").fill("GITHUB_TOKEN@api.example.com")
+    settings.get_by_label("Operator secrets").fill("GITHUB_TOKEN@api.example.com")
     page.get_by_label("Input").fill("Look outside.")
     page.get_by_role("button", name="Run", exact=True).click()
     expect(page.locator(".notices .bad")).to_contain_text("MOORAGE_ALLOWED_EGRESS_DOMAINS")

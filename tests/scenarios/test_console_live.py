@@ -63,13 +63,35 @@ def test_a_stream_that_breaks_off_is_taken_up_where_it_was(console: Console, key
 
     console.page.route("**/v1/responses/*stream=true*", cut)
     console.enter(key)
-    run_page(console, going.id)
+    with console.page.expect_request(lambda request: "stream=true" in request.url and len(asked) >= 2):
+        run_page(console, going.id)
     console.page.get_by_role("button", name="Approve").click()
     expect(console.transcript.locator(".said").last).to_have_text(" ".join(words))
     expect(console.page.get_by_role("button", name="end", exact=True)).to_be_visible()
     expect(console.page.get_by_text("reconnecting")).to_have_count(0)
     assert len(asked) >= 3
     assert all(console.said.pop().startswith("Failed to load resource") for _ in list(console.said))
+
+
+def test_a_live_run_is_followed_to_its_answer_and_lets_go_of_a_reader_who_turns_back(
+    console: Console, key: str, client: OpenAI
+) -> None:
+    """The end is in sight whenever nobody has turned the wheel, whatever the heights of what came before turn out to be."""
+    commands = [f"seq {number} {number + 200}" for number in range(6)]
+    steps = script(*(shell(command) for command in commands), say("It is the end."))
+    going = client.responses.create(model="demo", input=steps, tools=asking(), background=True)
+    console.enter(key)
+    run_page(console, going.id)
+    for command in commands:
+        console.page.get_by_role("article", name="Approval").filter(has_text=command).get_by_role("button", name="Approve").click()
+    expect(console.page.get_by_role("button", name="end", exact=True)).to_be_visible()
+    expect(console.transcript.get_by_text("It is the end.", exact=True)).to_be_in_viewport()
+    expect(console.page.get_by_role("region", name="Answer")).to_contain_text("It is the end.")
+    console.transcript.get_by_text("It is the end.", exact=True).hover()
+    console.page.mouse.wheel(0, -400)
+    expect(console.transcript.get_by_text("It is the end.", exact=True)).not_to_be_in_viewport()
+    console.page.set_viewport_size({"width": 1200, "height": 700})  # what is laid out anew moves nobody back
+    expect(console.transcript.get_by_text("It is the end.", exact=True)).not_to_be_in_viewport()
 
 
 def test_a_page_that_nobody_sees_asks_for_nothing_and_catches_up_afterwards(console: Console, key: str, client: OpenAI) -> None:

@@ -59,8 +59,8 @@ def test_the_playground_runs_a_request_and_says_it_as_programs(console: Console,
     compile(str(console.page.locator(".seen pre").text_content()), "python", "exec")
     console.page.get_by_role("button", name="Run", exact=True).click()
     expect(console.transcript.get_by_text("scripted demo model")).to_be_visible()
-    console.page.get_by_role("button", name="Go on after this run").click()
-    expect(console.page.get_by_text("goes on after")).to_be_visible()
+    console.page.get_by_role("button", name="Continue this run").click()
+    expect(console.page.get_by_text("Continues")).to_be_visible()
 
 
 def test_the_playground_says_what_a_deployment_does_not_serve_and_how_it_would(console: Console, key: str, client: OpenAI) -> None:
@@ -94,7 +94,7 @@ def test_the_playground_has_every_call_asked_about_if_any_is(console: Console, k
     settings = console.page.get_by_role("region", name="Request")
     settings.get_by_role("checkbox", name="code interpreter").check()
     settings.get_by_role("checkbox", name="shell").uncheck()
-    settings.get_by_role("checkbox", name="ask before calls run").check()
+    settings.get_by_role("checkbox", name="Ask for approval").check()
     console.page.get_by_label("Input").fill(script({"python": "print(6 * 7)"}, say("done")))
     console.page.get_by_role("button", name="Run", exact=True).click()
     expect(console.page.get_by_role("region", name="Waiting for approval")).to_contain_text("print(6 * 7)")
@@ -108,7 +108,8 @@ def test_the_playground_tries_a_remote_server_and_searches_a_store(console: Cons
     client.vector_stores.files.upload_and_poll(vector_store_id=store.id, file=file)
     console.enter(key, "#/playground")
     settings = console.page.get_by_role("region", name="Request")
-    settings.get_by_label("remote MCP servers").fill("moorage:workspace http://127.0.0.1:9/mcp github")
+    settings.get_by_text("Advanced").click()
+    settings.get_by_label("MCP servers").fill("moorage:workspace http://127.0.0.1:9/mcp github")
     settings.get_by_role("button", name="Try the connection to github").click()
     unknown = settings.get_by_role("status", name="Tools of github")
     expect(unknown).to_contain_text("this deployment knows none by that label")
@@ -126,7 +127,7 @@ def test_the_playground_tries_a_remote_server_and_searches_a_store(console: Cons
     expect(shown).to_contain_text('"authorization": "<token>"')
     assert console.evaluate("() => /hidden-from-code|127[.]0/.test(JSON.stringify(localStorage))") is False
     assert console.barriers() == []
-    settings.get_by_label("remote MCP servers").fill("")
+    settings.get_by_label("MCP servers").fill("")
     settings.get_by_role("checkbox", name="shell").uncheck()
     settings.get_by_role("button", name="harbour").click()
     expect(shown).to_contain_text(store.id)

@@ -251,7 +251,7 @@ def test_a_model_step_says_what_its_upstream_called_the_request(console: Console
 
     page.route("**/steps?**", answer)
     console.go(f"#/runs/{ran}?step=step_0")
-    fact = page.locator(".facts > div").filter(has_text="its upstream calls the request")
+    fact = page.locator(".facts > div").filter(has_text="upstream request id")
     expect(fact.locator("code")).to_have_text("req_<b>7</b>")
     expect(fact.get_by_role("button", name="Copy req_")).to_be_visible()
     page.unroute("**/steps?**")

@@ -1,13 +1,14 @@
 // The frame around all pages: who asks, where to go, what was said.
-import { html, render, useEffect } from "./html.js";
-import { call } from "./api.js";
+import { html, render, useEffect, useState } from "./html.js";
+import { call, get } from "./api.js";
 import { enter, help, key, leave, link, me, notices, palette, route, theme, chooseTheme, isReadOnly } from "./state.js";
 import { address, go } from "./router.js";
-import { useKeys } from "./ui/data.js";
+import { useData, useKeys } from "./ui/data.js";
 import { Icon } from "./ui/icons.js";
 import { Login } from "./pages/login.js";
 import { Palette } from "./ui/palette.js";
 import { Help } from "./ui/help.js";
+import { META } from "./ui/parts.js";
 import { PAGES } from "./pages/all.js";
 
 const THEMES = { system: ["screen", "light"], light: ["sun", "dark"], dark: ["moon", "system"] };
@@ -34,17 +35,28 @@ function Shell() {
   }, [page]);
   useShortcuts();
   return html`<a class="skip" href="#main" onClick=${(event) => (event.preventDefault(), document.getElementById("main").focus())}>Skip to the page</a>
-    <nav class="rail" aria-label="Pages">
-      <a class="brand" href="#/runs"><${Icon} name="anchor" size=${20} /><b>moorage</b></a>
-      ${PAGES.filter((each) => !each.isHidden).map(
-        (each) => html`<a key=${each.id} href=${address(each.id)} class=${each.group ?? ""} aria-current=${each.id === page ? "page" : undefined} title=${each.title}>
-          <${Icon} name=${each.icon ?? each.id} /><span>${each.title}</span></a>`,
-      )}
-    </nav>
+    <${Rail} page=${page} />
     <div class="frame">
       <${Bar} title=${shown?.title ?? "Not found"} />
       <main id="main" tabindex="-1">${shown ? html`<${shown.View} key=${`${page}/${route.value.id}`} />` : html`<p class="empty">There is no such page. <a href="#/runs">Runs</a></p>`}</main>
     </div>`;
+}
+
+const APPROVALS_LOOK_MS = 5000;
+
+// On a phone the first four pages stand at the bottom, with their names, and the others behind "More".
+function Rail({ page }) {
+  const [isOpen, open] = useState(false);
+  const waiting = useData((signal) => get("approvals", { limit: 100 }, signal), [], { every: APPROVALS_LOOK_MS }).data?.data.length ?? 0;
+  useEffect(() => open(false), [page, route.value.id]);
+  return html`<nav class=${`rail ${isOpen ? "open" : ""}`} aria-label="Pages">
+    <a class="brand" href="#/runs"><${Icon} name="anchor" size=${20} /><b>moorage</b></a>
+    ${PAGES.filter((each) => !each.isHidden).map(
+      (each) => html`<a key=${each.id} href=${address(each.id)} class=${each.group ?? ""} aria-current=${each.id === page ? "page" : undefined} title=${each.title}>
+        <${Icon} name=${each.icon ?? each.id} /><span>${each.title}</span>${each.id === "approvals" && waiting > 0 && html`<em class="badge" aria-label=${`${waiting} waiting`}>${waiting}</em>`}</a>`,
+    )}
+    <button type="button" class="more-pages" aria-expanded=${isOpen} onClick=${() => open(!isOpen)}><${Icon} name="more" /><span>More</span></button>
+  </nav>`;
 }
 
 function Bar({ title }) {
@@ -57,7 +69,7 @@ function Bar({ title }) {
     ${link.value === "lost" && html`<span class="status warn" role="status"><${Icon} name="warn" size=${13} />reconnecting</span>`}
     ${isReadOnly() && html`<span class="chip" title="This key looks and changes nothing">read only</span>`}
     <button type="button" class="button quiet find" onClick=${() => (palette.value = true)} title="Jump to an id or a page">
-      <${Icon} name="search" size=${14} /><span>Jump to…</span><kbd>⌘K</kbd></button>
+      <${Icon} name="search" size=${14} /><span>Jump to…</span><kbd>${META} K</kbd></button>
     ${me.value && html`<span class="chip" title=${`Key ${me.value.key.id} ${me.value.key.name}`}>${me.value.tenant}</span>`}
     <button type="button" class="ghost" aria-label=${`Theme: ${theme.value}. Change to ${following}`} title=${`Theme: ${theme.value}`}
       onClick=${() => chooseTheme(following)}><${Icon} name=${icon} /></button>

@@ -35,14 +35,17 @@ export function count(value) {
   return `${(value / 1_000_000).toFixed(1)}M`;
 }
 
+// 1 kB is 1,000 bytes, as the command line and the limits count them.
 export function bytes(value) {
   if (value == null) return "";
-  if (value < 1024) return `${value} B`;
-  if (value < 1024 ** 2) return `${(value / 1024).toFixed(1)} kB`;
-  if (value < 1024 ** 3) return `${(value / 1024 ** 2).toFixed(1)} MB`;
-  if (value < 1024 ** 4) return `${(value / 1024 ** 3).toFixed(2)} GB`;
-  return `${(value / 1024 ** 4).toFixed(2)} TB`;
+  if (value < 1e3) return `${value} B`;
+  if (value < 1e6) return `${(value / 1e3).toFixed(1)} kB`;
+  if (value < 1e9) return `${(value / 1e6).toFixed(1)} MB`;
+  if (value < 1e12) return `${(value / 1e9).toFixed(2)} GB`;
+  return `${(value / 1e12).toFixed(2)} TB`;
 }
+
+export const tokens = (input, output) => `${count(input)} in · ${count(output)} out`;
 
 export function dollars(value) {
   if (value == null) return "";

@@ -36,7 +36,7 @@ export function Keys() {
     <h2>This key</h2><dl class="facts flush">${facts.filter(([, value]) => value).map(([name, value]) => html`<div key=${name}><dt>${name}</dt><dd>${value}</dd></div>`)}</dl>
     <div class="pad-top"><${Storage} storage=${storage} /></div>
     ${budgets.length > 0 && html`<h2 class="pad-top">Budgets</h2><${Table} label="Budgets" columns=${BUDGETS} rows=${budgets.flatMap(measures)} />`}
-    <h2 class="pad-top">Keys that asked in the last 30 days</h2>
+    <h2 class="pad-top">Active keys of the last 30 days</h2>
     ${used.data ? html`<${Table} label="Keys" columns=${COLUMNS} rows=${rows} />` : used.problem ? html`<${Problem} message=${used.problem} onAgain=${used.reload} />` : html`<${Skeleton} rows=${2} />`}
     <h2 class="pad-top">Make, bound and revoke</h2><p class="muted">Keys lie in the deployment's table, where its servers may read and not write them: so whoever takes over a server makes no key. The operator's command does it.</p>
     <${Commands} tenant=${tenant} keys=${[...new Set([key.id, ...rows.map((row) => row.id)])].filter(Boolean)} />

@@ -1,10 +1,10 @@
 // Try something: a request by switches, its run beside it, and always the program that would do the same.
-import { html, useEffect, useState } from "../html.js";
+import { html, useEffect, useRef, useState } from "../html.js";
 import { BASE, call, get, post } from "../api.js";
 import { setQuery } from "../router.js";
 import { isReadOnly, me, notify, route } from "../state.js";
 import { useData } from "../ui/data.js";
-import { Button, Code, Empty, Head, Id, Name, Tabs } from "../ui/parts.js";
+import { Button, Code, Empty, Head, Id, META, Name, Tabs } from "../ui/parts.js";
 import { answering } from "../model/models.js";
 import { EFFORTS, IMAGE, MEMORIES, START, WEB, beyond, requestOf, searchOf, serversOf, settingsOf, toKeep } from "../model/request.js";
 import { Drop } from "../ui/drop.js";
@@ -30,6 +30,7 @@ export function Playground() {
   const [text, type] = useState("");
   const [files, attach] = useState([]);
   const [tokens, open] = useState({});
+  const result = useRef(null);
   const models = useData((signal) => get("models", {}, signal), []);
   const run = query.run ?? "";
   const tab = query.code in LANGUAGES ? query.code : "run";
@@ -55,7 +56,8 @@ export function Playground() {
     if (!answer.ok) return notify(answer.message, "bad");
     type("");
     attach([]);
-    return setQuery(route.value, { run: answer.data.id, after: "", code: "" }, { isStep: true });
+    setQuery(route.value, { run: answer.data.id, after: "", code: "" }, { isStep: true });
+    return result.current.scrollIntoView({ block: "start" }); // on a narrow screen it lies below the form
   };
   const press = (event) => {
     if (event.key === "Enter" && (event.metaKey || event.ctrlKey) && text.trim()) send();
@@ -72,14 +74,14 @@ export function Playground() {
   };
   return html`<${Head} title="Playground" />
     <div class="play"><${Drop} tag="section" class="ask" aria-label="Request" take=${put} label="Drop files to put them into its container">
-      ${query.after && html`<p class="line"><span class="muted">goes on after</span><${Id} id=${query.after} href=${`#/runs/${query.after}`} /><button type="button" class="chip" onClick=${() => setQuery(route.value, { after: "" })}>begin anew</button></p>`}
-      <textarea data-filter rows="5" aria-label="Input" placeholder="What shall it do? Drop files here: they are put into its container." value=${text} onInput=${(event) => type(event.target.value)} onKeyDown=${press}></textarea>
+      ${query.after && html`<p class="line"><span class="muted">Continues</span><${Id} id=${query.after} href=${`#/runs/${query.after}`} /><button type="button" class="chip" onClick=${() => setQuery(route.value, { after: "" })}>Start over</button></p>`}
+      <textarea data-filter rows="5" aria-label="Input" placeholder="Say what to do. Drop files here to put them into the container." value=${text} onInput=${(event) => type(event.target.value)} onKeyDown=${press}></textarea>
       ${files.length > 0 && html`<p class="chips">${files.map((file) => html`<button type="button" key=${file.id} class="chip" aria-label=${`Take ${file.name} out`} onClick=${() => attach(files.filter((each) => each.id !== file.id))}><${Name}>${file.name}</${Name}> ×</button>`)}</p>`}
-      <p class="line">${isReadOnly() ? html`<span class="muted">This key looks and changes nothing.</span>` : html`<${Button} tone="primary" icon="play" isOff=${!text.trim()} onClick=${send}>Run</${Button}><kbd>⌘ Enter</kbd>`}
-        ${run && !query.after && html`<${Button} onClick=${() => setQuery(route.value, { after: run })}>Go on after this run</${Button}>`}</p>
+      <p class="line">${isReadOnly() ? html`<span class="muted">This key looks and changes nothing.</span>` : html`<${Button} tone="primary" icon="play" isOff=${!text.trim()} onClick=${send}>Run</${Button}><kbd>${META} Enter</kbd>`}
+        ${run && !query.after && html`<${Button} onClick=${() => setQuery(route.value, { after: run })}>Continue this run</${Button}>`}</p>
       <${Settings} settings=${settings} set=${set} models=${answering(models.data?.data ?? [])} tokens=${tokens} open=${open} />
     </${Drop}>
-    <section class="seen" aria-label="Result"><${Tabs} label="Result" tabs=${[{ id: "run", title: "Run" }, ...Object.keys(LANGUAGES).map((id) => ({ id, title: id === "node" ? "Node" : id === "curl" ? "curl" : "Python" }))]} chosen=${tab} onChoose=${choose} />
+    <section class="seen" aria-label="Result" ref=${result}><${Tabs} label="Result" tabs=${[{ id: "run", title: "Run" }, ...Object.keys(LANGUAGES).map((id) => ({ id, title: id === "node" ? "Node" : id === "curl" ? "curl" : "Python" }))]} chosen=${tab} onChoose=${choose} />
       ${tab === "run" ? (run ? html`<${Run} key=${run} id=${run} embedded=${true} />` : html`<${Empty} title="The run shows here"><p>Its timeline, its transcript and its files, live. The other tabs hold the same request as a program.</p></${Empty}>`) : html`<div class="pad-top"><${Code} text=${LANGUAGES[tab](requestOf(settings, text || "…", { ...more, tokens: hidden }), URL_OF_API)} /></div>`}
     </section></div>`;
 }
@@ -98,28 +100,31 @@ function Settings({ settings, set, models, tokens, open }) {
   const ceiling = me.value?.network?.allowed_domains;
   const outside = hasPlace && ceiling ? beyond(settings.hosts, ceiling) : [];
   const hasTools = hasPlace || settings.web || settings.image || settings.stores.length > 0 || servers.length > 0;
+  const isAdvanced = useRef(Boolean(settings.mcp || settings.tokens || settings.calls || settings.dollars)).current;
   return html`<div class="settings">
-    <label><span>model</span><select value=${settings.model} onChange=${change("model")}>${models.map((model) => html`<option key=${model.id} value=${model.id}>${model.id}</option>`)}</select></label>
-    <label><span>effort</span><select value=${settings.effort} onChange=${change("effort")}>${EFFORTS.map((effort) => html`<option key=${effort} value=${effort}>${effort || "the model's own"}</option>`)}</select></label>
-    <label class="whole"><span>instructions</span><textarea rows="2" value=${settings.instructions} onInput=${change("instructions")}></textarea></label>
-    <fieldset><legend>tools</legend>
-      <label class="check"><input type="checkbox" checked=${settings.shell} onChange=${change("shell")} />shell</label>
-      <label class="check"><input type="checkbox" checked=${settings.python} onChange=${change("python")} />code interpreter</label>
-      <label class="check"><input type="checkbox" checked=${settings.web} onChange=${change("web")} />web search</label>
-      <label class="check"><input type="checkbox" checked=${settings.image} onChange=${change("image")} />image generation</label>
-      ${hasTools && html`<label class="check"><input type="checkbox" checked=${settings.asks} onChange=${change("asks")} />ask before calls run</label>`}
+    <label><span>Model</span><select value=${settings.model} onChange=${change("model")}>${models.map((model) => html`<option key=${model.id} value=${model.id}>${model.id}</option>`)}</select></label>
+    <label><span>Reasoning effort</span><select value=${settings.effort} onChange=${change("effort")}>${EFFORTS.map((effort) => html`<option key=${effort} value=${effort}>${effort || "default"}</option>`)}</select></label>
+    <label class="whole"><span>Instructions</span><textarea rows="2" value=${settings.instructions} onInput=${change("instructions")}></textarea></label>
+    <fieldset><legend>Tools</legend>
+      <label class="check"><input type="checkbox" checked=${settings.shell} onChange=${change("shell")} />Shell</label>
+      <label class="check"><input type="checkbox" checked=${settings.python} onChange=${change("python")} />Code interpreter</label>
+      <label class="check"><input type="checkbox" checked=${settings.web} onChange=${change("web")} />Web search</label>
+      <label class="check"><input type="checkbox" checked=${settings.image} onChange=${change("image")} />Image generation</label>
+      ${hasTools && html`<label class="check"><input type="checkbox" checked=${settings.asks} onChange=${change("asks")} />Ask for approval</label>`}
       ${settings.web && html`<${Offered} tool=${WEB} model=${settings.model} table="web_search" />`}${settings.image && html`<${Offered} tool=${IMAGE} model=${settings.model} table="image_generation" />`}</fieldset>
-    ${hasPlace && html`<label><span>memory</span><select value=${settings.memory} onChange=${change("memory")}>${MEMORIES.map((memory) => html`<option key=${memory}>${memory}</option>`)}</select></label>
-      ${field("hosts", "hosts it may reach", "none: api.example.com *.files.example.com")}
+    ${hasPlace && html`<label><span>Memory</span><select value=${settings.memory} onChange=${change("memory")}>${MEMORIES.map((memory) => html`<option key=${memory}>${memory}</option>`)}</select></label>
+      ${field("hosts", "Allowed hosts", "api.example.com")}
       ${outside.length > 0 && html`<p class="whole bad" role="status">The operator does not allow <${Name}>${outside.join(", ")}</${Name}>: ${ceiling.length ? `at most ${ceiling.join(", ")}` : "no host at all"}. A request with it is refused.</p>`}
-      ${settings.hosts.trim() && html`<label class="whole"><span>the operator's secrets for them</span><input type="text" placeholder="none: GITHUB_TOKEN@api.github.com" value=${settings.secrets} onInput=${change("secrets")} /></label>`}`}
-    ${settings.shell && withGone("skills", skills.data?.data ?? []).length > 0 && html`<fieldset><legend>skills</legend>${chips("skills", skills.data?.data ?? [])}</fieldset>`}
-    ${stores.data && html`<fieldset><legend>file search in</legend>${withGone("stores", stores.data.data).length > 0 ? chips("stores", stores.data.data) : html`<a href="#/vector_stores">Make a vector store</a>`}
+      ${settings.hosts.trim() && html`<label class="whole"><span>Operator secrets</span><input type="text" placeholder="GITHUB_TOKEN@api.github.com" value=${settings.secrets} onInput=${change("secrets")} /></label>`}`}
+    ${settings.shell && withGone("skills", skills.data?.data ?? []).length > 0 && html`<fieldset><legend>Skills</legend>${chips("skills", skills.data?.data ?? [])}</fieldset>`}
+    ${stores.data && html`<fieldset><legend>File search</legend>${withGone("stores", stores.data.data).length > 0 ? chips("stores", stores.data.data) : html`<a href="#/vector_stores">Make a vector store</a>`}
       ${settings.stores.length > 0 && html`<${Offered} tool=${searchOf(settings.stores)} model=${settings.model} />`}</fieldset>`}
-    <label class="whole"><span>remote MCP servers</span><input type="text" placeholder="https://mcp.example.com/mcp, or the label of one that the operator has named" value=${settings.mcp} onInput=${change("mcp")} /></label>
+    <details class="whole" open=${isAdvanced}><summary>Advanced</summary><div class="settings">
+    <label class="whole"><span>MCP servers</span><input type="text" placeholder="https://mcp.example.com/mcp, or a label" value=${settings.mcp} onInput=${change("mcp")} /></label>
     ${servers.map((server) => html`<${Server} key=${server.server_label} server=${server} token=${tokens[server.server_label] ?? ""} onToken=${(token) => open((before) => ({ ...before, [server.server_label]: token }))} />`)}
-    ${field("tokens", "output tokens at most", "no bound", { type: "number" })}
-    ${field("calls", "calls of tools at most", "no bound", { type: "number" })}
-    ${field("dollars", "dollars at most", "no bound", { type: "number", step: "0.01" })}
+    ${field("tokens", "Max output tokens", "no limit", { type: "number" })}
+    ${field("calls", "Max tool calls", "no limit", { type: "number" })}
+    ${field("dollars", "Max dollars", "no limit", { type: "number", step: "0.01" })}
+    </div></details>
   </div>`;
 }

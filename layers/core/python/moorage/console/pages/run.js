@@ -5,15 +5,16 @@ import { isReadOnly, notify, now, route } from "../state.js";
 import { address, go, setQuery } from "../router.js";
 import { useKeys } from "../ui/data.js";
 import { useRun } from "../ui/live.js";
+import { Answer } from "../ui/answer.js";
 import { Asked } from "../ui/asked.js";
 import { Fork } from "../ui/fork.js";
-import { Acting, Ago, Button, Id, Name, Problem, Skeleton, Status, Ticking, copy } from "../ui/parts.js";
+import { Acting, Ago, Button, Id, Name, Problem, Skeleton, Status, Waiting, copy } from "../ui/parts.js";
 import { Inspector } from "../ui/inspector.js";
 import { Split } from "../ui/split.js";
 import { Timeline } from "../ui/timeline.js";
 import { Transcript } from "../ui/transcript.js";
-import { count, dollars, duration } from "../model/text.js";
-import { lanes, transcript, used } from "../model/run.js";
+import { dollars, duration, tokens } from "../model/text.js";
+import { answerOf, lanes, titleOf, transcript, used } from "../model/run.js";
 import { curl, python, requestOf } from "../model/code.js";
 
 const SPEEDS = [1, 4, 16, 60];
@@ -42,12 +43,17 @@ function Shown({ run, embedded }) {
   const state = log.at(cursor);
   const rounds = transcript(log, cursor);
   const chosen = step ? run.steps.filter((each) => each.call_id === null && each.step <= step.step).length - 1 : null;
+  const answer = log.head.isFinal && isLive ? answerOf(log.head) : null;
+  const [isFolded, fold] = useFolded(embedded);
+  const [decided, setDecided] = useState([]); // what was answered is gone before the API is asked again
+  const asked = run.approvals.filter((each) => !decided.includes(each.id));
   useRunKeys({ run, cursor, seek, replay, embedded });
   return html`<div class="run">
     <${RunHead} run=${run} state=${state} cursor=${cursor} isLive=${isLive} embedded=${embedded} />
-    ${run.approvals.length > 0 && isLive && html`<section class="asking" aria-label="Waiting for approval">${run.approvals.map((asked) => html`<${Asked} key=${asked.id} asked=${asked} done=${() => {}} />`)}</section>`}
-    <${Transport} log=${log} cursor=${cursor} isLive=${isLive} seek=${seek} replay=${replay} />
-    ${log.last >= 0 && html`<${Timeline} lanes=${shape} log=${log} cursor=${cursor} onCursor=${seek} onStep=${choose} steps=${run.steps} range=${query.range ?? ""} onRange=${(range) => change({ range })} />`}
+    ${asked.length > 0 && isLive && html`<section class="asking" aria-label="Waiting for approval">${asked.map((each) => html`<${Asked} key=${each.id} asked=${each} done=${() => setDecided([...decided, each.id])} />`)}</section>`}
+    ${answer && html`<${Answer} run=${run} answer=${answer} />`}
+    <${Transport} log=${log} cursor=${cursor} isLive=${isLive} seek=${seek} replay=${replay} isFolded=${isFolded} onFold=${fold} />
+    ${log.last >= 0 && html`<${Timeline} isFolded=${isFolded} lanes=${shape} log=${log} cursor=${cursor} onCursor=${seek} onStep=${choose} steps=${run.steps} range=${query.range ?? ""} onRange=${(range) => change({ range })} />`}
     <${Split} name="run"
       first=${html`<${Transcript} input=${run.input} rounds=${rounds} steps=${run.steps} response=${cursor >= log.last ? (log.head.response ?? run.response) : null} chosen=${chosen}
         onChoose=${(round) => choose(run.steps.filter((each) => each.call_id === null)[round.number])} follow=${isLive && !log.head.isFinal} />`}
@@ -66,14 +72,9 @@ function RunHead({ run, state, cursor, isLive, embedded }) {
   const sum = used(run.steps, isLive ? Infinity : at);
   const took = (isLive && isRunning ? now.value : at) - (log.ats[0] ?? now.value);
   const budget = response.budget;
+  const title = titleOf(run.input) || "A run without words of a user";
   return html`<header class="run-head">
-    <div class="line">${embedded ? html`<a href=${address("runs", run.id)}>Open</a>` : html`<h1 class="unseen">Run ${run.id}</h1>`}<${Id} id=${run.id} whole=${!embedded} /><${Status} status=${shown} />
-      <span class="muted">${response.model}</span><span class="number">${duration(took)}</span>
-      <span class="number" title="Tokens in and out">${count(sum.input)} / ${count(sum.output)}</span>${sum.cost !== null && html`<span class="number">${dollars(sum.cost)}</span>`}
-      ${budget?.usd && sum.cost !== null && html`<meter min="0" max=${budget.usd} value=${sum.cost} title=${`${dollars(sum.cost)} of ${dollars(budget.usd)}`}></meter>`}
-      <span class="muted"><${Ago} at=${response.created_at} /></span></div>
-    <div class="line"><${Lineage} response=${response} containerId=${run.containerId} />
-      ${isLive && wait && html`<span class="waits" role="status"><b>${wait.kind}</b> <${Ticking} since=${wait.since} /> <${Name}>${wait.detail}</${Name}></span>`}
+    <div class="line"><${Status} status=${shown} />${embedded ? html`<a class="run-title" href=${address("runs", run.id)}><${Name}>${title}</${Name}></a>` : html`<h1 class="run-title"><${Name}>${title}</${Name}></h1>`}
       <span class="actions">
         ${isRunning && html`<${Acting}>${isPaused ? html`<${Button} icon="play" onClick=${() => act(run.id, "resume", "It goes on.")}>Resume</${Button}>` : html`<${Button} icon="pause" onClick=${() => act(run.id, "pause", "No further step begins.")}>Pause</${Button}>`}
           <${Button} icon="stop" tone="danger" onClick=${() => act(run.id, "cancel", "It stops.")}>Stop</${Button}></${Acting}>`}
@@ -81,7 +82,23 @@ function RunHead({ run, state, cursor, isLive, embedded }) {
         ${!embedded && html`<${Acting}><${Fork} run=${run} cursor=${cursor} isLive=${isLive} /></${Acting}>`}
         <${Button} icon="copy" tone="quiet" onClick=${() => copy(python(requestOf(response, run.input), BASE.replace(/\/$/, "")))}>Python</${Button}>
         <${Button} icon="copy" tone="quiet" onClick=${() => copy(curl(requestOf(response, run.input), BASE.replace(/\/$/, "")))}>curl</${Button}>
-      </span></div></header>`;
+      </span></div>
+    <div class="line facts-line"><${Id} id=${run.id} /><span class="muted">${response.model}</span><span class="number">${duration(took)}</span>
+      <span class="number" title="Tokens">${tokens(sum.input, sum.output)}</span>${sum.cost !== null && html`<span class="number">${dollars(sum.cost)}</span>`}
+      ${budget?.usd && sum.cost !== null && html`<meter min="0" max=${budget.usd} value=${sum.cost} title=${`${dollars(sum.cost)} of ${dollars(budget.usd)}`}></meter>`}
+      <span class="muted"><${Ago} at=${response.created_at} /></span><${Lineage} response=${response} containerId=${run.containerId} />
+      ${isLive && wait && html`<span class="waits" role="status"><${Waiting} wait=${wait} /></span>`}</div></header>`;
+}
+
+// Kept for all runs: who wants to see lanes, or not, wants it again at the next run.
+function useFolded(embedded) {
+  const key = `moorage.timeline.${embedded ? "playground" : "run"}`;
+  const [isFolded, set] = useState((localStorage.getItem(key) ?? (embedded ? "folded" : "open")) === "folded");
+  const fold = (next) => {
+    localStorage.setItem(key, next ? "folded" : "open");
+    set(next);
+  };
+  return [isFolded, fold];
 }
 
 function again(run) {
@@ -102,7 +119,7 @@ async function act(id, action, said) {
 }
 
 // First, back, replay, forward, live: the log as one would play a recording.
-function Transport({ log, cursor, isLive, seek, replay }) {
+function Transport({ log, cursor, isLive, seek, replay, isFolded, onFold }) {
   const event = log.events[cursor];
   return html`<div class="transport" role="toolbar" aria-label="Replay">
     <${Button} icon="first" tone="quiet" label="To the first event" isOff=${cursor <= 0} onClick=${() => seek(0)} />
@@ -112,6 +129,7 @@ function Transport({ log, cursor, isLive, seek, replay }) {
     <label class="unseen" for="speed">Speed</label><select id="speed" value=${replay.speed} onChange=${(changed) => replay.setSpeed(Number(changed.target.value))}>${SPEEDS.map((speed) => html`<option key=${speed} value=${speed}>${speed}×</option>`)}</select>
     <span class="muted number at-event">${event ? `event ${event.sequence_number} / ${log.last} · ${event.type.replace("response.", "")}` : "no event yet"}</span>
     <button type="button" class=${`chip ${isLive ? "on" : ""}`} aria-pressed=${isLive} onClick=${() => seek(log.last)}>${log.head.isFinal ? "end" : "live"}</button>
+    <${Button} tone="quiet" onClick=${() => onFold(!isFolded)}>${isFolded ? "Show timeline" : "Hide timeline"}</${Button}>
   </div>`;
 }
 

@@ -1,15 +1,16 @@
 // The first screen: what runs and what each waits for, what has ended and how, and whether all is well.
 import { html, useEffect, useMemo, useRef, useState } from "../html.js";
 import { get, post } from "../api.js";
-import { me, notify, now, route } from "../state.js";
+import { notify, now, route } from "../state.js";
 import { address, go, setQuery } from "../router.js";
 import { useData, useKeys } from "../ui/data.js";
-import { Acting, Ago, Button, Head, Id, Name, Problem, Skeleton, Status, Ticking } from "../ui/parts.js";
+import { Acting, Ago, Button, Head, Id, Name, Problem, Skeleton, Status, Waiting } from "../ui/parts.js";
 import { Welcome } from "./welcome.js";
 import { answering } from "../model/models.js";
 import { Icon } from "../ui/icons.js";
 import { isTight, useMe } from "../ui/storage.js";
-import { bytes, count, dollars, duration, plural } from "../model/text.js";
+import { bytes, count, dollars, duration, plural, tokens } from "../model/text.js";
+import { headline } from "../model/run.js";
 import { STATUSES, calls, isRunning, matches, merged, trouble, understood, withOlder } from "../model/runs.js";
 
 const PAGE = 50;
@@ -39,7 +40,7 @@ export function Runs() {
     <${Demo} /><${Health} running=${live.data?.data ?? []} /><${Filters} />
     ${list.waiting > 0 && html`<button type="button" class="pill" onClick=${list.show}>${plural(list.waiting, "new run")}</button>`}
     ${rows.length ? html`<${Table} rows=${rows} chosen=${chosen} />` : html`<p class="empty">No run fits these filters.</p>`}
-    ${list.hasMore && html`<p class="more"><${Button} onClick=${list.more}>${query.order === "asc" ? "Younger" : "Older"} runs</${Button}></p>`}`;
+    ${list.hasMore && html`<p class="more"><${Button} onClick=${list.more}>${query.order === "asc" ? "Newer" : "Older"} runs</${Button}></p>`}`;
 }
 
 function useRuns(query) {
@@ -100,15 +101,14 @@ function Health({ running }) {
   const asking = running.filter((row) => row.waiting_for?.kind === "approval").length;
   const figures = [
     ["running", running.length - paused - asking, running.length > paused + asking ? "busy" : ""],
-    ["wait for approval", asking, asking ? "warn" : ""],
-    ["standing still", paused, paused ? "warn" : ""],
+    ["waiting for approval", asking, asking ? "warn" : ""],
+    ["paused", paused, paused ? "warn" : ""],
     ["failed today", failed, failed ? "bad" : ""],
     ["runs today", sums ? count(sums.responses) : "0", ""],
     ["tokens today", sums ? count(sums.input_tokens + sums.output_tokens) : "0", ""],
     ["spent today", sums ? (sums.unpriced_responses && !sums.cost_usd ? "no price" : dollars(sums.cost_usd)) : "$0", ""],
   ];
-  return html`<dl class="figures" aria-label="Today">${figures.map(([name, value, tone]) => html`<div key=${name} class=${tone}><dt>${name}</dt><dd>${value}</dd></div>`)}
-    <div class="aside"><dt>version</dt><dd>${me.value?.version ?? ""}</dd></div></dl><${Strip} />`;
+  return html`<dl class="figures" aria-label="Today">${figures.map(([name, value, tone]) => html`<div key=${name} class=${tone}><dt>${name}</dt><dd>${value}</dd></div>`)}</dl><${Strip} />`;
 }
 
 // What the runs stand on: what models answered last, the sandboxes, and how much room is left.
@@ -142,7 +142,8 @@ function Filters() {
       onInput=${(event) => setQuery(route.value, { q: event.target.value })} onKeyDown=${(event) => event.key === "Escape" && event.target.blur()} />
     <div class="chips" role="group" aria-label="Status">${STATUSES.map(
       (status) => html`<button type="button" key=${status} class="chip" aria-pressed=${chosen.has(status)} onClick=${() => toggle(status)}>${status.replace("_", " ")}</button>`,
-    )}
+    )}</div>
+    <div class="chips" role="group" aria-label="More filters">
     <button type="button" class="chip" aria-pressed=${query.has === "container"} onClick=${() => setQuery(route.value, { has: query.has === "container" ? "" : "container" })}>has a container</button>
     <button type="button" class="chip" aria-pressed=${query.order === "asc"} onClick=${() => setQuery(route.value, { order: query.order === "asc" ? "" : "asc" })}>oldest first</button>
     ${query.model && html`<button type="button" class="chip" aria-label=${`Remove the filter model ${query.model}`} onClick=${() => setQuery(route.value, { model: "" })}>model ${query.model} ×</button>`}</div>
@@ -163,7 +164,7 @@ function Table({ rows, chosen }) {
   const shown = rows.slice(first, first + ROWS_DRAWN);
   const space = (number) => number > 0 && html`<tr aria-hidden="true" style=${{ height: `${number * 44}px` }}><td colspan="8"></td></tr>`;
   return html`<div class="scroll" tabindex="0" role="region" aria-label="Runs"><table class="rows" aria-rowcount=${rows.length}>
-    <thead><tr><th scope="col">Status</th><th scope="col">Asked, and what it waits for</th><th scope="col">Model</th><th scope="col" class="r">Calls</th><th scope="col" class="r">Took</th>
+    <thead><tr><th scope="col">Status</th><th scope="col">Request</th><th scope="col">Model</th><th scope="col" class="r">Tool calls</th><th scope="col" class="r">Took</th>
       <th scope="col" class="r">Tokens</th><th scope="col" class="r">Cost</th><th scope="col">Created</th><th scope="col"><span class="unseen">Actions</span></th></tr></thead>
     <tbody ref=${body}>${space(first)}${shown.map((row, at) => html`<${Row} key=${row.id} row=${row} isChosen=${first + at === chosen} />`)}${space(rows.length - first - shown.length)}</tbody></table></div>`;
 }
@@ -180,11 +181,11 @@ function Row({ row, isChosen }) {
   const cached = usage?.input_tokens_details?.cached_tokens;
   return html`<tr ref=${line} class=${`${isChosen ? "chosen" : ""} ${isLive ? "live" : ""}`} onClick=${(event) => event.target.closest("a,button") || go("runs", row.id)}>
     <td><${Status} status=${shown} /></td>
-    <td class="wide"><a href=${address("runs", row.id)} class="asked">${row.input_preview ? html`<${Name}>${row.input_preview}</${Name}>` : html`<span class="muted">no words of a user</span>`}</a><${Waits} row=${row} /></td>
+    <td class="wide"><a href=${address("runs", row.id)} class="asked">${row.input_preview ? html`<${Name}>${headline(row.input_preview) || row.input_preview}</${Name}>` : html`<span class="muted">No text</span>`}</a><${Waits} row=${row} /></td>
     <td><a class="quietly" href=${address("runs", "", { ...route.value.query, model: row.model })} title="Only runs of this model">${row.model}</a></td>
     <td class="r number" title=${Object.entries(row.tool_calls ?? {}).map(([name, times]) => `${times} × ${name}`).join(", ")}>${calls(row) || ""}</td>
     <td class="r number">${isLive || took >= 1000 ? duration(took) : "< 1 s"}</td>
-    <td class="r number" title=${usage ? `${usage.input_tokens} in (${cached ?? 0} cached), ${usage.output_tokens} out` : ""}>${usage ? html`${count(usage.input_tokens)} <span class="muted">/</span> ${count(usage.output_tokens)}` : ""}</td>
+    <td class="r number" title=${usage ? `${usage.input_tokens} in (${cached ?? 0} cached), ${usage.output_tokens} out` : ""}>${usage ? tokens(usage.input_tokens, usage.output_tokens) : ""}</td>
     <td class="r number">${dollars(row.cost_usd)}</td>
     <td><${Ago} at=${row.created_at} /></td>
     <td class="r">${isLive ? html`<${Acting}><${Button} icon="stop" tone="quiet" label=${`Stop ${row.id}`} onClick=${() => stop(row.id)} /></${Acting}>` : html`<${Id} id=${row.id} />`}</td>
@@ -193,7 +194,7 @@ function Row({ row, isChosen }) {
 
 function Waits({ row }) {
   const wait = row.waiting_for;
-  if (wait) return html`<small class="waits"><b>${wait.kind}</b> <${Ticking} since=${wait.since} /> <${Name}>${wait.detail}</${Name}></small>`;
+  if (wait) return html`<small class="waits"><${Waiting} wait=${wait} /></small>`;
   const said = trouble(row);
   return said ? html`<small class="bad">${said}</small>` : null;
 }

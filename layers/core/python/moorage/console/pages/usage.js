@@ -59,9 +59,9 @@ function Totals({ days }) {
   const figures = [
     ["runs", count(sum("responses"))],
     ["failed", count(failed)],
-    ["calls of tools", count(sum("tool_calls"))],
+    ["tool calls", count(sum("tool_calls"))],
     ["tokens in", count(input)],
-    ["of them cached", input ? `${Math.round((sum("cached_tokens") / input) * 100)} %` : "0 %"],
+    ["cached", input ? `${Math.round((sum("cached_tokens") / input) * 100)} %` : "0 %"],
     ["tokens out", count(sum("output_tokens"))],
     ["tokens embedded", count(days.reduce((total, day) => total + (day.embeddings?.tokens ?? 0), 0))],
     ["spent", dollars(sum("cost_usd"))],
@@ -109,18 +109,27 @@ function stackOf(days, measure, split) {
   return [...largest.map((name) => [name || "unknown", value((each) => each === name)]), ...others];
 }
 
+// The least round number that is not below it, whose half is round too.
+function roundUp(value, isWhole) {
+  const power = 10 ** Math.floor(Math.log10(Math.max(value, isWhole ? 1 : 1e-5)));
+  const rounds = [1, 2, 4, 6, 8, 10, 20].map((each) => each * power);
+  return rounds.find((each) => each >= value && (!isWhole || each % 2 === 0)) ?? 2;
+}
+
 function Chart({ days, span, measure, split }) {
   const { show, title } = MEASURES[measure];
   const parts = stackOf(days, measure, split);
   const known = new Map(days.map((day) => [day.id, day]));
   const names = Array.from({ length: span }, (_, at) => new Date(Date.now() - (span - 1 - at) * DAY).toISOString().slice(0, 10));
   const values = names.map((name) => parts.map(([, of]) => (known.has(name) ? of(known.get(name)) : 0)));
-  const most = Math.max(...values.map((each) => each.reduce((a, b) => a + b, 0)), 0) || 1;
+  const highest = Math.max(...values.map((each) => each.reduce((a, b) => a + b, 0)), 0);
+  const most = roundUp(highest, measure !== "cost");
   const step = 720 / span;
   return html`<figure class="chart"><figcaption class="line"><span class="chips" role="group" aria-label="What is drawn">${Object.entries(MEASURES).map(([id, each]) => html`<button type="button" key=${id} class="chip" aria-pressed=${id === measure} onClick=${() => setQuery(route.value, { measure: id })}>${each.title}</button>`)}</span>
       <span class="chips" role="group" aria-label="What it is stacked of">${SPLITS.map((each) => html`<button type="button" key=${each.id} class="chip" aria-pressed=${each.id === split} onClick=${() => setQuery(route.value, { split: each.id })}>${each.title}</button>`)}</span>
       <span class="legend">${parts.map(([name], at) => html`<span key=${name}><span class=${`part p${at}`}></span><${Name}>${name}</${Name}></span>`)}</span></figcaption>
-    <svg viewBox="0 0 780 170" role="img" aria-label=${`${title} by day, at most ${show(most)}`}>
+    <svg viewBox="0 0 780 170" role="img" aria-label=${`${title} by day, at most ${show(highest) || 0}`}>
+      ${highest === 0 && html`<text class="axis-text" x="407" y="84" text-anchor="middle">Nothing yet</text>`}
       ${[0, 0.5, 1].map((share) => html`<g key=${share}><line class="axis" x1="44" x2="770" y1=${140 - share * 120} y2=${140 - share * 120} /><text class="axis-text" aria-hidden="true" x="38" y=${144 - share * 120} text-anchor="end">${share || measure !== "cost" ? show(most * share) : "$0"}</text></g>`)}
       ${values.map((each, at) => {
         let top = 140;

@@ -12,7 +12,7 @@ export function Asked({ asked, done }) {
   const decide = async (approve) => {
     const answer = await post(`responses/${encodeURIComponent(asked.response_id)}/approvals/${encodeURIComponent(asked.id)}`, { approve, ...(reason ? { reason } : {}) });
     notify(answer.ok ? (approve ? "It runs." : "It does not run, and the model is told.") : answer.message, answer.ok ? "note" : "bad");
-    done();
+    if (answer.ok) done();
   };
   return html`<article class="asked-card" aria-label=${`Approval ${asked.id}`}>
     <h2 class="unseen">A call that waits</h2><header class="line"><span class="status warn">${asked.status}</span><span class="muted">in</span><${Id} id=${asked.response_id} href=${address("runs", asked.response_id)} /><${Ago} at=${asked.created_at} />

@@ -13,10 +13,11 @@ import { Terminal } from "./terminal.js";
 const COMMAND_LINES = 12;
 const SOURCE_CHARS = 280;
 
-// `before` is what a compaction stands for, where that is known.
-export function Item({ item, mark, isDone, before }) {
+// `before` is what a compaction stands for, where that is known; `step` the step of the item's call; `isHeld` whether that call waits
+// for approval.
+export function Item({ item, mark, isDone, before, step, isHeld }) {
   const View = VIEWS[item.type] ?? Other;
-  return html`<${View} item=${item} mark=${mark} isDone=${isDone} before=${before} />`;
+  return html`<${View} item=${item} mark=${mark} isDone=${isDone} before=${before} step=${step} isHeld=${isHeld} />`;
 }
 
 export function Said({ who, content, isDone = true }) {
@@ -80,19 +81,21 @@ function Command({ text }) {
     <button type="button" class="ghost tiny copy" aria-label="Copy the command" onClick=${() => copy(text)}><${Icon} name="copy" size=${12} /></button></div>`;
 }
 
-function ShellOutput({ item, mark, isDone }) {
-  return html`<section class="card output">${item.output.length === 0 && html`<p class="muted">${isDone ? "No output." : "Running…"}</p>`}
+function ShellOutput({ item, mark, isDone, step, isHeld }) {
+  // A call of one command has one time: that of its step.
+  const whole = item.output.length === 1 && step?.started_at && step.ended_at ? step.ended_at - step.started_at : null;
+  return html`<section class="card output">${item.output.length === 0 && html`<p class="muted">${isDone ? "No output." : isHeld ? "Waiting for approval" : "Running…"}</p>`}
     ${item.output.map((one, at) => html`<div class="printed" key=${at}>
       ${one.stdout && html`<${Terminal} text=${one.stdout} stream="stdout" label=${`Output of command ${at + 1}`} />`}
       ${one.stderr && html`<${Terminal} text=${one.stderr} stream="stderr" label=${`Errors of command ${at + 1}`} />`}
-      <${Outcome} outcome=${one.outcome} command=${mark.commands[at]} /></div>`)}</section>`;
+      <${Outcome} outcome=${one.outcome} command=${mark.commands[at]} took=${whole} /></div>`)}</section>`;
 }
 
-function Outcome({ outcome, command }) {
-  const took = command?.endedAt ? duration(command.endedAt - command.at) : "";
+function Outcome({ outcome, command, took }) {
+  const lasted = took ?? (command?.endedAt ? command.endedAt - command.at : null);
   if (!outcome) return html`<p class="outcome busy">running</p>`;
   const isGood = outcome.type === "exit" && outcome.exit_code === 0;
-  return html`<p class=${`outcome ${isGood ? "good" : "bad"}`}><${Icon} name=${isGood ? "ok" : "fail"} size=${12} />${outcome.type === "exit" ? `exit ${outcome.exit_code}` : "timed out"}<span class="muted">${took}</span></p>`;
+  return html`<p class=${`outcome ${isGood ? "good" : "bad"}`}><${Icon} name=${isGood ? "ok" : "fail"} size=${12} />${outcome.type === "exit" ? `exit ${outcome.exit_code}` : "timed out"}<span class="muted">${duration(lasted)}</span></p>`;
 }
 
 function CodeCall({ item, isDone }) {

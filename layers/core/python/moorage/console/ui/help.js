@@ -2,9 +2,10 @@
 import { html, useEffect, useRef } from "../html.js";
 import { help } from "../state.js";
 import { PAGES } from "../pages/all.js";
+import { META } from "./parts.js";
 
 const KEYS = [
-  ["⌘K", "jump to an id or a page"],
+  [`${META} K`, "jump to an id or a page"],
   ["/", "filter"],
   ["j k", "next, previous row"],
   ["Enter", "open"],

@@ -4,7 +4,7 @@ import { get, save, saveBlob } from "../api.js";
 import { notify } from "../state.js";
 import { address } from "../router.js";
 import { bytes, clock, count, dollars, duration } from "../model/text.js";
-import { networkOf, rowsOf, used } from "../model/run.js";
+import { callsOf, networkOf, rowsOf, used } from "../model/run.js";
 import { Diff, asOf, changed } from "./changes.js";
 import { useData } from "./data.js";
 import { Json } from "./json.js";
@@ -25,13 +25,24 @@ export function Inspector({ run, tab, onTab, step, cursor, onCursor, onStep }) {
 }
 
 function Steps({ run, step, onStep }) {
+  const calls = useMemo(() => callsOf(run.log.head), [run.log.last]);
   if (!run.steps.length) return html`<p class="muted pad">Steps show when the first of them is known.</p>`;
+  const models = run.steps.filter((each) => each.call_id === null);
   return html`<div class="pad"><ol class="steps">${run.steps.map(
     (each) => html`<li key=${each.id}><button type="button" class=${`step-row ${each.call_id ? "of-tool" : ""}`} aria-pressed=${step?.id === each.id} onClick=${() => onStep(each)}>
-      <span>${each.call_id ? each.type.replaceAll("_", " ") : `model · round ${run.steps.filter((other) => other.call_id === null).indexOf(each) + 1}`}</span>
+      <${StepName} step=${each} call=${calls.get(each.call_id)} round=${models.indexOf(each) + 1} />
       <span class="number">${each.started_at && each.ended_at ? duration(each.ended_at - each.started_at) : each.started_at ? html`<${Ticking} since=${each.started_at} />` : ""}</span></button>
       ${step?.id === each.id && html`<${StepFacts} run=${run} step=${each} />`}</li>`,
   )}</ol></div>`;
+}
+
+// A call by what it runs, and by how that ended.
+function StepName({ step, call, round }) {
+  const kind = step.type.replace(/_call$/, "").replaceAll("_", " ");
+  const isBad = step.status === "failed" || call?.isBad;
+  const end = call?.end && call.end !== "exit 0" ? call.end : step.status === "failed" ? "failed" : "";
+  return html`<span class=${`step-name ${isBad ? "bad" : ""}`}>${step.call_id === null ? `Model · round ${round}` : call?.words ? html`<span class="muted">${kind}</span> <code><${Name}>${call.words}</${Name}></code>` : kind}</span>
+    ${end && html`<span class=${isBad ? "bad" : "muted"}>${end}</span>`}`;
 }
 
 function StepFacts({ run, step }) {
@@ -39,16 +50,16 @@ function StepFacts({ run, step }) {
     ["status", html`<${Status} status=${step.status} />`],
     ["call", step.call_id && html`<${Id} id=${step.call_id} />`],
     ["began", step.started_at && clock(step.started_at)],
-    ["could have begun earlier by", step.queue_ms ? duration(step.queue_ms) : null],
-    ["first words after", step.first_output_at && step.started_at ? duration(step.first_output_at - step.started_at) : null],
+    ["waited in queue", step.queue_ms ? duration(step.queue_ms) : null],
+    ["first token after", step.first_output_at && step.started_at ? duration(step.first_output_at - step.started_at) : null],
     ["took", step.ended_at && step.started_at ? duration(step.ended_at - step.started_at) : null],
-    ["runs", `${step.attempts.count}${step.attempts.lost ? `, ${step.attempts.lost} lost with their process` : ""}${step.attempts.pauses ? `, ${step.attempts.pauses} paused` : ""}`],
-    ["run again because", step.attempts.why],
+    ["attempts", `${step.attempts.count}${step.attempts.lost ? `, ${step.attempts.lost} lost with their process` : ""}${step.attempts.pauses ? `, ${step.attempts.pauses} paused` : ""}`],
+    ["retried because", step.attempts.why],
     ["tokens in", step.usage && count(step.usage.input_tokens)],
-    ["of them cached", step.usage?.input_tokens_details?.cached_tokens ? count(step.usage.input_tokens_details.cached_tokens) : null],
+    ["cached", step.usage?.input_tokens_details?.cached_tokens ? count(step.usage.input_tokens_details.cached_tokens) : null],
     ["tokens out", step.usage && count(step.usage.output_tokens)],
     ["cost", dollars(step.cost_usd)],
-    ["its upstream calls the request", step.upstream_request_id && html`<${Id} id=${step.upstream_request_id} whole=${true} />`],
+    ["upstream request id", step.upstream_request_id && html`<${Id} id=${step.upstream_request_id} whole=${true} />`],
     ["waits for", step.waiting_for && html`${step.waiting_for.kind}: ${step.waiting_for.detail} (<${Ticking} since=${step.waiting_for.since} />)`],
   ];
   return html`<dl class="facts">${facts.filter(([, value]) => value).map(([name, value]) => html`<div key=${name}><dt>${name}</dt><dd>${value}</dd></div>`)}</dl>

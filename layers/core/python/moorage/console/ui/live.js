@@ -89,22 +89,22 @@ async function look(run, path, signal, redraw) {
 async function beside(run, path, signal) {
   run.containerId = containerOf(run.log.head) ?? run.containerId;
   const container = run.containerId && `containers/${encodeURIComponent(run.containerId)}`;
-  const isAsking = run.steps.some((step) => step.waiting_for?.kind === "approval") || run.approvals.length > 0;
   // What a container has been changes as calls begin and end, and is asked for again then.
   const standing = run.steps.map((step) => step.status).join();
   const isPastDue = container && (run.pastOf !== standing || run.log.head.isFinal);
-  const [response, steps, tree, egress, approvals, sandboxes, versions] = await Promise.all([
+  const [response, steps, tree, egress, sandboxes, versions] = await Promise.all([
     get(path, { "include[]": "usage.cost" }, signal),
     all(`${path}/steps`, {}, { most: 2000, signal }),
     container ? get(`${container}/tree`, {}, signal) : null,
     container ? all(`${container}/egress`, { order: "asc" }, { most: 500, signal }) : null,
-    isAsking && !run.log.head.isFinal ? get(`${path}/approvals`, {}, signal) : null,
     isPastDue ? all(`${container}/sandboxes`, {}, { signal }) : null,
     isPastDue ? all(`${container}/versions`, {}, { most: 300, signal }) : null,
   ]);
   if (response.ok) run.response = response.data;
   if (steps.ok) run.steps = steps.data;
   if (tree?.ok) run.files = tree.data.data.filter((entry) => entry.type === "file");
+  const isAsking = !run.log.head.isFinal && (run.steps.some((step) => step.waiting_for?.kind === "approval") || run.approvals.length > 0);
+  const approvals = isAsking ? await get(`${path}/approvals`, {}, signal) : null;
   run.approvals = approvals?.ok ? approvals.data.data.filter((each) => each.status === "waiting") : [];
   if (sandboxes?.ok && versions?.ok) Object.assign(run, { sandboxes: sandboxes.data, versions: versions.data, pastOf: standing });
   const begun = (run.response?.created_at ?? 0) - 1;

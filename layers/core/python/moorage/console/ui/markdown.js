@@ -1,17 +1,18 @@
 // What a model says, as elements. Its tokens come of marked's lexer; raw HTML in it is shown as the text that it is, and pictures as links:
 // nothing is fetched because a model named it.
-import { html, useEffect, useState } from "../html.js";
+import { html, signal, useEffect } from "../html.js";
 
 const CHARS_MAX = 200_000;
-let lexer = null;
+const lexer = signal(null); // whoever was drawn before it came is drawn again
+let loading = null;
 
 export function Markdown({ text, isOpen = false }) {
-  const [, ready] = useState(lexer !== null);
+  const read = lexer.value;
   useEffect(() => {
-    if (lexer === null) import("../vendor/marked.js").then((marked) => ((lexer = marked.lexer), ready(true)));
+    loading ??= import("../vendor/marked.js").then((marked) => (lexer.value = marked.lexer));
   }, []);
-  if (isOpen || lexer === null || text.length > CHARS_MAX) return html`<div class="said plain" dir="auto">${text}</div>`;
-  return html`<div class="said" dir="auto">${blocks(lexer(text))}</div>`;
+  if (isOpen || read === null || text.length > CHARS_MAX) return html`<div class="said plain" dir="auto">${text}</div>`;
+  return html`<div class="said" dir="auto">${blocks(read(text))}</div>`;
 }
 
 const blocks = (tokens) => tokens.map((token, key) => block(token, key));

@@ -1,4 +1,4 @@
-// ⌘K: any id leads to its page, any word to the pages that have it.
+// Ctrl K: any id leads to its page, any word to the pages that have it.
 import { html, useEffect, useRef, useState } from "../html.js";
 import { palette } from "../state.js";
 import { address } from "../router.js";

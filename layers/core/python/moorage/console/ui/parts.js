@@ -45,12 +45,16 @@ const STATUS = {
 // Shape and word, so that the colour says nothing alone.
 export function Status({ status }) {
   const [icon, tone] = STATUS[status] ?? ["more", "idle"];
-  return html`<span class=${`status ${tone}`}><${Icon} name=${icon} size=${13} /><span>${status.replace("_", " ")}</span></span>`;
+  return html`<span class=${`status ${tone}`}><${Icon} name=${icon} size=${13} /><span>${status === "waits" ? "waiting" : status.replace("_", " ")}</span></span>`;
 }
 
 export const Ago = ({ at }) => (at == null ? null : html`<time title=${moment(at * 1000)} dateTime=${new Date(at * 1000).toISOString()}>${ago(at, now.value)}</time>`);
 
 export const Ticking = ({ since }) => html`<span class="number">${duration(now.value - since)}</span>`;
+
+// What holds a run, since when. How a program answers an approval is said elsewhere: here its card is on the page.
+const HELD = { approval: "Waiting for approval", pause: "Paused" };
+export const Waiting = ({ wait }) => html`<b>${HELD[wait.kind] ?? wait.kind}</b> <${Ticking} since=${wait.since} /> ${wait.kind !== "approval" && html`<${Name}>${wait.detail}</${Name}>`}`;
 
 export function Button({ children, onClick, icon, tone = "", label, isOff = false, title }) {
   const [isBusy, setBusy] = useState(false);
@@ -71,6 +75,9 @@ export function Button({ children, onClick, icon, tone = "", label, isOff = fals
 
 // What changes something is not shown to a key that only reads.
 export const Acting = ({ children }) => (isReadOnly() ? null : children);
+
+// Where a key is named: Apple's keyboards have another.
+export const META = /Mac|iPhone|iPad/.test(navigator.platform) ? "⌘" : "Ctrl";
 
 // Two presses for what cannot be taken back; the second within four seconds.
 export function Sure({ children, onClick, icon = "trash", label }) {

@@ -1,6 +1,6 @@
 // The loop, unrolled: lanes over time, and one cursor, which is a number of the log.
 import { html, useEffect, useLayoutEffect, useRef, useState } from "../html.js";
-import { count, dollars, duration, plural } from "../model/text.js";
+import { dollars, duration, plural, tokens } from "../model/text.js";
 import { within } from "../model/run.js";
 import { Button } from "./parts.js";
 
@@ -9,7 +9,7 @@ const ROW = 14;
 const BARS_MAX = 300;
 const NARROWEST_MS = 20;
 
-export function Timeline({ lanes, log, cursor, onCursor, onStep, steps, range, onRange }) {
+export function Timeline({ isFolded, lanes, log, cursor, onCursor, onStep, steps, range, onRange }) {
   const box = useRef(null);
   const [width, setWidth] = useState(800);
   const [view, setView] = useState(null); // [from, to] in ms, or all of it
@@ -48,27 +48,26 @@ export function Timeline({ lanes, log, cursor, onCursor, onStep, steps, range, o
   };
   const bounds = /^\d+-\d+$/.test(range) ? range.split("-").map((ms) => lanes.from + Number(ms)) : null;
   const depth = Math.min(lanes.depth, 6);
-  const tops = { rounds: 14, model: 30, tools: 50, container: 50 + depth * ROW + 4, egress: 50 + depth * ROW + 24, files: 50 + depth * ROW + 40, spent: 50 + depth * ROW + 58 };
-  const height = tops.spent + 26;
+  const { tops, height } = placed(lanes, depth);
   const at = log.ats[Math.min(cursor, log.last)] ?? lanes.to;
   const event = log.events[Math.min(cursor, log.last)];
   const said = event ? `event ${event.sequence_number} of ${log.last}, ${event.type.replace("response.", "")}, after ${duration(at - lanes.from)}` : "";
   const press = keys({ lanes, log, cursor, onCursor, at, zoom, measure, bounds });
   const seen = (bar) => bar.to >= from && (bar.wait ?? bar.from) <= to;
-  return html`<div class="timeline" ref=${box}>
+  return html`<div class=${`timeline ${isFolded ? "folded" : ""}`} ref=${box}>
     <svg width=${width} height=${height} onPointerDown=${drag} onPointerMove=${draw}
       onDblClick=${() => setView(null)} role="group" aria-label="Timeline">
       <${Axis} from=${from} to=${to} x=${x} height=${height} begin=${lanes.from} />
-      ${Object.entries({ model: "model", tools: "tools", container: "sandbox", egress: "network", files: "files", spent: "cost" }).map(([lane, name]) => html`<text key=${lane} class="lane" x="0" y=${tops[lane] + 10}>${name}</text>`)}
+      ${Object.entries(LANES).filter(([lane]) => lane in tops).map(([lane, name]) => html`<text key=${lane} class="lane" x="0" y=${tops[lane] + 10}>${name}</text>`)}
       ${lanes.rounds.filter((round) => round.at >= from && round.at <= to).slice(0, BARS_MAX).map((round) => html`<line key=${round.number} class="round-line" x1=${x(round.at)} x2=${x(round.at)} y1=${tops.rounds} y2=${height - 4} />`)}
       ${lanes.model.filter(seen).slice(0, BARS_MAX).map((bar, key) => html`<${Bar} key=${`m${key}`} bar=${bar} y=${tops.model} x=${x} cut=${at} onStep=${onStep} />`)}
-      ${lanes.tools.filter((bar) => seen(bar) && bar.row < depth).slice(0, BARS_MAX).map((bar, key) => html`<${Bar} key=${`t${key}`} bar=${bar} y=${tops.tools + bar.row * ROW} x=${x} cut=${at} onStep=${onStep} />`)}
-      ${lanes.container.filter(seen).slice(-BARS_MAX).map((bar) => html`<${Life} key=${bar.life.id} bar=${bar} y=${tops.container} x=${x} cut=${at} from=${from} to=${to} />`)}
-      ${lanes.saved.filter((tick) => tick.at >= from && tick.at <= to).slice(-BARS_MAX).map((tick) => html`<${Tick} key=${tick.version.id} x=${x(tick.at)} y=${tops.container - 1} tone="accent" shape="diamond" title=${`files saved: ${plural(tick.version.change_count, "change")}, ${plural(tick.version.files, "file")} then`} isDim=${tick.at > at} />`)}
-      ${lanes.egress.filter((tick) => tick.at >= from - 1000 && tick.at <= to).slice(-BARS_MAX).map((tick) => html`<${Tick} key=${tick.entry.id} x=${x(Math.max(from, tick.at))} y=${tops.egress} tone=${tick.entry.decision === "allowed" ? "good" : "bad"}
+      ${"tools" in tops && lanes.tools.filter((bar) => seen(bar) && bar.row < depth).slice(0, BARS_MAX).map((bar, key) => html`<${Bar} key=${`t${key}`} bar=${bar} y=${tops.tools + bar.row * ROW} x=${x} cut=${at} onStep=${onStep} />`)}
+      ${"container" in tops && lanes.container.filter(seen).slice(-BARS_MAX).map((bar) => html`<${Life} key=${bar.life.id} bar=${bar} y=${tops.container} x=${x} cut=${at} from=${from} to=${to} />`)}
+      ${"container" in tops && lanes.saved.filter((tick) => tick.at >= from && tick.at <= to).slice(-BARS_MAX).map((tick) => html`<${Tick} key=${tick.version.id} x=${x(tick.at)} y=${tops.container - 1} tone="accent" shape="diamond" title=${`files saved: ${plural(tick.version.change_count, "change")}, ${plural(tick.version.files, "file")} then`} isDim=${tick.at > at} />`)}
+      ${"egress" in tops && lanes.egress.filter((tick) => tick.at >= from - 1000 && tick.at <= to).slice(-BARS_MAX).map((tick) => html`<${Tick} key=${tick.entry.id} x=${x(Math.max(from, tick.at))} y=${tops.egress} tone=${tick.entry.decision === "allowed" ? "good" : "bad"}
         shape=${tick.entry.decision !== "allowed" ? "cross" : tick.entry.secrets.length ? "key" : "dot"} title=${`${tick.entry.decision} ${tick.entry.host ?? ""}${tick.entry.secrets.length ? ", with a secret" : ""}`} isDim=${tick.at > at} />`)}
-      ${lanes.files.filter((tick) => tick.at >= from - 1000 && tick.at <= to).slice(-BARS_MAX).map((tick) => html`<${Tick} key=${tick.file.id} x=${x(Math.max(from, tick.at))} y=${tops.files} tone="accent" shape="square" title=${tick.file.path} isDim=${tick.at > at} />`)}
-      <${Curve} points=${lanes.spent} x=${x} top=${tops.spent} from=${lanes.from} to=${to} />
+      ${"files" in tops && lanes.files.filter((tick) => tick.at >= from - 1000 && tick.at <= to).slice(-BARS_MAX).map((tick) => html`<${Tick} key=${tick.file.id} x=${x(Math.max(from, tick.at))} y=${tops.files} tone="accent" shape="square" title=${tick.file.path} isDim=${tick.at > at} />`)}
+      ${"spent" in tops && html`<${Curve} points=${lanes.spent} x=${x} top=${tops.spent} from=${lanes.from} to=${to} />`}
       ${bounds && html`<rect class="window" x=${x(bounds[0])} width=${Math.max(1, x(bounds[1]) - x(bounds[0]))} y="12" height=${height - 14} />`}
       <line class="cursor" x1=${x(at)} x2=${x(at)} y1="10" y2=${height - 2} />
     </svg>
@@ -77,6 +76,25 @@ export function Timeline({ lanes, log, cursor, onCursor, onStep, steps, range, o
     ${bounds && html`<${Range} bounds=${bounds} lanes=${lanes} steps=${steps} onFit=${() => bounds[1] - bounds[0] >= NARROWEST_MS && setView(bounds)} onClear=${() => onRange("")} />`}
     <${Map} lanes=${lanes} view=${view} setView=${setView} width=${width} at=${at} />
   </div>`;
+}
+
+const LANES = { model: "model", tools: "tools", container: "sandbox", egress: "network", files: "files", spent: "cost" };
+const HEIGHTS = { container: 20, egress: 16, files: 18, spent: 26 };
+
+// Where each lane begins. One with nothing in it takes no room.
+function placed(lanes, depth) {
+  const tops = { rounds: 14, model: 30 };
+  let top = 50;
+  if (lanes.tools.length) {
+    tops.tools = top;
+    top += depth * ROW + 4;
+  }
+  for (const [lane, height] of Object.entries(HEIGHTS)) {
+    if (!lanes[lane].length && !(lane === "container" && lanes.saved.length)) continue;
+    tops[lane] = top;
+    top += height;
+  }
+  return { tops, height: top };
 }
 
 // What the keys at the cursor do: move it, see more or less around it, and measure from it to an end of the range.
@@ -106,7 +124,7 @@ function Range({ bounds, lanes, steps, onFit, onClear }) {
     duration(sum.ms),
     plural(sum.models, "model step"),
     plural(sum.tools, "call"),
-    `${count(sum.input)} / ${count(sum.output)} tokens`,
+    tokens(sum.input, sum.output),
     dollars(sum.cost),
   ];
   return html`<p class="range line" role="status" aria-label="Range"><b>Range</b><span class="number">${facts.filter(Boolean).join(" · ")}</span>
@@ -141,7 +159,7 @@ function Bar({ bar, y, x, cut, onStep }) {
     <title>${title}</title>
     ${piece(bar.wait, bar.from, "wait")}${piece(bar.from, bar.first, `${bar.kind} early`)}${piece(Math.max(bar.from, bar.first), bar.to, `${bar.kind} ${bar.isBad ? "bad" : ""} ${bar.isOpen ? "open" : ""}`)}
     ${bar.step?.attempts.lost > 0 && html`<path class="break" d=${`M${x(bar.from) + 4} ${y - 2}l3 5l-4 3l3 6`} />`}
-    ${bar.exit && end - x(bar.from) > 22 && html`<text class="exit" aria-hidden="true" x=${end - 4} y=${y + 9}>${bar.exit}</text>`}
+    ${bar.exit && end - x(bar.from) > 22 && html`<text class="exit" aria-hidden="true" x=${end - 4} y=${y + 9}>${end - x(bar.from) > 52 && bar.exit !== "timeout" ? `exit ${bar.exit}` : bar.exit}</text>`}
   </g>`;
 }
 
