@@ -148,7 +148,7 @@ check: setup-dev
 	$(BIN)/python -m pytest -q $(wildcard tests/unit/$(AREA) tests/$(AREA)) tests/contract/test_architecture.py
 
 lint-template: setup-dev .venv-template/.done
-	$(BIN)/python -m pytest tests/infra/test_linters.py
+	$(BIN)/python -m pytest tests/infra/test_linters.py tests/infra/each_setting.py
 
 test-egress: setup-dev
 	$(BIN)/python -m pytest tests/egress

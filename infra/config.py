@@ -24,9 +24,9 @@ from moorage.settings import as_deployed, warm_pool_sizes
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, model_validator
 
 CONTEXT_KEY = "moorage"
-USAGE_TIERS_MAX = 50
 AVAILABILITY_ZONES_MAX = 3
 """Networks keep the addresses of the zones that a deployment does not use yet, so that the number can change later."""
+USAGE_TIERS_MAX = 50
 """An account has 300 usage plans in a region (API Gateway quotas); several deployments fit into it."""
 
 _PREFIX = f"{CONTEXT_KEY}:"

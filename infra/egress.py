@@ -16,12 +16,12 @@ from aws_cdk import aws_servicediscovery as discovery
 from constructs import Construct
 from moorage.store import keys
 
-from infra.config import AVAILABILITY_ZONES_MAX, Config
+from infra.config import Config
 from infra.custom_resource import Hooks
 from infra.functions import log_group
 from infra.images import Image
 from infra.nag import acknowledge
-from infra.network import SANDBOX_CIDR, Network
+from infra.network import SANDBOX_CIDR, Network, reserved_zones
 from infra.state import State
 
 PROXY_PORT: Final = 3128
@@ -67,7 +67,7 @@ class Egress(Construct):
             "Vpc",
             ip_addresses=ec2.IpAddresses.cidr(PROXY_CIDR),
             max_azs=config.availability_zones,
-            reserved_azs=AVAILABILITY_ZONES_MAX - config.availability_zones,
+            reserved_azs=reserved_zones(self, config),
             nat_gateways=0,
             restrict_default_security_group=False,
             subnet_configuration=[ec2.SubnetConfiguration(name="proxy", subnet_type=ec2.SubnetType.PUBLIC, cidr_mask=28)],

@@ -28,6 +28,13 @@ _ASSOCIATION_PRIORITY: Final = 101
 """Rule groups of a VPC take 101 to 8,999 (Route 53 Resolver API reference)."""
 
 
+def reserved_zones(scope: Construct, config: Config) -> int:
+    """Zones whose addresses a network keeps free, so that their number can change while its subnets stay where they are. A region may
+    have fewer zones than are wanted."""
+    zones = len(cdk.Stack.of(scope).availability_zones)
+    return AVAILABILITY_ZONES_MAX - min(config.availability_zones, zones)
+
+
 class Network(Construct):
     """VPC, endpoints, DNS firewall, and the security groups of sandboxes and of the functions that reach them."""
 
@@ -38,7 +45,7 @@ class Network(Construct):
             "Vpc",
             ip_addresses=ec2.IpAddresses.cidr(SANDBOX_CIDR),
             max_azs=config.availability_zones,
-            reserved_azs=AVAILABILITY_ZONES_MAX - config.availability_zones,
+            reserved_azs=reserved_zones(self, config),
             nat_gateways=0,
             restrict_default_security_group=False,
             subnet_configuration=[

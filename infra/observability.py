@@ -141,7 +141,7 @@ class Observability(Construct):
             self,
             "Budget",
             budget=budget.BudgetDataProperty(
-                budget_name=config.name,
+                # Without a name: another recipient makes it anew, while the one before it exists.
                 budget_type="COST",
                 time_unit="MONTHLY",
                 budget_limit=budget.SpendProperty(amount=config.monthly_budget, unit="USD"),

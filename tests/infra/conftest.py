@@ -72,9 +72,15 @@ class Stacks:
         return found
 
 
-def synthesise(settings: dict[str, Any], output: Path) -> Done:
-    """Without bundling: packages are another test's matter."""
-    return synthesis.synthesise(context_of(settings, **{"aws:cdk:bundling-stacks": []}), output)
+ACCOUNT = "111122223333"
+
+
+def synthesise(settings: dict[str, Any], output: Path, *, zones: tuple[str, ...] = ()) -> Done:
+    """Without bundling: packages are another test's matter. ``zones`` are those of an account that is known; without, the CDK counts
+    on two."""
+    known = {f"availability-zones:account={ACCOUNT}:region={synthesis.REGION}": list(zones)} if zones else {}
+    context = context_of(settings, **{"aws:cdk:bundling-stacks": []}, **known)
+    return synthesis.synthesise(context, output, account=ACCOUNT if zones else None)
 
 
 def synthesise_in(region: str, output: Path) -> Stacks:
@@ -100,6 +106,7 @@ def _findings(report: dict[str, Any]) -> list[str]:
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--record-templates", action="store_true", help="write the templates that tests/infra compares with")
+    parser.addoption("--record-release", action="store_true", help="write those that a deployment of the last release has")
 
 
 @pytest.fixture(scope="session", autouse=True)
@@ -108,15 +115,15 @@ def _node() -> None:
         pytest.skip("Node is not installed: the CDK app cannot be synthesised here.")
 
 
-def shared(settings: dict[str, Any], factory: pytest.TempPathFactory) -> Stacks:
+def shared(settings: dict[str, Any], factory: pytest.TempPathFactory, *, zones: tuple[str, ...] = ()) -> Stacks:
     """The deployment of these settings, made once in a run. Other workers wait for it."""
     base = factory.getbasetemp()
     run = base.parent if "PYTEST_XDIST_WORKER" in os.environ else base
-    output = run / f"assembly-{hashlib.sha256(json.dumps(settings, sort_keys=True).encode()).hexdigest()[:16]}"
+    output = run / f"assembly-{hashlib.sha256(json.dumps([settings, zones], sort_keys=True).encode()).hexdigest()[:16]}"
     with Path(f"{output}.lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         if not Path(f"{output}.done").exists():
-            done = synthesise(settings, output)
+            done = synthesise(settings, output, zones=zones)
             assert done.returncode == 0, done.stderr[-4000:]
             Path(f"{output}.done").touch()
     return load(output)

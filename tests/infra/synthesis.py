@@ -1,7 +1,7 @@
 """Syntheses of the app, all of a test process in one process of their own.
 
 To read the CDK takes ten seconds of a core, and to use it two: a process for each synthesis would cost minutes. As a program it
-answers each line ``{"context": ..., "output": ..., "region": ...}`` with one ``{"returncode": ..., "stderr": ...}``: those of
+answers each line (a context, and an output, region and account for it) with one ``{"returncode": ..., "stderr": ...}``: those of
 ``python -m infra.app``.
 """
 
@@ -50,11 +50,12 @@ def program(context: dict[str, Any], output: Path) -> Done:
     return Done(done.returncode, done.stderr)
 
 
-def synthesise(context: dict[str, Any], output: Path, region: str = REGION) -> Done:
+def synthesise(context: dict[str, Any], output: Path, region: str = REGION, account: str | None = None) -> Done:
+    """``account`` is one whose zones are known; they are part of the context then."""
     synthesiser = _started()
     assert synthesiser.stdin is not None
     assert synthesiser.stdout is not None
-    synthesiser.stdin.write(json.dumps({"context": context, "output": str(output), "region": region}) + "\n")
+    synthesiser.stdin.write(json.dumps({"context": context, "output": str(output), "region": region, "account": account}) + "\n")
     synthesiser.stdin.flush()
     return Done(**json.loads(synthesiser.stdout.readline()))
 
@@ -84,7 +85,8 @@ def _serve(answers: IO[str]) -> None:
     for line in sys.stdin:
         asked = json.loads(line)
         returncode, stderr = 0, ""
-        os.environ["CDK_DEFAULT_REGION"] = asked["region"]
+        os.environ.pop("CDK_DEFAULT_ACCOUNT", None)
+        os.environ |= {"CDK_DEFAULT_REGION": asked["region"], **({"CDK_DEFAULT_ACCOUNT": asked["account"]} if asked["account"] else {})}
         try:
             synthesise_app(asked["context"], asked["output"])
         except ConfigError as error:

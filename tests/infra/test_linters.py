@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from tests.infra.conftest import ROOT, Stacks
+from tests.infra.updates import CREATED_ONLY
 
 TOOLS = ROOT / ".venv-template" / "bin"
 CHECKOV = ["checkov", "--config-file", str(ROOT / "infra" / "checkov.yaml")]
@@ -42,6 +43,19 @@ def test_checkov_finds_nothing(templates: Path) -> None:
 def test_cfn_lint_finds_nothing(templates: Path) -> None:
     done = run([*CFN_LINT, *map(str, sorted(templates.iterdir()))], templates)
     assert (done.returncode, done.stdout) == (0, ""), done.stdout[-8000:] + done.stderr[-2000:]
+
+
+def test_what_is_made_anew_is_recorded_from_cloudformations_schemas(stacks: Stacks, everything: Stacks) -> None:
+    """cfn-lint has a copy of them: ``createOnlyProperties`` of every kind of resource."""
+    (schemas,) = TOOLS.parent.glob("lib/python3*/site-packages/cfnlint/data/schemas") if TOOLS.exists() else [None]
+    if schemas is None:
+        pytest.skip("cfn-lint is not installed: 'make lint-template' installs it.")
+    files = json.loads((schemas / "providers" / "us-east-1.json").read_text())
+    for kind, recorded in CREATED_ONLY.items():
+        schema = json.loads((schemas / "resources" / f"{files[kind]}.json").read_text())
+        assert recorded == sorted(path.removeprefix("/properties/") for path in schema.get("createOnlyProperties", [])), kind
+    used = {each["Type"] for of in (stacks, everything) for each in of.resources.values()}
+    assert {kind for kind in used if not kind.startswith("Custom::")} - CREATED_ONLY.keys() == set()
 
 
 def test_every_rule_that_is_left_out_has_its_reason_above_it() -> None:

@@ -91,10 +91,10 @@ class Account:
                 cluster = self.template.one("AWS::ECS::Cluster", "Sandbox")[1]["ClusterName"]
                 return f"arn:aws:ecs:{REGION}:{ACCOUNT}:task/{cluster}/0123456789abcdef"
             case "task definition" | "execution role":
-                definition = self.template.one("AWS::ECS::TaskDefinition", "SandboxTask1gE")[1]
+                name, definition = self.template.one("AWS::ECS::TaskDefinition", "SandboxTask1gE")
                 role: str = definition["ExecutionRoleArn"]
                 revision = f"arn:aws:ecs:{REGION}:{ACCOUNT}:task-definition/{definition['Family']}:7"
-                return revision if kind == "task definition" else role
+                return self.template.values.get(name, revision) if kind == "task definition" else role
             case "proxy":
                 (name, _) = self.template.one("AWS::ECS::Service")
                 return f"<{name}>"

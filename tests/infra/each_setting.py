@@ -1,0 +1,85 @@
+"""Each setting on and off, on a deployment that stands, one by one: ``make lint-template``. It takes minutes, so it is no part of
+``make test``, whose pairs (``test_updates.py``) have several settings at once."""
+
+from typing import Any
+
+import pytest
+
+from infra.config import Config
+from tests.infra.conftest import EVERYTHING, MICROVMS, Stacks, shared
+from tests.infra.updates import GOES_WITH, Update, beyond, faults
+
+ALARMS: dict[str, Any] = {"alarm_email": "owner@example.com"}
+NEEDS: dict[str, dict[str, Any]] = {
+    "domain_name": {"certificate_arn": EVERYTHING["certificate_arn"]},
+    "monthly_budget": ALARMS,
+    "otlp_headers_secret": {"otlp_endpoint": "https://otlp.example.com"},
+    "proxy_memory_mib": {"allowed_egress_domains": ["pkg.example.com"]},
+    "sandboxes_alarm": ALARMS,
+    "table_read_units": {"table_write_units": 5},
+    "table_name": {"bucket_name": "another-bucket"},
+}
+"""What a setting takes beside it; it stands there before and after."""
+TOGETHER = {"table_read_units", "table_name", "domain_name"}
+"""Those that come and go with what they need."""
+
+VALUES: dict[str, Any] = {
+    **{name: EVERYTHING[name] for name in EVERYTHING if name not in ("certificate_arn",)},
+    "authorizer_cache_seconds": 0,
+    "bundle_for": "host",
+    "code_seconds_max": 60,
+    "drain": True,
+    "log_level": "DEBUG",
+    "log_retention_days": 7,
+    "memory_tiers": ["1g", "4g"],
+    "model_memory_mib": 1024,
+    "provisioner": "none",
+    "proxy_memory_mib": 1024,
+    "request_burst": 10,
+    "requests_per_minute": 10,
+    "requests_per_second": 10,
+    "retention_days": 7,
+    "rollout": "canary",
+    "sandbox_image": "000000000000.dkr.ecr.us-east-1.amazonaws.com/sandbox:1",
+    "sandbox_programs": "python 3.11",
+    "sandbox_runtimes": "slim",
+    "stored_bytes_max": 1024,
+    "streams_percent": 0,
+    "strict_expiry": True,
+    "table_name": "another-table",
+    "table_read_units": 10,
+    "tokens_per_minute": 1000,
+    "web_search": "ignore",
+}
+NOT_ONE_BY_ONE = {
+    "name": "another name is another deployment",
+    "retain": "what is not kept is thrown away with it, as the setting says",
+    "authorizer": "for emulators",
+    "streaming": "for emulators",
+    "certificate_arn": "with domain_name",
+    "bucket_name": "with table_name",
+    "content_key_arn": "as table_name",
+    "table_write_units": "with table_read_units",
+    "microvm_images": "with provisioner",
+    "microvm_egress_connector": "with provisioner",
+}
+
+
+def test_every_setting_is_looked_at() -> None:
+    fields = set(Config.model_fields)
+    assert (fields - VALUES.keys() - NOT_ONE_BY_ONE.keys(), VALUES.keys() - fields, GOES_WITH.keys() - fields) == (set(), set(), set())
+
+
+@pytest.mark.parametrize("name", sorted(VALUES))
+def test_a_setting_goes_on_and_off(name: str, tmp_path_factory: pytest.TempPathFactory) -> None:
+    beside = NEEDS.get(name, {})
+    without = shared({} if name in TOGETHER else beside, tmp_path_factory)
+    with_it = shared({**beside, name: VALUES[name]}, tmp_path_factory)
+    assert beyond(faults(Update(without, with_it)), {"provisioner", "memory_tiers", "table_name"} & {name}) == []
+    assert beyond(faults(Update(with_it, without)), [name]) == []
+
+
+def test_sandboxes_move_to_microvms_and_back(stacks: Stacks, tmp_path_factory: pytest.TempPathFactory) -> None:
+    microvms = shared(MICROVMS, tmp_path_factory)
+    assert beyond(faults(Update(stacks, microvms)), ["provisioner"]) == []
+    assert faults(Update(microvms, stacks)) == []
