@@ -12,7 +12,7 @@ import logging
 import os
 import socket
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from threading import Lock
@@ -130,19 +130,15 @@ def start(stack: contextlib.ExitStack, address: Address, listener: socket.socket
         stack.callback(ends.stop, children[-1], PROXY_STOP_SECONDS_MAX)
     provision(settings_environment)
     launcher = Launcher(state_dir, launcher_socket)
-    child = Child("The owner of the sandboxes", launcher.start(), launcher.start, str(launcher.log_file), str(launcher_socket))
-    children.append(child)
+    children.append(Child("The owner of the sandboxes", launcher.start(), launcher.start, str(launcher.log_file), str(launcher_socket)))
     stack.callback(ends.stop, children[-1], LAUNCHER_STOP_SECONDS_MAX)
     if "MOORAGE_SANDBOX_PROGRAMS" not in environment:
         environment["MOORAGE_SANDBOX_PROGRAMS"] = asyncio.run(programs_here(launcher_socket))
     if len(children) > 1:
         proxy.await_answer()
-
-    for number in range(workers):
-        worker = Worker(state_dir, number, workers, environment | emulator.aws)
-        child = Child("A worker of the loop", worker.begin(), worker.start, str(worker.log_file), str(worker.socket_path))
-        children.append(child)
-        stack.callback(ends.stop, child, WORKER_STOP_SECONDS_MAX)
+    for worker in start_workers(state_dir, workers, environment | emulator.aws):
+        children.append(worker)
+        stack.callback(ends.stop, worker, WORKER_STOP_SECONDS_MAX)
 
     one_at_a_time = Lock()
 
@@ -160,6 +156,13 @@ def start(stack: contextlib.ExitStack, address: Address, listener: socket.socket
         code = 1
     stack.close()
     return code or ends.code
+
+
+def start_workers(state_dir: Path, count: int, environment: dict[str, str]) -> Iterator[Child]:
+    """Those that play the loop, one after the other."""
+    for number in range(count):
+        worker = Worker(state_dir, number, count, environment)
+        yield Child("A worker of the loop", worker.begin(), worker.start, str(worker.log_file), str(worker.socket_path))
 
 
 @dataclass(slots=True)
