@@ -18,7 +18,7 @@ from tests.stack import ROOT, clean_environment
 UV = uv.find_uv_bin()
 _SECONDS_MAX = 300
 CARRIED = (
-    *("functions/egress_proxy", "functions/sandbox", "functions/steps"),
+    *("functions/egress_proxy", "functions/sandbox"),
     *("models.toml", "requirements/egress.txt", "requirements/toolbox.txt"),
 )
 

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from moorage.local.processes import FrozenChildren, dying_with, end_leftover, identity, is_running, is_stopped, stop_process
+from moorage.local.processes import dying_with, end_leftover, identity, is_running, is_stopped, stop_process
 
 from tests.processes import until
 
@@ -71,22 +71,3 @@ def test_a_process_that_has_ended_does_not_run_although_nobody_has_asked_how() -
     os.waitid(os.P_PID, process.pid, os.WEXITED | os.WNOWAIT)
     assert (identity(process.pid), is_running(named)) == ("", False)
     process.wait()
-
-
-def test_a_child_that_was_stopped_at_two_looks_is_killed(child: "subprocess.Popen[bytes]") -> None:
-    looks = FrozenChildren()
-    frozen(child)
-    assert [child.pid in looks.end() for _ in range(2)] == [False, True]  # other tests may have left children of their own
-    assert child.wait() == -signal.SIGKILL
-
-
-def test_one_that_went_on_between_two_looks_lives(child: "subprocess.Popen[bytes]") -> None:
-    looks = FrozenChildren()
-    frozen(child)
-    assert child.pid not in looks.end()
-    child.send_signal(signal.SIGCONT)
-    until(lambda: not is_stopped(child.pid))
-    assert child.pid not in looks.end()
-    frozen(child)
-    assert child.pid not in looks.end()
-    assert child.poll() is None

@@ -12,7 +12,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from botocore.exceptions import ClientError
 from moorage import limits
 from moorage.local.processes import is_stopped
 from moorage.local.supervision import CannotLive, Child, Supervisor, answers
@@ -79,8 +78,8 @@ class Watched:
             child.process.wait()
 
 
-def child(address: str, restart: Callable[[], Any] = sleeper, *, process: Any = None, furnish: Any = lambda: None) -> Child:
-    return Child("One", process or sleeper(), restart, "one.log", address, furnish)
+def child(address: str, restart: Callable[[], Any] = sleeper, *, process: Any = None) -> Child:
+    return Child("One", process or sleeper(), restart, "one.log", address)
 
 
 async def test_a_killed_child_is_started_again_and_the_others_are_left_alone(address: str) -> None:
@@ -136,40 +135,6 @@ async def test_who_answers_does_more_than_the_kernel_does_for_the_dead(
     with socket.socket() as closed:
         closed.bind(("127.0.0.1", 0))
         assert not await answers(closed.getsockname())
-
-
-async def test_a_child_that_dies_while_it_is_furnished_is_started_again_at_once(address: str) -> None:
-    """What it was being told waits for it in vain, and nobody waits for that."""
-    told, goes_on = [], threading.Event()
-
-    def furnish() -> None:
-        told.append(one.process.pid)
-        if len(told) == 1:
-            os.kill(one.process.pid, signal.SIGKILL)
-            goes_on.wait(60)
-
-    one = child(address, process=dead(), furnish=furnish)
-    try:
-        async with Watched(one):
-            await until(lambda: len(told) == 2)
-            await until(lambda: one.ready_at is not None)
-            assert (one.process.pid, one.process.poll()) == (told[1], None)
-    finally:
-        goes_on.set()
-
-
-async def test_a_child_that_cannot_be_furnished_is_started_again(address: str) -> None:
-    told = []
-
-    def furnish() -> None:
-        told.append(one.process)
-        if len(told) == 1:
-            raise ClientError({"Error": {"Code": "InternalError"}}, "CreateFunction")
-
-    one = child(address, process=dead(), furnish=furnish)
-    async with Watched(one):
-        await until(lambda: len(told) == 2)
-        assert (told[0].wait(60), one.process) == (-signal.SIGKILL, told[1])
 
 
 async def test_what_is_being_started_when_the_watch_ends_is_known(address: str) -> None:

@@ -321,7 +321,7 @@ deaths within a fixed time would take a slow machine's crash loop for none, and 
 CHILD_LOOK_SECONDS: Final = 1
 CHILD_ANSWER_SECONDS: Final = 5
 CHILD_STOPPED_SECONDS_MAX: Final = 5
-"""A child that somebody has stopped (SIGSTOP) is replaced then; so is a worker of the step functions."""
+"""A child that somebody has stopped (SIGSTOP) is replaced then."""
 CHILD_SILENCE_SECONDS_MAX: Final = 60
 """A child that runs and does not answer may only be slow: a machine with too little memory takes its time."""
 CHILD_LAST_START_SECONDS_MAX: Final = 5

@@ -18,6 +18,7 @@ from moorage.local.environments import EGRESS_PYTHON, Environment, ensure, envir
 from moorage.local.places import PACKAGE, ROOT
 from moorage.local.processes import dying_with, end_leftover, identity, uninterrupted, write_private
 from moorage.local.provision import TABLE
+from moorage.local.supervision import Child
 from moorage.sandbox.launcher_client import LauncherProvisioner
 from moorage.store.execution_rows import worker_socket
 from moorage.store.schema import create_table
@@ -149,8 +150,11 @@ class Worker:
     def socket_path(self) -> Path:
         return worker_socket(self.state_dir, self.number)
 
-    def begin(self) -> "subprocess.Popen[bytes]":
-        """Start it; what is to be played waits until it takes it."""
+    def child(self) -> Child:
+        """Started, and not waited for: what is to be played waits until it takes it."""
+        return Child("A worker of the loop", self._begin(), self.start, str(self.log_file), str(self.socket_path))
+
+    def _begin(self) -> "subprocess.Popen[bytes]":
         noted = self.state_dir / f"worker-{self.number}.process"
         end_leftover(noted)
         with self.log_file.open("ab") as log, uninterrupted():
@@ -167,7 +171,7 @@ class Worker:
         return process
 
     def start(self) -> "subprocess.Popen[bytes]":
-        process = self.begin()
+        process = self._begin()
         if not _answers(process, self.socket_path):
             _end(process)
             raise SystemExit(f"moorage: A worker of the loop did not start; its last words are in {self.log_file}.")

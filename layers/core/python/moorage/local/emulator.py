@@ -6,30 +6,18 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO
 
 from moorage.local.aws.gate import Credentials
-from moorage.local.processes import dying_with, identity, kill_group, stop_process, uninterrupted, write_private
-from moorage.settings import SettingsError
+from moorage.local.processes import dying_with, identity, stop_process, uninterrupted, write_private
 
 REGION = "us-east-1"
 NOTE = "process"
 """Who it is, for a stack that comes after this one was killed."""
 _START_SECONDS_MAX = 30
 STOP_SECONDS_MAX = 10
-
-
-def steps_max(environ: Mapping[str, str]) -> int | None:
-    """How many steps may run at once; None says as many as the machine has memory for. Raises SettingsError."""
-    wanted = environ.get("MOORAGE_STEPS_MAX", "")
-    if not wanted:
-        return None
-    if not (wanted.isascii() and wanted.isdigit() and int(wanted) > 0):
-        raise SettingsError(f"MOORAGE_STEPS_MAX takes a number of processes from 1, not '{wanted}'.")
-    return int(wanted)
 
 
 @dataclass(slots=True)
@@ -39,7 +27,6 @@ class Emulator:
 
     state_dir: Path
     environment: dict[str, str] = field(repr=False)
-    """What its function workers inherit."""
     lock: IO[str]
     """Held open by it until it ends, however that happens."""
     credentials: Credentials = field(default_factory=Credentials.new, repr=False)
@@ -75,9 +62,7 @@ class Emulator:
         }
 
     def start(self) -> "subprocess.Popen[bytes]":
-        """Start it and return when it answers. Functions of one that died end with it."""
-        if self.process is not None:
-            kill_group(self.process.pid)
+        """Start it and return when it answers."""
         temporary = emptied(self.state_dir / "tmp")
         environment = self.environment | self.aws
         environment |= {
@@ -91,7 +76,7 @@ class Emulator:
             "S3_PERSIST": "0",
             "IOT_MTLS_ENABLED": "0",
             "SFTP_ENABLED": "0",
-            "SERVICES": "stepfunctions,lambda,iam,sts,logs,kms",
+            "SERVICES": "kms",
         }
         with self.log_file.open("ab") as log, uninterrupted():
             self.process = subprocess.Popen(
@@ -114,7 +99,6 @@ class Emulator:
         if self.process is None:
             return 0
         stop_process(self.process, STOP_SECONDS_MAX)
-        kill_group(self.process.pid)
         return self.process.returncode
 
     def _await_answer(self, process: "subprocess.Popen[bytes]") -> None:

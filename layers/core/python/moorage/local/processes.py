@@ -10,8 +10,6 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 
 _PR_SET_PDEATHSIG = 1
-_ROUNDS_MAX = 5
-"""A thread that waits for a child may start it again once; it cannot for ever."""
 _LEFTOVER_SECONDS_MAX = 5
 """SIGKILL is slow where a process waits for a disk."""
 _ENDING = {signal.SIGINT, signal.SIGTERM, signal.SIGHUP}
@@ -56,16 +54,6 @@ def stop_process(process: "subprocess.Popen[bytes]", seconds_max: int) -> None:
             process.wait()
 
 
-def kill_children() -> None:
-    """Whatever this process has started and still runs; they are gone when this returns."""
-    for _ in range(_ROUNDS_MAX):
-        for pid in _children():
-            with suppress(ProcessLookupError):
-                os.kill(pid, signal.SIGKILL)
-            with suppress(ChildProcessError):
-                os.waitpid(pid, 0)
-
-
 def identity(pid: int) -> str:
     """A process by its id and the time of its start, because ids are given again; empty if there is none that runs."""
     stat = _stat(pid)
@@ -99,37 +87,6 @@ def end_leftover(noted: Path) -> None:
         with suppress(ProcessLookupError):
             os.kill(int(named.partition(" ")[0]), signal.SIGKILL)
         time.sleep(0.01)
-
-
-class FrozenChildren:
-    """Processes of this one that somebody has stopped. Whoever waits for one of them would wait for ever."""
-
-    def __init__(self) -> None:
-        self._stopped: set[str] = set()
-
-    def end(self) -> list[int]:
-        """Kill those that were stopped when this was last called, and have been since, as far as can be seen; answers their ids."""
-        stopped = {identity(pid) for pid in _children() if is_stopped(pid)} - {""}
-        pids = [int(named.partition(" ")[0]) for named in stopped & self._stopped]
-        for pid in pids:
-            with suppress(ProcessLookupError):
-                os.kill(pid, signal.SIGKILL)
-        self._stopped = stopped
-        return pids
-
-
-def _children() -> list[int]:
-    found: list[int] = []
-    for task in Path("/proc/self/task").iterdir():
-        with suppress(FileNotFoundError):  # a thread that has ended meanwhile
-            found += map(int, (task / "children").read_text().split())
-    return found
-
-
-def kill_group(pid: int) -> None:
-    """What a process that led a session has left running in it."""
-    with suppress(ProcessLookupError):
-        os.killpg(pid, signal.SIGKILL)
 
 
 def write_private(path: Path, text: str) -> None:

@@ -14,7 +14,6 @@ from pathlib import Path
 from typing import Any
 
 import uvicorn
-from botocore.exceptions import BotoCoreError, ClientError
 
 from moorage import limits
 from moorage.api.app import create_app
@@ -25,7 +24,6 @@ from moorage.local.logs import STEPS, cut
 from moorage.local.loop_watch import LoopWatch
 from moorage.local.metrics import Metrics, address_of
 from moorage.local.processes import write_private
-from moorage.local.provision import warm
 from moorage.local.service_manager import ServiceManager
 from moorage.local.state_folder import Secrets
 from moorage.local.supervision import Supervisor
@@ -79,7 +77,7 @@ async def serve(
     )
     relieve_collector()
     metrics = None if metrics_listener is None else Metrics(runtime, state_dir)
-    works = (_reap(runtime, state_dir, metrics), _deliver(runtime), _warm(), manager.keep_told())
+    works = (_reap(runtime, state_dir, metrics), _deliver(runtime), manager.keep_told())
     beside = {asyncio.create_task(work) for work in works}
     if metrics is not None and metrics_listener is not None:
         beside.add(asyncio.create_task(metrics.serve(metrics_listener)))
@@ -114,14 +112,6 @@ class Unwaited(ThreadPoolExecutor):
 
     def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:
         super().shutdown(wait=False, cancel_futures=True)
-
-
-async def _warm() -> None:
-    """What the first response would wait for otherwise. A stack that cannot is as good as one that has not yet."""
-    try:
-        await asyncio.to_thread(warm)
-    except (BotoCoreError, ClientError) as error:
-        _log.warning("the step functions could not be started ahead: %s", error)
 
 
 async def _first_key(runtime: Runtime, state_dir: Path, kept: Secrets) -> None:

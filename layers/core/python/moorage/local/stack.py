@@ -1,8 +1,8 @@
 """moorage on one machine: ``make up``.
 
-One terminal, no Docker, no Node, no account. This process serves the API; its children are ministack (DynamoDB, S3, Lambda and Step
-Functions: it runs the same state machine and the same step functions as AWS) and the launcher (which owns the sandboxes). State lies
-under ``.moorage/`` and is there at the next start. Ctrl-C and SIGTERM stop everything in order.
+One terminal, no Docker, no Node, no account. This process serves the API. Its children are the AWS emulator (tables, objects and keys),
+the workers that play the loop, and the launcher, which owns the sandboxes. State lies under ``.moorage/`` and is there at the next
+start. Ctrl-C and SIGTERM stop everything in order.
 """
 
 import asyncio
@@ -12,10 +12,9 @@ import logging
 import os
 import socket
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from threading import Lock
 from typing import IO, NoReturn, TextIO, cast
 
 if __name__ == "__main__":
@@ -128,7 +127,7 @@ def start(stack: contextlib.ExitStack, address: Address, listener: socket.socket
         proxy = Proxy(state_dir, environment | emulator.aws)
         children.append(Child("The egress proxy", proxy.begin(), proxy.start, str(proxy.log_file), str(egress_socket(state_dir))))
         stack.callback(ends.stop, children[-1], PROXY_STOP_SECONDS_MAX)
-    provision(settings_environment)
+    provision()
     launcher = Launcher(state_dir, launcher_socket)
     children.append(Child("The owner of the sandboxes", launcher.start(), launcher.start, str(launcher.log_file), str(launcher_socket)))
     stack.callback(ends.stop, children[-1], LAUNCHER_STOP_SECONDS_MAX)
@@ -136,18 +135,11 @@ def start(stack: contextlib.ExitStack, address: Address, listener: socket.socket
         environment["MOORAGE_SANDBOX_PROGRAMS"] = asyncio.run(programs_here(launcher_socket))
     if len(children) > 1:
         proxy.await_answer()
-    for worker in start_workers(state_dir, workers, environment | emulator.aws):
-        children.append(worker)
-        stack.callback(ends.stop, worker, WORKER_STOP_SECONDS_MAX)
-
-    one_at_a_time = Lock()
-
-    def furnish() -> None:
-        with one_at_a_time:
-            provision(settings_environment)
-
+    for worker in (Worker(state_dir, number, workers, environment | emulator.aws) for number in range(workers)):
+        children.append(worker.child())
+        stack.callback(ends.stop, children[-1], WORKER_STOP_SECONDS_MAX)
     log_file, where = str(emulator.log_file), emulator.listener.getsockname()
-    children.append(Child("The AWS emulator", process, emulator.start, log_file, where, furnish))
+    children.append(Child("The AWS emulator", process, emulator.start, log_file, where))
     runtime = build_runtime(Settings.from_environment(environment | emulator.aws))
     try:
         code = asyncio.run(serve(runtime, listener, address, state_dir, kept, Supervisor(children), metrics, manager))
@@ -156,13 +148,6 @@ def start(stack: contextlib.ExitStack, address: Address, listener: socket.socket
         code = 1
     stack.close()
     return code or ends.code
-
-
-def start_workers(state_dir: Path, count: int, environment: dict[str, str]) -> Iterator[Child]:
-    """Those that play the loop, one after the other."""
-    for number in range(count):
-        worker = Worker(state_dir, number, count, environment)
-        yield Child("A worker of the loop", worker.begin(), worker.start, str(worker.log_file), str(worker.socket_path))
 
 
 @dataclass(slots=True)

@@ -12,8 +12,6 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from botocore.exceptions import BotoCoreError, ClientError
-
 from moorage import limits
 from moorage.errors import MoorageError
 from moorage.local.logs import cut
@@ -28,10 +26,6 @@ class CannotLive(MoorageError):
     """A child dies as soon as it is started."""
 
 
-def _nothing() -> None:
-    """Most children want nothing more once they answer."""
-
-
 @dataclass(slots=True)
 class Child:
     """One of the stack's processes."""
@@ -44,8 +38,6 @@ class Child:
     """Where they are to be found."""
     address: Address
     """Where it listens."""
-    furnish: Callable[[], None] = _nothing
-    """What it must be told after it has been started again; its death must not be overlooked meanwhile."""
     ready_at: float | None = field(default_factory=time.monotonic)
     """None until it is."""
     young_deaths: int = 0
@@ -131,7 +123,7 @@ class Supervisor:
             _log.error("%s died (exit code %s) and is started again", child.name, child.process.returncode)
             try:
                 await self._start_again(child)
-            except (SystemExit, OSError, BotoCoreError, ClientError) as error:
+            except (SystemExit, OSError) as error:
                 # It counts as one more death when it is looked at again.
                 _log.error("%s did not start again: %s", child.name, error)
                 await asyncio.sleep(limits.CHILD_PAUSE_SECONDS)
@@ -165,17 +157,4 @@ class Supervisor:
             await asyncio.wait({starting}, timeout=limits.CHILD_LAST_START_SECONDS_MAX)
             if starting.done() and starting.exception() is None:
                 child.process = starting.result()
-        furnishing = loop.run_in_executor(None, child.furnish)
-        furnishing.add_done_callback(_seen)
-        while not furnishing.done() and child.process.poll() is None:
-            await asyncio.wait({furnishing}, timeout=limits.CHILD_POLL_SECONDS)
-        if furnishing.done() and furnishing.exception() is not None:
-            child.process.kill()
-            furnishing.result()
-        child.ready_at = self.clock() if furnishing.done() else None
-
-
-def _seen(done: "asyncio.Future[None]") -> None:
-    """A child that died while it was told what it must know is told once more; what came of the first time is no news then."""
-    if not done.cancelled():
-        done.exception()
+        child.ready_at = self.clock()

@@ -1,4 +1,4 @@
-"""The emulator's process: one gate, and behind it the table, the bucket, and ministack for the rest.
+"""The emulator's process: one gate, and behind it the table, the bucket, and ministack for keys.
 
 It is given its folder, its listening socket (a descriptor's number) and, by the environment, the credentials of the start. At SIGTERM
 it ends as soon as what was begun is on disk.
@@ -12,7 +12,6 @@ import signal
 import socket
 import sys
 import time
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any, Final
 
@@ -22,27 +21,18 @@ from ministack import app as ministack
 
 from moorage.local.aws import bucket, seams
 from moorage.local.aws.bucket import BucketService
-from moorage.local.aws.forks import Nursery, fork_workers, take_in_orphans
 from moorage.local.aws.gate import Asked, Credentials, Gate
 from moorage.local.aws.journal import Journal, NoRoom
 from moorage.local.aws.leftovers import Leftovers
 from moorage.local.aws.table import TableService
 from moorage.local.aws.takeover import take_over
-from moorage.local.aws.workers import bound_workers, workers_max
-from moorage.local.emulator import steps_max
-from moorage.local.processes import REFUSED_WRITES, FrozenChildren, kill_children
+from moorage.local.processes import REFUSED_WRITES
 
 JOURNAL: Final = "journal.sqlite"
 _TABLE_TARGET: Final = "DynamoDB_20120810."
 _KEYS_TARGET: Final = "TrentService."
 _KEYS_DOCUMENT: Final = "kms"
-_START_TARGET: Final = "AWSStepFunctions.StartExecution"
-_MACHINE_TARGETS: Final = ("AWSStepFunctions.CreateStateMachine", "AWSStepFunctions.UpdateStateMachine")
-_FURNISH_SECONDS_MAX: Final = 15.0
-"""An emulator that was started again is soon told of the state machine; who starts an execution before that waits."""
 _BODY_BYTES_MAX: Final = 256 * 1024 * 1024
-_INVOCATIONS_MAX: Final = 64
-"""Threads that wait for a function's answer, as in ministack's own server."""
 _HOUSEKEEPING_SECONDS: Final = 5.0
 _NO_ROOM: Final = "There is no room on the disk that holds the state: nothing of this write was kept."
 _log: Final = logging.getLogger(__name__)
@@ -57,8 +47,6 @@ class Emulator:
         self._table = TableService(journal)
         self._bucket = BucketService(journal, objects)
         self._leftovers = Leftovers(journal)
-        self._workers = FrozenChildren()
-        self._is_furnished = asyncio.Event()
         found = journal.reader.execute("SELECT body FROM documents WHERE name = ?", (_KEYS_DOCUMENT,)).fetchone()
         seams.restore_keys(None if found is None else found[0])
 
@@ -115,12 +103,7 @@ class Emulator:
         async def keep(message: Any) -> None:
             messages.append(message)
 
-        if target == _START_TARGET:
-            with contextlib.suppress(TimeoutError):
-                await asyncio.wait_for(self._is_furnished.wait(), _FURNISH_SECONDS_MAX)
         await ministack.app(scope, receive, keep)
-        if target in _MACHINE_TARGETS and messages[0]["status"] == 200:
-            self._is_furnished.set()
         if target.startswith(_KEYS_TARGET) and seams.changes_keys(target.removeprefix(_KEYS_TARGET)):
             document = seams.keys_document()
             await self.journal.write(
@@ -140,16 +123,13 @@ class Emulator:
             await _answer(send, 507, _JSON, orjson.dumps({"__type": "InsufficientStorage", "message": _NO_ROOM}))
 
     async def keep_house(self) -> None:
-        """Until it is cancelled: what has expired goes, and what has ended is forgotten."""
+        """Until it is cancelled: what has expired goes."""
         while True:
             await asyncio.sleep(_HOUSEKEEPING_SECONDS)
             try:
-                for pid in self._workers.end():
-                    _log.error("a worker of the step functions was stopped, and is killed: %s", pid)
                 await self._leftovers.expire(time.time())
                 await self._leftovers.sweep(time.time())
                 await self._bucket.sweep(time.time())
-                seams.forget_what_ended()
             except NoRoom:
                 continue
             except Exception:
@@ -194,16 +174,6 @@ class _Server(uvicorn.Server):
 async def serve(state_dir: Path, listener: socket.socket, credentials: Credentials) -> int:
     """Serve until SIGTERM; answers the exit code."""
     loop = asyncio.get_running_loop()
-    loop.set_default_executor(ThreadPoolExecutor(_INVOCATIONS_MAX, thread_name_prefix="functions"))
-    ministack._MAIN_LOOP = loop
-    seams.begin_executions_at_once()
-    seams.wait_for_no_words()
-    seams.give_credentials(credentials.access_key_id, credentials.secret_access_key)
-    take_in_orphans()
-    nursery = Nursery()
-    nursery.start()
-    fork_workers(nursery)
-    bound_workers(steps_max(os.environ) or workers_max(), starts=os.cpu_count() or 1)
     host, port = listener.getsockname()
     journal = Journal(state_dir / JOURNAL)
     await take_over(state_dir, journal)
@@ -219,7 +189,6 @@ async def serve(state_dir: Path, listener: socket.socket, credentials: Credentia
     await asyncio.wait({serving, asyncio.create_task(stop.wait())}, return_when=asyncio.FIRST_COMPLETED)
     house.cancel()
     await journal.drain()
-    kill_children()
     return REFUSED_WRITES if journal.is_refusing else 0
 
 
@@ -231,7 +200,7 @@ def main() -> None:
 
 
 async def _serve_and_end(state_dir: Path, listener: socket.socket, credentials: Credentials) -> None:
-    """Ends the process: what still runs in threads waits for functions, and holds nothing that is not stored."""
+    """Ends the process, which holds nothing that is not stored."""
     code = await serve(state_dir, listener, credentials)
     sys.stderr.flush()
     os._exit(code)
