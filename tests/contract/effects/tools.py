@@ -25,6 +25,8 @@ def tool_field(tool: Json, field: str, models: dict[str, Any], world: World) -> 
 
 
 SCHEMA: Json = {"type": "object", "properties": {"city": {"type": "string"}}, "required": ["city"]}
+CLOSED: Json = SCHEMA | {"additionalProperties": False}
+"""What strict mode takes."""
 for _field, _value, _plain in (
     ("name", "weather", "weather"),
     ("description", "Say how it is.", "Say how it is."),
@@ -34,7 +36,7 @@ for _field, _value, _plain in (
     ("defer_loading", True, None),
     ("allowed_callers", ["direct"], None),
 ):
-    _tool = {**FUNCTION, _field: _value}
+    _tool = {**FUNCTION, **({"parameters": CLOSED} if _field == "strict" else {}), _field: _value}
     row("tool", f"function.{_field}")(partial(tool_field, _tool, _field, {"native": _value, "plain": _plain}))
 
 

@@ -52,6 +52,9 @@ def test_text_input_is_one_message_of_the_user_with_an_id_of_ours() -> None:
     assert message == {"type": "message", "role": "user", "content": [{"type": "input_text", "text": "hi"}]}
 
 
+CLOSED = {"type": "object", "properties": {}, "required": [], "additionalProperties": False}
+
+
 def test_every_parameter_arrives_under_its_name() -> None:
     fields: dict[str, Any] = {
         "instructions": "Be brief.",
@@ -59,7 +62,7 @@ def test_every_parameter_arrives_under_its_name() -> None:
         "store": True,
         "background": True,
         "stream": True,
-        "tools": [{"type": "function", "name": "f", "parameters": {"type": "object"}, "strict": True}],
+        "tools": [{"type": "function", "name": "f", "parameters": CLOSED, "strict": True}],
         "tool_choice": {"type": "function", "name": "f"},
         "parallel_tool_calls": False,
         "max_output_tokens": 16,
@@ -67,7 +70,7 @@ def test_every_parameter_arrives_under_its_name() -> None:
         "temperature": 0,
         "top_p": 0.5,
         "top_logprobs": 2,
-        "text": {"format": {"type": "json_schema", "name": "n", "schema": {"type": "object"}, "strict": True}, "verbosity": "low"},
+        "text": {"format": {"type": "json_schema", "name": "n", "schema": CLOSED, "strict": True}, "verbosity": "low"},
         "reasoning": {"effort": "high", "summary": "auto"},
         "truncation": "auto",
         "metadata": {"a": "b"},

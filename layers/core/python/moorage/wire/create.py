@@ -6,8 +6,10 @@ from pydantic import AfterValidator, Field, WithJsonSchema
 from typing_extensions import TypedDict
 
 from moorage import errors, limits
+from moorage.errors.inputs import invalid_json_schema, wrong_id
 from moorage.wire.choices import ToolChoice
 from moorage.wire.items import Input, InputItem, distinct
+from moorage.wire.json_schemas import fault_of
 from moorage.wire.refusals import problem, wrong_value
 from moorage.wire.tools import ToolList
 from moorage.wire.types import Includable, Item
@@ -40,17 +42,26 @@ Metadata = Annotated[dict[_Key, _Value], Field(max_length=limits.METADATA_PAIRS_
 # --- Fields with fields of their own ----------------------------------------------------------------------------------
 
 
-@wire
-class ConversationReference(TypedDict):
-    id: Id
-
-
 def _id_of(conversation: Fields) -> str:
     return str(conversation["id"])
 
 
+def _of_conversation(conversation_id: str) -> str:
+    if not conversation_id.startswith("conv"):
+        raise problem(lambda param: wrong_id(param, conversation_id, "conv"))
+    return conversation_id
+
+
+_ConversationId = Annotated[Id, AfterValidator(_of_conversation)]
+
+
+@wire
+class ConversationReference(TypedDict):
+    id: _ConversationId
+
+
 _Conversation = Annotated[
-    str, Either("an object", string=Id, object=Annotated[ConversationReference, AfterValidator(_id_of)])
+    str, Either("an object", string=_ConversationId, object=Annotated[ConversationReference, AfterValidator(_id_of)])
 ]
 """The id, given as such or in an object."""
 
@@ -65,7 +76,14 @@ class JsonObject(TypedDict):
     type: Literal["json_object"]
 
 
-@wire
+def _is_schema(format_: Fields) -> Fields:
+    why = fault_of(format_["schema"], strict=format_.get("strict", False))
+    if why is not None:
+        raise problem(lambda param: invalid_json_schema(param, format_["name"], why), "schema")
+    return format_
+
+
+@wire_with(_is_schema)
 class JsonSchema(TypedDict, total=False):
     type: Required[Literal["json_schema"]]
     name: Required[Annotated[str, Field(min_length=1, max_length=limits.SCHEMA_NAME_CHARS_MAX, pattern="^[a-zA-Z0-9_-]+$")]]
@@ -233,6 +251,11 @@ class _Hints(TypedDict, total=False):
     image: Annotated[ImageOptions, Dropped]
 
 
+_NO_AGENTS: Final = (
+    "Agents that a response starts by itself are not available in this version: let your program start a response for each of them."
+)
+
+
 class _Made(_Hints, total=False):
     """What creating a response and forking one share."""
 
@@ -258,6 +281,7 @@ class _Made(_Hints, total=False):
     ]
     access_programs: Annotated[Any, Refused("Access programs exist at OpenAI only.")]
     background_options: Annotated[Any, Refused("Background responses begin at once here: leave it out.")]
+    multi_agent: Annotated[Any, Refused(_NO_AGENTS)]
 
 
 @wire

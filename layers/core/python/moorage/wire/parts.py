@@ -1,12 +1,14 @@
 """The parts that a message's content, and a tool's output, consist of."""
 
+import base64
 from typing import Annotated, Any, Final, Literal, Required
 
 from pydantic import AfterValidator, Field
 from typing_extensions import TypeAliasType, TypedDict
 
 from moorage import limits
-from moorage.wire.refusals import wrong_value
+from moorage.errors.inputs import invalid_base64_image
+from moorage.wire.refusals import problem, wrong_value
 from moorage.wire.validation import Array, Either, Fields, Id, Number, OneOf, Text, wire, wire_with
 
 ImageDetail = Literal["low", "high", "auto", "original"]
@@ -26,7 +28,20 @@ def check_one_source(part: Fields, *names: str) -> None:
 def _image_url(url: str) -> str:
     if not url.startswith(("data:image/", "https://", "http://")):
         raise wrong_value("it must be an http(s) URL or a data URL with an image ('data:image/png;base64,...').")
+    if url.startswith("data:") and not _is_base64(url):
+        raise problem(invalid_base64_image)
     return url
+
+
+def _is_base64(url: str) -> bool:
+    """Some encoders break lines, and every decoder passes over that."""
+    head, _, data = url.partition(",")
+    if not head.endswith(";base64") or not data:
+        return False
+    try:
+        return bool(base64.b64decode("".join(data.split()) if "\n" in data else data, validate=True))
+    except ValueError:
+        return False
 
 
 ImageUrl = Annotated[

@@ -16,10 +16,12 @@ from pydantic import AfterValidator, Field
 from typing_extensions import TypeAliasType, TypedDict
 
 from moorage import limits
+from moorage.errors.inputs import invalid_function_parameters
 from moorage.wire import admitted
 from moorage.wire.deferred import check_deferred
 from moorage.wire.environments import check_containers
-from moorage.wire.refusals import wrong_value
+from moorage.wire.json_schemas import fault_of
+from moorage.wire.refusals import problem, wrong_value
 from moorage.wire.types import Tool as AnyTool
 from moorage.wire.validation import (
     Fields,
@@ -73,7 +75,14 @@ _Named = TypedDict(
 """What a function and a custom tool have in common."""
 
 
-@wire
+def _has_schema(tool: Fields) -> Fields:
+    why = fault_of(tool["parameters"], strict=tool.get("strict", False)) if "parameters" in tool else None
+    if why is not None:
+        raise problem(lambda param: invalid_function_parameters(param, tool["name"], why), "parameters")
+    return tool
+
+
+@wire_with(_has_schema)
 class FunctionTool(_Named, total=False):
     type: Required[Literal["function"]]
     name: Required[_Identifier]

@@ -188,11 +188,17 @@ class ListedTool(TypedDict, total=False):
     annotations: FreeObject
 
 
-@an_item(PREFIXES["mcp_list_tools"])
+def _empty_list(item: Fields) -> Fields:
+    """LangChain leaves a list out that is empty."""
+    item.setdefault("tools", [])
+    return item
+
+
+@an_item(PREFIXES["mcp_list_tools"], _empty_list)
 class McpListTools(Common, total=False):
     type: Required[Literal["mcp_list_tools"]]
     server_label: Required[Label]
-    tools: Required[Annotated[list[ListedTool], Length(limits.MCP_TOOLS_MAX)]]
+    tools: Annotated[list[ListedTool], Length(limits.MCP_TOOLS_MAX)]
     error: Text
 
 
