@@ -100,17 +100,14 @@ class Exchange:
 
     def _plain(self, data: bytes) -> Iterator[bytes]:
         self.bytes_received += len(data)
-        # mitmproxy would write an empty piece as the chunk that ends the body.
-        if passed := self.scrubber.chunk(data) if self.scrubber else data:
-            yield passed
+        yield self.scrubber.chunk(data) if self.scrubber else data
 
     def _unpacked(self, unpack: Unpacker, data: bytes) -> Iterator[bytes]:
         self.bytes_received += len(data)
         for piece in unpack(data):
-            if piece and (scrubbed := self.scrubber.chunk(piece)):
-                yield scrubbed
-        if not data and (rest := self.scrubber.chunk(b"")):
-            yield rest
+            yield self.scrubber.chunk(piece) if piece else b""
+        if not data:
+            yield self.scrubber.chunk(b"")
 
     def _refused(self, response: http.Response, reason: Reason) -> Callable[[bytes], Iterable[bytes]]:
         """The host's answer becomes the proxy's: its head is overwritten, and of its body nothing is passed on."""

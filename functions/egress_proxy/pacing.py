@@ -63,7 +63,8 @@ class PacedStream(HttpStream):
                 yield NextPieceHook(self.context.client)
                 if self._is_abandoned():
                     return
-            yield SendHttp(ResponseData(self.stream_id, piece), self.context.client)
+            if piece:  # mitmproxy would write an empty one as the chunk that ends the body.
+                yield SendHttp(ResponseData(self.stream_id, piece), self.context.client)
 
     def _is_abandoned(self) -> bool:
         """The client has gone, or will be found gone in the next event: nobody wants the rest."""

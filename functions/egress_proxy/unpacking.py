@@ -8,6 +8,9 @@ the pieces on asks when the client has taken what went before (``pacing.py``). W
   7932, section 9.2), or a few;
 * zstd: a block holds 128 KiB at most and takes four bytes at least (RFC 8878, section 3.1.1.2), so that a few bytes are fed at a time.
 
+Each piece on its way costs the proxy more than its unpacking does. So small ones are gathered, and where many bytes stand for nothing
+(empty members, metadata) an empty piece comes in between: then the proxy turns to its other clients.
+
 A body of several members or frames (``cat a.gz b.gz``, bgzip, pigz, pzstd) is one body. One that breaks off, or that is none, is
 :class:`Unreadable`.
 """
@@ -21,12 +24,14 @@ import zstandard
 from moorage import limits
 
 Unpacker = Callable[[bytes], Iterator[bytes]]
-"""Takes the next bytes (``b""``: there are no more) and gives what they stand for."""
+"""Takes the next bytes (``b""``: there are no more) and gives what they stand for; a piece may be empty."""
 
 WITH_WINDOW: Final = frozenset({"br", "zstd"})
 """Codings whose unpackers keep megabytes."""
 _CODINGS: Final = frozenset({"gzip", "x-gzip", "deflate", *WITH_WINDOW})
 _ZSTD_SLICE_BYTES: Final = 16
+_STEPS_MAX: Final = 2_048
+"""Calls of a decoder for one piece: some milliseconds."""
 _MEMBER: Final = b"\x1f\x8b"
 
 
@@ -43,7 +48,7 @@ def codings(fields: list[str]) -> tuple[str, ...] | None:
 
 def unpacker(packed: tuple[str, ...]) -> Unpacker:
     """Undoes ``packed``, the outermost (last) first."""
-    first, *rest = [_unpacker(coding) for coding in reversed(packed)]
+    first, *rest = [_gathered(_unpacker(coding)) for coding in reversed(packed)]
     unpack = first
     for inner in rest:
         unpack = _chained(unpack, inner)
@@ -53,11 +58,29 @@ def unpacker(packed: tuple[str, ...]) -> Unpacker:
 def _chained(outer: Unpacker, inner: Unpacker) -> Unpacker:
     def unpack(data: bytes) -> Iterator[bytes]:
         for piece in outer(data):
-            yield from inner(piece)
+            yield b""
+            if piece:
+                yield from inner(piece)
         if not data:
             yield from inner(b"")
 
     return unpack
+
+
+def _gathered(unpack: Unpacker) -> Unpacker:
+    def gather(data: bytes) -> Iterator[bytes]:
+        waiting: list[bytes] = []
+        length = 0
+        for step, piece in enumerate(unpack(data), 1):
+            waiting.append(piece)
+            length += len(piece)
+            if length >= limits.EGRESS_PIECE_BYTES_MAX or not step % _STEPS_MAX:
+                yield b"".join(waiting)
+                waiting, length = [], 0
+        if length:
+            yield b"".join(waiting)
+
+    return gather
 
 
 def _unpacker(coding: str) -> Unpacker:
@@ -169,7 +192,7 @@ class _Brotli:
     def _byte_by_byte(self, data: bytes) -> Iterator[bytes]:
         for at in range(len(data)):
             piece = self._stream.process(data[at : at + 1])
-            for start in range(0, len(piece), limits.EGRESS_PIECE_BYTES_MAX):
+            for start in range(0, max(1, len(piece)), limits.EGRESS_PIECE_BYTES_MAX):
                 yield piece[start : start + limits.EGRESS_PIECE_BYTES_MAX]
 
 

@@ -10,7 +10,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -21,7 +21,7 @@ from moorage.egress.trust import combined_bundle, environment, proxy_url
 
 ROOT = Path(__file__).resolve().parents[2]
 TENANT = "tenant-1"
-_WAIT_SECONDS_MAX = 10.0
+_WAIT_SECONDS_MAX = 60.0
 
 
 _ELSEWHERE = {"uv": shutil.which("uv"), "cargo": os.path.expanduser("~/.cargo"), "rustup": os.path.expanduser("~/.rustup")}
@@ -112,12 +112,14 @@ class Sandbox:
         self.process.stdin.flush()
         line = self.process.stdout.readline()
         assert line, "the sandbox died"
-        return json.loads(line)
+        report = json.loads(line)
+        assert "ok" in report, report["error"]
+        return report["ok"]
 
     def talk(self, *steps: list[Any], seconds: float = 5) -> list[tuple[str, str]]:
         return [(text, state) for text, state in self.order("steps", steps=list(steps), seconds=seconds)]
 
-    def shell(self, command: str, env: dict[str, str], seconds: float = 40) -> dict[str, Any]:
+    def shell(self, command: str, env: dict[str, str], seconds: float = 120) -> dict[str, Any]:
         answer: dict[str, Any] = self.order("shell", command=command, env=env, seconds=seconds)
         return answer
 
@@ -223,7 +225,8 @@ def _a_sandbox(arena: ArenaClient, tmp_path_factory: pytest.TempPathFactory) -> 
         assert json.loads(process.stdout.readline()) == "ready"
         yield Sandbox(process)
     finally:
-        process.stdin.close()
         process.kill()
         process.wait(10)
         process.stdout.close()
+        with suppress(BrokenPipeError):  # An order that it died of may still wait to be written.
+            process.stdin.close()

@@ -1,6 +1,10 @@
-"""Bodies in every coding, for the arena's servers: ``python packing.py DIRECTORY``, in the proxy's environment for its libraries."""
+"""Bodies in every coding, for the arena's servers: ``python -m tests.egress.packing DIRECTORY``, in the proxy's environment.
+
+It prints how many pieces the proxy makes of each body, by name.
+"""
 
 import gzip
+import json
 import random
 import sys
 import zlib
@@ -9,6 +13,8 @@ from pathlib import Path
 
 import brotli
 import zstandard
+
+from functions.egress_proxy.unpacking import unpacker
 
 BOMB_BYTES = 1 << 28
 VALUE = b"packed-value-0123456789"
@@ -61,6 +67,22 @@ def bombs() -> Iterator[tuple[str, bytes]]:
     yield "zstd", b"".join(map(packer.compress, zeros())) + packer.flush()
 
 
+EMPTY = gzip.compress(b"")
+SKIPPED = b"\x50\x2a\x4d\x18\0\0\0\0"
+"""A frame of zstd that stands for nothing."""
+EMPTIES = 1_000_000
+
+
+def pieces() -> dict[str, int]:
+    bodies = {
+        ("br",): brotli.compress(plain()),
+        ("zstd",): zstd(plain()),
+        ("gzip", "gzip"): gzip.compress(EMPTY * 100_000),
+        ("zstd", "gzip"): gzip.compress(SKIPPED * 100_000),
+    }
+    return {",".join(packed): sum(1 for _ in unpacker(packed)(body)) for packed, body in bodies.items()}
+
+
 def main(directory: Path) -> None:
     directory.mkdir()
     (directory / "plain").write_bytes(plain())
@@ -71,6 +93,8 @@ def main(directory: Path) -> None:
         (directory / f"bomb-{name}").write_bytes(content)
         if name == "br":
             (directory / "bomb-br-in-gzip").write_bytes(gzip.compress(content))
+    (directory / "empties-in-gzip").write_bytes(gzip.compress(EMPTY * EMPTIES))
+    print(json.dumps(pieces()))
 
 
 if __name__ == "__main__":

@@ -1,13 +1,14 @@
 """What runs inside the sandbox of the egress tests: it does as it is told, and has only the standard library.
 
 It brings the way out with it, as the real sandbox does: 127.0.0.1:3128 leads to the proxy's Unix socket. One JSON line per order on
-standard input, one per report on standard output.
+standard input, one per report on standard output. An order that fails is reported too: the sandbox serves many tests.
 """
 
 import base64
 import contextlib
 import json
 import os
+import signal
 import socket
 import ssl
 import subprocess
@@ -70,8 +71,11 @@ def read_all(connection: socket.socket, seconds: float, enough: bytes | None = N
 
 def steps(order: Order) -> list[list[str]]:
     """A conversation on one connection: send, read, start TLS; the report is what came back, piece by piece."""
+    return converse(order, [], threading.Event())
+
+
+def converse(order: Order, heard: list[list[str]], gate: threading.Event) -> list[list[str]]:
     connection: socket.socket = socket.create_connection(("127.0.0.1", 3128))
-    heard: list[list[str]] = []
     for step in order["steps"]:
         kind, argument = step[0], step[1:]
         try:
@@ -103,6 +107,8 @@ def steps(order: Order) -> list[list[str]]:
                 connection = secured
             elif kind == "sleep":
                 time.sleep(argument[0])
+            elif kind == "gate":
+                gate.wait(60)
             elif kind == "eof":
                 connection.shutdown(socket.SHUT_WR)
         except OSError as error:
@@ -112,21 +118,32 @@ def steps(order: Order) -> list[list[str]]:
     return heard
 
 
-RUNNING: dict[str, tuple[threading.Thread, list[Any]]] = {}
+class Conversation:
+    """One that goes on while other orders come; at a gate it waits until it is finished."""
+
+    def __init__(self, order: Order) -> None:
+        self.heard: list[list[str]] = []
+        self.gate = threading.Event()
+        self.thread = threading.Thread(target=converse, args=(order, self.heard, self.gate), daemon=True)
+        self.thread.start()
+
+
+RUNNING: dict[str, Conversation] = {}
 
 
 def start(order: Order) -> None:
-    """The same, going on while other orders come."""
-    report: list[Any] = []
-    thread = threading.Thread(target=lambda: report.append(steps(order)), daemon=True)
-    thread.start()
-    RUNNING[order["name"]] = (thread, report)
+    RUNNING[order["name"]] = Conversation(order)
 
 
-def finish(order: Order) -> Any:
-    thread, report = RUNNING.pop(order["name"])
-    thread.join(order.get("seconds", 20))
-    return report[0] if report else None
+def heard_so_far(order: Order) -> list[list[str]]:
+    return RUNNING[order["name"]].heard
+
+
+def finish(order: Order) -> list[list[str]]:
+    conversation = RUNNING.pop(order["name"])
+    conversation.gate.set()
+    conversation.thread.join(60)
+    return conversation.heard
 
 
 def flood(order: Order) -> list[str]:
@@ -205,14 +222,25 @@ def direct(order: Order) -> str:
 
 
 def shell(order: Order) -> dict[str, Any]:
+    """Run a command; one that takes too long ends with all that it has started."""
     started = time.monotonic()
-    done = subprocess.run(
-        ["bash", "-c", order["command"]], env={**os.environ, **order["env"]}, capture_output=True, timeout=order.get("seconds", 40)
+    process = subprocess.Popen(
+        ["bash", "-c", order["command"]],
+        env={**os.environ, **order["env"]},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        start_new_session=True,
     )
+    try:
+        stdout, stderr = process.communicate(timeout=order["seconds"])
+    except subprocess.TimeoutExpired:
+        os.killpg(process.pid, signal.SIGKILL)
+        process.communicate()
+        raise
     return {
-        "exit_code": done.returncode,
-        "stdout": done.stdout.decode("utf-8", "replace"),
-        "stderr": done.stderr.decode("utf-8", "replace"),
+        "exit_code": process.returncode,
+        "stdout": stdout.decode("utf-8", "replace"),
+        "stderr": stderr.decode("utf-8", "replace"),
         "seconds": time.monotonic() - started,
     }
 
@@ -229,6 +257,7 @@ def main() -> None:
     orders: dict[str, Callable[[Order], Any]] = {
         "steps": steps,
         "start": start,
+        "heard": heard_so_far,
         "finish": finish,
         "direct": direct,
         "shell": shell,
@@ -240,7 +269,12 @@ def main() -> None:
     print(json.dumps("ready"), flush=True)
     for line in sys.stdin:
         order = json.loads(line)
-        print(json.dumps(orders[order["do"]](order)), flush=True)
+        report: Order
+        try:
+            report = {"ok": orders[order["do"]](order)}
+        except Exception as error:
+            report = {"error": f"{type(error).__name__}: {error}"}
+        print(json.dumps(report), flush=True)
 
 
 if __name__ == "__main__":
