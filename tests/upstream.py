@@ -61,6 +61,10 @@ class Reply:
     headers: Mapping[str, str] = field(default_factory=dict)
     body: bytes | None = None
     """Sent in place of an answer."""
+    pieces: tuple[bytes, ...] = ()
+    """The same, as a stream of these pieces."""
+    is_cut: bool = False
+    """The connection closes after ``body`` or ``pieces``, as if more were to come."""
     stops_after: int | None = None
     """The connection closes after so many events."""
     hangs_after: int | None = None
@@ -197,7 +201,11 @@ class MockUpstream:
         reply = self.reply_to(request)
         await asyncio.sleep(reply.wait)
         if reply.body is not None:
-            await _answer(send, reply.status, reply.headers, reply.body)
+            await _answer(send, reply.status, reply.headers, reply.body, is_cut=reply.is_cut)
+            return
+        if reply.pieces:
+            stops_after = len(reply.pieces) if reply.is_cut else None
+            await _stream(receive, send, replace(reply, stops_after=stops_after), [*reply.pieces, b""])
             return
         if request.body.get("stream"):
             await _stream(receive, send, reply, self._encoded(reply, request))
@@ -227,10 +235,10 @@ async def _read(receive: Callable[[], Any]) -> bytes:
     return body
 
 
-async def _answer(send: Callable[[Any], Any], status: int, headers: Mapping[str, str], body: bytes) -> None:
+async def _answer(send: Callable[[Any], Any], status: int, headers: Mapping[str, str], body: bytes, *, is_cut: bool = False) -> None:
     named = {"content-type": "application/json"} | dict(headers)
     await send({"type": "http.response.start", "status": status, "headers": [(k.encode(), v.encode()) for k, v in named.items()]})
-    await send({"type": "http.response.body", "body": body})
+    await send({"type": "http.response.body", "body": body, "more_body": is_cut})
 
 
 async def _stream(receive: Callable[[], Any], send: Callable[[Any], Any], reply: Reply, events: list[bytes]) -> None:

@@ -65,7 +65,8 @@ async def create(request: Request, caller: Caller, body: RawBody) -> Response:
     request.state.response_id = stored.response_id
     if wanted.create.stream:
         return await _streamed(run, wanted, headers)
-    return await Answer(runtime, stored, run, partial(completion, stop=wanted.stop), headers, request.receive).give()
+    show = partial(completion, stop=wanted.stop)
+    return await Answer(runtime, stored, run, show, headers, request.receive, shows_failures=False).give()
 
 
 async def _streamed(run: Foreground | Attached, wanted: ChatRequest, headers: dict[str, str]) -> Response:

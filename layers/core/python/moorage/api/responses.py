@@ -149,6 +149,8 @@ class Answer:
     """The response object as its client is to see it."""
     headers: dict[str, str]
     receive: Receive
+    shows_failures: bool = True
+    """Whether its protocol has a place for a response that failed after some words: chat completions have none."""
 
     async def give(self) -> Response:
         """The response object when it has ended. After a silence the body begins with white space, which JSON allows, so that no idle
@@ -173,7 +175,7 @@ class Answer:
                 # The SDKs send a request that met a 500 again. This one goes on by itself, and its commands must not run twice.
                 raise server_error("The connection to the running response was lost.", is_retryable=False) from error
             raise
-        if response["status"] == "failed" and not response["output"]:
+        if response["status"] == "failed" and not (self.shows_failures and response["output"]):
             reason = response["error"]
             raise failure(reason["code"], reason["message"], reason["param"], self.run.retry_after_seconds)
         return JsonResponse(self.show(response), headers=self.headers)

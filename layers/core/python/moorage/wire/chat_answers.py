@@ -47,7 +47,10 @@ class Frame:
 
 
 def completion(response: Mapping[str, Any], stop: Iterable[str] = ()) -> Fields:
-    """The answer to a request without a stream."""
+    """The answer to a request without a stream. One that failed is its error alone: with a reason to stop, its words would pass for
+    an answer."""
+    if response["status"] == "failed":
+        return {"error": {"type": "server_error", "param": None} | response["error"]}
     said = _Said.of(response, StopWords(tuple(stop)))
     message: Fields = {"role": "assistant", "content": said.text, "refusal": said.refusal, "annotations": []}
     if said.reasoning:
