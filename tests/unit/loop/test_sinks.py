@@ -47,6 +47,27 @@ async def test_a_step_of_the_loop_writes_at_the_end_of_an_item_without_being_ask
     assert len(await log.read_all()) == 1
 
 
+async def test_a_step_that_says_little_makes_no_task_of_its_own() -> None:
+    table, log = new_log()
+    before = asyncio.all_tasks()
+    async with LogSink(LogWriter(log, Writer(0, 1), 0)) as sink:
+        sink.emit(text("a"))
+        await asyncio.sleep(0)
+        assert asyncio.all_tasks() == before
+        await sink.flush()
+    assert (await log.read_all(), table.writes) == ([text("a") | {"sequence_number": 0}], 1)
+
+
+async def test_what_a_step_has_said_is_written_while_it_goes_on() -> None:
+    table, log = new_log()
+    async with LogSink(LogWriter(log, Writer(0, 1), 0)) as sink:
+        for number, words in enumerate("ab", 1):
+            sink.emit(text(words))
+            while table.writes < number:
+                await asyncio.sleep(0.001)
+    assert await log.read_all() == [text("a") | {"sequence_number": 0}, text("b") | {"sequence_number": 1}]
+
+
 async def test_a_step_whose_successor_has_taken_over_is_stopped_while_it_waits() -> None:
     _, log = new_log()
     await log.append(Batch(0, (text("new") | {"sequence_number": 0},), Writer(0, 2)))

@@ -392,3 +392,15 @@ async def test_an_event_that_is_taken_at_once_is_two_writes() -> None:
         await endpoint_at(lab, receiver)
         await completed(lab)
         assert lab.table.writes - before == without + 1 + 2  # The endpoint, the delivery, and what came of it.
+
+
+async def test_an_end_is_announced_without_reading_it_again() -> None:
+    async with lab_with() as (lab, receiver):
+        await completed(lab)
+        before = lab.table.reads
+        await completed(lab)
+        without = lab.table.reads - before
+        await endpoint_at(lab, receiver)
+        before = lab.table.reads
+        await completed(lab)
+        assert lab.table.reads - before == without

@@ -267,7 +267,8 @@ async def delete(caller: Caller, response_id: str) -> Response:
     runtime = caller.runtime
     snapshot = await runtime.responses.snapshot(caller.tenant_id, response_id)
     if snapshot.is_final:
-        await webhooks.announce(runtime, snapshot.stored)  # Nobody could any more if who ended it died before he had.
+        # Nobody could any more if who ended it died before he had.
+        await webhooks.announce(runtime, snapshot.stored, webhooks.ResponseEnd.of(snapshot))
     else:
         await stop(runtime, snapshot)
     await erase(runtime, snapshot.stored)

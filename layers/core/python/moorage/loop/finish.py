@@ -4,7 +4,6 @@ The final event is appended like every other, by compare-and-set, so that a resp
 ``cancelled``, or with ``failed`` by the reaper.
 """
 
-from contextlib import suppress
 from typing import Any
 
 from moorage import limits
@@ -119,8 +118,8 @@ async def conclude(
     events = final_events(response)
     for event in events[:-1]:
         sink.emit(event)
-    await sink.end(events[-1])
-    await webhooks.settle(runtime, stored)
+    ended_at_ms = await sink.end(events[-1])
+    await webhooks.settle(runtime, stored, webhooks.ResponseEnd(outcome.status, ended_at_ms))
     traces.export_later(runtime, stored)
 
 
@@ -154,12 +153,18 @@ async def end_from_outside(
     for _ in range(limits.END_TRIES_MAX):
         if folded.is_final:
             break
-        with suppress(ConditionFailed):  # A step wrote first: look again at what there is to close.
-            usage = None if outcome is None else outcome.usage
-            await log.append(_end(runtime, stored, folded, status, error, incomplete_reason, usage))
-            tell_end(stored, status)
-            traces.export_later(runtime, stored)
-        folded = fold(await log.read_all())
+        usage = None if outcome is None else outcome.usage
+        end = _end(runtime, stored, folded, status, error, incomplete_reason, usage)
+        try:
+            ended_at_ms = await log.append(end)
+        except ConditionFailed:  # A step wrote first: look again at what there is to close.
+            folded = fold(await log.read_all())
+            continue
+        tell_end(stored, status)
+        traces.export_later(runtime, stored)
+        await webhooks.settle(runtime, stored, webhooks.ResponseEnd(status, ended_at_ms))
+        ended: dict[str, Any] = end.events[-1]["response"]
+        return ended
     assert folded.is_final, f"{stored.response_id} was written to {limits.END_TRIES_MAX} times while it was being ended"
     await webhooks.settle(runtime, stored)
     assert folded.response is not None

@@ -50,7 +50,7 @@ async def model_step(runtime: Runtime, state: LoopState) -> LoopState:
 async def _of(runtime: Runtime, snapshot: Snapshot, state: LoopState, progress: Progress) -> LoopState:
     stored = snapshot.stored
     if snapshot.is_final:
-        await webhooks.settle(runtime, stored)
+        await webhooks.settle(runtime, stored, webhooks.ResponseEnd.of(snapshot))
         return state.done()
     if stored.is_cancel_requested:
         await finish.end_from_outside(runtime, stored, status="cancelled")

@@ -48,7 +48,7 @@ async def _recover(runtime: Runtime, snapshot: Snapshot) -> bool:
     is_quiet = abs(runtime.now_ms() - _last_sign(snapshot)) > limits.RECOVERY_SECONDS * 1000
     if snapshot.is_final:
         if stored.is_stored:
-            await webhooks.settle(runtime, stored)
+            await webhooks.settle(runtime, stored, webhooks.ResponseEnd.of(snapshot))
         elif is_quiet:
             await runtime.responses.delete(stored.tenant_id, stored.response_id)
             runtime.steps.forget(stored.tenant_id, stored.response_id)

@@ -37,16 +37,17 @@ class Sink(Protocol):
         """Return when everything that was emitted is in the log. Raises :class:`Superseded`."""
         ...
 
-    async def end(self, event: Event) -> None:
-        """Take the final event. The client sees it only when it is in the log: what it asks next must find the response ended."""
+    async def end(self, event: Event) -> int:
+        """Take the final event, and return its time in the log, in milliseconds. The client sees it only when it is in the log: what
+        it asks next must find the response ended."""
         ...
 
 
 class LogSink:
-    """Writes batches while the step goes on: at item boundaries, when enough has come, and every 80 ms.
+    """Writes batches while the step goes on: at item boundaries, when enough has come, and 80 ms after the first of a batch.
 
-    A failure of the background writer (superseded, throttled to death) is raised by the next ``flush`` and cancels ``owner``, so
-    that a step that nobody listens to any more stops paying for its model.
+    A timer begins each write, so that a step that says little makes no task for it. A failure of a write that nobody awaits
+    (superseded, throttled to death) cancels ``owner``, so that a step that nobody listens to any more stops paying for its model.
     """
 
     takes_back: Final = True
@@ -55,21 +56,21 @@ class LogSink:
         self.writer = writer
         self.first_output_at_ms: int | None = None
         self.request_id: str | None = None
-        self._due = asyncio.Event()
-        self._pump: asyncio.Task[None] | None = None
+        self._timer: asyncio.TimerHandle | None = None
+        self._writing: asyncio.Task[None] | None = None
         self._owner: asyncio.Task[Any] | None = None
         self._failure: Exception | None = None
 
     async def __aenter__(self) -> Self:
         self._owner = asyncio.current_task()
-        self._pump = asyncio.create_task(self._run())
         return self
 
     async def __aexit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
-        assert self._pump is not None
-        self._pump.cancel()
-        with suppress(asyncio.CancelledError):
-            await self._pump
+        self._disarm()
+        if self._writing is not None:
+            self._writing.cancel()
+            with suppress(asyncio.CancelledError):
+                await self._writing
         if self._failure is not None and isinstance(error, asyncio.CancelledError):
             assert self._owner is not None
             self._owner.uncancel()
@@ -79,31 +80,42 @@ class LogSink:
         self.writer.add(event, offset=offset)
         if self.first_output_at_ms is None and event["type"] == OUTPUT_ITEM_ADDED:
             self.first_output_at_ms = self.writer.now_ms()
-        if event["type"] in _BOUNDARIES or self.writer.is_due:
-            self._due.set()
+        is_due = event["type"] in _BOUNDARIES or self.writer.is_due
+        self._arm(limits.BATCH_GATHER_SECONDS if is_due else limits.BATCH_SECONDS_MAX)
 
     def note_request(self, request_id: str) -> None:
         self.request_id = self.writer.request_id = request_id
 
     async def flush(self) -> None:
+        self._disarm()
         await self.writer.flush()
 
-    async def end(self, event: Event) -> None:
+    async def end(self, event: Event) -> int:
         self.writer.add(event)
-        await self.writer.flush()
+        await self.flush()
+        return self.writer.written_at_ms
 
-    async def _run(self) -> None:
+    def _arm(self, seconds: float) -> None:
+        """A write begins then, unless one begins before."""
+        loop = asyncio.get_running_loop()
+        at = loop.time() + seconds
+        if self._timer is None or at < self._timer.when():
+            self._disarm()
+            self._timer = loop.call_at(at, self._begin)
+
+    def _disarm(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+
+    def _begin(self) -> None:
+        self._timer = None
+        if self._writing is None or self._writing.done():  # A write that goes on takes what has come meanwhile.
+            self._writing = asyncio.get_running_loop().create_task(self._write())
+
+    async def _write(self) -> None:
         try:
-            while True:
-                # Not wait_for: before Python 3.12 it swallows a cancellation that comes together with the event.
-                with suppress(TimeoutError):
-                    async with asyncio.timeout(limits.BATCH_SECONDS_MAX):
-                        await self._due.wait()
-                    await asyncio.sleep(limits.BATCH_GATHER_SECONDS)
-                self._due.clear()
-                await self.writer.flush()
-        except asyncio.CancelledError:
-            raise
+            await self.writer.flush()
         except Exception as error:
             self._failure = error
             assert self._owner is not None
@@ -186,9 +198,10 @@ class InlineSink:
                 raise Superseded("the log of a foreground response has another writer") from error
             del self._pending[: len(batch.events)], self._times[: len(batch.events)]
 
-    async def end(self, event: Event) -> None:
+    async def end(self, event: Event) -> int:
         self._end = asyncio.create_task(self._write_end(event))
         await asyncio.shield(self._end)
+        return self._now_ms()
 
     async def has_ended(self) -> bool:
         """Whether the final event was given; returns when it is in the log. Raises what its writer raised."""

@@ -38,34 +38,44 @@ SECRET_PREFIX: Final = "whsec_"  # noqa: S105
 _USER_AGENT: Final = f"moorage/{__version__}"
 
 
-async def settle(runtime: Runtime, stored: StoredResponse) -> None:
+@dataclass(frozen=True, slots=True)
+class ResponseEnd:
+    """How a response ended, as its final batch says."""
+
+    status: str
+    at_ms: int
+    """The batch's time in the log."""
+
+    @classmethod
+    def of(cls, snapshot: Snapshot) -> "ResponseEnd":
+        assert snapshot.last is not None
+        assert snapshot.is_final, f"{snapshot.stored.response_id} is announced before its end"
+        return cls(snapshot.final_object["status"], snapshot.last.at_ms)
+
+
+async def settle(runtime: Runtime, stored: StoredResponse, end: ResponseEnd | None = None) -> None:
     """The response has ended: announce that to whom it concerns, then the loop owes it nothing more. Harmless to run twice."""
-    await announce(runtime, stored)
+    await announce(runtime, stored, end)
     await runtime.responses.settle(stored)
 
 
-async def announce(runtime: Runtime, stored: StoredResponse) -> None:
-    """One query where there is no endpoint, and nothing at all of a response in the foreground, or one that was announced before."""
+async def announce(runtime: Runtime, stored: StoredResponse, end: ResponseEnd | None = None) -> None:
+    """Without ``end`` the response is read for it. One query where there is no endpoint, and nothing at all of a response in the
+    foreground, or one that was announced before."""
     if not (stored.is_background and stored.is_owed):
         return
     endpoints = await runtime.webhooks.endpoints(stored.tenant_id)
     if not any(not endpoint.is_disabled for endpoint in endpoints):
         return
     with passing_over_what_is_gone():  # Deleted meanwhile: whoever deletes a response announces it first.
-        await _announce(runtime, await runtime.responses.snapshot(stored.tenant_id, stored.response_id), endpoints)
+        if end is None:
+            end = ResponseEnd.of(await runtime.responses.snapshot(stored.tenant_id, stored.response_id))
+        await _announce(runtime, stored.response_id, end, endpoints)
 
 
-async def _announce(runtime: Runtime, snapshot: Snapshot, endpoints: Sequence[Endpoint]) -> None:
-    assert snapshot.last is not None
-    assert snapshot.is_final, f"{snapshot.stored.response_id} is announced before its end"
-    ended_at_ms, response_id = snapshot.last.at_ms, snapshot.stored.response_id
-    event = Told(
-        event_id(response_id, ended_at_ms),
-        f"response.{snapshot.final_object['status']}",
-        response_id,
-        ended_at_ms // 1000,
-        {"id": response_id},
-    )
+async def _announce(runtime: Runtime, response_id: str, end: ResponseEnd, endpoints: Sequence[Endpoint]) -> None:
+    event_name, ended_at = event_id(response_id, end.at_ms), end.at_ms // 1000
+    event = Told(event_name, f"response.{end.status}", response_id, ended_at, {"id": response_id})
     await tell_endpoints(runtime, endpoints, event)
 
 

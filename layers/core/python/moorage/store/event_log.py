@@ -134,10 +134,11 @@ class EventLog:
         self.now_ms = now_ms
         self._listed = listed
 
-    async def append(self, batch: Batch) -> None:
-        """Put a batch into its slot; raises :class:`ConditionFailed` if the slot is taken."""
+    async def append(self, batch: Batch) -> int:
+        """Put a batch into its slot and return its time there, in milliseconds; raises :class:`ConditionFailed` if it is taken."""
         record = await self.record(batch)
         await self._table.put(record, if_absent=True)
+        return int(record["at_ms"])
 
     async def record(self, batch: Batch, *, is_listed: bool = True) -> Record:
         """The record of a batch; a large body has gone to S3 by then. The final one lists its response, unless ``is_listed`` says that
@@ -349,6 +350,8 @@ class LogWriter:
         self.next_number = next_number
         self.request_id: str | None = None
         """For the next batch to tell."""
+        self.written_at_ms = 0
+        """The time of its last batch in the log."""
         self._pending: list[Pending] = []
         self._pending_bytes = 0
         self._offsets: dict[str, int] = {}
@@ -383,7 +386,7 @@ class LogWriter:
             times = tuple(each.at_ms for each in pending)
             batch = Batch(self.next_number, events, self.writer, offsets, times=times, request_id=self.request_id)
             try:
-                await self._log.append(batch)
+                self.written_at_ms = await self._log.append(batch)
             except ConditionFailed:
                 pending = await self._yield_slot(pending, events)
             else:
@@ -401,7 +404,7 @@ class LogWriter:
                 case Meeting.MYSELF:
                     # A put that was applied although its answer was lost; the SDK sent it again.
                     assert list(batch.events) == list(mine), f"{self.writer} found other events of its own at {batch.first}"
-                    pending = []
+                    pending, self.written_at_ms = [], batch.at_ms
                 case Meeting.PREDECESSOR if self._on_predecessor is not None:
                     pending = self._on_predecessor(batch, pending)
                 case _:
