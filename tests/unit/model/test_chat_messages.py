@@ -73,6 +73,15 @@ def test_no_role_speaks_twice_in_a_row() -> None:
     ]
 
 
+@pytest.mark.parametrize("nothing", ["", []])
+def test_a_turn_that_says_nothing_is_left_out(nothing: Any) -> None:
+    assert written(said("user", "u"), said("assistant", nothing), called("abcdefgh9"), gave("abcdefgh9", "x"))[1:] == [
+        {"role": "assistant", "content": "", "tool_calls": [call("abcdefgh9")]},
+        {"role": "tool", "tool_call_id": "abcdefgh9", "content": "x"},
+    ]
+    assert written(said("user", "u"), said("assistant", nothing)) == [{"role": "user", "content": "u"}]
+
+
 def test_a_call_without_text_says_nothing_and_not_null() -> None:
     assert written(said("user", "u"), called("abcdefgh9"), gave("abcdefgh9", "")) == [
         {"role": "user", "content": "u"},

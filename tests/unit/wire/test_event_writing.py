@@ -18,6 +18,13 @@ def test_an_event_is_one_chunk_that_ends_with_a_blank_line() -> None:
     assert end == [b"", b""]
 
 
+def test_an_event_is_one_line_to_every_reader_of_lines() -> None:
+    """``str.splitlines`` knows more line ends than the standard of event streams: clients lost what followed (dify issue 39008)."""
+    text = "a\u2028b\u2029c\u0085d"
+    _, data, *_ = sse(delta(text)).decode().splitlines()
+    assert orjson.loads(data.removeprefix("data: ")) == delta(text)
+
+
 def test_a_frame_names_its_lane_if_there_is_one() -> None:
     assert orjson.loads(frame(delta("x"))) == delta("x")
     assert orjson.loads(frame(delta("x"), "lane")) == {**delta("x"), "stream_id": "lane"}

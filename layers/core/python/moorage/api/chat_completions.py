@@ -8,7 +8,6 @@ from contextlib import aclosing
 from functools import partial
 from typing import Final
 
-import orjson
 from fastapi import APIRouter, Request
 from starlette.responses import Response
 
@@ -25,7 +24,7 @@ from moorage.loop.budget import draw_last
 from moorage.loop.create import prepare
 from moorage.wire.chat import ChatRequest, in_our_names, parse_chat
 from moorage.wire.chat_answers import Chunks, completion
-from moorage.wire.events import CREATED, IN_PROGRESS, QUEUED
+from moorage.wire.events import CREATED, IN_PROGRESS, QUEUED, one_line
 from moorage.wire.responses import Usage
 from moorage.wire.types import Event
 
@@ -99,9 +98,9 @@ async def _pieces(
 
 
 def _piece(made: list[dict[str, object]], chunks: Chunks) -> Piece:
-    lines = [b"data: " + orjson.dumps(chunk) + b"\n\n" for chunk in made]
+    lines = [b"data: " + one_line(chunk) + b"\n\n" for chunk in made]
     if chunks.error is not None:
-        lines.append(b"data: " + orjson.dumps({"error": chunks.error}) + b"\n\n")
+        lines.append(b"data: " + one_line({"error": chunks.error}) + b"\n\n")
     if chunks.is_over:
         lines.append(_DONE)
     return Piece(b"".join(lines) or _KEEP_ALIVE, chunks.is_over)

@@ -170,8 +170,9 @@ TAIL_POLL_SECONDS_MAX: Final = 0.5
 KEEP_ALIVE_SECONDS: Final = 15
 """SSE comments while nothing else is sent. API Gateway cuts a regional stream at 5 minutes of silence."""
 
-JSON_SILENCE_SECONDS: Final = 60
-"""A non-streaming create that takes longer begins its body with white space, unless the operator says otherwise."""
+JSON_SILENCE_SECONDS: Final = 25
+"""A non-streaming create that takes longer begins its body with white space, unless the operator says otherwise. nginx and load
+balancers hang up after 60 seconds, some proxies after 30."""
 
 ERASE_WAIT_SECONDS: Final = 30
 """How long an erasure waits for the last writer; the reaper erases what is left."""

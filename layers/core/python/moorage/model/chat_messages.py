@@ -251,7 +251,9 @@ def _turn(turn: Turn, style: Style) -> Iterator[Message]:
         message["reasoning_content"] = turn.reasoning
     if turn.calls:
         message["tool_calls"] = [_call(call, style) for call in turn.calls]
-    yield message
+    # vLLM with Mistral's tokenizer refuses a turn that says nothing (vllm issue 21089).
+    if turn.text or len(message) > 2:
+        yield message
     for output in turn.outputs:
         yield {"role": "tool", "tool_call_id": _call_id(output.call_id, style), "content": output.text}
     if turn.media:
