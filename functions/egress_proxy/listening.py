@@ -9,31 +9,85 @@ import asyncio
 import socket
 import struct
 from collections.abc import Awaitable, Callable
+from functools import cache
 from pathlib import Path
 from typing import Any, Final
 
+from moorage import limits
+
+from functions.egress_proxy.admission import Admission
+
 _BACKLOG: Final = 512
+_NO_FILES_SECONDS: Final = 0.1
 _ANCESTORS_MAX: Final = 256
 _CREDENTIALS: Final = struct.Struct("3i")
 
 Handler = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]
 
 
-async def listen(address: str, handle: Handler) -> asyncio.Server:
-    """``unix:PATH`` or ``HOST:PORT``."""
-    if not address.startswith("unix:"):
-        host, _, port = address.rpartition(":")
-        return await asyncio.start_server(handle, host, int(port), backlog=_BACKLOG)
+class Listener:
+    """Takes connections from the kernel as they come, and lets them wait in front of ``admission``."""
 
-    async def handle_named(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        await handle(reader, _NamedWriter(writer))  # type: ignore[arg-type]
+    def __init__(self, address: str, admission: Admission, handle: Handler) -> None:
+        """``address`` is ``unix:PATH`` or ``HOST:PORT``."""
+        self._admission = admission
+        self._handle = handle
+        self._loop = asyncio.get_running_loop()
+        self._serving: set[asyncio.Task[None]] = set()
+        if address.startswith("unix:"):
+            self._socket = _bound(Path(address.removeprefix("unix:")))
+        else:
+            host, _, port = address.rpartition(":")
+            family = socket.AF_INET6 if ":" in host else socket.AF_INET
+            self._socket = socket.create_server((host.strip("[]"), int(port)), family=family)
+        self._socket.listen(_BACKLOG)
+        self._socket.setblocking(False)
+        self._listen()
 
-    return await asyncio.start_unix_server(handle_named, sock=_bound(Path(address.removeprefix("unix:"))), backlog=_BACKLOG)
+    @property
+    def name(self) -> str:
+        at = self._socket.getsockname()
+        return f"unix:{at}" if self._socket.family == socket.AF_UNIX else "{}:{}".format(*at[:2])
 
+    def close(self) -> None:
+        self._loop.remove_reader(self._socket)
+        self._socket.close()
 
-def name_of(listener: asyncio.Server) -> str:
-    sock = listener.sockets[0]
-    return f"unix:{sock.getsockname()}" if sock.family == socket.AF_UNIX else "{}:{}".format(*sock.getsockname()[:2])
+    def _listen(self) -> None:
+        if self._socket.fileno() >= 0:
+            self._loop.add_reader(self._socket, self._accept)
+
+    def _accept(self) -> None:
+        for _ in range(limits.EGRESS_ACCEPTED_AT_ONCE_MAX):
+            try:
+                connection, at = self._socket.accept()
+            except (BlockingIOError, ConnectionAbortedError):
+                return
+            except OSError:  # Too many open files: some close meanwhile.
+                self._loop.remove_reader(self._socket)
+                self._loop.call_later(_NO_FILES_SECONDS, self._listen)
+                return
+            connection.setblocking(False)
+            is_unix = connection.family == socket.AF_UNIX
+            self._admission.knock(connection, place_of(connection) if is_unix else at[0], self._serve)
+
+    def _serve(self, connection: socket.socket, place: str) -> None:
+        task = self._loop.create_task(self._converse(connection, place))
+        self._serving.add(task)
+        task.add_done_callback(self._serving.discard)
+
+    async def _converse(self, connection: socket.socket, place: str) -> None:
+        is_unix = connection.family == socket.AF_UNIX
+        reader = asyncio.StreamReader(loop=self._loop)
+        protocol = asyncio.StreamReaderProtocol(reader, loop=self._loop)
+        try:
+            transport, _ = await self._loop.connect_accepted_socket(lambda: protocol, connection)
+        except OSError:
+            connection.close()
+            return
+        writer = asyncio.StreamWriter(transport, protocol, reader, self._loop)
+        named: Any = _NamedWriter(writer, place) if is_unix else writer
+        await self._handle(reader, named)
 
 
 def _bound(path: Path) -> socket.socket:
@@ -50,9 +104,9 @@ def _bound(path: Path) -> socket.socket:
 class _NamedWriter:
     """A Unix connection for mitmproxy, which asks every connection for an address and a port: it gets the place."""
 
-    def __init__(self, writer: asyncio.StreamWriter) -> None:
+    def __init__(self, writer: asyncio.StreamWriter, place: str) -> None:
         self._writer = writer
-        self._place = (place_of(writer.get_extra_info("socket")), 0)
+        self._place = (place, 0)
 
     def get_extra_info(self, name: str, default: Any = None) -> Any:
         return self._place if name in ("peername", "sockname") else self._writer.get_extra_info(name, default)
@@ -71,7 +125,7 @@ def place_of(connection: socket.socket) -> str:
 
 def _sandbox_of(pid: int) -> int:
     """The first process of the pid namespace of ``pid``; 0 for one of our own namespace, and for one that has gone."""
-    own_depth = len(_namespaced(_status("self")))
+    own_depth = _own_depth()
     for _ in range(_ANCESTORS_MAX):
         status = _status(str(pid))
         ids = _namespaced(status)
@@ -81,6 +135,11 @@ def _sandbox_of(pid: int) -> int:
             return pid
         pid = int(status["PPid"])
     return 0
+
+
+@cache
+def _own_depth() -> int:
+    return len(_namespaced(_status("self")))
 
 
 def _status(pid: str) -> dict[str, str]:

@@ -36,9 +36,10 @@ from moorage.store.table import Table
 from moorage.telemetry import open_log, tell, tell_error
 
 from functions.egress_proxy.addon import Gate
+from functions.egress_proxy.admission import Admission
 from functions.egress_proxy.certificates import DeploymentCertificates
 from functions.egress_proxy.journal import Journal, write_line
-from functions.egress_proxy.listening import listen, name_of
+from functions.egress_proxy.listening import Listener
 from functions.egress_proxy.pacing import PacedConnection
 from functions.egress_proxy.peers import Peers
 from functions.egress_proxy.resolver import Resolver
@@ -98,7 +99,8 @@ async def _serve(chosen: argparse.Namespace, settings: Settings) -> None:
 
     master = Master(options.Options())
     server = proxyserver.Proxyserver()
-    gate = Gate(grants, Resolver(chosen.hosts), journal, server, Peers(_connections_max()))
+    peers = Peers(_connections_max())
+    gate = Gate(grants, Resolver(chosen.hosts), journal, server, peers)
     master.addons.add(server, disable_h2c.DisableH2C(), gate, DeploymentCertificates(authority))
     master.options.update(
         server=False,  # It listens here, since mitmproxy knows no Unix sockets.
@@ -118,9 +120,10 @@ async def _serve(chosen: argparse.Namespace, settings: Settings) -> None:
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, master.shutdown)
-    listeners = [await listen(address, handle) for address in chosen.listen]
-    background = [asyncio.create_task(journal.run()), asyncio.create_task(gate.sweep())]
-    write_line({"event": "egress_ready", "listen": [name_of(listener) for listener in listeners]})
+    admission = Admission(peers.has_room)
+    listeners = [Listener(address, admission, handle) for address in chosen.listen]
+    background = [asyncio.create_task(each) for each in (journal.run(), gate.sweep(), admission.run())]
+    write_line({"event": "egress_ready", "listen": [listener.name for listener in listeners]})
     try:
         await master.run()
     finally:

@@ -65,11 +65,16 @@ class Peers:
     def get(self, client_id: str) -> Peer | None:
         return self._peers.get(client_id)
 
+    def has_room(self, place: str, waiting: Counter[str]) -> bool:
+        """Whether one more may come, beside those that wait to enter (by place)."""
+        is_scarce = self._strangers.total() + waiting.total() >= limits.EGRESS_STRANGERS_ALL_MAX
+        strangers_max = limits.EGRESS_STRANGERS_SCARCE_MAX if is_scarce else limits.EGRESS_STRANGERS_MAX
+        is_full = len(self._peers) + waiting.total() >= self._connections_max
+        return not is_full and self._strangers[place] + waiting[place] < strangers_max
+
     def enter(self, client_id: str, place: str, now: float) -> bool:
         """False if the place, or the proxy, has too many already."""
-        is_scarce = self._strangers.total() >= limits.EGRESS_STRANGERS_ALL_MAX
-        strangers_max = limits.EGRESS_STRANGERS_SCARCE_MAX if is_scarce else limits.EGRESS_STRANGERS_MAX
-        if len(self._peers) >= self._connections_max or self._strangers[place] >= strangers_max:
+        if not self.has_room(place, Counter()):
             return False
         self._peers[client_id] = Peer(place, connected_at=now)
         self._strangers[place] += 1

@@ -200,6 +200,30 @@ def hold(order: Order) -> int:
     return sum(int(process.stdout.readline()) for process in HELD if process.stdout is not None)
 
 
+CHURN = """
+import socket, sys
+head = sys.argv[2].encode()
+while True:
+    opened = []
+    for _ in range(200):
+        one = socket.socket(socket.AF_UNIX)
+        try:
+            one.connect(sys.argv[1])
+            one.sendall(head)
+        except OSError:
+            pass
+        opened.append(one)
+    for one in opened:
+        one.close()
+"""
+
+
+def churn(order: Order) -> None:
+    """Processes that open connections to the proxy, say half a word, and close them, until they are released."""
+    command = ["/usr/bin/python3", "-c", CHURN, PROXY_SOCKET, order["head"]]
+    HELD.extend(subprocess.Popen(command) for _ in range(order["processes"]))
+
+
 def release(_: Order) -> None:
     for process in HELD:
         process.kill()
@@ -264,6 +288,7 @@ def main() -> None:
         "resolve": resolve,
         "flood": flood,
         "hold": hold,
+        "churn": churn,
         "release": release,
     }
     print(json.dumps("ready"), flush=True)

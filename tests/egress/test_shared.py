@@ -79,6 +79,22 @@ def test_a_sandbox_that_connects_without_end_leaves_its_neighbours_their_way_out
     wait_until(lambda: reaches_its_host(sandbox, neighbour))
 
 
+def test_a_sandbox_that_opens_and_closes_without_end_costs_a_neighbour_a_second_at_most(
+    arena: ArenaClient, sandbox: Sandbox, other_sandbox: Sandbox, box: Opened, neighbour: Opened
+) -> None:
+    sandbox.order("churn", processes=3, head=connect_line(box, f"{HOST}:443")[:-20])
+    took = []
+    try:
+        for _ in range(10):
+            begun = time.monotonic()
+            assert reaches_its_host(other_sandbox, neighbour)
+            took.append(time.monotonic() - begun)
+    finally:
+        sandbox.order("release")
+    assert max(took) < _NEIGHBOUR_SECONDS_MAX
+    wait_until(lambda: reaches_its_host(sandbox, neighbour))
+
+
 # --- Bodies that grow ---
 
 

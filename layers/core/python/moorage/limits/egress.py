@@ -21,6 +21,14 @@ EGRESS_STRANGERS_SCARCE_MAX: Final = 32
 EGRESS_STRANGERS_ALL_MAX: Final = 2_048
 """Once there are so many strangers in all, one place has as many as the line above: that is enough for whoever does not hold them."""
 
+EGRESS_CONNECTIONS_PER_SECOND_MAX: Final = 64
+EGRESS_BURST_SECONDS: Final = EGRESS_CONNECTIONS_MAX / EGRESS_CONNECTIONS_PER_SECOND_MAX
+"""New connections of one place: so many in a second, after a burst of all that a container may have. A new one costs the proxy some
+3 ms, so that one place has a fifth of it. Those beyond wait for their turn."""
+
+EGRESS_ACCEPTED_AT_ONCE_MAX: Final = 64
+"""Connections that are taken from the kernel before the loop turns to something else: some milliseconds."""
+
 EGRESS_ALL_CONNECTIONS_MAX: Final = 8_192
 """Connections to one proxy, as far as the process may open as many files."""
 
