@@ -157,3 +157,10 @@ def test_a_response_that_never_says_anything_is_given_up(capsys: Any) -> None:
     with serving({"GET /v1/responses/resp_1": [*[(200, []), IN_PROGRESS] * 20]}) as deployment:
         assert main(["tail", "resp_1"], deployment.environ) == 1
     assert capsys.readouterr().err.startswith("moorage: The stream of resp_1 ended again and again without an event.")
+
+
+def test_raw_reasoning_is_shown_once_where_a_summary_repeats_it() -> None:
+    out = io.StringIO()
+    deltas = [event(f"{kind}.delta", output_index=0, delta="Hm. ") for kind in ("reasoning_text", "reasoning_summary_text")] * 2
+    View(out).show([*deltas, event("completed", response=response("completed"), sequence_number=5)])
+    assert out.getvalue().splitlines()[0] == "Hm. Hm. "

@@ -9,6 +9,8 @@ from moorage.model.base import Delta
 from moorage.tools.lowering import Original
 from moorage.wire.types import Event
 
+from tests.unit.loop.lab import Lab, say
+
 RESP = "resp_" + "a" * 48
 DONE = base.Finished("stop")
 SHELL_CALL = base.ItemPassed({"type": "shell_call", "call_id": "c", "action": {"commands": ["ls", "pwd"]}})
@@ -243,6 +245,61 @@ def test_a_call_whose_id_is_taken_gets_another_one() -> None:
 def test_what_a_reasoning_item_must_carry_to_the_next_turn_is_kept() -> None:
     _, assembler = played(base.ReasoningStarted(), base.ItemDone("sealed"), DONE)
     assert assembler.items[0]["encrypted_content"] == "sealed"
+
+
+def summarised(*deltas: Delta) -> tuple[list[Event], Assembler]:
+    """What a client sees that asked for a summary of the reasoning."""
+    events: list[Event] = []
+    assembler = Assembler(RESP, events.append, 0, lambda name: Original("function", name), summarises=True)
+    for delta in (*deltas, DONE):
+        assembler.feed(delta)
+    return events, assembler
+
+
+def test_raw_thoughts_are_a_summary_too_where_one_was_asked_for() -> None:
+    events, assembler = summarised(base.ReasoningTextDelta("Let me "), base.ReasoningTextDelta("think."), base.ItemDone())
+    assert order(events) == [
+        "0 output_item.added",
+        "0 content_part.added",
+        "0 reasoning_text.delta",
+        "0 reasoning_summary_part.added",
+        "0 reasoning_summary_text.delta",
+        "0 reasoning_text.delta",
+        "0 reasoning_summary_text.delta",
+        "0 reasoning_summary_text.done",
+        "0 reasoning_summary_part.done",
+        "0 reasoning_text.done",
+        "0 content_part.done",
+        "0 output_item.done",
+    ]
+    assert "".join(event["delta"] for event in events if event["type"] == "response.reasoning_summary_text.delta") == "Let me think."
+    item = assembler.items[0]
+    assert (item["summary"], item["content"]) == (
+        [{"type": "summary_text", "text": "Let me think."}],
+        [{"type": "reasoning_text", "text": "Let me think."}],
+    )
+
+
+@pytest.mark.parametrize(
+    ("deltas", "expected"),
+    [
+        ([base.SummaryDelta("Short."), base.ReasoningTextDelta("Long.")], ["Short."]),
+        ([base.ReasoningTextDelta("Long."), base.SummaryDelta("Sho"), base.SummaryDelta("rt.")], ["Long.", "Short."]),
+    ],
+    ids=["the summary first", "the raw text first"],
+)
+def test_a_summary_of_the_upstreams_own_is_kept(deltas: list[Delta], expected: list[str]) -> None:
+    _, assembler = summarised(*deltas)
+    assert [part["text"] for part in assembler.items[0]["summary"]] == expected
+
+
+@pytest.mark.parametrize(("wish", "expected"), [({"summary": "auto"}, ["Hm."]), ({"effort": "low"}, [])], ids=["asked", "not asked"])
+async def test_only_a_request_that_asks_gets_a_summary(wish: dict[str, Any], expected: list[str]) -> None:
+    lab = Lab([base.ReasoningTextDelta("Hm."), *say("Done.")])
+    stored = await lab.background(parameters={"reasoning": wish})
+    await lab.run(stored)
+    thought = (await lab.object_of(stored))["output"][0]
+    assert [part["text"] for part in thought["summary"]] == expected
 
 
 def test_citations_come_before_the_text_is_done() -> None:

@@ -68,32 +68,32 @@ def _restore(name: str) -> Original:
     return {"shell": Original("shell", "shell"), "grammar": Original("custom", "grammar")}.get(name, Original("function", name))
 
 
-def play(deltas: list[Delta]) -> tuple[list[Event], Assembler]:
+def play(deltas: list[Delta], *, summarises: bool = False) -> tuple[list[Event], Assembler]:
     """A log, as a sink would keep it: each event is what it was when it was emitted."""
     events: list[Event] = []
 
     def emit(event: Event) -> None:
         events.append(copy.deepcopy(event) | {"sequence_number": len(events)})
 
-    assembler = Assembler(RESP, emit, 0, _restore, container_id="cntr_1")
+    assembler = Assembler(RESP, emit, 0, _restore, container_id="cntr_1", summarises=summarises)
     for delta in deltas:
         assembler.feed(delta)
     return events, assembler
 
 
-@given(STREAMS)
+@given(STREAMS, st.booleans())
 @settings(max_examples=300, deadline=None)
-def test_a_log_adds_up_to_the_items_that_were_closed(deltas: list[Delta]) -> None:
-    events, assembler = play([*deltas, base.Finished("stop")])
+def test_a_log_adds_up_to_the_items_that_were_closed(deltas: list[Delta], summarises: bool) -> None:
+    events, assembler = play([*deltas, base.Finished("stop")], summarises=summarises)
     folded = fold(events)
     assert (folded.items, folded.open) == (assembler.items, [])
 
 
-@given(STREAMS)
+@given(STREAMS, st.booleans())
 @settings(max_examples=150, deadline=None)
-def test_a_log_grown_by_deltas_alone_adds_up_to_the_same(deltas: list[Delta]) -> None:
+def test_a_log_grown_by_deltas_alone_adds_up_to_the_same(deltas: list[Delta], summarises: bool) -> None:
     """What a process that dies before ``output_item.done`` has shown its client is the whole item but for its status."""
-    events, assembler = play([*deltas, base.Finished("stop")])
+    events, assembler = play([*deltas, base.Finished("stop")], summarises=summarises)
     grown = fold(
         event | {"sequence_number": n}
         for n, event in enumerate(e for e in events if e["type"] != "response.output_item.done")
@@ -106,10 +106,10 @@ def _shown(item: dict[str, Any]) -> dict[str, Any]:
     return {key: value for key, value in item.items() if key not in ("status", "encrypted_content")}
 
 
-@given(STREAMS, st.data())
+@given(STREAMS, st.booleans(), st.data())
 @settings(max_examples=200, deadline=None)
-def test_a_log_cut_anywhere_closes_its_open_items_as_incomplete(deltas: list[Delta], data: st.DataObject) -> None:
-    events, assembler = play([*deltas, base.Finished("stop")])
+def test_a_log_cut_anywhere_closes_its_open_items_as_incomplete(deltas: list[Delta], summarises: bool, data: st.DataObject) -> None:
+    events, assembler = play([*deltas, base.Finished("stop")], summarises=summarises)
     cut = data.draw(st.integers(0, len(events)))
     folded = fold(copy.deepcopy(events[:cut]))
     left_open = set(folded.open)

@@ -93,6 +93,8 @@ class View:
     _is_live: bool = False
     """Events come as they happen: the clock means something."""
     _awaits: str = "the model"
+    _raw: int = -1
+    """The output index of reasoning whose raw text was shown. Its summary may repeat that text."""
     _at: tuple[Any, ...] = ()
     """What the current line belongs to; a delta of anything else begins a new one."""
     _column: int = 0
@@ -129,8 +131,12 @@ class View:
         match event["type"].removeprefix("response."):
             case "output_text.delta" | "refusal.delta":
                 self._text((index,), event["delta"])
-            case "reasoning_summary_text.delta" | "reasoning_text.delta":
+            case "reasoning_text.delta":
+                self._raw = index
                 self._text((index, "thought"), event["delta"], "dim")
+            case "reasoning_summary_text.delta":
+                if self._raw != index:
+                    self._text((index, "thought"), event["delta"], "dim")
             case "output_item.added":
                 self._added(event["item"])
             case "function_call_arguments.delta" | "custom_tool_call_input.delta":

@@ -57,6 +57,8 @@ class _Open:
     """The upstream has custom tools itself: what it says is the input, not JSON around it."""
     is_upstreams: bool = False
     """The upstream runs it, and says how it grows."""
+    is_mirrored: bool = False
+    """The first summary part of this reasoning repeats its raw text."""
     marked: MarkedText | None = None
     """The open text, where marks are taken out of it."""
     _pieces: list[str] = field(default_factory=list)
@@ -126,6 +128,8 @@ class Assembler:
     """Makes of a text what only this deployment can read."""
     seals_text: bool = False
     """Raw reasoning text is sealed too: the client asked for what it can carry."""
+    summarises: bool = False
+    """The client asked for a summary of the reasoning: raw text is also shown as one."""
     container_id: str | None = None
     """The container that hosted calls run in."""
     hosts: Callable[[Room], bool] = lambda room: True
@@ -307,20 +311,35 @@ class Assembler:
 
     def _summary(self, text: str, index: int) -> None:
         open_ = self._reasoning()
+        index += open_.is_mirrored
         summary = open_.item["summary"]
         while len(summary) <= index:
             self._end_summary(open_)
-            summary.append({"type": "summary_text", "text": ""})
-            open_.part_open = True
-            self._send(REASONING_SUMMARY_PART_ADDED, open_, summary_index=len(summary) - 1, part=dict(summary[-1]))
+            self._start_summary(open_)
         open_.grow(summary[index], "text", text)
         self._send(REASONING_SUMMARY_TEXT_DELTA, open_, summary_index=index, delta=text)
+
+    def _start_summary(self, open_: _Open) -> None:
+        summary = open_.item["summary"]
+        summary.append({"type": "summary_text", "text": ""})
+        open_.part_open = True
+        self._send(REASONING_SUMMARY_PART_ADDED, open_, summary_index=len(summary) - 1, part=dict(summary[-1]))
+
+    def _mirror(self, open_: _Open, text: str) -> None:
+        """Show raw text as the summary too, until the upstream gives one: many clients read nothing else of a reasoning item."""
+        if not open_.item["summary"]:
+            open_.is_mirrored = True
+            self._start_summary(open_)
+        if open_.is_mirrored and len(open_.item["summary"]) == 1:
+            self._send(REASONING_SUMMARY_TEXT_DELTA, open_, summary_index=0, delta=text)
 
     def _end_summary(self, open_: _Open) -> None:
         if open_.part_open:
             open_.settle()
             index = len(open_.item["summary"]) - 1
             part = open_.item["summary"][index]
+            if open_.is_mirrored and index == 0:
+                part["text"] = open_.item["content"][0]["text"]
             self._send(REASONING_SUMMARY_TEXT_DONE, open_, summary_index=index, text=part["text"])
             self._send(REASONING_SUMMARY_PART_DONE, open_, summary_index=index, part=part)
             open_.part_open = False
@@ -334,6 +353,8 @@ class Assembler:
             self._send(CONTENT_PART_ADDED, open_, content_index=0, part=dict(content[0]))
         open_.grow(content[0], "text", text)
         self._send(REASONING_TEXT_DELTA, open_, content_index=0, delta=text)
+        if self.summarises:
+            self._mirror(open_, text)
 
     # --- calls ---
 

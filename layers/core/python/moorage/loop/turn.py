@@ -74,6 +74,7 @@ class Turn:
             lowered.restore,
             seal=partial(self.runtime.sealer.seal, self.stored.tenant_id),
             seals_text="reasoning.encrypted_content" in self.stored.parameters.include,
+            summarises=bool((self.stored.parameters.reasoning or {}).get("summary")),
             container_id=self.stored.container_id,
             offered=tuple(lowered.names),
             hosts=lambda room: any(ROOMS.of_tool(tool["type"]) is room and is_hosted(tool) for tool in self.stored.parameters.tools),

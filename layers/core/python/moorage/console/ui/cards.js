@@ -59,7 +59,8 @@ function Cited({ note }) {
 const Message = ({ item, isDone }) => html`<${Said} who=${item.role ?? "assistant"} content=${item.content} isDone=${isDone} />`;
 
 function Reasoning({ item, isDone }) {
-  const text = [...(item.summary ?? []), ...(item.content ?? [])].map((part) => part.text).join("\n\n");
+  // A summary may repeat the raw text, where the client asked for one.
+  const text = (item.content?.length ? item.content : item.summary ?? []).map((part) => part.text).join("\n\n");
   const [isOpen, open] = useState(false);
   if (!text) return html`<section class="card thought"><h3>reasoning</h3><p class="muted">Encrypted, or without a summary.</p></section>`;
   return html`<section class="card thought"><h3><button type="button" aria-expanded=${isOpen || !isDone} onClick=${() => open(!isOpen)}>${isOpen ? "▾" : "▸"} reasoning</button></h3>
