@@ -64,10 +64,16 @@ def test_what_the_developer_says_later_is_marked_text_of_the_users_in_its_place(
 
 def test_no_role_speaks_twice_in_a_row() -> None:
     picture = {"role": "user", "content": [{"type": "input_image", "image_url": PNG}]}
-    assert written(said("user", "u"), picture, said("user", "v"), said("assistant", "a"), said("assistant", "b")) == [
+    assert written(
+        said("developer", "i"), said("user", "u"), said("developer", "d"), picture, said("assistant", "a"), said("assistant", "b")
+    ) == [
+        {"role": "system", "content": "i"},
         {
             "role": "user",
-            "content": [{"type": "text", "text": "u"}, {"type": "image_url", "image_url": {"url": PNG}}, {"type": "text", "text": "v"}],
+            "content": [
+                {"type": "text", "text": "u\n\n<developer_message>\nd\n</developer_message>"},
+                {"type": "image_url", "image_url": {"url": PNG}},
+            ],
         },
         {"role": "assistant", "content": "a\n\nb"},
     ]
@@ -80,6 +86,16 @@ def test_a_turn_that_says_nothing_is_left_out(nothing: Any) -> None:
         {"role": "tool", "tool_call_id": "abcdefgh9", "content": "x"},
     ]
     assert written(said("user", "u"), said("assistant", nothing)) == [{"role": "user", "content": "u"}]
+
+
+def test_two_messages_of_the_users_are_kept_apart() -> None:
+    first, *rest = written(said("user", "Notes: reply only STORED."), said("user", "What was the word?"))
+    assert [first, *rest] == [
+        {"role": "user", "content": "Notes: reply only STORED."},
+        {"role": "assistant", "content": "(Noted.)"},
+        {"role": "user", "content": "What was the word?"},
+    ]
+    assert written(said("user", "Notes: reply only STORED.")) == [first], "what was sent before stays as it was"
 
 
 def test_a_call_without_text_says_nothing_and_not_null() -> None:
@@ -115,7 +131,9 @@ def test_what_is_said_between_a_call_and_its_output_follows_the_output(style: St
         {"role": "assistant", "content": "w", "tool_calls": [call("aaaaaaaa1"), call("aaaaaaaa2")]},
         {"role": "tool", "tool_call_id": "aaaaaaaa2", "content": "2"},
         {"role": "tool", "tool_call_id": "aaaaaaaa1", "content": "1"},
-        {"role": "user", "content": "v\n\nx"},
+        {"role": "user", "content": "v"},
+        {"role": "assistant", "content": "(Noted.)"},
+        {"role": "user", "content": "x"},
     ]
 
 

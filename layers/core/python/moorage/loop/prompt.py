@@ -15,6 +15,7 @@ from moorage.loop import context, decide, truncate, upstream_shell
 from moorage.loop.chain import load_chain
 from moorage.loop.fold import Folded, fold
 from moorage.loop.notes import reader, visible
+from moorage.loop.repeats import is_repeating
 from moorage.loop.unrolled import UnrolledStep, unroll
 from moorage.model import reasoning
 from moorage.model.base import HOSTED_SHELL, ModelRequest
@@ -66,6 +67,8 @@ class Prompt:
     position: Position
     entry: ModelEntry
     native_tools: frozenset[str]
+    keeps_tools: bool = False
+    """Some servers refuse messages with calls where no tools are offered: they are told of the tools, and that none may be called."""
 
     async def lowered(self, before: Sequence[Item], *, is_opened: bool = True) -> Lowered:
         """The input in the upstream's words, shortened where the request allows that. ``is_opened``: with the reasoning that only
@@ -79,6 +82,9 @@ class Prompt:
             calls_made=self.position.calls_made,
             max_tool_calls=parameters.max_tool_calls,
         )
+        wants_words = self.wants_words(before)
+        if wants_words:
+            choice = "none"
         resolved = await resolve_inputs(self.runtime, tenant_id, before, has_container=self.stored.container_id is not None)
         if HOSTED_SHELL in self.native_tools:
             resolved = await upstream_shell.with_own_containers(self.runtime, tenant_id, resolved)
@@ -99,7 +105,16 @@ class Prompt:
             programs=self.stored.programs,
             given=self.stored.given,
         )
-        return one_command(lowered) if self.entry.is_shell_sequential else lowered
+        if self.entry.is_shell_sequential:
+            lowered = one_command(lowered)
+        return replace(lowered, tools=(), names={}) if wants_words and not self.keeps_tools else lowered
+
+    def wants_words(self, before: Sequence[Item]) -> bool:
+        """Whether the model is to answer now, and no tool is offered to it: it may make no more calls, or repeats the same ones.
+        Small models go on calling what stands in front of them; larger ones are left their tools, and their cached prefix."""
+        most = self.stored.parameters.max_tool_calls
+        has_no_calls_left = most is not None and self.position.calls_made >= most
+        return self.entry.is_generic and self.position.step > 0 and (has_no_calls_left or is_repeating(before))
 
     def request(self, lowered: Lowered) -> ModelRequest:
         parameters = self.stored.parameters

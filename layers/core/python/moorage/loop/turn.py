@@ -29,6 +29,8 @@ from moorage.tools.registry import ROOMS
 from moorage.wire import grammar
 from moorage.wire.types import Item
 
+_REFUSED: Final = 400
+
 
 @dataclass(frozen=True, slots=True)
 class Turn:
@@ -42,11 +44,22 @@ class Turn:
 
         Raises :class:`UpstreamError` when the input cannot fit the model, and what ends the ``watch``.
         """
+        assembler, error, went_without_tools = await self._asked(before, watch, keeps_tools=False)
+        if went_without_tools and error is not None and error.status == _REFUSED and not assembler.has_begun:
+            # LiteLLM refuses calls in messages for Anthropic's models where no tools are offered.
+            assembler, error, _ = await self._asked(before, watch, keeps_tools=True)
+        return assembler, error
+
+    async def _asked(
+        self, before: list[Item], watch: CancelWatch | None, *, keeps_tools: bool
+    ) -> tuple[Assembler, UpstreamError | None, bool]:
+        """The same of one request, and whether it went without its tools."""
         entry = self.runtime.catalog.resolve(self.stored.parameters.model)
         provider = self.runtime.catalog.provider(entry, self.runtime.http)
-        prompt = Prompt(self.runtime, self.stored, self.position, entry, provider.native_tools)
+        prompt = Prompt(self.runtime, self.stored, self.position, entry, provider.native_tools, keeps_tools)
         lowered = await prompt.lowered(before)
         request = prompt.request(lowered)
+        went_without_tools = not keeps_tools and prompt.wants_words(before)
         assembler = self._assembler(lowered, {} if "custom" in provider.native_tools else self._grammars(before))
         assembler.taken_call_ids.update(item["call_id"] for item in before if "call_id" in item)
         noted: set[str] = set()
@@ -63,8 +76,8 @@ class Turn:
                     assembler.feed(delta)
         except UpstreamError as error:
             assembler.abandon(is_said_anew=error.is_retryable)
-            return assembler, error
-        return assembler, None
+            return assembler, error, went_without_tools
+        return assembler, None, went_without_tools
 
     def _assembler(self, lowered: Lowered, grammars: dict[tuple[str | None, str], dict[str, Any]]) -> Assembler:
         return Assembler(

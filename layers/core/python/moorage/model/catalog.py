@@ -99,6 +99,11 @@ class ModelEntry:
         return self.provider_kind not in ("openai_responses", "demo") and self.dialect != "openai" and not _is_openai(self.base_url)
 
     @property
+    def is_generic(self) -> bool:
+        """Whether a Chat Completions server of no known dialect serves it, as most local models are."""
+        return self.provider_kind == "chat_completions" and self.dialect != "openai" and not _is_openai(self.base_url)
+
+    @property
     def is_pattern(self) -> bool:
         return any(mark in self.name for mark in "*?[")
 

@@ -30,6 +30,7 @@ Part = dict[str, Any]
 _BEGIN: Final = "(The conversation begins.)"
 _GO_ON: Final = "(Go on.)"
 _READ: Final = "(I have read the results.)"
+_NOTED: Final = "(Noted.)"
 """Fillers, for templates that want the roles to alternate."""
 
 _ID: Final = re.compile(r"[A-Za-z0-9]{9}|functions\.[\w.-]+:\d+|.*__thought__.*", re.DOTALL)
@@ -73,6 +74,8 @@ def messages(request: ModelRequest, style: Style) -> list[Message]:
 class Said:
     role: Literal["system", "user"]
     parts: list[Part]
+    is_message: bool = True
+    """Otherwise an output that is told as the user's."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -156,7 +159,7 @@ class _Entries:
         turn = self._open
         text, media = self.parts.of_output(item.get("output"))
         if turn is None or item["call_id"] not in turn.unanswered:
-            self._say(Said("user", [_text_part(f"[Output of the call {item['call_id']}]\n{text}"), *media]))
+            self._say(Said("user", [_text_part(f"[Output of the call {item['call_id']}]\n{text}"), *media], is_message=False))
             return
         turn.outputs.append(Output(item["call_id"], text))
         turn.media += media
@@ -281,11 +284,25 @@ def _for_template(entries: list[Entry], style: Style, tools: tuple[Tool, ...]) -
     if tools and not style.template.knows_tools:
         system.append(_described(tools))
     text = "\n\n".join(part for part in system if isinstance(part, str) and part)
-    written = [message for entry in entries[len(leading) :] for message in _entry(entry, style)]
+    written = [message for entry in _apart(entries[len(leading) :]) for message in _entry(entry, style)]
     if text:
         written.insert(0, {"role": "user" if style.template.folds_system else "system", "content": text})
     joined = _joined(written)
     return list(_alternating(joined)) if style.template.alternates else joined
+
+
+def _apart(entries: list[Entry]) -> Iterator[Entry]:
+    """A word of the assistant's between two messages of the user's. Joined into one, a small model obeys the first sentence alone."""
+    before: Entry | None = None
+    for entry in entries:
+        if _is_users(entry) and _is_users(before):
+            yield Turn(_NOTED)
+        yield entry
+        before = entry
+
+
+def _is_users(entry: Entry | None) -> bool:
+    return isinstance(entry, Said) and entry.role == "user" and entry.is_message
 
 
 def _entry(entry: Entry, style: Style) -> Iterator[Message]:
