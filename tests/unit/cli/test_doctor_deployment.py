@@ -35,9 +35,7 @@ def answers(
     }
 
 
-def of(
-    models: Answer = REAL, stream: Answer | None = None, shell: Answer | None = None, vector: Answer | None = None
-) -> list[Finding]:
+def of(models: Answer = REAL, stream: Answer | None = None, shell: Answer | None = None, vector: Answer | None = None) -> list[Finding]:
     """What is found where a deployment answers so."""
     with serving(answers(models, stream, shell, vector)) as deployment:
         said = list(of_deployment(find(deployment.environ), {}))
@@ -52,6 +50,30 @@ def test_a_good_deployment_is_found_good() -> None:
     assert findings[1].what.startswith("'gpt' answered in 0.")
     assert findings[2].what.startswith("a sandbox started, ran a command and answered in 0.")
     assert findings[3].what == "a sandbox without a policy cannot get out"
+
+
+def listed(count: int) -> Answer:
+    return (200, {**REAL[1], "data": [{**REAL[1]["data"][0], "id": f"m{number}"} for number in range(count)]})
+
+
+def test_every_model_is_asked_and_the_one_that_fails_is_told() -> None:
+    away = refusal(502, "It is away.")
+    said = answers(models=listed(9)) | {
+        "POST /v1/responses": [*[completed()] * 6, away, *[completed()] * 2, printed("moorage-doctor done\n")]
+    }
+    with serving(said) as deployment:
+        findings = [one for one in of_deployment(find(deployment.environ), {}) if isinstance(one, Finding)]
+    assert sorted(body["model"] for address, body in deployment.requests if address == "POST /v1/responses") == [
+        "demo",
+        *(f"m{number}" for number in range(9)),
+    ]
+    assert [finding.what[5:] for finding in findings if finding.level is Level.FAIL] == ["did not answer: It is away."]
+    assert [finding.what[:4] for finding in findings[1:10]] == [f"'m{number}'" for number in range(9)], "in the order of the list"
+
+
+def test_models_that_were_not_asked_are_counted() -> None:
+    findings = of(models=listed(103), stream=completed())
+    assert Finding(Level.WARN, "3 more models were not asked", "The first 100 are.") in findings
 
 
 def test_an_embedding_model_is_asked_for_one_vector() -> None:

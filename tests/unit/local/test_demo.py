@@ -4,10 +4,12 @@ import io
 import signal
 import subprocess
 import sys
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
-from moorage.local.demo import Screen
+import pytest
+from moorage.local.demo import Screen, await_environment
 
 from tests.unit.test_terminal import Terminal
 
@@ -79,3 +81,30 @@ time.sleep(60)
 def test_a_signal_that_meets_a_finalizer_is_not_lost() -> None:
     done = subprocess.run([sys.executable, "-c", IN_A_FINALIZER], capture_output=True, text=True, timeout=60, check=False)
     assert (done.returncode, done.stderr.splitlines()[-1]) == (-signal.SIGINT, "KeyboardInterrupt")
+
+
+def test_the_demonstration_waits_as_long_as_its_stack_lives_and_tells_its_last_words(tmp_path: Path) -> None:
+    words = tmp_path / "stack.log"
+    words.write_text("moorage: first\nmoorage: Installing packages ...\n")
+    starting = ["sh", "-c", "read go; printf 'export A=b\\n' > new; mv new env; read stop"]
+    told: list[str] = []
+    with subprocess.Popen(starting, cwd=tmp_path, stdin=subprocess.PIPE) as process:
+        assert process.stdin is not None
+        keyboard = process.stdin
+
+        def tell(sentence: str) -> None:
+            told.append(sentence)
+            if len(told) == 2:
+                keyboard.write(b"go\n")
+                keyboard.flush()
+
+        assert await_environment(process, tmp_path / "env", words, tell=tell, tell_seconds=0) == {"A": "b"}
+        process.kill()
+    assert told[:2] == ["The stack is still starting. moorage: Installing packages ..."] * 2
+
+
+def test_a_stack_that_ends_before_it_serves_is_quoted(tmp_path: Path) -> None:
+    words = tmp_path / "stack.log"
+    words.write_text("No bubblewrap.\n")
+    with subprocess.Popen(["true"]) as process, pytest.raises(SystemExit, match=r"No bubblewrap\.\nThe embedded stack did not start\."):
+        await_environment(process, tmp_path / "env", words)

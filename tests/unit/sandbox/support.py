@@ -137,7 +137,12 @@ def can_be_ordinary() -> bool:
     if os.geteuid() != 0:
         return True
     version = subprocess.run([SYSTEM_PYTHON, "-c", "import sys; print(sys.version_info[:2])"], capture_output=True, text=True)
-    return version.stdout.strip() == str(sys.version_info[:2]) and os.stat(ROOT).st_mode & 0o5 == 0o5
+    return version.stdout.strip() == str(sys.version_info[:2]) and can_be_read_by_all(ROOT)
+
+
+def can_be_read_by_all(folder: Path) -> bool:
+    """Whether every user can list this folder and come to it. The home of root has mode 0700, and so has what ``mktemp -d`` makes."""
+    return folder.stat().st_mode & 0o5 == 0o5 and all(above.stat().st_mode & 0o1 for above in folder.parents)
 
 
 @contextmanager

@@ -17,7 +17,7 @@ import sys
 import tempfile
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, NoReturn, TextIO
 
@@ -37,7 +37,8 @@ QUESTION = (
 )
 ARTIFACTS = ("report.xlsx", "chart.png")
 SKILLS = ("sqlite", "spreadsheets")
-_START_SECONDS_MAX = 60
+_TELL_SECONDS = 10.0
+"""A first start on a slow machine takes minutes."""
 _AGAIN_SECONDS = 0.05
 """Time enough for a finalizer to end."""
 _STOP_SECONDS_MAX = 30
@@ -100,21 +101,34 @@ def embedded_stack() -> Iterator[dict[str, str]]:
                     start_new_session=True,
                     preexec_fn=dying_with(os.getpid()),
                 )
-            yield _await_environment(process, Path(state_dir) / "env", words)
+            yield await_environment(process, Path(state_dir) / "env", words)
         finally:
             if process is not None:
                 stop_process(process, _STOP_SECONDS_MAX)
 
 
-def _await_environment(process: "subprocess.Popen[bytes]", path: Path, words: Path) -> dict[str, str]:
-    deadline = time.monotonic() + _START_SECONDS_MAX
-    while time.monotonic() < deadline:
-        if process.poll() is not None:
-            raise SystemExit(f"{printable(words.read_text(errors='replace'))}The embedded stack did not start.")
+def await_environment(
+    process: "subprocess.Popen[bytes]",
+    path: Path,
+    words: Path,
+    *,
+    tell: Callable[[str], object] = say,
+    tell_seconds: float = _TELL_SECONDS,
+) -> dict[str, str]:
+    """The variables in ``path``, which the stack writes once it serves. Waits as long as the stack lives, and tells its last words.
+
+    Raises SystemExit with all of its words if it ends before.
+    """
+    told = time.monotonic()
+    while process.poll() is None:
         if path.exists():
             return read_exports(path)
+        if time.monotonic() - told >= tell_seconds:
+            told = time.monotonic()
+            last = printable(words.read_text(errors="replace")).strip().rpartition("\n")[2]
+            tell(f"The stack is still starting. {last}".rstrip())
         time.sleep(0.05)
-    raise SystemExit("The embedded stack did not start in time.")
+    raise SystemExit(f"{printable(words.read_text(errors='replace'))}The embedded stack did not start.")
 
 
 def sales() -> tuple[bytes, int]:

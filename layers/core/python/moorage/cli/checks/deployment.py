@@ -6,6 +6,8 @@ import re
 import socket
 import time
 from collections.abc import Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from typing import Any, Final
 from urllib.parse import urlsplit
 
@@ -18,7 +20,12 @@ from moorage.cli.checks.machine import of_a_start
 from moorage.cli.target import Target, TargetError, answer_of, refused, unreachable
 from moorage.store.api_keys import ApiKeys
 
-_MODELS_ASKED_MAX: Final = 5
+_MODELS_ASKED_MAX: Final = 100
+"""Beyond them the findings say how many were not asked."""
+_TOGETHER: Final = 8
+"""So many models are asked at once."""
+_ANSWER_SECONDS_MAX: Final = 120.0
+"""A local model may have to be loaded first."""
 _MARK: Final = "moorage-doctor"
 _EMBEDDERS: Final = "moorage-embeddings"
 """``owned_by`` of models that embed, and give no answers."""
@@ -58,9 +65,12 @@ def of_deployment(target: Target, environ: Mapping[str, str]) -> Iterator[Said]:
         yield ok(f"{target.url} answers; models: {', '.join(names)}")
         if names == [_SCRIPTED]:
             yield warn("the scripted demo model answers: no other is configured", "docs/models.md says how a real one is named.")
-        for name in names[:_MODELS_ASKED_MAX]:
-            yield Waiting(f"'{name}' is asked for an answer")
-            yield _answer(http, name)
+        asked = names[:_MODELS_ASKED_MAX]
+        yield Waiting(f"'{asked[0]}' is asked for an answer" if len(asked) == 1 else f"{len(asked)} models are asked for an answer")
+        with ThreadPoolExecutor(_TOGETHER) as pool:
+            yield from pool.map(partial(_answer, http), asked)
+        if len(names) > len(asked):
+            yield warn(f"{len(names) - len(asked)} more models were not asked", f"The first {len(asked)} are.")
         for name in [model["id"] for model in models if model["owned_by"] == _EMBEDDERS][:_MODELS_ASKED_MAX]:
             yield _embedding(http, name)
         yield from _sandbox(http, str(target.url))
@@ -85,14 +95,18 @@ def _answer(http: httpx.Client, model: str) -> Finding:
     request = {"model": model, "input": "Answer with one word: ready.", "stream": True, "store": False}
     began, first, last = time.monotonic(), 0.0, {}
     try:
-        with http.stream("POST", "/responses", json=request) as answer:
+        with http.stream("POST", "/responses", json=request, timeout=_ANSWER_SECONDS_MAX) as answer:
             if not answer.is_success:
                 answer.read()
                 answer_of(answer)
             for line in answer.iter_lines():
+                if time.monotonic() - began > _ANSWER_SECONDS_MAX:
+                    return _no_answer(model, f"it was not done within {_ANSWER_SECONDS_MAX:.0f} s")
                 if line.startswith("data: {"):
                     first = first or time.monotonic() - began
                     last = orjson.loads(line.removeprefix("data: "))
+    except httpx.TimeoutException:
+        return _no_answer(model, f"it said nothing for {_ANSWER_SECONDS_MAX:.0f} s")
     except (httpx.TransportError, TargetError) as error:
         return _no_answer(model, str(error))
     if last.get("type") != "response.completed":
