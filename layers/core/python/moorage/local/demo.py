@@ -26,6 +26,7 @@ from openai.types.responses import Response
 
 from moorage.local.children import prepare_environments
 from moorage.local.exports import read_exports
+from moorage.local.places import own_command
 from moorage.local.processes import dying_with, stop_process, uninterrupted
 from moorage.terminal import clear_status, printable, say, show_status
 
@@ -63,7 +64,10 @@ def main() -> int:
         response = watch(client, model, uploaded.id)
         if response is None:
             return 1
-        return download(client, response, folder)
+        ended = download(client, response, folder)
+    command = own_command(os.environ.get("PATH"), sys.executable)
+    say(f"The demo's stack is gone. '{command} up' starts one that stays, and '{command} console' shows its runs in a browser.")
+    return ended
 
 
 def _end(number: int, frame: object) -> NoReturn:

@@ -6,6 +6,7 @@ import os
 import shlex
 import signal
 import socket
+import sys
 from collections.abc import Awaitable, Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
@@ -23,6 +24,7 @@ from moorage.local.exports import write_exports
 from moorage.local.logs import STEPS, cut
 from moorage.local.loop_watch import LoopWatch
 from moorage.local.metrics import Metrics, address_of
+from moorage.local.places import own_command
 from moorage.local.processes import write_private
 from moorage.local.service_manager import ServiceManager
 from moorage.local.state_folder import Secrets
@@ -183,6 +185,7 @@ def announce(
     path = state_dir / "env"
     write_exports(path, {"OPENAI_BASE_URL": url, "OPENAI_API_KEY": kept.api_key, "MOORAGE_MODEL": model})
     clear_status()
+    command = own_command(os.environ.get("PATH"), sys.executable)
     notes = "".join(f"  note   {sentence}\n" for sentence in runtime.catalog.notices)
     if metrics_listener is not None:
         notes = f"  count  {address_of(metrics_listener)}\n{notes}"
@@ -192,5 +195,5 @@ def announce(
         f"curl $OPENAI_BASE_URL/responses -H \"Authorization: Bearer $OPENAI_API_KEY\" -H 'Content-Type: application/json' "
         f'-d \'{{"model": "{model}", "input": "hello"}}\'\n'
         "Ctrl-C stops it; what it stored is there at the next start.\n"
-        "'moorage console' shows what runs in a browser, 'moorage logs -f' what it does, 'moorage doctor' whether all is well."
+        f"'{command} console' shows what runs in a browser, '{command} logs -f' what it does, '{command} doctor' whether all is well."
     )
