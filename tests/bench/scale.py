@@ -388,6 +388,7 @@ nothing has to be split before a tenant alone is larger than a cell.
 
 Before a second cell, in this order: ask for Lambda concurrency and Fargate vCPUs; two or three availability zones; shard the two index
 partitions that every hand-over writes (`INFLIGHT`, `ALIVE`) by a digit of the id, which the reaper then reads in parallel.
+A create reads its tenant's part of `INFLIGHT` alone. A start that finds no room still reads all of `ALIVE`.
 """
 
 

@@ -24,8 +24,9 @@ class Responses:
     def __init__(self) -> None:
         self.containers: dict[str, str] = {}
 
-    async def inflight(self) -> list[tuple[str, str]]:
-        return [("ten", response_id) for response_id in (*self.containers, "resp_just_deleted")]
+    async def inflight_of(self, tenant_id: str) -> list[str]:
+        assert tenant_id == "ten"
+        return [*self.containers, "resp_just_deleted"]
 
     async def load(self, tenant_id: str, response_id: str) -> Any:
         if response_id not in self.containers:

@@ -220,10 +220,14 @@ async def test_a_response_is_read_as_what_it_was_and_written_as_it_was() -> None
     table.records.clear()
     await responses.create(stored)
     (written,) = table.records.values()
-    listed = {"GSI1PK": keys.INFLIGHT, "GSI1SK": keys.listed(5, "resp_1")}
+    listed = {"GSI1PK": keys.INFLIGHT, "GSI1SK": f"T#t#{keys.listed(5, 'resp_1')}"}
     expected = {**record, **listed, "heartbeat_at_ms": 8_000, "body": written["body"]}
     assert written == expected
     assert orjson.loads(zlib.decompress(written["body"])) == {
         **body,
         "request": {**body["request"], "parallel_tool_calls": True, "truncation": "disabled"},
     }
+    assert (await responses.inflight_of("t"), await responses.inflight_of("other")) == (["resp_1"], [])
+    # An older version put it on the loop's list by its time alone: the reaper ends it all the same.
+    await table.put({**written, "GSI1SK": keys.listed(5, "resp_1")})
+    assert await responses.inflight() == [("t", "resp_1")]

@@ -78,7 +78,7 @@ def of_responses(responses: Responses) -> AtWork:
         return None
 
     async def at_work(tenant_id: str) -> set[str | None]:
-        running = [response_id for tenant, response_id in await responses.inflight() if tenant == tenant_id]
+        running = await responses.inflight_of(tenant_id)
         return set(await asyncio.gather(*(container_id(tenant_id, response_id) for response_id in running)))
 
     return at_work

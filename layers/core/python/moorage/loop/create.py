@@ -200,7 +200,7 @@ async def _check_room(runtime: Runtime, tenant_id: str, request: CreateRequest) 
     if not request.background and not any(map(is_hosted, request.tools)):
         return
     most = runtime.settings.running_responses_max
-    running = sum(tenant == tenant_id for tenant, _ in await runtime.responses.inflight())
+    running = len(await runtime.responses.inflight_of(tenant_id))
     if running >= most:
         raise rate_limited(
             f"{running} responses of yours are running with tools or in the background; {most} may run at once. Retry when one has "

@@ -14,7 +14,7 @@ events after number n                      ``SK`` backwards from ``EV#n``, then 
 start or end a step or a tool call         ``SK=AT#<step>`` or ``AT#<step>#<call>``             UpdateItem
 a running response's rounds and items      ``SK`` begins with ``AT#``, from a step on           Query
 what a tool call needs                     ``META``, ``AT#<step>``, ``META`` of the container   BatchGet
-responses that the loop still owes an end  ``GSI1PK=INFLIGHT``                                  Query on GSI1
+responses that the loop still owes an end  ``GSI1PK=INFLIGHT``, a tenant's from ``T#t#`` on     Query on GSI1
 a tenant's responses, newest first         ``GSI1PK=T#t#L#responses``, ``<created>#<id>#<row>`` Query on GSI1 + BatchGet
 a response's approvals                     ``SK`` begins with ``AP#``                           Query
 a decision                                 ``SK=AP#<id>``, ``META`` counts it                   TransactWriteItems
@@ -186,6 +186,11 @@ def listing(tenant_id: str, kind: str) -> str:
 def listed(created_at: int, resource_id: str) -> str:
     """``GSI1SK``: oldest first, ties by id, which tells the order within a second (``ids.py``)."""
     return f"{created_at:012d}#{resource_id}"
+
+
+def inflight(tenant_id: str) -> str:
+    """How ``GSI1SK`` begins on the loop's list: a create reads its tenant's part alone, the reaper the whole."""
+    return f"T#{tenant_id}#"
 
 
 def usage(tenant_id: str) -> str:

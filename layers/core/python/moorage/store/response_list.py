@@ -211,6 +211,13 @@ def place_of(created_at: int, response_id: str) -> str:
     return keys.listed(created_at, response_id)
 
 
+async def inflight(table: Table, tenant_id: str) -> list[Entry]:
+    """A tenant's part of the loop's list, oldest first."""
+    part = keys.inflight(tenant_id)
+    found = await table.query(keys.INFLIGHT, prefix=part, index=schema.INDEX)
+    return [Entry(record["GSI1SK"].removeprefix(part), keys.response_of(record["PK"])[1], None) for record in found]
+
+
 def running_attributes(tenant_id: str, created_at: int, response_id: str) -> Record:
     """What lists a response in the foreground that has not ended."""
     return {"GSI1PK": keys.listing(tenant_id, KIND), "GSI1SK": place_of(created_at, response_id)}
@@ -285,6 +292,4 @@ class ResponseList:
 
     async def running(self, tenant_id: str) -> list[Entry]:
         """Those that the loop owes an end, oldest first; some may have ended just now."""
-        found = await self._table.query(keys.INFLIGHT, index=schema.INDEX)
-        owned = [(keys.response_of(record["PK"]), record["GSI1SK"]) for record in found]
-        return [Entry(place, response_id, None) for (owner, response_id), place in owned if owner == tenant_id]
+        return await inflight(self._table, tenant_id)

@@ -250,7 +250,7 @@ class Responses:
         return {
             "looping": True,
             "GSI1PK": keys.INFLIGHT,
-            "GSI1SK": keys.listed(stored.created_at, stored.response_id),
+            "GSI1SK": f"{keys.inflight(stored.tenant_id)}{keys.listed(stored.created_at, stored.response_id)}",
             "execution": stored.response_id,
         }
 
@@ -384,9 +384,13 @@ class Responses:
         return True
 
     async def inflight(self) -> list[tuple[str, str]]:
-        """``(tenant_id, response_id)`` of the responses that the loop still owes an end, oldest first."""
+        """``(tenant_id, response_id)`` of the responses that the loop still owes an end, of all tenants."""
         records = await self._table.query(keys.INFLIGHT, index="GSI1")
         return [keys.response_of(record["PK"]) for record in records]
+
+    async def inflight_of(self, tenant_id: str) -> list[str]:
+        """Ids of one tenant's, oldest first; those of others cost nothing."""
+        return [entry.response_id for entry in await response_list.inflight(self._table, tenant_id)]
 
     async def snapshot(self, tenant_id: str, response_id: str) -> Snapshot:
         """``META`` and the last batch, in one query. Raises 404 for unknown, deleted, expired and foreign ids."""
