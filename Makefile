@@ -17,6 +17,7 @@
 # make lint             linters and types
 # make lint-template    checkov and cfn-lint over the synthesised templates
 # make test-deploy      deploy the synthesised templates onto an emulator, call them, destroy and deploy again
+# make afternoon        deploy into an account of AWS's, prove what no emulator can, and take it down again (docs/aws.md)
 # make test-templates   fetch the chat templates of open models and render conversations with them
 # make test-egress      attack the egress proxy
 # make test-localstack  run the state machine in LocalStack's interpreter, and turns on LocalStack itself (needs Python 3.13, no Docker)
@@ -49,7 +50,7 @@ unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
 .PHONY: help setup setup-dev setup-deploy demo up test quick check lint lint-template test-templates test-egress test-deploy test-localstack judges synth \
-	bootstrap deploy deployed destroy clients conformance chaos simulate soak fuzz cost bench bench-peers bench-cold bench-egress bench-sandbox bench-console wheel \
+	afternoon bootstrap deploy deployed destroy clients conformance chaos simulate soak fuzz cost bench bench-peers bench-cold bench-egress bench-sandbox bench-console wheel \
 	lock clean console-screens
 
 help:
@@ -167,7 +168,7 @@ test-templates: .build/templates/.done
 
 # The life of a deployment is no part of 'make test': it costs two minutes of a core.
 test-deploy: setup-dev
-	$(BIN)/python -m pytest tests/deploy tests/deploy/life_cycle.py tests/deploy/restore.py
+	$(BIN)/python -m pytest tests/deploy tests/deploy/life_cycle.py tests/deploy/restore.py tests/deploy/afternoon.py
 
 # npm's 'latest' tag of the CDK is a stray build; this is the version for aws-cdk-lib of requirements/dev.txt.
 CDK := PATH="$(abspath $(BIN)):$$PATH" npx --yes aws-cdk@2.1148.1
@@ -191,8 +192,13 @@ deployed:
 	@$(BIN)/python -m infra.deployed $(DEPLOYED)
 
 # The stack that holds the data is protected, and stays.
+STACKS ?= '!(*-state)'
 destroy: setup-deploy
-	$(CDK) destroy '!(*-state)' $(OPTIONS)
+	$(CDK) destroy $(STACKS) $(OPTIONS)
+
+# In an account of yours, with the credentials of the shell: docs/aws.md.
+afternoon: $(VENV)/.dev
+	$(BIN)/python -m tests.afternoon $(OPTIONS)
 
 # LocalStack's interpreter; this version, the newest that needs no token, runs on Python 3.13 alone.
 .venv-localstack/.done: $(UV) requirements/localstack.txt
