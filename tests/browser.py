@@ -6,6 +6,7 @@ of its own, for each context. What a user sees is measured, and its pictures are
 
 import json
 import shutil
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -74,6 +75,15 @@ class Console:
     def _hear(self, message: ConsoleMessage) -> None:
         if message.type in ("error", "warning"):
             self.said.append(f"{message.text} ({message.location.get('url', '')})")
+
+    def takes_back(self, status: int) -> None:
+        """Wait until the browser has told of an answer of ``status``, and forget that: it may tell after the page has shown it."""
+        told = f"Failed to load resource: the server responded with a status of {status}"
+        deadline = time.monotonic() + WAIT_MS / 1000
+        while not (found := [each for each in self.said if each.startswith(told)]):
+            assert time.monotonic() < deadline, self.said
+            self.page.wait_for_timeout(20)
+        self.said.remove(found[0])
 
     def enter(self, key: str, where: str = "#/runs") -> "Console":
         """With a key, as if it had been pasted."""

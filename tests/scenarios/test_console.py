@@ -88,7 +88,7 @@ def test_a_code_that_was_used_asks_for_a_key(console: Console, stack: Stack) -> 
     console.page.goto(address)
     expect(console.page.get_by_text("This code has been used or has run out.")).to_be_visible()
     expect(console.page.get_by_label("API key")).to_be_visible()
-    assert console.said.pop().startswith("Failed to load resource: the server responded with a status of 401")
+    console.takes_back(401)
 
 
 def test_a_key_that_only_reads_is_shown_nothing_to_press(console: Console, stack: Stack) -> None:

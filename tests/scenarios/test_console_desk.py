@@ -132,7 +132,7 @@ def test_an_address_that_is_refused_says_why_and_keeps_what_was_typed(console: C
     page.get_by_role("button", name="Add").click()
     expect(page.locator(".notices .bad")).to_contain_text("is not a public address")
     expect(page.get_by_role("textbox", name="Address")).to_have_value("https://10.0.0.1/hook")
-    assert console.said.pop().startswith("Failed to load resource: the server responded with a status of 400")
+    console.takes_back(400)
 
 
 # --- keys ---
@@ -241,7 +241,7 @@ def test_the_doctor_tries_a_sandbox_and_leaves_nothing(console: Console, client:
     page.get_by_role("button", name="Try a sandbox").click()
     expect(page.get_by_text("moorage doctor says what the machine lacks for sandboxes.")).to_be_visible()
     expect(page.get_by_role("main").get_by_text("The table is away.")).to_be_visible()
-    assert console.said.pop().startswith("Failed to load resource: the server responded with a status of 503")
+    console.takes_back(503)
 
 
 # --- what is stored, and used ---
@@ -392,7 +392,7 @@ def test_a_skill_is_dropped_as_a_folder_and_as_a_zip_and_saved(console: Console,
     (tmp_path / "none.zip").write_bytes(b"no zip")
     drop(console, tmp_path / "none.zip")
     expect(page.locator(".notices .bad")).to_contain_text("Invalid skill")
-    assert console.said.pop().startswith("Failed to load resource: the server responded with a status of 400")
+    console.takes_back(400)
     page.get_by_role("button", name="Delete", exact=True).click()
     page.get_by_role("button", name="Really?").click()
     expect(page.get_by_role("heading", name="No skills of your own yet")).to_be_visible()
@@ -467,7 +467,7 @@ def test_hosts_beyond_what_the_operator_allows_are_refused_in_the_operators_word
     page.get_by_label("Input").fill("Look outside.")
     page.get_by_role("button", name="Run", exact=True).click()
     expect(page.locator(".notices .bad")).to_contain_text("MOORAGE_ALLOWED_EGRESS_DOMAINS")
-    assert console.said.pop().startswith("Failed to load resource: the server responded with a status of 400")
+    console.takes_back(400)
     expect(page.get_by_label("Input")).to_have_value("Look outside.")
     page.get_by_role("tab", name="Python").click()
     shown = page.locator(".seen pre")
