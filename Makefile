@@ -27,7 +27,7 @@
 # make chaos            kill, freeze and cut off the processes of a stack under load (SEED=7 KILLS=100; DOCS=--docs adds it to docs/durability.md)
 # make simulate         play 100,000 histories of the loop over fakes, from their numbers alone
 # make soak             two thousand rounds of one loop, then a stack under load for half an hour, and what grows in it (the same DOCS)
-# make fuzz             send 10,000 generated requests and compare the answers with the OpenAPI document
+# make fuzz             damage streams of model servers, then send 10,000 requests and compare the answers with the OpenAPI document
 # make bench            measure what moorage adds and what a request costs; writes docs/benchmarks.md (a quiet machine, please)
 # make bench-peers      install the gateways that make bench then measures beside it (under .build/)
 # make bench-cold       package sizes and cold import times of the functions
@@ -287,7 +287,8 @@ soak: setup-dev
 	SOAK_ROUNDS=2000 $(BIN)/python -m pytest tests/chaos/test_long_loop.py
 	$(BIN)/python -m tests.chaos.soak --minutes $(MINUTES) $(DOCS) $(OPTIONS)
 
-fuzz: setup .build/fuzz/.done
+fuzz: setup-dev .build/fuzz/.done
+	$(BIN)/python -m pytest -q -n 0 tests/fuzz/decoders.py
 	$(BIN)/python tests/fuzz/run.py
 
 cost: setup-dev
