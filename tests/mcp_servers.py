@@ -185,6 +185,8 @@ class Odd:
     encoding: str | None = None
     session: str | None = None
     """Its id: the client is to end it."""
+    forgets: int = 0
+    """How many calls meet no session any more."""
     says_changed: bool = False
     """With the result of a call it says that its list is not true any more."""
     before_call: Callable[[], Awaitable[None]] | None = None
@@ -204,6 +206,10 @@ class Odd:
         message = json.loads(await body_of(receive))
         method = message["method"]
         self.asked.append(method)
+        if method == "tools/call" and self.forgets:
+            self.forgets -= 1
+            await _respond(send, 404, b"")
+            return
         if method == "tools/call":
             self.called.append(message["params"]["arguments"])
             if self.before_call is not None:

@@ -113,6 +113,19 @@ async def test_a_server_that_only_has_something_to_read_is_read() -> None:
     assert called == Called("Keep it dry.")
 
 
+async def test_a_call_that_meets_no_session_is_made_in_a_new_one() -> None:
+    odd = Odd(session="s1", forgets=1, result={"content": [{"type": "text", "text": "done"}]})
+    async with odd_server(odd) as (server, way):
+        found = await session.call_tool(server, way, "any", {"n": 1})
+    assert (found, odd.called, odd.asked.count("initialize")) == (Called("done"), [{"n": 1}], 2)
+
+
+@pytest.mark.parametrize("odd", [Odd(session="s1", forgets=2), Odd(forgets=1)], ids=["again and again", "without a session"])
+async def test_a_call_that_finds_nothing_fails(odd: Odd) -> None:
+    await failed_call(odd)
+    assert (odd.called, odd.forgets) == ([], 0)
+
+
 async def test_the_list_is_in_one_order_however_the_server_sorts_it() -> None:
     tools = [{"name": name, "inputSchema": {"type": "object"}} for name in ("c", "a", "b", "a")]
     async with odd_server(Odd(tools=tools)) as (server, way):

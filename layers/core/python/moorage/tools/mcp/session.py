@@ -225,6 +225,9 @@ async def _with(
             try:
                 return await _over(_streamable(talk), talk, work), talk
             except Exception:  # Whatever it was: if the server is an older one, it says so by its status.
+                if talk.transport.has_lost_session:  # "The client MUST start a new session" (Streamable HTTP, Session Management).
+                    talk = _Talk(server, GuardedTransport(server, fetcher))
+                    return await _over(_streamable(talk), talk, work), talk
                 if talk.connected or talk.transport.status not in _OLDER or talk.transport.refusal is not None:
                     raise
             talk = _Talk(server, GuardedTransport(server, fetcher))

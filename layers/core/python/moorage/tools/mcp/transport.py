@@ -8,6 +8,7 @@ from collections.abc import AsyncIterator
 from typing import Final
 
 import httpx2
+import orjson
 
 from moorage import limits
 from moorage.egress.fetch import ADDRESSES_TRIED_MAX, Fetcher, FetchError
@@ -27,6 +28,8 @@ class GuardedTransport(httpx2.AsyncBaseTransport):
         self._inner = httpx2.AsyncHTTPTransport(verify=verify, trust_env=False)
         self.status: int | None = None
         """Of the latest answer."""
+        self.has_lost_session = False
+        """The server answered a request of a session with 404: it has forgotten the session, and the request was not run."""
         self.refusal: str | None = None
         """Why something was not sent or not taken; the SDK keeps such reasons to itself."""
 
@@ -44,6 +47,9 @@ class GuardedTransport(httpx2.AsyncBaseTransport):
             self._addresses = await self._fetcher.admitted(host, port, is_operators=self._server.is_operators)
         response = await self._sent(request, host, self._addresses)
         self.status = response.status_code
+        if self.status == 404 and request.method == "POST" and "mcp-session-id" in request.headers:
+            # An answer to the server's own question may come too late for its session, beside a call that runs: it has no method.
+            self.has_lost_session = self.has_lost_session or {"id", "method"} <= orjson.loads(request.content).keys()
         if response.headers.get("content-encoding", "identity").lower() != "identity":
             await response.aclose()
             raise FetchError("the server sent it compressed without being asked")
