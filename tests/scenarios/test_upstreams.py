@@ -182,11 +182,12 @@ TRACE_ID, SPAN_ID = "4bf92f3577b34da6a3ce929d0e0e4736", "00f067aa0ba902b7"
 
 
 def lines_about(stack: Stack, response_id: str, *messages: str) -> list[dict[str, Any]]:
-    """The lines of the API and the steps that name the response, once these are there."""
+    """The lines of the API and the steps that name the response, once these are there. What plays executions knows no response."""
     deadline = time.monotonic() + 60
     while True:
         text = "".join((stack.state_dir / name).read_text() for name in ("api.log", "steps.log"))
-        lines = [json.loads(line) for line in text.splitlines() if line.startswith("{") and response_id in line]
+        told = [json.loads(line) for line in text.splitlines() if line.startswith("{") and response_id in line]
+        lines = [line for line in told if line["message"] != "execution_ended"]
         if sorted(line["message"] for line in lines) == sorted(messages):
             return lines
         assert time.monotonic() < deadline, lines
