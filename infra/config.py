@@ -160,7 +160,7 @@ class Config(BaseModel):
     log_retention_days: Literal[1, 3, 5, 7, 14, 30, 60, 90, 180, 365] = 30
 
     customer_managed_key: bool = False
-    """Encrypt table, bucket and logs with a key of the account ($1 a month) instead of the services' own keys."""
+    """Encrypt table, bucket and secret with a key of the account ($1 a month) instead of the services' own keys."""
 
     authorizer: bool = True
     """Check keys at the gateway too. The API checks every key itself; emulators without authorizers turn this off."""
