@@ -14,7 +14,7 @@ from typing import Any
 import boto3
 from moorage.settings import Settings, usage_key
 from moorage.store.api_keys import ApiKey, ApiKeys
-from moorage.store.table import Table
+from moorage.store.dynamodb import DynamoTable
 
 
 @cache
@@ -24,7 +24,7 @@ def _settings() -> Settings:
 
 @cache
 def _keys() -> ApiKeys:
-    return ApiKeys(Table(boto3.client("dynamodb"), _settings().table_name, ThreadPoolExecutor(1)), clock=time.time)
+    return ApiKeys(DynamoTable(boto3.client("dynamodb"), _settings().table_name, ThreadPoolExecutor(1)), clock=time.time)
 
 
 @cache

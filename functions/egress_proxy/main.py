@@ -32,7 +32,7 @@ from moorage.egress.secrets import KmsKeys
 from moorage.egress.service import ceiling
 from moorage.egress.store import EgressStore
 from moorage.settings import Settings
-from moorage.store.table import Table
+from moorage.store.dynamodb import DynamoTable
 from moorage.telemetry import open_log, tell, tell_error
 
 from functions.egress_proxy.addon import Gate
@@ -135,7 +135,7 @@ async def _serve(chosen: argparse.Namespace, settings: Settings) -> None:
 
 
 def _stores(settings: Settings, executor: ThreadPoolExecutor, config: Config) -> tuple[EgressStore, KmsKeys | None]:
-    store = EgressStore(Table(boto3.client("dynamodb", config=config), settings.table_name, executor))
+    store = EgressStore(DynamoTable(boto3.client("dynamodb", config=config), settings.table_name, executor))
     if not settings.egress_key:
         return store, None
     return store, KmsKeys(boto3.client("kms", config=config), settings.egress_key, executor)

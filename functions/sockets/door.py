@@ -13,8 +13,8 @@ from moorage.api.gateway_door import Door, WorkersBusy
 from moorage.net.connections import Connections
 from moorage.settings import Settings
 from moorage.store.api_keys import ApiKeys
+from moorage.store.dynamodb import DynamoTable
 from moorage.store.sockets import Sockets
-from moorage.store.table import Table
 from moorage.telemetry import open_log
 
 _BUSY: Final = frozenset({"TooManyRequestsException", "ServiceException", "EC2ThrottledException"})
@@ -29,7 +29,7 @@ def _loop() -> asyncio.AbstractEventLoop:
 def _door() -> Door:
     settings, executor = Settings.from_environment(), ThreadPoolExecutor(4)
     open_log(level=settings.log_level, service=settings.name)
-    table = Table(boto3.client("dynamodb"), settings.table_name, executor)
+    table = DynamoTable(boto3.client("dynamodb"), settings.table_name, executor)
     management = boto3.client("apigatewaymanagementapi", endpoint_url=settings.websocket_endpoint)
     workers = boto3.client("lambda")
 

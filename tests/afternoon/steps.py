@@ -14,7 +14,7 @@ from typing import Any, Final, TypeVar
 
 import httpx
 from moorage.store.api_keys import ApiKeys
-from moorage.store.table import Table
+from moorage.store.dynamodb import DynamoTable
 
 from tests.afternoon.ground import Ground, Settings
 from tests.afternoon.record import Record
@@ -59,7 +59,7 @@ class Afternoon:
 
     def _make_key(self) -> str:
         with ThreadPoolExecutor(1) as executor:
-            table = Table(self.ground.client("dynamodb"), self.outputs["TableName"], executor)
+            table = DynamoTable(self.ground.client("dynamodb"), self.outputs["TableName"], executor)
             _, secret = asyncio.run(ApiKeys(table, clock=time.time).create("afternoon", name="afternoon"))
             return secret
 

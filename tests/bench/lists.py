@@ -23,8 +23,10 @@ from moorage import ids, limits
 from moorage.parallel import side_by_side
 from moorage.store import keys
 from moorage.store.blobs import Blobs
+from moorage.store.dynamodb import DynamoTable
 from moorage.store.event_log import Batch, Writer
 from moorage.store.responses import Responses, StoredResponse
+from moorage.store.s3 import S3Blobs
 from moorage.store.table import Record
 from moorage.store.table import Table as Records
 from moorage.wire.parameters import Parameters
@@ -55,10 +57,10 @@ USAGE: Final = {
 }
 
 
-class _Collected(Records):
+class _Collected(DynamoTable):
     """Keeps what would be written."""
 
-    def __init__(self, table: Records) -> None:
+    def __init__(self, table: DynamoTable) -> None:
         super().__init__(table.client, table.name, ThreadPoolExecutor(1))
         self.records: list[Record] = []
 
@@ -66,7 +68,7 @@ class _Collected(Records):
         self.records += puts
 
 
-async def fill(table: Records, blobs: Blobs, count: int, now: int) -> None:
+async def fill(table: DynamoTable, blobs: Blobs, count: int, now: int) -> None:
     """Responses that ended in the last days, one a second."""
     collected = _Collected(table)
     responses = Responses(collected, blobs, now_ms=lambda: now * 1000, retention_seconds=limits.RETENTION_SECONDS)
@@ -179,10 +181,10 @@ FILTERS: Final[Sequence[tuple[str, Mapping[str, Any]]]] = (
 def _measure(stack: Stack, count: int, events: int) -> Iterator[Row]:
     now, executor = int(time.time()), ThreadPoolExecutor(16)
     aws = stack.aws()
-    table = Records(boto3.client("dynamodb", **aws), "moorage", executor)
+    table = DynamoTable(boto3.client("dynamodb", **aws), "moorage", executor)
     began = time.perf_counter()
-    asyncio.run(fill(table, Blobs(boto3.client("s3", **aws), "moorage", executor), count, now))
-    long = asyncio.run(fill_log(table, Blobs(boto3.client("s3", **aws), "moorage", executor), events, now))
+    asyncio.run(fill(table, S3Blobs(boto3.client("s3", **aws), "moorage", executor), count, now))
+    long = asyncio.run(fill_log(table, S3Blobs(boto3.client("s3", **aws), "moorage", executor), events, now))
     print(f"{count} responses and {events} events written in {time.perf_counter() - began:.0f} s")
     with stack.http() as http:
         http.get("/models")

@@ -39,6 +39,7 @@ from moorage.knowledge.segments import Segment
 from moorage.knowledge.static_model import StaticEmbedder
 from moorage.store import vector_keys
 from moorage.store.blobs import Blobs
+from moorage.store.s3 import S3Blobs
 
 from tests.bench.run import REPORT, Table, machine
 from tests.stack import Stack
@@ -253,7 +254,7 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as folder:
         stack = Stack(Path(folder)).start()
         try:
-            blobs = Blobs(boto3.client("s3", **stack.aws()), "moorage", ThreadPoolExecutor(32))
+            blobs = S3Blobs(boto3.client("s3", **stack.aws()), "moorage", ThreadPoolExecutor(32))
             taken = asyncio.run(speed(blobs, documents.texts, options.real, options.chunks))
         finally:
             stack.stop()

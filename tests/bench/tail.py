@@ -9,10 +9,10 @@ from typing import Any
 import boto3
 import httpx
 from moorage import ids
-from moorage.store.blobs import Blobs
+from moorage.store.dynamodb import DynamoTable
 from moorage.store.event_log import LogWriter, Writer
 from moorage.store.responses import Responses, StoredResponse
-from moorage.store.table import Table
+from moorage.store.s3 import S3Blobs
 from moorage.wire.parameters import Parameters
 
 from tests.stack import Stack
@@ -24,8 +24,8 @@ async def tail_latencies(running: Stack) -> list[float]:
     """Seconds for each of so many events, written by this process and read over SSE."""
     access: Any = running.aws()
     executor = ThreadPoolExecutor(4)
-    table = Table(boto3.client("dynamodb", **access), "moorage", executor)
-    blobs = Blobs(boto3.client("s3", **access), "moorage", executor)
+    table = DynamoTable(boto3.client("dynamodb", **access), "moorage", executor)
+    blobs = S3Blobs(boto3.client("s3", **access), "moorage", executor)
     responses = Responses(table, blobs, now_ms=lambda: int(time.time() * 1000), retention_seconds=3600)
     now = int(time.time())
     stored = StoredResponse(

@@ -16,7 +16,7 @@ import httpx
 import pytest
 from moorage.local.processes import identity
 from moorage.store.api_keys import ApiKeys
-from moorage.store.table import Table
+from moorage.store.dynamodb import DynamoTable
 
 from tests.chaos.batches import assert_settled_once_and_found_once, met_in_the_middle
 from tests.processes import descendants, kill_all, until
@@ -157,7 +157,7 @@ def test_a_revoked_key_stays_revoked(tmp_path: Path) -> None:
     try:
         table: Any = boto3.client("dynamodb", **stack.aws())
         with ThreadPoolExecutor() as executor:
-            keys = ApiKeys(Table(table, "moorage", executor), clock=time.time)
+            keys = ApiKeys(DynamoTable(table, "moorage", executor), clock=time.time)
             (own,) = asyncio.run(keys.page())
             _, other = asyncio.run(keys.create("default", name="other"))
             assert asyncio.run(keys.revoke(own.key_id))

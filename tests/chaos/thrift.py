@@ -21,7 +21,7 @@ import httpx
 from moorage.cli.main import main
 from moorage.store import keys
 from moorage.store.api_keys import hash_of, key_id_of
-from moorage.store.table import decode
+from moorage.store.dynamodb import decode
 
 from tests.chaos.upstream import NAME
 from tests.receivers import HANG_UP, Answer, Receiver

@@ -35,10 +35,10 @@ from moorage.net.connections import Connections
 from moorage.runtime import Runtime, build_runtime
 from moorage.settings import Settings
 from moorage.state import LoopState
+from moorage.store.dynamodb import DynamoTable
 from moorage.store.rates import Rates
 from moorage.store.responses import StoredResponse
 from moorage.store.sockets import Sockets
-from moorage.store.table import Table
 from moorage.wire.network_policy import DomainSecret
 from moorage.wire.parameters import Parameters
 
@@ -68,7 +68,7 @@ async def ask_for_the_way_out(table_name: str, executor: ThreadPoolExecutor) -> 
     """A container's policy is opened by the API, renewed where sandboxes are started, looked up and logged by the proxy, settled by the
     reaper."""
     key = boto3.client("kms").create_key()["KeyMetadata"]["Arn"]
-    table = Table(boto3.client("dynamodb"), table_name, executor)
+    table = DynamoTable(boto3.client("dynamodb"), table_name, executor)
     keys = KmsKeys(boto3.client("kms"), key, executor)
     fleet = ProxyFleet(boto3.client("ecs"), proxys_service(), executor)
     egress = Egress(table, keys, SETTINGS, lambda: int(time.time()), fleet)

@@ -25,7 +25,7 @@ from typing import Any
 import boto3
 import pytest
 from moorage.store.api_keys import ApiKeys
-from moorage.store.table import Table
+from moorage.store.dynamodb import DynamoTable
 
 from localstack.deploy import Deployer
 from tests.infra.synthesis import context_of, program
@@ -108,7 +108,7 @@ def emulated_url(deployer: Deployer, outputs: dict[str, str]) -> str:
 
 def make_key(deployer: Deployer, table_name: str) -> str:
     with ThreadPoolExecutor(1) as executor:
-        table = Table(deployer.client("dynamodb"), table_name, executor)
+        table = DynamoTable(deployer.client("dynamodb"), table_name, executor)
         _, secret = asyncio.run(ApiKeys(table, clock=time.time).create("acme", name="deploy"))
         return secret
 

@@ -39,7 +39,7 @@ from moorage.egress.policy import Opening
 from moorage.egress.secrets import KmsKeys
 from moorage.egress.service import Egress
 from moorage.settings import Settings
-from moorage.store.table import Table
+from moorage.store.dynamodb import DynamoTable
 from moorage.wire.network_policy import parse_network_policy
 
 from tests.ministack import ACCESS_KEY_ID, REGION, SECRET_ACCESS_KEY, Ministack, aws_clients, new_table_and_bucket
@@ -346,7 +346,7 @@ class Arena:
             "MOORAGE_EGRESS_PORTS": str(PORT_BANNER),
             "MOORAGE_EGRESS_OWN_NETWORKS": "54.12.0.0/16",
         }
-        table = Table(self.clients.dynamodb, self.table_name, self.executor)
+        table = DynamoTable(self.clients.dynamodb, self.table_name, self.executor)
         keys = KmsKeys(kms, key_id, self.executor)
         self.operators = OperatorSecrets(table, keys, time.time)
         self.egress = Egress(table, keys, Settings.from_environment(self.environment), lambda: int(time.time()))

@@ -12,7 +12,7 @@ import pytest
 from moorage.api.routers import ROUTERS
 from moorage.ids import approval_id
 from moorage.store.api_keys import ApiKeys
-from moorage.store.table import Table
+from moorage.store.dynamodb import DynamoTable
 
 from tests.stack import SHELL, Stack, say, script, shell
 from tests.unit.skills.archives import skill
@@ -42,7 +42,7 @@ def revoke(stack: Stack, tenant_id: str) -> None:
 def keys_of(stack: Stack) -> Iterator[ApiKeys]:
     client = boto3.client("dynamodb", **stack.aws())
     with closing(client), ThreadPoolExecutor() as executor:
-        yield ApiKeys(Table(client, "moorage", executor), clock=time.time)
+        yield ApiKeys(DynamoTable(client, "moorage", executor), clock=time.time)
 
 
 def belongings(stack: Stack) -> dict[str, str]:

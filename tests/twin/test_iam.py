@@ -56,7 +56,7 @@ def operations_of(service: str) -> dict[str, str]:
 
 
 def methods_in(*paths: str) -> Iterator[str]:
-    """Names of what is called, or handed on to be called, of something called ``client``; the table says them as text."""
+    """Names of what is called, or handed on to be called, of something called ``client``; some say them as text."""
     for path in paths:
         for node in ast.walk(ast.parse((ROOT / "layers/core/python/moorage" / path).read_text())):
             if isinstance(node, ast.Attribute) and ast.unparse(node.value).endswith("client"):
@@ -66,8 +66,8 @@ def methods_in(*paths: str) -> Iterator[str]:
 
 
 ASKED_BY = {
-    "dynamodb": ("store/table.py",),
-    "s3": ("store/blobs.py",),
+    "dynamodb": ("store/dynamodb.py",),
+    "s3": ("store/s3.py",),
     "stepfunctions": ("store/step_functions.py",),
     "ecs": ("sandbox/fargate.py", "egress/fleet.py"),
     "kms": ("egress/secrets.py",),

@@ -17,9 +17,9 @@ from typing import Any, Final
 import pytest
 from moorage import limits
 from moorage.store.api_keys import ApiKeys
-from moorage.store.blobs import Blobs
+from moorage.store.dynamodb import DynamoTable
 from moorage.store.files import Files
-from moorage.store.table import Table
+from moorage.store.s3 import S3Blobs
 
 from infra.bundling import ROOT
 from infra.config import Config
@@ -117,8 +117,8 @@ async def _zeros(size: int) -> AsyncIterator[bytes]:
 async def test_the_largest_input_has_room_in_the_streaming_function_again_and_again(place: Place) -> None:
     table, bucket = place.variables["MOORAGE_TABLE"], place.variables["MOORAGE_BUCKET"]
     with ThreadPoolExecutor(4) as executor:
-        records = Table(place.clients.dynamodb, table, executor)
-        files = Files(records, Blobs(place.clients.s3, bucket, executor), clock=time.time)
+        records = DynamoTable(place.clients.dynamodb, table, executor)
+        files = Files(records, S3Blobs(place.clients.s3, bucket, executor), clock=time.time)
         _, secret = await ApiKeys(records, clock=time.time).create("acme", name="memory")
         sizes = {"largest.pdf": limits.INPUT_FILE_BYTES_MAX, "another.pdf": limits.INPUT_FILE_BYTES_MAX // 2}
         largest, another = [

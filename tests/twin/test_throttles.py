@@ -22,9 +22,10 @@ from moorage.loop.create import Inline, Prepared
 from moorage.loop.recover import recover
 from moorage.loop.tasks import Throttled, throttles_named
 from moorage.state import LoopState, Next
+from moorage.store.dynamodb import DynamoTable
 from moorage.store.responses import StoredResponse
 from moorage.store.step_functions import StepFunctions
-from moorage.store.table import Change, Record, Table
+from moorage.store.table import Record, Write
 from moorage.store.throttling import is_throttle
 
 from infra.agent_loop import ASL_FILE
@@ -131,8 +132,8 @@ async def test_a_transaction_that_is_cancelled_for_a_throttle_is_written_a_momen
         error = "TransactionCanceledException"
         stubber.add_client_error("transact_write_items", error, modeled_fields={"CancellationReasons": reasons})
         stubber.add_response("transact_write_items", {})
-        change = Change("a", "c", set={"x": 1}, condition={})
-        assert await Table(client, "table", executor).write_together([{"PK": "a", "SK": "b"}], [change]) == ()
+        change = Write("a", "c", set={"x": 1}, condition={})
+        assert await DynamoTable(client, "table", executor).write_together([{"PK": "a", "SK": "b"}], [change]) == ()
         stubber.assert_no_pending_responses()
 
 

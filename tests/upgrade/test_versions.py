@@ -25,7 +25,7 @@ from typing import Any, Final
 import httpx
 import pytest
 from moorage.store.api_keys import ApiKeys
-from moorage.store.table import Table
+from moorage.store.dynamodb import DynamoTable
 
 from tests.mcp_servers import Depot, Running, depot_beside
 from tests.ministack import ACCESS_KEY_ID, REGION, SECRET_ACCESS_KEY, Ministack, aws_clients, new_table_and_bucket
@@ -134,7 +134,7 @@ def world(emulator: Ministack, tmp_path: Path) -> Iterator[World]:
     clients = aws_clients(emulator.endpoint)
     table_name, bucket_name = new_table_and_bucket(clients)
     with ThreadPoolExecutor(1) as executor:
-        _, key = asyncio.run(ApiKeys(Table(clients.dynamodb, table_name, executor), clock=time.time).create("acme"))
+        _, key = asyncio.run(ApiKeys(DynamoTable(clients.dynamodb, table_name, executor), clock=time.time).create("acme"))
     (tmp_path / "models.toml").touch()
     depot, machine = Depot(), StateMachine()
     with depot_beside(depot) as server:

@@ -22,7 +22,7 @@ from typing import Any
 import httpx
 import pytest
 from moorage.store.api_keys import ApiKeys
-from moorage.store.table import Table
+from moorage.store.dynamodb import DynamoTable
 from openai import AsyncOpenAI
 from openai.types.responses import Response
 
@@ -53,7 +53,7 @@ async def started(emulator: Ministack, task_root: Path) -> AsyncIterator[httpx.A
     clients = aws_clients(emulator.endpoint)
     table_name, bucket_name = new_table_and_bucket(clients)
     with ThreadPoolExecutor(1) as executor:
-        _, key = await ApiKeys(Table(clients.dynamodb, table_name, executor), clock=time.time).create("acme")
+        _, key = await ApiKeys(DynamoTable(clients.dynamodb, table_name, executor), clock=time.time).create("acme")
     for each in (clients.dynamodb, clients.s3, clients.stepfunctions, clients.lambda_):
         each.close()
     shutil.copytree(FUNCTION, task_root, dirs_exist_ok=True)

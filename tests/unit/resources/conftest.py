@@ -5,9 +5,9 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 from moorage.containers.containers import Containers
-from moorage.store.blobs import Blobs
+from moorage.store.dynamodb import DynamoTable
 from moorage.store.files import Files
-from moorage.store.table import Table
+from moorage.store.s3 import S3Blobs
 
 from tests.ministack import AwsClients, Ministack, aws_clients, new_table_and_bucket
 from tests.unit.resources.places import Places, places_of
@@ -37,7 +37,7 @@ def executor() -> Iterator[ThreadPoolExecutor]:
 @pytest.fixture
 async def store(clients: AwsClients, executor: ThreadPoolExecutor) -> AsyncIterator[Store]:
     table_name, bucket_name = new_table_and_bucket(clients)
-    yield Store(Table(clients.dynamodb, table_name, executor), Blobs(clients.s3, bucket_name, executor), clients)
+    yield Store(DynamoTable(clients.dynamodb, table_name, executor), S3Blobs(clients.s3, bucket_name, executor), clients)
     clients.dynamodb.delete_table(TableName=table_name)
 
 

@@ -16,8 +16,8 @@ from concurrent.futures import ThreadPoolExecutor
 
 import httpx
 import uvicorn
-from moorage.store.blobs import Blobs
-from moorage.store.table import Table
+from moorage.store.dynamodb import DynamoTable
+from moorage.store.s3 import S3Blobs
 
 from tests.ministack import aws_clients, new_table_and_bucket
 from tests.unit.resources.service import build_app
@@ -65,7 +65,7 @@ async def main(endpoint: str, mebibytes: int) -> None:
     clients = aws_clients(endpoint)
     table_name, bucket_name = new_table_and_bucket(clients)
     with ThreadPoolExecutor(8) as executor:
-        store = Store(Table(clients.dynamodb, table_name, executor), Blobs(clients.s3, bucket_name, executor), clients)
+        store = Store(DynamoTable(clients.dynamodb, table_name, executor), S3Blobs(clients.s3, bucket_name, executor), clients)
         app = build_app(store, Clock(), FakeProvisioner())
         server = uvicorn.Server(uvicorn.Config(app, host="127.0.0.1", port=0, log_level="error", lifespan="off"))
         serving = asyncio.create_task(server.serve())

@@ -10,8 +10,8 @@ from moorage.errors import SandboxCapacity, SandboxError, SandboxFileMissing, Sa
 from moorage.sandbox.exec_client import Ended, ExecClient, ExecEvent, FileListing, Health, Output, SandboxFile
 from moorage.sandbox.provisioner import Handle, SandboxSpec, SandboxStatus
 from moorage.store import stored_keys
-from moorage.store.blobs import Blobs
-from moorage.store.table import Table
+from moorage.store.dynamodb import DynamoTable
+from moorage.store.s3 import S3Blobs
 
 from tests.ministack import AwsClients
 
@@ -31,8 +31,8 @@ class Clock:
 
 @dataclass(frozen=True)
 class Store:
-    table: Table
-    blobs: Blobs
+    table: DynamoTable
+    blobs: S3Blobs
     clients: AwsClients
 
     def records(self) -> list[dict[str, Any]]:

@@ -1,5 +1,6 @@
 """Whatever dies while files are read, and however a store ends: nothing is lost, doubled or left behind."""
 
+from collections.abc import Awaitable, Callable
 from typing import Any
 
 import openai
@@ -19,27 +20,32 @@ async def test_a_process_that_dies_anywhere_in_a_step_loses_nothing_and_doubles_
     monkeypatch.setattr(limits, "SANDBOX_WAIT_SECONDS", 0)
     service.provisioner.programs = reads("A report about glaciers.")
     table, executions = service.store.table, service.runtime.executions
-    call, left = table._call, [0]
+    left = [0]
 
-    async def dying(operation: str, request: dict[str, Any]) -> dict[str, Any]:
-        if operation in ("put_item", "update_item", "delete_item", "transact_write_items"):
+    def dying(write: Callable[[Any], Awaitable[Any]]) -> Callable[[Any], Awaitable[Any]]:
+        async def or_killed(what: Any) -> Any:
             if left[0] == 0:
                 raise Killed
             left[0] -= 1
-        return await call(operation, request)
+            return await write(what)
+
+        return or_killed
+
+    doors = {"write": dying(table.write), "write_all": dying(table.write_all)}
 
     given = {"whales.md": WHALES, "glaciers.pdf": b"%PDF-1.7", "a.png": b"GIF8"}
     ids = [await upload(service, name, content) for name, content in given.items()]
     for writes in range(0, 90, 3):
         store = await service.sdk.vector_stores.create(file_ids=ids)
         left[0], deaths = writes, 0
-        vars(table)["_call"] = dying
+        vars(table).update(doors)
         try:
             await run(service)
         except Killed:
             deaths = 1
         finally:
-            vars(table).pop("_call")
+            for door in doors:
+                vars(table).pop(door)
         executions.started.clear()
         service.clock.advance(limits.RECOVERY_SECONDS + 1)
         assert await service.runtime.vector_stores.jobs.recover() == deaths or not deaths

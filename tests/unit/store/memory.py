@@ -4,14 +4,18 @@
 can step in front of every write (``before_write``) to let another writer go first, or lose its answer (``lose_answers``).
 """
 
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping
+import hashlib
+import secrets
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping, Sequence
 from operator import itemgetter
 from types import NoneType
 from typing import Any, Final, TypeVar, cast
 
 from moorage.errors import ConditionFailed
-from moorage.store.blobs import Blob, BlobNotFound, Blobs
-from moorage.store.table import Change, Record, Table, decode, encode
+from moorage.limits import BLOB_PART_BYTES
+from moorage.store.blobs import Blob, BlobNotFound, Blobs, check_size
+from moorage.store.dynamodb import decode, encode
+from moorage.store.table import Record, Table, Write
 
 Key = tuple[str, str]
 T = TypeVar("T")
@@ -19,7 +23,6 @@ T = TypeVar("T")
 
 class MemoryTable(Table):
     def __init__(self) -> None:
-        super().__init__(cast("Any", None), "memory", cast("Any", None))
         self.records: dict[Key, Record] = {}
         self.before_write: Callable[[Record], Awaitable[None]] | None = None
         """Called before each put and each update takes effect, with the record or its changes; a test writes something else first
@@ -30,17 +33,23 @@ class MemoryTable(Table):
         self.reads = 0
         """Requests, not units."""
 
-    async def put(self, record: Record, *, if_absent: bool = False) -> None:
-        if self.before_write is not None:
-            await self.before_write(record)
+    async def write(self, write: Write) -> Record | None:
+        if self.before_write is not None and not write.is_end:
+            await self.before_write(write.record or {"PK": write.pk, "SK": write.sk, **write.set})
         self.writes += 1
-        key = (record["PK"], record["SK"])
-        if if_absent and key in self.records:
-            raise ConditionFailed(copied(self.records[key]))
-        self.records[key] = as_stored(record)
-        if self.lose_answers and if_absent:
+        key = (write.pk, write.sk)
+        there = self.records.get(key)
+        if not _fits(there, write):
+            raise ConditionFailed(copied(there))
+        if write.is_end:
+            return self.records.pop(key, None)
+        self.records[key] = _written(there, write)
+        if write.record is None:
+            return copied(self.records[key])
+        if self.lose_answers and write.is_there is False:
             self.lose_answers -= 1
             raise ConditionFailed(copied(self.records[key]))
+        return None
 
     async def get(self, pk: str, sk: str, *, consistent: bool = True) -> Record | None:
         self.reads += 1
@@ -51,69 +60,20 @@ class MemoryTable(Table):
         self.reads += bool(wanted)
         return [copied(self.records[key]) for key in wanted if key in self.records]
 
-    async def update(
-        self,
-        pk: str,
-        sk: str,
-        *,
-        set: Mapping[str, Any] | None = None,
-        set_once: Mapping[str, Any] | None = None,
-        add: Mapping[str, int] | None = None,
-        remove: Iterable[str] = (),
-        condition: Mapping[str, Any] | None = None,
-        must_exist: bool = True,
-        absent: Iterable[str] = (),
-        below: Mapping[str, int] | None = None,
-    ) -> Record:
-        if self.before_write is not None:
-            await self.before_write({"PK": pk, "SK": sk, **(set or {})})
-        self.writes += 1
-        record = self.records.get((pk, sk))
-        if (must_exist and record is None) or not _is_as_wanted(record or {}, condition, absent, below):
-            raise ConditionFailed(copied(record))
-        changed = dict(record or {"PK": pk, "SK": sk})
-        if set:
-            changed |= as_stored(dict(set))
-        if set_once:
-            changed = as_stored(dict(set_once)) | changed
-        for name, number in (add or {}).items():
-            changed[name] = changed.get(name, 0) + number
-        for name in remove:
-            changed.pop(name, None)
-        self.records[pk, sk] = changed
-        return copied(changed)
-
-    async def delete(self, pk: str, sk: str, *, condition: Mapping[str, Any] | None = None) -> Record | None:
-        self.writes += 1
-        record = self.records.get((pk, sk))
-        if condition and any((record or {}).get(name) != value for name, value in condition.items()):
-            raise ConditionFailed(copied(record))
-        return self.records.pop((pk, sk), None)
-
-    async def write_together(
-        self, puts: Iterable[Record], changes: Iterable[Change], deletes: Iterable[Key] = ()
-    ) -> tuple[int, ...]:
+    async def write_all(self, writes: Sequence[Write]) -> tuple[int, ...]:
         """All or nothing, at one moment: a process dies before it or after it."""
-        records, changes, deletes = list(puts), list(changes), list(deletes)
         if self.before_write is not None:
-            await self.before_write((records or [{"PK": change.pk, "SK": change.sk, **change.set} for change in changes])[0])
+            first = writes[0]
+            await self.before_write(first.record or {"PK": first.pk, "SK": first.sk, **first.set})
         self.writes += 1
-        stands = [(record["PK"], record["SK"]) not in self.records for record in records]
-        stands += [_fits(self.records.get((change.pk, change.sk)), change) for change in changes]
-        stands += [key in self.records for key in deletes]
+        stands = [_fits(self.records.get((write.pk, write.sk)), write) for write in writes]
         if not all(stands):
             return tuple(index for index, holds in enumerate(stands) if not holds)
-        for record in records:
-            self.records[record["PK"], record["SK"]] = as_stored(record)
-        for change in changes:
-            if change.is_end:
-                self.records.pop((change.pk, change.sk), None)
-                continue
-            record = self.records.get((change.pk, change.sk), {"PK": change.pk, "SK": change.sk}) | as_stored(dict(change.set))
-            record |= {name: record.get(name, 0) + number for name, number in change.add.items()}
-            self.records[change.pk, change.sk] = {k: v for k, v in record.items() if k not in change.remove}
-        for key in deletes:
-            del self.records[key]
+        for write in writes:
+            if write.is_end:
+                self.records.pop((write.pk, write.sk), None)
+            else:
+                self.records[write.pk, write.sk] = _written(self.records.get((write.pk, write.sk)), write)
         return ()
 
     async def query(
@@ -150,12 +110,31 @@ class MemoryTable(Table):
 
 class MemoryBlobs(Blobs):
     def __init__(self) -> None:
-        super().__init__(cast("Any", None), "memory", cast("Any", None))
         self.objects: dict[str, bytes] = {}
 
     async def put_bytes(self, key: str, data: bytes) -> Blob:
         self.objects[key] = data
-        return Blob(key, len(data), "")
+        return Blob(key, len(data), hashlib.sha256(data).hexdigest())
+
+    async def put_stream(self, key: str, chunks: AsyncIterator[bytes], *, bytes_max: int) -> Blob:
+        data = b"".join([chunk async for chunk in chunks])
+        check_size(len(data), bytes_max)
+        return await self.put_bytes(key, data)
+
+    async def put_addressed(self, prefix: str, chunks: AsyncIterator[bytes], *, known: Mapping[str, str], bytes_max: int) -> Blob:
+        data = b"".join([chunk async for chunk in chunks])
+        check_size(len(data), bytes_max)
+        sha256 = hashlib.sha256(data).hexdigest()
+        if sha256 in known:
+            return Blob(known[sha256], len(data), sha256)
+        is_large = len(data) > BLOB_PART_BYTES
+        return await self.put_bytes(f"{prefix}large-{secrets.token_hex(16)}" if is_large else prefix + sha256, data)
+
+    async def copy(self, source: str, target: str) -> None:
+        self.objects[target] = await self.get_bytes(source)
+
+    def presign_get(self, key: str, *, seconds: int, disposition: str, content_type: str) -> str:
+        raise NotImplementedError("memory has no address")
 
     async def get_bytes(self, key: str) -> bytes:
         if key not in self.objects:
@@ -183,21 +162,25 @@ class MemoryBlobs(Blobs):
         return len(doomed)
 
 
-def _is_as_wanted(
-    record: Record, condition: Mapping[str, Any] | None, absent: Iterable[str], below: Mapping[str, int] | None
-) -> bool:
-    if condition and any(record.get(name) != value for name, value in condition.items()):
+def _fits(there: Record | None, write: Write) -> bool:
+    if write.is_there is not None and write.is_there != (there is not None):
         return False
-    if absent and any(name in record for name in absent):
+    record = there or {}
+    if any(name not in record or record[name] != value for name, value in write.condition.items()):
         return False
-    return not below or all(record.get(name, value) < value for name, value in below.items())
+    if any(name in record for name in write.absent):
+        return False
+    return all(name in record and record[name] < value for name, value in write.below.items())
 
 
-def _fits(there: Record | None, change: Change) -> bool:
-    if there is None:
-        return not change.condition and not change.below
-    below = all(there.get(name, value) < value for name, value in change.below.items())
-    return below and all(there.get(name) == value for name, value in change.condition.items())
+def _written(there: Record | None, write: Write) -> Record:
+    """What stands there after the write, which is no end."""
+    if write.record is not None:
+        return cast("Record", as_stored(write.record))
+    record = (there or {"PK": write.pk, "SK": write.sk}) | as_stored(dict(write.set))
+    record = as_stored(dict(write.set_once)) | record
+    record |= {name: record.get(name, 0) + number for name, number in write.add.items()}
+    return {name: value for name, value in record.items() if name not in write.remove}
 
 
 _ALIKE: Final = frozenset((str, int, bool, bytes, NoneType, float))

@@ -9,6 +9,7 @@ import pytest
 from botocore.exceptions import ClientError
 from botocore.stub import Stubber
 from moorage.store.blobs import Blobs
+from moorage.store.s3 import S3Blobs
 from moorage.store.throttling import is_throttle
 
 
@@ -17,7 +18,7 @@ def s3() -> Iterator[tuple[Blobs, Stubber]]:
     client = boto3.client("s3", "us-east-1", aws_access_key_id="a", aws_secret_access_key="s")
     with Stubber(client) as stubber, ThreadPoolExecutor(1) as executor:
         stubber.add_response("list_objects_v2", {"Contents": [{"Key": "C/a"}, {"Key": "C/b"}], "IsTruncated": False})
-        yield Blobs(client, "bucket", executor), stubber
+        yield S3Blobs(client, "bucket", executor), stubber
         stubber.assert_no_pending_responses()
 
 

@@ -10,8 +10,8 @@ from moorage.egress import store as egress
 from moorage.egress.secrets import SealedSecret
 from moorage.state import OUTCOME, Call, Next, Outcome
 from moorage.store import api_keys, conversations, keys, repeats
-from moorage.store.blobs import Blobs
 from moorage.store.responses import Responses, StoredResponse
+from moorage.store.s3 import S3Blobs
 from moorage.wire.parameters import Parameters
 from moorage.wire.responses import Usage
 
@@ -176,7 +176,7 @@ def test_what_came_later_is_its_default(codec: Codec[Any], record: dict[str, Any
 
 async def test_a_response_is_read_as_what_it_was_and_written_as_it_was() -> None:
     table = MemoryTable()
-    responses = Responses(table, Blobs(None, "bucket", None), now_ms=lambda: 8_000, retention_seconds=60)  # type: ignore[arg-type]
+    responses = Responses(table, S3Blobs(None, "bucket", None), now_ms=lambda: 8_000, retention_seconds=60)  # type: ignore[arg-type]
     body: dict[str, Any] = {"request": {"model": "m", "temperature": 0.5, "tool_choice": "auto"}, "echo": {"model": "m"}, "input": []}
     record = {
         "PK": keys.response("t", "resp_1"),

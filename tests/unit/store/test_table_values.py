@@ -4,7 +4,7 @@ from enum import StrEnum
 from typing import Any
 
 import pytest
-from moorage.store.table import decode, encode
+from moorage.store.dynamodb import decode, encode
 
 from tests.unit.store.memory import as_stored, copied
 

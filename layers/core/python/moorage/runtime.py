@@ -43,12 +43,14 @@ from moorage.store.budgets import Budgets
 from moorage.store.contents import Contents
 from moorage.store.conversations import Conversations
 from moorage.store.deployment_keys import DeploymentKeys
+from moorage.store.dynamodb import DynamoTable
 from moorage.store.embedding_usage import EmbeddingUsage
 from moorage.store.execution_rows import ExecutionRows
 from moorage.store.executions import Executions
 from moorage.store.files import Files
 from moorage.store.response_list import ResponseList
 from moorage.store.responses import Responses
+from moorage.store.s3 import S3Blobs
 from moorage.store.sealed import Sealer
 from moorage.store.skills import Skills
 from moorage.store.step_functions import StepFunctions
@@ -213,8 +215,8 @@ def build_runtime(settings: Settings, *, clock: Callable[[], float] = time.time)
     """Everything a process of this deployment needs; nothing is contacted yet."""
     executor = ThreadPoolExecutor(max_workers=64, thread_name_prefix="aws")
     client = sends_directly(boto3.client("dynamodb", config=_TABLE_CONFIG), read_seconds=_READ_SECONDS)
-    table = Table(client, settings.table_name, executor)
-    blobs = Blobs(_s3(), settings.bucket_name, executor)
+    table = DynamoTable(client, settings.table_name, executor)
+    blobs = S3Blobs(_s3(), settings.bucket_name, executor)
     files = Files(table, blobs, clock=clock, stored=StoredBytes(table, clock=clock, most=settings.stored_bytes_max))
     egress = Egress(
         table, _egress_keys(settings, executor), settings, lambda: int(clock()), fleet=_egress_fleet(settings, executor)

@@ -18,6 +18,7 @@ from botocore.config import Config
 from botocore.exceptions import BotoCoreError, ClientError, EndpointConnectionError, NoCredentialsError, NoRegionError
 
 from moorage.local.exports import read_exports
+from moorage.store.dynamodb import DynamoTable
 from moorage.store.table import Table
 
 _LOCAL_TABLE: Final = "moorage"
@@ -50,7 +51,7 @@ class Target:
     def table(self) -> Table:
         if self.table_name is None:
             raise TargetError("Set MOORAGE_TABLE: the keys lie in the deployment's table. 'make deployed' shows its name.")
-        return Table(boto3.client("dynamodb", **self.aws, config=AWS_CONFIG), self.table_name, ThreadPoolExecutor(4))
+        return DynamoTable(boto3.client("dynamodb", **self.aws, config=AWS_CONFIG), self.table_name, ThreadPoolExecutor(4))
 
     def http(self) -> httpx.Client:
         """A client of the API. Raises :class:`TargetError` for an address or a key that cannot be one."""

@@ -18,7 +18,7 @@ from moorage.errors import approval_not_found
 from moorage.ids import response_of
 from moorage.store import keys, listing, schema
 from moorage.store.responses import StoredResponse
-from moorage.store.table import Change, Record, Table
+from moorage.store.table import Record, Table, Write
 from moorage.wire.queries import Page
 
 KIND: Final = "approvals"
@@ -95,7 +95,7 @@ class Approvals:
             }
             for approval in approvals
         ]
-        running = Change(pk, keys.META, set={"has_approvals": True}, condition={"GSI1PK": keys.INFLIGHT})
+        running = Write(pk, keys.META, set={"has_approvals": True}, condition={"GSI1PK": keys.INFLIGHT})
         await self._table.write_together(records, [running])
 
     async def of(self, tenant_id: str, response_id: str) -> list[Approval]:
@@ -118,14 +118,14 @@ class Approvals:
         at."""
         pk = keys.response(approval.tenant_id, approval.response_id)
         said = {"reason": decision.reason} if decision.reason else {}
-        decided = Change(
+        decided = Write(
             pk,
             keys.approval(approval.id),
             set={"status": decision.status, "decided_at": now, "decided_by": decision.by, **said},
             condition={"status": "waiting"},
             remove=("GSI1PK", "GSI1SK"),
         )
-        counted = Change(pk, keys.META, set={}, condition={"GSI1PK": keys.INFLIGHT}, add={"decisions": 1})
+        counted = Write(pk, keys.META, set={}, condition={"GSI1PK": keys.INFLIGHT}, add={"decisions": 1})
         await self._table.write_together((), [decided, counted])
         standing = await self.get(approval.tenant_id, approval.response_id, approval.id)
         if standing is None:  # Deleted meanwhile.

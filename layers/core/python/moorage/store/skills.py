@@ -24,7 +24,7 @@ from moorage.store import keys, schema
 from moorage.store.blobs import BlobNotFound, Blobs
 from moorage.store.files import Clock
 from moorage.store.listing import gone_record, listing_attributes, read_page, unknown_after
-from moorage.store.table import Change, Record, Table
+from moorage.store.table import Record, Table, Write
 from moorage.wire.queries import Page
 
 KIND: Final = "skills"
@@ -167,7 +167,7 @@ class Skills:
             values: Record = {"default_version": chosen.version, "name": chosen.name, "description": chosen.description}
             is_there = {"version": chosen.version}
             pk = keys.skill(tenant_id, skill_id)
-            still = Change(pk, keys.skill_version(chosen.version), set=is_there, condition=is_there)
+            still = Write(pk, keys.skill_version(chosen.version), set=is_there, condition=is_there)
             if not await self._table.write_together([], [_changed(skill, values), still]):
                 return replace(skill, default_version=chosen.version, name=chosen.name, description=chosen.description)
         raise _busy()
@@ -282,13 +282,13 @@ class Skills:
             return stored
         raise _busy()
 
-    def _counted(self, tenant_id: str, digest: str, stored: _Stored, count: int) -> Change:
+    def _counted(self, tenant_id: str, digest: str, stored: _Stored, count: int) -> Write:
         """One version more or less names the bundle."""
         condition = {"key": stored.key, "count": stored.count}
         pk = keys.skill_bundle(tenant_id, digest)
         if count > 0:
-            return Change(pk, keys.META, set={"count": count}, condition=condition, remove=("GSI1PK", "GSI1SK"))
-        return Change(pk, keys.META, set={"count": 0, **self._due_attributes(digest)}, condition=condition)
+            return Write(pk, keys.META, set={"count": count}, condition=condition, remove=("GSI1PK", "GSI1SK"))
+        return Write(pk, keys.META, set={"count": 0, **self._due_attributes(digest)}, condition=condition)
 
     def _due_attributes(self, digest: str) -> Record:
         at = int(self._clock()) + limits.SKILL_UNUSED_SECONDS
@@ -349,10 +349,10 @@ def _number(version: int | str) -> int | None:
     return int(text) if text.isascii() and text.isdigit() and len(text) <= limits.QUERY_DIGITS_MAX and int(text) > 0 else None
 
 
-def _changed(skill: Skill, values: Record) -> Change:
+def _changed(skill: Skill, values: Record) -> Write:
     """A change of the skill as it was read."""
     seen = {"default_version": skill.default_version, "latest_version": skill.latest_version, "versions": skill.versions}
-    return Change(keys.skill(skill.tenant_id, skill.id), keys.META, set=values, condition=seen)
+    return Write(keys.skill(skill.tenant_id, skill.id), keys.META, set=values, condition=seen)
 
 
 _SKILL: Final = Codec(Skill)

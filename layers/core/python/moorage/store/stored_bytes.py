@@ -15,7 +15,7 @@ from typing import Any, Final, Literal, get_args
 from moorage import limits
 from moorage.errors.storage import storage_busy, storage_limit_reached
 from moorage.store import keys, schema, stored_keys
-from moorage.store.table import Change, Record, Table
+from moorage.store.table import Record, Table, Write
 
 Kind = Literal["file", "container", "vector_store"]
 KINDS: Final[tuple[Kind, ...]] = get_args(Kind)
@@ -115,7 +115,7 @@ class StoredBytes:
         if size > standing.room:
             raise storage_limit_reached(standing.used, standing.limit)
 
-    def changes(self, holder: Holder, size: int, *, is_bounded: bool = False) -> list[Change]:
+    def changes(self, holder: Holder, size: int, *, is_bounded: bool = False) -> list[Write]:
         """What changes an entry by a size, as part of a transaction. Where one fails because it ``is_bounded`` by the limit,
         :meth:`check` says so; if it says nothing, it may be tried again."""
         if not size:
@@ -125,8 +125,8 @@ class StoredBytes:
         condition = {"tenant_id": holder.tenant_id} if is_bounded else {}
         below = {"bytes": self.most - size + 1} if is_bounded else {}
         return [
-            Change(pk, sk, set={}, condition={}, add={"bytes": size}),
-            Change(pk, stored_keys.TOTAL, set={}, condition=condition, add={"bytes": size, holder.kind: size}, below=below),
+            Write(pk, sk, set={}, condition={}, add={"bytes": size}),
+            Write(pk, stored_keys.TOTAL, set={}, condition=condition, add={"bytes": size, holder.kind: size}, below=below),
         ]
 
     async def settle(self, holder: Holder, count: Callable[[], Awaitable[int]]) -> bool:
@@ -140,7 +140,7 @@ class StoredBytes:
                 return False
             puts, changes = _turned(holder, entry, now)
             sums = {"bytes": now - before, holder.kind: now - before}
-            total = Change(stored_keys.stored(holder.tenant_id), stored_keys.TOTAL, set={}, condition={}, add=sums)
+            total = Write(stored_keys.stored(holder.tenant_id), stored_keys.TOTAL, set={}, condition={}, add=sums)
             if not await self._table.write_together(puts, [*changes, total]):
                 return True
         raise storage_busy()
@@ -201,10 +201,10 @@ def _fitting(sizes: Sequence[int], room: int) -> list[int]:
     return places
 
 
-def _turned(holder: Holder, entry: Record | None, now: int) -> tuple[list[Record], list[Change]]:
+def _turned(holder: Holder, entry: Record | None, now: int) -> tuple[list[Record], list[Write]]:
     """What writes an entry anew that stands as ``entry``."""
     pk, sk = holder.key
     if entry is None:
         return [{"PK": pk, "SK": sk, "bytes": now}], []
     as_it_was = {"bytes": entry["bytes"]}
-    return [], [Change(pk, sk, set={"bytes": now} if now else {}, condition=as_it_was, is_end=not now)]
+    return [], [Write(pk, sk, set={"bytes": now} if now else {}, condition=as_it_was, is_end=not now)]

@@ -20,7 +20,7 @@ from moorage.store import keys, schema
 from moorage.store.blobs import BlobNotFound, Blobs, BlobTooLarge
 from moorage.store.files import Clock, File, Files
 from moorage.store.stored_bytes import Holder
-from moorage.store.table import TABLE_ERRORS, Change, Record, Table
+from moorage.store.table import TABLE_ERRORS, Record, Table, Write
 
 KIND: Final = "uploads"
 _PREFIX: Final = "upload"
@@ -126,7 +126,7 @@ class Uploads:
             raise bad_request(f"The parts of upload '{upload.id}' are larger than the {upload.bytes} bytes announced.")
         pk, stored = keys.upload(upload.tenant_id, upload.id), self._files.stored
         row = {"PK": pk, "SK": keys.part(part.id), "bytes": size, schema.TTL_ATTRIBUTE: _kept_until(upload)}
-        received = Change(pk, keys.META, set={}, condition={"status": "pending"}, add={"received": size})
+        received = Write(pk, keys.META, set={}, condition={"status": "pending"}, add={"received": size})
         for _ in range(limits.CONDITIONAL_WRITES_MAX):
             counted = stored.changes(upload.holder, size, is_bounded=True)
             if not await self._table.write_together([row], [received, *counted]):

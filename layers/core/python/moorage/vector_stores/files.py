@@ -26,7 +26,7 @@ from moorage.store import keys, vector_keys
 from moorage.store.files import Clock, File
 from moorage.store.listing import entries_beyond, gone_record, unknown_after, until
 from moorage.store.stored_bytes import StoredBytes
-from moorage.store.table import Change, Record, Table
+from moorage.store.table import Record, Table, Write
 from moorage.vector_stores.records import (
     AUTO,
     BATCH,
@@ -121,7 +121,7 @@ class StoreFiles:
             before = {file.id: file for file in await self.named(store, [file.id for file in added])}
             counts = _Counts(store, self._stored)
             puts: list[Record] = []
-            changes: list[Change] = []
+            changes: list[Write] = []
             for file in added:
                 old = before.get(file.id)
                 attributes = file_attributes(file)
@@ -129,10 +129,10 @@ class StoreFiles:
                     puts.append({"PK": file.pk, "SK": file.sk, **attributes})
                 else:
                     counts.drop(old)
-                    changes.append(Change(file.pk, file.sk, set=attributes, condition={"token": old.token, "status": old.status}))
+                    changes.append(Write(file.pk, file.sk, set=attributes, condition={"token": old.token, "status": old.status}))
                 counts.enter(file)
-                changes.append(Change(file.pk, vector_keys.todo(file.id), set={"token": file.token}, condition={}))
-                changes.append(Change(*_held(file), set={"store_id": file.store_id}, condition={}))
+                changes.append(Write(file.pk, vector_keys.todo(file.id), set={"token": file.token}, condition={}))
+                changes.append(Write(*_held(file), set={"store_id": file.store_id}, condition={}))
             room = {"total": limits.VECTOR_STORE_FILES_MAX - len(puts) + 1}
             if not await self._table.write_together(puts, [*changes, *counts.changes(below=room)]):
                 return
@@ -239,14 +239,14 @@ class StoreFiles:
         return not await self._table.write_together(
             (),
             [
-                Change(file.pk, file.sk, set=ended, condition={"token": file.token, "status": "in_progress"}),
-                Change(file.pk, vector_keys.todo(file.id), set={}, condition={"token": file.token}, is_end=True),
+                Write(file.pk, file.sk, set=ended, condition={"token": file.token, "status": "in_progress"}),
+                Write(file.pk, vector_keys.todo(file.id), set={}, condition={"token": file.token}, is_end=True),
                 *counts.changes(),
             ],
         )
 
     async def note(self, file: StoreFile, **changed: object) -> StoreFile | None:
-        """Change what is known of a file that is being worked on; None if it is another's work by now."""
+        """Write what is known of a file that is being worked on; None if it is another's work by now."""
         try:
             record = await self._table.update(
                 file.pk, file.sk, set=changed, condition={"token": file.token, "status": "in_progress", "attempts": file.attempts}
@@ -291,7 +291,7 @@ class StoreFiles:
                 counts.leave(file)
                 counts.enter(cancelled)
                 mine = {"token": file.token, "status": "in_progress"}
-                changes.append(Change(file.pk, file.sk, set={"status": "cancelled"}, condition=mine))
+                changes.append(Write(file.pk, file.sk, set={"status": "cancelled"}, condition=mine))
             if not await self._table.write_together((), [*changes, *counts.changes()]):
                 return
         raise vector_store_busy(store.id)
@@ -305,13 +305,13 @@ class StoreFiles:
         counts.drop(file)
         gone = gone_record(file.pk, keys.gone(file.id), file.created_at, file.id, self._clock())
         marks = {name: value for name, value in gone.items() if name not in ("PK", "SK")}
-        note = [Change(file.pk, vector_keys.todo(file.id), set={"token": file.token}, condition={})] if is_noted else []
+        note = [Write(file.pk, vector_keys.todo(file.id), set={"token": file.token}, condition={})] if is_noted else []
         return not await self._table.write_together(
             (),
             [
-                Change(file.pk, file.sk, set={}, condition={"token": file.token, "status": file.status}, is_end=True),
-                Change(file.pk, keys.gone(file.id), set=marks, condition={}),
-                Change(*_held(file), set={}, condition={}, is_end=True),
+                Write(file.pk, file.sk, set={}, condition={"token": file.token, "status": file.status}, is_end=True),
+                Write(file.pk, keys.gone(file.id), set=marks, condition={}),
+                Write(*_held(file), set={}, condition={}, is_end=True),
                 *note,
                 *counts.changes(),
             ],
@@ -344,13 +344,13 @@ class _Counts:
         if file.batch_id is not None:
             self._of_batches.setdefault(file.batch_id, Counter()).update({file.status: number, "total": number})
 
-    def changes(self, *, below: Mapping[str, int] | None = None) -> list[Change]:
+    def changes(self, *, below: Mapping[str, int] | None = None) -> list[Write]:
         """The store's is always one of them: only an active store's files change. What is counted of its tenant changes with it."""
-        made = [Change(self._store.pk, keys.META, set={}, condition=_ACTIVE, add=dict(self._of_store), below=below or {})]
+        made = [Write(self._store.pk, keys.META, set={}, condition=_ACTIVE, add=dict(self._of_store), below=below or {})]
         for batch_id, counts in self._of_batches.items():
             changed = {name: number for name, number in counts.items() if number}
             if changed:
-                made.append(Change(self._store.pk, vector_keys.vector_batch(batch_id), set={}, condition={"id": batch_id}, add=changed))
+                made.append(Write(self._store.pk, vector_keys.vector_batch(batch_id), set={}, condition={"id": batch_id}, add=changed))
         return [*made, *self._stored.changes(self._store.holder, self._of_store["usage_bytes"])]
 
 
