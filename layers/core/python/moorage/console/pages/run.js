@@ -14,7 +14,8 @@ import { Split } from "../ui/split.js";
 import { Timeline } from "../ui/timeline.js";
 import { Transcript } from "../ui/transcript.js";
 import { dollars, duration, tokens } from "../model/text.js";
-import { answerOf, lanes, titleOf, transcript, used } from "../model/run.js";
+import { answerOf, titleOf } from "../model/outcome.js";
+import { lanes, transcript, used } from "../model/run.js";
 import { curl, python, requestOf } from "../model/code.js";
 
 const SPEEDS = [1, 4, 16, 60];

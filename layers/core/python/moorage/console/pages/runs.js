@@ -10,7 +10,7 @@ import { answering } from "../model/models.js";
 import { Icon } from "../ui/icons.js";
 import { isTight, useMe } from "../ui/storage.js";
 import { bytes, count, dollars, duration, plural, tokens } from "../model/text.js";
-import { headline } from "../model/run.js";
+import { headline } from "../model/outcome.js";
 import { STATUSES, calls, isRunning, matches, merged, trouble, understood, withOlder } from "../model/runs.js";
 
 const PAGE = 50;

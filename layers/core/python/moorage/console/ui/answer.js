@@ -2,7 +2,7 @@
 import { html, useState } from "../html.js";
 import { address } from "../router.js";
 import { plural } from "../model/text.js";
-import { madeBy } from "../model/run.js";
+import { madeBy } from "../model/outcome.js";
 import { Said } from "./cards.js";
 import { Icon } from "./icons.js";
 import { Name } from "./parts.js";
