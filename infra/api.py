@@ -281,12 +281,46 @@ class Api(Construct):
                     ),
                 )
                 # The core rule set is left out: it refuses bodies over 8 KB and code in them, which is what prompts are.
-                for priority, name in enumerate(("AWSManagedRulesAmazonIpReputationList", "AWSManagedRulesKnownBadInputsRuleSet"))
-            ],
+                for priority, name in enumerate(("AWSManagedRulesAmazonIpReputationList", "AWSManagedRulesKnownBadInputsRuleSet"), 1)
+            ]
+            + [_address_rule(self._config.waf_address_requests)],
+            custom_response_bodies={
+                _TOO_MANY: acl.CustomResponseBodyProperty(
+                    content_type="APPLICATION_JSON", content=json.dumps({"error": _TOO_MANY_ERROR})
+                )
+            },
         )
         wafv2.CfnWebACLAssociation(
             self, "FirewallAssociation", resource_arn=self.rest_api.deployment_stage.stage_arn, web_acl_arn=rules.attr_arn
         )
+
+
+_TOO_MANY: Final = "TooManyRequests"
+_TOO_MANY_ERROR: Final = {
+    "message": "Too many requests came from this address. Wait some minutes and send it again.",
+    "type": "rate_limit_error",
+    "param": None,
+    "code": "rate_limit_exceeded",
+}
+
+
+def _address_rule(requests_max: int) -> wafv2.CfnWebACL.RuleProperty:
+    """Bound each address in five minutes: the stage's throttle counts all callers together, those without a key too."""
+    acl = wafv2.CfnWebACL
+    response = acl.CustomResponseProperty(response_code=429, custom_response_body_key=_TOO_MANY)
+    return acl.RuleProperty(
+        name="Addresses",
+        priority=0,
+        action=acl.RuleActionProperty(block=acl.BlockActionProperty(custom_response=response)),
+        statement=acl.StatementProperty(
+            rate_based_statement=acl.RateBasedStatementProperty(
+                limit=requests_max, aggregate_key_type="IP", evaluation_window_sec=300
+            )
+        ),
+        visibility_config=acl.VisibilityConfigProperty(
+            cloud_watch_metrics_enabled=True, metric_name="Addresses", sampled_requests_enabled=False
+        ),
+    )
 
 
 def _leave_open(method: apigateway.Method, reason: str) -> None:

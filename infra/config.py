@@ -233,7 +233,12 @@ class Config(BaseModel):
     exactly."""
 
     waf: bool = False
-    """AWS WAF with the managed reputation and bad-input rules in front of the API: $5 a month and $1 a rule."""
+    """AWS WAF in front of the API, with the managed reputation and bad-input rules and a bound for each address: $5 a month and $1 a
+    rule."""
+
+    waf_address_requests: int = Field(default=2_000, ge=10, le=2_000_000_000)
+    """With ``waf``: requests that one address may send in five minutes, with a key or without one. Everybody behind one NAT gateway
+    shares an address. WAF's own bounds: ``RateBasedStatement`` of its API reference."""
 
     log_level: Literal["DEBUG", "INFO", "WARNING", "ERROR"] = "INFO"
 

@@ -49,6 +49,7 @@ VALUES: dict[str, Any] = {
     "table_name": "another-table",
     "table_read_units": 10,
     "tokens_per_minute": 1000,
+    "waf_address_requests": 100,
     "web_search": "ignore",
 }
 NOT_ONE_BY_ONE = {

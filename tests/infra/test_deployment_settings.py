@@ -73,6 +73,7 @@ NOT_ON_AWS = {
     "MOORAGE_EGRESS_ALLOWED_NETWORKS": "no route leads from the proxy's network to a private one",
     "MOORAGE_EGRESS_CA": "the CA is kept in the table, sealed",
     "MOORAGE_EGRESS_PORTS": "the security groups open 80 and 443",
+    "MOORAGE_EXECUTIONS_FILE": "Step Functions keeps where executions stand",
     "MOORAGE_FETCH_ALLOWED_NETWORKS": "the API's functions have no route to a private network",
     "MOORAGE_JSON_SILENCE_SECONDS": "API Gateway waits five minutes for the next byte",
     "MOORAGE_LAUNCHER_SOCKET": "there is no launcher",

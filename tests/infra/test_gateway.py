@@ -116,3 +116,16 @@ def test_started_environments_wait_behind_the_streaming_route(everything: Stacks
     assert "FunctionsResponsesLive" in uri
     assert "/response-streaming-invocations" in uri
     assert kept(stacks) is None
+
+
+def test_the_firewall_bounds_each_address_and_says_so_as_the_api_does(everything: Stacks) -> None:
+    """The stage's throttle counts all callers together, so one address could use it up for everybody."""
+    firewall = everything.one("AWS::WAFv2::WebACL")
+    rule = min(firewall["Rules"], key=lambda each: each["Priority"])
+    block = rule["Action"]["Block"]["CustomResponse"]
+    body = json.loads(firewall["CustomResponseBodies"][block["CustomResponseBodyKey"]]["Content"])
+    assert (rule["Statement"]["RateBasedStatement"], block["ResponseCode"], body["error"]["code"]) == (
+        {"AggregateKeyType": "IP", "EvaluationWindowSec": 300, "Limit": 2000},
+        429,
+        "rate_limit_exceeded",
+    )
