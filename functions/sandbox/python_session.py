@@ -72,7 +72,7 @@ def parsed(code: str, filename: str) -> ast.Module:
     """Python as it stands; only a line that is none may be one of a notebook. Line numbers stay."""
     cell = CELL.match(code)
     if cell is not None and cell[1] in ("bash", "sh"):
-        return ast.parse(f"{NOTEBOOK}.shell({cell[2]!r})", filename)
+        return ast.parse(f"{NOTEBOOK}.run({cell[2]!r})", filename)
     lines = code.split("\n")
     while True:
         try:
@@ -93,7 +93,7 @@ def replaced(lines: List[str], at: int) -> bool:
         lines[end] = ""
         end += 1
     target = match["target"]
-    call = "magic" if match["mark"] == "%" else "lines" if target else "shell"
+    call = "magic" if match["mark"] == "%" else "lines" if target else "run"
     lines[at] = match["indent"] + (f"{target} = " if target else "") + f"{NOTEBOOK}.{call}({words.strip()!r})"
     return True
 
@@ -104,7 +104,7 @@ class Notebook:
     def __init__(self, namespace: Dict[str, Any]) -> None:
         self._namespace = namespace
 
-    def shell(self, command: str) -> None:
+    def run(self, command: str) -> None:
         """What it prints goes where prints go; its exit code is ``_exit_code``."""
         flush()
         self._namespace["_exit_code"] = subprocess.run(["/bin/bash", "-c", self._filled(command)]).returncode
@@ -122,7 +122,7 @@ class Notebook:
         if name == "cd":
             os.chdir(os.path.expanduser(self._filled(words).strip() or "~"))
         elif name == "pip":
-            self.shell(f"{shlex.quote(sys.executable)} -m pip {words}")
+            self.run(f"{shlex.quote(sys.executable)} -m pip {words}")
         elif name != "matplotlib":  # Figures are saved and shown anyhow.
             raise NameError(f"There is no magic '%{name}' here. %cd, %matplotlib, %pip, %pwd and %%bash are known.")
         return None
