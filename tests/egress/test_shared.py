@@ -25,8 +25,9 @@ VALUE = "packed-value-0123456789"
 HOST = "echo.example"
 GROWTH_KIB_MAX = 80 * 1024
 """What one exchange may cost: a window of 16 MiB, a few pieces, what the two connections buffer. The bombs are 256 MiB."""
-_NEIGHBOUR_SECONDS_MAX = 2.0
-"""On a quiet machine a neighbour waits some hundredths of a second."""
+_NEIGHBOUR_SECONDS_MAX = 10.0
+"""On a quiet machine a neighbour waits some hundredths of a second. Beside three other tests on two cores it has waited 3.3; before
+connections took turns it had no answer in 20."""
 
 
 @dataclass(frozen=True)
@@ -79,7 +80,7 @@ def test_a_sandbox_that_connects_without_end_leaves_its_neighbours_their_way_out
     wait_until(lambda: reaches_its_host(sandbox, neighbour))
 
 
-def test_a_sandbox_that_opens_and_closes_without_end_costs_a_neighbour_a_second_at_most(
+def test_a_sandbox_that_opens_and_closes_without_end_leaves_a_neighbour_its_way_out(
     arena: ArenaClient, sandbox: Sandbox, other_sandbox: Sandbox, box: Opened, neighbour: Opened
 ) -> None:
     sandbox.order("churn", processes=3, head=connect_line(box, f"{HOST}:443")[:-20])

@@ -95,7 +95,7 @@ def neighbour(stack: Stack) -> Iterator[list[float]]:
 
     def ask() -> None:
         with stack.http() as http:
-            while not ending.is_set():
+            while not (ending.is_set() and took):  # a request may be refused before this has asked once
                 begun = time.monotonic()
                 assert http.get("/models", timeout=120).status_code == 200
                 took.append(time.monotonic() - begun)

@@ -10,7 +10,7 @@ const endOf = (box, scroller) =>
   scroller === box ? box.scrollHeight - box.clientHeight : Math.max(0, scroller.scrollTop + box.getBoundingClientRect().bottom - scroller.getBoundingClientRect().bottom);
 
 // `content` is all that lies in `box`. Heights are guesses until something is near, so the end moves without a word being said: the size
-// of the content is watched, and only a hand lets go of the end. A scroll event does not tell who scrolled.
+// of the content is watched, and only a reader lets go of the end.
 export function useFollow(isGrowing) {
   const box = useRef(null);
   const content = useRef(null);
@@ -33,6 +33,8 @@ export function useFollow(isGrowing) {
   useEffect(() => {
     const scroller = scrollerOf(box.current);
     let top = scroller.scrollTop;
+    const sizes = () => `${scroller.scrollHeight} ${scroller.clientHeight}`;
+    let known = sizes();
     let finger = 0;
     const heard = {
       wheel: (event) => event.deltaY < 0 && letGo(),
@@ -41,9 +43,12 @@ export function useFollow(isGrowing) {
       touchmove: (event) => event.touches[0].clientY > finger && letGo(),
       pointerdown: (event) => event.target === scroller && event.offsetX > scroller.clientWidth && letGo(),
       scroll: () => {
-        const isForwards = scroller.scrollTop > top;
+        const moved = scroller.scrollTop - top;
+        // A page that is searched, or read aloud, scrolls without a hand; a shorter content or a higher box does too, and sizes tell that.
+        if (moved < -NEAR_PX && sizes() === known) letGo();
         top = scroller.scrollTop;
-        if (!isForwards || endOf(box.current, scroller) - top > NEAR_PX) return;
+        known = sizes();
+        if (moved <= 0 || endOf(box.current, scroller) - top > NEAR_PX) return;
         isPinned.current = true;
         fallBehind(false);
       },
