@@ -350,7 +350,7 @@ def test_a_file_is_dropped_read_saved_and_deleted(console: Console, client: Open
     (tmp_path / "tides.csv").write_text("name,height\nmole,3\n")
     (tmp_path / "more" / "deep.txt").write_text("deep")
     page = console.go("#/files").page
-    page.get_by_role("heading", name="Files").wait_for()
+    page.get_by_role("heading", name="Files", exact=True).wait_for()
     drop(console, tmp_path / "tides.csv", tmp_path / "more")
     expect(page.get_by_role("link", name="deep.txt")).to_be_visible()
     page.get_by_role("link", name="tides.csv").click()
