@@ -69,8 +69,12 @@ class DiskQuota:
     def _judge(self, used: int, entries: int, *, has_looked: bool) -> None:
         config = self._config
         self.reason = self._reason(used, entries)
-        # What cannot be measured must not become the mark that later looks are compared with.
-        mark = (min(used, config.disk_bytes_max), min(entries, config.disk_entries_max))
+        # What cannot be measured must not become the mark that later looks are compared with. What can be measured becomes it as it is:
+        # a mark below it would end each later command, also the one that deletes.
+        mark = (
+            used if used < sys.maxsize else config.disk_bytes_max,
+            entries if entries < sys.maxsize else config.disk_entries_max,
+        )
         if not self.reason:
             self._tripped_at = (0, 0)
             self._is_settling = False

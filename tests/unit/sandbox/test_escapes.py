@@ -176,6 +176,14 @@ async def test_a_full_disk_stops_the_writers_and_says_why(way: str, either_sandb
     assert await run(sandbox, "sleep 1.2; echo fine") == Result("fine\n", "", "exit", 0)
 
 
+async def test_a_disk_that_was_filled_at_one_go_leaves_time_to_clean(either_sandbox: ExecClient) -> None:
+    """Whoever fills it passes the quota by more than the slack before anybody looks."""
+    filling = "for f in a b; do fallocate -l 39M $f || head -c 39M /dev/zero > $f; done; sleep 15; echo DONE"
+    result = await run(either_sandbox, filling, timeout_ms=30_000)
+    assert (result.outcome, result.stdout) == ("killed", "")
+    assert await run(either_sandbox, "sleep 4; rm a b; echo gone") == Result("gone\n", "", "exit", 0)
+
+
 async def test_a_tree_too_deep_to_measure_counts_as_full_where_trees_are_measured(ordinary_sandbox: ExecClient) -> None:
     deep = "for i in $(seq 30); do mkdir $(printf '%0200d' 1) && cd $(printf '%0200d' 1); done"
     result = await run(ordinary_sandbox, f"{deep}; sleep 15; echo DONE", timeout_ms=30_000)
