@@ -313,9 +313,7 @@ def _address_rule(requests_max: int) -> wafv2.CfnWebACL.RuleProperty:
         priority=0,
         action=acl.RuleActionProperty(block=acl.BlockActionProperty(custom_response=response)),
         statement=acl.StatementProperty(
-            rate_based_statement=acl.RateBasedStatementProperty(
-                limit=requests_max, aggregate_key_type="IP", evaluation_window_sec=300
-            )
+            rate_based_statement=acl.RateBasedStatementProperty(limit=requests_max, aggregate_key_type="IP", evaluation_window_sec=300)
         ),
         visibility_config=acl.VisibilityConfigProperty(
             cloud_watch_metrics_enabled=True, metric_name="Addresses", sampled_requests_enabled=False

@@ -38,7 +38,6 @@ class Prices:
         endpoints = (len(ENDPOINTS) + config.sandbox_logs) * config.availability_zones
         return month + endpoints * self.endpoint_hour * HOURS_A_MONTH + IMAGE_GB * self.image_gb_month + self.dns_lists_month
 
-
     def reaper(self, functions: int) -> float:
         """A month of its functions, which look once a minute whether there is something to do."""
         look = self.lambda_request + REAPER_SECONDS * REAPER_MEMORY_MIB / 1024 * self.lambda_gb_second

@@ -147,9 +147,7 @@ class ServiceStack(cdk.Stack):
         if not (self._config.has_egress and self.network):
             return None
         first = self.sandbox.image if self.sandbox else None
-        image = Image(
-            self, "ProxyImage", config=self._config, hooks=hooks, context=_PROXY_CONTEXT, base=PYTHON_3_13, after=first
-        )
+        image = Image(self, "ProxyImage", config=self._config, hooks=hooks, context=_PROXY_CONTEXT, base=PYTHON_3_13, after=first)
         return Egress(
             self,
             "Egress",
@@ -393,7 +391,6 @@ class ServiceStack(cdk.Stack):
         arns = [self.format_arn(service="ssm", resource="parameter", resource_name=name.removeprefix("/")) for name in names]
         if arns:
             function.add_to_role_policy(iam.PolicyStatement(actions=["ssm:GetParameter"], resources=arns))
-
 
     def _allow_titan(self, function: lambda_.Function) -> None:
         """Embed texts, and ask no other model."""

@@ -96,9 +96,7 @@ class WebSocketDoor(Construct):
 
     def _allow_sending(self, function: lambda_.Function) -> None:
         stack = cdk.Stack.of(self)
-        connections = stack.format_arn(
-            service="execute-api", resource=self.api.api_id, resource_name=f"{STAGE}/*/@connections/*"
-        )
+        connections = stack.format_arn(service="execute-api", resource=self.api.api_id, resource_name=f"{STAGE}/*/@connections/*")
         function.add_to_role_policy(iam.PolicyStatement(actions=["execute-api:ManageConnections"], resources=[connections]))
         assert function.role is not None
         acknowledge_wildcard(

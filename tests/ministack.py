@@ -119,9 +119,7 @@ class AwsClients:
 
 def aws_clients(endpoint: str) -> AwsClients:
     """boto3 clients for the emulator, with its credentials and without the machine's configuration."""
-    session = boto3.Session(
-        aws_access_key_id=ACCESS_KEY_ID, aws_secret_access_key=SECRET_ACCESS_KEY, region_name=REGION
-    )
+    session = boto3.Session(aws_access_key_id=ACCESS_KEY_ID, aws_secret_access_key=SECRET_ACCESS_KEY, region_name=REGION)
     config = Config(max_pool_connections=50)
     # boto3 still presigns with version 2 for some endpoints, and version 2 knows no response headers.
     s3_config = config.merge(Config(signature_version="s3v4", s3={"addressing_style": "path"}))

@@ -91,11 +91,7 @@ class Stack:
 
 def clean_environment() -> dict[str, str]:
     """Without anything that would choose a real model or a real account."""
-    return {
-        key: value
-        for key, value in os.environ.items()
-        if not key.startswith(("AWS_", "OPENAI_", "ANTHROPIC_", "MOORAGE_"))
-    }
+    return {key: value for key, value in os.environ.items() if not key.startswith(("AWS_", "OPENAI_", "ANTHROPIC_", "MOORAGE_"))}
 
 
 # --- inputs -----------------------------------------------------------------------------------------------------------------
@@ -120,10 +116,7 @@ def say(text: str) -> dict[str, Any]:
 def outputs(items: Sequence[Any]) -> list[list[tuple[str, str, Any]]]:
     """Per shell_call_output the (stdout, stderr, exit code or "timeout") of its commands."""
     return [
-        [
-            (one.stdout, one.stderr, "timeout" if one.outcome.type == "timeout" else one.outcome.exit_code)
-            for one in item.output
-        ]
+        [(one.stdout, one.stderr, "timeout" if one.outcome.type == "timeout" else one.outcome.exit_code) for one in item.output]
         for item in items
         if item.type == "shell_call_output"
     ]

@@ -53,6 +53,7 @@ _SWEEP_SECONDS = 0.5
 _UNAVAILABLE_SECONDS_MAX = 15.0
 """Open tunnels outlive a table that does not answer for this long; new requests do not."""
 
+
 class Refused(Exception):
     """A request ends here; the decision says why."""
 

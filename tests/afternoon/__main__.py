@@ -70,7 +70,7 @@ def spent(record: Record, ground: Ground) -> str:
         f"By list prices of {record.region if record.region in PRICES else DEFAULT_REGION}, {hours:.1f} hours and {record.sandboxes} "
         f"sandboxes came to about ${dollars:.2f}, image builds and requests left out. A day later:\n\n"
         f"    aws ce get-cost-and-usage --time-period Start=DAY,End=DAY --granularity DAILY --metrics UnblendedCost "
-        f"--filter '{{\"Tags\":{{\"Key\":\"moorage:deployment\",\"Values\":[\"{record.name}\"]}}}}'"
+        f'--filter \'{{"Tags":{{"Key":"moorage:deployment","Values":["{record.name}"]}}}}\''
     )
 
 

@@ -104,9 +104,10 @@ def artifact(stack: Stack, client: OpenAI, megabytes: int) -> list[Row]:
         assert file.bytes == size, file
     rows = [(f"{megabytes} MB made by a command and stored", said(began, peak))]
     began = time.perf_counter()
-    with Peak([pid]) as peak, client.containers.files.content.with_streaming_response.retrieve(
-        file.id, container_id=container_id
-    ) as content:
+    with (
+        Peak([pid]) as peak,
+        client.containers.files.content.with_streaming_response.retrieve(file.id, container_id=container_id) as content,
+    ):
         assert sum(map(len, content.iter_bytes(PIECE))) == size
     rows.append((f"{megabytes} MB downloaded (container file)", said(began, peak)))
     with tempfile.TemporaryFile() as source:
@@ -141,7 +142,7 @@ def gigabyte(stack: Stack, client: OpenAI) -> list[Row]:
 def crowd(stack: Stack, client: OpenAI) -> list[Row]:
     """A command that makes 100,000 files, all different: of the first 10,000 each is stored, of the others the model is told."""
     assert stack.process is not None
-    make = "python3 -c 'for n in range(100000): open(f\"{n:06}\", \"w\").write(str(n))'"
+    make = 'python3 -c \'for n in range(100000): open(f"{n:06}", "w").write(str(n))\''
     began = time.perf_counter()
     with Peak([stack.process.pid]) as peak:
         response = run(client, make, timeout_ms=120_000)

@@ -249,7 +249,6 @@ def _kinds(http: Any) -> dict[str, dict[str, Any]]:
     }
 
 
-
 def _counted(http: Any, log: Path, counts: Path, body: dict[str, Any]) -> tuple[str, ...]:
     before = len(_noted(counts))
     response = http.post("/responses", json=body).json()
@@ -299,10 +298,7 @@ def machine() -> str:
 
 
 def write(tables: Sequence[Table], seen_machine: str) -> None:
-    head = (
-        "# Benchmarks\n\nMade by `make bench`; nothing here is written by hand.\n\n"
-        f"{time.strftime('%Y-%m-%d')}, on {seen_machine}\n"
-    )
+    head = f"# Benchmarks\n\nMade by `make bench`; nothing here is written by hand.\n\n{time.strftime('%Y-%m-%d')}, on {seen_machine}\n"
     REPORT.write_text(head + "\n" + "\n\n".join(table.markdown() for table in tables) + "\n")
 
 

@@ -40,9 +40,7 @@ def stack(tmp_path_factory: pytest.TempPathFactory, receiver: Receiver) -> Itera
 
 def begin(stack: Stack, *steps: dict[str, Any], until: str = "begun") -> str:
     """Start a background run and return its id when a command has said ``until``."""
-    stream = stack.client().responses.create(
-        model="demo", input=script(*steps), tools=TOOLS, background=True, stream=True
-    )
+    stream = stack.client().responses.create(model="demo", input=script(*steps), tools=TOOLS, background=True, stream=True)
     response_id = ""
     for event in stream:
         if event.type == "response.created":

@@ -29,9 +29,10 @@ def test_a_loop_of_many_executions_ends_well(tmp_path: Path) -> None:
         while (ended := client.responses.retrieve(queued.id)).status in ("queued", "in_progress"):
             time.sleep(2)
         assert (ended.status, ended.output_text, len(ended.output)) == ("completed", "The end.", 2 * ROUNDS + 1)
-        with stack.http() as http, http.stream(
-            "GET", f"/responses/{queued.id}", params={"stream": "true", "include_obfuscation": "false"}
-        ) as answer:
+        with (
+            stack.http() as http,
+            http.stream("GET", f"/responses/{queued.id}", params={"stream": "true", "include_obfuscation": "false"}) as answer,
+        ):
             assert_well_formed(raw_events(answer.iter_lines()))
         assert executions_of(stack, queued.id) == -(-(ROUNDS + 1) // limits.EXECUTION_ROUNDS_MAX)
     finally:

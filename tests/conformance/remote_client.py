@@ -1,6 +1,6 @@
 """The client that the conformance package of the Model Context Protocol tries: what lists and calls servers' tools for responses.
 
-    python tests/conformance/remote_client.py http://localhost:1234/mcp      the scenario's name comes by the environment
+python tests/conformance/remote_client.py http://localhost:1234/mcp      the scenario's name comes by the environment
 """
 
 import asyncio

@@ -96,7 +96,7 @@ def run(api: httpx.Client, command: str, environment: dict[str, Any]) -> tuple[s
 def calling(internet: wayout.Internet) -> str:
     """The host, by a client that waits for a proxy which starts from nothing."""
     return (
-        "n=0; until curl -sSf -m 10 -o /tmp/said -H \"authorization: Bearer $API_KEY\" "
+        'n=0; until curl -sSf -m 10 -o /tmp/said -H "authorization: Bearer $API_KEY" '
         f"https://{HOST}:{internet.port}/ || [ $((n+=1)) -ge 40 ]; do sleep 0.5; done 2>/tmp/why; cat /tmp/said"
     )
 

@@ -142,9 +142,7 @@ def test_a_restore_is_refused_as_dynamodb_refuses_it(account: Account, request_:
     kinds = [{"AttributeName": "PK", "AttributeType": "S"}]
     for name in ("recovery", "no-recovery"):
         client.create_table(TableName=name, KeySchema=keys, AttributeDefinitions=kinds, BillingMode="PAY_PER_REQUEST")
-    client.update_continuous_backups(
-        TableName="recovery", PointInTimeRecoverySpecification={"PointInTimeRecoveryEnabled": True}
-    )
+    client.update_continuous_backups(TableName="recovery", PointInTimeRecoverySpecification={"PointInTimeRecoveryEnabled": True})
     with pytest.raises(ClientError, match=code):
         client.restore_table_to_point_in_time(TargetTableName="restored", **request_)
     client.restore_table_to_point_in_time(TargetTableName="restored", SourceTableName="recovery", UseLatestRestorableTime=True)

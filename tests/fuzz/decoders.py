@@ -51,9 +51,7 @@ PIECES: Final = [
     b'"index":', b'"error":', b'"delta":', b'"content":', b'"choices":', b'"type":', b"99999999999",
 ]  # fmt: skip
 """What is put into a stream: the marks that its readers look for."""
-CHANGES = st.lists(
-    st.tuples(st.integers(0, 1 << 20), st.integers(0, 40), st.sampled_from(PIECES) | st.binary(max_size=12)), max_size=6
-)
+CHANGES = st.lists(st.tuples(st.integers(0, 1 << 20), st.integers(0, 40), st.sampled_from(PIECES) | st.binary(max_size=12)), max_size=6)
 CUTS = st.lists(st.integers(0, 1 << 20), max_size=12)
 
 

@@ -45,9 +45,7 @@ _ROLLOUTS = [("canary", "Canary10Percent5Minutes"), ("linear", "Linear10PercentE
 
 
 @pytest.mark.parametrize(("rollout", "configuration"), _ROLLOUTS)
-def test_a_new_version_comes_into_use_bit_by_bit_on_request(
-    rollout: str, configuration: str, request: pytest.FixtureRequest
-) -> None:
+def test_a_new_version_comes_into_use_bit_by_bit_on_request(rollout: str, configuration: str, request: pytest.FixtureRequest) -> None:
     found: Stacks = request.getfixturevalue(rollout)
     group = found.one("AWS::CodeDeploy::DeploymentGroup")
     assert configuration in json.dumps(group["DeploymentConfigName"])

@@ -121,9 +121,7 @@ def test_an_image_that_strands_live_versions_would_have_been_found(stacks: Stack
     assert all(line.endswith("task-definition/moorage-sandbox-1g:1") for line in denied)
 
 
-def test_versions_that_go_on_with_the_old_image_would_have_been_found(
-    stacks: Stacks, tmp_path_factory: pytest.TempPathFactory
-) -> None:
+def test_versions_that_go_on_with_the_old_image_would_have_been_found(stacks: Stacks, tmp_path_factory: pytest.TempPathFactory) -> None:
     """Before variables told of the image, its update changed no function's text."""
     after = shared(OTHERS["another image"], tmp_path_factory)
     old, new = (set(each.of_type("AWS::Lambda::Version")) for each in (stacks, after))

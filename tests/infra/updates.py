@@ -184,8 +184,7 @@ def lost(update: Update) -> list[str]:
     gone = [
         f"{name} is deleted"
         for name in update.removed
-        if _kind(update, name) in STATEFUL
-        and not _is_kept(update.before.resources[name])
+        if _kind(update, name) in STATEFUL and not _is_kept(update.before.resources[name])
     ]
     return sorted(anew + gone)
 

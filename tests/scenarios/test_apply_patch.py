@@ -70,7 +70,9 @@ def test_a_hunk_that_does_not_fit_changes_nothing_and_says_why(client: OpenAI) -
 
 def test_a_patched_file_is_a_file_of_the_container(client: OpenAI) -> None:
     response = client.responses.create(
-        model="demo", input=script(shell(CREATE), say("See old.txt.")), tools=[SHELL]  # type: ignore[list-item]
+        model="demo",
+        input=script(shell(CREATE), say("See old.txt.")),
+        tools=[SHELL],  # type: ignore[list-item]
     )
     answer: Any = response.output[-1]
     (citation,) = answer.content[0].annotations

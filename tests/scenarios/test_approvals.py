@@ -52,9 +52,10 @@ def test_a_call_is_denied_with_a_reason_and_the_model_says_it(stack: Stack, clie
     response_id, approval_id = parked(stack, client)
     lines(stack, ["approvals", "deny", approval_id, "--reason", "Leave it empty."])
     until(lambda: status_of(client, response_id) == "completed")
-    assert "The user did not allow this call, and it was not run. They say: Leave it empty." in client.responses.retrieve(
-        response_id
-    ).output_text
+    assert (
+        "The user did not allow this call, and it was not run. They say: Leave it empty."
+        in client.responses.retrieve(response_id).output_text
+    )
 
 
 def test_a_client_answers_what_waits_in_its_place_with_an_item(stack: Stack, client: OpenAI) -> None:

@@ -112,9 +112,7 @@ def test_cancelling_kills_the_command_and_keeps_what_it_said(stack: Stack, clien
 
 
 def test_cancelling_while_the_model_speaks_stops_it(client: OpenAI) -> None:
-    queued = client.responses.create(
-        model="demo", input=script({"delta_ms": 200, "say": "word " * 200}), background=True
-    )
+    queued = client.responses.create(model="demo", input=script({"delta_ms": 200, "say": "word " * 200}), background=True)
     until = time.monotonic() + 20
     while client.responses.retrieve(queued.id).status != "in_progress" and time.monotonic() < until:
         time.sleep(0.02)
@@ -133,9 +131,7 @@ def test_a_foreground_response_cannot_be_cancelled(client: OpenAI) -> None:
 
 
 def test_a_running_response_can_be_deleted_and_nothing_of_it_stays(stack: Stack, client: OpenAI) -> None:
-    queued = client.responses.create(
-        model="demo", input=script(shell("sleep 600"), say("never")), tools=TOOLS, background=True
-    )
+    queued = client.responses.create(model="demo", input=script(shell("sleep 600"), say("never")), tools=TOOLS, background=True)
     client.responses.delete(queued.id)
     with pytest.raises(openai.NotFoundError):
         client.responses.retrieve(queued.id)

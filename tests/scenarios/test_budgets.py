@@ -9,9 +9,7 @@ from tests.scenarios.test_tenants import make_key
 from tests.stack import Stack
 
 
-def test_an_operator_gives_a_tenant_a_budget_and_its_clients_meet_it(
-    stack: Stack, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_an_operator_gives_a_tenant_a_budget_and_its_clients_meet_it(stack: Stack, capsys: pytest.CaptureFixture[str]) -> None:
     secret = make_key(stack, "thrifty")
     environ = {"MOORAGE_STATE_DIR": str(stack.state_dir)}
     assert main(["keys", "budget", "--tenant", "thrifty"], environ) == 0

@@ -32,9 +32,7 @@ def logs(response: Any) -> list[str]:
 
 
 def ask(client: OpenAI, *steps: dict[str, Any], **fields: Any) -> Any:
-    return client.responses.create(
-        **{"model": "demo", "input": script(*steps), "tools": [AUTO], "include": INCLUDED, **fields}
-    )
+    return client.responses.create(**{"model": "demo", "input": script(*steps), "tools": [AUTO], "include": INCLUDED, **fields})
 
 
 def test_variables_stay_from_call_to_call_and_from_response_to_response(client: OpenAI) -> None:
@@ -159,9 +157,7 @@ def test_the_events_of_a_call_come_in_their_order(stack: Stack) -> None:
 
 
 def test_the_sdk_adds_the_stream_up(client: OpenAI) -> None:
-    with client.responses.stream(
-        model="demo", input=script(python("print(2)"), say("end")), tools=[AUTO], include=INCLUDED
-    ) as stream:
+    with client.responses.stream(model="demo", input=script(python("print(2)"), say("end")), tools=[AUTO], include=INCLUDED) as stream:
         types = [event.type for event in stream]
         response = stream.get_final_response()
     assert "response.code_interpreter_call.interpreting" in types
@@ -251,9 +247,7 @@ def test_a_revived_container_has_its_files_but_not_the_variables_and_says_so(has
     second = ask(client, python(look), python(look), say("end"), previous_response_id=first.id)
     told, after = logs(second)
     assert told.startswith("[The container has been started again since it was last used: the files in /mnt/data are as they were")
-    assert told.endswith(
-        "(False, 'kept')\n[The Python session was started anew: variables and imports of earlier calls are gone.]"
-    )
+    assert told.endswith("(False, 'kept')\n[The Python session was started anew: variables and imports of earlier calls are gone.]")
     assert after == "(False, 'kept')"
 
 

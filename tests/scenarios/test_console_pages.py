@@ -183,9 +183,8 @@ def masked(text: str) -> str:
 def test_the_frame_reads_as_it_should(browser: Browser, stack: Stack, furnished: tuple[str, dict[str, str]]) -> None:
     console = _opened(browser, stack, furnished[0])
     expect(console.page.get_by_role("navigation", name="Pages")).to_match_aria_snapshot(
-        '- navigation "Pages":\n  - link "moorage"\n' + "".join(f'  - link "{title}"\n' for title in PAGES.values()).replace(
-            '"Approvals"', '"Approvals 1 waiting"'
-        )
+        '- navigation "Pages":\n  - link "moorage"\n'
+        + "".join(f'  - link "{title}"\n' for title in PAGES.values()).replace('"Approvals"', '"Approvals 1 waiting"')
     )
     console.page.context.close()
 

@@ -12,9 +12,7 @@ from tests.scenarios.test_tenants import make_key
 from tests.stack import ROOT, Stack
 
 PAGES = sorted(
-    str(page.relative_to(ROOT))
-    for page in [ROOT / "README.md", *(ROOT / "docs").glob("*.md")]
-    if "```python\n" in page.read_text()
+    str(page.relative_to(ROOT)) for page in [ROOT / "README.md", *(ROOT / "docs").glob("*.md")] if "```python\n" in page.read_text()
 )
 
 BEFORE = "from openai import OpenAI; client = OpenAI(); "

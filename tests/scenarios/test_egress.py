@@ -26,7 +26,9 @@ def open_stack(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stack]:
 
 def test_without_a_policy_there_is_no_network(stack: Stack) -> None:
     response = stack.client().responses.create(
-        model="demo", input=script(shell("ls /sys/class/net; echo ${HTTPS_PROXY:-none}"), say("x")), tools=[SHELL]  # type: ignore[list-item]
+        model="demo",
+        input=script(shell("ls /sys/class/net; echo ${HTTPS_PROXY:-none}"), say("x")),
+        tools=[SHELL],  # type: ignore[list-item]
     )
     assert outputs(response.output)[0][0][0] == "none\n" or outputs(response.output)[0][0][0] == "lo\nnone\n"
 
@@ -39,9 +41,7 @@ def test_a_domain_outside_the_ceiling_is_refused_by_name(open_stack: Stack) -> N
 def test_a_refused_host_is_told_to_the_model_and_listed(open_stack: Stack) -> None:
     client = open_stack.client()
     fetch = "python3 -c \"import urllib.request as u; u.urlopen('https://forbidden.example.org/')\" 2>/dev/null; echo code $?"
-    response = client.responses.create(
-        model="demo", input=script(shell(fetch), say("x")), tools=allowing("api.example.com")
-    )
+    response = client.responses.create(model="demo", input=script(shell(fetch), say("x")), tools=allowing("api.example.com"))
     ((stdout, stderr, _),) = outputs(response.output)[0]
     assert stdout == "code 1\n"
     assert "forbidden.example.org" in stderr
@@ -114,9 +114,7 @@ def test_the_value_of_a_secret_is_nowhere_in_the_container(open_stack: Stack) ->
 def test_another_policy_takes_another_container(open_stack: Stack) -> None:
     client = open_stack.client()
     first = client.responses.create(model="demo", input=script(shell("true"), say("x")), tools=allowing("api.example.com"))
-    second = client.responses.create(
-        model="demo", input="x", tools=allowing("data.files.example.com"), previous_response_id=first.id
-    )
+    second = client.responses.create(model="demo", input="x", tools=allowing("data.files.example.com"), previous_response_id=first.id)
     third = client.responses.create(model="demo", input="x", tools=allowing("api.example.com"), previous_response_id=first.id)
     containers = [response.tools[0].environment.container_id for response in (first, second, third)]  # type: ignore[union-attr]
     assert containers[0] == containers[2] != containers[1]

@@ -37,9 +37,7 @@ def test_files_of_the_input_are_in_the_container_before_the_first_command(client
 
 def test_a_history_sent_again_does_not_undo_what_the_model_did(client: OpenAI) -> None:
     part = inline("data.txt", b"before")
-    first = client.responses.create(
-        model="demo", input=with_files(script(shell("echo after > data.txt"), say("a")), part), tools=TOOLS
-    )
+    first = client.responses.create(model="demo", input=with_files(script(shell("echo after > data.txt"), say("a")), part), tools=TOOLS)
     history = [*with_files("start", part), *(item.to_dict() for item in first.output)]
     second = client.responses.create(
         model="demo",

@@ -74,7 +74,7 @@ def test_a_service_started_in_one_command_answers_in_the_next(client: OpenAI) ->
         input=script(
             shell("echo served > index.html; nohup python3 -m http.server 8000 --bind 127.0.0.1 >/dev/null 2>&1 &"),
             shell(
-                "for i in $(seq 50); do python3 -c \"import urllib.request as u; "
+                'for i in $(seq 50); do python3 -c "import urllib.request as u; '
                 "print(u.urlopen('http://127.0.0.1:8000/index.html').read().decode())\" 2>/dev/null && break; sleep 0.1; done"
             ),
             say("end"),
@@ -175,7 +175,9 @@ def test_a_function_call_beside_a_shell_call_ends_the_response_after_the_command
     function: Any = {"type": "function", "name": "ask", "parameters": {"type": "object", "properties": {}}, "strict": False}
     step = {"shell": {"commands": ["echo ran"]}, "call": {"name": "ask", "arguments": {}}}
     first = client.responses.create(
-        model="demo", input=script(step, say("It said {{output}}")), tools=[SHELL, function]  # type: ignore[list-item]
+        model="demo",
+        input=script(step, say("It said {{output}}")),
+        tools=[SHELL, function],  # type: ignore[list-item]
     )
     assert sorted(item.type for item in first.output) == ["function_call", "shell_call", "shell_call_output"]
     assert outputs(first.output) == [[("ran\n", "", 0)]]

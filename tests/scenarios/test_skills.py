@@ -113,9 +113,7 @@ def test_another_tenants_skill_is_unknown(stack: Stack) -> None:
 
 def test_an_operators_default_skills_are_in_every_hosted_shell(tmp_path: Path) -> None:
     models = tmp_path / "models.toml"
-    models.write_text(
-        '[skills]\ndefault = ["moorage-sqlite", "skill_of_nobody"]\n[[models]]\nname = "demo"\nprovider = "demo"\n'
-    )
+    models.write_text('[skills]\ndefault = ["moorage-sqlite", "skill_of_nobody"]\n[[models]]\nname = "demo"\nprovider = "demo"\n')
     stack = Stack(tmp_path / "state", {"MOORAGE_MODELS_FILE": str(models)}).start()
     try:
         response = run(stack.client(), [reference("moorage-reports")], "ls /home/oai/skills")

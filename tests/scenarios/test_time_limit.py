@@ -42,9 +42,7 @@ def followed(client: OpenAI, stream: Any) -> tuple[list[dict[str, Any]], int]:
         if events[-1]["type"] in FINALS:
             return events, resumes
         resumes += 1
-        stream = client.responses.retrieve(
-            events[0]["response"]["id"], stream=True, starting_after=events[-1]["sequence_number"]
-        )
+        stream = client.responses.retrieve(events[0]["response"]["id"], stream=True, starting_after=events[-1]["sequence_number"])
 
 
 def awaited(client: OpenAI, response_id: str) -> Response:
@@ -56,9 +54,7 @@ def awaited(client: OpenAI, response_id: str) -> Response:
 
 def test_a_background_stream_is_resumed_where_it_ended(client: OpenAI) -> None:
     asked = script(shell(f"sleep {SECONDS * 2}; echo woken"), say("It woke."))
-    events, resumes = followed(
-        client, client.responses.create(model="demo", input=asked, tools=TOOLS, background=True, stream=True)
-    )
+    events, resumes = followed(client, client.responses.create(model="demo", input=asked, tools=TOOLS, background=True, stream=True))
     assert_well_formed(events)
     assert resumes >= 1
     assert events[-1]["type"] == "response.completed"
@@ -125,8 +121,6 @@ def test_the_sdk_raises_the_sentence(client: OpenAI) -> None:
 
 
 def test_a_create_that_is_not_stored_fails_too(client: OpenAI) -> None:
-    made = client.responses.create(
-        model="demo", input=script({"sleep_ms": SECONDS * 4000, **say("Late.")}), store=False
-    )
+    made = client.responses.create(model="demo", input=script({"sleep_ms": SECONDS * 4000, **say("Late.")}), store=False)
     assert made.error is not None
     assert (made.status, made.error.code) == ("failed", "time_limit_exceeded")

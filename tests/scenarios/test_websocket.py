@@ -91,9 +91,7 @@ def turn(socket: ClientConnection, frame: str) -> list[Event]:
 
 
 def said(event: Event) -> str:
-    return "".join(
-        part["text"] for item in event["response"]["output"] if item["type"] == "message" for part in item["content"]
-    )
+    return "".join(part["text"] for item in event["response"]["output"] if item["type"] == "message" for part in item["content"])
 
 
 def error_of(events: list[Event]) -> tuple[int, str | None]:
@@ -339,8 +337,9 @@ def _accepted(socket: WebSocket) -> WebSocket:
 
 
 def test_plain_http_upgrades_elsewhere_are_not_found(stack: Stack) -> None:
-    with pytest.raises(InvalidStatus) as refusal, connect(
-        stack.url.replace("http", "ws", 1) + "/nothing", additional_headers={"authorization": f"Bearer {stack.key}"}
+    with (
+        pytest.raises(InvalidStatus) as refusal,
+        connect(stack.url.replace("http", "ws", 1) + "/nothing", additional_headers={"authorization": f"Bearer {stack.key}"}),
     ):
         pass
     assert refusal.value.response.status_code in (403, 404)

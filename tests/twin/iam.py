@@ -49,9 +49,7 @@ class Account:
         context = {name: self._value(value) for name, value in check.context}
         return self.decides(role, check.action, self.arn(check.on), context, check.partitions)
 
-    def decides(
-        self, role: str, action: str, resource: str, context: Mapping[str, str], partitions: tuple[str, ...] = ()
-    ) -> bool:
+    def decides(self, role: str, action: str, resource: str, context: Mapping[str, str], partitions: tuple[str, ...] = ()) -> bool:
         """The same for a resource by its ARN."""
         context = {**context, "aws:SecureTransport": "true"}
         effects = {

@@ -27,7 +27,6 @@ def cnames(region: str) -> dict[str, str]:
     }
 
 
-
 @dataclass(frozen=True)
 class Place:
     """Something with a network interface: its subnet's kind, its security groups, and whether the internet can answer it."""

@@ -90,8 +90,10 @@ CASES: dict[str, tuple[int, Callable[[int], Work]]] = {
     "pieces of a call": (10_000, lambda n: assembling(base.CallStarted("f", "c"), *[base.CallDelta("word " * 5)] * n)),
     "a schema with many patterns": (
         2_000,
-        lambda n: lambda: listing.parameters_of(
-            {"type": "object", "properties": {f"p{k}": {"type": "string", "pattern": "(a+)+$"} for k in range(n)}}
+        lambda n: (
+            lambda: listing.parameters_of(
+                {"type": "object", "properties": {f"p{k}": {"type": "string", "pattern": "(a+)+$"} for k in range(n)}}
+            )
         ),
     ),
 }

@@ -11,7 +11,10 @@ words = script(call("get_weather", city="Bergen"), say("It says: {{output}}"))
 
 def text_of(response: object) -> str:
     return "".join(
-        part.text for item in response.output if item.type == "message" for part in item.content  # type: ignore[attr-defined]
+        part.text
+        for item in response.output
+        if item.type == "message"
+        for part in item.content  # type: ignore[attr-defined]
     )
 
 

@@ -61,9 +61,7 @@ def use_function(client: openai.OpenAI) -> None:
 
 def use_container(client: openai.OpenAI) -> None:
     words = script(shell("seq 3 > /mnt/data/numbers.txt && wc -l < /mnt/data/numbers.txt"), say("Made /mnt/data/numbers.txt"))
-    made = client.responses.create(
-        model=MODEL, input=words, tools=[{"type": "shell", "environment": {"type": "container_auto"}}]
-    )
+    made = client.responses.create(model=MODEL, input=words, tools=[{"type": "shell", "environment": {"type": "container_auto"}}])
     (ran,) = [item for item in made.output if item.type == "shell_call_output"]
     expect(ran.output[0].stdout.strip(), "3")
     (container_id,) = {item.environment.container_id for item in made.output if item.type == "shell_call"}

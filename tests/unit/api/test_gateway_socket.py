@@ -58,9 +58,7 @@ class Client:
         self.lab.runtime.api_keys = cast("Any", self.keys)
         self.sockets = Sockets(self.lab.table, clock=lambda: self.lab.now)
         self.connections = cast("Connections", self)
-        self.door = Door(
-            self.sockets, cast("Any", self.keys), self.connections, call=self._call, clock=lambda: self.lab.now
-        )
+        self.door = Door(self.sockets, cast("Any", self.keys), self.connections, call=self._call, clock=lambda: self.lab.now)
 
     async def _call(self, connection_id: str, holder: str) -> None:
         if not self.has_room:

@@ -10,9 +10,7 @@ METHOD = "arn:aws:execute-api:us-east-1:000000000000:abc123/api/POST/v1/response
 
 
 def settings(plans: str) -> Settings:
-    return Settings.from_environment(
-        {"MOORAGE_TABLE": "t", "MOORAGE_BUCKET": "b", "MOORAGE_NAME": "lab", "MOORAGE_USAGE_PLANS": plans}
-    )
+    return Settings.from_environment({"MOORAGE_TABLE": "t", "MOORAGE_BUCKET": "b", "MOORAGE_NAME": "lab", "MOORAGE_USAGE_PLANS": plans})
 
 
 def test_the_policy_is_for_every_method_of_the_stage_because_it_is_cached() -> None:

@@ -172,9 +172,7 @@ MODELS_AT_FAULT: dict[str, tuple[str, dict[str, Said], Finding]] = {
     "none": (
         "",
         {},
-        Finding(
-            Level.WARN, "models.toml names no model: the scripted demo model would answer", "docs/models.md says how to name one."
-        ),
+        Finding(Level.WARN, "models.toml names no model: the scripted demo model would answer", "docs/models.md says how to name one."),
     ),
     "a file that cannot be read": (
         "[[models",

@@ -228,7 +228,7 @@ class Failing(FakeEmbedder):
 
 
 PRICED: dict[str, tuple[str, int | None]] = {
-    "as it is configured": ('price = { input = 3.5 }\n', 3_500_000),
+    "as it is configured": ("price = { input = 3.5 }\n", 3_500_000),
     "as its own provider lists it": ('base_url = "https://api.openai.com/v1"\n', 20_000),
     "unknown elsewhere": ("", None),
 }

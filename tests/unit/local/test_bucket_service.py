@@ -190,5 +190,3 @@ async def test_many_writers_of_one_key_leave_one_object(bucket: Bucket) -> None:
     await asyncio.gather(*(bucket.ask("PUT", "/moorage/a", body=b"%d" % n) for n in range(40)))
     await bucket.service.sweep(0)
     assert len(bucket.files()) == 1
-
-

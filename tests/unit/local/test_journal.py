@@ -75,9 +75,7 @@ async def test_a_full_disk_refuses_the_write_lets_reads_go_on_and_heals(journal:
 async def test_one_write_without_room_does_not_take_the_others_along(journal: Journal) -> None:
     (pages,) = journal._writer.execute("PRAGMA page_count").fetchone()
     journal._writer.execute(f"PRAGMA max_page_count = {pages + 4}")
-    outcomes = await asyncio.gather(
-        journal.write(note("small")), journal.write(note("large", "x" * 1_000_000)), return_exceptions=True
-    )
+    outcomes = await asyncio.gather(journal.write(note("small")), journal.write(note("large", "x" * 1_000_000)), return_exceptions=True)
     assert isinstance(outcomes[1], NoRoom)
     assert names(journal) == ([] if isinstance(outcomes[0], NoRoom) else ["small"])
 

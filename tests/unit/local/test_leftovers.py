@@ -70,7 +70,6 @@ async def test_an_object_whose_row_was_never_written_goes_when_nobody_can_still_
     await world.row("resp_kept", "META", 10**12)
     await world.put("T/t/C/cntr_1/x", age=old)
 
-
     assert await world.leftovers.sweep(time.time()) == 1
     assert world.objects() == [
         keys.response_blob("t", "resp_kept", "meta"),

@@ -55,9 +55,7 @@ def test_what_a_dead_stack_has_left_is_killed_even_if_it_is_stopped(child: "subp
 
 
 @pytest.mark.parametrize("note", [None, "", "garbage", "{pid} 1"], ids=["none", "empty", "garbage", "another's start"])
-def test_another_process_that_has_the_id_now_is_left_alone(
-    child: "subprocess.Popen[bytes]", tmp_path: Path, note: str | None
-) -> None:
+def test_another_process_that_has_the_id_now_is_left_alone(child: "subprocess.Popen[bytes]", tmp_path: Path, note: str | None) -> None:
     noted = tmp_path / "process"
     if note is not None:
         noted.write_text(note.format(pid=child.pid))

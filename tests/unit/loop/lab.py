@@ -1,9 +1,9 @@
 """The loop in one process: the real steps, with a table, a bucket, a model and a container in memory.
 
-    lab = Lab(say("done"))                  # what the model will say, one turn each
-    stored = await lab.background("list the files")
-    await lab.run(stored)                   # as the state machine would: Route, ModelStep, RunTools, ...
-    assert lab.object_of(stored)["status"] == "completed"
+lab = Lab(say("done"))                  # what the model will say, one turn each
+stored = await lab.background("list the files")
+await lab.run(stored)                   # as the state machine would: Route, ModelStep, RunTools, ...
+assert lab.object_of(stored)["status"] == "completed"
 """
 
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable
@@ -302,9 +302,7 @@ class Lab:
         self.table, self.blobs = table or MemoryTable(), blobs or MemoryBlobs()
         self.model = FakeModel(list(turns), native_tools)
         self.sandboxes, self.executions = sandboxes or FakeSandboxes(), FakeExecutions()
-        self.responses = Responses(
-            self.table, self.blobs, now_ms=lambda: int(self.now * 1000), retention_seconds=30 * 24 * 3600
-        )
+        self.responses = Responses(self.table, self.blobs, now_ms=lambda: int(self.now * 1000), retention_seconds=30 * 24 * 3600)
         entry = ModelEntry("m", "demo", "m", context_window_tokens=400_000)
         self.price: Price | None = None
         catalog = SimpleNamespace(

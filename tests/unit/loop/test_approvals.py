@@ -58,8 +58,7 @@ async def test_an_allowed_call_runs_once_and_the_model_goes_on() -> None:
     answer = await decided(served, approval["id"], True, "Go on.")
     assert (answer.status_code, answer.json()) == (
         200,
-        approval
-        | {"status": "approved", "decided_at": int(served.lab.now), "decided_by": KEY_A, "reason": "Go on."},
+        approval | {"status": "approved", "decided_at": int(served.lab.now), "decided_by": KEY_A, "reason": "Go on."},
     )
     assert await played(served) == [f"{stored.response_id}-p1"]
     response = await ended(served, stored)

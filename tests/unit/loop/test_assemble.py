@@ -19,9 +19,7 @@ SHELL_CALL = base.ItemPassed({"type": "shell_call", "call_id": "c", "action": {"
 def played(*deltas: Delta, container_id: str | None = "cntr_1") -> tuple[list[Event], Assembler]:
     events: list[Event] = []
     names = {"shell": Original("shell", "shell"), "grammar": Original("custom", "grammar")}
-    assembler = Assembler(
-        RESP, events.append, 0, lambda name: names.get(name) or Original("function", name), container_id=container_id
-    )
+    assembler = Assembler(RESP, events.append, 0, lambda name: names.get(name) or Original("function", name), container_id=container_id)
     for delta in deltas:
         assembler.feed(delta)
     return events, assembler

@@ -95,8 +95,7 @@ def test_a_log_grown_by_deltas_alone_adds_up_to_the_same(deltas: list[Delta], su
     """What a process that dies before ``output_item.done`` has shown its client is the whole item but for its status."""
     events, assembler = play([*deltas, base.Finished("stop")], summarises=summarises)
     grown = fold(
-        event | {"sequence_number": n}
-        for n, event in enumerate(e for e in events if e["type"] != "response.output_item.done")
+        event | {"sequence_number": n} for n, event in enumerate(e for e in events if e["type"] != "response.output_item.done")
     )
     assert [_shown(item) for item in grown.output] == [_shown(assembler.items[i]) for i in sorted(assembler.items)]
 

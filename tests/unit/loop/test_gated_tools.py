@@ -83,9 +83,7 @@ async def world(kind: str, *turns: Turn) -> AsyncIterator[World]:
         async with searching.web(searching.SEARCH, *turns) as (engines, running, lab):
             secret = SearchEngines().engine("brave", running.port).to_secret()
             tool = {"type": "web_search", "engine": "secret_0", **ALWAYS}
-            yield World(
-                Served.of(lab), tool, secret, lambda: len(engines.asked), {"action": "search", "query": "tides oslo"}
-            )
+            yield World(Served.of(lab), tool, secret, lambda: len(engines.asked), {"action": "search", "query": "tides oslo"})
     else:
         async with drawing.studio(drawing.DRAW, *turns) as (made, running, lab):
             secret = Drawing().engine(running.port).to_secret()

@@ -52,9 +52,7 @@ async def asked(
     """A response that may draw, as a request makes it."""
     secret = (engine or Drawing().engine(port)).to_secret()
     tools = [{"type": "image_generation", "engine": "secret_0", **(tool or {})}]
-    return await lab.background(
-        tools=tools, container_id=None, secrets={"secret_0": lab.runtime.sealer.seal("t", secret)}, **changes
-    )
+    return await lab.background(tools=tools, container_id=None, secrets={"secret_0": lab.runtime.sealer.seal("t", secret)}, **changes)
 
 
 async def shown(lab: Lab, stored: StoredResponse) -> list[Event]:

@@ -153,9 +153,7 @@ async def test_two_servers_are_listed_at_once_and_told_in_order() -> None:
         plain = {"type": "mcp", "server_label": "other", "server_url": f"{second.url}/mcp", **NEVER}
         tool, secrets = concealed(plain, Server.of_request(plain), "secret_1")
         sealed = {handle: lab.runtime.sealer.seal("t", value) for handle, value in secrets.items()}
-        both = await lab.background(
-            tools=[*stored.parameters.tools, tool], container_id=None, secrets={**stored.secrets, **sealed}
-        )
+        both = await lab.background(tools=[*stored.parameters.tools, tool], container_id=None, secrets={**stored.secrets, **sealed})
         await lab.run(both)
     assert_well_formed(await lab.events(both))
     output = (await lab.object_of(both))["output"]

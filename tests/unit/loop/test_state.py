@@ -28,9 +28,7 @@ def test_a_state_comes_back_from_the_state_machine_as_it_went_in(state: LoopStat
     assert LoopState.from_json(json.loads(json.dumps(state.to_json()))) == state
 
 
-@pytest.mark.parametrize(
-    "outcome", [ENDED, Outcome(Next.MODEL, 1), Outcome(Next.DONE, 1, status="incomplete", incomplete_reason="x")]
-)
+@pytest.mark.parametrize("outcome", [ENDED, Outcome(Next.MODEL, 1), Outcome(Next.DONE, 1, status="incomplete", incomplete_reason="x")])
 def test_an_outcome_comes_back_from_the_table_as_it_went_in(outcome: Outcome) -> None:
     assert OUTCOME.unpack(json.loads(json.dumps(OUTCOME.pack(outcome)))) == outcome
 

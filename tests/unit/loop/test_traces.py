@@ -100,14 +100,18 @@ async def test_a_response_is_a_tree_of_rounds_with_their_calls_under_its_clients
             "moorage.container.id": "cntr_1",
             "moorage.background": True,
         }
-        assert first["attributes"] == second["attributes"] == {
-            "gen_ai.operation.name": "chat",
-            "gen_ai.provider.name": "moorage",
-            "gen_ai.request.model": "m",
-            "gen_ai.usage.input_tokens": 10,
-            "gen_ai.usage.output_tokens": 2,
-            "moorage.attempts": 1,
-        }
+        assert (
+            first["attributes"]
+            == second["attributes"]
+            == {
+                "gen_ai.operation.name": "chat",
+                "gen_ai.provider.name": "moorage",
+                "gen_ai.request.model": "m",
+                "gen_ai.usage.input_tokens": 10,
+                "gen_ai.usage.output_tokens": 2,
+                "moorage.attempts": 1,
+            }
+        )
         assert tool["attributes"] == {
             "gen_ai.operation.name": "execute_tool",
             "gen_ai.tool.name": "shell",

@@ -58,9 +58,7 @@ async def asked(
     """A response that may search, as a request makes it."""
     secret = (engine or SearchEngines().engine(kind, port)).to_secret()
     tools = [{"type": "web_search", "engine": "secret_0", **(tool or {})}]
-    return await lab.background(
-        tools=tools, container_id=None, secrets={"secret_0": lab.runtime.sealer.seal("t", secret)}, **changes
-    )
+    return await lab.background(tools=tools, container_id=None, secrets={"secret_0": lab.runtime.sealer.seal("t", secret)}, **changes)
 
 
 async def played(lab: Lab, port: int, **fields: Any) -> tuple[StoredResponse, list[dict[str, Any]]]:

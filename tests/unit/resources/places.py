@@ -45,9 +45,7 @@ def places_of(store: Store, clock: Clock) -> Places:
 
     def containers(provisioner: Provisioner, *, can_connect: bool) -> Containers:
         connect = ecs.connect if can_connect else None
-        return Containers(
-            store.table, store.blobs, provisioner, files, clock=clock, sandbox_key=lambda: b"k" * 32, connect=connect
-        )
+        return Containers(store.table, store.blobs, provisioner, files, clock=clock, sandbox_key=lambda: b"k" * 32, connect=connect)
 
     outside = containers(ecs, can_connect=False)
     inside = containers(Elsewhere(can_reach=can_reach), can_connect=True)

@@ -159,9 +159,7 @@ def build_service(
     vector_bucket: Callable[[], VectorBucket] | None = None,
 ) -> Service:
     provisioner = FakeProvisioner()
-    app = build_app(
-        store, clock, provisioner, presigned_downloads=presigned_downloads, egress=egress, vector_bucket=vector_bucket
-    )
+    app = build_app(store, clock, provisioner, presigned_downloads=presigned_downloads, egress=egress, vector_bucket=vector_bucket)
 
     def sdk(key: str) -> AsyncOpenAI:
         # The SDK brings its own successor of httpx.

@@ -118,9 +118,7 @@ class FakeClient:
 
     async def list_files(self, root: str = "/mnt/data") -> FileListing:
         sandbox = self._alive("list_files")
-        regular = [
-            SandboxFile(path, len(data), mtime_ns, inode, "file") for path, (data, mtime_ns, inode) in sandbox.files.items()
-        ]
+        regular = [SandboxFile(path, len(data), mtime_ns, inode, "file") for path, (data, mtime_ns, inode) in sandbox.files.items()]
         strange: list[Any] = [SandboxFile(path, 0, 0, 0, kind) for path, kind in sandbox.others.items()]  # type: ignore[arg-type]
         return FileListing(tuple(regular + strange), is_complete=True)
 

@@ -55,9 +55,7 @@ async def test_a_stream_that_breaks_off_leaves_nothing_behind(store: Store, leng
     assert open_uploads(store) == 0
 
 
-@pytest.mark.parametrize(
-    ("start", "end", "expected"), [(0, None, b"0123456789"), (3, None, b"3456789"), (0, 0, b"0"), (2, 4, b"234")]
-)
+@pytest.mark.parametrize(("start", "end", "expected"), [(0, None, b"0123456789"), (3, None, b"3456789"), (0, 0, b"0"), (2, 4, b"234")])
 async def test_a_range_has_both_its_ends(store: Store, start: int, end: int | None, expected: bytes) -> None:
     await store.blobs.put_bytes("T/a/F/x", b"0123456789")
     assert b"".join([chunk async for chunk in store.blobs.get_stream("T/a/F/x", start=start, end=end)]) == expected

@@ -180,9 +180,7 @@ async def test_strict_expiry_refuses_an_expired_container(world: World) -> None:
     assert (caught.value.status, caught.value.message) == (400, "Container is expired.")
 
 
-async def test_objects_that_no_file_names_are_collected_when_the_container_stops(
-    world: World, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_objects_that_no_file_names_are_collected_when_the_container_stops(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(limits, "CONTAINER_CHANGES_MAX", 0)  # What is kept of the past has tests of its own.
     record = await world.new()
     live = await world.containers.sandboxes.ensure("ten", record.id)

@@ -158,9 +158,7 @@ async def test_a_skill_stays_with_its_container_while_that_rests(world: World) -
 
 
 @pytest.mark.parametrize("bound", ["CONTAINER_CHANGES_MAX", "CONTAINER_PAST_BYTES_MAX"])
-async def test_the_past_is_bounded_and_says_from_when_on_it_is_known(
-    world: World, bound: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_the_past_is_bounded_and_says_from_when_on_it_is_known(world: World, bound: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(limits, bound, 2)
     record = await world.new()
     times = [await command(world, record, a=str(number)) for number in range(6)]

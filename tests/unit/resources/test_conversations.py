@@ -175,9 +175,7 @@ async def test_what_was_there_before_an_item_is_told_with_the_place_of_its_appen
     assert await conversations.items_before("ten", conversation.id, ["msg_1"]) == (many(0, 1), 3)
 
 
-async def test_rewinding_again_joins_what_was_cut_and_is_bounded(
-    conversations: Conversations, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_rewinding_again_joins_what_was_cut_and_is_bounded(conversations: Conversations, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(limits, "CONVERSATION_REWINDS_MAX", 2)
     conversation = await conversations.create("ten", metadata={}, items=many(0, 1))
     for number in range(1, 5):

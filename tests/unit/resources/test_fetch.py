@@ -19,8 +19,6 @@ async def web() -> AsyncIterator[Web]:
         yield served
 
 
-
-
 def fetcher(web: Web, *, names: dict[str, list[str]] | None = None, tls: ssl.SSLContext | None = None) -> Fetcher:
     """One that may reach the test's server, and knows these names."""
     known = {"files.example": ["127.0.0.1"]} | (names or {})
@@ -28,9 +26,7 @@ def fetcher(web: Web, *, names: dict[str, list[str]] | None = None, tls: ssl.SSL
     async def resolve(host: str, port: int) -> list[str]:
         return known[host]
 
-    return Fetcher(
-        allowed_networks=LOOPBACK, ports=(web.port,), addresses=resolve, tls=lambda: tls or ssl.create_default_context()
-    )
+    return Fetcher(allowed_networks=LOOPBACK, ports=(web.port,), addresses=resolve, tls=lambda: tls or ssl.create_default_context())
 
 
 async def fetched(source: Fetcher, url: str, bytes_max: int = 1_000_000) -> bytes:

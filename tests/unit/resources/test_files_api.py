@@ -36,8 +36,7 @@ async def test_a_file_goes_in_and_comes_out(service: Service) -> None:
     assert content.response.headers["x-content-type-options"] == "nosniff"
     assert content.response.headers["content-length"] == "8"
     assert (
-        content.response.headers["content-disposition"]
-        == "attachment; filename=\"report _.csv\"; filename*=UTF-8''report%20%C3%BC.csv"
+        content.response.headers["content-disposition"] == "attachment; filename=\"report _.csv\"; filename*=UTF-8''report%20%C3%BC.csv"
     )
 
 
@@ -308,9 +307,7 @@ async def test_an_upload_is_put_together_in_the_order_of_its_part_ids(service: S
         "file": None,
     }
     late, early, unused = [await part(service, started.id, data) for data in (b"world", b"hello", b"unused")]
-    done = await service.sdk.uploads.complete(
-        started.id, part_ids=[early, late], md5="FC5E038D38A57032085441E7FE7010B0"
-    )
+    done = await service.sdk.uploads.complete(started.id, part_ids=[early, late], md5="FC5E038D38A57032085441E7FE7010B0")
     assert unused
     assert done.status == "completed"
     assert done.file is not None

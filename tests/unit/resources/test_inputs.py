@@ -127,9 +127,7 @@ async def test_a_url_is_fetched_once_and_gives_the_same_bytes_ever_after(inputs:
     assert len(web.asked) == 1
 
 
-async def test_what_a_url_gave_is_forgotten_on_request_and_after_its_time(
-    inputs: Inputs, web: Web, store: Store, clock: Clock
-) -> None:
+async def test_what_a_url_gave_is_forgotten_on_request_and_after_its_time(inputs: Inputs, web: Web, store: Store, clock: Clock) -> None:
     web.page("/x", b"x")
     first, second = [
         said({"type": "input_file", "file_url": f"http://files.example:{web.port}/x"}, item_id=name) for name in ("msg_1", "msg_2")

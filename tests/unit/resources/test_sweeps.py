@@ -43,13 +43,9 @@ class Looks:
         return lambda handle: cast("ExecClient", Looking(provisioner.sandboxes.get(handle.sandbox_id), handle))
 
 
-def containers_of(
-    store: Store, clock: Clock, provisioner: Provisioner, connect: Callable[[Handle], ExecClient] | None
-) -> Containers:
+def containers_of(store: Store, clock: Clock, provisioner: Provisioner, connect: Callable[[Handle], ExecClient] | None) -> Containers:
     files = Files(store.table, store.blobs, clock=clock)
-    return Containers(
-        store.table, store.blobs, provisioner, files, clock=clock, sandbox_key=lambda: b"k" * 32, connect=connect
-    )
+    return Containers(store.table, store.blobs, provisioner, files, clock=clock, sandbox_key=lambda: b"k" * 32, connect=connect)
 
 
 async def idle(

@@ -18,6 +18,17 @@ UNREADABLE: dict[str, tuple[str, bytes, str, str]] = {
     "a file of spaces": ("a.txt", b" \n" * 1000, "invalid_file", "The file has no text."),
     "a picture": ("a.txt", b"\x89PNG\r\n\x1a\n", "unsupported_file", "'a.txt' is of a kind that has no text"),
     "an archive": ("a.zip", b"PK\x03\x04....", "unsupported_file", "'a.zip' is of a kind"),
+    **{
+        f"a picture of the kind {name.upper()}": (f"a.{name}", head + bytes(60), "unsupported_file", f"'a.{name}' is of a kind")
+        for name, head in {
+            "dds": b"DDS |\x00\x00\x00",
+            "bmp": b"BM\x9a\x00\x00\x00\x00\x00\x00\x00\x36\x00\x00\x00",
+            "psd": b"8BPS\x00\x01",
+            "jp2": b"\x00\x00\x00\x0cjP  \r\n",
+            "icns": b"icns\x00\x00",
+            "avif": b"\x00\x00\x00\x20ftypavif",
+        }.items()
+    },
     "an old Word file": ("a.doc", b"\xd0\xcf\x11\xe0....", "unsupported_file", "'a.doc' is of a kind"),
 }
 

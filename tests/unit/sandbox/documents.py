@@ -107,7 +107,7 @@ def with_macros(*paragraphs: str) -> bytes:
     """A Word document that brings a program along."""
     buffer = io.BytesIO(docx(*paragraphs))
     with zipfile.ZipFile(buffer, "a") as archive:
-        archive.writestr("word/vbaProject.bin", b"\xd0\xcf\x11\xe0 Sub AutoOpen() Shell \"touch /tmp/owned\"")
+        archive.writestr("word/vbaProject.bin", b'\xd0\xcf\x11\xe0 Sub AutoOpen() Shell "touch /tmp/owned"')
     return buffer.getvalue()
 
 

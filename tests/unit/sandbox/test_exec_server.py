@@ -402,7 +402,7 @@ SANDBOX = EXEC_SERVER.parent
 PROGRAMS = [*sorted(EXEC_SERVER.glob("*.py")), *sorted(SANDBOX.glob("*.py")), *sorted((SANDBOX / "bin").iterdir())]
 
 
-TOOLBOX = {"moorage-text": {"charset_normalizer", "openpyxl", "pypdf"}}
+TOOLBOX = {"moorage-text": {"charset_normalizer", "openpyxl", "pypdf", "pypdfium2"}}
 """What a program that only the toolbox's Python runs has beside that."""
 
 

@@ -14,8 +14,7 @@ pytestmark = pytest.mark.skipif(shutil.which("node") is None, reason="this machi
 
 async def run(client: ExecClient, code: str, *, timeout_ms: int = 60_000, is_reset: bool = False) -> tuple[str, PythonEnded]:
     events = [
-        event
-        async for event in client.javascript(new_id(), code, timeout_ms=timeout_ms, max_output_length=10_000, is_reset=is_reset)
+        event async for event in client.javascript(new_id(), code, timeout_ms=timeout_ms, max_output_length=10_000, is_reset=is_reset)
     ]
     last = events[-1]
     assert isinstance(last, PythonEnded)

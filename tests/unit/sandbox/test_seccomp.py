@@ -96,9 +96,7 @@ CALLS = [
 ]
 
 
-def verdict(
-    machine: str, arch: int, number: int, arguments: tuple[int, ...] = (0, 0, 0), *, closing_key: int | None = None
-) -> int:
+def verdict(machine: str, arch: int, number: int, arguments: tuple[int, ...] = (0, 0, 0), *, closing_key: int | None = None) -> int:
     """The errno that the filter answers with, or ``ALLOWED``, or ``DONE``."""
     data = struct.pack("=IIQ6Q", number, arch, 0, *arguments, *([0] * (6 - len(arguments))))
     code = list(struct.iter_unpack("=HBBI", program(machine, closing_key=closing_key)))

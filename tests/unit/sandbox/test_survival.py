@@ -23,7 +23,7 @@ WAYS_TO_MEMORY = {
     "many processes": "for i in $(seq 30); do python3 -c 'import time; x = b\"x\" * (60 << 20); time.sleep(5)' & done; wait; exit 1",
     "a process beside full scratch directories": (
         "for i in 1 2 3 4 5; do head -c 50M /dev/zero > /tmp/x$i; head -c 24M /dev/zero > /dev/shm/x$i; done; "
-        "python3 -c 'x = b\"x\" * (800 << 20); print(\"DONE\")'"
+        'python3 -c \'x = b"x" * (800 << 20); print("DONE")\''
     ),
 }
 

@@ -86,9 +86,7 @@ async def test_a_filter_finds_its_types_on_all_pages(bench: Bench) -> None:
         assert sorted(number for page in pages for number in page) == [0, 3, 6, 9, 12, 15, 18]
 
 
-async def test_a_page_looks_at_a_bounded_part_of_the_log_and_says_where_to_go_on(
-    bench: Bench, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_a_page_looks_at_a_bounded_part_of_the_log_and_says_where_to_go_on(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(limits, "EVENTS_READ_BATCHES", 4)
     monkeypatch.setattr(limits, "EVENTS_PAGE_BATCHES_MAX", 8)
     await bench.fill(*(1,) * 30)

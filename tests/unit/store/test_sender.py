@@ -73,7 +73,7 @@ class Server:
         with connection, connection.makefile("rb") as lines:
             while lines.readline():
                 headers = {}
-                while (line := lines.readline().decode().strip()):
+                while line := lines.readline().decode().strip():
                     name, _, value = line.partition(": ")
                     headers[name.lower()] = value
                 self.requests.append((number, headers, json.loads(lines.read(int(headers["content-length"])))))

@@ -130,7 +130,12 @@ async def test_nothing_is_sent_to_a_domain_that_a_redirection_alone_leads_to(
     assert made.opened == ["/robots.txt", "/leak"]
 
 
-ALIASES = ["https://b\u00fccher.example/", "https://B\u00dcCHER.example/", "https://shop\u3002xn--bcher-kva.example./", "https://XN--BCHER-KVA.EXAMPLE/"]
+ALIASES = [
+    "https://b\u00fccher.example/",
+    "https://B\u00dcCHER.example/",
+    "https://shop\u3002xn--bcher-kva.example./",
+    "https://XN--BCHER-KVA.EXAMPLE/",
+]
 
 
 @pytest.mark.parametrize("url", ALIASES)
@@ -150,7 +155,9 @@ async def test_a_robots_txt_that_is_not_there_hides_nothing_and_a_broken_one_all
             await pages.read(fetcher_for(port), f"http://localhost:{port}/page", ())
 
 
-@pytest.mark.parametrize("url", ["http://127.0.0.1/", "http://169.254.169.254/latest/", "http://private.example/", "http://localhost:22/"])
+@pytest.mark.parametrize(
+    "url", ["http://127.0.0.1/", "http://169.254.169.254/latest/", "http://private.example/", "http://localhost:22/"]
+)
 async def test_a_page_is_no_way_into_private_networks(url: str) -> None:
     async def addresses(host: str, port: int) -> list[str]:
         return ["10.0.0.7"] if host == "private.example" else [host]

@@ -103,7 +103,6 @@ def test_the_deepest_and_widest_schema_is_walked_once() -> None:
 
 def test_a_strict_schema_of_chat_completions_is_told_in_its_words() -> None:
 
-
     format_ = {"type": "json_schema", "json_schema": {"name": "a", "strict": True, "schema": {"type": "object"}}}
     with pytest.raises(ApiError) as raised:
         parse_chat(orjson.dumps({"model": "m", "messages": [{"role": "user", "content": "x"}], "response_format": format_}))

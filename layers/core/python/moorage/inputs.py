@@ -65,9 +65,7 @@ class Networks(Reachable, Protocol):
     def retention_seconds(self) -> int: ...
 
 
-async def resolve_inputs(
-    resources: Resources, tenant_id: str, items: Sequence[Item], *, has_container: bool = False
-) -> list[Item]:
+async def resolve_inputs(resources: Resources, tenant_id: str, items: Sequence[Item], *, has_container: bool = False) -> list[Item]:
     """The items with the content of their files and images as data URLs, as every provider takes them.
 
     With a container a file is also named by its path there, and one that a model cannot read (or that is longer than
@@ -109,9 +107,7 @@ def _inputs(resources: Resources) -> "Inputs":
 
 
 class Inputs:
-    def __init__(
-        self, table: Table, blobs: Blobs, files: Files, fetcher: Fetcher, *, clock: Clock, retention_seconds: int
-    ) -> None:
+    def __init__(self, table: Table, blobs: Blobs, files: Files, fetcher: Fetcher, *, clock: Clock, retention_seconds: int) -> None:
         self._table = table
         self._blobs = blobs
         self._files = files

@@ -46,9 +46,7 @@ async def create(request: Request, caller: Caller, body: RawBody) -> Response:
     earlier = await attempt.earlier()
     if earlier is None:
         try:
-            prepared = await prepare(
-                runtime, caller.tenant_id, wanted.create, key_id=caller.key_id, draws_on=caller.draws_on
-            )
+            prepared = await prepare(runtime, caller.tenant_id, wanted.create, key_id=caller.key_id, draws_on=caller.draws_on)
         except ApiError as error:
             raise in_our_names(error) from error
         earlier = await attempt.begin(prepared.stored)

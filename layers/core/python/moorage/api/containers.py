@@ -22,6 +22,7 @@ from moorage.wire.validation import Parser
 router = APIRouter(route_class=ContainerRoute)
 _parse_added: Final = Parser[AddContainerFile](AddContainerFile)
 
+
 @router.post("/containers")
 async def create(caller: Caller, wanted: Annotated[CreateContainer, body_of(CreateContainer)]) -> dict[str, Any]:
     skills = await caller.runtime.containers.skills.resolve(caller.tenant_id, wanted.skills, param="skills")
@@ -38,9 +39,7 @@ async def create(caller: Caller, wanted: Annotated[CreateContainer, body_of(Crea
 
 
 @router.get("/containers")
-async def list_containers(
-    caller: Caller, page: Annotated[Page, page_with("name")], name: str | None = None
-) -> dict[str, Any]:
+async def list_containers(caller: Caller, page: Annotated[Page, page_with("name")], name: str | None = None) -> dict[str, Any]:
     found = await caller.runtime.containers.page(caller.tenant_id, page, name=name)
     now = caller.runtime.clock()
     return list_object([as_object(record, now=now) for record in found.containers], has_more=found.has_more)

@@ -56,9 +56,7 @@ async def create(request: Request, caller: Caller) -> dict[str, Any]:
         if content is not None:
             await files.drop(content)
         raise
-    file = await files.add(
-        content, filename=filename, purpose=fields["purpose"], expires_after_seconds=expires_after_seconds
-    )
+    file = await files.add(content, filename=filename, purpose=fields["purpose"], expires_after_seconds=expires_after_seconds)
     return as_object(file)
 
 

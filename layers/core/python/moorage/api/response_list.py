@@ -217,9 +217,7 @@ def summary(snapshot: Snapshot) -> dict[str, Any]:
     final = snapshot.final_object if snapshot.is_final else {}
     row = None
     if final:
-        row = Row.of(
-            final, key_id=stored.key_id, conversation_id=stored.conversation_id, container_id=stored.container_id, tags=""
-        )
+        row = Row.of(final, key_id=stored.key_id, conversation_id=stored.conversation_id, container_id=stored.container_id, tags="")
     return {
         "id": stored.response_id,
         "object": "response.summary",

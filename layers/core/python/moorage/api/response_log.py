@@ -55,9 +55,7 @@ async def list_steps(request: Request, caller: Caller, response_id: str) -> Resp
     page = parse_page(request.query_params.multi_items(), order_default="asc")
     if page.include:
         raise unknown_parameter("include")
-    snapshot = await recover.declare_lost(
-        caller.runtime, await caller.runtime.responses.snapshot(caller.tenant_id, response_id)
-    )
+    snapshot = await recover.declare_lost(caller.runtime, await caller.runtime.responses.snapshot(caller.tenant_id, response_id))
     steps = await unroll(caller.runtime, snapshot)
     if page.order == "desc":
         steps.reverse()

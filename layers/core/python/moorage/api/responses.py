@@ -158,9 +158,7 @@ class Answer:
         task = asyncio.create_task(self._outcome())
         gone = asyncio.create_task(self._client_gone())
         try:
-            await asyncio.wait(
-                {task, gone}, timeout=self.runtime.settings.json_silence_seconds, return_when=asyncio.FIRST_COMPLETED
-            )
+            await asyncio.wait({task, gone}, timeout=self.runtime.settings.json_silence_seconds, return_when=asyncio.FIRST_COMPLETED)
         finally:
             gone.cancel()
         if not task.done() and gone.done():
@@ -189,9 +187,7 @@ class Answer:
         ended = await self.run.final()
         if ended is not None:
             return await self.runtime.contents_of(self.stored.tenant_id).response(ended)
-        return await current_object(
-            self.runtime, await self.runtime.responses.snapshot(self.stored.tenant_id, self.stored.response_id)
-        )
+        return await current_object(self.runtime, await self.runtime.responses.snapshot(self.stored.tenant_id, self.stored.response_id))
 
     async def _patiently(self, task: asyncio.Task[dict[str, Any]]) -> AsyncGenerator[Piece, None]:
         try:
@@ -219,9 +215,7 @@ async def retrieve(request: Request, caller: Caller, response_id: str) -> Respon
     runtime = caller.runtime
     retrieval = parse_retrieval(request.query_params.multi_items())
     snapshot = await _snapshot(runtime, caller.tenant_id, response_id)
-    view = View.of(
-        (*retrieval.include, *snapshot.stored.parameters.include), include_obfuscation=retrieval.include_obfuscation
-    )
+    view = View.of((*retrieval.include, *snapshot.stored.parameters.include), include_obfuscation=retrieval.include_obfuscation)
     if retrieval.at is not None:
         return JsonResponse(await as_it_was(runtime, snapshot, retrieval.at, view))
     if not retrieval.stream:

@@ -21,9 +21,7 @@ router = APIRouter()
 
 
 @router.post("/containers/{container_id}/sessions")
-async def open_session(
-    caller: Caller, container_id: str, wanted: Annotated[OpenSession, body_of(OpenSession)]
-) -> dict[str, Any]:
+async def open_session(caller: Caller, container_id: str, wanted: Annotated[OpenSession, body_of(OpenSession)]) -> dict[str, Any]:
     container = await caller.runtime.containers.use(caller.tenant_id, container_id)
     sessions = caller.runtime.containers.sessions
     return as_object(await sessions.open(container, wanted.command or "", rows=wanted.rows, columns=wanted.columns))

@@ -64,9 +64,7 @@ async def content(request: Request, caller: Caller, skill_id: str) -> Response:
 async def create_version(request: Request, caller: Caller, skill_id: str) -> dict[str, Any]:
     await caller.runtime.skills.get(caller.tenant_id, skill_id)
     bundle, is_default = await _form(request, of_version=True)
-    return version_as_object(
-        await caller.runtime.skills.add_version(caller.tenant_id, skill_id, bundle, is_default=is_default)
-    )
+    return version_as_object(await caller.runtime.skills.add_version(caller.tenant_id, skill_id, bundle, is_default=is_default))
 
 
 @router.get("/skills/{skill_id}/versions")
@@ -140,4 +138,3 @@ def _flag(value: str) -> bool:
     if value.lower() not in _TRUE:
         raise errors.invalid_type("default", "a boolean", "a string")
     return _TRUE[value.lower()]
-

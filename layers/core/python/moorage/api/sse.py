@@ -31,9 +31,7 @@ async def encode(events: list[Event], view: View, contents: Contents) -> Piece:
     return Piece(b"".join([sse(view.event(event)) for event in whole]), events[-1]["type"] in FINAL_TYPES)
 
 
-async def tail(
-    log: EventLog, after: int, view: View, contents: Contents, *, until: float | None = None
-) -> AsyncGenerator[Piece, None]:
+async def tail(log: EventLog, after: int, view: View, contents: Contents, *, until: float | None = None) -> AsyncGenerator[Piece, None]:
     """The events after this number to the end of the log, with comments that keep the connection awake.
 
     ``until`` (event loop time) breaks it off after a whole event; clients go on with ``starting_after``.

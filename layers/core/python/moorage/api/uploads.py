@@ -21,6 +21,7 @@ async def _uploads(caller: Caller) -> Uploads:
 
 _Uploads = Annotated[Uploads, Depends(_uploads)]
 
+
 @router.post("/uploads")
 async def create(caller: Caller, uploads: _Uploads, wanted: Annotated[CreateUpload, body_of(CreateUpload)]) -> dict[str, Any]:
     upload = await uploads.create(

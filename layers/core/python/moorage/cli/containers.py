@@ -86,9 +86,7 @@ def _put(http: httpx.Client, source: Path, container_id: str, path: str) -> dict
     if folder not in ("", "/mnt/data"):
         raise TargetError("Files are put into /mnt/data itself; a command may move them.")
     with source.open("rb") as content:
-        made: dict[str, Any] = answer_of(
-            http.post(f"/containers/{container_id}/files", files={"file": (name or source.name, content)})
-        )
+        made: dict[str, Any] = answer_of(http.post(f"/containers/{container_id}/files", files={"file": (name or source.name, content)}))
     return made
 
 

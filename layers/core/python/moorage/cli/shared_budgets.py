@@ -62,9 +62,7 @@ class _Change:
         return self._show(scope, await self._budgets.standing(tenant_id, scope))
 
     async def _named(self) -> list[ApiKey]:
-        found = [
-            key for key in await self._keys.page() if self._options.tenant == key.tenant_id or self._options.key_id == key.key_id
-        ]
+        found = [key for key in await self._keys.page() if self._options.tenant == key.tenant_id or self._options.key_id == key.key_id]
         if not found:
             whose = f"tenant '{self._options.tenant}'" if self._options.tenant else f"key '{self._options.key_id}'"
             raise TargetError(f"There is no {whose}. 'moorage keys list' shows the keys and whose they are.")
@@ -82,9 +80,7 @@ class _Change:
         elif standing is None:
             say(f"The {scope.kind} '{scope.name}' has no budget.")
         else:
-            rows = [
-                (name, f"{standing.used[name]:g}", f"{standing.held[name]:g}", _limit(standing, name)) for name in MEASURES
-            ]
+            rows = [(name, f"{standing.used[name]:g}", f"{standing.held[name]:g}", _limit(standing, name)) for name in MEASURES]
             say(f"The budget of the {scope.kind} '{scope.name}'; when it is used up: {standing.on_limit}.")
             say(table(_HEAD, rows))
         return 0

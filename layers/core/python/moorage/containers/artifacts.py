@@ -59,9 +59,7 @@ class Artifacts:
         saved, notes = await self._store_changed(live, change.changed, rows)
         now, at_ms = self._clock(), max(time_after(rows, int(self._clock() * 1000)), after_ms + 1)
         saved += [
-            replace(
-                row, path=absolute(file), created_at=int(now), source="assistant", stamp=stamp_of(file), origin=None, upload_id=""
-            )
+            replace(row, path=absolute(file), created_at=int(now), source="assistant", stamp=stamp_of(file), origin=None, upload_id="")
             for row, file in change.renamed
         ]
         saved = [_timed(row, before.get(row.path), at_ms) for row in saved]

@@ -124,9 +124,7 @@ class GivenSkills:
             await self._blobs.put_bytes(key, skill.source)
         return ContainerSkill(skill.name, skill.description, skill.digest, key, skill.skill_id, skill.version)
 
-    async def _resolve(
-        self, tenant_id: str, asked: Mapping[str, Any], param: str, known: Mapping[str, ContainerSkill]
-    ) -> GivenSkill:
+    async def _resolve(self, tenant_id: str, asked: Mapping[str, Any], param: str, known: Mapping[str, ContainerSkill]) -> GivenSkill:
         if asked["type"] == "inline":
             return await _inline(asked, param)
         skill_id, wanted = asked["skill_id"], asked.get("version")

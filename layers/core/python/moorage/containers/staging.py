@@ -14,9 +14,7 @@ from moorage.store.containers import ContainerFile, ContainerRecord, ContainerSt
 
 
 class Staging:
-    def __init__(
-        self, store: ContainerStore, skills: ContainerSkills, blobs: Blobs, claims: Claims, provisioner: Provisioner
-    ) -> None:
+    def __init__(self, store: ContainerStore, skills: ContainerSkills, blobs: Blobs, claims: Claims, provisioner: Provisioner) -> None:
         self._store = store
         self._skills = skills
         self._provisioner = provisioner

@@ -192,9 +192,7 @@ class Sweep:
         assert record.sandbox is not None
         if record.sandbox.state == "starting":
             # Nobody came back for it, and it was not written down which sandbox it is, if there is one.
-            await self._sandboxes.end(
-                record, await self._sandboxes.find(record.tenant_id, record.id, record.incarnation), "failed"
-            )
+            await self._sandboxes.end(record, await self._sandboxes.find(record.tenant_id, record.id, record.incarnation), "failed")
             return True
         if record.sandbox.state == "running":
             retired = await self._retire(record) if self._sandboxes.can_connect else None
@@ -211,9 +209,7 @@ class Sweep:
         assert record.sandbox is not None
         end = await self._end_of(record)
         if end is None:
-            await self._store.change(
-                record, set={"last_active_at": int(self._clock())}, condition={"incarnation": record.incarnation}
-            )
+            await self._store.change(record, set={"last_active_at": int(self._clock())}, condition={"incarnation": record.incarnation})
             return None
         stopping = replace(record.sandbox, state="stopping")
         return await self._store.turn(record, stopping, also={"ending": end}, condition={"last_active_at": record.last_active_at})

@@ -41,9 +41,7 @@ async def store_content(
         raise file_too_large(bytes_max) from error
 
 
-async def bounded(
-    work: Callable[[_A], Awaitable[_T]], things: Iterable[_A], at_once: int = limits.CONTAINER_TRANSFERS_MAX
-) -> list[_T]:
+async def bounded(work: Callable[[_A], Awaitable[_T]], things: Iterable[_A], at_once: int = limits.CONTAINER_TRANSFERS_MAX) -> list[_T]:
     """Results in order; the first failure cancels the rest and is raised as it is."""
     gate = asyncio.Semaphore(at_once)
 

@@ -31,6 +31,7 @@ if TYPE_CHECKING:
 
 _PLACEHOLDER: Final = "MOORAGE_SECRET_{name}_{random}"
 
+
 @dataclass(frozen=True, slots=True)
 class SealedSecret:
     """A secret as the table holds it."""

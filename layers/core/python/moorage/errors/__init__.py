@@ -29,9 +29,7 @@ def unsupported_value(param: str, value: str, reason: str) -> ApiError:
 
 
 def invalid_type(param: str, expected: str, got: str) -> ApiError:
-    return bad_request(
-        f"Invalid type for '{param}': expected {expected}, but got {got} instead.", param=param, code="invalid_type"
-    )
+    return bad_request(f"Invalid type for '{param}': expected {expected}, but got {got} instead.", param=param, code="invalid_type")
 
 
 def invalid_value(param: str, message: str) -> ApiError:
@@ -177,8 +175,7 @@ def model_without_key(model: str) -> ApiError:
 def body_too_large(bytes_max: int) -> ApiError:
     return ApiError(
         413,
-        f"The request body is larger than {bytes_max} bytes. Upload large content with /v1/files or /v1/uploads and refer to "
-        "it by id.",
+        f"The request body is larger than {bytes_max} bytes. Upload large content with /v1/files or /v1/uploads and refer to it by id.",
         code="request_too_large",
     )
 
@@ -272,9 +269,7 @@ def time_over(seconds: int) -> ApiError:
 
 def invalid_choice(param: str, value: str, supported: tuple[str, ...]) -> ApiError:
     """400 for a closed set, naming it."""
-    return bad_request(
-        f"Invalid value: '{value}'. Supported values are: {_listed(supported)}.", param=param, code="invalid_value"
-    )
+    return bad_request(f"Invalid value: '{value}'. Supported values are: {_listed(supported)}.", param=param, code="invalid_value")
 
 
 def invalid_length(param: str, kind: str, length: int, minimum: int, maximum: int) -> ApiError:
@@ -301,8 +296,7 @@ def too_many_properties(param: str, count: int, maximum: int) -> ApiError:
 
 def invalid_pattern(param: str, value: str, pattern: str) -> ApiError:
     return bad_request(
-        f"Invalid '{param}': string does not match pattern. Expected a string that matches the pattern '{pattern}', but got "
-        f"'{value}'.",
+        f"Invalid '{param}': string does not match pattern. Expected a string that matches the pattern '{pattern}', but got '{value}'.",
         param=param,
         code="invalid_value",
     )
@@ -329,9 +323,7 @@ def unparsable_body(reason: str) -> ApiError:
 
 
 def duplicate_item(param: str, item_id: str) -> ApiError:
-    return bad_request(
-        f"Duplicate item found with id {item_id}. Remove duplicate items from your input and try again.", param=param
-    )
+    return bad_request(f"Duplicate item found with id {item_id}. Remove duplicate items from your input and try again.", param=param)
 
 
 def _listed(words: tuple[str, ...]) -> str:

@@ -137,9 +137,7 @@ class Neighbours:
         meaning = np.flatnonzero(segment.vectors.any(axis=1))
         for rows in _groups(meaning, limits.VECTOR_NUMBERS_PUT_MAX // store.dimension):
             numbers = segment.vectors[rows].astype(np.float16).tolist()  # as the segment will have them
-            vectors = [
-                (f"{segment.file.file_id}/{version}/{row}", each) for row, each in zip(rows.tolist(), numbers, strict=True)
-            ]
+            vectors = [(f"{segment.file.file_id}/{version}/{row}", each) for row, each in zip(rows.tolist(), numbers, strict=True)]
             await self._put(store, vectors, version)
 
     async def _put(self, store: IndexRef, vectors: Sequence[tuple[str, Sequence[float]]], version: str) -> None:

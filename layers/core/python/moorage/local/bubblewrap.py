@@ -264,9 +264,7 @@ class Bubblewrap:
         control.servers_end.close()
         control.attach()
         place, configuration = f"unix:{endpoint}", os.fdopen(writing, "wb", buffering=0)
-        sandbox = Sandbox(
-            sandbox_id, memory_gib, directory, place, process, first_process, uid, control, group, key, configuration
-        )
+        sandbox = Sandbox(sandbox_id, memory_gib, directory, place, process, first_process, uid, control, group, key, configuration)
         self._watch(sandbox)
         return sandbox
 

@@ -177,9 +177,7 @@ async def _deliver(runtime: Runtime) -> None:
         await asyncio.sleep(_REAPER_SECONDS)
 
 
-def announce(
-    runtime: Runtime, url: str, state_dir: Path, kept: Secrets, metrics_listener: socket.socket | None = None
-) -> None:
+def announce(runtime: Runtime, url: str, state_dir: Path, kept: Secrets, metrics_listener: socket.socket | None = None) -> None:
     """Tell the user, and scripts by ``.moorage/env``, how to reach it."""
     model = runtime.catalog.default_model
     path = state_dir / "env"

@@ -92,9 +92,7 @@ def approval_of(runtime: Runtime, stored: StoredResponse, step: int, approval_id
 async def stand_still(runtime: Runtime, stored: StoredResponse, waiting: Sequence[Approval]) -> bool:
     """The response waits for these from now on; False if one was decided since it was read."""
     due = [approval.due_at for approval in waiting if approval.due_at]
-    return await runtime.responses.park_for(
-        stored, [approval.id for approval in waiting], reason(waiting), due_at=min(due, default=0)
-    )
+    return await runtime.responses.park_for(stored, [approval.id for approval in waiting], reason(waiting), due_at=min(due, default=0))
 
 
 def reason(waiting: Sequence[Approval]) -> str:
@@ -112,9 +110,7 @@ async def find(runtime: Runtime, tenant_id: str, response_id: str, approval_id: 
     return approval
 
 
-async def decide(
-    runtime: Runtime, tenant_id: str, response_id: str, approval_id: str, decision: Decision
-) -> Approval:
+async def decide(runtime: Runtime, tenant_id: str, response_id: str, approval_id: str, decision: Decision) -> Approval:
     """Note a decision and let the response go on. The same decision again is answered alike, and makes up for one whose process died
     before the response went on. Raises an :class:`~moorage.errors.ApiError` for another one, and for what nobody waits for."""
     snapshot = await runtime.responses.snapshot(tenant_id, response_id)

@@ -260,9 +260,7 @@ class Assembler:
         part = open_.item["content"][-1]
         open_.grow(part, "text", text)
         part["logprobs"] += logprobs
-        self._send(
-            OUTPUT_TEXT_DELTA, open_, content_index=len(open_.item["content"]) - 1, delta=text, logprobs=logprobs
-        )
+        self._send(OUTPUT_TEXT_DELTA, open_, content_index=len(open_.item["content"]) - 1, delta=text, logprobs=logprobs)
 
     def _refusal(self, text: str) -> None:
         open_ = self._message_part("refusal")
@@ -489,9 +487,7 @@ class Assembler:
         self.close()
         self._open = _Open(item, self.next_index, original=original)
         self.next_index += 1
-        self.emit(
-            {"type": OUTPUT_ITEM_ADDED, "output_index": self._open.index, "item": orjson.loads(orjson.dumps(item))}
-        )
+        self.emit({"type": OUTPUT_ITEM_ADDED, "output_index": self._open.index, "item": orjson.loads(orjson.dumps(item))})
         return self._open
 
     def close(self, *, status: str = "completed", encrypted_content: str | None = None) -> None:

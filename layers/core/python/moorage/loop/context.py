@@ -33,8 +33,7 @@ def output_items(output: Iterable[Item], *, is_cut: bool = False) -> list[Item]:
     return [
         item
         for position, item in enumerate(items, 1)
-        if item.get("status") not in _OPEN
-        or (is_cut and position == len(items) and item["type"] == "message" and item["content"])
+        if item.get("status") not in _OPEN or (is_cut and position == len(items) and item["type"] == "message" and item["content"])
     ]
 
 
@@ -100,9 +99,7 @@ def check_calls(items: Sequence[Item], chain: Sequence[Item] = ()) -> None:
         elif (call := _call_of(type_)) is not None:
             key = (call, call_id)
             if key not in calls:
-                raise bad_request(
-                    f"No tool call found for {type_.replace('_', ' ')} with call_id {call_id}.", param="input"
-                )
+                raise bad_request(f"No tool call found for {type_.replace('_', ' ')} with call_id {call_id}.", param="input")
             answered.add(key)
     for key, type_ in calls.items():
         if key not in answered:

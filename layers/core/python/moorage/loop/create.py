@@ -226,9 +226,7 @@ async def _container(
     if environment is None or not environment.is_hosted:
         return None, [], []
     known = await _known_container(runtime, tenant_id, environment, items)
-    skills = await runtime.containers.skills.resolve(
-        tenant_id, environment.skills, param=environment.skills_param, container=known
-    )
+    skills = await runtime.containers.skills.resolve(tenant_id, environment.skills, param=environment.skills_param, container=known)
     if takes_skills(request.tools):
         skills = await runtime.containers.skills.with_defaults(tenant_id, skills, runtime.catalog.default_skills, container=known)
     files = await runtime.containers.named(tenant_id, environment.file_ids)
@@ -255,9 +253,7 @@ async def _container(
     return record, [skill.to_json() for skill in skills], files
 
 
-async def _known_container(
-    runtime: Runtime, tenant_id: str, environment: Environment, items: list[Item]
-) -> ContainerRecord | None:
+async def _known_container(runtime: Runtime, tenant_id: str, environment: Environment, items: list[Item]) -> ContainerRecord | None:
     """The container that is named, or the chain's as long as it can be used."""
     if environment.type == "container_reference":
         assert environment.container_id is not None
@@ -296,9 +292,7 @@ async def warm_up(runtime: Runtime, prepared: Prepared) -> list[Event]:
     """The events of a response that asks no model: its input, ready to be continued."""
     stored = prepared.stored
     if stored.conversation_id is not None:
-        await runtime.conversations.append(
-            stored.tenant_id, stored.conversation_id, stored.input_items, source=stored.response_id
-        )
+        await runtime.conversations.append(stored.tenant_id, stored.conversation_id, stored.input_items, source=stored.response_id)
     await draw_last(runtime, stored, Usage(), 0, ())
     response = finish.object_of(stored, status="completed", now=int(runtime.clock()), usage=Usage())
     unnumbered = [*finish.opening_events(stored), *finish.final_events(response)]

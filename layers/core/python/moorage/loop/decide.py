@@ -74,9 +74,7 @@ def after_model(
     """
     answered = {item["call_id"] for item in items.values() if item["type"].endswith("_output")}
     unsettled = {index: item for index, item in items.items() if not _is_settled(item, answered)}
-    hosted = [
-        index for index in sorted(unsettled) if is_hosted(unsettled[index]) and not is_upstreams(unsettled[index], own_container)
-    ]
+    hosted = [index for index in sorted(unsettled) if is_hosted(unsettled[index]) and not is_upstreams(unsettled[index], own_container)]
     for_client = any(is_for_client(item) for item in unsettled.values())
     if finished is not None and finished.is_cut:
         return Decision(Next.DONE, refused=tuple(hosted), status="incomplete", incomplete_reason=finished.reason)

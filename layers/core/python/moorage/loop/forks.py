@@ -40,9 +40,7 @@ class _Place:
         return {"mode": self.mode, "container_id": self.container_id, "files": self.files, "notice": notice}
 
 
-async def fork(
-    runtime: Runtime, snapshot: Snapshot, wanted: ForkRequest, *, key_id: str, draws_on: tuple[str, ...] = ()
-) -> Prepared:
+async def fork(runtime: Runtime, snapshot: Snapshot, wanted: ForkRequest, *, key_id: str, draws_on: tuple[str, ...] = ()) -> Prepared:
     """Raises :class:`~moorage.errors.ApiError`; nothing is left behind then."""
     old, request = snapshot.stored, wanted.request
     if not wanted.has_own_tools:
@@ -66,9 +64,7 @@ async def fork(
                 said = [_moved(item, old.container_id, place.container_id) for item in said]
                 since = [_moved(item, old.container_id, place.container_id) for item in since]
         recent = context.answer_orphans([*said, *since])
-        prepared = await prepare(
-            runtime, old.tenant_id, request, recent=recent, key_id=key_id, draws_on=(*draws_on, *trees)
-        )
+        prepared = await prepare(runtime, old.tenant_id, request, recent=recent, key_id=key_id, draws_on=(*draws_on, *trees))
     except BaseException:
         if place is not None and place.is_new:
             await runtime.containers.delete(old.tenant_id, place.container_id)

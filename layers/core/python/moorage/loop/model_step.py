@@ -40,9 +40,7 @@ async def model_step(runtime: Runtime, state: LoopState) -> LoopState:
     """The task ``ModelStep``. Raises only what a retry may mend."""
     # The two reads do not wait for each other. What the second finds was true at some moment of this run, and more is not needed: an
     # outcome is written once, and a call that ends in between is sent round once more and found finished.
-    snapshot, progress = await asyncio.gather(
-        runtime.responses.snapshot(state.tenant_id, state.response_id), _progress(runtime, state)
-    )
+    snapshot, progress = await asyncio.gather(runtime.responses.snapshot(state.tenant_id, state.response_id), _progress(runtime, state))
     with tracing.within(snapshot.stored.trace):
         return await _of(runtime, snapshot, state, progress)
 
@@ -113,9 +111,7 @@ async def _end(runtime: Runtime, snapshot: Snapshot, state: LoopState, progress:
     return state.done()
 
 
-async def _over_budget(
-    runtime: Runtime, snapshot: Snapshot, state: LoopState, progress: Progress, over: Reached
-) -> LoopState | None:
+async def _over_budget(runtime: Runtime, snapshot: Snapshot, state: LoopState, progress: Progress, over: Reached) -> LoopState | None:
     """What its budget says is done once it is used up; None if one last answer is to be asked for."""
     stored, before = snapshot.stored, progress.outcomes[state.step - 1]
     if over.on_limit == "pause" and stored.is_background:

@@ -61,9 +61,7 @@ def reader(runtime: Runtime, tenant_id: str) -> Reader:
     return read
 
 
-def check_readable(
-    items: Sequence[Item], read: Reader, native_tools: frozenset[str], *, param: str | None = None
-) -> None:
+def check_readable(items: Sequence[Item], read: Reader, native_tools: frozenset[str], *, param: str | None = None) -> None:
     """Raises 400 for a ``compaction`` item that neither this deployment nor the upstream can read: it would be lost silently. ``param``
     is the field that leads to the items; without it they are the ``input``."""
     if "compaction" in native_tools:
@@ -91,9 +89,7 @@ def visible(items: Sequence[Item], read: Reader) -> list[Item]:
 def _before(items: Sequence[Item], kept: Sequence[Item], read: Reader) -> list[Item]:
     """What stays of the items before a compaction. It speaks for those before it, but for what only an upstream can read."""
     seen = {id(item) for item in kept}
-    return [
-        item for item in items if id(item) in seen or (stays(item) and (item["type"] != "compaction" or read(item) is None))
-    ]
+    return [item for item in items if id(item) in seen or (stays(item) and (item["type"] != "compaction" or read(item) is None))]
 
 
 def latest_of_user(items: Sequence[Item], recent: Sequence[Item] = (), *, tokens_max: int) -> list[Item]:

@@ -113,9 +113,7 @@ async def unroll(runtime: Runtime, snapshot: Snapshot) -> list[UnrolledStep]:
         steps += _tool_steps(snapshot, account, account.outcome, calls)
         queued_at = max([account.ended_at_ms or 0, *(call.ended_at_ms or 0 for call in calls)]) or queued_at
     wait, price = wait_of(snapshot, accounts), runtime.catalog.price_of(stored.parameters.model)
-    return [
-        replace(step, waiting_for=wait if step.status == "in_progress" else None, cost_usd=_cost(step, price)) for step in steps
-    ]
+    return [replace(step, waiting_for=wait if step.status == "in_progress" else None, cost_usd=_cost(step, price)) for step in steps]
 
 
 def _cost(step: UnrolledStep, price: Price | None) -> float | None:

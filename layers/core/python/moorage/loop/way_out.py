@@ -82,6 +82,4 @@ async def _wanted(runtime: Runtime, stored: StoredResponse) -> list[Opening]:
 def _approval(runtime: Runtime, stored: StoredResponse, step: int, opening: Opening) -> Approval:
     index = _BEYOND_CALLS | (zlib.crc32(opening.key.encode()) & (_BEYOND_CALLS - 1))
     approval_id = ids.approval_id(stored.response_id, index)
-    return approval_of(
-        runtime, stored, step, approval_id, call_id="", call_index=_OF_NO_CALL, call_type="network", opens=opening.key
-    )
+    return approval_of(runtime, stored, step, approval_id, call_id="", call_index=_OF_NO_CALL, call_type="network", opens=opening.key)

@@ -33,9 +33,7 @@ if TYPE_CHECKING:
 _PIECE_BYTES: Final = 64 * limits.KIB
 
 
-def sends_directly(
-    client: "DynamoDBClient", *, read_seconds: float, clock: Callable[[], float] = time.time
-) -> "DynamoDBClient":
+def sends_directly(client: "DynamoDBClient", *, read_seconds: float, clock: Callable[[], float] = time.time) -> "DynamoDBClient":
     """The client, whose requests go this way from now on. ``clock`` gives seconds and goes on while a function is frozen."""
     if urlsplit(client.meta.endpoint_url).scheme not in urllib.request.getproxies():
         sender = Sender(read_seconds=read_seconds, clock=clock)

@@ -162,9 +162,7 @@ class ExecClient(OverHttp):
     :class:`SandboxError` when it refuses.
     """
 
-    def __init__(
-        self, handle: Handle, *, transport: httpx.AsyncBaseTransport | None = None, auth: httpx.Auth | None = None
-    ) -> None:
+    def __init__(self, handle: Handle, *, transport: httpx.AsyncBaseTransport | None = None, auth: httpx.Auth | None = None) -> None:
         """``auth`` adds what the way to the server asks for beside the server's own token (a MicroVM's endpoint)."""
         self.handle = handle
         self.auth = auth
@@ -341,9 +339,7 @@ class ExecClient(OverHttp):
         body: dict[str, Any] = response.json()
         return body
 
-    async def _request(
-        self, method: str, path: str, *, params: Mapping[str, str] | None = None, **arguments: Any
-    ) -> httpx.Response:
+    async def _request(self, method: str, path: str, *, params: Mapping[str, str] | None = None, **arguments: Any) -> httpx.Response:
         try:
             return await self._http.request(method, self._url(path, params), **arguments)
         except httpx.TransportError as error:

@@ -94,8 +94,7 @@ def _description(fields: dict[Any, Any], path: str) -> str:
     description = _text(fields, "description", path)
     if len(description) > limits.SKILL_DESCRIPTION_CHARS_MAX:
         raise SkillProblem(
-            f"The 'description' in {path} has {len(description)} characters; "
-            f"at most {limits.SKILL_DESCRIPTION_CHARS_MAX} are allowed."
+            f"The 'description' in {path} has {len(description)} characters; at most {limits.SKILL_DESCRIPTION_CHARS_MAX} are allowed."
         )
     return description
 

@@ -278,9 +278,7 @@ class Budgets:
                 continue
             after = None if is_over else _Entry(entry.used, {}, entry.until)
             try:
-                await self._write(
-                    tenant_id, scope, name.removeprefix(_ENTRY), record, entry, after, entry, used=entry.used
-                )
+                await self._write(tenant_id, scope, name.removeprefix(_ENTRY), record, entry, after, entry, used=entry.used)
             except ConditionFailed:
                 continue
             has_given = has_given or any(entry.held.values())

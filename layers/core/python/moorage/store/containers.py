@@ -174,8 +174,16 @@ class ContainerStore:
         self._strict_expiry = strict_expiry
 
     async def create(
-        self, tenant_id: str, *, name: str, idle_minutes: int, memory_limit: str, network_policy: Mapping[str, Any], programs: str = "",
-        lenders: tuple[str, ...] = (), is_internal: bool = False,
+        self,
+        tenant_id: str,
+        *,
+        name: str,
+        idle_minutes: int,
+        memory_limit: str,
+        network_policy: Mapping[str, Any],
+        programs: str = "",
+        lenders: tuple[str, ...] = (),
+        is_internal: bool = False,
     ) -> ContainerRecord:
         """``lenders``: it is to begin with files of these. Then its first sandbox is no first one to its model, which is told that no
         processes came along."""

@@ -262,9 +262,7 @@ class Conversations:
                 )
             else:
                 after = records[-1]["SK"] if records else keys.BATCH_PREFIX
-                records = await self._table.query(
-                    pk, prefix=keys.BATCH_PREFIX, after=after, limit=min(left, _BATCHES_PER_READ)
-                )
+                records = await self._table.query(pk, prefix=keys.BATCH_PREFIX, after=after, limit=min(left, _BATCHES_PER_READ))
             for record in records:
                 yield await self._open(conversation, record)
             left -= _BATCHES_PER_READ

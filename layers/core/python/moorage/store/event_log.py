@@ -176,9 +176,7 @@ class EventLog:
     async def read_after(self, sequence_number: int, *, limit: int | None = None) -> list[Batch]:
         """Batches that hold events after this number (-1 for all), strongly consistent. The first may begin before it."""
         pk = self._pk
-        start = await self._table.query(
-            pk, prefix=keys.EVENT_PREFIX, up_to=keys.event(sequence_number + 1), descending=True, limit=1
-        )
+        start = await self._table.query(pk, prefix=keys.EVENT_PREFIX, up_to=keys.event(sequence_number + 1), descending=True, limit=1)
         if not start:
             return []
         begin = start[0]["SK"]
@@ -194,9 +192,7 @@ class EventLog:
         """Batches that hold events up to this number, some at a time; the last may go on behind it."""
         after: str | None = None
         while True:
-            records = await self._table.query(
-                self._pk, prefix=keys.EVENT_PREFIX, after=after, limit=limits.EVENTS_FOLD_BATCHES
-            )
+            records = await self._table.query(self._pk, prefix=keys.EVENT_PREFIX, after=after, limit=limits.EVENTS_FOLD_BATCHES)
             wanted = [record for record in records if record["SK"] <= keys.event(sequence_number)]
             if wanted:
                 yield await self.batches(wanted)

@@ -86,9 +86,7 @@ class Files:
     ) -> File:
         """Store a file from a stream; raises ``file_too_large`` past ``limits.FILE_BYTES_MAX``, and ``storage_limit_reached``."""
         content = await self.receive(tenant_id, chunks)
-        return await self.add(
-            content, filename=filename, purpose=purpose, expires_after_seconds=expires_after_seconds
-        )
+        return await self.add(content, filename=filename, purpose=purpose, expires_after_seconds=expires_after_seconds)
 
     async def receive(self, tenant_id: str, chunks: AsyncIterator[bytes], *, file_id: str | None = None) -> Content:
         """Store a file's bytes before the rest is known; :meth:`add` makes a file of them, :meth:`drop` undoes it. More than the tenant
@@ -109,9 +107,7 @@ class Files:
     async def drop(self, content: Content) -> None:
         await self._blobs.delete(keys.file_object(content.tenant_id, content.file_id))
 
-    async def add(
-        self, content: Content, *, filename: str, purpose: str, expires_after_seconds: int | None = None
-    ) -> File:
+    async def add(self, content: Content, *, filename: str, purpose: str, expires_after_seconds: int | None = None) -> File:
         """Make a file of received bytes, which are gone if there is no room for it by now. One that there is already stays."""
         created_at = content.began_at
         lifetime = expires_after_seconds or (limits.FILE_EXPIRES_SECONDS_MAX if purpose == "batch" else None)

@@ -57,9 +57,7 @@ class Row:
         return Traits(self.status, self.model, self.key_id, self.conversation_id, self.container_id, self.tags)
 
     @classmethod
-    def of(
-        cls, response: Mapping[str, Any], *, key_id: str, conversation_id: str | None, container_id: str | None, tags: str
-    ) -> "Row":
+    def of(cls, response: Mapping[str, Any], *, key_id: str, conversation_id: str | None, container_id: str | None, tags: str) -> "Row":
         usage = response.get("usage") or {}
         cost = usage.get("cost")
         return cls(
@@ -198,7 +196,6 @@ class Range:
             and (self.created_from is None or created_at >= self.created_from)
             and (self.created_to is None or created_at <= self.created_to)
         )
-
 
     def within(self, low: int | None, high: int | None) -> "Range":
         """What of it was made between these seconds, both included."""

@@ -256,9 +256,7 @@ class Responses:
 
     async def hand_over(self, stored: StoredResponse) -> StoredResponse:
         """From now on the state machine owns it."""
-        await self._table.update(
-            keys.response(stored.tenant_id, stored.response_id), keys.META, set=self._inflight(stored)
-        )
+        await self._table.update(keys.response(stored.tenant_id, stored.response_id), keys.META, set=self._inflight(stored))
         return replace(stored, is_looping=True)
 
     async def settle(self, stored: StoredResponse) -> None:
@@ -277,9 +275,7 @@ class Responses:
                     await self._table.update(pk, approval["SK"], remove=("GSI1PK", "GSI1SK"))
 
     async def request_cancel(self, stored: StoredResponse) -> None:
-        await self._table.update(
-            keys.response(stored.tenant_id, stored.response_id), keys.META, set={"cancel_requested": True}
-        )
+        await self._table.update(keys.response(stored.tenant_id, stored.response_id), keys.META, set={"cancel_requested": True})
 
     async def request_pause(self, stored: StoredResponse) -> None:
         """The loop stands still before its next step."""
@@ -287,9 +283,7 @@ class Responses:
 
     async def set_budget(self, stored: StoredResponse, budget: Mapping[str, Any]) -> None:
         """From the next step on."""
-        await self._table.update(
-            keys.response(stored.tenant_id, stored.response_id), keys.META, set={"budget": dict(budget)}
-        )
+        await self._table.update(keys.response(stored.tenant_id, stored.response_id), keys.META, set={"budget": dict(budget)})
 
     async def park(self, stored: StoredResponse, reason: str) -> bool:
         """The loop stands still from now on. False if it may go on meanwhile: then nobody waits for its execution to end."""
@@ -410,9 +404,7 @@ class Responses:
             raise response_not_found(response_id)
         return await self._stored(tenant_id, response_id, record)
 
-    async def _stored(
-        self, tenant_id: str, response_id: str, record: Record, *, with_ancestors: bool = True
-    ) -> StoredResponse:
+    async def _stored(self, tenant_id: str, response_id: str, record: Record, *, with_ancestors: bool = True) -> StoredResponse:
         (packed,) = await self._blobs.inlined([record], "body")
         body = orjson.loads(zlib.decompress(packed))
         return _META.unpack(

@@ -36,9 +36,7 @@ class StepFunctions:
         traced = {} if trace is None else {"traceHeader": trace.xray}
         await self._call(
             ("ExecutionAlreadyExists",),
-            lambda: self._client.start_execution(
-                stateMachineArn=self._arn, name=name, input=orjson.dumps(state).decode(), **traced
-            ),
+            lambda: self._client.start_execution(stateMachineArn=self._arn, name=name, input=orjson.dumps(state).decode(), **traced),
         )
 
     async def start_soon(self, name: str, state: dict[str, Any], trace: Trace | None) -> bool:

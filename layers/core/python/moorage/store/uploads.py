@@ -135,9 +135,7 @@ class Uploads:
             await stored.check(upload.tenant_id, size)
         raise storage_busy()
 
-    async def complete(
-        self, tenant_id: str, upload_id: str, part_ids: Sequence[str], *, md5: str | None = None
-    ) -> tuple[Upload, File]:
+    async def complete(self, tenant_id: str, upload_id: str, part_ids: Sequence[str], *, md5: str | None = None) -> tuple[Upload, File]:
         """Put the parts together in this order. The bytes must be as many as announced and have the MD5, if one is given (hex)."""
         upload = await self.get(tenant_id, upload_id)
         if upload.status == "completed" and upload.part_ids == tuple(part_ids):

@@ -234,9 +234,7 @@ class Webhooks:
         return sorted(found, key=lambda delivery: (delivery.next_at, delivery.id))
 
     async def _due_entries(self, *, up_to: str | None = None, after: str | None = None) -> list[Record]:
-        return await self._table.query(
-            keys.due_list(KIND), up_to=up_to, after=after, limit=limits.WEBHOOK_DUE_READ, index=schema.INDEX
-        )
+        return await self._table.query(keys.due_list(KIND), up_to=up_to, after=after, limit=limits.WEBHOOK_DUE_READ, index=schema.INDEX)
 
     async def pending(self) -> int:
         """How many deliveries of all tenants have not ended, up to a number."""
@@ -302,9 +300,7 @@ class Webhooks:
         if page.order == "asc":
             records = await self._table.query(pk, prefix=keys.DELIVERY_PREFIX, after=place, limit=page.limit + 1)
         else:
-            records = await self._table.query(
-                pk, prefix=keys.DELIVERY_PREFIX, up_to=place, descending=True, limit=page.limit + 2
-            )
+            records = await self._table.query(pk, prefix=keys.DELIVERY_PREFIX, up_to=place, descending=True, limit=page.limit + 2)
             records = [record for record in records if record["SK"] != place]
         return [_DELIVERY.unpack(record) for record in records[: page.limit]], len(records) > page.limit
 

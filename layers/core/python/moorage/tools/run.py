@@ -110,4 +110,3 @@ class Service:
     :class:`~moorage.errors.UpstreamError`."""
     is_stored: bool = True
     """Whether what comes of the response outlives it."""
-

@@ -1,11 +1,12 @@
 """What kind of document a file is, and the text of those that are text already.
 
 Text in UTF-8, or with a mark that says its encoding, is read here: to decode is not to interpret. All else that has a text (documents
-of offices, PDF, HTML, text that does not say its encoding) is read by a program inside of a sandbox
+of offices, PDF, HTML, e-mail, Rich Text, text in another encoding) is read by a program inside of a sandbox
 (``functions/sandbox/bin/moorage-text``), which may be misled, swamped or brought down without harm to anybody.
 """
 
 import codecs
+import re
 from collections.abc import AsyncIterator
 from dataclasses import dataclass
 from typing import Final, Literal
@@ -14,20 +15,34 @@ from moorage import limits
 from moorage.model.tokens import weight
 from moorage.vector_stores.records import ErrorCode
 
-Kind = Literal["pdf", "docx", "pptx", "xlsx", "html", "text"]
+Kind = Literal["pdf", "docx", "pptx", "xlsx", "eml", "rtf", "html", "text"]
 
 HEAD_BYTES: Final = 4096
 _ZIPPED: Final[dict[str, Kind]] = {"docx": "docx", "docm": "docx", "pptx": "pptx", "pptm": "pptx", "xlsx": "xlsx", "xlsm": "xlsx"}
-_NAMED: Final[dict[str, Kind]] = {"pdf": "pdf", "html": "html", "htm": "html", "xhtml": "html", **_ZIPPED}
+_NAMED: Final[dict[str, Kind]] = {"pdf": "pdf", "html": "html", "htm": "html", "xhtml": "html", "eml": "eml", **_ZIPPED}
 _OTHERS: Final = (
     *(b"\x89PNG", b"\xff\xd8\xff", b"GIF8", b"II*\x00", b"MM\x00*", b"RIFF", b"OggS", b"fLaC", b"ID3\x03", b"ID3\x04"),
     *(b"\x00\x00\x01\x00", b"\x00\x00\x00 ftyp", b"\x00\x00\x00\x18ftyp", b"\x00\x00\x00\x1cftyp", b"\x1aE\xdf\xa3"),
     *(b"PK\x03\x04", b"PK\x05\x06", b"\x1f\x8b", b"BZh", b"\xfd7zXZ", b"7z\xbc\xaf", b"Rar!", b"(\xb5/\xfd"),
     *(b"\x7fELF", b"MZ\x90", b"\xca\xfe\xba\xbe", b"\xcf\xfa\xed\xfe", b"\xd0\xcf\x11\xe0"),
     *(b"SQLite format 3", b"PAR1", b"wOF", b"\x00asm"),
+    *(b"DDS \x7c\x00\x00\x00", b"8BPS\x00", b"\x00\x00\x00\x0cjP  ", b"\x00\x00\x00\x0cJXL ", b"\xff\x4f\xff\x51", b"\xff\x0a"),
+    *(b"icns\x00", b"\x00\x00\x02\x00", b"gimp xcf ", b"qoif\x00", b"v/1\x01", b"\x01\xda", b"\x59\xa6\x6a\x95", b"\xd7\xcd\xc6\x9a"),
+    *(b"FORM\x00", b"MThd\x00", b"FLV\x01", b"\x30\x26\xb2\x75", b"\x00\x00\x01\xba", b"\xff\xfb", b"AT&TFORM"),
+    *(b"\x00\x01\x00\x00\x00", b"OTTO\x00", b"\x1f\x9d", b"!<arch>\n", b"\xed\xab\xee\xdb", b"\x93NUMPY", b"\x89HDF", b"Obj\x01"),
 )
 """How files begin that have no text, or none that is read here: pictures, sounds, archives, programs, databases, and the documents of
 Office before 2007."""
+_OTHERS_INSIDE: Final = re.compile(
+    rb"BM.{4}\x00\x00\x00\x00.{2}\x00\x00"  # BMP: its size, two fields that are zero, and where the pixels begin
+    rb"|\x00\x00.{2}ftyp"  # ISO base media: MP4, HEIC, AVIF
+    rb"|.{4}(?:\x11\xaf|\x12\xaf)"  # FLI, FLC
+    rb"|\x0a[\x00-\x05][\x00\x01][\x01\x02\x04\x08]"  # PCX
+    rb"|.{257}ustar[\x00 ]",  # tar
+    re.DOTALL,
+)
+_ESCAPES: Final = re.compile("\x1b(?:\\$[@AB)(]|\\([IJ])")
+"""ISO-2022 is written in seven bits and would pass for UTF-8."""
 _MARKS: Final = (
     (codecs.BOM_UTF8, "utf-8-sig"),
     (codecs.BOM_UTF32_LE, "utf-32"),
@@ -63,12 +78,14 @@ def look(filename: str, head: bytes) -> Looked:
     named = _NAMED.get(filename.rpartition(".")[2].lower())
     if b"%PDF-" in head[:1024]:
         return Looked("pdf", None)
-    if named is not None and named != "html":
+    if head.startswith(b"{\\rtf"):
+        return Looked("rtf", None)
+    if named is not None and named not in ("html", "eml"):
         return Looked(named, None)
-    if head.startswith(_OTHERS) and not head.startswith(codecs.BOM_UTF16_LE):
+    if (head.startswith(_OTHERS) or _OTHERS_INSIDE.match(head)) and not head.startswith(codecs.BOM_UTF16_LE):
         raise Unreadable("unsupported_file", f"'{filename}' is of a kind that has no text, or none that can be read here.")
-    if named == "html":
-        return Looked("html", None)
+    if named is not None:
+        return Looked(named, None)
     return Looked("text", next((encoding for mark, encoding in _MARKS if head.startswith(mark)), "utf-8"))
 
 
@@ -94,7 +111,7 @@ class Text:
         self._tokens = 0.0
 
     def add(self, piece: str) -> None:
-        if "\x00" in piece:
+        if "\x00" in piece or ("\x1b" in piece and _ESCAPES.search(piece)):
             raise NotPlain
         self._tokens += weight(piece)
         if self._tokens > limits.DOCUMENT_TOKENS_MAX:

@@ -276,9 +276,7 @@ class _Made(_Hints, total=False):
     budget: Budget
     approvals: Approvals
     prompt: Annotated[Any, Refused("Prompt templates live at OpenAI: send their text as 'instructions' and 'input'.")]
-    moderation: Annotated[
-        Any, Refused("Moderation is not available in this version: call your moderation service beside this one.")
-    ]
+    moderation: Annotated[Any, Refused("Moderation is not available in this version: call your moderation service beside this one.")]
     access_programs: Annotated[Any, Refused("Access programs exist at OpenAI only.")]
     background_options: Annotated[Any, Refused("Background responses begin at once here: leave it out.")]
     multi_agent: Annotated[Any, Refused(_NO_AGENTS)]

@@ -57,9 +57,7 @@ def _file_url(url: str) -> str:
     return url
 
 
-FileUrl = Annotated[
-    str, Field(min_length=1, max_length=8_192, json_schema_extra={"pattern": "^https?://"}), AfterValidator(_file_url)
-]
+FileUrl = Annotated[str, Field(min_length=1, max_length=8_192, json_schema_extra={"pattern": "^https?://"}), AfterValidator(_file_url)]
 
 # --- What is put in ---------------------------------------------------------------------------------------------------
 

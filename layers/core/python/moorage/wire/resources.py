@@ -144,9 +144,7 @@ class CreateUpload(Body):
 class CompleteUpload(Body):
     """``POST /v1/uploads/{upload_id}/complete``."""
 
-    part_ids: Annotated[
-        list[Annotated[str, Field(max_length=limits.NAME_CHARS_MAX)]], Length(limits.UPLOAD_PARTS_MAX, minimum=1)
-    ]
+    part_ids: Annotated[list[Annotated[str, Field(max_length=limits.NAME_CHARS_MAX)]], Length(limits.UPLOAD_PARTS_MAX, minimum=1)]
     md5: Annotated[str, Field(min_length=32, max_length=32, pattern="^[0-9a-fA-F]{32}$")] | None = None
 
 

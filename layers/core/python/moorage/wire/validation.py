@@ -308,4 +308,3 @@ def _shallow(value: Any) -> Any:
 Free = Annotated[Any, AfterValidator(_shallow)]
 """Any JSON, passed on as it is, but not nested too deep: what is stored and sent on gets more levels around it."""
 FreeObject = Annotated[dict[str, Any], AfterValidator(_shallow)]
-

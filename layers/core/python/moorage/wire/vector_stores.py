@@ -148,9 +148,7 @@ class CreateFileBatch(Body):
         if self.files is not None:
             return self.files
         return [
-            AddVectorStoreFile.model_construct(
-                file_id=file_id, attributes=self.attributes, chunking_strategy=self.chunking_strategy
-            )
+            AddVectorStoreFile.model_construct(file_id=file_id, attributes=self.attributes, chunking_strategy=self.chunking_strategy)
             for file_id in self.file_ids or ()
         ]
 
@@ -298,9 +296,7 @@ VECTOR_STORE_ROUTES: Final[tuple[Route, ...]] = (
         {JSON: ref("SearchVectorStore")},
     ),
     Route("get", _FILES, "listVectorStoreFiles", "Its files", {JSON: list_of("VectorStoreFile")}, query=_FILTER),
-    Route(
-        "post", _FILES, "createVectorStoreFile", "Add a file", {JSON: ref("VectorStoreFile")}, {JSON: ref("AddVectorStoreFile")}
-    ),
+    Route("post", _FILES, "createVectorStoreFile", "Add a file", {JSON: ref("VectorStoreFile")}, {JSON: ref("AddVectorStoreFile")}),
     Route("get", _FILE, "retrieveVectorStoreFile", "One of its files", {JSON: ref("VectorStoreFile")}),
     Route(
         "post",

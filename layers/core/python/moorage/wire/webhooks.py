@@ -9,9 +9,7 @@ from moorage.wire.route import AFTER, JSON, PAGE, STRING, Route, deleted, envelo
 from moorage.wire.schema import JsonSchema
 from moorage.wire.validation import Body, Length
 
-EventType = Literal[
-    "response.completed", "response.failed", "response.cancelled", "response.incomplete", "moorage.approval.requested"
-]
+EventType = Literal["response.completed", "response.failed", "response.cancelled", "response.incomplete", "moorage.approval.requested"]
 EVENT_TYPES: Final[tuple[EventType, ...]] = get_args(EventType)
 """Those of OpenAI's that anything here can come to, and one of ours: an endpoint gets it that names it."""
 APPROVAL_REQUESTED: Final[EventType] = "moorage.approval.requested"

@@ -330,9 +330,7 @@ class BucketService:
         def note(connection: sqlite3.Connection) -> None:
             if connection.execute("SELECT 1 FROM uploads WHERE id = ?", (upload,)).fetchone() is None:
                 raise Refused(404, "NoSuchUpload", "The specified upload does not exist.")
-            connection.execute(
-                "INSERT OR IGNORE INTO garbage SELECT file FROM parts WHERE upload = ? AND number = ?", (upload, number)
-            )
+            connection.execute("INSERT OR IGNORE INTO garbage SELECT file FROM parts WHERE upload = ? AND number = ?", (upload, number))
             connection.execute("REPLACE INTO parts VALUES (?, ?, ?, ?, ?)", (upload, number, len(request.body), etag, file))
 
         try:
@@ -344,9 +342,7 @@ class BucketService:
         return Answer(200, {"etag": f'"{etag}"'})
 
     async def _complete_upload(self, request: Request, upload: str) -> Answer:
-        wanted = [
-            int(str(each.text)) for each in ElementTree.fromstring(request.body).iter() if each.tag.endswith("PartNumber")
-        ]
+        wanted = [int(str(each.text)) for each in ElementTree.fromstring(request.body).iter() if each.tag.endswith("PartNumber")]
 
         def complete(connection: sqlite3.Connection) -> str:
             found = connection.execute("SELECT bucket, key, content_type FROM uploads WHERE id = ?", (upload,)).fetchone()

@@ -163,14 +163,10 @@ class TableService:
     def _create(self, connection: sqlite3.Connection, request: dict[str, Any]) -> dict[str, Any]:
         shape = shape_of(request, None)
         description = {
-            key: request[key]
-            for key in ("TableName", "KeySchema", "AttributeDefinitions", "GlobalSecondaryIndexes")
-            if key in request
+            key: request[key] for key in ("TableName", "KeySchema", "AttributeDefinitions", "GlobalSecondaryIndexes") if key in request
         }
         try:
-            connection.execute(
-                "INSERT INTO tables (name, description) VALUES (?, ?)", (shape.name, orjson.dumps(description).decode())
-            )
+            connection.execute("INSERT INTO tables (name, description) VALUES (?, ?)", (shape.name, orjson.dumps(description).decode()))
         except sqlite3.IntegrityError as error:
             raise Refused("ResourceInUseException", f"Table already exists: {shape.name}") from error
         self._shapes[shape.name] = shape
@@ -252,9 +248,7 @@ class TableService:
         sql = f"SELECT pk, sk, index_pk, index_sk, item FROM rows WHERE {where} ORDER BY pk, sk"
         return self._page(shape, request, sql, arguments, is_index=False)
 
-    def _page(
-        self, shape: Shape, request: dict[str, Any], sql: str, arguments: list[Any], *, is_index: bool
-    ) -> dict[str, Any]:
+    def _page(self, shape: Shape, request: dict[str, Any], sql: str, arguments: list[Any], *, is_index: bool) -> dict[str, Any]:
         """Items up to the limit or the page's size, and where to go on if there is more."""
         items: list[Item] = []
         last: Item | None = None

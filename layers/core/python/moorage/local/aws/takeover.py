@@ -45,9 +45,9 @@ async def take_over(state_dir: Path, journal: Journal) -> bool:
 
 def _read(connection: sqlite3.Connection, state_dir: Path) -> None:
     for name, table, ttl in _tables(state_dir / "state" / "dynamodb.json"):
-        description = {
-            key: table[key] for key in ("KeySchema", "AttributeDefinitions", "GlobalSecondaryIndexes") if table.get(key)
-        } | {"TableName": name}
+        description = {key: table[key] for key in ("KeySchema", "AttributeDefinitions", "GlobalSecondaryIndexes") if table.get(key)} | {
+            "TableName": name
+        }
         shape = shape_of(description, ttl)
         connection.execute("INSERT INTO tables VALUES (?, ?, ?)", (name, orjson.dumps(description).decode(), ttl))
         connection.executemany("INSERT INTO rows VALUES (?, ?, ?, ?, ?, ?, ?)", _rows(shape, table))

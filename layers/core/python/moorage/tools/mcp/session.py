@@ -213,9 +213,7 @@ def _of_resource(part: types.TextResourceContents | types.BlobResourceContents) 
 # --- the connection -------------------------------------------------------------------------------------------------------------
 
 
-async def _with(
-    server: Server, fetcher: Fetcher, seconds: float, work: Callable[[Client, _Talk], Awaitable[T]]
-) -> tuple[T, _Talk]:
+async def _with(server: Server, fetcher: Fetcher, seconds: float, work: Callable[[Client, _Talk], Awaitable[T]]) -> tuple[T, _Talk]:
     """Do it over the one transport or the other. Raises :class:`ServerFailure`."""
     for name in _TALKATIVE:
         logging.getLogger(name).setLevel(logging.CRITICAL + 1)

@@ -228,7 +228,9 @@ _Error = Annotated[
 ]
 
 
-_AnyLabel = Annotated[str, Field(min_length=1, max_length=limits.NAMESPACE_NAME_CHARS_MAX, pattern="^(moorage://)?[a-zA-Z][a-zA-Z0-9_-]*$")]
+_AnyLabel = Annotated[
+    str, Field(min_length=1, max_length=limits.NAMESPACE_NAME_CHARS_MAX, pattern="^(moorage://)?[a-zA-Z][a-zA-Z0-9_-]*$")
+]
 """Of a server, or of what asks in this form without being one."""
 
 

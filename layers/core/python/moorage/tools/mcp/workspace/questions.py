@@ -32,4 +32,3 @@ SCHEMA: Final = schema(
     },
     "questions",
 )
-
