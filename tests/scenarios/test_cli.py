@@ -49,7 +49,7 @@ def test_a_key_is_made_used_listed_and_revoked(stack: Stack) -> None:
     secret, key_id = made_key(stack, "acme", "--name", "laptop")
     assert stack.client(secret).responses.create(model="demo", input=script(say("hello"))).output_text == "hello"
     listed = [re.split(r"  +", line) for line in lines(stack, ["keys", "list"])]
-    assert listed[0] == ["KEY", "TENANT", "TIER", "CREATED", "UNTIL", "NAME"]
+    assert listed[0] == ["KEY", "TENANT", "TIER", "MAY", "CREATED", "UNTIL", "NAME"]
     assert [(row[0], row[1], row[-1]) for row in listed if row[0] == key_id] == [(key_id, "acme", "laptop")]
     assert not any(secret in line for line in lines(stack, ["keys", "list"]))
     assert lines(stack, ["keys", "revoke", key_id]) == [f"{key_id} is revoked."]
@@ -64,6 +64,23 @@ def test_what_operators_do_is_told_to_programs_too(stack: Stack, tmp_path: Path)
     assert json.loads(revoked) == {"key_id": key["key_id"], "revoked": True}
     (copied,) = lines(stack, ["backup", str(tmp_path / "backup"), "--json"])
     assert json.loads(copied).keys() == {"path", "objects"}
+
+
+def test_a_key_may_end_by_itself_and_only_look(stack: Stack) -> None:
+    done = moorage(stack, "keys", "create", "--tenant", "acme", "--name", "board", "--expires", "12h", "--read-only")
+    (secret,) = done.stdout.splitlines()
+    told = (
+        r"key_\w+ for the tenant 'acme'\. It may only look and ends at [-0-9]+ [:0-9]+\. Keep the key now: only its hash is stored\.\n"
+    )
+    assert re.fullmatch(told, done.stderr)
+    assert stack.client(secret).models.list().data
+    with pytest.raises(openai.PermissionDeniedError):
+        stack.client(secret).responses.create(model="demo", input=script(say("hello")))
+    (row,) = [line for line in lines(stack, ["keys", "list"]) if line.endswith("board")]
+    assert re.split(r"  +", row)[1:3] == ["acme", "read"]
+    done = moorage(stack, "keys", "create", "--tenant", "acme", "--expires", "soon")
+    assert (done.returncode, done.stdout) == (2, "")
+    assert "'soon' is no time from 1m to 3650d; for example 12h or 30d" in done.stderr
 
 
 def test_a_revoked_key_opens_nothing(stack: Stack) -> None:

@@ -1,5 +1,7 @@
 """What people get wrong first (the address, the method, the key), and what the SDK then tells them."""
 
+import http.client
+import json
 import os
 import shutil
 import socket
@@ -56,11 +58,73 @@ def test_a_wrong_base_url_is_told_how_it_ends(ending: str, path: str, advice: st
 )
 def test_what_chat_completions_call_otherwise_is_told_its_name_here(sent: dict[str, Any], here: str, stack: Stack) -> None:
     *_, name = sent
-    with stack.http() as http:
-        answer = http.post("/responses", json={"model": "demo", **sent})
+    with stack.http() as api:
+        answer = api.post("/responses", json={"model": "demo", **sent})
     advice = f"This is a name of chat completions: the Responses API has '{here}' for it."
     refused = error(f"Unknown parameter: '{name}'. {advice}", "unknown_parameter") | {"param": name}
     assert (answer.status_code, answer.json()) == (400, {"error": refused})
+
+
+@pytest.mark.parametrize(
+    ("path", "sent"),
+    [
+        ("/responses", {"input": "hello", "temprature": 1}),
+        ("/chat/completions", {"messages": [{"role": "user", "content": "hello"}], "temprature": 1}),
+    ],
+)
+def test_a_mistyped_parameter_is_told_its_right_name(path: str, sent: dict[str, Any], stack: Stack) -> None:
+    with stack.http() as api:
+        answer = api.post(path, json={"model": "demo", **sent})
+    refused = error("Unknown parameter: 'temprature'. Did you mean 'temperature'?", "unknown_parameter") | {"param": "temprature"}
+    assert (answer.status_code, answer.json()) == (400, {"error": refused})
+
+
+PART = "This is a content part of chat completions: the Responses API has '{}' for it."
+OUTPUT = "This is a role of chat completions: the Responses API has an item of type 'function_call_output' for it."
+
+
+@pytest.mark.parametrize(
+    ("message", "advice"),
+    [
+        ({"role": "user", "content": [{"type": "text", "text": "hello"}]}, PART.format("input_text")),
+        ({"role": "user", "content": [{"type": "image_url", "image_url": {"url": "data:"}}]}, PART.format("input_image")),
+        ({"role": "tool", "content": "42", "tool_call_id": "call_1"}, OUTPUT),
+    ],
+)
+def test_a_message_of_chat_completions_is_told_what_it_is_here(message: dict[str, Any], advice: str, stack: Stack) -> None:
+    with stack.http() as api:
+        answer = api.post("/responses", json={"model": "demo", "input": [message]})
+    refused = answer.json()["error"]
+    assert (answer.status_code, refused["code"], refused["message"].endswith(f". {advice}")) == (400, "invalid_value", True)
+
+
+def test_a_shell_that_the_client_runs_is_told_in_a_header(stack: Stack) -> None:
+    with stack.http() as api:
+        answer = api.post("/responses", json={"model": "demo", "input": "hello", "tools": [{"type": "shell"}]})
+    assert answer.headers["x-moorage-notice"] == (
+        "A shell without an environment is run by the client: environment.type 'container_auto' runs it here."
+    )
+
+
+def test_a_file_that_is_too_large_is_told_the_bound(stack: Stack) -> None:
+    """The form's length alone tells it, so nothing of it is sent."""
+    address = httpx.URL(stack.url)
+    connection = http.client.HTTPConnection(address.host, address.port, timeout=20)
+    connection.putrequest("POST", "/v1/files")
+    for name, value in {
+        "authorization": f"Bearer {stack.key}",
+        "content-type": "multipart/form-data; boundary=b",
+        "content-length": str(600 << 20),
+    }.items():
+        connection.putheader(name, value)
+    connection.endheaders()
+    answer = connection.getresponse()
+    refused = error(
+        "The request body is larger than 536936448 bytes. A file has at most 512 MiB. Pack it, or send it in several files.",
+        "request_too_large",
+    )
+    assert (answer.status, json.load(answer)) == (413, {"error": refused})
+    connection.close()
 
 
 def test_a_base_url_may_end_with_a_slash(stack: Stack) -> None:
@@ -77,8 +141,8 @@ def test_the_sdk_needs_nothing_but_its_two_variables(stack: Stack, monkeypatch: 
 
 def test_another_api_of_openai_is_told_what_is_served(stack: Stack) -> None:
     assert {"chat", "containers", "conversations", "files", "models", "responses", "skills", "uploads"} < set(RESOURCES)
-    with stack.http() as http:
-        answer = http.post("/completions", json={"model": "demo", "messages": []})
+    with stack.http() as api:
+        answer = api.post("/completions", json={"model": "demo", "messages": []})
     assert (answer.status_code, answer.json()) == (
         404,
         {"error": error(f"Invalid URL (POST /v1/completions). {SERVED}", "unknown_url")},
@@ -101,14 +165,14 @@ def test_the_base_url_itself_tells_what_is_served(path: str, stack: Stack) -> No
 
 
 def test_a_slash_too_many_is_named(stack: Stack) -> None:
-    with stack.http() as http:
-        answer = http.post("/responses/", json={"model": "demo", "input": "hello"})
+    with stack.http() as api:
+        answer = api.post("/responses/", json={"model": "demo", "input": "hello"})
     assert answer.json() == {"error": error("Invalid URL (POST /v1/responses/). Leave out its last '/'.", "unknown_url")}
 
 
 def test_a_wrong_method_is_told_which_are_taken(stack: Stack) -> None:
-    with stack.http() as http:
-        answer = http.put("/containers/cntr_1", json={})
+    with stack.http() as api:
+        answer = api.put("/containers/cntr_1", json={})
     assert (answer.status_code, answer.headers.get_list("allow"), answer.json()) == (
         405,
         ["DELETE, GET"],

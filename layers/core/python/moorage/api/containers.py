@@ -10,7 +10,7 @@ from moorage.api.bodies import body_of, read_body
 from moorage.api.caller import Caller
 from moorage.api.downloads import download
 from moorage.api.listings import AnyPage, page_with
-from moorage.api.multipart import is_multipart, parts
+from moorage.api.multipart import FILE_TOO_LARGE, is_multipart, parts
 from moorage.api.upstream_containers import ContainerRoute
 from moorage.containers.tree import entries_below
 from moorage.store.containers import ContainerFile, ContainerRecord, as_object, file_as_object
@@ -127,7 +127,8 @@ async def _upload(request: Request, caller: Caller, record: ContainerRecord) -> 
     """The one file of a form, or the ``file_id`` that stands in one."""
     containers = caller.runtime.containers
     added: ContainerFile | None = None
-    async for part in parts(request, bytes_max=limits.FILE_BYTES_MAX + limits.FORM_OVERHEAD_BYTES_MAX):
+    bytes_max = limits.FILE_BYTES_MAX + limits.FORM_OVERHEAD_BYTES_MAX
+    async for part in parts(request, bytes_max=bytes_max, too_large=FILE_TOO_LARGE):
         if part.name not in ("file", "file_id"):
             raise errors.unknown_parameter(part.name[: limits.PARAM_NAME_CHARS_MAX])
         if added is not None:

@@ -9,7 +9,7 @@ from moorage import errors, limits
 from moorage.api.caller import Caller
 from moorage.api.downloads import download
 from moorage.api.listings import page_with
-from moorage.api.multipart import parts
+from moorage.api.multipart import FILE_TOO_LARGE, parts
 from moorage.store.files import Content, File, as_object
 from moorage.wire.queries import Page
 from moorage.wire.resources import PURPOSES
@@ -22,6 +22,7 @@ _OUTPUT_PURPOSES: Final = ("assistants_output", "batch_output", "fine-tune-resul
 
 _FilesPage = Annotated[Page, page_with("purpose", limit_default=limits.FILES_LIST_MAX, limit_max=limits.FILES_LIST_MAX)]
 
+_FORM_BYTES_MAX: Final = limits.FILE_BYTES_MAX + limits.FORM_OVERHEAD_BYTES_MAX
 _FIELDS: Final = ("purpose", "expires_after[anchor]", "expires_after[seconds]")
 
 
@@ -32,7 +33,7 @@ async def create(request: Request, caller: Caller) -> dict[str, Any]:
     content: Content | None = None
     filename = ""
     try:
-        async for part in parts(request, bytes_max=limits.FILE_BYTES_MAX + limits.FORM_OVERHEAD_BYTES_MAX):
+        async for part in parts(request, bytes_max=_FORM_BYTES_MAX, too_large=FILE_TOO_LARGE):
             if part.name == "file":
                 if content is not None:
                     raise errors.invalid_value("file", "give one file.")

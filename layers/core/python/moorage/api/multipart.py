@@ -63,9 +63,13 @@ class Part:
             pass
 
 
-async def parts(request: Request, *, bytes_max: int, parts_max: int = limits.FORM_PARTS_MAX) -> AsyncIterator[Part]:
-    """The parts of a form whose body may have up to ``bytes_max`` bytes. Raises :class:`ApiError` for what is no form."""
-    form = _Form(request, bytes_max)
+FILE_TOO_LARGE: Final = f"A file has at most {limits.FILE_BYTES_MAX >> 20} MiB. Pack it, or send it in several files."
+
+
+async def parts(request: Request, *, bytes_max: int, too_large: str, parts_max: int = limits.FORM_PARTS_MAX) -> AsyncIterator[Part]:
+    """The parts of a form whose body may have up to ``bytes_max`` bytes; ``too_large`` says what to do with more. Raises
+    :class:`ApiError` for what is no form."""
+    form = _Form(request, bytes_max, too_large)
     count = 0
     while True:
         event = await form.next_event()
@@ -90,17 +94,17 @@ _Event = dict[bytes, bytes] | bytes | str
 
 
 class _Form:
-    def __init__(self, request: Request, bytes_max: int) -> None:
+    def __init__(self, request: Request, bytes_max: int, too_large: str) -> None:
         _, options = parse_options_header(request.headers.get("content-type", ""))
         boundary = options.get(b"boundary")
         if not is_multipart(request) or not boundary:
             raise bad_request("The request must be multipart/form-data with a boundary.")
         declared = request.headers.get("content-length", "0")
         if declared.isdigit() and int(declared) > bytes_max:
-            raise body_too_large(bytes_max)
+            raise body_too_large(bytes_max, too_large)
         self._body = request.stream()
         self._left = bytes_max
-        self._bytes_max = bytes_max
+        self._bytes_max, self._too_large = bytes_max, too_large
         self._events: deque[_Event] = deque()
         self._headers: dict[bytes, bytes] = {}
         self._field, self._value = bytearray(), bytearray()
@@ -137,7 +141,7 @@ class _Form:
             return
         self._left -= len(chunk)
         if self._left < 0:
-            raise body_too_large(self._bytes_max)
+            raise body_too_large(self._bytes_max, self._too_large)
         try:
             self._parser.write(chunk)
         except MultipartParseError as error:

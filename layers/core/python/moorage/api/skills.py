@@ -24,6 +24,7 @@ router = APIRouter()
 
 
 _FILES: Final = ("files", "files[]")
+_TOO_LARGE: Final = f"The files of a skill have at most {limits.SKILL_ZIP_BYTES_MAX >> 20} MiB together."
 _TRUE: Final = {"true": True, "1": True, "false": False, "0": False}
 
 
@@ -105,7 +106,7 @@ async def _form(request: Request, *, of_version: bool = False) -> tuple[Bundle, 
     files: list[tuple[str, bytes]] = []
     is_default = False
     bytes_max = limits.SKILL_ZIP_BYTES_MAX + limits.SKILL_FORM_OVERHEAD_BYTES_MAX
-    async for part in parts(request, bytes_max=bytes_max, parts_max=limits.SKILL_FILES_MAX + 1):
+    async for part in parts(request, bytes_max=bytes_max, too_large=_TOO_LARGE, parts_max=limits.SKILL_FILES_MAX + 1):
         if part.name in _FILES:
             files.append((_path_of(part), b"".join([chunk async for chunk in part.chunks()])))
         elif part.name == "default" and of_version:

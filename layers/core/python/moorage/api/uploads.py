@@ -1,6 +1,6 @@
 """``/v1/uploads``: files in parts, for ways that are too narrow for a whole one."""
 
-from typing import Annotated, Any
+from typing import Annotated, Any, Final
 
 from fastapi import APIRouter, Depends, Request
 
@@ -12,6 +12,9 @@ from moorage.store.uploads import UploadPart, Uploads, as_object, part_as_object
 from moorage.wire.resources import CompleteUpload, CreateUpload
 
 router = APIRouter()
+
+_FORM_BYTES_MAX: Final = limits.UPLOAD_PART_BYTES_MAX + limits.FORM_OVERHEAD_BYTES_MAX
+_PART_TOO_LARGE: Final = f"A part has at most {limits.UPLOAD_PART_BYTES_MAX >> 20} MiB. Send more parts."
 
 
 async def _uploads(caller: Caller) -> Uploads:
@@ -38,7 +41,7 @@ async def create(caller: Caller, uploads: _Uploads, wanted: Annotated[CreateUplo
 @router.post("/uploads/{upload_id}/parts")
 async def add_part(request: Request, caller: Caller, uploads: _Uploads, upload_id: str) -> dict[str, Any]:
     added: UploadPart | None = None
-    async for part in parts(request, bytes_max=limits.UPLOAD_PART_BYTES_MAX + limits.FORM_OVERHEAD_BYTES_MAX):
+    async for part in parts(request, bytes_max=_FORM_BYTES_MAX, too_large=_PART_TOO_LARGE):
         if part.name != "data":
             raise errors.unknown_parameter(part.name[: limits.PARAM_NAME_CHARS_MAX])
         if added is not None:

@@ -6,13 +6,16 @@ import sys
 import time
 from collections.abc import Mapping
 from dataclasses import asdict
-from typing import Any
+from typing import Any, Final
 
 from moorage.cli import shared_budgets, tiers
 from moorage.cli.output import add_json, listing, moment, say_json, told
 from moorage.cli.target import TargetError, find
-from moorage.store.api_keys import ApiKey, ApiKeys
+from moorage.store.api_keys import READ, ApiKey, ApiKeys
 from moorage.terminal import say
+
+_UNITS: Final = {"m": 60, "h": 3600, "d": 86400, "w": 7 * 86400}
+_SECONDS_MAX: Final = 3650 * 86400
 
 
 def add_to(parser: argparse.ArgumentParser) -> None:
@@ -22,6 +25,8 @@ def add_to(parser: argparse.ArgumentParser) -> None:
     create.add_argument("--tenant", required=True, help="whose key it is: a-z, 0-9 and '-'; the first key of a name makes the tenant")
     create.add_argument("--name", default="", help="a note for the list")
     create.add_argument("--tier", default="", help="the tenant's usage plan at the gateway (usage_plans in cdk.json); for all its keys")
+    create.add_argument("--expires", type=_seconds, default=0, metavar="TIME", help="ends by itself after so long: 12h, 30d")
+    create.add_argument("--read-only", action="store_true", help="may look, and change nothing")
     add_json(create)
     create.set_defaults(run=_create)
     listed = actions.add_parser("list", help="show all keys, never the keys themselves")
@@ -34,6 +39,14 @@ def add_to(parser: argparse.ArgumentParser) -> None:
     revoke.set_defaults(run=_revoke)
 
 
+def _seconds(text: str) -> int:
+    """``30m``, ``12h``, ``30d`` or ``52w`` in seconds."""
+    count, unit = text[:-1], _UNITS.get(text[-1:])
+    if unit is None or not (count.isascii() and count.isdigit()) or not 60 <= int(count) * unit <= _SECONDS_MAX:
+        raise argparse.ArgumentTypeError(f"'{text[:40]}' is no time from 1m to 3650d; for example 12h or 30d")
+    return int(count) * unit
+
+
 def _keys(environ: Mapping[str, str]) -> ApiKeys:
     return ApiKeys(find(environ).table(), clock=time.time)
 
@@ -42,12 +55,22 @@ def _create(options: argparse.Namespace, environ: Mapping[str, str]) -> int:
     """The key alone goes to standard output: KEY=$(moorage keys create ...)."""
     if options.tier:
         tiers.put(environ, options.tenant, options.tier)
-    made, secret = asyncio.run(_keys(environ).create(options.tenant, name=options.name, tier=options.tier))
+    made, secret = asyncio.run(
+        _keys(environ).create(
+            options.tenant,
+            name=options.name,
+            tier=options.tier,
+            scope=READ if options.read_only else "",
+            seconds=options.expires,
+        )
+    )
     if options.json:
         say_json(_shown(made) | {"key": secret})
         return 0
     say(secret)
-    say(f"{made.key_id} for the tenant '{made.tenant_id}'. Keep the key now: only its hash is stored.", out=sys.stderr)
+    bounds = [*(["may only look"] if made.scope else []), *([f"ends at {moment(made.expires_at)}"] if made.expires_at else [])]
+    may = f" It {' and '.join(bounds)}." if bounds else ""
+    say(f"{made.key_id} for the tenant '{made.tenant_id}'.{may} Keep the key now: only its hash is stored.", out=sys.stderr)
     return 0
 
 
@@ -55,8 +78,16 @@ def _list(options: argparse.Namespace, environ: Mapping[str, str]) -> int:
     return listing(
         options,
         map(_shown, asyncio.run(_keys(environ).page())),
-        ("KEY", "TENANT", "TIER", "CREATED", "UNTIL", "NAME"),
-        lambda key: (key["key_id"], key["tenant_id"], key["tier"], moment(key["created_at"]), _until(key), key["name"]),
+        ("KEY", "TENANT", "TIER", "MAY", "CREATED", "UNTIL", "NAME"),
+        lambda key: (
+            key["key_id"],
+            key["tenant_id"],
+            key["tier"],
+            key["scope"] or "all",
+            moment(key["created_at"]),
+            _until(key),
+            key["name"],
+        ),
     )
 
 

@@ -53,6 +53,7 @@ COMMANDS: Final = {
     "restore": "put a backup in the place of what a stopped local stack keeps",
     "completion": "a script that lets a shell complete these commands",
     "service": "run a local stack as a service of this user (systemd)",
+    "uninstall": "list, and remove, what moorage keeps on this machine",
 }
 """By the name of their module: a list of them must not import what they need."""
 ACTIONS: Final = {
@@ -64,7 +65,7 @@ ACTIONS: Final = {
     "approvals": ("list", "approve", "deny", "link"),
     "webhooks": ("list", "create", "delete", "test", "deliveries"),
     "completion": ("bash", "fish", "zsh"),
-    "service": ("install",),
+    "service": ("install", "status", "uninstall"),
 }
 """What comes behind some of them; for completion, which is asked for whenever a shell starts."""
 _INTERRUPTED: Final = 130

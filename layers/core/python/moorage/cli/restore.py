@@ -17,5 +17,8 @@ def add_to(parser: argparse.ArgumentParser) -> None:
 def _restore(options: argparse.Namespace, environ: Mapping[str, str]) -> int:
     state_dir = state_dir_of(options, environ)
     count = restore(options.file, state_dir)
-    sentence = f"Restored the journal and {count} stored objects into {state_dir}. 'moorage up' serves them."
+    sentence = (
+        f"Restored the journal and {count} stored objects into {state_dir}. 'moorage up' serves them. "
+        "A backup holds no models.toml: bring the one along that names the models of these responses."
+    )
     return told(options, {"state_dir": str(state_dir), "objects": count}, sentence)

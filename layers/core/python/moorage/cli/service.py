@@ -1,20 +1,26 @@
-"""``moorage service``: a systemd user unit, so that a local stack runs from boot on and is started again when it ends."""
+"""``moorage service``: a systemd user unit. A local stack then runs from boot on, and is started again when it ends."""
 
 import argparse
 import os
+import shutil
+import subprocess
 import sys
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Final
 
 from moorage import limits
-from moorage.cli.output import add_json, say_json
+from moorage.cli.output import add_json, say_json, told
 from moorage.errors import SettingsConflict
 from moorage.local.processes import write_private
 from moorage.terminal import say
 
 _PASSED_ON: Final = ("MOORAGE_", "OPENAI_", "ANTHROPIC_")
 _NAME: Final = "moorage.service"
+_SETTINGS: Final = "EnvironmentFile="
+_NO_SYSTEMD: Final = (
+    "No systemd of this user answers on this machine, so nothing starts the unit. 'moorage up' serves as long as its terminal is open."
+)
 
 
 def add_to(parser: argparse.ArgumentParser) -> None:
@@ -30,12 +36,23 @@ def add_to(parser: argparse.ArgumentParser) -> None:
     install.add_argument("--port", type=int, help="of the API; by default MOORAGE_PORT or 8080")
     add_json(install)
     install.set_defaults(run=_install)
+    status = actions.add_parser("status", help="say whether the unit is written, enabled and running")
+    add_json(status)
+    status.set_defaults(run=_status)
+    remove = actions.add_parser("uninstall", help="stop the service and remove its unit; the state stays")
+    add_json(remove)
+    remove.set_defaults(run=_uninstall)
+
+
+def unit_file_of(environ: Mapping[str, str]) -> Path:
+    """Where systemd looks for the units of this user (systemd.unit(5))."""
+    home = environ.get("XDG_CONFIG_HOME") or Path(environ.get("HOME", "~")).expanduser() / ".config"
+    return Path(home) / "systemd" / "user" / _NAME
 
 
 def _install(options: argparse.Namespace, environ: Mapping[str, str]) -> int:
     state_dir = Path(options.state_dir or environ.get("MOORAGE_STATE_DIR", ".moorage")).resolve()
-    home = environ.get("XDG_CONFIG_HOME") or Path(environ.get("HOME", "~")).expanduser() / ".config"
-    unit_file = Path(home) / "systemd" / "user" / _NAME
+    unit_file = unit_file_of(environ)
     kept = {name: value for name, value in sorted(environ.items()) if name.startswith(_PASSED_ON)}
     kept["MOORAGE_STATE_DIR"] = str(state_dir)
     if options.port is not None:
@@ -48,6 +65,8 @@ def _install(options: argparse.Namespace, environ: Mapping[str, str]) -> int:
         write_private(unit_file, unit)
     except OSError as error:
         raise SettingsConflict(f"The unit could not be written to {error.filename}: {error.strerror}.") from error
+    if _systemctl(environ) is None:
+        say(_NO_SYSTEMD, out=sys.stderr)
     if options.json:
         say_json({"unit_file": str(unit_file), "settings_file": str(state_dir / "service.env"), "unit": unit})
         return 0
@@ -60,6 +79,65 @@ def _install(options: argparse.Namespace, environ: Mapping[str, str]) -> int:
         + "   # from boot on, and after you log out"
     )
     return 0
+
+
+def _status(options: argparse.Namespace, environ: Mapping[str, str]) -> int:
+    """Exit code 0 if the service runs, 3 if not, as ``systemctl status`` has it."""
+    unit_file = unit_file_of(environ)
+    found: dict[str, str | None] = {"unit_file": str(unit_file) if unit_file.exists() else None, "enabled": None, "active": None}
+    if unit_file.exists() and _systemctl(environ) is not None:
+        found["enabled"] = _ask(environ, "is-enabled", _NAME)
+        found["active"] = _ask(environ, "is-active", _NAME)
+    if options.json:
+        say_json(found)
+    elif found["unit_file"] is None:
+        say("The service is not installed: 'moorage service install' writes its unit.")
+    elif found["active"] is None:
+        say(f"{unit_file} is written. {_NO_SYSTEMD}")
+    else:
+        say(f"{unit_file} is written; it is {found['enabled']} and {found['active']}. 'journalctl --user -u moorage' has its words.")
+    return 0 if found["active"] == "active" else 3
+
+
+def _uninstall(options: argparse.Namespace, environ: Mapping[str, str]) -> int:
+    removed = remove_unit(environ)
+    return told(
+        options,
+        {"removed": [str(path) for path in removed]},
+        f"Removed {', '.join(map(str, removed))}. The state is as it was." if removed else "The service is not installed.",
+    )
+
+
+def remove_unit(environ: Mapping[str, str]) -> list[Path]:
+    """Stop the service, and remove its unit and the file of its settings, which holds keys. Answers what was removed."""
+    unit_file = unit_file_of(environ)
+    if not unit_file.exists():
+        return []
+    settings = [Path(_unplain(line.partition("=")[2])) for line in unit_file.read_text().splitlines() if line.startswith(_SETTINGS)]
+    if _systemctl(environ) is not None:
+        _ask(environ, "disable", "--now", _NAME)
+    removed = [path for path in (unit_file, *settings) if path.exists()]
+    for path in removed:
+        path.unlink()
+    if _systemctl(environ) is not None:
+        _ask(environ, "daemon-reload")
+    return removed
+
+
+def _systemctl(environ: Mapping[str, str]) -> str | None:
+    """The program, where a systemd for users answers."""
+    program = shutil.which("systemctl", path=environ.get("PATH", os.defpath))
+    runs_here = Path(environ.get("XDG_RUNTIME_DIR") or f"/run/user/{os.getuid()}", "systemd").exists()
+    return program if runs_here else None
+
+
+def _ask(environ: Mapping[str, str], *words: str) -> str:
+    """The first line of what ``systemctl --user`` says, which ends with a code other than 0 for all but the best news."""
+    program = _systemctl(environ)
+    assert program is not None
+    done = subprocess.run([program, "--user", *words], env={**environ}, capture_output=True, text=True, check=False, timeout=120)
+    said = done.stdout.strip() or done.stderr.strip()
+    return said.splitlines()[0] if said else "unknown"
 
 
 def unit_of(state_dir: Path, folder: Path, path: str) -> str:
@@ -80,7 +158,7 @@ TimeoutStartSec={limits.STACK_START_SECONDS_MAX}
 ExecStart={_quoted(_plain(sys.executable))} -m moorage.local.stack
 WorkingDirectory={_plain(folder)}
 Environment={_quoted(_plain(f"PATH={path}"))}
-EnvironmentFile={_plain(state_dir / "service.env")}
+{_SETTINGS}{_plain(state_dir / "service.env")}
 Restart=always
 RestartSec=1
 KillMode=mixed
@@ -89,6 +167,10 @@ TimeoutStopSec=60
 [Install]
 WantedBy=default.target
 """
+
+
+def _unplain(value: str) -> str:
+    return value.replace("%%", "%")
 
 
 def _plain(value: str | Path) -> str:

@@ -53,7 +53,8 @@ class _Change:
             await self._budgets.remove(tenant_id, scope)
         if limits:
             await self._budgets.put(tenant_id, scope, limits | {"on_limit": self._options.on_limit})
-        if limits or self._options.remove:
+        self._has_changed = bool(limits or self._options.remove)
+        if self._has_changed:
             # After the budget: a key that is marked asks for it.
             for key in keys:
                 await self._keys.mark(key.key_id, scope.kind, has_budget=not self._options.remove)
@@ -83,6 +84,8 @@ class _Change:
             rows = [(name, f"{standing.used[name]:g}", f"{standing.held[name]:g}", _limit(standing, name)) for name in MEASURES]
             say(f"The budget of the {scope.kind} '{scope.name}'; when it is used up: {standing.on_limit}.")
             say(table(_HEAD, rows))
+            if self._has_changed:
+                say("Processes that have just seen a key obey within 30 seconds.")
         return 0
 
 

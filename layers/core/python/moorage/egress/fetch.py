@@ -21,6 +21,10 @@ from moorage.egress.policy import classify
 from moorage.errors import MoorageError
 from moorage.hosts import is_ip_literal
 
+_CLEAR_TEXT: Final = (
+    "it must begin with https; a private address may begin with http where the operator opens its range by "
+    "MOORAGE_FETCH_ALLOWED_NETWORKS"
+)
 _REDIRECTS: Final = frozenset({301, 302, 303, 307, 308})
 ADDRESSES_TRIED_MAX: Final = 3
 _ANYWHERE: Final = ("0.0.0.0/0", "::/0")
@@ -150,7 +154,7 @@ class Fetcher:
             async with asyncio.timeout(seconds), AsyncExitStack() as stack:
                 addresses = await self.admitted(place.raw_host.decode("ascii"), _port(place))
                 if place.scheme != "https" and not self._are_opened(addresses):
-                    raise FetchError("it must begin with https")
+                    raise FetchError(_CLEAR_TEXT)
                 response = await self._sent(stack, "POST", place, addresses, headers, body)
                 return response.status_code
         except TimeoutError as error:
@@ -188,7 +192,7 @@ class Fetcher:
         place = _parsed(url)
         host = place.raw_host.decode("ascii")
         if place.scheme != "https" and not self.allowed_networks:
-            raise FetchError("it must begin with https")
+            raise FetchError(_CLEAR_TEXT)
         if _port(place) not in self.ports:
             raise FetchError(f"port {_port(place)} is not allowed")
         if is_ip_literal(host) and classify(host.strip("[]"), self.own_networks) is not None:

@@ -10,13 +10,17 @@ Every error that a client can meet is a class or a constructor here, so that the
 The client reads a calm sentence that says what to do; the log gets the cause (``raise ... from error``).
 """
 
+import difflib
 from collections.abc import Iterable
 from typing import Final
 
 from moorage.errors.kinds import *
 
 
-def unknown_parameter(param: str, advice: str = "") -> ApiError:
+def unknown_parameter(param: str, advice: str = "", known: Iterable[str] = ()) -> ApiError:
+    """400 for a name that means nothing here; ``known`` are the names of which it may be a mistyped one."""
+    if not advice and (near := difflib.get_close_matches(param, list(known), 1, cutoff=0.75)):
+        advice = f" Did you mean '{near[0]}'?"
     return bad_request(f"Unknown parameter: '{param}'.{advice}", param=param, code="unknown_parameter")
 
 
@@ -172,10 +176,22 @@ def model_without_key(model: str) -> ApiError:
     )
 
 
-def body_too_large(bytes_max: int) -> ApiError:
+_BY_ID: Final = "Upload large content with /v1/files or /v1/uploads and refer to it by id."
+
+
+def connection_failed(error: Exception) -> str:
+    """Why a model's server gave no answer, or no more of one; ``error`` is httpx's."""
+    kind = type(error).__name__
+    if kind not in ("ConnectError", "ConnectTimeout"):
+        return f"The connection to the model upstream failed ({kind})."
+    advice = "'moorage doctor' asks each model's server."
+    return f"The connection to the model upstream failed: its server cannot be reached ({kind}). {advice}"
+
+
+def body_too_large(bytes_max: int, advice: str = _BY_ID) -> ApiError:
     return ApiError(
         413,
-        f"The request body is larger than {bytes_max} bytes. Upload large content with /v1/files or /v1/uploads and refer to it by id.",
+        f"The request body is larger than {bytes_max} bytes. {advice}",
         code="request_too_large",
     )
 
@@ -267,9 +283,11 @@ def time_over(seconds: int) -> ApiError:
     )
 
 
-def invalid_choice(param: str, value: str, supported: tuple[str, ...]) -> ApiError:
+def invalid_choice(param: str, value: str, supported: tuple[str, ...], advice: str = "") -> ApiError:
     """400 for a closed set, naming it."""
-    return bad_request(f"Invalid value: '{value}'. Supported values are: {_listed(supported)}.", param=param, code="invalid_value")
+    return bad_request(
+        f"Invalid value: '{value}'. Supported values are: {_listed(supported)}.{advice}", param=param, code="invalid_value"
+    )
 
 
 def invalid_length(param: str, kind: str, length: int, minimum: int, maximum: int) -> ApiError:

@@ -22,7 +22,7 @@ import httpx
 import orjson
 
 from moorage import __version__, limits, tracing
-from moorage.errors import UpstreamError
+from moorage.errors import UpstreamError, connection_failed
 from moorage.model.base import Answered, Delta
 from moorage.telemetry import tell
 
@@ -117,7 +117,7 @@ class Upstream:
         except httpx.TimeoutException as error:
             raise self._timeout(error) from error
         except httpx.HTTPError as error:
-            raise UpstreamError(f"The connection to the model upstream failed ({type(error).__name__}).", is_retryable=True) from error
+            raise UpstreamError(connection_failed(error), is_retryable=True) from error
 
     def _request(self, payload: bytes) -> httpx.Request:
         """The request, without what an ``httpx.AsyncClient`` would do around it: no cookies, no redirects, no hooks."""

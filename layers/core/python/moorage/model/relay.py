@@ -8,7 +8,7 @@ import httpx
 import orjson
 
 from moorage import __version__, limits
-from moorage.errors import UpstreamError
+from moorage.errors import UpstreamError, connection_failed
 from moorage.model.http import Upstream
 
 _ERROR_BYTES_MAX: Final = 64 * limits.KIB
@@ -39,7 +39,7 @@ async def relay(upstream: Upstream, passed: Passed) -> httpx.Response:
         response = await upstream.transport.handle_async_request(request)
         return response if response.status_code < 400 else await _refusal(upstream, response)
     except httpx.HTTPError as error:
-        raise UpstreamError(f"The connection to the model upstream failed ({type(error).__name__}).", is_retryable=True) from error
+        raise UpstreamError(connection_failed(error), is_retryable=True) from error
 
 
 async def _refusal(upstream: Upstream, response: httpx.Response) -> httpx.Response:

@@ -67,14 +67,18 @@ class ApiKeys:
         self._clock = clock
         self._seen: dict[str, tuple[float, ApiKey | None]] = {}
 
-    async def create(self, tenant_id: str, *, name: str = "", tier: str = "", key: str | None = None) -> tuple[ApiKey, str]:
-        """Make a key; the second value is the key itself, which is shown now or never."""
+    async def create(
+        self, tenant_id: str, *, name: str = "", tier: str = "", key: str | None = None, scope: str = "", seconds: int = 0
+    ) -> tuple[ApiKey, str]:
+        """Make a key, for ``seconds`` if that is not 0; the second value is the key itself, which is shown now or never."""
         if not TENANT_PATTERN.fullmatch(tenant_id):
             raise SettingsConflict(f"A tenant is named with a-z, 0-9 and '-', up to 63 characters; '{tenant_id}' is not.")
         secret = key or f"{KEY_PREFIX}{secrets.token_urlsafe(32)}"
         has_budget = await self._table.get(keys.budgets(tenant_id), f"tenant:{tenant_id}") is not None
         budgets = ("tenant",) if has_budget else ()
-        made = ApiKey(key_id_of(hash_of(secret)), tenant_id, name, int(self._clock()), tier, budgets=budgets)
+        now = int(self._clock())
+        expires_at = now + seconds if seconds else 0
+        made = ApiKey(key_id_of(hash_of(secret)), tenant_id, name, now, tier, scope, expires_at, budgets=budgets)
         await self._put(made, hash_of(secret))
         return made, secret
 

@@ -11,7 +11,7 @@ from types import MappingProxyType
 from typing import Any, Final
 
 from moorage import limits
-from moorage.errors import ApiError, bad_request
+from moorage.errors import ApiError, bad_request, unknown_parameter
 from moorage.wire.requests import CreateRequest, WebSearchMode, parse_create
 from moorage.wire.validation import parse_object
 
@@ -117,7 +117,7 @@ def _check_known(name: str, value: Any) -> None:
         message = f"Unsupported parameter: '{name}' is not supported here. {_REFUSED[name]}".rstrip()
         raise bad_request(message, param=name, code="unsupported_parameter")
     if name not in PARAMETERS:
-        raise bad_request(f"Unknown parameter: '{name}'.", param=name, code="unknown_parameter")
+        raise unknown_parameter(name, known=PARAMETERS)
 
 
 def in_our_names(error: ApiError) -> ApiError:

@@ -280,7 +280,7 @@ def _single(query: Query, known: tuple[str, ...]) -> dict[str, str]:
         if name in ("include", "include[]") or (name, value) == _BETA:
             continue
         if name not in known:
-            raise errors.unknown_parameter(name[: limits.PARAM_NAME_CHARS_MAX])
+            raise errors.unknown_parameter(name[: limits.PARAM_NAME_CHARS_MAX], known=known)
         values[name] = value
     return values
 

@@ -42,9 +42,9 @@ def wrong_type(expected: str, value: Any, *at: str | int) -> PydanticCustomError
     return problem(lambda param: errors.invalid_type(param, expected, got), *at)
 
 
-def refusal(error: ValidationError, value: Any, check: Callable[[Any], object]) -> ApiError:
+def refusal(error: ValidationError, value: Any, check: Callable[[Any], object], known: Iterable[str] = ()) -> ApiError:
     """The answer to a ``value`` that ``check`` refused: its first fault in the client's own order, and in each object what is missing
-    last (it may be there, misspelt)."""
+    last (it may be there, misspelt). ``known`` are the names of the value's own fields."""
     if error.error_count() > limits.FAULTS_MAX:
         value = _pruned(value)
         try:
@@ -53,7 +53,7 @@ def refusal(error: ValidationError, value: Any, check: Callable[[Any], object]) 
             error = smaller
     located = [(_steps(value, fault), fault) for fault in error.errors(include_url=False)]
     steps, fault = min(located, key=lambda fault: _rank(value, fault[0]))
-    return _describe(fault, steps)
+    return _describe(fault, steps, known)
 
 
 def _pruned(value: Any) -> Any:
@@ -133,15 +133,29 @@ _OF_CHAT_COMPLETIONS: Final = {
 }
 """What a program that comes from there still sends."""
 
+_PARTS_OF_CHAT_COMPLETIONS: Final = {
+    name: f" This is a content part of chat completions: the Responses API has '{here}' for it."
+    for name, here in {
+        "text": "input_text",
+        "image_url": "input_image",
+        "file": "input_file",
+        "input_audio": "input_file",
+    }.items()
+}
+_ROLES_OF_CHAT_COMPLETIONS: Final = {
+    "tool": " This is a role of chat completions: the Responses API has an item of type 'function_call_output' for it.",
+    "function": " This is a role of chat completions: the Responses API has an item of type 'function_call_output' for it.",
+}
 
-def _describe(fault: ErrorDetails, steps: list[str | int]) -> ApiError:
+
+def _describe(fault: ErrorDetails, steps: list[str | int], known: Iterable[str]) -> ApiError:
     kind, value, context = fault["type"], fault["input"], fault.get("ctx", {})
     if kind == _PROBLEM:
         describe: Describe = context["describe"]
         return describe(path_of([*steps, *context["at"]]))
     if kind == "extra_forbidden":
         unknown = path_of([*steps[:-1], str(steps[-1])[: limits.PARAM_NAME_CHARS_MAX]])
-        return errors.unknown_parameter(unknown, _OF_CHAT_COMPLETIONS.get(unknown, ""))
+        return errors.unknown_parameter(unknown, _OF_CHAT_COMPLETIONS.get(unknown, ""), known if len(steps) == 1 else ())
     if fault["loc"] and fault["loc"][-1] == "[key]":
         longest = context["max_length"]
         sentence = f"keys have at most {longest} characters, but one has {len(value)}."
@@ -158,13 +172,15 @@ def _describe(fault: ErrorDetails, steps: list[str | int]) -> ApiError:
 
 def _out_of_bounds(kind: str, param: str, value: Any, context: dict[str, Any]) -> ApiError:
     """The type is right, the value is not."""
+    is_role = param.endswith(".role")
     match kind:
         case "missing":
             return errors.missing_parameter(param)
         case "literal_error" if not isinstance(value, str):
             return errors.invalid_type(param, "a string", type_name(value))
         case "literal_error":
-            return errors.invalid_choice(param, value[:80], tuple(re.findall(r"'([^']*)'", context["expected"])))
+            choices = tuple(re.findall(r"'([^']*)'", context["expected"]))
+            return errors.invalid_choice(param, value[:80], choices, _ROLES_OF_CHAT_COMPLETIONS.get(value, "") if is_role else "")
         case "string_too_long" | "too_long" if not isinstance(value, dict):
             return errors.invalid_length(param, _noun(value), len(value), 0, context["max_length"])
         case "string_too_short" | "too_short":
@@ -204,4 +220,5 @@ def _no_variant(param: str, value: Any, supported: tuple[str, ...]) -> ApiError:
         return errors.missing_parameter(place)
     if not isinstance(tag, str):
         return errors.invalid_type(place, "a string", type_name(tag))
-    return errors.invalid_choice(place, tag[:80], supported)
+    advice = _PARTS_OF_CHAT_COMPLETIONS.get(tag, "") if "input_text" in supported else ""
+    return errors.invalid_choice(place, tag[:80], supported, advice)

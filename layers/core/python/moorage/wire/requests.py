@@ -240,6 +240,7 @@ def _without(fields: dict[str, Any], *names: str) -> dict[str, Any]:
 
 def _create(fields: dict[str, Any], web_search: WebSearchMode, *, needs_input: bool = True) -> CreateRequest:
     tools, items, notices = _without_web_search(fields, web_search)
+    notices += [_CLIENTS_SHELL for tool in tools if tool["type"] == "shell" and "environment" not in tool]
     _check_together(fields, tools, items, needs_input=needs_input)
     return CreateRequest(
         **{
@@ -256,6 +257,7 @@ def _create(fields: dict[str, Any], web_search: WebSearchMode, *, needs_input: b
     )
 
 
+_CLIENTS_SHELL: Final = "A shell without an environment is run by the client: environment.type 'container_auto' runs it here."
 _REWRITTEN: Final = ("input", "conversation", "context_management", "include", "stream_options", "tools", "client_metadata")
 
 

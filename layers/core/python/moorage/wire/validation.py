@@ -72,7 +72,7 @@ class Parser(Generic[T]):
         try:
             return self._check(value)
         except ValidationError as error:
-            raise refusal(error, value, self._check) from None
+            raise refusal(error, value, self._check, getattr(self.kind, "__annotations__", ())) from None
 
     def body(self, body: bytes | Fields) -> T:
         """The same of a request's body."""
