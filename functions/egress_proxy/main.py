@@ -28,7 +28,7 @@ from mitmproxy.proxy.mode_specs import ProxyMode
 from moorage import limits
 from moorage.egress.ca import Authority, ensure_ca, ensure_open_ca
 from moorage.egress.grants import Grants
-from moorage.egress.secrets import KmsKeys
+from moorage.egress.keys import KeyService, key_service
 from moorage.egress.service import ceiling
 from moorage.egress.store import EgressStore
 from moorage.settings import Settings
@@ -134,14 +134,14 @@ async def _serve(chosen: argparse.Namespace, settings: Settings) -> None:
         await journal.flush()
 
 
-def _stores(settings: Settings, executor: ThreadPoolExecutor, config: Config) -> tuple[EgressStore, KmsKeys | None]:
+def _stores(settings: Settings, executor: ThreadPoolExecutor, config: Config) -> tuple[EgressStore, KeyService | None]:
     store = EgressStore(DynamoTable(boto3.client("dynamodb", config=config), settings.table_name, executor))
     if not settings.egress_key:
         return store, None
-    return store, KmsKeys(boto3.client("kms", config=config), settings.egress_key, executor)
+    return store, key_service(settings.egress_key, executor, config=config)
 
 
-async def _authority(ca_dir: Path | None, store: EgressStore, keys: KmsKeys | None) -> Authority:
+async def _authority(ca_dir: Path | None, store: EgressStore, keys: KeyService | None) -> Authority:
     if ca_dir is not None:
         return ensure_ca(ca_dir)
     if keys is None:

@@ -23,8 +23,8 @@ from moorage.api.rate_limits import RateLimits
 from moorage.egress.ca import ensure_open_ca
 from moorage.egress.fleet import ProxyFleet
 from moorage.egress.grants import Grants
+from moorage.egress.keys import KmsKeys
 from moorage.egress.policy import Policy
-from moorage.egress.secrets import KmsKeys
 from moorage.egress.service import Egress
 from moorage.egress.store import Entry
 from moorage.errors import ConditionFailed

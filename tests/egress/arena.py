@@ -34,9 +34,9 @@ from h2.config import H2Configuration
 from h2.connection import H2Connection
 from h2.events import RequestReceived
 from moorage.egress.ca import Authority, leaf, new_ca
+from moorage.egress.keys import KmsKeys
 from moorage.egress.operator_secrets import OperatorSecrets
 from moorage.egress.policy import Opening
-from moorage.egress.secrets import KmsKeys
 from moorage.egress.service import Egress
 from moorage.settings import Settings
 from moorage.store.dynamodb import DynamoTable

@@ -4,7 +4,7 @@ import os
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from typing import Any, cast
 
-from moorage.egress.secrets import DataKey, KeyLost
+from moorage.egress.keys import DataKey, KeyLost
 from moorage.errors import ConditionFailed
 from moorage.store.table import Record, Table
 
@@ -106,6 +106,9 @@ class FakeKeys:
         self.key_id = key_id
         self._made: dict[bytes, tuple[bytes, dict[str, str]]] = {}
         self.unwrapped = 0
+
+    def has(self, key_id: str) -> bool:
+        return key_id == self.key_id
 
     async def generate(self, context: Mapping[str, str]) -> DataKey:
         key = DataKey(os.urandom(32), os.urandom(16))

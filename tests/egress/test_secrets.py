@@ -6,13 +6,8 @@ from dataclasses import replace
 import pytest
 from cryptography.exceptions import InvalidTag
 from moorage.egress.echoes import Scrubber
-from moorage.egress.secrets import (
-    DataKey,
-    OpenSecret,
-    container_context,
-    seal,
-    unseal,
-)
+from moorage.egress.keys import DataKey
+from moorage.egress.secrets import OpenSecret, container_context, seal, unseal
 from moorage.egress.substitution import Headers, Substituted, substitute
 from moorage.wire.network_policy import DomainSecret, is_plain_path
 

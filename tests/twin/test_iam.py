@@ -70,7 +70,7 @@ ASKED_BY = {
     "s3": ("store/s3.py",),
     "stepfunctions": ("store/step_functions.py",),
     "ecs": ("sandbox/fargate.py", "egress/fleet.py"),
-    "kms": ("egress/secrets.py",),
+    "kms": ("egress/keys.py",),
     "secretsmanager": ("runtime.py",),
 }
 

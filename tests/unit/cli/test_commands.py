@@ -116,12 +116,24 @@ def test_keys_need_the_table(capsys: pytest.CaptureFixture[str]) -> None:
 
 
 def test_secrets_need_their_key(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    aws = {"MOORAGE_TABLE": "t", "AWS_REGION": "eu-west-1"}
-    assert [main(["secrets", "list"], environ) for environ in (aws, {"MOORAGE_STATE_DIR": str(local_state(tmp_path))})] == [1, 1]
+    aws, state_dir = {"MOORAGE_TABLE": "t", "AWS_REGION": "eu-west-1"}, local_state(tmp_path)
+    (state_dir / "egress-key").write_text("of a file that is gone")
+    assert [main(["secrets", "list"], environ) for environ in (aws, {"MOORAGE_STATE_DIR": str(state_dir)})] == [1, 1]
     assert capsys.readouterr().err == (
         "moorage: Set MOORAGE_EGRESS_KEY: the key that seals secrets. 'make deployed' shows it where containers may have a network.\n"
-        "moorage: This stack has no key for secrets yet: it makes one when it is started with MOORAGE_ALLOWED_EGRESS_DOMAINS.\n"
+        f"moorage: The key of this stack's secrets is missing: {state_dir}/keys.json is gone, or another stack's. Put it back from a "
+        f"backup. To begin with a new one, remove {state_dir}/egress-key and what is left of keys.json: what was sealed with the old "
+        "one then stays closed.\n"
     )
+
+
+def test_a_key_of_secrets_is_changed_on_one_machine_alone(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    state_dir = local_state(tmp_path)
+    assert main(["secrets", "rotate-key", "--json"], {"MOORAGE_STATE_DIR": str(state_dir)}) == 0
+    assert json.loads(capsys.readouterr().out) == {"key": (state_dir / "egress-key").read_text()}
+    assert main(["secrets", "rotate-key"], AWS) == 1
+    said = "moorage: KMS makes a new key each year by itself: only a stack on one machine has a key file.\n"
+    assert capsys.readouterr().err == said
 
 
 def test_a_deployment_that_is_not_there_is_named(capsys: pytest.CaptureFixture[str]) -> None:

@@ -19,7 +19,7 @@ from moorage.containers.containers import Containers
 from moorage.containers.waiting import of_responses
 from moorage.egress.fetch import Fetcher
 from moorage.egress.fleet import ProxyFleet
-from moorage.egress.secrets import KmsKeys
+from moorage.egress.keys import key_service
 from moorage.egress.service import Egress
 from moorage.knowledge.knowledge import Knowledge
 from moorage.model.catalog import Catalog
@@ -218,7 +218,8 @@ def build_runtime(settings: Settings, *, clock: Callable[[], float] = time.time)
     table = DynamoTable(client, settings.table_name, executor)
     blobs = S3Blobs(_s3(), settings.bucket_name, executor)
     files = Files(table, blobs, clock=clock, stored=StoredBytes(table, clock=clock, most=settings.stored_bytes_max))
-    egress = Egress(table, _egress_keys(settings, executor), settings, lambda: int(clock()), fleet=_egress_fleet(settings, executor))
+    sealed_with = None if settings.egress_key is None else key_service(settings.egress_key, executor, config=_CONFIG)
+    egress = Egress(table, sealed_with, settings, lambda: int(clock()), fleet=_egress_fleet(settings, executor))
     keys = DeploymentKeys(settings, _secret)
     provisioner = _provisioner(settings, executor)
     connect = _connect(provisioner)
@@ -325,13 +326,6 @@ def _fleet(provisioner: Provisioner) -> FargateProvisioner | LauncherProvisioner
             return provisioner
         case _:
             return None
-
-
-def _egress_keys(settings: Settings, executor: Executor) -> KmsKeys | None:
-    """The key service that seals domain secrets; without one, requests that carry secrets are refused."""
-    if settings.egress_key is None:
-        return None
-    return KmsKeys(boto3.client("kms", config=_CONFIG), settings.egress_key, executor)
 
 
 def _vector_bucket(settings: Settings, executor: Executor) -> Callable[[], VectorBucket] | None:

@@ -72,7 +72,8 @@ class Settings:
     egress_proxy: str | None = None
     """Where sandboxes reach the proxy: ``unix:/path`` locally, ``http://host:3128`` on AWS."""
     egress_key: str | None = None
-    """The KMS key (id, alias or ARN) that seals ``domain_secrets``: the API generates data keys, the proxy decrypts them."""
+    """What seals ``domain_secrets``: a KMS key (id, alias or ARN), with which the API generates data keys and the proxy decrypts them;
+    or ``file:`` and the path of a key file."""
     egress_ca: str | None = None
     """A file with the proxy's CA certificate, for the sandboxes to trust. None: the CA is kept in the table, sealed under
     ``egress_key``, and made there when it is first needed."""

@@ -58,7 +58,7 @@ COMMANDS: Final = {
 """By the name of their module: a list of them must not import what they need."""
 ACTIONS: Final = {
     "keys": ("create", "list", "budget", "revoke"),
-    "secrets": ("set", "list", "delete"),
+    "secrets": ("set", "list", "delete", "rotate-key"),
     "containers": ("list", "cp", "tree", "exec", "shell", "egress"),
     "files": ("list", "put", "get"),
     "skills": ("list", "push", "show", "pull", "delete", "validate"),

@@ -11,17 +11,14 @@ import sys
 import time
 from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any, Final
-
-import boto3
+from typing import Any
 
 from moorage.cli.output import add_json, listing, moment, told
 from moorage.cli.target import AWS_CONFIG, Target, TargetError, find
+from moorage.egress.keys import key_service
 from moorage.egress.operator_secrets import OperatorSecrets
-from moorage.egress.secrets import KmsKeys, OperatorSecret
-
-_KEY_FILE: Final = "egress-key"
-"""Where a local stack notes the name of its key."""
+from moorage.egress.secrets import OperatorSecret
+from moorage.local.kept_keys import kept_keys, rotate_keys
 
 
 def add_to(parser: argparse.ArgumentParser) -> None:
@@ -43,25 +40,33 @@ def add_to(parser: argparse.ArgumentParser) -> None:
     delete.add_argument("name", metavar="NAME")
     add_json(delete)
     delete.set_defaults(run=_delete)
+    rotate = actions.add_parser("rotate-key", help="seal with a new key from now on (a stack on one machine)")
+    add_json(rotate)
+    rotate.set_defaults(run=_rotate)
 
 
 def _secrets(environ: Mapping[str, str]) -> OperatorSecrets:
     target = find(environ)
-    keys = KmsKeys(boto3.client("kms", **target.aws, config=AWS_CONFIG), _key_of(target, environ), ThreadPoolExecutor(1))
+    keys = key_service(_key_of(target, environ), ThreadPoolExecutor(1), **target.aws, config=AWS_CONFIG)
     return OperatorSecrets(target.table(), keys, time.time)
 
 
 def _key_of(target: Target, environ: Mapping[str, str]) -> str:
-    if target.state_dir is None:
-        if key := environ.get("MOORAGE_EGRESS_KEY"):
-            return key
-        raise TargetError(
-            "Set MOORAGE_EGRESS_KEY: the key that seals secrets. 'make deployed' shows it where containers may have a network."
-        )
-    path = target.state_dir / _KEY_FILE
-    if not path.exists():
-        raise TargetError("This stack has no key for secrets yet: it makes one when it is started with MOORAGE_ALLOWED_EGRESS_DOMAINS.")
-    return path.read_text()
+    if target.state_dir is not None:
+        return kept_keys(target.state_dir)
+    if key := environ.get("MOORAGE_EGRESS_KEY"):
+        return key
+    raise TargetError(
+        "Set MOORAGE_EGRESS_KEY: the key that seals secrets. 'make deployed' shows it where containers may have a network."
+    )
+
+
+def _rotate(options: argparse.Namespace, environ: Mapping[str, str]) -> int:
+    state_dir = find(environ).state_dir
+    if state_dir is None:
+        raise TargetError("KMS makes a new key each year by itself: only a stack on one machine has a key file.")
+    made = rotate_keys(state_dir)
+    return told(options, {"key": made}, f"{made} seals what comes from now on. What was sealed before stays readable.")
 
 
 def _set(options: argparse.Namespace, environ: Mapping[str, str]) -> int:

@@ -1,6 +1,6 @@
 """The deployment's own certificate authority: P-256, made once, its key readable by the proxy alone.
 
-It is kept in a directory (``ensure_ca``), or in the table with its key sealed under the deployment's KMS key (``ensure_sealed_ca``):
+It is kept in a directory (``ensure_ca``), or in the table with its key sealed under the deployment's key (``ensure_sealed_ca``):
 then whoever needs it first makes it, the API may read the certificate, and only the proxy can open the key.
 
 Only connections to domains that have secrets are opened with its certificates. The shape of both kinds of certificate is what the
@@ -20,14 +20,14 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
 from moorage import sealing
-from moorage.egress.secrets import KeyLost, KeyService
+from moorage.egress.keys import KeyLost, KeyService
 from moorage.egress.store import EgressStore, SealedAuthority
 
 CERTIFICATE_FILE: Final = "egress-ca.pem"
 KEY_FILE: Final = "egress-ca.key"
 
 _CONTEXT: Final = {"ca": "egress"}
-"""KMS encryption context of the sealed key."""
+"""What the sealed key is bound to."""
 _CA_LIFE: Final = datetime.timedelta(days=3650)
 _LEAF_LIFE: Final = datetime.timedelta(days=30)
 _CLOCK_SKEW: Final = datetime.timedelta(days=1)
@@ -70,12 +70,12 @@ def ensure_ca(directory: Path) -> Authority:
 async def ensure_sealed_ca(store: EgressStore, keys: KeyService) -> SealedAuthority:
     """The authority kept in the table, made there if it is not. Doing it twice at once is harmless: the first one stays.
 
-    One that is sealed under another key than the deployment's is replaced: nobody could open it, and the proxy would never start.
+    One that is sealed under a key that the deployment does not have is replaced: nobody could open it, and the proxy would never start.
     """
     kept = await store.load_ca()
     if kept is None:
         return await store.save_ca(await _sealed(new_ca(), keys))
-    if kept.sealed_under not in ("", keys.key_id):
+    if kept.sealed_under and not keys.has(kept.sealed_under):
         return await store.replace_ca(kept, await _sealed(new_ca(), keys))
     return kept
 

@@ -12,9 +12,9 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 
 from moorage import limits
+from moorage.egress.keys import KeyService
 from moorage.egress.policy import Policy
 from moorage.egress.secrets import (
-    KeyService,
     OpenSecret,
     OperatorSecret,
     SealedSecret,

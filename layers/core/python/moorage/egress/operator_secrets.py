@@ -2,7 +2,8 @@
 
 from collections.abc import Callable
 
-from moorage.egress.secrets import KeyService, OperatorSecret, seal_operator_secret
+from moorage.egress.keys import KeyService
+from moorage.egress.secrets import OperatorSecret, seal_operator_secret
 from moorage.egress.store import EgressStore
 from moorage.store.table import Table
 

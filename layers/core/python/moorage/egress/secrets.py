@@ -4,30 +4,26 @@ A request names a secret, its domain and its value. The container gets an enviro
 random placeholder; the value is sealed at once and only the proxy can open it, to put it in the placeholder's place on the way to
 the secret's own domain (``substitution.py``).
 
-Sealing is an envelope: KMS makes one data key per container (``GenerateDataKey``) under the encryption context
-``{tenant, container}``; the values are AES-256-GCM ciphertexts under it, with tenant, container, name and domain as additional
-data, so that a stored ciphertext moved to another record does not open. The API may only generate keys; the proxy may only decrypt
-them. An operator's named secrets are sealed likewise under ``{secret: name}`` and are looked up by the proxy at each reading, so
-that a rotated value takes effect by itself.
+Sealing is an envelope: the key service (``keys.py``) makes one data key per container under the context ``{tenant, container}``; the
+values are AES-256-GCM ciphertexts under it, with tenant, container, name and domain as additional data, so that a stored ciphertext
+moved to another record does not open. On AWS the API may only generate keys, and only the proxy decrypt them.
+An operator's named secrets are sealed likewise under ``{secret: name}`` and are looked up by the proxy at each reading, so that a
+rotated value takes effect by itself.
 
 Values are never part of a ``repr``, a log line, an error or an event.
 """
 
 import secrets as random
-from asyncio import get_running_loop
 from collections.abc import Iterable, Mapping
-from concurrent.futures import Executor
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import TYPE_CHECKING, Final, Protocol
+from typing import Final
 
 from moorage import sealing
 from moorage.egress.echoes import forms_of, patterns_of
+from moorage.egress.keys import DataKey, KeyService
 from moorage.errors import bad_request
 from moorage.wire.network_policy import DEFAULT_PLACES, DomainSecret, full_name, secret_value, variable_name
-
-if TYPE_CHECKING:
-    from mypy_boto3_kms import KMSClient
 
 _PLACEHOLDER: Final = "MOORAGE_SECRET_{name}_{random}"
 
@@ -65,55 +61,6 @@ class OpenSecret:
 
 
 # --- Sealing ------------------------------------------------------------------------------------------------------------------
-
-
-@dataclass(frozen=True, slots=True)
-class DataKey:
-    plaintext: bytes = field(repr=False)
-    wrapped: bytes = field(repr=False)
-
-
-class KeyLost(Exception):
-    """What was wrapped is not this key's: it was wrapped with one that the deployment no longer has."""
-
-
-class KeyService(Protocol):
-    """What wraps data keys: KMS, or a fake in tests."""
-
-    @property
-    def key_id(self) -> str: ...
-
-    async def generate(self, context: Mapping[str, str]) -> DataKey: ...
-
-    async def unwrap(self, wrapped: bytes, context: Mapping[str, str]) -> bytes:
-        """Raises :class:`KeyLost`."""
-
-
-class KmsKeys:
-    """KMS as the key service; boto3 is synchronous, so that each call runs on the given pool."""
-
-    def __init__(self, client: "KMSClient", key_id: str, executor: Executor) -> None:
-        self._client = client
-        self.key_id = key_id
-        self._executor = executor
-
-    async def generate(self, context: Mapping[str, str]) -> DataKey:
-        answer = await get_running_loop().run_in_executor(
-            self._executor,
-            lambda: self._client.generate_data_key(KeyId=self.key_id, KeySpec="AES_256", EncryptionContext=context),
-        )
-        return DataKey(answer["Plaintext"], answer["CiphertextBlob"])
-
-    async def unwrap(self, wrapped: bytes, context: Mapping[str, str]) -> bytes:
-        return await get_running_loop().run_in_executor(self._executor, self._unwrapped, wrapped, context)
-
-    def _unwrapped(self, wrapped: bytes, context: Mapping[str, str]) -> bytes:
-        refused = self._client.exceptions
-        try:
-            answer = self._client.decrypt(KeyId=self.key_id, CiphertextBlob=wrapped, EncryptionContext=context)
-        except (refused.IncorrectKeyException, refused.InvalidCiphertextException) as error:
-            raise KeyLost(f"{self.key_id} did not wrap this") from error
-        return answer["Plaintext"]
 
 
 def container_context(tenant_id: str, container_id: str) -> dict[str, str]:

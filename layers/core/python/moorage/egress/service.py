@@ -15,11 +15,10 @@ from typing import Any
 from moorage import limits
 from moorage.egress.ca import ensure_sealed_ca
 from moorage.egress.fleet import ProxyFleet
+from moorage.egress.keys import DataKey, KeyService
 from moorage.egress.policy import Opening, Policy, Reason, sentence
 from moorage.egress.policy import admit as admit_policy
 from moorage.egress.secrets import (
-    DataKey,
-    KeyService,
     SealedSecret,
     container_context,
     seal,

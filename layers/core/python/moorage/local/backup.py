@@ -20,13 +20,15 @@ from pathlib import Path
 from typing import Final
 
 from moorage.errors import SettingsConflict
+from moorage.local.kept_keys import KEY_FILE, NOTE
 from moorage.local.processes import flush_folder, write_private
 from moorage.local.state_folder import held
 
 JOURNAL: Final = "journal.sqlite"
 _MANIFEST: Final = "moorage-backup.json"
 _FORMAT: Final = 1
-_BESIDE: Final = ("secrets.json", "egress-key", "key-made")
+_SEALED_WITH: Final = (KEY_FILE, NOTE)
+_BESIDE: Final = ("secrets.json", *_SEALED_WITH, "key-made")
 """Files of the state folder that belong to what the journal holds."""
 
 _OBJECT_FILE: Final = re.compile(r"[0-9a-f]{32}")
@@ -163,6 +165,11 @@ def _checked(source: Path, new: Path) -> int:
 
 
 def _set_aside(state_dir: Path) -> None:
-    aws = state_dir / "aws"
+    """With the keys that open what is sealed there."""
+    aws, aside = state_dir / "aws", state_dir / f"aws-before-restore-{time.strftime('%Y%m%d-%H%M%S')}-{os.getpid()}"
     if aws.exists():
-        aws.rename(state_dir / f"aws-before-restore-{time.strftime('%Y%m%d-%H%M%S')}-{os.getpid()}")
+        aws.rename(aside)
+    for name in _SEALED_WITH:
+        if (state_dir / name).exists():
+            aside.mkdir(mode=0o700, exist_ok=True)
+            (state_dir / name).rename(aside / name)

@@ -183,13 +183,13 @@ def egress_socket(state_dir: Path) -> Path:
     return state_dir / "egress" / "proxy.sock"
 
 
-def egress_settings(state_dir: Path) -> dict[str, str]:
-    """What tells the others of the way out. It is there only where the operator allows domains."""
+def egress_settings(state_dir: Path, key: str) -> dict[str, str]:
+    """What tells the others of the way out. It is there only where the operator allows domains. ``key`` seals its secrets."""
     create_table(boto3.client("dynamodb"), TABLE)
     return {
         "MOORAGE_ALLOWED_EGRESS_DOMAINS": os.environ["MOORAGE_ALLOWED_EGRESS_DOMAINS"],
         "MOORAGE_EGRESS_PROXY": f"unix:{egress_socket(state_dir)}",
-        "MOORAGE_EGRESS_KEY": _egress_key(state_dir),
+        "MOORAGE_EGRESS_KEY": key,
     }
 
 
@@ -248,11 +248,3 @@ def _package_alone(folder: Path) -> Path:
     link.unlink(missing_ok=True)
     link.symlink_to(PACKAGE)
     return link.parent
-
-
-def _egress_key(state_dir: Path) -> str:
-    """The KMS key that seals domain secrets; made once."""
-    path, keys = state_dir / "egress-key", boto3.client("kms")
-    if not path.exists() or not path.read_text():
-        write_private(path, str(keys.create_key(Description="moorage egress")["KeyMetadata"]["KeyId"]))
-    return path.read_text()

@@ -35,7 +35,7 @@ class Emulator:
 
     def __post_init__(self) -> None:
         self.state_dir.mkdir(mode=0o700, parents=True, exist_ok=True)
-        self.state_dir.chmod(0o700)  # Whoever made the folder: tables and keys lie in it in clear.
+        self.state_dir.chmod(0o700)  # Whoever made the folder: the table lies in it in clear.
         self.listener = socket.socket(proto=socket.IPPROTO_TCP)
         self.listener.bind(("127.0.0.1", 0))
         self.listener.listen(1024)
@@ -64,20 +64,7 @@ class Emulator:
     def start(self) -> "subprocess.Popen[bytes]":
         """Start it and return when it answers."""
         temporary = emptied(self.state_dir / "tmp")
-        environment = self.environment | self.aws
-        environment |= {
-            "MINISTACK_HOST": "127.0.0.1",
-            "GATEWAY_PORT": str(self.listener.getsockname()[1]),
-            "TMPDIR": str(temporary),
-            "LOG_LEVEL": "WARNING",
-            # It would look for containers of Docker otherwise, and for state files of its own.
-            "DOCKER_HOST": "unix:///nonexistent/docker.sock",
-            "PERSIST_STATE": "0",
-            "S3_PERSIST": "0",
-            "IOT_MTLS_ENABLED": "0",
-            "SFTP_ENABLED": "0",
-            "SERVICES": "kms",
-        }
+        environment = self.environment | self.aws | {"TMPDIR": str(temporary)}
         with self.log_file.open("ab") as log, uninterrupted():
             self.process = subprocess.Popen(
                 [sys.executable, "-m", "moorage.local.aws.server", str(self.state_dir), str(self.listener.fileno())],

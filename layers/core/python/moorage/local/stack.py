@@ -1,6 +1,6 @@
 """moorage on one machine: ``make up``.
 
-One terminal, no Docker, no Node, no account. This process serves the API. Its children are the AWS emulator (tables, objects and keys),
+One terminal, no Docker, no Node, no account. This process serves the API. Its children are the AWS emulator (table and objects),
 the workers that play the loop, and the launcher, which owns the sandboxes. State lies under ``.moorage/`` and is there at the next
 start. Ctrl-C and SIGTERM stop everything in order.
 """
@@ -36,6 +36,7 @@ from moorage.local.children import (
 )
 from moorage.local.emulator import Emulator
 from moorage.local.exports import write_exports
+from moorage.local.kept_keys import kept_keys
 from moorage.local.logs import API, STEPS, RotatingFile
 from moorage.local.metrics import listening
 from moorage.local.places import models_file
@@ -88,7 +89,7 @@ def run() -> NoReturn:
 
 def start(stack: contextlib.ExitStack, address: Address, listener: socket.socket, state_dir: Path, lock: IO[str]) -> int:
     manager = ServiceManager.taken_from(os.environ)
-    kept = kept_secrets(state_dir)
+    kept, key = kept_secrets(state_dir), kept_keys(state_dir)
     launcher_socket = state_dir / "launcher.sock"
     settings_environment = {
         "MOORAGE_TABLE": TABLE,
@@ -121,7 +122,7 @@ def start(stack: contextlib.ExitStack, address: Address, listener: socket.socket
     os.environ.update(emulator.aws)
     children: list[Child] = []
     if os.environ.get("MOORAGE_ALLOWED_EGRESS_DOMAINS"):
-        proxy_environment = egress_settings(state_dir)
+        proxy_environment = egress_settings(state_dir, key)
         settings_environment |= proxy_environment
         environment |= proxy_environment
         proxy = Proxy(state_dir, environment | emulator.aws)

@@ -1,4 +1,4 @@
-"""The emulator's process: one gate, and behind it the table, the bucket, and ministack for keys.
+"""The emulator's process: one gate, and behind it the table and the bucket.
 
 It is given its folder, its listening socket (a descriptor's number) and, by the environment, the credentials of the start. At SIGTERM
 it ends as soon as what was begun is on disk.
@@ -17,9 +17,8 @@ from typing import Any, Final
 
 import orjson
 import uvicorn
-from ministack import app as ministack
 
-from moorage.local.aws import bucket, seams
+from moorage.local.aws import bucket
 from moorage.local.aws.bucket import BucketService
 from moorage.local.aws.gate import Asked, Credentials, Gate
 from moorage.local.aws.journal import Journal, NoRoom
@@ -30,8 +29,7 @@ from moorage.local.processes import REFUSED_WRITES
 
 JOURNAL: Final = "journal.sqlite"
 _TABLE_TARGET: Final = "DynamoDB_20120810."
-_KEYS_TARGET: Final = "TrentService."
-_KEYS_DOCUMENT: Final = "kms"
+_UNKNOWN: Final = "There are a table and a bucket here, and nothing else of AWS."
 _BODY_BYTES_MAX: Final = 256 * 1024 * 1024
 _HOUSEKEEPING_SECONDS: Final = 5.0
 _NO_ROOM: Final = "There is no room on the disk that holds the state: nothing of this write was kept."
@@ -47,8 +45,6 @@ class Emulator:
         self._table = TableService(journal)
         self._bucket = BucketService(journal, objects)
         self._leftovers = Leftovers(journal)
-        found = journal.reader.execute("SELECT body FROM documents WHERE name = ?", (_KEYS_DOCUMENT,)).fetchone()
-        seams.restore_keys(None if found is None else found[0])
 
     async def prepare(self) -> None:
         await self._bucket.tidy()
@@ -76,7 +72,7 @@ class Emulator:
             elif is_bucket:
                 await self._serve_bucket(asked, send)
             else:
-                await self._pass_on(scope, body, target, send)
+                await _answer(send, 400, _JSON, orjson.dumps({"__type": "UnknownOperationException", "message": _UNKNOWN}))
         except NoRoom:
             await self._refuse_write(send, is_xml=is_bucket)
 
@@ -91,28 +87,6 @@ class Emulator:
             async for piece in pieces:
                 await send({"type": "http.response.body", "body": piece, "more_body": True})
         await send({"type": "http.response.body", "body": b""})
-
-    async def _pass_on(self, scope: Any, body: bytes, target: str, send: Any) -> None:
-        """To ministack. What the key service changed is on disk before it is answered."""
-        messages: list[Any] = []
-        given = iter([{"type": "http.request", "body": body, "more_body": False}])
-
-        async def receive() -> Any:
-            return next(given, {"type": "http.disconnect"})
-
-        async def keep(message: Any) -> None:
-            messages.append(message)
-
-        await ministack.app(scope, receive, keep)
-        if target.startswith(_KEYS_TARGET) and seams.changes_keys(target.removeprefix(_KEYS_TARGET)):
-            document = seams.keys_document()
-            await self.journal.write(
-                lambda connection: connection.execute("REPLACE INTO documents VALUES (?, ?)", (_KEYS_DOCUMENT, document))
-            )
-        for message in messages:
-            if message["type"] == "http.response.start":
-                message["headers"] = [pair for pair in message["headers"] if not pair[0].lower().startswith(b"access-control-")]
-            await send(message)
 
     async def _refuse_write(self, send: Any, *, is_xml: bool) -> None:
         if is_xml:

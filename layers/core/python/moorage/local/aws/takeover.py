@@ -1,6 +1,6 @@
 """State folders that an older version left: ministack's own files, taken over once, with a copy kept.
 
-Earlier stacks let ministack write its tables and keys as JSON when it ended, and its objects as files under their names. All of it goes
+Earlier stacks let ministack write its tables as JSON when it ended, and its objects as files under their names. All of it goes
 into the journal by one commit; the old folders then stay beside it under another name, for a step back.
 """
 
@@ -23,7 +23,6 @@ from moorage.local.aws.table import Shape, shape_of
 from moorage.local.processes import flush_folder
 
 KEPT: Final = "before-journal"
-_KEYS_DOCUMENT: Final = "kms"
 _META: Final = ".meta.json"
 
 
@@ -51,10 +50,6 @@ def _read(connection: sqlite3.Connection, state_dir: Path) -> None:
         shape = shape_of(description, ttl)
         connection.execute("INSERT INTO tables VALUES (?, ?, ?)", (name, orjson.dumps(description).decode(), ttl))
         connection.executemany("INSERT INTO rows VALUES (?, ?, ?, ?, ?, ?, ?)", _rows(shape, table))
-    keys = state_dir / "state" / "kms.json"
-    if keys.exists():
-        payload = json.dumps(json.loads(keys.read_text())["payload"])
-        connection.execute("REPLACE INTO documents VALUES (?, ?)", (_KEYS_DOCUMENT, payload))
     _read_objects(connection, state_dir)
 
 
