@@ -9,6 +9,7 @@ from typing import Any
 import boto3
 import httpx
 from moorage import ids
+from moorage.store.bell import BELL, Bell
 from moorage.store.dynamodb import DynamoTable
 from moorage.store.event_log import LogWriter, Writer
 from moorage.store.responses import Responses, StoredResponse
@@ -26,7 +27,8 @@ async def tail_latencies(running: Stack) -> list[float]:
     executor = ThreadPoolExecutor(4)
     table = DynamoTable(boto3.client("dynamodb", **access), "moorage", executor)
     blobs = S3Blobs(boto3.client("s3", **access), "moorage", executor)
-    responses = Responses(table, blobs, now_ms=lambda: int(time.time() * 1000), retention_seconds=3600)
+    bell = Bell(running.state_dir / BELL)
+    responses = Responses(table, blobs, now_ms=lambda: int(time.time() * 1000), retention_seconds=3600, bell=bell)
     now = int(time.time())
     stored = StoredResponse(
         ids.new_response_id(0), "default", now, Parameters("demo"), {}, [], is_background=True, is_streamed=True, expires_at=now + 3600

@@ -38,6 +38,7 @@ from moorage.settings import Settings, SettingsError
 from moorage.store.api_keys import ApiKeys
 from moorage.store.approval_links import ApprovalLinks
 from moorage.store.approvals import Approvals
+from moorage.store.bell import BELL, Bell
 from moorage.store.blobs import Blobs
 from moorage.store.budgets import Budgets
 from moorage.store.contents import Contents
@@ -230,7 +231,13 @@ def build_runtime(settings: Settings, *, clock: Callable[[], float] = time.time)
     if settings.warm_pool:
         # Inside the sandboxes' network nothing is claimed or refilled, only given its container's token.
         provisioner = pool or WarmPool(table, Elsewhere(), {}, key=keys.sandboxes, clock=clock)
-    responses = Responses(table, blobs, now_ms=lambda: int(clock() * 1000), retention_seconds=settings.retention_seconds)
+    responses = Responses(
+        table,
+        blobs,
+        now_ms=lambda: int(clock() * 1000),
+        retention_seconds=settings.retention_seconds,
+        bell=None if settings.executions_file is None else Bell(Path(settings.executions_file).with_name(BELL)),
+    )
     containers = Containers(
         table,
         blobs,

@@ -43,7 +43,7 @@ class Settings:
     state_machine_arn: str | None = None
     """None only in functions that never start the loop, and where ``executions_file`` holds the executions."""
     executions_file: str | None = None
-    """On one machine: the file of the executions, beside which the sockets of their workers lie."""
+    """On one machine: the file of the executions, beside which the sockets of their workers lie, and the bell of the logs."""
     models_file: str = "models.toml"
     content_key: str | None = field(default=None, repr=False)
     """32 bytes as hex: the key that seals ``encrypted_content`` and other secrets (``store/deployment_keys.py``)."""

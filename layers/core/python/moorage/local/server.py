@@ -77,6 +77,8 @@ async def serve(
         on_started=on_started,
         loop_watch=loop_watch,
     )
+    if runtime.responses.bell is not None:
+        runtime.responses.bell.listen()
     relieve_collector()
     metrics = None if metrics_listener is None else Metrics(runtime, state_dir)
     works = (_reap(runtime, state_dir, metrics), _deliver(runtime), manager.keep_told())
@@ -92,6 +94,8 @@ async def serve(
         await _end({*beside, watch}, runtime)
         if metrics is not None:
             metrics.close()
+        if runtime.responses.bell is not None:
+            runtime.responses.bell.close()
     if watch.done() and not watch.cancelled():
         watch.result()
     return 0 if server.started else 1

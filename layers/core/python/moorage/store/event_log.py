@@ -18,6 +18,7 @@ import asyncio
 import struct
 import zlib
 from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import nullcontext, suppress
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any, Final, NamedTuple
@@ -27,6 +28,7 @@ import orjson
 from moorage import limits
 from moorage.errors import ConditionFailed, Superseded
 from moorage.store import keys
+from moorage.store.bell import Bell
 from moorage.store.blobs import Blobs
 from moorage.store.table import Record, Table
 from moorage.wire.events import FINAL
@@ -123,8 +125,10 @@ class EventLog:
         expires_at: int,
         now_ms: Callable[[], int],
         listed: Callable[[dict[str, Any]], Record] | None = None,
+        bell: Bell | None = None,
     ) -> None:
-        """``listed`` makes of the response object what puts the final batch into the list of responses."""
+        """``listed`` makes of the response object what puts the final batch into the list of responses. Without a ``bell`` those who
+        follow the log find out by looking."""
         self._table = table
         self._blobs = blobs
         self._tenant_id = tenant_id
@@ -133,11 +137,14 @@ class EventLog:
         self._expires_at = expires_at
         self.now_ms = now_ms
         self._listed = listed
+        self._bell = bell
 
     async def append(self, batch: Batch) -> int:
         """Put a batch into its slot and return its time there, in milliseconds; raises :class:`ConditionFailed` if it is taken."""
         record = await self.record(batch)
         await self._table.put(record, if_absent=True)
+        if self._bell is not None:
+            self._bell.ring(self._response_id)
         return int(record["at_ms"])
 
     async def record(self, batch: Batch, *, is_listed: bool = True) -> Record:
@@ -253,28 +260,37 @@ class EventLog:
         """Follow the log from the event after this number to its end.
 
         Yields the events that have come, or None at each empty poll, so that the caller can keep its client awake. Polls every
-        20 ms while events flow and backs off to 500 ms while nothing comes. The log's continuity is verified.
+        20 ms while events flow and backs off to 500 ms while nothing comes. Where a bell is heard, it is read for each ring, and every
+        500 ms. The log's continuity is verified.
         """
         expected = after + 1
         pause = limits.TAIL_POLL_SECONDS_MIN
-        batches = await self.read_after(after)
-        while is_alive():
-            events: list[Event] = []
-            for batch in batches:
-                assert batch.first <= expected, f"gap in the log of {self._response_id}: {expected} to {batch.first}"
-                fresh = batch.events[expected - batch.first :]
-                events += fresh
-                expected += len(fresh)
-            if events:
-                pause = limits.TAIL_POLL_SECONDS_MIN
-                yield events
-                if events[-1]["type"] in FINAL_TYPES:
-                    return
-            else:
-                yield None
-            await asyncio.sleep(pause)
-            pause = min(pause * 1.2, limits.TAIL_POLL_SECONDS_MAX)
-            batches = await self.read_from(expected)
+        bell = self._bell if self._bell is not None and self._bell.is_heard else None
+        with nullcontext() if bell is None else bell.awaited(self._response_id) as woken:
+            batches = await self.read_after(after)
+            while is_alive():
+                events: list[Event] = []
+                for batch in batches:
+                    assert batch.first <= expected, f"gap in the log of {self._response_id}: {expected} to {batch.first}"
+                    fresh = batch.events[expected - batch.first :]
+                    events += fresh
+                    expected += len(fresh)
+                if events:
+                    pause = limits.TAIL_POLL_SECONDS_MIN
+                    yield events
+                    if events[-1]["type"] in FINAL_TYPES:
+                        return
+                else:
+                    yield None
+                if woken is None:
+                    await asyncio.sleep(pause)
+                    pause = min(pause * 1.2, limits.TAIL_POLL_SECONDS_MAX)
+                else:
+                    with suppress(TimeoutError):
+                        async with asyncio.timeout(limits.TAIL_POLL_SECONDS_MAX):
+                            await woken.wait()
+                    woken.clear()
+                batches = await self.read_from(expected)
 
 
 def _batch(record: Record, body: bytes) -> Batch:

@@ -22,6 +22,7 @@ from moorage import ids, limits
 from moorage.codec import By, Codec
 from moorage.errors import ApiError, ConditionFailed, previous_response_not_found, response_not_found
 from moorage.store import keys, response_list
+from moorage.store.bell import Bell
 from moorage.store.blobs import Blobs
 from moorage.store.event_log import Batch, EventLog
 from moorage.store.table import Record, Table
@@ -197,7 +198,11 @@ class Snapshot:
 
 
 class Responses:
-    def __init__(self, table: Table, blobs: Blobs, *, now_ms: Callable[[], int], retention_seconds: int) -> None:
+    def __init__(
+        self, table: Table, blobs: Blobs, *, now_ms: Callable[[], int], retention_seconds: int, bell: Bell | None = None
+    ) -> None:
+        """``bell`` wakes those who follow a log; None where they look by themselves."""
+        self.bell = bell
         self._table = table
         self._blobs = blobs
         self._now_ms = now_ms
@@ -212,6 +217,7 @@ class Responses:
             expires_at=stored.expires_at,
             now_ms=self._now_ms,
             listed=partial(_listed, stored) if stored.is_stored else None,
+            bell=self.bell,
         )
 
     def expiry(self, *, is_stored: bool) -> int:
