@@ -15,7 +15,7 @@ CORE = ROOT / "layers" / "core" / "python"
 RANKS: list[tuple[str, tuple[str, ...]]] = [
     (
         "the ground",
-        ("codec", "limits", "errors", "hosts", "ids", "parallel", "sealing", "settings", "telemetry", "terminal", "tracing"),
+        ("codec", "disk", "limits", "errors", "hosts", "ids", "parallel", "sealing", "settings", "telemetry", "terminal", "tracing"),
     ),
     ("the wire", ("wire",)),
     (

@@ -2,101 +2,54 @@
 
 import os
 from collections.abc import Awaitable, Callable, Iterable, Mapping
-from typing import Any, cast
+from typing import Any
 
 from moorage.egress.keys import DataKey, KeyLost
-from moorage.errors import ConditionFailed
-from moorage.store.table import Record, Table
+from moorage.store.table import Record, Write
+
+from tests.unit.store.memory import MemoryTable
 
 
-class MemoryTable:
-    """As much of :class:`Table` as the egress store uses."""
+class SteppingTable(MemoryTable):
+    """A table in memory that can be down, and before whose writes somebody else does something."""
 
     def __init__(self) -> None:
-        self.records: dict[tuple[str, str], Record] = {}
-        self.reads = 0
+        super().__init__()
         self.is_down = False
-        self.writes = 0
+        self.steps = 0
         self.at_write: tuple[int, Callable[[], Awaitable[object]]] | None = None
-        """Before the write of this number (the first one is 1) somebody else does something."""
-
-    def as_table(self) -> Table:
-        return cast("Table", self)
+        """Before the write of this number (the first one is 1) somebody else does something. Ends are not counted."""
 
     def _check(self) -> None:
         if self.is_down:
             raise ConnectionError("the table does not answer")
-        self.reads += 1
 
     async def _step_aside(self) -> None:
-        self.writes += 1
-        if self.at_write is not None and self.at_write[0] == self.writes:
+        self._check()
+        self.steps += 1
+        if self.at_write is not None and self.at_write[0] == self.steps:
             other, self.at_write = self.at_write[1], None
             await other()
 
-    async def put(self, record: Record, *, if_absent: bool = False) -> None:
-        self._check()
-        await self._step_aside()
-        if if_absent and (record["PK"], record["SK"]) in self.records:
-            raise ConditionFailed(self.records[record["PK"], record["SK"]])
-        self.records[record["PK"], record["SK"]] = dict(record)
-
     async def get(self, pk: str, sk: str, *, consistent: bool = True) -> Record | None:
         self._check()
-        return self.records.get((pk, sk))
+        return await super().get(pk, sk, consistent=consistent)
 
-    async def delete(self, pk: str, sk: str, *, condition: Mapping[str, Any] | None = None) -> Record | None:
+    async def query(self, pk: str, **bounds: Any) -> list[Record]:
         self._check()
-        return self.records.pop((pk, sk), None)
+        return await super().query(pk, **bounds)
 
-    async def update(
-        self,
-        pk: str,
-        sk: str,
-        *,
-        set: Mapping[str, Any],
-        remove: Iterable[str] = (),
-        condition: Mapping[str, Any] | None = None,
-    ) -> Record:
-        self._check()
-        await self._step_aside()
-        record = self.records.get((pk, sk))
-        if record is None or any(record.get(key) != value for key, value in (condition or {}).items()):
-            raise ConditionFailed(record)
-        kept = {key: value for key, value in record.items() if key not in tuple(remove)}
-        self.records[pk, sk] = {**kept, **set}
-        return self.records[pk, sk]
+    async def write(self, write: Write) -> Record | None:
+        if not write.is_end:
+            await self._step_aside()
+        return await super().write(write)
 
     async def write_many(self, puts: Iterable[Record] = (), deletes: Iterable[tuple[str, str]] = ()) -> None:
-        self._check()
         await self._step_aside()
         for record in puts:
-            self.records[record["PK"], record["SK"]] = dict(record)
-        for key in deletes:
-            self.records.pop(key, None)
-
-    async def query(
-        self,
-        pk: str,
-        *,
-        prefix: str = "",
-        after: str | None = None,
-        up_to: str | None = None,
-        descending: bool = False,
-        limit: int | None = None,
-        index: str | None = None,
-    ) -> list[Record]:
-        self._check()
-        if index is not None:
-            return [record for record in self.records.values() if record.get("GSI1PK") == pk][:limit]
-        found = [
-            record
-            for (partition, sort), record in sorted(self.records.items(), reverse=descending)
-            if partition == pk
-            and (sort.startswith(prefix) if up_to is None else prefix <= sort <= up_to)
-            and (after is None or sort > after)
-        ]
-        return found[:limit]
+            await super().write(Write.put(record))
+        for pk, sk in deletes:
+            await super().write(Write(pk, sk, is_end=True))
 
 
 class FakeKeys:

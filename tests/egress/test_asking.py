@@ -163,7 +163,7 @@ async def test_what_was_refused_is_wanted_however_much_was_let_through_since() -
 
 class SlowStore(EgressStore):
     def __init__(self, world: World) -> None:
-        super().__init__(world.table.as_table())
+        super().__init__(world.table)
         self.is_writing, self.may_write = asyncio.Event(), asyncio.Event()
 
     async def append(self, entries: Iterable[Entry], expires_at: int) -> None:

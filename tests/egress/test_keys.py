@@ -12,7 +12,7 @@ from moorage.egress.secrets import container_context
 from moorage.egress.store import EgressStore
 from moorage.errors import SettingsConflict
 
-from tests.egress.fakes import MemoryTable
+from tests.egress.fakes import SteppingTable
 from tests.ministack import ACCESS_KEY_ID, REGION, SECRET_ACCESS_KEY, Ministack
 
 CONTEXT, OTHERS = container_context("tenant-1", "cntr_1"), container_context("tenant-2", "cntr_1")
@@ -122,7 +122,7 @@ async def test_keys_are_in_no_representation() -> None:
 
 
 async def test_the_certificate_authority_outlives_its_keys_change(tmp_path: Path) -> None:
-    store, first = EgressStore(MemoryTable().as_table()), Keys.new({})
+    store, first = EgressStore(SteppingTable()), Keys.new({})
     made = await ensure_sealed_ca(store, key_file(tmp_path, first))
     second = Keys.new({})
     both = key_file(tmp_path, Keys(second.current, {**first.keys, **second.keys}))

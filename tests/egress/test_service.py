@@ -24,7 +24,7 @@ from moorage.store import keys
 from moorage.telemetry import close_log, open_log
 from moorage.wire.network_policy import DomainSecret, NetworkPolicy
 
-from tests.egress.fakes import FakeEcs, FakeKeys, MemoryTable
+from tests.egress.fakes import FakeEcs, FakeKeys, SteppingTable
 
 if TYPE_CHECKING:
     from mypy_boto3_ecs import ECSClient
@@ -36,14 +36,14 @@ POLICY = replace(ceiling(SETTINGS), domains=("api.example.com",))
 
 class World:
     def __init__(self) -> None:
-        self.table = MemoryTable()
+        self.table = SteppingTable()
         self.keys = FakeKeys()
         self.seconds = 1000.0
         self.ecs = FakeEcs()
         fleet = ProxyFleet(cast("ECSClient", self.ecs), "cluster/proxy", ThreadPoolExecutor(1))
-        self.egress = Egress(self.table.as_table(), self.keys, SETTINGS, lambda: int(self.seconds), fleet)
-        self.operators = OperatorSecrets(self.table.as_table(), self.keys, lambda: self.seconds)
-        self.grants = Grants(EgressStore(self.table.as_table()), self.keys, ceiling(SETTINGS), lambda: self.seconds)
+        self.egress = Egress(self.table, self.keys, SETTINGS, lambda: int(self.seconds), fleet)
+        self.operators = OperatorSecrets(self.table, self.keys, lambda: self.seconds)
+        self.grants = Grants(EgressStore(self.table), self.keys, ceiling(SETTINGS), lambda: self.seconds)
 
     async def seen_by_proxy(self, username: str, password: str) -> Grant | None:
         self.seconds += 3
@@ -124,7 +124,7 @@ class Refusing(FakeKeys):
 async def test_a_ca_in_a_file_is_the_ca(tmp_path: Path) -> None:
     made = ensure_ca(tmp_path)
     settings = replace(SETTINGS, egress_ca=str(tmp_path / CERTIFICATE_FILE))
-    egress = Egress(MemoryTable().as_table(), FakeKeys(), settings, lambda: 0)
+    egress = Egress(SteppingTable(), FakeKeys(), settings, lambda: 0)
     await egress.open("t1", "cntr_1", POLICY)
     assert egress.ca_pem() == made.certificate_pem
 
@@ -164,7 +164,7 @@ def rotated(value: str) -> tuple[DomainSecret, ...]:
 async def test_values_that_come_at_the_moment_of_a_start_are_not_written_over(write: int) -> None:
     world = World()
     await world.egress.open("t1", "cntr_1", POLICY, (SECRET,))
-    world.table.writes, world.table.at_write = 0, (write, lambda: world.egress.replace_secrets("t1", "cntr_1", rotated("newest")))
+    world.table.steps, world.table.at_write = 0, (write, lambda: world.egress.replace_secrets("t1", "cntr_1", rotated("newest")))
     renewed = await world.egress.renew("t1", "cntr_1")
     if world.table.at_write is not None:  # a start writes less often
         await world.table.at_write[1]()
@@ -178,7 +178,7 @@ async def test_values_that_come_at_the_moment_of_a_start_are_not_written_over(wr
 async def test_a_start_at_the_moment_of_new_values_keeps_its_credential_and_has_them(write: int) -> None:
     world = World()
     await world.egress.open("t1", "cntr_1", POLICY, (SECRET,))
-    world.table.writes, world.table.at_write = 0, (write, lambda: world.egress.renew("t1", "cntr_1", password="p"))
+    world.table.steps, world.table.at_write = 0, (write, lambda: world.egress.renew("t1", "cntr_1", password="p"))
     assert await world.egress.replace_secrets("t1", "cntr_1", rotated("newest"))
     if world.table.at_write is not None:
         await world.table.at_write[1]()
@@ -194,7 +194,7 @@ async def test_of_values_that_come_at_once_all_are_of_one_request(write: int) ->
     grant = await world.egress.open("t1", "cntr_1", POLICY, secrets)
     assert grant is not None
     one, other = (tuple(replace(secret, value=value) for secret in secrets) for value in ("one", "other"))
-    world.table.writes, world.table.at_write = 0, (write, lambda: world.egress.replace_secrets("t1", "cntr_1", other))
+    world.table.steps, world.table.at_write = 0, (write, lambda: world.egress.replace_secrets("t1", "cntr_1", other))
     assert await world.egress.replace_secrets("t1", "cntr_1", one)
     found = await world.seen_by_proxy(grant.username, grant.password)
     assert found is not None
@@ -215,7 +215,7 @@ async def test_new_values_are_read_whole_while_they_are_written(write: int) -> N
         assert found is not None
         seen.extend(secret.value for secret in found.secrets)
 
-    world.table.writes, world.table.at_write = 0, (write, look)
+    world.table.steps, world.table.at_write = 0, (write, look)
     await world.egress.replace_secrets("t1", "cntr_1", rotated("newest"))
     await look()
     assert seen == [SECRET.value, "newest"]
@@ -224,7 +224,7 @@ async def test_new_values_are_read_whole_while_they_are_written(write: int) -> N
 async def test_a_container_that_is_deleted_while_it_starts_stays_without_a_way_out() -> None:
     world = World()
     await world.egress.open("t1", "cntr_1", POLICY, (SECRET,))
-    world.table.writes, world.table.at_write = 0, (2, lambda: world.egress.close("t1", "cntr_1"))
+    world.table.steps, world.table.at_write = 0, (2, lambda: world.egress.close("t1", "cntr_1"))
     assert await world.egress.renew("t1", "cntr_1", password="p") is None
     assert await world.seen_by_proxy("cntr_1", "p") is None
 
@@ -354,7 +354,7 @@ async def test_a_table_that_does_not_answer_is_a_no() -> None:
 
 async def test_an_outage_of_the_table_is_told_once_with_its_cause() -> None:
     world = World()
-    grants = Grants(EgressStore(world.table.as_table()), world.keys, ceiling(SETTINGS), lambda: world.seconds)
+    grants = Grants(EgressStore(world.table), world.keys, ceiling(SETTINGS), lambda: world.seconds)
     out = io.StringIO()
     handler = open_log(out)
     for is_down in (True, True, False, True):
@@ -384,7 +384,7 @@ async def test_a_ceiling_that_shrank_binds_containers_that_were_opened_before() 
     grant = await world.egress.open("t1", "cntr_1", POLICY)
     assert grant is not None
     shrunk = replace(ceiling(SETTINGS), ceiling=("other.example.com",))
-    grants = Grants(EgressStore(world.table.as_table()), world.keys, shrunk, lambda: 0.0)
+    grants = Grants(EgressStore(world.table), world.keys, shrunk, lambda: 0.0)
     found = await grants.find("cntr_1", grant.password)
     assert found is not None
     assert found.policy == Policy(domains=("api.example.com",), ceiling=("other.example.com",))
@@ -424,7 +424,7 @@ async def test_an_operators_secret_rotates_and_ends_without_the_container() -> N
 
 async def refused(settings: Settings, asked: NetworkPolicy, keys: FakeKeys | None) -> ApiError:
     with pytest.raises(ApiError) as caught:
-        await Egress(MemoryTable().as_table(), keys, settings, lambda: 0).admit("t1", asked)
+        await Egress(SteppingTable(), keys, settings, lambda: 0).admit("t1", asked)
     return caught.value
 
 

@@ -104,6 +104,7 @@ EVERYTHING = Settings(
     bucket_name="b",
     state_machine_arn="arn:aws:states:::m",
     executions_file="/var/lib/moorage/executions.sqlite",
+    store_dir="/state/store",
     models_file="m.toml",
     content_key="00" * 32,
     content_key_secret="arn:aws:secretsmanager:::secret:s",

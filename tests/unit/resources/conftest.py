@@ -1,31 +1,23 @@
-"""A real table and a real bucket for every test, in one emulator per session."""
+"""A real table and a real bucket for every test: those of one machine."""
 
 from collections.abc import AsyncIterator, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 
 import pytest
 from moorage.containers.containers import Containers
 from moorage.store.dynamodb import DynamoTable
+from moorage.store.file_blobs import FileBlobs
 from moorage.store.files import Files
+from moorage.store.journal import Journal
 from moorage.store.s3 import S3Blobs
+from moorage.store.sqlite_table import SqliteTable
 
-from tests.ministack import AwsClients, Ministack, aws_clients, new_table_and_bucket
+from tests.ministack import Ministack, aws_clients, new_table_and_bucket
 from tests.unit.resources.places import Places, places_of
 from tests.unit.resources.service import Service, build_service
 from tests.unit.resources.support import Clock, FakeProvisioner, Store
 from tests.unit.resources.world import World
-
-
-@pytest.fixture(scope="session")
-def ministack() -> Iterator[Ministack]:
-    server = Ministack.start()
-    yield server
-    server.stop()
-
-
-@pytest.fixture(scope="session")
-def clients(ministack: Ministack) -> AwsClients:
-    return aws_clients(ministack.endpoint)
 
 
 @pytest.fixture(scope="session")
@@ -35,10 +27,28 @@ def executor() -> Iterator[ThreadPoolExecutor]:
 
 
 @pytest.fixture
-async def store(clients: AwsClients, executor: ThreadPoolExecutor) -> AsyncIterator[Store]:
+def store(executor: ThreadPoolExecutor, tmp_path: Path) -> Iterator[Store]:
+    journal = Journal(tmp_path / "store")
+    yield Store(SqliteTable(journal), FileBlobs(journal, executor), journal)
+    journal.close()
+
+
+@pytest.fixture(scope="session")
+def ministack() -> Iterator[Ministack]:
+    server = Ministack.start()
+    yield server
+    server.stop()
+
+
+@pytest.fixture
+def aws_store(ministack: Ministack, executor: ThreadPoolExecutor) -> Iterator[Store]:
+    """For what only a bucket on AWS can do."""
+    clients = aws_clients(ministack.endpoint)
     table_name, bucket_name = new_table_and_bucket(clients)
-    yield Store(DynamoTable(clients.dynamodb, table_name, executor), S3Blobs(clients.s3, bucket_name, executor), clients)
+    yield Store(DynamoTable(clients.dynamodb, table_name, executor), S3Blobs(clients.s3, bucket_name, executor))
     clients.dynamodb.delete_table(TableName=table_name)
+    for client in (clients.dynamodb, clients.s3, clients.stepfunctions, clients.lambda_):
+        client.close()
 
 
 @pytest.fixture

@@ -13,11 +13,15 @@ import sys
 import time
 from collections.abc import AsyncIterator
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 
 import httpx
 import uvicorn
 from moorage.store.dynamodb import DynamoTable
+from moorage.store.file_blobs import FileBlobs
+from moorage.store.journal import Journal
 from moorage.store.s3 import S3Blobs
+from moorage.store.sqlite_table import SqliteTable
 
 from tests.ministack import aws_clients, new_table_and_bucket
 from tests.unit.resources.service import build_app
@@ -61,11 +65,19 @@ async def transfer(http: httpx.AsyncClient, mebibytes: int) -> None:
     assert seen.digest() == expected.digest()
 
 
-async def main(endpoint: str, mebibytes: int) -> None:
-    clients = aws_clients(endpoint)
+def store_at(place: str, executor: ThreadPoolExecutor) -> Store:
+    """At the address of an emulator, or in a folder."""
+    if not place.startswith("http"):
+        journal = Journal(Path(place))
+        return Store(SqliteTable(journal), FileBlobs(journal, executor), journal)
+    clients = aws_clients(place)
     table_name, bucket_name = new_table_and_bucket(clients)
+    return Store(DynamoTable(clients.dynamodb, table_name, executor), S3Blobs(clients.s3, bucket_name, executor))
+
+
+async def main(place: str, mebibytes: int) -> None:
     with ThreadPoolExecutor(8) as executor:
-        store = Store(DynamoTable(clients.dynamodb, table_name, executor), S3Blobs(clients.s3, bucket_name, executor), clients)
+        store = store_at(place, executor)
         app = build_app(store, Clock(), FakeProvisioner())
         server = uvicorn.Server(uvicorn.Config(app, host="127.0.0.1", port=0, log_level="error", lifespan="off"))
         serving = asyncio.create_task(server.serve())

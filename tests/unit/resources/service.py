@@ -119,7 +119,7 @@ def build_app(
     )
     store_files.before_erasure = stores.forget_file
     runtime = SimpleNamespace(
-        settings=Settings(store.table.name, store.blobs.bucket, presigned_downloads=presigned_downloads),
+        settings=Settings("table", "bucket", presigned_downloads=presigned_downloads),
         table=store.table,
         blobs=store.blobs,
         files=store_files,

@@ -10,10 +10,11 @@ from moorage.errors import SandboxCapacity, SandboxError, SandboxFileMissing, Sa
 from moorage.sandbox.exec_client import Ended, ExecClient, ExecEvent, FileListing, Health, Output, SandboxFile
 from moorage.sandbox.provisioner import Handle, SandboxSpec, SandboxStatus
 from moorage.store import stored_keys
-from moorage.store.dynamodb import DynamoTable
-from moorage.store.s3 import S3Blobs
-
-from tests.ministack import AwsClients
+from moorage.store.blobs import Blobs
+from moorage.store.dynamodb import encode
+from moorage.store.journal import Journal
+from moorage.store.record_text import load_record
+from moorage.store.table import Table
 
 
 @dataclass
@@ -31,18 +32,21 @@ class Clock:
 
 @dataclass(frozen=True)
 class Store:
-    table: DynamoTable
-    blobs: S3Blobs
-    clients: AwsClients
+    table: Table
+    blobs: Blobs
+    journal: Journal | None = None
+    """Where both are, to look into; None on AWS."""
 
     def records(self) -> list[dict[str, Any]]:
-        """Every raw item of the table, but for tenants' sums of stored bytes, which stay."""
-        items = self.clients.dynamodb.scan(TableName=self.table.name)["Items"]
-        return [item for item in items if item["SK"]["S"] != stored_keys.TOTAL]
+        """Every record, as DynamoDB writes it, but for tenants' sums of stored bytes, which stay."""
+        assert self.journal is not None
+        found = [encode(load_record(item)) for (item,) in self.journal.reader.execute("SELECT item FROM records")]
+        return [item for item in found if item["SK"]["S"] != stored_keys.TOTAL]
 
     def objects(self) -> list[str]:
         """Every key of the bucket."""
-        return [entry["Key"] for entry in self.clients.s3.list_objects_v2(Bucket=self.blobs.bucket).get("Contents", [])]
+        assert self.journal is not None
+        return [key for (key,) in self.journal.reader.execute("SELECT key FROM objects ORDER BY key")]
 
 
 @dataclass

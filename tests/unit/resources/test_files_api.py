@@ -240,8 +240,8 @@ async def test_an_empty_file_is_a_file(service: Service) -> None:
     assert (file.bytes, (await service.sdk.files.content(file.id)).read()) == (0, b"")
 
 
-async def test_a_download_can_be_left_to_the_bucket(store: Store, clock: Clock) -> None:
-    service = build_service(store, clock, presigned_downloads=True)
+async def test_a_download_can_be_left_to_the_bucket(aws_store: Store, clock: Clock) -> None:
+    service = build_service(aws_store, clock, presigned_downloads=True)
     file = await upload(service, "a.txt", b"hello")
     answer = await service.http.get(f"/files/{file.id}/content")
     assert answer.status_code == 302
@@ -252,10 +252,10 @@ async def test_a_download_can_be_left_to_the_bucket(store: Store, clock: Clock) 
 
 
 async def test_small_parts_come_without_the_bucket_and_large_ones_from_it(
-    store: Store, clock: Clock, monkeypatch: pytest.MonkeyPatch
+    aws_store: Store, clock: Clock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(limits, "DOWNLOAD_PART_BYTES_MAX", 4)
-    service = build_service(store, clock, presigned_downloads=True)
+    service = build_service(aws_store, clock, presigned_downloads=True)
     file = await upload(service, "a.txt", b"hello")
     path = f"/files/{file.id}/content"
     answers = {span: await service.http.get(path, headers={"range": f"bytes={span}"}) for span in ("0-3", "4-99", "0-4", "0-")}

@@ -15,7 +15,7 @@ from moorage.errors import ConditionFailed
 from moorage.limits import BLOB_PART_BYTES
 from moorage.store.blobs import Blob, BlobNotFound, Blobs, check_size
 from moorage.store.dynamodb import decode, encode
-from moorage.store.table import Record, Table, Write
+from moorage.store.table import Record, Table, Write, check_keys, check_together
 
 Key = tuple[str, str]
 T = TypeVar("T")
@@ -39,11 +39,11 @@ class MemoryTable(Table):
         self.writes += 1
         key = (write.pk, write.sk)
         there = self.records.get(key)
-        if not _fits(there, write):
+        if not write.holds(there):
             raise ConditionFailed(copied(there))
         if write.is_end:
             return self.records.pop(key, None)
-        self.records[key] = _written(there, write)
+        self.records[key] = _stored(write, there)
         if write.record is None:
             return copied(self.records[key])
         if self.lose_answers and write.is_there is False:
@@ -62,18 +62,19 @@ class MemoryTable(Table):
 
     async def write_all(self, writes: Sequence[Write]) -> tuple[int, ...]:
         """All or nothing, at one moment: a process dies before it or after it."""
+        check_together(writes)
         if self.before_write is not None:
             first = writes[0]
             await self.before_write(first.record or {"PK": first.pk, "SK": first.sk, **first.set})
         self.writes += 1
-        stands = [_fits(self.records.get((write.pk, write.sk)), write) for write in writes]
+        stands = [write.holds(self.records.get((write.pk, write.sk))) for write in writes]
         if not all(stands):
             return tuple(index for index, holds in enumerate(stands) if not holds)
         for write in writes:
             if write.is_end:
                 self.records.pop((write.pk, write.sk), None)
             else:
-                self.records[write.pk, write.sk] = _written(self.records.get((write.pk, write.sk)), write)
+                self.records[write.pk, write.sk] = _stored(write, self.records.get((write.pk, write.sk)))
         return ()
 
     async def query(
@@ -94,12 +95,15 @@ class MemoryTable(Table):
             record
             for record in self.records.values()
             if record.get(pk_name) == pk
-            and (prefix is None or record[sk_name].startswith(prefix))
+            and sk_name in record
+            and (prefix is None or (record[sk_name].startswith(prefix) if up_to is None else record[sk_name] >= prefix))
             and (after is None or record[sk_name] > after)
             and (up_to is None or record[sk_name] <= up_to)
         ]
-        found.sort(key=itemgetter(sk_name), reverse=descending)
-        return [copied(record) for record in found[:limit]]
+        found.sort(key=itemgetter(sk_name, "PK", "SK"), reverse=descending)
+        if index is None:
+            return [copied(record) for record in found[:limit]]
+        return [{name: record[name] for name in ("PK", "SK", pk_name, sk_name)} for record in found[:limit]]
 
     async def write_many(self, puts: Iterable[Record] = (), deletes: Iterable[Key] = ()) -> None:
         for record in puts:
@@ -108,12 +112,19 @@ class MemoryTable(Table):
             self.records.pop(key, None)
 
 
+def _stored(write: Write, there: Record | None) -> Record:
+    check_keys(write.pk, write.sk)
+    return cast("Record", as_stored(write.applied(there)))
+
+
 class MemoryBlobs(Blobs):
-    def __init__(self) -> None:
+    def __init__(self, clock: Callable[[], float] = lambda: 0.0) -> None:
         self.objects: dict[str, bytes] = {}
+        self._clock = clock
+        self._written: dict[str, float] = {}
 
     async def put_bytes(self, key: str, data: bytes) -> Blob:
-        self.objects[key] = data
+        self.objects[key], self._written[key] = data, self._clock()
         return Blob(key, len(data), hashlib.sha256(data).hexdigest())
 
     async def put_stream(self, key: str, chunks: AsyncIterator[bytes], *, bytes_max: int) -> Blob:
@@ -131,7 +142,7 @@ class MemoryBlobs(Blobs):
         return await self.put_bytes(f"{prefix}large-{secrets.token_hex(16)}" if is_large else prefix + sha256, data)
 
     async def copy(self, source: str, target: str) -> None:
-        self.objects[target] = await self.get_bytes(source)
+        await self.put_bytes(target, await self.get_bytes(source))
 
     def presign_get(self, key: str, *, seconds: int, disposition: str, content_type: str) -> str:
         raise NotImplementedError("memory has no address")
@@ -146,7 +157,7 @@ class MemoryBlobs(Blobs):
 
     async def list_prefix(self, prefix: str) -> AsyncIterator[tuple[str, float]]:
         for key in sorted(key for key in self.objects if key.startswith(prefix)):
-            yield key, 0.0
+            yield key, self._written.get(key, 0.0)
 
     async def list_sizes(self, prefix: str) -> AsyncIterator[tuple[str, int]]:
         for key in sorted(key for key in self.objects if key.startswith(prefix)):
@@ -162,28 +173,7 @@ class MemoryBlobs(Blobs):
         return len(doomed)
 
 
-def _fits(there: Record | None, write: Write) -> bool:
-    if write.is_there is not None and write.is_there != (there is not None):
-        return False
-    record = there or {}
-    if any(name not in record or record[name] != value for name, value in write.condition.items()):
-        return False
-    if any(name in record for name in write.absent):
-        return False
-    return all(name in record and record[name] < value for name, value in write.below.items())
-
-
-def _written(there: Record | None, write: Write) -> Record:
-    """What stands there after the write, which is no end."""
-    if write.record is not None:
-        return cast("Record", as_stored(write.record))
-    record = (there or {"PK": write.pk, "SK": write.sk}) | as_stored(dict(write.set))
-    record = as_stored(dict(write.set_once)) | record
-    record |= {name: record.get(name, 0) + number for name, number in write.add.items()}
-    return {name: value for name, value in record.items() if name not in write.remove}
-
-
-_ALIKE: Final = frozenset((str, int, bool, bytes, NoneType, float))
+_ALIKE: Final = frozenset((str, int, bool, bytes, NoneType))
 """What comes back from the table as it went there, and cannot be changed."""
 
 _NESTS: Final = frozenset((dict, list))

@@ -48,12 +48,15 @@ from moorage.store.dynamodb import DynamoTable
 from moorage.store.embedding_usage import EmbeddingUsage
 from moorage.store.execution_rows import ExecutionRows
 from moorage.store.executions import Executions
+from moorage.store.file_blobs import FileBlobs
 from moorage.store.files import Files
+from moorage.store.journal import Journal
 from moorage.store.response_list import ResponseList
 from moorage.store.responses import Responses
 from moorage.store.s3 import S3Blobs
 from moorage.store.sealed import Sealer
 from moorage.store.skills import Skills
+from moorage.store.sqlite_table import SqliteTable
 from moorage.store.step_functions import StepFunctions
 from moorage.store.steps import Steps
 from moorage.store.stored_bytes import StoredBytes
@@ -215,9 +218,7 @@ class Runtime:
 def build_runtime(settings: Settings, *, clock: Callable[[], float] = time.time) -> Runtime:
     """Everything a process of this deployment needs; nothing is contacted yet."""
     executor = ThreadPoolExecutor(max_workers=64, thread_name_prefix="aws")
-    client = sends_directly(boto3.client("dynamodb", config=_TABLE_CONFIG), read_seconds=_READ_SECONDS)
-    table = DynamoTable(client, settings.table_name, executor)
-    blobs = S3Blobs(_s3(), settings.bucket_name, executor)
+    table, blobs = _store(settings, executor)
     files = Files(table, blobs, clock=clock, stored=StoredBytes(table, clock=clock, most=settings.stored_bytes_max))
     sealed_with = None if settings.egress_key is None else key_service(settings.egress_key, executor, config=_CONFIG)
     egress = Egress(table, sealed_with, settings, lambda: int(clock()), fleet=_egress_fleet(settings, executor))
@@ -289,6 +290,16 @@ def relieve_collector() -> None:
     gc.freeze()
     gc.set_threshold(_YOUNG_OBJECTS)
     gc.enable()  # Some programs begin without it (moorage/local/stack.py).
+
+
+def _store(settings: Settings, executor: Executor) -> tuple[Table, Blobs]:
+    if settings.store_dir is not None:
+        if settings.presigned_downloads:
+            raise SettingsError("MOORAGE_PRESIGNED_DOWNLOADS needs a bucket on AWS: files of one machine have no address of their own.")
+        journal = Journal(Path(settings.store_dir))
+        return SqliteTable(journal), FileBlobs(journal, executor)
+    client = sends_directly(boto3.client("dynamodb", config=_TABLE_CONFIG), read_seconds=_READ_SECONDS)
+    return DynamoTable(client, settings.table_name, executor), S3Blobs(_s3(), settings.bucket_name, executor)
 
 
 def _executions(settings: Settings, executor: Executor) -> Executions:

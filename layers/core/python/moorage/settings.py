@@ -44,6 +44,8 @@ class Settings:
     """None only in functions that never start the loop, and where ``executions_file`` holds the executions."""
     executions_file: str | None = None
     """On one machine: the file of the executions, beside which the sockets of their workers lie, and the bell of the logs."""
+    store_dir: str | None = None
+    """On one machine: the folder of the table and the bucket, which then need no AWS (``store/journal.py``)."""
     models_file: str = "models.toml"
     content_key: str | None = field(default=None, repr=False)
     """32 bytes as hex: the key that seals ``encrypted_content`` and other secrets (``store/deployment_keys.py``)."""
@@ -135,10 +137,12 @@ class Settings:
     def from_environment(cls, environ: Mapping[str, str] | None = None) -> "Settings":
         """Read ``MOORAGE_*`` (and the upstreams' keys) from ``environ``, by default the process's environment."""
         env = _completed(os.environ if environ is None else environ)
-        for name in ("MOORAGE_TABLE", "MOORAGE_BUCKET"):
-            if not env.get(name):
-                raise SettingsError(f"{name} is not set. 'make up' sets it locally; the CDK app sets it on AWS.")
         told: dict[str, Any] = {variable.field: variable.read(name, env[name]) for name, variable in VARIABLES.items() if env.get(name)}
+        for name in ("MOORAGE_TABLE", "MOORAGE_BUCKET"):
+            if "store_dir" in told:
+                told.setdefault(VARIABLES[name].field, "")
+            elif not env.get(name):
+                raise SettingsError(f"{name} is not set. 'make up' sets it locally; the CDK app sets it on AWS.")
         for group, prefix in GROUPS.items():
             told[group] = {name.removeprefix(prefix).lower(): value for name, value in env.items() if name.startswith(prefix)}
         settings = cls(**told, upstream=dict(env))
@@ -393,6 +397,7 @@ VARIABLES: Final[Mapping[str, _Variable]] = {
     "MOORAGE_BUCKET": _Variable("bucket_name", _text),
     "MOORAGE_STATE_MACHINE_ARN": _Variable("state_machine_arn", _text),
     "MOORAGE_EXECUTIONS_FILE": _Variable("executions_file", _text),
+    "MOORAGE_STORE_DIR": _Variable("store_dir", _text),
     "MOORAGE_MODELS_FILE": _Variable("models_file", _text),
     "MOORAGE_CONTENT_KEY": _Variable("content_key", _text),
     "MOORAGE_CONTENT_KEY_SECRET": _Variable("content_key_secret", _text),

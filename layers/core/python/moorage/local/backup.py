@@ -19,9 +19,10 @@ from contextlib import ExitStack, closing, contextmanager
 from pathlib import Path
 from typing import Final
 
+from moorage.disk import flush_folder
 from moorage.errors import SettingsConflict
 from moorage.local.kept_keys import KEY_FILE, NOTE
-from moorage.local.processes import flush_folder, write_private
+from moorage.local.processes import write_private
 from moorage.local.state_folder import held
 
 JOURNAL: Final = "journal.sqlite"

@@ -9,6 +9,8 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
+from moorage.disk import flush_folder
+
 _PR_SET_PDEATHSIG = 1
 _LEFTOVER_SECONDS_MAX = 5
 """SIGKILL is slow where a process waits for a disk."""
@@ -99,15 +101,6 @@ def write_private(path: Path, text: str) -> None:
         os.fsync(file.fileno())
     new.replace(path)
     flush_folder(path.parent)
-
-
-def flush_folder(folder: Path) -> None:
-    """A new name is on disk when its folder is."""
-    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
 
 
 def inherited_environment() -> dict[str, str]:

@@ -6,6 +6,7 @@ several hundred words and the emulators do not check them.
 """
 
 import asyncio
+import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import Executor
 from decimal import Decimal
@@ -15,7 +16,7 @@ from botocore.exceptions import ClientError
 
 from moorage import limits
 from moorage.errors import STORAGE_FULL, ConditionFailed, StorageFull
-from moorage.store.table import SORT_KEY_BYTES_MAX, Record, Table, Write, can_stand
+from moorage.store.table import SORT_KEY_BYTES_MAX, Record, RecordTooLarge, Table, Write, can_stand, check_keys, check_together
 from moorage.store.throttling import is_cancelled_for_now
 
 if TYPE_CHECKING:
@@ -25,6 +26,8 @@ _BATCH_GET_MAX = 100
 """BatchGetItem takes 100 keys (DynamoDB API reference)."""
 _BATCH_WRITE_MAX = 25
 """BatchWriteItem takes 25 requests (DynamoDB API reference)."""
+_TOO_LARGE: Final = "exceeded the maximum allowed size"
+"""Of a ValidationException that is about a record's bytes."""
 
 
 class DynamoTable(Table):
@@ -74,6 +77,7 @@ class DynamoTable(Table):
         return decode(answer["Attributes"]) if answer.get("Attributes") else None
 
     async def write_all(self, writes: Sequence[Write]) -> tuple[int, ...]:
+        check_together(writes)
         requests = [{kind: request} for kind, request in (_request(self.name, write) for write in writes)]
         for attempt in range(limits.CONDITIONAL_WRITES_MAX):
             try:
@@ -82,7 +86,10 @@ class DynamoTable(Table):
             except ClientError as error:
                 if error.response["Error"]["Code"] != "TransactionCanceledException":
                     raise
-                codes = [reason.get("Code") for reason in error.response.get("CancellationReasons", [])]
+                reasons = error.response.get("CancellationReasons", [])
+                if any(_TOO_LARGE in reason.get("Message", "") for reason in reasons):
+                    raise RecordTooLarge from error
+                codes = [reason.get("Code") for reason in reasons]
                 failed = tuple(index for index, code in enumerate(codes) if code == "ConditionalCheckFailed")
                 if failed:
                     return failed
@@ -157,6 +164,8 @@ class DynamoTable(Table):
                 raise ConditionFailed(decode(item) if item else None) from error  # type: ignore[arg-type]
             if error.response["Error"]["Code"] == STORAGE_FULL:
                 raise StorageFull from error
+            if _TOO_LARGE in str(error):
+                raise RecordTooLarge from error
             raise
         return answer
 
@@ -179,6 +188,7 @@ def _request(table: str, write: Write) -> tuple[str, dict[str, Any]]:
     if write.record is None:
         request["Key"] = _key(write.pk, write.sk)
     else:
+        check_keys(write.pk, write.sk)
         request["Item"] = encode(write.record)
     assignments = [f"{name(k)} = {value(v)}" for k, v in write.set.items()]
     for key, thing in write.set_once.items():
@@ -218,7 +228,7 @@ def _range(prefix: str | None, after: str | None, up_to: str | None) -> tuple[st
         return "begins_with(#sk, :low)", {":low": prefix or ""}
     if after is None and prefix is None:
         return "#sk <= :high", {":high": up_to or ""}
-    low = (prefix or "") if after is None else after + "\x00"
+    low = (prefix or "") if after is None else max(prefix or "", after + "\x00")
     high = f"{prefix}\U0010ffff" if up_to is None else up_to
     return None if low > high else ("#sk BETWEEN :low AND :high", {":low": low, ":high": high})
 
@@ -246,6 +256,8 @@ def encode_value(value: Any) -> dict[str, Any]:
             return {"S": value}
         case bool():
             return {"BOOL": value}
+        case float() if not math.isfinite(value):
+            raise ValueError(f"a table does not hold the number {value}")
         case int() | float() | Decimal():
             return {"N": str(value)}
         case bytes():

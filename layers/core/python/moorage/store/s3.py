@@ -112,6 +112,8 @@ class S3Blobs(Blobs):
         except ClientError as error:
             if error.response["Error"]["Code"] in _MISSING:
                 raise BlobNotFound(f"No object under '{key}'.") from error
+            if error.response["Error"]["Code"] == "InvalidRange":
+                return  # It begins after the last byte.
             raise
         loop = asyncio.get_running_loop()
         try:

@@ -1,23 +1,51 @@
 """The table as a port: whole records in and out, and writes with conditions.
 
-``store/dynamodb.py`` keeps it on AWS. Keys are strings and are ordered by their bytes in UTF-8.
+``store/dynamodb.py`` keeps it on AWS, ``store/sqlite_table.py`` on one machine. Keys are strings and are
+ordered by their bytes in UTF-8.
 """
 
+import sqlite3
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final, Protocol
 
 from botocore.exceptions import BotoCoreError, ClientError
 
+from moorage.errors import MoorageError
 from moorage.store.writes import Record, Write
 
-__all__ = ["KEY_BYTES_MAX", "SORT_KEY_BYTES_MAX", "TABLE_ERRORS", "Record", "Table", "Write", "can_stand"]
+__all__ = [
+    "KEY_BYTES_MAX",
+    "RECORD_BYTES_MAX",
+    "SORT_KEY_BYTES_MAX",
+    "TABLE_ERRORS",
+    "TRANSACTION_MAX",
+    "Record",
+    "RecordTooLarge",
+    "Table",
+    "Write",
+    "bytes_of",
+    "can_stand",
+    "check_keys",
+    "check_together",
+]
 
-TABLE_ERRORS: Final = (BotoCoreError, ClientError)
+TABLE_ERRORS: Final = (BotoCoreError, ClientError, sqlite3.Error)
 """What a request raises that got no answer, or the answer that it cannot be served now; the SDK has tried again by then."""
+
+RECORD_BYTES_MAX: Final = 400 * 1024
+TRANSACTION_MAX: Final = 100
+"""https://docs.aws.amazon.com/amazondynamodb/latest/developerguide/Constraints.html"""
 
 KEY_BYTES_MAX: Final = 2048
 SORT_KEY_BYTES_MAX: Final = 1024
 """https://docs.aws.amazon.com/amazondynamodb/latest/developerguide/Constraints.html"""
+
+
+class RecordTooLarge(MoorageError):
+    """A record of more than ``RECORD_BYTES_MAX``; nothing of the write was kept."""
+
+    def __init__(self) -> None:
+        super().__init__(f"A record holds at most {RECORD_BYTES_MAX} bytes.")
 
 
 class Table(Protocol):
@@ -42,7 +70,8 @@ class Table(Protocol):
         index: str | None = None,
     ) -> list[Record]:
         """Records of one partition in key order: all, those whose sort key has a ``prefix``, is greater than ``after``, or is
-        at most ``up_to``; ``after`` with one of the others means both. A range that ends before it begins is empty.
+        at most ``up_to``; ``after`` with one of the others means both. With ``up_to`` a ``prefix`` is where the range begins. A range
+        that ends before it begins is empty.
 
         An ``index`` gives keys alone, and may be late.
         """
@@ -51,7 +80,8 @@ class Table(Protocol):
     async def write(self, write: Write) -> Record | None:
         """Make one write. The answer is the record after a change, the one that was there before an end, and None for a whole record.
 
-        Raises :class:`ConditionFailed` with the record that stands there.
+        Raises :class:`ConditionFailed` with the record that stands there, :class:`RecordTooLarge`, :class:`StorageFull`, and
+        ``TypeError`` or ``ValueError`` for what no table holds.
         """
         ...
 
@@ -131,3 +161,36 @@ class Table(Protocol):
 def can_stand(pk: str, sk: str) -> bool:
     """Whether a record can have these keys: ids come from clients, and DynamoDB refuses a request for one that cannot be."""
     return len(pk.encode()) <= KEY_BYTES_MAX and len(sk.encode()) <= SORT_KEY_BYTES_MAX
+
+
+def check_keys(pk: str, sk: str) -> None:
+    """Raises ``ValueError`` for keys that no record can have."""
+    if not pk or not sk or not can_stand(pk, sk):
+        raise ValueError("the keys of a record are strings that are neither empty nor too long")
+
+
+def check_together(writes: Sequence[Write]) -> None:
+    """Raises ``ValueError`` for writes that cannot be made together."""
+    if not 0 < len(writes) <= TRANSACTION_MAX or len({(write.pk, write.sk) for write in writes}) != len(writes):
+        raise ValueError(f"1 to {TRANSACTION_MAX} writes of different records can be made together")
+
+
+def bytes_of(record: Record) -> int:
+    """How DynamoDB counts ("Item sizes and formats" of the developer guide)."""
+    return sum(len(name.encode()) + _bytes_of_value(value) for name, value in record.items())
+
+
+def _bytes_of_value(value: Any) -> int:
+    match value:
+        case str():
+            return len(value.encode())
+        case bytes():
+            return len(value)
+        case None | bool():
+            return 1
+        case list() | tuple():
+            return 3 + sum(1 + _bytes_of_value(each) for each in value)
+        case dict():
+            return 3 + sum(1 + len(name.encode()) + _bytes_of_value(each) for name, each in value.items())
+        case _:
+            return (len(str(value)) + 1) // 2 + 1

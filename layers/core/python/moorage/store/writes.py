@@ -36,6 +36,37 @@ class Write:
     is_end: bool = False
     """It is not changed but deleted."""
 
+    def holds(self, there: Record | None) -> bool:
+        """Whether the conditions are true of what stands there."""
+        if self.is_there is not None and self.is_there != (there is not None):
+            return False
+        record = there or {}
+        return (
+            all(name in record and _is_same(record[name], value) for name, value in self.condition.items())
+            and not any(name in record for name in self.absent)
+            and all(_is_number(record.get(name)) and record[name] < value for name, value in self.below.items())
+        )
+
+    def applied(self, there: Record | None) -> Record:
+        """What stands there after the write, which is no end. Shares its values with the write."""
+        if self.record is not None:
+            return self.record
+        changed = {"PK": self.pk, "SK": self.sk, **self.set_once, **(there or {}), **self.set}
+        for name, number in self.add.items():
+            changed[name] = changed.get(name, 0) + number
+        for name in self.remove:
+            changed.pop(name, None)
+        return changed
+
     @classmethod
     def put(cls, record: Record, *, if_absent: bool = False) -> "Write":
         return cls(record["PK"], record["SK"], record=record, is_there=False if if_absent else None)
+
+
+def _is_same(one: Any, other: Any) -> bool:
+    """Python's True equals 1, a table's does not."""
+    return bool(one == other) and isinstance(one, bool) == isinstance(other, bool)
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, (int, float)) and not isinstance(value, bool)

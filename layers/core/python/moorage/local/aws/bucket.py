@@ -28,8 +28,8 @@ from xml.sax.saxutils import escape
 import orjson
 
 from moorage import limits
+from moorage.disk import flush_folder
 from moorage.local.aws.journal import Journal, NoRoom
-from moorage.local.processes import flush_folder
 
 T = TypeVar("T")
 

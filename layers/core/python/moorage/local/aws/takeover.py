@@ -18,9 +18,9 @@ from typing import Any, Final
 import orjson
 from ministack.core import persistence
 
+from moorage.disk import flush_folder
 from moorage.local.aws.journal import Journal
 from moorage.local.aws.table import Shape, shape_of
-from moorage.local.processes import flush_folder
 
 KEPT: Final = "before-journal"
 _META: Final = ".meta.json"

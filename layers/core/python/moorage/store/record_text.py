@@ -1,0 +1,92 @@
+"""A record as JSON text, and back: what one machine keeps of it.
+
+Two things are not JSON. Bytes are ``{"\\0B": base64}``, and integers of more than 64 bits ``{"\\0N": digits}``. A name in a map that
+begins with ``\\0`` itself gets another one, so that it is neither.
+"""
+
+import base64
+import math
+from typing import Any, Final
+
+import orjson
+
+from moorage.store.writes import Record
+
+_MARK: Final = "\0"
+_BYTES: Final = "\0B"
+_NUMBER: Final = "\0N"
+_MARK_IN_TEXT: Final = b'"\\u0000'
+_PLAIN: Final = orjson.OPT_PASSTHROUGH_DATACLASS | orjson.OPT_PASSTHROUGH_DATETIME
+
+
+def dump_record(record: Record) -> bytes:
+    """Raises ``TypeError`` for a value that no table holds, and ``ValueError`` for a number that is none."""
+    try:
+        text = orjson.dumps(record, _refuse, _PLAIN)
+    except TypeError:  # Bytes, a long integer, or nothing that can be kept: the slow way finds out.
+        return orjson.dumps(_written(record))
+    if b"null" in text:
+        check_numbers(record)
+    return orjson.dumps(_written(record)) if _MARK_IN_TEXT in text else text
+
+
+def load_record(text: bytes) -> Record:
+    record: Record = orjson.loads(text)
+    if _MARK_IN_TEXT in text:
+        return {name.removeprefix(_MARK): _read(value) for name, value in record.items()}
+    return record
+
+
+def check_numbers(value: Any) -> None:
+    """Raises ``ValueError`` for infinity and for what is not a number."""
+    match value:
+        case float():
+            if not math.isfinite(value):
+                raise ValueError(f"a table does not hold the number {value}")
+        case dict():
+            for each in value.values():
+                if each is not None and type(each) is not str:
+                    check_numbers(each)
+        case list() | tuple():
+            for each in value:
+                if each is not None and type(each) is not str:
+                    check_numbers(each)
+        case _:
+            pass
+
+
+def _refuse(value: Any) -> Any:
+    raise TypeError(f"a table does not hold a {type(value).__name__}")
+
+
+def _written(value: Any) -> Any:
+    match value:
+        case str() | bool() | None:
+            return value
+        case int():
+            return value if -(2**63) <= value < 2**63 else {_NUMBER: str(value)}
+        case float():
+            check_numbers(value)
+            return value
+        case bytes():
+            return {_BYTES: base64.b64encode(value).decode()}
+        case list() | tuple():
+            return [_written(each) for each in value]
+        case dict():
+            return {_MARK + name if name.startswith(_MARK) else name: _written(each) for name, each in value.items()}
+        case _:
+            return _refuse(value)
+
+
+def _read(value: Any) -> Any:
+    match value:
+        case {"\0B": str(text)}:
+            return base64.b64decode(text)
+        case {"\0N": str(digits)}:
+            return int(digits)
+        case list():
+            return [_read(each) for each in value]
+        case dict():
+            return {name.removeprefix(_MARK): _read(each) for name, each in value.items()}
+        case _:
+            return value

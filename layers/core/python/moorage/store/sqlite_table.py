@@ -1,0 +1,169 @@
+"""The table on one machine: a row of the journal for each record."""
+
+import sqlite3
+from collections.abc import Iterable, Sequence
+from typing import Any, Final
+
+from moorage.errors import ConditionFailed
+from moorage.store.journal import Journal
+from moorage.store.record_text import dump_record, load_record
+from moorage.store.schema import INDEX, INDEX_PARTITION_KEY, INDEX_SORT_KEY, PARTITION_KEY, SORT_KEY, TTL_ATTRIBUTE
+from moorage.store.table import RECORD_BYTES_MAX, Record, RecordTooLarge, Table, Write, bytes_of, check_keys, check_together
+
+_FIND: Final = "SELECT item FROM records WHERE pk = ? AND sk = ?"
+_ADD: Final = "INSERT INTO records (pk, sk, index_pk, index_sk, ttl, item) VALUES (?, ?, ?, ?, ?, ?) ON CONFLICT (pk, sk) DO "
+_ADD_NEW: Final = _ADD + "NOTHING"
+_PUT: Final = (
+    _ADD + "UPDATE SET index_pk = excluded.index_pk, index_sk = excluded.index_sk, ttl = excluded.ttl, item = excluded.item"
+)
+_DELETE: Final = "DELETE FROM records WHERE pk = ? AND sk = ?"
+_KEYS_AT_ONCE: Final = 400
+_SURELY_SMALL_BYTES: Final = RECORD_BYTES_MAX // 2
+"""A text of this length is of no record that is too large: in it each value takes at least half of what DynamoDB counts."""
+
+_Row = tuple[str, str, str | None, str | None, float | None, bytes]
+
+
+class SqliteTable(Table):
+    def __init__(self, journal: Journal) -> None:
+        self._journal = journal
+
+    async def get(self, pk: str, sk: str, *, consistent: bool = True) -> Record | None:
+        return _find(self._journal.reader, pk, sk)
+
+    async def get_many(self, keys: Iterable[tuple[str, str]], *, consistent: bool = False) -> list[Record]:
+        wanted = list(dict.fromkeys(keys))
+        found: list[Record] = []
+        for start in range(0, len(wanted), _KEYS_AT_ONCE):
+            some = wanted[start : start + _KEYS_AT_ONCE]
+            values = ", ".join(["(?, ?)"] * len(some))
+            sql = f"SELECT item FROM records WHERE (pk, sk) IN (VALUES {values})"  # noqa: S608 (question marks alone)
+            rows = self._journal.reader.execute(sql, [part for key in some for part in key]).fetchall()
+            found += [load_record(item) for (item,) in rows]
+        return found
+
+    async def query(
+        self,
+        pk: str,
+        *,
+        prefix: str | None = None,
+        after: str | None = None,
+        up_to: str | None = None,
+        descending: bool = False,
+        limit: int | None = None,
+        consistent: bool = True,
+        index: str | None = None,
+    ) -> list[Record]:
+        assert index in (None, INDEX)
+        columns = ("pk", "sk") if index is None else ("index_pk", "index_sk")
+        where, values = [f"{columns[0]} = ?"], [pk]
+        before = None if up_to is not None else _after_all_with(prefix)
+        for test, bound in ((">= ?", prefix), ("< ?", before), ("> ?", after), ("<= ?", up_to)):
+            if bound is not None:
+                where.append(f"{columns[1]} {test}")
+                values.append(bound)
+        order = "DESC" if descending else "ASC"
+        shown, sort = ("item", ("sk",)) if index is None else ("pk, sk, index_pk, index_sk", ("index_sk", "pk", "sk"))
+        sql = (
+            f"SELECT {shown} FROM records WHERE {' AND '.join(where)} "  # noqa: S608 (names of columns, and question marks)
+            f"ORDER BY {', '.join(f'{column} {order}' for column in sort)} LIMIT ?"
+        )
+        rows = self._journal.reader.execute(sql, (*values, -1 if limit is None else limit)).fetchall()
+        if index is None:
+            return [load_record(item) for (item,) in rows]
+        names = (PARTITION_KEY, SORT_KEY, INDEX_PARTITION_KEY, INDEX_SORT_KEY)
+        return [dict(zip(names, row, strict=True)) for row in rows]
+
+    async def write(self, write: Write) -> Record | None:
+        if write.record is not None and not (write.condition or write.absent or write.below) and write.is_there is not True:
+            row = _row(write.record)
+            if write.is_there is None:
+                await self._journal.write(lambda connection: connection.execute(_PUT, row))
+            else:
+                await self._journal.write(lambda connection: _add_new(connection, row))
+            return None
+        return await self._journal.write(lambda connection: _write(connection, write))
+
+    async def write_all(self, writes: Sequence[Write]) -> tuple[int, ...]:
+        check_together(writes)
+        rows = {index: _row(write.record) for index, write in enumerate(writes) if write.record is not None}
+        return await self._journal.write(lambda connection: _write_all(connection, writes, rows))
+
+    async def write_many(self, puts: Iterable[Record] = (), deletes: Iterable[tuple[str, str]] = ()) -> None:
+        """All or none."""
+        rows, ends = [_row(record) for record in puts], list(deletes)
+
+        def make(connection: sqlite3.Connection) -> None:
+            connection.executemany(_PUT, rows)
+            connection.executemany(_DELETE, ends)
+
+        if rows or ends:
+            await self._journal.write(make)
+
+
+def _find(connection: sqlite3.Connection, pk: str, sk: str) -> Record | None:
+    found = connection.execute(_FIND, (pk, sk)).fetchone()
+    return None if found is None else load_record(found[0])
+
+
+def _add_new(connection: sqlite3.Connection, row: _Row) -> None:
+    if connection.execute(_ADD_NEW, row).rowcount == 0:
+        raise ConditionFailed(_find(connection, row[0], row[1]))
+
+
+def _write(connection: sqlite3.Connection, write: Write) -> Record | None:
+    there = _find(connection, write.pk, write.sk)
+    if not write.holds(there):
+        raise ConditionFailed(there)
+    if write.is_end:
+        connection.execute(_DELETE, (write.pk, write.sk))
+        return there
+    row = _row(write.applied(there))
+    connection.execute(_PUT, row)
+    return load_record(row[-1]) if write.record is None else None
+
+
+def _write_all(connection: sqlite3.Connection, writes: Sequence[Write], rows: dict[int, _Row]) -> tuple[int, ...]:
+    there = [_find(connection, write.pk, write.sk) for write in writes]
+    failed = tuple(index for index, write in enumerate(writes) if not write.holds(there[index]))
+    if failed:
+        return failed
+    for index, write in enumerate(writes):
+        if write.is_end:
+            connection.execute(_DELETE, (write.pk, write.sk))
+        else:
+            connection.execute(_PUT, rows.get(index) or _row(write.applied(there[index])))
+    return ()
+
+
+def _row(record: Record) -> _Row:
+    """Raises what :meth:`Table.write` does for a record that cannot be kept."""
+    pk, sk = record[PARTITION_KEY], record[SORT_KEY]
+    check_keys(pk, sk)
+    text = dump_record(record)
+    if len(text) > _SURELY_SMALL_BYTES and bytes_of(record) > RECORD_BYTES_MAX:
+        raise RecordTooLarge
+    return pk, sk, *indexed(record), expires(record), text
+
+
+def indexed(record: Record) -> tuple[str | None, str | None]:
+    """Where a record stands in the index. It is only there with both attributes."""
+    index_pk, index_sk = record.get(INDEX_PARTITION_KEY), record.get(INDEX_SORT_KEY)
+    if index_pk == "" or index_sk == "":
+        raise ValueError("the keys of an index are strings that are not empty")
+    return (None, None) if index_pk is None or index_sk is None else (index_pk, index_sk)
+
+
+def expires(record: Record) -> float | None:
+    value: Any = record.get(TTL_ATTRIBUTE)
+    return value if isinstance(value, (int, float)) else None
+
+
+def _after_all_with(prefix: str | None) -> str | None:
+    """The least string after all that begin with it; None if there is none, or no prefix."""
+    bare = (prefix or "").rstrip("\U0010ffff")
+    if not bare:
+        return None
+    following = ord(bare[-1]) + 1
+    # Surrogates are no characters.
+    return bare[:-1] + ("\ue000" if following == 0xD800 else chr(following))
